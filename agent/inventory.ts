@@ -8,7 +8,7 @@ import { VERSION } from '../shared/version.ts';
 import { bareNode, type Bundle, removeOldBundles } from './holders/bundle.ts';
 import type { AgentConfig } from './config.ts';
 import { openKernelLog } from './gpus/kernel-log.ts';
-import { readToolkitVersion } from './gpus/toolkit.ts';
+import { readToolkitVersion } from './gpus/nvidia-smi.ts';
 import { type GpuReading, openGpuWatch } from './gpus/watch.ts';
 import type { HostFacts } from './host/facts.ts';
 import { assertNftables } from './host/nftables.ts';

@@ -73,7 +73,7 @@ async function runSupervisor(options: { config?: string }): Promise<void> {
 
 async function showStatus(options: { config?: string }): Promise<void> {
   const config = await readConfig(options.config);
-  const { askStatus, statusWords } = await import('./host/status-words.ts');
+  const { askStatus, statusWords } = await import('./host/status-socket.ts');
   const { lines, isWell } = statusWords(await askStatus(config.state_dir));
   process.stdout.write(`${lines.join('\n')}\n`);
   process.exitCode = isWell ? 0 : 1;

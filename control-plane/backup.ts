@@ -5,7 +5,7 @@ import { isoTime } from '../shared/clock.ts';
 import type { Fields } from './base/http/operator.ts';
 import { backupSqlite, checkSqlite, flush } from './base/db/backup.ts';
 import { lockSqlite } from './base/db/sqlite.ts';
-import { assertSecretFits } from './base/http/secret-check.ts';
+import { assertSecretFits } from './base/http/sealing.ts';
 import type { Config } from './config.ts';
 import { setAllOffline } from './fleet/supply/store.ts';
 import { openFoundation } from './foundation.ts';

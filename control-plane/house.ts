@@ -15,8 +15,7 @@ import { type PresignedUrls, openPresignedUrls } from './base/blobs/presigned-ur
 import { openCursors } from './base/http/cursors.ts';
 import { addMeasures, openMetrics } from './base/http/metrics.ts';
 import { BALLAST_BYTES, openBallast } from './base/db/ballast.ts';
-import { assertSecretFits } from './base/http/secret-check.ts';
-import { openSealing } from './base/http/sealing.ts';
+import { assertSecretFits, openSealing } from './base/http/sealing.ts';
 import type { Http, HttpDeps } from './base/http/server.ts';
 import { openOutbound, type Outbound } from './base/outbound/outbound.ts';
 import { openSystemd, type Systemd } from './base/systemd/systemd.ts';
@@ -31,7 +30,7 @@ import { readEnvironments } from './rental/launch/environments.ts';
 import { openImages } from './rental/launch/images.ts';
 import { openModelHub } from './rental/launch/model-hub.ts';
 import { readTemplates } from './rental/launch/templates.ts';
-import type { PrivateRegistry } from './rental/launch/registry-clients.ts';
+import type { PrivateRegistry } from './rental/launch/registry.ts';
 import { type Core, type Nudges, openRooms, type Rooms, type Settings } from './rooms.ts';
 
 /** Probes use this address if the SSH ports listen on every address. */

@@ -6,7 +6,7 @@ import { metricsRoute } from './admin/status-routes.ts';
 import { openAddressLimit } from './base/http/address-limit.ts';
 import type { RateLimitOptions } from './base/http/rate-limits.ts';
 import { type Http, type HttpDeps, openHttp } from './base/http/server.ts';
-import { openTls, type Tls, type TlsFiles } from './base/http/tls.ts';
+import { openTls, type Tls, type TlsFiles } from './base/http/listen.ts';
 import { type Brings, brought } from './brings.ts';
 import type { Config } from './config.ts';
 import type { AppAddress } from './rental/endpoints/app-address.ts';

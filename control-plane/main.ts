@@ -5,12 +5,18 @@ import { systemClock } from '../shared/clock.ts';
 import { messageOf } from '../shared/errors.ts';
 import { createIds } from '../shared/ids.ts';
 import { createLog, type Log, logWarnings } from '../shared/log.ts';
-import { countBuffersWithHeap } from '../shared/memory.ts';
+import { countBuffersWithHeap } from './base/systemd/v8.ts';
 import { systemRng } from '../shared/rng.ts';
 import { VERSION } from '../shared/version.ts';
-import { type CommandDeps, type CommonOptions, printAnswer, withCommon } from './admin/command.ts';
+import {
+  type CommandDeps,
+  type CommonOptions,
+  printAnswer,
+  withCommon,
+  type Answer,
+  askDaemon,
+} from './admin/command.ts';
 import { addOperatorCommands } from './admin/commands.ts';
-import { type Answer, askDaemon } from './admin/admin-socket.ts';
 import type { Fields } from './base/http/operator.ts';
 import { openSealing } from './base/http/sealing.ts';
 import type { InjectedRequest } from './base/http/server.ts';

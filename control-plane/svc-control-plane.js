@@ -8,7 +8,7 @@ if (major < 24 || (major === 24 && minor < 12)) {
   );
   process.exit(1);
 }
-const { SERVE_FLAGS } = await import('./base/systemd/serve-flags.ts');
+const { SERVE_FLAGS } = await import('./base/systemd/v8.ts');
 const missing = SERVE_FLAGS.filter((flag) => !process.execArgv.includes(flag));
 if (process.argv[2] === 'serve' && missing.length > 0) {
   // V8 reads its sizes once, before any of our code runs: the same process begins again with them.

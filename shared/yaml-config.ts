@@ -1,7 +1,7 @@
 // Reads a YAML configuration file and validates it: every error names its line or its setting.
 import { LineCounter, parseDocument } from 'yaml';
 import type { z } from 'zod';
-import { fieldErrors } from './api/field-errors.ts';
+import { fieldErrors } from './api/problem.ts';
 import { messageOf } from './errors.ts';
 
 /**

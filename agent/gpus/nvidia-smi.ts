@@ -1,4 +1,5 @@
-// Reads the GPUs of this machine from nvidia-smi with query flags. Its screen text changes with every driver and is never read.
+// Reads what NVIDIA's programs report about this machine: its GPUs, the faults of their memory, and the version of the container toolkit.
+// nvidia-smi is called with query flags. Its screen text changes with every driver and is never read.
 import { readFile } from 'node:fs/promises';
 import { GPUS_PER_MACHINE_MAX } from '../../shared/limits.ts';
 import type { GpuFacts } from '../../shared/protocol/inventory.ts';
@@ -58,8 +59,56 @@ export function parseComputeProcesses(text: string): ComputeProcess[] {
   return processes;
 }
 
+const RETIRED = '--query-gpu=uuid,ecc.errors.uncorrected.volatile.total,retired_pages.pending';
+const REMAPPED = '--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure';
+
+/**
+ * The fault in words, by UUID, of cards that must not get a new rental. A query that the driver does not know, and a value that the card
+ * does not have (`[N/A]`: most consumer cards), are no fault. Lifetime counters are ignored: those errors were repaired.
+ */
+export async function readWear(nvidiaSmi: string): Promise<Map<string, string>> {
+  const retired = await queryRows(nvidiaSmi, RETIRED).catch(() => []);
+  const remapped = await queryRows(nvidiaSmi, REMAPPED).catch(() => []);
+  return parseWear(retired, remapped);
+}
+
+/** Parses the rows of the two queries. */
+export function parseWear(retired: readonly string[][], remapped: readonly string[][]): Map<string, string> {
+  const wear = new Map<string, string>();
+  for (const [uuid = '', errors = '', pending = ''] of retired) {
+    if (/^[1-9]\d*$/.test(errors))
+      wear.set(uuid, `${errors} memory errors since its last reset could not be corrected`);
+    else if (isYes(pending)) wear.set(uuid, 'bad memory pages wait for a reset to be retired');
+  }
+  for (const [uuid = '', pending = '', failure = ''] of remapped) {
+    if (isYes(failure)) wear.set(uuid, 'bad memory rows cannot be replaced any more');
+    else if (isYes(pending) && !wear.has(uuid)) wear.set(uuid, 'bad memory rows wait for a reset to be replaced');
+  }
+  return wear;
+}
+
+const ASK_MS_MAX = 10_000;
+const VERSION_CHARS_MAX = 64;
+/** The first of these that is installed is asked. */
+const PROGRAMS = ['nvidia-ctk', 'nvidia-container-cli'] as const;
+
+/** The version; empty if none is installed, or none reports a version. */
+export async function readToolkitVersion(programs: readonly string[] = PROGRAMS): Promise<string> {
+  for (const program of programs) {
+    const answer = await run([program, '--version'], { timeoutMs: ASK_MS_MAX }).catch(() => undefined);
+    const version = answer?.code === 0 ? parseToolkitVersion(answer.stdout) : '';
+    if (version !== '') return version;
+  }
+  return '';
+}
+
+/** `NVIDIA Container Toolkit CLI version 1.17.8` or `cli-version: 1.17.8`, among other lines. */
+export function parseToolkitVersion(text: string): string {
+  return (/\bversion:?\s+v?(\d+\.\d+\.\d+\S*)/.exec(text)?.[1] ?? '').slice(0, VERSION_CHARS_MAX);
+}
+
 /** The cells of each line of the answer. Rejects if nvidia-smi does not know the query. */
-export async function queryRows(nvidiaSmi: string, flag: string): Promise<string[][]> {
+async function queryRows(nvidiaSmi: string, flag: string): Promise<string[][]> {
   return csvRows((await query(nvidiaSmi, flag)) ?? '');
 }
 
@@ -95,4 +144,9 @@ function isKnown(cell: string | undefined): cell is string {
 
 function wholeNumber(cell: string | undefined): number | undefined {
   return cell !== undefined && /^\d{1,12}$/.test(cell) ? Number(cell) : undefined;
+}
+
+/** Some drivers answer Yes, others 1. */
+function isYes(cell: string): boolean {
+  return /^(yes|1)$/i.test(cell);
 }

@@ -7,8 +7,7 @@ import type { GpuFault, Inventory } from '../../shared/protocol/inventory.ts';
 import { readJson, writeJson } from '../host/state.ts';
 import { afterListing, afterRecords, faultsOf, Memory, memoryOf, passedOver } from './faults.ts';
 import type { KernelLog } from './kernel-log.ts';
-import { readGpus } from './nvidia-smi.ts';
-import { readWear } from './wear.ts';
+import { readGpus, readWear } from './nvidia-smi.ts';
 
 export type GpuReading = Pick<Inventory, 'gpus' | 'gpu_error' | 'gpu_faults'>;
 

@@ -6,7 +6,7 @@ import { GPUS_DIFFER_CODE, gpusDiffer } from '../gpus/visible.ts';
 import { readAccount } from './account.ts';
 import { readGuestConfig, type GuestConfig } from './config.ts';
 import { eachFrame, FRAME, FRAME_BYTES_MAX, sendJson } from '../wire/frames.ts';
-import { createListeners } from './listeners.ts';
+import { createListeners } from './connections.ts';
 import { type MainProcess, startMainProcess } from './main-process.ts';
 import { startSession, type GuestSession } from './sessions.ts';
 import type { Exit, GuestHello, GuestMessage, GuestOrder } from '../wire/guest-messages.ts';

@@ -4,11 +4,9 @@ import type { Socket } from 'node:net';
 import type { Clock } from '../../shared/clock.ts';
 import { SESSION_LINGER_MS } from '../../shared/limits.ts';
 import { isFolder, readAccount, type Account } from './account.ts';
-import { carry, dial } from './connections.ts';
-import { feed, pump } from './flow.ts';
+import { carry, dial, feed, pump, type Listeners } from './connections.ts';
 import { FRAME, sendJson } from '../wire/frames.ts';
 import { serveSftp } from './sftp.ts';
-import type { Listeners } from './listeners.ts';
 import { loadPty, openTerminal, type Terminal } from './pty.ts';
 import type { Exit, SessionMessage, SessionRequest } from '../wire/guest-messages.ts';
 

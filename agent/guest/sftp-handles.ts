@@ -2,7 +2,7 @@
 import { constants, type Dir } from 'node:fs';
 import * as fs from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
-import { attributesAnswer, changeFile, listedEntry } from './sftp-attributes.ts';
+import { attributesAnswer, changeFile, listedEntry } from './sftp-names.ts';
 import { ANSWER, type Answer, done, type Fields, type Operations, REQUEST, SftpError, STATUS } from './sftp-wire.ts';
 
 export interface Handles {

@@ -36,7 +36,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import type { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
 import type { Ids } from '../../shared/ids.ts';
-import { createGuestPace, type Rest } from './guest-pace.ts';
+import { createGuestPace, type Rest } from './guest-frames.ts';
 import { eachFrame, FRAME, FRAME_BYTES_MAX, FrameError, sendJson, type Frame } from '../wire/frames.ts';
 import {
   type Exit,

@@ -7,7 +7,7 @@ import { basename } from 'node:path';
 import { systemClock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import { createIds } from '../../shared/ids.ts';
-import { createLog } from '../../shared/log.ts';
+import { createLog, lossyDestination } from '../../shared/log.ts';
 import { startLoop } from '../../shared/loop.ts';
 import { systemRng } from '../../shared/rng.ts';
 import { becomeUser, userOf } from '../host/confinement.ts';
@@ -17,12 +17,13 @@ import { dialStream } from '../wire/dial.ts';
 import { workloadPaths, openRunFolderToUser } from '../wire/workload-folder.ts';
 import { openGuests } from './guest-connection.ts';
 import { eachFrame, FRAME, sendJson } from '../wire/frames.ts';
-import { boundedLog } from './log.ts';
 import { HOLDER_MESSAGE_BYTES_MAX, SupervisorMessage, type HolderReport } from '../wire/holder-messages.ts';
 import { loadHostKey } from './host-key.ts';
 import { openSshServer, type SshServer } from './ssh-server.ts';
 import { openTcpServer, type TcpServer } from './tcp-target.ts';
 import { openTerminalServer, type TerminalServer } from './terminal-target.ts';
+import { fstatSync, ftruncateSync } from 'node:fs';
+import type { DestinationStream } from 'pino';
 
 type OpenRequest = Extract<SupervisorMessage, { kind: 'open' }>;
 
@@ -99,6 +100,23 @@ export async function runHolder(folder: string, pageFolder: string): Promise<voi
   becomeUser(userOf(basename(folder)));
   startLoop({ name: 'folder', periodMs: FOLDER_CHECK_MS, run: checkFolder }, { clock, log });
   log.info({ folder }, 'the holder serves');
+}
+
+const LOG_BYTES_MAX = 1024 * 1024;
+
+/**
+ * Writes lines to the open file `fd`, and empties it before it grows beyond LOG_BYTES_MAX, because a client of the workload can cause any number
+ * of lines. A line that cannot be written is lost.
+ */
+export function boundedLog(fd: number): DestinationStream {
+  const lines = lossyDestination(fd);
+  return {
+    write: (line) => {
+      const file = fstatSync(fd);
+      if (file.isFile() && file.size + Buffer.byteLength(line) > LOG_BYTES_MAX) ftruncateSync(fd);
+      lines.write(line);
+    },
+  };
 }
 
 interface HolderServers {

@@ -1,4 +1,4 @@
-// Decides which caller of the public SSH server may log in next, so that strangers cannot lock customers out.
+// Decides which caller of the public SSH server may log in next, so that strangers cannot lock customers out, and who may log in at all.
 //
 // A caller is first `waiting`, then `logging in`, then `logged in`. There are few places for logging in:
 // - The number of callers that log in at the same time is limited, in total and per network. Others wait for a limited time, and
@@ -17,7 +17,10 @@ import {
   SSH_QUEUE_MS_MAX,
   SSH_UNAUTHENTICATED_MAX,
   SSH_UNAUTHENTICATED_PER_ADDRESS_MAX,
+  SSH_AUTH_TRIES_MAX,
+  SSH_KEY_OFFERS_MAX,
 } from '../../shared/limits.ts';
+import ssh2, { type AuthContext, type ParsedKey, type PublicKeyAuthContext } from 'ssh2';
 
 export interface Admission {
   /** `begin` is called when the caller may log in. Throws if there is no place for one more connection. */
@@ -104,6 +107,27 @@ export function openAdmission(clock: Clock): Admission {
   };
 }
 
+export type LoginDecision = 'accept' | 'reject' | 'disconnect';
+
+/**
+ * Judges the attempts of one connection in order. It accepts public keys only, and only those in `lines`, which its open message contains. An
+ * invalid signature counts as a try. An offer of a key without a signature is only a question. RSA keys must sign with SHA-2.
+ */
+export function createLoginJudge(lines: readonly string[]): (attempt: AuthContext) => LoginDecision {
+  const keys = parseLines(lines);
+  let tries = 0;
+  let offers = 0;
+  return (attempt) => {
+    offers += 1;
+    if (offers > SSH_KEY_OFFERS_MAX) return 'disconnect';
+    if (attempt.method !== 'publickey') return 'reject';
+    const key = findKey(keys, attempt);
+    if (key !== undefined && isSound(attempt, key)) return 'accept';
+    if (attempt.signature !== undefined) tries += 1;
+    return tries >= SSH_AUTH_TRIES_MAX ? 'disconnect' : 'reject';
+  };
+}
+
 function hasPlace(begun: readonly Caller[], { network }: Caller): boolean {
   return begun.length < SSH_UNAUTHENTICATED_MAX && countOf(begun, network) < SSH_UNAUTHENTICATED_PER_ADDRESS_MAX;
 }
@@ -120,4 +144,27 @@ function fairest(waiting: readonly Caller[], begun: readonly Caller[]): Caller |
     if (best === undefined || places < best.places) best = { caller, places };
   }
   return best?.caller;
+}
+
+/** Skips lines that ssh2 cannot read (security keys, certificates): nobody can log in with them. */
+function parseLines(lines: readonly string[]): ParsedKey[] {
+  return lines.flatMap((line) => {
+    const parsed = ssh2.utils.parseKey(line);
+    return parsed instanceof Error || parsed.isPrivateKey() ? [] : [parsed];
+  });
+}
+
+function findKey(keys: readonly ParsedKey[], attempt: PublicKeyAuthContext): ParsedKey | undefined {
+  return keys.find((key) => key.type === attempt.key.algo && key.getPublicSSH().equals(attempt.key.data));
+}
+
+/** True for a question about a known key, and for a valid signature over this session. */
+function isSound(attempt: PublicKeyAuthContext, key: ParsedKey): boolean {
+  const { signature, blob, hashAlgo } = attempt;
+  if (signature === undefined && blob === undefined) return true;
+  if (signature === undefined || blob === undefined) return false;
+  if (key.type === 'ssh-rsa' && hashAlgo !== 'sha256' && hashAlgo !== 'sha512') return false;
+  // verify() returns an Error if the digest does not fit. An Error is truthy, so only `true` counts.
+  const answer: boolean | Error = key.verify(blob, signature, hashAlgo);
+  return answer === true;
 }

@@ -1,9 +1,9 @@
 // The common part of all SSH channels: their connection, how they end, and the bytes from the client to the container.
 import type { Connection, ServerChannel } from 'ssh2';
 import type { Clock } from '../../shared/clock.ts';
-import { frameSink, leaveSession } from './frame-sink.ts';
+import { frameSink, leaveSession } from './guest-frames.ts';
 import type { GuestSession, Guests } from './guest-connection.ts';
-import type { Pace } from './ssh-pace.ts';
+import type { Pace } from './ssh-buffers.ts';
 
 /** The connection that a channel belongs to. */
 export interface SessionHost {

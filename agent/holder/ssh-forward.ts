@@ -1,5 +1,7 @@
 // Port forwarding: connections from the client into the container (`-L`, `-D`), and from the container to the client (`-R`, `-A`).
-import type { ServerChannel } from 'ssh2';
+// For `-R` the guest listens on a port inside the container. For `-A` it listens on a socket, through which programs inside reach the client's
+// own SSH agent. Every connection to such a listener becomes a channel to the client.
+import type { Connection, ServerChannel, TcpipBindInfo } from 'ssh2';
 import { SSH_CHANNELS_MAX } from '../../shared/limits.ts';
 import type { GuestSession } from './guest-connection.ts';
 import type { SessionRequest } from '../wire/guest-messages.ts';
@@ -42,11 +44,55 @@ export async function serveForward(
 
 type Caller = { host: string; port: number };
 
+/** Internals of ssh2 that open channels from the server to the client. */
+interface Internals {
+  _chanMgr: { add(opened: Opened): number };
+  _protocol: { openssh_authAgent(channel: number, windowBytes: number, packetBytes: number): void };
+}
+
+type Opened = ((error: Error | undefined, channel: ServerChannel) => void) & { type: string };
+
+/** ssh2's own values. It always counts down from this window, so another value must not be sent to the client. */
+const WINDOW_BYTES = 2 * 1024 * 1024;
+const PACKET_BYTES = 32 * 1024;
+const NO_CHANNEL = -1;
+
+/** Listens inside the container. The result's `path` is the value of SSH_AUTH_SOCK. Rejects as listenInside does. */
+export function forwardAgent(host: SessionHost): Promise<GuestSession> {
+  return listenInside({ kind: 'listen_agent' }, () => openAgentChannel(host.client), host);
+}
+
+type Accept = ((chosenPort?: number) => void) | undefined;
+type Reject = (() => void) | undefined;
+
+/** Handles the requests of a client that has logged in. */
+export function serveReverse(host: SessionHost): void {
+  const { client } = host;
+  const listeners = new Map<number, GuestSession>();
+  client.on('request', (accept: Accept, reject: Reject, name: string, info: TcpipBindInfo) => {
+    if (name === 'tcpip-forward') {
+      void listen(info, host).then(
+        (listener) => {
+          listeners.set(listener.port ?? info.bindPort, listener);
+          accept?.(listener.port);
+        },
+        () => reject?.(),
+      );
+    } else if (name === 'cancel-tcpip-forward' && listeners.has(info.bindPort)) {
+      listeners.get(info.bindPort)?.socket.destroy();
+      listeners.delete(info.bindPort);
+      accept?.();
+    } else {
+      reject?.();
+    }
+  });
+}
+
 /**
  * Makes the guest listen. For each connection to the listener, `open` opens a channel to the client. The listener itself counts as a
  * channel. Rejects if there are too many channels, or if the guest cannot listen.
  */
-export async function listenInside(
+async function listenInside(
   request: Extract<SessionRequest, { kind: 'listen' | 'listen_agent' }>,
   open: (caller: Caller, listener: GuestSession) => Promise<ServerChannel>,
   host: SessionHost,
@@ -75,4 +121,43 @@ export async function listenInside(
     host.sessions -= 1;
     throw error;
   }
+}
+
+/** Rejects if the client refuses the channel, which it may do at any time. */
+function openAgentChannel(client: Connection): Promise<ServerChannel> {
+  return new Promise((resolve, reject) => {
+    if (!hasInternals(client)) throw new Error('ssh2 changed: a server cannot open a channel to an agent');
+    const opened: Opened = Object.assign(
+      (error: Error | undefined, channel: ServerChannel) => (error === undefined ? resolve(channel) : reject(error)),
+      { type: 'auth-agent@openssh.com' },
+    );
+    const channel = client._chanMgr.add(opened);
+    if (channel === NO_CHANNEL) throw new Error('too many channels');
+    client._protocol.openssh_authAgent(channel, WINDOW_BYTES, PACKET_BYTES);
+  });
+}
+
+function hasInternals(client: Connection): client is Connection & Internals {
+  return '_chanMgr' in client && '_protocol' in client;
+}
+
+/** Rejects if the guest cannot listen on the port. The client's bind address is only echoed: all listeners are on the loopback. */
+function listen({ bindAddr, bindPort }: TcpipBindInfo, host: SessionHost): Promise<GuestSession> {
+  return listenInside(
+    { kind: 'listen', port: bindPort },
+    (caller, listener) => openChannel(host.client, { bindAddr, bindPort: listener.port ?? bindPort }, caller),
+    host,
+  );
+}
+
+function openChannel(
+  client: Connection,
+  { bindAddr, bindPort }: TcpipBindInfo,
+  caller: { host: string; port: number },
+): Promise<ServerChannel> {
+  return new Promise((resolve, reject) => {
+    client.forwardOut(bindAddr, bindPort, caller.host, caller.port, (error, channel) =>
+      error === undefined || error === null ? resolve(channel) : reject(error),
+    );
+  });
 }

@@ -7,13 +7,10 @@ import { SSH_CHANNELS_MAX, SSH_LOGIN_GRACE_MS, SSH_PROBES_MAX, SSH_UNSENT_BYTES_
 import type { Log } from '../../shared/log.ts';
 import type { ProbeTarget, SshTarget } from '../../shared/protocol/link.ts';
 import type { Guests } from './guest-connection.ts';
-import { openAdmission } from './ssh-admission.ts';
-import { createLoginJudge } from './ssh-auth.ts';
-import { type BufferBudget, createBufferBudget } from './ssh-budget.ts';
+import { openAdmission, createLoginJudge } from './ssh-admission.ts';
+import { type BufferBudget, createBufferBudget, createPace } from './ssh-buffers.ts';
 import type { SessionHost, WindowedChannel } from './ssh-channel.ts';
-import { serveForward } from './ssh-forward.ts';
-import { createPace } from './ssh-pace.ts';
-import { serveReverse } from './ssh-reverse.ts';
+import { serveForward, serveReverse } from './ssh-forward.ts';
 import { serveSession } from './ssh-session.ts';
 
 export interface SshServer {

@@ -3,7 +3,7 @@ import type { ServerChannel, Session } from 'ssh2';
 import { messageOf } from '../../shared/errors.ts';
 import type { GuestSession } from './guest-connection.ts';
 import type { Exit, Pty, SessionRequest } from '../wire/guest-messages.ts';
-import { forwardAgent } from './ssh-agent.ts';
+import { forwardAgent } from './ssh-forward.ts';
 import { attach, type Attached, feedInside, type SessionHost } from './ssh-channel.ts';
 
 const ENV_NAMES_MAX = 128;

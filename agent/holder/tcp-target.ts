@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../shared/clock.ts';
 import { TCP_CONNECTIONS_MAX } from '../../shared/limits.ts';
-import { frameSink, leaveSession } from './frame-sink.ts';
+import { frameSink, leaveSession } from './guest-frames.ts';
 import type { Guests } from './guest-connection.ts';
 
 export interface TcpServer {

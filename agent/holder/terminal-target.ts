@@ -10,8 +10,7 @@ import { messageOf } from '../../shared/errors.ts';
 import type { Ids } from '../../shared/ids.ts';
 import { isMissing } from '../host/state.ts';
 import type { Guests } from './guest-connection.ts';
-import type { TerminalSession, Viewer } from './terminal-session.ts';
-import { openTerminals, type Terminals } from './terminals.ts';
+import { type TerminalSession, type Viewer, openTerminals, type Terminals } from './terminals.ts';
 import { TERMINAL_CLOSE, type TerminalMessage, PageMessage } from './terminal-messages.ts';
 
 export interface TerminalServer {

@@ -1,8 +1,10 @@
-// Keeps the shells of one workload's console: their number, which shell a page returns to, and how long a shell waits for its page.
+// The shells of one workload's console: their number, which shell a page returns to, and how long a shell waits for its page. A shell lives in the
+// holder and not in the page: a page that returns continues at the byte at which it left, because a ring keeps the last bytes of the terminal.
 import type { Clock } from '../../shared/clock.ts';
 import type { Ids } from '../../shared/ids.ts';
 import type { Guests } from './guest-connection.ts';
-import { type Size, startTerminal, type TerminalSession } from './terminal-session.ts';
+import { frameSink } from './guest-frames.ts';
+import type { Exit } from '../wire/guest-messages.ts';
 
 export interface Terminals {
   /** The terminal with this id, or a new one if there is none. Rejects if none can be started. */
@@ -66,5 +68,142 @@ export function openTerminals(deps: { clock: Clock; ids: Ids; guests: Guests }):
       one.since = clock.monotonicMs();
       one.cancelEnd = clock.after(DETACHED_MS_MAX, () => one.session.end());
     },
+  };
+}
+
+export interface Size {
+  cols: number;
+  rows: number;
+}
+
+/** A page that shows a terminal. */
+export interface Viewer {
+  begin(at: { place: number; end: number }): void;
+  show(bytes: Buffer): void;
+  /** Another page shows this terminal now. */
+  taken(): void;
+  /** Undefined: the connection into the container was lost. */
+  ended(exit: Exit | undefined): void;
+}
+
+export interface TerminalSession {
+  /** Shows the terminal on this page, from the byte after the first `place` bytes. A page that showed it before receives `taken`. */
+  attach(viewer: Viewer, place: number, size: Size): void;
+  /** The page has gone; the program goes on. */
+  detach(viewer: Viewer): void;
+  isDetached(): boolean;
+  shown(viewer: Viewer, bytes: number): void;
+  resize(size: Size): void;
+  /** Resolves when the program's terminal has room for more. */
+  type(bytes: Buffer): Promise<void>;
+  /** Hangs up on the program. */
+  end(): void;
+}
+
+/** Several times what xterm.js keeps as its scrollback. */
+const RING_BYTES = 1024 * 1024;
+/** xterm.js drops bytes that are written faster than it shows them. Above this the program waits, as for any slow terminal. */
+const SHOWN_LATE_BYTES_MAX = 100_000;
+const SHOWN_LATE_BYTES_LOW = 5_000;
+const ENV = { COLORTERM: 'truecolor' };
+
+/** Keeps the last bytes of a stream. Each byte is addressed by its offset in the whole stream (its place). */
+export interface Ring {
+  /** Place of the oldest byte that is still kept. */
+  start(): number;
+  /** Place of the next byte to come. */
+  end(): number;
+  append(bytes: Uint8Array): void;
+  /** All bytes from `place` on, which must not be before the start. */
+  from(place: number): Buffer;
+}
+
+export function createRing(bytesMax: number): Ring {
+  const bytes = Buffer.alloc(bytesMax);
+  let end = 0;
+  const start = (): number => Math.max(0, end - bytesMax);
+  return {
+    start,
+    end: () => end,
+    append: (chunk) => {
+      const kept = chunk.subarray(-bytesMax);
+      const at = (end + chunk.length - kept.length) % bytesMax;
+      const first = kept.subarray(0, bytesMax - at);
+      bytes.set(first, at);
+      bytes.set(kept.subarray(first.length), 0);
+      end += chunk.length;
+    },
+    from: (place) => {
+      const [at, length] = [place % bytesMax, end - place];
+      return Buffer.concat([bytes.subarray(at, at + length), bytes.subarray(0, Math.max(0, at + length - bytesMax))]);
+    },
+  };
+}
+
+/** Starts a login shell. Rejects with the reason if the image has none. `onEnd` is called once when the shell has ended. */
+async function startTerminal(guests: Guests, size: Size, onEnd: () => void): Promise<TerminalSession> {
+  const ring = createRing(RING_BYTES);
+  let viewer: Viewer | undefined;
+  let late = 0;
+  let room: PromiseWithResolvers<void> | undefined;
+  const settle = (): void => {
+    if (viewer !== undefined && late > SHOWN_LATE_BYTES_LOW) return;
+    room?.resolve();
+    room = undefined;
+  };
+  const show = (bytes: Buffer): void => {
+    if (bytes.length === 0) return;
+    late += bytes.length;
+    viewer?.show(bytes);
+  };
+
+  const inside = await guests.open(
+    { kind: 'exec', command: null, env: ENV, pty: { term: 'xterm-256color', ...size } },
+    {
+      onData: (_type, bytes) => {
+        ring.append(bytes);
+        if (viewer === undefined) return undefined;
+        show(bytes);
+        if (late <= SHOWN_LATE_BYTES_MAX) return undefined;
+        room ??= Promise.withResolvers();
+        return room.promise;
+      },
+      onEof: () => undefined,
+      onEnd: (exit) => {
+        onEnd();
+        viewer?.ended(exit);
+      },
+    },
+  );
+  const input = frameSink(inside.socket);
+
+  return {
+    attach: (next, place, { cols, rows }) => {
+      viewer?.taken();
+      viewer = next;
+      const isPast = place < ring.start() || place > ring.end();
+      const begin = isPast ? ring.start() : place;
+      next.begin({ place: begin, end: ring.end() });
+      late = 0;
+      show(ring.from(begin));
+      settle();
+      // A change of size makes full-screen programs draw their screen again, so the size is changed even if it is the same in the end.
+      if (place !== ring.end()) inside.resize(cols, Math.max(1, rows - 1));
+      inside.resize(cols, rows);
+    },
+    detach: (gone) => {
+      if (viewer !== gone) return;
+      viewer = undefined;
+      settle();
+    },
+    isDetached: () => viewer === undefined,
+    shown: (by, bytes) => {
+      if (viewer !== by) return;
+      late = Math.max(0, late - bytes);
+      settle();
+    },
+    resize: ({ cols, rows }) => inside.resize(cols, rows),
+    type: (bytes) => new Promise((resolve) => input.write(bytes, () => resolve())),
+    end: () => inside.socket.destroy(),
   };
 }

@@ -7,7 +7,6 @@ import { createRequire } from 'node:module';
 import { basename, dirname, join } from 'node:path';
 import { copyFileSafely, haveSameContent, isMissing, removePath, syncFolder, writeFileSafely } from '../host/state.ts';
 import { run } from '../host/run.ts';
-import { sealedLoader } from './loader.ts';
 import type { Mount } from '../runtime/engine.ts';
 
 /** The bundle lies in a folder that is named after its content, so an upgrade creates a new one beside the one in use. */
@@ -104,6 +103,25 @@ export function parseLdd(text: string): { loader: string | undefined; files: str
     else files.add(path);
   }
   return { loader, files: [...files] };
+}
+
+/** glibc's loader puts the libraries that this file names into every program. No option of the loader turns that off. */
+const PRELOAD_FILE = Buffer.from('/etc/ld.so.preload\0');
+
+/**
+ * The loader without its preload file: the file's name in it becomes empty, and an empty name is never found. Only this copy changes;
+ * programs of the image use the image's own loader. Throws if the loader does not contain the name.
+ */
+export function sealedLoader(loader: Buffer): Buffer {
+  const sealed = Buffer.from(loader);
+  let at = sealed.indexOf(PRELOAD_FILE);
+  if (at < 0) {
+    throw new Error(
+      "the host's program loader is not glibc's: an image could put libraries into our program inside it",
+    );
+  }
+  for (; at >= 0; at = sealed.indexOf(PRELOAD_FILE, at)) sealed.fill(0, at, at + PRELOAD_FILE.length);
+  return sealed;
 }
 
 function nodeOf(loader: string): string[] {

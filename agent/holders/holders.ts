@@ -1,11 +1,12 @@
 // Keeps one holder process per workload: starts it if none answers, replaces it if it hangs, and leaves it running when the agent ends.
-import { connect, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { chmod, chown, mkdir } from 'node:fs/promises';
 import type { Clock } from '../../shared/clock.ts';
 import type { Log } from '../../shared/log.ts';
 import { type LoopStatus, startLoop } from '../../shared/loop.ts';
 import { endProcess } from '../host/run.ts';
 import { writeFileSafely } from '../host/state.ts';
+import { dialListener } from '../host/status-socket.ts';
 import type { HolderStatus } from '../runtime/observe.ts';
 import { workloadFolder } from '../runtime/records.ts';
 import type { Holders } from '../runtime/steps.ts';
@@ -62,14 +63,14 @@ export function openHolders(deps: HoldersDeps, onChange: () => void): HolderProc
   const start = async (id: string): Promise<void> => {
     const folder = workloadFolder(deps.stateDir, id);
     const { holderSocket, run, log } = workloadPaths(folder);
-    const answering = await dial(holderSocket);
+    const answering = await dialListener(holderSocket);
     if (answering !== undefined) return adopt(id, answering);
     await mkdir(run, { recursive: true, mode: 0o755 });
     const pid = await deps.startHolder(folder, log);
     deps.log.info({ workload_id: id, pid }, 'a holder was started');
     const deadlineMs = deps.clock.monotonicMs() + START_MS_MAX;
     while (deps.clock.monotonicMs() < deadlineMs && !left) {
-      const socket = await dial(holderSocket);
+      const socket = await dialListener(holderSocket);
       if (socket !== undefined) return adopt(id, socket);
       await deps.clock.sleep(CONNECT_RETRY_MS);
     }
@@ -157,7 +158,7 @@ function replacer({ holders, ensure, isKnown }: Replaced, deps: HoldersDeps): Ho
 
 /** Ends the holder of a workload, if one answers. */
 export async function endHolderOf(stateDir: string, workloadId: string): Promise<void> {
-  endHolder(await dial(workloadPaths(workloadFolder(stateDir, workloadId)).holderSocket));
+  endHolder(await dialListener(workloadPaths(workloadFolder(stateDir, workloadId)).holderSocket));
 }
 
 /** While a holder restarts, its status keeps the last known host key and exit of the main process. */
@@ -192,16 +193,4 @@ async function prepare(
       { source: run, target: RUN_TARGET },
     ],
   };
-}
-
-/** A connection to the listener at `path`, or undefined if there is none. */
-function dial(path: string): Promise<Socket | undefined> {
-  return new Promise((resolve) => {
-    const socket = connect(path);
-    socket.once('connect', () => resolve(socket));
-    socket.on('error', () => {
-      socket.destroy();
-      resolve(undefined);
-    });
-  });
 }

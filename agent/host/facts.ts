@@ -1,7 +1,8 @@
-// Reads the facts of this machine except its GPUs: cores, memory, disk, names, and the id of this boot.
+// Reads the facts of this machine except its GPUs: cores, memory, disk, names, the id of this boot, and its name servers.
 import { readFile } from 'node:fs/promises';
 import { fsSize, mem, osInfo, cpu } from 'systeminformation';
 import { networkInterfaces } from 'node:os';
+import { z } from 'zod';
 
 export interface HostFacts {
   cpu_cores: number;
@@ -76,4 +77,30 @@ export function readOwnNetworks(interfaces = networkInterfaces()): string[] {
   return Object.values(interfaces).flatMap((addresses) =>
     (addresses ?? []).flatMap(({ internal, cidr }) => (internal || cidr === null ? [] : [cidr])),
   );
+}
+
+/** If systemd-resolved runs, the first file names only a stub on loopback, and the engine uses the servers of the second file. */
+const RESOLV_CONFS = ['/etc/resolv.conf', '/run/systemd/resolve/resolv.conf'];
+const ENGINE_CONFIG = '/etc/docker/daemon.json';
+const EngineDns = z.looseObject({ dns: z.array(z.string()).default([]) });
+
+/** All addresses, including those that no container can use. A missing or unreadable file counts as empty. */
+export async function readResolvers(): Promise<string[]> {
+  const read = (file: string): Promise<string> => readFile(file, 'utf8').catch(() => '');
+  const [engineConfig, ...confs] = await Promise.all([ENGINE_CONFIG, ...RESOLV_CONFS].map(read));
+  return [...confs.flatMap(nameServersOf), ...engineDnsOf(engineConfig ?? '')];
+}
+
+/** The `nameserver` lines of a resolv.conf. */
+export function nameServersOf(resolvConf: string): string[] {
+  return [...resolvConf.matchAll(/^\s*nameserver\s+(\S+)/gm)].flatMap(([, address]) => address ?? []);
+}
+
+/** The name servers that daemon.json sets for containers instead of the host's. */
+export function engineDnsOf(daemonJson: string): string[] {
+  try {
+    return EngineDns.parse(JSON.parse(daemonJson)).dns;
+  } catch {
+    return [];
+  }
 }

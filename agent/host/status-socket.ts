@@ -1,11 +1,13 @@
-// Serves the status of a running agent: HTTP on a unix socket that only root can open. The socket is also the lock against a second agent.
-import { createServer, type ServerResponse } from 'node:http';
-import { connect } from 'node:net';
+// The status of a running agent: served over HTTP on a unix socket that only root can open, and shown by `svc-agent status` in a few lines.
+// The socket is also the lock against a second agent.
+import { createServer, type ServerResponse, request } from 'node:http';
+import { connect, type Socket } from 'node:net';
 import { chmod } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { LoopStatus } from '../../shared/loop.ts';
 import type { GpuFault } from '../../shared/protocol/inventory.ts';
 import { removePath } from './state.ts';
+import { text } from 'node:stream/consumers';
 
 /** What an operator sees of a running agent. */
 export interface AgentStatus {
@@ -69,13 +71,54 @@ function reply(response: ServerResponse, status: number, body: unknown): void {
 }
 
 /** Whether somebody listens on a unix socket. */
-export function hasListener(path: string): Promise<boolean> {
+export async function hasListener(path: string): Promise<boolean> {
+  const socket = await dialListener(path);
+  socket?.destroy();
+  return socket !== undefined;
+}
+
+/** A connection to the listener on a unix socket, or undefined if there is none. */
+export function dialListener(path: string): Promise<Socket | undefined> {
   return new Promise((resolve) => {
     const socket = connect(path);
-    socket.once('connect', () => {
+    socket.once('connect', () => resolve(socket));
+    socket.on('error', () => {
       socket.destroy();
-      resolve(true);
+      resolve(undefined);
     });
-    socket.once('error', () => resolve(false));
   });
+}
+
+/** Rejects if no agent runs on this state directory, or if it still starts. */
+export async function askStatus(stateDir: string): Promise<AgentStatus> {
+  const socketPath = join(stateDir, 'agent.sock');
+  const { code, body } = await new Promise<{ code: number; body: string }>((resolve, reject) => {
+    const asked = request({ socketPath, path: '/loops', agent: false }, (response) => {
+      text(response).then((body) => resolve({ code: response.statusCode ?? 0, body }), reject);
+    });
+    asked.on('error', (error) => reject(new Error(`no agent answers at ${socketPath}: start it`, { cause: error })));
+    asked.end();
+  });
+  if (code !== 200) throw new Error(`the agent does not say how it is: ${body.trim()}`);
+  return JSON.parse(body) as AgentStatus;
+}
+
+/** One line for each condition that must hold before the host is rented out. `isWell` is true if all hold. */
+export function statusWords(status: AgentStatus): { lines: string[]; isWell: boolean } {
+  const { link, loops, gpu_faults: faults, engine_version: engine, network_fence: fence, fence_error: hole } = status;
+  const failing = loops.filter((loop) => loop.last_error !== null);
+  const gpus = status.gpu_error === '' ? `${status.gpus}` : `not known: ${status.gpu_error}`;
+  return {
+    lines: [
+      `agent: ${status.version}`,
+      `link: ${link.connected ? 'up' : `down${link.last_end === null ? '' : `, ${link.last_end}`}`}`,
+      `gpus: ${gpus}`,
+      ...faults.map(({ uuid, severity, detail }) => `gpu ${uuid} is ${severity}: ${detail}`),
+      `docker engine: ${engine === '' ? 'does not answer' : engine}`,
+      `network fence: ${hole === '' ? fence : `${fence}, does not stand: ${hole}`}`,
+      ...failing.map((loop) => `loop ${loop.name} fails: ${loop.last_error}`),
+    ],
+    isWell:
+      link.connected && status.gpus > 0 && faults.length === 0 && engine !== '' && hole === '' && failing.length === 0,
+  };
 }

@@ -18,11 +18,11 @@ import {
   type Revision,
   type PullAnswer,
   type PullLoginMessage,
+  type LinkSocket,
 } from '../../shared/protocol/link.ts';
-import type { LinkSocket } from '../../shared/protocol/link-socket.ts';
 import { negotiateVersion, PROTOCOL_MAX, PROTOCOL_MIN } from '../../shared/protocol/version.ts';
 import type { Rng } from '../../shared/rng.ts';
-import type { CloneToken } from './clone-token.ts';
+import type { CloneToken } from './identity.ts';
 import { openPullLogins, type PullLogins } from './pull-logins.ts';
 
 /** The functions of the rest of the agent that the link calls. */

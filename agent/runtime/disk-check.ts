@@ -5,7 +5,7 @@ import type { Log } from '../../shared/log.ts';
 import { messageOf } from '../../shared/errors.ts';
 import { readJson, writeJson } from '../host/state.ts';
 import type { Engine, Mount } from './engine.ts';
-import { makeEtcFiles } from './etc-files.ts';
+import { makeEtcFiles } from './shape.ts';
 
 const Finding = z.strictObject({ enforced: z.boolean() });
 

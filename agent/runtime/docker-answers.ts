@@ -1,4 +1,7 @@
-// Interprets the status codes of Docker's refusals.
+// Interprets the answers of Docker's API: the status codes of refusals, the progress lines of a pull, and the frames of a container's log.
+import type { PullNews, PullProgress } from './engine.ts';
+import type { Readable } from 'node:stream';
+import type { LogLine } from '../../shared/protocol/stream.ts';
 
 export async function absentAsUndefined<T>(call: Promise<T>): Promise<T | undefined> {
   try {
@@ -18,7 +21,86 @@ export async function ignoring(statuses: readonly number[], call: Promise<unknow
   }
 }
 
+/** One progress line of the engine. */
+export interface PullEvent {
+  id?: string;
+  status?: string;
+  error?: string;
+  progressDetail?: { current?: number; total?: number };
+}
+
+/** The engine has requested the layer, and the registry has not sent all of it. */
+const ASKED = new Set(['Pulling fs layer', 'Downloading']);
+/** The layer has arrived, or is not requested yet: the engine requests few layers at a time. */
+const NOT_ASKED = new Set([
+  'Waiting',
+  'Verifying Checksum',
+  'Download complete',
+  'Extracting',
+  'Pull complete',
+  'Already exists',
+]);
+const WHOLE = new Set(['Download complete', 'Pull complete']);
+
+/** Adds up the downloads of all layers. A complete layer counts with its full size. */
+export function countBytes(onNews: (news: PullNews) => void): (event: PullEvent) => void {
+  const layers = new Map<string, PullProgress>();
+  const asked = new Set<string>();
+  return ({ id, status = '', progressDetail }) => {
+    if (id === undefined || !(ASKED.has(status) || NOT_ASKED.has(status))) return;
+    if (ASKED.has(status)) asked.add(id);
+    else asked.delete(id);
+    const before = layers.get(id) ?? { done_bytes: 0, total_bytes: 0 };
+    if (status === 'Downloading') {
+      const total = progressDetail?.total ?? before.total_bytes;
+      layers.set(id, { done_bytes: Math.min(progressDetail?.current ?? 0, total), total_bytes: total });
+    } else if (WHOLE.has(status)) {
+      layers.set(id, { ...before, done_bytes: before.total_bytes });
+    }
+    const all = [...layers.values()];
+    onNews({
+      done_bytes: all.reduce((sum, layer) => sum + layer.done_bytes, 0),
+      total_bytes: all.reduce((sum, layer) => sum + layer.total_bytes, 0),
+      downloading: asked.size > 0,
+    });
+  };
+}
+
+/** Header of the engine's frame: one byte for the stream, three zero bytes, four for the length of the payload. */
+const HEADER_BYTES = 8;
+const STDERR = 2;
+/** The engine cuts lines at 16 KiB, so a longer frame is a fault. */
+const FRAME_BYTES_MAX = 1024 * 1024;
+
+/** One JSON line for each line of the log. Throws if the engine sends anything but log frames. */
+export async function* logLines(raw: Readable): AsyncGenerator<string> {
+  for await (const { kind, text } of frames(raw)) {
+    const at = text.indexOf(' ');
+    const line: LogLine = {
+      at: text.slice(0, at),
+      stream: kind === STDERR ? 'stderr' : 'stdout',
+      line: text.slice(at + 1).replace(/\r?\n$/, ''),
+    };
+    yield `${JSON.stringify(line)}\n`;
+  }
+}
+
 function statusOf(error: unknown): number | undefined {
   if (typeof error !== 'object' || error === null || !('statusCode' in error)) return undefined;
   return typeof error.statusCode === 'number' ? error.statusCode : undefined;
+}
+
+async function* frames(raw: Readable): AsyncGenerator<{ kind: number; text: string }> {
+  let held = Buffer.alloc(0);
+  for await (const chunk of raw) {
+    held = Buffer.concat([held, chunk as Buffer]);
+    while (held.length >= HEADER_BYTES) {
+      const length = held.readUInt32BE(4);
+      if (length > FRAME_BYTES_MAX) throw new Error('the engine sent a log frame of impossible length');
+      const end = HEADER_BYTES + length;
+      if (held.length < end) break;
+      yield { kind: held[0] ?? 0, text: held.toString('utf8', HEADER_BYTES, end) };
+      held = held.subarray(end);
+    }
+  }
 }

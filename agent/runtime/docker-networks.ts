@@ -2,7 +2,7 @@
 import type Docker from 'dockerode';
 import { createHash } from 'node:crypto';
 import type { Ids } from '../../shared/ids.ts';
-import { FENCED_BRIDGE_PREFIX } from '../host/fence-rules.ts';
+import { FENCED_BRIDGE_PREFIX } from '../host/nftables.ts';
 import { ignoring } from './docker-answers.ts';
 
 export interface Networks {

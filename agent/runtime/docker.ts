@@ -8,9 +8,8 @@ import { messageOf } from '../../shared/errors.ts';
 import { createIds } from '../../shared/ids.ts';
 import type { LogsTarget, PullLogin } from '../../shared/protocol/link.ts';
 import { systemRng } from '../../shared/rng.ts';
-import { absentAsUndefined, ignoring } from './docker-answers.ts';
+import { absentAsUndefined, ignoring, countBytes, type PullEvent } from './docker-answers.ts';
 import { makeNetwork, openNetworks, type Networks } from './docker-networks.ts';
-import { countBytes, type PullEvent } from './pull-progress.ts';
 import { tagWithoutVolumes, type Volumeless, withoutVolumes } from './volumeless.ts';
 import type {
   BareRun,

@@ -1,6 +1,8 @@
-// Computes the container of a workload: command, environment, and its share of the machine.
+// Computes the container of a workload: command, environment, its share of the machine, and its files in /etc.
 import { commandOf, type DesiredWorkload } from '../../shared/protocol/workload.ts';
 import type { ContainerShape, LocalImage, Mount } from './engine.ts';
+import { join } from 'node:path';
+import { writeFileSafely } from '../host/state.ts';
 
 /** How the guest starts the main process. Written to the workload's folder. */
 export interface MainProgram {
@@ -75,6 +77,30 @@ export function shapeOf(
     pids_max: PIDS_MAX,
     ...machine.limits,
   };
+}
+
+/** Docker's DNS server, in every network except its default one. */
+const ENGINE_RESOLVER = '127.0.0.11';
+
+/**
+ * Writes read-only /etc/hosts, /etc/hostname and /etc/resolv.conf for a container below `folder`. The engine's own versions are writable and lie
+ * on the host's disk, outside the container's disk size: a tenant could fill the host's disk through them. Each container needs its own folder,
+ * because the engine may write to mounted files.
+ */
+export async function makeEtcFiles(folder: string, hostname: string): Promise<Mount[]> {
+  const files = {
+    // The container's address is not known before it starts.
+    hosts: `127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 ${hostname}\n`,
+    hostname: `${hostname}\n`,
+    'resolv.conf': `nameserver ${ENGINE_RESOLVER}\noptions ndots:0\n`,
+  };
+  const mounts: Mount[] = [];
+  for (const [name, text] of Object.entries(files)) {
+    const source = join(folder, 'etc', name);
+    await writeFileSafely(source, text, 0o644);
+    mounts.push({ source, target: `/etc/${name}` });
+  }
+  return mounts;
 }
 
 /**

@@ -1,8 +1,11 @@
-// The operator's server: it has only the operator's routes and listens on a unix socket.
+// The operator's server: it has only the operator's routes and listens on a unix socket. Every route writes to the audit journal, and one reads it.
 import { type Http, type HttpDeps, openHttp } from '../base/http/server.ts';
-import type { Route } from '../base/http/route.ts';
+import { type Route, route } from '../base/http/route.ts';
 import type { Audit } from './audit.ts';
-import { audited } from './audit-routes.ts';
+import { z } from 'zod';
+import { isoTime } from '../../shared/clock.ts';
+import type { Db } from '../base/db/db.ts';
+import { listOf, operator } from '../base/http/operator.ts';
 
 /** Use `listen` for a unix socket. `inject` needs no socket: commands use it while the daemon is stopped. */
 export function openAdmin(routes: readonly Route[], audit: Audit, core: Omit<HttpDeps, 'authenticate'>): Http {
@@ -11,4 +14,76 @@ export function openAdmin(routes: readonly Route[], audit: Audit, core: Omit<Htt
   const http = openHttp(deps, { epoch: 0, audience: 'operator', baseUrl: 'http://localhost/v1', trustProxy: [] });
   http.register(audited(routes, audit));
   return http;
+}
+
+const ENTRIES_MAX = 1000;
+
+const Parameters = z.record(z.string(), z.unknown()).optional();
+const Subject = z.looseObject({ id: z.string().optional(), org_id: z.string().optional() });
+const Made = z.looseObject({ id: z.string().optional(), reservation_id: z.string().optional() });
+
+const Entry = z.strictObject({
+  at: z.string(),
+  actor: z.string(),
+  operation: z.string(),
+  subject: z.string().nullable(),
+  parameters: z.record(z.string(), z.unknown()),
+  /** `ok`, or the code of the error. */
+  outcome: z.string(),
+  request_id: z.string(),
+});
+
+export function auditRoute({ db, audit }: { db: Db; audit: Pick<Audit, 'list'> }): Route {
+  return route({
+    ...operator,
+    method: 'GET',
+    path: '/admin/audit',
+    operationId: 'adminListAudit',
+    summary: 'What operators did, newest first',
+    query: z.strictObject({
+      since: z.iso.datetime({ offset: true }).optional(),
+      limit: z.coerce.number().int().min(1).max(ENTRIES_MAX),
+    }),
+    responses: { 200: { description: 'The entries', schema: listOf(Entry) } },
+    errors: [],
+    handler: async ({ query }) => {
+      const sinceMs = query.since === undefined ? 0 : Date.parse(query.since);
+      const entries = await audit.list(db.read, sinceMs, query.limit);
+      const data = entries.map((entry) => ({
+        at: isoTime(entry.at_ms),
+        actor: entry.actor,
+        operation: entry.operation,
+        subject: entry.subject_id,
+        parameters: entry.parameters,
+        outcome: entry.outcome,
+        request_id: entry.request_id,
+      }));
+      return { status: 200, body: { data } };
+    },
+  });
+}
+
+/** The same routes. Each route except a GET writes an entry once its request is well-formed. */
+function audited(routes: readonly Route[], audit: Pick<Audit, 'run'>): Route[] {
+  return routes.map((each) => {
+    if (each.method === 'GET') return each;
+    return {
+      ...each,
+      handler: (call) => {
+        const parameters = { ...Parameters.parse(call.params), ...Parameters.parse(call.body) };
+        const { id, org_id: orgId } = Subject.parse(parameters);
+        const { requestId, actor } = call;
+        return audit.run(
+          { actor, operation: each.operationId, subjectId: id ?? null, parameters, requestId },
+          () => each.handler(call),
+          ({ body }) => idIn(body) ?? orgId ?? null,
+        );
+      },
+    };
+  });
+}
+
+function idIn(body: unknown): string | undefined {
+  const made = Made.safeParse(body);
+  return made.success ? (made.data.id ?? made.data.reservation_id) : undefined;
 }

@@ -1,7 +1,7 @@
 // What this room adds to the house: the operator's routes that need several rooms or the process itself.
 import type { LoopStatus } from '../../shared/loop.ts';
 import type { Measure } from '../base/http/metrics.ts';
-import { auditRoute } from './audit-routes.ts';
+import { auditRoute } from './admin.ts';
 import type { Audit } from './audit.ts';
 import { type BalanceDeps, balanceRoutes } from './balance-routes.ts';
 import { instanceRoutes } from './instance-routes.ts';

@@ -1,10 +1,9 @@
-// What all operator commands share: they send a request to the daemon and print a table or JSON.
+// What all operator commands share: they send a request to the daemon over its unix socket and print a table or JSON.
 import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
 import type { InjectedRequest } from '../base/http/server.ts';
-import type { Answer } from './admin-socket.ts';
 import type { Fields } from '../base/http/operator.ts';
-import { tableOf } from './table.ts';
+import { request as httpRequest } from 'node:http';
 
 export interface CommandDeps {
   /** Sends the request to the daemon, or directly to the rooms if no daemon runs. */
@@ -67,4 +66,65 @@ export function readCents(text: string): number {
   const [, dollars = '', cents = ''] = /^(\d{1,12})(?:\.(\d{1,2}))?$/.exec(text) ?? [];
   if (dollars === '') throw new InvalidArgumentError('must be dollars with at most two decimals, like 25 or 25.50');
   return Number(dollars) * 100 + Number(cents.padEnd(2, '0'));
+}
+
+/** Limit of list entries in a cell. A key with all scopes would fill several lines. */
+const ENTRIES_SHOWN = 3;
+
+/** Limit of characters for a nested value. --json prints all of it. */
+const NESTED_CHARS_SHOWN = 100;
+
+/** All rows have the same shape. Nested values are printed as the beginning of their JSON, and missing values as a dash. */
+export function tableOf(rows: readonly Record<string, unknown>[]): string {
+  const [first] = rows;
+  if (first === undefined) return 'none\n';
+  const columns = Object.keys(first);
+  const cells = [columns, ...rows.map((row) => columns.map((column) => cellOf(row[column])))];
+  const widths = columns.map((_, i) => Math.max(...cells.map((line) => line[i]?.length ?? 0)));
+  const lines = cells.map((line) => line.map((cell, i) => cell.padEnd(widths[i] ?? 0)).join('  '));
+  return `${lines.map((line) => line.trimEnd()).join('\n')}\n`;
+}
+
+export interface Answer {
+  status: number;
+  body: string;
+}
+
+/** The answer of the daemon; undefined if no daemon listens on the socket. Other failures, such as missing permission, throw. */
+export function askDaemon(
+  socketPath: string,
+  { method, url, payload, headers: own }: InjectedRequest,
+): Promise<Answer | undefined> {
+  return new Promise((resolve, reject) => {
+    const body = payload === undefined ? '' : JSON.stringify(payload);
+    const headers = {
+      ...own,
+      ...(body === '' ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
+    };
+    const request = httpRequest({ socketPath, method, path: url, headers, agent: false }, (response) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.on('end', () => resolve({ status: response.statusCode ?? 0, body: Buffer.concat(chunks).toString() }));
+      response.on('error', reject);
+    });
+    request.on('error', (error) => {
+      const nobody = 'code' in error && (error.code === 'ENOENT' || error.code === 'ECONNREFUSED');
+      if (nobody) resolve(undefined);
+      else reject(error);
+    });
+    request.end(body);
+  });
+}
+
+function cellOf(value: unknown): string {
+  if (value === null || value === undefined || value === '') return '-';
+  if (Array.isArray(value)) return listText(value);
+  if (typeof value === 'string') return value;
+  const text = JSON.stringify(value);
+  return text.length > NESTED_CHARS_SHOWN ? `${text.slice(0, NESTED_CHARS_SHOWN)}...` : text;
+}
+
+function listText(values: readonly unknown[]): string {
+  const shown = values.slice(0, ENTRIES_SHOWN).map(cellOf).join(', ');
+  return values.length > ENTRIES_SHOWN ? `${shown} and ${values.length - ENTRIES_SHOWN} more` : shown;
 }

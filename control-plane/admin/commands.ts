@@ -11,13 +11,10 @@ import {
   readCents,
   show,
   withCommon,
+  readTime,
 } from './command.ts';
-import { addAuditCommands } from './audit-commands.ts';
-import { addCreditCommands } from './credit-commands.ts';
-import { addDisputeCommands } from './dispute-commands.ts';
-import { addInstanceCommands } from './instance-commands.ts';
-import { addReservationCommands } from './reservation-commands.ts';
-import { addPayoutCommands, addSupplierCommands } from './supplier-commands.ts';
+import { addCreditCommands, addDisputeCommands, addPayoutCommands, addSupplierCommands } from './money-commands.ts';
+import { addInstanceCommands, addReservationCommands } from './rental-commands.ts';
 
 const DAY_MS = 86_400_000;
 const Verdict = z.strictObject({ ok: z.boolean(), faults: z.array(z.string()) });
@@ -57,6 +54,26 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   withCommon(ledger.command('verify').description('prove that the books agree; exit code 1 where they do not')).action(
     (options: CommonOptions) => verifyLedger(deps, options),
   );
+}
+
+function addAuditCommands(admin: Command, deps: CommandDeps): void {
+  const list = admin
+    .command('audit')
+    .description('what operators did')
+    .command('list')
+    .description('newest first')
+    .option('--since <time>', 'a day, or a time like 2026-12-01T09:30:00Z', readTime)
+    .option('--limit <count>', 'at most this many', '100');
+  withCommon(list).action(({ since, limit, ...options }: AuditOptions) => {
+    const query = new URLSearchParams({ limit });
+    if (since !== undefined) query.set('since', since);
+    return show(deps, options, { method: 'GET', url: `/admin/audit?${query.toString()}` });
+  });
+}
+
+interface AuditOptions extends CommonOptions {
+  since?: string;
+  limit: string;
 }
 
 function addOrgCommands(admin: Command, deps: CommandDeps): void {

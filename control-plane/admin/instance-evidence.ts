@@ -4,7 +4,7 @@ import { fail } from '../../shared/errors.ts';
 import type { InstanceState } from '../../shared/states.ts';
 import { dollarsFromUcents, dollarText } from '../../shared/money.ts';
 import type { Fields } from '../base/http/operator.ts';
-import { type Db, type Query, sql } from '../base/db/db.ts';
+import { type Db, type Query } from '../base/db/db.ts';
 import type { Events } from '../base/events/events.ts';
 import { findWorkload } from '../fleet/workloads/store.ts';
 import { freeTimesOf, heldOf } from '../money/credits/store.ts';
@@ -140,7 +140,7 @@ function noteFields({ atMs, untilMs, what, ucents, detail }: Note): Fields {
 }
 
 async function eventNotes(query: Query, id: string, events: Events): Promise<Note[]> {
-  const rows = await events.ofSubject(query, id, sql`1 = 1`, EVENTS_SHOWN_MAX);
+  const rows = await events.ofSubject(query, id, { count: EVENTS_SHOWN_MAX });
   return rows.map((event) => {
     const { reason, machine_id: machineId } = event.data;
     const machine = typeof machineId === 'string' ? `machine ${machineId}` : null;

@@ -1,8 +1,10 @@
-// The pages of the manual: read from this folder and rendered once, at the start of the control plane.
+// The manual: its pages are read from this folder, converted from Markdown to HTML, framed, and kept from the start of the control plane on. Raw
+// HTML is off, and each heading has an anchor. The headers of a page forbid everything but its style sheet.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { openFrame } from './frame.ts';
-import { type Rendered, renderMarkdown } from './render.ts';
+import { Marked, type RendererObject, type Tokens } from 'marked';
+import { escapeHtml } from '../base/http/docs-text.ts';
+import { createHash } from 'node:crypto';
 
 /** File names without `.md`, in the order of the navigation. `/docs` shows `index`. */
 export const PAGES = [
@@ -42,6 +44,95 @@ export function openManual(): Manual {
   return { page: (name) => pages.get(name), headers: frame.headers };
 }
 
+export interface Section {
+  /** The id of the heading for links. */
+  id: string;
+  title: string;
+}
+
+export interface Rendered {
+  /** The text of the first heading. */
+  title: string;
+  /** The headings of the second level, in order. */
+  sections: Section[];
+  html: string;
+}
+
+/** `hrefOf` converts the address of each link. It throws if the address is not part of the manual. */
+export function renderMarkdown(source: string, hrefOf: (address: string) => string): Rendered {
+  const headings: (Section & { depth: number })[] = [];
+  const renderer: RendererObject = {
+    heading({ tokens, depth }) {
+      const title = plainText(tokens);
+      const id = anchorOf(title);
+      headings.push({ id, title, depth });
+      const inner = this.parser.parseInline(tokens);
+      if (depth === 1) return `<h1 id="${id}">${inner}</h1>\n`;
+      return `<h${depth} id="${id}">${inner} <a class="anchor" href="#${id}" aria-label="Link to this section">#</a></h${depth}>\n`;
+    },
+    link({ href, tokens }) {
+      return `<a href="${escapeHtml(hrefOf(href))}">${this.parser.parseInline(tokens)}</a>`;
+    },
+    // A reader without a mouse must be able to scroll a block that is wider than the page.
+    code: ({ text }) => `<pre tabindex="0"><code>${escapeHtml(text)}</code></pre>\n`,
+    table(token) {
+      const row = (cells: readonly Tokens.TableCell[], tag: 'td' | 'th'): string =>
+        `<tr>${cells.map(({ tokens }) => `<${tag}>${this.parser.parseInline(tokens)}</${tag}>`).join('')}</tr>`;
+      const rows = token.rows.map((cells) => row(cells, 'td')).join('\n');
+      return `<div class="scroll" tabindex="0"><table><thead>${row(token.header, 'th')}</thead><tbody>${rows}</tbody></table></div>\n`;
+    },
+    html: ({ text }) => escapeHtml(text),
+    image: ({ href }) => {
+      throw new Error(`the manual has no images, the policy of its pages forbids them: ${href}`);
+    },
+  };
+  const html = new Marked({ renderer }).parse(source, { async: false });
+  const [first] = headings;
+  if (first?.depth !== 1) throw new Error('a page of the manual begins with a heading of the first level');
+  return { title: first.title, sections: headings.filter(({ depth }) => depth === 2), html };
+}
+
+/** The id that GitHub would give to the heading. */
+export function anchorOf(title: string): string {
+  return title
+    .toLowerCase()
+    .replaceAll(/[^\p{L}\p{N} _-]/gu, '')
+    .replaceAll(' ', '-');
+}
+
+export interface Entry {
+  href: string;
+  title: string;
+}
+
+export interface Frame {
+  /** A complete HTML document. `entries` are the navigation, `href` is the address of this page. */
+  page(content: Rendered, entries: readonly Entry[], href: string): string;
+  /** Headers of every page. The content policy allows this one style sheet, no script and no other host. */
+  headers: Record<string, string>;
+}
+
+function openFrame(style: string): Frame {
+  const digest = createHash('sha256').update(style).digest('base64');
+  return {
+    headers: {
+      'content-type': 'text/html; charset=utf-8',
+      'content-security-policy': `default-src 'none'; style-src 'sha256-${digest}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
+      'x-content-type-options': 'nosniff',
+      'referrer-policy': 'no-referrer',
+    },
+    page: (content, entries, href) => `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escapeHtml(content.title)}</title><style>${style}</style></head><body>
+<a class="skip" href="#content">Skip to the text</a>
+<header><button popovertarget="pages" aria-label="Pages of the manual">Pages</button><a href="/docs">GPU rental and inference service</a></header>
+<nav id="pages" popover aria-label="Manual"><ul>${entries.map((entry) => entryHtml(entry, content, href)).join('')}</ul></nav>
+<main id="content">${content.html}</main>
+</body></html>
+`,
+  };
+}
+
 function renderPage(name: PageName): Rendered {
   try {
     return renderMarkdown(readFileSync(join(import.meta.dirname, `${name}.md`), 'utf8'), hrefOf);
@@ -61,4 +152,16 @@ function hrefOf(address: string): string {
 
 function hrefOfPage(name: PageName): string {
   return name === 'index' ? '/docs' : `/docs/${name}`;
+}
+
+function plainText(tokens: readonly Tokens.Generic[]): string {
+  return tokens.map((token) => (token.tokens === undefined ? String(token['text']) : plainText(token.tokens))).join('');
+}
+
+/** The entry of the current page also lists its sections. */
+function entryHtml(entry: Entry, { sections }: Rendered, href: string): string {
+  const title = escapeHtml(entry.title);
+  if (entry.href !== href) return `<li><a href="${entry.href}">${title}</a></li>`;
+  const below = sections.map(({ id, title: name }) => `<li><a href="#${id}">${escapeHtml(name)}</a></li>`).join('');
+  return `<li><a href="${entry.href}" aria-current="page">${title}</a>${below === '' ? '' : `<ul>${below}</ul>`}</li>`;
 }

@@ -34,7 +34,7 @@ export type ProbeTarget = z.infer<typeof ProbeTarget>;
 /** A port of the application, on the container's own loopback. */
 export const TcpTarget = z.strictObject({ kind: z.literal('tcp'), port: z.int().min(1).max(65_535) });
 
-/** The container's log in the format of protocol/logs.ts. The stream ends with the log or, with `follow`, with the container. */
+/** The container's log as LogLine of stream.ts describes it. The stream ends with the log or, with `follow`, with the container. */
 const LogsTarget = z.strictObject({
   kind: z.literal('logs'),
   /** The number of last lines to send. */
@@ -193,6 +193,27 @@ export function decodeMessage<T>(schema: z.ZodType<T>, frame: string, valuesMax:
   const issue = parsed.error.issues[0];
   const reason = `${issue?.path.join('.') ?? ''}: ${issue?.message ?? 'invalid'}`;
   return { ok: false, reason: reason.slice(0, REASON_CHARS_MAX).replace(/[^\x20-\x7e]/g, '?') };
+}
+
+/** The socket under the control link, for both ends: a WebSocket of the package `ws`, or the simulated network of the tests. */
+export interface LinkSocket {
+  readonly readyState: number;
+  readonly OPEN: number;
+  /** Bytes that were sent but that the peer has not read yet. */
+  readonly bufferedAmount: number;
+  on(event: 'message', heard: (data: Buffer, isBinary: boolean) => void): unknown;
+  on(event: 'close', heard: (code: number, reason: Buffer) => void): unknown;
+  on(event: 'error', heard: (error: Error) => void): unknown;
+  on(event: 'ping' | 'pong', heard: () => void): unknown;
+  send(text: string): void;
+  ping(): void;
+  /** Starts the closing handshake; the event `close` follows. */
+  close(code: number, reason: string): void;
+  /** Cuts the connection without a handshake. */
+  terminate(): void;
+  /** Stops reading until `resume`. Messages that have arrived already may still be emitted. */
+  pause(): void;
+  resume(): void;
 }
 
 /** The same value with each U+0000 in its strings replaced. */

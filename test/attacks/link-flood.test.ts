@@ -5,8 +5,12 @@ import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { expect, test } from 'vitest';
 import { openLink } from '../../control-plane/fleet/link/link.ts';
-import { openReadBudget, type ReadBudget } from '../../control-plane/fleet/link/read-budget.ts';
-import { runSession, type SessionDeps } from '../../control-plane/fleet/link/session.ts';
+import {
+  openReadBudget,
+  type ReadBudget,
+  runSession,
+  type SessionDeps,
+} from '../../control-plane/fleet/link/session.ts';
 import { systemClock } from '../../shared/clock.ts';
 import { createIds } from '../../shared/ids.ts';
 import {

@@ -23,7 +23,7 @@ import { AgentMessage, decodeMessage } from '../../shared/protocol/link.ts';
 import { readPublicKey } from '../../control-plane/base/accounts/public-key.ts';
 import { openCheck } from '../../control-plane/models/files/check.ts';
 import { readAppHost } from '../../control-plane/rental/endpoints/app-address.ts';
-import { enter } from '../../control-plane/rental/edge/app-login.ts';
+import { enter } from '../../control-plane/rental/edge/access.ts';
 import { requestHeaders, responseHeaders } from '../../control-plane/rental/edge/app-headers.ts';
 import { readChallenge, readToken, tokenUrl } from '../../control-plane/rental/launch/authorization.ts';
 import { readConfig, readManifest } from '../../control-plane/rental/launch/manifests.ts';
@@ -271,9 +271,9 @@ const OWN_JSON = new Map([
   ['agent/holders/holder-client.ts', 'a holder: frames are bounded'],
   ['agent/holder/main.ts', 'the supervisor'],
   ['agent/holder/terminal-target.ts', 'a browser of the tenant, in the process of its own holder'],
-  ['agent/host/resolvers.ts', 'the host'],
+  ['agent/host/facts.ts', 'the host'],
   ['agent/host/state.ts', 'the agent itself'],
-  ['agent/host/status-words.ts', 'the agent itself'],
+  ['agent/host/status-socket.ts', 'the agent itself'],
   ['agent/link/enroll.ts', 'the control plane'],
   ['control-plane/admin/command.ts', 'the daemon'],
   ['control-plane/base/db/columns.ts', 'our own rows'],

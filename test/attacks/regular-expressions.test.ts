@@ -9,7 +9,7 @@ const OWN_TEXTS = new Map([
   ['control-plane/base/db/migrate.ts (?<=^\\S.*);$', 'our own migrations'],
   ['control-plane/base/db/migrate.ts ^-- only sqlite$[\\s\\S]*?^-- end$', 'our own migrations'],
   ['control-plane/base/accounts/public-key.ts =+$', 'a hash of ours, of 44 characters'],
-  ['agent/host/resolvers.ts ^\\s*nameserver\\s+(\\S+)', 'the resolv.conf of the host'],
+  ['agent/host/facts.ts ^\\s*nameserver\\s+(\\S+)', 'the resolv.conf of the host'],
 ]);
 
 /** Patterns that are made while the program runs: the parts that they are made of are checked here in their place. */

@@ -1,13 +1,12 @@
 // The whole public API without a network: every route over a small world. Each answer is checked against the schema of its route.
 import { brought } from '../../control-plane/brings.ts';
 import { openMetrics } from '../../control-plane/base/http/metrics.ts';
-import type { Route } from '../../control-plane/base/http/route.ts';
+import type { Route, WireReply } from '../../control-plane/base/http/route.ts';
 import { SCOPES } from '../../control-plane/base/http/scopes.ts';
 import { countRow } from '../../control-plane/base/db/columns.ts';
 import { sql } from '../../control-plane/base/db/db.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { type Http, type InjectedRequest, openHttp } from '../../control-plane/base/http/server.ts';
-import type { WireReply } from '../../control-plane/base/http/wire-reply.ts';
 import { createIds, type Ids } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
 import { seededRng } from '../../shared/rng.ts';

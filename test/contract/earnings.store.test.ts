@@ -1,6 +1,6 @@
 // What a supplier reads of its money (specification 2.17): a rental earns, a dead host's time is taken back, a payout settles it.
 import { expect, test } from 'vitest';
-import { CommunityEarnings } from '../../shared/api/earnings.ts';
+import { CommunityEarnings } from '../../shared/api/community.ts';
 import { QUIET_AFTER_START_MS } from '../../control-plane/rental/outages/verdict.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
 import { bringMachine } from './suppliers.ts';

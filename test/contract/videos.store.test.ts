@@ -1,7 +1,7 @@
 // POST /v1/videos (specification 2.13, 4.8, 7.3): what is taken and at which price, how a job goes on, and what is refused.
 import { describe, expect, test } from 'vitest';
 import { wallet } from '../../control-plane/money/ledger/accounts.ts';
-import type { WireReply } from '../../control-plane/base/http/wire-reply.ts';
+import type { WireReply } from '../../control-plane/base/http/route.ts';
 import { VideoJob } from '../../shared/api/videos.ts';
 import type { Answer, JsonObject } from './api.ts';
 import { api, owner } from './api-of-test.ts';

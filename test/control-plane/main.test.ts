@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { SERVE_FLAGS } from '../../control-plane/base/systemd/serve-flags.ts';
+import { SERVE_FLAGS } from '../../control-plane/base/systemd/v8.ts';
 import { capture } from '../kit/capture.ts';
 import { modelsFile } from '../kit/models.ts';
 import { hasSystemd, type NotifySocket, openNotifySocket } from '../kit/notify-socket.ts';

@@ -2,8 +2,7 @@
 import { randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
 import { Balance, UsageRow } from '../../shared/api/billing.ts';
-import { CommunitySupplier } from '../../shared/api/community.ts';
-import { CommunityEarnings } from '../../shared/api/earnings.ts';
+import { CommunitySupplier, CommunityEarnings } from '../../shared/api/community.ts';
 import { Instance } from '../../shared/api/instance.ts';
 import { Operation } from '../../shared/api/operation.ts';
 import { pageSchema } from '../../shared/api/page.ts';

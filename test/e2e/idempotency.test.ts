@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
-import { NewApiKey } from '../../shared/api/api-key.ts';
+import { NewApiKey } from '../../shared/api/account.ts';
 import { Balance, UsageRow } from '../../shared/api/billing.ts';
 import { CommunityMachineRegistration } from '../../shared/api/community.ts';
 import { Instance } from '../../shared/api/instance.ts';

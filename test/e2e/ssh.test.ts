@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
 import type { Instance } from '../../shared/api/instance.ts';
-import { SshKey } from '../../shared/api/ssh-key.ts';
+import { SshKey } from '../../shared/api/account.ts';
 import { terminate } from '../kit/api-client.ts';
 import { capture } from '../kit/capture.ts';
 import { eventually, startProgram, type Program } from '../kit/processes.ts';

@@ -5,7 +5,7 @@ import { createServer, type Server } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { NewApiKey } from '../../shared/api/api-key.ts';
+import { NewApiKey } from '../../shared/api/account.ts';
 import { NewWebhookEndpoint } from '../../shared/api/webhook.ts';
 import { openApiClient, terminate } from '../kit/api-client.ts';
 import { makeCertificate } from '../kit/certificate.ts';

@@ -3,7 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { get } from 'node:http';
 import { get as getSecurely } from 'node:https';
 import { join, resolve } from 'node:path';
-import type { TlsFiles } from '../../control-plane/base/http/tls.ts';
+import type { TlsFiles } from '../../control-plane/base/http/listen.ts';
 import { type Authority, type Certificate, makeCertificate } from './certificate.ts';
 import { capture, type Captured } from './capture.ts';
 import { openDaemon, type Daemon } from './daemon.ts';

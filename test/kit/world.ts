@@ -12,7 +12,7 @@ import { type Books, openBooks } from '../../control-plane/money/ledger/books.ts
 import { type Brings, bringsOf, brought, type Process } from '../../control-plane/brings.ts';
 import { openBlobs } from '../../control-plane/base/blobs/blobs.ts';
 import { openPresignedUrls } from '../../control-plane/base/blobs/presigned-urls.ts';
-import { type Db, sql } from '../../control-plane/base/db/db.ts';
+import type { Db } from '../../control-plane/base/db/db.ts';
 import { SCHEMA } from '../../control-plane/foundation.ts';
 import { funding, wallet } from '../../control-plane/money/ledger/accounts.ts';
 import type { CreateInstance } from '../../shared/api/instance.ts';
@@ -235,9 +235,9 @@ function rentalsOf(
   drive: World['drive'],
 ): Pick<World, 'launch' | 'run' | 'start' | 'remove' | 'end'> {
   const launch = async (who: WorldAccount, request: Partial<CreateInstance> = {}): Promise<string> => {
-    const before = new Set((await rooms.instances.list(who.orgId, ALL, 1000)).map(({ instance }) => instance.id));
+    const before = new Set((await rooms.instances.list(who.orgId, { count: 1000 })).map(({ instance }) => instance.id));
     await rooms.instances.create(who, { ...LAUNCH, ...request }, async () => undefined);
-    const after = await rooms.instances.list(who.orgId, ALL, 1000);
+    const after = await rooms.instances.list(who.orgId, { count: 1000 });
     return after.find(({ instance }) => !before.has(instance.id))?.instance.id ?? '';
   };
   const start = async (instanceId: string): Promise<void> => {
@@ -267,12 +267,12 @@ function rentalsOf(
 function journalOf(rooms: Rooms, db: Db): Pick<World, 'sinceMs' | 'journal'> {
   return {
     sinceMs: async (subjectId, type) => {
-      const rows = await rooms.events.ofSubject(db.read, subjectId, ALL, 1000);
+      const rows = await rooms.events.ofSubject(db.read, subjectId, { count: 1000 });
       const sinceMs = rows.find((event) => event.type === type)?.data['since_ms'];
       return typeof sinceMs === 'number' ? sinceMs : undefined;
     },
     journal: async (subjectId) => {
-      const rows = await rooms.events.ofSubject(db.read, subjectId, ALL, 1000);
+      const rows = await rooms.events.ofSubject(db.read, subjectId, { count: 1000 });
       return rows.map((event) => event.type).toReversed();
     },
   };
@@ -295,8 +295,6 @@ function nowhere(clock: VirtualClock): Outbound {
   const policy = { ports: [443, 8443], privateNetworks: [], namedHosts: [] };
   return openOutbound(policy, { clock, resolve: async () => [] });
 }
-
-const ALL = sql`1 = 1`;
 
 /** The first report of a host about a workload. */
 export const NOTHING_OBSERVED: Omit<ObservedWorkload, 'workload_id' | 'phase'> = {

@@ -1,7 +1,6 @@
 // A log that no stranger can fill: lines are counted by machine or address.
 import { expect, test } from 'vitest';
-import { createLog } from '../../shared/log.ts';
-import { throttledLog } from '../../shared/throttled-log.ts';
+import { createLog, throttledLog } from '../../shared/log.ts';
 import { virtualClock } from '../kit/virtual-clock.ts';
 
 interface Line {

@@ -1,8 +1,7 @@
 // A host that is played, with the agent's real reconciler and link on it: what is on its disk and in its engine outlasts each agent.
 import { createPrivateKey, createPublicKey } from 'node:crypto';
-import { proveIdentity, type Identity } from '../../agent/link/identity.ts';
+import { proveIdentity, type Identity, openCloneToken } from '../../agent/link/identity.ts';
 import { openLink } from '../../agent/link/link.ts';
-import { openCloneToken } from '../../agent/link/clone-token.ts';
 import { openDesired } from '../../agent/runtime/desired.ts';
 import { openImages } from '../../agent/runtime/images.ts';
 import { openRecords } from '../../agent/runtime/records.ts';

@@ -3,7 +3,7 @@
 import { EventEmitter } from 'node:events';
 import type { Clock } from '../../shared/clock.ts';
 import { LINK_HELLO_MS_MAX } from '../../shared/limits.ts';
-import type { LinkSocket } from '../../shared/protocol/link-socket.ts';
+import type { LinkSocket } from '../../shared/protocol/link.ts';
 
 /** Between a host and the control plane. */
 export interface Path {

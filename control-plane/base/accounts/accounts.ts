@@ -1,7 +1,6 @@
 // Organisations and their API keys, for the operator and for the authentication of requests.
 import { z } from 'zod';
-import type { ApiKey, NewApiKey } from '../../../shared/api/api-key.ts';
-import type { Org } from '../../../shared/api/org.ts';
+import type { ApiKey, NewApiKey, Org } from '../../../shared/api/account.ts';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';

@@ -1,14 +1,14 @@
 // API keys: created by the operator or by another key, checked for every request. Only their hashes are stored.
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import type { ApiKey, NewApiKey } from '../../../shared/api/api-key.ts';
+import type { ApiKey, NewApiKey } from '../../../shared/api/account.ts';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { fail, failField } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { API_KEYS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import { countRow, int, json, text } from '../db/columns.ts';
 import { type Query, type Tx, sql } from '../db/db.ts';
-import { olderThan, type Cursor } from '../http/cursors.ts';
+import { pageFrom, type PageStart } from '../http/cursors.ts';
 import type { Caller } from '../http/route.ts';
 import { readScope, type Scope, scopeText, scopeTexts } from '../http/scopes.ts';
 
@@ -110,13 +110,9 @@ export function allKeys(query: Query, orgId: string | null): Promise<ApiKeyRow[]
   );
 }
 
-/** At most `count` keys, newest first, including revoked and expired ones. */
-export function pageOfKeys(query: Query, orgId: string, from: Cursor | undefined, count: number): Promise<ApiKeyRow[]> {
-  return query.all(
-    ApiKeyRow,
-    sql`select ${COLUMNS} from api_keys where org_id = ${orgId} and ${olderThan(from)}
-        order by created_ms desc, id desc limit ${count}`,
-  );
+/** A page, newest first, including revoked and expired keys. */
+export function pageOfKeys(query: Query, orgId: string, start: PageStart): Promise<ApiKeyRow[]> {
+  return query.all(ApiKeyRow, sql`select ${COLUMNS} from api_keys where org_id = ${orgId} and ${pageFrom(start)}`);
 }
 
 /** A key that was revoked before keeps its time. Undefined for an unknown key. */

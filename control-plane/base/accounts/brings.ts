@@ -4,9 +4,8 @@ import type { Ids } from '../../../shared/ids.ts';
 import type { Db } from '../db/db.ts';
 import type { Cursors } from '../http/cursors.ts';
 import type { Accounts } from './accounts.ts';
-import { apiKeyRoutes } from './api-key-routes.ts';
+import { apiKeyRoutes, sshKeyRoutes } from './routes.ts';
 import { accountOperatorRoutes } from './operator-routes.ts';
-import { sshKeyRoutes } from './routes.ts';
 import type { SshKeys } from './ssh-keys.ts';
 
 interface Deps {

@@ -1,7 +1,6 @@
 // The operator's routes for organisations and their API keys.
 import { z } from 'zod';
-import { ApiKey, NewApiKey } from '../../../shared/api/api-key.ts';
-import { Org, OrgName } from '../../../shared/api/org.ts';
+import { ApiKey, NewApiKey, Org, OrgName } from '../../../shared/api/account.ts';
 import { Id, listOf, operator } from '../http/operator.ts';
 import { type Route, route } from '../http/route.ts';
 import type { Accounts } from './accounts.ts';

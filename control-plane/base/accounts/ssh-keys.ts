@@ -6,7 +6,7 @@ import type { Ids } from '../../../shared/ids.ts';
 import { SSH_KEYS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import { countRow, int, text } from '../db/columns.ts';
 import { type Query, type Tx, join, sql } from '../db/db.ts';
-import { olderThan, type Cursor } from '../http/cursors.ts';
+import { pageFrom, type PageStart } from '../http/cursors.ts';
 import { readPublicKey } from './public-key.ts';
 
 const SshKeyRow = z.object({ id: text, name: text, fingerprint: text, created_ms: int });
@@ -20,7 +20,7 @@ export interface SshKeys {
   /** False if the organisation has no such key. */
   remove(tx: Tx, orgId: string, id: string): Promise<boolean>;
   /** At most `count` keys, newest first. */
-  list(query: Query, orgId: string, from: Cursor | undefined, count: number): Promise<SshKeyRow[]>;
+  list(query: Query, orgId: string, start: PageStart): Promise<SshKeyRow[]>;
   /** The keys that may log in, as `<type> <base64>`: those of `ids` that still exist, or with null all keys of the organisation. */
   linesOf(query: Query, orgId: string, ids: readonly string[] | null): Promise<string[]>;
   /** @throws ServiceError `ssh_keys/org_mismatch` for a key of another organisation, `validation_failed` for an unknown one */
@@ -46,11 +46,10 @@ export function openSshKeys(deps: { clock: Clock; ids: Ids }): SshKeys {
     },
     remove: async (tx, orgId, id) =>
       (await tx.run(sql`delete from ssh_keys where id = ${id} and org_id = ${orgId}`)) === 1,
-    list: (query, orgId, from, count) =>
+    list: (query, orgId, start) =>
       query.all(
         SshKeyRow,
-        sql`select id, name, fingerprint, created_ms from ssh_keys where org_id = ${orgId} and ${olderThan(from)}
-            order by created_ms desc, id desc limit ${count}`,
+        sql`select id, name, fingerprint, created_ms from ssh_keys where org_id = ${orgId} and ${pageFrom(start)}`,
       ),
     linesOf: async (query, orgId, wanted) => {
       if (wanted?.length === 0) return [];

@@ -7,8 +7,16 @@ import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Log } from '../../../shared/log.ts';
-import { type DiskReserve, isCode, leavesReserve, measureDisk, syncDirectory } from './disk.ts';
-import { type BlobOwner, type Claims, sweepBlobs } from './sweep.ts';
+import {
+  type DiskReserve,
+  isCode,
+  leavesReserve,
+  measureDisk,
+  syncDirectory,
+  type BlobOwner,
+  type Claims,
+  sweepBlobs,
+} from './sweep.ts';
 
 export interface StoredBlob {
   key: string;

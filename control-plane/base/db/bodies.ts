@@ -5,6 +5,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { z } from 'zod';
 import { DbError, type Query, type Sql, type Tx } from './db.ts';
+import { type Root, ROOTS } from './locks.ts';
 
 export interface Body {
   name: string;
@@ -51,4 +52,33 @@ export function decoding(read: (statement: Sql) => Promise<unknown[]>): Query {
   const all = async <T>(row: z.ZodType<T>, statement: Sql): Promise<T[]> =>
     (await read(statement)).map((value) => row.parse(value));
   return { all, one: async (row, statement) => (await all(row, statement))[0] };
+}
+
+const ORDER: readonly string[] = Object.keys(ROOTS);
+
+/** The locks of one transaction. */
+export interface LockOrder {
+  /**
+   * The ids that are not held yet, sorted.
+   * @throws DbError `lock_order` if a root was locked that comes later
+   */
+  next(root: Root, ids: readonly string[]): string[];
+}
+
+export function openLockOrder(): LockOrder {
+  const held = new Set<string>();
+  let last: Root | undefined;
+  const keyOf = (root: Root, id: string): string => `${root} ${id}`;
+  return {
+    next: (root, ids) => {
+      const fresh = [...new Set(ids)].filter((id) => !held.has(keyOf(root, id))).toSorted();
+      if (fresh.length === 0) return fresh;
+      if (last !== undefined && ORDER.indexOf(root) < ORDER.indexOf(last)) {
+        throw new DbError('lock_order', `${root} was locked after ${last}; ROOTS has the order`);
+      }
+      last = root;
+      for (const id of fresh) held.add(keyOf(root, id));
+      return fresh;
+    },
+  };
 }

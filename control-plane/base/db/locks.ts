@@ -8,7 +8,7 @@
 //
 // Rules:
 // - The lock comes before the reads on which the body decides. Ids that never change may be read before the transaction.
-// - A body that needs several roots locks them in the order of ROOTS. Then no two bodies wait for each other. `openLockOrder` refuses
+// - A body that needs several roots locks them in the order of ROOTS. Then no two bodies wait for each other. `openLockOrder` (bodies.ts) refuses
 //   another order on both engines, so that a test on SQLite finds it. Several ids of one root are locked in one call, which sorts them.
 // - A body may find further ids of its last root later, e.g. the machines of a contract. Two such bodies can wait for each other. The server
 //   then rolls one of them back, and it runs again.
@@ -18,8 +18,6 @@
 //
 // Locks are `for no key update`, so rows that refer to a root can be inserted meanwhile. SQLite runs bodies one after another and locks
 // nothing.
-import { DbError } from './db.ts';
-
 /** Each root with its table, in the order of locking. The key of every table is `id`. */
 export const ROOTS = {
   org: 'orgs',
@@ -33,32 +31,3 @@ export const ROOTS = {
 } as const;
 
 export type Root = keyof typeof ROOTS;
-
-const ORDER: readonly string[] = Object.keys(ROOTS);
-
-/** The locks of one transaction. */
-export interface LockOrder {
-  /**
-   * The ids that are not held yet, sorted.
-   * @throws DbError `lock_order` if a root was locked that comes later
-   */
-  next(root: Root, ids: readonly string[]): string[];
-}
-
-export function openLockOrder(): LockOrder {
-  const held = new Set<string>();
-  let last: Root | undefined;
-  const keyOf = (root: Root, id: string): string => `${root} ${id}`;
-  return {
-    next: (root, ids) => {
-      const fresh = [...new Set(ids)].filter((id) => !held.has(keyOf(root, id))).toSorted();
-      if (fresh.length === 0) return fresh;
-      if (last !== undefined && ORDER.indexOf(root) < ORDER.indexOf(last)) {
-        throw new DbError('lock_order', `${root} was locked after ${last}; ROOTS has the order`);
-      }
-      last = root;
-      for (const id of fresh) held.add(keyOf(root, id));
-      return fresh;
-    },
-  };
-}

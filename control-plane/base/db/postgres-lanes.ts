@@ -13,10 +13,10 @@ import type { PoolClient, QueryConfig, QueryResult } from 'pg';
 import { fullJitterMs } from '../../../shared/backoff.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Rng } from '../../../shared/rng.ts';
-import { type Body, decoding } from './bodies.ts';
+import { type Body, decoding, openLockOrder } from './bodies.ts';
 import { DbError, engineError, type Sql, type Tx } from './db.ts';
 import type { OnCommit } from './group-commit.ts';
-import { openLockOrder, ROOTS } from './locks.ts';
+import { ROOTS } from './locks.ts';
 import { isCollision, onConnection, type Writing } from './postgres-connections.ts';
 
 const TRIES_MAX = 10;
@@ -93,18 +93,18 @@ interface Transaction {
   tx: Tx;
   commit(): Promise<void>;
   /** Ends the use of `tx`. Resolves when all statements are answered. */
-  firstFailure(): Promise<unknown>;
+  firstFailure(): Promise<Error | undefined>;
 }
 
 /** Sends BEGIN at once. Its answer, and those of the locks, are read before the COMMIT is sent. */
 function openTransaction(client: PoolClient, { statements, fence }: Writing): Transaction {
   let open = true;
-  let failure: unknown;
+  let failure: Error | undefined;
   const unanswered = new Set<Promise<unknown>>();
   const order = openLockOrder();
   const send = (statement: string | QueryConfig): Promise<QueryResult> => {
     const answer: Promise<QueryResult> = client.query(statement);
-    const noted = answer.catch((error: unknown) => void (failure ??= error)).finally(() => unanswered.delete(noted));
+    const noted = answer.catch((error: Error) => void (failure ??= error)).finally(() => unanswered.delete(noted));
     unanswered.add(noted);
     return answer;
   };

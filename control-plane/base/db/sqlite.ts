@@ -1,10 +1,9 @@
 // SQLite driver: one writer connection with group commit, one reader, and a lock that keeps a second process out.
 import Database from 'better-sqlite3';
 import { type Clock } from '../../../shared/clock.ts';
-import { type Body, decoding, openBodies } from './bodies.ts';
+import { type Body, decoding, openBodies, openLockOrder } from './bodies.ts';
 import { type Db, DbError, isFull, type Query, type Sql, storedValue, type Tx } from './db.ts';
 import { type BodyResult, type OnCommit, openGroupCommit } from './group-commit.ts';
-import { openLockOrder } from './locks.ts';
 import { type Datasync, openWal, type Wal } from './wal.ts';
 
 /** Limits how many bodies share one commit, and so how long the first of them waits. */

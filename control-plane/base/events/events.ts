@@ -3,7 +3,8 @@ import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { int, json, text } from '../db/columns.ts';
-import { type Query, type Sql, type Tx, sql } from '../db/db.ts';
+import { type Query, type Tx, sql } from '../db/db.ts';
+import { pageFrom, type PageStart } from '../http/cursors.ts';
 
 /** All event types. The four `instance.*` lifecycle types are public (specification 6.1); the others are only for the journal. */
 export type EventType =
@@ -60,8 +61,8 @@ export type EventRow = z.infer<typeof EventRow>;
 export interface Events {
   /** Appends an event in the caller's transaction. */
   append(tx: Tx, event: NewEvent): Promise<void>;
-  /** The events of one subject, newest first. `after` is a keyset condition on (created_ms, id). */
-  ofSubject(query: Query, subjectId: string, after: Sql, limit: number): Promise<EventRow[]>;
+  /** A page of the events of one subject, newest first. */
+  ofSubject(query: Query, subjectId: string, start: PageStart): Promise<EventRow[]>;
 }
 
 interface Deps {
@@ -88,11 +89,11 @@ export function openEvents({ clock, ids, onAppend }: Deps): Events {
       );
       await onAppend(tx, row);
     },
-    ofSubject: (query, subjectId, after, limit) =>
+    ofSubject: (query, subjectId, start) =>
       query.all(
         EventRow,
         sql`select id, type, subject_id, org_id, data, created_ms from events
-            where subject_id = ${subjectId} and ${after} order by created_ms desc, id desc limit ${limit}`,
+            where subject_id = ${subjectId} and ${pageFrom(start)}`,
       ),
   };
 }

@@ -5,10 +5,8 @@ import type { Tx } from '../db/db.ts';
 import { parseRequest, readIdempotencyKey } from './checks.ts';
 import type { Idempotency } from './idempotency.ts';
 import { refusalReply } from './refusals.ts';
-import type { Call, Caller, Reply, Route } from './route.ts';
+import { type Call, type Caller, type Reply, type Route, undeclared, toWire, type WireReply } from './route.ts';
 import type { Sealing } from './sealing.ts';
-import { undeclared } from './route-errors.ts';
-import { toWire, type WireReply } from './wire-reply.ts';
 
 const ACTOR_CHARS_MAX = 128;
 

@@ -1,12 +1,25 @@
-// The checks of every request before its handler runs: the API key and its scope, the schemas, the Idempotency-Key.
+// The checks of every request before its handler runs: its head, the API key and its scope, the schemas, the Idempotency-Key.
 import type { IncomingMessage } from 'node:http';
 import { z } from 'zod';
 import { fail, type FieldError, failFields } from '../../../shared/errors.ts';
-import { IDEMPOTENCY_KEY_CHARS_MAX } from '../../../shared/limits.ts';
-import { fieldErrors, fieldPath, nulErrors } from '../../../shared/api/field-errors.ts';
+import { IDEMPOTENCY_KEY_CHARS_MAX, HEADER_BYTES_MAX } from '../../../shared/limits.ts';
+import { fieldErrors, fieldPath, nulErrors } from '../../../shared/api/problem.ts';
 import { isInferencePath } from '../../../shared/api/inference.ts';
 import type { Caller, Route } from './route.ts';
 import { type Scope, scopeText } from './scopes.ts';
+import { headersTooLarge } from './problems.ts';
+
+/**
+ * `close` marks the connection to be closed after the refusal. @throws ServiceError `invalid_request` (RFC 9112, section 3.2),
+ * `headers_too_large`
+ */
+export function assertHead({ httpVersion, headers, rawHeaders, url = '' }: IncomingMessage, close: () => void): void {
+  if (httpVersion === '1.1' && headers.host === undefined) fail('invalid_request', 'The Host header is missing.');
+  const bytes = rawHeaders.reduce((sum, text) => sum + text.length, url.length);
+  if (bytes < HEADER_BYTES_MAX) return;
+  close();
+  throw headersTooLarge();
+}
 
 const Nothing = z.strictObject({});
 

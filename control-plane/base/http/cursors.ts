@@ -1,8 +1,9 @@
-// Opaque page cursors. A cursor stores where the next page begins. It is signed, so that nobody can invent one or use it for another list.
+// Pages of lists, and their opaque cursors. A cursor stores where the next page begins. It is signed, so that nobody can invent one or use it for
+// another list.
 import { createHmac, createSecretKey, timingSafeEqual } from 'node:crypto';
 import { z } from 'zod';
 import { failField } from '../../../shared/errors.ts';
-import type { Page } from '../../../shared/api/page.ts';
+import type { Page, PageQuery } from '../../../shared/api/page.ts';
 import { type Sql, sql } from '../db/db.ts';
 
 /** The last row of a page, in lists from new to old. */
@@ -11,13 +12,28 @@ export interface Cursor {
   id: string;
 }
 
+/** What a query for a page returns: at most `count` rows, from the one after `from` on. */
+export interface PageStart {
+  /** Undefined for the first page. */
+  from?: Cursor | undefined;
+  /** One more than the page shows, so that the query tells whether there is another page. */
+  count: number;
+}
+
 export interface Cursors {
-  /** @throws ServiceError `validation_failed` for a cursor of another list, or an invented one */
-  read(list: string, cursor: string | undefined): Cursor | undefined;
   /**
-   * Builds a page from up to `limit` + 1 rows. An extra row means that there is another page.
-   * `list` names the list and, if that matters, its owner. `read` needs the same value.
+   * The page that a request asks for. `list` names the list and, if that matters, its owner: a cursor is valid for this list alone.
+   * @throws ServiceError `validation_failed` for a cursor of another list, or an invented one
    */
+  page<R, T>(
+    list: string,
+    query: Pick<PageQuery, 'cursor' | 'limit'>,
+    rows: (start: PageStart) => Promise<R[]>,
+    view: PageView<R, T>,
+  ): Promise<Page<T>>;
+  /** For lists whose cursors store more than a row. @throws as `page` does */
+  read(list: string, cursor: string | undefined): Cursor | undefined;
+  /** Builds a page from up to `limit` + 1 rows. An extra row means that there is another page. */
   pageOf<R, T>(list: string, rows: R[], limit: number, view: PageView<R, T>): Page<T>;
 }
 
@@ -40,26 +56,37 @@ export function openCursors(secret: Uint8Array): Cursors {
     return `${position}.${sign(list, position).toString('base64url')}`;
   };
 
+  const read: Cursors['read'] = (list, cursor) => {
+    if (cursor === undefined) return undefined;
+    const [position = '', signature = ''] = cursor.split('.');
+    const given = Buffer.from(signature, 'base64url');
+    const genuine = given.length === SIGNATURE_BYTES && timingSafeEqual(given, sign(list, position));
+    if (!genuine) return failField('cursor', 'must be a next_cursor of this list');
+    const [createdMs, id] = Fields.parse(JSON.parse(Buffer.from(position, 'base64url').toString()));
+    return { createdMs, id };
+  };
+  const pageOf: Cursors['pageOf'] = (list, rows, limit, view) => {
+    const shown = rows.slice(0, limit);
+    const last = shown.at(-1);
+    const more = rows.length > limit && last !== undefined;
+    return { data: shown.map((row) => view.show(row)), next_cursor: more ? encode(list, view.at(last)) : null };
+  };
   return {
-    read: (list, cursor) => {
-      if (cursor === undefined) return undefined;
-      const [position = '', signature = ''] = cursor.split('.');
-      const given = Buffer.from(signature, 'base64url');
-      const genuine = given.length === SIGNATURE_BYTES && timingSafeEqual(given, sign(list, position));
-      if (!genuine) return failField('cursor', 'must be a next_cursor of this list');
-      const [createdMs, id] = Fields.parse(JSON.parse(Buffer.from(position, 'base64url').toString()));
-      return { createdMs, id };
-    },
-    pageOf: (list, rows, limit, view) => {
-      const shown = rows.slice(0, limit);
-      const last = shown.at(-1);
-      const more = rows.length > limit && last !== undefined;
-      return { data: shown.map((row) => view.show(row)), next_cursor: more ? encode(list, view.at(last)) : null };
-    },
+    page: async (list, { cursor, limit }, rows, view) =>
+      pageOf(list, await rows({ from: read(list, cursor), count: limit + 1 }), limit, view),
+    read,
+    pageOf,
   };
 }
 
-/** A `where` condition for rows older than `position`, or for all rows without one. Use it with `order by created_ms desc, id desc`. */
-export function olderThan(position: Cursor | undefined): Sql {
-  return position === undefined ? sql`1 = 1` : sql`(created_ms, id) < (${position.createdMs}, ${position.id})`;
+/** The place of a row in a list from new to old. */
+export function byCreation({ created_ms: createdMs, id }: { created_ms: number; id: string }): Cursor {
+  return { createdMs, id };
+}
+
+/** The end of a query for a page, after `where ... and`: the rows after `from`, in their order, at most `count`. */
+export function pageFrom({ from, count }: PageStart, order: 'asc' | 'desc' = 'desc'): Sql {
+  const [direction, beyond] = order === 'desc' ? [sql`desc`, sql`<`] : [sql`asc`, sql`>`];
+  const isAfter = from === undefined ? sql`1 = 1` : sql`(created_ms, id) ${beyond} (${from.createdMs}, ${from.id})`;
+  return sql`${isAfter} order by created_ms ${direction}, id ${direction} limit ${count}`;
 }

@@ -12,9 +12,8 @@ import type { Log } from '../../../shared/log.ts';
 import { int, json, text } from '../db/columns.ts';
 import { type Db, type Sql, type Tx, sql } from '../db/db.ts';
 import { inPieces, type Piece } from '../db/pieces.ts';
-import type { Reply } from './route.ts';
+import { type Reply, toWire, type WireReply } from './route.ts';
 import type { Sealing } from './sealing.ts';
-import { toWire, type WireReply } from './wire-reply.ts';
 
 /** Longer than the slowest handler (image checks at a registry). A longer claim may be taken over; its token then fences the old one. */
 const LEASE_MS = 120_000;

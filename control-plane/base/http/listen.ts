@@ -1,8 +1,13 @@
-// Binds a server to a TCP address, or to a unix socket that only its owner may use.
-import { chmodSync, rmSync } from 'node:fs';
+// How a server listens: on a TCP address, or on a unix socket that only its owner may use. A TLS certificate comes from files. It is reloaded when
+// the files change, so that a renewal needs no restart.
+import { chmodSync, rmSync, readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { messageOf } from '../../../shared/errors.ts';
+import { createHash } from 'node:crypto';
+import { createSecureContext, type SecureContextOptions, type Server } from 'node:tls';
+import type { Log } from '../../../shared/log.ts';
+import { readNamed } from '../../../shared/yaml-config.ts';
 
 export type ListenAddress = { host: string; port: number } | { socketPath: string };
 
@@ -26,6 +31,47 @@ export async function listenOn(app: FastifyInstance, address: ListenAddress): Pr
   chmodSync(socketPath, 0o600);
 }
 
+/** Paths of PEM files: the certificate with its chain, and its key. */
+export interface TlsFiles {
+  certificate_file: string;
+  key_file: string;
+}
+
+export interface Tls {
+  /** Options to create a server with. */
+  options(): SecureContextOptions;
+  /** New connections of `server` use the current files. Open connections stay unchanged. */
+  serve(server: Server): void;
+  /** Reads the files again. If certificate and key do not match, it logs that and changes nothing. */
+  refresh(): void;
+}
+
+/** @throws Error if the files cannot be read or do not match: a server without a certificate could not serve anyone */
+export function openTls(files: TlsFiles, { log }: { log: Log }): Tls {
+  const servers = new Set<Server>();
+  let current = readPair(files);
+  let refused: string | undefined;
+  return {
+    options: () => current.options,
+    serve: (server) => void servers.add(server),
+    refresh: () => {
+      try {
+        const now = readPair(files);
+        if (now.fingerprint === current.fingerprint) return;
+        for (const server of servers) server.setSecureContext(now.options);
+        current = now;
+        refused = undefined;
+        log.info({ certificate_file: files.certificate_file }, 'a new certificate is served');
+      } catch (error) {
+        // Logged once per error. The two files are rarely replaced at the same instant, and the next refresh finds both.
+        if (refused === messageOf(error)) return;
+        refused = messageOf(error);
+        log.error({ ...files, detail: refused }, 'the certificate files cannot be used; the old certificate is served');
+      }
+    },
+  };
+}
+
 function unboundText({ host, port }: { host: string; port: number }, error: unknown): string {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   if (code === 'EADDRINUSE') return `another process listens on ${host} port ${port}: end it, or set another port`;
@@ -42,4 +88,18 @@ function answers(socketPath: string): Promise<boolean> {
     });
     socket.once('error', () => resolve(false));
   });
+}
+
+interface Pair {
+  options: SecureContextOptions;
+  fingerprint: string;
+}
+
+function readPair({ certificate_file, key_file }: TlsFiles): Pair {
+  const cert = readNamed('tls.certificate_file', certificate_file, (path) => readFileSync(path));
+  const key = readNamed('tls.key_file', key_file, (path) => readFileSync(path));
+  const options = { cert, key, minVersion: 'TLSv1.2' as const };
+  // Throws if the certificate and the key do not match.
+  createSecureContext(options);
+  return { options, fingerprint: createHash('sha256').update(cert).update('\0').update(key).digest('hex') };
 }

@@ -7,8 +7,7 @@ import { type ErrorCode, ERRORS } from '../../../shared/errors.ts';
 import { inferenceCode, InferenceError, isInferencePath } from '../../../shared/api/inference.ts';
 import { Problem } from '../../../shared/api/problem.ts';
 import { RATE_HEADERS } from './rate-limits.ts';
-import { isInference, type ResponseSpec, type Route } from './route.ts';
-import { errorsOf } from './route-errors.ts';
+import { isInference, type ResponseSpec, type Route, errorsOf } from './route.ts';
 import { SCOPES, type Scope, scopeText } from './scopes.ts';
 
 type Json = Record<string, unknown>;

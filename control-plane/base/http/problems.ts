@@ -3,7 +3,7 @@ import { type ErrorCode, ERRORS, ServiceError } from '../../../shared/errors.ts'
 import { HEADER_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Problem } from '../../../shared/api/problem.ts';
 import { DbError } from '../db/db.ts';
-import type { WireReply } from './wire-reply.ts';
+import type { WireReply } from './route.ts';
 
 /** A database server that restarts is back within this time. */
 const LOST_DATABASE_RETRY_SECONDS = 5;

@@ -7,7 +7,7 @@ import {
 } from '../../../shared/api/inference.ts';
 import type { ErrorCode, ServiceError } from '../../../shared/errors.ts';
 import { problemReply, type RefusalContext, refusalHeaders, shownStatus } from './problems.ts';
-import type { WireReply } from './wire-reply.ts';
+import type { WireReply } from './route.ts';
 
 /** Uses the form that the path of the request needs, with the headers of the code. */
 export function refusalReply(error: ServiceError, context: RefusalContext): WireReply {

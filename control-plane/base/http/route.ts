@@ -1,9 +1,10 @@
-// The declaration of one endpoint. The validation, types, checks and OpenAPI document of the endpoint all come from it.
+// The declaration of one endpoint. The validation, types, checks, error codes and OpenAPI document of the endpoint all come from it.
 import type { Readable } from 'node:stream';
 import type { z } from 'zod';
-import type { ErrorCode } from '../../../shared/errors.ts';
+import type { ErrorCode, ServiceError } from '../../../shared/errors.ts';
 import type { Tx } from '../db/db.ts';
 import type { Scope } from './scopes.ts';
+import { isInferencePath } from '../../../shared/api/inference.ts';
 
 /** The caller: an API key of an organisation. */
 export interface Caller {
@@ -182,4 +183,59 @@ export function isInference({ scope, method }: Pick<RouteFacts, 'scope' | 'metho
 /** Whether the request may add rows to the database. */
 export function storesSomething({ method, endsSomething = false }: RouteFacts): boolean {
   return method !== 'GET' && method !== 'DELETE' && !endsSomething;
+}
+
+/** The codes without duplicates, the route's own first. The OpenAPI document lists them. Strict servers refuse to send others. */
+export function errorsOf(route: Route): ErrorCode[] {
+  const { scope, method, idempotency, path, body, upload } = route;
+  const codes: ErrorCode[] = [...route.errors, 'invalid_request', 'validation_failed', 'rate_limit_exceeded'];
+  if (scope !== 'none' && scope !== 'operator') codes.push('unauthorized', 'insufficient_scope');
+  // Every method except GET may have a body, which may be wrong.
+  if (method !== 'GET') codes.push('body_too_large', 'unsupported_media_type');
+  if (method !== 'GET' && upload === undefined) codes.push('malformed_json');
+  if (body !== undefined && isInferencePath(path)) codes.push('unsupported_parameter');
+  if (idempotency === 'required') codes.push('idempotency_key_required');
+  if (idempotency !== 'none') {
+    codes.push('idempotency_key_invalid', 'idempotency_key_in_use', 'idempotency_key_reused');
+  }
+  codes.push('internal_error', 'unavailable');
+  return [...new Set(codes)];
+}
+
+/** The introduction of the document names these for all routes. */
+const ANY_REQUEST: readonly ErrorCode[] = ['headers_too_large', 'request_timeout'];
+
+/** An error that reports an undeclared code of the route; undefined if the code is declared. */
+export function undeclared(route: Route, error: ServiceError): Error | undefined {
+  if (errorsOf(route).includes(error.code) || ANY_REQUEST.includes(error.code)) return undefined;
+  return new Error(`${route.operationId} failed with ${error.code}, which it does not declare`, { cause: error });
+}
+
+/** A reply in its final form: it is sent, and stored for a repeated request. */
+export interface WireReply {
+  status: number;
+  /** Header names are in lower case. */
+  headers: Record<string, string>;
+  body: string;
+  /** Sent instead of the body. */
+  stream?: Readable;
+}
+
+export function toWire(reply: Reply): WireReply {
+  const named = Object.entries(reply.headers ?? {}).map(([name, value]): [string, string] => [
+    name.toLowerCase(),
+    value,
+  ]);
+  const headers = Object.fromEntries(named);
+  if (reply.stream !== undefined) return { status: reply.status, headers, body: '', stream: reply.stream };
+  if (reply.body === undefined) return { status: reply.status, headers, body: '' };
+  if (typeof reply.body === 'string' && headers['content-type'] !== undefined) {
+    return { status: reply.status, headers, body: reply.body };
+  }
+  const contentType = headers['content-type'] ?? 'application/json; charset=utf-8';
+  return {
+    status: reply.status,
+    headers: { ...headers, 'content-type': contentType },
+    body: JSON.stringify(reply.body),
+  };
 }

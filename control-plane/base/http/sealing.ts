@@ -1,6 +1,10 @@
-// Encrypts text that must not be readable in the database: AES-256-GCM with a key from the server's secret.
+// Encrypts text that must not be readable in the database: AES-256-GCM with a key from the server's secret. Also checks that the database belongs
+// to that secret.
 import { createCipheriv, createDecipheriv, hkdfSync } from 'node:crypto';
 import type { Ids } from '../../../shared/ids.ts';
+import { z } from 'zod';
+import { text } from '../db/columns.ts';
+import { type Db, sql } from '../db/db.ts';
 
 export interface Sealing {
   /** `place` names the kind and the owner of the text. It is not a secret. A sealed text opens only with the place that it was sealed for. */
@@ -36,4 +40,27 @@ export function openSealing(secret: Uint8Array, ids: Ids): Sealing {
       return Buffer.concat([decipher.update(hidden), decipher.final()]).toString('utf8');
     },
   };
+}
+
+const PLACE = 'secret check';
+const WORD = 'the secret fits';
+const CheckRow = z.object({ sealed: text });
+
+/** Called at every start. The first start stores the check value. @throws Error if the database was written with another secret */
+export async function assertSecretFits(db: Db, sealing: Sealing): Promise<void> {
+  const known = await db.tx('secret.check', async (tx) => {
+    const row = await tx.one(CheckRow, sql`select sealed from secret_checks where id = 1`);
+    if (row === undefined)
+      await tx.run(sql`insert into secret_checks (id, sealed) values (1, ${sealing.seal(PLACE, WORD)})`);
+    return row;
+  });
+  if (known === undefined) return;
+  try {
+    sealing.open(PLACE, known.sealed);
+  } catch (error) {
+    throw new Error(
+      'secret_file does not hold the secret that this database was written under: put that file back (each backup needs it beside it)',
+      { cause: error },
+    );
+  }
 }

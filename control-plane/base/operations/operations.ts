@@ -1,11 +1,12 @@
 // Operations: created with a request, moved by the room that carries it out, read by the API key that sent it.
 import { z } from 'zod';
-import type { Clock } from '../../../shared/clock.ts';
+import { type Clock, isoTime } from '../../../shared/clock.ts';
 import type { ErrorCode } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { mayMove, OPERATION_STATES, type OperationState } from '../../../shared/states.ts';
 import { int, json, text } from '../db/columns.ts';
 import { type Query, type Sql, type Tx, join, sql } from '../db/db.ts';
+import type { Operation } from '../../../shared/api/operation.ts';
 
 export type OperationKind = 'instance.create' | 'instance.delete';
 
@@ -98,6 +99,22 @@ export function openOperations(deps: { clock: Clock; ids: Ids }): Operations {
       query.one(OperationRow, sql`select ${COLUMNS} from operations where id = ${id} and api_key_id = ${apiKeyId}`),
     findOn: (query, on, apiKeyId) =>
       query.one(OperationRow, sql`select ${COLUMNS} from operations where ${under(on)} and api_key_id = ${apiKeyId}`),
+  };
+}
+
+export function operationView(row: OperationRow): Operation {
+  const { error_code: code, error_detail: detail, completed_ms: completedMs } = row;
+  return {
+    operation_id: row.id,
+    kind: row.kind,
+    state: row.state,
+    resource_id: row.resource_id,
+    created_at: isoTime(row.created_ms),
+    updated_at: isoTime(row.updated_ms),
+    completed_at: completedMs === null ? null : isoTime(completedMs),
+    ...(row.state === 'failed' && code !== null ? { error: { code, detail: detail ?? '' } } : {}),
+    ...(row.warnings.length === 0 ? {} : { warnings: row.warnings }),
+    ...(completedMs === null && row.progress !== null ? { progress: row.progress } : {}),
   };
 }
 

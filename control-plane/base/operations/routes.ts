@@ -4,8 +4,7 @@ import { Operation } from '../../../shared/api/operation.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Db } from '../db/db.ts';
 import { type Route, route } from '../http/route.ts';
-import type { Operations } from './operations.ts';
-import { operationView } from './view.ts';
+import { type Operations, operationView } from './operations.ts';
 
 export function operationRoutes(deps: { db: Db; operations: Operations }): Route[] {
   return [

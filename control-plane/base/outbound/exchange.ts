@@ -1,9 +1,8 @@
 // Requests whose responses are streamed. Each step has a time limit, and a signal can end the request.
 import type { Clock } from '../../../shared/clock.ts';
-import { type Line, type Lines, openLines } from './lines.ts';
+import { type Line, type Lines, openLines, joined, outboundError } from './lines.ts';
 import { OutboundError, type OutboundErrorCode } from './outbound-error.ts';
 import { openPolicy, type OutboundPolicy, type Target } from './policy.ts';
-import { joined, outboundError } from './wire.ts';
 
 export interface ExchangeRequest {
   method: 'GET' | 'POST' | 'DELETE';

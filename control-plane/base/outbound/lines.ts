@@ -1,10 +1,11 @@
 // Keep-alive connections: each serves one request at a time, and is replaced when it is lost.
 import type { Socket } from 'node:net';
 import { callbackify } from 'node:util';
-import { Client } from 'undici';
+import { Client, errors } from 'undici';
 import { type ConnectionDeps, openConnection } from './connection.ts';
 import { OutboundError } from './outbound-error.ts';
 import type { Target } from './policy.ts';
+import { messageOf } from '../../../shared/errors.ts';
 
 /** Limit of idle connections to all hosts. The oldest one is closed first. */
 const IDLE_LINES_MAX = 256;
@@ -58,6 +59,24 @@ export function openLines(deps: ConnectionDeps): Lines {
       await Promise.all(all.map(({ client }) => client.destroy()));
     },
   };
+}
+
+/** The response headers as undici returns them, in our form. Repeated headers are joined with a comma. */
+export function joined(headers: Record<string, string | string[] | undefined>): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [name, Array.isArray(value) ? value.join(', ') : (value ?? '')]),
+  );
+}
+
+/** An error that no check has named: the open connection broke, or the response was not HTTP. */
+export function outboundError(error: unknown, line: Line): OutboundError {
+  if (error instanceof OutboundError) return error;
+  const broke = error instanceof errors.SocketError || (error instanceof Error && 'syscall' in error);
+  const what = broke ? 'the connection ended before the answer was whole' : 'the answer is not valid HTTP';
+  return new OutboundError('protocol', `${what}: ${messageOf(error)}`, {
+    remoteAddress: line.remoteAddress,
+    cause: error,
+  });
 }
 
 function newLine(target: Target, deps: ConnectionDeps, onGone: (line: Line) => void): Line {

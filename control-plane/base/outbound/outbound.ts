@@ -1,10 +1,9 @@
 // Requests to addresses that customers name: checked, limited in time and bytes, never redirected.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Resolve } from './connection.ts';
-import { type Line, openLines } from './lines.ts';
+import { type Line, openLines, joined, outboundError } from './lines.ts';
 import { OutboundError } from './outbound-error.ts';
 import { openPolicy, type OutboundPolicy, type Target } from './policy.ts';
-import { joined, outboundError } from './wire.ts';
 
 export interface OutboundRequest {
   method: 'GET' | 'HEAD' | 'POST';

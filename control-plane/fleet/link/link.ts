@@ -51,13 +51,12 @@ import {
   type OpenMessage,
   type PullAnswer,
   type PullLogin,
+  type LinkSocket,
 } from '../../../shared/protocol/link.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
-import type { LinkSocket } from '../../../shared/protocol/link-socket.ts';
 import type { Upgrade } from '../../base/http/upgrades.ts';
 import type { CloneTokens } from './clone-tokens.ts';
-import { openReadBudget } from './read-budget.ts';
-import { runSession, type Session, type SessionDeps } from './session.ts';
+import { openReadBudget, runSession, type Session, type SessionDeps } from './session.ts';
 import { openStreams, StreamError, type Streams } from './streams.ts';
 
 /** Handlers of the rooms above. The house passes them in. */

@@ -1,9 +1,12 @@
-// Marks machines offline whose link does not return after a restart of the control plane, and records heartbeats of connected machines.
+// Which machines are connected, as the database shows it: the newest link of each machine for operators, the heartbeats of connected machines,
+// and machines that are offline because their link did not return after a restart of the control plane.
 import type { Clock } from '../../../shared/clock.ts';
 import { LINK_RECONNECT_MS_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Supply } from '../supply/supply.ts';
 import type { Link } from './link.ts';
+import type { HelloMessage } from '../../../shared/protocol/link.ts';
+import { type Db, sql } from '../../base/db/db.ts';
 
 /**
  * After a start, every agent has this time to reconnect. Until then its machine keeps its state, so that a restart of the control plane
@@ -40,6 +43,32 @@ export function openPresence(deps: {
       if (clock.monotonicMs() - notedMs < HEARTBEAT_MS) return;
       notedMs = clock.monotonicMs();
       await supply.noteHeartbeats();
+    },
+  };
+}
+
+export interface LinkRecords {
+  up(hello: HelloMessage, clientIp: string): Promise<void>;
+  down(machineId: string): Promise<void>;
+}
+
+export function openLinkRecords(deps: { db: Db; clock: Clock }): LinkRecords {
+  const { db, clock } = deps;
+  return {
+    up: async (hello, clientIp) => {
+      await db.tx('link.up', (tx) =>
+        tx.run(
+          sql`insert into agent_links (machine_id, boot_id, agent_version, client_ip, connected_ms)
+              values (${hello.machine_id}, ${hello.boot_id}, ${hello.inventory.agent_version}, ${clientIp}, ${clock.now()})
+              on conflict (machine_id) do update set boot_id = excluded.boot_id, agent_version = excluded.agent_version,
+                client_ip = excluded.client_ip, connected_ms = excluded.connected_ms, disconnected_ms = null`,
+        ),
+      );
+    },
+    down: async (machineId) => {
+      await db.tx('link.down', (tx) =>
+        tx.run(sql`update agent_links set disconnected_ms = ${clock.now()} where machine_id = ${machineId}`),
+      );
     },
   };
 }

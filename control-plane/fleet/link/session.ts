@@ -11,6 +11,10 @@ import {
   LINK_PONG_MS_MAX,
   LINK_SILENCE_MS_MAX,
   LINK_UNSENT_BYTES_MAX,
+  LINK_READ_BYTES_BURST,
+  LINK_READ_BYTES_PER_SECOND,
+  LINK_UNPROVEN_BYTES_BURST,
+  LINK_UNPROVEN_BYTES_PER_SECOND,
 } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import {
@@ -20,11 +24,12 @@ import {
   LINK_CLOSE,
   linkProof,
   type ServerMessage,
+  type LinkSocket,
 } from '../../../shared/protocol/link.ts';
-import type { LinkSocket } from '../../../shared/protocol/link-socket.ts';
 import { negotiateVersion, PROTOCOL_MAX, PROTOCOL_MIN } from '../../../shared/protocol/version.ts';
 import type { Rng } from '../../../shared/rng.ts';
-import type { ReadBudget } from './read-budget.ts';
+import { networkOf } from '../../../shared/client-network.ts';
+import { openBuckets } from '../../base/http/rate-limits.ts';
 
 export interface Session {
   readonly machineId: string;
@@ -127,6 +132,29 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
     if (session !== undefined) deps.onClose(session);
   });
   send({ type: 'challenge', nonce, protocol: { min: PROTOCOL_MIN, max: PROTOCOL_MAX } });
+}
+
+/** Limits the bytes of messages that are read: per address before the proof, and per machine after it. */
+export interface ReadBudget {
+  /** Takes the bytes of a first message; false if the address has sent too many bytes without a valid proof. */
+  takeUnproven(clientIp: string, bytes: number): boolean;
+  /** Refunds the bytes of a first message with a valid proof. */
+  giveBack(clientIp: string, bytes: number): void;
+  /**
+   * Takes the bytes of a message from a machine. The message is read after this delay. Until then the machine waits, and nothing is lost.
+   */
+  waitMs(machineId: string, bytes: number): number;
+}
+
+/** All addresses of an IPv6 /64 count as one. */
+export function openReadBudget(clock: Clock): ReadBudget {
+  const unproven = openBuckets({ perSecond: LINK_UNPROVEN_BYTES_PER_SECOND, burst: LINK_UNPROVEN_BYTES_BURST }, clock);
+  const machines = openBuckets({ perSecond: LINK_READ_BYTES_PER_SECOND, burst: LINK_READ_BYTES_BURST }, clock);
+  return {
+    takeUnproven: (clientIp, bytes) => unproven.take(networkOf(clientIp), bytes).waitMs === 0,
+    giveBack: (clientIp, bytes) => unproven.giveBack(networkOf(clientIp), bytes),
+    waitMs: (machineId, bytes) => machines.owe(machineId, bytes),
+  };
 }
 
 /**

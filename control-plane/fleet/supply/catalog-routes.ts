@@ -5,7 +5,7 @@ import { DISK_GB_INCLUDED } from '../../../shared/limits.ts';
 import { dollarsFromUcents } from '../../../shared/money.ts';
 import { z } from 'zod';
 import type { Db } from '../../base/db/db.ts';
-import { type Cursors, olderThan } from '../../base/http/cursors.ts';
+import { byCreation, type Cursors, type PageStart } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import { gpuTypes, type GpuTypeFacts, type ListedOffering, listedOfferings } from './offerings.ts';
 import { architectureOf } from './known-gpus.ts';
@@ -31,9 +31,8 @@ export function catalogRoutes(deps: { db: Db; cursors: Cursors }): Route[] {
       responses: { 200: { description: 'A page of GPU types', schema: pageSchema(GpuType) } },
       errors: [],
       handler: async ({ query }) => {
-        const after = cursors.read('gpu-types', query.cursor)?.id ?? '';
-        const rows = await gpuTypes(db.read, after, query.limit + 1);
-        const body = cursors.pageOf('gpu-types', rows, query.limit, {
+        const rows = ({ from, count }: PageStart) => gpuTypes(db.read, from?.id ?? '', count);
+        const body = await cursors.page('gpu-types', query, rows, {
           at: (row) => ({ createdMs: 0, id: row.gpu_type }),
           show: gpuTypeView,
         });
@@ -52,13 +51,8 @@ export function catalogRoutes(deps: { db: Db; cursors: Cursors }): Route[] {
       responses: { 200: { description: 'A page of offerings', schema: pageSchema(PricingRow) } },
       errors: [],
       handler: async ({ query }) => {
-        const after = olderThan(cursors.read('pricing', query.cursor));
-        const rows = query.tier === 'spot' ? [] : await listedOfferings(db.read, after, query.limit + 1);
-        const body = cursors.pageOf('pricing', rows, query.limit, {
-          at: (row) => ({ createdMs: row.created_ms, id: row.id }),
-          show: pricingView,
-        });
-        return { status: 200, body };
+        const rows = async (start: PageStart) => (query.tier === 'spot' ? [] : listedOfferings(db.read, start));
+        return { status: 200, body: await cursors.page('pricing', query, rows, { at: byCreation, show: pricingView }) };
       },
     }),
   ];

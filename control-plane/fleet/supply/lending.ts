@@ -1,6 +1,25 @@
+// Which GPUs a launch or a contract may take: free ones, and lent ones.
+//
 // Lending: a GPU that is set aside for a future contract may go to a launch that ends before the contract begins. The GPU stays set aside
 // all the time. So it belongs to the contract as soon as the launch releases it, and it is never on offer.
 import { type Sql, sql } from '../../base/db/db.ts';
+
+/** The condition for a GPU that works and that no launch holds. A contract may have set it aside. */
+export const isFree: Sql = sql`held_by is null and usable = 1`;
+
+/**
+ * The condition for the first `count` free GPUs of a type on a machine, of those to which `which` applies. An update repeats it for each row, so
+ * it never takes a GPU that somebody else has taken meanwhile.
+ */
+export function firstFree(
+  { machineId, gpuType, count }: { machineId: string; gpuType: string; count: number },
+  which: Sql,
+  order: Sql,
+): Sql {
+  const fits = sql`machine_id = ${machineId} and ${isFree} and ${which}`;
+  return sql`${fits} and gpu_uuid in (
+    select gpu_uuid from machine_gpus where ${fits} and gpu_type = ${gpuType} order by ${order} limit ${count})`;
+}
 
 /** The GPUs that one workload needs on one machine. */
 export interface GpuWant {
@@ -30,11 +49,11 @@ export function gpusWithin(endsMs: number | null): Sql {
   return sql`(gpu_free + (
     select count(*) from machine_gpus
     where machine_gpus.machine_id = offerings.machine_id and machine_gpus.gpu_type = offerings.gpu_type
-      and usable = 1 and held_by is null and ${isLendable(endsMs)}))`;
+      and ${isFree} and ${isLendable(endsMs)}))`;
 }
 
 /** The machines that have GPUs of the type to lend. There are few, because contracts set GPUs aside only in their lead time. */
 export function lenders(gpuType: string, endsMs: number): Sql {
   return sql`select machine_id from machine_gpus
-    where gpu_type = ${gpuType} and usable = 1 and held_by is null and ${isLendable(endsMs)}`;
+    where gpu_type = ${gpuType} and ${isFree} and ${isLendable(endsMs)}`;
 }

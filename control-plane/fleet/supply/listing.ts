@@ -5,7 +5,7 @@ import type { MachineState } from '../../../shared/states.ts';
 import type { Db, Query, Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 import { type ApprovedGpu, gpusToApprove, isApproved } from './approval.ts';
-import { claimedElsewhere } from './claims.ts';
+import { claimedElsewhere } from './appraisal.ts';
 import { move } from './states.ts';
 import * as store from './store.ts';
 import { declarationFaults } from './verdict.ts';

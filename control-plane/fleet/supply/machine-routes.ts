@@ -2,7 +2,7 @@
 import { ChangeMachine, CommunityMachine, CommunityMachineDelistResult } from '../../../shared/api/community.ts';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import type { Db } from '../../base/db/db.ts';
-import { type Cursors, olderThan } from '../../base/http/cursors.ts';
+import { byCreation, type Cursors, type PageStart } from '../../base/http/cursors.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
 import { type MachineChange, ownMachine } from './listing.ts';
 import { MachineId, machineViews, priceUcents, tag, type ViewDeps, viewOf } from './machine-view.ts';
@@ -36,14 +36,14 @@ function listRoute(deps: Deps): Route {
     errors: [],
     handler: async ({ caller, query }) => {
       const list = `machines/${caller.orgId}`;
-      const after = olderThan(cursors.read(list, query.cursor));
-      const supplier = await store.supplierOfOrg(db.read, caller.orgId);
-      const rows =
-        supplier === undefined ? [] : await store.machinesOfSupplier(db.read, supplier.id, after, query.limit + 1);
-      const views = await machineViews(db.read, rows, deps);
-      const shown = rows.flatMap((row, i) => (views[i] === undefined ? [] : [{ row, view: views[i] }]));
-      const body = cursors.pageOf(list, shown, query.limit, {
-        at: ({ row }) => ({ createdMs: row.created_ms, id: row.id }),
+      const rows = async (start: PageStart) => {
+        const supplier = await store.supplierOfOrg(db.read, caller.orgId);
+        const machines = supplier === undefined ? [] : await store.machinesOfSupplier(db.read, supplier.id, start);
+        const views = await machineViews(db.read, machines, deps);
+        return machines.flatMap((row, i) => (views[i] === undefined ? [] : [{ row, view: views[i] }]));
+      };
+      const body = await cursors.page(list, query, rows, {
+        at: ({ row }) => byCreation(row),
         show: ({ view }) => view,
       });
       return { status: 200, body };

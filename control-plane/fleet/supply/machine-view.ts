@@ -5,7 +5,7 @@ import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { failField } from '../../../shared/errors.ts';
 import { centsFloor, dollarsFromUcents, ucentsFromDollars } from '../../../shared/money.ts';
 import type { Query } from '../../base/db/db.ts';
-import { earnedByMachine, type MachinesOf } from '../../money/payouts/earned.ts';
+import { earnedByMachine, type MachinesOf } from '../../money/payouts/earnings.ts';
 import { type GpuUse, gpuUseOf, type MachineRow } from './store.ts';
 import { obstacleOf } from './verdict.ts';
 

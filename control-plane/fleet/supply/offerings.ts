@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { CANDIDATES_MAX, DISK_GB_INCLUDED, DISK_GB_MIN, GPUS_PER_MACHINE_MAX } from '../../../shared/limits.ts';
 import { flag, int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, raw, sql } from '../../base/db/db.ts';
+import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import { gpusWithin, lenders } from './lending.ts';
 import * as store from './store.ts';
 import { obstacleOf } from './verdict.ts';
@@ -160,12 +161,11 @@ export type ListedOffering = z.infer<typeof ListedRow>;
 const LISTED = sql`id, gpu_type, region, gpu_free, price_ucents_per_hour, vram_gb, storage_gb, disk_configurable, disk_price_ucents_per_gb_hour,
   created_ms`;
 
-/** Listed on-demand offerings, newest first. `after` is a keyset condition on (created_ms, id). */
-export function listedOfferings(query: Query, after: Sql, limit: number): Promise<ListedOffering[]> {
+/** A page of listed on-demand offerings, newest first. */
+export function listedOfferings(query: Query, start: PageStart): Promise<ListedOffering[]> {
   return query.all(
     ListedRow,
-    sql`select ${LISTED} from offerings where listed = 1 and tier = 'on_demand' and ${after}
-        order by created_ms desc, id desc limit ${limit}`,
+    sql`select ${LISTED} from offerings where listed = 1 and tier = 'on_demand' and ${pageFrom(start)}`,
   );
 }
 

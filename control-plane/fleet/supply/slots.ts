@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { flag, int, text } from '../../base/db/columns.ts';
 import { join, type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
+import { firstFree, isFree } from './lending.ts';
 import type { Candidate, CapacityRequest } from './offerings.ts';
 
 const SlotsRow = z.object({
@@ -30,7 +31,7 @@ export function slotsOf(query: Query, reservedBy: string): Promise<Slots[]> {
     SlotsRow,
     sql`select g.machine_id, o.id as offering_id, g.gpu_type, o.region, o.listed, o.disk_configurable, o.storage_gb, o.vram_gb, o.disk_free_gb, count(*) as slots,
           ${count(sql`g.held_by is not null`)} as in_use,
-          ${count(sql`g.held_by is null and g.usable = 1 and o.listed = 1`)} as free
+          ${count(sql`${isFree} and o.listed = 1`)} as free
         from machine_gpus g join offerings o on o.machine_id = g.machine_id and o.gpu_type = g.gpu_type
         where g.reserved_by = ${reservedBy}
         group by g.machine_id, o.id, g.gpu_type, o.region, o.listed, o.disk_configurable, o.storage_gb, o.vram_gb, o.disk_free_gb order by g.machine_id, g.gpu_type`,
@@ -98,7 +99,7 @@ export function freeCapacity(
     sql`select g.machine_id, count(*) as gpu_free
         from machine_gpus g join offerings o on o.machine_id = g.machine_id and o.gpu_type = g.gpu_type
         where o.listed = 1 and o.tier = 'on_demand' and o.gpu_type = ${gpuType} and o.region = ${region}
-          and g.usable = 1 and g.held_by is null and (g.reserved_by is null or ${isEnded})
+          and ${isFree} and (g.reserved_by is null or ${isEnded})
         group by g.machine_id order by g.machine_id`,
   );
 }
@@ -128,12 +129,9 @@ export interface SlotReservation {
 
 /** Sets up to `count` free GPUs aside and returns their number. */
 export function setAside(tx: Tx, want: SlotReservation): Promise<number> {
-  const free = sql`machine_id = ${want.machineId} and held_by is null and reserved_by is null and usable = 1`;
   return tx.run(
     sql`update machine_gpus set reserved_by = ${want.reservedBy}, reserved_from_ms = ${want.startsMs}
-        where ${free} and gpu_uuid in (
-          select gpu_uuid from machine_gpus where ${free} and gpu_type = ${want.gpuType}
-          order by gpu_index limit ${want.count})`,
+        where ${firstFree(want, sql`reserved_by is null`, sql`gpu_index`)}`,
   );
 }
 

@@ -3,9 +3,10 @@ import { z } from 'zod';
 import { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { MachineState } from '../../../shared/states.ts';
 import { countRow, flag, int, json, text, ucents } from '../../base/db/columns.ts';
-import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
+import { type Query, type Tx, join, sql } from '../../base/db/db.ts';
+import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import { ApprovedGpu } from './approval.ts';
-import { type GpuWant, isLendable } from './lending.ts';
+import { firstFree, type GpuWant, isLendable } from './lending.ts';
 
 const SupplierRow = z.object({
   id: text,
@@ -118,10 +119,11 @@ export async function machineIdsOfSupplier(query: Query, supplierId: string): Pr
   return rows.map((row) => row.id);
 }
 
-export function machinesOfSupplier(query: Query, supplierId: string, after: Sql, limit: number): Promise<MachineRow[]> {
+/** A page, newest first. */
+export function machinesOfSupplier(query: Query, supplierId: string, start: PageStart): Promise<MachineRow[]> {
   return query.all(
     MachineRow,
-    sql`select ${MACHINE} from machines where supplier_id = ${supplierId} and ${after} order by created_ms desc, id desc limit ${limit}`,
+    sql`select ${MACHINE} from machines where supplier_id = ${supplierId} and ${pageFrom(start)}`,
   );
 }
 
@@ -340,14 +342,10 @@ export async function takeGpus(tx: Tx, want: GpuWant): Promise<string[]> {
     want.reservedBy === null
       ? sql`(reserved_by is null or ${isLendable(want.endsMs)})`
       : sql`reserved_by = ${want.reservedBy}`;
-  const free = sql`machine_id = ${want.machineId} and held_by is null and usable = 1 and ${mine}`;
+  const lentFirst = sql`case when reserved_by is null then 1 else 0 end, reserved_from_ms, gpu_index`;
   const rows = await tx.all(
     UuidRow,
-    sql`update machine_gpus set held_by = ${want.heldBy}
-        where ${free} and gpu_uuid in (
-          select gpu_uuid from machine_gpus where ${free} and gpu_type = ${want.gpuType}
-          order by case when reserved_by is null then 1 else 0 end, reserved_from_ms, gpu_index limit ${want.count})
-        returning gpu_uuid`,
+    sql`update machine_gpus set held_by = ${want.heldBy} where ${firstFree(want, mine, lentFirst)} returning gpu_uuid`,
   );
   return rows.map((row) => row.gpu_uuid);
 }

@@ -144,17 +144,7 @@ export function openSupply(deps: SupplyDeps): Supply {
     setAllOffline: () => db.tx('supply.all_offline', (tx) => store.setAllOffline(tx)),
     noteHeartbeats: () => db.tx('supply.heartbeats', (tx) => store.noteHeartbeats(tx, clock.now())),
     onlineMachineIds: () => store.onlineMachineIds(db.read),
-    hold: async (tx, want) => {
-      await tx.lock('machine', want.machineId);
-      const uuids = await store.takeGpus(tx, want);
-      if (uuids.length < want.count) {
-        if (uuids.length > 0) await store.freeGpus(tx, want.heldBy);
-        return undefined;
-      }
-      if (uuids[0] !== undefined && want.diskGb > 0) await store.setHeldDisk(tx, want.machineId, uuids[0], want.diskGb);
-      await refresh(tx, want.machineId, deps);
-      return uuids;
-    },
+    hold: (tx, want) => holdGpus(tx, want, deps),
     release: async (tx, heldBy) => {
       for (const machineId of await store.freeGpus(tx, heldBy)) await listing.noteReleased(tx, machineId);
     },
@@ -172,6 +162,18 @@ export function openSupply(deps: SupplyDeps): Supply {
       for (const machineId of await slots.giveUpStranded(tx, reservedBy)) await refresh(tx, machineId, deps);
     },
   };
+}
+
+async function holdGpus(tx: Tx, want: Want, deps: SupplyDeps): Promise<string[] | undefined> {
+  await tx.lock('machine', want.machineId);
+  const uuids = await store.takeGpus(tx, want);
+  if (uuids.length < want.count) {
+    if (uuids.length > 0) await store.freeGpus(tx, want.heldBy);
+    return undefined;
+  }
+  if (uuids[0] !== undefined && want.diskGb > 0) await store.setHeldDisk(tx, want.machineId, uuids[0], want.diskGb);
+  await refresh(tx, want.machineId, deps);
+  return uuids;
 }
 
 async function registerSupplier(tx: Tx, orgId: string, { ids, clock }: SupplyDeps): Promise<store.SupplierRow> {

@@ -3,7 +3,6 @@ import type { GpuFault, Inventory } from '../../../shared/protocol/inventory.ts'
 import { driverWords, missingWords } from './approval.ts';
 import { identifyGpu } from './known-gpus.ts';
 import type { MachineRow, Verification } from './store.ts';
-import { toolkitObstacle } from './toolkit.ts';
 
 type Claims = Pick<
   MachineRow,
@@ -109,6 +108,23 @@ export function brokenWords(inventory: Inventory, uuids: readonly string[]): str
   return error === '' ? null : undefined;
 }
 
+/** Escapes from published advisories. Each affects all versions below `fixed`. */
+const ESCAPES: readonly { cve: string; fixed: string }[] = [
+  { cve: 'CVE-2024-0132', fixed: '1.16.2' },
+  { cve: 'CVE-2025-23359', fixed: '1.17.4' },
+  { cve: 'CVE-2025-23266', fixed: '1.17.8' },
+  { cve: 'CVE-2025-23267', fixed: '1.17.8' },
+];
+
+/** The reason why this version must not run containers of customers; undefined if no escape is known, or if the version is unknown. */
+export function toolkitObstacle(version: string): string | undefined {
+  const known = ESCAPES.filter(({ fixed }) => isBelow(version, fixed));
+  const last = known.at(-1);
+  if (last === undefined) return undefined;
+  const names = known.map(({ cve }) => cve).join(', ');
+  return `The NVIDIA Container Toolkit ${version} of the host lets containers out (${names}): install ${last.fixed} or newer.`;
+}
+
 function gpuObstacleOf({ gpus, gpu_error: error, gpu_faults: faults }: Inventory): string | undefined {
   const told = faults.length === 0 ? '' : ` ${faultWords(faults)}.`;
   if (error !== '') return `nvidia-smi fails on the host.${told}`;
@@ -126,3 +142,12 @@ const OBSTACLES: Record<Exclude<MachineRow['status'], 'listed'>, (machine: Machi
   delisted: () => 'It was delisted.',
   suspended: () => 'The operator has suspended it.',
 };
+
+/** A release candidate is below its release. Text that is not a version is below nothing. */
+function isBelow(version: string, fixed: string): boolean {
+  const [, numbers = '', candidate] = /^(\d+\.\d+\.\d+)([-~]rc)?/.exec(version) ?? [];
+  if (numbers === '') return false;
+  const [has, needs] = [numbers.split('.').map(Number), fixed.split('.').map(Number)];
+  const at = has.findIndex((number, i) => number !== needs[i]);
+  return at < 0 ? candidate !== undefined : (has[at] ?? 0) < (needs[at] ?? 0);
+}

@@ -4,7 +4,7 @@ import { VideoDeleted, VideoJob, VideoPage, VideoRequest, VideosQuery } from '..
 import { fail, failField } from '../../../shared/errors.ts';
 import { blobReply } from '../../base/blobs/content.ts';
 import type { Blobs } from '../../base/blobs/blobs.ts';
-import type { Cursors } from '../../base/http/cursors.ts';
+import { byCreation, type Cursors } from '../../base/http/cursors.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
 import type { Job } from './store.ts';
 import type { Videos } from './videos.ts';
@@ -98,7 +98,7 @@ function listRoute({ videos, cursors }: RoutesDeps): Route {
       const from = after === undefined ? cursors.read(list, cursor) : await videos.positionOf(orgId, after);
       const jobs = await videos.list(orgId, { from, order, count: limit + 1 });
       const { data, next_cursor } = cursors.pageOf(list, jobs, limit, {
-        at: ({ created_ms: createdMs, id }) => ({ createdMs, id }),
+        at: byCreation,
         show: videoView,
       });
       const body: VideoPage = {

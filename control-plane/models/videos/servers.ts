@@ -1,4 +1,5 @@
-// The client for video servers: submit a job, read its status, fetch its file, remove it. Every answer has a size limit.
+// The client for video servers: submit a job, read its status, fetch its file, remove it. Every answer has a size limit. Each kind of server has its
+// own dialect, which pure functions write and read.
 import { messageOf } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Exchange, ExchangeRequest, Exchanges } from '../../base/outbound/exchange.ts';
@@ -6,8 +7,8 @@ import { OutboundError } from '../../base/outbound/outbound-error.ts';
 import type { Upstream } from '../catalog/models.ts';
 import { jsonOf, readText } from '../gateway/read-answer.ts';
 import { headersFor } from '../gateway/server-request.ts';
-import { acceptedId, type Standing, standingOf, submissionFor } from './dialects.ts';
 import type { Wanted } from './store.ts';
+import { z } from 'zod';
 
 /** Limit for the answer to a submission or a status request. */
 const STATUS_MS = 30_000;
@@ -79,6 +80,54 @@ export function openServers({ exchanges, ids }: { exchanges: Exchanges; ids: Ids
         () => false,
       ),
   };
+}
+
+/** The body of a submission, and its media type. */
+export interface Submission {
+  contentType: string;
+  body: string;
+}
+
+/** True if the server has a DELETE that stops a job and removes its video. SGLang has none and finishes every job. */
+export function takesDelete({ engine }: Upstream): boolean {
+  return engine === 'vllm_omni';
+}
+
+/** The id is strict, because it becomes part of a path. */
+const Accepted = z.object({ id: z.string().regex(/^[\w-][\w.:-]{0,199}$/) });
+
+const Standing = z.object({
+  status: z.enum(['queued', 'in_progress', 'completed', 'failed']),
+  progress: z.number().nullish().catch(undefined),
+});
+
+export interface Standing {
+  status: 'queued' | 'in_progress' | 'completed' | 'failed';
+  /** 0 to 100. */
+  progress: number;
+}
+
+/** `boundary` is random, so no text can contain it. */
+function submissionFor({ engine, model }: Upstream, wanted: Wanted, boundary: string): Submission {
+  const members = { model, prompt: wanted.prompt, ...wanted.parameters };
+  if (engine !== 'vllm_omni') return { contentType: 'application/json', body: JSON.stringify(members) };
+  // vLLM-Omni accepts forms only, with each value as text.
+  const parts = Object.entries(members).map(
+    ([name, value]) => `--${boundary}\r\ncontent-disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`,
+  );
+  return { contentType: `multipart/form-data; boundary=${boundary}`, body: `${parts.join('')}--${boundary}--\r\n` };
+}
+
+/** The server's id of an accepted job; undefined if the answer has none. */
+function acceptedId(answer: unknown): string | undefined {
+  return Accepted.safeParse(answer).data?.id;
+}
+
+/** The status of a job at its server; undefined if the answer has none. */
+function standingOf(answer: unknown): Standing | undefined {
+  const { data } = Standing.safeParse(answer);
+  if (data === undefined) return undefined;
+  return { status: data.status, progress: Math.min(Math.max(0, Math.floor(data.progress ?? 0)), 100) };
 }
 
 function answerOf({ status, text }: { status: number; text: string }): Answer {

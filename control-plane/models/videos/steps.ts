@@ -3,14 +3,11 @@ import { messageOf, ServiceError } from '../../../shared/errors.ts';
 import { VIDEO_KEEP_MS } from '../../../shared/limits.ts';
 import type { Upstream } from '../catalog/models.ts';
 import type { StepDeps } from './deps.ts';
-import { takesDelete } from './dialects.ts';
-import { endJob, failJob, type Failure, note, noteSilence } from './outcome.ts';
+import { takesDelete, type Standing } from './servers.ts';
+import { endJob, failJob, type Failure, note, noteSilence, isOpen, move } from './states.ts';
 import { againMs, type Step } from './plan.ts';
-import type { Standing } from './dialects.ts';
-import { isOpen, move } from './states.ts';
 import type { Job } from './store.ts';
 import { submitJob } from './submissions.ts';
-import { checkedVideo, NoVideo } from './video-file.ts';
 
 const NEVER_BEGAN = {
   error_code: 'upstream_unavailable',
@@ -39,6 +36,32 @@ export async function perform(job: Job, step: Step, deps: StepDeps, signal: Abor
 /** The server that has the job; undefined if it is not in the catalog any more. */
 export function serverOf(job: Job, { upstreamsOf }: Pick<StepDeps, 'upstreamsOf'>): Upstream | undefined {
   return upstreamsOf(job).find(({ base_url: url }) => url === job.upstream);
+}
+
+/** The server answered 200 without an MP4. */
+class NoVideo extends Error {}
+
+/** The type of an MP4's first box. It follows the four bytes of the length. */
+const FIRST_BOX = 'ftyp';
+const HEAD_BYTES = 8;
+
+/**
+ * Yields the bytes of `body` unchanged. An error page with status 200 is no video file, so it is not charged.
+ * @throws NoVideo before the first byte if it is not an MP4, and what `body` throws
+ */
+async function* checkedVideo(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let head = Buffer.alloc(0);
+  for await (const piece of body) {
+    if (head.length >= HEAD_BYTES) {
+      yield piece;
+      continue;
+    }
+    head = Buffer.concat([head, piece]);
+    if (head.length < HEAD_BYTES) continue;
+    if (head.toString('latin1', 4, HEAD_BYTES) !== FIRST_BOX) break;
+    yield head;
+  }
+  if (head.toString('latin1', 4, HEAD_BYTES) !== FIRST_BOX) throw new NoVideo('what came is no MP4 file');
 }
 
 async function poll(job: Job, deps: StepDeps, signal: AbortSignal): Promise<void> {

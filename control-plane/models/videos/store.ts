@@ -4,7 +4,7 @@ import type { ErrorCode } from '../../../shared/errors.ts';
 import type { VideoState } from '../../../shared/states.ts';
 import { countRow, flag, int, json, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, raw, type Sql, sql, type Tx } from '../../base/db/db.ts';
-import type { Cursor } from '../../base/http/cursors.ts';
+import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import { Charge } from '../../money/ledger/charges.ts';
 
 /** The request to the server. */
@@ -79,21 +79,16 @@ export function findJob(query: Query, id: string): Promise<Job | undefined> {
   return query.one(JobRow, sql`select ${COLUMNS} from video_jobs where id = ${id}`);
 }
 
-export interface ListFrom {
-  /** The last one of the page before. */
-  from: Cursor | undefined;
+export interface ListStart extends PageStart {
   order: 'asc' | 'desc';
-  count: number;
 }
 
 /** Without deleted jobs. */
-export function pageOfJobs(query: Query, orgId: string, { from, order, count }: ListFrom): Promise<Job[]> {
-  const [direction, beyond] = order === 'desc' ? [sql`desc`, sql`<`] : [sql`asc`, sql`>`];
-  const after = from === undefined ? sql`1 = 1` : sql`(created_ms, id) ${beyond} (${from.createdMs}, ${from.id})`;
+export function pageOfJobs(query: Query, orgId: string, start: ListStart): Promise<Job[]> {
   return query.all(
     JobRow,
-    sql`select ${COLUMNS} from video_jobs where org_id = ${orgId} and deleted_ms is null and ${after}
-        order by created_ms ${direction}, id ${direction} limit ${count}`,
+    sql`select ${COLUMNS} from video_jobs where org_id = ${orgId} and deleted_ms is null
+        and ${pageFrom(start, start.order)}`,
   );
 }
 

@@ -5,7 +5,7 @@
 import { UPSTREAM_ATTEMPTS_MAX } from '../../../shared/limits.ts';
 import type { Upstream } from '../catalog/models.ts';
 import type { StepDeps } from './deps.ts';
-import { failJob, note, waitMs } from './outcome.ts';
+import { failJob, note, waitMs } from './states.ts';
 import { againMs } from './plan.ts';
 import * as store from './store.ts';
 

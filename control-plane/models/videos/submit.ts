@@ -1,16 +1,16 @@
-// Submits a new video job: checks it against its model, and holds the price before it is queued.
+// Submits a new video job: reads its parameters as its model declares them, and holds the price before it is queued.
 import type { VideoRequest } from '../../../shared/api/videos.ts';
-import { fail } from '../../../shared/errors.ts';
+import { fail, failField } from '../../../shared/errors.ts';
 import { ceilToCents } from '../../../shared/money.ts';
 import type { Tx } from '../../base/db/db.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
 import { wallet } from '../../money/ledger/accounts.ts';
 import type { CatalogModel, Pricing } from '../catalog/models.ts';
-import { readParameters } from './parameters.ts';
 import { holdId } from './states.ts';
 import * as store from './store.ts';
 import type { VideosDeps } from './deps.ts';
 import { videoView } from './view.ts';
+import { brokenRule, type ParameterValue } from '../catalog/video-parameters.ts';
 
 export type SubmitCall = Pick<
   Call<undefined, undefined, VideoRequest>,
@@ -50,6 +50,40 @@ export async function submit(call: SubmitCall, deps: VideosDeps): Promise<Reply>
   return reply;
 }
 
+export interface Given {
+  /** The fields of the body without model and prompt. */
+  members: Record<string, unknown>;
+  /** True if the fields are texts of a form. */
+  isForm: boolean;
+}
+
+/**
+ * The values of all parameters: from the request, otherwise the default of the model.
+ * @throws ServiceError `invalid_request` for a parameter that the model does not declare, `validation_failed` for a wrong value
+ */
+function readParameters({ members, isForm }: Given, model: CatalogModel): Record<string, ParameterValue> {
+  const { parameters } = model;
+  for (const name of Object.keys(members)) {
+    if (!parameters.some((parameter) => parameter.name === name)) refuseUndeclared(name, model);
+  }
+  const values: Record<string, ParameterValue> = {};
+  for (const parameter of parameters) {
+    const { name, default: standard } = parameter;
+    const sent = Object.hasOwn(members, name) ? members[name] : null;
+    // In a form, null stands for a file, which is not a valid value.
+    const isMissing = sent === null && !(isForm && Object.hasOwn(members, name));
+    if (isMissing) {
+      if (standard !== undefined) values[name] = standard;
+      continue;
+    }
+    const value = isForm ? typed(parameter.type, sent) : sent;
+    const rule = brokenRule(parameter, value);
+    if (rule !== undefined) failField(name, `${rule} for ${model.id}`);
+    values[name] = value as ParameterValue;
+  }
+  return values;
+}
+
 /** The charge, which is known before the clip is made: rounded up once to whole cents, so that `cost_cents` is exact (specification 2.13). */
 function videoUcents(seconds: number, { per_video_second_microcents: perSecond = 0 }: Pricing): bigint {
   return ceilToCents(BigInt(seconds) * BigInt(perSecond));
@@ -66,5 +100,21 @@ async function refuseTooMany(tx: Tx, orgId: string, { openPerOrgMax }: VideosDep
   fail('rate_limit_exceeded', {
     detail: `This organisation may have ${max} videos in progress at once. Try again when one of them has ended.`,
     retryAfterSeconds: 10,
+  });
+}
+
+/** Converts a text to the type of its parameter; unchanged if that is not possible. */
+function typed(type: string, text: unknown): unknown {
+  if (typeof text !== 'string') return text;
+  if (type === 'int') return /^-?[0-9]{1,15}$/.test(text) ? Number(text) : text;
+  if (type === 'bool') return text === 'true' ? true : text === 'false' ? false : text;
+  return text;
+}
+
+function refuseUndeclared(name: string, { id, parameters }: CatalogModel): never {
+  const declared = parameters.map((parameter) => parameter.name).join(', ');
+  return fail('invalid_request', {
+    detail: `${name} is no parameter of ${id}, which takes ${declared}. Leave it out.`,
+    errors: [{ field: name, rule: 'is not a parameter of the model' }],
   });
 }

@@ -7,8 +7,7 @@ import type { Driver } from '../../base/operations/engine.ts';
 import { openExchanges } from '../../base/outbound/exchange.ts';
 import { policyOf } from '../catalog/model-servers.ts';
 import { cancelJob, deleteJob } from './cancel.ts';
-import { type Counts, openCounts } from './counts.ts';
-import type { StepDeps, VideosDeps } from './deps.ts';
+import { type Counts, openCounts, type StepDeps, type VideosDeps } from './deps.ts';
 import { planJob } from './plan.ts';
 import { openServers } from './servers.ts';
 import { perform, serverOf } from './steps.ts';
@@ -23,7 +22,7 @@ export interface Videos {
   submit(call: SubmitCall): Promise<Reply>;
   /** @throws ServiceError `not_found`, also for a job of another organisation and for a deleted one */
   get(orgId: string, id: string): Promise<store.Job>;
-  list(orgId: string, from: store.ListFrom): Promise<store.Job[]>;
+  list(orgId: string, start: store.ListStart): Promise<store.Job[]>;
   /** The cursor of the page after a job, also if the job was deleted meanwhile. @throws ServiceError `validation_failed` */
   positionOf(orgId: string, id: string): Promise<Cursor>;
   /**
@@ -58,7 +57,7 @@ export function openVideos(deps: VideosDeps): Videos {
       const job = await store.findJob(db.read, id);
       return job?.org_id === orgId && job.deleted_ms === null ? job : notFound(id);
     },
-    list: (orgId, from) => store.pageOfJobs(db.read, orgId, from),
+    list: (orgId, start) => store.pageOfJobs(db.read, orgId, start),
     positionOf: async (orgId, id) => {
       const job = await store.findJob(db.read, id);
       if (job?.org_id !== orgId) return failField('after', 'must be the id of a video of this list');

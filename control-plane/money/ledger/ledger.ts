@@ -56,21 +56,11 @@ export function openLedger(deps: { clock: Clock }): Ledger {
     });
   };
 
-  const release = async (tx: Tx, id: string, account: AccountRef): Promise<void> => {
-    const before = await store.removeHold(tx, id);
-    if (before > 0n) await store.addHeld(tx, accountId(account), -before);
-  };
-
-  const hold: Ledger['hold'] = async (tx, id, account, amountUcents) => {
-    if (amountUcents === 0n) return true;
-    if (!(await store.addHeld(tx, accountId(account), amountUcents))) return false;
-    const row = { id, accountId: accountId(account), amountUcents, nowMs: clock.now() };
-    if (!(await store.insertHold(tx, row))) throw new Error(`the hold ${id} exists already`);
-    return true;
-  };
+  const hold: Ledger['hold'] = (tx, id, account, amountUcents) =>
+    insertHold(tx, { id, account, amountUcents, nowMs: clock.now() });
 
   const setHold: Ledger['setHold'] = async (tx, id, account, amountUcents) => {
-    if (amountUcents === 0n) return release(tx, id, account);
+    if (amountUcents === 0n) return releaseHold(tx, id, account);
     const before = await store.heldBy(tx, id);
     if (before === amountUcents) return;
     const covered =
@@ -100,13 +90,7 @@ export function openLedger(deps: { clock: Clock }): Ledger {
         if (!covered) await refuse(tx, change.account, change.debitsUcents);
       }
     },
-    settle: async (tx, id, account, charge) => {
-      const releasedUcents = await store.removeHold(tx, id);
-      const posted = charge === undefined ? [] : await store.insertTransfers(tx, id, [charge], clock.now());
-      const chargedUcents = posted.reduce((sum, { amountUcents }) => sum + amountUcents, 0n);
-      if (chargedUcents > releasedUcents) throw new Error(`${id} held ${releasedUcents}, ${chargedUcents} is charged`);
-      if (releasedUcents > 0n) await store.settleHeld(tx, accountId(account), { releasedUcents, chargedUcents });
-    },
+    settle: (tx, id, account, charge) => settle(tx, { id, account, charge, nowMs: clock.now() }),
     availableNow,
     coverHold: async (tx, id, account, wantedUcents) => {
       const availableUcents = await availableNow(tx, account);
@@ -117,6 +101,41 @@ export function openLedger(deps: { clock: Clock }): Ledger {
       return covered;
     },
   };
+}
+
+interface NewHold {
+  id: string;
+  account: AccountRef;
+  amountUcents: bigint;
+  nowMs: number;
+}
+
+/** False if the account does not cover the amount. */
+async function insertHold(tx: Tx, { id, account, amountUcents, nowMs }: NewHold): Promise<boolean> {
+  if (amountUcents === 0n) return true;
+  if (!(await store.addHeld(tx, accountId(account), amountUcents))) return false;
+  if (await store.insertHold(tx, { id, accountId: accountId(account), amountUcents, nowMs })) return true;
+  throw new Error(`the hold ${id} exists already`);
+}
+
+async function releaseHold(tx: Tx, id: string, account: AccountRef): Promise<void> {
+  const before = await store.removeHold(tx, id);
+  if (before > 0n) await store.addHeld(tx, accountId(account), -before);
+}
+
+interface Settlement {
+  id: string;
+  account: AccountRef;
+  charge: store.NewTransfer | undefined;
+  nowMs: number;
+}
+
+async function settle(tx: Tx, { id, account, charge, nowMs }: Settlement): Promise<void> {
+  const releasedUcents = await store.removeHold(tx, id);
+  const posted = charge === undefined ? [] : await store.insertTransfers(tx, id, [charge], nowMs);
+  const chargedUcents = posted.reduce((sum, { amountUcents }) => sum + amountUcents, 0n);
+  if (chargedUcents > releasedUcents) throw new Error(`${id} held ${releasedUcents}, ${chargedUcents} is charged`);
+  if (releasedUcents > 0n) await store.settleHeld(tx, accountId(account), { releasedUcents, chargedUcents });
 }
 
 /** What the transfers add to the accounts with running totals, in the order of the accounts. */

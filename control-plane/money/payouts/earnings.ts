@@ -1,6 +1,7 @@
-// Pure: converts entries of a supplier's account to earnings in whole cents, from new to old.
+// Earnings of a supplier: its account's entries in whole cents from new to old (pure), and the sums of its machines.
 import { centsFloor } from '../../../shared/money.ts';
-import type { SupplierEntry } from '../ledger/suppliers.ts';
+import { type SupplierEntry, earnedBySubject } from '../ledger/suppliers.ts';
+import type { Query } from '../../base/db/db.ts';
 
 /** The state of the walk from new to old. */
 export interface Level {
@@ -34,4 +35,25 @@ export function earningsFrom(level: Level, entries: readonly SupplierEntry[], pa
     earnings.push({ entry, amountCents, isPaid, next: { totalUcents, leastUcents } });
   }
   return earnings;
+}
+
+/** The machine of each instance. A room above provides this function. */
+export type MachinesOf = (query: Query, instanceIds: readonly string[]) => Promise<Map<string, string>>;
+
+export async function earnedByMachine(
+  query: Query,
+  { supplierId, sinceMs }: { supplierId: string; sinceMs: number },
+  machinesOf: MachinesOf,
+): Promise<Map<string, bigint>> {
+  const earned = await earnedBySubject(query, supplierId, sinceMs);
+  const machines = await machinesOf(
+    query,
+    earned.map(({ subject_id: instanceId }) => instanceId),
+  );
+  const sums = new Map<string, bigint>();
+  for (const { subject_id: instanceId, amount_ucents: ucents } of earned) {
+    const machineId = machines.get(instanceId);
+    if (machineId !== undefined) sums.set(machineId, (sums.get(machineId) ?? 0n) + ucents);
+  }
+  return sums;
 }

@@ -1,12 +1,12 @@
 // GET /v1/community/earnings and /v1/community/payouts (specification 2.17).
 import { z } from 'zod';
-import { CommunityEarnings, CommunityPayout, type EarningsEntry } from '../../../shared/api/earnings.ts';
+import { CommunityEarnings, CommunityPayout, type EarningsEntry } from '../../../shared/api/community.ts';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { uuidOf } from '../../../shared/ids.ts';
 import { centsFloor, dollarText } from '../../../shared/money.ts';
 import type { Db, Query } from '../../base/db/db.ts';
-import type { Cursors } from '../../base/http/cursors.ts';
+import type { Cursors, PageStart } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import { type PayoutEntry, payoutEntries } from '../ledger/suppliers.ts';
 import type { Earning } from './earnings.ts';
@@ -89,11 +89,12 @@ function payoutsRoute({ db, cursors, supplierOf }: PayoutRouteDeps): Route {
     errors: [],
     handler: async ({ caller, query }) => {
       const list = `payouts/${caller.orgId}`;
-      const position = cursors.read(list, query.cursor);
-      const after = position === undefined ? undefined : { postedMs: position.createdMs, id: position.id };
       const supplierId = await supplierOf(db.read, caller.orgId);
-      const rows = await payoutEntries(db.read, supplierId ?? '', after, query.limit + 1);
-      const body = cursors.pageOf(list, rows, query.limit, {
+      const rows = ({ from, count }: PageStart) => {
+        const after = from === undefined ? undefined : { postedMs: from.createdMs, id: from.id };
+        return payoutEntries(db.read, supplierId ?? '', after, count);
+      };
+      const body = await cursors.page(list, query, rows, {
         at: (row) => ({ createdMs: row.posted_ms, id: row.id }),
         show: payoutView,
       });

@@ -8,8 +8,7 @@ import { StreamError } from '../../fleet/link/streams.ts';
 import { type AppAddress, readAppHost } from '../endpoints/app-address.ts';
 import { type AppConnections, openAppConnections } from './app-connections.ts';
 import { hasBody, type RawHeaders, requestHeaders, responseHeaders } from './app-headers.ts';
-import type { AppAccess } from './access.ts';
-import { enter, isFromOwnPage, LOGIN_COOKIE, loginCookie } from './app-login.ts';
+import { type AppAccess, enter, isFromOwnPage, LOGIN_COOKIE, loginCookie } from './access.ts';
 
 /** An application, or the console, that is served now. */
 export interface App extends Pick<AppAccess, 'login' | 'target'> {

@@ -7,7 +7,7 @@ import type { Duplex } from 'node:stream';
 import type { Clock } from '../../../shared/clock.ts';
 import { TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
 import type { AddressLimit } from '../../base/http/address-limit.ts';
-import type { Tls } from '../../base/http/tls.ts';
+import type { Tls } from '../../base/http/listen.ts';
 import { hasBody } from './app-headers.ts';
 import type { AppProxy } from './app-proxy.ts';
 

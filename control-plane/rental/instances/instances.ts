@@ -4,7 +4,8 @@ import type { ReservedInstance } from '../../../shared/api/reservation.ts';
 import type { PullLogin } from '../../../shared/protocol/link.ts';
 import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
 import { fail } from '../../../shared/errors.ts';
-import type { Query, Sql, Tx } from '../../base/db/db.ts';
+import type { Query, Tx } from '../../base/db/db.ts';
+import type { PageStart } from '../../base/http/cursors.ts';
 import type { Driver } from '../../base/operations/engine.ts';
 import type { OperationRow } from '../../base/operations/operations.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
@@ -12,12 +13,10 @@ import type { LaunchRoom } from '../launch/launch.ts';
 import type { AppSite } from '../endpoints/app-address.ts';
 import type { Endpoint } from '../endpoints/endpoints.ts';
 import { create } from './create.ts';
-import { endByOperator, stopUnpaid } from './ending.ts';
-import { gpuGrace, noteGpus } from './gpu-faults.ts';
+import { endByOperator, stopUnpaid, remove } from './ending.ts';
+import { gpuGrace, noteGpus, pullLogin, type PullLoginDeps } from './host-messages.ts';
 import { confirmOutage, endOutage, giveUp, noteReachable } from './outages.ts';
 import { plan } from './plan.ts';
-import { pullLogin, type PullLoginDeps } from './pull-login.ts';
-import { remove } from './remove.ts';
 import { runningReason, instanceView, reservedView } from './view.ts';
 import { lockRental } from './states.ts';
 import { perform, type StepDeps } from './steps.ts';
@@ -59,7 +58,7 @@ export interface Instances extends Verdicts {
   rename(tx: Tx, orgId: string, id: string, name: string | null): Promise<InstanceWithEndpoint>;
   /** @throws ServiceError `not_found` */
   get(orgId: string, id: string): Promise<InstanceWithEndpoint>;
-  list(orgId: string, after: Sql, limit: number): Promise<InstanceWithEndpoint[]>;
+  list(orgId: string, start: PageStart): Promise<InstanceWithEndpoint[]>;
   /** As the API shows it. `credentials` shows the application's password, which nothing else does. */
   show(found: InstanceWithEndpoint, options?: { credentials: boolean }): Instance;
   /** The driver that the engine calls for due instances. */
@@ -121,13 +120,7 @@ export function openInstances(deps: InstancesDeps): Instances {
       return created.operation;
     },
     remove: async (caller, id, settle) => {
-      const seen = await store.findInstance(db.read, id);
-      const removed = await db.tx('instances.remove', async (tx) => {
-        if (seen !== undefined) await lockRental(tx, seen);
-        const outcome = await remove(tx, caller, id, deps);
-        await settle(tx, outcome.operation);
-        return outcome;
-      });
+      const removed = await remove(caller, id, settle, deps);
       deps.log.info({ instance_id: id, org_id: caller.orgId }, 'termination accepted');
       afterCommit([removed.machineId]);
       return removed.operation;
@@ -138,7 +131,7 @@ export function openInstances(deps: InstancesDeps): Instances {
       if (instance === undefined || instance.org_id !== orgId) return fail('not_found', `There is no instance ${id}.`);
       return withEndpoint(instance);
     },
-    list: (orgId, after, limit) => list(orgId, { after, limit }, deps),
+    list: (orgId, start) => list(orgId, start, deps),
     show: (found, options) => show(found, options, deps),
     driver: {
       name: 'instances',
@@ -186,10 +179,10 @@ function show(
 
 async function list(
   orgId: string,
-  page: { after: Sql; limit: number },
+  start: PageStart,
   { db, endpoints }: InstancesDeps,
 ): Promise<InstanceWithEndpoint[]> {
-  const rows = await store.instancesOfOrg(db.read, orgId, page.after, page.limit);
+  const rows = await store.instancesOfOrg(db.read, orgId, start);
   const ids = rows.map((row) => row.id);
   const endpointOf = await endpoints.ofInstances(db.read, ids);
   return rows.map((instance) => ({ instance, endpoint: endpointOf.get(instance.id) }));

@@ -4,10 +4,9 @@ import { CreateInstance, Instance, RenameInstance } from '../../../shared/api/in
 import { Operation } from '../../../shared/api/operation.ts';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import type { Db } from '../../base/db/db.ts';
-import { type Cursors, olderThan } from '../../base/http/cursors.ts';
+import { byCreation, type Cursors } from '../../base/http/cursors.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
-import type { OperationRow } from '../../base/operations/operations.ts';
-import { operationView } from '../../base/operations/view.ts';
+import { type OperationRow, operationView } from '../../base/operations/operations.ts';
 import type { Instances } from './instances.ts';
 
 const GetQuery = z.strictObject({
@@ -39,10 +38,8 @@ function listRoute({ cursors, instances }: { cursors: Cursors; instances: Instan
     errors: [],
     handler: async ({ caller, query }) => {
       const list = `instances/${caller.orgId}`;
-      const after = olderThan(cursors.read(list, query.cursor));
-      const rows = await instances.list(caller.orgId, after, query.limit + 1);
-      const body = cursors.pageOf(list, rows, query.limit, {
-        at: ({ instance }) => ({ createdMs: instance.created_ms, id: instance.id }),
+      const body = await cursors.page(list, query, (start) => instances.list(caller.orgId, start), {
+        at: ({ instance }) => byCreation(instance),
         show: (found) => instances.show(found),
       });
       return { status: 200, body };

@@ -4,6 +4,7 @@ import { CreateInstance } from '../../../shared/api/instance.ts';
 import type { InstanceState } from '../../../shared/states.ts';
 import { int, json, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
+import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import { Launch } from './launch.ts';
 
 const InstanceRow = z.object({
@@ -89,12 +90,9 @@ export function findInstance(query: Query, id: string): Promise<InstanceRow | un
   return query.one(InstanceRow, sql`select ${COLUMNS} from instances where id = ${id}`);
 }
 
-/** Newest first; `after` is a keyset condition on (created_ms, id). */
-export function instancesOfOrg(query: Query, orgId: string, after: Sql, limit: number): Promise<InstanceRow[]> {
-  return query.all(
-    InstanceRow,
-    sql`select ${COLUMNS} from instances where org_id = ${orgId} and ${after} order by created_ms desc, id desc limit ${limit}`,
-  );
+/** A page, newest first. */
+export function instancesOfOrg(query: Query, orgId: string, start: PageStart): Promise<InstanceRow[]> {
+  return query.all(InstanceRow, sql`select ${COLUMNS} from instances where org_id = ${orgId} and ${pageFrom(start)}`);
 }
 
 /** Search criteria of the operator; null: any. Without a status, instances that have not ended. */

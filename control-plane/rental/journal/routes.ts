@@ -3,10 +3,10 @@ import { z } from 'zod';
 import { InstanceEvent, InstanceLog, InstanceLogLine, LogQuery } from '../../../shared/api/instance-journal.ts';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
-import type { LogLine } from '../../../shared/protocol/logs.ts';
+import type { LogLine } from '../../../shared/protocol/stream.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { EventRow, Events } from '../../base/events/events.ts';
-import { type Cursors, olderThan } from '../../base/http/cursors.ts';
+import { byCreation, type Cursors, type PageStart } from '../../base/http/cursors.ts';
 import { EVENT_STREAM_HEADERS, eventStream, type ServerSentEvent } from '../../base/http/event-stream.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import type { Instances } from '../instances/instances.ts';
@@ -44,12 +44,8 @@ function eventsRoute({ db, cursors, events, instances }: JournalRouteDeps): Rout
     handler: async ({ caller, params, query }) => {
       await instances.get(caller.orgId, params.id);
       const list = `events/${params.id}`;
-      const after = olderThan(cursors.read(list, query.cursor));
-      const rows = await events.ofSubject(db.read, params.id, after, query.limit + 1);
-      const body = cursors.pageOf(list, rows, query.limit, {
-        at: (row) => ({ createdMs: row.created_ms, id: row.id }),
-        show: eventView,
-      });
+      const rows = (start: PageStart) => events.ofSubject(db.read, params.id, start);
+      const body = await cursors.page(list, query, rows, { at: byCreation, show: eventView });
       return { status: 200, body };
     },
   });

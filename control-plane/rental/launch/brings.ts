@@ -2,8 +2,7 @@
 import type { Db } from '../../base/db/db.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import type { LaunchRoom } from './launch.ts';
-import { presetRoutes } from './preset-routes.ts';
-import { registryCredentialRoutes } from './routes.ts';
+import { presetRoutes, registryCredentialRoutes } from './routes.ts';
 
 export function launchBrings({ db, cursors, launch }: { db: Db; cursors: Cursors; launch: LaunchRoom }) {
   return { routes: [...presetRoutes({ launch, cursors }), ...registryCredentialRoutes({ db, launch, cursors })] };

@@ -5,7 +5,7 @@ import { fail, failField } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { REGISTRY_CREDENTIALS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
-import type { Cursor } from '../../base/http/cursors.ts';
+import type { PageStart } from '../../base/http/cursors.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 import type { ImageLogin } from './images.ts';
 import { readRegistry } from './reference.ts';
@@ -14,8 +14,8 @@ import * as store from './store.ts';
 export interface Credentials {
   /** @throws ServiceError `validation_failed`, `conflict` above the limit */
   add(tx: Tx, orgId: string, request: RegistryCredentialCreate): Promise<store.CredentialRow>;
-  /** Newest first, at most `count`. */
-  list(query: Query, orgId: string, from: Cursor | undefined, count: number): Promise<store.CredentialRow[]>;
+  /** A page, newest first. */
+  list(query: Query, orgId: string, start: PageStart): Promise<store.CredentialRow[]>;
   /** False if the organisation has no such credential. */
   remove(tx: Tx, orgId: string, id: string): Promise<boolean>;
   /** Undefined if the organisation has no such credential. */

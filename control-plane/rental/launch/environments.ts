@@ -7,7 +7,7 @@ import {
   type Environments as EnvironmentsView,
   type FrameworkVersion,
   IncludeItem,
-} from '../../../shared/api/environment.ts';
+} from '../../../shared/api/preset.ts';
 import { fail } from '../../../shared/errors.ts';
 import { parseYamlConfig, readNamed } from '../../../shared/yaml-config.ts';
 import { ImageName } from './reference.ts';

@@ -11,8 +11,14 @@ import { openSemaphore } from './semaphore.ts';
 import { type ImageCommand, MANIFEST_TYPES, pickPlatform, readConfig, readManifest } from './manifests.ts';
 import type { ImageReference } from './reference.ts';
 import { blocked, unavailable, unreachable } from './refusals.ts';
-import { openSession, type Session, type RegistryTask } from './session.ts';
-import { openRegistryClients, type PrivateRegistry, type RegistryClient } from './registry-clients.ts';
+import {
+  openSession,
+  type Session,
+  type RegistryTask,
+  openRegistryClients,
+  type PrivateRegistry,
+  type RegistryClient,
+} from './registry.ts';
 
 /** Facts about a verified image. */
 export interface ImageFacts extends ImageCommand {

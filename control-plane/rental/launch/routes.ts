@@ -1,14 +1,61 @@
-// The routes for registry credentials (specification 4.9).
+// The endpoints of this room: public lists of what can be launched without an own image (GET /v1/templates and GET /v1/environments, specification
+// 2.16, 4.9), and the stored logins for registries.
 import { z } from 'zod';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import { RegistryCredential, RegistryCredentialCreate } from '../../../shared/api/registry-credential.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Db } from '../../base/db/db.ts';
-import type { Cursors } from '../../base/http/cursors.ts';
+import { byCreation, type Cursors, type PageStart } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import type { LaunchRoom } from './launch.ts';
 import type { CredentialRow } from './store.ts';
+import { Environments, Template } from '../../../shared/api/preset.ts';
+import { environmentsView } from './environments.ts';
+import { templateView } from './templates.ts';
+
+export function presetRoutes({ launch, cursors }: { launch: LaunchRoom; cursors: Cursors }): Route[] {
+  return [
+    route({
+      method: 'GET',
+      path: '/v1/templates',
+      operationId: 'listTemplates',
+      tag: 'Catalog',
+      summary: 'List the application templates, by id',
+      description:
+        'An id is the template_id of POST /v1/instances; env there sets the variables that are user_overridable.',
+      scope: 'none',
+      idempotency: 'none',
+      query: PageQuery,
+      responses: { 200: { description: 'A page of templates', schema: pageSchema(Template) } },
+      errors: [],
+      handler: async ({ query }) => {
+        const byId = [...launch.presets.templates.values()].toSorted((a, b) => (a.id < b.id ? -1 : 1));
+        const rows = async ({ from, count }: PageStart) =>
+          byId.filter(({ id }) => id > (from?.id ?? '')).slice(0, count);
+        const body = await cursors.page('templates', query, rows, {
+          at: ({ id }) => ({ createdMs: 0, id }),
+          show: templateView,
+        });
+        return { status: 200, body };
+      },
+    }),
+    route({
+      method: 'GET',
+      path: '/v1/environments',
+      operationId: 'getEnvironments',
+      tag: 'Catalog',
+      summary: 'Read the launch environments',
+      description:
+        'What `environment` of POST /v1/instances can name. Each is reached by SSH, and runs until it is deleted.',
+      scope: 'none',
+      idempotency: 'none',
+      responses: { 200: { description: 'The environments', schema: Environments } },
+      errors: [],
+      handler: async () => ({ status: 200, body: environmentsView(launch.presets.environments) }),
+    }),
+  ];
+}
 
 const tag = 'Registry credentials';
 
@@ -28,9 +75,8 @@ export function registryCredentialRoutes(deps: { db: Db; launch: LaunchRoom; cur
     errors: [],
     handler: async ({ caller, query }) => {
       const name = `registry-credentials/${caller.orgId}`;
-      const rows = await credentials.list(db.read, caller.orgId, cursors.read(name, query.cursor), query.limit + 1);
-      const at = (row: CredentialRow) => ({ createdMs: row.created_ms, id: row.id });
-      return { status: 200, body: cursors.pageOf(name, rows, query.limit, { at, show }) };
+      const rows = (start: PageStart) => credentials.list(db.read, caller.orgId, start);
+      return { status: 200, body: await cursors.page(name, query, rows, { at: byCreation, show }) };
     },
   });
   const create = route({

@@ -3,9 +3,8 @@ import type { CreateInstance, Port } from '../../../shared/api/instance.ts';
 import { fail, failField, ServiceError } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
 import { type Environments, imageOf } from './environments.ts';
-import { fillTemplate } from './fill.ts';
+import { fillTemplate, MODEL, type Template } from './templates.ts';
 import type { ModelHub } from './model-hub.ts';
-import { MODEL, type Template } from './templates.ts';
 
 /** An image and the command to run in it. */
 export interface ImageRequest {

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { countRow, int, text } from '../../base/db/columns.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
-import { olderThan, type Cursor } from '../../base/http/cursors.ts';
+import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 
 const CredentialRow = z.object({
   id: text,
@@ -31,17 +31,11 @@ export function findCredential(query: Query, orgId: string, id: string): Promise
   );
 }
 
-/** Newest first. */
-export function credentialsOfOrg(
-  query: Query,
-  orgId: string,
-  from: Cursor | undefined,
-  count: number,
-): Promise<CredentialRow[]> {
+/** A page, newest first. */
+export function credentialsOfOrg(query: Query, orgId: string, start: PageStart): Promise<CredentialRow[]> {
   return query.all(
     CredentialRow,
-    sql`select ${COLUMNS} from registry_credentials where org_id = ${orgId} and ${olderThan(from)}
-        order by created_ms desc, id desc limit ${count}`,
+    sql`select ${COLUMNS} from registry_credentials where org_id = ${orgId} and ${pageFrom(start)}`,
   );
 }
 

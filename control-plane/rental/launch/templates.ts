@@ -1,11 +1,14 @@
-// Templates: curated applications. They are read from the operator's file and checked at the start. Customers see a part of them.
+// Templates: curated applications. They are read from the operator's file and checked at the start. Customers see a part of them. For one launch,
+// the customer's values go into the variables of the template, and the variables into its arguments (pure).
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import { EnvKey, isReservedEnv, Ports } from '../../../shared/api/instance.ts';
-import type { Template as TemplateView } from '../../../shared/api/template.ts';
+import type { Template as TemplateView } from '../../../shared/api/preset.ts';
 import { parseYamlConfig, readNamed } from '../../../shared/yaml-config.ts';
 import { ImageName } from './reference.ts';
+import { failField, type FieldError, failFields } from '../../../shared/errors.ts';
+import { LAUNCH_BYTES_MAX } from '../../../shared/limits.ts';
 
 const Variable = z.strictObject({
   description: z.string().min(1),
@@ -24,7 +27,7 @@ const Arguments = z.array(z.union([z.string().min(1), z.array(z.string().min(1))
 export type Arguments = z.infer<typeof Arguments>;
 
 /** The variable for the number of GPUs of the launch, for use in arguments. */
-export const GPU_COUNT = 'GPU_COUNT';
+const GPU_COUNT = 'GPU_COUNT';
 /** The variable that names the model of a template that serves a model of the model hub. */
 export const MODEL = 'MODEL';
 
@@ -84,8 +87,34 @@ export function templateView({ id, title, description, min_vram_gb, ports, env }
   };
 }
 
+export interface Filled {
+  /** The environment variables of the container. */
+  env: Record<string, string>;
+  /** Null: the image's own. */
+  entrypoint: string[] | null;
+  cmd: string[] | null;
+}
+
+/** @throws ServiceError `validation_failed` that names every wrong variable as `env.KEY`, or `env` if all together are too large */
+export function fillTemplate(template: Template, given: Record<string, string>, gpuCount: number): Filled {
+  const errors = [...unwanted(template, given), ...missing(template, given)];
+  if (errors.length > 0) failFields(errors);
+  const defaults = Object.entries(template.env).flatMap(([key, { default: value }]): [string, string][] =>
+    value === undefined ? [] : [[key, value]],
+  );
+  const env = { ...Object.fromEntries(defaults), ...given };
+  const values = { ...env, [GPU_COUNT]: String(gpuCount) };
+  const filled = (list: Arguments | undefined): string[] | null =>
+    list === undefined ? null : list.flatMap((argument) => fillArgument(argument, values));
+  const all = { env, entrypoint: filled(template.entrypoint), cmd: filled(template.cmd) };
+  if (Buffer.byteLength(JSON.stringify(all)) > LAUNCH_BYTES_MAX) {
+    failField('env', `must have at most ${LAUNCH_BYTES_MAX} bytes as JSON, with the arguments that repeat its values`);
+  }
+  return all;
+}
+
 /** The variables that an argument names. */
-export function variablesIn(text: string): string[] {
+function variablesIn(text: string): string[] {
   return [...text.matchAll(/\$\{(\w+)\}/g)].map(([, name = '']) => name);
 }
 
@@ -127,4 +156,27 @@ function wrongArgument(argument: Arguments[number], env: Record<string, Variable
     }
   }
   return undefined;
+}
+
+function unwanted({ id, env }: Template, given: Record<string, string>): FieldError[] {
+  const theirs = Object.keys(env).filter((key) => env[key]?.user_overridable === true);
+  const can = theirs.length === 0 ? 'it has none that can be set' : `those that can be set are ${theirs.join(', ')}`;
+  return Object.keys(given)
+    .filter((key) => !theirs.includes(key))
+    .map((key) => ({ field: `env.${key}`, rule: `cannot be set for the template ${id}; ${can}` }));
+}
+
+function missing({ id, env }: Template, given: Record<string, string>): FieldError[] {
+  return Object.entries(env)
+    .filter(([key, { required }]) => required && (given[key] ?? '') === '')
+    .map(([key, { description }]) => ({
+      field: `env.${key}`,
+      rule: `is required by the template ${id}: ${description}`,
+    }));
+}
+
+function fillArgument(argument: string | readonly string[], values: Record<string, string>): string[] {
+  const parts = [argument].flat();
+  if (Array.isArray(argument) && parts.flatMap(variablesIn).some((name) => (values[name] ?? '') === '')) return [];
+  return parts.map((text) => text.replaceAll(/\$\{(\w+)\}/g, (_whole, name: string) => values[name] ?? ''));
 }

@@ -25,7 +25,7 @@
 // Two situations hold a verdict back, because the fault is then probably ours:
 // - The control plane started less than 2 minutes ago: agents are still reconnecting.
 // - At least 5 machines, and more than 30 % of all machines, fail at the same time. This holds for at most 10 minutes.
-// If the customer ends a held instance, `isDown` still says that it was out of reach, and that time is not charged (down-since.ts).
+// If the customer ends a held instance, `isDown` still says that it was out of reach, and that time is not charged (store.ts).
 //
 // What must never happen: one failed probe ends billing; an outage begins after its first failed probe; time in which we did not probe is
 // credited (the last proof of life counts as at most one minute old); all hosts are marked unreachable because our own network is down.

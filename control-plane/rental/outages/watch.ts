@@ -33,7 +33,7 @@ import { findWorkload } from '../../fleet/workloads/store.ts';
 import type { Verdicts } from '../instances/instances.ts';
 import { findInstance, type InstanceRow } from '../instances/store.ts';
 import type { Probes } from '../instances/steps.ts';
-import { evidenceOf, seriesOf } from './down-since.ts';
+import { evidenceOf, seriesOf } from './store.ts';
 import * as store from './store.ts';
 import {
   afterProbe,

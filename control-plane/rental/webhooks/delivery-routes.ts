@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import { WebhookDelivery } from '../../../shared/api/webhook.ts';
 import type { Db } from '../../base/db/db.ts';
-import type { Cursors } from '../../base/http/cursors.ts';
+import { byCreation, type Cursors, type PageStart } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import type { Webhooks } from './webhooks.ts';
 
@@ -36,13 +36,16 @@ function listRoute({ db, cursors, webhooks }: WebhookRouteDeps): Route {
     handler: async ({ caller, params, query }) => {
       const { id } = await webhooks.get(db.read, caller.orgId, params.id);
       const name = `webhook-deliveries/${id}`;
-      const rows = await webhooks.deliveries(db.read, id, cursors.read(name, query.cursor), query.limit + 1);
-      const shown = new Map((await webhooks.showDeliveries(db.read, rows)).map((view) => [view.id, view]));
-      const page = cursors.pageOf(name, rows, query.limit, {
-        at: (row) => ({ createdMs: row.created_ms, id: row.id }),
-        show: (row) => shown.get(row.id),
+      const rows = async (start: PageStart) => {
+        const found = await webhooks.deliveries(db.read, id, start);
+        const views = new Map((await webhooks.showDeliveries(db.read, found)).map((view) => [view.id, view]));
+        return found.map((row) => ({ row, view: views.get(row.id) }));
+      };
+      const body = await cursors.page(name, query, rows, {
+        at: ({ row }) => byCreation(row),
+        show: ({ view }) => view,
       });
-      return { status: 200, body: page };
+      return { status: 200, body };
     },
   });
 }

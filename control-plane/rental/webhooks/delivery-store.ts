@@ -4,7 +4,7 @@ import { WebhookEventType } from '../../../shared/api/webhook.ts';
 import { mayMove, WEBHOOK_DELIVERY_STATES, type WebhookDeliveryState } from '../../../shared/states.ts';
 import { flag, int, text } from '../../base/db/columns.ts';
 import { type Query, type Tx, join, sql } from '../../base/db/db.ts';
-import { olderThan, type Cursor } from '../../base/http/cursors.ts';
+import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 
 const Trigger = z.enum(['schedule', 'manual', 'probe']);
 export type Trigger = z.infer<typeof Trigger>;
@@ -46,17 +46,11 @@ export function findDelivery(query: Query, id: string): Promise<DeliveryRow | un
   return query.one(DeliveryRow, sql`select ${COLUMNS} from webhook_deliveries where id = ${id}`);
 }
 
-/** Newest first, at most `count`. */
-export function pageOfDeliveries(
-  query: Query,
-  endpointId: string,
-  from: Cursor | undefined,
-  count: number,
-): Promise<DeliveryRow[]> {
+/** A page, newest first. */
+export function pageOfDeliveries(query: Query, endpointId: string, start: PageStart): Promise<DeliveryRow[]> {
   return query.all(
     DeliveryRow,
-    sql`select ${COLUMNS} from webhook_deliveries where endpoint_id = ${endpointId} and ${olderThan(from)}
-        order by created_ms desc, id desc limit ${count}`,
+    sql`select ${COLUMNS} from webhook_deliveries where endpoint_id = ${endpointId} and ${pageFrom(start)}`,
   );
 }
 

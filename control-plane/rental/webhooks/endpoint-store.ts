@@ -4,7 +4,7 @@ import { WebhookEventType } from '../../../shared/api/webhook.ts';
 import { mayMove, WEBHOOK_ENDPOINT_STATES } from '../../../shared/states.ts';
 import { countRow, int, json, text } from '../../base/db/columns.ts';
 import { type Query, type Tx, join, sql } from '../../base/db/db.ts';
-import { olderThan, type Cursor } from '../../base/http/cursors.ts';
+import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import type { Health } from './schedule.ts';
 
 const EndpointRow = z.object({
@@ -55,17 +55,12 @@ export function endpointsOfOrg(query: Query, orgId: string): Promise<EndpointRow
   );
 }
 
-/** Newest first, at most `count`. */
-export function pageOfEndpoints(
-  query: Query,
-  orgId: string,
-  from: Cursor | undefined,
-  count: number,
-): Promise<EndpointRow[]> {
+/** A page, newest first. */
+export function pageOfEndpoints(query: Query, orgId: string, start: PageStart): Promise<EndpointRow[]> {
   return query.all(
     EndpointRow,
-    sql`select ${COLUMNS} from webhook_endpoints where org_id = ${orgId} and deleted_ms is null and ${olderThan(from)}
-        order by created_ms desc, id desc limit ${count}`,
+    sql`select ${COLUMNS} from webhook_endpoints where org_id = ${orgId} and deleted_ms is null
+        and ${pageFrom(start)}`,
   );
 }
 

@@ -10,7 +10,7 @@ import {
 } from '../../../shared/api/webhook.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import { deliveryRoutes, type WebhookRouteDeps } from './delivery-routes.ts';
-import type { EndpointRow } from './endpoint-store.ts';
+import { byCreation, type PageStart } from '../../base/http/cursors.ts';
 
 const tag = 'Webhooks';
 
@@ -102,9 +102,8 @@ function listRoute({ db, cursors, webhooks }: WebhookRouteDeps): Route {
     errors: [],
     handler: async ({ caller, query }) => {
       const name = `webhook-endpoints/${caller.orgId}`;
-      const rows = await webhooks.page(db.read, caller.orgId, cursors.read(name, query.cursor), query.limit + 1);
-      const at = (row: EndpointRow) => ({ createdMs: row.created_ms, id: row.id });
-      return { status: 200, body: cursors.pageOf(name, rows, query.limit, { at, show: webhooks.view }) };
+      const rows = (start: PageStart) => webhooks.page(db.read, caller.orgId, start);
+      return { status: 200, body: await cursors.page(name, query, rows, { at: byCreation, show: webhooks.view }) };
     },
   });
 }

@@ -7,31 +7,31 @@ import type {
   WebhookEndpoint,
 } from '../../../shared/api/webhook.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import type { Query, Tx } from '../../base/db/db.ts';
+import type { Db, Query, Tx } from '../../base/db/db.ts';
 import type { EventRow } from '../../base/events/events.ts';
-import type { Cursor } from '../../base/http/cursors.ts';
+import type { PageStart } from '../../base/http/cursors.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 import { type Courier, type CourierDeps, openCourier } from './courier.ts';
 import * as deliveries from './deliveries.ts';
-import { type DeliveryRow, pageOfDeliveries } from './delivery-store.ts';
-import { type EndpointRow, markDeleted, pageOfEndpoints } from './endpoint-store.ts';
+import { type DeliveryRow, pageOfDeliveries, forgetDeliveries, forgettable } from './delivery-store.ts';
+import { type EndpointRow, markDeleted, pageOfEndpoints, deletedEndpoints, forgetEndpoint } from './endpoint-store.ts';
 import * as endpoints from './endpoints.ts';
 import { noteEvent } from './outbox.ts';
-import { purge } from './purge.ts';
 import { openSecrets } from './secrets.ts';
 import { endpointView } from './view.ts';
+import type { Clock } from '../../../shared/clock.ts';
 
 /** Every function with an endpoint id throws `not_found` for an endpoint of another organisation. */
 export interface Webhooks {
   create(tx: Tx, orgId: string, request: CreateWebhookEndpoint): Promise<NewWebhookEndpoint>;
-  page(query: Query, orgId: string, from: Cursor | undefined, count: number): Promise<EndpointRow[]>;
+  page(query: Query, orgId: string, start: PageStart): Promise<EndpointRow[]>;
   get(query: Query, orgId: string, id: string): Promise<WebhookEndpoint>;
   change(tx: Tx, orgId: string, id: string, request: ChangeWebhookEndpoint): Promise<WebhookEndpoint>;
   remove(tx: Tx, orgId: string, id: string): Promise<void>;
   /** The new secret is shown in this answer only. */
   rotateSecret(tx: Tx, orgId: string, id: string): Promise<NewWebhookEndpoint>;
   view(row: EndpointRow): WebhookEndpoint;
-  deliveries(query: Query, endpointId: string, from: Cursor | undefined, count: number): Promise<DeliveryRow[]>;
+  deliveries(query: Query, endpointId: string, start: PageStart): Promise<DeliveryRow[]>;
   showDeliveries(query: Query, rows: readonly DeliveryRow[]): Promise<WebhookDelivery[]>;
   retry(tx: Tx, orgId: string, ids: { endpointId: string; deliveryId: string }): Promise<WebhookDelivery>;
   /** Called in the transaction of the event. */
@@ -68,4 +68,38 @@ export function openWebhooks(options: Deps): Webhooks {
     courier: openCourier(deps),
     purge: (signal) => purge(deps, signal),
   };
+}
+
+const HISTORY_MS = 30 * 24 * 3_600_000;
+/** Deliveries in one transaction. Few, because other writers wait for it. */
+const PIECE = 200;
+/** Endpoints in one run. The next run takes the rest. */
+const ENDPOINTS_PER_RUN_MAX = 100;
+
+/**
+ * Removes the history of deleted endpoints, and deliveries that ended long ago. Ends early if the signal aborts. Resolves with the number of removed
+ * deliveries.
+ */
+async function purge({ db, clock }: { db: Db; clock: Clock }, signal: AbortSignal): Promise<number> {
+  let gone = 0;
+  for (const endpointId of await deletedEndpoints(db.read, ENDPOINTS_PER_RUN_MAX)) {
+    gone += await forgetAll(db, { endpointId }, signal);
+    if (signal.aborted) return gone;
+    await db.tx('webhooks.forget_endpoint', async (tx) => {
+      await tx.lock('webhook_endpoint', endpointId);
+      await forgetEndpoint(tx, endpointId);
+    });
+  }
+  return gone + (await forgetAll(db, { completedUntilMs: clock.now() - HISTORY_MS }, signal));
+}
+
+async function forgetAll(db: Db, whose: Parameters<typeof forgettable>[1], signal: AbortSignal): Promise<number> {
+  let gone = 0;
+  while (!signal.aborted) {
+    const ids = await forgettable(db.read, whose, PIECE);
+    if (ids.length === 0) break;
+    await db.tx('webhooks.forget', (tx) => forgetDeliveries(tx, ids));
+    gone += ids.length;
+  }
+  return gone;
 }

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { parseToolkitVersion, readToolkitVersion } from '../../../agent/gpus/toolkit.ts';
+import { parseToolkitVersion, readToolkitVersion } from '../../../agent/gpus/nvidia-smi.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'toolkit-'));
 afterAll(() => rmSync(dir, { recursive: true }));

@@ -3,7 +3,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { parseWear, readWear } from '../../../agent/gpus/wear.ts';
+import { parseWear, readWear } from '../../../agent/gpus/nvidia-smi.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'wear-'));
 afterAll(() => rmSync(dir, { recursive: true }));

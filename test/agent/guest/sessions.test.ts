@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createFrameDecoder, FRAME, FRAME_BYTES_MAX, sendFrame } from '../../../agent/wire/frames.ts';
-import { createListeners } from '../../../agent/guest/listeners.ts';
+import { createListeners } from '../../../agent/guest/connections.ts';
 import { startSession, type GuestSession } from '../../../agent/guest/sessions.ts';
 import type { SessionMessage, SessionRequest } from '../../../agent/wire/guest-messages.ts';
 import { SESSION_LINGER_MS } from '../../../shared/limits.ts';

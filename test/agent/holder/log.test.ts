@@ -3,7 +3,7 @@ import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { boundedLog } from '../../../agent/holder/log.ts';
+import { boundedLog } from '../../../agent/holder/main.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'holder-log-'));
 afterAll(() => rmSync(dir, { recursive: true }));

@@ -1,6 +1,6 @@
 // The bytes that a ring keeps, for every way of filling it.
 import { expect, test } from 'vitest';
-import { createRing } from '../../../agent/holder/ring.ts';
+import { createRing } from '../../../agent/holder/terminals.ts';
 
 test('a ring returns the last bytes of the stream, from every place since its start', () => {
   const all = Buffer.from(Array.from({ length: 200 }, (_, i) => i));

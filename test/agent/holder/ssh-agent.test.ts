@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import type { Client, ClientChannel } from 'ssh2';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createFrameDecoder, FRAME_BYTES_MAX } from '../../../agent/wire/frames.ts';
-import { createListeners } from '../../../agent/guest/listeners.ts';
+import { createListeners } from '../../../agent/guest/connections.ts';
 import { SSH_CHANNELS_MAX } from '../../../shared/limits.ts';
 import { eventually } from '../../kit/processes.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';

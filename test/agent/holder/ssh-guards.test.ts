@@ -5,7 +5,7 @@ import { once } from 'node:events';
 import { PassThrough, type Duplex } from 'node:stream';
 import ssh2, { type AuthContext, type ClientChannel, type ConnectConfig } from 'ssh2';
 import { afterEach, describe, expect, test } from 'vitest';
-import { createLoginJudge } from '../../../agent/holder/ssh-auth.ts';
+import { createLoginJudge } from '../../../agent/holder/ssh-admission.ts';
 import { algorithmsFor } from '../../../agent/holder/ssh-server.ts';
 import { eventually } from '../../kit/processes.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';

@@ -1,6 +1,6 @@
 // The loader of our bundle reads no preload file, and a loader that we do not know is refused.
 import { describe, expect, test } from 'vitest';
-import { sealedLoader } from '../../../agent/holders/loader.ts';
+import { sealedLoader } from '../../../agent/holders/bundle.ts';
 
 describe('a sealed loader', () => {
   test('contains no name of a preload file, however often it was there, and is otherwise unchanged', () => {

@@ -1,9 +1,8 @@
 // The rules of the fence as text: bridges, name servers and closed networks.
 import type { NetworkInterfaceInfo } from 'node:os';
 import { expect, test } from 'vitest';
-import { fenceRules } from '../../../agent/host/fence-rules.ts';
-import { readOwnNetworks } from '../../../agent/host/facts.ts';
-import { engineDnsOf, nameServersOf } from '../../../agent/host/resolvers.ts';
+import { fenceRules } from '../../../agent/host/nftables.ts';
+import { readOwnNetworks, engineDnsOf, nameServersOf } from '../../../agent/host/facts.ts';
 
 const lines = (text: string): string[] => text.split('\n').map((line) => line.trim());
 

@@ -3,8 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { openStatusSocket, type AgentStatus } from '../../../agent/host/status-socket.ts';
-import { askStatus, statusWords } from '../../../agent/host/status-words.ts';
+import { openStatusSocket, type AgentStatus, askStatus, statusWords } from '../../../agent/host/status-socket.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'status-'));
 afterAll(() => rmSync(dir, { recursive: true }));

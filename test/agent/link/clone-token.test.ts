@@ -1,6 +1,6 @@
 // Which clone token a host shows: the newest one that is surely on its disk.
 import { expect, test } from 'vitest';
-import { openCloneToken, type CloneToken } from '../../../agent/link/clone-token.ts';
+import { openCloneToken, type CloneToken } from '../../../agent/link/identity.ts';
 import { createLog } from '../../../shared/log.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';
 import { openDisk } from '../../sim/disk.ts';

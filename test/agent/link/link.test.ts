@@ -6,15 +6,13 @@ import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { DISK } from '../../../agent/host/state.ts';
 import { dialLink } from '../../../agent/link/dial.ts';
 import { enroll } from '../../../agent/link/enroll.ts';
-import { loadIdentity, proveIdentity, readIdentity } from '../../../agent/link/identity.ts';
+import { loadIdentity, proveIdentity, readIdentity, openCloneToken } from '../../../agent/link/identity.ts';
 import { openLink, type Link, type LinkPeer } from '../../../agent/link/link.ts';
-import { openCloneToken } from '../../../agent/link/clone-token.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { GPUS_PER_MACHINE_MAX, LAUNCH_BYTES_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
-import type { DesiredMessage, OpenMessage } from '../../../shared/protocol/link.ts';
-import type { LinkSocket } from '../../../shared/protocol/link-socket.ts';
+import type { DesiredMessage, LinkSocket, OpenMessage } from '../../../shared/protocol/link.ts';
 import { seededRng } from '../../../shared/rng.ts';
 import { eventually } from '../../kit/processes.ts';
 import { desiredWorkload } from '../desired-workload.ts';

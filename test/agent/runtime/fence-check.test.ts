@@ -1,7 +1,7 @@
 // The exit code of the attacking program decides. Only a program that met the fence and reached nothing proves that the fence holds.
 import { expect, test } from 'vitest';
 import type { Nftables } from '../../../agent/host/nftables.ts';
-import { attackFence } from '../../../agent/runtime/fence-check.ts';
+import { attackFence } from '../../../agent/runtime/fence.ts';
 import type { BareRun, Engine } from '../../../agent/runtime/engine.ts';
 
 /** Runs an attack whose program ends with `end` after the fence has refused `packets` of its packets. */

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type Docker from 'dockerode';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Bundle, BUNDLE_TARGET, prepareBundle } from '../../../agent/holders/bundle.ts';
-import { readResolvers } from '../../../agent/host/resolvers.ts';
+import { readResolvers } from '../../../agent/host/facts.ts';
 import { pullImage } from '../../kit/engine.ts';
 import { busyboxImage, type TestImage } from '../../kit/images.ts';
 import { MULTICAST_GROUP, NAMED_ADDRESS, openOutside, type Outside, UDP_PORT } from '../../kit/outside.ts';

@@ -1,8 +1,7 @@
 // Copies of images without their volumes: all the rest is the same, in an archive that tar and the engine can read.
 import { execFileSync } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
-import { tarOf } from '../../../agent/runtime/tar.ts';
-import { type LayeredImage, withoutVolumes } from '../../../agent/runtime/volumeless.ts';
+import { tarOf, type LayeredImage, withoutVolumes } from '../../../agent/runtime/volumeless.ts';
 
 const IMAGE = { Id: 'sha256:abc', Architecture: 'amd64', Os: 'linux', RootFS: { Layers: ['sha256:1', 'sha256:2'] } };
 const fileOf = (archive: Buffer, name: string): unknown =>

@@ -8,7 +8,7 @@ import { openPublicPorts } from '../../../control-plane/rental/edge/public-ports
 import { systemClock } from '../../../shared/clock.ts';
 import { createIds } from '../../../shared/ids.ts';
 import { createLog } from '../../../shared/log.ts';
-import { countBuffersWithHeap } from '../../../shared/memory.ts';
+import { countBuffersWithHeap } from '../../../control-plane/base/systemd/v8.ts';
 import { STREAMS_PATH } from '../../../shared/protocol/link.ts';
 import { systemRng } from '../../../shared/rng.ts';
 import { serveOrders, tellParent, type Answer, type Order } from '../side.ts';

@@ -1,6 +1,6 @@
 // Our tunnel: control plane and agent as processes of their own.
 import { HOLDER_FLAGS } from '../../../agent/holders/holder-client.ts';
-import { SERVE_FLAGS } from '../../../control-plane/base/systemd/serve-flags.ts';
+import { SERVE_FLAGS } from '../../../control-plane/base/systemd/v8.ts';
 import { freePort } from '../../kit/ports.ts';
 import type { Chain } from './chain.ts';
 import { type Order, startSide } from '../side.ts';

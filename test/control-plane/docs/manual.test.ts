@@ -3,8 +3,7 @@ import { createHash } from 'node:crypto';
 import { existsSync, globSync, statSync } from 'node:fs';
 import { dirname, join, normalize, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { openManual, PAGES } from '../../../control-plane/docs/manual.ts';
-import { anchorOf, renderMarkdown } from '../../../control-plane/docs/render.ts';
+import { openManual, PAGES, anchorOf, renderMarkdown } from '../../../control-plane/docs/manual.ts';
 import { type Answer, type Api, openApi } from '../../contract/api.ts';
 import { headingsOf, linksOf, pageOf, readPages } from '../../kit/manual/documents.ts';
 

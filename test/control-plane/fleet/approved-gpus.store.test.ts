@@ -1,7 +1,6 @@
 // The operator approves GPUs, not machines. A host that shows other GPUs is off the market, and no machine can claim the GPUs of another
 // one.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { sql } from '../../../control-plane/base/db/db.ts';
 import { machineView } from '../../../control-plane/fleet/supply/machine-view.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { findMachine, gpusOf, type MachineRow } from '../../../control-plane/fleet/supply/store.ts';
@@ -24,7 +23,7 @@ const machine = async (machineId: string): Promise<MachineRow> => {
   if (row === undefined) throw new Error('the machine is gone');
   return row;
 };
-const offers = async (): Promise<number> => (await listedOfferings(world.db.read, sql`1 = 1`, 10)).length;
+const offers = async (): Promise<number> => (await listedOfferings(world.db.read, { count: 10 })).length;
 const report = (made: MadeMachine, gpus: GpuFacts[], patch: Partial<Inventory> = {}): Promise<void> =>
   world.rooms.supply.reportInventory(made.machineId, { ...made.inventory, gpus, ...patch });
 

@@ -73,7 +73,7 @@ describe('a clone token', () => {
   });
 });
 
-const offered = async (): Promise<number> => (await listedOfferings(world.db.read, sql`1 = 1`, 10)).length;
+const offered = async (): Promise<number> => (await listedOfferings(world.db.read, { count: 10 })).length;
 
 test('a copied machine is offered no longer until the operator says that one is left', async () => {
   const { machineId } = await world.machine();

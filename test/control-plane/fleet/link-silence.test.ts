@@ -2,8 +2,7 @@
 import { EventEmitter } from 'node:events';
 import type { WebSocket } from 'ws';
 import { expect, test } from 'vitest';
-import { openReadBudget } from '../../../control-plane/fleet/link/read-budget.ts';
-import { runSession, type SessionDeps } from '../../../control-plane/fleet/link/session.ts';
+import { openReadBudget, runSession, type SessionDeps } from '../../../control-plane/fleet/link/session.ts';
 import { createIds } from '../../../shared/ids.ts';
 import { LINK_HELLO_MS_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';

@@ -3,7 +3,6 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openPresence, RETURN_MS } from '../../../control-plane/fleet/link/presence.ts';
 import { findListed, listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
-import { sql } from '../../../control-plane/base/db/db.ts';
 import { createLog } from '../../../shared/log.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
@@ -14,7 +13,7 @@ beforeEach(async () => {
 afterEach(() => world.close());
 
 const offered = async (): Promise<string[]> => {
-  const listed = await listedOfferings(world.db.read, sql`1 = 1`, 10);
+  const listed = await listedOfferings(world.db.read, { count: 10 });
   return Promise.all(listed.map(async ({ id }) => (await findListed(world.db.read, id))?.machine_id ?? ''));
 };
 

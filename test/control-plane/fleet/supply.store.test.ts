@@ -39,7 +39,7 @@ const enroll = (patch: Partial<EnrollRequest>): Promise<{ machineId: string }> =
   world.rooms.supply.enroll({ token: '', public_key: KEY, inventory: inventoryOf(1, () => 'x'), ...patch });
 const offered = async (): Promise<{ gpu_total: number; gpu_free: number }[]> => {
   const { read } = world.db;
-  const listed = await listedOfferings(read, sql`1 = 1`, 10);
+  const listed = await listedOfferings(read, { count: 10 });
   const whole = await Promise.all(listed.map(({ id }) => findListed(read, id)));
   return whole.flatMap((one) => (one === undefined ? [] : [{ gpu_total: one.gpu_total, gpu_free: one.gpu_free }]));
 };

@@ -1,6 +1,6 @@
 // Toolkit versions from which containers can escape.
 import { expect, test } from 'vitest';
-import { toolkitObstacle } from '../../../control-plane/fleet/supply/toolkit.ts';
+import { toolkitObstacle } from '../../../control-plane/fleet/supply/verdict.ts';
 
 const ALL = ['CVE-2024-0132', 'CVE-2025-23359', 'CVE-2025-23266', 'CVE-2025-23267'];
 const cvesOf = (version: string): string[] => toolkitObstacle(version)?.match(/CVE-\d+-\d+/g) ?? [];

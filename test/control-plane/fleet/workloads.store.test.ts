@@ -1,6 +1,5 @@
 // Desired and observed workloads: revisions grow, removals are tombstones, and a restored database starts above what hosts hold.
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { sql } from '../../../control-plane/base/db/db.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
@@ -104,7 +103,7 @@ async function report(machineId: string, withoutRecord: string[], running: strin
   });
 }
 
-const offered = async (): Promise<number> => (await listedOfferings(world.db.read, sql`1 = 1`, 10)).length;
+const offered = async (): Promise<number> => (await listedOfferings(world.db.read, { count: 10 })).length;
 const unknownOf = async (machineId: string): Promise<string[] | null | undefined> =>
   (await findMachine(world.db.read, machineId))?.unknown_workloads;
 

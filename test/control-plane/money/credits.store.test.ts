@@ -110,7 +110,7 @@ describe('uncharged time', () => {
     expect(await posted(suspense)).toBe(RATE / 2n);
     expect(alarms).toHaveLength(1);
     expect(alarms[0]).toContain('waits for the operator');
-    const [event] = await world.rooms.events.ofSubject(world.db.read, 'i-1', sql`1 = 1`, 10);
+    const [event] = await world.rooms.events.ofSubject(world.db.read, 'i-1', { count: 10 });
     expect(event).toMatchObject({ type: 'instance.credit_held', org_id: orgId, data: { credit_id: row?.id } });
     expect(event?.data['reason']).toContain(
       `$0.50 for time in which the instance was unreachable stays charged until the operator has decided`,

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { type AppAddress, appUrl, readAppHost } from '../../../control-plane/rental/endpoints/app-address.ts';
 import { requestHeaders, responseHeaders } from '../../../control-plane/rental/edge/app-headers.ts';
-import { enter, loginCookie } from '../../../control-plane/rental/edge/app-login.ts';
+import { enter, loginCookie } from '../../../control-plane/rental/edge/access.ts';
 
 const ID = 'i-abcdefghij234567abcd';
 const DOMAIN = 'apps.example.com';

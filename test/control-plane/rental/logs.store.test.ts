@@ -1,7 +1,6 @@
 // Reading a container's log: what is shown of it, what is refused, and that a hostile host gains nothing.
 import { type Duplex, duplexPair, type Readable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { sql } from '../../../control-plane/base/db/db.ts';
 import { StreamError } from '../../../control-plane/fleet/link/streams.ts';
 import { openCursors } from '../../../control-plane/base/http/cursors.ts';
 import { journalRoutes } from '../../../control-plane/rental/journal/routes.ts';
@@ -9,7 +8,7 @@ import { type Logs, openLogs } from '../../../control-plane/rental/journal/logs.
 import { LOG_FOLLOWERS_PER_ORG_MAX, LOG_READ_MS_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
-import { LOG_LINE_BYTES_MAX, type LogLine } from '../../../shared/protocol/logs.ts';
+import { LOG_LINE_BYTES_MAX, type LogLine } from '../../../shared/protocol/stream.ts';
 import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
 const LINES: LogLine[] = [
@@ -157,7 +156,7 @@ describe('a refusal', () => {
 
   test('of an instance without a container is logs_unavailable', async () => {
     await world.launch(who);
-    const waiting = (await world.rooms.instances.list(who.orgId, sql`1 = 1`, 10)).find(
+    const waiting = (await world.rooms.instances.list(who.orgId, { count: 10 })).find(
       ({ instance }) => instance.workload_id === null,
     );
     await expect(logs.read(who.orgId, waiting?.instance.id ?? '', LATEST)).rejects.toMatchObject({

@@ -5,7 +5,6 @@ import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import type { OperatorView } from '../../../control-plane/rental/reservations/reservations.ts';
 import type { NewReservation } from '../../../shared/api/reservation.ts';
 import { createLog } from '../../../shared/log.ts';
-import { sql } from '../../../control-plane/base/db/db.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 import { brokenContracts } from './contract-promises.ts';
@@ -57,7 +56,7 @@ async function end(instanceId: string): Promise<void> {
 }
 
 async function onOffer(): Promise<number> {
-  const offers = await listedOfferings(world.db.read, sql`1 = 1`, 10);
+  const offers = await listedOfferings(world.db.read, { count: 10 });
   return offers.reduce((sum, { gpu_free: free }) => sum + free, 0);
 }
 

@@ -1,6 +1,5 @@
 // Launches under a contract, and what those on demand find beside it: slots, terms, races, and hosts that fail.
 import { describe, expect, test } from 'vitest';
-import { sql } from '../../../control-plane/base/db/db.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { wallet } from '../../../control-plane/money/ledger/accounts.ts';
@@ -100,15 +99,17 @@ describe('a reserved launch', () => {
   });
 
   test('may pin an offering that the contract has slots on, and no other', async () => {
+    const offerings = async (): Promise<string[]> =>
+      (await listedOfferings(world.db.read, { count: 10 })).map(({ id }) => id);
     const slotOn = await world.machine({ gpus: 2 });
+    const [slotOffering = ''] = await offerings();
     await contract(2);
-    const free = await world.machine({ gpus: 2 });
-    const offeringOf = async ({ machineId }: { machineId: string }): Promise<string> =>
-      (await listedOfferings(world.db.read, sql`machine_id = ${machineId}`, 1))[0]?.id ?? '';
-    await expect(launch({ offering_id: await offeringOf(free) })).rejects.toMatchObject(
+    await world.machine({ gpus: 2 });
+    const freeOffering = (await offerings()).find((id) => id !== slotOffering);
+    await expect(launch({ offering_id: freeOffering })).rejects.toMatchObject(
       refusal('reservation/gpu_type_mismatch', /Leave offering_id out/),
     );
-    const id = await launch({ offering_id: await offeringOf(slotOn) });
+    const id = await launch({ offering_id: slotOffering });
     expect((await findInstance(world.db.read, id))?.machine_id).toBe(slotOn.machineId);
   });
 
@@ -210,7 +211,7 @@ describe('a reserved launch', () => {
       expect(refused).toMatchObject([{ reason: { code: 'reservation/no_capacity' } }]);
       const gpus = await gpusOf(world.db.read, machineId);
       expect(gpus.filter((gpu) => gpu.held_by !== null).map((gpu) => gpu.reserved_by)).toHaveLength(1);
-      const [newest] = await world.rooms.instances.list(who.orgId, sql`1 = 1`, 1);
+      const [newest] = await world.rooms.instances.list(who.orgId, { count: 1 });
       await world.end(who, newest?.instance.id ?? '');
       await world.clock.advance(1);
     }

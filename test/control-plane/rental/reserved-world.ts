@@ -1,6 +1,5 @@
 // A world with a holder of reserved capacity, and what tests do with its contracts.
 import { afterEach, beforeEach, expect } from 'vitest';
-import { sql } from '../../../control-plane/base/db/db.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import type { OperatorView } from '../../../control-plane/rental/reservations/reservations.ts';
 import type { CreateInstance } from '../../../shared/api/instance.ts';
@@ -61,7 +60,7 @@ export async function seen(): Promise<unknown> {
 
 /** How many GPUs each offering has free. */
 export async function available(): Promise<number[]> {
-  return (await listedOfferings(world.db.read, sql`1 = 1`, 10)).map((row) => row.gpu_free).toSorted((a, b) => a - b);
+  return (await listedOfferings(world.db.read, { count: 10 })).map((row) => row.gpu_free).toSorted((a, b) => a - b);
 }
 
 /** What a refused launch or contract rejects with. */

@@ -7,7 +7,7 @@ import type { Db } from '../../../../control-plane/base/db/db.ts';
 import { openCursors } from '../../../../control-plane/base/http/cursors.ts';
 import { openMetrics } from '../../../../control-plane/base/http/metrics.ts';
 import { type Http, openHttp } from '../../../../control-plane/base/http/server.ts';
-import type { WireReply } from '../../../../control-plane/base/http/wire-reply.ts';
+import type { WireReply } from '../../../../control-plane/base/http/route.ts';
 import { type Clock, systemClock } from '../../../../shared/clock.ts';
 import { createIds } from '../../../../shared/ids.ts';
 import { SSH_KEYS_PER_ORG_MAX } from '../../../../shared/limits.ts';

@@ -1,6 +1,6 @@
 // Page cursors: complete walks, limits of the page size, and every kind of wrong cursor.
 import { describe, expect, test } from 'vitest';
-import { openCursors, type PageView } from '../../../../control-plane/base/http/cursors.ts';
+import { byCreation, openCursors, type PageStart, type PageView } from '../../../../control-plane/base/http/cursors.ts';
 import { PageQuery } from '../../../../shared/api/page.ts';
 
 const cursors = openCursors(new Uint8Array(32).fill(7));
@@ -8,25 +8,23 @@ interface Row {
   created_ms: number;
   id: string;
 }
-const view: PageView<Row, string> = { at: (row) => ({ createdMs: row.created_ms, id: row.id }), show: (row) => row.id };
+const view: PageView<Row, string> = { at: byCreation, show: (row) => row.id };
 /** Newest first, several rows in one millisecond. */
 const rows: Row[] = Array.from({ length: 7 }, (_, i) => ({ created_ms: 100 - Math.floor(i / 3), id: `id-${9 - i}` }));
 
-function fetch(position: { createdMs: number; id: string } | undefined, limit: number): Row[] {
+async function fetch({ from, count }: PageStart): Promise<Row[]> {
   const older = (row: Row): boolean =>
-    position === undefined ||
-    row.created_ms < position.createdMs ||
-    (row.created_ms === position.createdMs && row.id < position.id);
-  return rows.filter(older).slice(0, limit + 1);
+    from === undefined || row.created_ms < from.createdMs || (row.created_ms === from.createdMs && row.id < from.id);
+  return rows.filter(older).slice(0, count);
 }
 
 describe('pages', () => {
   // Specification 2.1: A walk by cursor shows every entry once, in order.
-  test.each([1, 2, 3, 6, 7, 8])('of %d entries show every row once, in order', (limit) => {
+  test.each([1, 2, 3, 6, 7, 8])('of %d entries show every row once, in order', async (limit) => {
     const seen: string[] = [];
     let cursor: string | undefined;
     do {
-      const page = cursors.pageOf('list', fetch(cursors.read('list', cursor), limit), limit, view);
+      const page = await cursors.page('list', { cursor, limit }, fetch, view);
       seen.push(...page.data);
       cursor = page.next_cursor ?? undefined;
     } while (cursor !== undefined);

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
 import { openIdempotency } from '../../../../control-plane/base/http/idempotency.ts';
-import type { WireReply } from '../../../../control-plane/base/http/wire-reply.ts';
+import type { WireReply } from '../../../../control-plane/base/http/route.ts';
 import { type Clock, systemClock } from '../../../../shared/clock.ts';
 import { createIds } from '../../../../shared/ids.ts';
 import { IDEMPOTENCY_KEEP_MS, IDEMPOTENCY_KEYS_PER_API_KEY_MAX } from '../../../../shared/limits.ts';

@@ -11,7 +11,7 @@ import { InferenceError } from '../../../../shared/api/inference.ts';
 import { HEADER_BYTES_MAX, HEADER_BYTES_READ_MAX } from '../../../../shared/limits.ts';
 import { seededRng } from '../../../../shared/rng.ts';
 import { virtualClock } from '../../../kit/virtual-clock.ts';
-import type { WireReply } from '../../../../control-plane/base/http/wire-reply.ts';
+import type { WireReply } from '../../../../control-plane/base/http/route.ts';
 import { eventually } from '../../../kit/processes.ts';
 import { as, type Bench, openBench, problemOf } from './fixture.ts';
 

@@ -1,8 +1,7 @@
 // Refusals on inference paths: each is the envelope, with the code, field and headers that official clients use.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { type Route, route } from '../../../../control-plane/base/http/route.ts';
-import type { WireReply } from '../../../../control-plane/base/http/wire-reply.ts';
+import { type Route, route, type WireReply } from '../../../../control-plane/base/http/route.ts';
 import { InferenceError } from '../../../../shared/api/inference.ts';
 import { fail } from '../../../../shared/errors.ts';
 import { as, type Bench, openBench } from './fixture.ts';

@@ -1,7 +1,6 @@
 // A database without its secret is detected at the start, before a sealed value is needed.
 import { expect, test } from 'vitest';
-import { assertSecretFits } from '../../../../control-plane/base/http/secret-check.ts';
-import { openSealing } from '../../../../control-plane/base/http/sealing.ts';
+import { assertSecretFits, openSealing } from '../../../../control-plane/base/http/sealing.ts';
 import { SCHEMA } from '../../../../control-plane/foundation.ts';
 import { systemClock } from '../../../../shared/clock.ts';
 import { createIds } from '../../../../shared/ids.ts';

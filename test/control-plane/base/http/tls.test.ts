@@ -8,7 +8,7 @@ import type { AddressInfo } from 'node:net';
 import { once } from 'node:events';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { pino } from 'pino';
-import { openTls, type TlsFiles } from '../../../../control-plane/base/http/tls.ts';
+import { openTls, type TlsFiles } from '../../../../control-plane/base/http/listen.ts';
 import { makeAuthority } from '../../../kit/certificate.ts';
 
 const authority = makeAuthority();

@@ -1,8 +1,7 @@
 // Operations (specification 2.6, 3.2): any sequence of moves stays within the table of states, and the first outcome counts.
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { OperationRow } from '../../../../control-plane/base/operations/operations.ts';
-import { operationView } from '../../../../control-plane/base/operations/view.ts';
+import { type OperationRow, operationView } from '../../../../control-plane/base/operations/operations.ts';
 import { mayMove, OPERATION_STATES, type OperationState } from '../../../../shared/states.ts';
 import { openWorld, type World } from '../../../kit/world.ts';
 

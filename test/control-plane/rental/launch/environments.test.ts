@@ -10,7 +10,7 @@ import {
   readEnvironments,
 } from '../../../../control-plane/rental/launch/environments.ts';
 import { parseReference } from '../../../../control-plane/rental/launch/reference.ts';
-import { Environments as View } from '../../../../shared/api/environment.ts';
+import { Environments as View } from '../../../../shared/api/preset.ts';
 
 let directory: string;
 beforeAll(() => {

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { openCache } from '../../../../control-plane/rental/launch/cache.ts';
 import { openSemaphore } from '../../../../control-plane/rental/launch/semaphore.ts';
-import { openRegistryClients } from '../../../../control-plane/rental/launch/registry-clients.ts';
+import { openRegistryClients } from '../../../../control-plane/rental/launch/registry.ts';
 import { systemClock } from '../../../../shared/clock.ts';
 import { virtualClock } from '../../../kit/virtual-clock.ts';
 

@@ -5,9 +5,13 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { LAUNCH_BYTES_MAX } from '../../../../shared/limits.ts';
-import { fillTemplate } from '../../../../control-plane/rental/launch/fill.ts';
+import {
+  fillTemplate,
+  readTemplates,
+  type Template,
+  templateView,
+} from '../../../../control-plane/rental/launch/templates.ts';
 import { parseReference } from '../../../../control-plane/rental/launch/reference.ts';
-import { readTemplates, type Template, templateView } from '../../../../control-plane/rental/launch/templates.ts';
 
 let directory: string;
 beforeAll(() => {

@@ -77,7 +77,7 @@ type Operation = z.infer<typeof Operation>;
 
 async function brokenInstances(life: Life): Promise<string[]> {
   const { db, rooms } = life.api.world;
-  const lists = life.owners.map(({ orgId }) => rooms.instances.list(orgId, sql`1 = 1`, 1000));
+  const lists = life.owners.map(({ orgId }) => rooms.instances.list(orgId, { count: 1000 }));
   const rows = (await Promise.all(lists)).flat().map(({ instance }) => instance);
   const events = await db.read.all(EventRow, sql`select id, type, subject_id from events order by created_ms, id`);
   const journals = Map.groupBy(events, (event) => event.subject_id);

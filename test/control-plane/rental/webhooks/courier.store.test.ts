@@ -1,6 +1,6 @@
 // Events become deliveries in their own transaction, and deliveries are carried: in order, again after failures, never lost.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
+import type { Db } from '../../../../control-plane/base/db/db.ts';
 import { WebhookEvent } from '../../../../shared/api/webhook.ts';
 import { OutboundError } from '../../../../control-plane/base/outbound/outbound-error.ts';
 import type { OutboundRequest } from '../../../../control-plane/base/outbound/outbound.ts';
@@ -40,7 +40,7 @@ describe('the outbox', () => {
     const { id: endpointId } = await world.endpoint();
     const instanceId = await live();
     await world.end(world.who, instanceId);
-    const journal = await world.rooms.events.ofSubject(world.db.read, instanceId, sql`1 = 1`, 100);
+    const journal = await world.rooms.events.ofSubject(world.db.read, instanceId, { count: 100 });
     expect(journal.map(({ type }) => type)).toContain('instance.starting');
     const types = (await world.deliveries(endpointId)).map((row) => row.event_type);
     expect(types).toEqual(['instance.creating', 'instance.running', 'instance.terminated']);

@@ -50,7 +50,7 @@ export async function openWebhookWorld(): Promise<WebhookWorld> {
       return world.launch(who);
     },
     carry: () => carryAll(world),
-    deliveries: async (endpointId) => (await pageOfDeliveries(db.read, endpointId, undefined, 1000)).toReversed(),
+    deliveries: async (endpointId) => (await pageOfDeliveries(db.read, endpointId, { count: 1000 })).toReversed(),
     attempts: (deliveryId) => attemptsOf(db.read, [deliveryId]),
     close: async () => {
       const stopped = rooms.webhooks.courier.stop();

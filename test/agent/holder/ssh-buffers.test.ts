@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type BufferBudget, createBufferBudget } from '../../../agent/holder/ssh-budget.ts';
+import { type BufferBudget, createBufferBudget } from '../../../agent/holder/ssh-buffers.ts';
 import { SSH_BUFFERED_BYTES_MAX } from '../../../shared/limits.ts';
 import { eventually } from '../../kit/processes.ts';
 import { client, closeSshServers, exec, startWorld } from '../ssh-server.ts';

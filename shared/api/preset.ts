@@ -1,4 +1,4 @@
-// Launch environments (specification 2.16): places to log in to, for `environment` of a launch.
+// What a launch can start from: environments (specification 2.16), which are places to log in to, and templates, which are curated applications.
 import { z } from 'zod';
 
 /** The releases of CUDA that images are built for. */
@@ -34,3 +34,27 @@ export const Environments = z
   })
   .meta({ id: 'Environments' });
 export type Environments = z.infer<typeof Environments>;
+
+const TemplateVariable = z.strictObject({
+  key: z.string().describe('Name of the variable'),
+  description: z.string().describe('What it is for'),
+  default: z.string().optional().describe('Its value if the launch sets none; absent: it is not set'),
+  required: z.boolean().describe('A launch must set it in env'),
+  user_overridable: z.boolean().describe('A launch may set it in env; others are refused'),
+  secret: z.boolean().describe('Its value is a secret, such as a token'),
+});
+
+export const Template = z
+  .strictObject({
+    id: z.string().describe('The template_id of a launch'),
+    title: z.string().describe('Name for people'),
+    description: z.string().describe('What it runs'),
+    min_vram_gb: z.int().describe('VRAM that each GPU must have at least'),
+    primary_port: z
+      .int()
+      .nullable()
+      .describe('What is served at connection.app_url; null: nothing is, it is used over SSH'),
+    env: z.array(TemplateVariable).describe('Its variables'),
+  })
+  .meta({ id: 'Template' });
+export type Template = z.infer<typeof Template>;

@@ -1,5 +1,6 @@
-// Bounds the memory of all SSH connections of one holder. ssh2 accepts two megabytes per channel, even if nobody reads them.
-import type { Duplex } from 'node:stream';
+// Bounds the memory of the SSH connections of one holder, because ssh2 does not. It accepts two megabytes per channel, even if nobody reads
+// them. And it ignores the socket's backpressure: if a client grants a huge window and does not read, all output would pile up in our memory.
+import type { Duplex, Writable } from 'node:stream';
 import { SSH_BUFFERED_BYTES_MAX } from '../../shared/limits.ts';
 
 export interface BufferBudget {
@@ -39,6 +40,41 @@ export function createBufferBudget(): BufferBudget {
         leave(cut);
         cut.destroy();
       }
+    },
+  };
+}
+
+export interface Pace {
+  /** Resolves when the bytes are sent and the connection can take more, or when the channel or the connection is gone. */
+  write(target: Writable, bytes: Buffer, closed: AbortSignal): Promise<void>;
+}
+
+/** One per connection; `stream` carries the connection's bytes. */
+export function createPace(stream: Duplex): Pace {
+  const waiting = new Set<() => void>();
+  const wakeAll = (): void => {
+    for (const wake of waiting) wake();
+    waiting.clear();
+  };
+  stream.on('drain', wakeAll);
+  stream.once('close', wakeAll);
+
+  const until = (closed: AbortSignal, begin: (done: () => void) => void): Promise<void> =>
+    new Promise((resolve) => {
+      const done = (): void => {
+        closed.removeEventListener('abort', done);
+        resolve();
+      };
+      if (closed.aborted) return resolve();
+      closed.addEventListener('abort', done);
+      begin(done);
+    });
+
+  return {
+    write: async (target, bytes, closed) => {
+      if (!target.writable) return;
+      await until(closed, (done) => target.write(bytes, () => done()));
+      if (stream.writableNeedDrain && !stream.destroyed) await until(closed, (done) => waiting.add(done));
     },
   };
 }

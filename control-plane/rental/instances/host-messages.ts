@@ -1,10 +1,11 @@
-// What a broken GPU does to its instance. The agent reports the fault from the host, so a tenant cannot cause such a report.
+// What messages of a host do for its instances: it reports a broken GPU, or requests the login to pull a private image.
 import { GRACE_MS } from '../../../shared/limits.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
 import { runningReason } from './view.ts';
 import { chargeFrom, lockRental, type MoveDeps, tell } from './states.ts';
 import * as store from './store.ts';
+import type { PullLogin } from '../../../shared/protocol/link.ts';
 
 /**
  * The host has found the GPUs of a workload broken (`fault` describes it), or whole again (null). A running instance keeps its status, and
@@ -56,4 +57,23 @@ export function gpuGrace({
   gpu_fault_since_ms: sinceMs,
 }: Pick<store.InstanceRow, 'gpu_fault' | 'gpu_fault_since_ms'>): { untilMs: number; fault: string } | undefined {
   return fault === null || sinceMs === null ? undefined : { untilMs: sinceMs + GRACE_MS, fault };
+}
+
+export interface PullLoginDeps {
+  db: Db;
+  /** Null if no login is needed. @throws ServiceError if the registry does not answer or refuses */
+  imagePullLogin(orgId: string, image: string, credentialId: string): Promise<PullLogin | null>;
+}
+
+/** The registry login that a host requests right before it pulls a private image. Undefined if the host may not have it: the workload belongs to another machine or is being removed, or the image is public. */
+export async function pullLogin(
+  machineId: string,
+  workloadId: string,
+  { db, imagePullLogin }: PullLoginDeps,
+): Promise<PullLogin | null | undefined> {
+  const workload = await findWorkload(db.read, workloadId);
+  if (workload?.machine_id !== machineId || workload.state !== 'wanted') return undefined;
+  const instance = await store.findInstance(db.read, workload.instance_id);
+  if (instance?.workload_id !== workloadId || instance.launch.registry_credential_id === null) return undefined;
+  return imagePullLogin(instance.org_id, instance.launch.image, instance.launch.registry_credential_id);
 }

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { FRAME, type Frame } from '../../../agent/wire/frames.ts';
-import { createGuestPace } from '../../../agent/holder/guest-pace.ts';
+import { createGuestPace } from '../../../agent/holder/guest-frames.ts';
 import { openGuests, type Guests, type GuestSession } from '../../../agent/holder/guest-connection.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { createIds } from '../../../shared/ids.ts';

@@ -1,0 +1,63 @@
+// The frames between a holder and its container: the bytes that a client sends into a session, and how fast the holder reads what comes back.
+// The speed is bounded, so that a tenant who sends much cannot keep the holder from other clients.
+import type { Clock } from '../../shared/clock.ts';
+import { GUEST_BYTES_PER_SECOND_MAX, GUEST_FRAMES_PER_SECOND_MAX, SESSION_LINGER_MS } from '../../shared/limits.ts';
+import { FRAME, type Frame, sendFrame } from '../wire/frames.ts';
+import type { Socket } from 'node:net';
+import { Writable } from 'node:stream';
+
+/** A stream whose bytes go to the guest as data frames, and whose end becomes an EOF frame. The other direction stays open. */
+export function frameSink(socket: Socket): Writable {
+  const sink = new Writable({
+    write: (chunk: Buffer, _encoding, done) => {
+      if (socket.writable) sendFrame(socket, FRAME.data, chunk, done);
+      else done();
+    },
+    final: (done) => {
+      if (socket.writable) sendFrame(socket, FRAME.eof, Buffer.alloc(0));
+      done();
+    },
+  });
+  socket.once('close', () => sink.destroy());
+  return sink;
+}
+
+/** Call after a client has sent its EOF and left. Bytes still on their way to `sink` arrive inside, for at most SESSION_LINGER_MS. */
+export function leaveSession(socket: Socket, sink: Writable, clock: Clock): void {
+  const giveUp = clock.after(SESSION_LINGER_MS, () => socket.destroy());
+  socket.once('close', giveUp);
+  if (sink.writableFinished) socket.end();
+  else sink.once('finish', () => socket.end());
+}
+
+/** Called after each frame of a connection. Resolves when the next frame may be read; undefined if it may be read now. */
+export type Rest = (frame: Frame) => Promise<void> | undefined;
+
+/** Frames of one connection that are read in one turn of the event loop. */
+const FRAMES_PER_TURN = 16;
+/** A JSON message costs as much as so many data frames, because it is parsed. */
+const MESSAGE_COST = 10;
+/** After a pause, so much may be read at once. */
+const BURST_MS = 100;
+
+/** All connections of one container share the bound. Each connection yields to the event loop by itself. */
+export function createGuestPace(clock: Clock): () => Rest {
+  /** The time at which the frames read so far are within the bound. */
+  let paidMs = clock.monotonicMs();
+  const pay = ({ type, payload }: Frame): number => {
+    const nowMs = clock.monotonicMs();
+    const frames = type === FRAME.json ? MESSAGE_COST : 1;
+    const costMs = (1000 * frames) / GUEST_FRAMES_PER_SECOND_MAX + (1000 * payload.length) / GUEST_BYTES_PER_SECOND_MAX;
+    paidMs = Math.max(paidMs, nowMs) + costMs;
+    return paidMs - nowMs;
+  };
+  return () => {
+    let taken = 0;
+    return (frame) => {
+      const aheadMs = pay(frame);
+      taken += 1;
+      if (aheadMs > BURST_MS) return clock.sleep(aheadMs - BURST_MS / 2);
+      return taken % FRAMES_PER_TURN === 0 ? clock.nextTurn() : undefined;
+    };
+  };
+}
