@@ -38,7 +38,8 @@ export async function openTestDb(rooms: RoomMigrations[], clock: Clock = systemC
 async function openOnPostgres(serverUrl: string, rooms: RoomMigrations[]): Promise<Db> {
   const [clock, rng] = [systemClock(), systemRng()];
   const url = emptied.get(rooms)?.pop() ?? (await createDatabase(serverUrl));
-  const db = openPostgres(url, { clock, rng, log: createLog('test', 'silent') });
+  const open = (): Db => openPostgres(url, { clock, rng, log: createLog('test', 'silent') });
+  const db = inTurns(open(), open());
   await migrate(db, rooms, { clock });
   const tables = await tablesOf(db);
   return {
@@ -51,6 +52,26 @@ async function openOnPostgres(serverUrl: string, rooms: RoomMigrations[]): Promi
       // In one statement, since some refer to others.
       if (tables.length > 0) await asAdministrator(url, `truncate ${tables.join(', ')}`);
       emptied.set(rooms, [...(emptied.get(rooms) ?? []), url]);
+    },
+  };
+}
+
+/** Two processes on one database: each call goes to the other one. What only one of them would know is then missing half of the time. */
+function inTurns(first: Db, second: Db): Db {
+  let calls = 0;
+  const next = (): Db => ((calls += 1) % 2 === 0 ? first : second);
+  return {
+    dialect: first.dialect,
+    read: {
+      all: async (row, statement) => next().read.all(row, statement),
+      one: async (row, statement) => next().read.one(row, statement),
+    },
+    tx: async (name, body) => next().tx(name, body),
+    hot: async (body) => next().hot(body),
+    snapshot: async (name, body) => next().snapshot(name, body),
+    close: async () => {
+      await first.close();
+      await second.close();
     },
   };
 }
