@@ -1,8 +1,8 @@
 // Interleaves transactions statement by statement, in an order that a seed decides, so that a test finds races that time alone never shows.
 //
-// Each operation is an actor. Before each of its statements, and before the commit of each body, it waits for its turn. One actor moves at a
-// time. A seed picks the next among those that wait. An actor that the server keeps waiting for a lock has no turn to wait for: the others
-// move on, and it comes back once they have released the lock.
+// Each transaction of an operation is an actor. Before each of its statements, and before its commit, it waits for its turn. One actor moves
+// at a time. A seed picks the next among those that wait. An actor that the server keeps waiting for a lock has no turn to wait for: the
+// others move on, and it comes back once they have released the lock.
 //
 //   seed 1:  A lock, A count, B lock (waits), A insert, A commit, B count, B refuse
 //   seed 2:  B lock, A lock (waits), B count, ...
@@ -24,23 +24,23 @@ export interface Interleaved {
 
 /** How long an actor may take for one statement before the server is asked whether it waits for a lock. */
 const STATEMENT_MS = 15;
+/** How long operations may take between two of their transactions before the others move on. */
+const BETWEEN_MS = 2;
 const Waiting = z.object({ count: int });
 
 interface Actor {
   /** Lets it do its next statement; undefined while it does one, or waits in the server. */
   go: (() => void) | undefined;
-  isDone: boolean;
 }
 
 export function interleave(db: Db): Interleaved {
-  const current = new AsyncLocalStorage<Actor>();
+  const isInRun = new AsyncLocalStorage<true>();
+  const actors = new Set<Actor>();
   let collisions = 0;
-  const turn = (actor: Actor | undefined): Promise<void> =>
-    actor === undefined ? Promise.resolve() : new Promise((resolve) => (actor.go = resolve));
-  const inTurns = (tx: Tx, actor: Actor | undefined): Tx => ({
-    all: async (row, statement) => (await turn(actor), tx.all(row, statement)),
-    one: async (row, statement) => (await turn(actor), tx.one(row, statement)),
-    run: async (statement) => (await turn(actor), tx.run(statement)),
+  const inTurns = (tx: Tx, turn: () => Promise<void>): Tx => ({
+    all: async (row, statement) => (await turn(), tx.all(row, statement)),
+    one: async (row, statement) => (await turn(), tx.one(row, statement)),
+    run: async (statement) => (await turn(), tx.run(statement)),
     // Its answer comes with that of the next statement, so a lock is no turn of its own.
     lock: (root, ...ids) => tx.lock(root, ...ids),
   });
@@ -49,29 +49,30 @@ export function interleave(db: Db): Interleaved {
     db: {
       ...db,
       tx: (name, body) => {
-        const actor = current.getStore();
+        if (isInRun.getStore() === undefined) return db.tx(name, body);
+        const actor: Actor = { go: undefined };
+        const turn = (): Promise<void> => new Promise((resolve) => (actor.go = resolve));
         let runs = 0;
-        return db.tx(name, async (tx) => {
+        actors.add(actor);
+        const whole = async (tx: Tx): Promise<Awaited<ReturnType<typeof body>>> => {
           runs += 1;
           if (runs > 1) collisions += 1;
-          const value = await body(inTurns(tx, actor));
+          const value = await body(inTurns(tx, turn));
           // The commit is a turn too.
-          await turn(actor);
-          return value;
-        });
+          await turn();
+          return value as Awaited<ReturnType<typeof body>>;
+        };
+        return db.tx(name, whole).finally(() => actors.delete(actor));
       },
     },
     run: async (seed, operations) => {
       const rng = seededRng(seed);
-      const actors = operations.map((): Actor => ({ go: undefined, isDone: false }));
-      const results = operations.map((operation, i) => {
-        const actor = actors[i] ?? { go: undefined, isDone: false };
-        return current.run(actor, operation).finally(() => (actor.isDone = true));
-      });
+      let left = operations.length;
+      const results = operations.map((operation) => isInRun.run(true, operation).finally(() => (left -= 1)));
       const all = Promise.allSettled(results);
-      while (actors.some(({ isDone }) => !isDone)) {
+      while (left > 0) {
         await untilIdle(db, actors);
-        const ready = actors.filter(({ go }) => go !== undefined);
+        const ready = [...actors].filter(({ go }) => go !== undefined);
         const next = ready[Math.floor(rng.float() * ready.length)];
         const go = next?.go;
         if (next !== undefined) next.go = undefined;
@@ -83,15 +84,16 @@ export function interleave(db: Db): Interleaved {
 }
 
 /** Waits until each actor has ended, waits for its turn, or waits in the server for a lock of another one. */
-async function untilIdle(db: Db, actors: readonly Actor[]): Promise<void> {
+async function untilIdle(db: Db, actors: ReadonlySet<Actor>): Promise<void> {
+  const busy = (): number => [...actors].filter(({ go }) => go === undefined).length;
+  await wait(BETWEEN_MS);
   for (;;) {
-    const busy = (): number => actors.filter(({ go, isDone }) => go === undefined && !isDone).length;
     for (let ms = 0; busy() > 0 && ms < STATEMENT_MS; ms += 1) await wait(1);
     if (busy() === 0) return;
     const blocked = await db.read.one(
       Waiting,
       sql`select count(*) as count from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
     );
-    if ((blocked?.count ?? 0) >= busy() && actors.some(({ go }) => go !== undefined)) return;
+    if ((blocked?.count ?? 0) >= busy() && busy() < actors.size) return;
   }
 }

@@ -1,0 +1,177 @@
+// Commands that arrive at the same moment, on PostgreSQL, interleaved statement by statement: limits hold, nothing is sold twice, and the
+// books agree, in whatever order the statements run.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { text } from '../../control-plane/base/db/columns.ts';
+import { sql } from '../../control-plane/base/db/db.ts';
+import { freeOutcome } from '../../control-plane/models/gateway/outcome.ts';
+import { closeReceipt, openReceipt } from '../../control-plane/models/gateway/states.ts';
+import { wallet } from '../../control-plane/money/ledger/accounts.ts';
+import { findInstance } from '../../control-plane/rental/instances/store.ts';
+import { ServiceError } from '../../shared/errors.ts';
+import { type Interleaved, interleave } from '../kit/interleave.ts';
+import { openWorld, type World, type WorldAccount } from '../kit/world.ts';
+
+const HOUR_MS = 3_600_000;
+const SEEDS = process.env['SOAK'] === '1' ? Array.from({ length: 60 }, (_, i) => i + 1) : [1, 2, 3, 4, 5];
+
+let world: World;
+let interleaved: Interleaved;
+beforeEach(async () => {
+  world = await openWorld(1, {
+    processOn: ({ db, clock }) => {
+      interleaved = interleave(db);
+      return { db: interleaved.db, clock };
+    },
+  });
+});
+afterEach(async () => {
+  await world.verify();
+  await world.close();
+});
+
+/** The codes of the refusals. Throws for any other failure. */
+function refusalsOf(results: readonly PromiseSettledResult<unknown>[]): string[] {
+  return results.flatMap((result) => {
+    if (result.status === 'fulfilled') return [];
+    if (result.reason instanceof ServiceError) return [result.reason.code];
+    throw result.reason;
+  });
+}
+
+/** Starts the launch only: its id is found afterwards. */
+const launch =
+  (who: WorldAccount, request = {}) =>
+  (): Promise<unknown> =>
+    world.rooms.instances.create(
+      who,
+      { gpu_type: 'H100_SXM', gpu_count: 1, tier: 'on_demand', image: 'busybox', ...request },
+      async () => undefined,
+    );
+
+const HeldRow = z.object({ held_by: text });
+const held = (): Promise<{ held_by: string }[]> =>
+  world.db.read.all(HeldRow, sql`select held_by from machine_gpus where held_by is not null`);
+
+describe.each(SEEDS)('in the order of seed %d', (seed) => {
+  test('two launches take one GPU each, or one of them waits for another host', async () => {
+    const [one, two] = [await world.customer(100_000), await world.customer(100_000)];
+    await world.machine({ gpus: 1 });
+    expect(refusalsOf(await interleaved.run(seed, [launch(one), launch(two)]))).toEqual([]);
+    expect(await held()).toHaveLength(1);
+    await world.machine({ gpus: 2 });
+    await world.drive();
+    const holders = await held();
+    expect(new Set(holders.map((row) => row.held_by)).size).toBe(holders.length);
+  });
+
+  test('launches on the GPUs of one host never take more than it has, and their ports differ', async () => {
+    const who = await world.customer(100_000);
+    const other = await world.customer(100_000);
+    await world.machine({ gpus: 3 });
+    await interleaved.run(seed, [launch(who, { gpu_count: 2 }), launch(other, { gpu_count: 2 }), launch(other)]);
+    expect((await held()).length).toBeLessThanOrEqual(3);
+    const ports = (await world.rooms.endpoints.openEndpoints(world.db.read)).map((row) => row.ssh_port);
+    expect(new Set(ports).size).toBe(ports.length);
+  });
+
+  test('two launches that the balance covers once are one launch', async () => {
+    await world.machine({ gpus: 2, dollars: 6 });
+    // Ten minutes at $6 an hour are held for each launch.
+    const who = await world.customer(150);
+    expect(refusalsOf(await interleaved.run(seed, [launch(who), launch(who)]))).toEqual(['insufficient_balance']);
+    expect(await held()).toHaveLength(1);
+  });
+
+  test('a rental that is removed, reported as gone and found unreachable at once ends once', async () => {
+    const made = await world.machine();
+    const who = await world.customer(100_000);
+    const id = await world.run(who);
+    await world.clock.advance(HOUR_MS / 2);
+    const rental = await findInstance(world.db.read, id);
+    if (rental === undefined) throw new Error('the rental is gone');
+    const { instances } = world.rooms;
+    const confirm = (): Promise<unknown> =>
+      interleaved.db.tx('test.confirm', async (tx) => {
+        await instances.lock(tx, rental);
+        return instances.confirmOutage(tx, rental, { sinceMs: world.clock.now() - 60_000, evidence: 'probes' });
+      });
+    const remove = (): Promise<unknown> => instances.remove(who, id, async () => undefined);
+    const report = (): Promise<unknown> => world.observe(id, { phase: 'failed', detail: 'gone' });
+    const results = await interleaved.run(seed, [remove, confirm, remove, report]);
+    // The second removal may find that the rental has ended already.
+    expect(refusalsOf(results).filter((code) => code !== 'not_found')).toEqual([]);
+    await world.observe(id, { phase: 'removed' });
+    await world.drive();
+    expect((await findInstance(world.db.read, id))?.status).toBe('terminated');
+    const types = await world.journal(id);
+    expect(types.filter((type) => type === 'instance.terminated')).toHaveLength(1);
+    expect(made.machineId).toBe(rental.machine_id);
+  });
+
+  test('rentals of one wallet that runs dry are charged side by side with requests to models', async () => {
+    await world.machine({ gpus: 2, dollars: 2 });
+    const who = await world.customer(200);
+    await world.run(who);
+    await world.run(who);
+    await world.clock.advance(HOUR_MS / 3);
+    const { metering, ledger } = world.rooms;
+    const tick = (): Promise<unknown> => metering.tick(new AbortController().signal);
+    const receipt = {
+      id: `rcp_${seed}`,
+      org_id: who.orgId,
+      api_key_id: who.apiKeyId,
+      request_id: 'r',
+      model_id: 'm',
+      tier: 'serverless' as const,
+      held_ucents: 20_000_000n,
+      opened_ms: world.clock.now(),
+    };
+    const ask = async (): Promise<void> => {
+      if (!(await world.db.hot(openReceipt(receipt, ledger)))) return;
+      const outcome = { ...freeOutcome('completed'), charged_ucents: 10_000_000n };
+      await world.db.hot(closeReceipt(receipt, outcome, { ledger, nowMs: world.clock.now() }));
+    };
+    expect(refusalsOf(await interleaved.run(seed, [tick, ask, tick]))).toEqual([]);
+    const { postedUcents, heldUcents } = await ledger.balance(world.db.read, wallet(who.orgId));
+    expect(postedUcents).toBeGreaterThanOrEqual(heldUcents);
+  });
+
+  test('an own outage is credited once, whoever ticks and removes meanwhile', async () => {
+    await world.machine({ gpus: 2 });
+    const who = await world.customer(100_000);
+    const [first, second] = [await world.run(who), await world.run(who)];
+    await world.clock.advance(HOUR_MS);
+    const { metering, instances } = world.rooms;
+    const outage = { fromMs: world.clock.now() - HOUR_MS / 2, untilMs: world.clock.now(), evidence: 'we were away' };
+    const credit = (): Promise<unknown> => metering.creditOwnOutage({ ...outage, limitOf: async () => null });
+    const tick = (): Promise<unknown> => metering.tick(new AbortController().signal);
+    const remove = (): Promise<unknown> => instances.remove(who, first, async () => undefined);
+    expect(refusalsOf(await interleaved.run(seed, [credit, tick, remove]))).toEqual([]);
+    expect((await findInstance(world.db.read, second))?.status).toBe('running');
+  });
+
+  test('a token enrols one host, and two payouts pay what is owed once', async () => {
+    const made = await world.machine();
+    const { supply, payouts } = world.rooms;
+    const { token } = await world.db.tx('test.token', async (tx) => {
+      await tx.lock('org', made.orgId);
+      const row = { region: 'eu-west', priceUcentsPerHour: 1n, tier: 'on_demand' as const };
+      const declared = { ...row, gpuCount: null, gpuType: null, vramPerGpuGb: null };
+      return supply.registerMachine(tx, made.orgId, declared);
+    });
+    const enroll = (host: string) => (): Promise<unknown> =>
+      supply.enroll({ token, public_key: host.padEnd(43, 'h'), inventory: { ...made.inventory, gpus: [] } });
+    expect(refusalsOf(await interleaved.run(seed, [enroll('one'), enroll('two')]))).toEqual(['enrollment_token_used']);
+
+    const who = await world.customer(100_000);
+    const id = await world.run(who);
+    await world.clock.advance(2 * HOUR_MS);
+    await world.end(who, id);
+    const pay = (reference: string) => (): Promise<unknown> =>
+      payouts.pay({ supplierId: made.supplierId, cents: null, reference });
+    expect(refusalsOf(await interleaved.run(seed, [pay('a'), pay('b')]))).toEqual(['conflict']);
+    const { unpaidCents } = await payouts.standing(world.db.read, made.supplierId);
+    expect(unpaidCents).toBe(0n);
+  });
+});
