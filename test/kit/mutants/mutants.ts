@@ -6,10 +6,12 @@
 //   statement dropped, a constant changed, a condition or a tie-break of a query dropped (faults.ts, sql-faults.ts).
 // - The tool draws `--count` faults in each room, at most one in a line. The same seed draws the same faults from the same sources.
 // - Nobody commits what the compiler refuses, so the tool draws another fault instead.
-// - First each fault runs alone against the folder of tests that mirrors its room.
+// - A first run without faults finds out which tests of the rooms' own folders, of test/contract and of the
+//   operator's routes run the code of which fault (probes.ts).
+// - Then each fault runs alone against these tests: those of its own room first, the fast ones before the slow ones.
 // - Then all survivors together run against the whole unit project. Each test file that fails there runs against each survivor alone.
 //   This repeats until all tests pass with the faults that are left.
-// - `--quick` skips the second part, and the slow tests of the first. Tests that need containers or PostgreSQL never run.
+// - `--quick` skips that part, and the slow tests of the part before. Tests that need containers or PostgreSQL never run.
 //
 // A survivor means that a test is missing, or that the code does nothing (drop it), or that no test can see the difference.
 // Why this is not StrykerJS: version 10 runs here (with `tsconfigFile` set to a file that does not exist), but it treats SQL as plain
@@ -19,12 +21,18 @@ import { dirname, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type Rng, seededRng } from '../../../shared/rng.ts';
 import { type Fault, faultsOf } from './faults.ts';
-import { NO_END, openTrial, type Trial, WHOLE_LIMIT_MS } from './trial.ts';
+import { NO_END, type TimedFile, openTrial, type Trial, WHOLE_LIMIT_MS } from './trial.ts';
 
 /** A run with a fault may take this many times as long as a run without one, and at least LIMIT_MS_MIN. */
 const SLOWER_MAX = 4;
 const LIMIT_MS_MIN = 60_000;
 const LONG_MS_MIN = 10_000;
+/** One run has tests that take this long together: an early failure saves all later runs. */
+const ROUND_MS_MAX = 10_000;
+/** A quick hunt gives each fault tests of this length. */
+const QUICK_MS_MAX = 60_000;
+/** These tests go through all rooms. */
+const WHOLE_SERVICE = ['test/contract', 'test/control-plane/admin'];
 /** The table shows at most this many characters of the replaced text. */
 const WAS_CHARS_MAX = 90;
 
@@ -48,16 +56,20 @@ export interface Verdict {
 export async function hunt({ root, rooms, seed, count, quick, write }: Hunt): Promise<Verdict[]> {
   const trial = openTrial(root);
   try {
-    const verdicts: Verdict[] = [];
+    const drawn: Fault[] = [];
+    const mirrors = rooms.map((room) => mirrorOf(root, room));
     for (const room of rooms) {
-      const drawn = await drawFaults(trial, faultsIn(root, room), { rng: seededRng(seed), count });
-      const [short, long] = roundsOf(await trial.times([mirrorOf(root, room)]));
-      const rounds = quick ? [short] : [short, long];
-      for (const fault of drawn) {
-        const caughtBy = await firstFailing(trial, fault, rounds);
-        verdicts.push({ fault, caughtBy });
-        write(lineOf({ fault, caughtBy }));
-      }
+      drawn.push(...(await drawFaults(trial, faultsIn(root, room), { rng: seededRng(seed), count })));
+    }
+    const tests = [...new Set([...mirrors, ...WHOLE_SERVICE])].filter((folder) => existsSync(join(root, folder)));
+    const reached = await trial.reach(drawn, tests);
+    const verdicts: Verdict[] = [];
+    for (const fault of drawn) {
+      const mirror = mirrorOf(root, dirname(fault.path));
+      const rounds = roundsOf(reached.get(fault) ?? [], { mirror, quick });
+      const caughtBy = await firstFailing(trial, fault, rounds);
+      verdicts.push({ fault, caughtBy });
+      write(lineOf({ fault, caughtBy }));
     }
     if (!quick) await meetAllTests(trial, verdicts, (verdict) => write(lineOf(verdict)));
     const caught = verdicts.filter(({ caughtBy }) => caughtBy !== undefined).length;
@@ -132,20 +144,29 @@ interface Round {
   limitMs: number;
 }
 
-/** Slow tests run only if the others have not noticed the fault. */
-function roundsOf(times: ReadonlyMap<string, number>): [short: Round, long: Round] {
-  const isLong = (file: string): boolean => (times.get(file) ?? 0) > LONG_MS_MIN;
-  const round = (tests: string[]): Round => {
-    const wholeMs = tests.reduce((sum, file) => sum + (times.get(file) ?? 0), 0);
-    return { tests, limitMs: Math.max(LIMIT_MS_MIN, SLOWER_MAX * wholeMs) };
-  };
-  const files = [...times.keys()];
-  return [round(files.filter((file) => !isLong(file))), round(files.filter(isLong))];
+/** The tests of the own folder come first, and then the fast ones. A quick hunt leaves out what is slow and what is over the limit. */
+function roundsOf(files: readonly TimedFile[], { mirror, quick }: { mirror: string; quick: boolean }): Round[] {
+  const rank = ({ file, ms }: TimedFile): number => (file.startsWith(`${mirror}/`) ? 0 : LONG_MS_MIN) + ms;
+  const rounds: Round[] = [];
+  let wholeMs = 0;
+  let roundMs = Infinity;
+  for (const { file, ms } of files.toSorted((one, other) => rank(one) - rank(other))) {
+    if (quick && (ms > LONG_MS_MIN || wholeMs + ms > QUICK_MS_MAX)) continue;
+    wholeMs += ms;
+    roundMs += ms;
+    if (roundMs > ROUND_MS_MAX) {
+      rounds.push({ tests: [], limitMs: LIMIT_MS_MIN });
+      roundMs = ms;
+    }
+    const round = rounds.at(-1);
+    round?.tests.push(file);
+    if (round !== undefined) round.limitMs = Math.max(LIMIT_MS_MIN, SLOWER_MAX * roundMs);
+  }
+  return rounds;
 }
 
 async function firstFailing(trial: Trial, fault: Fault, rounds: readonly Round[]): Promise<string | undefined> {
   for (const { tests, limitMs } of rounds) {
-    if (tests.length === 0) continue;
     const [file] = await trial.failing([fault], { tests, bail: true, limitMs });
     if (file !== undefined) return file;
   }
