@@ -56,11 +56,9 @@ export interface Verdict {
 export async function hunt({ root, rooms, seed, count, quick, write }: Hunt): Promise<Verdict[]> {
   const trial = openTrial(root);
   try {
-    const drawn: Fault[] = [];
+    const shuffled = rooms.map((room) => shuffledApart(faultsIn(root, room), seededRng(seed)));
+    const drawn = await compiling(trial, shuffled, count);
     const mirrors = rooms.map((room) => mirrorOf(root, room));
-    for (const room of rooms) {
-      drawn.push(...(await drawFaults(trial, faultsIn(root, room), { rng: seededRng(seed), count })));
-    }
     const tests = [...new Set([...mirrors, ...WHOLE_SERVICE])].filter((folder) => existsSync(join(root, folder)));
     const reached = await trial.reach(drawn, tests);
     const verdicts: Verdict[] = [];
@@ -86,16 +84,12 @@ function faultsIn(root: string, room: string): Fault[] {
     .flatMap((path) => faultsOf(path, readFileSync(join(root, path), 'utf8')));
 }
 
-/** Draws faults at random until enough of them compile. No two of them touch, so they can be planted together. */
-function drawFaults(
-  trial: Trial,
-  all: readonly Fault[],
-  { rng, count }: { rng: Rng; count: number },
-): Promise<Fault[]> {
+/** All faults in random order, without those that touch an earlier one: the others can be planted together. */
+function shuffledApart(all: readonly Fault[], rng: Rng): Fault[] {
   const shuffled = all.map((fault) => ({ fault, rank: rng.float() })).toSorted((one, other) => one.rank - other.rank);
   const apart: Fault[] = [];
   for (const { fault } of shuffled) if (!apart.some((other) => touch(fault, other))) apart.push(fault);
-  return compiling(trial, apart, count);
+  return apart;
 }
 
 function touch(one: Fault, other: Fault): boolean {
@@ -103,15 +97,15 @@ function touch(one: Fault, other: Fault): boolean {
   return one.line === other.line || (one.start <= other.end && other.start <= one.end);
 }
 
-async function compiling(trial: Trial, faults: readonly Fault[], count: number): Promise<Fault[]> {
-  const found: Fault[] = [];
-  for (let next = 0; found.length < count && next < faults.length;) {
-    const some = faults.slice(next, next + count - found.length);
-    next += some.length;
-    const refused = await refusedByTypes(trial, some);
-    found.push(...some.filter((fault) => !refused.has(fault)));
+/** The first `count` faults of each room that compile. The rooms are compiled together, because the compiler reads all of them anyway. */
+async function compiling(trial: Trial, rooms: readonly Fault[][], count: number): Promise<Fault[]> {
+  const queues = rooms.map((faults) => ({ rest: [...faults], found: [] as Fault[] }));
+  for (;;) {
+    const next = queues.map(({ rest, found }) => rest.splice(0, count - found.length));
+    if (next.flat().length === 0) return queues.flatMap(({ found }) => found);
+    const refused = await refusedByTypes(trial, next.flat());
+    queues.forEach(({ found }, room) => found.push(...(next[room] ?? []).filter((fault) => !refused.has(fault))));
   }
-  return found;
 }
 
 /** Compiles one fault of each file at a time, so that the file in a message names the fault. */
@@ -120,15 +114,20 @@ async function refusedByTypes(trial: Trial, faults: readonly Fault[]): Promise<S
   for (let rest = [...faults]; rest.length > 0;) {
     const batch = rest.filter((fault, at) => rest.findIndex(({ path }) => path === fault.path) === at);
     rest = rest.filter((fault) => !batch.includes(fault));
-    const complained = await trial.miscompiled(batch);
-    // If the compiler names a file without a fault, any fault of the batch may be the reason.
-    const isPlain = complained.every((path) => batch.some((fault) => fault.path === path));
-    for (const fault of batch) {
-      const own = isPlain ? complained.includes(fault.path) : (await trial.miscompiled([fault])).length > 0;
-      if (own) refused.add(fault);
-    }
+    for (const fault of await refusedOf(trial, batch)) refused.add(fault);
   }
   return refused;
+}
+
+/** If the compiler names a file without a fault, any fault may be the reason, so each half is compiled alone. */
+async function refusedOf(trial: Trial, batch: readonly Fault[]): Promise<Fault[]> {
+  const complained = await trial.miscompiled(batch);
+  if (complained.every((path) => batch.some((fault) => fault.path === path))) {
+    return batch.filter(({ path }) => complained.includes(path));
+  }
+  if (batch.length === 1) return [...batch];
+  const middle = Math.ceil(batch.length / 2);
+  return [...(await refusedOf(trial, batch.slice(0, middle))), ...(await refusedOf(trial, batch.slice(middle)))];
 }
 
 /** Returns the nearest folder below test/ that mirrors the room, for example test/control-plane/rental. */
