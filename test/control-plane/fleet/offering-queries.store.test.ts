@@ -13,6 +13,7 @@ import {
   narrowing,
   offeredRegion,
 } from '../../../control-plane/fleet/supply/offerings.ts';
+import { CANDIDATES_MAX } from '../../../shared/limits.ts';
 import { type MachineOptions, openWorld, type World } from '../../kit/world.ts';
 
 const GIB = 1024 ** 3;
@@ -108,6 +109,16 @@ describe('candidates', () => {
   });
 });
 
+test('of many equal candidates those with the smallest ids are taken, however they came', async () => {
+  const ids = Array.from({ length: CANDIDATES_MAX + 1 }, (_, i) => `off_${String(i).padStart(3, '0')}`);
+  for (const id of ids.toReversed()) {
+    const { machineId } = await add(id, { dollars: 1 });
+    await world.db.tx('name', (tx) => tx.run(sql`update offerings set id = ${id} where machine_id = ${machineId}`));
+  }
+  const rows = await candidates(world.db.read, REQUEST);
+  expect(rows.map((row) => row.id)).toEqual(ids.slice(0, CANDIDATES_MAX));
+});
+
 describe('GPUs that a contract lends', () => {
   /** A GPU of the small machine, set aside for a contract that begins in an hour. */
   async function lend(): Promise<number> {
@@ -143,6 +154,12 @@ describe('GPUs that a contract lends', () => {
     await set('held_by', 'w-2');
     expect(await found(one)).toEqual([]);
     await set('held_by', null);
+    expect(await found(one)).toEqual(['small']);
+    await world.db.tx('spot', (tx) =>
+      tx.run(sql`update offerings set tier = 'spot' where machine_id = ${idOf('small')}`),
+    );
+    expect(await found(one)).toEqual([]);
+    await world.rooms.supply.setOnline(idOf('small'), true);
     expect(await found(one)).toEqual(['small']);
     await world.rooms.supply.setOnline(idOf('small'), false);
     expect(await found(one)).toEqual([]);
