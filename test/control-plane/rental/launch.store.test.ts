@@ -349,3 +349,13 @@ test(`two launches race for the last GPU: exactly one gets it, ${ROUNDS} rounds`
     await world.clock.advance(1);
   }
 }, 600_000);
+
+test('the lowest price there is caps a boot rescue as any other does', async () => {
+  await world.machine({ dollars: 0.00000001 });
+  const who = await world.customer(100_000);
+  const id = await world.launch(who);
+  await world.machine({ dollars: 2 });
+  await world.observe(id, { phase: 'failed', failure_code: 'start_failed', detail: 'no such runtime' });
+  await world.drive();
+  expect(await operationOf(id, who.apiKeyId)).toMatchObject({ state: 'failed', error_code: 'operation_failed' });
+});
