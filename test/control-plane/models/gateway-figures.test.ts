@@ -2,6 +2,8 @@
 import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { readChunk, readCompletion, streamMembers } from '../../../control-plane/models/gateway/chat-wire.ts';
+import type { PlannedChat } from '../../../control-plane/models/gateway/chat-plan.ts';
+import { noteContext } from '../../../control-plane/models/gateway/count-chat.ts';
 import { openCounts } from '../../../control-plane/models/gateway/counts.ts';
 import { failedOutcome } from '../../../control-plane/models/gateway/outcome.ts';
 import {
@@ -17,6 +19,7 @@ import { readText } from '../../../control-plane/models/gateway/read-answer.ts';
 import { besideV1, headersFor } from '../../../control-plane/models/gateway/server-request.ts';
 import type { Upstream } from '../../../control-plane/models/catalog/models.ts';
 import { type ErrorCode, ServiceError } from '../../../shared/errors.ts';
+import { createLog } from '../../../shared/log.ts';
 
 const said = (content: string) => ({ role: 'user' as const, content });
 
@@ -128,6 +131,22 @@ test('the counters add up by model, ending and server', () => {
     { upstream: 't', count: 1 },
   ]);
   expect(counts.beyondContexts()).toEqual([{ model: 'a', count: 3 }]);
+});
+
+test.each([
+  [60, 40, 0],
+  [60, 41, 1],
+  [101, 0, 1],
+])('a server that counts %d and %d tokens in a context of 100 is noted %d times', (prompt, completion, times) => {
+  const counts = openCounts();
+  const lines: string[] = [];
+  const log = createLog('test', 'warn', { write: (line: string) => void lines.push(line) });
+  const planned = { contextLength: 100, callable: { model: { id: 'm' } } } as PlannedChat;
+  const upstream = { base_url: 'http://a/v1' } as Upstream;
+  const told = { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
+  noteContext(told, { planned, upstream }, { counts, log });
+  noteContext(undefined, { planned, upstream }, { counts, log });
+  expect([counts.beyondContexts().length, lines.length]).toEqual([times, times]);
 });
 
 test('a body is read up to its limit, and what comes after is left unread', async () => {
