@@ -198,6 +198,10 @@ describe('the wire', () => {
       ...nothing,
       usage: { ...usage, total_tokens: 3 },
     });
+    expect(read({ usage: { prompt_tokens: 3 } })).toEqual({
+      ...nothing,
+      usage: { prompt_tokens: 3, completion_tokens: 0, total_tokens: 3 },
+    });
     expect(read({ usage: { prompt_tokens: -1 } })).toEqual(nothing);
     expect([read({ error: null }), readChunk('{'), read({ choices: 1 })]).toEqual([undefined, undefined, undefined]);
   });

@@ -1,4 +1,7 @@
 // What requests to models hold and cost: never more than there is, never twice, and nothing is held for ever.
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Reply } from '../../../control-plane/base/http/route.ts';
@@ -218,6 +221,20 @@ test('a gateway that closes aborts open requests, and waits until their holds ar
   expect((await balanceOf(world, who)).heldUcents).toBe(0n);
   expect(await asking).toBe('unavailable');
   await upstream.wereLeft(1);
+});
+
+test('a gateway that closes ends its idle connections to the servers', async () => {
+  const server = createServer((_request, response) => response.end(JSON.stringify(HELLO)));
+  server.keepAliveTimeout = 0;
+  const ended = Promise.withResolvers<void>();
+  server.on('connection', (socket) => socket.on('close', ended.resolve));
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const { port } = server.address() as AddressInfo;
+  const own = await openWorld(1, { settings: { models: someModels(`http://127.0.0.1:${port}/v1`) } });
+  expect(await codeOf(complete(own, await own.customer(100)))).toBe('answered');
+  await own.close();
+  await ended.promise;
+  await new Promise((resolve) => server.close(resolve));
 });
 
 function countdown(count: number): { one(): void; all: Promise<void> } {
