@@ -85,3 +85,18 @@ test('the list of earnings has the entries of the supplier, newest first', async
   expect((await listed('s')).slice(2).toSorted()).toEqual(['i-1 500', 'i-2 -30', 'i-2 100']);
   expect(await listed('t')).toEqual(['i-3 11', 'i-2 -40', 'i-1 900']);
 });
+
+test('entries of one moment are in the order of their ids, and pages of one entry skip none of them', async () => {
+  for (const cents of [1, 2, 3, 4]) await (cents % 2 === 0 ? takeBack : earn)('s', 'i-4', cents);
+  const page = async (after: Parameters<World['rooms']['payouts']['earnings']>[1], limit: number) =>
+    (await world.rooms.payouts.earnings('s', after, limit)).earnings;
+  const all = await page(undefined, 100);
+  const order = all.map(({ entry }) => [entry.posted_ms, entry.id] as const);
+  expect(order).toEqual(order.toSorted(([aMs, aId], [bMs, bId]) => bMs - aMs || (aId < bId ? 1 : -1)));
+  const seen: string[] = [];
+  for (let last = (await page(undefined, 1))[0]; last !== undefined;) {
+    seen.push(last.entry.id);
+    [last] = await page({ postedMs: last.entry.posted_ms, id: last.entry.id, ...last.next }, 1);
+  }
+  expect(seen).toEqual(all.map(({ entry }) => entry.id));
+});
