@@ -171,6 +171,12 @@ describe('GPUs that a contract lends', () => {
       (await narrowing(world.db.read, { ...REQUEST, gpuCount: 1, endsMs })).free;
     const free = await freeFor(null);
     expect([await freeFor(startsMs), await freeFor(startsMs - 1)]).toEqual([free, free + 1]);
+    for (const column of [sql`usable = 0`, sql`usable = 1, held_by = 'w-2'`]) {
+      await world.db.tx('set', (tx) =>
+        tx.run(sql`update machine_gpus set ${column} where machine_id = ${idOf('small')}`),
+      );
+      expect(await freeFor(startsMs - 1)).toBe(free);
+    }
   });
 });
 
@@ -188,6 +194,27 @@ test('an explanation counts the offerings that each condition leaves', async () 
   expect(await narrowing(world.db.read, { ...REQUEST, minVramGb: 81 })).toMatchObject({ bigEnough: 6, withVram: 0 });
   const nothing = { listed: 8, ofType: 0, bigEnough: 0, withVram: 0, free: 0, withDisk: 0, affordable: 0 };
   expect(await narrowing(world.db.read, { ...REQUEST, gpuType: 'B200' })).toEqual(nothing);
+});
+
+test('a spot machine is offered in no way, however cheap and large it is', async () => {
+  const H200 = { name: 'NVIDIA H200', memory_mib: 143_771 };
+  const { orgId, machineId } = await add('spot H200', { gpus: 8, gpu: H200, dollars: 0.01 });
+  const seen = async (): Promise<unknown[]> => {
+    const { read } = world.db;
+    const type = { gpuType: 'H200', offeringId: null };
+    const { gpuType: _any, ...wanted } = { ...REQUEST, maxPriceUcentsPerHour: null };
+    return [
+      await isOffered(read, { gpuType: 'H200', diskGb: null }),
+      await offeredRegion(read, type),
+      await largestVramGb(read, type),
+      await cheapestType(read, wanted),
+      (await gpuTypes(read, 'H100_SXM', 9)).length,
+      await found({ gpuType: 'H200' }),
+    ];
+  };
+  expect(await seen()).toEqual([true, 'eu-west', 141, 'H200', 1, ['spot H200']]);
+  await world.db.tx('spot', (tx) => world.rooms.supply.change(tx, orgId, machineId, { tier: 'spot' }));
+  expect(await seen()).toEqual([false, undefined, 0, 'H100_SXM', 0, []]);
 });
 
 describe('what is offered at all', () => {

@@ -13,6 +13,7 @@ import {
   type GpuRow,
 } from '../../../control-plane/fleet/supply/store.ts';
 import type { Want } from '../../../control-plane/fleet/supply/supply.ts';
+import { createLog } from '../../../shared/log.ts';
 import { inventoryOf, type MadeMachine, openWorld, type World } from '../../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
@@ -249,4 +250,22 @@ test('a machine is found by its own organisation alone', async () => {
   expect(await machineOfOrg(world.db.read, made.orgId, made.machineId)).toMatchObject({ id: made.machineId });
   expect(await machineOfOrg(world.db.read, other.orgId, made.machineId)).toBeUndefined();
   expect(await machineOfOrg(world.db.read, made.orgId, 'nobody')).toBeUndefined();
+});
+
+test.each([
+  [['w'], 1],
+  [['w', 'x'], 1],
+  [[], 0],
+  [null, 0],
+])('a host that runs the unknown containers %j makes %d lines in the log', async (ids, times) => {
+  const lines: string[] = [];
+  const logged = await openWorld(1, {
+    log: createLog('test', 'error', { write: (line: string) => void lines.push(line) }),
+  });
+  const { machineId } = await logged.machine();
+  for (let i = 0; i < 2; i += 1) {
+    await logged.db.tx('unknown', (tx) => logged.rooms.supply.setUnknownWorkloads(tx, machineId, ids));
+  }
+  expect(lines).toHaveLength(times);
+  await logged.close();
 });
