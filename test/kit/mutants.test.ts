@@ -6,6 +6,7 @@ import { dirname, join, resolve } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { faultsOf, planted } from './mutants/faults.ts';
 import { hunt } from './mutants/mutants.ts';
+import { readReached, withProbes } from './mutants/probes.ts';
 
 const CHECKOUT = resolve(import.meta.dirname, '../..');
 
@@ -49,6 +50,40 @@ describe('the faults of a text', () => {
   ])('of SQL are %s', (_what, query, expected) => {
     const wrapped = (text: string): string => `sql\`${text}\``;
     expect(leaves(wrapped(query))).toEqual(expected.map(wrapped));
+  });
+});
+
+describe('a probe', () => {
+  const probed = (text: string): string =>
+    withProbes(text, new Map(faultsOf('a.ts', text).map((fault, number) => [fault, number])), '/reached');
+
+  test.each([
+    ['at the beginning of its block', 'function f() { g(); }', 'function f() {reachedByTest(0); g(); }'],
+    [
+      'in the smallest block',
+      'function f() { if (a) { g(); } }',
+      '{reachedByTest(0); if (a) {reachedByTest(1); g(); } }',
+    ],
+    [
+      'before the value of a short function',
+      'const f = () => ({ b: true });',
+      '() => (reachedByTest(0), ({ b: true }));',
+    ],
+    ['at the end of a source without blocks', 'const X_MAX = 5;', 'const X_MAX = 5;\nreachedByTest(0);'],
+  ])('stands %s', (_where, text, expected) => {
+    expect(probed(text)).toContain(expected);
+    expect(faultsOf('a.ts', probed(text)).length).toBeGreaterThan(0);
+  });
+
+  test('reports each fault and the test file that came there', () => {
+    const folder = mkdtempSync(join(tmpdir(), 'probes-'));
+    writeFileSync(join(folder, 'reached'), '1 /a b.test.ts\n2 /a b.test.ts\n1 /c.test.ts\n');
+    const found = readReached(join(folder, 'reached'));
+    rmSync(folder, { recursive: true });
+    expect([...found]).toEqual([
+      [1, new Set(['/a b.test.ts', '/c.test.ts'])],
+      [2, new Set(['/a b.test.ts'])],
+    ]);
   });
 });
 

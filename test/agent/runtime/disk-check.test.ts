@@ -51,3 +51,16 @@ test('the disk check runs once per process, with our files over those of the eng
     ['/etc/hosts', '/etc/hostname', '/etc/resolv.conf'],
   ]);
 });
+
+test.each([
+  [0, 0],
+  [3, 0],
+  [1, 1],
+  [137, 1],
+])('a program that ends with %d is reported in the log %d times', async (end, times) => {
+  const lines: string[] = [];
+  const log = createLog('test', 'warn', { write: (line: string) => void lines.push(line) });
+  const disk = await openDiskCheck(dir, { engine: engineOf(end), node: { argv: ['node'], mounts: [] }, log });
+  await disk.measure();
+  expect(lines).toHaveLength(times);
+});

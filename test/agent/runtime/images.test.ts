@@ -128,3 +128,17 @@ describe('space for a pull', () => {
     expect(await images.makeRoom(69.5 * GIB, wanted('c'))).toBe(false);
   });
 });
+
+test.each([
+  [true, 1],
+  [false, 0],
+])('a full disk on which an image is in use: %s is reported in the log %d times', async (isInUse, times) => {
+  const lines: string[] = [];
+  const log = createLog('test', 'warn', { write: (line: string) => void lines.push(line) });
+  const bounds = { high: 0.8, low: 0.7 };
+  images = await openImages({ engine, files, stateDir: '/s', log, now: () => nowMs, bounds });
+  await pull('a', 70);
+  if (isInUse) inUse.add('a');
+  await images.sweep(wanted());
+  expect(lines.filter((line) => line.includes('no image can be removed'))).toHaveLength(times);
+});

@@ -268,3 +268,77 @@ describe('a pull', () => {
     });
   });
 });
+
+describe('a change of a pull is reported', () => {
+  let states: string[];
+  /** The state of the pull at each report. */
+  function openReported(engine: Partial<Engine>): Pulls {
+    states = [];
+    const whole = { version: async () => '1', inspectImage: async () => undefined, ...engine };
+    const reported: Pulls = openPulls(whole as Engine, () => void states.push(reported.status(open('wl_a')).state), {
+      clock,
+      log: createLog('test', 'silent'),
+      pullLogin: async () => null,
+      hasRoom: async () => true,
+    });
+    return reported;
+  }
+
+  test('as it begins and as it ends, and for no second workload', async () => {
+    const reported = openReported({ pull: async () => undefined });
+    reported.begin(open('wl_a'));
+    expect(states).toEqual(['pulling']);
+    reported.begin(open('wl_b'));
+    await clock.advance(1);
+    expect(states).toEqual(['pulling', 'ready']);
+  });
+
+  test('with its progress four times a second, and not once nobody needs it', async () => {
+    let news: (each: PullNews) => void = () => undefined;
+    const reported = openReported({
+      pull: (_image, _login, onNews) => {
+        news = onNews;
+        return new Promise(() => undefined);
+      },
+    });
+    reported.begin(open('wl_a'));
+    await clock.advance(1);
+    states = [];
+    const chunk = { done_bytes: 1, total_bytes: 2, downloading: true };
+    news(chunk);
+    await clock.advance(249);
+    news(chunk);
+    expect(states).toEqual(['pulling']);
+    await clock.advance(1);
+    news(chunk);
+    expect(states).toEqual(['pulling', 'pulling']);
+    reported.keepOnly([]);
+    await clock.advance(1_000);
+    news(chunk);
+    expect(states).toHaveLength(2);
+    expect(reported.status(open('wl_a'))).toEqual({ state: 'none' });
+  });
+
+  test('is not forgotten while it is under way, and begins anew once it is', async () => {
+    let count = 0;
+    const first = Promise.withResolvers<void>();
+    const reported = openReported({
+      pull: () => {
+        count += 1;
+        return count === 1 ? first.promise : Promise.resolve();
+      },
+    });
+    reported.begin(open('wl_a'));
+    await clock.advance(1);
+    reported.forget(open('wl_a'));
+    expect(reported.status(open('wl_a')).state).toBe('pulling');
+    first.resolve();
+    await clock.advance(1);
+    expect(reported.status(open('wl_a')).state).toBe('ready');
+    reported.forget(open('wl_a'));
+    expect(reported.status(open('wl_a')).state).toBe('none');
+    reported.begin(open('wl_a'));
+    await clock.advance(1);
+    expect([count, reported.status(open('wl_a')).state]).toEqual([2, 'ready']);
+  });
+});

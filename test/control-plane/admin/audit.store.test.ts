@@ -31,7 +31,8 @@ async function call(route: Route, id: string, body?: object): Promise<{ status: 
     headers: { 'svc-operator': 'alice', 'x-request-id': `req-${route.operationId}` },
     ...(body === undefined ? {} : { payload: body }),
   });
-  const answer = JSON.parse(reply.body) as { code?: string; id?: string; reservation_id?: string };
+  const isJson = reply.headers['content-type']?.includes('json') === true;
+  const answer = (isJson ? JSON.parse(reply.body) : {}) as { code?: string; id?: string; reservation_id?: string };
   const made = answer.id ?? answer.reservation_id;
   return { ...answer, ...(made === undefined ? {} : { id: made }), status: reply.status };
 }
@@ -175,6 +176,21 @@ describe('every route that changes something', () => {
     expect(await call(byName('adminCreateOrg'), '', { name: 'Acme' })).toMatchObject({ status: 500 });
     expect(await world.rooms.accounts.listOrgs()).toEqual(before);
   });
+});
+
+test('every route of the operator declares one status for success, and answers with it', async () => {
+  const known = await requests();
+  const lists = openOperator(world).routes.filter(({ method, path }) => method === 'GET' && !path.includes('{'));
+  const asked = [
+    ...Object.entries(known).map(([name, { id, body }]) => ({ route: byName(name), id: id ?? '', body })),
+    ...lists.map((route) => ({ route, id: '', body: undefined })),
+  ];
+  for (const { route, id, body } of asked) {
+    const query = route.query?.safeParse({}).success === false ? '?limit=5' : '';
+    const { status } = await call({ ...route, path: `${route.path}${query}` }, id, body);
+    const { operationId: name } = route;
+    expect({ name, declared: Object.keys(route.responses) }).toEqual({ name, declared: [String(status)] });
+  }
 });
 
 describe('an entry', () => {

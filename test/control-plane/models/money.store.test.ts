@@ -1,4 +1,7 @@
 // What requests to models hold and cost: never more than there is, never twice, and nothing is held for ever.
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Reply } from '../../../control-plane/base/http/route.ts';
@@ -220,6 +223,23 @@ test('a gateway that closes aborts open requests, and waits until their holds ar
   expect((await balanceOf(world, who)).heldUcents).toBe(0n);
   expect(await asking).toBe('unavailable');
   await upstream.wereLeft(1);
+});
+
+test('a gateway that closes ends its idle connections to the servers', async () => {
+  const server = createServer((_request, response) => response.end(JSON.stringify(HELLO)));
+  server.keepAliveTimeout = 0;
+  const sockets: Socket[] = [];
+  server.on('connection', (socket) => sockets.push(socket));
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const { port } = server.address() as AddressInfo;
+  const own = await openWorld(1, { settings: { models: someModels(`http://127.0.0.1:${port}/v1`) } });
+  expect(await codeOf(complete(own, await own.customer(100)))).toBe('answered');
+  expect(sockets.map((socket) => socket.destroyed)).toEqual([false]);
+  await own.close();
+  // By the time of this request, the server has seen the end of the connection.
+  await fetch(`http://127.0.0.1:${port}`, { headers: { connection: 'close' } }).then((response) => response.text());
+  expect(sockets[0]?.destroyed).toBe(true);
+  await new Promise((resolve) => server.close(resolve));
 });
 
 function countdown(count: number): { one(): void; all: Promise<void> } {

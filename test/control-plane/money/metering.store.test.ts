@@ -132,3 +132,49 @@ test('a launch hold covers ten minutes, and is refused if one cent is missing', 
   await hold(just.orgId);
   await world.db.tx('release', (tx) => world.rooms.metering.releaseHold(tx, `i-${just.orgId}`, just.orgId));
 });
+
+describe('more rentals than one transaction handles', () => {
+  const COUNT = 120;
+  const DOLLAR_AN_HOUR = 100_000_000n;
+  let orgId: string;
+  let startedMs: number;
+  beforeEach(async () => {
+    ({ orgId } = await world.customer(100_000_000));
+    startedMs = world.clock.now();
+    for (let i = 0; i < COUNT; i += 1) await rent(orgId, `i-${i}`, DOLLAR_AN_HOUR);
+  });
+  const spent = async (): Promise<bigint> => 100_000_000_000_000n - (await posted(wallet(orgId)));
+
+  test('are posted at the end of the hour, each once', async () => {
+    await world.clock.advance(HOUR_MS);
+    expect(await tick()).toEqual([]);
+    expect(await spent()).toBe(BigInt(COUNT) * DOLLAR_AN_HOUR);
+    expect(await tick()).toEqual([]);
+    expect(await spent()).toBe(BigInt(COUNT) * DOLLAR_AN_HOUR);
+  });
+
+  test('are all credited for an outage of our own, each once', async () => {
+    await world.clock.advance(HOUR_MS);
+    const outage = { fromMs: startedMs + HOUR_MS / 2, untilMs: world.clock.now(), evidence: 'we were away' };
+    const limitOf = async (): Promise<null> => null;
+    expect(await world.rooms.metering.creditOwnOutage({ ...outage, limitOf })).toBe(COUNT);
+    expect(await spent()).toBe((BigInt(COUNT) * DOLLAR_AN_HOUR) / 2n);
+    expect(await world.rooms.metering.creditOwnOutage({ ...outage, limitOf })).toBe(0);
+  });
+
+  test('lose time that never passed, and a rental that began later or ended before does not', async () => {
+    await end('i-0', startedMs);
+    await world.clock.advance(HOUR_MS);
+    await end('i-1', world.clock.now());
+    await rent(orgId, 'late', DOLLAR_AN_HOUR);
+    const step = { fromMs: startedMs + HOUR_MS / 4, untilMs: startedMs + HOUR_MS / 2, evidence: 'the clock was set' };
+    await world.rooms.metering.skipAll(step);
+    for (let i = 1; i < COUNT; i += 1) await end(`i-${i}`, world.clock.now());
+    await world.clock.advance(HOUR_MS);
+    await end('late', world.clock.now());
+    // A running rental is charged until the step, and again from the end of the step on.
+    const running = BigInt(COUNT - 2) * (DOLLAR_AN_HOUR / 4n + DOLLAR_AN_HOUR / 2n);
+    const ended = (DOLLAR_AN_HOUR * 3n) / 4n;
+    expect(await spent()).toBe(running + ended + DOLLAR_AN_HOUR);
+  });
+});

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { payable, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
+import { findProbe } from '../../../control-plane/rental/outages/store.ts';
 import { createLog } from '../../../shared/log.ts';
 import { LAUNCH, openWorld, type World } from '../../kit/world.ts';
 
@@ -344,3 +345,34 @@ test(`two launches race for the last GPU: exactly one gets it, ${ROUNDS} rounds`
     await world.clock.advance(1);
   }
 }, 600_000);
+
+test('the lowest price there is caps a boot rescue as any other does', async () => {
+  await world.machine({ dollars: 0.00000001 });
+  const who = await world.customer(100_000);
+  const id = await world.launch(who);
+  await world.machine({ dollars: 2 });
+  await world.observe(id, { phase: 'failed', failure_code: 'start_failed', detail: 'no such runtime' });
+  await world.drive();
+  expect(await operationOf(id, who.apiKeyId)).toMatchObject({ state: 'failed', error_code: 'operation_failed' });
+});
+
+test('an instance is probed once it runs, and not if its launch is handed on, fails or is cancelled', async () => {
+  for (let i = 0; i < 4; i += 1) await world.machine({ dollars: 2 });
+  const who = await world.customer(100_000);
+  const isProbed = async (id: string): Promise<boolean> => (await findProbe(world.db.read, id)) !== undefined;
+  const report = async (id: string, patch: Parameters<World['observe']>[1]): Promise<void> => {
+    await world.observe(id, patch);
+    await world.drive();
+  };
+  const [handedOn, failed, cancelled] = [await world.launch(who), await world.launch(who), await world.launch(who)];
+  for (const id of [handedOn, failed, cancelled]) await report(id, { phase: 'pulling' });
+  await report(handedOn, { phase: 'failed', failure_code: 'start_failed', detail: 'no such runtime' });
+  expect(await findInstance(world.db.read, handedOn)).toMatchObject({ status: 'allocating' });
+  await report(failed, { phase: 'failed', failure_code: 'image_pull_failed', detail: 'no such image' });
+  expect(await findInstance(world.db.read, failed)).toMatchObject({ status: 'error' });
+  await world.rooms.instances.remove(who, cancelled, async () => undefined);
+  expect(await findInstance(world.db.read, cancelled)).toMatchObject({ status: 'terminated' });
+  for (const id of [handedOn, failed, cancelled]) expect(await isProbed(id)).toBe(false);
+  await report(handedOn, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  expect(await isProbed(handedOn)).toBe(true);
+});

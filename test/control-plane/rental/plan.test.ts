@@ -1,7 +1,7 @@
 // The plan of an instance, for any facts: its steps are moves that the table allows, and no passing state waits for ever.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type Facts, plan } from '../../../control-plane/rental/instances/plan.ts';
+import { type Facts, latestEnd, plan } from '../../../control-plane/rental/instances/plan.ts';
 import { type ObservedWorkload, WORKLOAD_PHASES } from '../../../shared/protocol/workload.ts';
 import type { ErrorCode } from '../../../shared/errors.ts';
 import { INSTANCE_STATES, type InstanceState, mayMove } from '../../../shared/states.ts';
@@ -267,5 +267,93 @@ describe('for any facts', () => {
         expect(plan({ ...given, status }, 0)).toEqual({ do: 'wait', untilMs: null });
       }),
     );
+  });
+});
+
+describe('an instance without a host', () => {
+  test('is placed, and waits a minute for the first report of the host', () => {
+    const waiting: Facts = { ...RUNNING, status: 'allocating', placedMs: null };
+    expect(plan(waiting, 1)).toEqual({ do: 'place', because: null });
+    expect(plan({ ...waiting, placedMs: 5 }, 60_004)).toEqual({ do: 'wait', untilMs: 60_005 });
+  });
+
+  test('goes to a third host and not to a fourth', () => {
+    const silent: Facts = { ...RUNNING, status: 'allocating', placedMs: 0 };
+    expect(plan({ ...silent, triedMachines: 2 }, 60_000)).toMatchObject({ do: 'place' });
+    expect(plan({ ...silent, triedMachines: 3 }, 60_000)).toEqual({
+      do: 'fail',
+      code: 'operation_failed',
+      detail: 'Tried 3 hosts; on the last one, the host did not answer.',
+    });
+  });
+});
+
+describe('a start', () => {
+  const MINUTE_MS = 60_000;
+  const starting: Facts = { ...RUNNING, status: 'starting', enteredMs: 10 * MINUTE_MS, placedMs: 7 * MINUTE_MS };
+
+  test('has 25 minutes, and with a runtime limit 26 minutes from its placement', () => {
+    expect(plan(starting, 1)).toEqual({ do: 'wait', untilMs: 35 * MINUTE_MS });
+    expect(plan(starting, 35 * MINUTE_MS)).toEqual({ do: 'place', because: 'the instance did not start in time' });
+    const limited: Facts = { ...starting, endsByItself: true };
+    expect(plan(limited, 1)).toEqual({ do: 'wait', untilMs: 33 * MINUTE_MS });
+    expect(plan({ ...limited, placedMs: 9.5 * MINUTE_MS }, 1)).toEqual({ do: 'wait', untilMs: 35 * MINUTE_MS });
+    expect(plan({ ...limited, placedMs: null }, 1)).toEqual({ do: 'wait', untilMs: 35 * MINUTE_MS });
+    // Acknowledgement, start, run and stop.
+    expect(latestEnd(5, 2)).toBe(5 + (1 + 25 + 2 * 60 + 5) * MINUTE_MS);
+  });
+
+  test.each<[Partial<ObservedWorkload>, string]>([
+    [{ phase: 'creating' }, 'creating the container'],
+    [{ phase: 'starting' }, 'starting the container'],
+    [{ phase: 'pulling' }, 'pulling the image'],
+    [{ phase: 'pulling', pull: { done_bytes: 0, total_bytes: 0 } }, 'pulling the image'],
+    [
+      { phase: 'pulling', pull: { done_bytes: 1_572_864, total_bytes: 1024 ** 3 } },
+      'pulling the image: 1.5 of 1024.0 MiB',
+    ],
+  ])('with the report %j shows the progress %j', (report, progress) => {
+    const observed = { ...NOTHING, phase: 'pulling' as const, ...report };
+    expect(plan({ ...starting, observed }, 1)).toEqual({ do: 'note', progress, untilMs: 35 * MINUTE_MS });
+  });
+
+  test('on a host whose GPU breaks goes elsewhere, also if it could run', () => {
+    const gpuGrace = { untilMs: 99 * MINUTE_MS, fault: 'Xid 79' };
+    const observed = { ...NOTHING, phase: 'running' as const };
+    const because = 'the host found a GPU broken: Xid 79';
+    expect(plan({ ...starting, observed, gpuGrace }, 1)).toEqual({ do: 'place', because });
+  });
+
+  test('is probed again a second after a failed probe', () => {
+    const observed = { ...NOTHING, phase: 'running' as const };
+    expect(plan({ ...starting, observed }, 11 * MINUTE_MS)).toEqual({ do: 'probe', againMs: 1_000 });
+  });
+});
+
+describe('a broken GPU', () => {
+  const gpuGrace = { untilMs: 500, fault: 'Xid 79' };
+
+  test('ends a rental when its grace is over, or at its runtime limit if that comes first', () => {
+    expect(plan({ ...RUNNING, gpuGrace }, 499)).toEqual({ do: 'wait', untilMs: 500 });
+    expect(plan({ ...RUNNING, gpuGrace }, 500)).toMatchObject({
+      do: 'lose',
+      reason: 'A GPU of this instance broke and was not mended in time: Xid 79. That time was not charged.',
+    });
+    expect(plan({ ...RUNNING, gpuGrace, autoTerminateMs: 400 }, 1)).toEqual({ do: 'wait', untilMs: 400 });
+    expect(plan({ ...RUNNING, gpuGrace, autoTerminateMs: 600 }, 1)).toEqual({ do: 'wait', untilMs: 500 });
+    expect(plan({ ...RUNNING, gpuGrace, autoTerminateMs: 400 }, 400)).toEqual({ do: 'expire' });
+  });
+});
+
+describe('an instance that stops', () => {
+  const stopping: Facts = { ...RUNNING, status: 'stopping', enteredMs: 1_000 };
+
+  test('has ended when its container is gone, or after five minutes', () => {
+    for (const phase of ['stopped', 'removed', 'missing'] as const) {
+      expect(plan({ ...stopping, observed: { ...NOTHING, phase } }, 1_000)).toEqual({ do: 'finish' });
+    }
+    const observed = { ...NOTHING, phase: 'running' as const };
+    expect(plan({ ...stopping, observed }, 300_999)).toEqual({ do: 'wait', untilMs: 301_000 });
+    expect(plan({ ...stopping, observed }, 301_000)).toEqual({ do: 'finish' });
   });
 });

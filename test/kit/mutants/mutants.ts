@@ -6,10 +6,12 @@
 //   statement dropped, a constant changed, a condition or a tie-break of a query dropped (faults.ts, sql-faults.ts).
 // - The tool draws `--count` faults in each room, at most one in a line. The same seed draws the same faults from the same sources.
 // - Nobody commits what the compiler refuses, so the tool draws another fault instead.
-// - First each fault runs alone against the folder of tests that mirrors its room.
+// - A first run without faults finds out which tests run the code of which fault (probes.ts): tests of the rooms' own folders, and those
+//   that go through all rooms.
+// - Then each fault runs alone against these tests: those of its own room first, the fast ones before the slow ones.
 // - Then all survivors together run against the whole unit project. Each test file that fails there runs against each survivor alone.
 //   This repeats until all tests pass with the faults that are left.
-// - `--quick` skips the second part, and the slow tests of the first. Tests that need containers or PostgreSQL never run.
+// - `--quick` skips that part, and the slow tests of the part before. Tests that need containers or PostgreSQL never run.
 //
 // A survivor means that a test is missing, or that the code does nothing (drop it), or that no test can see the difference.
 // Why this is not StrykerJS: version 10 runs here (with `tsconfigFile` set to a file that does not exist), but it treats SQL as plain
@@ -19,12 +21,18 @@ import { dirname, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type Rng, seededRng } from '../../../shared/rng.ts';
 import { type Fault, faultsOf } from './faults.ts';
-import { NO_END, openTrial, type Trial, WHOLE_LIMIT_MS } from './trial.ts';
+import { NO_END, type TimedFile, openTrial, type Trial, WHOLE_LIMIT_MS } from './trial.ts';
 
 /** A run with a fault may take this many times as long as a run without one, and at least LIMIT_MS_MIN. */
 const SLOWER_MAX = 4;
 const LIMIT_MS_MIN = 60_000;
-const LONG_MS_MIN = 10_000;
+const LONG_MS_MIN = 20_000;
+/** One run has tests that take this long together: an early failure saves all later runs. */
+const ROUND_MS_MAX = 10_000;
+/** A quick hunt gives each fault tests of this length. */
+const QUICK_MS_MAX = 90_000;
+/** These tests go through all rooms of the control plane: the public API, the operator's routes and the metrics. */
+const WHOLE_SERVICE = ['test/contract', 'test/control-plane/admin', 'test/control-plane/gauges.store.test.ts'];
 /** The table shows at most this many characters of the replaced text. */
 const WAS_CHARS_MAX = 90;
 
@@ -48,16 +56,19 @@ export interface Verdict {
 export async function hunt({ root, rooms, seed, count, quick, write }: Hunt): Promise<Verdict[]> {
   const trial = openTrial(root);
   try {
+    const shuffled = rooms.map((room) => shuffledApart(faultsIn(root, room), seededRng(seed)));
+    const drawn = await compiling(trial, shuffled, count);
+    const mirrors = rooms.map((room) => mirrorOf(root, room));
+    const whole = rooms.some((room) => room.startsWith('control-plane')) ? WHOLE_SERVICE : [];
+    const tests = [...new Set([...mirrors, ...whole])].filter((folder) => existsSync(join(root, folder)));
+    const reached = await trial.reach(drawn, tests);
     const verdicts: Verdict[] = [];
-    for (const room of rooms) {
-      const drawn = await drawFaults(trial, faultsIn(root, room), { rng: seededRng(seed), count });
-      const [short, long] = roundsOf(await trial.times([mirrorOf(root, room)]));
-      const rounds = quick ? [short] : [short, long];
-      for (const fault of drawn) {
-        const caughtBy = await firstFailing(trial, fault, rounds);
-        verdicts.push({ fault, caughtBy });
-        write(lineOf({ fault, caughtBy }));
-      }
+    for (const fault of drawn) {
+      const mirror = mirrorOf(root, dirname(fault.path));
+      const rounds = roundsOf(reached.get(fault) ?? [], { mirror, quick });
+      const caughtBy = await firstFailing(trial, fault, rounds);
+      verdicts.push({ fault, caughtBy });
+      write(lineOf({ fault, caughtBy }));
     }
     if (!quick) await meetAllTests(trial, verdicts, (verdict) => write(lineOf(verdict)));
     const caught = verdicts.filter(({ caughtBy }) => caughtBy !== undefined).length;
@@ -74,16 +85,12 @@ function faultsIn(root: string, room: string): Fault[] {
     .flatMap((path) => faultsOf(path, readFileSync(join(root, path), 'utf8')));
 }
 
-/** Draws faults at random until enough of them compile. No two of them touch, so they can be planted together. */
-function drawFaults(
-  trial: Trial,
-  all: readonly Fault[],
-  { rng, count }: { rng: Rng; count: number },
-): Promise<Fault[]> {
+/** All faults in random order, without those that touch an earlier one: the others can be planted together. */
+function shuffledApart(all: readonly Fault[], rng: Rng): Fault[] {
   const shuffled = all.map((fault) => ({ fault, rank: rng.float() })).toSorted((one, other) => one.rank - other.rank);
   const apart: Fault[] = [];
   for (const { fault } of shuffled) if (!apart.some((other) => touch(fault, other))) apart.push(fault);
-  return compiling(trial, apart, count);
+  return apart;
 }
 
 function touch(one: Fault, other: Fault): boolean {
@@ -91,15 +98,15 @@ function touch(one: Fault, other: Fault): boolean {
   return one.line === other.line || (one.start <= other.end && other.start <= one.end);
 }
 
-async function compiling(trial: Trial, faults: readonly Fault[], count: number): Promise<Fault[]> {
-  const found: Fault[] = [];
-  for (let next = 0; found.length < count && next < faults.length;) {
-    const some = faults.slice(next, next + count - found.length);
-    next += some.length;
-    const refused = await refusedByTypes(trial, some);
-    found.push(...some.filter((fault) => !refused.has(fault)));
+/** The first `count` faults of each room that compile. The rooms are compiled together, because the compiler reads all of them anyway. */
+async function compiling(trial: Trial, rooms: readonly Fault[][], count: number): Promise<Fault[]> {
+  const queues = rooms.map((faults) => ({ rest: [...faults], found: [] as Fault[] }));
+  for (;;) {
+    const next = queues.map(({ rest, found }) => rest.splice(0, count - found.length));
+    if (next.flat().length === 0) return queues.flatMap(({ found }) => found);
+    const refused = await refusedByTypes(trial, next.flat());
+    queues.forEach(({ found }, room) => found.push(...(next[room] ?? []).filter((fault) => !refused.has(fault))));
   }
-  return found;
 }
 
 /** Compiles one fault of each file at a time, so that the file in a message names the fault. */
@@ -108,15 +115,20 @@ async function refusedByTypes(trial: Trial, faults: readonly Fault[]): Promise<S
   for (let rest = [...faults]; rest.length > 0;) {
     const batch = rest.filter((fault, at) => rest.findIndex(({ path }) => path === fault.path) === at);
     rest = rest.filter((fault) => !batch.includes(fault));
-    const complained = await trial.miscompiled(batch);
-    // If the compiler names a file without a fault, any fault of the batch may be the reason.
-    const isPlain = complained.every((path) => batch.some((fault) => fault.path === path));
-    for (const fault of batch) {
-      const own = isPlain ? complained.includes(fault.path) : (await trial.miscompiled([fault])).length > 0;
-      if (own) refused.add(fault);
-    }
+    for (const fault of await refusedOf(trial, batch)) refused.add(fault);
   }
   return refused;
+}
+
+/** If the compiler names a file without a fault, any fault may be the reason, so each half is compiled alone. */
+async function refusedOf(trial: Trial, batch: readonly Fault[]): Promise<Fault[]> {
+  const complained = await trial.miscompiled(batch);
+  if (complained.every((path) => batch.some((fault) => fault.path === path))) {
+    return batch.filter(({ path }) => complained.includes(path));
+  }
+  if (batch.length === 1) return [...batch];
+  const middle = Math.ceil(batch.length / 2);
+  return [...(await refusedOf(trial, batch.slice(0, middle))), ...(await refusedOf(trial, batch.slice(middle)))];
 }
 
 /** Returns the nearest folder below test/ that mirrors the room, for example test/control-plane/rental. */
@@ -132,20 +144,29 @@ interface Round {
   limitMs: number;
 }
 
-/** Slow tests run only if the others have not noticed the fault. */
-function roundsOf(times: ReadonlyMap<string, number>): [short: Round, long: Round] {
-  const isLong = (file: string): boolean => (times.get(file) ?? 0) > LONG_MS_MIN;
-  const round = (tests: string[]): Round => {
-    const wholeMs = tests.reduce((sum, file) => sum + (times.get(file) ?? 0), 0);
-    return { tests, limitMs: Math.max(LIMIT_MS_MIN, SLOWER_MAX * wholeMs) };
-  };
-  const files = [...times.keys()];
-  return [round(files.filter((file) => !isLong(file))), round(files.filter(isLong))];
+/** The tests of the own folder come first, and then the fast ones. A quick hunt leaves out what is slow and what is over the limit. */
+function roundsOf(files: readonly TimedFile[], { mirror, quick }: { mirror: string; quick: boolean }): Round[] {
+  const rank = ({ file, ms }: TimedFile): number => (file.startsWith(`${mirror}/`) ? 0 : LONG_MS_MIN) + ms;
+  const rounds: Round[] = [];
+  let wholeMs = 0;
+  let roundMs = Infinity;
+  for (const { file, ms } of files.toSorted((one, other) => rank(one) - rank(other))) {
+    if (quick && (ms > LONG_MS_MIN || wholeMs + ms > QUICK_MS_MAX)) continue;
+    wholeMs += ms;
+    roundMs += ms;
+    if (roundMs > ROUND_MS_MAX) {
+      rounds.push({ tests: [], limitMs: LIMIT_MS_MIN });
+      roundMs = ms;
+    }
+    const round = rounds.at(-1);
+    round?.tests.push(file);
+    if (round !== undefined) round.limitMs = Math.max(LIMIT_MS_MIN, SLOWER_MAX * roundMs);
+  }
+  return rounds;
 }
 
 async function firstFailing(trial: Trial, fault: Fault, rounds: readonly Round[]): Promise<string | undefined> {
   for (const { tests, limitMs } of rounds) {
-    if (tests.length === 0) continue;
     const [file] = await trial.failing([fault], { tests, bail: true, limitMs });
     if (file !== undefined) return file;
   }

@@ -5,20 +5,29 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from 'node:os';
 import { delimiter, dirname, join, relative } from 'node:path';
 import { type Fault, planted } from './faults.ts';
+import { readReached, withProbes } from './probes.ts';
 
 /** Stands for the failed files if the run was killed or ended without a report. */
 export const NO_END = '(no end)';
+/** A test file loads the product, which its own time does not include. */
+const LOAD_MS = 1_000;
 /** The limit of a run of all tests. */
 export const WHOLE_LIMIT_MS = 60 * 60_000;
 
 export interface Trial {
   /** Resolves with the test files that fail with these faults, which must not overlap. A run over `limitMs` counts as failed. */
   failing(faults: readonly Fault[], run: TestRun): Promise<string[]>;
-  /** Resolves with the time that each test file takes without a fault. Throws if one of them fails. */
-  times(tests: readonly string[]): Promise<Map<string, number>>;
+  /** Resolves with the test files that run the code of each fault, without planting it. Throws if one of the tests fails. */
+  reach(faults: readonly Fault[], tests: readonly string[]): Promise<Map<Fault, TimedFile[]>>;
   /** Resolves with the paths in which the compiler finds an error with these faults. */
   miscompiled(faults: readonly Fault[]): Promise<string[]>;
   close(): void;
+}
+
+/** A test file and the time that it takes without a fault. */
+export interface TimedFile {
+  file: string;
+  ms: number;
 }
 
 export interface TestRun {
@@ -41,12 +50,16 @@ export function openTrial(root: string): Trial {
   symlinkSync(join(root, 'node_modules'), join(copy, 'node_modules'));
   const env = { ...process.env, PATH: [bin, process.env['PATH']].join(delimiter), TMPDIR: dir };
 
-  const withFaults = async <T>(faults: readonly Fault[], body: () => T): Promise<Awaited<T>> => {
+  const withTexts = async <T>(
+    faults: readonly Fault[],
+    changed: (text: string, here: readonly Fault[]) => string,
+    body: () => T,
+  ): Promise<Awaited<T>> => {
     const paths = [...new Set(faults.map(({ path }) => path))];
     const texts = new Map(paths.map((path) => [path, readFileSync(join(copy, path), 'utf8')]));
     for (const [path, text] of texts) {
       const here = faults.filter((fault) => fault.path === path);
-      writeFileSync(join(copy, path), planted(text, here));
+      writeFileSync(join(copy, path), changed(text, here));
     }
     try {
       return await body();
@@ -57,19 +70,28 @@ export function openTrial(root: string): Trial {
 
   return {
     failing: (faults, run) =>
-      withFaults(faults, async () => {
+      withTexts(faults, planted, async () => {
         const { code, results } = await runTests({ copy, bin, env }, run);
         if (code === 0) return [];
-        const failed = results.filter(({ status }) => status === 'failed');
-        return failed.length === 0 ? [NO_END] : failed.map(({ name }) => relative(copy, name));
+        const failed = failedOf(results, copy);
+        return failed.length === 0 ? [NO_END] : failed;
       }),
-    times: async (tests) => {
-      const { code, results } = await runTests({ copy, bin, env }, { tests, bail: true, limitMs: WHOLE_LIMIT_MS });
-      const failed = results.filter(({ status }) => status === 'failed').map(({ name }) => relative(copy, name));
-      if (code !== 0) throw new Error(`${failed.join(', ')} fails without a fault`);
-      return new Map(results.map(({ name, startTime, endTime }) => [relative(copy, name), endTime - startTime]));
+    reach: async (faults, tests) => {
+      const reachedPath = join(dir, 'reached');
+      writeFileSync(reachedPath, '');
+      const numbers = new Map(faults.map((fault, at) => [fault, at]));
+      const probed = (text: string, here: readonly Fault[]): string =>
+        withProbes(text, new Map(here.map((fault) => [fault, numbers.get(fault) ?? 0])), reachedPath);
+      const times = await withTexts(faults, probed, () => timesOf({ copy, bin, env }, tests));
+      const reached = readReached(reachedPath);
+      return new Map(
+        [...numbers].map(([fault, number]) => {
+          const files = [...(reached.get(number) ?? [])].map((path) => relative(copy, path));
+          return [fault, files.map((file) => ({ file, ms: times.get(file) ?? 0 }))];
+        }),
+      );
     },
-    miscompiled: (faults) => withFaults(faults, () => complaints({ copy, bin, env })),
+    miscompiled: (faults) => withTexts(faults, planted, () => complaints({ copy, bin, env })),
     close: () => rmSync(dir, { recursive: true, force: true }),
   };
 }
@@ -88,15 +110,32 @@ interface Result {
   endTime: number;
 }
 
+/** A file that fails runs once more alone, because a busy machine can make a test too slow. */
+async function timesOf(place: Place, tests: readonly string[]): Promise<Map<string, number>> {
+  const run = { bail: false, limitMs: WHOLE_LIMIT_MS, workers: 2 };
+  const { code, results } = await runTests(place, { ...run, tests });
+  const failed = failedOf(results, place.copy);
+  const again = code === 0 ? code : (await runTests(place, { ...run, tests: failed, workers: 1 })).code;
+  if (again !== 0) throw new Error(`${failed.join(', ')} fails without a fault`);
+  return new Map(
+    results.map(({ name, startTime, endTime }) => [relative(place.copy, name), LOAD_MS + endTime - startTime]),
+  );
+}
+
+function failedOf(results: readonly Result[], copy: string): string[] {
+  return results.filter(({ status }) => status === 'failed').map(({ name }) => relative(copy, name));
+}
+
 /** `code` is null if the run had to be ended. */
 async function runTests(
   { copy, bin, env }: Place,
-  { tests, bail, limitMs }: TestRun,
+  { tests, bail, limitMs, workers = 1 }: TestRun & { workers?: number },
 ): Promise<{ code: number | null; results: Result[] }> {
   const path = join(dirname(copy), 'results.json');
   rmSync(path, { force: true });
-  const args = ['run', '--project', 'unit', '--maxWorkers', '1', '--reporter=json', `--outputFile.json=${path}`];
-  const child = spawn(join(bin, 'vitest'), [...args, ...(bail ? ['--bail', '1'] : []), ...tests], {
+  const args = ['run', '--project', 'unit', '--reporter=json', `--outputFile.json=${path}`];
+  args.push('--maxWorkers', String(workers), ...(bail ? ['--bail', '1'] : []), ...tests);
+  const child = spawn(join(bin, 'vitest'), args, {
     cwd: copy,
     env,
     stdio: 'ignore',

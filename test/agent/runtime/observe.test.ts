@@ -1,0 +1,143 @@
+// What the control plane is sent about each workload: one row for each phase, and the fields that belong to it.
+import { describe, expect, test } from 'vitest';
+import { observe, type ObservedFacts } from '../../../agent/runtime/observe.ts';
+import type { PullStatus } from '../../../agent/runtime/pulls.ts';
+import type { WorkloadRecord } from '../../../agent/runtime/records.ts';
+import { WORKLOADS_PER_MACHINE_MAX } from '../../../shared/limits.ts';
+import { desiredWorkload } from '../desired-workload.ts';
+
+const RECORD: WorkloadRecord = {
+  workload_id: 'w',
+  container_id: 'c',
+  image_digest: 'sha256:1',
+  ever_running: false,
+  failure: null,
+  removing: false,
+  stopped_ms: null,
+  gone: false,
+  changed_ms: 0,
+};
+const EXIT = { code: 3, signal: null, at_ms: 5 };
+
+interface Given {
+  record?: Partial<WorkloadRecord> | null;
+  /** Undefined: there is no container. Null: the engine does not answer. */
+  running?: boolean | null;
+  holder?: { up?: boolean; guest?: boolean } | null;
+  desired?: 'running' | 'removed' | null;
+  pull?: PullStatus;
+  busy?: boolean;
+  error?: string;
+}
+
+function factsOf({ record, running, holder, desired = 'running', pull, busy, error }: Given): ObservedFacts {
+  const container = { id: 'c', workload_id: 'w', running: running === true, mount_sources: [] };
+  const status = { up: true, guest: true, host_key: 'key', main_exit: EXIT as never, ...holder };
+  return {
+    desired: desired === null ? [] : [desiredWorkload('w', 'image', { desired })],
+    records: new Map(record === null || record === undefined ? [] : [['w', { ...RECORD, ...record }]]),
+    containers: running === null ? null : running === undefined ? [] : [container],
+    holders: new Map(holder === undefined || holder === null ? [] : [['w', status]]),
+    pulls: () => pull ?? { state: 'none' },
+    busy: new Set(busy === true ? ['w'] : []),
+    startErrors: new Map(error === undefined ? [] : [['w', error]]),
+    engineAwayMs: 0,
+    holdersUp: new Set(),
+    silentMs: new Map(),
+    gpuUuids: new Set(),
+    gpuFaults: new Map(),
+    retryAtMs: new Map(),
+    nowMs: 0,
+    serverNowMs: 0,
+    quarantineMs: 0,
+  };
+}
+const seen = (given: Given): ReturnType<typeof observe>['workloads'][number] | undefined =>
+  observe(factsOf(given)).workloads[0];
+
+describe('the phase of a workload', () => {
+  test.each<[string, Given, string | undefined]>([
+    ['without an image', {}, 'pulling'],
+    ['whose image is being pulled', { pull: { state: 'pulling', progress: null } }, 'pulling'],
+    ['whose image is there', { pull: { state: 'ready' } }, 'creating'],
+    ['that should go and has left nothing', { desired: 'removed' }, undefined],
+    ['that nobody wants and that has left nothing', { desired: null, record: { container_id: null } }, undefined],
+    ['while the engine has never answered', { running: null }, undefined],
+    ['with a container that does not run', { running: false, record: {} }, 'starting'],
+    ['without a holder', { running: true, record: {} }, 'starting'],
+    ['whose holder does not answer', { running: true, record: {}, holder: { up: false } }, 'starting'],
+    ['whose guest has not connected yet', { running: true, record: {}, holder: { guest: false } }, 'starting'],
+    ['whose guest is connected', { running: true, record: {}, holder: {} }, 'running'],
+    [
+      'whose guest was connected before',
+      { running: true, record: { ever_running: true }, holder: { guest: false } },
+      'running',
+    ],
+    [
+      'whose guest was connected before, without its holder',
+      { running: true, record: { ever_running: true }, holder: { up: false, guest: false } },
+      'starting',
+    ],
+    ['whose container is not known to the engine any more', { record: {} }, 'missing'],
+    ['whose container may be on its way', { record: {}, busy: true }, 'pulling'],
+    ['that never had a container', { record: { container_id: null } }, 'pulling'],
+    ['that has failed', { record: { failure: { code: 'start_failed', detail: 'x' } }, running: true }, 'failed'],
+    [
+      'that has failed and is being removed',
+      { record: { failure: { code: 'start_failed', detail: 'x' }, removing: true }, running: true },
+      'starting',
+    ],
+    ['that was stopped', { record: { stopped_ms: 0, removing: true }, running: false }, 'stopped'],
+    ['that was stopped and whose container is gone', { record: { stopped_ms: 0, removing: true } }, 'stopped'],
+    ['that was stopped and runs again', { record: { stopped_ms: 0 }, running: true, holder: {} }, 'running'],
+    ['that is gone', { record: { gone: true, stopped_ms: 0 }, running: true }, 'removed'],
+  ])('%s', (_what, given, phase) => {
+    expect(seen(given)?.phase).toBe(phase);
+  });
+});
+
+describe('a report', () => {
+  test('has what its holder and its record know', () => {
+    expect(seen({ running: true, record: {}, holder: {} })).toEqual({
+      workload_id: 'w',
+      phase: 'running',
+      pull: null,
+      image_digest: 'sha256:1',
+      host_key: 'key',
+      main_exit: EXIT,
+      failure_code: null,
+      detail: null,
+    });
+    expect(seen({})).toMatchObject({ image_digest: null, host_key: null, main_exit: null, pull: null, detail: null });
+  });
+
+  test('has the progress of a pull while it is under way', () => {
+    const progress = { done_bytes: 1, total_bytes: 2 };
+    expect(seen({ pull: { state: 'pulling', progress } })?.pull).toEqual(progress);
+    expect(seen({ running: false, record: {}, pull: { state: 'pulling', progress } })?.pull).toBeNull();
+    expect(seen({ desired: null, record: {}, running: false })?.pull).toBeNull();
+  });
+
+  test('explains a failure, a start that fails, and a guest that does not answer, in at most 2048 characters', () => {
+    const long = 'x'.repeat(3_000);
+    const failed = seen({ record: { failure: { code: 'no_command', detail: long } }, running: false, error: 'other' });
+    expect([failed?.failure_code, failed?.detail]).toEqual(['no_command', 'x'.repeat(2_048)]);
+    expect(seen({ record: {}, running: false, error: long })?.detail).toBe('x'.repeat(2_048));
+    expect(seen({ running: true, record: {}, holder: {}, error: 'old' })?.detail).toBeNull();
+    const mute = seen({ running: true, record: { ever_running: true }, holder: { guest: false } });
+    expect(mute?.detail).toBe('the helper inside the container does not answer');
+  });
+
+  test('names containers that nobody knows once, and at most as many as a machine may have', () => {
+    const facts = factsOf({});
+    const container = (id: string) => ({ id, workload_id: id, running: true, mount_sources: [] });
+    expect(observe({ ...facts, containers: ['w', 'x', 'x'].map(container) }).unknown_workload_ids).toEqual(['x']);
+    const many = Array.from({ length: WORKLOADS_PER_MACHINE_MAX + 1 }, (_, i) => `x-${i}`);
+    expect(observe({ ...facts, containers: many.map(container) }).unknown_workload_ids).toHaveLength(
+      WORKLOADS_PER_MACHINE_MAX,
+    );
+    const desired = many.map((id) => desiredWorkload(id, 'image'));
+    expect(observe({ ...facts, desired }).workloads).toHaveLength(WORKLOADS_PER_MACHINE_MAX);
+    expect(observe({ ...facts, containers: null }).unknown_workload_ids).toEqual([]);
+  });
+});

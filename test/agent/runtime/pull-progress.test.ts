@@ -1,0 +1,60 @@
+// The bytes of a pull, added up over the layers from the lines of the engine.
+import { expect, test } from 'vitest';
+import type { PullNews } from '../../../agent/runtime/engine.ts';
+import { countBytes, type PullEvent } from '../../../agent/runtime/pull-progress.ts';
+
+/** The news after each of the lines that make any. */
+function newsOf(...events: PullEvent[]): PullNews[] {
+  const news: PullNews[] = [];
+  const count = countBytes((each) => void news.push(each));
+  events.forEach(count);
+  return news;
+}
+const downloading = (id: string, current: number, total?: number): PullEvent => ({
+  id,
+  status: 'Downloading',
+  progressDetail: { current, ...(total === undefined ? {} : { total }) },
+});
+
+test('the layers of an image add up, and one that has arrived counts whole', () => {
+  const news = newsOf(
+    downloading('a', 10, 100),
+    downloading('b', 5, 50),
+    { id: 'a', status: 'Download complete' },
+    downloading('b', 50),
+    { id: 'b', status: 'Pull complete' },
+  );
+  expect(news.map((each) => [each.done_bytes, each.total_bytes])).toEqual([
+    [10, 100],
+    [15, 150],
+    [105, 150],
+    [150, 150],
+    [150, 150],
+  ]);
+});
+
+test('a layer has never more than its total, and nothing before the engine has told its size', () => {
+  expect(newsOf(downloading('a', 120, 100))).toMatchObject([{ done_bytes: 100, total_bytes: 100 }]);
+  expect(newsOf(downloading('a', 120))).toMatchObject([{ done_bytes: 0, total_bytes: 0 }]);
+  expect(newsOf({ id: 'a', status: 'Downloading' })).toMatchObject([{ done_bytes: 0, total_bytes: 0 }]);
+});
+
+test.each([
+  ['Pulling fs layer', true],
+  ['Downloading', true],
+  ['Waiting', false],
+  ['Verifying Checksum', false],
+  ['Download complete', false],
+  ['Extracting', false],
+  ['Pull complete', false],
+  ['Already exists', false],
+])('while a layer is %j the registry should be sending: %s', (status, isSending) => {
+  expect(newsOf({ id: 'a', status })).toMatchObject([{ downloading: isSending }]);
+  // Another layer that is asked for is still awaited.
+  expect(newsOf({ id: 'b', status: 'Downloading' }, { id: 'a', status }).at(-1)?.downloading).toBe(true);
+  expect(newsOf(downloading('a', 1, 2), { id: 'a', status }).at(-1)?.downloading).toBe(isSending);
+});
+
+test('other lines of the engine are no news', () => {
+  expect(newsOf({ status: 'Downloading' }, { id: 'a', status: 'Retrying in 1 second' }, { id: 'a' })).toEqual([]);
+});

@@ -1,0 +1,102 @@
+// What a supplier is owed counts its own entries alone. Another supplier has entries of the same rentals, at the same times.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { sql } from '../../../control-plane/base/db/db.ts';
+import { type AccountRef, clearing, paidOut, payable } from '../../../control-plane/money/ledger/accounts.ts';
+import { UCENTS_PER_CENT } from '../../../shared/money.ts';
+import { openWorld, type World } from '../../kit/world.ts';
+
+const DELAY_MS = 48 * 3_600_000;
+
+let world: World;
+let count: number;
+beforeEach(async () => {
+  world = await openWorld(1, { settings: { earningsDelayMs: DELAY_MS } });
+  count = 0;
+  await earn('s', 'i-1', 500);
+  await earn('t', 'i-1', 900);
+  await earn('s', 'i-2', 100);
+  await takeBack('s', 'i-2', 30);
+  await takeBack('t', 'i-2', 40);
+  await world.clock.advance(DELAY_MS);
+  await pay('s', 200);
+  await pay('t', 300);
+  await earn('s', 'i-3', 70);
+  await earn('t', 'i-3', 11);
+  await takeBack('s', 'i-1', 20);
+});
+afterEach(() => world.close());
+
+async function post(legs: { debit: AccountRef; credit: AccountRef }, kind: string, subjectId: string, cents: number) {
+  const id = `t-${(count += 1)}`;
+  const transfer = { id, ...legs, kind, subjectId, amountUcents: BigInt(cents) * UCENTS_PER_CENT, effectiveMs: 0 };
+  const evidence = kind === 'payout' ? { evidence: id } : {};
+  await world.db.tx('post', (tx) => world.rooms.ledger.post(tx, id, [{ ...transfer, ...evidence }]));
+}
+const earn = (supplierId: string, subjectId: string, cents: number): Promise<void> =>
+  post({ debit: clearing, credit: payable(supplierId) }, 'test', subjectId, cents);
+const takeBack = (supplierId: string, subjectId: string, cents: number): Promise<void> =>
+  post({ debit: payable(supplierId), credit: clearing }, 'test', subjectId, cents);
+const pay = (supplierId: string, cents: number): Promise<void> =>
+  post({ debit: payable(supplierId), credit: paidOut }, 'payout', supplierId, cents);
+const dispute = (instanceId: string, state: string): Promise<number> =>
+  world.db.tx('dispute', (tx) =>
+    tx.run(sql`insert into disputes (id, instance_id, since_ms, reason, state, refunded_ucents, note, opened_ms, resolved_ms)
+      values (${`d-${instanceId}`}, ${instanceId}, 0, 'x', ${state}, 0, null, 0, null)`),
+  );
+/** Accrued, unpaid and payable cents. */
+const standing = async (supplierId: string): Promise<number[]> => {
+  const { accruedCents, unpaidCents, payableCents } = await world.rooms.payouts.standing(world.db.read, supplierId);
+  return [accruedCents, unpaidCents, payableCents].map(Number);
+};
+
+test('earned, taken back and paid entries count, and new ones wait', async () => {
+  // The new claw-back of the first rental makes no other rental wait less.
+  expect([await standing('s'), await standing('t')]).toEqual([
+    [620, 420, 350],
+    [871, 571, 560],
+  ]);
+  expect(await standing('nobody')).toEqual([0, 0, 0]);
+});
+
+test('a dispute keeps all entries of its rental back, old and new, from every supplier that has some', async () => {
+  await dispute('i-2', 'open');
+  expect([await standing('s'), await standing('t')]).toEqual([
+    [620, 420, 280],
+    [871, 571, 560],
+  ]);
+  await dispute('i-1', 'open');
+  expect([await standing('s'), await standing('t')]).toEqual([
+    [620, 420, 0],
+    [871, 571, 0],
+  ]);
+});
+
+test('a dispute that is resolved keeps nothing back', async () => {
+  await dispute('i-2', 'released');
+  expect((await standing('s'))[2]).toBe(350);
+});
+
+test('the list of earnings has the entries of the supplier, newest first', async () => {
+  const listed = async (supplierId: string): Promise<string[]> => {
+    const { earnings } = await world.rooms.payouts.earnings(supplierId, undefined, 10);
+    return earnings.map(({ entry, amountCents }) => `${entry.subject_id} ${amountCents}`);
+  };
+  expect((await listed('s')).slice(0, 2).toSorted()).toEqual(['i-1 -20', 'i-3 70']);
+  expect((await listed('s')).slice(2).toSorted()).toEqual(['i-1 500', 'i-2 -30', 'i-2 100']);
+  expect(await listed('t')).toEqual(['i-3 11', 'i-2 -40', 'i-1 900']);
+});
+
+test('entries of one moment are in the order of their ids, and pages of one entry skip none of them', async () => {
+  for (const cents of [1, 2, 3, 4]) await (cents % 2 === 0 ? takeBack : earn)('s', 'i-4', cents);
+  const page = async (after: Parameters<World['rooms']['payouts']['earnings']>[1], limit: number) =>
+    (await world.rooms.payouts.earnings('s', after, limit)).earnings;
+  const all = await page(undefined, 100);
+  const order = all.map(({ entry }) => [entry.posted_ms, entry.id] as const);
+  expect(order).toEqual(order.toSorted(([aMs, aId], [bMs, bId]) => bMs - aMs || (aId < bId ? 1 : -1)));
+  const seen: string[] = [];
+  for (let last = (await page(undefined, 1))[0]; last !== undefined;) {
+    seen.push(last.entry.id);
+    [last] = await page({ postedMs: last.entry.posted_ms, id: last.entry.id, ...last.next }, 1);
+  }
+  expect(seen).toEqual(all.map(({ entry }) => entry.id));
+});

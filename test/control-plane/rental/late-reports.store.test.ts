@@ -1,0 +1,34 @@
+// Reports that come too late: about an earlier placement of an instance, or about one that does not exist.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { findInstance, type InstanceRow } from '../../../control-plane/rental/instances/store.ts';
+import { NOTHING_OBSERVED, openWorld, type World } from '../../kit/world.ts';
+
+let world: World;
+beforeEach(async () => {
+  world = await openWorld();
+});
+afterEach(async () => {
+  await world.verify();
+  await world.close();
+});
+
+test('a host that was given up changes nothing of an instance that another host has', async () => {
+  for (let i = 0; i < 2; i += 1) await world.machine({ dollars: 2 });
+  const who = await world.customer(100_000);
+  const id = await world.launch(who);
+  const row = async (): Promise<InstanceRow | undefined> => findInstance(world.db.read, id);
+  const first = (await row())?.workload_id ?? '';
+  await world.observe(id, { phase: 'failed', failure_code: 'start_failed', detail: 'no such runtime' });
+  await world.drive();
+  const before = await row();
+  expect(before?.workload_id).not.toBe(first);
+  const late = { ...NOTHING_OBSERVED, workload_id: first, phase: 'running' as const, host_key: 'ssh-ed25519 OLD' };
+  const exited = { ...late, main_exit: { code: 1, signal: null } as never };
+  for (const report of [late, exited]) {
+    await world.db.tx('late', (tx) => world.rooms.instances.noteObserved(tx, id, report));
+    await world.db.tx('late', (tx) => world.rooms.instances.noteObserved(tx, 'i-none', report));
+  }
+  await world.db.tx('late', (tx) => world.rooms.instances.noteGpus(tx, first, 'Xid 79'));
+  expect(await row()).toEqual(before);
+  expect((await world.rooms.endpoints.find(world.db.read, id))?.host_key).toBeNull();
+});
