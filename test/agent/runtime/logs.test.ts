@@ -1,7 +1,7 @@
 // The log of a container: the engine's frames, however they are cut, become one JSON line each.
 import { Readable } from 'node:stream';
 import { expect, test } from 'vitest';
-import { logLines } from '../../../agent/runtime/logs.ts';
+import { logLines } from '../../../agent/runtime/docker-answers.ts';
 
 function frame(kind: number, text: string): Buffer {
   const header = Buffer.alloc(8);

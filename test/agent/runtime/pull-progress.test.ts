@@ -1,7 +1,7 @@
 // The bytes of a pull, added up over the layers from the lines of the engine.
 import { expect, test } from 'vitest';
 import type { PullNews } from '../../../agent/runtime/engine.ts';
-import { countBytes, type PullEvent } from '../../../agent/runtime/pull-progress.ts';
+import { countBytes, type PullEvent } from '../../../agent/runtime/docker-answers.ts';
 
 /** The news after each of the lines that make any. */
 function newsOf(...events: PullEvent[]): PullNews[] {

@@ -5,7 +5,8 @@ import type { Http } from '../../../control-plane/base/http/server.ts';
 import { clearing, payable } from '../../../control-plane/money/ledger/accounts.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { openOperator } from '../../kit/operator.ts';
-import { type MadeMachine, openWorld, type World } from '../../kit/world.ts';
+import type { MadeMachine } from '../../kit/machines.ts';
+import { openWorld, type World } from '../../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
 const DOLLAR = 100_000_000n;

@@ -1,5 +1,7 @@
 // Which offerings a launch can use, one condition at a time: each machine differs from the right one in a single fact.
 import { beforeEach, afterEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { text } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import {
   type CapacityRequest,
@@ -9,12 +11,12 @@ import {
   gpuTypes,
   isOffered,
   largestVramGb,
-  listedOfferings,
   narrowing,
   offeredRegion,
 } from '../../../control-plane/fleet/supply/offerings.ts';
 import { CANDIDATES_MAX } from '../../../shared/limits.ts';
-import { type MachineOptions, openWorld, type World } from '../../kit/world.ts';
+import type { MachineOptions } from '../../kit/machines.ts';
+import { openWorld, type World } from '../../kit/world.ts';
 
 const GIB = 1024 ** 3;
 const DOLLAR = 100_000_000n;
@@ -67,8 +69,11 @@ const found = async (patch: Partial<CapacityRequest> = {}): Promise<(string | un
   (await candidates(world.db.read, { ...REQUEST, ...patch })).map((row) => names.get(row.machine_id));
 const idOf = (name: string): string => [...names].find(([, each]) => each === name)?.[0] ?? '';
 async function offeringOf(name: string): Promise<string> {
-  const listed = await listedOfferings(world.db.read, sql`machine_id = ${idOf(name)}`, 10);
-  return listed[0]?.id ?? '';
+  const row = await world.db.read.one(
+    z.object({ id: text }),
+    sql`select id from offerings where machine_id = ${idOf(name)} and listed = 1 and tier = 'on_demand'`,
+  );
+  return row?.id ?? '';
 }
 
 describe('candidates', () => {

@@ -1,9 +1,9 @@
 // Changes to rows of supply touch one machine, one token or one GPU, and leave their neighbours as they are.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { int } from '../../../control-plane/base/db/columns.ts';
+import { int, text } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
-import { listedOfferings, refreshOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { refreshOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import {
   countMachinesByState,
   findMachine,
@@ -14,7 +14,8 @@ import {
 } from '../../../control-plane/fleet/supply/store.ts';
 import type { Want } from '../../../control-plane/fleet/supply/supply.ts';
 import { createLog } from '../../../shared/log.ts';
-import { inventoryOf, type MadeMachine, openWorld, type World } from '../../kit/world.ts';
+import { inventoryOf, type MadeMachine } from '../../kit/machines.ts';
+import { openWorld, type World } from '../../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
 const GIB = 1024 ** 3;
@@ -55,8 +56,11 @@ const reserve = (reservedBy: string, startsInMs: number, count = 1): Promise<boo
       startsMs: world.clock.now() + startsInMs,
     }),
   );
-const offered = async (machine = made): Promise<{ gpu_free: number; storage_gb: number } | undefined> =>
-  (await listedOfferings(world.db.read, sql`machine_id = ${machine.machineId}`, 1))[0];
+const offered = (machine = made): Promise<{ gpu_free: number; storage_gb: number } | undefined> =>
+  world.db.read.one(
+    z.object({ gpu_type: text, vram_gb: int, gpu_free: int, storage_gb: int }),
+    sql`select gpu_type, vram_gb, gpu_free, storage_gb from offerings where machine_id = ${machine.machineId} and listed = 1`,
+  );
 
 describe('a hold', () => {
   test('takes as many GPUs as it needs, in order, with its disk on the first one, and no more than one launch releases', async () => {
