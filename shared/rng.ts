@@ -1,5 +1,5 @@
 // Randomness, passed in like time: the system's for secrets and ids, a seeded one for simulations and tests.
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomFillSync } from 'node:crypto';
 
 export interface Rng {
   /** `count` random bytes. */
@@ -8,12 +8,25 @@ export interface Rng {
   float(): number;
 }
 
-/** Cryptographic randomness of the operating system. */
+/** Bytes that are asked of the operating system at once: a call for each id would cost more than the id. */
+const POOL_BYTES = 8_192;
+
+/** Cryptographic randomness of the operating system. Each byte is handed out once, and erased from the pool. */
 export function systemRng(): Rng {
-  return {
-    bytes: (count) => new Uint8Array(randomBytes(count)),
-    float: () => randomBytes(4).readUInt32BE() / 2 ** 32,
+  const pool = Buffer.alloc(POOL_BYTES);
+  let used = POOL_BYTES;
+  const bytes = (count: number): Uint8Array => {
+    if (count > POOL_BYTES / 8) return new Uint8Array(randomBytes(count));
+    if (used + count > POOL_BYTES) {
+      randomFillSync(pool);
+      used = 0;
+    }
+    const taken = Uint8Array.from(pool.subarray(used, used + count));
+    pool.fill(0, used, used + count);
+    used += count;
+    return taken;
   };
+  return { bytes, float: () => Buffer.from(bytes(4)).readUInt32BE() / 2 ** 32 };
 }
 
 /** Reproducible randomness from a seed (mulberry32). Predictable by design: never for secrets. */

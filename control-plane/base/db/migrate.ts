@@ -70,7 +70,7 @@ function assertKnown(applied: readonly string[], files: readonly { room: string;
 
 /**
  * Our SQL is written once, in the SQLite dialect. For PostgreSQL, INTEGER becomes `bigint`, BLOB becomes `bytea`, text sorts by bytes (so
- * that keyset cursors sort the same) and STRICT is removed. Blocks between `-- only sqlite` or `-- only postgres` and `-- end` are for one
+ * that keyset cursors sort the same), and STRICT and WITHOUT ROWID are removed. Blocks between `-- only sqlite` or `-- only postgres` and `-- end` are for one
  * engine.
  */
 export function portable(source: string, dialect: Db['dialect']): string {
@@ -81,7 +81,7 @@ export function portable(source: string, dialect: Db['dialect']): string {
     .replaceAll(/\bINTEGER\b/g, 'bigint')
     .replaceAll(/\bBLOB\b/g, 'bytea')
     .replaceAll(/\bTEXT\b/g, 'text COLLATE "C"')
-    .replaceAll(/\)\s*STRICT\b/g, ')');
+    .replaceAll(/\)\s*STRICT\b(, WITHOUT ROWID)?/g, ')');
 }
 
 /** A statement ends with `;` at the end of an unindented line. The inner lines of a trigger are indented, so they do not count. */

@@ -2,18 +2,26 @@
 import Database from 'better-sqlite3';
 import { type Clock } from '../../../shared/clock.ts';
 import { type Body, decoding, openBodies, openLockOrder } from './bodies.ts';
-import { type Db, DbError, isFull, type Query, type Sql, storedValue, type Tx } from './db.ts';
+import { type Db, DbError, isFull, type Query, type Sql, sql, storedValue, templateOf, type Tx } from './db.ts';
 import { type BodyResult, type OnCommit, openGroupCommit } from './group-commit.ts';
 import { type Datasync, openWal, type Wal } from './wal.ts';
 
 /** Limits how many bodies share one commit, and so how long the first of them waits. */
 const BODIES_PER_COMMIT_MAX = 512;
+const CHECKPOINT_PAGES = 8_000;
 /** Older versions can lose committed writes if a checkpoint coincides with a write (WAL-reset bug, fixed in 3.51.3). */
 const SQLITE_VERSION_MIN = [3, 51, 3] as const;
 
+const BEGIN = sql`BEGIN IMMEDIATE`;
+const COMMIT = sql`COMMIT`;
+const ROLLBACK = sql`ROLLBACK`;
+const SAVEPOINT = sql`SAVEPOINT body`;
+const ROLLBACK_TO = sql`ROLLBACK TO body`;
+const RELEASE = sql`RELEASE body`;
+
 interface Connection {
   database: Database.Database;
-  prepare(text: string): Database.Statement;
+  prepare(statement: Sql): Database.Statement;
 }
 
 interface SqliteDeps {
@@ -91,28 +99,28 @@ async function runBatch(
   const committed: Committed = { results: [], hasWritten: false };
   const nextTurn = (): Promise<'turn over'> => clock.nextTurn().then(() => 'turn over' as const);
   try {
-    writer.prepare('BEGIN IMMEDIATE').run();
+    writer.prepare(BEGIN).run();
     let turn = nextTurn();
     for (const body of batch) {
-      if (inSavepoints) writer.prepare('SAVEPOINT body').run();
+      if (inSavepoints) writer.prepare(SAVEPOINT).run();
       const { result, hasWritten } = await runBody(writer, body, turn);
       const failed = 'error' in result;
       // On a full disk, SQLite may have rolled the whole transaction back. Then the whole batch fails with this error.
       if (failed && !writer.database.inTransaction) throw result.error;
       if (failed && hasWritten && !inSavepoints) {
-        writer.prepare('ROLLBACK').run();
+        writer.prepare(ROLLBACK).run();
         return undefined;
       }
-      if (failed && inSavepoints) writer.prepare('ROLLBACK TO body').run();
-      if (inSavepoints) writer.prepare('RELEASE body').run();
+      if (failed && inSavepoints) writer.prepare(ROLLBACK_TO).run();
+      if (inSavepoints) writer.prepare(RELEASE).run();
       if (failed && isCode(result.error, 'tx_awaited_outside')) turn = nextTurn();
       committed.results.push(result);
       committed.hasWritten ||= hasWritten;
     }
-    writer.prepare('COMMIT').run();
+    writer.prepare(COMMIT).run();
     return committed;
   } catch (error) {
-    if (writer.database.inTransaction) writer.prepare('ROLLBACK').run();
+    if (writer.database.inTransaction) writer.prepare(ROLLBACK).run();
     throw error;
   }
 }
@@ -131,7 +139,7 @@ async function runBody(writer: Connection, body: Body, turn: Promise<'turn over'
   const order = openLockOrder();
   const statementOf = (statement: Sql): Database.Statement => {
     if (!open) throw new DbError('tx_over', 'this transaction is over');
-    const prepared = writer.prepare(textOf(statement));
+    const prepared = writer.prepare(statement);
     hasWritten ||= !prepared.readonly;
     return prepared;
   };
@@ -174,7 +182,7 @@ function queuedReads(tx: Db['tx']): Query {
 /** A read may see a commit that is not flushed yet. Its result waits for the flush, so that no caller acts on what a crash takes back. */
 function durableReads(reader: Connection, wal: Wal): Query {
   return decoding(async (statement) => {
-    const rows = reader.prepare(textOf(statement)).all(...statement.values.map(storedValue));
+    const rows = reader.prepare(statement).all(...statement.values.map(storedValue));
     await wal.flushed();
     return rows;
   });
@@ -192,12 +200,22 @@ function connect(path: string, readonly: boolean): Connection {
   connection.pragma('foreign_keys = ON');
   connection.pragma('recursive_triggers = ON');
   connection.pragma('busy_timeout = 5000');
-  // The cache cannot grow without bound: statement texts come from the source code only.
-  const cache = new Map<string, Database.Statement>();
-  const prepare = (text: string): Database.Statement => {
-    let statement = cache.get(text);
-    if (statement === undefined) cache.set(text, (statement = connection.prepare(text)));
-    return statement;
+  // A checkpoint writes each page once, however many commits have changed it. This many pages are 32 MB of log.
+  connection.pragma(`wal_autocheckpoint = ${CHECKPOINT_PAGES}`);
+  // The caches cannot grow without bound: templates and texts come from the source code only.
+  const ofTemplate = new Map<TemplateStringsArray, Database.Statement>();
+  const ofText = new Map<string, Database.Statement>();
+  const byText = (text: string): Database.Statement => {
+    let prepared = ofText.get(text);
+    if (prepared === undefined) ofText.set(text, (prepared = connection.prepare(text)));
+    return prepared;
+  };
+  const prepare = (statement: Sql): Database.Statement => {
+    const template = templateOf(statement);
+    if (template === undefined) return byText(textOf(statement));
+    let prepared = ofTemplate.get(template);
+    if (prepared === undefined) ofTemplate.set(template, (prepared = byText(textOf(statement))));
+    return prepared;
   };
   return { database: connection, prepare };
 }

@@ -17,6 +17,6 @@ create table request_receipts (
   opened_ms INTEGER not null,
   closed_ms INTEGER,
   check (charged_ucents between 0 and held_ucents)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 create index request_receipts_open on request_receipts (id) where state = 'open';

@@ -25,9 +25,8 @@ create table transfers (
   effective_ms INTEGER not null,
   posted_ms INTEGER not null,
   check (debit_account_id <> credit_account_id)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
-create index transfers_by_batch on transfers (batch_id);
 create index transfers_by_subject on transfers (subject_id, effective_ms);
 
 -- Money set aside for a purpose; moves often and leaves no entry of its own.
@@ -36,7 +35,7 @@ create table holds (
   account_id TEXT not null references ledger_accounts (id),
   amount_ucents INTEGER not null check (amount_ucents > 0),
   updated_ms INTEGER not null
-) STRICT;
+) STRICT, WITHOUT ROWID;
 
 create index holds_by_account on holds (account_id);
 
