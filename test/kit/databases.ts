@@ -85,7 +85,7 @@ async function tablesOf(db: Db): Promise<string[]> {
   return rows.map((row) => row.tablename);
 }
 
-async function createDatabase(serverUrl: string): Promise<string> {
+export async function createDatabase(serverUrl: string): Promise<string> {
   const name = `test_${Buffer.from(systemRng().bytes(8)).toString('hex')}`;
   await asAdministrator(serverUrl, `create database ${name}`);
   const url = new URL(serverUrl);

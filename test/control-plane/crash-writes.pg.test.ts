@@ -1,0 +1,106 @@
+// kill -9 under load, on both databases: every charge that was acknowledged is in the books once, and what was open is released.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, inject, test } from 'vitest';
+import { z } from 'zod';
+import { int, text, ucents } from '../../control-plane/base/db/columns.ts';
+import { type Db, sql } from '../../control-plane/base/db/db.ts';
+import { migrate } from '../../control-plane/base/db/migrate.ts';
+import { openPostgres } from '../../control-plane/base/db/postgres.ts';
+import { openSqlite } from '../../control-plane/base/db/sqlite.ts';
+import { SCHEMA } from '../../control-plane/foundation.ts';
+import { freeOutcome } from '../../control-plane/models/gateway/outcome.ts';
+import { closeReceipt } from '../../control-plane/models/gateway/states.ts';
+import { openReceipts } from '../../control-plane/models/gateway/store.ts';
+import { receiptHoldFaults, receiptProof } from '../../control-plane/models/gateway/verify.ts';
+import { funding, wallet } from '../../control-plane/money/ledger/accounts.ts';
+import { openBooks } from '../../control-plane/money/ledger/books.ts';
+import { openLedger } from '../../control-plane/money/ledger/ledger.ts';
+import { systemClock } from '../../shared/clock.ts';
+import { createLog } from '../../shared/log.ts';
+import { systemRng } from '../../shared/rng.ts';
+import { CHARGED_UCENTS } from '../kit/crash-writer.ts';
+import { createDatabase } from '../kit/databases.ts';
+import { startProgram } from '../kit/processes.ts';
+
+const ORG_IDS = ['org-0', 'org-1', 'org-2', 'org-3'];
+const ROUNDS = process.env['SOAK'] === '1' ? 40 : 3;
+/** How many charges are acknowledged before the kill. Each round ends at another moment of a batch. */
+const ACKNOWLEDGED = 150;
+
+const clock = systemClock();
+const log = createLog('test', 'silent');
+const ledger = openLedger({ clock });
+
+function open(database: string): Db {
+  const isPostgres = database.startsWith('postgres:');
+  return isPostgres ? openPostgres(database, { clock, log, rng: systemRng() }) : openSqlite(database, { clock });
+}
+
+async function withDb<T>(database: string, work: (db: Db) => Promise<T>): Promise<T> {
+  const db = open(database);
+  try {
+    return await work(db);
+  } finally {
+    await db.close();
+  }
+}
+
+async function prepare(db: Db): Promise<void> {
+  await migrate(db, SCHEMA, { clock });
+  for (const orgId of ORG_IDS) {
+    const transfer = { id: `f:${orgId}`, debit: funding, credit: wallet(orgId), amountUcents: 10n ** 12n };
+    const about = { kind: 'funding.manual', subjectId: orgId, effectiveMs: 1 };
+    await db.tx('test.fund', (tx) => ledger.post(tx, transfer.id, [{ ...transfer, ...about }]));
+  }
+}
+
+/** The ids of the charges that the program had acknowledged when it was killed. */
+async function killUnderLoad(database: string): Promise<string[]> {
+  const order = JSON.stringify({ database, orgIds: ORG_IDS });
+  const writer = startProgram({ command: process.execPath, args: ['test/kit/crash-writer.ts', order] });
+  await writer.waitForOutput(new RegExp(`(rcp_\\w+\\n){${ACKNOWLEDGED}}`), 30_000);
+  await writer.stop('SIGKILL');
+  // The last line may have been cut.
+  return [...writer.output().matchAll(/^(rcp_\w{26})$/gm)].map(([, id]) => id ?? '');
+}
+
+const ReceiptRow = z.object({ id: text, state: text, charged_ucents: ucents });
+const CountRow = z.object({ subject_id: text, count: int });
+
+async function check(db: Db, acknowledged: readonly string[]): Promise<void> {
+  const rows = await db.read.all(ReceiptRow, sql`select id, state, charged_ucents from request_receipts`);
+  const byId = new Map(rows.map((row) => [row.id, row]));
+  const charges = await db.read.all(
+    CountRow,
+    sql`select subject_id, count(*) as count from transfers where kind = 'inference.charge' group by subject_id`,
+  );
+  const countOf = new Map(charges.map((row) => [row.subject_id, row.count]));
+  for (const id of acknowledged) {
+    expect(byId.get(id)).toEqual({ id, state: 'settled', charged_ucents: CHARGED_UCENTS });
+    expect(countOf.get(id)).toBe(1);
+  }
+  // The next process releases what was open.
+  for (const receipt of await openReceipts(db.read, '', 1_000))
+    await db.hot(closeReceipt(receipt, freeOutcome('process_ended'), { ledger, nowMs: clock.now() }));
+  const proofs = () => [{ charges: receiptProof, invariants: [receiptHoldFaults] }];
+  expect(await openBooks({ db, clock, log, proofs }).verify()).toEqual([]);
+}
+
+test.each(['SQLite', 'PostgreSQL'])(
+  '%s',
+  async (engine) => {
+    const dir = mkdtempSync(join(tmpdir(), 'crash-'));
+    const database = engine === 'SQLite' ? join(dir, 'a.db') : await createDatabase(inject('postgresUrl') ?? '');
+    await withDb(database, prepare);
+    const all: string[] = [];
+    for (let round = 0; round < ROUNDS; round += 1) {
+      all.push(...(await killUnderLoad(database)));
+      await withDb(database, (db) => check(db, all));
+    }
+    expect(all.length).toBeGreaterThanOrEqual(ROUNDS * ACKNOWLEDGED);
+    rmSync(dir, { recursive: true });
+  },
+  120_000,
+);
