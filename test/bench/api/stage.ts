@@ -47,6 +47,7 @@ export async function openStage(): Promise<Stage> {
       settings: {
         ssh: SSH,
         open_launches_per_org: NO_LIMIT,
+        unpaid_gpu_hours_per_org: NO_LIMIT,
         rate_limits: { per_key_per_second: NO_LIMIT, per_ip_per_second: NO_LIMIT, burst: NO_LIMIT },
       },
     });
