@@ -4,7 +4,8 @@ import { inject } from 'vitest';
 import { z } from 'zod';
 import { openPostgres } from '../../control-plane/base/db/postgres.ts';
 import { text } from '../../control-plane/base/db/columns.ts';
-import { type Db, sql } from '../../control-plane/base/db/db.ts';
+import { openBodies } from '../../control-plane/base/db/bodies.ts';
+import { type Db, sql, type Tx } from '../../control-plane/base/db/db.ts';
 import { migrate, type RoomMigrations } from '../../control-plane/base/db/migrate.ts';
 import { openSqlite } from '../../control-plane/base/db/sqlite.ts';
 import { type Clock, systemClock } from '../../shared/clock.ts';
@@ -58,15 +59,20 @@ async function openOnPostgres(serverUrl: string, rooms: RoomMigrations[]): Promi
 
 /** Two processes on one database: each call goes to the other one. What only one of them would know is then missing half of the time. */
 function inTurns(first: Db, second: Db): Db {
+  // Either database alone would not notice a body that uses the other one.
+  const bodies = openBodies();
   let calls = 0;
   const next = (): Db => ((calls += 1) % 2 === 0 ? first : second);
   return {
     dialect: first.dialect,
-    read: {
+    read: bodies.outside({
       all: async (row, statement) => next().read.all(row, statement),
       one: async (row, statement) => next().read.one(row, statement),
+    }),
+    tx: async <T>(name: string, body: (tx: Tx) => Promise<T>) => {
+      const { run } = bodies.make(name, body);
+      return (await next().tx(name, run)) as T;
     },
-    tx: async (name, body) => next().tx(name, body),
     hot: async (body) => next().hot(body),
     snapshot: async (name, body) => next().snapshot(name, body),
     close: async () => {

@@ -17,9 +17,13 @@ export const RENEW_MS = 3_000;
 /** A holder that could not renew for this long ends itself. */
 export const RENEWED_MS_MAX = 10_000;
 
-/** Created before the lease is requested, and before anything else changes. */
+/**
+ * Created before the lease is requested, and before anything else changes. `epoch` is part of a unique key on purpose: on PostgreSQL a
+ * takeover, which changes it, waits for the transactions that hold `for key share` of the row, and a renewal does not. Without that, a busy
+ * process could not renew its own lease.
+ */
 export const LEASES_TABLE =
-  'create table if not exists leases (name TEXT not null primary key, holder TEXT not null, epoch INTEGER not null, beat INTEGER not null) STRICT';
+  'create table if not exists leases (name TEXT not null primary key, holder TEXT not null, epoch INTEGER not null, beat INTEGER not null, unique (name, epoch)) STRICT';
 
 /** A lease that a process holds. */
 export interface Held {

@@ -104,12 +104,12 @@ export async function onConnection<T>(
 }
 
 /**
- * The statement that begins a transaction after `BEGIN`. It locks the row of the lease against a takeover until the transaction ends. If
- * the lease is not ours, the division fails, and nothing that follows in the packet is stored.
+ * The statement that begins a transaction after `BEGIN`. It locks the row of the lease against a takeover until the transaction ends, but not
+ * against our own renewal (see LEASES_TABLE). If the lease is not ours, the division fails, and nothing that follows in the packet is stored.
  */
 export function fenceOf({ name, holder, epoch }: Held): string {
   const isOurs = `name = ${escapeLiteral(name)} and holder = ${escapeLiteral(holder)} and epoch = ${epoch}`;
-  return `SELECT 1 / count(*) FROM (SELECT 1 FROM leases WHERE ${isOurs} FOR SHARE) AS held`;
+  return `SELECT 1 / count(*) FROM (SELECT 1 FROM leases WHERE ${isOurs} FOR KEY SHARE) AS held`;
 }
 
 /** Division by zero. No other statement of ours divides by a column. */

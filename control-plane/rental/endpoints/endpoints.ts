@@ -1,4 +1,5 @@
 // Endpoints of instances: opens and closes them, and hands out their public ports.
+import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
@@ -139,8 +140,9 @@ async function openEndpoint(
 }
 
 /**
- * Takes the port that has been free for the longest time, or one of the next if other launches take that one at this moment. `+port` keeps
- * the database from using the primary key. It then walks the index by release time, and the first rows are the right ones.
+ * Takes one of the ports that have been free for the longest time. Launches at the same moment begin with different ones, so that they do not
+ * wait for each other. `+port` keeps the database from using the primary key. It then walks the index by release time, and the first rows
+ * are the right ones.
  */
 async function takePort(tx: Tx, instanceId: string, { first, last }: EndpointsDeps['ports']): Promise<number> {
   for (;;) {
@@ -149,7 +151,7 @@ async function takePort(tx: Tx, instanceId: string, { first, last }: EndpointsDe
       sql`select port from endpoint_ports where instance_id is null and +port between ${first} and ${last}
           order by released_ms, port limit ${PORTS_TRIED}`,
     );
-    for (const { port } of free) {
+    for (const { port } of rotated(free, instanceId)) {
       const taken = await tx.run(
         sql`update endpoint_ports set instance_id = ${instanceId} where port = ${port} and instance_id is null`,
       );
@@ -161,6 +163,12 @@ async function takePort(tx: Tx, instanceId: string, { first, last }: EndpointsDe
     detail: 'All public ports are in use. Try again in a few minutes.',
     retryAfterSeconds: NO_PORT_RETRY_SECONDS,
   });
+}
+
+/** The ports in order, from a place on that the random id of the instance decides. */
+function rotated<T>(ports: readonly T[], instanceId: string): T[] {
+  const from = createHash('sha256').update(instanceId).digest().readUInt32BE() % Math.max(1, ports.length);
+  return [...ports.slice(from), ...ports.slice(0, from)];
 }
 
 function unsealed(row: Endpoint, { sealing }: Pick<EndpointsDeps, 'sealing'>): Endpoint {

@@ -1,9 +1,15 @@
 // A PostgreSQL server that goes away in the middle: work in progress fails, and everything else goes on.
-import { expect, test } from 'vitest';
+import { expect, inject, test } from 'vitest';
 import { z } from 'zod';
 import { int } from '../../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../../control-plane/base/db/db.ts';
-import { openTestDb } from '../../../kit/databases.ts';
+import { renewLease, seeLease, takeLease } from '../../../../control-plane/base/db/lease.ts';
+import { prepareDatabase } from '../../../../control-plane/base/db/migrate.ts';
+import { openPostgres } from '../../../../control-plane/base/db/postgres.ts';
+import { systemClock } from '../../../../shared/clock.ts';
+import { createLog } from '../../../../shared/log.ts';
+import { systemRng } from '../../../../shared/rng.ts';
+import { createDatabase, openTestDb } from '../../../kit/databases.ts';
 
 test('a full disk of the server is our own error, and the next transaction works', async () => {
   const db = await openTestDb([]);
@@ -26,4 +32,42 @@ test('a server that closes the connection of a transaction fails that transactio
   await db.close();
   process.off('uncaughtExceptionMonitor', note);
   expect(uncaught).toEqual([]);
+});
+
+test('a transaction in progress holds up a takeover of the lease, and not its renewal', async () => {
+  const url = await createDatabase(inject('postgresUrl') ?? '');
+  const [clock, rng, log] = [systemClock(), systemRng(), createLog('test', 'silent')];
+  const ours = openPostgres(url, { clock, rng, log });
+  const theirs = openPostgres(url, { clock, rng, log });
+  await prepareDatabase(ours);
+  const held = await takeLease(ours, { name: 'primary', holder: 'ours' }, undefined);
+  if (held === undefined) throw new Error('the lease was not free');
+  ours.fence(held);
+  const [begun, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const order: string[] = [];
+  const body = ours
+    .tx('slow', async (tx) => {
+      await tx.one(One, sql`select 1 as one`);
+      begun.resolve();
+      await end.promise;
+    })
+    .then(() => order.push('body'));
+  await begun.promise;
+  expect(await renewLease(ours, held)).toBe(true);
+  const seen = await seeLease(theirs, 'primary');
+  const takeover = takeLease(theirs, { name: 'primary', holder: 'theirs' }, seen).then((taken) => {
+    order.push('takeover');
+    return taken;
+  });
+  const Waiting = z.object({ count: int });
+  const waiting = sql`select count(*) as count from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
+  while ((await theirs.read.one(Waiting, waiting))?.count === 0) await clock.sleep(5);
+  end.resolve();
+  await body;
+  expect(await takeover).toMatchObject({ epoch: 2 });
+  expect(order).toEqual(['body', 'takeover']);
+  await expect(ours.tx('late', (tx) => tx.one(One, sql`select 1 as one`))).rejects.toMatchObject({
+    code: 'lease_lost',
+  });
+  await Promise.all([ours.close(), theirs.close()]);
 });
