@@ -1,6 +1,7 @@
 // One control plane's share of the load on the write path: opens and closes paid requests, with the real bodies on the real driver.
 import type { Db, HotBody } from '../../../control-plane/base/db/db.ts';
-import { migrate } from '../../../control-plane/base/db/migrate.ts';
+import { takeLease } from '../../../control-plane/base/db/lease.ts';
+import { migrate, prepareDatabase } from '../../../control-plane/base/db/migrate.ts';
 import { openPostgres } from '../../../control-plane/base/db/postgres.ts';
 import { openSqlite } from '../../../control-plane/base/db/sqlite.ts';
 import { SCHEMA } from '../../../control-plane/foundation.ts';
@@ -34,7 +35,7 @@ serveOrders(async (order): Promise<Answer> => {
   const { kind } = order;
   if (kind === 'open') {
     const url = String(order['url']);
-    db = url.startsWith('postgres:') ? openPostgres(url, { clock, log, rng }) : openSqlite(url, { clock });
+    db = url.startsWith('postgres:') ? await openFenced(url) : openSqlite(url, { clock });
     return {};
   }
   if (kind === 'prepare') return prepare();
@@ -42,6 +43,15 @@ serveOrders(async (order): Promise<Answer> => {
   await database().close();
   return {};
 });
+
+/** With a lease of its own, because in production each transaction checks one. */
+async function openFenced(url: string): Promise<Db> {
+  const postgres = openPostgres(url, { clock, log, rng });
+  await prepareDatabase(postgres);
+  const held = await takeLease(postgres, { name: `bench-${process.pid}`, holder: 'bench' }, undefined);
+  if (held !== undefined) postgres.fence(held);
+  return postgres;
+}
 
 /** The schema, and customers with money. */
 async function prepare(): Promise<Answer> {
