@@ -1,6 +1,17 @@
 // Receipts: the result and the charge of each accepted request to a model.
 import { z } from 'zod';
 
+/** What a caller may write on the receipt of its request. */
+export const User = z
+  .string()
+  .max(512)
+  .describe('Whatever the caller likes, for example whom it asks for. It is kept on the receipt');
+export const Metadata = z
+  .record(z.string().max(64), z.string().max(512))
+  .refine((metadata) => Object.keys(metadata).length <= 16, 'must have at most 16 entries')
+  .describe('Up to 16 names with texts. They are kept on the receipt');
+export type Metadata = z.infer<typeof Metadata>;
+
 const tokens = z.int().nullable();
 
 export const Receipt = z
@@ -10,6 +21,8 @@ export const Receipt = z
     api_key_id: z.string().describe('The API key that it came with'),
     model: z.string().describe('Canonical id of the model'),
     tier: z.enum(['serverless', 'economy']).describe('Whose price was charged'),
+    user: z.string().nullable().describe('The `user` of the request'),
+    metadata: z.record(z.string(), z.string()).describe('The `metadata` of the request; empty if it had none'),
     state: z
       .enum(['open', 'settled', 'released'])
       .describe('`open` while it is answered, `settled` if something was charged, `released` if nothing was'),

@@ -90,7 +90,7 @@ function askForStream(
       callable: planned.callable,
       path: '/chat/completions',
       body: async (upstream) => ({
-        ...upstreamBody(call.body, await roomFor(upstream, { body: call.body, planned }, deps)),
+        ...upstreamBody(call.body, planned, await roomFor(upstream, { body: call.body, planned }, deps)),
         ...streamMembers(upstream),
       }),
       apiKeyId: call.caller.apiKeyId,

@@ -26,6 +26,7 @@
 //
 // What must never happen: a server is asked without a hold; a receipt is closed twice with two charges (`close` keeps its first promise, and
 // `closeReceipt` changes only an `open` row); more is charged than was held; the sweep closes a request that is being served.
+import type { Metadata } from '../../../shared/api/receipt.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, ServiceError } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
@@ -47,6 +48,8 @@ export interface NewRequest {
   callable: Callable;
   /** The most that it can cost. It is held until the request is closed. */
   boundUcents: bigint;
+  /** What the caller has written into its body for the receipt. */
+  body: { user?: string | undefined; metadata?: Metadata | undefined };
 }
 
 export interface OpenRequest {
@@ -158,7 +161,7 @@ export function openRequests(deps: RequestsDeps): Requests {
 
 function receiptOf(
   id: string,
-  { caller, requestId, callable, boundUcents }: NewRequest,
+  { caller, requestId, callable, boundUcents, body }: NewRequest,
   nowMs: number,
 ): store.NewReceipt {
   return {
@@ -168,6 +171,8 @@ function receiptOf(
     request_id: requestId,
     model_id: callable.model.id,
     tier: callable.tier,
+    end_user: body.user ?? null,
+    metadata: body.metadata ?? null,
     held_ucents: boundUcents,
     opened_ms: nowMs,
   };

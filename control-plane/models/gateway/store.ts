@@ -1,10 +1,11 @@
 // The SQL of receipts.
 import { z } from 'zod';
-import { int, text, ucents } from '../../base/db/columns.ts';
+import { int, json, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
 import type { Piece } from '../../base/db/pieces.ts';
 import type { Cursor } from '../../base/http/cursors.ts';
 import { Charge } from '../../money/ledger/charges.ts';
+import { Metadata } from '../../../shared/api/receipt.ts';
 import type { ReceiptState } from '../../../shared/states.ts';
 
 /** How a request ended. The README of the room says who pays for each. */
@@ -18,6 +19,9 @@ const ReceiptRow = z.object({
   request_id: text,
   model_id: text,
   tier: z.enum(['serverless', 'economy']),
+  /** Whom the caller has named as its own user. */
+  end_user: text.nullable(),
+  metadata: json(Metadata).nullable(),
   state: z.enum(['open', 'settled', 'released']),
   held_ucents: ucents,
   charged_ucents: ucents,
@@ -34,28 +38,38 @@ const ReceiptRow = z.object({
 });
 export type Receipt = z.infer<typeof ReceiptRow>;
 
-const COLUMNS = sql`id, org_id, api_key_id, request_id, model_id, tier, state, held_ucents, charged_ucents, ending, prompt_tokens,
-  completion_tokens, images, counted_by, upstream, opened_ms, closed_ms`;
+const NEW_COLUMNS = sql`id, org_id, api_key_id, request_id, model_id, tier, end_user, metadata, state, held_ucents, opened_ms`;
+const COLUMNS = sql`id, org_id, api_key_id, request_id, model_id, tier, end_user, metadata, state, held_ucents, charged_ucents, ending,
+  prompt_tokens, completion_tokens, images, counted_by, upstream, opened_ms, closed_ms`;
 
 export type NewReceipt = Pick<
   Receipt,
-  'id' | 'org_id' | 'api_key_id' | 'request_id' | 'model_id' | 'tier' | 'held_ucents' | 'opened_ms'
+  | 'id'
+  | 'org_id'
+  | 'api_key_id'
+  | 'request_id'
+  | 'model_id'
+  | 'tier'
+  | 'end_user'
+  | 'metadata'
+  | 'held_ucents'
+  | 'opened_ms'
 >;
 
 export async function insertReceipt(tx: Tx, receipt: NewReceipt): Promise<void> {
   await tx.run(
-    sql`insert into request_receipts (id, org_id, api_key_id, request_id, model_id, tier, state, held_ucents, opened_ms)
+    sql`insert into request_receipts (${NEW_COLUMNS})
         values (${receipt.id}, ${receipt.org_id}, ${receipt.api_key_id}, ${receipt.request_id}, ${receipt.model_id}, ${receipt.tier},
-                'open', ${receipt.held_ucents}, ${receipt.opened_ms})`,
+                ${receipt.end_user}, ${metadataText(receipt)}, 'open', ${receipt.held_ucents}, ${receipt.opened_ms})`,
   );
 }
 
 /** The same for a `HotBody`, for each row of the part `held`. */
 export function receiptPart(receipt: NewReceipt): Sql {
   return sql`receipt as (
-      insert into request_receipts (id, org_id, api_key_id, request_id, model_id, tier, state, held_ucents, opened_ms)
-      select ${receipt.id}, ${receipt.org_id}, ${receipt.api_key_id}, ${receipt.request_id}, ${receipt.model_id}, ${receipt.tier}, 'open',
-        cast(${receipt.held_ucents} as bigint), cast(${receipt.opened_ms} as bigint)
+      insert into request_receipts (${NEW_COLUMNS})
+      select ${receipt.id}, ${receipt.org_id}, ${receipt.api_key_id}, ${receipt.request_id}, ${receipt.model_id}, ${receipt.tier},
+        ${receipt.end_user}, ${metadataText(receipt)}, 'open', cast(${receipt.held_ucents} as bigint), cast(${receipt.opened_ms} as bigint)
       from held)`;
 }
 
@@ -63,17 +77,18 @@ export function findReceipt(query: Query, id: string): Promise<Receipt | undefin
   return query.one(ReceiptRow, sql`select ${COLUMNS} from request_receipts where id = ${id}`);
 }
 
-/** Newest first, at most `count`. */
+/** Newest first, at most `count`; of one user of the organisation or of all. */
 export function pageOfReceipts(
   query: Query,
-  orgId: string,
+  { orgId, user }: { orgId: string; user?: string | undefined },
   from: Cursor | undefined,
   count: number,
 ): Promise<Receipt[]> {
+  const whose = user === undefined ? sql`1 = 1` : sql`end_user = ${user}`;
   const older = from === undefined ? sql`1 = 1` : sql`(opened_ms, id) < (${from.createdMs}, ${from.id})`;
   return query.all(
     ReceiptRow,
-    sql`select ${COLUMNS} from request_receipts where org_id = ${orgId} and ${older}
+    sql`select ${COLUMNS} from request_receipts where org_id = ${orgId} and ${whose} and ${older}
         order by opened_ms desc, id desc limit ${count}`,
   );
 }
@@ -157,4 +172,8 @@ export async function forgottenUcents(query: Query): Promise<bigint> {
     sql`select charged_ucents from forgotten_receipts where id = 1`,
   );
   return row?.charged_ucents ?? 0n;
+}
+
+function metadataText({ metadata }: NewReceipt): string | null {
+  return metadata === null ? null : JSON.stringify(metadata);
 }

@@ -92,6 +92,8 @@ async function chat(run: <T>(body: HotBody<T>) => Promise<T>): Promise<void> {
     request_id: 'bench',
     model_id: 'bench',
     tier: 'serverless' as const,
+    end_user: null,
+    metadata: null,
     held_ucents: HELD_UCENTS,
     opened_ms: clock.now(),
   };

@@ -6,6 +6,8 @@ create table request_receipts (
   request_id TEXT not null,
   model_id TEXT not null,
   tier TEXT not null,
+  end_user TEXT,
+  metadata TEXT,
   state TEXT not null,
   held_ucents INTEGER not null check (held_ucents >= 0),
   charged_ucents INTEGER not null default 0,
