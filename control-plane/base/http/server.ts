@@ -260,7 +260,7 @@ function addRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps
       limits?.takeForIp(request.ip);
       if (scope === 'none' || scope === 'operator') return refuseIfFull(deps);
       const caller = await authorize(request.headers.authorization, scope, deps.authenticate);
-      if (isInference(each)) limits?.takeForInference(caller.apiKeyId, (headers) => void reply.headers(headers));
+      if (isInference(each)) limits?.takeForInference(caller, (headers) => void reply.headers(headers));
       else limits?.takeForKey(caller.apiKeyId);
       refuseIfFull(deps);
       request.setDecorator('caller', caller);

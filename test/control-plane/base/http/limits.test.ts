@@ -20,7 +20,8 @@ afterEach(async () => {
   for (const bench of open.splice(0)) await bench.close();
 });
 /** The limits of inference in tests about other requests. */
-const inference = { perKeyPerSecond: 1, burst: 1 };
+const inference = { perKeyPerSecond: 1, burst: 1, perOrgPerSecond: 1_000, orgBurst: 1_000 };
+const CALLER = { orgId: 'org_a', apiKeyId: 'apk_a' };
 async function openLimited(limits: Omit<RateLimitOptions, 'inference'> & Partial<RateLimitOptions>) {
   const clock = virtualClock();
   const rateLimits = { inference, ...limits };
@@ -141,7 +142,7 @@ describe('the rate of inference', () => {
 
   // Specification 7.3: rate_limit_exceeded is the per-second rate limit of the API key: 429, where 503 is our own lack.
   test('a key may send its burst, then gets 429 with the time to wait, and may send one request as soon as that is over', async () => {
-    const { clock, ask } = await openLimited({ ...SLOW, inference: { perKeyPerSecond: 0.8, burst: 2 } });
+    const { clock, ask } = await openLimited({ ...SLOW, inference: { ...inference, perKeyPerSecond: 0.8, burst: 2 } });
     expect(toldOf(await ask('all'))).toEqual([200, '2', '1', '1.25s', undefined]);
     expect(toldOf(await ask('all'))).toEqual([200, '2', '0', '2.5s', undefined]);
     const refused = await ask('all');
@@ -177,6 +178,39 @@ describe('the rate of inference', () => {
     expect((await ask('other', '192.0.2.4')).status).toBe(200);
   });
 
+  test('of an organisation holds for all its keys together, and its refusals do not count for the key', async () => {
+    const rates = { perKeyPerSecond: 1, burst: 3, perOrgPerSecond: 2, orgBurst: 4 };
+    const { clock, ask } = await openLimited({ ...SLOW, inference: rates });
+    expect(toldOf(await ask('all'))).toEqual([200, '3', '2', '1s', undefined]);
+    expect(toldOf(await ask('other'))).toEqual([200, '3', '2', '1s', undefined]);
+    expect(toldOf(await ask('all'))).toEqual([200, '3', '1', '2s', undefined]);
+    // The organisation has fewer left than the key.
+    expect(toldOf(await ask('other'))).toEqual([200, '4', '0', '2s', undefined]);
+    const refused = await ask('other');
+    expect(toldOf(refused)).toEqual([429, '4', '0', '2s', '1']);
+    expect(InferenceError.parse(JSON.parse(refused.body)).error).toMatchObject({
+      code: 'rate_limit_exceeded',
+      message: expect.stringContaining('This organisation may send 2 inference requests a second') as string,
+    });
+    expect((await ask('stranger')).status).toBe(200);
+    await clock.advance(499);
+    expect((await ask('other')).status).toBe(429);
+    await clock.advance(1);
+    // 1 left and half a second, less this one: the two refusals before have cost the key nothing.
+    expect((await ask('other')).status).toBe(200);
+    await clock.advance(2_000);
+    expect(toldOf(await ask('other'))).toEqual([200, '3', '1', '1.5s', undefined]);
+  });
+
+  test('of an organisation can change while the process runs', () => {
+    const limits = openRateLimits({ ...SLOW, inference }, virtualClock());
+    const none = (): void => undefined;
+    limits.takeForInference(CALLER, none);
+    limits.change({ ...SLOW, inference: { perKeyPerSecond: 9, burst: 9, perOrgPerSecond: 9, orgBurst: 1 } });
+    expect(isRefused(() => limits.takeForInference({ ...CALLER, apiKeyId: 'apk_b' }, none))).toBe(true);
+    expect(isRefused(() => limits.takeForInference({ ...CALLER, orgId: 'org_b' }, none))).toBe(false);
+  });
+
   test('does not limit the polling of a job', async () => {
     const { get, ask } = await openLimited(SLOW);
     expect((await ask('all')).status).toBe(200);
@@ -194,9 +228,9 @@ describe('the rate of inference', () => {
     [0.5, 45, '1m30s'],
     [3, 1, '334ms'],
   ])('at %d a second, %d requests are back after %s', (perKeyPerSecond, burst, reset) => {
-    const limits = openRateLimits({ ...SLOW, inference: { perKeyPerSecond, burst } }, virtualClock());
+    const limits = openRateLimits({ ...SLOW, inference: { ...inference, perKeyPerSecond, burst } }, virtualClock());
     let sent: Record<string, string> = {};
-    for (let i = 0; i < burst; i += 1) limits.takeForInference('apk_a', (headers) => (sent = headers));
+    for (let i = 0; i < burst; i += 1) limits.takeForInference(CALLER, (headers) => (sent = headers));
     expect(sent).toMatchObject({
       'x-ratelimit-remaining-requests': '0',
       'x-ratelimit-reset-requests': reset,
