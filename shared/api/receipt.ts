@@ -14,6 +14,16 @@ export type Metadata = z.infer<typeof Metadata>;
 
 const tokens = z.int().nullable();
 
+export const ReceiptAttempt = z.strictObject({
+  server: z.int().describe('Number of the server in the list that the operator has for the model; the first is 1'),
+  outcome: z
+    .enum(['answered', 'refused', 'busy', 'unavailable', 'unreachable', 'timed_out', 'failed', 'cancelled'])
+    .describe(
+      '`answered`: it began to answer. `refused`: it does not take this request. `busy`, `unavailable`, `unreachable`: the next server was asked. `timed_out`, `failed`: it gave no whole answer. `cancelled`: the caller left, or the service restarted',
+    ),
+  ms: z.int().describe('Milliseconds until that'),
+});
+
 export const Receipt = z
   .strictObject({
     id: z.string().describe('Also in the X-Receipt-Id header of the answer'),
@@ -37,6 +47,9 @@ export const Receipt = z
       .enum(['upstream', 'running', 'tokenizer', 'estimate'])
       .nullable()
       .describe('By the server at the end, on the way, or by its tokenizer afterwards, or by us from the text'),
+    attempts: z
+      .array(ReceiptAttempt)
+      .describe('The servers that were asked, in order, the last 64 of them; empty while it is open'),
     cost: z.string().describe('Exactly, in dollars'),
     held: z.string().describe('The most that it could have cost, in dollars: set aside while it was open'),
     created_at: z.iso.datetime().describe('When it was let in'),

@@ -96,6 +96,7 @@ describe('an answer', () => {
       completion_tokens: 3,
       images: null,
       counted_by: 'upstream',
+      attempts: [{ server: 1, outcome: 'answered', ms: 0 }],
       cost: '0.0000027',
       held: '0.0006555',
       created_at: now,

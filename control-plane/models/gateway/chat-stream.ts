@@ -93,6 +93,7 @@ function askForStream(
         ...upstreamBody(call.body, planned, await roomFor(upstream, { body: call.body, planned }, deps)),
         ...streamMembers(upstream),
       }),
+      attempts: open.attempts,
       apiKeyId: call.caller.apiKeyId,
       startedMs: deps.clock.monotonicMs(),
       answerMs: (upstream) => upstream.first_byte_ms,

@@ -30,6 +30,7 @@ export async function completeChat(call: ChatCall, deps: CallDeps): Promise<Repl
         ...upstreamBody(body, planned, await roomFor(upstream, { body, planned }, deps)),
         ...(isGathered(upstream) ? streamMembers(upstream) : {}),
       }),
+      attempts: open.attempts,
       apiKeyId: call.caller.apiKeyId,
       startedMs: deps.clock.monotonicMs(),
       affinity: chatAffinity(call, planned),

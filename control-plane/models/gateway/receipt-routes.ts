@@ -64,7 +64,7 @@ export function receiptRoutes({ db, cursors }: { db: Db; cursors: Cursors }): Ro
   ];
 }
 
-/** The receipt as customers see it, without the server that answered. */
+/** The receipt as customers see it, without the addresses of servers. */
 function receiptView(row: ReceiptRow): Receipt {
   const { id, request_id, api_key_id, tier, state, ending } = row;
   const { prompt_tokens, completion_tokens, images, counted_by } = row;
@@ -82,6 +82,7 @@ function receiptView(row: ReceiptRow): Receipt {
     completion_tokens,
     images,
     counted_by,
+    attempts: (row.attempts ?? []).map(({ server, outcome, ms }) => ({ server, outcome, ms })),
     cost: dollarText(row.charged_ucents),
     held: dollarText(row.held_ucents),
     created_at: isoTime(row.opened_ms),

@@ -37,6 +37,7 @@ import type { Caller } from '../../base/http/route.ts';
 import { wallet } from '../../money/ledger/accounts.ts';
 import type { Ledger } from '../../money/ledger/ledger.ts';
 import type { Callable } from '../catalog/catalog.ts';
+import { type Attempts, openAttempts } from './attempts.ts';
 import type { Counts } from './counts.ts';
 import { failedOutcome, freeOutcome } from './outcome.ts';
 import { closeReceipt, type OpenReceipt, openReceipt, type Outcome } from './states.ts';
@@ -58,6 +59,8 @@ export interface OpenRequest {
   id: string;
   /** Aborts if the caller has left, or, with a ServiceError as reason, if this process stops. */
   signal: AbortSignal;
+  /** The servers that are asked for it. */
+  attempts: Attempts;
   /** Settles the receipt or releases its hold, once. Later calls wait for the first one. */
   close(outcome: Outcome): Promise<void>;
 }
@@ -133,14 +136,16 @@ export function openRequests(deps: RequestsDeps): Requests {
       leave();
       throw error;
     }
+    const attempts = openAttempts(clock);
     let closed: Promise<void> | undefined;
     const close = (outcome: Outcome): Promise<void> =>
       db
-        .hot(closeReceipt(receipt, outcome, { ledger, nowMs: clock.now() }))
+        .hot(closeReceipt(receipt, outcome, { ledger, nowMs: clock.now(), attempts: attempts.list() }))
         .then(() => deps.counts.ended(callable.model.id, outcome.ending))
         .finally(leave);
     return {
       id,
+      attempts,
       signal: AbortSignal.any([gone, stopping.signal]),
       close: (outcome) => (closed ??= close(outcome)),
     };
@@ -193,7 +198,7 @@ async function sweep(
 ): Promise<number> {
   const dead = await deadReceipts(db, living, signal);
   const close = (receipt: OpenReceipt): Promise<boolean> =>
-    db.hot(closeReceipt(receipt, freeOutcome('process_ended'), { ledger, nowMs: clock.now() }));
+    db.hot(closeReceipt(receipt, freeOutcome('process_ended'), { ledger, nowMs: clock.now(), attempts: [] }));
   await Promise.all(dead.map(close));
   if (dead.length > 0)
     log.warn({ receipts: dead.length }, 'closed the requests of a process that died, free of charge');

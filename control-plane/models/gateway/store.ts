@@ -7,6 +7,7 @@ import type { Cursor } from '../../base/http/cursors.ts';
 import { Charge } from '../../money/ledger/charges.ts';
 import { Metadata } from '../../../shared/api/receipt.ts';
 import type { ReceiptState } from '../../../shared/states.ts';
+import { Attempt } from './attempts.ts';
 
 /** How a request ended. The README of the room says who pays for each. */
 const Ending = z.enum(['completed', 'client_left', 'too_long', 'upstream_failed', 'refused', 'process_ended']);
@@ -33,6 +34,8 @@ const ReceiptRow = z.object({
   counted_by: z.enum(['upstream', 'running', 'tokenizer', 'estimate']).nullable(),
   /** Address of the server that answered. */
   upstream: text.nullable(),
+  /** The servers that were asked. */
+  attempts: json(z.array(Attempt)).nullable(),
   opened_ms: int,
   closed_ms: int.nullable(),
 });
@@ -40,7 +43,7 @@ export type Receipt = z.infer<typeof ReceiptRow>;
 
 const NEW_COLUMNS = sql`id, org_id, api_key_id, request_id, model_id, tier, end_user, metadata, state, held_ucents, opened_ms`;
 const COLUMNS = sql`id, org_id, api_key_id, request_id, model_id, tier, end_user, metadata, state, held_ucents, charged_ucents, ending,
-  prompt_tokens, completion_tokens, images, counted_by, upstream, opened_ms, closed_ms`;
+  prompt_tokens, completion_tokens, images, counted_by, upstream, attempts, opened_ms, closed_ms`;
 
 export type NewReceipt = Pick<
   Receipt,
@@ -113,13 +116,14 @@ export type Closing = Pick<
   | 'counted_by'
   | 'upstream'
   | 'closed_ms'
->;
+> & { attempts: readonly Attempt[] };
 
 /** The statement that closes a receipt. It changes no row if the receipt is not in `from` any more. */
 export function closing(id: string, { from, to }: { from: ReceiptState; to: ReceiptState }, closed: Closing): Sql {
   return sql`update request_receipts set state = ${to}, charged_ucents = ${closed.charged_ucents}, ending = ${closed.ending},
           prompt_tokens = ${closed.prompt_tokens}, completion_tokens = ${closed.completion_tokens},
-          images = ${closed.images}, counted_by = ${closed.counted_by}, upstream = ${closed.upstream}, closed_ms = ${closed.closed_ms}
+          images = ${closed.images}, counted_by = ${closed.counted_by}, upstream = ${closed.upstream},
+          attempts = ${JSON.stringify(closed.attempts)}, closed_ms = ${closed.closed_ms}
         where id = ${id} and state = ${from}`;
 }
 

@@ -107,7 +107,8 @@ async function chat(run: <T>(body: HotBody<T>) => Promise<T>): Promise<void> {
     counted_by: 'upstream' as const,
     upstream: 'bench',
   };
-  if (!(await run(closeReceipt(receipt, outcome, { ledger, nowMs: clock.now() })))) throw new Error('it was closed');
+  if (!(await run(closeReceipt(receipt, outcome, { ledger, nowMs: clock.now(), attempts: [] }))))
+    throw new Error('it was closed');
 }
 
 function orgOf(i: number): string {

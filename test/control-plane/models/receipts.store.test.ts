@@ -116,7 +116,11 @@ test('a closed receipt is not closed again, whatever the second outcome is', asy
   const id = idOf(await ask());
   const before = await findReceipt(world.db.read, id);
   if (before === undefined) throw new Error('the receipt is gone');
-  const again = closeReceipt(before, freeOutcome('client_left'), { ledger: world.rooms.ledger, nowMs: 1 });
+  const again = closeReceipt(before, freeOutcome('client_left'), {
+    ledger: world.rooms.ledger,
+    nowMs: 1,
+    attempts: [],
+  });
   expect(await world.db.hot(again)).toBe(false);
   expect(await findReceipt(world.db.read, id)).toEqual(before);
 });

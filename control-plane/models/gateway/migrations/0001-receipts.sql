@@ -16,6 +16,7 @@ create table request_receipts (
   completion_tokens INTEGER,
   counted_by TEXT,
   upstream TEXT,
+  attempts TEXT,
   opened_ms INTEGER not null,
   closed_ms INTEGER,
   check (charged_ucents between 0 and held_ucents)
