@@ -172,6 +172,8 @@ const ConfigFields = z.strictObject({
   models_file: AbsolutePath.optional(),
   /** Open requests of one API key, including streams. Above this, callers get 429. */
   open_inference_requests_per_key: z.int().min(1).max(RATE_MAX).default(64),
+  /** The same for all keys of one organisation. */
+  open_inference_requests_per_org: z.int().min(1).max(RATE_MAX).default(256),
   videos: z
     .strictObject({
       /** Jobs of one organisation that may be in progress at once. Above this, callers get 429. */
@@ -204,6 +206,9 @@ const ConfigFields = z.strictObject({
       /** Requests to models have their own limit. */
       inference_per_key_per_second: PerSecond.default(20),
       inference_burst: z.int().min(1).max(RATE_MAX).default(40),
+      /** The limit of all keys of one organisation together. */
+      inference_per_org_per_second: PerSecond.default(100),
+      inference_burst_per_org: z.int().min(1).max(RATE_MAX).default(200),
     })
     .prefault({}),
   webhooks: z
@@ -236,10 +241,19 @@ const ConfigFields = z.strictObject({
   /** Prometheus metrics without authentication. If left out, they are only on the operator's socket. */
   metrics_listen: Listen.optional(),
 });
-/** Otherwise customers and agents would get a wrong address. */
-const Config = ConfigFields.refine((config) => config.tls === undefined || config.base_url.startsWith('https:'), {
-  path: ['base_url'],
-  error: 'must begin with https: where tls is set',
+const Config = ConfigFields.superRefine((config, context) => {
+  const refuse = (path: string[], message: string): void => context.addIssue({ code: 'custom', path, message });
+  // Otherwise customers and agents would get a wrong address.
+  if (config.tls !== undefined && !config.base_url.startsWith('https:'))
+    refuse(['base_url'], 'must begin with https: where tls is set');
+  // Otherwise no key could reach its own limit, and its refusals would name another one.
+  const { rate_limits: rates } = config;
+  if (config.open_inference_requests_per_org < config.open_inference_requests_per_key)
+    refuse(['open_inference_requests_per_org'], 'must not be below open_inference_requests_per_key');
+  if (rates.inference_per_org_per_second < rates.inference_per_key_per_second)
+    refuse(['rate_limits', 'inference_per_org_per_second'], 'must not be below inference_per_key_per_second');
+  if (rates.inference_burst_per_org < rates.inference_burst)
+    refuse(['rate_limits', 'inference_burst_per_org'], 'must not be below inference_burst');
 });
 export type Config = z.infer<typeof Config>;
 

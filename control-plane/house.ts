@@ -173,6 +173,7 @@ function reloadSettings(
     frameworks: Object.keys(next.presets.environments.frameworks).length,
     open_launches_per_org: next.openLaunchesPerOrg,
     open_inference_requests_per_key: next.openInferenceRequestsPerKey,
+    open_inference_requests_per_org: next.openInferenceRequestsPerOrg,
     open_videos_per_org: next.openVideosPerOrg,
     ...config.rate_limits,
   };
@@ -265,6 +266,7 @@ function settingsOf(config: Config): Settings {
     webhookMaxAttempts: config.webhooks.max_attempts,
     models: readModels(config.models_file),
     openInferenceRequestsPerKey: config.open_inference_requests_per_key,
+    openInferenceRequestsPerOrg: config.open_inference_requests_per_org,
     openVideosPerOrg: config.videos.open_per_org,
     videoBytesMax: config.videos.file_mib_max * MIB,
     fileBytesMax: config.files.file_mib_max * MIB,

@@ -130,7 +130,12 @@ function rateLimitsOf({ rate_limits: limits }: Config): RateLimitOptions {
     perKeyPerSecond: limits.per_key_per_second,
     perIpPerSecond: limits.per_ip_per_second,
     burst: limits.burst,
-    inference: { perKeyPerSecond: limits.inference_per_key_per_second, burst: limits.inference_burst },
+    inference: {
+      perKeyPerSecond: limits.inference_per_key_per_second,
+      burst: limits.inference_burst,
+      perOrgPerSecond: limits.inference_per_org_per_second,
+      orgBurst: limits.inference_burst_per_org,
+    },
   };
 }
 

@@ -46,6 +46,7 @@ import { openCatalog } from './models/catalog/catalog.ts';
 import type { CatalogModel } from './models/catalog/models.ts';
 import { openFiles } from './models/files/files.ts';
 import { openGateway } from './models/gateway/gateway.ts';
+import type { OpenMax } from './models/gateway/requests.ts';
 import { openVideos } from './models/videos/videos.ts';
 
 /** Dependencies that every room may get. */
@@ -86,6 +87,8 @@ export interface Settings {
   models: readonly CatalogModel[];
   /** Open inference requests of one API key. */
   openInferenceRequestsPerKey: number;
+  /** The same of all keys of one organisation. */
+  openInferenceRequestsPerOrg: number;
   /** Limit of open jobs of one organisation. */
   openVideosPerOrg: number;
   /** The largest file of a video. */
@@ -98,7 +101,12 @@ export interface Settings {
 /** Settings that the operator may change while the process runs. Rooms read them at each use and keep no copy. */
 export type Changeable = Pick<
   Settings,
-  'presets' | 'models' | 'openLaunchesPerOrg' | 'openInferenceRequestsPerKey' | 'openVideosPerOrg'
+  | 'presets'
+  | 'models'
+  | 'openLaunchesPerOrg'
+  | 'openInferenceRequestsPerKey'
+  | 'openInferenceRequestsPerOrg'
+  | 'openVideosPerOrg'
 >;
 
 /** Functions that rooms call after a commit, to wake other parts. */
@@ -352,8 +360,11 @@ function openModels(core: Core, settings: Settings, below: { ledger: Ledger; blo
   const { db, clock, ids, log } = core;
   const { ledger, blobs, nudges } = below;
   const catalog = openCatalog(settings.models);
-  const openPerKeyMax = (): number => settings.openInferenceRequestsPerKey;
-  const gateway = openGateway({ db, clock, ids, log, ledger, catalog, openPerKeyMax });
+  const openMax = (): OpenMax => ({
+    perKey: settings.openInferenceRequestsPerKey,
+    perOrg: settings.openInferenceRequestsPerOrg,
+  });
+  const gateway = openGateway({ db, clock, ids, log, ledger, catalog, openMax });
   const videos = openVideos({
     db,
     clock,

@@ -2,11 +2,30 @@
 import { z } from 'zod';
 import { CHAT_MESSAGES_MAX } from '../limits.ts';
 import { CHAT_NOTHINGS, withoutNothings } from './nothings.ts';
+import { Metadata, User } from './receipt.ts';
+
+const TextPart = z.strictObject({
+  type: z.literal('text').describe('Always `text`'),
+  text: z.string().describe('A part of what is said'),
+});
 
 export const ChatMessage = z
   .strictObject({
-    role: z.enum(['system', 'user', 'assistant']).describe('Who says it'),
-    content: z.string().describe('What is said'),
+    role: z
+      .enum(['system', 'developer', 'user', 'assistant'])
+      .transform((role) => (role === 'developer' ? 'system' : role))
+      .describe('Who says it. `developer` is read as `system`'),
+    content: z
+      .union([
+        z.string(),
+        // Model servers join parts in the same way for models that know only texts.
+        z
+          .array(TextPart)
+          .min(1)
+          .transform((parts) => parts.map(({ text }) => text).join('\n')),
+      ])
+      .describe('What is said. Text parts are joined by line feeds'),
+    name: z.string().min(1).max(256).optional().describe('Tells speakers of one role apart, if the model knows names'),
   })
   .meta({ id: 'ChatMessage' });
 export type ChatMessage = z.infer<typeof ChatMessage>;
@@ -25,6 +44,7 @@ const ChatFields = z.strictObject({
     .describe('Only with `stream`'),
   temperature: z.number().min(0).max(2).nullish().describe('How random the answer is'),
   max_tokens: z.int().min(1).nullish().describe('The longest answer, in tokens; at most what the model allows'),
+  max_completion_tokens: z.int().min(1).nullish().describe('The same. If both are set, the smaller one counts'),
   top_p: z.number().gt(0).max(1).optional().describe('Where the model supports it'),
   stop: z
     .union([z.string().min(1).max(256), z.array(z.string().min(1).max(256)).min(1).max(4)])
@@ -33,6 +53,8 @@ const ChatFields = z.strictObject({
   seed: z.int().optional().describe('Where the model supports it'),
   presence_penalty: few.optional().describe('Where the model supports it'),
   frequency_penalty: few.optional().describe('Where the model supports it'),
+  user: User.optional(),
+  metadata: Metadata.optional(),
 });
 export type ChatRequest = z.infer<typeof ChatFields>;
 

@@ -1,6 +1,7 @@
 // Embeddings (specification 2.14, 4.8): what is asked and what is answered.
 import { z } from 'zod';
 import { withoutNothings } from './nothings.ts';
+import { User } from './receipt.ts';
 
 const EmbeddingsFields = z.strictObject({
   model: z.string().min(1).max(256).describe('Id or alias of an embedding model'),
@@ -14,7 +15,7 @@ const EmbeddingsFields = z.strictObject({
     .meta({ enum: ['float'] })
     .describe('Only `float`, vectors as numbers'),
   dimensions: z.int().min(1).max(65_536).optional().describe('Length of a vector; if the model supports it'),
-  user: z.string().max(512).optional().describe('Whatever the caller likes'),
+  user: User.optional(),
 });
 export type EmbeddingsRequest = z.infer<typeof EmbeddingsFields>;
 

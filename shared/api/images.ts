@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { IMAGES_MAX } from '../limits.ts';
 import { withoutNothings } from './nothings.ts';
+import { User } from './receipt.ts';
 
 const ImagesFields = z.strictObject({
   model: z.string().min(1).max(256).describe('Id or alias of an image model'),
@@ -18,6 +19,7 @@ const ImagesFields = z.strictObject({
     .default('b64_json')
     .meta({ enum: ['b64_json'] })
     .describe('Only `b64_json`'),
+  user: User.optional(),
 });
 export type ImagesRequest = z.infer<typeof ImagesFields>;
 

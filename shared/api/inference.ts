@@ -28,11 +28,26 @@ export const InferenceError = z
   .meta({ id: 'InferenceError' });
 export type InferenceError = z.infer<typeof InferenceError>;
 
-const INFERENCE_PATHS = /^\/v1\/(models|chat|embeddings|images|videos|audio|files|fine_tuning)(\/|$)/;
+const INFERENCE_PATHS = /^\/v1\/(models|chat|embeddings|images|videos|files|fine_tuning)(\/|$)/;
+
+/** Paths that clients of this wire format call although this service has nothing there -> what to use instead. */
+export const INSTEAD: Readonly<Record<string, string>> = {
+  '/v1/responses':
+    'Use POST /v1/chat/completions and send all messages each time: no conversation is stored. Official clients have chat.completions.create',
+  '/v1/completions': 'Use POST /v1/chat/completions with the prompt as the message of a user',
+  '/v1/moderations': 'Use POST /v1/chat/completions with a model that judges texts. GET /v1/models lists the models',
+  '/v1/audio': 'This service has no models for sound. GET /v1/models lists the models that it has',
+  '/v1/realtime': 'Use POST /v1/chat/completions with stream: true, which sends the answer as it comes into being',
+};
+
+/** What to use instead of this path; undefined if clients do not expect it here. */
+export function insteadOf(path: string): string | undefined {
+  return INSTEAD[/^\/v1\/[^/]*/.exec(path)?.[0] ?? ''];
+}
 
 /** Refusals on these paths are an envelope, on all others a problem document. Families that are not built yet are among them by their kind. */
 export function isInferencePath(path: string): boolean {
-  return INFERENCE_PATHS.test(path);
+  return INFERENCE_PATHS.test(path) || insteadOf(path) !== undefined;
 }
 
 const RENAMED: Partial<Record<ErrorCode, string>> = {

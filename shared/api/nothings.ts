@@ -1,5 +1,5 @@
 // Values that ask for nothing: clients send them by habit, and a request is read as if they were not there. Whatever else is not supported
-// is refused by its name. The OpenAPI document shows these lists, and a test holds them.
+// is refused by its name. The OpenAPI document and the manual show these lists.
 
 /** Member, by its path -> the values that ask for nothing. */
 export type Nothings = Readonly<Record<string, readonly unknown[]>>;
@@ -19,7 +19,15 @@ export const CHAT_NOTHINGS: Nothings = {
   store: [false],
   service_tier: ['auto', 'default'],
   'stream_options.include_obfuscation': [false],
+  'messages[].annotations': [[]],
+  'messages[].tool_calls': [[]],
 };
+
+/**
+ * Values that ask a model without the parameter for what it does anyway. A model that takes the parameter gets them, because its server may
+ * have other defaults.
+ */
+export const CHAT_DEFAULTS: Nothings = { top_p: [1], presence_penalty: [0], frequency_penalty: [0] };
 
 /** What the lists do not say again for each member: null asks for nothing wherever a request can do without the member. */
 const REQUIRED: readonly string[] = ['model', 'messages', 'messages[].role', 'messages[].content', 'input', 'prompt'];
@@ -48,7 +56,8 @@ export function withoutNothings(body: unknown, nothings: Nothings, path = ''): u
   );
 }
 
-function isNothing(member: string, value: unknown, nothings: Nothings): boolean {
+/** True also for null, unless the member is required. */
+export function isNothing(member: string, value: unknown, nothings: Nothings): boolean {
   if (value === null) return !REQUIRED.includes(member);
   return Object.hasOwn(nothings, member) && nothings[member]?.some((nothing) => isSame(nothing, value)) === true;
 }

@@ -16,6 +16,13 @@ openModelsForEachTest();
 
 const ask = (body: object = {}): Promise<Answer> =>
   api.call('POST', PATH, { key: owner.key, body: { model: 'acme/small-chat', messages: HI, ...body } });
+/** `member` is a path as in the lists of values that ask for nothing. */
+const bodyWith = (member: string, value: unknown): object => {
+  const [name = '', inner] = member.split('.');
+  if (inner === undefined) return { [name]: value };
+  if (name === 'messages[]') return { messages: [{ ...HI[0], [inner]: value }] };
+  return { stream: true, [name]: { [inner]: value } };
+};
 const beyond = (): object[] => api.world.rooms.gateway.counts.beyondContexts();
 const spentUcents = async (): Promise<bigint> => {
   const { postedUcents, heldUcents } = await api.world.rooms.ledger.balance(api.world.db.read, {
@@ -81,12 +88,15 @@ describe('an answer', () => {
       api_key_id: owner.apiKeyId,
       model: 'acme/small-chat',
       tier: 'serverless',
+      user: null,
+      metadata: {},
       state: 'settled',
       ending: 'completed',
       prompt_tokens: 6,
       completion_tokens: 3,
       images: null,
       counted_by: 'upstream',
+      attempts: [{ server: 1, outcome: 'answered', ms: 0 }],
       cost: '0.0000027',
       held: '0.0006555',
       created_at: now,
@@ -221,15 +231,56 @@ describe('the request to the server', () => {
   test.each(
     Object.entries(CHAT_NOTHINGS).flatMap(([member, values]) => values.map((value) => [member, value] as const)),
   )('leaves out parameters without an effect: %s %j', async (member, value) => {
-    const [name = '', inner] = member.split('.');
-    const body = inner === undefined ? { [name]: value } : { stream: true, [name]: { [inner]: value } };
+    const body = bodyWith(member, value);
     const last = { choices: [{ delta: { content: 'x' }, finish_reason: 'stop' }] };
-    if (inner !== undefined) upstream.next({ events: [last, 'data: [DONE]\n\n'] });
+    if ('stream' in body) upstream.next({ events: [last, 'data: [DONE]\n\n'] });
     expect((await ask(body)).status).toBe(200);
     const asked = Object.keys(upstream.asked[0]?.body ?? {});
     const always = ['max_tokens', 'messages', 'model', 'stream', 'stream_options'];
     expect(asked.filter((each) => !always.includes(each))).toEqual([]);
+    expect(upstream.asked[0]?.body['messages']).toEqual(HI);
     expect(JSON.stringify(upstream.asked[0]?.body)).not.toContain('obfuscation');
+  });
+
+  test('has the defaults of a parameter if the model supports it, and leaves them out otherwise', async () => {
+    await ask({ top_p: 1, presence_penalty: 0, frequency_penalty: 0 });
+    expect(upstream.asked[0]?.body).toEqual({
+      model: 'upstream/secret-name',
+      messages: HI,
+      max_tokens: 1_024,
+      top_p: 1,
+    });
+  });
+
+  test.each([
+    [{ max_completion_tokens: 7 }, 7],
+    [{ max_completion_tokens: 7, max_tokens: 9 }, 7],
+    [{ max_completion_tokens: 9, max_tokens: 7 }, 7],
+    [{ max_completion_tokens: 7, max_tokens: null }, 7],
+    [{ max_completion_tokens: 7, max_tokens: 100_000 }, 7],
+  ])('has the smaller one of max_tokens and max_completion_tokens: %j', async (limits, expected) => {
+    const answer = await ask(limits);
+    expect(upstream.asked[0]?.body).toMatchObject({ max_tokens: expected });
+    expect(upstream.asked[0]?.body).not.toHaveProperty('max_completion_tokens');
+    // 256 tokens for the template, 16 for the message, 2 bytes.
+    expect(await receiptOf(answer)).toMatchObject({ held_ucents: 274n * 15n + BigInt(expected) * 60n });
+  });
+
+  test('has the role system for developer, joined text parts, and the names of speakers, which count as bytes', async () => {
+    const parts = ['one', 'two'].map((text) => ({ type: 'text', text }));
+    const messages = [
+      { role: 'developer', content: 'be brief' },
+      { role: 'user', name: 'ann', content: parts },
+      { role: 'assistant', content: 'yes', refusal: null, parsed: null, annotations: [], audio: null },
+    ];
+    const answer = await ask({ messages });
+    expect(upstream.asked[0]?.body['messages']).toEqual([
+      { role: 'system', content: 'be brief' },
+      { role: 'user', name: 'ann', content: 'one\ntwo' },
+      { role: 'assistant', content: 'yes' },
+    ]);
+    const bytes = BigInt('be brief'.length + 'ann'.length + 'one\ntwo'.length + 'yes'.length);
+    expect(await receiptOf(answer)).toMatchObject({ held_ucents: (256n + 3n * 16n + bytes) * 15n + 1_024n * 60n });
   });
 
   // Specification 4.8: temperature and max_tokens may be null.
@@ -248,11 +299,13 @@ describe('a request is refused', () => {
     [{ tool_choice: 'required' }, 'tool_choice'],
     [{ response_format: { type: 'json_object' } }, 'response_format'],
     [{ n: 2 }, 'n'],
-    [{ max_completion_tokens: 5 }, 'max_completion_tokens'],
-    [{ user: 'me' }, 'user'],
-    [{ messages: [{ role: 'user', content: 'hi', name: 'me' }] }, 'messages[0].name'],
+    [{ messages: [{ role: 'user', content: 'hi', mood: 'good' }] }, 'messages[0].mood'],
+    [
+      { messages: [{ role: 'user', content: [{ type: 'image_url', image_url: {} }] }] },
+      'messages[0].content[0].image_url',
+    ],
     [{ seed: 5 }, 'seed'],
-    [{ presence_penalty: 0 }, 'presence_penalty'],
+    [{ presence_penalty: 0.1 }, 'presence_penalty'],
     [{ made_up: false }, 'made_up'],
   ])('by name for an unsupported parameter: %j', async (body, field) => {
     const refused = expectRefused(PATH, await ask(body), 'unsupported_parameter');
@@ -264,10 +317,9 @@ describe('a request is refused', () => {
 
   // Specification 1: What asks for nothing is accepted by a list, whatever else of the kind is refused by its name.
   test.each(Object.keys(CHAT_NOTHINGS))('by name for %s with any value that has an effect', async (member) => {
-    const [name = '', inner] = member.split('.');
     for (const value of ['something', 7, [1], { a: 1 }, [[]], { type: 'text', more: 1 }]) {
-      const body = inner === undefined ? { [name]: value } : { stream: true, [name]: { [inner]: value } };
-      expect(expectRefused(PATH, await ask(body), 'unsupported_parameter').fields).toEqual([member]);
+      const refused = expectRefused(PATH, await ask(bodyWith(member, value)), 'unsupported_parameter');
+      expect(refused.fields).toEqual([member.replace('[]', '[0]')]);
     }
     expect(upstream.asked).toEqual([]);
   });
@@ -276,7 +328,14 @@ describe('a request is refused', () => {
   test.each([
     [{ messages: [] }, 'messages'],
     [{ messages: [{ role: 'tool', content: 'x' }] }, 'messages[0].role'],
-    [{ messages: [{ role: 'user', content: [{ type: 'text', text: 'x' }] }] }, 'messages[0].content'],
+    [{ messages: [{ role: 'user', content: [] }] }, 'messages[0].content'],
+    [{ messages: [{ role: 'user', content: [{ type: 'text' }] }] }, 'messages[0].content[0].text'],
+    [{ messages: [{ role: 'user', content: 5 }] }, 'messages[0].content'],
+    [{ max_completion_tokens: 1_025 }, 'max_completion_tokens'],
+    [{ max_completion_tokens: 0 }, 'max_completion_tokens'],
+    [{ user: 5 }, 'user'],
+    [{ metadata: { a: 1 } }, 'metadata.a'],
+    [{ metadata: Object.fromEntries(Array.from({ length: 17 }, (_, i) => [i, ''])) }, 'metadata'],
     [{ temperature: 2.1 }, 'temperature'],
     [{ temperature: -0.1 }, 'temperature'],
     [{ max_tokens: 1.5 }, 'max_tokens'],

@@ -88,7 +88,7 @@ describe('a request is refused', () => {
 
   test.each([
     [{ quality: 'hd' }, 'quality'],
-    [{ user: 'me' }, 'user'],
+    [{ metadata: {} }, 'metadata'],
   ])('for an unsupported parameter: %j', async (body, field) => {
     expect(expectRefused(PATH, await ask(body), 'unsupported_parameter').fields).toEqual([field]);
   });

@@ -146,16 +146,41 @@ describe('a model', () => {
 
 describe('a refusal of an inference path is the envelope', () => {
   // Specification 7.1: Unknown inference paths are the envelope.
+  test.each(['/v1/chat/nothing', '/v1/images/edits', '/v1/fine_tuning/jobs', '/v1/fine_tuning/nothing'])(
+    'for an unknown path: %s',
+    async (path) => {
+      for (const method of ['GET', 'POST'] as const) {
+        expectRefused(path, await api.call(method, path, { key, body: {} }), 'not_found');
+      }
+    },
+  );
+
   test.each([
-    '/v1/audio/speech',
-    '/v1/audio/transcriptions',
-    '/v1/chat/nothing',
-    '/v1/images/edits',
-    '/v1/fine_tuning/jobs',
-    '/v1/fine_tuning/nothing',
-  ])('for an unknown path: %s', async (path) => {
-    for (const method of ['GET', 'POST'] as const) {
-      expectRefused(path, await api.call(method, path, { key, body: {} }), 'not_found');
+    ['/v1/responses', '/v1/chat/completions'],
+    ['/v1/responses/resp_1', '/v1/chat/completions'],
+    ['/v1/completions', '/v1/chat/completions'],
+    ['/v1/moderations', '/v1/chat/completions'],
+    ['/v1/audio/speech', 'GET /v1/models'],
+    ['/v1/audio/transcriptions', 'GET /v1/models'],
+    ['/v1/realtime', 'stream: true'],
+    ['/v1/realtime/sessions', 'stream: true'],
+  ])('for a path that clients call in vain, with what to use instead: %s', async (path, instead) => {
+    for (const method of ['GET', 'POST', 'DELETE'] as const) {
+      const refused = expectRefused(path, await api.call(method, path, { key, body: {} }), 'not_found');
+      expect(refused.text).toContain(`There is nothing at ${path}. `);
+      expect(refused.text).toContain(instead);
+    }
+  });
+
+  test('for such a path, whatever the type and the size of the body are', async () => {
+    for (const [type, bytes] of [
+      ['multipart/form-data; boundary=x', 10],
+      ['audio/wav', 10],
+      ['application/json', 3_000_000],
+    ] as const) {
+      const headers = { 'content-type': type };
+      const request = { method: 'POST', url: '/v1/audio/transcriptions', headers, payload: 'x'.repeat(bytes) } as const;
+      expect((await api.http.inject(request)).status).toBe(404);
     }
   });
 
@@ -177,6 +202,7 @@ describe('a refusal of an inference path is the envelope', () => {
       '/v1/modelsx',
       '/v1/chats',
       '/v1/nothing',
+      '/v1/responsesx',
       '/models',
       '/v1/deposits',
       '/v1/deposits/dep_1',

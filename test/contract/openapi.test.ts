@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Scope, scopeText } from '../../control-plane/base/http/scopes.ts';
-import { CHAT_NOTHINGS } from '../../shared/api/nothings.ts';
+import { CHAT_DEFAULTS, CHAT_NOTHINGS } from '../../shared/api/nothings.ts';
 import { inferenceCode, isInferencePath } from '../../shared/api/inference.ts';
 import { type ErrorCode, ERRORS } from '../../shared/errors.ts';
 import { type Api, openApi } from './api.ts';
@@ -205,7 +205,7 @@ describe('the document', () => {
 
   test('lists the values without an effect, each with its member', () => {
     const text = document.paths['/v1/chat/completions']?.['post']?.description ?? '';
-    for (const [member, values] of Object.entries(CHAT_NOTHINGS)) {
+    for (const [member, values] of Object.entries({ ...CHAT_NOTHINGS, ...CHAT_DEFAULTS })) {
       const line = text.split('\n').find((each) => each.startsWith(`- \`${member}\`:`)) ?? '';
       for (const value of values) expect(line).toContain(`\`${JSON.stringify(value)}\``);
     }

@@ -7,10 +7,10 @@ import { openModelsForEachTest, upstream } from './models-of-test.ts';
 
 openModelsForEachTest();
 
-const ask = (key = owner.key): Promise<Answer> =>
+const ask = (key = owner.key, more: object = {}): Promise<Answer> =>
   api.call('POST', '/v1/chat/completions', {
     key,
-    body: { model: 'small', messages: [{ role: 'user', content: 'hi' }] },
+    body: { model: 'small', messages: [{ role: 'user', content: 'hi' }], ...more },
   });
 const list = (query = '', key = owner.key): Promise<Answer> => api.call('GET', `/v1/receipts${query}`, { key });
 
@@ -47,4 +47,34 @@ test('an organisation sees its own receipts, page by page, and cannot read recei
   expect((await list('', other.key)).json.data).toMatchObject([{ id: theirs.headers['x-receipt-id'] }]);
   expect((await list(`?cursor=${cursor}`, other.key)).status).toBe(422);
   expect((await api.call('GET', `/v1/receipts/${String(ids[0])}`, { key: other.key })).status).toBe(404);
+});
+
+test('a receipt keeps the user and the metadata of any request, and the list can be of one user', async () => {
+  const metadata = { team: 'ü', job: '7' };
+  const chat = await ask(owner.key, { user: 'ann', metadata });
+  const data = [{ index: 0, embedding: [1] }];
+  upstream.next({ body: { data, usage: { prompt_tokens: 2 } } });
+  const embedding = { model: 'acme/embedder', input: 'a', user: 'ann' };
+  await api.call('POST', '/v1/embeddings', { key: owner.key, body: embedding });
+  upstream.next({ body: { data: [{ b64_json: 'QUJD' }] } });
+  const image = { model: 'artist', prompt: 'a cat', user: 'bob' };
+  await api.call('POST', '/v1/images/generations', { key: owner.key, body: image });
+  await ask();
+  expect((await list('?user=ann')).json.data).toMatchObject([
+    { model: 'acme/embedder', user: 'ann', metadata: {} },
+    { id: chat.headers['x-receipt-id'], user: 'ann', metadata },
+  ]);
+  expect((await list('?user=bob')).json.data).toMatchObject([{ model: 'acme/artist', user: 'bob' }]);
+  expect((await list()).json.data).toHaveLength(4);
+  expect(JSON.stringify(upstream.asked)).not.toMatch(/ann|bob|team/);
+});
+
+test('a page of the receipts of one user leads on to receipts of that user only', async () => {
+  for (const user of ['ann', 'bob', 'ann']) await ask(owner.key, { user });
+  const cursor = String((await list('?user=ann&limit=1')).json.next_cursor);
+  expect((await list(`?user=ann&limit=1&cursor=${cursor}`)).json).toMatchObject({
+    data: [{ user: 'ann' }],
+    next_cursor: null,
+  });
+  expect((await list(`?user=bob&cursor=${cursor}`)).status).toBe(422);
 });

@@ -45,7 +45,15 @@ const RESOURCES: Record<string, Make> = {
   },
   '/v1/receipts/{id}': async ({ world, ids }, { orgId, apiKeyId }) => {
     const id = ids.prefixed('rcp');
-    const named = { id, org_id: orgId, api_key_id: apiKeyId, request_id: 'req_x', model_id: 'a/b' };
+    const named = {
+      id,
+      org_id: orgId,
+      api_key_id: apiKeyId,
+      request_id: 'req_x',
+      model_id: 'a/b',
+      end_user: null,
+      metadata: null,
+    };
     const receipt = { ...named, tier: 'serverless', held_ucents: 0n, opened_ms: world.clock.now() } as const;
     await world.db.tx('test.receipt', (tx) => insertReceipt(tx, receipt));
     return id;
@@ -54,7 +62,15 @@ const RESOURCES: Record<string, Make> = {
     const { blobs } = world.rooms;
     const [id, key, nowMs] = [ids.prefixed('vid'), blobs.newKey('videos'), world.clock.now()];
     await blobs.write(key, Readable.from([mp4()]), { bytesMax: 64, signal: new AbortController().signal });
-    const named = { id, org_id: orgId, api_key_id: apiKeyId, request_id: 'req_x', model_id: 'a/b' };
+    const named = {
+      id,
+      org_id: orgId,
+      api_key_id: apiKeyId,
+      request_id: 'req_x',
+      model_id: 'a/b',
+      end_user: null,
+      metadata: null,
+    };
     const request = { prompt: 'x', parameters: {} };
     const job = { ...named, seconds: 4, held_ucents: 0n, request, created_ms: nowMs };
     await world.db.tx('test.video', async (tx) => {

@@ -32,6 +32,8 @@ test('an empty file is a complete configuration', () => {
       burst: 400,
       inference_per_key_per_second: 20,
       inference_burst: 40,
+      inference_per_org_per_second: 100,
+      inference_burst_per_org: 200,
     },
     webhooks: { max_attempts: 5, allowed_networks: [], allowed_ports: [443, 8443] },
   });
@@ -61,7 +63,7 @@ test('every setting is read', () => {
     'platform_fee_bps: 10000',
     'launch_hold_minutes: 1440',
     'trust_proxy: [10.0.0.0/8, "::1"]',
-    'rate_limits: { per_key_per_second: 0.5, per_ip_per_second: 1000000, burst: 1, inference_per_key_per_second: 0.5, inference_burst: 1 }',
+    'rate_limits: { per_key_per_second: 0.5, per_ip_per_second: 1000000, burst: 1, inference_per_key_per_second: 0.5, inference_burst: 1, inference_per_org_per_second: 0.5, inference_burst_per_org: 1 }',
     'metrics_listen: { host: 127.0.0.1, port: 9100 }',
     'retention: { events_days: 30, operations_days: 2, workloads_days: 36500, receipts_days: 31 }',
     'videos: { open_per_org: 1, file_mib_max: 1048576 }',
@@ -141,6 +143,21 @@ describe('a mistake is reported with its line', () => {
     ['a model hub that is none', ['model_hub_url: hub'], /:1: model_hub_url: must be a URL/],
     ['a model hub that ends with /', ['model_hub_url: https://hub/api/'], /:1: model_hub_url: must not end with/],
     ['a rate of nothing', ['rate_limits:', '  per_ip_per_second: 0'], /:2: rate_limits\.per_ip_per_second: /],
+    [
+      'fewer open requests of an organisation than of a key',
+      ['open_inference_requests_per_key: 10', 'open_inference_requests_per_org: 9'],
+      /:2: open_inference_requests_per_org: must not be below open_inference_requests_per_key/,
+    ],
+    [
+      'a lower rate of an organisation than of a key',
+      ['rate_limits:', '  inference_per_org_per_second: 19.9'],
+      /:2: rate_limits\.inference_per_org_per_second: must not be below inference_per_key_per_second/,
+    ],
+    [
+      'a smaller burst of an organisation than of a key',
+      ['rate_limits:', '  inference_burst_per_org: 39'],
+      /:2: rate_limits\.inference_burst_per_org: must not be below inference_burst/,
+    ],
     ['a proxy that is no address', ['trust_proxy:', '  - 10.0.0.1', '  - proxy'], /:3: trust_proxy\[1\]: /],
     ['broken YAML', ['log_level: [', 'x'], /config\.yaml:\d: /],
   ])('%s', (_what, lines, message) => {

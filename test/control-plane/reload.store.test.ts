@@ -20,6 +20,7 @@ const now = (change: Partial<Changeable> = {}): Changeable => ({
   models: someModels(first.baseUrl),
   openLaunchesPerOrg: 1_000,
   openInferenceRequestsPerKey: 64,
+  openInferenceRequestsPerOrg: 256,
   openVideosPerOrg: 20,
   ...change,
 });
@@ -89,6 +90,8 @@ test('limits apply to the next request', async () => {
   expect((await launch()).status).toBe(202);
   api.world.rooms.reload(now({ openLaunchesPerOrg: 1, openInferenceRequestsPerKey: 0 }));
   expect((await launch()).json['code']).toBe('rate_limit_exceeded');
+  expect((await chat('small')).status).toBe(429);
+  api.world.rooms.reload(now({ openInferenceRequestsPerOrg: 0 }));
   expect((await chat('small')).status).toBe(429);
   api.world.rooms.reload(now({ openLaunchesPerOrg: 2 }));
   expect((await launch()).status).toBe(202);

@@ -108,6 +108,7 @@ const SETTINGS: Settings = {
   webhookMaxAttempts: 5,
   models: [],
   openInferenceRequestsPerKey: 64,
+  openInferenceRequestsPerOrg: 256,
   openVideosPerOrg: 20,
   videoBytesMax: 1024 ** 2,
   fileBytesMax: 1_000_000,

@@ -81,12 +81,21 @@ export function parseRequest(
 
 /** This check comes first: a client that uses an unsupported parameter cannot fix its request otherwise. */
 function refuseUnsupported(error: z.ZodError): void {
-  const issue = error.issues.find(({ code }) => code === 'unrecognized_keys');
-  if (issue?.code !== 'unrecognized_keys') return;
-  const field = fieldPath([...issue.path, issue.keys[0] ?? '']);
+  const [path] = unknownMembers(error.issues);
+  if (path === undefined) return;
+  const field = fieldPath(path);
   fail('unsupported_parameter', {
     detail: `${field} is not supported in v1.1 of the inference API. Leave it out.`,
     errors: [{ field, rule: 'is not supported' }],
+  });
+}
+
+/** The paths of unknown members, also of those in a value that may be of several kinds. */
+function unknownMembers(issues: readonly z.core.$ZodIssue[]): PropertyKey[][] {
+  return issues.flatMap((issue) => {
+    if (issue.code === 'unrecognized_keys') return issue.keys.map((key) => [...issue.path, key]);
+    if (issue.code !== 'invalid_union') return [];
+    return issue.errors.flatMap(unknownMembers).map((inner) => [...issue.path, ...inner]);
   });
 }
 

@@ -66,8 +66,7 @@ function fieldRows(schema: JsonSchema, prefix: string): string[] {
 function nested(field: JsonSchema): { schema: JsonSchema; mark: string } | undefined {
   if (field.properties !== undefined) return { schema: field, mark: '' };
   if (field.items?.properties !== undefined) return { schema: field.items, mark: '[]' };
-  const object = field.anyOf?.find((branch) => branch.properties !== undefined);
-  return object === undefined ? undefined : { schema: object, mark: '' };
+  return field.anyOf?.map(nested).find((branch) => branch !== undefined);
 }
 
 function typeHtml(schema: JsonSchema): string {

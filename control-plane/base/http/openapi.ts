@@ -4,7 +4,7 @@
 // documents, scopes and headers of each route would need our own code in any case.
 import { z } from 'zod';
 import { type ErrorCode, ERRORS } from '../../../shared/errors.ts';
-import { inferenceCode, InferenceError, isInferencePath } from '../../../shared/api/inference.ts';
+import { inferenceCode, InferenceError, INSTEAD, isInferencePath } from '../../../shared/api/inference.ts';
 import { Problem } from '../../../shared/api/problem.ts';
 import { RATE_HEADERS } from './rate-limits.ts';
 import { isInference, type ResponseSpec, type Route, errorsOf } from './route.ts';
@@ -17,7 +17,13 @@ const INTRODUCTION = `Rent GPU instances: priced by the hour, billed by the seco
 Requests and answers are JSON in UTF-8. Times are ISO 8601 in UTC. Lists are pages: \`next_cursor\` of one is \`cursor\` of the next.
 
 Every refusal is a problem document (RFC 9457) of the type \`application/problem+json\`: branch on its \`code\`, read its \`detail\`.
-On the paths of inference (models, chat, embeddings, images, videos, audio, files, fine_tuning) it is \`{"error": {"message", "type", "param", "code"}}\`.
+On the paths of inference (models, chat, embeddings, images, videos, files, fine_tuning) it is \`{"error": {"message", "type", "param", "code"}}\`.
+Clients of the chat-completion wire format also call these paths, which are 404 \`not_found\` here in the same form:
+
+${Object.entries(INSTEAD)
+  .map(([path, next]) => `- \`${path}\`: ${next}.`)
+  .join('\n')}
+
 Any request can also be refused with 404 \`not_found\`, 405 \`method_not_allowed\`, 408 \`request_timeout\` or 431 \`headers_too_large\`.
 
 Requests that create something take an \`Idempotency-Key\`: send the same one again and nothing happens twice.`;

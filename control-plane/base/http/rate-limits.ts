@@ -1,16 +1,17 @@
-// Limits the request rate of each API key and address with token buckets. A refusal names the time after which to retry. The buckets are for other
+// Limits the request rate of each API key, organisation and address with token buckets. Each process has its own buckets. A refusal names the time after which to retry. The buckets are for other
 // limits too: they limit how much each caller may take at once after a pause, and how fast it gets more.
 import { networkOf } from '../../../shared/client-network.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
+import type { Caller } from './route.ts';
 
 export interface RateLimitOptions {
   perKeyPerSecond: number;
   perIpPerSecond: number;
   /** The number of requests that may arrive at once after a pause. */
   burst: number;
-  /** The limits of one key for inference. It has its own buckets, because an inference request costs far more than others. */
-  inference: { perKeyPerSecond: number; burst: number };
+  /** The limits for inference, of one key and of all keys of an organisation. Inference has its own buckets, because it costs far more. */
+  inference: { perKeyPerSecond: number; burst: number; perOrgPerSecond: number; orgBurst: number };
 }
 
 export interface RateLimits {
@@ -19,7 +20,7 @@ export interface RateLimits {
   /**
    * Passes the headers with the remaining requests to `tell`, also if the request is refused. @throws ServiceError `rate_limit_exceeded`
    */
-  takeForInference(apiKeyId: string, tell: (headers: Record<string, string>) => void): void;
+  takeForInference(caller: Pick<Caller, 'apiKeyId' | 'orgId'>, tell: (headers: Record<string, string>) => void): void;
   /** All addresses of an IPv6 /64 count as one. @throws ServiceError `rate_limit_exceeded` */
   takeForIp(ip: string): void;
   /** Refunds one `takeForIp` because the caller has authenticated. */
@@ -28,9 +29,13 @@ export interface RateLimits {
   change(next: RateLimitOptions): void;
 }
 
-/** Rate headers of an inference response, with the names that clients of the chat-completion format know. */
+/**
+ * Rate headers of an inference response, with the names that clients of the chat-completion format know. They are about the API key, or about
+ * its organisation if that may send fewer now.
+ */
 export const RATE_HEADERS = {
-  'X-Ratelimit-Limit-Requests': 'Inference requests that this API key may send at once after a pause',
+  'X-Ratelimit-Limit-Requests':
+    'Inference requests that this API key may send at once after a pause, or its organisation if that has fewer left',
   'X-Ratelimit-Remaining-Requests': 'How many of them it may still send now',
   'X-Ratelimit-Reset-Requests': 'How long until it may send all of them again, like `12ms` or `1m30.5s`',
 };
@@ -40,19 +45,25 @@ export function openRateLimits(first: RateLimitOptions, clock: Clock): RateLimit
   const keys = openBuckets(ratesOf(first).keys, clock);
   const addresses = openBuckets(ratesOf(first).addresses, clock);
   const inferenceKeys = openBuckets(ratesOf(first).inferenceKeys, clock);
+  const inferenceOrgs = openBuckets(ratesOf(first).inferenceOrgs, clock);
   return {
     takeForKey: (apiKeyId) =>
       assertTaken(
         keys.take(apiKeyId),
         `This API key may send ${options.perKeyPerSecond} requests a second, and ${options.burst} at once`,
       ),
-    takeForInference: (apiKeyId, tell) => {
-      const { inference } = options;
-      const taken = inferenceKeys.take(apiKeyId);
-      tell(rateHeaders(taken, inference.burst));
+    takeForInference: ({ apiKeyId, orgId }, tell) => {
+      const { perKeyPerSecond, burst, perOrgPerSecond, orgBurst } = options.inference;
+      const ofKey = inferenceKeys.take(apiKeyId);
+      if (ofKey.waitMs > 0) tell(rateHeaders(ofKey, burst));
+      assertTaken(ofKey, `This API key may send ${perKeyPerSecond} inference requests a second, and ${burst} at once`);
+      const ofOrg = inferenceOrgs.take(orgId);
+      // What the organisation refuses does not count for the key either.
+      if (ofOrg.waitMs > 0) inferenceKeys.giveBack(apiKeyId, 1);
+      tell(ofOrg.waitMs > 0 || ofOrg.left < ofKey.left ? rateHeaders(ofOrg, orgBurst) : rateHeaders(ofKey, burst));
       assertTaken(
-        taken,
-        `This API key may send ${inference.perKeyPerSecond} inference requests a second, and ${inference.burst} at once`,
+        ofOrg,
+        `This organisation may send ${perOrgPerSecond} inference requests a second with all its API keys, and ${orgBurst} at once`,
       );
     },
     takeForIp: (ip) =>
@@ -67,6 +78,7 @@ export function openRateLimits(first: RateLimitOptions, clock: Clock): RateLimit
       keys.change(rates.keys);
       addresses.change(rates.addresses);
       inferenceKeys.change(rates.inferenceKeys);
+      inferenceOrgs.change(rates.inferenceOrgs);
     },
   };
 }
@@ -150,11 +162,12 @@ function ratesOf({
   perIpPerSecond,
   burst,
   inference,
-}: RateLimitOptions): Record<'keys' | 'addresses' | 'inferenceKeys', Rate> {
+}: RateLimitOptions): Record<'keys' | 'addresses' | 'inferenceKeys' | 'inferenceOrgs', Rate> {
   return {
     keys: { perSecond: perKeyPerSecond, burst },
     addresses: { perSecond: perIpPerSecond, burst },
     inferenceKeys: { perSecond: inference.perKeyPerSecond, burst: inference.burst },
+    inferenceOrgs: { perSecond: inference.perOrgPerSecond, burst: inference.orgBurst },
   };
 }
 

@@ -5,6 +5,7 @@ import { type Duplex, Readable } from 'node:stream';
 import type { Server as TlsServer } from 'node:tls';
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { Clock } from '../../../shared/clock.ts';
+import { insteadOf } from '../../../shared/api/inference.ts';
 import { fail, type ServiceError } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { parseJson, TooManyValues } from '../../../shared/json.ts';
@@ -124,9 +125,11 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
   };
 
   upgrades.serve(app.server);
-  app.setNotFoundHandler((request, reply) => {
+  // Before the body is read: a body of any type and size is refused for its path.
+  app.addHook('onRequest', async (request, reply) => {
+    if (!request.is404) return;
     limits?.takeForIp(request.ip);
-    return refuseUnknown(routes, request, reply);
+    refuseUnknown(routes, request, reply);
   });
   answerUnusual(app.server, deps);
   register(systemRoutes({ ready: deps.ready, openapi }));
@@ -257,7 +260,7 @@ function addRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps
       limits?.takeForIp(request.ip);
       if (scope === 'none' || scope === 'operator') return refuseIfFull(deps);
       const caller = await authorize(request.headers.authorization, scope, deps.authenticate);
-      if (isInference(each)) limits?.takeForInference(caller.apiKeyId, (headers) => void reply.headers(headers));
+      if (isInference(each)) limits?.takeForInference(caller, (headers) => void reply.headers(headers));
       else limits?.takeForKey(caller.apiKeyId);
       refuseIfFull(deps);
       request.setDecorator('caller', caller);
@@ -344,8 +347,10 @@ function send(reply: FastifyReply, wire: WireReply): FastifyReply {
 function refuseUnknown(routes: Route[], request: FastifyRequest, reply: FastifyReply): never {
   const path = pathOf(request).replace(/(?<=.)\/$/, '');
   const allowed = routes.filter((each) => pathPattern(each).test(path)).map((each) => each.method);
-  if (allowed.length === 0)
-    fail('not_found', `There is nothing at ${path}. GET /v1/openapi.json names all that there is.`);
+  if (allowed.length === 0) {
+    const next = insteadOf(path) ?? 'GET /v1/openapi.json names all that there is';
+    fail('not_found', `There is nothing at ${path}. ${next}.`);
+  }
   reply.header('allow', allowed.join(', '));
   fail('method_not_allowed', `${path} does not take ${request.method}, only ${allowed.join(', ')}.`);
 }

@@ -7,6 +7,7 @@ import type { Exchange, Exchanges } from '../../base/outbound/exchange.ts';
 import { OutboundError } from '../../base/outbound/outbound-error.ts';
 import type { Callable } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
+import type { Attempt, Attempts } from './attempts.ts';
 import { headersFor } from './server-request.ts';
 import { isLoading, refusalOf } from './upstream-refusals.ts';
 import type { Upstreams } from './upstreams.ts';
@@ -17,6 +18,7 @@ export interface UpstreamRequest {
   path: string;
   /** The body without the model's name, because each server has its own name for it. */
   body(upstream: Upstream): object | Promise<object>;
+  attempts: Attempts;
   /** The caller's key. Failures of one key alone do not make a server rest. */
   apiKeyId: string;
   /** On the monotonic clock. */
@@ -100,8 +102,11 @@ async function askOne(upstreamRequest: UpstreamRequest, upstream: Upstream, deps
   const leftMs = upstreamRequest.startedMs + upstreamRequest.answerMs(upstream) - deps.clock.monotonicMs();
   if (leftMs <= 0) throw timedOut(undefined);
   const slot = deps.upstreams.begin(upstream, upstreamRequest.apiKeyId);
-  const failed = (): void => {
-    if (!signal.aborted) slot.failed();
+  const note = upstreamRequest.attempts.begin(upstream, upstreamRequest.callable);
+  const failed = (outcome: Attempt['outcome'] = 'failed'): void => {
+    if (signal.aborted) return;
+    slot.failed();
+    note(outcome);
   };
   try {
     const exchange = await deps.exchanges.open({
@@ -118,23 +123,31 @@ async function askOne(upstreamRequest: UpstreamRequest, upstream: Upstream, deps
       exchange.end();
       slot.over();
     };
-    if (exchange.status === 200) return { answering: { upstream, exchange, answered: slot.answered, failed, end } };
+    if (exchange.status === 200) {
+      note('answered');
+      return { answering: { upstream, exchange, answered: slot.answered, failed, end } };
+    }
     if (REFUSING.includes(exchange.status)) {
-      if (exchange.status === BUSY || (await isLoading(exchange))) slot.busy();
-      else failed();
+      if (exchange.status === BUSY || (await isLoading(exchange))) {
+        slot.busy();
+        note('busy');
+      } else failed('unavailable');
       end();
       return { passedOver: `it answers ${exchange.status}`, retryAfterSeconds: retryAfterOf(exchange) };
     }
     throw await refusalOf(exchange, { upstream, model: upstreamRequest.callable.model, log: deps.log });
   } catch (error) {
     slot.over();
+    if (signal.aborted) note('cancelled');
     if (error instanceof OutboundError && UNSENT.includes(error.code)) {
-      failed();
+      failed('unreachable');
       return { passedOver: error.message, retryAfterSeconds: 1 };
     }
     const broken = error instanceof ServiceError ? error : brokenAnswer(error, signal);
-    if (ERRORS[broken.code].status < 500) slot.answered();
-    else failed();
+    if (ERRORS[broken.code].status < 500) {
+      slot.answered();
+      note('refused');
+    } else failed(broken.code === 'upstream_timeout' ? 'timed_out' : 'failed');
     throw broken;
   }
 }

@@ -1,7 +1,7 @@
 // Streams a chat completion: waits for the first chunk, passes on chunk by chunk, and settles the request however the stream ends.
 import type { ChatCompletionChunk, ChatRequest, TokenUsage } from '../../../shared/api/chat.ts';
 import { ServiceError } from '../../../shared/errors.ts';
-import { STREAM_MS_MAX } from '../../../shared/limits.ts';
+import { CHAT_ANSWER_BYTES_MAX, STREAM_MS_MAX } from '../../../shared/limits.ts';
 import { EVENT_STREAM_HEADERS } from '../../base/http/event-stream.ts';
 import { envelopeOf } from '../../base/http/refusals.ts';
 import type { Reply } from '../../base/http/route.ts';
@@ -46,7 +46,7 @@ interface Chat {
   planned: PlannedChat;
   open: OpenRequest;
   answering: Answering;
-  /** The text that the server has sent so far. */
+  /** The text that the server has sent so far. It is empty as soon as the server counts, because only an uncounted text is needed. */
   said: string;
   /** The server's last count. */
   usage: TokenUsage | undefined;
@@ -90,9 +90,10 @@ function askForStream(
       callable: planned.callable,
       path: '/chat/completions',
       body: async (upstream) => ({
-        ...upstreamBody(call.body, await roomFor(upstream, { body: call.body, planned }, deps)),
+        ...upstreamBody(call.body, planned, await roomFor(upstream, { body: call.body, planned }, deps)),
         ...streamMembers(upstream),
       }),
+      attempts: open.attempts,
       apiKeyId: call.caller.apiKeyId,
       startedMs: deps.clock.monotonicMs(),
       answerMs: (upstream) => upstream.first_byte_ms,
@@ -241,7 +242,9 @@ function take(piece: readonly string[], chat: Chat, chunk: MakeChunk): object[] 
     chat.usage = read.usage ?? chat.usage;
     if (chat.finished) continue;
     if (read.content !== '') {
-      chat.said += read.content;
+      if (chat.usage !== undefined) chat.said = '';
+      // Far more text than any answer has tokens, so the charge is the same without the rest.
+      else if (chat.said.length < CHAT_ANSWER_BYTES_MAX) chat.said += read.content;
       events.push(chunk({ content: read.content }));
     }
     if (read.finishReason !== undefined) {

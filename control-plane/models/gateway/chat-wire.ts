@@ -2,12 +2,10 @@
 import { z } from 'zod';
 import { type ChatCompletion, type ChatRequest, FinishReason, type TokenUsage } from '../../../shared/api/chat.ts';
 import type { Upstream } from '../catalog/models.ts';
+import type { PlannedChat } from './chat-plan.ts';
 
 /** The last event of a stream. */
 export const DONE = '[DONE]';
-
-/** Parameters that are passed on unchanged. */
-const PASSED_ON = ['temperature', 'top_p', 'stop', 'seed', 'presence_penalty', 'frequency_penalty'] as const;
 
 const count = z.int().min(0);
 
@@ -93,13 +91,8 @@ export function streamMembers({ engine }: Upstream): object {
 }
 
 /** The body without the model's name. */
-export function upstreamBody(request: ChatRequest, maxTokens: number): object {
-  const set = PASSED_ON.filter((name) => request[name] !== undefined && request[name] !== null);
-  return {
-    messages: request.messages,
-    max_tokens: maxTokens,
-    ...Object.fromEntries(set.map((name) => [name, request[name]])),
-  };
+export function upstreamBody({ messages }: ChatRequest, { parameters }: PlannedChat, maxTokens: number): object {
+  return { messages, max_tokens: maxTokens, ...parameters };
 }
 
 /** Undefined if the text is not a chat completion. */

@@ -27,9 +27,10 @@ export async function completeChat(call: ChatCall, deps: CallDeps): Promise<Repl
       callable: planned.callable,
       path: '/chat/completions',
       body: async (upstream: Upstream) => ({
-        ...upstreamBody(body, await roomFor(upstream, { body, planned }, deps)),
+        ...upstreamBody(body, planned, await roomFor(upstream, { body, planned }, deps)),
         ...(isGathered(upstream) ? streamMembers(upstream) : {}),
       }),
+      attempts: open.attempts,
       apiKeyId: call.caller.apiKeyId,
       startedMs: deps.clock.monotonicMs(),
       affinity: chatAffinity(call, planned),
@@ -77,11 +78,11 @@ export async function roomFor(
   { body, planned }: { body: ChatRequest; planned: PlannedChat },
   deps: CallDeps,
 ): Promise<number> {
-  const { maxTokens, contextLength, callable, isSureToFit } = planned;
+  const { maxTokens, limitTokens = 1, contextLength, callable, isSureToFit } = planned;
   const prompt = isSureToFit ? undefined : await tokenizedPrompt(upstream, body.messages, deps);
   if (prompt === undefined) return maxTokens;
   const room = contextLength - prompt;
-  if (room < (body.max_tokens ?? 1)) throw contextExceeded(callable.model, prompt);
+  if (room < limitTokens) throw contextExceeded(callable.model, prompt);
   return Math.min(maxTokens, room);
 }
 

@@ -9,7 +9,7 @@ import type { Upstream } from '../catalog/models.ts';
 import { usedOutcome } from './outcome.ts';
 import { embeddingsBound, embeddingsUcents, estimatedTokens } from './price.ts';
 import { jsonOf } from './read-answer.ts';
-import { receiptHeader } from './requests.ts';
+import { type OpenRequest, receiptHeader } from './requests.ts';
 import { assertSupported } from './supported.ts';
 import { tokenizedTexts } from './tokenize.ts';
 import { askWhole, type CallDeps, failUnusable } from './whole-answer.ts';
@@ -26,7 +26,7 @@ export async function embed(call: EmbeddingsCall, deps: CallDeps): Promise<Reply
   const boundUcents = embeddingsUcents(embeddingsBound(inputs), pricing);
   return deps.requests.serve({ ...call, callable, boundUcents }, async (open) => {
     const { vectors, tokens, countedBy, upstream } = await askForVectors(
-      { callable, inputs, dimensions: call.body.dimensions, apiKeyId: call.caller.apiKeyId, signal: open.signal },
+      { callable, inputs, dimensions: call.body.dimensions, apiKeyId: call.caller.apiKeyId, open },
       deps,
     );
     await open.close(
@@ -74,7 +74,7 @@ interface VectorsRequest {
   inputs: readonly string[];
   dimensions: number | undefined;
   apiKeyId: string;
-  signal: AbortSignal;
+  open: OpenRequest;
 }
 
 type CountedBy = 'upstream' | 'tokenizer' | 'estimate';
@@ -89,7 +89,8 @@ interface Vectors {
 }
 
 async function askForVectors(upstreamRequest: VectorsRequest, deps: CallDeps): Promise<Vectors> {
-  const { callable, inputs, signal } = upstreamRequest;
+  const { callable, inputs, apiKeyId, open } = upstreamRequest;
+  const { attempts, signal } = open;
   const startedMs = deps.clock.monotonicMs();
   // The smallest limit, so that any of the servers accepts a batch.
   const atOnce = Math.min(...callable.upstreams.map((upstream) => upstream.max_inputs));
@@ -98,7 +99,7 @@ async function askForVectors(upstreamRequest: VectorsRequest, deps: CallDeps): P
   for (let i = 0; i < inputs.length; i += atOnce) {
     const some = inputs.slice(i, i + atOnce);
     const body = (): object => bodyOf(some, upstreamRequest.dimensions);
-    const asked = { callable, path: '/embeddings', body, apiKeyId: upstreamRequest.apiKeyId, startedMs, signal };
+    const asked = { callable, path: '/embeddings', body, attempts, apiKeyId, startedMs, signal };
     const reading = { bytesMax: bytesLeft, read: (text: string) => readVectors(text, some.length) };
     const { answer: read, bytes, upstream } = await askWhole(asked, reading, deps);
     bytesLeft -= bytes;

@@ -25,6 +25,7 @@ export async function makeImages(call: ImagesCall, deps: CallDeps): Promise<Repl
       callable,
       path: '/images/generations',
       body: () => ({ prompt, n, response_format: 'b64_json', ...(size === undefined ? {} : { size }) }),
+      attempts: open.attempts,
       apiKeyId: call.caller.apiKeyId,
       startedMs: deps.clock.monotonicMs(),
       signal: open.signal,

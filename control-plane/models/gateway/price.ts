@@ -88,5 +88,8 @@ export function imagesUcents({ count, size }: { count: number; size: string | un
 }
 
 function bytesOf(messages: readonly ChatMessage[]): number {
-  return messages.reduce((sum, { content }) => sum + Buffer.byteLength(content), 0);
+  return messages.reduce(
+    (sum, { content, name = '' }) => sum + Buffer.byteLength(content) + Buffer.byteLength(name),
+    0,
+  );
 }

@@ -1,7 +1,7 @@
 // GET /v1/receipts and GET /v1/receipts/{id}: the charges of requests to models, exact to the microcent.
 import { z } from 'zod';
-import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
-import { Receipt } from '../../../shared/api/receipt.ts';
+import { pageParameters, pageSchema } from '../../../shared/api/page.ts';
+import { Receipt, User } from '../../../shared/api/receipt.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { dollarText } from '../../../shared/money.ts';
@@ -12,6 +12,11 @@ import { findReceipt, pageOfReceipts, type Receipt as ReceiptRow } from './store
 
 const tag = 'Billing';
 const scope = 'billing:read';
+
+const ReceiptsQuery = z.strictObject({
+  ...pageParameters,
+  user: User.optional().describe('Only requests that named this `user`'),
+});
 
 export function receiptRoutes({ db, cursors }: { db: Db; cursors: Cursors }): Route[] {
   return [
@@ -24,13 +29,14 @@ export function receiptRoutes({ db, cursors }: { db: Db; cursors: Cursors }): Ro
       description: 'Newest first. GET /v1/usage is of instances alone.',
       scope,
       idempotency: 'none',
-      query: PageQuery,
+      query: ReceiptsQuery,
       responses: { 200: { description: 'A page of receipts', schema: pageSchema(Receipt) } },
       errors: [],
       handler: async ({ caller, query }) => {
-        const list = `receipts/${caller.orgId}`;
+        const { user } = query;
+        const list = ['receipts', caller.orgId, ...(user === undefined ? [] : [user])].join('/');
         const from = cursors.read(list, query.cursor);
-        const rows = await pageOfReceipts(db.read, caller.orgId, from, query.limit + 1);
+        const rows = await pageOfReceipts(db.read, { orgId: caller.orgId, user }, from, query.limit + 1);
         const body = cursors.pageOf(list, rows, query.limit, {
           at: ({ opened_ms: createdMs, id }) => ({ createdMs, id }),
           show: receiptView,
@@ -58,7 +64,7 @@ export function receiptRoutes({ db, cursors }: { db: Db; cursors: Cursors }): Ro
   ];
 }
 
-/** The receipt as customers see it, without the server that answered. */
+/** The receipt as customers see it, without the addresses of servers. */
 function receiptView(row: ReceiptRow): Receipt {
   const { id, request_id, api_key_id, tier, state, ending } = row;
   const { prompt_tokens, completion_tokens, images, counted_by } = row;
@@ -68,12 +74,15 @@ function receiptView(row: ReceiptRow): Receipt {
     api_key_id,
     model: row.model_id,
     tier,
+    user: row.end_user,
+    metadata: row.metadata ?? {},
     state,
     ending,
     prompt_tokens,
     completion_tokens,
     images,
     counted_by,
+    attempts: (row.attempts ?? []).map(({ server, outcome, ms }) => ({ server, outcome, ms })),
     cost: dollarText(row.charged_ucents),
     held: dollarText(row.held_ucents),
     created_at: isoTime(row.opened_ms),

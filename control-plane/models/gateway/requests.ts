@@ -4,7 +4,8 @@
 //              │        (one transaction)          │          (one transaction)
 //              └─ full: stream_limit_exceeded      └─ throws: closed here, free of charge
 //
-// 1. Slot. Each API key may have so many requests open in this process at once. A slot is counted in memory only.
+// 1. Slot. Each API key, and each organisation with all its keys, may have so many requests open at once. Slots are counted in memory. So
+//    the limits hold in each process: several processes on one database would each need their share of them.
 // 2. Hold. The most that the request can cost (`boundUcents`, see price.ts) is set aside in the ledger before a model server is asked.
 //    If the balance does not cover it, the request is refused with `insufficient_balance` and nothing was computed.
 // 3. Receipt. Its row is written in the transaction of the hold, with state `open`. The ids of hold and charge derive from its id.
@@ -26,6 +27,7 @@
 //
 // What must never happen: a server is asked without a hold; a receipt is closed twice with two charges (`close` keeps its first promise, and
 // `closeReceipt` changes only an `open` row); more is charged than was held; the sweep closes a request that is being served.
+import type { Metadata } from '../../../shared/api/receipt.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, ServiceError } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
@@ -35,6 +37,7 @@ import type { Caller } from '../../base/http/route.ts';
 import { wallet } from '../../money/ledger/accounts.ts';
 import type { Ledger } from '../../money/ledger/ledger.ts';
 import type { Callable } from '../catalog/catalog.ts';
+import { type Attempts, openAttempts } from './attempts.ts';
 import type { Counts } from './counts.ts';
 import { failedOutcome, freeOutcome } from './outcome.ts';
 import { closeReceipt, type OpenReceipt, openReceipt, type Outcome } from './states.ts';
@@ -47,6 +50,8 @@ export interface NewRequest {
   callable: Callable;
   /** The most that it can cost. It is held until the request is closed. */
   boundUcents: bigint;
+  /** What the caller has written into its body for the receipt. */
+  body: { user?: string | undefined; metadata?: Metadata | undefined };
 }
 
 export interface OpenRequest {
@@ -54,6 +59,8 @@ export interface OpenRequest {
   id: string;
   /** Aborts if the caller has left, or, with a ServiceError as reason, if this process stops. */
   signal: AbortSignal;
+  /** The servers that are asked for it. */
+  attempts: Attempts;
   /** Settles the receipt or releases its hold, once. Later calls wait for the first one. */
   close(outcome: Outcome): Promise<void>;
 }
@@ -73,13 +80,20 @@ export interface Requests {
   close(graceMs: number): Promise<void>;
 }
 
+/** How many requests may be open at once in this process. */
+export interface OpenMax {
+  perKey: number;
+  /** Of all keys of an organisation. */
+  perOrg: number;
+}
+
 export interface RequestsDeps {
   db: Db;
   clock: Clock;
   ids: Ids;
   log: Log;
   ledger: Ledger;
-  openPerKeyMax(): number;
+  openMax(): OpenMax;
   counts: Counts;
 }
 
@@ -93,14 +107,14 @@ const SWEEP_ROWS = 200;
 
 export function openRequests(deps: RequestsDeps): Requests {
   const { clock, db, ids, ledger } = deps;
-  const slots = openSlots(deps.openPerKeyMax);
+  const slots = openSlots(deps.openMax);
   const stopping = new AbortController();
   /** The receipts that this process serves, by id. Each promise resolves when the receipt is closed. */
   const living = new Map<string, Promise<void>>();
 
   /** Takes a slot and protects the receipt from the sweep. The returned function undoes both, also if the close has failed. */
-  const enter = (id: string, apiKeyId: string): (() => void) => {
-    const letGo = slots.take(apiKeyId);
+  const enter = (id: string, caller: Caller): (() => void) => {
+    const letGo = slots.take(caller);
     const over = Promise.withResolvers<void>();
     living.set(id, over.promise);
     return () => {
@@ -114,7 +128,7 @@ export function openRequests(deps: RequestsDeps): Requests {
     const { caller, gone, callable, boundUcents } = request;
     const id = ids.prefixed('rcp');
     const receipt = receiptOf(id, request, clock.now());
-    const leave = enter(id, caller.apiKeyId);
+    const leave = enter(id, caller);
     try {
       const isHeld = await db.hot(openReceipt(receipt, ledger));
       if (!isHeld) await ledger.refuse(db.read, wallet(caller.orgId), boundUcents);
@@ -122,14 +136,16 @@ export function openRequests(deps: RequestsDeps): Requests {
       leave();
       throw error;
     }
+    const attempts = openAttempts(clock);
     let closed: Promise<void> | undefined;
     const close = (outcome: Outcome): Promise<void> =>
       db
-        .hot(closeReceipt(receipt, outcome, { ledger, nowMs: clock.now() }))
+        .hot(closeReceipt(receipt, outcome, { ledger, nowMs: clock.now(), attempts: attempts.list() }))
         .then(() => deps.counts.ended(callable.model.id, outcome.ending))
         .finally(leave);
     return {
       id,
+      attempts,
       signal: AbortSignal.any([gone, stopping.signal]),
       close: (outcome) => (closed ??= close(outcome)),
     };
@@ -158,7 +174,7 @@ export function openRequests(deps: RequestsDeps): Requests {
 
 function receiptOf(
   id: string,
-  { caller, requestId, callable, boundUcents }: NewRequest,
+  { caller, requestId, callable, boundUcents, body }: NewRequest,
   nowMs: number,
 ): store.NewReceipt {
   return {
@@ -168,6 +184,8 @@ function receiptOf(
     request_id: requestId,
     model_id: callable.model.id,
     tier: callable.tier,
+    end_user: body.user ?? null,
+    metadata: body.metadata ?? null,
     held_ucents: boundUcents,
     opened_ms: nowMs,
   };
@@ -180,7 +198,7 @@ async function sweep(
 ): Promise<number> {
   const dead = await deadReceipts(db, living, signal);
   const close = (receipt: OpenReceipt): Promise<boolean> =>
-    db.hot(closeReceipt(receipt, freeOutcome('process_ended'), { ledger, nowMs: clock.now() }));
+    db.hot(closeReceipt(receipt, freeOutcome('process_ended'), { ledger, nowMs: clock.now(), attempts: [] }));
   await Promise.all(dead.map(close));
   if (dead.length > 0)
     log.warn({ receipts: dead.length }, 'closed the requests of a process that died, free of charge');
@@ -201,26 +219,44 @@ async function deadReceipts(db: Db, living: ReadonlyMap<string, unknown>, signal
 
 interface Slots {
   /** @throws ServiceError `stream_limit_exceeded` */
-  take(apiKeyId: string): () => void;
+  take(caller: Pick<Caller, 'apiKeyId' | 'orgId'>): () => void;
 }
 
-function openSlots(maxNow: () => number): Slots {
-  const taken = new Map<string, number>();
+function openSlots(maxNow: () => OpenMax): Slots {
+  const keys = openCounter();
+  const orgs = openCounter();
   return {
-    take: (apiKeyId) => {
-      const [count, max] = [taken.get(apiKeyId) ?? 0, maxNow()];
-      if (count >= max) {
-        fail('stream_limit_exceeded', {
-          detail: `This API key may have ${max} inference requests open at once. Send it again when one of them has ended.`,
-          retryAfterSeconds: 1,
-        });
-      }
-      taken.set(apiKeyId, count + 1);
+    take: ({ apiKeyId, orgId }) => {
+      const { perKey, perOrg } = maxNow();
+      if (keys.of(apiKeyId) >= perKey) failFull(`This API key may have ${perKey} inference requests`);
+      if (orgs.of(orgId) >= perOrg)
+        failFull(`This organisation may have ${perOrg} inference requests of all its API keys`);
+      keys.add(apiKeyId, 1);
+      orgs.add(orgId, 1);
       return () => {
-        const left = (taken.get(apiKeyId) ?? 1) - 1;
-        if (left === 0) taken.delete(apiKeyId);
-        else taken.set(apiKeyId, left);
+        keys.add(apiKeyId, -1);
+        orgs.add(orgId, -1);
       };
+    },
+  };
+}
+
+function failFull(limit: string): never {
+  return fail('stream_limit_exceeded', {
+    detail: `${limit} open at once. Send it again when one of them has ended.`,
+    retryAfterSeconds: 1,
+  });
+}
+
+function openCounter(): { of(name: string): number; add(name: string, more: number): void } {
+  const counts = new Map<string, number>();
+  const of = (name: string): number => counts.get(name) ?? 0;
+  return {
+    of,
+    add: (name, more) => {
+      const count = of(name) + more;
+      if (count === 0) counts.delete(name);
+      else counts.set(name, count);
     },
   };
 }

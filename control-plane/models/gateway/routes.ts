@@ -1,7 +1,7 @@
 // POST /v1/chat/completions, /v1/embeddings and /v1/images/generations (specification 4.8).
 import { ChatCompletion, ChatCompletionChunk, ChatRequest } from '../../../shared/api/chat.ts';
 import { EmbeddingsRequest, EmbeddingsResponse } from '../../../shared/api/embeddings.ts';
-import { CHAT_NOTHINGS, nothingsText } from '../../../shared/api/nothings.ts';
+import { CHAT_DEFAULTS, CHAT_NOTHINGS, nothingsText } from '../../../shared/api/nothings.ts';
 import { ImagesRequest, ImagesResponse } from '../../../shared/api/images.ts';
 import { INFERENCE_BODY_BYTES_MAX } from '../../../shared/limits.ts';
 import { type Route, route } from '../../base/http/route.ts';
@@ -83,7 +83,9 @@ colon are signs of life.
 
 Tools, JSON mode and whatever else is not below is refused by its name. These values ask for nothing, and are taken as if they were not there:
 
-${nothingsText(CHAT_NOTHINGS)}`;
+${nothingsText({ ...CHAT_NOTHINGS, ...CHAT_DEFAULTS })}
+
+A model that supports \`top_p\` or a penalty gets the value that was sent.`;
 
 const EMBEDDINGS_TEXT = `Costs the tokens of the texts at the price of the model, rounded up to the next whole cent for each request.
 

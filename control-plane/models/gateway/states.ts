@@ -6,9 +6,10 @@ import { type HotBody, sql } from '../../base/db/db.ts';
 import { accountId, revenue, wallet } from '../../money/ledger/accounts.ts';
 import type { Ledger } from '../../money/ledger/ledger.ts';
 import { holdParts, settleParts } from '../../money/ledger/statements.ts';
+import type { Attempt } from './attempts.ts';
 import * as store from './store.ts';
 
-export type Outcome = Omit<store.Closing, 'closed_ms' | 'ending'> & { ending: store.Ending };
+export type Outcome = Omit<store.Closing, 'closed_ms' | 'ending' | 'attempts'> & { ending: store.Ending };
 
 /** The kind of the transfers that charge requests. */
 export const CHARGE_KIND = 'inference.charge';
@@ -50,12 +51,12 @@ export function openReceipt(receipt: store.NewReceipt, ledger: Pick<Ledger, 'hol
 export function closeReceipt(
   { id, org_id: orgId, held_ucents: heldUcents }: OpenReceipt,
   outcome: Outcome,
-  { ledger, nowMs }: { ledger: Pick<Ledger, 'settle'>; nowMs: number },
+  { ledger, nowMs, attempts }: { ledger: Pick<Ledger, 'settle'>; nowMs: number; attempts: readonly Attempt[] },
 ): HotBody<boolean> {
   const charged = outcome.charged_ucents < heldUcents ? outcome.charged_ucents : heldUcents;
   const [from, to] = ['open', charged > 0n ? 'settled' : 'released'] as const;
   if (!mayMove(RECEIPT_STATES, from, to)) throw new Error(`a receipt cannot go from ${from} to ${to}`);
-  const closing = { ...outcome, charged_ucents: charged, closed_ms: nowMs };
+  const closing = { ...outcome, charged_ucents: charged, attempts, closed_ms: nowMs };
   const account = wallet(orgId);
   const charge = {
     id: `${holdId(id)}:charge`,

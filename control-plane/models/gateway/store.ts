@@ -1,11 +1,13 @@
 // The SQL of receipts.
 import { z } from 'zod';
-import { int, text, ucents } from '../../base/db/columns.ts';
+import { int, json, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
 import type { Piece } from '../../base/db/pieces.ts';
 import type { Cursor } from '../../base/http/cursors.ts';
 import { Charge } from '../../money/ledger/charges.ts';
+import { Metadata } from '../../../shared/api/receipt.ts';
 import type { ReceiptState } from '../../../shared/states.ts';
+import { Attempt } from './attempts.ts';
 
 /** How a request ended. The README of the room says who pays for each. */
 const Ending = z.enum(['completed', 'client_left', 'too_long', 'upstream_failed', 'refused', 'process_ended']);
@@ -18,6 +20,9 @@ const ReceiptRow = z.object({
   request_id: text,
   model_id: text,
   tier: z.enum(['serverless', 'economy']),
+  /** Whom the caller has named as its own user. */
+  end_user: text.nullable(),
+  metadata: json(Metadata).nullable(),
   state: z.enum(['open', 'settled', 'released']),
   held_ucents: ucents,
   charged_ucents: ucents,
@@ -29,33 +34,45 @@ const ReceiptRow = z.object({
   counted_by: z.enum(['upstream', 'running', 'tokenizer', 'estimate']).nullable(),
   /** Address of the server that answered. */
   upstream: text.nullable(),
+  /** The servers that were asked. */
+  attempts: json(z.array(Attempt)).nullable(),
   opened_ms: int,
   closed_ms: int.nullable(),
 });
 export type Receipt = z.infer<typeof ReceiptRow>;
 
-const COLUMNS = sql`id, org_id, api_key_id, request_id, model_id, tier, state, held_ucents, charged_ucents, ending, prompt_tokens,
-  completion_tokens, images, counted_by, upstream, opened_ms, closed_ms`;
+const NEW_COLUMNS = sql`id, org_id, api_key_id, request_id, model_id, tier, end_user, metadata, state, held_ucents, opened_ms`;
+const COLUMNS = sql`id, org_id, api_key_id, request_id, model_id, tier, end_user, metadata, state, held_ucents, charged_ucents, ending,
+  prompt_tokens, completion_tokens, images, counted_by, upstream, attempts, opened_ms, closed_ms`;
 
 export type NewReceipt = Pick<
   Receipt,
-  'id' | 'org_id' | 'api_key_id' | 'request_id' | 'model_id' | 'tier' | 'held_ucents' | 'opened_ms'
+  | 'id'
+  | 'org_id'
+  | 'api_key_id'
+  | 'request_id'
+  | 'model_id'
+  | 'tier'
+  | 'end_user'
+  | 'metadata'
+  | 'held_ucents'
+  | 'opened_ms'
 >;
 
 export async function insertReceipt(tx: Tx, receipt: NewReceipt): Promise<void> {
   await tx.run(
-    sql`insert into request_receipts (id, org_id, api_key_id, request_id, model_id, tier, state, held_ucents, opened_ms)
+    sql`insert into request_receipts (${NEW_COLUMNS})
         values (${receipt.id}, ${receipt.org_id}, ${receipt.api_key_id}, ${receipt.request_id}, ${receipt.model_id}, ${receipt.tier},
-                'open', ${receipt.held_ucents}, ${receipt.opened_ms})`,
+                ${receipt.end_user}, ${metadataText(receipt)}, 'open', ${receipt.held_ucents}, ${receipt.opened_ms})`,
   );
 }
 
 /** The same for a `HotBody`, for each row of the part `held`. */
 export function receiptPart(receipt: NewReceipt): Sql {
   return sql`receipt as (
-      insert into request_receipts (id, org_id, api_key_id, request_id, model_id, tier, state, held_ucents, opened_ms)
-      select ${receipt.id}, ${receipt.org_id}, ${receipt.api_key_id}, ${receipt.request_id}, ${receipt.model_id}, ${receipt.tier}, 'open',
-        cast(${receipt.held_ucents} as bigint), cast(${receipt.opened_ms} as bigint)
+      insert into request_receipts (${NEW_COLUMNS})
+      select ${receipt.id}, ${receipt.org_id}, ${receipt.api_key_id}, ${receipt.request_id}, ${receipt.model_id}, ${receipt.tier},
+        ${receipt.end_user}, ${metadataText(receipt)}, 'open', cast(${receipt.held_ucents} as bigint), cast(${receipt.opened_ms} as bigint)
       from held)`;
 }
 
@@ -63,17 +80,18 @@ export function findReceipt(query: Query, id: string): Promise<Receipt | undefin
   return query.one(ReceiptRow, sql`select ${COLUMNS} from request_receipts where id = ${id}`);
 }
 
-/** Newest first, at most `count`. */
+/** Newest first, at most `count`; of one user of the organisation or of all. */
 export function pageOfReceipts(
   query: Query,
-  orgId: string,
+  { orgId, user }: { orgId: string; user?: string | undefined },
   from: Cursor | undefined,
   count: number,
 ): Promise<Receipt[]> {
+  const whose = user === undefined ? sql`1 = 1` : sql`end_user = ${user}`;
   const older = from === undefined ? sql`1 = 1` : sql`(opened_ms, id) < (${from.createdMs}, ${from.id})`;
   return query.all(
     ReceiptRow,
-    sql`select ${COLUMNS} from request_receipts where org_id = ${orgId} and ${older}
+    sql`select ${COLUMNS} from request_receipts where org_id = ${orgId} and ${whose} and ${older}
         order by opened_ms desc, id desc limit ${count}`,
   );
 }
@@ -98,13 +116,14 @@ export type Closing = Pick<
   | 'counted_by'
   | 'upstream'
   | 'closed_ms'
->;
+> & { attempts: readonly Attempt[] };
 
 /** The statement that closes a receipt. It changes no row if the receipt is not in `from` any more. */
 export function closing(id: string, { from, to }: { from: ReceiptState; to: ReceiptState }, closed: Closing): Sql {
   return sql`update request_receipts set state = ${to}, charged_ucents = ${closed.charged_ucents}, ending = ${closed.ending},
           prompt_tokens = ${closed.prompt_tokens}, completion_tokens = ${closed.completion_tokens},
-          images = ${closed.images}, counted_by = ${closed.counted_by}, upstream = ${closed.upstream}, closed_ms = ${closed.closed_ms}
+          images = ${closed.images}, counted_by = ${closed.counted_by}, upstream = ${closed.upstream},
+          attempts = ${JSON.stringify(closed.attempts)}, closed_ms = ${closed.closed_ms}
         where id = ${id} and state = ${from}`;
 }
 
@@ -157,4 +176,8 @@ export async function forgottenUcents(query: Query): Promise<bigint> {
     sql`select charged_ucents from forgotten_receipts where id = 1`,
   );
   return row?.charged_ucents ?? 0n;
+}
+
+function metadataText({ metadata }: NewReceipt): string | null {
+  return metadata === null ? null : JSON.stringify(metadata);
 }

@@ -87,6 +87,7 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
       openVideosPerOrg: 1,
       videoBytesMax: 1,
       openInferenceRequestsPerKey: 64,
+      openInferenceRequestsPerOrg: 256,
       fileBytesMax: 0,
       fileBytesPerOrg: 0,
     },

@@ -64,10 +64,13 @@ export async function openStage(): Promise<Stage> {
 }
 
 function withoutLimits(): object {
-  const rates = ['per_key_per_second', 'per_ip_per_second', 'burst', 'inference_per_key_per_second', 'inference_burst'];
+  const common = ['per_key_per_second', 'per_ip_per_second', 'burst'];
+  const inference = ['per_key_per_second', 'burst', 'per_org_per_second', 'burst_per_org'];
+  const rates = [...common, ...inference.map((name) => `inference_${name}`)];
   return {
     rate_limits: Object.fromEntries(rates.map((name) => [name, NO_LIMIT])),
     open_inference_requests_per_key: NO_LIMIT,
+    open_inference_requests_per_org: NO_LIMIT,
   };
 }
 

@@ -102,6 +102,8 @@ async function chat(run: <T>(body: HotBody<T>) => Promise<T>): Promise<void> {
     request_id: 'bench',
     model_id: 'bench',
     tier: 'serverless' as const,
+    end_user: null,
+    metadata: null,
     held_ucents: HELD_UCENTS,
     opened_ms: clock.now(),
   };
@@ -115,7 +117,8 @@ async function chat(run: <T>(body: HotBody<T>) => Promise<T>): Promise<void> {
     counted_by: 'upstream' as const,
     upstream: 'bench',
   };
-  if (!(await run(closeReceipt(receipt, outcome, { ledger, nowMs: clock.now() })))) throw new Error('it was closed');
+  if (!(await run(closeReceipt(receipt, outcome, { ledger, nowMs: clock.now(), attempts: [] }))))
+    throw new Error('it was closed');
 }
 
 function orgOf(i: number): string {

@@ -9,7 +9,7 @@ import { readConfig } from '../../../control-plane/config.ts';
 import { parseModels } from '../../../control-plane/models/catalog/models.ts';
 import { imageOf, readEnvironments } from '../../../control-plane/rental/launch/environments.ts';
 import { fillTemplate, readTemplates } from '../../../control-plane/rental/launch/templates.ts';
-import { CHAT_NOTHINGS } from '../../../shared/api/nothings.ts';
+import { CHAT_DEFAULTS, CHAT_NOTHINGS } from '../../../shared/api/nothings.ts';
 import { Problem } from '../../../shared/api/problem.ts';
 import { ERRORS } from '../../../shared/errors.ts';
 import { DAEMONS } from '../../kit/house-plan.ts';
@@ -85,7 +85,7 @@ test('the table of scopes has every scope with its meaning', () => {
 });
 
 test('the table of values that ask for nothing has every field', () => {
-  const rows = Object.entries(CHAT_NOTHINGS).map(([member, values]) => [
+  const rows = Object.entries({ ...CHAT_NOTHINGS, ...CHAT_DEFAULTS }).map(([member, values]) => [
     `\`${member}\``,
     values.map((value) => `\`${JSON.stringify(value)}\``).join(' or '),
   ]);

@@ -1,10 +1,12 @@
 // Failover before the first byte: which server answers a chat, when another one is asked, and the error if none can answer.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { findReceipt } from '../../../control-plane/models/gateway/store.ts';
 import { CHAT_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
 import { type Answer, type Api, openApi } from '../../contract/api.ts';
 import { expectRefused } from '../../contract/refusals.ts';
 import { type FakeUpstream, HELLO, openFakeUpstream } from '../../kit/fake-upstream.ts';
 import { someModels } from '../../kit/models.ts';
+import { BEGIN, say } from '../../kit/stream-chunks.ts';
 
 const PATH = '/v1/chat/completions';
 
@@ -90,6 +92,98 @@ test('a caller who leaves is no failure of the server: it is asked first again',
     { model: 'acme/small-chat', ending: 'client_left', count: 1 },
     { model: 'acme/small-chat', ending: 'completed', count: 1 },
   ]);
+});
+
+describe('the receipt lists', () => {
+  const attempts = async (): Promise<unknown> =>
+    (await api.call('GET', '/v1/receipts', { key })).json.data?.[0]?.['attempts'];
+  const loading = { error: { code: 503, message: 'Loading model', type: 'unavailable_error' } };
+
+  test('every server that was asked, with what came of it and after how long, and no address', async () => {
+    await serve({ base_url: 'http://127.0.0.1:1/v1' }, {}, {});
+    const gate = Promise.withResolvers<void>();
+    servers[1]?.next({ status: 503, body: 'no' });
+    servers[2]?.next({ after: gate.promise });
+    const asking = ask();
+    await servers[2]?.came(1);
+    await api.world.clock.advance(250);
+    gate.resolve();
+    const answer = await asking;
+    expect(await attempts()).toEqual([
+      { server: 1, outcome: 'unreachable', ms: 0 },
+      { server: 2, outcome: 'unavailable', ms: 0 },
+      { server: 3, outcome: 'answered', ms: 250 },
+    ]);
+    const stored = await findReceipt(api.world.db.read, answer.headers['x-receipt-id'] ?? '');
+    expect(stored?.attempts?.map(({ upstream }) => upstream).slice(1)).toEqual([
+      servers[1]?.baseUrl,
+      servers[2]?.baseUrl,
+    ]);
+  });
+
+  test.each([
+    ['busy', { status: 429, body: 'no' }],
+    ['busy', { status: 503, body: loading }],
+    ['unavailable', { status: 502, body: 'no' }],
+    ['refused', { status: 400, body: 'no' }],
+    ['failed', { status: 500, body: 'no' }],
+    ['failed', { body: 'hello' }],
+    ['failed', { body: '', ending: 'cut' }],
+  ] as const)('a server as %s: %j', async (outcome, answer) => {
+    await serve({});
+    servers[0]?.next(answer);
+    expect((await ask()).status).toBeGreaterThanOrEqual(400);
+    expect(await attempts()).toEqual([{ server: 1, outcome, ms: 0 }]);
+  });
+
+  test('a server as timed_out if it was silent for too long', async () => {
+    await serve({ answer_ms: 5_000 });
+    servers[0]?.next({ ending: 'stall' });
+    const asking = ask();
+    await servers[0]?.came(1);
+    await api.world.clock.advance(5_000);
+    await asking;
+    expect(await attempts()).toEqual([{ server: 1, outcome: 'timed_out', ms: 5_000 }]);
+  });
+
+  test('a server as cancelled if the service restarts', async () => {
+    await serve({});
+    servers[0]?.next({ ending: 'stall' });
+    const asking = ask();
+    await servers[0]?.came(1);
+    expect(await attempts()).toEqual([]);
+    await api.world.rooms.gateway.drain(0);
+    await asking;
+    expect(await attempts()).toEqual([{ server: 1, outcome: 'cancelled', ms: 0 }]);
+  });
+
+  test('a server that breaks a stream off as failed', async () => {
+    await serve({});
+    servers[0]?.next({ events: [BEGIN, say('Hel')], ending: 'cut' });
+    await api.call('POST', PATH, {
+      key,
+      body: { model: 'small', messages: [{ role: 'user', content: 'hi' }], stream: true },
+    });
+    expect(await attempts()).toEqual([{ server: 1, outcome: 'failed', ms: 0 }]);
+  });
+
+  test('the last 64 attempts of a request that needs more', async () => {
+    await serve({});
+    const embedders = someModels(servers[0]?.baseUrl);
+    const other = await openApi({ settings: { models: embedders } });
+    const account = await other.account();
+    const usual = { data: [0, 1, 2].map((index) => ({ index, embedding: [1] })), usage: { prompt_tokens: 3 } };
+    const first = servers[0];
+    if (first !== undefined) first.usual = () => ({ body: usual });
+    const body = { model: 'acme/embedder', input: Array.from({ length: 65 * 3 }, () => 'a') };
+    await other.call('POST', '/v1/embeddings', { key: account.key, body });
+    const { json } = await other.call('GET', '/v1/receipts', { key: account.key });
+    await other.close();
+    expect(first?.asked).toHaveLength(65);
+    expect(json.data?.[0]?.['attempts']).toEqual(
+      Array.from({ length: 64 }, () => ({ server: 1, outcome: 'answered', ms: 0 })),
+    );
+  });
 });
 
 describe('no other server is asked', () => {

@@ -47,7 +47,8 @@ async function leaveUnfinished(): Promise<void> {
   await expect(asking).rejects.toMatchObject({ code: 'invalid_request' });
   await upstream.wereLeft(1);
 }
-const newest = async (): Promise<Receipt | undefined> => (await pageOfReceipts(world.db.read, orgId, undefined, 1))[0];
+const newest = async (): Promise<Receipt | undefined> =>
+  (await pageOfReceipts(world.db.read, { orgId }, undefined, 1))[0];
 const isOpen = async (): Promise<number> =>
   (await world.db.read.one(countRow, sql`select count(*) as count from request_receipts where state = 'open'`))
     ?.count ?? 0;

@@ -26,7 +26,11 @@ beforeEach(async () => {
   upstream = await openFakeUpstream();
   const pricing = { input_per_1m_tokens_cents: INPUT_CENTS, output_per_1m_tokens_cents: OUTPUT_CENTS };
   world = await openWorld(1, {
-    settings: { models: someModels(upstream.baseUrl, { pricing }), openInferenceRequestsPerKey: 30 },
+    settings: {
+      models: someModels(upstream.baseUrl, { pricing }),
+      openInferenceRequestsPerKey: 30,
+      openInferenceRequestsPerOrg: 31,
+    },
   });
 });
 afterEach(async () => {
@@ -200,6 +204,27 @@ test('each key may have a number of open requests, and an ended or refused reque
   const codes = await Promise.all(Array.from({ length: 31 }, () => codeOf(complete(world, poor))));
   expect(codes.filter((code) => code === 'insufficient_balance').length).toBeGreaterThanOrEqual(30);
   expect(await codeOf(complete(world, poor))).toBe('insufficient_balance');
+});
+
+test('all keys of an organisation together may have a number of open requests, and other organisations have their own', async () => {
+  const [who, stranger] = [await world.customer(10_000), await world.customer(10_000)];
+  const colleague = { ...who, apiKeyId: 'apk_colleague' };
+  const gate = Promise.withResolvers<void>();
+  upstream.usual = () => ({ after: gate.promise });
+  const asking = [who, colleague].flatMap((each, i) =>
+    Array.from({ length: 30 - 29 * i }, () => codeOf(complete(world, each))),
+  );
+  await upstream.came(31);
+  const refused = await complete(world, colleague).catch((error: unknown) => error);
+  expect(refused).toMatchObject({
+    code: 'stream_limit_exceeded',
+    details: { detail: expect.stringContaining('This organisation may have 31') as string, retryAfterSeconds: 1 },
+  });
+  const others = codeOf(complete(world, stranger));
+  await upstream.came(32);
+  gate.resolve();
+  expect(new Set([...(await Promise.all(asking)), await others])).toEqual(new Set(['answered']));
+  expect(await codeOf(complete(world, colleague))).toBe('answered');
 });
 
 test('an ended request of one key frees no slot for another key', async () => {

@@ -97,7 +97,7 @@ test.each([
 ])('a request that its server answers with %d ends as %s', async (status, ending) => {
   upstream.next({ status, body: 'no' });
   await ask().catch(() => undefined);
-  const [receipt] = await pageOfReceipts(world.db.read, orgId, undefined, 1);
+  const [receipt] = await pageOfReceipts(world.db.read, { orgId }, undefined, 1);
   expect(receipt).toMatchObject({ state: 'released', ending, charged_ucents: 0n });
 });
 
@@ -109,14 +109,18 @@ test.each(['client_left', 'process_ended'])('a request that waits for its answer
   if (ending === 'client_left') leave.abort();
   else await world.rooms.gateway.drain(0);
   await asking;
-  expect(await pageOfReceipts(world.db.read, orgId, undefined, 1)).toMatchObject([{ ending, charged_ucents: 0n }]);
+  expect(await pageOfReceipts(world.db.read, { orgId }, undefined, 1)).toMatchObject([{ ending, charged_ucents: 0n }]);
 });
 
 test('a closed receipt is not closed again, whatever the second outcome is', async () => {
   const id = idOf(await ask());
   const before = await findReceipt(world.db.read, id);
   if (before === undefined) throw new Error('the receipt is gone');
-  const again = closeReceipt(before, freeOutcome('client_left'), { ledger: world.rooms.ledger, nowMs: 1 });
+  const again = closeReceipt(before, freeOutcome('client_left'), {
+    ledger: world.rooms.ledger,
+    nowMs: 1,
+    attempts: [],
+  });
   expect(await world.db.hot(again)).toBe(false);
   expect(await findReceipt(world.db.read, id)).toEqual(before);
 });

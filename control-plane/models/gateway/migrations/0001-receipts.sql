@@ -6,6 +6,8 @@ create table request_receipts (
   request_id TEXT not null,
   model_id TEXT not null,
   tier TEXT not null,
+  end_user TEXT,
+  metadata TEXT,
   state TEXT not null,
   held_ucents INTEGER not null check (held_ucents >= 0),
   charged_ucents INTEGER not null default 0,
@@ -14,6 +16,7 @@ create table request_receipts (
   completion_tokens INTEGER,
   counted_by TEXT,
   upstream TEXT,
+  attempts TEXT,
   opened_ms INTEGER not null,
   closed_ms INTEGER,
   check (charged_ucents between 0 and held_ucents)

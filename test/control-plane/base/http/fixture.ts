@@ -16,10 +16,11 @@ const HTTP_ROOMS = [
   { room: 'base/http', directory: new URL('../../../../control-plane/base/http/migrations/', import.meta.url) },
 ];
 
-/** Tokens `all`, `reader` (no write scope) and `other` (another key of the same rights as `all`). */
+/** Tokens `all`, `reader` (no write scope), `other` (another key of the same rights as `all`) and `stranger` (of another organisation). */
 const CALLERS: Record<string, Caller> = {
   all: { orgId: 'org_a', apiKeyId: 'apk_all', scopes: ['instances:read', 'instances:write', 'serverless:write'] },
   other: { orgId: 'org_a', apiKeyId: 'apk_other', scopes: ['instances:read', 'instances:write', 'serverless:write'] },
+  stranger: { orgId: 'org_b', apiKeyId: 'apk_stranger', scopes: ['serverless:write'] },
   reader: { orgId: 'org_a', apiKeyId: 'apk_reader', scopes: ['instances:read'] },
 };
 

@@ -35,7 +35,12 @@ const planted = (): Route[] => [
 ];
 
 let bench: Bench;
-const rateLimits = { perKeyPerSecond: 1, perIpPerSecond: 1000, burst: 20, inference: { perKeyPerSecond: 1, burst: 1 } };
+const rateLimits = {
+  perKeyPerSecond: 1,
+  perIpPerSecond: 1000,
+  burst: 20,
+  inference: { perKeyPerSecond: 1, burst: 1, perOrgPerSecond: 1, orgBurst: 1 },
+};
 const options = { routes: planted, http: { rateLimits } };
 beforeEach(async () => {
   bench = await openBench(options);

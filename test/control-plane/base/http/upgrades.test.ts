@@ -26,7 +26,12 @@ test('a caller who resets its connection while an upgrade is refused closes only
 });
 
 describe('upgrades count against the rate of their address', () => {
-  const rateLimits = { perKeyPerSecond: 1, perIpPerSecond: 1, burst: 2, inference: { perKeyPerSecond: 1, burst: 1 } };
+  const rateLimits = {
+    perKeyPerSecond: 1,
+    perIpPerSecond: 1,
+    burst: 2,
+    inference: { perKeyPerSecond: 1, burst: 1, perOrgPerSecond: 1, orgBurst: 1 },
+  };
   const upgrade = (forwarded?: string): string =>
     `GET /agent/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n${
       forwarded === undefined ? '' : `X-Forwarded-For: ${forwarded}\r\n`
