@@ -83,7 +83,7 @@ async function check(db: Db, acknowledged: readonly string[]): Promise<void> {
   }
   // The next process releases what was open.
   for (const receipt of await openReceipts(db.read, '', 1_000))
-    await db.hot(closeReceipt(receipt, freeOutcome('process_ended'), { ledger, nowMs: clock.now() }));
+    await db.hot(closeReceipt(receipt, freeOutcome('process_ended'), { ledger, nowMs: clock.now(), attempts: [] }));
   const proofs = () => [{ charges: receiptProof, invariants: [receiptHoldFaults] }];
   expect(await openBooks({ db, clock, log, proofs }).verify()).toEqual([]);
 }

@@ -125,12 +125,14 @@ describe.each(SEEDS)('in the order of seed %d', (seed) => {
       model_id: 'm',
       tier: 'serverless' as const,
       held_ucents: 20_000_000n,
+      end_user: null,
+      metadata: null,
       opened_ms: world.clock.now(),
     };
     const ask = async (): Promise<void> => {
       if (!(await world.db.hot(openReceipt(receipt, ledger)))) return;
       const outcome = { ...freeOutcome('completed'), charged_ucents: 10_000_000n };
-      await world.db.hot(closeReceipt(receipt, outcome, { ledger, nowMs: world.clock.now() }));
+      await world.db.hot(closeReceipt(receipt, outcome, { ledger, nowMs: world.clock.now(), attempts: [] }));
     };
     expect(refusalsOf(await interleaved.run(seed, [tick, ask, tick]))).toEqual([]);
     const { postedUcents, heldUcents } = await ledger.balance(world.db.read, wallet(who.orgId));

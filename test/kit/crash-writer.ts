@@ -35,6 +35,8 @@ async function main({ database, orgIds }: Order): Promise<void> {
         model_id: 'm',
         tier: 'serverless' as const,
         held_ucents: 2n * CHARGED_UCENTS,
+        end_user: null,
+        metadata: null,
         opened_ms: clock.now(),
       };
       if (!(await db.hot(openReceipt(receipt, ledger)))) throw new Error('the balance is too small');
@@ -47,7 +49,7 @@ async function main({ database, orgIds }: Order): Promise<void> {
         counted_by: 'upstream' as const,
         upstream: 'u',
       };
-      await db.hot(closeReceipt(receipt, outcome, { ledger, nowMs: clock.now() }));
+      await db.hot(closeReceipt(receipt, outcome, { ledger, nowMs: clock.now(), attempts: [] }));
       process.stdout.write(`${receipt.id}\n`);
     }
   };
