@@ -252,12 +252,14 @@ function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
         await notes.down(machineId);
       },
       onObserved: async (machineId, message) => {
-        await workloads.observe(machineId, message);
+        const isTaken = await workloads.observe(machineId, message);
         nudges.engine();
+        return isTaken;
       },
       onInventory: async (machineId, inventory) => {
-        await supply.reportInventory(machineId, inventory);
+        const isTaken = await supply.reportInventory(machineId, inventory);
         nudges.engine();
+        return isTaken;
       },
       pullLogin,
       onLife,

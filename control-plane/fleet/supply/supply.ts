@@ -49,8 +49,8 @@ export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'> {
    * Binds the key of the host to the machine of the token. A repeat with the same key succeeds. @throws ServiceError `enrollment_token_*`
    */
   enroll(request: EnrollRequest): Promise<{ machineId: string }>;
-  /** Stores what the host reports about itself. */
-  reportInventory(machineId: string, inventory: Inventory): Promise<void>;
+  /** Stores what the host reports about itself. False if it is ignored, because two hosts share the identity of the machine. */
+  reportInventory(machineId: string, inventory: Inventory): Promise<boolean>;
   setOnline(machineId: string, online: boolean): Promise<void>;
   /**
    * Containers on the host that this database does not know; null: not reported yet. Nothing new is placed there until the list is empty.
@@ -121,12 +121,13 @@ export function openSupply(deps: SupplyDeps): Supply {
       const broken = await db.tx('supply.inventory', async (tx) => {
         await tx.lock('machine', machineId);
         // Two hosts share the identity, and we cannot know which one has reported this.
-        if ((await store.findMachine(tx, machineId))?.copied_ms != null) return [];
+        if ((await store.findMachine(tx, machineId))?.copied_ms != null) return undefined;
         await takeInventory(tx, machineId, inventory, { ...deps, listing });
         return brokenGpus(await store.gpusOf(tx, machineId), inventory);
       });
       // Each in a transaction of its own, because a rental locks more than its machine. The next link repeats what a crash has cut off.
-      for (const { heldBy, fault } of broken) await deps.onGpus(heldBy, fault);
+      for (const { heldBy, fault } of broken ?? []) await deps.onGpus(heldBy, fault);
+      return broken !== undefined;
     },
     setOnline: (machineId, online) =>
       db.tx('supply.online', async (tx) => {
