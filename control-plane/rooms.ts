@@ -22,7 +22,7 @@ import { machinesThatServed } from './money/metering/store.ts';
 import { openPayouts } from './money/payouts/payouts.ts';
 import { type Presence, openPresence, openLinkRecords } from './fleet/link/presence.ts';
 import { type Link, openLink } from './fleet/link/link.ts';
-import { openCloneTokens } from './fleet/link/clone-tokens.ts';
+import { type CloneTokens, openCloneTokens } from './fleet/link/clone-tokens.ts';
 import { findMachine } from './fleet/supply/store.ts';
 import { openSupply, type Supply } from './fleet/supply/supply.ts';
 import { openWorkloads, type Workloads } from './fleet/workloads/workloads.ts';
@@ -217,6 +217,7 @@ interface Fleet {
   workloads: Workloads;
   link: Link;
   presence: Presence;
+  cloneTokens: CloneTokens;
 }
 
 function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
@@ -229,6 +230,7 @@ function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
   const isContested = (machineId: string): boolean => link.isContested(machineId);
   const workloads = openWorkloads({ db, clock, log, sealing, supply, onChange, isContested });
   const notes = openLinkRecords({ db, clock });
+  const cloneTokens = openCloneTokens({ db, sealing });
   const machineKey = async (machineId: string): Promise<string | undefined> =>
     (await findMachine(db.read, machineId))?.public_key ?? undefined;
   const link: Link = openLink({
@@ -237,7 +239,7 @@ function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
     rng,
     log,
     machineKey,
-    cloneTokens: openCloneTokens({ db, sealing, machineKey }),
+    cloneTokens,
     handlers: {
       onUp: async (machineId, hello, clientIp) => {
         await workloads.meet(machineId, hello.held);
@@ -267,7 +269,8 @@ function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
       desired: (machineId) => workloads.desired(machineId),
     },
   });
-  return { supply, workloads, link, presence: openPresence({ clock, log, supply, link }) };
+  const presence = openPresence({ clock, log, supply, link, cloneTokens });
+  return { supply, workloads, link, presence, cloneTokens };
 }
 
 interface BelowRental extends Fleet {

@@ -100,7 +100,10 @@ export const CommunityMachine = z
       .describe(
         'Earned since midnight UTC, in whole cents, as far as it is posted: at the end of each hour, and of each rental',
       ),
-    last_heartbeat_at: z.iso.datetime().nullable().describe('Last sign of its agent; null before the first'),
+    last_heartbeat_at: z.iso
+      .datetime()
+      .nullable()
+      .describe('Last sign of its agent; at most 5 minutes behind while the agent is connected; null before the first'),
   })
   .meta({ id: 'CommunityMachine' });
 export type CommunityMachine = z.infer<typeof CommunityMachine>;

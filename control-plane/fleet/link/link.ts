@@ -285,7 +285,8 @@ function sessionEvents({ sessions, contestedMs, streams, lives }: Shared, deps: 
       if (before !== undefined) contestedMs.set(session.machineId, deps.clock.monotonicMs() + CONTESTED_MS);
       before?.close(LINK_CLOSE.superseded, 'a newer link of this machine is up');
       sessions.set(session.machineId, session);
-      if (!(await cloneTokens.show(session.machineId, hello.clone_token))) await handlers.onCopy(session.machineId);
+      const shown = { publicKey: session.publicKey, token: hello.clone_token };
+      if (!(await cloneTokens.show(session.machineId, shown))) await handlers.onCopy(session.machineId);
       await handlers.onUp(session.machineId, hello, clientIp);
       log.info({ machine_id: session.machineId, client_ip: clientIp }, 'an agent link is up');
       handlers.onLife(session.machineId);
@@ -317,7 +318,8 @@ function sessionEvents({ sessions, contestedMs, streams, lives }: Shared, deps: 
       lives.keep(session);
       handlers.onLife(session.machineId);
       log.info({ machine_id: session.machineId }, 'an agent link is down');
-      handlers.onDown(session.machineId).catch((error: unknown) => {
+      const down = [handlers.onDown(session.machineId), cloneTokens.leave(session.machineId)];
+      Promise.all(down).catch((error: unknown) => {
         log.error({ machine_id: session.machineId, reason: messageOf(error) }, 'a lost link could not be recorded');
       });
     },

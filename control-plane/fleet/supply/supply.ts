@@ -67,8 +67,8 @@ export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'> {
   accuse(tx: Tx, machineId: string, detail: string): Promise<void>;
   /** Marks all machines offline, because what the database knows about them is too old. */
   setAllOffline(): Promise<void>;
-  /** Updates the heartbeat of every online machine. */
-  noteHeartbeats(): Promise<void>;
+  /** Updates the heartbeats of these machines. */
+  noteHeartbeats(machineIds: readonly string[]): Promise<void>;
   /** Machines that count as online. */
   onlineMachineIds(): Promise<string[]>;
   /** Holds GPUs for `heldBy`. Undefined if there are too few; then nothing is held. */
@@ -143,7 +143,11 @@ export function openSupply(deps: SupplyDeps): Supply {
     accuse: (tx, machineId, detail) =>
       store.setInventoryFault(tx, machineId, detail).then(() => listing.appraise(tx, machineId)),
     setAllOffline: () => db.tx('supply.all_offline', (tx) => store.setAllOffline(tx)),
-    noteHeartbeats: () => db.tx('supply.heartbeats', (tx) => store.noteHeartbeats(tx, clock.now())),
+    noteHeartbeats: (machineIds) =>
+      db.tx('supply.heartbeats', async (tx) => {
+        await tx.lock('machine', ...machineIds);
+        await store.noteHeartbeats(tx, machineIds, clock.now());
+      }),
     onlineMachineIds: () => store.onlineMachineIds(db.read),
     hold: (tx, want) => holdGpus(tx, want, deps),
     release: async (tx, heldBy) => {

@@ -72,11 +72,13 @@ beforeEach(async () => {
     machineKey: async (id) => (id === MACHINE ? (pair.publicKey.export({ format: 'jwk' }).x ?? '') : undefined),
     cloneTokens: {
       show: async (_id, shown) => {
-        reports.push(`shown ${shown}`);
+        reports.push(`shown ${shown.token}`);
         return isCurrent;
       },
       next: async () => 'next',
-      kept: async (_id, value) => void reports.push(`kept ${value}`),
+      kept: (_id, value) => void reports.push(`kept ${value}`),
+      leave: async () => undefined,
+      store: async () => undefined,
     },
     handlers: {
       onCopy: async (id) => void reports.push(`copy ${id}`),
