@@ -172,7 +172,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     ...money,
     ...fleet,
     ...rental,
-    ownOutages: openOwnOutages({ db, clock, log, metering }),
+    ownOutages: openOwnOutages({ db, clock, log, metering, goodSinceMs: rental.watch.goodSinceMs }),
     logs: openLogs({ db, clock, log, link: { openStream: outside.openStream ?? fleet.link.openStream } }),
     webhooks,
     ...models,

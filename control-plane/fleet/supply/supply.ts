@@ -117,18 +117,7 @@ export function openSupply(deps: SupplyDeps): Supply {
       return { machine, token: await newToken(tx, machine.id, deps) };
     },
     enroll: (request) => enroll(request, { ...deps, listing }),
-    reportInventory: async (machineId, inventory) => {
-      const broken = await db.tx('supply.inventory', async (tx) => {
-        await tx.lock('machine', machineId);
-        // Two hosts share the identity, and we cannot know which one has reported this.
-        if ((await store.findMachine(tx, machineId))?.copied_ms != null) return undefined;
-        await takeInventory(tx, machineId, inventory, { ...deps, listing });
-        return brokenGpus(await store.gpusOf(tx, machineId), inventory);
-      });
-      // Each in a transaction of its own, because a rental locks more than its machine. The next link repeats what a crash has cut off.
-      for (const { heldBy, fault } of broken ?? []) await deps.onGpus(heldBy, fault);
-      return broken !== undefined;
-    },
+    reportInventory: (machineId, inventory) => reportInventory(machineId, inventory, { ...deps, listing }),
     setOnline: (machineId, online) =>
       db.tx('supply.online', async (tx) => {
         await tx.lock('machine', machineId);
@@ -329,6 +318,19 @@ async function setCopied(machineId: string, isCopied: boolean, deps: SupplyDeps)
     );
   }
   return machine;
+}
+
+async function reportInventory(machineId: string, inventory: Inventory, deps: IntakeDeps): Promise<boolean> {
+  const broken = await deps.db.tx('supply.inventory', async (tx) => {
+    await tx.lock('machine', machineId);
+    // Two hosts share the identity, and we cannot know which one has reported this.
+    if ((await store.findMachine(tx, machineId))?.copied_ms != null) return undefined;
+    await takeInventory(tx, machineId, inventory, deps);
+    return brokenGpus(await store.gpusOf(tx, machineId), inventory);
+  });
+  // Each in a transaction of its own, because a rental locks more than its machine. The next link repeats what a crash has cut off.
+  for (const { heldBy, fault } of broken ?? []) await deps.onGpus(heldBy, fault);
+  return broken !== undefined;
 }
 
 async function takeInventory(tx: Tx, machineId: string, inventory: Inventory, deps: IntakeDeps): Promise<void> {

@@ -128,23 +128,7 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
           workloads,
         };
       }),
-    observe: async (machineId, message) => {
-      const ids = message.workloads.map((observed) => observed.workload_id);
-      const instanceIds = await store.instancesOf(db.read, ids);
-      return db.tx('workloads.observe', async (tx) => {
-        await tx.lock('instance', ...instanceIds);
-        await tx.lock('machine', machineId);
-        const unknown = [...message.unknown_workload_ids];
-        let isTaken = true;
-        for (const observed of message.workloads) {
-          const effect = await observeOne(tx, machineId, observed, deps);
-          if (effect === 'doubtful') isTaken = false;
-          if (effect === 'unknown' && THERE.has(observed.phase)) unknown.push(observed.workload_id);
-        }
-        await deps.supply.setUnknownWorkloads(tx, machineId, unknown.toSorted());
-        return isTaken;
-      });
-    },
+    observe: (machineId, message) => observe(machineId, message, deps),
     meet: (machineId, held) =>
       db.tx('workloads.meet', async (tx) => {
         await tx.lock('machine', machineId);
@@ -209,6 +193,25 @@ function tombstoneOf(workloadId: string): store.WorkloadSpec {
     disk_gb: null,
     ends_at_ms: null,
   };
+}
+
+async function observe(machineId: string, message: ObservedMessage, deps: WorkloadsDeps): Promise<boolean> {
+  const { db, supply } = deps;
+  const ids = message.workloads.map((observed) => observed.workload_id);
+  const instanceIds = await store.instancesOf(db.read, ids);
+  return db.tx('workloads.observe', async (tx) => {
+    await tx.lock('instance', ...instanceIds);
+    await tx.lock('machine', machineId);
+    const unknown = [...message.unknown_workload_ids];
+    let isTaken = true;
+    for (const observed of message.workloads) {
+      const effect = await observeOne(tx, machineId, observed, deps);
+      if (effect === 'doubtful') isTaken = false;
+      if (effect === 'unknown' && THERE.has(observed.phase)) unknown.push(observed.workload_id);
+    }
+    await supply.setUnknownWorkloads(tx, machineId, unknown.toSorted());
+    return isTaken;
+  });
 }
 
 /** `unknown`: the workload is not a live one of this machine. `doubtful`: the report is ignored for now. */

@@ -351,43 +351,6 @@ describe('a stream', () => {
   });
 });
 
-describe('a report', () => {
-  const observed = (held: number): string =>
-    JSON.stringify({ type: 'observed', held: { epoch: 1, revision: held }, workloads: [], unknown_workload_ids: [] });
-  const inventory = JSON.stringify({ type: 'inventory', inventory: inventoryOf(1, () => 'u') });
-  const handled = (): string[] => reports.filter((entry) => /^(observed|inventory)/.test(entry));
-  /** Everything that was sent before it is handled when it is. */
-  const last = (agent: Agent): void =>
-    agent.socket.send(JSON.stringify({ type: 'clone_token_kept', value: `last ${reports.length}` }));
-  const settled = (): Promise<void> => expect.poll(() => reports.at(-1)).toMatch(/^kept last/);
-
-  test('that repeats the last one of its link is dropped, and is handled on the next link', async () => {
-    const agent = await up();
-    for (const report of [observed(1), inventory, observed(1), inventory, observed(2), observed(2)])
-      agent.socket.send(report);
-    last(agent);
-    await settled();
-    expect(handled()).toEqual(['observed 0', 'inventory', 'observed 0']);
-    const next = await up();
-    for (const report of [observed(2), inventory]) next.socket.send(report);
-    last(next);
-    await settled();
-    expect(handled()).toEqual(['observed 0', 'inventory', 'observed 0', 'observed 0', 'inventory']);
-  });
-
-  test('that was ignored is handled each time that it comes', async () => {
-    const agent = await up();
-    onObserved = async () => {
-      reports.push('observed and ignored');
-      return false;
-    };
-    for (let sent = 0; sent < 3; sent += 1) agent.socket.send(observed(1));
-    last(agent);
-    await settled();
-    expect(handled()).toHaveLength(3);
-  });
-});
-
 describe('a hostile host', () => {
   test('that reports faster than we handle is not read meanwhile, and all its messages are read later', async () => {
     const agent = await up();
