@@ -98,7 +98,7 @@ export const CommunityMachine = z
     earned_today_cents: z
       .int()
       .describe(
-        'Earned since midnight UTC, in whole cents, as far as it is posted: at the end of each hour, and of each rental',
+        'Earned since midnight UTC, in whole cents, as far as it is posted: within half an hour after the end of each hour, and at the end of each rental',
       ),
     last_heartbeat_at: z.iso
       .datetime()

@@ -43,7 +43,7 @@ let lines: string[];
 let proven: number;
 let pullLogin: LinkHandlers['pullLogin'];
 let onObserved: LinkHandlers['onObserved'];
-/** Whether the token of the next hello is current. */
+/** Whether the next token is current. */
 let isCurrent: boolean;
 
 beforeEach(async () => {
@@ -54,10 +54,7 @@ beforeEach(async () => {
   proven = 0;
   pullLogin = async () => undefined;
   isCurrent = true;
-  onObserved = async (_id, message) => {
-    reports.push(`observed ${message.workloads.length}`);
-    return true;
-  };
+  onObserved = async (_id, message) => reports.push(`observed ${message.workloads.length}`) > 0;
   const destination = new Writable({
     write: (chunk: Buffer, _encoding, done) => {
       lines.push(chunk.toString());
@@ -71,14 +68,10 @@ beforeEach(async () => {
     log: createLog('test', 'info', destination),
     machineKey: async (id) => (id === MACHINE ? (pair.publicKey.export({ format: 'jwk' }).x ?? '') : undefined),
     cloneTokens: {
-      show: async (_id, shown) => {
-        reports.push(`shown ${shown.token}`);
-        return isCurrent;
-      },
+      show: async (_id, { token }) => reports.push(`shown ${token}`) > 0 && isCurrent,
       next: async () => 'next',
       kept: (_id, value) => void reports.push(`kept ${value}`),
-      leave: async () => undefined,
-      store: async () => undefined,
+      ...{ leave: async () => undefined, store: async () => undefined },
     },
     handlers: {
       onCopy: async (id) => void reports.push(`copy ${id}`),
@@ -87,10 +80,7 @@ beforeEach(async () => {
       onLife: () => undefined,
       onHolder: async () => undefined,
       onObserved: (machineId, message) => onObserved(machineId, message),
-      onInventory: async () => {
-        reports.push('inventory');
-        return true;
-      },
+      onInventory: async () => reports.push('inventory') > 0,
       pullLogin: (machineId, workloadId) => pullLogin(machineId, workloadId),
       desired: async () => ({ type: 'desired', epoch: 1, revision: 7, complete: true, now_ms: 0, workloads: [] }),
     },
