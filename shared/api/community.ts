@@ -103,7 +103,9 @@ export const CommunityMachine = z
     last_heartbeat_at: z.iso
       .datetime()
       .nullable()
-      .describe('Last sign of its agent; at most 5 minutes behind while the agent is connected; null before the first'),
+      .describe(
+        'Last sign of its agent; at most 10 minutes behind while the agent is connected; null before the first',
+      ),
   })
   .meta({ id: 'CommunityMachine' });
 export type CommunityMachine = z.infer<typeof CommunityMachine>;

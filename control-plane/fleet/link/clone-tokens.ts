@@ -19,7 +19,7 @@
 // machine and minute would cost more than all else that a machine at rest costs:
 // - `issued` of the row is raised by TOKENS_RESERVED at a time, before the first of these numbers is sent. So it is never below a
 //   number that was sent, and two processes never issue the same number. The numbers that a process has not used are skipped.
-// - `kept` of the row is written every 5 minutes (presence.ts), at the end of the link, and at a planned stop. Until then it is too
+// - `kept` of the row is written every 10 minutes (presence.ts), at the end of the link, and at a planned stop. Until then it is too
 //   low. So if the process crashes, a copy with a token of the last minutes counts as the host once. The host still has a newer
 //   token, and it is found out when the host links again: the newest link wins, so the two take turns.
 //

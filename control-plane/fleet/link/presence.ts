@@ -20,7 +20,7 @@ export const RETURN_MS = 4 * LINK_RECONNECT_MS_MAX;
  * The largest age of `last_heartbeat_at` of a connected machine, and of what else is exact in memory alone. Each update writes the rows of
  * the whole fleet.
  */
-export const STORE_MS = 300_000;
+export const STORE_MS = 600_000;
 /** One statement locks so many machines at most. */
 const MACHINES_PER_WRITE = 200;
 

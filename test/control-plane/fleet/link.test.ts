@@ -39,7 +39,6 @@ let origin: string;
 let key: KeyObject;
 let reports: string[];
 let lines: string[];
-/** Machines whose link is up. */
 let proven: number;
 let pullLogin: LinkHandlers['pullLogin'];
 let onObserved: LinkHandlers['onObserved'];
@@ -71,7 +70,8 @@ beforeEach(async () => {
       show: async (_id, { token }) => reports.push(`shown ${token}`) > 0 && isCurrent,
       next: async () => 'next',
       kept: (_id, value) => void reports.push(`kept ${value}`),
-      ...{ leave: async () => undefined, store: async () => undefined },
+      leave: async () => undefined,
+      store: async () => undefined,
     },
     handlers: {
       onCopy: async (id) => void reports.push(`copy ${id}`),

@@ -39,7 +39,7 @@ test('machines stay on offer until the time to reconnect is over, then only thos
   expect(await world.rooms.supply.onlineMachineIds()).toEqual([back]);
 });
 
-test('the heartbeat of a machine with a link is updated about once in five minutes', async () => {
+test('the heartbeat of a machine with a link is updated about once in ten minutes', async () => {
   const { machineId } = await world.machine();
   const { run } = openPresence({
     ...world,
@@ -49,7 +49,7 @@ test('the heartbeat of a machine with a link is updated about once in five minut
     log: createLog('test', 'silent'),
   });
   await world.clock.advance(RETURN_MS);
-  for (let round = 0; round < 25; round += 1) {
+  for (let round = 0; round < 50; round += 1) {
     await run();
     await world.clock.advance(15_000);
   }
