@@ -144,11 +144,11 @@ function moneyBrings({ db, clock }: Core, rooms: Rooms, { cursors }: Process): O
 }
 
 function fleetBrings({ db, clock }: Core, rooms: Rooms, { cursors, keep }: Process): Wing<'fleet'> {
-  const { supply, payouts, link, presence, workloads } = rooms;
+  const { supply, payouts, link, presence, cloneTokens, workloads } = rooms;
   const keepMs = keep.workloads_days * DAY_MS;
   return {
     'fleet/supply': supplyBrings({ db, clock, cursors, supply, payouts, machinesOf }),
-    'fleet/link': linkBrings({ link, presence }),
+    'fleet/link': linkBrings({ link, presence, cloneTokens }),
     'fleet/placement': {},
     'fleet/workloads': workloadsBrings({ db, clock, workloads, push: link.push, keepMs }),
   };

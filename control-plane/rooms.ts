@@ -22,7 +22,7 @@ import { machinesThatServed } from './money/metering/store.ts';
 import { openPayouts } from './money/payouts/payouts.ts';
 import { type Presence, openPresence, openLinkRecords } from './fleet/link/presence.ts';
 import { type Link, openLink } from './fleet/link/link.ts';
-import { openCloneTokens } from './fleet/link/clone-tokens.ts';
+import { type CloneTokens, openCloneTokens } from './fleet/link/clone-tokens.ts';
 import { findMachine } from './fleet/supply/store.ts';
 import { openSupply, type Supply } from './fleet/supply/supply.ts';
 import { openWorkloads, type Workloads } from './fleet/workloads/workloads.ts';
@@ -180,7 +180,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     ...money,
     ...fleet,
     ...rental,
-    ownOutages: openOwnOutages({ db, clock, log, metering }),
+    ownOutages: openOwnOutages({ db, clock, log, metering, goodSinceMs: rental.watch.goodSinceMs }),
     logs: openLogs({ db, clock, log, link: { openStream: outside.openStream ?? fleet.link.openStream } }),
     webhooks,
     ...models,
@@ -225,6 +225,7 @@ interface Fleet {
   workloads: Workloads;
   link: Link;
   presence: Presence;
+  cloneTokens: CloneTokens;
 }
 
 function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
@@ -237,6 +238,7 @@ function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
   const isContested = (machineId: string): boolean => link.isContested(machineId);
   const workloads = openWorkloads({ db, clock, log, sealing, supply, onChange, isContested });
   const notes = openLinkRecords({ db, clock });
+  const cloneTokens = openCloneTokens({ db, sealing });
   const machineKey = async (machineId: string): Promise<string | undefined> =>
     (await findMachine(db.read, machineId))?.public_key ?? undefined;
   const link: Link = openLink({
@@ -245,7 +247,7 @@ function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
     rng,
     log,
     machineKey,
-    cloneTokens: openCloneTokens({ db, sealing, machineKey }),
+    cloneTokens,
     handlers: {
       onUp: async (machineId, hello, clientIp) => {
         await workloads.meet(machineId, hello.held);
@@ -260,12 +262,14 @@ function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
         await notes.down(machineId);
       },
       onObserved: async (machineId, message) => {
-        await workloads.observe(machineId, message);
+        const isTaken = await workloads.observe(machineId, message);
         nudges.engine();
+        return isTaken;
       },
       onInventory: async (machineId, inventory) => {
-        await supply.reportInventory(machineId, inventory);
+        const isTaken = await supply.reportInventory(machineId, inventory);
         nudges.engine();
+        return isTaken;
       },
       pullLogin,
       onLife,
@@ -273,7 +277,8 @@ function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
       desired: (machineId) => workloads.desired(machineId),
     },
   });
-  return { supply, workloads, link, presence: openPresence({ clock, log, supply, link }) };
+  const presence = openPresence({ clock, log, supply, link, cloneTokens });
+  return { supply, workloads, link, presence, cloneTokens };
 }
 
 interface BelowRental extends Fleet {

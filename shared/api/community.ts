@@ -98,9 +98,14 @@ export const CommunityMachine = z
     earned_today_cents: z
       .int()
       .describe(
-        'Earned since midnight UTC, in whole cents, as far as it is posted: at the end of each hour, and of each rental',
+        'Earned since midnight UTC, in whole cents, as far as it is posted: within half an hour after the end of each hour, and at the end of each rental',
       ),
-    last_heartbeat_at: z.iso.datetime().nullable().describe('Last sign of its agent; null before the first'),
+    last_heartbeat_at: z.iso
+      .datetime()
+      .nullable()
+      .describe(
+        'Last sign of its agent; at most 10 minutes behind while the agent is connected; null before the first',
+      ),
   })
   .meta({ id: 'CommunityMachine' });
 export type CommunityMachine = z.infer<typeof CommunityMachine>;

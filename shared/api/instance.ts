@@ -303,7 +303,9 @@ export const Instance = z
     last_reachable_at: z.iso
       .datetime()
       .optional()
-      .describe('Last end-to-end check of the SSH path; absent before the first'),
+      .describe(
+        'Last good end-to-end check of the SSH path; at most 5 minutes behind while checks are good, exact once one has failed; absent before the first',
+      ),
     unreachable_since: z.iso
       .datetime()
       .optional()

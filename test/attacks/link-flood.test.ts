@@ -187,7 +187,7 @@ test('a caller without a proof is cut in the middle of a long message', async ()
     ids: createIds(clock, rng),
     log: createLog('test', 'silent'),
     machineKey: unexpected,
-    cloneTokens: { show: unexpected, next: unexpected, kept: unexpected },
+    cloneTokens: { show: unexpected, next: unexpected, kept: () => undefined, leave: unexpected, store: unexpected },
     handlers: {
       onUp: unexpected,
       onCopy: unexpected,

@@ -77,14 +77,27 @@ test('the balance falls second by second before the hour is posted, and balance 
     expect(await balance()).toEqual(cents(FUNDS - used, held));
   }
   expect(await usedCents()).toBe(107);
-  // The tick fills the hold up again; posting changes nothing that a customer sees.
+  // Half of the hold is left, so the tick writes nothing.
   await tick();
-  expect(await balance()).toEqual(cents(FUNDS - 107, 600));
-  await api.world.clock.advance(HOUR_MS);
-  expect(await balance()).toEqual(cents(FUNDS - 3_707, 0));
+  expect(await balance()).toEqual(cents(FUNDS - 107, 493));
+  await passes(193);
   await tick();
-  expect(await balance()).toEqual(cents(FUNDS - 3_707, 600));
-  expect(await usedCents()).toBe(3_707);
+  expect(await balance()).toEqual(cents(FUNDS - 300, 300));
+  // From now on the hold reaches to the posting of this hour, which is at most half an hour after its end, and ten minutes further.
+  await passes(1);
+  await tick();
+  const { held_cents: held } = await balance();
+  expect(held).toBeGreaterThanOrEqual(3_600 - 301 + 600);
+  expect(held).toBeLessThan(3_600 - 301 + 1_800 + 600);
+  await passes(5_400 - 301);
+  const after = Number((await balance())['held_cents']);
+  expect(await balance()).toMatchObject({ balance_cents: FUNDS - 5_400 });
+  // Posting changes nothing that a customer sees but the hold.
+  await tick();
+  const posted = Number((await balance())['held_cents']);
+  expect(posted).toBeGreaterThan(after);
+  expect(await balance()).toMatchObject({ balance_cents: FUNDS - 5_400 });
+  expect(await usedCents()).toBe(5_400);
 });
 
 test('two rentals use up their own holds and no other hold', async () => {
@@ -110,8 +123,8 @@ test('a wallet that a rental has used up still shows the other holds, and never 
 
 test('the balance does not rise if the clock is set back', async () => {
   await rent('i-1');
-  await api.world.clock.advance(HOUR_MS);
+  await api.world.clock.advance(1.5 * HOUR_MS);
   await tick();
-  api.world.clock.step(-HOUR_MS / 2);
-  expect(await balance()).toEqual(cents(FUNDS - 3_600, 600));
+  api.world.clock.step(-HOUR_MS);
+  expect(await balance()).toMatchObject({ balance_cents: FUNDS - 3_600 });
 });

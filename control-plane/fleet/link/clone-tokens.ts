@@ -15,6 +15,14 @@
 //   10:04  The real host links again and shows 9: that is fine. If the copy has confirmed token 10 before that, the host counts as
 //          the copy. That is harmless: either way the operator has to end one of them (`admin machine unify`).
 //
+// Both numbers are exact in the memory of the process that has the link. The database has bounds of them, because a row for each
+// machine and minute would cost more than all else that a machine at rest costs:
+// - `issued` of the row is raised by TOKENS_RESERVED at a time, before the first of these numbers is sent. So it is never below a
+//   number that was sent, and two processes never issue the same number. The numbers that a process has not used are skipped.
+// - `kept` of the row is written every 10 minutes (presence.ts), at the end of the link, and at a planned stop. Until then it is too
+//   low. So if the process crashes, a copy with a token of the last minutes counts as the host once. The host still has a newer
+//   token, and it is found out when the host links again: the newest link wins, so the two take turns.
+//
 // Why both numbers are needed:
 // - The link can break after token 9 was sent. The host may have stored it (it shows 9) or not (it shows 8). Both are fine,
 //   because `kept` is still 8.
@@ -25,84 +33,152 @@
 // - `kept` rises before the host has confirmed. A crash of the host would then make it look like a copy of itself.
 // - `kept` falls: a copy would pass.
 import { z } from 'zod';
-import { int, text } from '../../base/db/columns.ts';
-import { type Db, type Tx, sql } from '../../base/db/db.ts';
+import { int } from '../../base/db/columns.ts';
+import { type Db, join, type Tx, sql } from '../../base/db/db.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
+
+/** The token in a hello, and the enrolled key of the machine. A host that has enrolled again starts with a new row. */
+export interface ShownToken {
+  publicKey: string;
+  token: string | null;
+}
 
 export interface CloneTokens {
   /**
    * Takes the token of a hello. False if somebody with the same identity has stored a newer one since: two hosts run from copies of
    * one disk, or the disk of the host was set back.
    */
-  show(machineId: string, shown: string | null): Promise<boolean>;
+  show(machineId: string, shown: ShownToken): Promise<boolean>;
   /** Issues a new token that the host has to store. */
   next(machineId: string): Promise<string>;
   /** The host has stored this token on its disk. From now on an older token belongs to a copy. */
-  kept(machineId: string, value: string): Promise<void>;
+  kept(machineId: string, value: string): void;
+  /** The link of the machine is down: writes what its row does not have yet. */
+  leave(machineId: string): Promise<void>;
+  /** Writes what the rows of all machines do not have yet. */
+  store(): Promise<void>;
 }
 
 interface CloneTokensDeps {
   db: Db;
   sealing: Sealing;
-  /** The enrolled public key. A host that has enrolled again starts with a new row. */
-  machineKey(machineId: string): Promise<string | undefined>;
 }
 
-const CloneTokenRow = z.object({ public_key: text, issued: int, kept: int });
+/** What this process knows about the tokens of a machine. */
+interface Counts {
+  publicKey: string;
+  /** The highest number that was sent. */
+  issued: number;
+  /** Numbers up to this one belong to this process. */
+  reserved: number;
+  kept: number;
+  /** `kept` in the row. */
+  storedKept: number;
+}
 
-export function openCloneTokens({ db, sealing, machineKey }: CloneTokensDeps): CloneTokens {
+/** One row write for an hour of tokens. */
+const TOKENS_RESERVED = 64;
+const ROWS_PER_WRITE = 200;
+const NumbersRow = z.object({ issued: int, kept: int });
+
+export function openCloneTokens({ db, sealing }: CloneTokensDeps): CloneTokens {
+  const counts = new Map<string, Counts>();
   const placeOf = (machineId: string): string => `cloneToken/${machineId}`;
-  /** Undefined for a token that this control plane did not issue. */
-  const numberOf = (machineId: string, value: string | null): number | undefined => {
+  /** A token that this control plane did not issue counts as none. */
+  const numberOf = (machineId: string, value: string | null): number => {
     if (value === null) return 0;
     try {
       return Number(sealing.open(placeOf(machineId), value));
     } catch {
-      return undefined;
+      return 0;
+    }
+  };
+  const store = async (machineIds: readonly string[]): Promise<void> => {
+    const behind = machineIds.flatMap((machineId) => {
+      const count = counts.get(machineId);
+      return count !== undefined && count.kept > count.storedKept ? [{ machineId, count, kept: count.kept }] : [];
+    });
+    for (let i = 0; i < behind.length; i += ROWS_PER_WRITE) {
+      const piece = behind.slice(i, i + ROWS_PER_WRITE);
+      await db.tx('link.clone_tokens_kept', (tx) => writeKept(tx, piece));
+      for (const { count, kept } of piece) count.storedKept = kept;
     }
   };
   return {
-    show: async (machineId, shown) => {
-      const key = (await machineKey(machineId)) ?? '';
-      const number = numberOf(machineId, shown);
-      return db.tx('link.clone_token_shown', async (tx) => {
-        await tx.lock('machine', machineId);
-        const row = await find(tx, machineId);
-        if (row?.public_key !== key)
-          await write(tx, machineId, { public_key: key, issued: number ?? 0, kept: number ?? 0 });
-        if (row?.public_key !== key) return true;
-        if (number === undefined || number < row.kept) return false;
-        await write(tx, machineId, { ...row, issued: Math.max(row.issued, number), kept: number });
-        return true;
-      });
+    show: async (machineId, { publicKey, token }) => {
+      const number = numberOf(machineId, token);
+      const before = counts.get(machineId);
+      const known = before?.publicKey === publicKey ? before.kept : 0;
+      const row = await db.tx('link.clone_token_shown', (tx) => show(tx, machineId, { publicKey, number, known }));
+      const { issued: reserved, kept } = row;
+      counts.set(machineId, { publicKey, issued: reserved - TOKENS_RESERVED, reserved, kept, storedKept: kept });
+      return kept === number;
     },
-    next: (machineId) =>
-      db.tx('link.clone_token_next', async (tx) => {
-        await tx.lock('machine', machineId);
-        const row = (await find(tx, machineId)) ?? { public_key: '', issued: 0, kept: 0 };
-        const issued = row.issued + 1;
-        await write(tx, machineId, { ...row, issued });
-        return sealing.seal(placeOf(machineId), String(issued));
-      }),
-    kept: async (machineId, value) => {
+    next: async (machineId) => {
+      const count = counts.get(machineId);
+      if (count === undefined) throw new Error(`machine ${machineId} has shown no token yet`);
+      if (count.issued === count.reserved) {
+        count.reserved = await db.tx('link.clone_tokens_reserved', (tx) => reserve(tx, machineId));
+        count.issued = count.reserved - TOKENS_RESERVED;
+      }
+      count.issued += 1;
+      return sealing.seal(placeOf(machineId), String(count.issued));
+    },
+    kept: (machineId, value) => {
       const number = numberOf(machineId, value);
-      if (number === undefined) return;
-      await db.tx('link.clone_token_kept', (tx) =>
-        tx.run(
-          sql`update clone_tokens set kept = ${number} where machine_id = ${machineId} and kept < ${number} and issued >= ${number}`,
-        ),
-      );
+      const count = counts.get(machineId);
+      if (count !== undefined && number > count.kept && number <= count.issued) count.kept = number;
     },
+    leave: async (machineId) => {
+      const count = counts.get(machineId);
+      await store([machineId]);
+      // The next link may be up already.
+      if (counts.get(machineId) === count) counts.delete(machineId);
+    },
+    store: () => store([...counts.keys()]),
   };
 }
 
-function find(tx: Tx, machineId: string): Promise<z.infer<typeof CloneTokenRow> | undefined> {
-  return tx.one(CloneTokenRow, sql`select public_key, issued, kept from clone_tokens where machine_id = ${machineId}`);
+/**
+ * Compares the shown number with the row, and reserves numbers. The shown number is `kept` afterwards unless it is too old. `known` is a
+ * number that some host has surely stored, although the row may not have it yet.
+ */
+async function show(
+  tx: Tx,
+  machineId: string,
+  { publicKey, number, known }: { publicKey: string; number: number; known: number },
+): Promise<z.infer<typeof NumbersRow>> {
+  const isNew = sql`clone_tokens.public_key <> excluded.public_key`;
+  const kept = sql`case when clone_tokens.kept > ${known} then clone_tokens.kept else ${known} end`;
+  const row = await tx.one(
+    NumbersRow,
+    sql`insert into clone_tokens (machine_id, public_key, issued, kept)
+        values (${machineId}, ${publicKey}, ${number + TOKENS_RESERVED}, ${number})
+        on conflict (machine_id) do update set public_key = excluded.public_key,
+          issued = case when ${isNew} or clone_tokens.issued < excluded.kept then excluded.issued
+            else clone_tokens.issued + ${TOKENS_RESERVED} end,
+          kept = case when ${isNew} or excluded.kept >= ${kept} then excluded.kept else ${kept} end
+        returning issued, kept`,
+  );
+  if (row === undefined) throw new Error('an insert returned no row');
+  return row;
 }
 
-async function write(tx: Tx, machineId: string, row: z.infer<typeof CloneTokenRow>): Promise<void> {
+async function reserve(tx: Tx, machineId: string): Promise<number> {
+  const row = await tx.one(
+    NumbersRow,
+    sql`update clone_tokens set issued = issued + ${TOKENS_RESERVED} where machine_id = ${machineId} returning issued, kept`,
+  );
+  if (row === undefined) throw new Error(`machine ${machineId} has no row of tokens`);
+  return row.issued;
+}
+
+/** A row that another host has changed since is left alone. */
+async function writeKept(tx: Tx, rows: readonly { machineId: string; count: Counts; kept: number }[]): Promise<void> {
+  const values = rows.map(({ machineId, count, kept }) => sql`(${machineId}, ${count.publicKey}, ${kept})`);
+  const kept = sql`cast(given.column3 as bigint)`;
   await tx.run(
-    sql`insert into clone_tokens (machine_id, public_key, issued, kept) values (${machineId}, ${row.public_key}, ${row.issued}, ${row.kept})
-        on conflict (machine_id) do update set public_key = excluded.public_key, issued = excluded.issued, kept = excluded.kept`,
+    sql`update clone_tokens set kept = ${kept} from (values ${join(values)}) as given
+        where machine_id = given.column1 and public_key = given.column2 and kept < ${kept} and issued >= ${kept}`,
   );
 }

@@ -33,6 +33,9 @@
 // - A report that a container is missing ends a rental while nobody knows which host has sent it.
 // - A host without a proof costs memory or time of others: size, rate and number of first messages are limited.
 //
+// A host repeats its reports although nothing has changed. A report that equals the last one of its link is dropped, unless that one
+// was ignored. The report contains the revision that the host holds, so a new decision of ours makes its next report a different one.
+//
 // Signs of life (`WorkloadLife`) are kept in memory only. They never decide alone that an instance is down: that takes failed
 // probes too.
 import type { Duplex } from 'node:stream';
@@ -56,6 +59,7 @@ import {
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { Upgrade } from '../../base/http/upgrades.ts';
 import type { CloneTokens } from './clone-tokens.ts';
+import { openReports } from './reports.ts';
 import { openReadBudget, runSession, type Session, type SessionDeps } from './session.ts';
 import { openStreams, StreamError, type Streams } from './streams.ts';
 
@@ -71,8 +75,10 @@ export interface LinkHandlers {
   onLife(machineId: string): void;
   /** The host reports a change of a holder. */
   onHolder(machineId: string, message: HolderMessage): Promise<void>;
-  onObserved(machineId: string, message: ObservedMessage): Promise<void>;
-  onInventory(machineId: string, inventory: Inventory): Promise<void>;
+  /** False if the report was ignored for now, so that the same report has to be handled when it comes again. */
+  onObserved(machineId: string, message: ObservedMessage): Promise<boolean>;
+  /** False as above. */
+  onInventory(machineId: string, inventory: Inventory): Promise<boolean>;
   /**
    * The login that the machine needs to pull the private image of the workload; undefined if the workload is not one of its own. May take
    * long.
@@ -272,13 +278,15 @@ interface Shared {
 function sessionEvents({ sessions, contestedMs, streams, lives }: Shared, deps: LinkDeps) {
   const { handlers, log, cloneTokens } = deps;
   const pullLogins = openPullLogins(deps);
+  const reports = openReports();
   return {
     onOpen: async (session: Session, hello: HelloMessage, clientIp: string): Promise<void> => {
       const before = sessions.get(session.machineId);
       if (before !== undefined) contestedMs.set(session.machineId, deps.clock.monotonicMs() + CONTESTED_MS);
       before?.close(LINK_CLOSE.superseded, 'a newer link of this machine is up');
       sessions.set(session.machineId, session);
-      if (!(await cloneTokens.show(session.machineId, hello.clone_token))) await handlers.onCopy(session.machineId);
+      const shown = { publicKey: session.publicKey, token: hello.clone_token };
+      if (!(await cloneTokens.show(session.machineId, shown))) await handlers.onCopy(session.machineId);
       await handlers.onUp(session.machineId, hello, clientIp);
       log.info({ machine_id: session.machineId, client_ip: clientIp }, 'an agent link is up');
       handlers.onLife(session.machineId);
@@ -289,9 +297,9 @@ function sessionEvents({ sessions, contestedMs, streams, lives }: Shared, deps: 
       if (sessions.get(session.machineId) !== session) return;
       switch (message.type) {
         case 'observed':
-          return handlers.onObserved(session.machineId, message);
+          return reports.take(session, message, () => handlers.onObserved(session.machineId, message));
         case 'inventory':
-          return handlers.onInventory(session.machineId, message.inventory);
+          return reports.take(session, message, () => handlers.onInventory(session.machineId, message.inventory));
         case 'holder':
           return handlers.onHolder(session.machineId, message);
         case 'clone_token_kept':
@@ -310,7 +318,8 @@ function sessionEvents({ sessions, contestedMs, streams, lives }: Shared, deps: 
       lives.keep(session);
       handlers.onLife(session.machineId);
       log.info({ machine_id: session.machineId }, 'an agent link is down');
-      handlers.onDown(session.machineId).catch((error: unknown) => {
+      const down = [handlers.onDown(session.machineId), cloneTokens.leave(session.machineId)];
+      Promise.all(down).catch((error: unknown) => {
         log.error({ machine_id: session.machineId, reason: messageOf(error) }, 'a lost link could not be recorded');
       });
     },

@@ -4,6 +4,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { LINK_RECONNECT_MS_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Supply } from '../supply/supply.ts';
+import type { CloneTokens } from './clone-tokens.ts';
 import type { Link } from './link.ts';
 import type { HelloMessage } from '../../../shared/protocol/link.ts';
 import { type Db, sql } from '../../base/db/db.ts';
@@ -15,11 +16,19 @@ import { type Db, sql } from '../../base/db/db.ts';
  */
 export const RETURN_MS = 4 * LINK_RECONNECT_MS_MAX;
 
-/** The largest age of `last_heartbeat_at` of a connected machine. Each update writes the rows of the whole fleet. */
-const HEARTBEAT_MS = 60_000;
+/**
+ * The largest age of `last_heartbeat_at` of a connected machine, and of what else is exact in memory alone. Each update writes the rows of
+ * the whole fleet.
+ */
+export const STORE_MS = 600_000;
+/** One statement locks so many machines at most. */
+const MACHINES_PER_WRITE = 200;
 
 export interface Presence {
-  /** Level-triggered: marks machines without a link offline after RETURN_MS, and records heartbeats of the others. */
+  /**
+   * Level-triggered: marks machines without a link offline after RETURN_MS. Once in STORE_MS it records heartbeats of the others and stores
+   * clone tokens.
+   */
   run(): Promise<void>;
 }
 
@@ -28,21 +37,26 @@ export function openPresence(deps: {
   log: Log;
   supply: Pick<Supply, 'onlineMachineIds' | 'setOnline' | 'noteHeartbeats'>;
   link: Pick<Link, 'isUp'>;
+  cloneTokens: Pick<CloneTokens, 'store'>;
 }): Presence {
-  const { clock, log, supply, link } = deps;
+  const { clock, log, supply, link, cloneTokens } = deps;
   const startedMs = clock.monotonicMs();
   let notedMs = startedMs;
   return {
     run: async () => {
       if (clock.monotonicMs() - startedMs < RETURN_MS) return;
-      for (const machineId of await supply.onlineMachineIds()) {
+      const online = await supply.onlineMachineIds();
+      for (const machineId of online) {
         if (link.isUp(machineId)) continue;
         await supply.setOnline(machineId, false);
         log.warn({ machine_id: machineId }, 'a machine was marked online but has no link; it is now offline');
       }
-      if (clock.monotonicMs() - notedMs < HEARTBEAT_MS) return;
+      if (clock.monotonicMs() - notedMs < STORE_MS) return;
       notedMs = clock.monotonicMs();
-      await supply.noteHeartbeats();
+      for (let i = 0; i < online.length; i += MACHINES_PER_WRITE) {
+        await supply.noteHeartbeats(online.slice(i, i + MACHINES_PER_WRITE).filter((id) => link.isUp(id)));
+      }
+      await cloneTokens.store();
     },
   };
 }

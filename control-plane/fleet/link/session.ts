@@ -33,6 +33,8 @@ import { openBuckets } from '../../base/http/rate-limits.ts';
 
 export interface Session {
   readonly machineId: string;
+  /** The enrolled key that it has proven. */
+  readonly publicKey: string;
   /** Whether the last ping was answered, and the times of the last answer and of the connection. */
   life(): Life;
   send(message: ServerMessage): void;
@@ -94,7 +96,7 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
     cancelHello();
     deps.budget.giveBack(clientIp, bytes);
     const close = socket.close.bind(socket);
-    session = { machineId: hello.machine_id, life: pulse.life, send, close };
+    session = { machineId: hello.machine_id, publicKey: key, life: pulse.life, send, close };
     send({ type: 'welcome', protocol: version, now_ms: clock.now() });
     await deps.onOpen(session, hello);
   };

@@ -219,9 +219,10 @@ export async function setOnline(tx: Tx, id: string, online: boolean, nowMs: numb
   await tx.run(sql`update machines set online = ${online}, last_heartbeat_ms = ${nowMs} where id = ${id}`);
 }
 
-/** Updates all online machines. An online machine has a link, and a link ends soon after its host falls silent. */
-export async function noteHeartbeats(tx: Tx, nowMs: number): Promise<void> {
-  await tx.run(sql`update machines set last_heartbeat_ms = ${nowMs} where online = 1`);
+/** For machines that have a link: a link ends soon after its host falls silent. */
+export async function noteHeartbeats(tx: Tx, ids: readonly string[], nowMs: number): Promise<void> {
+  if (ids.length === 0) return;
+  await tx.run(sql`update machines set last_heartbeat_ms = ${nowMs} where id in (${join([...ids])}) and online = 1`);
 }
 
 /** False if the value is unchanged. */

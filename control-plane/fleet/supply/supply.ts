@@ -49,8 +49,8 @@ export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'> {
    * Binds the key of the host to the machine of the token. A repeat with the same key succeeds. @throws ServiceError `enrollment_token_*`
    */
   enroll(request: EnrollRequest): Promise<{ machineId: string }>;
-  /** Stores what the host reports about itself. */
-  reportInventory(machineId: string, inventory: Inventory): Promise<void>;
+  /** Stores what the host reports about itself. False if it is ignored, because two hosts share the identity of the machine. */
+  reportInventory(machineId: string, inventory: Inventory): Promise<boolean>;
   setOnline(machineId: string, online: boolean): Promise<void>;
   /**
    * Containers on the host that this database does not know; null: not reported yet. Nothing new is placed there until the list is empty.
@@ -67,8 +67,8 @@ export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'> {
   accuse(tx: Tx, machineId: string, detail: string): Promise<void>;
   /** Marks all machines offline, because what the database knows about them is too old. */
   setAllOffline(): Promise<void>;
-  /** Updates the heartbeat of every online machine. */
-  noteHeartbeats(): Promise<void>;
+  /** Updates the heartbeats of these machines. */
+  noteHeartbeats(machineIds: readonly string[]): Promise<void>;
   /** Machines that count as online. */
   onlineMachineIds(): Promise<string[]>;
   /** Holds GPUs for `heldBy`. Undefined if there are too few; then nothing is held. */
@@ -117,17 +117,7 @@ export function openSupply(deps: SupplyDeps): Supply {
       return { machine, token: await newToken(tx, machine.id, deps) };
     },
     enroll: (request) => enroll(request, { ...deps, listing }),
-    reportInventory: async (machineId, inventory) => {
-      const broken = await db.tx('supply.inventory', async (tx) => {
-        await tx.lock('machine', machineId);
-        // Two hosts share the identity, and we cannot know which one has reported this.
-        if ((await store.findMachine(tx, machineId))?.copied_ms != null) return [];
-        await takeInventory(tx, machineId, inventory, { ...deps, listing });
-        return brokenGpus(await store.gpusOf(tx, machineId), inventory);
-      });
-      // Each in a transaction of its own, because a rental locks more than its machine. The next link repeats what a crash has cut off.
-      for (const { heldBy, fault } of broken) await deps.onGpus(heldBy, fault);
-    },
+    reportInventory: (machineId, inventory) => reportInventory(machineId, inventory, { ...deps, listing }),
     setOnline: (machineId, online) =>
       db.tx('supply.online', async (tx) => {
         await tx.lock('machine', machineId);
@@ -142,7 +132,11 @@ export function openSupply(deps: SupplyDeps): Supply {
     accuse: (tx, machineId, detail) =>
       store.setInventoryFault(tx, machineId, detail).then(() => listing.appraise(tx, machineId)),
     setAllOffline: () => db.tx('supply.all_offline', (tx) => store.setAllOffline(tx)),
-    noteHeartbeats: () => db.tx('supply.heartbeats', (tx) => store.noteHeartbeats(tx, clock.now())),
+    noteHeartbeats: (machineIds) =>
+      db.tx('supply.heartbeats', async (tx) => {
+        await tx.lock('machine', ...machineIds);
+        await store.noteHeartbeats(tx, machineIds, clock.now());
+      }),
     onlineMachineIds: () => store.onlineMachineIds(db.read),
     hold: (tx, want) => holdGpus(tx, want, deps),
     release: async (tx, heldBy) => {
@@ -324,6 +318,19 @@ async function setCopied(machineId: string, isCopied: boolean, deps: SupplyDeps)
     );
   }
   return machine;
+}
+
+async function reportInventory(machineId: string, inventory: Inventory, deps: IntakeDeps): Promise<boolean> {
+  const broken = await deps.db.tx('supply.inventory', async (tx) => {
+    await tx.lock('machine', machineId);
+    // Two hosts share the identity, and we cannot know which one has reported this.
+    if ((await store.findMachine(tx, machineId))?.copied_ms != null) return undefined;
+    await takeInventory(tx, machineId, inventory, deps);
+    return brokenGpus(await store.gpusOf(tx, machineId), inventory);
+  });
+  // Each in a transaction of its own, because a rental locks more than its machine. The next link repeats what a crash has cut off.
+  for (const { heldBy, fault } of broken ?? []) await deps.onGpus(heldBy, fault);
+  return broken !== undefined;
 }
 
 async function takeInventory(tx: Tx, machineId: string, inventory: Inventory, deps: IntakeDeps): Promise<void> {

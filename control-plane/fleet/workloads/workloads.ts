@@ -64,9 +64,10 @@ export interface Workloads {
   desired(machineId: string): Promise<DesiredMessage>;
   /**
    * Stores what a host reports and calls `onChange` in the same transaction. If this database does not know a workload, or knows it on
-   * another machine, only its id is stored. Such ids keep new work away from the host.
+   * another machine, only its id is stored. Such ids keep new work away from the host. False if a part of the report is ignored for now,
+   * because two hosts may share the identity of the machine.
    */
-  observe(machineId: string, message: ObservedMessage): Promise<void>;
+  observe(machineId: string, message: ObservedMessage): Promise<boolean>;
   /**
    * Compares the revision that a host holds with ours. A higher one proves that this database was restored from a backup: a new epoch
    * begins above it.
@@ -127,20 +128,7 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
           workloads,
         };
       }),
-    observe: async (machineId, message) => {
-      const ids = message.workloads.map((observed) => observed.workload_id);
-      const instanceIds = await store.instancesOf(db.read, ids);
-      await db.tx('workloads.observe', async (tx) => {
-        await tx.lock('instance', ...instanceIds);
-        await tx.lock('machine', machineId);
-        const unknown = [...message.unknown_workload_ids];
-        for (const observed of message.workloads) {
-          const isKnown = await observeOne(tx, machineId, observed, deps);
-          if (!isKnown && THERE.has(observed.phase)) unknown.push(observed.workload_id);
-        }
-        await deps.supply.setUnknownWorkloads(tx, machineId, unknown.toSorted());
-      });
-    },
+    observe: (machineId, message) => observe(machineId, message, deps),
     meet: (machineId, held) =>
       db.tx('workloads.meet', async (tx) => {
         await tx.lock('machine', machineId);
@@ -207,28 +195,47 @@ function tombstoneOf(workloadId: string): store.WorkloadSpec {
   };
 }
 
-/** False if the workload is not a live one of this machine. */
+async function observe(machineId: string, message: ObservedMessage, deps: WorkloadsDeps): Promise<boolean> {
+  const { db, supply } = deps;
+  const ids = message.workloads.map((observed) => observed.workload_id);
+  const instanceIds = await store.instancesOf(db.read, ids);
+  return db.tx('workloads.observe', async (tx) => {
+    await tx.lock('instance', ...instanceIds);
+    await tx.lock('machine', machineId);
+    const unknown = [...message.unknown_workload_ids];
+    let isTaken = true;
+    for (const observed of message.workloads) {
+      const effect = await observeOne(tx, machineId, observed, deps);
+      if (effect === 'doubtful') isTaken = false;
+      if (effect === 'unknown' && THERE.has(observed.phase)) unknown.push(observed.workload_id);
+    }
+    await supply.setUnknownWorkloads(tx, machineId, unknown.toSorted());
+    return isTaken;
+  });
+}
+
+/** `unknown`: the workload is not a live one of this machine. `doubtful`: the report is ignored for now. */
 async function observeOne(
   tx: Tx,
   machineId: string,
   observed: ObservedWorkload,
   deps: WorkloadsDeps,
-): Promise<boolean> {
+): Promise<'taken' | 'unknown' | 'doubtful'> {
   const row = await store.findWorkload(tx, observed.workload_id);
-  if (row === undefined || row.machine_id !== machineId || row.state === 'gone') return false;
-  if (await isDoubtful(tx, row, observed, deps)) return true;
+  if (row === undefined || row.machine_id !== machineId || row.state === 'gone') return 'unknown';
+  if (await isDoubtful(tx, row, observed, deps)) return 'doubtful';
   const now = deps.clock.now();
   if (JSON.stringify(row.observed) !== JSON.stringify(observed)) {
     await store.setObserved(tx, row.id, observed, now);
     await deps.onChange(tx, row.instance_id, observed);
   }
-  if (row.state !== 'removing') return true;
+  if (row.state !== 'removing') return 'taken';
   if (LET_GO.has(observed.phase)) await deps.supply.release(tx, row.id);
   if (NOTHING_LEFT.has(observed.phase)) {
     await store.move(tx, row.id, { from: 'removing', to: 'gone', nowMs: now });
     await store.bumpRevision(tx, machineId, now);
   }
-  return true;
+  return 'taken';
 }
 
 /**

@@ -1,21 +1,24 @@
-// Segments over their life: state moves open and close them, hour ends post them, and a hold covers their next minutes.
+// Segments over their life: state moves open and close them, hours.ts says when their hours are posted, and a hold covers the time until then.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { accruedUcents } from '../../../shared/money.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
 import { wallet } from '../ledger/accounts.ts';
 import type { Ledger } from '../ledger/ledger.ts';
+import { amountsHeld } from '../ledger/store.ts';
 import type { Credits } from '../credits/credits.ts';
 import type { FreeTime } from '../credits/store.ts';
 import { type OwnOutage, creditSegment } from './outage-credit.ts';
-import { costUcents, holdId, transfersOf, unpostedUcents } from './posting.ts';
+import { coverUcents, longHoldUcents, postableMs, WALLET_MS } from './hours.ts';
+import { costUcents, holdId, transfersOf } from './posting.ts';
 import * as store from './store.ts';
 
 export const TICK_MS = 30_000;
-const HOUR_MS = 3_600_000;
-/** A rental is stopped while its hold still covers this many ticks, so the uncovered cost that we bear stays small. */
-const TICKS_COVERED_MIN = 2;
-/** Limit of segments in one transaction of the tick. */
+/** A rental is stopped while its hold still covers two ticks, so the uncovered cost that we bear stays small. */
+const COVERED_MS_MIN = 2 * TICK_MS;
+/** Segments that the tick reads at once. */
+const TICK_PAGE = 500;
+/** Transactions at once. */
 const TICK_PIECE = 50;
 
 export interface Metering {
@@ -44,7 +47,7 @@ export interface Metering {
    * Removes time that never passed, because the wall clock was set forward, from every segment. Nobody is paid for it and it is no credit.
    */
   skipAll(step: { fromMs: number; untilMs: number; evidence: string }): Promise<void>;
-  /** Handles all open segments once. Resolves with the rentals whose balance does not cover the next ticks. */
+  /** Looks at all open segments once, and writes those that are due. Resolves with the rentals whose balance does not cover the next ticks. */
   tick(signal: AbortSignal): Promise<string[]>;
 }
 
@@ -158,9 +161,8 @@ async function close(
 async function forEachOf(
   page: (afterId: string) => Promise<store.Segment[]>,
   each: (segment: store.Segment) => Promise<void>,
-  isOver: () => boolean = () => false,
 ): Promise<void> {
-  for (let afterId: string | undefined = ''; afterId !== undefined && !isOver();) {
+  for (let afterId: string | undefined = ''; afterId !== undefined;) {
     const segments: store.Segment[] = await page(afterId);
     await Promise.all(segments.map(each));
     afterId = segments.at(-1)?.id;
@@ -238,35 +240,85 @@ async function postThrough(tx: Tx, segment: store.Segment, until: Until, ledger:
 
 async function tick(signal: AbortSignal, deps: MeteringDeps): Promise<string[]> {
   const { db, clock } = deps;
-  const exhausted: string[] = [];
-  const one = async (seen: store.Segment): Promise<void> => {
-    const isCovered = await db.tx('metering.tick', async (tx) => {
-      await tx.lock('org', seen.org_id);
-      await tx.lock('instance', seen.subject_id);
-      const segment = (await store.segmentsOf(tx, [seen.subject_id])).find(({ id }) => id === seen.id);
-      return segment === undefined || segment.ended_ms !== null || tickOne(tx, segment, clock.now(), deps);
-    });
-    if (!isCovered) exhausted.push(seen.subject_id);
+  const uncovered: store.Segment[] = [];
+  const page = async (afterId: string): Promise<store.Segment[]> => {
+    const segments = await store.openSegments(db.read, afterId, TICK_PAGE);
+    const holds = segments.map((segment) => holdId(segment.subject_id));
+    const held = await amountsHeld(db.read, holds);
+    const due = segments.filter((segment) =>
+      isDue(segment, held.get(holdId(segment.subject_id)) ?? 0n, { nowMs: clock.now(), aheadMs: aheadMs(deps) }),
+    );
+    for (let i = 0; i < due.length && !signal.aborted; i += TICK_PIECE) {
+      const piece = due.slice(i, i + TICK_PIECE);
+      const covered = await Promise.all(piece.map((segment) => tickOne(segment, deps)));
+      uncovered.push(...piece.filter((_, index) => covered[index] === false));
+    }
+    return segments;
   };
-  await forEachOf(
-    (afterId) => store.openSegments(db.read, afterId, TICK_PIECE),
-    one,
-    () => signal.aborted,
-  );
+  for (let afterId: string | undefined = ''; afterId !== undefined && !signal.aborted;) {
+    afterId = (await page(afterId)).at(-1)?.id;
+  }
+  const exhausted: string[] = [];
+  for (const segment of uncovered) {
+    await shortenHolds(segment.org_id, deps);
+    if (!(await tickOne(segment, deps))) exhausted.push(segment.subject_id);
+  }
   return exhausted;
 }
 
-/** Posts at hour ends and adjusts the hold; false if the balance does not cover the next ticks. */
-async function tickOne(tx: Tx, segment: store.Segment, nowMs: number, deps: MeteringDeps): Promise<boolean> {
-  const { ledger } = deps;
-  const hourEndMs = Math.floor(nowMs / HOUR_MS) * HOUR_MS;
-  const isDue = hourEndMs > segment.posted_through_ms;
-  if (isDue) await postThrough(tx, segment, { toMs: hourEndMs }, ledger);
-  const unposted = unpostedUcents(isDue ? { ...segment, posted_through_ms: hourEndMs } : segment, nowMs);
-  const rate = segment.rate_ucents_per_hour;
-  const wanted = unposted + accruedUcents(rate, aheadMs(deps));
-  const covered = await ledger.coverHold(tx, holdId(segment.subject_id), wallet(segment.org_id), wanted);
-  return covered >= unposted + accruedUcents(rate, TICKS_COVERED_MIN * TICK_MS);
+/** Whether a transaction is needed: an hour is to be posted, or the hold covers less than half of the time ahead. */
+function isDue(
+  segment: store.Segment,
+  heldUcents: bigint,
+  { nowMs, aheadMs: ahead }: { nowMs: number; aheadMs: number },
+): boolean {
+  if (postableMs(segment, nowMs) > segment.posted_through_ms) return true;
+  return heldUcents < coverUcents(segment, nowMs, Math.max(ahead / 2, COVERED_MS_MIN));
+}
+
+/** Posts an hour if it is time, and renews the hold. False if the balance does not cover the next ticks. */
+function tickOne(seen: store.Segment, deps: MeteringDeps): Promise<boolean> {
+  const { db, clock, ledger } = deps;
+  return db.tx('metering.tick', async (tx) => {
+    await tx.lock('org', seen.org_id);
+    await tx.lock('instance', seen.subject_id);
+    const before = (await store.segmentsOf(tx, [seen.subject_id])).find(({ id }) => id === seen.id);
+    if (before === undefined || before.ended_ms !== null) return true;
+    const nowMs = clock.now();
+    const toMs = Math.max(postableMs(before, nowMs), before.posted_through_ms);
+    await postThrough(tx, before, { toMs }, ledger);
+    const segment = { ...before, posted_through_ms: toMs };
+    const isLasting = await lastsLong(tx, seen.org_id, ledger);
+    const wanted = isLasting ? longHoldUcents(segment, aheadMs(deps)) : coverUcents(segment, nowMs, aheadMs(deps));
+    const covered = await ledger.coverHold(tx, holdId(segment.subject_id), wallet(segment.org_id), wanted);
+    return covered >= coverUcents(segment, nowMs, COVERED_MS_MIN);
+  });
+}
+
+/** Whether the wallet pays for all rentals of the organisation for WALLET_MS. */
+async function lastsLong(tx: Tx, orgId: string, ledger: Ledger): Promise<boolean> {
+  const { postedUcents } = await ledger.balance(tx, wallet(orgId));
+  return postedUcents >= accruedUcents(await store.openRateOf(tx, orgId), WALLET_MS);
+}
+
+/** Takes back what the rentals of an organisation hold for a later time, because one of them needs it now. */
+async function shortenHolds(orgId: string, deps: MeteringDeps): Promise<void> {
+  const { db, clock, ledger } = deps;
+  const instanceIds = (await store.openSegmentsOf(db.read, orgId)).map((segment) => segment.subject_id);
+  await db.tx('metering.shorten', async (tx) => {
+    await tx.lock('org', orgId);
+    await tx.lock('instance', ...instanceIds);
+    const segments = (await store.openSegmentsOf(tx, orgId)).filter(({ subject_id: id }) => instanceIds.includes(id));
+    const held = await amountsHeld(
+      tx,
+      segments.map((segment) => holdId(segment.subject_id)),
+    );
+    for (const segment of segments) {
+      const id = holdId(segment.subject_id);
+      const needed = coverUcents(segment, clock.now(), aheadMs(deps));
+      if ((held.get(id) ?? 0n) > needed) await ledger.setHold(tx, id, wallet(orgId), needed);
+    }
+  });
 }
 
 function aheadMs({ launchHoldMinutes }: MeteringDeps): number {

@@ -68,6 +68,18 @@ export function openSegmentsOf(query: Query, orgId: string): Promise<Segment[]> 
   );
 }
 
+const RateRow = z.object({ rate: ucents });
+
+/** The price of all open segments of an organisation for an hour. */
+export async function openRateOf(query: Query, orgId: string): Promise<bigint> {
+  const row = await query.one(
+    RateRow,
+    sql`select cast(coalesce(sum(rate_ucents_per_hour), 0) as bigint) as rate from meter_segments
+        where org_id = ${orgId} and ended_ms is null`,
+  );
+  return row?.rate ?? 0n;
+}
+
 /** Segments that contain the time `ms` or are open and began before it, in id order. */
 export function segmentsAcross(query: Query, ms: number, page: { afterId: string; limit: number }): Promise<Segment[]> {
   return query.all(

@@ -15,7 +15,7 @@ import type { Endpoint } from '../endpoints/endpoints.ts';
 import { create } from './create.ts';
 import { endByOperator, stopUnpaid, remove } from './ending.ts';
 import { gpuGrace, noteGpus, pullLogin, type PullLoginDeps } from './host-messages.ts';
-import { confirmOutage, endOutage, giveUp, noteReachable } from './outages.ts';
+import { confirmOutage, endOutage, giveUp } from './outages.ts';
 import { plan } from './plan.ts';
 import { runningReason, instanceView, reservedView } from './view.ts';
 import { lockRental } from './states.ts';
@@ -45,8 +45,8 @@ export interface Verdicts {
   endOutage(tx: Tx, instance: store.InstanceRow, sinceMs: number): Promise<boolean>;
   /** The grace of an outage is over, so the instance has failed. */
   giveUp(tx: Tx, instance: store.InstanceRow, reason: string): Promise<boolean>;
-  /** A probe was good. */
-  noteReachable(tx: Tx, instance: store.InstanceRow, nowMs: number): Promise<void>;
+  /** Good probes advance `last_reachable_at`. */
+  noteReachable(tx: Tx, rows: readonly { id: string; goodMs: number }[]): Promise<void>;
 }
 
 export interface Instances extends Verdicts {
@@ -162,7 +162,7 @@ function verdictsOf(deps: InstancesDeps): Verdicts {
     confirmOutage: (tx, instance, outage) => confirmOutage(tx, instance, { ...outage, nowMs: clock.now() }, deps),
     endOutage: (tx, instance, sinceMs) => endOutage(tx, instance, { sinceMs, nowMs: clock.now() }, deps),
     giveUp: (tx, instance, reason) => giveUp(tx, instance, { nowMs: clock.now(), reason }, deps),
-    noteReachable,
+    noteReachable: store.setReachable,
     lock: lockRental,
   };
 }

@@ -5,11 +5,6 @@ import { runningReason } from './view.ts';
 import { move, type MoveDeps } from './states.ts';
 import * as store from './store.ts';
 
-/** A good probe advances `last_reachable_at`. */
-export async function noteReachable(tx: Tx, instance: store.InstanceRow, nowMs: number): Promise<void> {
-  await store.setReachable(tx, instance.id, nowMs);
-}
-
 /** Ends billing at the last proof of life. Charges past that time are reversed, and the transfers carry the evidence. */
 export function confirmOutage(
   tx: Tx,

@@ -55,7 +55,9 @@ export async function perform(instance: store.InstanceRow, step: Step, deps: Ste
       return tryEndpoint(instance, step.againMs, deps);
     case 'probe-early':
       if ((await probeBoth(instance.id, deps)).ok)
-        await deps.db.tx('instances.reached', (tx) => store.setReachable(tx, instance.id, deps.clock.now()));
+        await deps.db.tx('instances.reached', (tx) =>
+          store.setReachable(tx, [{ id: instance.id, goodMs: deps.clock.now() }]),
+        );
       return note(instance, step, deps);
     case 'run':
       return run(instance, deps);

@@ -251,9 +251,12 @@ export async function setGpuFault(
   await tx.run(sql`update instances set gpu_fault = ${fault}, gpu_fault_since_ms = ${sinceMs} where id = ${id}`);
 }
 
-export async function setReachable(tx: Tx, id: string, nowMs: number): Promise<void> {
+/** The end of the last good probe of each of these instances. */
+export async function setReachable(tx: Tx, rows: readonly { id: string; goodMs: number }[]): Promise<void> {
+  const values = rows.map(({ id, goodMs }) => sql`(${id}, ${goodMs})`);
   await tx.run(
-    sql`update instances set last_reachable_ms = ${nowMs} where id = ${id} and status in ('starting', 'running', 'unreachable')`,
+    sql`update instances set last_reachable_ms = cast(given.column2 as bigint) from (values ${join(values)}) as given
+        where id = given.column1 and status in ('starting', 'running', 'unreachable')`,
   );
 }
 

@@ -4,7 +4,7 @@ import type { Db } from '../../base/db/db.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import type { Decoys } from './decoys.ts';
 import { type OwnOutages, BEAT_PERIOD_MS } from './own-outages.ts';
-import { countMachines } from './store.ts';
+import { countFailing, countMachines } from './store.ts';
 import { failsTogether } from './verdict.ts';
 import type { Watch } from './watch.ts';
 
@@ -26,7 +26,8 @@ export function outagesBrings({ db, watch, decoys, ownOutages }: Deps) {
     { name: 'watch', periodMs: WATCH_PERIOD_MS, run: (signal) => watch.run(signal), endsBeforeDrain },
     { name: 'decoys', periodMs: DECOYS_PERIOD_MS, run: (signal) => decoys.run(signal), endsBeforeDrain },
   ];
-  return { loops, measures: measures(db, ownOutages) };
+  // A planned stop loses nothing of what the rows do not have yet.
+  return { loops, close: () => watch.store(), measures: measures(db, ownOutages) };
 }
 
 function measures(db: Db, ownOutages: OwnOutages): Measure[] {
@@ -35,7 +36,7 @@ function measures(db: Db, ownOutages: OwnOutages): Measure[] {
       name: 'svc_machines_failing_probes',
       help: 'Machines with an instance whose probes fail',
       kind: 'gauge',
-      read: async () => one((await countMachines(db.read)).failing),
+      read: async () => one(await countFailing(db.read)),
     },
     {
       name: 'svc_verdicts_held',

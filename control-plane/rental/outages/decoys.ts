@@ -17,14 +17,14 @@ import type { Link } from '../../fleet/link/link.ts';
 import type { Endpoints, ProbeKey } from '../endpoints/endpoints.ts';
 import { findInstance, type InstanceRow } from '../instances/store.ts';
 import type { LoginResult, Login } from './probe.ts';
+import { findProbe } from './store.ts';
+import { TIMED_IN_MEMORY } from './wells.ts';
 
 /** Time between two decoys while all is well. */
 const PERIOD_MS = 3_600_000;
 /** Time until the next decoy if one failed, or if a failure would prove nothing. */
 const AGAIN_MS = 5 * 60_000;
 const FAILURES_MIN = 3;
-/** A probe that was good this recently shows that the host could accept a customer. */
-const PROBED_MS_MAX = 60_000;
 /** With more SSH streams than this, a decoy may fail only because the SSH server is full. */
 const CROWD_MAX = 8;
 const PER_RUN_MAX = 50;
@@ -110,7 +110,7 @@ async function runOne(row: DecoyRow, deps: DecoysDeps): Promise<void> {
       await tx.run(sql`delete from decoys where instance_id = ${row.instance_id}`);
     });
   }
-  const result = wouldProve(instance, deps) ? await attempt(row, instance, deps) : undefined;
+  const result = (await wouldProve(instance, deps)) ? await attempt(row, instance, deps) : undefined;
   const failures = result === undefined ? row.failures : result.ok ? 0 : row.failures + 1;
   const isFound = result?.ok === false && failures >= FAILURES_MIN;
   const detail = result === undefined || result.ok ? row.last_detail : result.detail;
@@ -128,9 +128,9 @@ async function runOne(row: DecoyRow, deps: DecoysDeps): Promise<void> {
 }
 
 /** A failed decoy proves something only if a customer could log in: probes are good, and the SSH server is not full. */
-function wouldProve(instance: InstanceRow, { clock, link }: DecoysDeps): boolean {
+async function wouldProve(instance: InstanceRow, { db, link }: DecoysDeps): Promise<boolean> {
   if (instance.status !== 'running' || instance.machine_id === null) return false;
-  const isProbed = clock.now() - (instance.last_reachable_ms ?? 0) <= PROBED_MS_MAX;
+  const isProbed = (await findProbe(db.read, instance.id))?.next_ms === TIMED_IN_MEMORY;
   const life = link.lifeOf(instance.machine_id, instance.workload_id ?? '');
   return isProbed && life.isAnswering && life.sshStreams <= CROWD_MAX;
 }

@@ -34,6 +34,8 @@ interface OwnOutagesDeps {
   clock: Clock;
   log: Log;
   metering: Pick<Metering, 'creditOwnOutage' | 'skipAll'>;
+  /** All instances whose probes are timed in memory had a good probe then or later; null if this process knows nothing about that. */
+  goodSinceMs(): number | null;
 }
 
 /** A moment on both clocks. */
@@ -58,7 +60,7 @@ export function openOwnOutages(deps: OwnOutagesDeps): OwnOutages {
     if (stepMs !== 0) await noteStep(now.wallMs, stepMs, deps);
     if (stepMs !== 0) steps += 1;
     const written = { wallMs: clock.now(), monotonicMs: clock.monotonicMs() };
-    await db.tx('edge.ownOutages', (tx) => write(tx, written.wallMs));
+    await db.tx('edge.ownOutages', (tx) => write(tx, written.wallMs, deps.goodSinceMs()));
     last = written;
     return wasAway;
   };
@@ -104,8 +106,18 @@ async function limitOf(query: Query, instanceId: string): Promise<number | null>
   return (await findInstance(query, instanceId))?.auto_terminate_ms ?? null;
 }
 
-async function write(tx: Tx, nowMs: number): Promise<void> {
+async function write(tx: Tx, nowMs: number, goodSinceMs: number | null): Promise<void> {
   await tx.run(
-    sql`insert into heartbeats (id, beat_ms) values (1, ${nowMs}) on conflict (id) do update set beat_ms = excluded.beat_ms`,
+    sql`insert into heartbeats (id, beat_ms, good_since_ms) values (1, ${nowMs}, ${goodSinceMs})
+        on conflict (id) do update set beat_ms = excluded.beat_ms,
+          good_since_ms = coalesce(excluded.good_since_ms, heartbeats.good_since_ms)`,
   );
+}
+
+const GoodSinceRow = z.object({ good_since_ms: int.nullable() });
+
+/** As the last beat has stored it; 0 if none has. */
+export async function storedGoodSinceMs(query: Query): Promise<number> {
+  const row = await query.one(GoodSinceRow, sql`select good_since_ms from heartbeats where id = 1`);
+  return row?.good_since_ms ?? 0;
 }

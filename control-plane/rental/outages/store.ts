@@ -5,10 +5,12 @@ import { int, text } from '../../base/db/columns.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
 import type { Down } from '../instances/states.ts';
 import { isDown, type Series } from './verdict.ts';
+import { TIMED_IN_MEMORY } from './wells.ts';
 
 const ProbeRow = z.object({
   instance_id: text,
   machine_id: text,
+  /** When the next probe is due; TIMED_IN_MEMORY while probes are good. */
   next_ms: int,
   first_failure_ms: int.nullable(),
   failures: int,
@@ -31,7 +33,18 @@ const COLUMNS = sql`instance_id, machine_id, next_ms, first_failure_ms, failures
 export function dueProbes(query: Query, nowMs: number, limit: number): Promise<ProbeRow[]> {
   return query.all(
     ProbeRow,
-    sql`select ${COLUMNS} from probes where next_ms <= ${nowMs} order by next_ms limit ${limit}`,
+    sql`select ${COLUMNS} from probes where next_ms > ${TIMED_IN_MEMORY} and next_ms <= ${nowMs} order by next_ms limit ${limit}`,
+  );
+}
+
+const TimedRow = ProbeRow.pick({ instance_id: true, machine_id: true });
+
+/** Instances after `afterId` whose next probe is timed in the memory of a process, in id order. */
+export function timedInMemory(query: Query, afterId: string, limit: number): Promise<z.infer<typeof TimedRow>[]> {
+  return query.all(
+    TimedRow,
+    sql`select instance_id, machine_id from probes where next_ms = ${TIMED_IN_MEMORY} and instance_id > ${afterId}
+        order by instance_id limit ${limit}`,
   );
 }
 
@@ -41,7 +54,18 @@ export function findProbe(query: Query, instanceId: string): Promise<ProbeRow | 
 
 const MachinesRow = z.object({ machines: int, failing: int });
 
-/** Counts machines with instances, and those of them with an instance whose probes fail. */
+const FailingRow = z.object({ failing: int });
+
+/** Counts machines with an instance whose probes fail. */
+export async function countFailing(query: Query): Promise<number> {
+  const row = await query.one(
+    FailingRow,
+    sql`select count(distinct machine_id) as failing from probes where failures > 0`,
+  );
+  return row?.failing ?? 0;
+}
+
+/** Reads all rows. Counts machines with instances, and those of them with an instance whose probes fail. */
 export async function countMachines(query: Query): Promise<z.infer<typeof MachinesRow>> {
   const row = await query.one(
     MachinesRow,
@@ -80,20 +104,6 @@ export async function writeProbe(tx: Tx, row: ProbeRow): Promise<void> {
           life_ms = excluded.life_ms, first_success_ms = excluded.first_success_ms, repair_ms = excluded.repair_ms,
           host_failed_ms = excluded.host_failed_ms, host_detail = excluded.host_detail`,
   );
-}
-
-/** Makes up to `limit` probes of other machines due now: those that would be due soonest. */
-export async function hastenOthers(tx: Tx, machineId: string, nowMs: number, limit: number): Promise<void> {
-  await tx.run(
-    sql`update probes set next_ms = ${nowMs} where instance_id in (
-          select instance_id from probes
-          where machine_id <> ${machineId} and failures = 0 and next_ms > ${nowMs} order by next_ms, instance_id limit ${limit})`,
-  );
-}
-
-/** Makes the probes of one machine due now. */
-export async function hastenMachine(tx: Tx, machineId: string, nowMs: number): Promise<void> {
-  await tx.run(sql`update probes set next_ms = ${nowMs} where machine_id = ${machineId} and next_ms > ${nowMs}`);
 }
 
 /** Notes what a host reported about an instance that runs on it, and makes its probe due now. */

@@ -1,22 +1,26 @@
 // Probes the SSH path of every running instance, and acts on the verdict: repairs, confirms and ends outages.
 //
-// The table `probes` has one row for each instance that runs or is unreachable. `next_ms` says when its next probe is due. Nothing is kept
-// in memory but the moment at which many machines began to fail together. So the control plane may be killed at any time.
+// The table `probes` has one row for each instance that runs or is unreachable. A row is written when its series changes. While all probes
+// of an instance are good, nothing changes: wells.ts keeps the time of its next probe, and of its last good one, in memory. The top of wells.ts
+// explains what the next process knows if this one is killed.
 //
-//   tick (every second) ──► due rows, oldest first, at most 1000
-//                             └─► 50 at once ──► probe ──► afterProbe ──► verdict ──► one transaction
+//   tick (every second) ──► due instances: those of wells.ts, and rows whose `next_ms` has come; at most 1000
+//                             └─► 50 at once ──► probe ──► good as before: note it in memory
+//                                                     └──► else: afterProbe ──► verdict ──► one transaction
 //
 // One probe, step by step (`probe` below):
 //   1. Log in at the SSH server of the holder, over a stream that only probes use (probe.ts). This happens outside of any transaction and
 //      takes at most 5 s.
-//   2. Add the result to the series of the instance, and ask verdict.ts what it means.
-//   3. Write the row and carry out the verdict in one transaction. The rules of the verdict, with an example, are at the top of verdict.ts.
+//   2. If it is good, as the one before, note it in memory. Nothing else happens.
+//   3. Otherwise read the row, add the result to its series, and ask verdict.ts what it means.
+//   4. Write the row and carry out the verdict in one transaction. The rules of the verdict, with an example, are at the top of verdict.ts.
 //
 // When the next probe is due:
 //   30 s +- 20 %   All is well.
 //   2 s            The probe failed, or the instance is unreachable and has one good probe of the two that it needs.
 //   at once        The link of the machine came, went, missed a ping or answers again (`onLife`); the host reported something about the
 //                  holder (`onHolder`); or another machine has just failed (`hastenOthers`).
+//   within 30 s    The process has just started.
 // Example with 500 instances and no failure: about 17 probes a second, each costs about 3 ms of CPU.
 //
 // Messages of a host only make us probe sooner. They never confirm an outage by themselves, because the host would then decide about
@@ -32,7 +36,8 @@ import type { Link } from '../../fleet/link/link.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
 import type { Verdicts } from '../instances/instances.ts';
 import { findInstance, type InstanceRow } from '../instances/store.ts';
-import type { Probes } from '../instances/steps.ts';
+import type { ProbeResult, Probes } from '../instances/steps.ts';
+import { storedGoodSinceMs } from './own-outages.ts';
 import { evidenceOf, seriesOf } from './store.ts';
 import * as store from './store.ts';
 import {
@@ -42,18 +47,33 @@ import {
   type FleetView,
   PROBE_PERIOD_MS,
   REPROBE_MS,
+  type Series,
   SETTLED_MS,
   verdict,
 } from './verdict.ts';
+import { openWells, TIMED_IN_MEMORY, type Wells } from './wells.ts';
 
 /** Each probe costs about 3 ms of CPU on either side. */
 const PROBES_AT_ONCE_MAX = 50;
 /** Due rows beyond these wait for the next tick, a second later. */
 const PROBES_PER_TICK_MAX = 1000;
 
+/** If the loop has not run for so long, another process may have probed the instances since. */
+const TAKE_OVER_MS = 10_000;
+/** How often, and from which age on, `last_reachable_ms` of instances with good probes is written. So it is at most 5 minutes old. */
+const STORE_PERIOD_MS = 30_000;
+const STORE_AFTER_MS = 230_000;
+/** Limit of rows in one statement. */
+const ROWS_PER_WRITE = 200;
+const ROWS_PER_READ = 1000;
+
 export interface Watch {
   /** Probes every instance that is due. */
   run(signal: AbortSignal): Promise<void>;
+  /** Writes what the rows do not have yet. */
+  store(): Promise<void>;
+  /** All instances whose probes are timed in memory had a good probe then or later; null if there is none. */
+  goodSinceMs(): number | null;
   /** Probes the instances of a machine at once: its link came or went, or a ping was missed or is answered again. */
   onLife(machineId: string): void;
   /** Notes what a host reported about the holder of a workload, and probes at once. */
@@ -73,42 +93,38 @@ interface WatchDeps {
 }
 
 export function openWatch(deps: WatchDeps): Watch {
-  const { db, clock, log } = deps;
-  const startedMs = clock.now();
-  let togetherSinceMs: number | null = null;
-
-  const fleetView = async (): Promise<FleetView> => {
-    const { machines, failing } = await store.countMachines(db.read);
-    const together = failsTogether(machines, failing);
-    if (together && togetherSinceMs === null) {
-      log.error({ machines, failing }, 'many machines fail at once: verdicts are held; check our own network first');
-    }
-    togetherSinceMs = together ? (togetherSinceMs ?? clock.now()) : null;
-    return { togetherSinceMs, startedMs };
-  };
+  const { db, clock } = deps;
+  const wells = openWells();
+  const fleetView = openFleetView(deps);
+  let ranMs = -Infinity;
+  let storedMs = clock.monotonicMs();
 
   return {
     run: async (signal) => {
+      if (clock.monotonicMs() - ranMs > TAKE_OVER_MS) await takeOver(wells, deps);
       const fleet = await fleetView();
-      const due = await store.dueProbes(db.read, clock.now(), PROBES_PER_TICK_MAX);
+      const nowMs = clock.now();
+      const rows = await store.dueProbes(db.read, nowMs, PROBES_PER_TICK_MAX);
+      const inRows = new Map(rows.map((row) => [row.instance_id, row]));
+      const inMemory = wells.due(nowMs).filter((id) => !inRows.has(id));
+      const due = [...inRows.keys(), ...inMemory].slice(0, PROBES_PER_TICK_MAX);
       const worker = async (): Promise<void> => {
-        for (let row = due.shift(); row !== undefined && !signal.aborted; row = due.shift()) {
-          await probeOrLog(row, fleet, deps);
+        for (let id = due.shift(); id !== undefined && !signal.aborted; id = due.shift()) {
+          await probeOrLog(id, inRows.get(id), fleet, { ...deps, wells });
         }
       };
       await Promise.all(Array.from({ length: PROBES_AT_ONCE_MAX }, worker));
+      if (clock.monotonicMs() - storedMs >= STORE_PERIOD_MS) {
+        storedMs = clock.monotonicMs();
+        await storeReachable(wells.behind(STORE_AFTER_MS), deps);
+      }
+      ranMs = clock.monotonicMs();
     },
+    store: () => storeReachable(wells.behind(1), deps),
+    goodSinceMs: wells.goodSinceMs,
     onLife: (machineId) => {
-      db.tx('edge.hasten', (tx) => store.hastenMachine(tx, machineId, clock.now())).then(
-        deps.onProbesDue,
-        (error: unknown) => {
-          // The probes still come, at their regular time.
-          log.error(
-            { machine_id: machineId, reason: messageOf(error) },
-            'the probes of a machine could not be made due at once',
-          );
-        },
-      );
+      wells.hastenMachine(machineId, clock.now());
+      deps.onProbesDue();
     },
     onHolder: async (machineId, { workload_id: workloadId, state, detail }) => {
       const workload = await findWorkload(db.read, workloadId);
@@ -122,38 +138,166 @@ export function openWatch(deps: WatchDeps): Watch {
   };
 }
 
-async function probeOrLog(before: store.ProbeRow, fleet: FleetView, deps: WatchDeps): Promise<void> {
+/** What verdicts need to know about the whole fleet. */
+function openFleetView({ db, clock, log }: WatchDeps): () => Promise<FleetView> {
+  const startedMs = clock.now();
+  let togetherSinceMs: number | null = null;
+  return async () => {
+    // The count of all machines reads all rows, so it is made only if something fails.
+    const { machines, failing } =
+      (await store.countFailing(db.read)) === 0 ? { machines: 0, failing: 0 } : await store.countMachines(db.read);
+    const together = failsTogether(machines, failing);
+    if (together && togetherSinceMs === null) {
+      log.error({ machines, failing }, 'many machines fail at once: verdicts are held; check our own network first');
+    }
+    togetherSinceMs = together ? (togetherSinceMs ?? clock.now()) : null;
+    return { togetherSinceMs, startedMs };
+  };
+}
+
+/** Continues where the process that has probed these instances before ended. The first probes are spread over one period. */
+async function takeOver(wells: Wells, { db, clock, rng }: WatchDeps): Promise<void> {
+  const goodMs = await storedGoodSinceMs(db.read);
+  const rows: { id: string; machineId: string }[] = [];
+  for (let afterId: string | undefined = ''; afterId !== undefined;) {
+    const page: Awaited<ReturnType<typeof store.timedInMemory>> = await store.timedInMemory(
+      db.read,
+      afterId,
+      ROWS_PER_READ,
+    );
+    rows.push(...page.map((row) => ({ id: row.instance_id, machineId: row.machine_id })));
+    afterId = page.at(-1)?.instance_id;
+  }
+  const nextOf = (): number => clock.now() + Math.round(rng.float() * PROBE_PERIOD_MS);
+  wells.takeOver(rows, { goodMs, nextOf });
+}
+
+async function storeReachable(
+  rows: readonly { id: string; goodMs: number }[],
+  { db, instances }: Pick<WatchDeps, 'db' | 'instances'>,
+): Promise<void> {
+  for (let i = 0; i < rows.length; i += ROWS_PER_WRITE) {
+    const piece = rows.slice(i, i + ROWS_PER_WRITE);
+    await db.tx('outages.reachable', async (tx) => {
+      await tx.lock('instance', ...piece.map(({ id }) => id));
+      await instances.noteReachable(tx, piece);
+    });
+  }
+}
+
+type ProbeDeps = WatchDeps & { wells: Wells };
+
+/** `row` is given if the row itself says that the probe is due. */
+async function probeOrLog(
+  instanceId: string,
+  row: store.ProbeRow | undefined,
+  fleet: FleetView,
+  deps: ProbeDeps,
+): Promise<void> {
+  const { db, wells } = deps;
   try {
-    const rental = await findInstance(deps.db.read, before.instance_id);
-    if (rental?.status === 'running' || rental?.status === 'unreachable')
-      return await probe(rental, before, fleet, deps);
-    await deps.db.tx('edge.forget', (tx) => store.forgetProbe(tx, before.instance_id));
+    const rental = await findInstance(db.read, instanceId);
+    if (rental?.status === 'running' || rental?.status === 'unreachable') return await probe(rental, row, fleet, deps);
+    wells.drop(instanceId);
+    await db.tx('edge.forget', (tx) => store.forgetProbe(tx, instanceId));
   } catch (error) {
-    const told = { instance_id: before.instance_id, reason: messageOf(error) };
+    const told = { instance_id: instanceId, reason: messageOf(error) };
     deps.log.error(told, 'a probe of an SSH endpoint failed on our side; it is repeated');
   }
 }
 
-async function probe(rental: InstanceRow, before: store.ProbeRow, fleet: FleetView, deps: WatchDeps): Promise<void> {
-  const { clock, instances, link } = deps;
-  const workloadId = rental.workload_id ?? '';
+async function probe(
+  rental: InstanceRow,
+  row: store.ProbeRow | undefined,
+  fleet: FleetView,
+  deps: ProbeDeps,
+): Promise<void> {
+  const { clock, wells } = deps;
   const startMs = clock.now();
   const result = await deps.probes.holder(rental.id);
   const endMs = clock.now();
+  if (result.ok && row === undefined && wells.has(rental.id) && rental.status === 'running') {
+    return wells.noteGood(rental.id, {
+      machineId: rental.machine_id ?? '',
+      endMs,
+      nextMs: endMs + spreadMs(PROBE_PERIOD_MS, deps.rng),
+      storedMs: rental.last_reachable_ms ?? 0,
+    });
+  }
+  const before = row ?? (await store.findProbe(deps.db.read, rental.id));
+  if (before === undefined) return wells.drop(rental.id);
+  await judge({ rental, before, result, startMs, endMs }, fleet, deps);
+}
+
+interface Probed {
+  rental: InstanceRow;
+  before: store.ProbeRow;
+  result: ProbeResult;
+  startMs: number;
+  endMs: number;
+}
+
+async function judge(probed: Probed, fleet: FleetView, deps: ProbeDeps): Promise<void> {
+  const { rental, before, result, startMs, endMs } = probed;
+  const { instances, link, wells } = deps;
+  const workloadId = rental.workload_id ?? '';
   const life = link.lifeOf(before.machine_id, workloadId);
-  const lifeMs = Math.max(life.lastMs ?? 0, rental.last_reachable_ms ?? 0);
-  const facts = { ok: result.ok, startMs, endMs, lifeMs, hostFailedMs: before.host_failed_ms };
+  const goodMs = Math.max(wells.goodMs(rental.id), rental.last_reachable_ms ?? 0);
+  const facts = {
+    ok: result.ok,
+    startMs,
+    endMs,
+    lifeMs: Math.max(life.lastMs ?? 0, goodMs),
+    hostFailedMs: before.host_failed_ms,
+  };
   const series = afterProbe(seriesOf(before), facts);
   const isSettled = life.upSinceMs !== null && startMs - life.upSinceMs >= SETTLED_MS;
   const { isAnswering } = life;
   const standing = { isAnswering, isSettled, unreachableSinceMs: rental.unreachable_since_ms, nowMs: endMs };
   const decided = verdict(series, standing, fleet);
   const isRepaired = decided === 'repair' && link.repair(before.machine_id, workloadId);
-  const settling = !result.ok || (rental.unreachable_since_ms !== null && decided === 'as it is');
-  const row: store.ProbeRow = {
-    instance_id: rental.id,
+  const isWell = result.ok && (rental.unreachable_since_ms === null || decided !== 'as it is');
+  const after = rowAfter(probed, series, { isWell, isRepaired });
+  const reachedMs = result.ok ? endMs : goodMs;
+  if (isWell) {
+    const nextMs = endMs + spreadMs(PROBE_PERIOD_MS, deps.rng);
+    wells.noteGood(rental.id, { machineId: before.machine_id, endMs, nextMs, storedMs: endMs });
+  }
+  await deps.db.tx('edge.looked', async (tx) => {
+    await instances.lock(tx, rental);
+    await store.writeProbe(tx, after);
+    if (reachedMs > (rental.last_reachable_ms ?? 0))
+      await instances.noteReachable(tx, [{ id: rental.id, goodMs: reachedMs }]);
+    if (decided === 'confirm') {
+      const outage = { sinceMs: series.lifeMs ?? startMs, evidence: evidenceOf(after) };
+      await instances.confirmOutage(tx, rental, outage);
+    }
+    if (decided === 'recover') await instances.endOutage(tx, rental, series.firstSuccessMs ?? endMs);
+    if (decided === 'give up') {
+      await instances.giveUp(tx, rental, `The host could not be reached for too long (${after.last_detail}).`);
+    }
+  });
+  // From now on the row has all that counts.
+  if (!isWell) wells.drop(rental.id);
+  if (series.failures === 1) wells.hastenOthers(before.machine_id, endMs, ALARMED_MAX);
+  const told = { instance_id: rental.id, machine_id: rental.machine_id, verdict: decided, detail: after.last_detail };
+  if (isRepaired) deps.log.warn(told, 'the SSH server of a workload does not answer: its host replaces the holder');
+  if (decided === 'as it is' || decided === 'repair') return;
+  deps.log.warn(told, 'the verdict on an SSH path changed');
+  // If only the holder has failed, the host is connected. It removes the container now, and its GPUs become free.
+  if (decided === 'give up') link.push(before.machine_id);
+  deps.onEndpointsChanged();
+}
+
+function rowAfter(
+  { before, result, endMs }: Probed,
+  series: Series,
+  { isWell, isRepaired }: { isWell: boolean; isRepaired: boolean },
+): store.ProbeRow {
+  return {
+    instance_id: before.instance_id,
     machine_id: before.machine_id,
-    next_ms: endMs + (settling ? REPROBE_MS : spreadMs(PROBE_PERIOD_MS, deps.rng)),
+    next_ms: isWell ? TIMED_IN_MEMORY : endMs + REPROBE_MS,
     first_failure_ms: series.firstFailureMs,
     failures: series.failures,
     successes: series.successes,
@@ -165,27 +309,4 @@ async function probe(rental: InstanceRow, before: store.ProbeRow, fleet: FleetVi
     host_failed_ms: result.ok ? null : before.host_failed_ms,
     host_detail: result.ok ? null : before.host_detail,
   };
-  await deps.db.tx('edge.looked', async (tx) => {
-    await instances.lock(tx, rental);
-    await store.writeProbe(tx, row);
-    if (result.ok) await instances.noteReachable(tx, rental, endMs);
-    if (decided === 'confirm') {
-      const outage = { sinceMs: series.lifeMs ?? startMs, evidence: evidenceOf(row) };
-      await instances.confirmOutage(tx, rental, outage);
-    }
-    if (decided === 'recover') await instances.endOutage(tx, rental, series.firstSuccessMs ?? endMs);
-    if (decided === 'give up') {
-      await instances.giveUp(tx, rental, `The host could not be reached for too long (${row.last_detail}).`);
-    }
-  });
-  // Changes the rows of other instances, so it waits for nobody while it holds this one.
-  if (series.failures === 1)
-    await deps.db.tx('edge.hasten_others', (tx) => store.hastenOthers(tx, row.machine_id, endMs, ALARMED_MAX));
-  const told = { instance_id: rental.id, machine_id: rental.machine_id, verdict: decided, detail: row.last_detail };
-  if (isRepaired) deps.log.warn(told, 'the SSH server of a workload does not answer: its host replaces the holder');
-  if (decided === 'as it is' || decided === 'repair') return;
-  deps.log.warn(told, 'the verdict on an SSH path changed');
-  // If only the holder has failed, the host is connected. It removes the container now, and its GPUs become free.
-  if (decided === 'give up') link.push(before.machine_id);
-  deps.onEndpointsChanged();
 }

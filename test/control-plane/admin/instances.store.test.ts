@@ -62,9 +62,9 @@ describe('the list', () => {
 describe('why', () => {
   test('lists events, charged time, uncharged time and held credits, disputes and postings, ordered by time', async () => {
     const id = await world.run(who);
-    await world.clock.advance(2 * HOUR_MS);
+    await world.clock.advance(2.5 * HOUR_MS);
     await world.rooms.metering.tick(new AbortController().signal);
-    const sinceMs = world.clock.now() - HOUR_MS;
+    const sinceMs = world.clock.now() - 1.5 * HOUR_MS;
     await world.db.tx('outage', (tx) => world.rooms.metering.closeSegment(tx, id, sinceMs, '3 failed probes: banner'));
     await world.clock.advance(HOUR_MS);
     await end(id, 'the host is gone');
@@ -79,9 +79,9 @@ describe('why', () => {
     expect(of('charged')).toMatchObject({ dollars: '2.00', detail: `$2.00 an hour, machine ${made.machineId}` });
     expect(of('not charged: outage')).toMatchObject({
       dollars: '1.00',
-      detail: '3 failed probes: banner; $3.00 more is held',
+      detail: '3 failed probes: banner; $4.00 more is held',
     });
-    expect(of('credit held: org_bound')).toMatchObject({ dollars: '3.00' });
+    expect(of('credit held: org_bound')).toMatchObject({ dollars: '4.00' });
     expect(of('posted rental.refund_charge')).toMatchObject({ dollars: '2.00', detail: '3 failed probes: banner' });
     expect(of('dispute open')).toMatchObject({ detail: 'it was slow' });
     expect(of('probes now')['detail']).toContain('failures 0');

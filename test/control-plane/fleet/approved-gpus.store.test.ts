@@ -24,7 +24,7 @@ const machine = async (machineId: string): Promise<MachineRow> => {
   return row;
 };
 const offers = async (): Promise<number> => (await listedOfferings(world.db.read, { count: 10 })).length;
-const report = (made: MadeMachine, gpus: GpuFacts[], patch: Partial<Inventory> = {}): Promise<void> =>
+const report = (made: MadeMachine, gpus: GpuFacts[], patch: Partial<Inventory> = {}): Promise<boolean> =>
   world.rooms.supply.reportInventory(made.machineId, { ...made.inventory, gpus, ...patch });
 
 /** A machine of a supplier that the operator has not approved. */

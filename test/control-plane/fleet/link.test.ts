@@ -39,11 +39,10 @@ let origin: string;
 let key: KeyObject;
 let reports: string[];
 let lines: string[];
-/** Machines whose link is up. */
 let proven: number;
 let pullLogin: LinkHandlers['pullLogin'];
 let onObserved: LinkHandlers['onObserved'];
-/** Whether the token of the next hello is current. */
+/** Whether the next token is current. */
 let isCurrent: boolean;
 
 beforeEach(async () => {
@@ -54,7 +53,7 @@ beforeEach(async () => {
   proven = 0;
   pullLogin = async () => undefined;
   isCurrent = true;
-  onObserved = async (_id, message) => void reports.push(`observed ${message.workloads.length}`);
+  onObserved = async (_id, message) => reports.push(`observed ${message.workloads.length}`) > 0;
   const destination = new Writable({
     write: (chunk: Buffer, _encoding, done) => {
       lines.push(chunk.toString());
@@ -68,12 +67,11 @@ beforeEach(async () => {
     log: createLog('test', 'info', destination),
     machineKey: async (id) => (id === MACHINE ? (pair.publicKey.export({ format: 'jwk' }).x ?? '') : undefined),
     cloneTokens: {
-      show: async (_id, shown) => {
-        reports.push(`shown ${shown}`);
-        return isCurrent;
-      },
+      show: async (_id, { token }) => reports.push(`shown ${token}`) > 0 && isCurrent,
       next: async () => 'next',
-      kept: async (_id, value) => void reports.push(`kept ${value}`),
+      kept: (_id, value) => void reports.push(`kept ${value}`),
+      leave: async () => undefined,
+      store: async () => undefined,
     },
     handlers: {
       onCopy: async (id) => void reports.push(`copy ${id}`),
@@ -82,7 +80,7 @@ beforeEach(async () => {
       onLife: () => undefined,
       onHolder: async () => undefined,
       onObserved: (machineId, message) => onObserved(machineId, message),
-      onInventory: async () => void reports.push('inventory'),
+      onInventory: async () => reports.push('inventory') > 0,
       pullLogin: (machineId, workloadId) => pullLogin(machineId, workloadId),
       desired: async () => ({ type: 'desired', epoch: 1, revision: 7, complete: true, now_ms: 0, workloads: [] }),
     },
@@ -351,6 +349,7 @@ describe('a hostile host', () => {
     onObserved = async () => {
       handled += 1;
       await slow.promise;
+      return false;
     };
     const REPORTS = 32;
     const unknown = Array.from({ length: 256 }, () => 'x'.repeat(64));

@@ -1,6 +1,6 @@
 // A restart of the control plane takes no offering off the market. A machine that does not return is marked offline after its time.
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { openPresence, RETURN_MS } from '../../../control-plane/fleet/link/presence.ts';
+import { openPresence, RETURN_MS, STORE_MS } from '../../../control-plane/fleet/link/presence.ts';
 import { findListed, listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
 import { createLog } from '../../../shared/log.ts';
@@ -24,6 +24,7 @@ test('machines stay on offer until the time to reconnect is over, then only thos
   const { run } = openPresence({
     ...world,
     supply: world.rooms.supply,
+    cloneTokens: world.rooms.cloneTokens,
     link: { isUp: (machineId) => links.has(machineId) },
     log: createLog('test', 'silent'),
   });
@@ -38,19 +39,20 @@ test('machines stay on offer until the time to reconnect is over, then only thos
   expect(await world.rooms.supply.onlineMachineIds()).toEqual([back]);
 });
 
-test('the heartbeat of a machine with a link is updated about once a minute', async () => {
+test('the heartbeat of a machine with a link is updated about once in ten minutes', async () => {
   const { machineId } = await world.machine();
   const { run } = openPresence({
     ...world,
     supply: world.rooms.supply,
+    cloneTokens: world.rooms.cloneTokens,
     link: { isUp: () => true },
     log: createLog('test', 'silent'),
   });
   await world.clock.advance(RETURN_MS);
-  for (let round = 0; round < 10; round += 1) {
+  for (let round = 0; round < 50; round += 1) {
     await run();
     await world.clock.advance(15_000);
   }
   const heardMs = (await findMachine(world.db.read, machineId))?.last_heartbeat_ms ?? 0;
-  expect(world.clock.now() - heardMs).toBeLessThanOrEqual(75_000);
+  expect(world.clock.now() - heardMs).toBeLessThanOrEqual(STORE_MS + 15_000);
 });

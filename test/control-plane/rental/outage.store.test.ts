@@ -6,6 +6,8 @@ import { payable, wallet } from '../../../control-plane/money/ledger/accounts.ts
 import { QUIET_AFTER_START_MS } from '../../../control-plane/rental/outages/verdict.ts';
 import { GRACE_MS } from '../../../shared/limits.ts';
 import { confirmOutage } from '../../../control-plane/rental/instances/outages.ts';
+import { findProbe } from '../../../control-plane/rental/outages/store.ts';
+import { TIMED_IN_MEMORY } from '../../../control-plane/rental/outages/wells.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { z } from 'zod';
 import { text } from '../../../control-plane/base/db/columns.ts';
@@ -48,7 +50,7 @@ describe('an outage', () => {
     expect((await instance(id))?.last_reachable_ms).toBeGreaterThan(startedMs);
     const diesMs = world.clock.now();
     world.probeAnswers.set(id, DEAD);
-    const lastMs = (await instance(id))?.last_reachable_ms ?? 0;
+    const lastMs = world.rooms.watch.goodSinceMs() ?? 0;
     await watch(19_000 - (diesMs - lastMs));
     expect(await instance(id)).toMatchObject({ status: 'running', unreachable_since_ms: null });
     await watch(40_000);
@@ -56,6 +58,7 @@ describe('an outage', () => {
     expect(dead?.status).toBe('unreachable');
     const sinceMs = dead?.unreachable_since_ms ?? 0;
     expect(sinceMs).toBe(lastMs);
+    expect(dead?.last_reachable_ms).toBe(lastMs);
     expect(dead?.status_reason).toContain('failed SSH probes');
     const cost = (360_000_000n * BigInt(sinceMs - startedMs)) / BigInt(HOUR_MS);
     expect(await spent(who.orgId, 10_000_000_000n)).toBe(cost);
@@ -161,6 +164,52 @@ describe('an outage', () => {
     expect(await instance(id)).toMatchObject({ status: 'terminated' });
     await world.clock.advance(HOUR_MS);
     expect(await spent(who.orgId, 10_000_000_000n)).toBe(before);
+  });
+});
+
+describe('while all probes are good', () => {
+  test('nothing is written but last_reachable_ms, which is at most five minutes old', async () => {
+    await world.machine();
+    const id = await world.run(await world.customer(10_000));
+    await watch(40_000);
+    const before = await findProbe(world.db.read, id);
+    expect(before).toMatchObject({ next_ms: TIMED_IN_MEMORY, failures: 0 });
+    const values = new Set<number>();
+    for (let minute = 0; minute < 30; minute += 1) {
+      await watch(60_000);
+      const reachedMs = (await instance(id))?.last_reachable_ms ?? 0;
+      expect(world.clock.now() - reachedMs).toBeLessThanOrEqual(300_000);
+      values.add(reachedMs);
+    }
+    expect(values.size).toBeLessThanOrEqual(8);
+    expect(await findProbe(world.db.read, id)).toEqual(before);
+  });
+
+  test('a process that is killed leaves a proof of life that is one probe and one beat old', async () => {
+    await world.machine({ dollars: 3.6 });
+    const who = await world.customer(10_000);
+    const id = await world.run(who);
+    for (let beats = 0; beats < 20; beats += 1) {
+      await watch(10_000);
+      await world.rooms.ownOutages.beat();
+    }
+    const provenMs = world.rooms.watch.goodSinceMs() ?? 0;
+    await watch(5_000);
+    expect((await instance(id))?.last_reachable_ms).toBeLessThan(provenMs - 100_000);
+    world.probeAnswers.set(id, DEAD);
+    world = await world.restart();
+    await watch(QUIET_AFTER_START_MS + 30_000);
+    expect(await instance(id)).toMatchObject({ status: 'unreachable', unreachable_since_ms: provenMs });
+  });
+
+  test('a planned stop writes the last good probe of each instance', async () => {
+    await world.machine();
+    const id = await world.run(await world.customer(10_000));
+    await watch(100_000);
+    const goodMs = world.rooms.watch.goodSinceMs() ?? 0;
+    expect((await instance(id))?.last_reachable_ms).toBeLessThan(goodMs);
+    for (const { close } of world.brings()) await close?.();
+    expect((await instance(id))?.last_reachable_ms).toBe(goodMs);
   });
 });
 
