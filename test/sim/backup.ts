@@ -24,8 +24,7 @@ export async function backUp(db: Db, upUntilMs: () => number): Promise<Backup> {
       sql`select name from sqlite_schema where type = 'table' and name not like 'sqlite_%' and name <> 'schema_migrations'`,
     );
     const backup: Backup = { rows: new Map(), atMs: upUntilMs() };
-    for (const { name } of tables)
-      backup.rows.set(name, await tx.all(AnyRow, sql`select * from ${raw(name)} order by rowid`));
+    for (const { name } of tables) backup.rows.set(name, await tx.all(AnyRow, sql`select * from ${raw(name)}`));
     return backup;
   });
 }

@@ -208,8 +208,9 @@ describe('disputes', () => {
     expect((await ask('POST', '/admin/disputes', { instance_id: 'i-2', reason: 'dead' })).status).toBe(409);
     const resolve = (id: unknown, refund: boolean): Promise<Answer> =>
       ask('POST', `/admin/disputes/${String(id)}/resolve`, { refund, note: 'seen' });
+    // Posts two hours, of which an hour and a half is disputed. Each hour is posted half an hour after its end at the latest.
+    await world.clock.advance(HOUR_MS / 2);
     const resolved = { note: 'seen', resolved_at: now() };
-    // Posts two hours, of which an hour and a half is disputed.
     await world.rooms.metering.tick(new AbortController().signal);
     expect(await resolve(first.body['dispute_id'], true)).toEqual({
       status: 200,
