@@ -210,7 +210,7 @@ async function registerMachine(
   if (supplier.status === 'suspended') {
     return fail('conflict', 'This supplier is suspended and cannot register machines.');
   }
-  if ((await store.countMachines(tx, supplier.id)) >= MACHINES_PER_SUPPLIER_MAX) {
+  if (!(await store.countMachine(tx, supplier.id, MACHINES_PER_SUPPLIER_MAX))) {
     return fail(
       'conflict',
       `A supplier may have ${MACHINES_PER_SUPPLIER_MAX} machines, delisted ones included. Give a delisted one another host: POST /v1/community/machines/{id}/token.`,
