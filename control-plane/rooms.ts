@@ -22,6 +22,7 @@ import { machinesThatServed } from './money/metering/store.ts';
 import { openPayouts } from './money/payouts/payouts.ts';
 import { type Presence, openPresence, openLinkRecords } from './fleet/link/presence.ts';
 import { type Link, openLink } from './fleet/link/link.ts';
+import { openArrival } from './fleet/link/arrival.ts';
 import { type CloneTokens, openCloneTokens } from './fleet/link/clone-tokens.ts';
 import { findMachine } from './fleet/supply/store.ts';
 import { openSupply, type Supply } from './fleet/supply/supply.ts';
@@ -152,7 +153,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     events,
     nudges,
     noteObserved: (tx, instanceId, observed) => rental.instances.noteObserved(tx, instanceId, observed),
-    noteGpus: (workloadId, fault) => rental.instances.noteGpus(workloadId, fault),
+    noteGpus: (found) => rental.instances.noteGpus(found),
     pullLogin: (machineId, workloadId) => rental.instances.pullLogin(machineId, workloadId),
     onLife: (machineId) => rental.watch.onLife(machineId),
     onHolder: (machineId, message) => rental.watch.onHolder(machineId, message),
@@ -237,10 +238,11 @@ function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
   const supply = openSupply({ db, clock, ids, log, events, onGpus, diskPriceUcentsPerGbHour });
   const isContested = (machineId: string): boolean => link.isContested(machineId);
   const workloads = openWorkloads({ db, clock, log, sealing, supply, onChange, isContested });
-  const notes = openLinkRecords({ db, clock });
+  const records = openLinkRecords({ db, clock });
   const cloneTokens = openCloneTokens({ db, sealing });
   const machineKey = async (machineId: string): Promise<string | undefined> =>
     (await findMachine(db.read, machineId))?.public_key ?? undefined;
+  const arrive = openArrival({ db, cloneTokens, records, supply, meet: workloads.meet });
   const link: Link = openLink({
     clock,
     ids,
@@ -249,17 +251,13 @@ function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
     machineKey,
     cloneTokens,
     handlers: {
-      onUp: async (machineId, hello, clientIp) => {
-        await workloads.meet(machineId, hello.held);
-        await notes.up(hello, clientIp);
-        await supply.reportInventory(machineId, hello.inventory);
-        await supply.setOnline(machineId, true);
+      onUp: async (machineId, hello, caller) => {
+        await arrive(machineId, hello, caller);
         nudges.engine();
       },
-      onCopy: async (machineId) => void (await supply.setCopied(machineId, true)),
       onDown: async (machineId) => {
         await supply.setOnline(machineId, false);
-        await notes.down(machineId);
+        await records.down(machineId);
       },
       onObserved: async (machineId, message) => {
         const isTaken = await workloads.observe(machineId, message);

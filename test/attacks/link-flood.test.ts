@@ -187,10 +187,9 @@ test('a caller without a proof is cut in the middle of a long message', async ()
     ids: createIds(clock, rng),
     log: createLog('test', 'silent'),
     machineKey: unexpected,
-    cloneTokens: { show: unexpected, next: unexpected, kept: () => undefined, leave: unexpected, store: unexpected },
+    cloneTokens: { next: unexpected, kept: () => undefined, leave: unexpected },
     handlers: {
       onUp: unexpected,
-      onCopy: unexpected,
       onDown: unexpected,
       onLife: () => undefined,
       onHolder: unexpected,

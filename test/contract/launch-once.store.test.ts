@@ -1,7 +1,7 @@
 // Fifty equal launches at once over real sockets: one operation, one container, one hold, and every caller gets the first answer.
 import { afterAll, expect, test } from 'vitest';
 import { gpusOf } from '../../control-plane/fleet/supply/store.ts';
-import { liveWorkloads } from '../../control-plane/fleet/workloads/store.ts';
+import { desiredOf } from '../../control-plane/fleet/workloads/store.ts';
 import { type Api, openApi } from './api.ts';
 import { LAUNCH } from '../kit/world.ts';
 
@@ -40,7 +40,7 @@ test('fifty equal launches at once make one launch and get the same answer', asy
 
   const { read } = api.world.db;
   expect(await api.world.rooms.instances.list(orgId, { count: CALLERS })).toHaveLength(1);
-  expect(await liveWorkloads(read, machineId)).toHaveLength(1);
+  expect((await desiredOf(read, machineId)).rows).toHaveLength(1);
   expect((await gpusOf(read, machineId)).filter(({ held_by: heldBy }) => heldBy !== null)).toHaveLength(1);
   // Ten minutes of two dollars an hour.
   const { json } = await api.call('GET', '/v1/balance', { key });

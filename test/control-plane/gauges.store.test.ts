@@ -43,7 +43,7 @@ describe('the gauges', () => {
       '{status="listed",online="true"} 1',
     ]);
     expect(await scraped('svc_machines_with_unknown_workloads')).toEqual(['0']);
-    await world.rooms.workloads.meet(machineId, { epoch: 9, revision: 9 });
+    await world.db.tx('test.meet', (tx) => world.rooms.workloads.meet(tx, machineId, { epoch: 9, revision: 9 }));
     expect(await scraped('svc_machines_with_unknown_workloads')).toEqual(['0']);
     await world.rooms.supply.setOnline(machineId, true);
     expect(await scraped('svc_machines_with_unknown_workloads')).toEqual(['1']);

@@ -43,12 +43,19 @@ export interface ShownToken {
   token: string | null;
 }
 
-export interface CloneTokens {
+export interface TokenVerdict {
   /**
-   * Takes the token of a hello. False if somebody with the same identity has stored a newer one since: two hosts run from copies of
-   * one disk, or the disk of the host was set back.
+   * False if somebody with the same identity has stored a newer token since: two hosts run from copies of one disk, or the disk of the host
+   * was set back.
    */
-  show(machineId: string, shown: ShownToken): Promise<boolean>;
+  isGenuine: boolean;
+  /** To be called after the commit. */
+  take(): void;
+}
+
+export interface CloneTokens {
+  /** Takes the token of a hello. */
+  show(tx: Tx, machineId: string, shown: ShownToken): Promise<TokenVerdict>;
   /** Issues a new token that the host has to store. */
   next(machineId: string): Promise<string>;
   /** The host has stored this token on its disk. From now on an older token belongs to a copy. */
@@ -105,14 +112,13 @@ export function openCloneTokens({ db, sealing }: CloneTokensDeps): CloneTokens {
     }
   };
   return {
-    show: async (machineId, { publicKey, token }) => {
+    show: async (tx, machineId, { publicKey, token }) => {
       const number = numberOf(machineId, token);
       const before = counts.get(machineId);
       const known = before?.publicKey === publicKey ? before.kept : 0;
-      const row = await db.tx('link.clone_token_shown', (tx) => show(tx, machineId, { publicKey, number, known }));
-      const { issued: reserved, kept } = row;
-      counts.set(machineId, { publicKey, issued: reserved - TOKENS_RESERVED, reserved, kept, storedKept: kept });
-      return kept === number;
+      const { issued: reserved, kept } = await show(tx, machineId, { publicKey, number, known });
+      const count = { publicKey, issued: reserved - TOKENS_RESERVED, reserved, kept, storedKept: kept };
+      return { isGenuine: kept === number, take: () => void counts.set(machineId, count) };
     },
     next: async (machineId) => {
       const count = counts.get(machineId);

@@ -20,13 +20,13 @@
 // the two apart.
 //
 // Example. Host A runs instance i. Somebody copies its disk to host B, and B starts at 10:00:00.
-// - 10:00:00  B sends hello with the clone token of the copied disk, which A has replaced many times since: `onCopy`. The rooms
+// - 10:00:00  B sends hello with the clone token of the copied disk, which A has replaced many times since: B is a copy. The rooms
 //             above place nothing new on the machine. B's link is the newest, and A's link is closed.
 // - 10:00:01  B reports that the container of i is missing. The machine is a known copy, so the report changes nothing.
 // - 10:00:02  A connects again, and B's link is closed. The two take turns until the operator ends one of them.
-// Now let the copy be so fresh that B has the newest token of A. B's hello is accepted without `onCopy`, and B gets a new token.
+// Now let the copy be so fresh that B has the newest token of A. B's hello is accepted as that of the host, and B gets a new token.
 // Its report about i is ignored because the machine is contested. A returns within the 35 s with a token that is older than the
-// one which B has stored: `onCopy`.
+// one which B has stored, so the machine is known to be copied.
 //
 // What must never happen:
 // - A message of a link that is not the newest one takes effect. `onMessage` and `onClose` compare the session first.
@@ -60,15 +60,13 @@ import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { Upgrade } from '../../base/http/upgrades.ts';
 import type { CloneTokens } from './clone-tokens.ts';
 import { openReports } from './reports.ts';
-import { openReadBudget, runSession, type Session, type SessionDeps } from './session.ts';
+import { type Caller, openReadBudget, runSession, type Session, type SessionDeps } from './session.ts';
 import { openStreams, StreamError, type Streams } from './streams.ts';
 
 /** Handlers of the rooms above. The house passes them in. */
 export interface LinkHandlers {
-  /** The link of a machine is up: the machine is online, and `hello` reports its workloads and its inventory. */
-  onUp(machineId: string, hello: HelloMessage, clientIp: string): Promise<void>;
-  /** Two hosts use the identity of the machine: one of them is a copy. Called before `onUp`. */
-  onCopy(machineId: string): Promise<void>;
+  /** The link of a machine is up: the machine is online, and `hello` reports its clone token, its revision and its inventory. */
+  onUp(machineId: string, hello: HelloMessage, caller: Caller): Promise<void>;
   /** The newest link of the machine is down. */
   onDown(machineId: string): Promise<void>;
   /** The host missed a ping or answers again, or the link went up or down: its instances should be probed now. */
@@ -129,7 +127,7 @@ const PULL_LOGINS_PER_MACHINE_MAX = 16;
 
 type LinkDeps = Pick<SessionDeps, 'clock' | 'ids' | 'rng' | 'log' | 'machineKey'> & {
   handlers: LinkHandlers;
-  cloneTokens: CloneTokens;
+  cloneTokens: Pick<CloneTokens, 'next' | 'kept' | 'leave'>;
 };
 
 export function openLink(deps: LinkDeps): Link {
@@ -285,9 +283,7 @@ function sessionEvents({ sessions, contestedMs, streams, lives }: Shared, deps: 
       if (before !== undefined) contestedMs.set(session.machineId, deps.clock.monotonicMs() + CONTESTED_MS);
       before?.close(LINK_CLOSE.superseded, 'a newer link of this machine is up');
       sessions.set(session.machineId, session);
-      const shown = { publicKey: session.publicKey, token: hello.clone_token };
-      if (!(await cloneTokens.show(session.machineId, shown))) await handlers.onCopy(session.machineId);
-      await handlers.onUp(session.machineId, hello, clientIp);
+      await handlers.onUp(session.machineId, hello, { clientIp, publicKey: session.publicKey });
       log.info({ machine_id: session.machineId, client_ip: clientIp }, 'an agent link is up');
       handlers.onLife(session.machineId);
       pushDesired(session, deps);

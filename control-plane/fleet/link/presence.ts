@@ -7,7 +7,7 @@ import type { Supply } from '../supply/supply.ts';
 import type { CloneTokens } from './clone-tokens.ts';
 import type { Link } from './link.ts';
 import type { HelloMessage } from '../../../shared/protocol/link.ts';
-import { type Db, sql } from '../../base/db/db.ts';
+import { type Db, type Tx, sql } from '../../base/db/db.ts';
 
 /**
  * After a start, every agent has this time to reconnect. Until then its machine keeps its state, so that a restart of the control plane
@@ -62,21 +62,19 @@ export function openPresence(deps: {
 }
 
 export interface LinkRecords {
-  up(hello: HelloMessage, clientIp: string): Promise<void>;
+  up(tx: Tx, machineId: string, hello: HelloMessage, clientIp: string): Promise<void>;
   down(machineId: string): Promise<void>;
 }
 
 export function openLinkRecords(deps: { db: Db; clock: Clock }): LinkRecords {
   const { db, clock } = deps;
   return {
-    up: async (hello, clientIp) => {
-      await db.tx('link.up', (tx) =>
-        tx.run(
-          sql`insert into agent_links (machine_id, boot_id, agent_version, client_ip, connected_ms)
-              values (${hello.machine_id}, ${hello.boot_id}, ${hello.inventory.agent_version}, ${clientIp}, ${clock.now()})
-              on conflict (machine_id) do update set boot_id = excluded.boot_id, agent_version = excluded.agent_version,
-                client_ip = excluded.client_ip, connected_ms = excluded.connected_ms, disconnected_ms = null`,
-        ),
+    up: async (tx, machineId, hello, clientIp) => {
+      await tx.run(
+        sql`insert into agent_links (machine_id, boot_id, agent_version, client_ip, connected_ms)
+            values (${machineId}, ${hello.boot_id}, ${hello.inventory.agent_version}, ${clientIp}, ${clock.now()})
+            on conflict (machine_id) do update set boot_id = excluded.boot_id, agent_version = excluded.agent_version,
+              client_ip = excluded.client_ip, connected_ms = excluded.connected_ms, disconnected_ms = null`,
       );
     },
     down: async (machineId) => {

@@ -31,6 +31,12 @@ import type { Rng } from '../../../shared/rng.ts';
 import { networkOf } from '../../../shared/client-network.ts';
 import { openBuckets } from '../../base/http/rate-limits.ts';
 
+/** Where a hello comes from: an address, and a host that has proven this key. */
+export interface Caller {
+  clientIp: string;
+  publicKey: string;
+}
+
 export interface Session {
   readonly machineId: string;
   /** The enrolled key that it has proven. */

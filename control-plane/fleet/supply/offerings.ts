@@ -286,6 +286,13 @@ export async function refreshOfferings(
   await forgetOldTypes(tx, machineId);
 }
 
+/** Puts the offerings of a machine on the market or takes them off. Everything else about them is unchanged. */
+export async function setListed(tx: Tx, machineId: string, listed: boolean): Promise<void> {
+  await tx.run(
+    sql`update offerings set listed = ${listed} where machine_id = ${machineId} and gpu_total > 0 and listed <> ${listed}`,
+  );
+}
+
 /** An offering keeps its id while its GPUs are absent. But old types are deleted, because a host could claim many types over time. */
 async function forgetOldTypes(tx: Tx, machineId: string): Promise<void> {
   const away = sql`machine_id = ${machineId} and gpu_type not in (select gpu_type from machine_gpus where machine_id = ${machineId})`;

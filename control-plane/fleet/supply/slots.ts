@@ -159,18 +159,23 @@ export async function dropWants(tx: Tx, reservedBy: string): Promise<void> {
   await tx.run(sql`delete from slot_wants where reserved_by = ${reservedBy}`);
 }
 
-/**
- * Sets free GPUs of a machine aside for contracts that need some; true if a contract got any. Runs in every transaction that can free a
- * GPU, so that no launch takes the GPU first.
- */
-export async function serveWants(tx: Tx, machineId: string): Promise<boolean> {
-  const wants = await tx.all(
+/** What contracts need and this machine could give now, in the order of their starts. */
+export function wantsFor(query: Query, machineId: string): Promise<z.infer<typeof DatedWantRow>[]> {
+  return query.all(
     DatedWantRow,
     sql`select w.reserved_by, w.gpu_type, w.region, w.gpus_missing, w.starts_ms
         from offerings o join slot_wants w on w.gpu_type = o.gpu_type and w.region = o.region
         where o.machine_id = ${machineId} and o.listed = 1 and o.tier = 'on_demand' and o.gpu_free > 0
         order by w.starts_ms, w.reserved_by, w.gpu_type`,
   );
+}
+
+/**
+ * Sets free GPUs of a machine aside for contracts that need some; true if a contract got any. Runs in every transaction that can free a
+ * GPU, so that no launch takes the GPU first.
+ */
+export async function serveWants(tx: Tx, machineId: string): Promise<boolean> {
+  const wants = await wantsFor(tx, machineId);
   let served = 0;
   for (const want of wants) {
     const { reserved_by: reservedBy, gpu_type: gpuType, region, gpus_missing: missing } = want;

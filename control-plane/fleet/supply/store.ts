@@ -131,9 +131,12 @@ export function allMachines(query: Query): Promise<MachineRow[]> {
   return query.all(MachineRow, sql`select ${MACHINE} from machines order by created_ms, id`);
 }
 
-export async function countMachines(query: Query, supplierId: string): Promise<number> {
-  const row = await query.one(countRow, sql`select count(*) as count from machines where supplier_id = ${supplierId}`);
-  return row?.count ?? 0;
+/** Counts one more machine of the supplier. False if it has `max` already. A machine is never deleted. */
+export async function countMachine(tx: Tx, supplierId: string, max: number): Promise<boolean> {
+  const changed = await tx.run(
+    sql`update suppliers set machine_count = machine_count + 1 where id = ${supplierId} and machine_count < ${max}`,
+  );
+  return changed === 1;
 }
 
 /** Counts machines without an enrolled host. */

@@ -9,12 +9,20 @@ import type { EnrollRequest, Inventory } from '../../../shared/protocol/inventor
 import type { Db, Query, Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 import { appraise } from './appraisal.ts';
+import {
+  arrive,
+  factsOf,
+  type HeldGpus,
+  type IntakeDeps,
+  type MachineFacts,
+  reportInventory,
+  takeInventory,
+} from './intake.ts';
 import type { GpuWant } from './lending.ts';
 import { type Listing, openListing, ownMachine } from './listing.ts';
 import { refreshOfferings } from './offerings.ts';
 import * as slots from './slots.ts';
 import * as store from './store.ts';
-import { brokenWords } from './verdict.ts';
 
 /** What a supplier declares about a machine before its host has enrolled. */
 export interface DeclaredMachine {
@@ -52,6 +60,15 @@ export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'> {
   /** Stores what the host reports about itself. False if it is ignored, because two hosts share the identity of the machine. */
   reportInventory(machineId: string, inventory: Inventory): Promise<boolean>;
   setOnline(machineId: string, online: boolean): Promise<void>;
+  /** What `arrive` needs to know about a machine; undefined if it is gone. */
+  factsOf(query: Query, machineId: string): Promise<MachineFacts | undefined>;
+  /**
+   * The link of a machine is up: marks it online, and stores its inventory if it has changed. Returns what the host reports about the GPUs
+   * that launches hold, for `noteGpus` after the commit.
+   */
+  arrive(tx: Tx, facts: MachineFacts, inventory: Inventory): Promise<HeldGpus[]>;
+  /** Passes on what a host reports about the GPUs that launches hold. */
+  noteGpus(found: readonly HeldGpus[]): Promise<void>;
   /**
    * Containers on the host that this database does not know; null: not reported yet. Nothing new is placed there until the list is empty.
    */
@@ -91,8 +108,8 @@ interface SupplyDeps {
   ids: Ids;
   log: Log;
   events: Events;
-  /** The host reports that the GPUs which `heldBy` holds are broken (`fault` is the reason) or healthy (null). */
-  onGpus(heldBy: string, fault: string | null): Promise<void>;
+  /** The host reports about GPUs that launches hold. */
+  onGpus(found: readonly HeldGpus[]): Promise<void>;
   /** The price of disk space beyond the included one, on hosts that enforce disk_gb. */
   diskPriceUcentsPerGbHour: bigint;
 }
@@ -105,6 +122,7 @@ export function openSupply(deps: SupplyDeps): Supply {
     refresh: offer,
     appraise: (tx, machineId) => appraise(tx, machineId, { ...deps, refresh: offer }),
   });
+  const intake = { ...deps, appraise: listing.appraise, refresh: offer };
   return {
     ...listing,
     registerSupplier: (tx, orgId) => registerSupplier(tx, orgId, deps),
@@ -116,14 +134,17 @@ export function openSupply(deps: SupplyDeps): Supply {
       }
       return { machine, token: await newToken(tx, machine.id, deps) };
     },
-    enroll: (request) => enroll(request, { ...deps, listing }),
-    reportInventory: (machineId, inventory) => reportInventory(machineId, inventory, { ...deps, listing }),
+    enroll: (request) => enroll(request, { ...deps, ...intake }),
+    reportInventory: (machineId, inventory) => reportInventory(machineId, inventory, intake),
     setOnline: (machineId, online) =>
       db.tx('supply.online', async (tx) => {
         await tx.lock('machine', machineId);
         await store.setOnline(tx, machineId, online, clock.now());
         await refresh(tx, machineId, deps);
       }),
+    factsOf,
+    arrive: (tx, facts, inventory) => arrive(tx, facts, inventory, intake),
+    noteGpus: deps.onGpus,
     setUnknownWorkloads: (tx, machineId, ids) => setUnknownWorkloads(tx, machineId, ids, deps),
     isUnknownWorkload: async (query, machineId, workloadId) =>
       (await store.findMachine(query, machineId))?.unknown_workloads?.includes(workloadId) === true,
@@ -189,7 +210,7 @@ async function registerMachine(
   if (supplier.status === 'suspended') {
     return fail('conflict', 'This supplier is suspended and cannot register machines.');
   }
-  if ((await store.countMachines(tx, supplier.id)) >= MACHINES_PER_SUPPLIER_MAX) {
+  if (!(await store.countMachine(tx, supplier.id, MACHINES_PER_SUPPLIER_MAX))) {
     return fail(
       'conflict',
       `A supplier may have ${MACHINES_PER_SUPPLIER_MAX} machines, delisted ones included. Give a delisted one another host: POST /v1/community/machines/{id}/token.`,
@@ -224,9 +245,9 @@ async function newToken(tx: Tx, machineId: string, { ids, clock }: SupplyDeps): 
   return token;
 }
 
-type IntakeDeps = SupplyDeps & { listing: Pick<Listing, 'appraise'> };
+type EnrollDeps = SupplyDeps & IntakeDeps;
 
-async function enroll(request: EnrollRequest, deps: IntakeDeps): Promise<{ machineId: string }> {
+async function enroll(request: EnrollRequest, deps: EnrollDeps): Promise<{ machineId: string }> {
   const hash = hashToken(request.token);
   const machineId = (await store.findToken(deps.db.read, hash))?.machine_id ?? '';
   return deps.db.tx('supply.enroll', async (tx) => {
@@ -239,7 +260,7 @@ async function useToken(
   tx: Tx,
   hash: string,
   request: EnrollRequest,
-  deps: IntakeDeps,
+  deps: EnrollDeps,
 ): Promise<{ machineId: string }> {
   const token = await store.findToken(tx, hash);
   if (token === undefined) {
@@ -318,41 +339,6 @@ async function setCopied(machineId: string, isCopied: boolean, deps: SupplyDeps)
     );
   }
   return machine;
-}
-
-async function reportInventory(machineId: string, inventory: Inventory, deps: IntakeDeps): Promise<boolean> {
-  const broken = await deps.db.tx('supply.inventory', async (tx) => {
-    await tx.lock('machine', machineId);
-    // Two hosts share the identity, and we cannot know which one has reported this.
-    if ((await store.findMachine(tx, machineId))?.copied_ms != null) return undefined;
-    await takeInventory(tx, machineId, inventory, deps);
-    return brokenGpus(await store.gpusOf(tx, machineId), inventory);
-  });
-  // Each in a transaction of its own, because a rental locks more than its machine. The next link repeats what a crash has cut off.
-  for (const { heldBy, fault } of broken ?? []) await deps.onGpus(heldBy, fault);
-  return broken !== undefined;
-}
-
-async function takeInventory(tx: Tx, machineId: string, inventory: Inventory, deps: IntakeDeps): Promise<void> {
-  await store.setInventory(tx, machineId, inventory, deps.clock.now());
-  await store.dropExcept(
-    tx,
-    machineId,
-    inventory.gpus.map((gpu) => gpu.uuid),
-  );
-  await deps.listing.appraise(tx, machineId);
-}
-
-/** What the host reports about the GPUs that each launch holds: why they are broken; null: they are healthy. */
-function brokenGpus(gpus: readonly store.GpuRow[], inventory: Inventory): { heldBy: string; fault: string | null }[] {
-  const held = gpus.filter((gpu) => gpu.held_by !== null);
-  return [...Map.groupBy(held, (gpu) => gpu.held_by ?? '')].flatMap(([heldBy, its]) => {
-    const fault = brokenWords(
-      inventory,
-      its.map((gpu) => gpu.gpu_uuid),
-    );
-    return fault === undefined ? [] : [{ heldBy, fault }];
-  });
 }
 
 /** Free GPUs first go to the contracts that need them, and the rest is on offer. */

@@ -27,6 +27,8 @@ const WorkloadRow = z.object({
 export type WorkloadRow = z.infer<typeof WorkloadRow>;
 
 const PositionRow = z.object({ epoch: int, revision: int });
+/** The position of a machine that never had a workload. */
+const FIRST: Revision = { epoch: 1, revision: 0 };
 const COLUMNS = sql`id, machine_id, instance_id, state, spec, observed, starting_ms, created_ms, changed_ms`;
 
 export async function insertWorkload(tx: Tx, machineId: string, spec: WorkloadSpec, nowMs: number): Promise<void> {
@@ -50,11 +52,26 @@ export async function instancesOf(query: Query, workloadIds: readonly string[]):
   return rows.map((row) => row.instance_id);
 }
 
-export function liveWorkloads(query: Query, machineId: string): Promise<WorkloadRow[]> {
-  return query.all(
-    WorkloadRow,
-    sql`select ${COLUMNS} from workloads where machine_id = ${machineId} and state <> 'gone' order by created_ms, id`,
+const DesiredRow = PositionRow.extend({
+  id: text.nullable(),
+  state: WorkloadRow.shape.state.nullable(),
+  spec: json(WorkloadSpec).nullable(),
+});
+
+/** The live workloads of a machine and its revision, in one statement, so that the two always belong together. */
+export async function desiredOf(
+  query: Query,
+  machineId: string,
+): Promise<Revision & { rows: Pick<WorkloadRow, 'state' | 'spec'>[] }> {
+  const found = await query.all(
+    DesiredRow,
+    sql`select m.epoch, m.revision, w.id, w.state, w.spec
+        from workload_machines m left join workloads w on w.machine_id = m.machine_id and w.state <> 'gone'
+        where m.machine_id = ${machineId} order by w.created_ms, w.id`,
   );
+  const { epoch, revision } = found[0] ?? FIRST;
+  const rows = found.flatMap(({ state, spec }) => (state === null || spec === null ? [] : [{ state, spec }]));
+  return { epoch, revision, rows };
 }
 
 export async function countLive(query: Query, machineId: string): Promise<number> {
@@ -107,7 +124,7 @@ export async function position(query: Query, machineId: string): Promise<Revisio
     PositionRow,
     sql`select epoch, revision from workload_machines where machine_id = ${machineId}`,
   );
-  return row ?? { epoch: 1, revision: 0 };
+  return row ?? FIRST;
 }
 
 export async function setPosition(tx: Tx, machineId: string, to: Revision): Promise<void> {

@@ -70,9 +70,9 @@ export interface Workloads {
   observe(machineId: string, message: ObservedMessage): Promise<boolean>;
   /**
    * Compares the revision that a host holds with ours. A higher one proves that this database was restored from a backup: a new epoch
-   * begins above it.
+   * begins above it, and the answer is true.
    */
-  meet(machineId: string, held: Revision | null): Promise<void>;
+  meet(tx: Tx, machineId: string, held: Revision | null): Promise<boolean>;
   /**
    * The operator orders the removal of a container that a host reports and this database does not know. Does nothing if it is being removed
    * already.
@@ -116,32 +116,24 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
       await store.setSpec(tx, workloadId, { ...row.spec, ends_at_ms: endsAtMs });
       await store.bumpRevision(tx, row.machine_id, clock.now());
     },
-    desired: (machineId) =>
-      db.snapshot('workloads.desired', async (query) => {
-        const rows = await store.liveWorkloads(query, machineId);
-        const workloads = rows.map((row) => desiredOf(row, sealing));
-        return {
-          type: 'desired' as const,
-          ...(await store.position(query, machineId)),
-          complete: true as const,
-          now_ms: clock.now(),
-          workloads,
-        };
-      }),
+    desired: async (machineId) => {
+      const { rows, ...position } = await store.desiredOf(db.read, machineId);
+      const workloads = rows.map((row) => desiredOf(row, sealing));
+      return { type: 'desired', ...position, complete: true, now_ms: clock.now(), workloads };
+    },
     observe: (machineId, message) => observe(machineId, message, deps),
-    meet: (machineId, held) =>
-      db.tx('workloads.meet', async (tx) => {
-        await tx.lock('machine', machineId);
-        const ours = await store.position(tx, machineId);
-        if (held === null || held.epoch < ours.epoch || (held.epoch === ours.epoch && held.revision <= ours.revision))
-          return;
-        log.error(
-          { machine_id: machineId, held, ours },
-          'a host holds a newer desired state than this database: it was restored from a backup; a new epoch begins above it',
-        );
-        await store.setPosition(tx, machineId, { epoch: held.epoch + 1, revision: 0 });
-        await deps.supply.setUnknownWorkloads(tx, machineId, null);
-      }),
+    meet: async (tx, machineId, held) => {
+      const ours = await store.position(tx, machineId);
+      if (held === null || held.epoch < ours.epoch || (held.epoch === ours.epoch && held.revision <= ours.revision))
+        return false;
+      log.error(
+        { machine_id: machineId, held, ours },
+        'a host holds a newer desired state than this database: it was restored from a backup; a new epoch begins above it',
+      );
+      await store.setPosition(tx, machineId, { epoch: held.epoch + 1, revision: 0 });
+      await deps.supply.setUnknownWorkloads(tx, machineId, null);
+      return true;
+    },
     removeUnknown: (machineId, workloadId) =>
       db.tx('workloads.remove_unknown', async (tx) => {
         await tx.lock('machine', machineId);
@@ -150,7 +142,7 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
   };
 }
 
-function desiredOf({ spec, state }: store.WorkloadRow, sealing: Sealing): DesiredWorkload {
+function desiredOf({ spec, state }: Pick<store.WorkloadRow, 'spec' | 'state'>, sealing: Sealing): DesiredWorkload {
   const { sealed_env: sealedEnv, ...plain } = spec;
   // A removal needs no command and no variables, and the tombstone of an unknown container has none.
   if (state !== 'wanted') return { ...plain, command: { entrypoint: null, cmd: null }, env: {}, desired: 'removed' };

@@ -1,29 +1,34 @@
 // What messages of a host do for its instances: it reports a broken GPU, or requests the login to pull a private image.
 import { GRACE_MS } from '../../../shared/limits.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
-import { findWorkload } from '../../fleet/workloads/store.ts';
+import type { HeldGpus } from '../../fleet/supply/intake.ts';
+import { findWorkload, instancesOf } from '../../fleet/workloads/store.ts';
 import { runningReason } from './view.ts';
 import { chargeFrom, lockRental, type MoveDeps, tell } from './states.ts';
 import * as store from './store.ts';
 import type { PullLogin } from '../../../shared/protocol/link.ts';
 
 /**
- * The host has found the GPUs of a workload broken (`fault` describes it), or whole again (null). A running instance keeps its status, and
+ * The host has found the GPUs of workloads broken (`fault` describes it), or whole again (null). A running instance keeps its status, and
  * is not charged from now until the GPUs are whole. The transfer carries the evidence. For an instance that does not run yet the fault is only
- * stored, and the engine tries another host. A repeated report changes nothing; the first fault counts.
+ * stored, and the engine tries another host. A repeated report changes nothing; the first fault counts. Each instance has its own transaction.
  */
-export async function noteGpus(
-  workloadId: string,
-  found: { fault: string | null; nowMs: number },
-  deps: MoveDeps & { db: Db },
-): Promise<void> {
+export async function noteGpus(found: readonly HeldGpus[], nowMs: number, deps: MoveDeps & { db: Db }): Promise<void> {
   const { db } = deps;
-  const rental = await store.findInstance(db.read, (await findWorkload(db.read, workloadId))?.instance_id ?? '');
-  if (rental === undefined) return;
-  await db.tx('instances.gpus', async (tx) => {
-    await lockRental(tx, rental);
-    await noteOnRental(tx, workloadId, found, deps);
-  });
+  const faults = new Map(found.map(({ heldBy, fault }) => [heldBy, fault]));
+  const ids = await instancesOf(db.read, [...faults.keys()]);
+  for (const rental of await store.instancesById(db.read, ids)) {
+    const fault = faults.get(rental.workload_id ?? '');
+    if (fault === undefined || !isNews(rental, fault)) continue;
+    await db.tx('instances.gpus', async (tx) => {
+      await lockRental(tx, rental);
+      await noteOnRental(tx, rental.workload_id ?? '', { fault, nowMs }, deps);
+    });
+  }
+}
+
+function isNews({ status, gpu_fault: known }: store.InstanceRow, fault: string | null): boolean {
+  return store.LIVE.has(status) && (fault === null) !== (known === null);
 }
 
 async function noteOnRental(
@@ -37,7 +42,7 @@ async function noteOnRental(
   // Ignores reports about the workload of an earlier placement.
   if (workload === undefined || instance === undefined || instance.workload_id !== workloadId) return;
   const { fault, nowMs } = found;
-  if (!store.LIVE.has(instance.status) || (fault === null) === (instance.gpu_fault === null)) return;
+  if (!isNews(instance, fault)) return;
   await store.setGpuFault(tx, instance.id, { fault, nowMs });
   await store.makeDue(tx, instance.id, nowMs);
   const isRunning = instance.status === 'running';

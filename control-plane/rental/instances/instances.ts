@@ -14,6 +14,7 @@ import type { AppSite } from '../endpoints/app-address.ts';
 import type { Endpoint } from '../endpoints/endpoints.ts';
 import { create } from './create.ts';
 import { endByOperator, stopUnpaid, remove } from './ending.ts';
+import type { HeldGpus } from '../../fleet/supply/intake.ts';
 import { gpuGrace, noteGpus, pullLogin, type PullLoginDeps } from './host-messages.ts';
 import { confirmOutage, endOutage, giveUp } from './outages.ts';
 import { plan } from './plan.ts';
@@ -66,7 +67,7 @@ export interface Instances extends Verdicts {
   /** A host reported something new about the workload of an instance. */
   noteObserved(tx: Tx, instanceId: string, observed: ObservedWorkload): Promise<void>;
   /** The host has found the GPUs of a workload broken (`fault` says what), or whole again (null). */
-  noteGpus(workloadId: string, fault: string | null): Promise<void>;
+  noteGpus(found: readonly HeldGpus[]): Promise<void>;
   /** For each contract, its instances that have not ended, as the list of contracts shows them (specification 2.7). */
   ofReservations(query: Query, reservationIds: readonly string[]): Promise<Map<string, ReservedInstance[]>>;
   /** The login with which a machine pulls the private image of its workload; undefined if the workload is not the machine's. */
@@ -139,7 +140,7 @@ export function openInstances(deps: InstancesDeps): Instances {
       drive: async (id) => afterCommit(await driveOne(id, deps)),
     },
     noteObserved: (tx, instanceId, observed) => noteObserved(tx, instanceId, observed, deps),
-    noteGpus: (workloadId, fault) => noteGpus(workloadId, { fault, nowMs: clock.now() }, deps),
+    noteGpus: (found) => noteGpus(found, clock.now(), deps),
     ofReservations: (query, reservationIds) => ofReservations(query, reservationIds, deps),
     pullLogin: (machineId, workloadId) => pullLogin(machineId, workloadId, deps),
     ...verdictsOf(deps),

@@ -90,6 +90,11 @@ export function findInstance(query: Query, id: string): Promise<InstanceRow | un
   return query.one(InstanceRow, sql`select ${COLUMNS} from instances where id = ${id}`);
 }
 
+export function instancesById(query: Query, ids: readonly string[]): Promise<InstanceRow[]> {
+  if (ids.length === 0) return Promise.resolve([]);
+  return query.all(InstanceRow, sql`select ${COLUMNS} from instances where id in (${join([...ids])}) order by id`);
+}
+
 /** A page, newest first. */
 export function instancesOfOrg(query: Query, orgId: string, start: PageStart): Promise<InstanceRow[]> {
   return query.all(InstanceRow, sql`select ${COLUMNS} from instances where org_id = ${orgId} and ${pageFrom(start)}`);

@@ -22,8 +22,15 @@ afterEach(async () => {
 describe('a clone token', () => {
   const ID = 'm-1';
   const open = (): CloneTokens => openCloneTokens(world.core);
-  const show = (tokens: CloneTokens, token: string | null, patch: { id?: string; publicKey?: string } = {}) =>
-    tokens.show(patch.id ?? ID, { publicKey: patch.publicKey ?? 'key', token });
+  const show = async (
+    tokens: CloneTokens,
+    token: string | null,
+    { id = ID, publicKey = 'key' }: { id?: string; publicKey?: string } = {},
+  ): Promise<boolean> => {
+    const verdict = await world.db.tx('test.show', (tx) => tokens.show(tx, id, { publicKey, token }));
+    verdict.take();
+    return verdict.isGenuine;
+  };
 
   test('is accepted if it is the newest that the host has confirmed, or a newer one', async () => {
     const cloneTokens = open();

@@ -42,8 +42,6 @@ let lines: string[];
 let proven: number;
 let pullLogin: LinkHandlers['pullLogin'];
 let onObserved: LinkHandlers['onObserved'];
-/** Whether the next token is current. */
-let isCurrent: boolean;
 
 beforeEach(async () => {
   const pair = generateKeyPairSync('ed25519');
@@ -52,7 +50,6 @@ beforeEach(async () => {
   lines = [];
   proven = 0;
   pullLogin = async () => undefined;
-  isCurrent = true;
   onObserved = async (_id, message) => reports.push(`observed ${message.workloads.length}`) > 0;
   const destination = new Writable({
     write: (chunk: Buffer, _encoding, done) => {
@@ -67,15 +64,12 @@ beforeEach(async () => {
     log: createLog('test', 'info', destination),
     machineKey: async (id) => (id === MACHINE ? (pair.publicKey.export({ format: 'jwk' }).x ?? '') : undefined),
     cloneTokens: {
-      show: async (_id, { token }) => reports.push(`shown ${token}`) > 0 && isCurrent,
       next: async () => 'next',
       kept: (_id, value) => void reports.push(`kept ${value}`),
       leave: async () => undefined,
-      store: async () => undefined,
     },
     handlers: {
-      onCopy: async (id) => void reports.push(`copy ${id}`),
-      onUp: async (id) => void reports.push(`up ${id}`),
+      onUp: async (id, { clone_token: token }) => void reports.push(`up ${id} with token ${token}`),
       onDown: async (id) => void reports.push(`down ${id}`),
       onLife: () => undefined,
       onHolder: async () => undefined,
@@ -176,7 +170,7 @@ describe('a link', () => {
     expect(await agent.next('welcome')).toMatchObject({ protocol: 1 });
     expect(await agent.next('desired')).toMatchObject({ revision: 7, complete: true });
     expect(link.isUp(MACHINE)).toBe(true);
-    expect(reports).toEqual(['shown mine', `up ${MACHINE}`]);
+    expect(reports).toEqual([`up ${MACHINE} with token mine`]);
     expect(proven).toBe(1);
   });
 
@@ -214,13 +208,12 @@ describe('a link', () => {
   });
 
   test('gets a clone token and confirms it; a hello with an old token is reported as a copy, and the link still comes up', async () => {
-    isCurrent = false;
     const agent = dial();
     await hello(agent);
     expect(await agent.next('clone_token')).toMatchObject({ value: 'next' });
     agent.socket.send(JSON.stringify({ type: 'clone_token_kept', value: 'next' }));
     await expect.poll(() => reports).toContain('kept next');
-    expect(reports).toEqual(['shown mine', `copy ${MACHINE}`, `up ${MACHINE}`, 'kept next']);
+    expect(reports).toEqual([`up ${MACHINE} with token mine`, 'kept next']);
   });
 
   test('gets the login for a pull in parallel with other messages, and no answer if there is none', async () => {

@@ -74,9 +74,11 @@ test('a host can report only its own workloads', async () => {
 test('a host that holds a higher revision than this database ever sent starts a new epoch above it', async () => {
   const { machineId } = await placed();
   const revision = world.clock.now();
-  await world.rooms.workloads.meet(machineId, { epoch: 1, revision });
+  await world.db.tx('test.meet', (tx) => world.rooms.workloads.meet(tx, machineId, { epoch: 1, revision }));
   expect(await world.rooms.workloads.desired(machineId)).toMatchObject({ epoch: 1, revision });
-  await world.rooms.workloads.meet(machineId, { epoch: 1, revision: revision + 1 });
+  await world.db.tx('test.meet', (tx) =>
+    world.rooms.workloads.meet(tx, machineId, { epoch: 1, revision: revision + 1 }),
+  );
   expect(await world.rooms.workloads.desired(machineId)).toMatchObject({ epoch: 2, revision: 0 });
 });
 
@@ -87,7 +89,7 @@ test('a decision of a restored database is newer for the host than the decisions
   const forgotten = { epoch, revision: revision + 1 };
   await world.clock.advance(60_000);
   await world.remove(who, id);
-  await world.rooms.workloads.meet(machineId, forgotten);
+  await world.db.tx('test.meet', (tx) => world.rooms.workloads.meet(tx, machineId, forgotten));
   const desired = await world.rooms.workloads.desired(machineId);
   expect(desired).toMatchObject({ epoch, workloads: [{ desired: 'removed' }] });
   expect(desired.revision).toBeGreaterThan(forgotten.revision);
@@ -110,7 +112,7 @@ const unknownOf = async (machineId: string): Promise<string[] | null | undefined
 test('after a restore nothing new goes to a host before it has reported, or while it runs unknown containers', async () => {
   const { machineId } = await world.machine();
   expect([await offered(), await unknownOf(machineId)]).toEqual([1, []]);
-  await world.rooms.workloads.meet(machineId, { epoch: 1, revision: 9 });
+  await world.db.tx('test.meet', (tx) => world.rooms.workloads.meet(tx, machineId, { epoch: 1, revision: 9 }));
   expect([await offered(), await unknownOf(machineId)]).toEqual([0, null]);
   await report(machineId, ['w-lost'], ['w-other']);
   expect([await offered(), await unknownOf(machineId)]).toEqual([0, ['w-lost', 'w-other']]);

@@ -1,0 +1,101 @@
+// Takes in what a host reports about itself, with its hello and afterwards.
+import type { Clock } from '../../../shared/clock.ts';
+import type { Inventory } from '../../../shared/protocol/inventory.ts';
+import type { Db, Query, Tx } from '../../base/db/db.ts';
+import { setListed } from './offerings.ts';
+import * as slots from './slots.ts';
+import * as store from './store.ts';
+import { brokenWords, obstacleOf } from './verdict.ts';
+
+/** GPUs that a launch holds: why they are broken; null if they are healthy. */
+export interface HeldGpus {
+  heldBy: string;
+  fault: string | null;
+}
+
+export interface MachineFacts {
+  machine: store.MachineRow;
+  gpus: store.GpuRow[];
+}
+
+export interface IntakeDeps {
+  db: Db;
+  clock: Clock;
+  /** The host reports about GPUs that launches hold. */
+  onGpus(found: readonly HeldGpus[]): Promise<void>;
+  /** Judges the machine and updates its offerings. */
+  appraise(tx: Tx, machineId: string): Promise<void>;
+  /** Updates the offerings of the machine. */
+  refresh(tx: Tx, machineId: string): Promise<void>;
+}
+
+export async function factsOf(query: Query, machineId: string): Promise<MachineFacts | undefined> {
+  const [machine, gpus] = await Promise.all([store.findMachine(query, machineId), store.gpusOf(query, machineId)]);
+  return machine === undefined ? undefined : { machine, gpus };
+}
+
+/** False if it is ignored, because two hosts share the identity of the machine. */
+export async function reportInventory(machineId: string, inventory: Inventory, deps: IntakeDeps): Promise<boolean> {
+  const broken = await deps.db.tx('supply.inventory', async (tx) => {
+    await tx.lock('machine', machineId);
+    // Two hosts share the identity, and we cannot know which one has reported this.
+    if ((await store.findMachine(tx, machineId))?.copied_ms != null) return undefined;
+    await takeInventory(tx, machineId, inventory, deps);
+    return brokenGpus(await store.gpusOf(tx, machineId), inventory);
+  });
+  // Afterwards, because a rental locks more than its machine. The next link repeats what a crash has cut off.
+  await deps.onGpus(broken ?? []);
+  return broken !== undefined;
+}
+
+/** See `Supply.arrive`. */
+export async function arrive(
+  tx: Tx,
+  { machine, gpus }: MachineFacts,
+  inventory: Inventory,
+  deps: IntakeDeps,
+): Promise<HeldGpus[]> {
+  const nowMs = deps.clock.now();
+  const isSame = JSON.stringify(machine.inventory) === JSON.stringify(inventory);
+  if (isSame || machine.copied_ms !== null) {
+    if (!machine.online) await putOnline(tx, machine, nowMs, deps);
+    return machine.copied_ms === null ? brokenGpus(gpus, inventory) : [];
+  }
+  await store.setOnline(tx, machine.id, true, nowMs);
+  await takeInventory(tx, machine.id, inventory, deps);
+  return brokenGpus(await store.gpusOf(tx, machine.id), inventory);
+}
+
+/** Nothing has changed but the link, so the offerings are right as they are. They come back on the market, and contracts get theirs first. */
+async function putOnline(tx: Tx, machine: store.MachineRow, nowMs: number, deps: IntakeDeps): Promise<void> {
+  const listed = obstacleOf({ ...machine, online: true }) === undefined;
+  const [, , wants] = await Promise.all([
+    store.setOnline(tx, machine.id, true, nowMs),
+    setListed(tx, machine.id, listed),
+    slots.wantsFor(tx, machine.id),
+  ]);
+  if (wants.length > 0) await deps.refresh(tx, machine.id);
+}
+
+/** Stores an inventory and judges the machine again. */
+export async function takeInventory(tx: Tx, machineId: string, inventory: Inventory, deps: IntakeDeps): Promise<void> {
+  await store.setInventory(tx, machineId, inventory, deps.clock.now());
+  await store.dropExcept(
+    tx,
+    machineId,
+    inventory.gpus.map((gpu) => gpu.uuid),
+  );
+  await deps.appraise(tx, machineId);
+}
+
+/** What the host reports about the GPUs that each launch holds. */
+function brokenGpus(gpus: readonly store.GpuRow[], inventory: Inventory): HeldGpus[] {
+  const held = gpus.filter((gpu) => gpu.held_by !== null);
+  return [...Map.groupBy(held, (gpu) => gpu.held_by ?? '')].flatMap(([heldBy, its]) => {
+    const fault = brokenWords(
+      inventory,
+      its.map((gpu) => gpu.gpu_uuid),
+    );
+    return fault === undefined ? [] : [{ heldBy, fault }];
+  });
+}

@@ -1,0 +1,68 @@
+// Counts what a database is asked to do: round trips to a server, and rows that are written.
+import type { Db, Query, Tx } from '../../control-plane/base/db/db.ts';
+
+export interface DbCounts {
+  /** Statements that are sent together are one. BEGIN and locks travel with the first statement; the end of a transaction is one more. */
+  roundTrips: number;
+  rowWrites: number;
+}
+
+export interface CountingDb {
+  db: Db;
+  counts: DbCounts;
+}
+
+const WRITE = /^\s*(insert|update|delete)/i;
+
+export function countingDb(db: Db): CountingDb {
+  const counts: DbCounts = { roundTrips: 0, rowWrites: 0 };
+  const counted = <Q extends Query>(query: Q): Q => {
+    let unanswered = 0;
+    const sent = async <T>(answer: () => Promise<T>): Promise<T> => {
+      if (unanswered === 0) counts.roundTrips += 1;
+      unanswered += 1;
+      return answer().finally(() => (unanswered -= 1));
+    };
+    const noteRows = (text: string, rows: number): void => void (WRITE.test(text) && (counts.rowWrites += rows));
+    return {
+      ...query,
+      all: async (row, statement) => {
+        const rows = await sent(() => query.all(row, statement));
+        noteRows(statement.text, rows.length);
+        return rows;
+      },
+      one: async (row, statement) => {
+        const found = await sent(() => query.one(row, statement));
+        noteRows(statement.text, found === undefined ? 0 : 1);
+        return found;
+      },
+      ...('run' in query
+        ? {
+            run: async (statement: Parameters<Tx['run']>[0]) => {
+              const rows = await sent(() => (query as unknown as Tx).run(statement));
+              counts.rowWrites += rows;
+              return rows;
+            },
+          }
+        : {}),
+    };
+  };
+  return {
+    counts,
+    db: {
+      ...db,
+      read: {
+        all: (row, statement) => counted(db.read).all(row, statement),
+        one: (row, statement) => counted(db.read).one(row, statement),
+      },
+      tx: async (name, body) => {
+        counts.roundTrips += 1;
+        return db.tx(name, (tx) => body(counted(tx)));
+      },
+      snapshot: async (name, body) => {
+        counts.roundTrips += 2;
+        return db.snapshot(name, (query) => body(counted(query)));
+      },
+    },
+  };
+}
