@@ -28,7 +28,7 @@ test('a host that was given up changes nothing of an instance that another host 
     await world.db.tx('late', (tx) => world.rooms.instances.noteObserved(tx, id, report));
     await world.db.tx('late', (tx) => world.rooms.instances.noteObserved(tx, 'i-none', report));
   }
-  await world.rooms.instances.noteGpus(first, 'Xid 79');
+  await world.rooms.instances.noteGpus([{ heldBy: first, fault: 'Xid 79' }]);
   expect(await row()).toEqual(before);
   expect((await world.rooms.endpoints.find(world.db.read, id))?.host_key).toBeNull();
 });
