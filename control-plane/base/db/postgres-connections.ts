@@ -75,30 +75,37 @@ export function openStatements(): Statements {
 }
 
 /** Runs `work` on a connection of its own. Afterwards the connection is in no transaction, or it is dropped. */
-export async function onConnection<T>(
-  { writers, onAway }: Writing,
-  work: (client: PoolClient) => Promise<T>,
-): Promise<T> {
-  const client = await writers.connect();
+export function onConnection<T>({ writers, onAway }: Writing, work: (client: PoolClient) => Promise<T>): Promise<T> {
+  return borrow(writers, async (client, drop) => {
+    try {
+      return await work(client);
+    } catch (error) {
+      const isUndone = await client.query('ROLLBACK').then(
+        () => true,
+        () => false,
+      );
+      // A read-only server accepts the rollback. Its connection must be dropped, or we would use it for ever.
+      if (!isUndone || isAway(error)) {
+        drop();
+        onAway();
+      }
+      throw fenceError(error);
+    }
+  });
+}
+
+/** Lends a connection of the pool to `work`. It goes back to the pool afterwards, unless `drop` was called. */
+export async function borrow<T>(pool: Pool, work: (client: PoolClient, drop: () => void) => Promise<T>): Promise<T> {
+  const client = await pool.connect();
   // The pool does not listen for errors while we hold the connection. If it is lost, its statements fail, and without this listener the
   // same error would end the process.
   const onLost = (): void => undefined;
   client.on('error', onLost);
-  let broken = true;
+  let isDropped = false;
   try {
-    const value = await work(client);
-    broken = false;
-    return value;
-  } catch (error) {
-    await client.query('ROLLBACK').then(
-      // A read-only server accepts the rollback. Its connection must be dropped, or we would use it for ever.
-      () => (broken = isAway(error)),
-      () => undefined,
-    );
-    if (broken) onAway();
-    throw fenceError(error);
+    return await work(client, () => (isDropped = true));
   } finally {
-    client.release(broken);
+    client.release(isDropped);
     client.off('error', onLost);
   }
 }

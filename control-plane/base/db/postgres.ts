@@ -14,7 +14,7 @@ import { decoding, openBodies } from './bodies.ts';
 import { type Db, engineError, type HotBody, type Query, type Sql, type Tx } from './db.ts';
 import { type OnCommit, openGroupCommit } from './group-commit.ts';
 import type { Held } from './lease.ts';
-import { fenceOf, openPool, openStatements, type Statements, type Writing } from './postgres-connections.ts';
+import { borrow, fenceOf, openPool, openStatements, type Statements, type Writing } from './postgres-connections.ts';
 import { openLanes } from './postgres-lanes.ts';
 import { BODIES_PER_PACKET_MAX, sendPacket } from './postgres-packets.ts';
 
@@ -90,18 +90,18 @@ export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
 }
 
 async function inSnapshot<T>(readers: Pool, statements: Statements, body: (query: Query) => Promise<T>): Promise<T> {
-  const client = await readers.connect();
-  let broken = true;
-  try {
-    await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');
-    const value = await body(decoding(async (statement) => (await client.query(statements.prepared(statement))).rows));
-    await client.query('COMMIT');
-    broken = false;
-    return value;
-  } catch (error) {
-    throw engineError(error);
-  } finally {
-    // A new connection is cheaper than the proof that this one is still good.
-    client.release(broken);
-  }
+  return borrow(readers, async (client, drop) => {
+    try {
+      await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');
+      const read = async (statement: Sql): Promise<unknown[]> =>
+        (await client.query(statements.prepared(statement))).rows;
+      const value = await body(decoding(read));
+      await client.query('COMMIT');
+      return value;
+    } catch (error) {
+      // A new connection is cheaper than the proof that this one is still good.
+      drop();
+      throw engineError(error);
+    }
+  });
 }

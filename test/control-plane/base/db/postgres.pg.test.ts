@@ -28,6 +28,10 @@ test('a server that closes the connection of a transaction fails that transactio
   const db = await openTestDb([]);
   const ended = db.tx('ended', (tx) => tx.run(sql`select pg_terminate_backend(pg_backend_pid())`));
   await expect(ended).rejects.toThrow('terminat');
+  const Ended = z.object({ ended: z.boolean() });
+  const end = sql`select pg_terminate_backend(pg_backend_pid()) as ended`;
+  await expect(db.snapshot('ended', (query) => query.one(Ended, end))).rejects.toThrow('terminat');
+  expect(await db.snapshot('next', (query) => query.one(One, sql`select 1 as one`))).toEqual({ one: 1 });
   expect(await db.tx('next', (tx) => tx.one(One, sql`select 1 as one`))).toEqual({ one: 1 });
   await db.close();
   process.off('uncaughtExceptionMonitor', note);
