@@ -304,7 +304,7 @@ export const Instance = z
       .datetime()
       .optional()
       .describe(
-        'Last good end-to-end check of the SSH path; at most 5 minutes behind while checks are good, exact once one has failed; absent before the first',
+        'Last good end-to-end check of the SSH path; at most 10 minutes behind while checks are good, exact once one has failed; absent before the first',
       ),
     unreachable_since: z.iso
       .datetime()

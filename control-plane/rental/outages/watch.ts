@@ -60,9 +60,9 @@ const PROBES_PER_TICK_MAX = 1000;
 
 /** If the loop has not run for so long, another process may have probed the instances since. */
 const TAKE_OVER_MS = 10_000;
-/** How often, and from which age on, `last_reachable_ms` of instances with good probes is written. So it is at most 5 minutes old. */
+/** How often, and from which age on, `last_reachable_ms` of instances with good probes is written. So it is at most 10 minutes old. */
 const STORE_PERIOD_MS = 30_000;
-const STORE_AFTER_MS = 230_000;
+const STORE_AFTER_MS = 520_000;
 /** Limit of rows in one statement. */
 const ROWS_PER_WRITE = 200;
 const ROWS_PER_READ = 1000;

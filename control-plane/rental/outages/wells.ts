@@ -6,13 +6,13 @@
 //
 // The rows know less, and are enough for the next process if this one is killed:
 // - `probes.next_ms` is TIMED_IN_MEMORY. Every other value means that the row itself says when its probe is due.
-// - `instances.last_reachable_ms` is at most 5 minutes behind `goodMs`. It is exact from the first failed probe on, and after a planned stop.
+// - `instances.last_reachable_ms` is at most 10 minutes behind `goodMs`. It is exact from the first failed probe on, and after a planned stop.
 // - `heartbeats.good_since_ms` is one number for all of them, written with each beat of the control plane (10 s): the oldest `goodMs`. So
 //   each instance whose row is TIMED_IN_MEMORY had a good probe then or later. This bound is proven, and it is one probe period old.
 //
 // Example. Instance i was probed well at 10:00:20, and instance j at 10:00:41. The beat at 10:00:45 writes 10:00:20. The process is killed at
 // 10:00:50, and the next one begins at 10:01:00. The first probe of j fails at 10:01:05. Its last proven life is 10:00:20: the process that
-// knew more is gone. Without the beat it would be up to 5 minutes ago, and verdict.ts would credit a whole minute that the host has served.
+// knew more is gone. Without the beat it would be up to 10 minutes ago, and verdict.ts would credit a whole minute that the host has served.
 //
 // What must never happen: `goodMs` is later than a probe that was good. An instance that is in no `good_since_ms` has its row TIMED_IN_MEMORY:
 // it is put here before its row is written.

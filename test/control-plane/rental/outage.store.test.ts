@@ -168,17 +168,17 @@ describe('an outage', () => {
 });
 
 describe('while all probes are good', () => {
-  test('nothing is written but last_reachable_ms, which is at most five minutes old', async () => {
+  test('nothing is written but last_reachable_ms, which is at most ten minutes old', async () => {
     await world.machine();
     const id = await world.run(await world.customer(10_000));
     await watch(40_000);
     const before = await findProbe(world.db.read, id);
     expect(before).toMatchObject({ next_ms: TIMED_IN_MEMORY, failures: 0 });
     const values = new Set<number>();
-    for (let minute = 0; minute < 30; minute += 1) {
+    for (let minute = 0; minute < 45; minute += 1) {
       await watch(60_000);
       const reachedMs = (await instance(id))?.last_reachable_ms ?? 0;
-      expect(world.clock.now() - reachedMs).toBeLessThanOrEqual(300_000);
+      expect(world.clock.now() - reachedMs).toBeLessThanOrEqual(600_000);
       values.add(reachedMs);
     }
     expect(values.size).toBeLessThanOrEqual(8);
