@@ -128,11 +128,15 @@ describe('an outage', () => {
       onRunning: async () => undefined,
       downSince: async () => undefined,
     };
-    const stop = world.rooms.instances.stopUnpaid(id);
+    const locked = Promise.withResolvers<void>();
     const outage = world.db.tx('test.outage', async (tx) => {
+      await tx.lock('instance', id);
       const rental = await findInstance(tx, id);
+      locked.resolve();
       return rental !== undefined && confirmOutage(tx, rental, { sinceMs: nowMs, nowMs, evidence: 'probes' }, deps);
     });
+    // On PostgreSQL it still reads that the instance runs, and waits for the other transaction.
+    const stop = locked.promise.then(() => world.rooms.instances.stopUnpaid(id));
     expect(await Promise.all([stop, outage])).toEqual([undefined, true]);
     expect((await instance(id))?.status).toBe('unreachable');
     expect((await world.rooms.workloads.desired(machineId)).workloads).toMatchObject([{ desired: 'running' }]);
