@@ -12,6 +12,8 @@ import { HOLDER_FLAGS } from './holders/holder-client.ts';
 import { type HolderProcesses, openHolders } from './holders/holders.ts';
 import { bareNode, type Bundle, prepareBundle } from './holders/bundle.ts';
 import { readCa, type AgentConfig } from './config.ts';
+import type { JobLink } from './jobs/job-link.ts';
+import { type Jobs, openJobs } from './jobs/jobs.ts';
 import { openConfinement } from './host/confinement.ts';
 import { readBootId, readHostFacts, readLimits, readOwnNetworks, readResolvers } from './host/facts.ts';
 import { openNftables } from './host/nftables.ts';
@@ -67,13 +69,18 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
     changed();
     runtime.holdersChanged();
   });
+  const memory = await openMemory(config, { engine, bootId, clock, log });
+  const onJobs = (): void => runtime.jobsChanged();
+  const jobsDeps = { ...memory, clock, log, engine, ca, stateDir: config.state_dir, onChange: onJobs };
+  const jobs = openJobs({ ...jobsDeps, link: jobLink(() => link) });
   const runtime = openRuntime(
     {
       clock,
       log,
       engine,
       holders,
-      ...(await openMemory(config, { engine, bootId, clock, log })),
+      jobs,
+      ...memory,
       machine: () => ({ ...facts, gpu_count: inventory().gpus.length, limits }),
       assertFenced: fence.assertStands,
       gpus: () => standingOf(inventory()),
@@ -101,9 +108,9 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
   log.info({ version: VERSION, machine_id: machineId, url, gpus: inventory().gpus.length }, 'the agent runs');
 
   return {
-    status: () => statusOf({ link, runtime, fence, inventoryWatch, holders }),
+    status: () => statusOf({ link, runtime, jobs, fence, inventoryWatch, holders }),
     stop: async () => {
-      await Promise.all([link.stop(), inventoryWatch.stop(), fence.stop(), runtime.stop()]);
+      await Promise.all([link.stop(), inventoryWatch.stop(), fence.stop(), runtime.stop(), jobs.stop()]);
       await holders.leave();
     },
   };
@@ -153,6 +160,19 @@ async function openMemory(
   };
 }
 
+/** The link is opened last. Before that nobody answers. */
+function jobLink(link: () => Link | undefined): JobLink {
+  const jobs = (): Link['jobs'] => {
+    const open = link();
+    if (open === undefined) throw new Error('the link is not open yet');
+    return open.jobs;
+  };
+  return {
+    url: async (id, purpose) => jobs().url(id, purpose),
+    events: async (id, events) => jobs().events(id, events),
+  };
+}
+
 function standingOf({ gpus, gpu_faults }: Inventory): GpuStanding {
   return {
     gpuUuids: new Set(gpus.map((gpu) => gpu.uuid)),
@@ -180,15 +200,16 @@ async function holderStarter(
 function statusOf(rooms: {
   link: Link;
   runtime: Runtime;
+  jobs: Jobs;
   fence: Fence;
   inventoryWatch: InventoryWatch;
   holders: HolderProcesses;
 }): AgentStatus {
-  const { link, runtime, fence, inventoryWatch, holders } = rooms;
+  const { link, runtime, jobs, fence, inventoryWatch, holders } = rooms;
   return {
     version: VERSION,
     link: link.status(),
-    loops: [...runtime.status(), ...fence.status(), ...inventoryWatch.loops(), holders.status()],
+    loops: [...runtime.status(), jobs.status(), ...fence.status(), ...inventoryWatch.loops(), holders.status()],
     ...toldOf(inventoryWatch.inventory()),
     ...fence.finding(),
   };

@@ -9,7 +9,7 @@ import { assertSecretFits } from './base/http/sealing.ts';
 import type { Config } from './config.ts';
 import { setAllOffline } from './fleet/supply/store.ts';
 import { openFoundation } from './foundation.ts';
-import type { Core } from './rooms.ts';
+import type { Core } from './settings.ts';
 
 /** Suffixes of the files that SQLite keeps beside a database file. */
 const SIDE_FILES = ['-wal', '-shm'];

@@ -6,6 +6,7 @@ import { adminBrings } from './admin/brings.ts';
 import { accountsBrings } from './base/accounts/brings.ts';
 import { blobsBrings } from './base/blobs/brings.ts';
 import { dbBrings } from './base/db/brings.ts';
+import type { Query } from './base/db/db.ts';
 import type { Forgets } from './base/db/pieces.ts';
 import { eventsBrings } from './base/events/brings.ts';
 import type { Cursors } from './base/http/cursors.ts';
@@ -23,12 +24,18 @@ import { workloadsBrings } from './fleet/workloads/brings.ts';
 import { ROOMS } from './foundation.ts';
 import { catalogBrings } from './models/catalog/brings.ts';
 import { filesBrings } from './models/files/brings.ts';
+import { fineTuningBrings } from './models/finetuning/brings.ts';
 import { gatewayBrings } from './models/gateway/brings.ts';
+import { replicasBrings } from './models/replicas/brings.ts';
 import { videosBrings } from './models/videos/brings.ts';
+import { billBrings } from './money/bill/brings.ts';
+import { correctionsBrings } from './money/corrections/brings.ts';
 import { creditsBrings } from './money/credits/brings.ts';
+import type { Billed } from './money/ledger/billed.ts';
 import { openBooks, type Proofs } from './money/ledger/books.ts';
 import { ledgerBrings } from './money/ledger/brings.ts';
 import { meteringBrings } from './money/metering/brings.ts';
+import { balanceBelowHours } from './money/metering/runway.ts';
 import { payoutsBrings } from './money/payouts/brings.ts';
 import { instancesBrings } from './rental/instances/brings.ts';
 import { machinesOf } from './rental/instances/store.ts';
@@ -37,7 +44,8 @@ import { launchBrings } from './rental/launch/brings.ts';
 import { outagesBrings } from './rental/outages/brings.ts';
 import { reservationsBrings } from './rental/reservations/brings.ts';
 import { webhooksBrings } from './rental/webhooks/brings.ts';
-import type { Core, Rooms } from './rooms.ts';
+import type { Rooms } from './rooms.ts';
+import type { Core } from './settings.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -56,6 +64,8 @@ export interface Brings extends Proofs {
   loops?: readonly RoomLoop[];
   measures?: readonly Measure[];
   forgets?: readonly Forgets[];
+  /** Where the transfers with which the room changes wallets are on the bill, by kind. */
+  billed?: Billed;
   /** Disconnects clients, before the API closes. */
   leave?(): Promise<void>;
   /** Lets work in progress end, while the API closes. */
@@ -86,6 +96,13 @@ export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Bring
   const brings: Record<Room, Brings> = {
     ...baseBrings(core, rooms, own),
     ...moneyBrings(core, rooms, own),
+    'money/bill': billBrings({
+      db,
+      clock,
+      ledger: rooms.ledger,
+      assertOrg: rooms.accounts.assertOrg,
+      billed: () => Object.assign({}, ...inOrder().map((room) => room.billed ?? {})) as Billed,
+    }),
     'money/ledger': ledgerBrings({ db, books: openBooks({ db, clock, log, proofs: inOrder }) }),
     ...fleetBrings(core, rooms, own),
     ...rentalBrings(core, rooms, own),
@@ -93,6 +110,7 @@ export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Bring
     admin: adminBrings({
       db,
       clock,
+      cursors: own.cursors,
       ledger: rooms.ledger,
       assertOrg: rooms.accounts.assertOrg,
       events: rooms.events,
@@ -116,12 +134,12 @@ export function brought<Part extends 'routes' | 'operatorRoutes' | 'drivers' | '
 }
 
 function baseBrings({ db, clock, ids }: Core, rooms: Rooms, { cursors, keep }: Process): Wing<'base'> {
-  const { accounts, sshKeys, operations, blobs, presignedUrls, files, videos } = rooms;
-  const namedBy = { files: files.namedBlobs, videos: videos.namedBlobs };
+  const { accounts, sshKeys, operations, blobs, presignedUrls, urlKeys, files, videos, fineTuning } = rooms;
+  const namedBy = { files: files.namedBlobs, videos: videos.namedBlobs, finetuning: fineTuning.namedBlobs };
   return {
     'base/db': dbBrings({ readiness: rooms.readiness }),
     'base/http': {},
-    'base/blobs': blobsBrings({ clock, blobs, presignedUrls, namedBy }),
+    'base/blobs': blobsBrings({ clock, blobs, presignedUrls, urlKeys, namedBy }),
     'base/outbound': {},
     'base/systemd': {},
     'base/accounts': accountsBrings({ db, clock, ids, cursors, accounts, sshKeys }),
@@ -130,24 +148,35 @@ function baseBrings({ db, clock, ids }: Core, rooms: Rooms, { cursors, keep }: P
   };
 }
 
-function moneyBrings({ db, clock }: Core, rooms: Rooms, { cursors }: Process): Omit<Wing<'money'>, 'money/ledger'> {
+function moneyBrings(
+  { db, clock }: Core,
+  rooms: Rooms,
+  { cursors }: Process,
+): Omit<Wing<'money'>, 'money/ledger' | 'money/bill'> {
   const { ledger, metering, payouts, ownOutages, instances } = rooms;
   const { beat } = ownOutages;
   const { stopUnpaid } = instances;
   const supplierOf: Parameters<typeof payoutsBrings>[0]['supplierOf'] = async (query, orgId) =>
     (await supplierOfOrg(query, orgId))?.id;
   return {
-    'money/credits': creditsBrings({ db, credits: rooms.credits }),
+    'money/credits': creditsBrings({ db, cursors, credits: rooms.credits }),
     'money/metering': meteringBrings({ db, clock, cursors, ledger, metering, beat, stopUnpaid }),
-    'money/payouts': payoutsBrings({ db, cursors, payouts, machinesOf, supplierOf }),
+    'money/corrections': correctionsBrings({ corrections: rooms.corrections, assertOrg: rooms.accounts.assertOrg }),
+    'money/payouts': payoutsBrings({ db, cursors, payouts, machinesOf: machinesOfAll(rooms), supplierOf }),
   };
+}
+
+/** Suppliers earn by instances and by fine-tuning jobs. */
+function machinesOfAll({ fineTuning }: Rooms): typeof machinesOf {
+  return async (query, ids) =>
+    new Map([...(await machinesOf(query, ids)), ...(await fineTuning.machinesOf(query, ids))]);
 }
 
 function fleetBrings({ db, clock }: Core, rooms: Rooms, { cursors, keep }: Process): Wing<'fleet'> {
   const { supply, payouts, link, presence, cloneTokens, workloads } = rooms;
   const keepMs = keep.workloads_days * DAY_MS;
   return {
-    'fleet/supply': supplyBrings({ db, clock, cursors, supply, payouts, machinesOf }),
+    'fleet/supply': supplyBrings({ db, clock, cursors, supply, payouts, machinesOf: machinesOfAll(rooms) }),
     'fleet/link': linkBrings({ link, presence, cloneTokens }),
     'fleet/placement': {},
     'fleet/workloads': workloadsBrings({ db, clock, workloads, push: link.push, keepMs }),
@@ -156,11 +185,13 @@ function fleetBrings({ db, clock }: Core, rooms: Rooms, { cursors, keep }: Proce
 
 function rentalBrings({ db, clock }: Core, rooms: Rooms, { cursors }: Process): Wing<'rental'> {
   const { launch, reservations, instances, watch, decoys, ownOutages, events, logs, webhooks } = rooms;
+  const belowHours = (query: Query, orgId: string): Promise<number | null> =>
+    balanceBelowHours(query, orgId, { ledger: rooms.ledger, nowMs: clock.now() });
   return {
     'rental/launch': launchBrings({ db, cursors, launch }),
     'rental/endpoints': {},
-    'rental/reservations': reservationsBrings({ reservations, assertOrg: rooms.accounts.assertOrg }),
-    'rental/instances': instancesBrings({ db, clock, cursors, instances }),
+    'rental/reservations': reservationsBrings({ cursors, reservations, assertOrg: rooms.accounts.assertOrg }),
+    'rental/instances': instancesBrings({ db, clock, cursors, events, instances, balanceBelowHours: belowHours }),
     'rental/edge': {},
     'rental/outages': outagesBrings({ db, watch, decoys, ownOutages }),
     'rental/journal': journalBrings({ db, clock, cursors, events, instances, logs }),
@@ -169,12 +200,14 @@ function rentalBrings({ db, clock }: Core, rooms: Rooms, { cursors }: Process): 
 }
 
 function modelsBrings({ db, clock }: Core, rooms: Rooms, { cursors, keep }: Process): Wing<'models'> {
-  const { catalog, gateway, videos, blobs, files } = rooms;
+  const { catalog, replicas, gateway, videos, blobs, files, fineTuning } = rooms;
   const keepMs = keep.receipts_days * DAY_MS;
   return {
-    'models/catalog': catalogBrings({ catalog }),
+    'models/catalog': catalogBrings({ catalog, wakes: replicas.wakes }),
+    'models/replicas': replicasBrings({ db, clock, catalog, replicas, keepMs }),
     'models/gateway': gatewayBrings({ db, clock, cursors, gateway, keepMs }),
     'models/videos': videosBrings({ db, cursors, blobs, videos }),
-    'models/files': filesBrings({ files }),
+    'models/files': filesBrings({ db, clock, files }),
+    'models/finetuning': fineTuningBrings({ db, fineTuning }),
   };
 }

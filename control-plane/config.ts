@@ -6,8 +6,10 @@ import { z } from 'zod';
 import { ucentsFromDollars } from '../shared/money.ts';
 import type { Rng } from '../shared/rng.ts';
 import { parseYamlConfig, readNamed } from '../shared/yaml-config.ts';
+import type { S3Settings } from './base/blobs/s3-requests.ts';
 import type { ServiceManager } from './base/systemd/systemd.ts';
 import { ATTEMPTS_MAX } from './rental/webhooks/schedule.ts';
+import { codeOf } from '../shared/errors.ts';
 
 const SECRET_BYTES = 32;
 /** Unix socket paths end at 107 characters. */
@@ -71,6 +73,21 @@ const ConfigFields = z.strictObject({
   secret_file: AbsolutePath.default('/var/lib/svc-control-plane/secret'),
   /** Uploads of customers and output of models. Default: `blobs` beside `secret_file`. Created if it is missing. */
   blobs_dir: AbsolutePath.optional(),
+  /** A store that speaks S3, in place of `blobs_dir`. Customers and hosts must reach it, because it serves presigned URLs itself. */
+  blobs_s3: z
+    .strictObject({
+      endpoint: z
+        .url({ protocol: /^https?$/, error: 'must be a URL like https://s3.example.com' })
+        .regex(/^https?:\/\/[^/?#@]+$/, 'must be a URL without a path, like https://s3.example.com'),
+      region: z.string().min(1).max(64).default('us-east-1'),
+      bucket: z.string().regex(/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/, 'must be the name of a bucket'),
+      /** The bucket is in the path. Without it, it is in the host name. */
+      path_style: z.boolean().default(true),
+      /** Files that hold the id of the key and its secret. */
+      access_key_file: AbsolutePath,
+      secret_key_file: AbsolutePath,
+    })
+    .optional(),
   log_level: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
   ssh: z
     .strictObject({
@@ -248,6 +265,8 @@ const Config = ConfigFields.superRefine((config, context) => {
     refuse(['base_url'], 'must begin with https: where tls is set');
   // Otherwise no key could reach its own limit, and its refusals would name another one.
   const { rate_limits: rates } = config;
+  if (config.blobs_dir !== undefined && config.blobs_s3 !== undefined)
+    refuse(['blobs_s3'], 'must not be set beside blobs_dir: files are in one of them');
   if (config.open_inference_requests_per_org < config.open_inference_requests_per_key)
     refuse(['open_inference_requests_per_org'], 'must not be below open_inference_requests_per_key');
   if (rates.inference_per_org_per_second < rates.inference_per_key_per_second)
@@ -267,6 +286,19 @@ export function readConfig(file: string | undefined): Config {
 
 export function blobsDirectory({ blobs_dir: directory, secret_file: secret }: Config): string {
   return directory ?? join(dirname(secret), 'blobs');
+}
+
+/** The store of `blobs_s3`; undefined if files are on the local disk. @throws Error if a file of the key is missing or empty */
+export function s3Settings({ blobs_s3: store }: Config): S3Settings | undefined {
+  if (store === undefined) return undefined;
+  const { endpoint, region, bucket, path_style: pathStyle } = store;
+  const keyIn = (setting: 'access_key_file' | 'secret_key_file'): string => {
+    const key = readNamed(`blobs_s3.${setting}`, store[setting], readText).trim();
+    if (!/^[!-~]+$/.test(key)) throw new Error(`${store[setting]} must hold one key in one line (blobs_s3.${setting})`);
+    return key;
+  };
+  const keys = { accessKey: keyIn('access_key_file'), secretKey: keyIn('secret_key_file') };
+  return { endpoint, region, bucket, pathStyle, ...keys };
 }
 
 /** Checks the directories of files that this process creates. @throws Error that lists missing ones, and how to create them */
@@ -313,7 +345,7 @@ export function readSecret(config: Config, rng: Rng): Buffer {
     // A link never overwrites a file and appears complete. So a crash, or a second process on the same disk, still leaves one valid secret.
     linkSync(made, path);
   } catch (error) {
-    if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
+    if (codeOf(error) !== 'EEXIST') throw error;
   } finally {
     rmSync(made);
   }

@@ -10,8 +10,11 @@ import { VERSION } from '../shared/version.ts';
 import type { Fields } from './base/http/operator.ts';
 import { openAdmin } from './admin/admin.ts';
 import { openAudit } from './admin/audit.ts';
-import { type Blobs, openBlobs } from './base/blobs/blobs.ts';
+import type { Blobs } from './base/blobs/blobs.ts';
+import { openDiskBlobs } from './base/blobs/local-disk.ts';
 import { type PresignedUrls, openPresignedUrls } from './base/blobs/presigned-urls.ts';
+import { openS3Blobs } from './base/blobs/s3.ts';
+import { openUrlKeys, type UrlKeys } from './base/blobs/url-keys.ts';
 import { openCursors } from './base/http/cursors.ts';
 import { addMeasures, openMetrics } from './base/http/metrics.ts';
 import { BALLAST_BYTES, openBallast } from './base/db/ballast.ts';
@@ -20,7 +23,7 @@ import type { Http, HttpDeps } from './base/http/server.ts';
 import { openOutbound, type Outbound } from './base/outbound/outbound.ts';
 import { openSystemd, type Systemd } from './base/systemd/systemd.ts';
 import { type Brings, bringsOf, brought } from './brings.ts';
-import { blobsDirectory, type Config, readSecret, serviceManager } from './config.ts';
+import { blobsDirectory, type Config, readSecret, s3Settings, serviceManager } from './config.ts';
 import { openManual } from './docs/manual.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
 import { type Listeners, openCertificates, openListeners } from './listeners.ts';
@@ -31,7 +34,8 @@ import { openImages } from './rental/launch/images.ts';
 import { openModelHub } from './rental/launch/model-hub.ts';
 import { readTemplates } from './rental/launch/templates.ts';
 import type { PrivateRegistry } from './rental/launch/registry.ts';
-import { type Core, type Nudges, openRooms, type Rooms, type Settings } from './rooms.ts';
+import { openRooms, type Rooms } from './rooms.ts';
+import type { Core, Nudges, Settings } from './settings.ts';
 
 /** Probes use this address if the SSH ports listen on every address. */
 const LOOPBACK = '127.0.0.1';
@@ -210,13 +214,21 @@ function statusesOf(running: Running | undefined): LoopStatus[] {
   return [running.engine.loop, ...running.loops.map(({ loop }) => loop)].map((loop) => loop.status());
 }
 
-function openStorage(config: Config, secret: Buffer, core: Core): { blobs: Blobs; presignedUrls: PresignedUrls } {
+function openStorage(
+  config: Config,
+  secret: Buffer,
+  core: Core,
+): { blobs: Blobs; presignedUrls: PresignedUrls; urlKeys: UrlKeys } {
   const { percent, gib } = config.disk_reserve;
   const reserve = { share: percent / 100, bytes: gib * GIB };
-  return {
-    blobs: openBlobs(blobsDirectory(config), { ...core, reserve }),
-    presignedUrls: openPresignedUrls(secret, config.base_url),
-  };
+  const urlKeys = openUrlKeys(core);
+  const presignedUrls = openPresignedUrls({ secret, baseUrl: config.base_url, keys: urlKeys });
+  const s3 = s3Settings(config);
+  const blobs =
+    s3 === undefined
+      ? openDiskBlobs(blobsDirectory(config), { ...core, reserve, presignedUrls })
+      : openS3Blobs(s3, core);
+  return { blobs, presignedUrls, urlKeys };
 }
 
 /** Does nothing while no loop runs, because the first tick of each loop checks everything. */

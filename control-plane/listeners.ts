@@ -14,9 +14,11 @@ import { appAccess, endpointAccess } from './rental/edge/access.ts';
 import { type App, openAppProxy } from './rental/edge/app-proxy.ts';
 import { type AppServer, openAppServer } from './rental/edge/app-server.ts';
 import { openPublicPorts, type PublicPorts } from './rental/edge/public-ports.ts';
-import type { Core, Rooms } from './rooms.ts';
+import type { Rooms } from './rooms.ts';
+import type { Core } from './settings.ts';
 
-const EDGE_PERIOD_MS = 2_000;
+/** Each launch asks for a run, and each run reads every open endpoint. */
+const EDGE_TIMES = { periodMs: 2_000, gapMs: 200 };
 /** A renewed certificate is served within this time. */
 const CERTIFICATES_PERIOD_MS = 10_000;
 
@@ -76,7 +78,7 @@ export function openListeners(config: Config, deps: ListenersDeps): Listeners {
 function bringsOfSockets(http: Http, publicPorts: PublicPorts, certificates: Certificates): Brings {
   return {
     loops: [
-      { name: 'edge', periodMs: EDGE_PERIOD_MS, run: () => publicPorts.sync(), endsBeforeDrain: true },
+      { name: 'edge', ...EDGE_TIMES, run: () => publicPorts.sync(), endsBeforeDrain: true },
       { name: 'certificates', periodMs: CERTIFICATES_PERIOD_MS, run: async () => certificates.refresh() },
     ],
     forgets: [{ what: 'idempotency_keys', run: http.purgeIdempotencyKeys }],

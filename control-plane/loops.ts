@@ -8,7 +8,7 @@ import { writeRow } from './base/db/readiness.ts';
 import { type Engine, startEngine } from './base/operations/engine.ts';
 import { hangingLoops, type Systemd } from './base/systemd/systemd.ts';
 import { type Brings, brought, type RoomLoop } from './brings.ts';
-import type { Core } from './rooms.ts';
+import type { Core } from './settings.ts';
 
 const FORGET_PERIOD_MS = 3_600_000;
 /** Time limit of one tick, far less than a tick that counts as hanging. The next tick continues. */

@@ -1,20 +1,16 @@
 // Creates and connects the rooms of the house in their order. Opens no socket and starts no loop: house.ts does that, and tests drive the
 // rooms by hand.
-import type { Clock } from '../shared/clock.ts';
-import type { Ids } from '../shared/ids.ts';
-import { type Log, throttledLog } from '../shared/log.ts';
-import type { Rng } from '../shared/rng.ts';
-import { openAccounts } from './base/accounts/accounts.ts';
+import { throttledLog } from '../shared/log.ts';
+import { type Accounts, openAccounts } from './base/accounts/accounts.ts';
 import { openSshKeys, type SshKeys } from './base/accounts/ssh-keys.ts';
 import type { Blobs } from './base/blobs/blobs.ts';
 import type { PresignedUrls } from './base/blobs/presigned-urls.ts';
-import type { Db } from './base/db/db.ts';
+import type { UrlKeys } from './base/blobs/url-keys.ts';
 import { openReadiness } from './base/db/readiness.ts';
 import { type Events, openEvents } from './base/events/events.ts';
-import type { Sealing } from './base/http/sealing.ts';
 import { type Operations, openOperations } from './base/operations/operations.ts';
 import type { Outbound } from './base/outbound/outbound.ts';
-import type { LossBounds } from './money/credits/bounds.ts';
+import { openCorrections } from './money/corrections/corrections.ts';
 import { openCredits } from './money/credits/credits.ts';
 import { type Ledger, openLedger } from './money/ledger/ledger.ts';
 import { type Metering, openMetering } from './money/metering/metering.ts';
@@ -27,7 +23,6 @@ import { type CloneTokens, openCloneTokens } from './fleet/link/clone-tokens.ts'
 import { findMachine } from './fleet/supply/store.ts';
 import { openSupply, type Supply } from './fleet/supply/supply.ts';
 import { openWorkloads, type Workloads } from './fleet/workloads/workloads.ts';
-import type { AppSite } from './rental/endpoints/app-address.ts';
 import { type Endpoints, openEndpoints } from './rental/endpoints/endpoints.ts';
 import { openReservations, type Reservations, type ReservationsDeps } from './rental/reservations/reservations.ts';
 import { type Instances, openInstances } from './rental/instances/instances.ts';
@@ -35,7 +30,6 @@ import type { Probes } from './rental/instances/steps.ts';
 import type { Images } from './rental/launch/images.ts';
 import { type LaunchRoom, openLaunch } from './rental/launch/launch.ts';
 import type { ModelHub } from './rental/launch/model-hub.ts';
-import type { Presets } from './rental/launch/runnable.ts';
 import { type Decoys, openDecoys } from './rental/outages/decoys.ts';
 import { downSince, startSeries } from './rental/outages/store.ts';
 import { openOwnOutages } from './rental/outages/own-outages.ts';
@@ -43,80 +37,14 @@ import { logIn, newProbeKey, openProbes } from './rental/outages/probe.ts';
 import { openWatch, type Watch } from './rental/outages/watch.ts';
 import { openLogs } from './rental/journal/logs.ts';
 import { openWebhooks, type Webhooks } from './rental/webhooks/webhooks.ts';
-import { openCatalog } from './models/catalog/catalog.ts';
-import type { CatalogModel } from './models/catalog/models.ts';
-import { openFiles } from './models/files/files.ts';
-import { openGateway } from './models/gateway/gateway.ts';
+import { type Catalog, openCatalog } from './models/catalog/catalog.ts';
+import { type Files, openFiles } from './models/files/files.ts';
+import { type FineTuningRoom, openFineTuning } from './models/finetuning/finetuning.ts';
+import { type Gateway, openGateway } from './models/gateway/gateway.ts';
 import type { OpenMax } from './models/gateway/requests.ts';
-import { openVideos } from './models/videos/videos.ts';
-
-/** Dependencies that every room may get. */
-export interface Core {
-  db: Db;
-  clock: Clock;
-  ids: Ids;
-  rng: Rng;
-  log: Log;
-  sealing: Sealing;
-}
-
-export interface Settings {
-  platformFeeBps: number;
-  launchHoldMinutes: number;
-  /** The time from an entry of earnings until it may be paid out. */
-  earningsDelayMs: number;
-  /** The time before a reservation contract begins in which its GPUs are set aside. */
-  reservationLeadMs: number;
-  /** What may be given away in a day without the operator. */
-  lossBounds: LossBounds;
-  openLaunchesPerOrg: number;
-  /** GPU hours that launches of one organisation may hold without running, in any 24 hours. */
-  unpaidGpuHoursPerOrg: number;
-  diskPriceUcentsPerGbHour: bigint;
-  /** The host name at which customers reach an instance. */
-  hostnameOf(instanceId: string): string;
-  /** The address of applications; undefined if they are not served. */
-  appSite: AppSite | undefined;
-  sshPorts: { first: number; last: number };
-  /** Probes find the public SSH ports at this address. */
-  sshHost: string;
-  /** Templates and environments, which can be launched without an own image. */
-  presets: Presets;
-  /** Limit for one webhook delivery. */
-  webhookMaxAttempts: number;
-  /** The models that can be called. */
-  models: readonly CatalogModel[];
-  /** Open inference requests of one API key. */
-  openInferenceRequestsPerKey: number;
-  /** The same of all keys of one organisation. */
-  openInferenceRequestsPerOrg: number;
-  /** Limit of open jobs of one organisation. */
-  openVideosPerOrg: number;
-  /** The largest file of a video. */
-  videoBytesMax: number;
-  /** Limits for one uploaded file, and for all files of one organisation. */
-  fileBytesMax: number;
-  fileBytesPerOrg: number;
-}
-
-/** Settings that the operator may change while the process runs. Rooms read them at each use and keep no copy. */
-export type Changeable = Pick<
-  Settings,
-  | 'presets'
-  | 'models'
-  | 'openLaunchesPerOrg'
-  | 'openInferenceRequestsPerKey'
-  | 'openInferenceRequestsPerOrg'
-  | 'openVideosPerOrg'
->;
-
-/** Functions that rooms call after a commit, to wake other parts. */
-export interface Nudges {
-  engine(): void;
-  edge(): void;
-  watch(): void;
-  webhooks(): void;
-}
+import { openReplicas, type Replicas } from './models/replicas/replicas.ts';
+import { openVideos, type Videos } from './models/videos/videos.ts';
+import type { Changeable, Core, Nudges, Settings } from './settings.ts';
 
 /** What is outside of the rooms. `probes`, `logIn` and `openStream` replace the network in tests. */
 interface Outside {
@@ -126,7 +54,7 @@ interface Outside {
   webhookOutbound: Outbound;
   images: Pick<Images, 'verify' | 'pullLogin'>;
   modelHub: Pick<ModelHub, 'sizeOf'>;
-  storage: { blobs: Blobs; presignedUrls: PresignedUrls };
+  storage: { blobs: Blobs; presignedUrls: PresignedUrls; urlKeys: UrlKeys };
   probes?: Probes;
   logIn?: typeof logIn;
   openStream?: Link['openStream'];
@@ -145,16 +73,26 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
   // A copy, so that a reload changes no object of the caller.
   const settings = { ...given, presets: { ...given.presets } };
   const sshKeys = openSshKeys({ clock, ids });
-  const events = openEvents({ clock, ids, onAppend: (tx, event) => webhooks.noteEvent(tx, event) });
+  const events = openEvents({
+    clock,
+    ids,
+    onAppend: async (tx, event) => {
+      await webhooks.noteEvent(tx, event);
+      await models.replicas.noteEvent(tx, event);
+    },
+  });
   const operations = openOperations({ clock, ids });
   const money = openMoney(core, settings, events);
   const { ledger, metering } = money;
   const fleet: Fleet = openFleet(core, settings, {
     events,
     nudges,
-    noteObserved: (tx, instanceId, observed) => rental.instances.noteObserved(tx, instanceId, observed),
+    noteObserved: (tx, id, observed) =>
+      (models.fineTuning.isJob(id) ? models.fineTuning : rental.instances).noteObserved(tx, id, observed),
     noteGpus: (found) => rental.instances.noteGpus(found),
     pullLogin: (machineId, workloadId) => rental.instances.pullLogin(machineId, workloadId),
+    jobUrl: (machineId, workloadId, purpose) => models.fineTuning.urlFor(machineId, workloadId, purpose),
+    onJobEvents: (machineId, workloadId, events) => models.fineTuning.takeEvents(machineId, workloadId, events),
     onLife: (machineId) => rental.watch.onLife(machineId),
     onHolder: (machineId, message) => rental.watch.onHolder(machineId, message),
   });
@@ -169,12 +107,17 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     outbound: outside.webhookOutbound,
     maxAttempts: settings.webhookMaxAttempts,
   });
-  const models = openModels(core, settings, { ledger, blobs: storage.blobs, nudges });
+  const accounts = openAccounts({ db, clock, ids });
+  const openStream = outside.openStream ?? fleet.link.openStream;
+  const { blobs } = storage;
+  const below: BelowModels = { ...fleet, accounts, ledger, instances: rental.instances, openStream, storage, nudges };
+  const models: Models = openModels(core, settings, below);
   return {
     readiness: openReadiness({ db, clock, log, hasRoom: outside.hasRoom }),
-    blobs: storage.blobs,
+    blobs,
     presignedUrls: storage.presignedUrls,
-    accounts: openAccounts({ db, clock, ids }),
+    urlKeys: storage.urlKeys,
+    accounts,
     sshKeys,
     events,
     operations,
@@ -182,7 +125,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     ...fleet,
     ...rental,
     ownOutages: openOwnOutages({ db, clock, log, metering, goodSinceMs: rental.watch.goodSinceMs }),
-    logs: openLogs({ db, clock, log, link: { openStream: outside.openStream ?? fleet.link.openStream } }),
+    logs: openLogs({ db, clock, log, link: { openStream } }),
     webhooks,
     ...models,
     /** Changes all settings at once, from their next use on. */
@@ -210,13 +153,16 @@ function openMoney(core: Core, settings: Settings, events: Events) {
   });
   const { launchHoldMinutes, earningsDelayMs: delayMs } = settings;
   const metering = openMetering({ db, clock, ids, ledger, credits, launchHoldMinutes });
-  return { ledger, credits, metering, payouts: openPayouts({ db, clock, ids, ledger, metering, delayMs }) };
+  const payouts = openPayouts({ db, clock, ids, ledger, metering, delayMs });
+  return { ledger, credits, metering, payouts, corrections: openCorrections({ db, clock, ids, ledger }) };
 }
 
 /** Functions of the rooms above that the fleet calls. */
 interface AboveFleet extends Pick<Instances, 'noteObserved' | 'noteGpus' | 'pullLogin'> {
   onLife: Watch['onLife'];
   onHolder: Watch['onHolder'];
+  jobUrl: FineTuningRoom['urlFor'];
+  onJobEvents: FineTuningRoom['takeEvents'];
   events: Events;
   nudges: Nudges;
 }
@@ -232,6 +178,7 @@ interface Fleet {
 function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
   const { db, clock, ids, rng, sealing } = house;
   const { nudges, events, noteObserved: onChange, noteGpus: onGpus, pullLogin, onLife, onHolder } = above;
+  const { jobUrl, onJobEvents } = above;
   // Hosts are not trusted, so the log lines that they can cause are limited.
   const log = throttledLog(house.log, clock);
   const { diskPriceUcentsPerGbHour } = settings;
@@ -270,6 +217,8 @@ function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
         return isTaken;
       },
       pullLogin,
+      jobUrl,
+      onJobEvents,
       onLife,
       onHolder,
       desired: (machineId) => workloads.desired(machineId),
@@ -359,15 +308,48 @@ function openRental(core: Core, settings: Settings, below: BelowRental): Rental 
   return { launch, endpoints, decoys, reservations, instances, watch };
 }
 
-function openModels(core: Core, settings: Settings, below: { ledger: Ledger; blobs: Blobs; nudges: Nudges }) {
-  const { db, clock, ids, log } = core;
-  const { ledger, blobs, nudges } = below;
+interface BelowModels extends Fleet {
+  accounts: Accounts;
+  ledger: Ledger;
+  instances: Instances;
+  openStream: Link['openStream'];
+  storage: Outside['storage'];
+  nudges: Nudges;
+}
+
+interface Models {
+  catalog: Catalog;
+  replicas: Replicas;
+  gateway: Gateway;
+  videos: Videos;
+  files: Files;
+  fineTuning: FineTuningRoom;
+}
+
+function openModels(core: Core, settings: Settings, below: BelowModels): Models {
+  const { db, clock, ids, rng, log } = core;
+  const { accounts, ledger, supply, workloads, link, instances, openStream, nudges } = below;
+  const { blobs } = below.storage;
+  const { refuseKey } = accounts;
   const catalog = openCatalog(settings.models);
   const openMax = (): OpenMax => ({
     perKey: settings.openInferenceRequestsPerKey,
     perOrg: settings.openInferenceRequestsPerOrg,
   });
-  const gateway = openGateway({ db, clock, ids, log, ledger, catalog, openMax });
+  const replicas = openReplicas({
+    db,
+    clock,
+    ids,
+    rng,
+    log,
+    ledger,
+    catalog,
+    instances,
+    supply,
+    openStream,
+    nudge: () => nudges.engine(),
+  });
+  const gateway = openGateway({ db, clock, ids, log, ledger, catalog, replicas, openMax, refuseKey });
   const videos = openVideos({
     db,
     clock,
@@ -381,5 +363,18 @@ function openModels(core: Core, settings: Settings, below: { ledger: Ledger; blo
     nudge: () => nudges.engine(),
   });
   const { fileBytesMax: bytesMax, fileBytesPerOrg: bytesPerOrgMax } = settings;
-  return { catalog, gateway, videos, files: openFiles({ db, clock, ids, blobs, bytesMax, bytesPerOrgMax }) };
+  const fineTuning = openFineTuning({
+    ...core,
+    ...below.storage,
+    ledger,
+    supply,
+    workloads,
+    catalog,
+    platformFeeBps: settings.platformFeeBps,
+    push: (machineId) => link.push(machineId),
+    nudge: () => nudges.engine(),
+  });
+  const { refuseInUse, quotes } = fineTuning;
+  const files = openFiles({ db, clock, ids, blobs, bytesMax, bytesPerOrgMax, refuseInUse, quotes });
+  return { catalog, replicas, gateway, videos, files, fineTuning };
 }

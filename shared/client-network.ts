@@ -3,6 +3,7 @@ import { isIPv6 } from 'node:net';
 
 /** The /64 of an IPv6 address, because every home or server owns a whole /64. An IPv4 address, mapped or not, stays itself. */
 export function networkOf(ip: string): string {
+  if (!ip.includes(':')) return ip;
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(ip)?.[1];
   if (mapped !== undefined || !isIPv6(ip)) return mapped ?? ip;
   const [before = [], after] = ip.split('::').map((half) => half.split(':').filter((group) => group !== ''));

@@ -56,6 +56,10 @@ export const ERRORS = {
   // Outcomes of an operation
   no_capacity: { status: 0, title: 'No offering fits' },
   operation_failed: { status: 0, title: 'The operation failed' },
+  // Outcomes of a fine-tuning job
+  budget_exceeded: { status: 0, title: 'The budget was used up' },
+  training_failed: { status: 0, title: 'The training failed' },
+  result_invalid: { status: 0, title: 'The result was not what the trainer said' },
   // Our own
   internal_error: { status: 500, title: 'Internal error' },
   registry_unreachable: { status: 502, title: 'The image registry could not be asked' },
@@ -116,4 +120,9 @@ export function failFields(errors: FieldError[]): never {
 /** The message of anything that was thrown, for a log line or a reason. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
+}
+
+/** The code of an error of Node or of a library, like ENOENT; undefined if it has none. */
+export function codeOf(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
 }

@@ -17,6 +17,7 @@ export type IdPrefix =
   | 'dsp'
   | 'free'
   | 'crd'
+  | 'cor'
   | 'req'
   | 'str'
   | 'aud'
@@ -24,7 +25,15 @@ export type IdPrefix =
   | 'net'
   | 'blob'
   | 'vid'
-  | 'file';
+  | 'file'
+  | 'upload'
+  | 'part'
+  | 'urlkey'
+  | 'rep'
+  | 'prc'
+  | 'ftjob'
+  | 'ftevent'
+  | 'ftckpt';
 
 export interface Ids {
   /** Time-ordered UUID version 7: operations, suppliers, machines, ledger entries. */
@@ -97,5 +106,7 @@ function timeOrdered(ticks: number): string {
 
 /** One character a byte (5 bits used): simple, uniform, and the waste does not matter here. */
 function encode(bytes: Uint8Array, alphabet: string): string {
-  return Array.from(bytes, (byte) => alphabet.charAt(byte & 31)).join('');
+  let text = '';
+  for (const byte of bytes) text += alphabet.charAt(byte & 31);
+  return text;
 }

@@ -220,8 +220,19 @@ export const FORM_BYTES_AROUND_MAX = 512 * 1024;
 export const FILES_PER_ORG_MAX = 1_000;
 /** Uploads of one organisation at the same time: each may fill the disk up to the limit of a file before it is refused. */
 export const UPLOADS_PER_ORG_MAX = 4;
+/** The longest file that comes in parts, and its longest part: those of official clients. */
+export const UPLOAD_BYTES_MAX = 8 * 1024 ** 3;
+export const UPLOAD_PART_BYTES_MAX = 64 * 1024 ** 2;
+/** Eight times the parts that the longest file needs. */
+export const UPLOAD_PARTS_MAX = 1_024;
+/** Parts of one organisation that may arrive at the same time. Clients send some parts of a file side by side. */
+export const UPLOAD_PARTS_AT_ONCE_MAX = 16;
+/** Official clients are told this life of an upload. */
+export const UPLOAD_MS = 3_600_000;
 /** The longest name that file systems allow. */
 export const FILENAME_CHARS_MAX = 255;
+/** RFC 6838 allows 127 characters before and after the slash. */
+export const MEDIA_TYPE_CHARS_MAX = 255;
 /** Official clients request so many files per page. */
 export const FILES_PAGE_MAX = 10_000;
 /** A line of a training file. A longer one is a mistake, or does not fit into the context of any model. */
@@ -233,3 +244,55 @@ export const TRAINING_PROBLEMS_MAX = 20;
 
 /** Removal has two phases: the container is stopped at once, and its disk is kept for this time in case the removal was a mistake. */
 export const QUARANTINE_MS = 15 * 60_000;
+
+/** Files of a job: its training data and a checkpoint to go on from. */
+export const JOB_INPUTS_MAX = 4;
+/** The largest file that a job reads or leaves: an upload of this size takes some hours on a slow line. */
+export const JOB_FILE_BYTES_MAX = 64 * 1024 ** 3;
+/** `/job/job.json`, which the control plane writes. */
+export const JOB_CONFIG_CHARS_MAX = 16 * 1024;
+/** Files of a result: an adapter has about ten. */
+export const JOB_RESULT_FILES_MAX = 64;
+/** `/job/out/result.json`: some hundred bytes for each file. */
+export const JOB_MANIFEST_BYTES_MAX = 64 * 1024;
+/** Names and values of a manifest, or of an event: a manifest has seven for each file. */
+export const JOB_JSON_VALUES_MAX = 1_000;
+/** A line of the events file. A longer one is garbage. */
+export const JOB_EVENT_LINE_BYTES_MAX = 4 * 1024;
+/** The part of the events file that is read: more than 100,000 lines. */
+export const JOB_EVENTS_BYTES_MAX = 16 * 1024 ** 2;
+/** Events in one message: below LINK_MESSAGE_BYTES_MAX and LINK_MESSAGE_VALUES_MAX for the largest ones. */
+export const JOB_EVENTS_PER_MESSAGE_MAX = 100;
+/** A job that was sent SIGTERM may write a checkpoint for this time, then it is killed. */
+export const JOB_GRACE_MS = 60_000;
+
+/** Specification 2.15: pairs of a job's metadata, as official clients allow them. */
+export const FINE_TUNING_METADATA_MAX = 16;
+/** Jobs of one organisation that may be open at once: each holds a budget, and most of them hold GPUs. */
+export const FINE_TUNING_OPEN_PER_ORG_MAX = 20;
+/** Events of one job. Later ones are dropped; the newest figures are in the checkpoints. */
+export const FINE_TUNING_EVENTS_MAX = 10_000;
+/** No job costs more. The bound keeps an amount far below what the ledger can hold. */
+export const FINE_TUNING_BUDGET_USD_MAX = 1_000_000;
+/** A job that found no machine fails after this time. */
+export const FINE_TUNING_QUEUE_MS_MAX = 24 * 3_600_000;
+/** Time from the placement until the program runs: an image and a base model may be large. */
+export const FINE_TUNING_START_MS_MAX = 60 * 60_000;
+/** A machine that is away for this time has lost its job. Shorter absences cost nothing, because the job goes on there. */
+export const FINE_TUNING_LOST_MS = 10 * 60_000;
+/** A machine that is away for this time after a cancel is gone for good. */
+export const FINE_TUNING_GONE_MS = 30 * 60_000;
+/** Time for the upload of a result after the end of the program. */
+export const FINE_TUNING_FINISH_MS_MAX = 2 * 3_600_000;
+/** Machines that one job is tried on. */
+export const FINE_TUNING_ATTEMPTS_MAX = 5;
+/** The files of a job are kept for this time after its end. */
+export const FINE_TUNING_KEEP_MS = 30 * 24 * 3_600_000;
+/** How long a presigned URL of a result, an input or an upload is good. */
+export const FINE_TUNING_URL_MS = 15 * 60_000;
+/** Replicas of one tier of a model. */
+export const REPLICAS_MAX = 1_000;
+/** Requests of one tier of a model that wait in a process for a replica to start. */
+export const WAITING_REQUESTS_MAX = 256;
+/** A stream that waits for a replica is silent for so long, so that a quick failure has its own status. Then it has pings. */
+export const COLD_START_SILENCE_MS = 5_000;

@@ -26,6 +26,8 @@ export interface Loop {
 export interface LoopOptions {
   name: string;
   periodMs: number;
+  /** The shortest time between two runs, for a run that is dear and that many nudges ask for; none if left out. */
+  gapMs?: number;
   /**
    * Reads the state and does all work that is due. A throw is logged, and the next period tries again. If it resolves with `again`, there
    * is more to do and the next run follows at once.
@@ -74,6 +76,7 @@ export function startLoop(options: LoopOptions, deps: { clock: Clock; log: Log }
     while (!stopping.signal.aborted) {
       nudged = false;
       await runOnce();
+      if (options.gapMs !== undefined) await clock.sleep(options.gapMs, stopping.signal);
       if (nudged || stopping.signal.aborted) continue;
       wake = new AbortController();
       await clock.sleep(options.periodMs, wake.signal);

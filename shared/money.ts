@@ -36,6 +36,16 @@ export function ucentsFromDollars(dollars: number): bigint | undefined {
   return sign === '-' ? -ucents : ucents;
 }
 
+/** Microcents of a text like `25.50`. For any other text, the rule that it breaks. */
+export function ucentsFromText(text: string): bigint | string {
+  const [, sign, whole = '', fraction = ''] = /^(-?)(\d{1,18})(?:\.(\d+))?$/.exec(text) ?? [];
+  if (whole === '') return 'must be dollars like 25 or 25.50';
+  if (sign === '-') return 'must not be negative';
+  if (fraction.length > 8) return 'must have at most 8 decimals: a microcent is the smallest amount';
+  const ucents = BigInt(whole) * UCENTS_PER_DOLLAR + BigInt(fraction.padEnd(8, '0'));
+  return ucents === 0n ? 'must be more than 0' : ucents;
+}
+
 /** Microcents of a computed price, rounded to the nearest: with doubles, 3 * 2.49 is 7.470000000000001. */
 export function nearestUcents(dollars: number): bigint {
   return BigInt(Math.round(dollars * Number(UCENTS_PER_DOLLAR)));

@@ -21,7 +21,7 @@ export function systemRng(): Rng {
       randomFillSync(pool);
       used = 0;
     }
-    const taken = Uint8Array.from(pool.subarray(used, used + count));
+    const taken = Uint8Array.prototype.slice.call(pool, used, used + count);
     pool.fill(0, used, used + count);
     used += count;
     return taken;

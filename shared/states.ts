@@ -115,6 +115,38 @@ export const VIDEO_STATES: StateTable<VideoState> = {
   expired: [],
 };
 
+export type FineTuningState = 'validating' | 'queued' | 'running' | 'succeeded' | 'failed' | 'cancelled';
+
+/** Specification 3.4. `running -> queued`: its machine was lost, and it goes on from its last checkpoint on another one. */
+export const FINE_TUNING_STATES: StateTable<FineTuningState> = {
+  validating: ['queued', 'failed', 'cancelled'],
+  queued: ['running', 'failed', 'cancelled'],
+  running: ['queued', 'succeeded', 'failed', 'cancelled'],
+  succeeded: [],
+  failed: [],
+  cancelled: [],
+};
+
+export type UploadState = 'pending' | 'completed' | 'cancelled' | 'expired';
+
+/** Of a file that comes in parts. */
+export const UPLOAD_STATES: StateTable<UploadState> = {
+  pending: ['completed', 'cancelled', 'expired'],
+  completed: [],
+  cancelled: [],
+  expired: [],
+};
+
+export type ReplicaState = 'starting' | 'ready' | 'draining' | 'ended';
+
+/** A server of a model on a machine of the fleet. A draining replica gets no new request and ends when its last one is answered. */
+export const REPLICA_STATES: StateTable<ReplicaState> = {
+  starting: ['ready', 'ended'],
+  ready: ['draining', 'ended'],
+  draining: ['ended'],
+  ended: [],
+};
+
 /** True if the table allows the move. */
 export function mayMove<S extends string>(table: StateTable<S>, from: S, to: S): boolean {
   return table[from].includes(to);

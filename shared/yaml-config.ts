@@ -2,7 +2,7 @@
 import { LineCounter, parseDocument } from 'yaml';
 import type { z } from 'zod';
 import { fieldErrors } from './api/problem.ts';
-import { messageOf } from './errors.ts';
+import { codeOf, messageOf } from './errors.ts';
 
 /**
  * The validated configuration in `text`. Throws one Error that lists every problem as `file:line: path: reason`;
@@ -41,7 +41,7 @@ export function readNamed<T>(setting: string, path: string, read: (path: string)
   try {
     return read(path);
   } catch (error) {
-    const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+    const code = codeOf(error) ?? '';
     throw new Error(`${setting} names ${path}, which ${FILE_FAULTS[code] ?? `cannot be read: ${messageOf(error)}`}`, {
       cause: error,
     });

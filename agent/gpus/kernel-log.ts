@@ -1,6 +1,7 @@
 // Reads the kernel's log record by record from its device, and drops lines that were not written by the kernel itself.
 import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
+import { codeOf } from '../../shared/errors.ts';
 
 export interface KernelRecord {
   /** Sequence number within one boot. */
@@ -51,7 +52,7 @@ async function readSome(file: FileHandle, buffer: Buffer): Promise<number> {
     try {
       return (await file.read(buffer, 0, buffer.length, null)).bytesRead;
     } catch (error) {
-      const code = error instanceof Error && 'code' in error ? error.code : undefined;
+      const code = codeOf(error);
       if (code === 'EAGAIN') return 0;
       // Records were overwritten before we read them. The next read continues with the oldest one left.
       if (code !== 'EPIPE') throw error;

@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises';
 import { GPUS_PER_MACHINE_MAX } from '../../shared/limits.ts';
 import type { GpuFacts } from '../../shared/protocol/inventory.ts';
 import { run } from '../host/run.ts';
+import { codeOf } from '../../shared/errors.ts';
 
 /** A process that computes on a GPU. */
 export interface ComputeProcess {
@@ -115,7 +116,7 @@ async function queryRows(nvidiaSmi: string, flag: string): Promise<string[][]> {
 async function query(nvidiaSmi: string, flag: string): Promise<string | undefined> {
   const result = await run([nvidiaSmi, flag, '--format=csv,noheader,nounits'], { timeoutMs: QUERY_MS_MAX }).catch(
     (error: unknown) => {
-      if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+      if (codeOf(error) === 'ENOENT') return undefined;
       throw error;
     },
   );

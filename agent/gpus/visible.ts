@@ -1,6 +1,7 @@
 // Checks from inside a container that it sees exactly its GPUs. The guest runs this before any code of the tenant.
 import { closeSync, constants, openSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { codeOf, messageOf } from '../../shared/errors.ts';
 
 /** The guest's exit code if the container does not see exactly its GPUs. No shell and no signal uses this code. */
 export const GPUS_DIFFER_CODE = 113;
@@ -41,7 +42,7 @@ function faultOfOpening(device: string): string | undefined {
     closeSync(openSync(device, constants.O_RDWR));
     return undefined;
   } catch (error) {
-    return codeOf(error);
+    return codeOf(error) ?? messageOf(error);
   }
 }
 
@@ -59,10 +60,6 @@ function textOf(file: string): string {
   } catch {
     return '';
   }
-}
-
-function codeOf(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : String(error);
 }
 
 function listOf(names: readonly string[]): string {

@@ -16,6 +16,7 @@ import {
   type Part,
 } from './sftp-wire.ts';
 import type { FileHandle } from 'node:fs/promises';
+import { codeOf } from '../../shared/errors.ts';
 
 const MODE_DEFAULT = 0o777;
 const SLASH = Buffer.from('/');
@@ -131,7 +132,7 @@ function joined(folder: Buffer, name: Buffer): Buffer {
 }
 
 function isMissing(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'ENOENT';
+  return codeOf(error) === 'ENOENT';
 }
 
 const KINDS: Readonly<Record<number, string>> = {

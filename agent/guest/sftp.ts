@@ -17,6 +17,7 @@ import {
   SftpError,
   STATUS,
 } from './sftp-wire.ts';
+import { codeOf } from '../../shared/errors.ts';
 
 const VERSION = 3;
 /** Leaves space for the other fields of the packet. */
@@ -100,8 +101,7 @@ async function limits(): Promise<Answer> {
 function refusal(error: unknown): Answer {
   const message = error instanceof Error ? error.message : String(error);
   if (error instanceof SftpError) return { type: ANSWER.status, parts: [error.status, message, ''] };
-  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
-  return { type: ANSWER.status, parts: [STATUS_BY_ERROR[code] ?? STATUS.failure, message, ''] };
+  return { type: ANSWER.status, parts: [STATUS_BY_ERROR[codeOf(error) ?? ''] ?? STATUS.failure, message, ''] };
 }
 
 /** Resolves when the socket can take more, or is closed. */

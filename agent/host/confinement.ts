@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { messageOf } from '../../shared/errors.ts';
+import { codeOf, messageOf } from '../../shared/errors.ts';
 import { run } from './run.ts';
 import { isMissing } from './state.ts';
 
@@ -114,5 +114,5 @@ async function makeGroup(groups: string, name: string): Promise<string> {
 
 /** A cgroup without this file refuses the write with EACCES or EPERM, because nobody can create files there. */
 function isForbidden(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && ['EACCES', 'EPERM'].includes(String(error.code));
+  return ['EACCES', 'EPERM'].includes(codeOf(error) ?? '');
 }

@@ -3,6 +3,7 @@ import { constants } from 'node:fs';
 import { copyFile, mkdir, open, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { z } from 'zod';
+import { codeOf } from '../../shared/errors.ts';
 
 const COMPARE_BYTES = 1024 * 1024;
 
@@ -83,7 +84,7 @@ export function removePath(path: string): Promise<void> {
 
 /** True where a call failed because the file or folder does not exist. */
 export function isMissing(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && error.code === 'ENOENT';
+  return codeOf(error) === 'ENOENT';
 }
 
 async function replaceFile(file: string, mode: number, write: (temporary: string) => Promise<void>): Promise<void> {

@@ -4,6 +4,7 @@ import { request as httpsRequest } from 'node:https';
 import { EnrollResponse, type EnrollRequest, type Inventory } from '../../shared/protocol/inventory.ts';
 import { ENROLL_PATH } from '../../shared/protocol/link.ts';
 import { loadIdentity, storeIdentity } from './identity.ts';
+import { codeOf } from '../../shared/errors.ts';
 
 export interface EnrollOptions {
   stateDir: string;
@@ -89,7 +90,7 @@ const UNKNOWN_AUTHORITY = [
 ];
 
 function unansweredText({ origin }: URL, error: Error): string {
-  const code = 'code' in error ? String(error.code) : '';
+  const code = codeOf(error) ?? '';
   if (NO_TLS.includes(code)) return `${origin} does not speak TLS: check the port, or use http:// in a test`;
   if (UNKNOWN_AUTHORITY.includes(code)) {
     return `the certificate of ${origin} is of an authority that is not known here (${code}): set tls_ca_file`;

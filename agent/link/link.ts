@@ -8,6 +8,7 @@ import type { Log } from '../../shared/log.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
 import {
   decodeMessage,
+  forVersion,
   type HolderMessage,
   LINK_CLOSE,
   ServerMessage,
@@ -20,9 +21,10 @@ import {
   type PullLoginMessage,
   type LinkSocket,
 } from '../../shared/protocol/link.ts';
-import { negotiateVersion, PROTOCOL_MAX, PROTOCOL_MIN } from '../../shared/protocol/version.ts';
+import { negotiateVersion, PROTOCOL_MAX, PROTOCOL_MIN, PROTOCOL_WITH_JOBS } from '../../shared/protocol/version.ts';
 import type { Rng } from '../../shared/rng.ts';
 import type { CloneToken } from './identity.ts';
+import { type JobMessages, openJobMessages } from './job-messages.ts';
 import { openPullLogins, type PullLogins } from './pull-logins.ts';
 
 /** The functions of the rest of the agent that the link calls. */
@@ -53,6 +55,8 @@ export interface Link {
   sendHolder(seen: Omit<HolderMessage, 'type'>): void;
   /** Asks for a login to the registry of the workload's private image; null: none is needed. @throws Error if no answer comes */
   pullLogin(workloadId: string): Promise<PullAnswer | null>;
+  /** The messages of jobs. */
+  jobs: Pick<JobMessages, 'url' | 'events'>;
   status(): LinkStatus;
   stop(): Promise<void>;
 }
@@ -78,6 +82,9 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
   const pullLogins = openPullLogins(clock, (workloadId) =>
     current?.send({ type: 'pull_login', workload_id: workloadId }),
   );
+  const jobs = openJobMessages(clock, (message) => {
+    if ((current?.version() ?? 0) >= PROTOCOL_WITH_JOBS) current?.send(message);
+  });
   const status: LinkStatus = { connected: false, last_end: null };
   let current: Connection | undefined;
   let cancelReport: (() => void) | undefined;
@@ -89,14 +96,14 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
     reportIsNear = false;
     reportedMs = clock.monotonicMs();
     cancelReport = clock.after(spreadMs(OBSERVED_PERIOD_MS, rng), report);
-    current?.send(peer.observed());
+    if (current !== undefined) current.send(forVersion(peer.observed(), current.version()));
   };
 
   const keep = async (): Promise<void> => {
     let attempt = 0;
     while (!stopping.signal.aborted) {
       const startedMs = clock.monotonicMs();
-      current = connect(options, peer, { ...deps, pullLogins });
+      current = connect(options, peer, { ...deps, pullLogins, jobs });
       void current.welcomed.then((ok) => {
         status.connected = ok;
         if (!ok) return;
@@ -128,6 +135,7 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
     sendInventory: (inventory) => current?.send({ type: 'inventory', inventory }),
     sendHolder: (seen) => current?.send({ type: 'holder', ...seen }),
     pullLogin: pullLogins.ask,
+    jobs,
     status: () => ({ ...status }),
     stop: async () => {
       stopping.abort();
@@ -144,13 +152,20 @@ interface Connection {
   /** Drops the message before `welcome`: the next report contains the same state. */
   send(message: AgentMessage): void;
   close(code: number, reason: string): void;
+  /** The version of the protocol that both ends speak; 0 before `welcome`. */
+  version(): number;
 }
 
-function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps & { pullLogins: PullLogins }): Connection {
+interface Answers {
+  pullLogins: PullLogins;
+  jobs: JobMessages;
+}
+
+function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps & Answers): Connection {
   const socket = deps.dial(options.url);
   const welcomed = Promise.withResolvers<boolean>();
   const ended = Promise.withResolvers<{ reason: string; drainMs: number | undefined }>();
-  let welcome = false;
+  let version = 0;
   let drainMs: number | undefined;
   let reason: string | undefined;
 
@@ -169,14 +184,15 @@ function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps & { pullLo
     log: deps.log,
     post,
     close,
-    welcome: () => {
-      welcome = true;
+    welcome: (protocol) => {
+      version = protocol;
       welcomed.resolve(true);
     },
     drain: (ms) => {
       drainMs = ms;
     },
     takePullLogin: deps.pullLogins.take,
+    takeJob: deps.jobs.take,
   });
 
   socket.on('message', (data: Buffer, isBinary: boolean) => {
@@ -202,9 +218,10 @@ function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps & { pullLo
     welcomed: welcomed.promise,
     ended: ended.promise,
     send: (message) => {
-      if (welcome) post(message);
+      if (version > 0) post(message);
     },
     close,
+    version: () => version,
   };
 }
 
@@ -212,9 +229,10 @@ interface ActorDeps {
   log: Log;
   post(message: AgentMessage): void;
   close(code: number, reason: string): void;
-  welcome(): void;
+  welcome(protocol: number): void;
   drain(reconnectAfterMs: number): void;
   takePullLogin(message: PullLoginMessage): void;
+  takeJob: JobMessages['take'];
 }
 
 /** Carries out the server's messages. */
@@ -249,7 +267,7 @@ function createActor(options: LinkOptions, peer: LinkPeer, deps: ActorDeps): (me
         if (negotiateVersion(message.protocol) !== undefined) return void sayHello(message.nonce);
         return close(LINK_CLOSE.version, 'no common protocol version');
       case 'welcome':
-        return deps.welcome();
+        return deps.welcome(message.protocol);
       case 'clone_token':
         return void peer.cloneToken.keep(message.value).then((isKept) => {
           if (isKept) post({ type: 'clone_token_kept', value: message.value });
@@ -265,6 +283,9 @@ function createActor(options: LinkOptions, peer: LinkPeer, deps: ActorDeps): (me
         return peer.onRepair(message.workload_id);
       case 'pull_login':
         return deps.takePullLogin(message);
+      case 'job_url':
+      case 'job_events_kept':
+        return deps.takeJob(message);
       case 'drain':
         deps.drain(message.reconnect_after_ms);
         return close(1000, 'the control plane asked us to come back later');

@@ -9,18 +9,11 @@ import { createIds } from '../../shared/ids.ts';
 import type { LogsTarget, PullLogin } from '../../shared/protocol/link.ts';
 import { systemRng } from '../../shared/rng.ts';
 import { absentAsUndefined, ignoring, countBytes, type PullEvent } from './docker-answers.ts';
-import { makeNetwork, openNetworks, type Networks } from './docker-networks.ts';
-import { tagWithoutVolumes, type Volumeless, withoutVolumes } from './volumeless.ts';
-import type {
-  BareRun,
-  ContainerShape,
-  Engine,
-  LocalImage,
-  LastExit,
-  LocalContainer,
-  Mount,
-  PullNews,
-} from './engine.ts';
+import { bindMount, runBare } from './docker-bare.ts';
+import { jobCalls } from './docker-jobs.ts';
+import { openNetworks, type Networks } from './docker-networks.ts';
+import { tagWithoutVolumes, tarOf, type Volumeless, withoutVolumes } from './volumeless.ts';
+import type { ContainerShape, Engine, LocalImage, LastExit, LocalContainer, PullNews } from './engine.ts';
 
 export interface DockerOptions {
   socketPath: string;
@@ -33,6 +26,8 @@ export interface DockerOptions {
 const LABEL_WORKLOAD = 'svc.workload_id';
 const LABEL_INSTANCE = 'svc.instance_id';
 const LABEL_MACHINE = 'svc.machine_id';
+/** Docker's name for a container without any network. */
+const NO_NETWORK = 'none';
 const STOP_SECONDS = 10;
 const ANSWER_MS_MAX = 60_000;
 
@@ -64,7 +59,6 @@ export function openDocker(options: DockerOptions): Engine {
     version: async () => (await asked.version()).Version,
 
     list: async () => (await findAll()).map(localContainer),
-
     bridges: networks.bridges,
 
     keepSpareNetwork: networks.keepSpare,
@@ -91,6 +85,8 @@ export function openDocker(options: DockerOptions): Engine {
 
     stopAndCut: async (workloadId) => stopAndCut(docker, networks, await findAll(workloadId)),
 
+    ...jobCalls(docker, findAll),
+
     remove: async (workloadId) => {
       for (const container of await findAll(workloadId)) await remove(docker, networks, container);
     },
@@ -113,9 +109,13 @@ async function create(docker: Docker, networks: Networks, shape: ContainerShape,
     [LABEL_INSTANCE]: shape.instance_id,
     [LABEL_MACHINE]: machineId,
   };
-  const container = await networks.forContainer((network) =>
-    createContainer(docker, createOptions(shape, labels, network)),
-  );
+  const createIn = (network: string): Promise<Docker.Container> =>
+    createContainer(docker, createOptions(shape, labels, network));
+  const container = await (shape.network === 'none' ? createIn(NO_NETWORK) : networks.forContainer(createIn));
+  if (shape.folders.length > 0) {
+    const entries = shape.folders.map((folder) => ({ name: `${folder.replace(/^\/+/, '')}/`, mode: '1777' }));
+    await container.putArchive(tarOf(entries), { path: '/' });
+  }
   return container.id;
 }
 
@@ -159,6 +159,7 @@ async function stopAndCut(docker: Docker, networks: Networks, containers: Docker
   for (const container of containers) {
     const network = networkOf(container);
     await ignoring([304, 404], docker.getContainer(container.Id).stop({ t: STOP_SECONDS }));
+    if (network === NO_NETWORK) continue;
     await ignoring([404, 500], docker.getNetwork(network).disconnect({ Container: container.Id, Force: true }));
     await networks.remove(network);
   }
@@ -166,7 +167,8 @@ async function stopAndCut(docker: Docker, networks: Networks, containers: Docker
 
 async function remove(docker: Docker, networks: Networks, container: Docker.ContainerInfo): Promise<void> {
   await ignoring([404, 409], docker.getContainer(container.Id).remove({ force: true, v: true }));
-  await networks.remove(networkOf(container));
+  const network = networkOf(container);
+  if (network !== NO_NETWORK) await networks.remove(network);
 }
 
 /** Removes dockerode's prefix `(HTTP code 500) server error - ` from errors: customers see them, and it means nothing to them. */
@@ -196,6 +198,8 @@ function inItsOwnWords(engine: Engine): Engine {
     create: plain(engine.create),
     start: plain(engine.start),
     stopAndCut: plain(engine.stopAndCut),
+    stop: plain(engine.stop),
+    fileIn: plain(engine.fileIn),
     remove: plain(engine.remove),
     runBare: plain(engine.runBare),
     logs: plain(engine.logs),
@@ -257,43 +261,6 @@ async function readLogs(
   return (await container.logs({ ...options, follow: true })) as unknown as Readable;
 }
 
-/** The end of an archive without entries. */
-const EMPTY_TAR = Buffer.alloc(1024);
-
-async function runBare(docker: Docker, bare: BareRun, machineId: string): Promise<number> {
-  const name = `svc-bare-${bare.name}-${machineId}`;
-  const [repo, tag] = ['svc-empty', `${bare.name}-${machineId}`];
-  const clear = async (): Promise<void> => {
-    await ignoring([404], docker.getContainer(name).remove({ force: true, v: true }));
-    if (bare.network) await ignoring([404], docker.getNetwork(name).remove());
-  };
-  // Removes what a crash has left.
-  await clear();
-  await text(await docker.importImage(Readable.from([EMPTY_TAR]), { repo, tag }));
-  try {
-    if (bare.network) await makeNetwork(docker, name, {});
-    const container = await docker.createContainer({
-      name,
-      Image: `${repo}:${tag}`,
-      Entrypoint: bare.argv,
-      HostConfig: {
-        NetworkMode: bare.network ? name : 'none',
-        Mounts: bare.mounts.map(bindMount),
-        ...(bare.disk_mib === null ? {} : { StorageOpt: { size: `${bare.disk_mib}M` } }),
-      },
-    });
-    await container.start();
-    // The log ends when the program ends, and fails when the engine does. `wait` never answers if the engine is restarted.
-    await text((await container.logs({ stdout: true, follow: true })) as unknown as Readable);
-    const { State: state } = await container.inspect();
-    if (state.Running) throw new Error('the log of the container ended before the container did');
-    return state.ExitCode;
-  } finally {
-    await clear();
-    await ignoring([404, 409], docker.getImage(`${repo}:${tag}`).remove());
-  }
-}
-
 async function lastExit(container: Docker.Container): Promise<LastExit> {
   const { Error: error, ExitCode: code, OOMKilled: starved } = (await container.inspect()).State;
   return { code, reason: error || (starved ? 'it ran out of memory' : `it ended with code ${code}`) };
@@ -346,15 +313,12 @@ function createOptions(
   };
 }
 
-function bindMount({ source, target }: Mount): Docker.MountConfig[number] {
-  return { Type: 'bind', Source: source, Target: target, ReadOnly: true };
-}
-
 function localContainer(info: Docker.ContainerInfo): LocalContainer {
   return {
     id: info.Id,
     workload_id: info.Labels[LABEL_WORKLOAD] ?? '',
     running: info.State === 'running',
+    started: info.State !== 'created',
     mount_sources: info.Mounts.flatMap(({ Source }) => (Source === undefined ? [] : [Source])),
   };
 }

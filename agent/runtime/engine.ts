@@ -7,6 +7,8 @@ export interface LocalContainer {
   id: string;
   workload_id: string;
   running: boolean;
+  /** It has been started at least once. */
+  started: boolean;
   /** Folders of the host that are mounted into it. They must stay as long as the container exists. */
   mount_sources: string[];
 }
@@ -53,6 +55,10 @@ export interface ContainerShape {
   env: string[];
   mounts: Mount[];
   gpu_uuids: string[];
+  /** `own`: a network of its own. `none`: not even that, for a job. */
+  network: 'own' | 'none';
+  /** Folders that are created for every user of the container to write. They count against the disk like all its files. */
+  folders: string[];
   /** Limit of its writes; null if the engine cannot enforce one. */
   disk_gb: number | null;
   memory_bytes: number;
@@ -63,6 +69,12 @@ export interface ContainerShape {
   /** -1 is unlimited. */
   memlock_bytes: number;
   nofile: number;
+}
+
+export interface FileInContainer {
+  bytes: number;
+  /** Exactly `bytes` bytes, or an error. */
+  stream: Readable;
 }
 
 /** A test program in a container without an image, to find out what the engine can do. */
@@ -107,6 +119,13 @@ export interface Engine {
   start(containerId: string): Promise<void>;
   /** Stops the workload's container if there is one, and disconnects its network. Repeating it is harmless. */
   stopAndCut(workloadId: string): Promise<void>;
+  /** Sends SIGTERM to the workload's container, and SIGKILL after `graceMs`. Resolves once it has ended. */
+  stop(workloadId: string, graceMs: number): Promise<void>;
+  /**
+   * A regular file of the workload's container, running or not; undefined if there is none at this path. Symbolic links are not followed.
+   * The caller must read or destroy the stream.
+   */
+  fileIn(workloadId: string, path: string): Promise<FileInContainer | undefined>;
   /** Removes the container, its anonymous volumes and its network. Repeating it is harmless. */
   remove(workloadId: string): Promise<void>;
   /** Runs the program to its end, removes the container, and resolves with the exit code. Rejects if the engine refuses the limit. */

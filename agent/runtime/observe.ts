@@ -1,5 +1,6 @@
 // Computes the report to the control plane about each workload, from the same facts that the plan uses. Pure.
 import { WORKLOADS_PER_MACHINE_MAX } from '../../shared/limits.ts';
+import type { ObservedJob } from '../../shared/protocol/job.ts';
 import type { ObservedMessage } from '../../shared/protocol/link.ts';
 import type { ObservedWorkload } from '../../shared/protocol/workload.ts';
 import { isMissing, type Facts } from './plan.ts';
@@ -42,6 +43,9 @@ function phaseOf(id: string, facts: ObservedFacts): ObservedWorkload['phase'] | 
   if (record?.gone === true) return 'removed';
   if (record?.stopped_ms != null && container?.running !== true) return 'stopped';
   if (record?.removing !== true && record?.failure) return 'failed';
+  const job = record?.job;
+  if (job !== undefined && job.exit_code !== null) return job.finished ? 'finished' : 'finishing';
+  if (job !== undefined && container?.started === true) return 'running';
   if (container !== undefined) return container.running && isReachable(id, record, facts) ? 'running' : 'starting';
   if (facts.containers === null) return undefined;
   if (isMissing(id, record, facts)) return 'missing';
@@ -69,6 +73,17 @@ function describe(id: string, phase: ObservedWorkload['phase'], facts: ObservedF
     main_exit: holder?.main_exit ?? null,
     failure_code: phase === 'failed' ? (record?.failure?.code ?? null) : null,
     detail: detailOf(id, phase, facts),
+    ...(wanted?.job === undefined && record?.job === undefined ? {} : { job: jobOf(record?.job) }),
+  };
+}
+
+function jobOf(job: WorkloadRecord['job']): ObservedJob {
+  return {
+    exit_code: job?.exit_code ?? null,
+    stopped_at_limit: job?.stopped_at_limit ?? false,
+    results: job?.results ?? null,
+    detail: job?.detail?.slice(0, 512) ?? null,
+    skipped_lines: job?.skipped_lines ?? 0,
   };
 }
 

@@ -3,6 +3,7 @@
 // Silence ends nothing. A workload that the list no longer contains is left alone, and only `desired: removed` ends one. If the engine
 // does not answer (`containers: null`), that does not mean that it has no containers.
 import { AUTO_TERMINATE_GRACE_MS, GUEST_SILENT_MS_MAX } from '../../shared/limits.ts';
+import type { DesiredJob } from '../../shared/protocol/job.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import type { LocalContainer } from './engine.ts';
 import type { PullStatus, Wanted } from './pulls.ts';
@@ -13,6 +14,10 @@ export type Step =
   | { kind: 'create'; workload_id: string; workload: DesiredWorkload }
   | { kind: 'start'; workload_id: string; container_id: string }
   | { kind: 'holder'; workload_id: string }
+  /** A job's time is over: it may write a checkpoint and must end. */
+  | { kind: 'limit'; workload_id: string }
+  /** A job's program has ended. */
+  | { kind: 'exited'; workload_id: string; container_id: string }
   | {
       kind: 'fail';
       workload_id: string;
@@ -75,6 +80,7 @@ function planWorkload(id: string, workload: DesiredWorkload | undefined, facts: 
   if (record?.failure) return [];
   if (isMissing(id, record, facts)) return [];
   const steps = planContainer(workload, facts);
+  if (workload.job !== undefined) return steps;
   return facts.holdersUp.has(id) || !isDue(holderKey(id), facts)
     ? steps
     : [...steps, { kind: 'holder', workload_id: id }];
@@ -115,6 +121,7 @@ function planContainer(workload: DesiredWorkload, facts: Facts): Step[] {
   if (!isDue(id, facts)) return [];
   const container = facts.containers.find((one) => one.workload_id === id);
   if (container !== undefined) {
+    if (workload.job !== undefined && container.started) return planJob(workload.job, container, facts);
     if (!container.running) return [{ kind: 'start', workload_id: id, container_id: container.id }];
     return isSilent(id, facts)
       ? [{ kind: 'fail', workload_id: id, workload, code: 'guest_silent', detail: SILENT }]
@@ -134,6 +141,16 @@ function planContainer(workload: DesiredWorkload, facts: Facts): Step[] {
     case 'ready':
       return [{ kind: 'create', workload_id: id, workload }];
   }
+}
+
+/** A job is started once. It ends by itself or at its limit, and its end is never followed by another start. */
+function planJob(job: DesiredJob, container: LocalContainer, { records, serverNowMs }: Facts): Step[] {
+  const { workload_id: id } = container;
+  const record = records.get(id)?.job;
+  if (!container.running)
+    return record?.exit_code === null ? [{ kind: 'exited', workload_id: id, container_id: container.id }] : [];
+  const isOver = record !== undefined && serverNowMs >= record.started_ms + job.run_ms_max;
+  return isOver ? [{ kind: 'limit', workload_id: id }] : [];
 }
 
 /** Never true once the guest has connected: after that, only the tenant can have ended it. */

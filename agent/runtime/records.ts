@@ -2,8 +2,26 @@
 import { join } from 'node:path';
 import { z } from 'zod';
 import type { Log } from '../../shared/log.ts';
+import { JobFile, JobFileName } from '../../shared/protocol/job.ts';
 import { ObservedWorkload } from '../../shared/protocol/workload.ts';
 import type { StateFiles } from '../host/state.ts';
+
+const JobRecord = z.strictObject({
+  /** Before its first start, by the control plane's clock. Its time limit counts from here. */
+  started_ms: z.number(),
+  exit_code: z.number().nullable(),
+  stopped_at_limit: z.boolean(),
+  /** The newest checkpoint that waits for its upload. */
+  checkpoint: z.strictObject({ step: z.int(), name: JobFileName }).nullable(),
+  /** Its files are uploaded, or there are none; `detail` is the reason. */
+  finished: z.boolean(),
+  results: z.array(JobFile).nullable(),
+  detail: z.string().nullable(),
+  skipped_lines: z.int(),
+  /** The events file was read up to here. Garbage before it is counted already. */
+  read_to: z.int(),
+});
+export type JobRecord = z.infer<typeof JobRecord>;
 
 const WorkloadRecord = z.strictObject({
   workload_id: z.string(),
@@ -19,6 +37,8 @@ const WorkloadRecord = z.strictObject({
   /** A tombstone: nothing is left of the workload. Kept so that `removed` can be reported again. */
   gone: z.boolean(),
   changed_ms: z.number(),
+  /** Only for a job that has been started. */
+  job: JobRecord.optional(),
 });
 export type WorkloadRecord = z.infer<typeof WorkloadRecord>;
 

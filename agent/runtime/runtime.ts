@@ -52,6 +52,7 @@ import type { Images } from './images.ts';
 import type { Records } from './records.ts';
 import type { Machine } from './shape.ts';
 import { createSilence, type Silence } from './silence.ts';
+import type { JobInputs } from './job-steps.ts';
 import { createSteps, type Holders, type StepsDeps } from './steps.ts';
 
 export interface RuntimeDeps {
@@ -59,6 +60,7 @@ export interface RuntimeDeps {
   log: Log;
   engine: Engine;
   holders: Holders;
+  jobs: JobInputs;
   desired: Desired;
   records: Records;
   images: Images;
@@ -82,6 +84,8 @@ export interface Runtime {
   containerIds(): string[];
   /** Must be called whenever `holders.statuses()` has changed. */
   holdersChanged(): void;
+  /** Must be called whenever the record of a job has changed. */
+  jobsChanged(): void;
   status(): LoopStatus[];
   /** Stops the loops and waits for the steps at work. Containers go on. */
   stop(): Promise<void>;
@@ -146,6 +150,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
       silence.listen();
       loop.nudge();
     },
+    jobsChanged: changed,
     status: () => [loop.status(), spare.status(), images.status()],
     stop: async () => {
       await Promise.all([loop.stop(), spare.stop(), images.stop()]);

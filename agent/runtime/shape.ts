@@ -69,6 +69,8 @@ export function shapeOf(
     env: containerEnv(workload, image),
     mounts: entry.mounts,
     gpu_uuids: workload.gpu_uuids,
+    network: 'own',
+    folders: [],
     disk_gb: workload.disk_gb,
     memory_bytes: memoryBytes,
     shm_bytes: Math.floor(memoryBytes / 2),
@@ -76,6 +78,26 @@ export function shapeOf(
     cpu_shares: CPU_SHARES_PER_GPU * part,
     pids_max: PIDS_MAX,
     ...machine.limits,
+  };
+}
+
+/** Folders that a job may write. Its events, its results and its checkpoints are read from there. */
+export const JOB_FOLDERS = { out: '/job/out', checkpoints: '/job/ckpt' } as const;
+
+/** The container of a job: the image's own program without our guest, without a network, with `mounts` below `/job`. */
+export function jobShapeOf(
+  workload: DesiredWorkload,
+  image: LocalImage,
+  mounts: Mount[],
+  machine: Machine,
+): ContainerShape {
+  const shape = shapeOf(workload, image, { entrypoint: commandOf(workload.command, image), mounts }, machine);
+  const devices = workload.gpu_uuids.length === 0 ? 'NVIDIA_VISIBLE_DEVICES=void' : 'NVIDIA_VISIBLE_DEVICES';
+  return {
+    ...shape,
+    env: [...Object.entries(workload.env).map(([name, value]) => `${name}=${value}`), devices],
+    network: 'none',
+    folders: Object.values(JOB_FOLDERS),
   };
 }
 

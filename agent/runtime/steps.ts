@@ -1,16 +1,15 @@
 // Performs the steps of the plan. Each step may be interrupted at any instant and repeated: engine and records show how far it came.
-import type { Log } from '../../shared/log.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import { GPUS_DIFFER_CODE } from '../gpus/visible.ts';
-import type { Desired } from './desired.ts';
-import type { Engine, LastExit, Mount } from './engine.ts';
+import type { LastExit, Mount } from './engine.ts';
 import type { Images } from './images.ts';
+import { createJob, isJob, type JobStepsDeps, noteExit, noteStart, stopAtLimit } from './job-steps.ts';
 import type { Step } from './plan.ts';
 import type { Pulls } from './pulls.ts';
-import type { Records, WorkloadRecord } from './records.ts';
+import type { WorkloadRecord } from './records.ts';
 import type { HolderStatus } from './observe.ts';
-import { type GuestEntry, type MainProgram, mainProgramOf, shapeOf, type Machine } from './shape.ts';
+import { type GuestEntry, type MainProgram, mainProgramOf, shapeOf } from './shape.ts';
 
 /** What this room needs of the holders, which are the way into a workload. */
 export interface Holders {
@@ -23,15 +22,10 @@ export interface Holders {
   end(workloadId: string): Promise<void>;
 }
 
-export interface StepsDeps {
-  desired: Pick<Desired, 'serverNowMs'>;
-  log: Log;
-  engine: Engine;
+export interface StepsDeps extends JobStepsDeps {
   holders: Holders;
-  records: Records;
   pulls: Pulls;
   images: Images;
-  machine: () => Machine;
   /** Our files that replace the engine's own in the container's /etc. */
   etcFiles(workloadId: string, hostname: string): Promise<Mount[]>;
   /** Rejects with the reason if customer code must not start on this host. */
@@ -57,7 +51,9 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
     create: ({ workload }, attempt) =>
       orGiveUp(deps, workload.workload_id, attempt, async () => {
         const [containerId] = await bothDone([create(deps, workload), assertFenced()]);
-        if (containerId !== undefined) await engine.start(containerId);
+        if (containerId === undefined) return;
+        if (workload.job !== undefined) await noteStart(workload.workload_id, deps);
+        await engine.start(containerId);
       }),
 
     start: async ({ workload_id, container_id }, attempt) => {
@@ -67,9 +63,14 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
       if (failure !== null) return records.change(workload_id, { failure });
       await orGiveUp(deps, workload_id, attempt, async () => {
         await assertFenced();
+        if (isJob(workload_id, deps)) await noteStart(workload_id, deps);
         await engine.start(container_id);
       });
     },
+
+    limit: ({ workload_id }) => stopAtLimit(workload_id, deps),
+
+    exited: ({ workload_id, container_id }) => noteExit(workload_id, container_id, deps),
 
     holder: ({ workload_id }) => holders.ensure(workload_id),
 
@@ -116,16 +117,15 @@ function startFailure({ code, reason }: LastExit, attempt: number): WorkloadReco
 }
 
 /** Resolves with the container's id; undefined if there is none to start. Records and pulls then contain the reason. */
-async function create(
-  { engine, holders, records, pulls, log, machine, etcFiles }: StepsDeps,
-  workload: DesiredWorkload,
-): Promise<string | undefined> {
+async function create(deps: StepsDeps, workload: DesiredWorkload): Promise<string | undefined> {
+  const { engine, holders, records, pulls, log, machine, etcFiles } = deps;
   const { workload_id, image: ref } = workload;
   const image = await engine.inspectImage(ref);
   if (image === undefined) {
     pulls.forget(workload);
     return undefined;
   }
+  if (workload.job !== undefined) return createJob(workload, image, deps);
   const launch = mainProgramOf(workload, image);
   if (launch.argv.length === 0) {
     const detail = 'neither the image nor the request says what to run: set an entrypoint or a command';

@@ -55,23 +55,25 @@ export interface TarEntry {
   name: string;
   /** Undefined for a folder. */
   content?: string;
+  /** Octal digits; 0644 for a file and 0755 for a folder if it is left out. */
+  mode?: string;
 }
 
-/** A small tar archive (POSIX ustar) for the engine's API. Everything belongs to root; files are 0644, folders 0755. Throws on a name longer than 100 bytes. */
+/** A small tar archive (POSIX ustar) for the engine's API. Everything belongs to root. Throws on a name longer than 100 bytes. */
 export function tarOf(entries: readonly TarEntry[]): Buffer {
-  const blocks = entries.flatMap(({ name, content }) => {
+  const blocks = entries.flatMap(({ name, content, mode = content === undefined ? '0755' : '0644' }) => {
     const bytes = Buffer.from(content ?? '');
     const padding = Buffer.alloc((BLOCK_BYTES - (bytes.length % BLOCK_BYTES)) % BLOCK_BYTES);
-    return [headerOf(name, content === undefined ? null : bytes.length), bytes, padding];
+    return [headerOf(name, mode, content === undefined ? null : bytes.length), bytes, padding];
   });
   return Buffer.concat([...blocks, Buffer.alloc(2 * BLOCK_BYTES)]);
 }
 
-function headerOf(name: string, sizeBytes: number | null): Buffer {
+function headerOf(name: string, mode: string, sizeBytes: number | null): Buffer {
   const header = Buffer.alloc(BLOCK_BYTES);
   if (Buffer.byteLength(name) > NAME_BYTES_MAX) throw new Error(`${name} is too long for an archive`);
   header.write(name, 0);
-  header.write(sizeBytes === null ? '0000755' : '0000644', 100);
+  header.write(mode.padStart(7, '0'), 100);
   for (const at of [108, 116]) header.write('0000000', at);
   header.write((sizeBytes ?? 0).toString(8).padStart(11, '0'), 124);
   header.write('00000000000', 136);

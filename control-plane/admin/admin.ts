@@ -1,11 +1,13 @@
 // The operator's server: it has only the operator's routes and listens on a unix socket. Every route writes to the audit journal, and one reads it.
 import { type Http, type HttpDeps, openHttp } from '../base/http/server.ts';
 import { type Route, route } from '../base/http/route.ts';
-import type { Audit } from './audit.ts';
+import type { Audit, AuditEntry } from './audit.ts';
 import { z } from 'zod';
 import { isoTime } from '../../shared/clock.ts';
 import type { Db } from '../base/db/db.ts';
-import { listOf, operator } from '../base/http/operator.ts';
+import { listParameters, operator } from '../base/http/operator.ts';
+import type { Cursors, PageStart } from '../base/http/cursors.ts';
+import { pageSchema } from '../../shared/api/page.ts';
 
 /** Use `listen` for a unix socket. `inject` needs no socket: commands use it while the daemon is stopped. */
 export function openAdmin(routes: readonly Route[], audit: Audit, core: Omit<HttpDeps, 'authenticate'>): Http {
@@ -15,8 +17,6 @@ export function openAdmin(routes: readonly Route[], audit: Audit, core: Omit<Htt
   http.register(audited(routes, audit));
   return http;
 }
-
-const ENTRIES_MAX = 1000;
 
 const Parameters = z.record(z.string(), z.unknown()).optional();
 const Subject = z.looseObject({ id: z.string().optional(), org_id: z.string().optional() });
@@ -33,34 +33,41 @@ const Entry = z.strictObject({
   request_id: z.string(),
 });
 
-export function auditRoute({ db, audit }: { db: Db; audit: Pick<Audit, 'list'> }): Route {
+interface AuditDeps {
+  db: Db;
+  cursors: Cursors;
+  audit: Pick<Audit, 'list'>;
+}
+
+export function auditRoute({ db, cursors, audit }: AuditDeps): Route {
   return route({
     ...operator,
     method: 'GET',
     path: '/admin/audit',
     operationId: 'adminListAudit',
     summary: 'What operators did, newest first',
-    query: z.strictObject({
-      since: z.iso.datetime({ offset: true }).optional(),
-      limit: z.coerce.number().int().min(1).max(ENTRIES_MAX),
-    }),
-    responses: { 200: { description: 'The entries', schema: listOf(Entry) } },
+    query: z.strictObject({ ...listParameters, since: z.iso.datetime({ offset: true }).optional() }),
+    responses: { 200: { description: 'A page of entries', schema: pageSchema(Entry) } },
     errors: [],
     handler: async ({ query }) => {
       const sinceMs = query.since === undefined ? 0 : Date.parse(query.since);
-      const entries = await audit.list(db.read, sinceMs, query.limit);
-      const data = entries.map((entry) => ({
-        at: isoTime(entry.at_ms),
-        actor: entry.actor,
-        operation: entry.operation,
-        subject: entry.subject_id,
-        parameters: entry.parameters,
-        outcome: entry.outcome,
-        request_id: entry.request_id,
-      }));
-      return { status: 200, body: { data } };
+      const rows = (start: PageStart) => audit.list(db.read, sinceMs, start);
+      const at = ({ at_ms: createdMs, id }: AuditEntry) => ({ createdMs, id });
+      return { status: 200, body: await cursors.page(`admin/audit/${sinceMs}`, query, rows, { at, show: entryView }) };
     },
   });
+}
+
+function entryView(entry: AuditEntry): z.infer<typeof Entry> {
+  return {
+    at: isoTime(entry.at_ms),
+    actor: entry.actor,
+    operation: entry.operation,
+    subject: entry.subject_id,
+    parameters: entry.parameters,
+    outcome: entry.outcome,
+    request_id: entry.request_id,
+  };
 }
 
 /** The same routes. Each route except a GET writes an entry once its request is well-formed. */

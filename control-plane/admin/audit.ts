@@ -6,6 +6,7 @@ import { ServiceError } from '../../shared/errors.ts';
 import type { Ids } from '../../shared/ids.ts';
 import { int, json, text } from '../base/db/columns.ts';
 import { type Db, type Query, sql, type Tx } from '../base/db/db.ts';
+import { pageBy, type PageStart } from '../base/http/cursors.ts';
 
 export interface Action {
   /** The system user that ran the command. This is not verified: anyone who can open the socket can claim any name. */
@@ -29,15 +30,15 @@ const EntryRow = z.object({
   outcome: text,
   request_id: text,
 });
-type AuditEntry = z.infer<typeof EntryRow>;
+export type AuditEntry = z.infer<typeof EntryRow>;
 
 export interface Audit {
   /** The database that the rooms must be opened with. Their first transaction in an action also writes the audit entry. */
   readonly db: Db;
   /** Runs `work`, whose result names the thing that it created, if any. Refusals and failures are recorded with their code. */
   run<T>(action: Action, work: () => Promise<T>, madeId: (result: T) => string | null): Promise<T>;
-  /** Newest first. */
-  list(query: Query, sinceMs: number, limit: number): Promise<AuditEntry[]>;
+  /** A page of the entries since then, newest first. */
+  list(query: Query, sinceMs: number, start: PageStart): Promise<AuditEntry[]>;
 }
 
 interface Pending extends Action {
@@ -75,11 +76,11 @@ export function openAudit({ db, clock, ids }: { db: Db; clock: Clock; ids: Ids }
         throw error;
       }
     },
-    list: (query, sinceMs, limit) =>
+    list: (query, sinceMs, start) =>
       query.all(
         EntryRow,
         sql`select id, at_ms, actor, operation, subject_id, parameters, outcome, request_id from audit_entries
-            where at_ms >= ${sinceMs} order by at_ms desc, id desc limit ${limit}`,
+            where at_ms >= ${sinceMs} and ${pageBy(start, { time: sql`at_ms`, id: sql`id` })}`,
       ),
   };
 }

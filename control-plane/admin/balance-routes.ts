@@ -10,7 +10,7 @@ import { supplierOfOrg } from '../fleet/supply/store.ts';
 import { funding, payable, wallet } from '../money/ledger/accounts.ts';
 import type { Ledger } from '../money/ledger/ledger.ts';
 import { TransferDiffers } from '../money/ledger/store.ts';
-import { balanceNow } from '../money/metering/balance.ts';
+import { runwayOf, setWarnBelowHours, warnBelowHours } from '../money/metering/runway.ts';
 
 export interface BalanceDeps {
   db: Db;
@@ -19,6 +19,9 @@ export interface BalanceDeps {
   /** @throws ServiceError `not_found` */
   assertOrg(orgId: string): Promise<void>;
 }
+
+/** The kind of the transfers that an operator adds by hand. The evidence is the reference. */
+export const FUNDING_KIND = 'funding.manual';
 
 export function balanceRoutes(deps: BalanceDeps): Route[] {
   const Credit = z.strictObject({ cents: Cents, reference: z.string().min(1).max(255) });
@@ -37,6 +40,22 @@ export function balanceRoutes(deps: BalanceDeps): Route[] {
     }),
     route({
       ...operator,
+      method: 'POST',
+      path: '/admin/balances/{id}/warnings',
+      operationId: 'adminWarnBalance',
+      summary: 'Set the hours left at which the customers of an organisation are warned; an empty list warns never',
+      params: Id,
+      body: z.strictObject({ below_hours: z.array(z.int().min(1).max(720)).max(5) }),
+      responses: { 200: { description: 'The balance', schema: AnyFields } },
+      errors: ['not_found'],
+      handler: async ({ params, body }) => {
+        await deps.assertOrg(params.id);
+        await deps.db.tx('admin.balance_warn', (tx) => setWarnBelowHours(tx, params.id, body.below_hours));
+        return { status: 200, body: await show(params.id, deps) };
+      },
+    }),
+    route({
+      ...operator,
       method: 'GET',
       path: '/admin/balances/{id}',
       operationId: 'adminShowBalance',
@@ -51,8 +70,8 @@ export function balanceRoutes(deps: BalanceDeps): Route[] {
 
 async function show(orgId: string, { db, clock, ledger, assertOrg }: BalanceDeps): Promise<Fields> {
   await assertOrg(orgId);
-  const balance = await db.snapshot('admin.balance', (query) =>
-    balanceNow(query, orgId, { ledger, nowMs: clock.now() }),
+  const { balance, rateUcentsPerHour } = await db.snapshot('admin.balance', (query) =>
+    runwayOf(query, orgId, { ledger, nowMs: clock.now() }),
   );
   const supplier = await supplierOfOrg(db.read, orgId);
   const owed = supplier === undefined ? 0n : (await ledger.balance(db.read, payable(supplier.id))).postedUcents;
@@ -62,6 +81,8 @@ async function show(orgId: string, { db, clock, ledger, assertOrg }: BalanceDeps
     held_cents: Number(centsFloor(balance.heldUcents)),
     available_cents: Number(centsFloor(balance.availableUcents)),
     balance: dollarText(balance.postedUcents),
+    burn_rate_per_hour: dollarText(rateUcentsPerHour),
+    warn_below_hours: (await warnBelowHours(db.read, orgId)).join(', '),
     supplier_unpaid: dollarText(owed),
   };
 }
@@ -80,8 +101,9 @@ async function add(
     debit: funding,
     credit: wallet(orgId),
     amountUcents: BigInt(cents) * UCENTS_PER_CENT,
-    kind: 'funding.manual',
+    kind: FUNDING_KIND,
     subjectId: orgId,
+    evidence: reference,
     effectiveMs: clock.now(),
   };
   await db

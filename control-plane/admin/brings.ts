@@ -1,13 +1,16 @@
 // What this room adds to the house: the operator's routes that need several rooms or the process itself.
 import type { LoopStatus } from '../../shared/loop.ts';
+import type { Cursors } from '../base/http/cursors.ts';
 import type { Measure } from '../base/http/metrics.ts';
+import type { Billed } from '../money/ledger/billed.ts';
 import { auditRoute } from './admin.ts';
 import type { Audit } from './audit.ts';
-import { type BalanceDeps, balanceRoutes } from './balance-routes.ts';
+import { type BalanceDeps, balanceRoutes, FUNDING_KIND } from './balance-routes.ts';
+import { exportRoute } from './export-routes.ts';
 import { instanceRoutes } from './instance-routes.ts';
 import { type StatusDeps, statusRoutes } from './status-routes.ts';
 
-type Deps = BalanceDeps & Parameters<typeof instanceRoutes>[0] & StatusDeps & { audit: Audit };
+type Deps = BalanceDeps & Parameters<typeof instanceRoutes>[0] & StatusDeps & { audit: Audit; cursors: Cursors };
 
 export function adminBrings(deps: Deps) {
   return {
@@ -15,8 +18,10 @@ export function adminBrings(deps: Deps) {
       ...balanceRoutes(deps),
       ...instanceRoutes(deps),
       ...statusRoutes(deps),
-      auditRoute({ db: deps.db, audit: deps.audit }),
+      auditRoute(deps),
+      exportRoute(deps),
     ],
+    billed: { [FUNDING_KIND]: { section: 'deposit', by: 'batch' } } satisfies Billed,
     measures: loopMeasures(deps.loops),
   };
 }

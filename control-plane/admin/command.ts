@@ -4,6 +4,7 @@ import { z } from 'zod';
 import type { InjectedRequest } from '../base/http/server.ts';
 import type { Fields } from '../base/http/operator.ts';
 import { request as httpRequest } from 'node:http';
+import { codeOf } from '../../shared/errors.ts';
 
 export interface CommandDeps {
   /** Sends the request to the daemon, or directly to the rooms if no daemon runs. */
@@ -19,9 +20,15 @@ export interface CommonOptions {
   json?: boolean;
 }
 
+export interface ListOptions extends CommonOptions {
+  limit?: string;
+  after?: string;
+}
+
+const Row = z.record(z.string(), z.unknown());
 const Rows = z.union([
-  z.strictObject({ data: z.array(z.record(z.string(), z.unknown())) }).transform(({ data }) => data),
-  z.record(z.string(), z.unknown()).transform((row) => [row]),
+  z.strictObject({ data: z.array(Row), next_cursor: z.string().nullable().default(null) }),
+  Row.transform((row) => ({ data: [row], next_cursor: null })),
 ]);
 const Refusal = z.looseObject({ code: z.string(), detail: z.string(), request_id: z.string() });
 
@@ -31,13 +38,36 @@ export function withCommon(command: Command): Command {
     .option('--json', 'print JSON, for programs');
 }
 
+/** The options of a list that is answered in pages. */
+export function withPages(command: Command): Command {
+  return withCommon(command)
+    .option('--limit <count>', 'rows on a page, 1 to 1000; 100 without it')
+    .option('--after <cursor>', 'the page after the one that ended with this cursor');
+}
+
+/** Prints a page of a list. `filters` without a value are left out. */
+export function showPage(
+  deps: CommandDeps,
+  { limit, after, ...options }: ListOptions,
+  path: string,
+  filters: Record<string, string | undefined> = {},
+): Promise<void> {
+  const query = new URLSearchParams();
+  for (const [name, value] of Object.entries({ ...filters, limit, cursor: after })) {
+    if (value !== undefined) query.set(name, value);
+  }
+  return show(deps, options, { method: 'GET', url: query.size === 0 ? path : `${path}?${query.toString()}` });
+}
+
 export async function show(deps: CommandDeps, options: CommonOptions, request: InjectedRequest): Promise<void> {
   printAnswer(deps, options, await askOrThrow(deps, options, request));
 }
 
-/** Prints one thing, or a list of things, as a table or as JSON. */
+/** Prints one thing, or a list of things, as a table or as JSON. If a list goes on, the last line says how to get the next page. */
 export function printAnswer({ print }: Pick<CommandDeps, 'print'>, options: CommonOptions, body: unknown): void {
-  print(options.json === true ? `${JSON.stringify(body)}\n` : tableOf(Rows.parse(body)));
+  if (options.json === true) return print(`${JSON.stringify(body)}\n`);
+  const { data, next_cursor: next } = Rows.parse(body);
+  print(`${tableOf(data)}${next === null ? '' : `\nThere are more. The next page: --after ${next}\n`}`);
 }
 
 /** The body of the answer. @throws Error with the detail of a refusal */
@@ -108,8 +138,7 @@ export function askDaemon(
       response.on('error', reject);
     });
     request.on('error', (error) => {
-      const nobody = 'code' in error && (error.code === 'ENOENT' || error.code === 'ECONNREFUSED');
-      if (nobody) resolve(undefined);
+      if (['ENOENT', 'ECONNREFUSED'].includes(codeOf(error) ?? '')) resolve(undefined);
       else reject(error);
     });
     request.end(body);

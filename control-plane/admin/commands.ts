@@ -7,13 +7,18 @@ import {
   askOrThrow,
   type CommandDeps,
   type CommonOptions,
+  type ListOptions,
   printAnswer,
   readCents,
   show,
+  showPage,
   withCommon,
+  withPages,
   readTime,
 } from './command.ts';
+import { addAdjustCommand, addExportCommand, addRefundCommand, addStatementCommand } from './correction-commands.ts';
 import { addCreditCommands, addDisputeCommands, addPayoutCommands, addSupplierCommands } from './money-commands.ts';
+import { addModelCommands } from './model-commands.ts';
 import { addInstanceCommands, addReservationCommands } from './rental-commands.ts';
 
 const DAY_MS = 86_400_000;
@@ -29,10 +34,16 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   addSupplierCommands(admin, deps);
   addPayoutCommands(admin, deps);
   addInstanceCommands(admin, deps);
+  addModelCommands(admin, deps);
   addDisputeCommands(admin, deps);
   addCreditCommands(admin, deps);
   addReservationCommands(admin, deps);
+  addRefundCommand(admin, deps);
+  addAdjustCommand(admin, deps);
+  addStatementCommand(admin, deps);
+  addExportCommand(admin, deps);
   addAuditCommands(admin, deps);
+  addUrlKeyCommands(admin, deps);
   withCommon(admin.command('loops').description('the background loops of the daemon')).action(
     (options: CommonOptions) => show(deps, options, { method: 'GET', url: '/admin/loops' }),
   );
@@ -62,18 +73,25 @@ function addAuditCommands(admin: Command, deps: CommandDeps): void {
     .description('what operators did')
     .command('list')
     .description('newest first')
-    .option('--since <time>', 'a day, or a time like 2026-12-01T09:30:00Z', readTime)
-    .option('--limit <count>', 'at most this many', '100');
-  withCommon(list).action(({ since, limit, ...options }: AuditOptions) => {
-    const query = new URLSearchParams({ limit });
-    if (since !== undefined) query.set('since', since);
-    return show(deps, options, { method: 'GET', url: `/admin/audit?${query.toString()}` });
-  });
+    .option('--since <time>', 'a day, or a time like 2026-12-01T09:30:00Z', readTime);
+  withPages(list).action(({ since, ...options }: ListOptions & { since?: string }) =>
+    showPage(deps, options, '/admin/audit', { since }),
+  );
 }
 
-interface AuditOptions extends CommonOptions {
-  since?: string;
-  limit: string;
+function addUrlKeyCommands(admin: Command, deps: CommandDeps): void {
+  const urlKey = admin.command('url-key').description('keys that sign presigned URLs of the local disk');
+  withCommon(urlKey.command('list').description('all of them, newest first')).action((options: CommonOptions) =>
+    show(deps, options, { method: 'GET', url: '/admin/url-keys' }),
+  );
+  withCommon(
+    urlKey
+      .command('rotate')
+      .description('sign with a new key from now on; URLs of the old ones stay valid until they expire')
+      .option('--revoke', 'end all URLs that were signed before, at once'),
+  ).action(({ revoke = false, ...options }: CommonOptions & { revoke?: boolean }) =>
+    show(deps, options, { method: 'POST', url: '/admin/url-keys/rotate', payload: { revoke } }),
+  );
 }
 
 function addOrgCommands(admin: Command, deps: CommandDeps): void {
@@ -86,8 +104,8 @@ function addOrgCommands(admin: Command, deps: CommandDeps): void {
   ).action((options: CommonOptions & { name: string }) =>
     show(deps, options, { method: 'POST', url: '/admin/orgs', payload: { name: options.name } }),
   );
-  withCommon(org.command('list').description('all organisations')).action((options: CommonOptions) =>
-    show(deps, options, { method: 'GET', url: '/admin/orgs' }),
+  withPages(org.command('list').description('all organisations, newest first')).action((options: ListOptions) =>
+    showPage(deps, options, '/admin/orgs'),
   );
 }
 
@@ -116,15 +134,14 @@ function addKeyCommands(admin: Command, deps: CommandDeps): void {
     const payload = { org_id: options.org, name: options.name, scopes, ...expiry };
     return show(deps, options, { method: 'POST', url: '/admin/keys', payload });
   });
-  withCommon(
+  withPages(
     key
       .command('list')
-      .description('API keys without their secret')
+      .description('API keys without their secret, newest first')
       .option('--org <id>', 'only those of this organisation'),
-  ).action((options: CommonOptions & { org?: string }) => {
-    const query = options.org === undefined ? '' : `?org_id=${encodeURIComponent(options.org)}`;
-    return show(deps, options, { method: 'GET', url: `/admin/keys${query}` });
-  });
+  ).action(({ org, ...options }: ListOptions & { org?: string }) =>
+    showPage(deps, options, '/admin/keys', { org_id: org }),
+  );
   withCommon(key.command('revoke <id>').description('end an API key for good, at once')).action(
     (id: string, options: CommonOptions) =>
       show(deps, options, { method: 'POST', url: `/admin/keys/${encodeURIComponent(id)}/revoke` }),
@@ -157,6 +174,23 @@ function addBalanceCommands(admin: Command, deps: CommandDeps): void {
   );
   withCommon(
     balance
+      .command('warn')
+      .description('set when the customers of an organisation are warned that the balance ends')
+      .requiredOption('--org <id>', 'the organisation')
+      .requiredOption(
+        '--below-hours <list>',
+        'hours left at the present rate, like 48,12,2, or never; usually 24,6,1',
+        readHours,
+      ),
+  ).action(({ org, belowHours, ...options }: CommonOptions & { org: string; belowHours: number[] }) =>
+    show(deps, options, {
+      method: 'POST',
+      url: `/admin/balances/${encodeURIComponent(org)}/warnings`,
+      payload: { below_hours: belowHours },
+    }),
+  );
+  withCommon(
+    balance
       .command('show')
       .description('show the balance, the held part and the available part')
       .requiredOption('--org <id>', 'the organisation'),
@@ -165,17 +199,27 @@ function addBalanceCommands(admin: Command, deps: CommandDeps): void {
   );
 }
 
+function readHours(text: string): number[] {
+  if (text === 'never') return [];
+  if (!/^\d{1,3}(,\d{1,3})*$/.test(text)) throw new InvalidArgumentError('must be whole hours like 48,12,2, or never');
+  return text.split(',').map(Number);
+}
+
 const MACHINE_VERBS = {
   approve: 'put its GPUs on offer, also after a suspension',
   suspend: 'take its GPUs off the market; running rentals go on',
+  trust: 'place replicas of models and training on it',
+  distrust: 'place no replicas and no training on it any more; what runs goes on',
   unify: 'confirm that only one host has its identity again, after a copy of its disk was in use',
 };
 
 function addMachineCommands(admin: Command, deps: CommandDeps): void {
   const machine = admin.command('machine').description("suppliers' machines");
-  withCommon(
-    machine.command('list').description('all machines: their state, their GPUs, and what is wrong with them'),
-  ).action((options: CommonOptions) => show(deps, options, { method: 'GET', url: '/admin/machines' }));
+  withPages(
+    machine
+      .command('list')
+      .description('all machines, newest first: their state, their GPUs, and what is wrong with them'),
+  ).action((options: ListOptions) => showPage(deps, options, '/admin/machines'));
   for (const [verb, meaning] of Object.entries(MACHINE_VERBS)) {
     withCommon(machine.command(`${verb} <id>`).description(meaning)).action((id: string, options: CommonOptions) =>
       show(deps, options, { method: 'POST', url: `/admin/machines/${encodeURIComponent(id)}/${verb}` }),

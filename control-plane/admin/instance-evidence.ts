@@ -1,10 +1,10 @@
 // Rentals as an operator sees them: what each was charged, and the evidence for it from all rooms.
 import { type Clock, isoTime } from '../../shared/clock.ts';
 import { fail } from '../../shared/errors.ts';
-import type { InstanceState } from '../../shared/states.ts';
 import { dollarsFromUcents, dollarText } from '../../shared/money.ts';
 import type { Fields } from '../base/http/operator.ts';
 import { type Db, type Query } from '../base/db/db.ts';
+import type { PageStart } from '../base/http/cursors.ts';
 import type { Events } from '../base/events/events.ts';
 import { findWorkload } from '../fleet/workloads/store.ts';
 import { freeTimesOf, heldOf } from '../money/credits/store.ts';
@@ -13,7 +13,7 @@ import { costUcents } from '../money/metering/posting.ts';
 import { type Segment, segmentsOf } from '../money/metering/store.ts';
 import { disputesOf } from '../money/payouts/disputes.ts';
 import { findProbe } from '../rental/outages/store.ts';
-import { findInstance, findInstances, type InstanceRow } from '../rental/instances/store.ts';
+import { findInstance, findInstances, type InstanceFilter, type InstanceRow } from '../rental/instances/store.ts';
 
 /** Limit of rows in one answer, because an operator reads no more. */
 const EVENTS_SHOWN_MAX = 1_000;
@@ -24,16 +24,9 @@ export interface InstanceEvidenceDeps {
   events: Events;
 }
 
-interface InstanceFilter {
-  orgId: string | null;
-  machineId: string | null;
-  status: InstanceState | 'any' | null;
-  limit: number;
-}
-
 export interface InstanceEvidence {
-  /** Newest first; without a status, only those that have not ended. */
-  list(filter: InstanceFilter): Promise<Fields[]>;
+  /** A page, newest first, with the bill of each; without a status, only those that have not ended. */
+  list(filter: InstanceFilter, start: PageStart): Promise<{ row: InstanceRow; fields: Fields }[]>;
   /** @throws ServiceError `not_found` */
   show(id: string): Promise<Fields>;
   /** The facts that decided about the bill, oldest first. @throws ServiceError `not_found` */
@@ -44,16 +37,18 @@ export interface InstanceEvidence {
 
 export function openInstanceEvidence({ db, clock, events }: InstanceEvidenceDeps): InstanceEvidence {
   const read = db.read;
-  const withBills = async (rows: InstanceRow[]): Promise<Fields[]> => {
+  const withBills = async (rows: InstanceRow[]): Promise<{ row: InstanceRow; fields: Fields }[]> => {
     const ids = rows.map((row) => row.id);
     const segments = Map.groupBy(await segmentsOf(read, ids), (segment) => segment.subject_id);
-    return rows.map((row) => ({ ...rowFields(row), ...billFields(segments.get(row.id) ?? [], clock.now()) }));
+    return rows.map((row) => {
+      return { row, fields: { ...rowFields(row), ...billFields(segments.get(row.id) ?? [], clock.now()) } };
+    });
   };
-  const bill = async (row: InstanceRow): Promise<Fields> => (await withBills([row]))[0] ?? {};
+  const bill = async (row: InstanceRow): Promise<Fields> => (await withBills([row]))[0]?.fields ?? {};
   const found = async (id: string): Promise<InstanceRow> =>
     (await findInstance(read, id)) ?? fail('not_found', `There is no instance ${id}.`);
   return {
-    list: async (filter) => withBills(await findInstances(read, filter)),
+    list: async (filter, start) => withBills(await findInstances(read, filter, start)),
     show: async (id) => {
       const row = await found(id);
       return { ...(await bill(row)), ...(await detailFields(read, row)) };

@@ -4,19 +4,22 @@ import { INSTANCE_STATES, type InstanceState } from '../../shared/states.ts';
 import type { Instances } from '../rental/instances/instances.ts';
 import { type InstanceEvidenceDeps, openInstanceEvidence } from './instance-evidence.ts';
 import { type Route, route } from '../base/http/route.ts';
-import { AnyFields, Id, listOf, operator } from '../base/http/operator.ts';
+import { AnyFields, type Fields, Id, listOf, listParameters, operator } from '../base/http/operator.ts';
+import { byCreation, type Cursors, type PageStart, type PageView } from '../base/http/cursors.ts';
+import { pageSchema } from '../../shared/api/page.ts';
 
 const BASE = '/admin/instances';
-const SHOWN_MAX = 1_000;
 const STATUSES = Object.keys(INSTANCE_STATES) as InstanceState[];
 const Filter = z.strictObject({
+  ...listParameters,
   org_id: z.string().optional(),
   machine_id: z.string().optional(),
   status: z.enum(['any', ...STATUSES]).optional(),
-  limit: z.coerce.number().int().min(1).max(SHOWN_MAX),
 });
 
-export function instanceRoutes(deps: InstanceEvidenceDeps & { instances: Pick<Instances, 'end'> }): Route[] {
+export function instanceRoutes(
+  deps: InstanceEvidenceDeps & { cursors: Cursors; instances: Pick<Instances, 'end'> },
+): Route[] {
   const evidence = openInstanceEvidence(deps);
   const shared = { ...operator, params: Id } as const;
   const shown = { description: 'The instance', schema: AnyFields };
@@ -28,11 +31,18 @@ export function instanceRoutes(deps: InstanceEvidenceDeps & { instances: Pick<In
       operationId: 'adminListInstances',
       summary: 'List instances, newest first',
       query: Filter,
-      responses: { 200: { description: 'Those that fit', schema: listOf(AnyFields) } },
+      responses: { 200: { description: 'A page of those that fit', schema: pageSchema(AnyFields) } },
       errors: [],
       handler: async ({ query }) => {
-        const { org_id: orgId = null, machine_id: machineId = null, status = null, limit } = query;
-        return { status: 200, body: { data: await evidence.list({ orgId, machineId, status, limit }) } };
+        const { org_id: orgId = null, machine_id: machineId = null, status = null } = query;
+        const filter = { orgId, machineId, status };
+        const rows = (start: PageStart) => evidence.list(filter, start);
+        const view: PageView<Awaited<ReturnType<typeof rows>>[number], Fields> = {
+          at: ({ row }) => byCreation(row),
+          show: ({ fields }) => fields,
+        };
+        const list = `admin/instances/${JSON.stringify(filter)}`;
+        return { status: 200, body: await deps.cursors.page(list, query, rows, view) };
       },
     }),
     route({

@@ -1,14 +1,25 @@
 // `admin supplier ...` and `admin payout ...`: suppliers and their payouts. `admin credit ...`: credits above the daily bounds, and organisations
 // whose credits wait. `admin dispute ...`: a customer claims that a rental was not what they paid for.
 import type { Command } from 'commander';
-import { type CommandDeps, type CommonOptions, show, withCommon, readTime, readCents } from './command.ts';
+import {
+  type CommandDeps,
+  type CommonOptions,
+  type ListOptions,
+  show,
+  showPage,
+  withCommon,
+  withPages,
+  readTime,
+  readCents,
+} from './command.ts';
+import { addGrantCommand } from './correction-commands.ts';
 import { CREDIT_VERBS } from '../money/credits/operator-routes.ts';
 import { SUPPLIER_VERBS } from '../fleet/supply/operator-routes.ts';
 
 export function addSupplierCommands(admin: Command, deps: CommandDeps): void {
   const supplier = admin.command('supplier').description('organisations that supply machines');
-  withCommon(supplier.command('list').description('all suppliers, and what they are owed')).action(
-    (options: CommonOptions) => show(deps, options, { method: 'GET', url: '/admin/suppliers' }),
+  withPages(supplier.command('list').description('all suppliers, newest first, and what they are owed')).action(
+    (options: ListOptions) => showPage(deps, options, '/admin/suppliers'),
   );
   for (const [verb, meaning] of Object.entries(SUPPLIER_VERBS)) {
     withCommon(supplier.command(`${verb} <id>`).description(meaning)).action((id: string, options: CommonOptions) =>
@@ -41,15 +52,14 @@ export function addPayoutCommands(admin: Command, deps: CommandDeps): void {
       payload: { reference, ...(usd === undefined ? {} : { cents: usd }) },
     }),
   );
-  withCommon(
+  withPages(
     payout
       .command('list')
-      .description('the latest payouts, newest first')
+      .description('all payouts, newest first')
       .option('--supplier <id>', 'only those of this supplier'),
-  ).action((options: CommonOptions & { supplier?: string }) => {
-    const query = options.supplier === undefined ? '' : `?supplier_id=${encodeURIComponent(options.supplier)}`;
-    return show(deps, options, { method: 'GET', url: `/admin/payouts${query}` });
-  });
+  ).action(({ supplier, ...options }: ListOptions & { supplier?: string }) =>
+    showPage(deps, options, '/admin/payouts', { supplier_id: supplier }),
+  );
 }
 
 interface NoteOptions extends CommonOptions {
@@ -57,10 +67,12 @@ interface NoteOptions extends CommonOptions {
 }
 
 export function addCreditCommands(admin: Command, deps: CommandDeps): void {
-  const credit = admin.command('credit').description('credits and payments that wait for the operator');
-  const list = (name: string, url: string, meaning: string): void => {
-    withCommon(credit.command(name).description(meaning)).action((options: CommonOptions) =>
-      show(deps, options, { method: 'GET', url }),
+  const credit = admin
+    .command('credit')
+    .description('credits: those that wait for the operator, and those that the operator gives');
+  const list = (name: string, path: string, meaning: string): void => {
+    withPages(credit.command(name).description(meaning)).action((options: ListOptions) =>
+      showPage(deps, options, path),
     );
   };
   const decide = (words: string, urlOf: (id: string) => string, meaning: string): void => {
@@ -69,6 +81,7 @@ export function addCreditCommands(admin: Command, deps: CommandDeps): void {
       show(deps, options, { method: 'POST', url: urlOf(encodeURIComponent(id)), payload: { note } }),
     );
   };
+  addGrantCommand(credit, deps);
   list('list', '/admin/credits', 'what waits, and the latest decisions');
   for (const [verb, meaning] of Object.entries(CREDIT_VERBS)) {
     decide(`${verb} <id>`, (id) => `/admin/credits/${id}/${verb}`, meaning);
@@ -99,8 +112,8 @@ interface ResolveOptions extends CommonOptions {
 
 export function addDisputeCommands(admin: Command, deps: CommandDeps): void {
   const dispute = admin.command('dispute').description('rentals whose earnings wait for a decision');
-  withCommon(dispute.command('list').description('all disputes, newest first')).action((options: CommonOptions) =>
-    show(deps, options, { method: 'GET', url: '/admin/disputes' }),
+  withPages(dispute.command('list').description('all disputes, newest first')).action((options: ListOptions) =>
+    showPage(deps, options, '/admin/disputes'),
   );
   withCommon(
     dispute

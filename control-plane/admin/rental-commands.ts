@@ -1,33 +1,36 @@
 // `admin instance ...`: rentals of all organisations, and the evidence for their bills. `admin reservation ...`: contracts for reserved capacity.
 import { type Command, InvalidArgumentError } from 'commander';
-import { type CommandDeps, type CommonOptions, show, withCommon, readTime } from './command.ts';
+import {
+  type CommandDeps,
+  type CommonOptions,
+  type ListOptions,
+  show,
+  showPage,
+  withCommon,
+  withPages,
+  readTime,
+} from './command.ts';
 import type { Commitment } from '../../shared/api/reservation.ts';
 import { RESERVATION_VERBS } from '../rental/reservations/operator-routes.ts';
 
-interface ListOptions extends CommonOptions {
+interface InstanceListOptions extends ListOptions {
   org?: string;
   machine?: string;
   status?: string;
-  limit: string;
 }
 
 export function addInstanceCommands(admin: Command, deps: CommandDeps): void {
   const instance = admin.command('instance').description('rentals of all organisations');
-  withCommon(
+  withPages(
     instance
       .command('list')
       .description('list instances that have not ended, newest first')
       .option('--org <id>', 'only those of this organisation')
       .option('--machine <id>', 'only those on this machine')
-      .option('--status <status>', 'only those with this status; `any` includes ended ones')
-      .option('--limit <count>', 'at most this many', '100'),
-  ).action(({ org, machine, status, limit, ...options }: ListOptions) => {
-    const query = new URLSearchParams({ limit });
-    if (org !== undefined) query.set('org_id', org);
-    if (machine !== undefined) query.set('machine_id', machine);
-    if (status !== undefined) query.set('status', status);
-    return show(deps, options, { method: 'GET', url: `/admin/instances?${query.toString()}` });
-  });
+      .option('--status <status>', 'only those with this status; `any` includes ended ones'),
+  ).action(({ org, machine, status, ...options }: InstanceListOptions) =>
+    showPage(deps, options, '/admin/instances', { org_id: org, machine_id: machine, status }),
+  );
   const urlOf = (id: string): string => `/admin/instances/${encodeURIComponent(id)}`;
   withCommon(instance.command('show <id>').description('one of them')).action((id: string, options: CommonOptions) =>
     show(deps, options, { method: 'GET', url: urlOf(id) }),
@@ -76,8 +79,8 @@ export function addReservationCommands(admin: Command, deps: CommandDeps): void 
     const payload = { org_id: org, title, starts_at: starts, ends_at: ends, renewal, commitment: gpus };
     return show(deps, options, { method: 'POST', url: URL, payload });
   });
-  withCommon(reservation.command('list').description('all contracts with their GPUs')).action(
-    (options: CommonOptions) => show(deps, options, { method: 'GET', url: URL }),
+  withPages(reservation.command('list').description('all contracts with their GPUs, newest first')).action(
+    (options: ListOptions) => showPage(deps, options, URL),
   );
   withCommon(reservation.command('show <id>').description('one contract with its GPUs')).action(
     (id: string, options: CommonOptions) => show(deps, options, { method: 'GET', url: urlOf(id) }),

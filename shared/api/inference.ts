@@ -28,7 +28,7 @@ export const InferenceError = z
   .meta({ id: 'InferenceError' });
 export type InferenceError = z.infer<typeof InferenceError>;
 
-const INFERENCE_PATHS = /^\/v1\/(models|chat|embeddings|images|videos|files|fine_tuning)(\/|$)/;
+const INFERENCE_PATHS = /^\/v1\/(models|chat|embeddings|images|videos|files|uploads|fine_tuning)(\/|$)/;
 
 /** Paths that clients of this wire format call although this service has nothing there -> what to use instead. */
 export const INSTEAD: Readonly<Record<string, string>> = {

@@ -16,6 +16,10 @@ const ModelPricing = z.strictObject({
     .optional()
     .describe('The same of the economy tier, `<id>:economy`; absent if the model has none'),
   economy_output_per_1m_tokens_cents: amount.optional().describe('For a million tokens of its answer'),
+  training_gpu_second_microcents: amount
+    .optional()
+    .describe('For a second of one GPU of a fine-tuning job, exact; absent if the model is not fine-tunable'),
+  training_gpus: amount.optional().describe('GPUs of a fine-tuning job'),
   per_image_cents: amount.optional().describe('For an image, rounded down to whole cents'),
   per_image_microcents: amount.optional().describe('For an image, exact'),
   per_mpxl_microcents: amount.optional().describe('For a megapixel of output, in place of a price per image'),
@@ -55,6 +59,15 @@ export const Model = z
       .optional()
       .describe('What a fine-tuning job names as `model`; present only if `fine_tunable` is true'),
     parameters: z.array(ModelParameter).optional().describe('What requests for an image or a video may set'),
+    cold_start_seconds: z
+      .strictObject({
+        p50: z.number().min(0).describe('Half of the starts took no longer'),
+        p95: z.number().min(0).describe('95 of 100 starts took no longer'),
+      })
+      .optional()
+      .describe(
+        'How long the economy tier took to wake up, for half and for 95 of 100 starts. A call waits for it and never pays for it',
+      ),
     supported_parameters: z
       .array(z.string())
       .optional()

@@ -30,24 +30,39 @@ export function fieldErrors(error: z.ZodError, input: unknown, whole: string): F
   const mistyped = new Set(
     error.issues.filter(({ code }) => code === 'invalid_type').map(({ path }) => fieldPath(path)),
   );
-  // For a value of the wrong type only that is reported. A rule about its length would be misleading: a list has no characters.
+  // If the value has the wrong type, only that is reported. A rule about its length would mislead: a list has no characters.
   const telling = error.issues.filter((issue) => issue.code === 'invalid_type' || !mistyped.has(fieldPath(issue.path)));
   return telling.flatMap((issue) => explain(issue, input, whole));
 }
 
-/** Texts that hold U+0000, wherever they are: one of our databases cannot store it, so no field may. */
-export function nulErrors(value: unknown, whole: string): FieldError[] {
+/**
+ * Texts that a program behind us cannot take, wherever they are. PostgreSQL cannot store U+0000. A half of a surrogate pair is no character:
+ * PostgreSQL would store another text, and model servers answer it with a failure that looks like their own.
+ */
+export function textErrors(value: unknown, whole: string): FieldError[] {
+  if (!hasBadText(value)) return [];
   const search = (inner: unknown, path: readonly PropertyKey[]): FieldError[] => {
     if (typeof inner === 'string') {
-      return inner.includes('\0')
-        ? [{ field: fieldPath(path) || whole, rule: 'must not contain the character U+0000' }]
-        : [];
+      const rule = textRule(inner);
+      return rule === undefined ? [] : [{ field: fieldPath(path) || whole, rule }];
     }
     if (typeof inner !== 'object' || inner === null) return [];
     const entries: [PropertyKey, unknown][] = Array.isArray(inner) ? [...inner.entries()] : Object.entries(inner);
     return entries.flatMap(([name, child]) => search(child, [...path, name]));
   };
   return search(value, []);
+}
+
+/** Almost no request has one, so the search for its path comes second. */
+function hasBadText(value: unknown): boolean {
+  if (typeof value === 'string') return textRule(value) !== undefined;
+  if (typeof value !== 'object' || value === null) return false;
+  return Object.values(value).some(hasBadText);
+}
+
+function textRule(text: string): string | undefined {
+  if (text.includes('\0')) return 'must not contain the character U+0000';
+  return text.isWellFormed() ? undefined : 'must not contain a half of a surrogate pair: an emoji was cut in two';
 }
 
 function explain(issue: z.core.$ZodIssue, input: unknown, whole: string): FieldError[] {
@@ -64,7 +79,7 @@ function explain(issue: z.core.$ZodIssue, input: unknown, whole: string): FieldE
   return [{ field, rule: ruleOf(issue) }];
 }
 
-/** Where one branch accepts the value's type, its complaints are the useful ones; otherwise the types are listed. */
+/** If one branch accepts the type of the value, its complaints help the caller. Otherwise the allowed types are listed. */
 function explainUnion(issue: z.core.$ZodIssueInvalidUnion, input: unknown, whole: string): FieldError[] {
   const field = fieldPath(issue.path) || whole;
   const meant = issue.errors.filter((branch) => !branch.some((inner) => inner.path.length === 0 && isTypeIssue(inner)));

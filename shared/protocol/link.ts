@@ -1,13 +1,15 @@
 // The control link: one WebSocket per machine, dialled by the agent, JSON text messages. This file is the specification of that wire.
 //
 // Order: server `challenge` -> agent `hello` (signs the nonce) -> server `welcome`. Then, in any order:
-//   from the server: `clone_token`, `desired`, `open`, `pull_login`, `repair`, `drain`
-//   from the agent: `clone_token_kept`, `observed`, `inventory`, `pull_login`, `holder`, `stream_refused`
+//   from the server: `clone_token`, `desired`, `open`, `pull_login`, `job_url`, `job_events_kept`, `repair`, `drain`
+//   from the agent: `clone_token_kept`, `observed`, `inventory`, `pull_login`, `job_url`, `job_events`, `holder`, `stream_refused`
 // The server sends WebSocket pings to detect a dead peer. A message that does not decode closes the link with a reason and has no other effect.
 import { z } from 'zod';
 import { parseJson, TooManyValues } from '../json.ts';
 import { LOG_LINES_MAX, WORKLOADS_PER_MACHINE_MAX } from '../limits.ts';
 import { Inventory } from './inventory.ts';
+import { JobEvents, JobFileName, JobUrlAnswer, JobUrlPurpose } from './job.ts';
+import { PROTOCOL_WITH_JOBS } from './version.ts';
 import { DesiredWorkload, ObservedWorkload, WorkloadId } from './workload.ts';
 
 /** The version of a desired state. Every change raises the revision; a control plane restored from a backup raises the epoch. */
@@ -100,6 +102,10 @@ export const ServerMessage = z.discriminatedUnion('type', [
   }),
   /** The answer to `pull_login`, good for a few minutes; null: pull without one. Kept in memory only. */
   z.strictObject({ type: z.literal('pull_login'), workload_id: WorkloadId, login: PullAnswer.nullable() }),
+  /** The answer to `job_url` about the file of this name. */
+  z.strictObject({ type: z.literal('job_url'), workload_id: WorkloadId, name: JobFileName, answer: JobUrlAnswer }),
+  /** The events up to this offset are stored. The host sends the next ones, also if this is less or more than it has sent. */
+  z.strictObject({ type: z.literal('job_events_kept'), workload_id: WorkloadId, offset: z.int().min(0) }),
   /** The control plane cannot reach a workload's SSH server: the agent must replace its holder. The container goes on. */
   z.strictObject({ type: z.literal('repair'), workload_id: WorkloadId }),
   z.strictObject({ type: z.literal('drain'), reconnect_after_ms: z.int().min(0).max(600_000) }),
@@ -108,6 +114,8 @@ export type ServerMessage = z.infer<typeof ServerMessage>;
 export type HolderMessage = Extract<AgentMessage, { type: 'holder' }>;
 export type OpenMessage = Extract<ServerMessage, { type: 'open' }>;
 export type PullLoginMessage = Extract<ServerMessage, { type: 'pull_login' }>;
+export type JobUrlMessage = Extract<ServerMessage, { type: 'job_url' }>;
+export type JobEventsKeptMessage = Extract<ServerMessage, { type: 'job_events_kept' }>;
 export type DesiredMessage = Extract<ServerMessage, { type: 'desired' }>;
 
 export const AgentMessage = z.discriminatedUnion('type', [
@@ -137,6 +145,10 @@ export const AgentMessage = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('inventory'), inventory: Inventory }),
   /** Requests the login for a workload's private image. No answer comes while the registry is away; the host requests again. */
   z.strictObject({ type: z.literal('pull_login'), workload_id: WorkloadId }),
+  /** Requests a URL right before a transfer. After an upload the host asks again and gets `stored`. No answer comes while the control plane cannot give one; the host requests again. */
+  z.strictObject({ type: z.literal('job_url'), workload_id: WorkloadId, purpose: JobUrlPurpose }),
+  /** The next events of a job. An empty list asks for the offset from which the control plane needs them. */
+  z.strictObject({ type: z.literal('job_events'), workload_id: WorkloadId, events: JobEvents }),
   /** A holder did not answer its agent, or was replaced. This is evidence and starts a probe, but decides nothing by itself. */
   z.strictObject({
     type: z.literal('holder'),
@@ -148,6 +160,7 @@ export const AgentMessage = z.discriminatedUnion('type', [
 ]);
 export type AgentMessage = z.infer<typeof AgentMessage>;
 export type ObservedMessage = Extract<AgentMessage, { type: 'observed' }>;
+export type JobUrlRequest = Extract<AgentMessage, { type: 'job_url' }>;
 export type HelloMessage = Extract<AgentMessage, { type: 'hello' }>;
 
 export const LINK_PATH = '/agent/v1/link';
@@ -167,6 +180,13 @@ export const LINK_CLOSE = {
 /** The bytes that an agent signs to prove that it is this machine. */
 export function linkProof(machineId: string, nonce: string): Buffer {
   return Buffer.from(`svc-link-v1\n${machineId}\n${nonce}`);
+}
+
+/** The message for a peer of this version: version 1 knows no jobs. A workload that a list does not contain is left alone. */
+export function forVersion<T extends DesiredMessage | ObservedMessage>(message: T, version: number): T {
+  if (version >= PROTOCOL_WITH_JOBS) return message;
+  const workloads = message.workloads.filter(({ job }) => job === undefined);
+  return { ...message, workloads };
 }
 
 export type Decoded<T> = { ok: true; message: T } | { ok: false; reason: string };

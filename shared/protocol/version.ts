@@ -5,9 +5,14 @@
 //   whether disk sizes are enforced, whether the network fence stands, GPUs with faults, and the version of the container toolkit. Streams
 //   lead to SSH, to a port inside or to the container's log. A failed workload names the cause, also if the guest never connected. A clone
 //   token exposes copies of a host's disk.
+// 2 (2026-11-23): jobs. A desired workload may have `job`: a program without a network that reads inputs, appends events to a file and leaves
+//   results. New messages: `job_url` (both ways), `job_events`, `job_events_kept`. An observed job has `job` and the phases
+//   `finishing` and `finished`. A peer of version 1 is sent no job and no report about one.
 
 export const PROTOCOL_MIN = 1;
-export const PROTOCOL_MAX = 1;
+export const PROTOCOL_MAX = 2;
+/** The first version whose agents run jobs. */
+export const PROTOCOL_WITH_JOBS = 2;
 
 /** The highest version in both ranges; undefined if there is none, then one side must be upgraded. */
 export function negotiateVersion(peer: { min: number; max: number }): number | undefined {

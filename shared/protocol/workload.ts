@@ -1,6 +1,7 @@
 // The two states of a workload on the wire: what should run (desired) and what runs (observed).
 import { z } from 'zod';
 import { GPUS_PER_MACHINE_MAX, IMAGE_REFERENCE_CHARS_MAX } from '../limits.ts';
+import { DesiredJob, ObservedJob } from './job.ts';
 
 /** The container's command. `null` keeps the image's value; an empty array clears it (as in Docker and Kubernetes). */
 const WorkloadCommand = z.strictObject({
@@ -33,6 +34,8 @@ export const DesiredWorkload = z.strictObject({
    * a limit, and before the instance runs.
    */
   ends_at_ms: z.int().nullable(),
+  /** Only for a job: no network, no guest, and it ends by itself. The protocol has it since version 2. */
+  job: DesiredJob.optional(),
 });
 export type DesiredWorkload = z.infer<typeof DesiredWorkload>;
 
@@ -54,6 +57,7 @@ export function commandOf(
  * - `pulling` to `starting`: not ready yet. `running`: the container is up and its SSH server answers on the host.
  * - `failed`: it cannot run here; `detail` says why. `stopped`: the container is stopped and cut off, its disk kept.
  * - `removed`: nothing of it is left. `missing`: it had a container here, and the engine no longer knows it.
+ * - Only for jobs: `finishing`: the program has ended, and its files are being uploaded. `finished`: they are uploaded, or there are none.
  */
 export const WORKLOAD_PHASES = [
   'pulling',
@@ -64,6 +68,8 @@ export const WORKLOAD_PHASES = [
   'stopped',
   'removed',
   'missing',
+  'finishing',
+  'finished',
 ] as const;
 
 export const ObservedWorkload = z.strictObject({
@@ -81,5 +87,7 @@ export const ObservedWorkload = z.strictObject({
     .enum(['image_pull_failed', 'no_command', 'guest_silent', 'start_failed', 'gpu_unavailable', 'engine_unavailable'])
     .nullable(),
   detail: z.string().max(2048).nullable(),
+  /** Only for a job. */
+  job: ObservedJob.optional(),
 });
 export type ObservedWorkload = z.infer<typeof ObservedWorkload>;

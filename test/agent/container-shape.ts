@@ -23,6 +23,8 @@ export function containerShape(
     hostname: 'host',
     env: [],
     gpu_uuids: [],
+    network: 'own',
+    folders: [],
     disk_gb: null,
     memory_bytes: 512 * 1024 ** 2,
     shm_bytes: 64 * 1024 ** 2,

@@ -22,6 +22,7 @@ import {
 import { acceptStream } from '../../shared/protocol/stream.ts';
 import type { DesiredWorkload, ObservedWorkload } from '../../shared/protocol/workload.ts';
 import { eventually } from '../kit/processes.ts';
+import { createJobEnd, FILES_PATH, type JobEnd } from './fake-job-end.ts';
 
 /** Who may log in: customers, or the probe at its own target. */
 export type SshKeys = { authorized_keys: string[] } | { probe_key: string };
@@ -35,7 +36,7 @@ export interface FakeControlPlane {
   /** Sends a text frame as it is. */
   sendText(text: string): void;
   connected(): boolean;
-  /** As the agent has last sent it. */
+  /** The inventory that the agent has sent last. */
   inventory(): Inventory | undefined;
   /** The last report of the link that is up. */
   observed(): ObservedMessage | undefined;
@@ -55,6 +56,8 @@ export interface FakeControlPlane {
   sshPort(workloadId: string, keys: () => SshKeys): Promise<number>;
   /** Asks for a stream and gives it. */
   stream(workloadId: string, keys: SshKeys): Promise<Duplex>;
+  /** What the agent has sent and got for jobs. */
+  jobs: JobEnd;
   dropLink(): void;
   stop(): Promise<void>;
 }
@@ -66,9 +69,12 @@ export async function startFakeControlPlane(): Promise<FakeControlPlane> {
   const enrolments: EnrollRequest[] = [];
   const sockets = new Set<Socket>();
   const holders: Server[] = [];
-  const link = createLinkEnd(() => enrolments.at(-1)?.public_key ?? '');
+  const jobs = createJobEnd(() => origin);
+  let origin = '';
+  const link = createLinkEnd(() => enrolments.at(-1)?.public_key ?? '', jobs);
   const streams = createStreams(link);
   const http = createHttpServer((request, response) => {
+    if (request.url?.startsWith(FILES_PATH) === true) return jobs.serve(request, response);
     let body = '';
     request.on('data', (chunk: Buffer) => (body += chunk.toString()));
     request.on('end', () => answerEnrolment(request.url ?? '', body, response, enrolments));
@@ -86,10 +92,12 @@ export async function startFakeControlPlane(): Promise<FakeControlPlane> {
   http.listen(0, '127.0.0.1');
   await once(http, 'listening');
   const { port } = http.address() as AddressInfo;
+  origin = `http://127.0.0.1:${port}`;
 
   return {
     ...link,
-    url: `http://127.0.0.1:${port}`,
+    url: origin,
+    jobs,
     token: TOKEN,
     enrolments,
     sshPort: async (workloadId, keys) => {
@@ -150,7 +158,7 @@ type LinkEnd = Pick<
   | 'dropLink'
 > & { serve(client: WebSocket): void };
 
-function createLinkEnd(publicKey: () => string): LinkEnd {
+function createLinkEnd(publicKey: () => string, jobs: JobEnd): LinkEnd {
   const hellos: HelloMessage[] = [];
   const ended: { code: number; reason: string }[] = [];
   const refused: { streamId: string; detail: string }[] = [];
@@ -169,10 +177,9 @@ function createLinkEnd(publicKey: () => string): LinkEnd {
     hellos.push(message);
     ({ inventory } = message);
     link = client;
-    send({ type: 'welcome', protocol: 1, now_ms: Date.now() });
+    send({ type: 'welcome', protocol: 2, now_ms: Date.now() });
     if (desired !== undefined) send(desired);
   };
-
   return {
     hellos,
     ended,
@@ -198,11 +205,12 @@ function createLinkEnd(publicKey: () => string): LinkEnd {
     dropLink: () => link?.terminate(),
     serve: (client) => {
       const nonce = randomBytes(24).toString('base64url');
-      client.send(JSON.stringify({ type: 'challenge', nonce, protocol: { min: 1, max: 1 } }));
+      client.send(JSON.stringify({ type: 'challenge', nonce, protocol: { min: 1, max: 2 } }));
       client.on('message', (data: Buffer) => {
         const decoded = decodeMessage(AgentMessage, data.toString(), LINK_MESSAGE_VALUES_MAX);
         if (!decoded.ok) throw new Error(`the agent sent nonsense: ${decoded.reason}`);
-        const message = decoded.message;
+        const { message } = decoded;
+        if (jobs.take(message, send)) return;
         if (message.type === 'hello') greet(client, nonce, message);
         else if (message.type === 'observed') observed = message;
         else if (message.type === 'inventory') ({ inventory } = message);

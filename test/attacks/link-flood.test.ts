@@ -195,6 +195,8 @@ test('a caller without a proof is cut in the middle of a long message', async ()
       onHolder: unexpected,
       onObserved: unexpected,
       onInventory: unexpected,
+      jobUrl: async () => undefined,
+      onJobEvents: async () => undefined,
       pullLogin: unexpected,
       desired: unexpected,
     },

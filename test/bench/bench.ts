@@ -1,8 +1,10 @@
 // `npm run bench [name ...]`: prints ratios against a named peer measured in the same run. Never part of CI.
 import { benchApi } from './api.ts';
+import { benchFiles } from './files.ts';
 import { benchGateway } from './gateway.ts';
 import { benchLaunch } from './launch.ts';
 import { benchLedger } from './ledger.ts';
+import { benchLinks } from './links.ts';
 import { benchPlacement } from './placement.ts';
 import { benchTunnel } from './tunnel.ts';
 import { benchWebhooks } from './webhooks.ts';
@@ -17,6 +19,8 @@ const BENCHES: Record<string, () => Promise<void>> = {
   api: benchApi,
   gateway: benchGateway,
   writes: benchWrites,
+  links: benchLinks,
+  files: benchFiles,
 };
 
 const wanted = process.argv.slice(2);

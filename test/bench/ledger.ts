@@ -41,7 +41,7 @@ export async function benchLedger(): Promise<void> {
       peer: single,
       peerName: 'one commit each',
       unit: '/s',
-      ...(callers === 256 ? { target: { rule: 'at least', ratio: 5 } as const } : {}),
+      ...(callers === 256 ? { target: { rule: 'at least', ratio: 12 } as const } : {}),
     });
   compare(64);
   compare(256);

@@ -78,6 +78,7 @@ async function openFleet(machines: number): Promise<Fleet> {
       minVramGb: 0,
       endsMs: null,
       exceptMachineIds: [],
+      trustedOnly: false,
     };
     const chosen = rank(request, await db.tx('choose', (tx) => candidates(tx, request)))[0];
     if (chosen === undefined) throw new Error(`nothing fits ${gpuCount} x ${gpuType}`);

@@ -7,6 +7,7 @@ import { startPostgres } from '../kit/postgres.ts';
 import { installMissing } from '../kit/setup.ts';
 import { median, report, shuffled } from './measure.ts';
 import { type Answer, type Side, startSide } from './side.ts';
+import { benchLaunches } from './writes/launches.ts';
 
 const ROUNDS = 3;
 const FOR_MS = 3_000;
@@ -40,10 +41,19 @@ export async function benchWrites(): Promise<void> {
     const one = await compare('PostgreSQL 2 ms away', [sides[0]], PER_SECOND_MIN);
     const two = await compare('PostgreSQL 2 ms away, two processes', sides, PER_SECOND_MIN);
     report({ what: '  two processes', ours: two, peer: one, peerName: 'one', unit: '/s' });
+    for (const side of sides) await side.ask({ kind: 'close' });
+    await launchesOn({ near: server.url, far: farUrl.toString() });
   } finally {
     for (const side of [...sides, far]) await side.stop();
     await server.stop();
   }
+}
+
+async function launchesOn(urls: { near: string; far: string }): Promise<void> {
+  const missing = installMissing(['docker-registry', 'busybox', 'openssl'], console.log);
+  if (missing.length > 0)
+    return console.log(`writes: launches are not measured, ${missing.join(', ')} is missing here`);
+  await benchLaunches(urls);
 }
 
 async function onSqlite(): Promise<void> {

@@ -23,6 +23,8 @@ export interface Api {
   call(method: InjectedRequest['method'], url: string, options?: CallOptions): Promise<Answer>;
   /** The API of the next process; see `World.restart`. */
   restart(): Promise<Api>;
+  /** The API of another process beside this one, on the same database. */
+  beside(): Promise<Api>;
   close(): Promise<void>;
 }
 
@@ -35,6 +37,8 @@ export interface ApiAccount {
 export interface CallOptions {
   key?: string;
   body?: unknown;
+  /** A form in place of the body. */
+  form?: { type: string; text: string };
   headers?: Record<string, string>;
 }
 
@@ -74,7 +78,7 @@ export async function made(api: Api, { key }: ApiAccount): Promise<Record<string
     endpoints: sql`endpoints`,
     deliveries: sql`webhook_deliveries`,
     events: sql`events where type like 'instance.%'`,
-    charges: sql`transfers where kind <> 'funding'`,
+    charges: sql`transfers where kind <> 'funding.manual'`,
   };
   const found: Record<string, unknown> = {};
   for (const [what, rows] of Object.entries(counts)) {
@@ -123,17 +127,8 @@ function openOn(world: World, epoch: number, outside: WorldOutside): Api {
     http,
     ids,
     routes,
-    account: async (scopes = Object.keys(SCOPES)) => {
-      const { orgId } = await world.customer(BALANCE_CENTS);
-      const { id, key } = await rooms.accounts.createKey({
-        orgId,
-        name: 'first',
-        scopes: [...scopes],
-        expiresMs: null,
-      });
-      return { orgId, apiKeyId: id, key };
-    },
-    call: async (method, url, { key, body, headers } = {}) => {
+    account: (scopes = Object.keys(SCOPES)) => world.customer(BALANCE_CENTS, scopes),
+    call: async (method, url, { key, body, form, headers } = {}) => {
       const reply = await http.inject({
         method,
         url,
@@ -141,9 +136,11 @@ function openOn(world: World, epoch: number, outside: WorldOutside): Api {
           ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
           ...(method === 'GET' ? {} : { 'idempotency-key': ids.secret(16) }),
           ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...(form === undefined ? {} : { 'content-type': form.type }),
           ...headers,
         },
         ...(body === undefined ? {} : { payload: JSON.stringify(body) }),
+        ...(form === undefined ? {} : { payload: form.text }),
       });
       const isJson = reply.body !== '' && /json/.test(reply.headers['content-type'] ?? '');
       return { ...reply, json: isJson ? (JSON.parse(reply.body) as JsonObject) : {} };
@@ -152,6 +149,7 @@ function openOn(world: World, epoch: number, outside: WorldOutside): Api {
       await http.close();
       return openOn(await world.restart(), epoch + 1, outside);
     },
+    beside: async () => openOn(await world.restart(), epoch + 1, outside),
     close: async () => {
       await http.close();
       await world.close();

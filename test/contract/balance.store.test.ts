@@ -54,15 +54,15 @@ async function usedCents(): Promise<unknown> {
 }
 
 test('the whole balance is available if nothing is held or spent', async () => {
-  expect(await balance()).toEqual(cents(FUNDS, 0));
+  expect(await balance()).toMatchObject(cents(FUNDS, 0));
 });
 
 test('the hold of a launch is shown as held and is not available', async () => {
   const { db, rooms } = api.world;
   await db.tx('test.hold', (tx) => rooms.metering.holdForLaunch(tx, 'i-1', owner.orgId, 3_600n * CENT));
-  expect(await balance()).toEqual(cents(FUNDS, 600));
+  expect(await balance()).toMatchObject(cents(FUNDS, 600));
   await db.tx('test.release', (tx) => rooms.metering.releaseHold(tx, 'i-1', owner.orgId));
-  expect(await balance()).toEqual(cents(FUNDS, 0));
+  expect(await balance()).toMatchObject(cents(FUNDS, 0));
 });
 
 test('the balance falls second by second before the hour is posted, and balance and usage add up', async () => {
@@ -74,15 +74,15 @@ test('the balance falls second by second before the hour is posted, and balance 
   ] as const) {
     await passes(seconds);
     const used = Number(await usedCents());
-    expect(await balance()).toEqual(cents(FUNDS - used, held));
+    expect(await balance()).toMatchObject(cents(FUNDS - used, held));
   }
   expect(await usedCents()).toBe(107);
   // Half of the hold is left, so the tick writes nothing.
   await tick();
-  expect(await balance()).toEqual(cents(FUNDS - 107, 493));
+  expect(await balance()).toMatchObject(cents(FUNDS - 107, 493));
   await passes(193);
   await tick();
-  expect(await balance()).toEqual(cents(FUNDS - 300, 300));
+  expect(await balance()).toMatchObject(cents(FUNDS - 300, 300));
   // From now on the hold reaches to the posting of this hour, which is at most half an hour after its end, and ten minutes further.
   await passes(1);
   await tick();
@@ -106,19 +106,19 @@ test('two rentals use up their own holds and no other hold', async () => {
   await rent('i-2');
   await hold(50n);
   await passes(550);
-  expect(await balance()).toEqual(cents(FUNDS - 1_200, 50 + 50));
+  expect(await balance()).toMatchObject(cents(FUNDS - 1_200, 50 + 50));
 });
 
 test('a wallet that a rental has used up still shows the other holds, and never a balance below zero', async () => {
   await rent('i-1');
   await hold(BigInt(FUNDS) - 600n);
   await passes(650);
-  expect(await balance()).toEqual(cents(FUNDS - 600, FUNDS - 600));
+  expect(await balance()).toMatchObject(cents(FUNDS - 600, FUNDS - 600));
   await tick();
-  expect(await balance()).toEqual(cents(FUNDS - 600, FUNDS - 600));
+  expect(await balance()).toMatchObject(cents(FUNDS - 600, FUNDS - 600));
   await hold(0n);
   await api.world.clock.advance(400 * HOUR_MS);
-  expect(await balance()).toEqual(cents(0, 0));
+  expect(await balance()).toMatchObject(cents(0, 0));
 });
 
 test('the balance does not rise if the clock is set back', async () => {
@@ -127,4 +127,28 @@ test('the balance does not rise if the clock is set back', async () => {
   await tick();
   api.world.clock.step(-HOUR_MS);
   expect(await balance()).toMatchObject({ balance_cents: FUNDS - 3_600 });
+});
+
+test('the burn rate and the hours left are those of what runs, and null if nothing does', async () => {
+  expect(await balance()).toMatchObject({
+    currency: 'USD',
+    available: '10000.00',
+    held: '0.00',
+    burn_rate_per_hour: '0.00',
+    hours_left: null,
+  });
+  await rent('i-1');
+  await rent('i-2');
+  await passes(100);
+  // 9,998 dollars at 72 dollars an hour.
+  expect(await balance()).toMatchObject({
+    balance: '9998.00',
+    available: '9988.00',
+    held: '10.00',
+    burn_rate_per_hour: '72.00',
+    hours_left: 138.86,
+  });
+  // Money that is held for something else pays for no rental.
+  await hold(720_000n);
+  expect(await balance()).toMatchObject({ balance: '9998.00', hours_left: 38.86 });
 });

@@ -90,7 +90,7 @@ describe('wrong organisation', () => {
       const [owner, stranger] = [await api.account(), await api.account()];
       const id = (await makerFor(route.path)?.(api, owner)) ?? '';
       const nothing = id.replace(/.{4}$/, (end) => (end === '0000' ? '1111' : '0000'));
-      const body = bodyFor(operationId);
+      const body = bodyFor(operationId, id);
       const foreign = await api.call(route.method, urlOf(route.path, id), { key: stranger.key, ...body });
       const absent = await api.call(route.method, urlOf(route.path, nothing), { key: stranger.key, ...body });
       expectRefused(route.path, foreign, 'not_found');
@@ -105,8 +105,8 @@ describe('wrong organisation', () => {
   test("a stranger's lists contain no resource of others", async () => {
     const [owner, stranger] = [await api.account(), await api.account()];
     await makeAll(api, owner);
-    // Everybody has these two or none of them, whatever others have.
-    const single = new Set(['getBalance', 'getSupplier']);
+    // Everybody has these or none of them, whatever others have.
+    const single = new Set(['getBalance', 'getBill', 'getSupplier']);
     const lists = keyed.filter(
       ({ method, path, operationId }) =>
         method === 'GET' && !path.includes('{') && !single.has(operationId) && !shared.has(operationId),

@@ -146,7 +146,7 @@ test('a launch without a GPU and a template is refused with the fields that it n
   expect(answer.json.errors).toEqual([{ field: 'gpu_type', rule: 'is required without template_id' }]);
 });
 
-// Specification 2.2: tier is spot, where spot was asked for.
+// Specification 2.2: tier is spot if spot was asked for.
 // Specification 2.2: reservation_id is null for spot.
 // Specification 4.3: spot is accepted but currently returns no capacity.
 // Specification 9: The spot tier stays in the enumerations.

@@ -1,5 +1,5 @@
 // Forms as clients send them, and training files to put into them.
-import type { Answer, Api, ApiAccount, JsonObject } from './api.ts';
+import type { Answer, Api, ApiAccount } from './api.ts';
 
 const BOUNDARY = 'a-line-between';
 
@@ -10,20 +10,21 @@ export interface FormPart {
   filename?: string;
 }
 
-/** Sends exactly these parts in this order. */
-export async function postForm(
+/** Sends exactly these parts in this order to /v1/files. */
+export function postForm(
   api: Api,
   { key }: Pick<ApiAccount, 'key'>,
   parts: readonly FormPart[],
-  contentType = `multipart/form-data; boundary=${BOUNDARY}`,
+  contentType?: string,
 ): Promise<Answer> {
-  const reply = await api.http.inject({
-    method: 'POST',
-    url: '/v1/files',
-    headers: { authorization: `Bearer ${key}`, 'content-type': contentType },
-    payload: formText(parts),
-  });
-  return { ...reply, json: JSON.parse(reply.body) as JsonObject };
+  return api.call('POST', '/v1/files', { key, form: formOf(parts, contentType) });
+}
+
+export function formOf(
+  parts: readonly FormPart[],
+  type = `multipart/form-data; boundary=${BOUNDARY}`,
+): { type: string; text: string } {
+  return { type, text: formText(parts) };
 }
 
 function formText(parts: readonly FormPart[]): string {

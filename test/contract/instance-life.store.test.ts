@@ -65,7 +65,7 @@ const gpuSeconds = async (): Promise<number> => {
 // Specification 2.2: reservation_id is null for on_demand.
 // Specification 2.2: status_reason is absent while there is nothing to explain.
 // Specification 2.2: unreachable_since is the start of the confirmed outage, present exactly while unreachable.
-// Specification 2.2: connection has hostname, port and ssh_command where one can connect, and is null elsewhere.
+// Specification 2.2: connection has hostname, port and ssh_command once one can connect, and is null before.
 // Specification 2.2: connection.terminal_url is there only on running instances: not while unreachable.
 // Specification 3.1: starting goes to running once it has booted and SSH is live: instance.running, ready_at.
 // Specification 3.1: unreachable goes back to running by itself, unreachable_since cleared.
@@ -231,7 +231,7 @@ test('a change of the name answers the changed instance; null removes the name',
 });
 
 describe('the end', () => {
-  // Specification 2.2: status is error where provisioning failed.
+  // Specification 2.2: status is error if provisioning failed.
   // Specification 2.2: status_reason says why a launch failed.
   // Specification 3.1: A provisioning that fails goes to error: instance.failed, status_reason.
   // Specification 6.1: instance.failed: provisioning failed.
@@ -266,7 +266,7 @@ describe('the end', () => {
     expect(await publicEvents(id)).toHaveLength(3);
   });
 
-  // Specification 2.2: status is stopped where the supplier's side ended it.
+  // Specification 2.2: status is stopped if the supplier's side ended it.
   // Specification 3.1: A stop from the supplier's side goes to stopped, which is final.
   // Specification 6.1: instance.terminated: supplier-side stop.
   test.each(['stopped', 'missing'] as const)(

@@ -173,7 +173,7 @@ describe('disk_gb', () => {
     expect(await newest()).toMatchObject({ price_per_hour: price });
   });
 
-  // Specification 2.3: instance_disk_gb is the size of a launch where sizes are honoured.
+  // Specification 2.3: instance_disk_gb is the size of a launch if its host honours sizes.
   // Specification 2.3: disk_configurable is true when one offering of several accepts a custom disk_gb.
   // Specification 2.3: Exact values of each offering are carried by the pricing rows.
   // Specification 2.4: A pricing row tells disk_price_per_gb_hour, storage_gb and disk_configurable.
@@ -331,7 +331,7 @@ describe('ports', () => {
     for (const member of ['app_url', 'ports']) expect(connection).not.toHaveProperty(member);
   });
 
-  // Specification 2.2: connection.app_user is the user of app_url and terminal_url, absent where neither is served.
+  // Specification 2.2: connection.app_user is the user of app_url and terminal_url, absent if neither is served.
   test('and the console need a domain of the operator: without it, SSH is the only login', async () => {
     const bare = await openApi({ settings: { appSite: undefined } });
     try {

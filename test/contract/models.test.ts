@@ -146,7 +146,7 @@ describe('a model', () => {
 
 describe('a refusal of an inference path is the envelope', () => {
   // Specification 7.1: Unknown inference paths are the envelope.
-  test.each(['/v1/chat/nothing', '/v1/images/edits', '/v1/fine_tuning/jobs', '/v1/fine_tuning/nothing'])(
+  test.each(['/v1/chat/nothing', '/v1/images/edits', '/v1/fine_tuning/nothing'])(
     'for an unknown path: %s',
     async (path) => {
       for (const method of ['GET', 'POST'] as const) {

@@ -103,7 +103,7 @@ function validOfType(type: string, schema: Schema): fc.Arbitrary<unknown> {
   }
 }
 
-function validString({ format, pattern, minLength = 0, maxLength = SIZE_MAX }: Schema): fc.Arbitrary<string> {
+function validString({ format, pattern, minLength = 0, maxLength = Infinity }: Schema): fc.Arbitrary<string> {
   if (format === 'date-time')
     return fc
       .date({ min: new Date(0), max: new Date('9999-12-31'), noInvalidDate: true })

@@ -1,12 +1,18 @@
 // One resource behind each path that names one, made by its owner through the API: what a stranger must not find.
 import { Readable } from 'node:stream';
-import { insertReceipt } from '../../control-plane/models/gateway/store.ts';
+import { openReceipt } from '../../control-plane/models/gateway/states.ts';
+import { insertPart, insertUpload } from '../../control-plane/models/files/uploads-store.ts';
+import {
+  insertJob as insertTrainingJob,
+  setStatus as setTrainingStatus,
+} from '../../control-plane/models/finetuning/store.ts';
 import { insertJob, setStatus } from '../../control-plane/models/videos/store.ts';
 import { KEYS } from '../control-plane/base/accounts/ssh-key-samples.ts';
+import { tunableModels } from '../kit/models.ts';
 import { mp4 } from '../kit/video-server.ts';
 import { LAUNCH } from '../kit/world.ts';
-import type { Answer, Api, ApiAccount } from './api.ts';
-import { postForm, trainingLines, uploadForm } from './forms.ts';
+import type { Answer, Api, ApiAccount, CallOptions } from './api.ts';
+import { formOf, postForm, trainingLines, uploadForm } from './forms.ts';
 
 type Make = (api: Api, owner: ApiAccount) => Promise<string>;
 
@@ -43,39 +49,52 @@ const RESOURCES: Record<string, Make> = {
     const answer = await postForm(api, owner, uploadForm(trainingLines(10)));
     return idOf(answer, 'id');
   },
-  '/v1/receipts/{id}': async ({ world, ids }, { orgId, apiKeyId }) => {
-    const id = ids.prefixed('rcp');
-    const named = {
-      id,
-      org_id: orgId,
-      api_key_id: apiKeyId,
-      request_id: 'req_x',
-      model_id: 'a/b',
-      end_user: null,
-      metadata: null,
-    };
-    const receipt = { ...named, tier: 'serverless', held_ucents: 0n, opened_ms: world.clock.now() } as const;
-    await world.db.tx('test.receipt', (tx) => insertReceipt(tx, receipt));
+  '/v1/uploads/{id}': async ({ world, ids }, { orgId }) => {
+    const { blobs } = world.rooms;
+    const [id, key, nowMs] = [ids.prefixed('upload'), blobs.newKey('files'), world.clock.now()];
+    const { bytes } = await blobs.write(key, Readable.from([Buffer.from('x')]), {
+      bytesMax: 1,
+      signal: new AbortController().signal,
+    });
+    const named = { id, org_id: orgId, filename: 'a.jsonl', purpose: 'fine-tune', mime_type: 'text/jsonl' } as const;
+    await world.db.tx('test.upload', async (tx) => {
+      await insertUpload(tx, { ...named, bytes, created_ms: nowMs, expires_ms: nowMs + 3_600_000 });
+      await insertPart(tx, { id: partOf(id), upload_id: id, blob_key: key, bytes, created_ms: nowMs });
+    });
     return id;
   },
-  '/v1/videos/{id}': async ({ world, ids }, { orgId, apiKeyId }) => {
+  '/v1/receipts/{id}': async ({ world, ids }, owner) => {
+    const named = requestOf(owner, ids.prefixed('rcp'));
+    const money = { tier: 'serverless', held_ucents: 0n, opened_ms: world.clock.now() } as const;
+    const receipt = { ...named, ...money, end_user: null, metadata: null };
+    await world.db.hot(openReceipt(receipt));
+    return named.id;
+  },
+  '/v1/videos/{id}': async ({ world, ids }, owner) => {
     const { blobs } = world.rooms;
     const [id, key, nowMs] = [ids.prefixed('vid'), blobs.newKey('videos'), world.clock.now()];
     await blobs.write(key, Readable.from([mp4()]), { bytesMax: 64, signal: new AbortController().signal });
-    const named = {
-      id,
-      org_id: orgId,
-      api_key_id: apiKeyId,
-      request_id: 'req_x',
-      model_id: 'a/b',
-      end_user: null,
-      metadata: null,
-    };
+    const named = requestOf(owner, id);
     const request = { prompt: 'x', parameters: {} };
     const job = { ...named, seconds: 4, held_ucents: 0n, request, created_ms: nowMs };
     await world.db.tx('test.video', async (tx) => {
       await insertJob(tx, job);
       await setStatus(tx, id, { from: 'queued', to: 'completed' }, { blob_key: key, due_ms: null });
+    });
+    return id;
+  },
+  '/v1/fine_tuning/jobs/{id}': async ({ world, ids }, owner) => {
+    const [id, nowMs] = [ids.prefixed('ftjob'), world.clock.now()];
+    const method = { type: 'lora' as const, lora: { lora_r: 8, lora_alpha: 16, lora_dropout: 0 } };
+    const request = { method, seed: 1, suffix: null, metadata: null, gpu_preference: null };
+    const file = { training_file: 'file_x', file_key: 'files-blob_x', file_bytes: 1, file_sha256: '0' };
+    const [tunable] = tunableModels();
+    if (tunable?.fine_tuning === undefined) throw new Error('no model can be tuned');
+    const money = { terms: tunable.fine_tuning, budget_ucents: 1n };
+    const job = { id, org_id: owner.orgId, api_key_id: owner.apiKeyId, model: 'tiny-base', ...file, ...money };
+    await world.db.tx('test.job', async (tx) => {
+      await insertTrainingJob(tx, { ...job, request, created_ms: nowMs });
+      await setTrainingStatus(tx, id, { from: 'validating', to: 'cancelled' }, { due_ms: null });
     });
     return id;
   },
@@ -87,11 +106,25 @@ const RESOURCES: Record<string, Make> = {
   },
 };
 
-/** Bodies that the owner could send, by operation. */
-const BODIES: Record<string, object> = {
-  renameInstance: { name: 'renamed' },
-  changeWebhookEndpoint: { enabled: false },
-  changeMachine: { price_per_hour: 2 },
+/** What receipts and videos have in common. */
+function requestOf({ orgId, apiKeyId }: ApiAccount, id: string) {
+  return { id, org_id: orgId, api_key_id: apiKeyId, request_id: 'req_x', model_id: 'a/b' };
+}
+
+/** The id of the only part of an upload that was made here. */
+function partOf(uploadId: string): string {
+  return uploadId.replace('upload', 'part');
+}
+
+type Sent = Pick<CallOptions, 'body' | 'form'>;
+
+/** What the owner could send, by operation. `made` is what the maker of the path has returned. */
+const SENT: Record<string, (made: string) => Sent> = {
+  renameInstance: () => ({ body: { name: 'renamed' } }),
+  changeWebhookEndpoint: () => ({ body: { enabled: false } }),
+  changeMachine: () => ({ body: { price_per_hour: 2 } }),
+  completeUpload: (made) => ({ body: { part_ids: [partOf(made)] } }),
+  addUploadPart: () => ({ form: formOf([{ name: 'data', value: 'x', filename: 'blob' }]) }),
 };
 
 /** Undefined if nobody has said how to make what the path names. */
@@ -109,9 +142,8 @@ export function urlWith(path: string, text: string): string {
   return path.replaceAll(/\{\w+\}/g, () => text);
 }
 
-export function bodyFor(operationId: string): { body?: object } {
-  const body = BODIES[operationId];
-  return body === undefined ? {} : { body };
+export function bodyFor(operationId: string, made: string): Sent {
+  return SENT[operationId]?.(made) ?? {};
 }
 
 /** An owner with one of everything. */

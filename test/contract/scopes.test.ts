@@ -46,7 +46,7 @@ test('every scope that can be granted opens a route', () => {
 });
 
 // Specification 5: A scope that opens nothing yet cannot be granted.
-test.each(['deposits: read', 'deposits: write', 'finetuning: read', 'finetuning: write'])(
+test.each(['deposits: read', 'deposits: write'])(
   'the scope %s cannot be granted before there is a route that it opens',
   async (scope) => {
     await expect(api.account([scope])).rejects.toMatchObject({ code: 'validation_failed' });

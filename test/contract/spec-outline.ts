@@ -88,21 +88,11 @@ export const OUTLINE: Readonly<Record<string, string>> = {
 
 /** Section -> what nobody can use yet, in our words. Each entry names the words of the outline that it covers. */
 export const NOT_BUILT: Readonly<Record<string, readonly string[]>> = {
-  '1': ['fine-tuning: managed jobs over uploaded files'],
-  '2.15': [
-    'FineTuningJob: fine_tuning.job with training_file, result_files, fine_tuned_model, finished_at, metadata, method, seed and suffix',
-    'FineTuningJobEvent: level and has_more of its list',
-  ],
   '2.17': ['verification_status verified: no check yet makes a machine verified, so it is unverified or failed'],
   '2.18': [
     'A stablecoin deposit: deposit_id, chain, asset, amount_usd_cents, pay_address, pay_amount, expires_at, tx_hash, credited_cents',
   ],
-  '3.4': [
-    'Fine-tuning job status: validating, queued, running, succeeded, failed, cancelled',
-    'Stablecoin deposit status: credited_underpaid, held_screening and the others',
-  ],
-  '4.8': ['POST /v1/fine_tuning/jobs with svc.max_budget_usd'],
+  '3.4': ['Stablecoin deposit status: credited_underpaid, held_screening and the others'],
   '6.1': ['instance.terminated by an end-of-spot preemption: there is no spot capacity that could be taken back'],
-  '6.5': ['The events of fine-tuning jobs'],
   '8': ['Economy cold start of 30 to 60 seconds: no server is started from zero yet'],
 };

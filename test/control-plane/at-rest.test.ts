@@ -11,7 +11,7 @@ import { seededRng } from '../../shared/rng.ts';
 import { countingDb, type CountingDb } from '../kit/counting-db.ts';
 import type { MadeMachine } from '../kit/machines.ts';
 import { identityFrom } from '../sim/host.ts';
-import { NOTHING_OBSERVED, openWorld, type World } from '../kit/world.ts';
+import { NOTHING_OBSERVED, openWorldOver, type World } from '../kit/world.ts';
 
 const MACHINES = 50;
 const RENTALS_PER_MACHINE = 2;
@@ -23,12 +23,7 @@ const ROW_WRITES_MAX = 0.02;
 let world: World;
 let counting: CountingDb;
 beforeEach(async () => {
-  world = await openWorld(1, {
-    processOn: ({ db, clock }) => {
-      counting = countingDb(db);
-      return { db: counting.db, clock };
-    },
-  });
+  ({ world, over: counting } = await openWorldOver(countingDb));
 });
 afterEach(async () => {
   await world.verify();

@@ -189,5 +189,5 @@ test('marks all machines offline until each host reports what it runs', async ()
   );
   await backup(config, at('copy.db'));
   await restoreFrom(at('copy.db'), { force: true });
-  expect(await withDb((db) => onlineMachineIds(db.read))).toEqual([]);
+  expect(await withDb((db) => onlineMachineIds(db.read, '', 10))).toEqual([]);
 });

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { assertDirectories, readConfig, readSecret } from '../../control-plane/config.ts';
+import { assertDirectories, readConfig, readSecret, s3Settings } from '../../control-plane/config.ts';
 import { systemRng } from '../../shared/rng.ts';
 
 let directory: string;
@@ -208,5 +208,62 @@ describe('the secret file', () => {
     writeFileSync(config.secret_file, 'short');
     expect(() => readSecret(config, systemRng())).toThrow('64 hexadecimal characters');
     expect(readFileSync(config.secret_file, 'utf8')).toBe('short');
+  });
+});
+
+describe('blobs_s3', () => {
+  const store = (...more: string[]): string[] => [
+    'blobs_s3:',
+    '  bucket: files',
+    `  access_key_file: ${join(directory, 'key')}`,
+    `  secret_key_file: ${join(directory, 'secret-key')}`,
+    ...more,
+  ];
+  const ENDPOINT = '  endpoint: https://s3.example.com';
+
+  test('takes its keys from files, and has defaults', () => {
+    writeFileSync(join(directory, 'key'), 'AKEXAMPLE\n');
+    writeFileSync(join(directory, 'secret-key'), ' a/b+c= \n');
+    expect(s3Settings(read(...store(ENDPOINT)))).toEqual({
+      endpoint: 'https://s3.example.com',
+      region: 'us-east-1',
+      bucket: 'files',
+      pathStyle: true,
+      accessKey: 'AKEXAMPLE',
+      secretKey: 'a/b+c=',
+    });
+    expect(s3Settings(read(''))).toBeUndefined();
+  });
+
+  test.each(['', '\n', 'two words', 'two\nlines', 'umläut'])(
+    'refuses the key file %j by its name, without its content',
+    (text) => {
+      writeFileSync(join(directory, 'key'), 'AKEXAMPLE');
+      writeFileSync(join(directory, 'secret-key'), text);
+      const config = read(...store(ENDPOINT));
+      expect(() => s3Settings(config)).toThrow(
+        `${join(directory, 'secret-key')} must hold one key in one line (blobs_s3.secret_key_file)`,
+      );
+    },
+  );
+
+  test('refuses a key file that is missing', () => {
+    const config = read(...store(ENDPOINT));
+    expect(() => s3Settings(config)).toThrow('blobs_s3.access_key_file names');
+  });
+
+  test.each([
+    ['  endpoint: https://s3.example.com/files', 'without a path'],
+    ['  endpoint: https://me:secret@s3.example.com', 'without a path'],
+    ['  endpoint: ftp://s3.example.com', 'must be a URL'],
+    [`${ENDPOINT}\n  secret_key: abc`, 'secret_key'],
+    [`${ENDPOINT}\nblobs_dir: /var/lib/blobs`, 'must not be set beside blobs_dir'],
+  ])('refuses %j', (lines, message) => {
+    expect(() => read(...store(...lines.split('\n')))).toThrow(message);
+  });
+
+  test.each(['a', 'ab', 'UPPER', 'a_b', '-ab', `a${'b'.repeat(63)}`])('refuses the bucket %s', (bucket) => {
+    const lines = store(ENDPOINT).map((line) => line.replace('bucket: files', `bucket: ${bucket}`));
+    expect(() => read(...lines)).toThrow('must be the name of a bucket');
   });
 });

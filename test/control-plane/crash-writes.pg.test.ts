@@ -1,9 +1,11 @@
-// kill -9 under load, on both databases: every charge that was acknowledged is in the books once, and what was open is released.
+// kill -9 under load, on both databases: every charge that was acknowledged is in the books once, what was open is released, and every key
+// whose revocation was acknowledged is refused.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, inject, test } from 'vitest';
 import { z } from 'zod';
+import { openAccounts } from '../../control-plane/base/accounts/accounts.ts';
 import { int, text, ucents } from '../../control-plane/base/db/columns.ts';
 import { type Db, sql } from '../../control-plane/base/db/db.ts';
 import { migrate } from '../../control-plane/base/db/migrate.ts';
@@ -14,23 +16,25 @@ import { freeOutcome } from '../../control-plane/models/gateway/outcome.ts';
 import { closeReceipt } from '../../control-plane/models/gateway/states.ts';
 import { openReceipts } from '../../control-plane/models/gateway/store.ts';
 import { receiptHoldFaults, receiptProof } from '../../control-plane/models/gateway/verify.ts';
-import { funding, wallet } from '../../control-plane/money/ledger/accounts.ts';
 import { openBooks } from '../../control-plane/money/ledger/books.ts';
 import { openLedger } from '../../control-plane/money/ledger/ledger.ts';
 import { systemClock } from '../../shared/clock.ts';
+import { createIds } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
 import { systemRng } from '../../shared/rng.ts';
 import { CHARGED_UCENTS } from '../kit/crash-writer.ts';
 import { createDatabase } from '../kit/databases.ts';
+import { makePayers, type Payer } from '../kit/payers.ts';
 import { startProgram } from '../kit/processes.ts';
 
-const ORG_IDS = ['org-0', 'org-1', 'org-2', 'org-3'];
+const PAYERS = 4;
 const ROUNDS = process.env['SOAK'] === '1' ? 40 : 3;
 /** How many charges are acknowledged before the kill. Each round ends at another moment of a batch. */
 const ACKNOWLEDGED = 150;
 
 const clock = systemClock();
 const log = createLog('test', 'silent');
+const ids = createIds(clock, systemRng());
 const ledger = openLedger({ clock });
 
 function open(database: string): Db {
@@ -47,29 +51,33 @@ async function withDb<T>(database: string, work: (db: Db) => Promise<T>): Promis
   }
 }
 
-async function prepare(db: Db): Promise<void> {
+async function prepare(db: Db): Promise<Payer[]> {
   await migrate(db, SCHEMA, { clock });
-  for (const orgId of ORG_IDS) {
-    const transfer = { id: `f:${orgId}`, debit: funding, credit: wallet(orgId), amountUcents: 10n ** 12n };
-    const about = { kind: 'funding.manual', subjectId: orgId, effectiveMs: 1 };
-    await db.tx('test.fund', (tx) => ledger.post(tx, transfer.id, [{ ...transfer, ...about }]));
-  }
+  return makePayers(PAYERS, { db, clock, ids, ledger });
 }
 
-/** The ids of the charges that the program had acknowledged when it was killed. */
-async function killUnderLoad(database: string): Promise<string[]> {
-  const order = JSON.stringify({ database, orgIds: ORG_IDS });
+interface Acknowledged {
+  charges: string[];
+  revokedKeys: string[];
+}
+
+/** What the program had acknowledged when it was killed. */
+async function killUnderLoad(database: string, payers: readonly Payer[]): Promise<Acknowledged> {
+  const order = JSON.stringify({ database, payers });
   const writer = startProgram({ command: process.execPath, args: ['test/kit/crash-writer.ts', order] });
-  await writer.waitForOutput(new RegExp(`(rcp_\\w+\\n){${ACKNOWLEDGED}}`), 30_000);
+  await writer.waitForOutput(new RegExp(`((rcp|apk)_.*\\n){${ACKNOWLEDGED}}`), 30_000);
   await writer.stop('SIGKILL');
   // The last line may have been cut.
-  return [...writer.output().matchAll(/^(rcp_\w{26})$/gm)].map(([, id]) => id ?? '');
+  const lines = (pattern: RegExp): string[] => [...writer.output().matchAll(pattern)].map(([, word]) => word ?? '');
+  return { charges: lines(/^(rcp_\w{26})$/gm), revokedKeys: lines(/^apk_\w{26} (\S{52})$/gm) };
 }
 
 const ReceiptRow = z.object({ id: text, state: text, charged_ucents: ucents });
 const CountRow = z.object({ subject_id: text, count: int });
 
-async function check(db: Db, acknowledged: readonly string[]): Promise<void> {
+async function check(db: Db, { charges: acknowledged, revokedKeys }: Acknowledged): Promise<void> {
+  const accounts = openAccounts({ db, clock, ids });
+  for (const key of revokedKeys) expect(await accounts.authenticate(key, { confirmsKey: false })).toBeUndefined();
   const rows = await db.read.all(ReceiptRow, sql`select id, state, charged_ucents from request_receipts`);
   const byId = new Map(rows.map((row) => [row.id, row]));
   const charges = await db.read.all(
@@ -83,7 +91,7 @@ async function check(db: Db, acknowledged: readonly string[]): Promise<void> {
   }
   // The next process releases what was open.
   for (const receipt of await openReceipts(db.read, '', 1_000))
-    await db.hot(closeReceipt(receipt, freeOutcome('process_ended'), { ledger, nowMs: clock.now(), attempts: [] }));
+    await db.hot(closeReceipt(receipt, freeOutcome('process_ended'), { nowMs: clock.now(), attempts: [] }));
   const proofs = () => [{ charges: receiptProof, invariants: [receiptHoldFaults] }];
   expect(await openBooks({ db, clock, log, proofs }).verify()).toEqual([]);
 }
@@ -93,13 +101,16 @@ test.each(['SQLite', 'PostgreSQL'])(
   async (engine) => {
     const dir = mkdtempSync(join(tmpdir(), 'crash-'));
     const database = engine === 'SQLite' ? join(dir, 'a.db') : await createDatabase(inject('postgresUrl') ?? '');
-    await withDb(database, prepare);
-    const all: string[] = [];
+    const payers = await withDb(database, prepare);
+    const all: Acknowledged = { charges: [], revokedKeys: [] };
     for (let round = 0; round < ROUNDS; round += 1) {
-      all.push(...(await killUnderLoad(database)));
+      const { charges, revokedKeys } = await killUnderLoad(database, payers);
+      all.charges.push(...charges);
+      all.revokedKeys.push(...revokedKeys);
       await withDb(database, (db) => check(db, all));
     }
-    expect(all.length).toBeGreaterThanOrEqual(ROUNDS * ACKNOWLEDGED);
+    expect(all.charges.length + all.revokedKeys.length).toBeGreaterThanOrEqual(ROUNDS * ACKNOWLEDGED);
+    expect(all.revokedKeys.length).toBeGreaterThan(ROUNDS);
     rmSync(dir, { recursive: true });
   },
   120_000,

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { brought } from '../../control-plane/brings.ts';
-import { openBlobs } from '../../control-plane/base/blobs/blobs.ts';
+import { openDiskBlobs } from '../../control-plane/base/blobs/local-disk.ts';
 import { countRow } from '../../control-plane/base/db/columns.ts';
 import { type Db, sql } from '../../control-plane/base/db/db.ts';
 import { migrate } from '../../control-plane/base/db/migrate.ts';
@@ -39,6 +39,7 @@ afterEach(async () => {
 });
 
 const log = createLog('test', 'silent');
+const presignedUrls = { urlOf: () => Promise.reject(new Error('nobody asks for a URL here')) };
 const signal = new AbortController().signal;
 const hasRoom = (): boolean => true;
 /** Writes about a megabyte, which exceeds the cache, so some of it reaches the disk before the commit. */
@@ -52,7 +53,13 @@ const orgs = async (): Promise<number | undefined> =>
 
 test('one customer uploads until uploads are refused: everybody else can write, and the customer can delete', async () => {
   const reserve = { share: 0.1, bytes: 16 * MIB };
-  const blobs = openBlobs(join(disk.dir, 'blobs'), { clock, ids: createIds(clock, systemRng()), log, reserve });
+  const blobs = openDiskBlobs(join(disk.dir, 'blobs'), {
+    clock,
+    ids: createIds(clock, systemRng()),
+    log,
+    reserve,
+    presignedUrls,
+  });
   const upload = async (): Promise<string> => {
     const key = blobs.newKey('files');
     const pieces = (async function* () {
@@ -85,7 +92,8 @@ test('one customer uploads until uploads are refused: everybody else can write, 
 test('an upload that leaves exactly the reserve fits; one more page is refused and leaves nothing', async () => {
   const page = 4096;
   const store = (reserveBytes: number) =>
-    openBlobs(join(disk.dir, 'blobs'), {
+    openDiskBlobs(join(disk.dir, 'blobs'), {
+      presignedUrls,
       clock,
       ids: createIds(clock, systemRng()),
       log,

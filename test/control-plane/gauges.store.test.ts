@@ -97,10 +97,10 @@ describe('the gauges', () => {
   });
   test('count the outcomes of requests to models, and what their servers refuse', async () => {
     expect(await scraped('svc_inference_requests_total')).toEqual([]);
-    const { orgId } = await world.customer(100);
-    // One API key alone cannot take a server out of use.
-    const callOf = (key: number): Parameters<Gateway['completeChat']>[0] => ({
-      caller: { orgId, apiKeyId: `apk_${key}`, scopes: [] },
+    // One organisation alone cannot take a server out of use.
+    const callers = [await world.customer(100), await world.customer(100)];
+    const callOf = (i: number): Parameters<Gateway['completeChat']>[0] => ({
+      caller: { orgId: callers[i % 2]?.orgId ?? '', apiKeyId: callers[i % 2]?.apiKeyId ?? '', scopes: [] },
       requestId: 'req_x',
       gone: new AbortController().signal,
       body: { model: 'small', messages: [{ role: 'user' as const, content: 'hi' }] },
@@ -140,7 +140,8 @@ describe('the gauges', () => {
     const id = await world.launch(await world.customer(100_000));
     await world.clock.advance(90_000);
     expect(await scraped('svc_instances')).toEqual(['{status="allocating"} 1']);
-    expect(await scraped('svc_instances_due_seconds')).toEqual(['90']);
+    // Its host had a minute to acknowledge it.
+    expect(await scraped('svc_instances_due_seconds')).toEqual(['30']);
     await world.start(id);
     expect(await scraped('svc_instances')).toEqual(['{status="running"} 1']);
     expect(await scraped('svc_instances_due_seconds')).toEqual(['0']);

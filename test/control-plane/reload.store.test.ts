@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { parseModels } from '../../control-plane/models/catalog/models.ts';
 import { readEnvironments } from '../../control-plane/rental/launch/environments.ts';
 import { readTemplates } from '../../control-plane/rental/launch/templates.ts';
-import type { Changeable } from '../../control-plane/rooms.ts';
+import type { Changeable } from '../../control-plane/settings.ts';
 import { type Answer, type Api, type ApiAccount, openApi } from '../contract/api.ts';
 import { type FakeUpstream, openFakeUpstream } from '../kit/fake-upstream.ts';
 import { modelsFile, someModels } from '../kit/models.ts';

@@ -4,7 +4,7 @@ import { installMissing } from '../kit/setup.ts';
 import { openStack, type Stack } from '../kit/stack.ts';
 import { runInContainer } from './elsewhere.ts';
 import { findGpus } from './gpus.ts';
-import { openScriptedModel } from './model.ts';
+import { openDemoModel } from './model.ts';
 import { playLines } from './play.ts';
 import { openShow, StepFailed } from './show.ts';
 import { walk } from './walk.ts';
@@ -46,7 +46,7 @@ async function demo(): Promise<number> {
     show.endSteps();
     show.say(`${signal}: stopping everything`);
   });
-  const model = await openScriptedModel();
+  const model = await openDemoModel();
   let opening: Promise<Stack> | undefined;
   let isWalked = false;
   // Ctrl-C is the ordinary end of playing, but not of the walk.
@@ -64,7 +64,7 @@ async function demo(): Promise<number> {
       const result = `control plane at ${value.controlPlane.baseUrl} on SQLite, Docker Engine ${version}, image registry, ${gpus.description}`;
       return { value, result };
     });
-    const rented = await walk(show, stack, gpus);
+    const rented = await walk(show, stack, gpus, model);
     isWalked = true;
     if (values.once) return 0;
     for (const line of playLines(stack, rented)) show.say(line);

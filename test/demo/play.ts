@@ -28,7 +28,7 @@ export function playLines({ controlPlane, dir }: Stack, { customer, image, offer
     `  curl -s -H "Authorization: Bearer $KEY" ${api}/balance`,
     `  curl -s -H "Authorization: Bearer $KEY" ${api}/usage`,
     '',
-    '  # a chat with the scripted stand-in for a model, and what it cost',
+    '  # a chat with the model, and what it cost',
     `  curl -sN -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' -d '${JSON.stringify(CHAT)}' ${api}/chat/completions`,
     `  curl -s -H "Authorization: Bearer $KEY" ${api}/receipts`,
     '',

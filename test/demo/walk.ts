@@ -23,13 +23,13 @@ import {
   type Customer,
   type Stack,
 } from '../kit/stack.ts';
-import { chat } from './chat.ts';
+import { chat, deployModel, endReplica, GPUS_RENTED } from './chat.ts';
 import type { DemoGpus } from './gpus.ts';
+import type { DemoModel } from './model.ts';
 import type { Show } from './show.ts';
 
 /** Far above market prices, so that a few seconds cost cents. */
 const DOLLARS_PER_GPU_HOUR = 36;
-const GPUS_RENTED = 2;
 /** What the rental has cost before it is ended. */
 const CENTS_TO_SEE = 6;
 /** Random bytes in the image, so that its pull takes a moment and shows progress. */
@@ -42,7 +42,7 @@ export interface Rented {
 }
 
 /** Throws StepFailed at the first step that does not hold. */
-export async function walk(show: Show, stack: Stack, gpus: DemoGpus): Promise<Rented> {
+export async function walk(show: Show, stack: Stack, gpus: DemoGpus, model: DemoModel): Promise<Rented> {
   const image = await show.step('Image', async () => {
     const { ref } = await busyboxImage(stack.registry, {
       name: 'demo',
@@ -61,7 +61,9 @@ export async function walk(show: Show, stack: Stack, gpus: DemoGpus): Promise<Re
   const instance = await rent(show, customer, { image, offering });
   await use(show, customer, instance);
   // While the rental costs enough to be seen.
-  const chatCost = await chat(show, stack.controlPlane.baseUrl, customer);
+  const name = await deployModel(show, stack, { model, gpus, offering });
+  const chatCost = await chat(show, stack.controlPlane.baseUrl, customer, { ...model, name });
+  await endReplica(show, stack, name);
   await watchUsage(show, customer, instance);
   await pay(show, stack, { customer, supplier, instance, balanceForIt: prepaid - chatCost });
   return { image, customer, offering };
@@ -193,7 +195,10 @@ async function pay(show: Show, stack: Stack, { customer, supplier, instance, bal
     const paid = await supplier.api.get('/community/earnings', CommunityEarnings);
     const open = paid.entries.filter((entry) => !entry.paid);
     if (paid.unpaid_cents !== 0 || open.length > 0) throw new Error(`${paid.unpaid_cents} cents are still owed`);
-    return { value: undefined, result: `${paid.accrued_cents} cents, which is the bill less the platform's fee` };
+    return {
+      value: undefined,
+      result: `${paid.accrued_cents} cents, for the rental and the replica, less the platform's fee`,
+    };
   });
   await show.step('ledger verify', async () => {
     await verifyLedger(stack.controlPlane);

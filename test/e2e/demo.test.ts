@@ -50,9 +50,11 @@ test('with --once it walks through every step, exits 0, and nothing is left', as
     'Instance running',
     'nvidia-smi over ssh',
     'hostname over ssh',
+    'Model deployed',
     'GET /v1/models',
     'Chat, streamed',
     'Receipt',
+    'Replica drained',
     'Usage and balance',
     'Instance deleted',
     'Final bill',
@@ -60,9 +62,10 @@ test('with --once it walks through every step, exits 0, and nothing is left', as
     'ledger verify',
   ]);
   expect(output).toMatch(/pulling the image: \d+\.\d of \d+\.\d MiB/);
-  expect(output).toContain('a scripted stand-in answers for it');
+  expect(output).toContain('llama.cpp computes it');
+  expect(output).toContain('This is no script');
   expect(output).toMatch(
-    /rcp_\w+: completed, 9 \+ \d+ tokens counted by upstream, \$0\.\d+ of \$0\.\d+ that were held/,
+    /rcp_\w+: completed, \d+ \+ 26 tokens counted by upstream, \$0\.\d+ of \$0\.\d+ that were held/,
   );
   expectNothingLeft(dir, output);
 });

@@ -139,3 +139,10 @@ test('kill -9 during an upload: the next process removes the part at its start, 
   await controlPlane.daemon.start();
   expect(await (await client.files.content(again.id)).text()).toBe(trainingLines(10));
 });
+
+test('the operator makes a new key for presigned URLs, and revokes the old ones', async () => {
+  const made = await controlPlane.operator('admin', 'url-key', 'rotate');
+  expect(made).toMatchObject({ id: expect.stringMatching(/^urlkey_/) as string, signs: true, urls_end_at: null });
+  const revoked = await controlPlane.operator('admin', 'url-key', 'rotate', '--revoke');
+  expect(await controlPlane.operator('admin', 'url-key', 'list')).toEqual({ data: [revoked] });
+});

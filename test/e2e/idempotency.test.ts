@@ -21,7 +21,8 @@ import {
   sendKeyed,
   type WireAnswer,
 } from '../kit/dying-reply.ts';
-import { videoModelsFile } from '../kit/models.ts';
+import { tunableEntries, videoModelsFile } from '../kit/models.ts';
+import { trainingLines } from '../contract/forms.ts';
 import { eventually } from '../kit/processes.ts';
 import { ONE_GPU, openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
 import { makeIdentity } from '../kit/ssh-client.ts';
@@ -51,7 +52,9 @@ let api: ApiClient;
 
 beforeAll(async () => {
   const models_file = join(dir, 'models.yaml');
-  writeFileSync(models_file, videoModelsFile([{ base_url: 'http://127.0.0.1:9/v1', engine: 'sglang' }]));
+  const videos = videoModelsFile([{ base_url: 'http://127.0.0.1:9/v1', engine: 'sglang' }]);
+  const { models } = JSON.parse(videos) as { models: object[] };
+  writeFileSync(models_file, JSON.stringify({ models: [...models, ...tunableEntries()] }));
   // Nothing answers there, so that a delivery can be retried and a video waits.
   const webhooks = { allowed_networks: ['127.0.0.0/8'], allowed_ports: [8443] };
   stack = await openRentalStack({ settings: () => ({ models_file, webhooks }) });
@@ -113,7 +116,45 @@ const REQUESTS: Record<string, () => Promise<Asked>> = {
   relistMachine: async () => post(`/community/machines/${await machine()}/list`),
   createVideo: async () => post('/videos', VIDEO),
   cancelVideo: async () => post(`/videos/${(await api.post('/videos', VIDEO, VideoJob)).id}/cancel`),
+  createUpload: async () => post('/uploads', UPLOAD),
+  completeUpload: async () => {
+    const { id } = await api.post('/uploads', UPLOAD, Named);
+    const part = await sendForm(`/uploads/${id}/parts`, { data: new Blob([TRAINING]) });
+    return post(`/uploads/${id}/complete`, { part_ids: [part] });
+  },
+  cancelUpload: async () => post(`/uploads/${(await api.post('/uploads', UPLOAD, Named)).id}/cancel`),
+  createFineTuningJob: async () => post('/fine_tuning/jobs', await trainingJob()),
+  cancelFineTuningJob: async () => {
+    const { id } = await api.post('/fine_tuning/jobs', await trainingJob(), Named);
+    return post(`/fine_tuning/jobs/${id}/cancel`);
+  },
 };
+
+const Named = z.looseObject({ id: z.string() });
+const TRAINING = trainingLines(10);
+const UPLOAD = {
+  bytes: Buffer.byteLength(TRAINING),
+  filename: 'a.jsonl',
+  mime_type: 'text/jsonl',
+  purpose: 'fine-tune',
+};
+
+async function trainingJob(): Promise<object> {
+  const file = await sendForm('/files', { purpose: 'fine-tune', file: new Blob([TRAINING]) });
+  return { model: 'tiny-base', training_file: file, method: { type: 'lora' }, svc: { max_budget_usd: 6 } };
+}
+
+/** The id of what the form has made. */
+async function sendForm(path: string, fields: Record<string, string | Blob>): Promise<string> {
+  const body = new FormData();
+  for (const [name, value] of Object.entries(fields)) {
+    if (typeof value === 'string') body.set(name, value);
+    else body.set(name, value, 'a.jsonl');
+  }
+  const headers = { authorization: `Bearer ${apiKey}` };
+  const answer = await fetch(`${stack.controlPlane.baseUrl}${path}`, { method: 'POST', headers, body });
+  return Named.parse(await answer.json()).id;
+}
 
 const ENDPOINT = { url: 'https://127.0.0.1:8443/hook', event_types: ['instance.creating'] };
 const VIDEO = { model: 'acme/director', prompt: 'a cat', seconds: 4 };

@@ -43,6 +43,8 @@ export function countingDb(db: Db): CountingDb {
               counts.rowWrites += rows;
               return rows;
             },
+            lockFirst: (...what: Parameters<Tx['lockFirst']>) =>
+              sent(() => (query as unknown as Tx).lockFirst(...what)),
           }
         : {}),
     };

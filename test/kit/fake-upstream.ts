@@ -28,7 +28,7 @@ export interface Asked {
 }
 
 export interface FakeUpstream {
-  /** With its /v1. */
+  /** It ends with /v1. */
   baseUrl: string;
   asked: Asked[];
   /** Of the next requests, one each; after them it is `usual` again. */

@@ -29,6 +29,7 @@ export const DAEMONS: readonly Daemon[] = [
       'main.ts',
       'house.ts',
       'rooms.ts',
+      'settings.ts',
       'brings.ts',
       'listeners.ts',
       'loops.ts',
@@ -49,6 +50,7 @@ export const DAEMONS: readonly Daemon[] = [
       { path: 'holder', tables: [], apart: ['guest'] },
       { path: 'runtime', tables: [], apart: ['guest', 'holder'] },
       { path: 'holders', tables: [] },
+      { path: 'jobs', tables: [], apart: ['guest', 'holder'] },
       { path: 'link', tables: [] },
     ],
   },
@@ -87,6 +89,11 @@ export const DOORS: readonly Door[] = [
     why: 'the bounds of a form are set in one place',
   },
   {
+    packages: ['aws4fetch', 'fast-xml-parser'],
+    doors: ['control-plane/base/blobs/'],
+    why: 'everyone else stores files through Blobs, wherever they are',
+  },
+  {
     packages: ['undici', 'ipaddr.js'],
     doors: ['control-plane/base/outbound/'],
     why: 'whoever calls an address that a stranger has named goes through the guard of that room',
@@ -108,7 +115,12 @@ export const DOORS: readonly Door[] = [
   },
   {
     packages: ['dockerode'],
-    doors: ['agent/runtime/docker.ts', 'agent/runtime/docker-networks.ts'],
+    doors: [
+      'agent/runtime/docker.ts',
+      'agent/runtime/docker-bare.ts',
+      'agent/runtime/docker-jobs.ts',
+      'agent/runtime/docker-networks.ts',
+    ],
     why: 'the plan stays pure and the engine replaceable',
   },
   {

@@ -98,7 +98,7 @@ export async function pushIndex(
 }
 
 /** Builds one layer from what `fill` puts into an empty folder. */
-async function pushImage(
+export async function pushImage(
   registry: Registry,
   options: ImageOptions & { name: string },
   fill: (root: string) => Promise<void>,

@@ -43,6 +43,7 @@ export function interleave(db: Db): Interleaved {
     run: async (statement) => (await turn(), tx.run(statement)),
     // Its answer comes with that of the next statement, so a lock is no turn of its own.
     lock: (root, ...ids) => tx.lock(root, ...ids),
+    lockFirst: async (root, ids) => (await turn(), tx.lockFirst(root, ids)),
   });
   return {
     collisions: () => collisions,
@@ -51,7 +52,9 @@ export function interleave(db: Db): Interleaved {
       tx: (name, body) => {
         if (isInRun.getStore() === undefined) return db.tx(name, body);
         const actor: Actor = { go: undefined };
-        const turn = (): Promise<void> => new Promise((resolve) => (actor.go = resolve));
+        // Statements that the body sends together take their turns one after another.
+        let last = Promise.resolve();
+        const turn = (): Promise<void> => (last = last.then(() => new Promise((resolve) => (actor.go = resolve))));
         let runs = 0;
         actors.add(actor);
         const whole = async (tx: Tx): Promise<Awaited<ReturnType<typeof body>>> => {

@@ -27,6 +27,7 @@ const HELD_FOR = {
     union select subject_id as id from meter_segments where ended_ms is null`,
   inference: sql`select id from request_receipts where state = 'open'`,
   video: sql`select id from video_jobs where status in ('queued', 'in_progress')`,
+  finetune: sql`select id from finetuning_jobs where status in ('validating', 'queued', 'running')`,
 };
 const IdRow = z.object({ id: text });
 

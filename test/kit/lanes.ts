@@ -5,7 +5,7 @@ import { chmodSync, mkdtempSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join, resolve } from 'node:path';
 import { cleanUp, RUN_MARKER, type Run } from './leaks.ts';
-import { countTests, type TestCounts } from './report.ts';
+import { countTests, failuresOf, type Failure, type TestCounts } from './report.ts';
 import type { ProgramName } from './setup.ts';
 
 export interface Lane {
@@ -27,11 +27,12 @@ export interface Outcome {
   verdict: 'passed' | 'failed' | 'skipped';
   seconds: number;
   tests: TestCounts;
+  failures?: Failure[];
   note?: string;
 }
 
 const ENGINE = {
-  needs: ['dockerd', 'docker-registry', 'iptables', 'nft', 'ip', 'busybox', 'curl', 'ssh', 'mkfs.btrfs'],
+  needs: ['dockerd', 'docker-registry', 'iptables', 'nft', 'ip', 'busybox', 'curl', 'ssh', 'mkfs.btrfs', 'python3'],
   engine: true,
 } as const;
 
@@ -70,7 +71,8 @@ export async function runLane(
     run,
     env,
   );
-  const tests = lane.counts ? countTests(readOrEmpty(resultsPath), code) : NO_TESTS;
+  const report = lane.counts ? readOrEmpty(resultsPath) : '';
+  const tests = lane.counts ? countTests(report, code) : NO_TESTS;
   const left = await cleanUp(run);
   for (const line of left) console.log(`left behind: ${line}`);
   const note = whatIsWrong(lane, tests, left.length);
@@ -79,6 +81,7 @@ export async function runLane(
     verdict: code === 0 && note === undefined ? 'passed' : 'failed',
     seconds: (performance.now() - startedMs) / 1000,
     tests,
+    failures: failuresOf(report),
     ...(note === undefined ? {} : { note }),
   };
 }

@@ -4,7 +4,6 @@ import type { Db, Sql, Tx } from '../../control-plane/base/db/db.ts';
 
 /** Bodies of several statements that need no root, and why. */
 const WITHOUT_ROOT: Readonly<Record<string, string>> = {
-  'idempotency.claim': 'its first statement inserts or takes the row of the key, which is its root',
   'secret.check': 'it runs once at the start, before anything else does',
   'books.transfers': 'just one proof runs at a time, and nobody else writes its rows',
   'books.again': 'just one proof runs at a time, and nobody else writes its rows',
@@ -13,8 +12,6 @@ const WITHOUT_ROOT: Readonly<Record<string, string>> = {
   'endpoints.prepare': 'it inserts rows that are missing',
   'receipts.forget': 'nobody changes a closed receipt, and the sum of the forgotten ones is added in one statement',
   'webhooks.forget': 'nobody changes a delivery that has ended',
-  'inference.open': 'it changes one row of the ledger with conditions, and inserts new rows',
-  'inference.close': 'its first statement takes the receipt with a compare-and-set',
 };
 
 /** The same database. A body fails if it writes after another statement and its first call was not `lock`. */
@@ -46,6 +43,10 @@ function watched(name: string, tx: Tx): Tx {
     lock: async (root, ...ids) => {
       if (statements === 0) isLocked = true;
       await tx.lock(root, ...ids);
+    },
+    lockFirst: async (root, ids) => {
+      if (statements === 0) isLocked = true;
+      return tx.lockFirst(root, ids);
     },
   };
 }

@@ -112,3 +112,60 @@ export function videoModelsFile(servers: readonly object[]): string {
   };
   return JSON.stringify({ models: [director, { ...director, ...clips, id: 'acme/clips', aliases: [] }] });
 }
+
+/** What `tunableModels` says about training: a second of one GPU costs one cent. */
+const FINE_TUNING = {
+  base_model: 'tiny-base',
+  image: `registry.test/trainer@sha256:${'a'.repeat(64)}`,
+  base_model_path: '/models/tiny',
+  gpu_second_microcents: 1_000_000,
+  tokens_per_gpu_second: { min: 10, max: 100 },
+  epochs: 3,
+  budget_minutes_min: 10,
+};
+
+/** A model that can be fine-tuned, and one that cannot. Neither can be called. */
+export function tunableModels(changes: object = {}): CatalogModel[] {
+  return parseModels(JSON.stringify({ models: tunableEntries(changes) }), 'models.yaml');
+}
+
+/** The same as entries of a file. */
+export function tunableEntries(changes: object = {}): object[] {
+  const plain = { ...CHAT, status: 'coming_soon' };
+  return [
+    { ...plain, id: 'acme/tunable', aliases: ['tunable'], fine_tuning: { ...FINE_TUNING, ...changes } },
+    { ...plain, id: 'acme/fixed', aliases: ['fixed'] },
+  ];
+}
+
+/** The economy tier of a model on the fleet: replicas of the kit's scripted servers. */
+const DEPLOYMENT = {
+  image: 'ghcr.io/acme/llama:1',
+  args: ['--port', '8000'],
+  port: 8000,
+  model: 'tiny',
+  engine: 'vllm',
+  gpu_type: 'H100_SXM',
+  max_price_per_hour: 5,
+  min_replicas: 0,
+  max_replicas: 2,
+  max_open_requests: 2,
+  idle_minutes: 2,
+  start_deadline_seconds: 120,
+};
+
+/** The serverless tier of `acme/tiny` is at a server elsewhere, and the economy tier on the fleet. */
+export function fleetModels(deployment: object = {}): CatalogModel[] {
+  const pricing = { input_per_1m_tokens_cents: 15, output_per_1m_tokens_cents: 60 };
+  const model = {
+    id: 'acme/tiny',
+    modality: 'chat',
+    owned_by: 'acme',
+    pricing,
+    context_length: 8_192,
+    max_output_tokens: 1_024,
+    upstreams: [{ base_url: 'http://127.0.0.1:9/v1', model: 'tiny' }],
+    economy: { pricing, deployment: { ...DEPLOYMENT, ...deployment } },
+  };
+  return parseModels(JSON.stringify({ models: [model] }), 'models.yaml');
+}

@@ -121,6 +121,19 @@ export async function httpReady(url: string, timeoutMs = 15_000): Promise<void> 
   });
 }
 
+/** Starts a program that serves HTTP at `origin`, and waits until it answers. Throws with its output if it does not. */
+export async function startHttpProgram(options: ProgramOptions, origin: string): Promise<Program> {
+  const program = startProgram(options);
+  process.once('exit', () => void program.stop());
+  try {
+    await httpReady(`${origin}/`);
+  } catch (error) {
+    await program.stop();
+    throw new Error(`${options.command} did not come up:\n${program.output()}`, { cause: error });
+  }
+  return program;
+}
+
 /** Ends a wait at once: trying again cannot help. */
 class Fatal extends Error {}
 

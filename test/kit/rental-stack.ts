@@ -37,6 +37,8 @@ export interface RentalStack extends Stack {
 export const ONE_GPU = { gpu_type: 'H100_SXM', gpu_count: 1, tier: 'on_demand' } as const;
 const GPUS = { env: { FAKE_GPU_COUNT: '8' } };
 const DOLLARS_PER_GPU_HOUR = 36;
+/** Enough for more than 24 hours of all GPUs, so that no test meets a warning of a low balance by chance. */
+const BALANCE_DOLLARS = '10000';
 
 export interface RentalStackOptions extends Omit<StackOptions, 'gpus'> {
   /** For the scripted nvidia-smi of the host, not for the engine's. */
@@ -55,7 +57,7 @@ export async function openRentalStack(options: RentalStackOptions = {}): Promise
     await host.daemon.start();
     await stack.controlPlane.operator('admin', 'machine', 'approve', machineId);
     await waitForOffering(stack.controlPlane);
-    const customer = await openCustomer(stack, 'customer');
+    const customer = await openCustomer(stack, 'customer', BALANCE_DOLLARS);
     const image = await busyboxImage(stack.registry);
     return {
       ...stack,

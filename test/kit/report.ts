@@ -1,4 +1,6 @@
 // Turns vitest's result file into counts, and the outcomes of all lanes into the closing table.
+import { relative } from 'node:path';
+import { stripVTControlCharacters } from 'node:util';
 import type { Outcome } from './lanes.ts';
 
 export interface TestCounts {
@@ -7,13 +9,31 @@ export interface TestCounts {
   skipped: number;
 }
 
+/** A test that failed: its file, its title, and the first lines of what it says. */
+export interface Failure {
+  file: string;
+  title: string;
+  lines: string[];
+}
+
 /** What of vitest's JSON report is used. */
 interface Report {
   numPassedTests: number;
   numFailedTests: number;
   numPendingTests: number;
   numTodoTests: number;
+  testResults: FileReport[];
 }
+
+interface FileReport {
+  name: string;
+  status: string;
+  /** Why the file could not be run at all. */
+  message: string;
+  assertionResults: { fullName: string; status: string; failureMessages: string[] }[];
+}
+
+const LINES_PER_FAILURE = 12;
 
 /** Counts from the report's text (empty when vitest wrote none). A run that failed without a failed test counts as one. */
 export function countTests(json: string, exitCode: number | null): TestCounts {
@@ -26,6 +46,22 @@ export function countTests(json: string, exitCode: number | null): TestCounts {
   };
 }
 
+/** The failed tests of the report, each with the first lines of its message: the end of a long log must name them. */
+export function failuresOf(json: string): Failure[] {
+  const files = json === '' ? [] : ((JSON.parse(json) as Partial<Report>).testResults ?? []);
+  return files.flatMap(({ name, status, message, assertionResults }) => {
+    const file = relative(process.cwd(), name);
+    const failed = assertionResults.filter((test) => test.status === 'failed');
+    if (failed.length === 0 && status === 'failed')
+      return [{ file, title: 'the file could not be run', lines: firstLines(message) }];
+    return failed.map(({ fullName, failureMessages }) => ({
+      file,
+      title: fullName,
+      lines: firstLines(failureMessages.join('\n')),
+    }));
+  });
+}
+
 /** The table of lanes, and as the last line the sum of all tests: `N passed, N failed`. */
 export function summaryLines(outcomes: readonly Outcome[]): string[] {
   const rows = outcomes.map(({ lane, verdict, seconds, tests, note }) => {
@@ -35,6 +71,14 @@ export function summaryLines(outcomes: readonly Outcome[]): string[] {
       .join('  ')
       .trimEnd();
   });
+  const failures = outcomes.flatMap(({ lane, failures: ofLane = [] }) =>
+    ofLane.flatMap(({ file, title, lines }) => ['', `${lane}: ${file}: ${title}`, ...lines.map((line) => `  ${line}`)]),
+  );
   const sum = (key: 'passed' | 'failed'): number => outcomes.reduce((total, { tests }) => total + tests[key], 0);
-  return ['', '== summary', ...rows, '', `${sum('passed')} passed, ${sum('failed')} failed`];
+  return ['', '== summary', ...rows, ...failures, '', `${sum('passed')} passed, ${sum('failed')} failed`];
+}
+
+function firstLines(message: string): string[] {
+  const bare = stripVTControlCharacters(message).trim().split('\n');
+  return bare.slice(0, LINES_PER_FAILURE);
 }

@@ -19,6 +19,7 @@ const PACKAGES = {
   openssl: 'openssl',
   initdb: 'postgresql',
   'mkfs.btrfs': 'btrfs-progs',
+  python3: 'python3',
   chromium: 'chromium',
   shellcheck: 'shellcheck',
   nginx: 'nginx',

@@ -26,7 +26,7 @@ export interface Scripted {
 }
 
 export interface VideoServer {
-  /** With its /v1. */
+  /** It ends with /v1. */
   baseUrl: string;
   /** `POST /videos` and the like, in the order in which they came. */
   asked: string[];

@@ -7,12 +7,16 @@ import { type Duplex, duplexPair } from 'node:stream';
 import { type Audit, openAudit } from '../../control-plane/admin/audit.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { type Outbound, openOutbound } from '../../control-plane/base/outbound/outbound.ts';
-import { type Core, type Nudges, type Rooms, openRooms, type Settings } from '../../control-plane/rooms.ts';
+import { openRooms, type Rooms } from '../../control-plane/rooms.ts';
+import type { Core, Nudges, Settings } from '../../control-plane/settings.ts';
 import { type Books, openBooks } from '../../control-plane/money/ledger/books.ts';
 import { type Brings, bringsOf, brought, type Process } from '../../control-plane/brings.ts';
-import { openBlobs } from '../../control-plane/base/blobs/blobs.ts';
+import type { Blobs } from '../../control-plane/base/blobs/blobs.ts';
+import { openDiskBlobs } from '../../control-plane/base/blobs/local-disk.ts';
 import { openPresignedUrls } from '../../control-plane/base/blobs/presigned-urls.ts';
+import { openUrlKeys } from '../../control-plane/base/blobs/url-keys.ts';
 import type { Db } from '../../control-plane/base/db/db.ts';
+import type { Link } from '../../control-plane/fleet/link/link.ts';
 import { SCHEMA } from '../../control-plane/foundation.ts';
 import { funding, wallet } from '../../control-plane/money/ledger/accounts.ts';
 import type { CreateInstance } from '../../shared/api/instance.ts';
@@ -39,6 +43,11 @@ export interface WorldAccount {
   apiKeyId: string;
 }
 
+/** An account with its API key itself. */
+export interface KeyAccount extends WorldAccount {
+  key: string;
+}
+
 export interface World {
   db: Db;
   /** The rooms stand on its database, as in the house. */
@@ -54,7 +63,9 @@ export interface World {
   images: FakeImages;
   modelHub: FakeModelHub;
   /** An organisation with a prepaid balance. */
-  customer(cents: number): Promise<WorldAccount>;
+  customer(cents: number, scopes?: readonly string[]): Promise<KeyAccount>;
+  /** Another API key of the organisation. */
+  key(orgId: string): Promise<KeyAccount>;
   /** A listed, online machine. Price of one GPU in dollars. */
   machine(options?: MachineOptions): Promise<MadeMachine>;
   /** The id of a new instance that no host has begun yet. */
@@ -122,7 +133,8 @@ const NO_NUDGES: Nudges = {
   webhooks: () => undefined,
 };
 
-const PRESIGNED_URLS = openPresignedUrls(new Uint8Array(32).fill(7), 'https://api.example.com/v1');
+const NO_RESERVE = { share: 0, bytes: 0 };
+const PRESIGNING = { secret: new Uint8Array(32).fill(7), baseUrl: 'https://api.example.com/v1' };
 
 /** What a test may put in place of the world's own. */
 export interface WorldOutside {
@@ -131,13 +143,32 @@ export interface WorldOutside {
   webhookOutbound?: Outbound;
   log?: Log;
   settings?: Partial<Settings>;
+  /** A blob store in place of a folder. */
+  blobs?: (core: Core) => Blobs;
   nudges?: Nudges;
+  /** A stream into a workload. */
+  openStream?: Link['openStream'];
   /** A login that looks like a customer's. */
   logIn?: typeof logIn;
   /** A login at the holder of an instance. */
   probe?: (instanceId: string) => Promise<ProbeResult>;
   /** What one process sees of what outlasts it; called for the first, and at each restart. */
   processOn?: (ground: Pick<Core, 'db' | 'clock'>) => Pick<Core, 'db' | 'clock'>;
+}
+
+/** A world whose first process has a database that `wrap` puts around the real one, and what `wrap` made. */
+export async function openWorldOver<T extends Pick<Core, 'db'>>(
+  wrap: (db: Db) => T,
+  outside: WorldOutside = {},
+): Promise<{ world: World; over: T }> {
+  const made = Promise.withResolvers<T>();
+  const processOn = ({ db, clock }: Pick<Core, 'db' | 'clock'>): Pick<Core, 'db' | 'clock'> => {
+    const over = wrap(db);
+    made.resolve(over);
+    return { db: over.db, clock };
+  };
+  const world = await openWorld(1, { ...outside, processOn });
+  return { world, over: await made.promise };
 }
 
 /** What a process of the control plane finds at its start and leaves at its end. */
@@ -170,16 +201,13 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
       webhookOutbound: outside.webhookOutbound ?? nowhere(clock),
       images,
       modelHub,
-      storage: {
-        blobs: openBlobs(blobsDirectory, { ...core, reserve: { share: 0, bytes: 0 } }),
-        presignedUrls: PRESIGNED_URLS,
-      },
+      storage: storageOn(core, blobsDirectory, outside),
       probes: {
         holder: outside.probe ?? (async (instanceId) => probeAnswers.get(instanceId) ?? { ok: true }),
         listener: async () => ({ ok: true }),
       },
       logIn: outside.logIn ?? (async () => ({ ok: true })),
-      openStream: emptyLog,
+      openStream: outside.openStream ?? emptyLog,
     },
   );
   await rooms.endpoints.prepare();
@@ -205,7 +233,8 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
       if (await next.rooms.ownOutages.beat()) await next.rooms.supply.setAllOffline();
       return next;
     },
-    customer: (cents) => addCustomer(rooms, db, { cents, nowMs: clock.now() }),
+    customer: (cents, scopes = ['full_access']) => addCustomer(rooms, db, { cents, nowMs: clock.now(), scopes }),
+    key: (orgId) => addKey(rooms, orgId, ['full_access']),
     machine: (options = {}) => addMachine(rooms, db, ids.uuid, options),
     ...rentalsOf(rooms, observed, drive),
     drive,
@@ -218,11 +247,18 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
     },
     close: async () => {
       await invariants();
-      await Promise.all([rooms.gateway.close(), rooms.videos.close()]);
+      await Promise.all([rooms.gateway.close(), rooms.videos.close(), rooms.replicas.close()]);
       await db.close();
       rmSync(blobsDirectory, { recursive: true, force: true });
     },
   };
+}
+
+function storageOn(core: Core, directory: string, { blobs }: WorldOutside) {
+  const urlKeys = openUrlKeys(core);
+  const presignedUrls = openPresignedUrls({ ...PRESIGNING, keys: urlKeys });
+  const onDisk = (): Blobs => openDiskBlobs(directory, { ...core, reserve: NO_RESERVE, presignedUrls });
+  return { blobs: blobs?.(core) ?? onDisk(), presignedUrls, urlKeys };
 }
 
 async function verifyBooks(books: Books): Promise<void> {
@@ -314,23 +350,23 @@ async function emptyLog(): Promise<Duplex> {
   return near;
 }
 
-async function addCustomer(rooms: Rooms, db: Db, funds: { cents: number; nowMs: number }): Promise<WorldAccount> {
-  const org = await rooms.accounts.createOrg('customer');
-  const id = `fund:${org.id}`;
-  await db.tx('test.fund', (tx) =>
-    rooms.ledger.post(tx, id, [
-      {
-        id,
-        debit: funding,
-        credit: wallet(org.id),
-        amountUcents: BigInt(funds.cents) * UCENTS_PER_CENT,
-        kind: 'funding',
-        subjectId: org.id,
-        effectiveMs: funds.nowMs,
-      },
-    ]),
-  );
-  return { orgId: org.id, apiKeyId: `apk_of_${org.id}` };
+async function addKey(rooms: Rooms, orgId: string, scopes: readonly string[]): Promise<KeyAccount> {
+  const { id, key } = await rooms.accounts.createKey({ orgId, name: 'first', scopes: [...scopes], expiresMs: null });
+  return { orgId, apiKeyId: id, key };
+}
+
+async function addCustomer(
+  rooms: Rooms,
+  db: Db,
+  funds: { cents: number; nowMs: number; scopes: readonly string[] },
+): Promise<KeyAccount> {
+  const { id: orgId } = await rooms.accounts.createOrg('customer');
+  const who = await addKey(rooms, orgId, funds.scopes);
+  if (funds.cents === 0) return who;
+  const fund = { id: `fund:${orgId}`, debit: funding, credit: wallet(orgId), kind: 'funding.manual', subjectId: orgId };
+  const transfer = { ...fund, amountUcents: BigInt(funds.cents) * UCENTS_PER_CENT, effectiveMs: funds.nowMs };
+  await db.tx('test.fund', (tx) => rooms.ledger.post(tx, transfer.id, [transfer]));
+  return who;
 }
 
 async function observe(

@@ -39,6 +39,27 @@ test('nudges during a run lead to exactly one more run, after it', async () => {
   await loop.stop();
 });
 
+test('a loop with a gap answers the first nudge at once, and all nudges within the gap with one run after it', async () => {
+  const clock = virtualClock();
+  let runs = 0;
+  const run = async (): Promise<void> => void (runs += 1);
+  const loop = startLoop({ name: 'l', periodMs: 3_600_000, gapMs: 200, run }, { clock, log });
+  await clock.advance(1_000);
+  loop.nudge();
+  await clock.advance(0);
+  expect(runs).toBe(2);
+  loop.nudge();
+  await clock.advance(100);
+  loop.nudge();
+  await clock.advance(99);
+  expect(runs).toBe(2);
+  await clock.advance(1);
+  expect(runs).toBe(3);
+  await clock.advance(10_000);
+  expect(runs).toBe(3);
+  await loop.stop();
+});
+
 test('a run that throws is visible and tried again', async () => {
   const clock = virtualClock();
   let runs = 0;

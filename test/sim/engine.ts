@@ -114,6 +114,7 @@ function engineOn({ containers, images, call, onEnd, onChange }: Yard): Engine {
           running: false,
           isCut: false,
           mount_sources: [],
+          started: false,
         });
         return id;
       }),
@@ -123,6 +124,7 @@ function engineOn({ containers, images, call, onEnd, onChange }: Yard): Engine {
         if (container === undefined) throw new Error(`no such container: ${id}`);
         if (container.isCut) throw new Error(`network of ${container.workload_id} not found`);
         container.running = true;
+        container.started = true;
         onChange();
       }),
     stopAndCut: (id) =>
@@ -135,6 +137,8 @@ function engineOn({ containers, images, call, onEnd, onChange }: Yard): Engine {
     remove: (id) => call('remove', () => end(id, () => containers.delete(id))),
     runBare: async () => 0,
     logs: async () => Readable.from([]),
+    stop: async () => undefined,
+    fileIn: async () => undefined,
     lastExit: async () => ({ code: 1, reason: 'it ended with code 1' }),
   };
 }

@@ -36,6 +36,8 @@ test(
       'instance.creating',
       'instance.starting',
       'instance.running',
+      // What was prepaid does not last for a day.
+      'instance.balance_low',
       'instance.stopping',
       'instance.terminated',
     ]);

@@ -168,6 +168,7 @@ async function runAgent(deps: AgentDeps): Promise<() => void> {
       log,
       engine: life.within(deps.engine.engine),
       holders: life.within(deps.holders.holdersOfAnAgent()),
+      jobs: { prepare: async () => [] },
       desired,
       records,
       etcFiles: async () => [],

@@ -1,5 +1,5 @@
 // API keys: created by the operator or by another key, checked for every request. Only their hashes are stored.
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { z } from 'zod';
 import type { ApiKey, NewApiKey } from '../../../shared/api/account.ts';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
@@ -7,10 +7,11 @@ import { fail, failField } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { API_KEYS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import { countRow, int, json, text } from '../db/columns.ts';
-import { type Query, type Tx, sql } from '../db/db.ts';
+import { type Query, type Sql, type Tx, sql } from '../db/db.ts';
 import { pageFrom, type PageStart } from '../http/cursors.ts';
 import type { Caller } from '../http/route.ts';
 import { readScope, type Scope, scopeText, scopeTexts } from '../http/scopes.ts';
+import type { KnownKey } from './known-keys.ts';
 
 const KEY_START = 'svc_live_';
 const KEY_RANDOM_BYTES = 32;
@@ -101,18 +102,10 @@ export async function issueKeyBy(
   return fail('conflict', `An organisation may have ${API_KEYS_PER_ORG_MAX} API keys; revoke one first.`);
 }
 
-/** Oldest first, including revoked and expired keys. With null, the keys of all organisations. */
-export function allKeys(query: Query, orgId: string | null): Promise<ApiKeyRow[]> {
-  return query.all(
-    ApiKeyRow,
-    sql`select ${COLUMNS} from api_keys where ${orgId === null ? sql`1 = 1` : sql`org_id = ${orgId}`}
-        order by created_ms, id`,
-  );
-}
-
-/** A page, newest first, including revoked and expired keys. */
-export function pageOfKeys(query: Query, orgId: string, start: PageStart): Promise<ApiKeyRow[]> {
-  return query.all(ApiKeyRow, sql`select ${COLUMNS} from api_keys where org_id = ${orgId} and ${pageFrom(start)}`);
+/** A page, newest first, including revoked and expired keys. With null, the keys of all organisations. */
+export function pageOfKeys(query: Query, orgId: string | null, start: PageStart): Promise<ApiKeyRow[]> {
+  const whose = orgId === null ? sql`1 = 1` : sql`org_id = ${orgId}`;
+  return query.all(ApiKeyRow, sql`select ${COLUMNS} from api_keys where ${whose} and ${pageFrom(start)}`);
 }
 
 /** A key that was revoked before keeps its time. Undefined for an unknown key. */
@@ -131,11 +124,16 @@ export async function revokeKeyOf(tx: Tx, orgId: string, id: string, nowMs: numb
   return revoked === 1;
 }
 
-/** Undefined for a key that is unknown, revoked or expired. */
-export async function livingKey(query: Query, key: string, nowMs: number): Promise<ApiKeyRow | undefined> {
-  const row = await query.one(ApiKeyRow, sql`select ${COLUMNS} from api_keys where key_hash = ${hashOf(key)}`);
+/** Undefined for a key that is unknown or revoked. It may have expired. */
+export async function findKey(query: Query, keyHash: string): Promise<KnownKey | undefined> {
+  const row = await query.one(ApiKeyRow, sql`select ${COLUMNS} from api_keys where key_hash = ${keyHash}`);
   if (row === undefined || row.revoked_ms !== null) return undefined;
-  return row.expires_ms !== null && row.expires_ms <= nowMs ? undefined : row;
+  return { caller: callerOf(row), expiresMs: row.expires_ms, lastUsedMs: row.last_used_ms };
+}
+
+/** A condition: the key is neither revoked nor expired. */
+export function isLivingKey(id: string, nowMs: number): Sql {
+  return sql`exists (select 1 from api_keys where id = ${id} and revoked_ms is null and (expires_ms is null or expires_ms > ${nowMs}))`;
 }
 
 /** Stores the time of use, unless a time after `staleMs` is stored already. */
@@ -146,7 +144,7 @@ export async function noteUse(tx: Tx, id: string, nowMs: number, staleMs: number
   );
 }
 
-export function callerOf(row: ApiKeyRow): Caller {
+function callerOf(row: ApiKeyRow): Caller {
   return { orgId: row.org_id, apiKeyId: row.id, scopes: row.scopes.flatMap((scope) => readScope(scope) ?? []) };
 }
 
@@ -185,6 +183,6 @@ function assertWithin(caller: Caller, wanted: readonly Scope[]): void {
 }
 
 /** A lookup by hash leaks nothing about the key through its timing, so no constant-time comparison is needed. */
-function hashOf(key: string): string {
-  return createHash('sha256').update(key).digest('hex');
+export function hashOf(key: string): string {
+  return hash('sha256', key);
 }

@@ -19,7 +19,7 @@ interface Deps {
 
 export function accountsBrings({ db, clock, ids, cursors, accounts, sshKeys }: Deps) {
   return {
-    routes: [...apiKeyRoutes({ db, clock, ids, cursors }), ...sshKeyRoutes({ db, sshKeys, cursors })],
-    operatorRoutes: accountOperatorRoutes(accounts),
+    routes: [...apiKeyRoutes({ db, clock, ids, cursors, accounts }), ...sshKeyRoutes({ db, sshKeys, cursors })],
+    operatorRoutes: accountOperatorRoutes({ db, cursors, accounts }),
   };
 }

@@ -1,17 +1,25 @@
 // The operator's routes for organisations and their API keys.
 import { z } from 'zod';
 import { ApiKey, NewApiKey, Org, OrgName } from '../../../shared/api/account.ts';
-import { Id, listOf, operator } from '../http/operator.ts';
+import { pageSchema } from '../../../shared/api/page.ts';
+import type { Db } from '../db/db.ts';
+import { byCreation, type Cursors, type PageStart } from '../http/cursors.ts';
+import { Id, listParameters, ListQuery, operator } from '../http/operator.ts';
 import { type Route, route } from '../http/route.ts';
-import type { Accounts } from './accounts.ts';
+import { type Accounts, orgView, pageOfOrgs } from './accounts.ts';
+import { apiKeyView, pageOfKeys } from './api-keys.ts';
 
-type OperatedAccounts = Pick<Accounts, 'createOrg' | 'listOrgs' | 'createKey' | 'listKeys' | 'revokeKey'>;
-
-export function accountOperatorRoutes(accounts: OperatedAccounts): Route[] {
-  return [...orgRoutes(accounts), ...keyRoutes(accounts)];
+interface Deps {
+  db: Db;
+  cursors: Cursors;
+  accounts: Pick<Accounts, 'createOrg' | 'createKey' | 'revokeKey'>;
 }
 
-function orgRoutes(accounts: OperatedAccounts): Route[] {
+export function accountOperatorRoutes(deps: Deps): Route[] {
+  return [...orgRoutes(deps), ...keyRoutes(deps)];
+}
+
+function orgRoutes({ db, cursors, accounts }: Deps): Route[] {
   return [
     route({
       ...operator,
@@ -29,15 +37,22 @@ function orgRoutes(accounts: OperatedAccounts): Route[] {
       method: 'GET',
       path: '/admin/orgs',
       operationId: 'adminListOrgs',
-      summary: 'List organisations',
-      responses: { 200: { description: 'All of them', schema: listOf(Org) } },
+      summary: 'List organisations, newest first',
+      query: ListQuery,
+      responses: { 200: { description: 'A page', schema: pageSchema(Org) } },
       errors: [],
-      handler: async () => ({ status: 200, body: { data: await accounts.listOrgs() } }),
+      handler: async ({ query }) => ({
+        status: 200,
+        body: await cursors.page('admin/orgs', query, (start) => pageOfOrgs(db.read, start), {
+          at: byCreation,
+          show: orgView,
+        }),
+      }),
     }),
   ];
 }
 
-function keyRoutes(accounts: OperatedAccounts): Route[] {
+function keyRoutes({ db, cursors, accounts }: Deps): Route[] {
   const NewKey = z.strictObject({
     org_id: z.string(),
     name: OrgName,
@@ -65,11 +80,16 @@ function keyRoutes(accounts: OperatedAccounts): Route[] {
       method: 'GET',
       path: '/admin/keys',
       operationId: 'adminListKeys',
-      summary: 'List API keys',
-      query: z.strictObject({ org_id: z.string().optional() }),
-      responses: { 200: { description: 'Keys without their secret', schema: listOf(ApiKey) } },
+      summary: 'List API keys, newest first',
+      query: z.strictObject({ ...listParameters, org_id: z.string().optional() }),
+      responses: { 200: { description: 'A page of keys without their secret', schema: pageSchema(ApiKey) } },
       errors: [],
-      handler: async ({ query }) => ({ status: 200, body: { data: await accounts.listKeys(query.org_id ?? null) } }),
+      handler: async ({ query }) => {
+        const orgId = query.org_id ?? null;
+        const rows = (start: PageStart) => pageOfKeys(db.read, orgId, start);
+        const view = { at: byCreation, show: apiKeyView };
+        return { status: 200, body: await cursors.page(`admin/keys/${orgId ?? ''}`, query, rows, view) };
+      },
     }),
     route({
       ...operator,

@@ -9,13 +9,15 @@ import { byCreation, type Cursors, type PageStart } from '../http/cursors.ts';
 import { type Route, route } from '../http/route.ts';
 import type { SshKeyRow, SshKeys } from './ssh-keys.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import { apiKeyView, issueKeyBy, pageOfKeys, revokeKeyOf } from './api-keys.ts';
+import type { Accounts } from './accounts.ts';
+import { apiKeyView, issueKeyBy, pageOfKeys } from './api-keys.ts';
 
 interface Deps {
   db: Db;
   clock: Clock;
   ids: Ids;
   cursors: Cursors;
+  accounts: Accounts;
 }
 
 const tag = 'API keys';
@@ -132,7 +134,7 @@ function createRoute(deps: Deps): Route {
   });
 }
 
-function revokeRoute({ db, clock }: Deps): Route {
+function revokeRoute({ accounts }: Deps): Route {
   return route({
     method: 'DELETE',
     path: '/v1/api-keys/{id}',
@@ -146,11 +148,8 @@ function revokeRoute({ db, clock }: Deps): Route {
     responses: { 204: { description: 'It is revoked' } },
     errors: ['not_found'],
     handler: async ({ caller, params }) => {
-      const nowMs = clock.now();
-      const revoked = await db.tx('accounts.revoke_own', (tx) => revokeKeyOf(tx, caller.orgId, params.id, nowMs));
-      return revoked
-        ? { status: 204 }
-        : fail('not_found', `There is no API key ${params.id}, or it was revoked before.`);
+      await accounts.revokeKeyOf(caller.orgId, params.id);
+      return { status: 204 };
     },
   });
 }

@@ -1,4 +1,4 @@
-// What this room adds to the house: routes, the sweep loop and disk metrics.
+// What this room adds to the house: routes, the sweep loop, disk metrics and the keys of URLs.
 import type { Clock } from '../../../shared/clock.ts';
 import type { LoopOptions } from '../../../shared/loop.ts';
 import { type Measure, one } from '../http/metrics.ts';
@@ -6,6 +6,9 @@ import type { Blobs } from './blobs.ts';
 import type { PresignedUrls } from './presigned-urls.ts';
 import { blobRoutes } from './routes.ts';
 import type { Claims } from './sweep.ts';
+import { urlKeyRoutes } from './operator-routes.ts';
+import type { UrlKeys } from './url-keys.ts';
+import { type Forgets, inPieces } from '../db/pieces.ts';
 
 /** Nothing depends on this loop. Its first run is at the start and removes incomplete files of a dead process. */
 const SWEEP_PERIOD_MS = 600_000;
@@ -14,20 +17,31 @@ interface Deps {
   clock: Clock;
   blobs: Blobs;
   presignedUrls: PresignedUrls;
+  urlKeys: UrlKeys;
   /** One function for each owner returns those of the keys that have a row. A blob without a row is removed. */
   namedBy: Claims;
 }
 
-export function blobsBrings({ clock, blobs, presignedUrls, namedBy }: Deps) {
+export function blobsBrings({ clock, blobs, presignedUrls, urlKeys, namedBy }: Deps) {
   const sweep: LoopOptions = {
     name: 'blobs',
     periodMs: SWEEP_PERIOD_MS,
     run: async (signal) => void (await blobs.sweep(namedBy, signal)),
   };
-  return { routes: blobRoutes({ blobs, presignedUrls, clock }), loops: [sweep], measures: diskMeasures(blobs) };
+  const forgets: Forgets = {
+    what: 'url_keys',
+    run: (signal) => inPieces(clock.now(), (piece) => urlKeys.forget(piece), signal),
+  };
+  return {
+    routes: blobRoutes({ blobs, presignedUrls, clock }),
+    operatorRoutes: urlKeyRoutes(urlKeys),
+    loops: [sweep],
+    measures: diskMeasures(blobs),
+    forgets: [forgets],
+  };
 }
 
-/** The metrics are 0 before the first blob. */
+/** The metrics are 0 before the first blob, and if the blobs are in S3. */
 function diskMeasures(blobs: Blobs): Measure[] {
   const measure = (name: string, help: string, of: 'bytes' | 'freeBytes'): Measure => ({
     name,

@@ -1,7 +1,7 @@
 // A blob as a response: all of it, or the requested range of bytes (RFC 9110, section 14).
 import { fail } from '../../../shared/errors.ts';
 import type { Reply } from '../http/route.ts';
-import type { OpenBlob } from './blobs.ts';
+import type { ByteRange, OpenBlob } from './blobs.ts';
 
 /** Replies 200 or 206 with the content. `headers` has the content type. @throws ServiceError `range_not_satisfiable` */
 export async function blobReply(
@@ -32,13 +32,20 @@ export async function blobReply(
   };
 }
 
+/** The header with which a browser saves the content under this name. */
+export function attachment(filename: string): string {
+  // `encodeURIComponent` does not encode some characters that a header parameter must not have.
+  const encoded = encodeURIComponent(filename).replaceAll(
+    /['()*]/g,
+    (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`,
+  );
+  return `attachment; filename*=UTF-8''${encoded}`;
+}
+
 /**
  * Undefined if the whole blob is requested: without the header, or with a range that we do not support, which RFC 9110 allows to ignore.
  */
-function readRange(
-  header: string | undefined,
-  bytes: number,
-): { first: number; last: number } | 'unsatisfiable' | undefined {
+function readRange(header: string | undefined, bytes: number): ByteRange | 'unsatisfiable' | undefined {
   const [, from, to] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header ?? '') ?? [];
   if (from === undefined || to === undefined || (from === '' && to === '')) return undefined;
   if (from === '') {

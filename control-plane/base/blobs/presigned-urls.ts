@@ -1,62 +1,69 @@
-// Presigned URLs: anyone who has one may read or write one blob until it expires. No API key is needed.
-import { createHmac, createSecretKey, hkdfSync, timingSafeEqual } from 'node:crypto';
+// Presigned URLs of the local disk: anyone who has one may read or write one blob until it expires. No API key is needed.
+import { createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
 import { z } from 'zod';
-
-/** The permission that a URL carries. */
-export interface PresignedUrl {
-  method: 'GET' | 'PUT';
-  key: string;
-  /** Epoch seconds. The URL is invalid from this time on. */
-  expiresS: number;
-  /** Size limit for a write. */
-  bytesMax?: number;
-  /** Header of the response, so that a browser saves the blob under a name. */
-  contentDisposition?: string;
-}
+import type { Permission } from './blobs.ts';
+import type { UrlKeys } from './url-keys.ts';
 
 export interface PresignedUrls {
   /** The URL for this permission. */
-  urlOf(grant: PresignedUrl): string;
-  /** The permission in a request, even if it has expired; undefined if the signature is not ours or the URL was changed. */
-  read(method: PresignedUrl['method'], key: string, query: PresignedQuery): PresignedUrl | undefined;
+  urlOf(permission: Permission): Promise<string>;
+  /**
+   * The permission in a request, even if it has expired. Undefined if the URL was changed, if the signature is not ours, or if its key was
+   * revoked.
+   */
+  read(method: Permission['method'], key: string, query: PresignedQuery): Promise<Permission | undefined>;
 }
 
 export const PresignedQuery = z.strictObject({
   exp: z.coerce.number().int().min(0),
-  max: z.coerce.number().int().min(0).optional(),
-  cd: z.string().max(1024).optional(),
+  bytes: z.coerce.number().int().min(0).optional(),
+  name: z.string().max(1024).optional(),
+  kid: z.string().max(64),
   sig: z.string().max(64),
 });
 export type PresignedQuery = z.infer<typeof PresignedQuery>;
 
-/** `secret` has at least 32 random bytes and stays the same over restarts. `baseUrl` is the address of the API with `/v1`. */
-export function openPresignedUrls(secret: Uint8Array, baseUrl: string): PresignedUrls {
-  const key = createSecretKey(Buffer.from(hkdfSync('sha256', secret, Buffer.alloc(0), 'blob urls', 32)));
-  const sign = (grant: PresignedUrl): Buffer => {
-    const { method, key: blob, expiresS, bytesMax, contentDisposition } = grant;
+interface Deps {
+  /** At least 32 random bytes, the same over restarts and in all control planes. */
+  secret: Uint8Array;
+  /** The address of the API with `/v1`. */
+  baseUrl: string;
+  keys: Pick<UrlKeys, 'current' | 'find'>;
+}
+
+export function openPresignedUrls({ secret, baseUrl, keys }: Deps): PresignedUrls {
+  const sign = (kid: string, { method, key, expiresS, bytes, filename }: Permission): Buffer => {
+    const signingKey = Buffer.from(hkdfSync('sha256', secret, Buffer.alloc(0), `blob urls ${kid}`, 32));
     // JSON separates the fields, so two different URLs never have the same signed text.
-    const text = JSON.stringify([method, blob, expiresS, bytesMax ?? null, contentDisposition ?? null]);
-    return createHmac('sha256', key).update(text).digest();
+    const text = JSON.stringify([method, key, expiresS, bytes ?? null, filename ?? null]);
+    return createHmac('sha256', signingKey).update(text).digest();
   };
   return {
-    urlOf: (grant) => {
-      const query = new URLSearchParams({ exp: String(grant.expiresS) });
-      if (grant.bytesMax !== undefined) query.set('max', String(grant.bytesMax));
-      if (grant.contentDisposition !== undefined) query.set('cd', grant.contentDisposition);
-      query.set('sig', sign(grant).toString('base64url'));
-      return `${baseUrl}/blobs/${grant.key}?${query.toString()}`;
+    urlOf: async (permission) => {
+      const { key, expiresS, bytes, filename } = permission;
+      const { id: kid } = await keys.current();
+      const query = new URLSearchParams({ exp: String(expiresS) });
+      if (bytes !== undefined) query.set('bytes', String(bytes));
+      if (filename !== undefined) query.set('name', filename);
+      query.set('kid', kid);
+      query.set('sig', sign(kid, permission).toString('base64url'));
+      return `${baseUrl}/blobs/${key}?${query.toString()}`;
     },
-    read: (method, blob, { exp, max, cd, sig }) => {
-      const grant: PresignedUrl = {
+    read: async (method, key, { exp, bytes, name, kid, sig }) => {
+      const permission: Permission = {
         method,
-        key: blob,
+        key,
         expiresS: exp,
-        ...(max === undefined ? {} : { bytesMax: max }),
-        ...(cd === undefined ? {} : { contentDisposition: cd }),
+        ...(bytes === undefined ? {} : { bytes }),
+        ...(name === undefined ? {} : { filename: name }),
       };
       const given = Buffer.from(sig, 'base64url');
-      const right = sign(grant);
-      return given.length === right.length && timingSafeEqual(given, right) ? grant : undefined;
+      const right = sign(kid, permission);
+      // Before the database is read, so that a stranger's guess costs no query.
+      if (given.length !== right.length || !timingSafeEqual(given, right)) return undefined;
+      const signer = await keys.find(kid);
+      if (signer === undefined || (signer.untilMs !== null && exp * 1000 > signer.untilMs)) return undefined;
+      return permission;
     },
   };
 }

@@ -3,9 +3,9 @@ import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { type Route, route, uploadRoute } from '../http/route.ts';
-import type { Blobs } from './blobs.ts';
-import { blobReply } from './content.ts';
-import { type PresignedUrl, PresignedQuery, type PresignedUrls } from './presigned-urls.ts';
+import { type Blobs, failTooLarge, type Permission } from './blobs.ts';
+import { attachment, blobReply } from './content.ts';
+import { PresignedQuery, type PresignedUrls } from './presigned-urls.ts';
 
 const params = z.strictObject({ key: z.string() });
 const Stored = z.strictObject({ bytes: z.int(), sha256: z.string() });
@@ -13,12 +13,15 @@ const Stored = z.strictObject({ bytes: z.int(), sha256: z.string() });
 export function blobRoutes(deps: { blobs: Blobs; presignedUrls: PresignedUrls; clock: Clock }): Route[] {
   const { blobs, presignedUrls, clock } = deps;
   const common = { path: '/v1/blobs/{key}', tag: 'blobs', scope: 'none', idempotency: 'none', hidden: true } as const;
-  const allowed = (method: PresignedUrl['method'], key: string, query: PresignedQuery): PresignedUrl => {
-    const grant = presignedUrls.read(method, key, query);
-    if (grant === undefined)
-      return fail('url_invalid', 'This URL was not made here for this, or was changed. Ask for a new one.');
-    if (grant.expiresS * 1000 <= clock.now()) fail('url_invalid', 'This URL has expired. Ask for a new one.');
-    return grant;
+  const allowed = async (method: Permission['method'], key: string, query: PresignedQuery): Promise<Permission> => {
+    const permission = await presignedUrls.read(method, key, query);
+    if (permission === undefined)
+      return fail(
+        'url_invalid',
+        'This URL was not made here for this, was changed, or was revoked. Ask for a new one.',
+      );
+    if (permission.expiresS * 1000 <= clock.now()) fail('url_invalid', 'This URL has expired. Ask for a new one.');
+    return permission;
   };
   return [
     route({
@@ -34,13 +37,13 @@ export function blobRoutes(deps: { blobs: Blobs; presignedUrls: PresignedUrls; c
       },
       errors: ['url_invalid', 'not_found', 'range_not_satisfiable'],
       handler: async ({ params: { key }, query, range }) => {
-        const { contentDisposition } = allowed('GET', key, query);
+        const { filename } = await allowed('GET', key, query);
         const blob = await blobs.open(key);
         if (blob === undefined) return fail('not_found', 'What this URL stands for is gone.');
         return blobReply(blob, range, {
           'content-type': 'application/octet-stream',
           'cache-control': 'private, no-store',
-          ...(contentDisposition === undefined ? {} : { 'content-disposition': contentDisposition }),
+          ...(filename === undefined ? {} : { 'content-disposition': attachment(filename) }),
         });
       },
     }),
@@ -55,15 +58,23 @@ export function blobRoutes(deps: { blobs: Blobs; presignedUrls: PresignedUrls; c
       responses: { 201: { description: 'It is stored', schema: Stored } },
       errors: ['url_invalid', 'conflict', 'storage_full'],
       handler: async ({ params: { key }, query, body, gone }) => {
-        const { bytesMax = 0 } = allowed('PUT', key, query);
-        if (body.bytes !== undefined && body.bytes > bytesMax) {
-          fail('body_too_large', `What is stored may have at most ${bytesMax} bytes.`);
-        }
+        const { bytes: expected = 0 } = await allowed('PUT', key, query);
+        if (body.bytes !== undefined && body.bytes > expected) failTooLarge(expected);
         // The connection must survive an aborted body, because the response needs it.
-        const source = body.stream.iterator({ destroyOnReturn: false });
-        const { bytes, sha256 } = await blobs.write(key, source, { bytesMax, signal: gone });
+        const source = wholly(body.stream.iterator({ destroyOnReturn: false }), expected);
+        const { bytes, sha256 } = await blobs.write(key, source, { bytesMax: expected, signal: gone });
         return { status: 201, body: { bytes, sha256 } };
       },
     }),
   ];
+}
+
+/** Passes `source` on. @throws ServiceError `invalid_request` if it ends before `bytes` were read */
+async function* wholly(source: AsyncIterable<Uint8Array>, bytes: number): AsyncGenerator<Uint8Array> {
+  let read = 0;
+  for await (const piece of source) {
+    read += piece.length;
+    yield piece;
+  }
+  if (read < bytes) fail('invalid_request', `The body must have exactly ${bytes} bytes, and has ${read}.`);
 }

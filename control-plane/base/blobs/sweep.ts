@@ -4,9 +4,10 @@ import { readdir, rm, stat, open, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
+import { codeOf } from '../../../shared/errors.ts';
 
 /** Rooms that store blobs. In a sweep, each room reports which of its blobs it still needs. */
-export type BlobOwner = 'files' | 'videos';
+export type BlobOwner = 'files' | 'videos' | 'finetuning';
 
 /** One function for each owner returns those of the keys that have a row. Blobs of an owner without a function are kept. */
 export type Claims = Partial<Record<BlobOwner, (keys: readonly string[]) => Promise<readonly string[]>>>;
@@ -59,7 +60,7 @@ export async function measureDisk(path: string): Promise<{ bytes: number; freeBy
     const { blocks, bavail, bsize } = await statfs(path);
     return { bytes: blocks * bsize, freeBytes: bavail * bsize };
   } catch (error) {
-    if (isCode(error, 'ENOENT')) return undefined;
+    if (codeOf(error) === 'ENOENT') return undefined;
     throw error;
   }
 }
@@ -75,11 +76,6 @@ export interface DiskReserve {
 export async function leavesReserve(path: string, reserve: DiskReserve, moreBytes: number): Promise<boolean> {
   const disk = await measureDisk(path);
   return disk === undefined || disk.freeBytes - moreBytes >= Math.max(reserve.share * disk.bytes, reserve.bytes);
-}
-
-/** Whether the error has this system code, such as `ENOENT`. */
-export function isCode(error: unknown, code: string): boolean {
-  return error instanceof Error && 'code' in error && error.code === code;
 }
 
 async function sweepPlace(
@@ -103,7 +99,7 @@ async function namesIn(directory: string): Promise<string[]> {
   try {
     return await readdir(directory);
   } catch (error) {
-    if (isCode(error, 'ENOENT')) return [];
+    if (codeOf(error) === 'ENOENT') return [];
     throw error;
   }
 }

@@ -4,12 +4,19 @@
 // `tx_nested`. An AsyncLocalStorage knows which body the current code belongs to.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { z } from 'zod';
-import { DbError, type Query, type Sql, type Tx } from './db.ts';
+import { DbError, type NowTx, type Query, type Sql, type Tx } from './db.ts';
 import { type Root, ROOTS } from './locks.ts';
 
 export interface Body {
   name: string;
   run(tx: Tx): Promise<unknown>;
+}
+
+/** A `HotBody` in the queue of SQLite. */
+export interface NowBody {
+  name: string;
+  runNow(tx: NowTx): unknown;
+  mayBeLost?: boolean;
 }
 
 export interface Bodies {
@@ -63,22 +70,32 @@ export interface LockOrder {
    * @throws DbError `lock_order` if a root was locked that comes later
    */
   next(root: Root, ids: readonly string[]): string[];
+  /** The first of these ids that the transaction holds already; undefined if it holds none. Throws as `next`. */
+  held(root: Root, ids: readonly string[]): string | undefined;
 }
 
 export function openLockOrder(): LockOrder {
   const held = new Set<string>();
   let last: Root | undefined;
   const keyOf = (root: Root, id: string): string => `${root} ${id}`;
+  const advance = (root: Root): void => {
+    if (last !== undefined && ORDER.indexOf(root) < ORDER.indexOf(last)) {
+      throw new DbError('lock_order', `${root} was locked after ${last}; ROOTS has the order`);
+    }
+    last = root;
+  };
   return {
     next: (root, ids) => {
       const fresh = [...new Set(ids)].filter((id) => !held.has(keyOf(root, id))).toSorted();
       if (fresh.length === 0) return fresh;
-      if (last !== undefined && ORDER.indexOf(root) < ORDER.indexOf(last)) {
-        throw new DbError('lock_order', `${root} was locked after ${last}; ROOTS has the order`);
-      }
-      last = root;
+      advance(root);
       for (const id of fresh) held.add(keyOf(root, id));
       return fresh;
+    },
+    held: (root, ids) => {
+      const known = ids.find((id) => held.has(keyOf(root, id)));
+      if (known === undefined && ids.length > 0) advance(root);
+      return known;
     },
   };
 }

@@ -1,7 +1,7 @@
 // The only way to talk to SQL: the interface that both drivers implement, and the rules for a transaction body.
 import { Sql } from 'sql-template-tag';
 import type { z } from 'zod';
-import { messageOf } from '../../../shared/errors.ts';
+import { codeOf, messageOf } from '../../../shared/errors.ts';
 import type { Root } from './locks.ts';
 
 export { join, raw, type Sql } from 'sql-template-tag';
@@ -40,6 +40,11 @@ export interface Tx extends Query {
    * Ids without a row and rows that are held already are skipped.
    */
   lock(root: Root, ...ids: readonly string[]): Promise<void>;
+  /**
+   * Holds the first of these rows that no other transaction holds now, and returns its id. Undefined if others hold all of them. For work that
+   * any of the rows can do, so that transactions at the same time do not queue for one of them.
+   */
+  lockFirst(root: Root, ids: readonly string[]): Promise<string | undefined>;
 }
 
 export interface Db {
@@ -62,19 +67,32 @@ export interface Db {
   close(): Promise<void>;
 }
 
+/** Statements of a `HotBody` on SQLite, where none of them waits: promises would cost more than the statements. */
+export interface NowTx {
+  /** Returns the number of changed rows. */
+  run(statement: Sql): number;
+  /** The first row, or undefined. */
+  one<T>(row: z.ZodType<T>, statement: Sql): T | undefined;
+}
+
 /** A body that runs for each request to a model. Both forms have the same effects and the same result. */
 export interface HotBody<T> {
   name: string;
   /** The row that the statement changes first, e.g. the id of a wallet. Bodies that are sent together run in this order. */
   locks: string;
   /**
-   * For PostgreSQL: one statement that answers with one row. A refusal must be a result, not an error: an error costs all bodies that were
-   * sent together another try.
+   * PostgreSQL runs this: one statement that answers with one row. A refusal must be a result, not an error: an error costs all bodies that
+   * were sent together another try.
    */
   statement: Sql;
   row: z.ZodType<T>;
-  /** For SQLite, in portable statements. */
-  run(tx: Tx): Promise<T>;
+  /** SQLite runs this. */
+  runNow(tx: NowTx): T;
+  /**
+   * A crash of the machine may take the body back, because nobody relies on it before a later body is durable. Then its caller does not wait
+   * for the disk on SQLite. PostgreSQL stores it like every other body, because its answer takes a round trip anyway.
+   */
+  mayBeLost?: boolean;
 }
 
 /** Misuse of the database by our own code, or a database that cannot be used. Tests rely on `code`. */
@@ -117,18 +135,18 @@ const LATE_CODES = new Set(['57014', '55P03']);
 
 export function isAway(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
-  const code = 'code' in error ? error.code : undefined;
-  return typeof code === 'string' ? AWAY_CODES.test(code) : AWAY_WORDS.test(error.message);
+  const code = codeOf(error);
+  return code !== undefined ? AWAY_CODES.test(code) : AWAY_WORDS.test(error.message);
 }
 
 export function isFull(error: unknown): boolean {
-  return error instanceof Error && 'code' in error && FULL_CODES.has(String(error.code));
+  return FULL_CODES.has(codeOf(error) ?? '');
 }
 
 /** Turns a full disk and an unreachable server into our own errors, for both engines. Other errors pass unchanged. */
 export function engineError(error: unknown): unknown {
   if (error instanceof DbError) return error;
-  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  const code = codeOf(error) ?? '';
   if (isAway(error) || LATE_CODES.has(code))
     return new DbError('unavailable', `the database cannot be used now: ${messageOf(error)}`, error);
   if (!isFull(error)) return error;

@@ -20,13 +20,14 @@
 // sends the bodies that are one statement (`HotBody`) so, a batch in one packet.
 //
 // States of a body: queued, running (in its batch), settled. There are three ways to be settled:
-// - Its batch is committed, and the body returned a value: the caller gets the value.
+// - Its batch is committed, and the body returned a value: the caller gets the value. A body that a crash may take back (`mayBeLost`) is
+//   settled as soon as the batch is written, before the flush.
 // - Its batch is committed, and the body threw: only this body was rolled back, and only its caller gets the error.
 // - The batch failed (full disk, lost lease, server away): nothing of the batch is stored, and every caller gets the error.
 //   The drivers try a batch again before they give up, if that can help, so a body may run more than once.
 //
 // What must never happen:
-// - A caller gets its result before the COMMIT is durable. It could act on a write that a crash takes back.
+// - A caller gets its result before the COMMIT is durable, unless its body may be lost. It could act on a write that a crash takes back.
 import type { Clock } from '../../../shared/clock.ts';
 import { engineError } from './db.ts';
 
@@ -47,12 +48,15 @@ interface Job<Body> {
   settle(outcome: BodyResult): void;
 }
 
+/** Settles a body of the batch before the batch is durable. */
+export type SettleEarly = (index: number, result: BodyResult) => void;
+
 /**
  * `commit` runs a batch in one transaction. Once that is durable, it resolves with one outcome per body, in order. It throws if the whole
  * batch was rolled back. `batchMax` bounds how long the first body of a batch waits.
  */
 export function openGroupCommit<Body>(
-  commit: (batch: readonly Body[]) => Promise<BodyResult[]>,
+  commit: (batch: readonly Body[], settleEarly: SettleEarly) => Promise<BodyResult[]>,
   options: { clock: Clock; batchMax: number; onCommit?: OnCommit | undefined },
 ): GroupCommit<Body> {
   const queue: Job<Body>[] = [];
@@ -64,7 +68,10 @@ export function openGroupCommit<Body>(
       const batch = queue.splice(0, options.batchMax);
       const startedMs = options.clock.monotonicMs();
       try {
-        const outcomes = await commit(batch.map(({ body }) => body));
+        const outcomes = await commit(
+          batch.map(({ body }) => body),
+          (index, result) => batch[index]?.settle(result),
+        );
         options.onCommit?.(batch.length, (options.clock.monotonicMs() - startedMs) / 1000);
         for (const [i, job] of batch.entries()) job.settle(outcomes[i] ?? { error: new Error('the body was not run') });
       } catch (error) {

@@ -1,5 +1,6 @@
 // Connections to PostgreSQL: pools with time limits, prepared statements, and the check of the lease.
-import { DatabaseError, escapeLiteral, Pool, type PoolClient, types } from 'pg';
+import type { Duplex } from 'node:stream';
+import { DatabaseError, escapeLiteral, Pool, type PoolClient, type QueryConfig, types } from 'pg';
 import type { Log } from '../../../shared/log.ts';
 import { DbError, isAway, type Sql, storedValue } from './db.ts';
 import type { Held } from './lease.ts';
@@ -22,7 +23,7 @@ export interface Writing {
   writers: Pool;
   statements: Statements;
   /** The statement that fails unless this process holds the lease; undefined before it has taken it. */
-  fence(): string | undefined;
+  fence(): QueryConfig | undefined;
   /** A demoted server still answers reads, without end. So after it has refused a write, all connections are opened anew. */
   onAway(): void;
 }
@@ -74,6 +75,17 @@ export function openStatements(): Statements {
   };
 }
 
+/**
+ * Keeps what is written to the connection until the current code is done, and sends it in one piece. Otherwise each statement would be a
+ * piece of its own, and the system calls would cost more processor time than the statements.
+ */
+export function inOnePiece(client: PoolClient): void {
+  const { stream } = (client as unknown as { connection: { stream: Duplex } }).connection;
+  if (stream.writableCorked > 0) return;
+  stream.cork();
+  process.nextTick(() => stream.uncork());
+}
+
 /** Runs `work` on a connection of its own. Afterwards the connection is in no transaction, or it is dropped. */
 export function onConnection<T>({ writers, onAway }: Writing, work: (client: PoolClient) => Promise<T>): Promise<T> {
   return borrow(writers, async (client, drop) => {
@@ -114,9 +126,11 @@ export async function borrow<T>(pool: Pool, work: (client: PoolClient, drop: () 
  * The statement that begins a transaction after `BEGIN`. It locks the row of the lease against a takeover until the transaction ends, but not
  * against our own renewal (see LEASES_TABLE). If the lease is not ours, the division fails, and nothing that follows in the packet is stored.
  */
-export function fenceOf({ name, holder, epoch }: Held): string {
+export function fenceOf({ name, holder, epoch }: Held): QueryConfig {
   const isOurs = `name = ${escapeLiteral(name)} and holder = ${escapeLiteral(holder)} and epoch = ${epoch}`;
-  return `SELECT 1 / count(*) FROM (SELECT 1 FROM leases WHERE ${isOurs} FOR KEY SHARE) AS held`;
+  const text = `SELECT 1 / count(*) FROM (SELECT 1 FROM leases WHERE ${isOurs} FOR KEY SHARE) AS held`;
+  // The server plans a statement with a name once for each connection. A process has one holder, so the epoch is name enough.
+  return { name: `fence ${epoch}`, text };
 }
 
 /** Division by zero. No other statement of ours divides by a column. */

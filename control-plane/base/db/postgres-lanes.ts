@@ -17,7 +17,7 @@ import { type Body, decoding, openLockOrder } from './bodies.ts';
 import { DbError, engineError, type Sql, type Tx } from './db.ts';
 import type { OnCommit } from './group-commit.ts';
 import { ROOTS } from './locks.ts';
-import { isCollision, onConnection, type Writing } from './postgres-connections.ts';
+import { inOnePiece, isCollision, onConnection, type Writing } from './postgres-connections.ts';
 
 const TRIES_MAX = 10;
 
@@ -103,6 +103,7 @@ function openTransaction(client: PoolClient, { statements, fence }: Writing): Tr
   const unanswered = new Set<Promise<unknown>>();
   const order = openLockOrder();
   const send = (statement: string | QueryConfig): Promise<QueryResult> => {
+    inOnePiece(client);
     const answer: Promise<QueryResult> = client.query(statement);
     const noted = answer.catch((error: Error) => void (failure ??= error)).finally(() => unanswered.delete(noted));
     unanswered.add(noted);
@@ -125,6 +126,15 @@ function openTransaction(client: PoolClient, { statements, fence }: Writing): Tr
         const fresh = order.next(root, ids);
         if (fresh.length > 0) void send(lockOf(ROOTS[root], fresh)).catch(() => undefined);
       },
+      lockFirst: async (root, ids) => {
+        if (!open) throw new DbError('tx_over', 'this transaction is over');
+        const held = order.held(root, ids);
+        if (held !== undefined || ids.length === 0) return held;
+        const { rows } = await send(firstLockOf(ROOTS[root], ids));
+        const id = (rows as { id: string }[])[0]?.id;
+        if (id !== undefined) order.next(root, [id]);
+        return id;
+      },
     },
     commit: async () => {
       open = false;
@@ -144,4 +154,10 @@ function openTransaction(client: PoolClient, { statements, fence }: Writing): Tr
 function lockOf(table: string, ids: readonly string[]): { text: string; values: unknown[]; name: string } {
   const text = `select id from ${table} where id = any($1) order by id for no key update`;
   return { text, values: [ids], name: `lock ${table}` };
+}
+
+/** The limit stands above the lock in the plan of the server, so that it locks one row and no more. */
+function firstLockOf(table: string, ids: readonly string[]): { text: string; values: unknown[]; name: string } {
+  const text = `select id from ${table} where id = any($1) order by array_position($1, id) limit 1 for no key update skip locked`;
+  return { text, values: [ids], name: `lock first ${table}` };
 }

@@ -6,13 +6,13 @@
 // they lock. Two control planes that send such packets at the same time wait for each other, but never in a circle.
 //
 // A refusal is a result. If a statement fails, the whole packet is rolled back, and it is sent again without that body.
-import type { PoolClient, QueryResult } from 'pg';
+import type { PoolClient, QueryConfig, QueryResult } from 'pg';
 import { fullJitterMs } from '../../../shared/backoff.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Rng } from '../../../shared/rng.ts';
 import { type HotBody, isAway } from './db.ts';
 import type { BodyResult } from './group-commit.ts';
-import { isCollision, onConnection, type Writing } from './postgres-connections.ts';
+import { inOnePiece, isCollision, onConnection, type Writing } from './postgres-connections.ts';
 
 export const BODIES_PER_PACKET_MAX = 64;
 const TRIES_MAX = 10;
@@ -47,6 +47,7 @@ async function sendOnce(bodies: readonly HotBody<unknown>[], writing: Writing): 
   let failed: { body: HotBody<unknown>; error: unknown } | undefined;
   try {
     const answers = await onConnection(writing, async (client) => {
+      inOnePiece(client);
       const begun = beginning(client, writing.fence());
       const answers = bodies.map(({ statement }) => client.query(writing.statements.prepared(statement)));
       const committed = client.query('COMMIT');
@@ -65,7 +66,7 @@ async function sendOnce(bodies: readonly HotBody<unknown>[], writing: Writing): 
   }
 }
 
-function beginning(client: PoolClient, fence: string | undefined): Promise<QueryResult>[] {
+function beginning(client: PoolClient, fence: QueryConfig | undefined): Promise<QueryResult>[] {
   const begin = client.query('BEGIN ISOLATION LEVEL READ COMMITTED');
   return fence === undefined ? [begin] : [begin, client.query(fence)];
 }

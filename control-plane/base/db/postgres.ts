@@ -6,7 +6,7 @@
 //   db.snapshot  the same pool: several reads of the same moment
 //
 // Just one control plane writes: each transaction checks the lease `primary` in the packet that begins it.
-import type { Pool } from 'pg';
+import type { Pool, QueryConfig } from 'pg';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Rng } from '../../../shared/rng.ts';
@@ -41,7 +41,7 @@ export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
   const writers = openPool(url, { max: LANES_MAX + 1, pipeline: true }, log);
   const statements = openStatements();
   let readers = openPool(url, { max: READERS_MAX }, log);
-  let fence: string | undefined;
+  let fence: QueryConfig | undefined;
   const writing: Writing = {
     writers,
     statements,

@@ -1,14 +1,26 @@
 // SQLite driver: one writer connection with group commit, one reader, and a lock that keeps a second process out.
 import Database from 'better-sqlite3';
 import { type Clock } from '../../../shared/clock.ts';
-import { type Body, decoding, openBodies, openLockOrder } from './bodies.ts';
-import { type Db, DbError, isFull, type Query, type Sql, sql, storedValue, templateOf, type Tx } from './db.ts';
-import { type BodyResult, type OnCommit, openGroupCommit } from './group-commit.ts';
+import { type CheckpointOptions, openCheckpoints } from './checkpoints.ts';
+import { type Body, decoding, type NowBody, openBodies, openLockOrder } from './bodies.ts';
+import {
+  type Db,
+  DbError,
+  type HotBody,
+  isFull,
+  type NowTx,
+  type Query,
+  type Sql,
+  sql,
+  storedValue,
+  templateOf,
+  type Tx,
+} from './db.ts';
+import { type BodyResult, type OnCommit, openGroupCommit, type SettleEarly } from './group-commit.ts';
 import { type Datasync, openWal, type Wal } from './wal.ts';
 
 /** Limits how many bodies share one commit, and so how long the first of them waits. */
 const BODIES_PER_COMMIT_MAX = 512;
-const CHECKPOINT_PAGES = 8_000;
 /** Older versions can lose committed writes if a checkpoint coincides with a write (WAL-reset bug, fixed in 3.51.3). */
 const SQLITE_VERSION_MIN = [3, 51, 3] as const;
 
@@ -31,26 +43,36 @@ interface SqliteDeps {
   makeRoom?: (() => boolean) | undefined;
   /** Flushes the write-ahead log to the disk. Tests pass one that waits or fails. */
   datasync?: Datasync | undefined;
+  checkpoints?: CheckpointOptions | undefined;
 }
 
 /**
  * Opens (and creates) the database at `path`, or a private one in memory for `:memory:`.
  * @throws DbError `database_in_use` if another process has it, `unsupported` for an unsafe SQLite version
  */
-export function openSqlite(path: string, { clock, onCommit, makeRoom = () => false, datasync }: SqliteDeps): Db {
+export function openSqlite(
+  path: string,
+  { clock, onCommit, makeRoom = () => false, datasync, ...more }: SqliteDeps,
+): Db {
   const inMemory = path === ':memory:';
   const unlock = inMemory ? () => undefined : lockSqlite(path);
   const writer = connect(path, false);
   refuseUnsafeVersion(versionOf(writer.database));
   const reader = inMemory ? undefined : connect(path, true);
   const wal = inMemory ? undefined : openWal(`${path}-wal`, datasync);
-  const commit = async (batch: readonly Body[]): Promise<BodyResult[]> => {
+  const checkpoints = inMemory ? undefined : openCheckpoints(path, writer.database, more.checkpoints);
+  const commit = async (batch: readonly AnyBody[], settleEarly: SettleEarly): Promise<BodyResult[]> => {
     wal?.refuseBroken();
     const { results, hasWritten } = await commitBatch(writer, batch, clock).catch((error: unknown) => {
       if (!isFull(error) || !makeRoom()) throw error;
       return commitBatch(writer, batch, clock);
     });
-    if (hasWritten) await wal?.flush();
+    if (!hasWritten) return results;
+    checkpoints?.afterCommit();
+    const isLosable = batch.map((body) => 'runNow' in body && body.mayBeLost === true);
+    for (const [i, result] of results.entries()) if (isLosable[i] === true) settleEarly(i, result);
+    if (isLosable.includes(false)) await wal?.flush();
+    else wal?.leave();
     return results;
   };
   const bodies = openBodies();
@@ -65,9 +87,13 @@ export function openSqlite(path: string, { clock, onCommit, makeRoom = () => fal
     read: bodies.outside(reads),
     tx,
     snapshot: tx,
-    hot: ({ name, run }) => tx(name, run),
+    hot: async <T>(body: HotBody<T>) => {
+      bodies.refuseNested(body.name);
+      return (await group.add(body)) as T;
+    },
     close: async () => {
       await group.idle();
+      await checkpoints?.close();
       await wal?.close();
       reader?.database.close();
       writer.database.close();
@@ -76,13 +102,15 @@ export function openSqlite(path: string, { clock, onCommit, makeRoom = () => fal
   };
 }
 
+type AnyBody = Body | NowBody;
+
 interface Committed {
   results: BodyResult[];
   hasWritten: boolean;
 }
 
 /** Runs the bodies in one transaction. If one of them throws after it has written, all run again, each in a savepoint. */
-async function commitBatch(writer: Connection, batch: readonly Body[], clock: Clock): Promise<Committed> {
+async function commitBatch(writer: Connection, batch: readonly AnyBody[], clock: Clock): Promise<Committed> {
   const committed =
     (await runBatch(writer, batch, { clock, inSavepoints: false })) ??
     (await runBatch(writer, batch, { clock, inSavepoints: true }));
@@ -93,17 +121,18 @@ async function commitBatch(writer: Connection, batch: readonly Body[], clock: Cl
 /** Undefined if the batch was rolled back because a body threw after it had written. */
 async function runBatch(
   writer: Connection,
-  batch: readonly Body[],
+  batch: readonly AnyBody[],
   { clock, inSavepoints }: { clock: Clock; inSavepoints: boolean },
 ): Promise<Committed | undefined> {
   const committed: Committed = { results: [], hasWritten: false };
   const nextTurn = (): Promise<'turn over'> => clock.nextTurn().then(() => 'turn over' as const);
   try {
     writer.prepare(BEGIN).run();
-    let turn = nextTurn();
+    let turn: Promise<'turn over'> | undefined;
     for (const body of batch) {
       if (inSavepoints) writer.prepare(SAVEPOINT).run();
-      const { result, hasWritten } = await runBody(writer, body, turn);
+      const { result, hasWritten } =
+        'runNow' in body ? runNow(writer, body) : await runBody(writer, body, (turn ??= nextTurn()));
       const failed = 'error' in result;
       // On a full disk, SQLite may have rolled the whole transaction back. Then the whole batch fails with this error.
       if (failed && !writer.database.inTransaction) throw result.error;
@@ -113,7 +142,7 @@ async function runBatch(
       }
       if (failed && inSavepoints) writer.prepare(ROLLBACK_TO).run();
       if (inSavepoints) writer.prepare(RELEASE).run();
-      if (failed && isCode(result.error, 'tx_awaited_outside')) turn = nextTurn();
+      if (failed && isCode(result.error, 'tx_awaited_outside')) turn = undefined;
       committed.results.push(result);
       committed.hasWritten ||= hasWritten;
     }
@@ -128,6 +157,27 @@ async function runBatch(
 interface BodyRun {
   result: BodyResult;
   hasWritten: boolean;
+}
+
+function runNow(writer: Connection, body: NowBody): BodyRun {
+  let hasWritten = false;
+  const statementOf = (statement: Sql): Database.Statement => {
+    const prepared = writer.prepare(statement);
+    hasWritten ||= !prepared.readonly;
+    return prepared;
+  };
+  const tx: NowTx = {
+    run: (statement) => statementOf(statement).run(...statement.values.map(storedValue)).changes,
+    one: (row, statement) => {
+      const found = statementOf(statement).get(...statement.values.map(storedValue));
+      return found === undefined ? undefined : row.parse(found);
+    },
+  };
+  try {
+    return { result: { value: body.runNow(tx) }, hasWritten };
+  } catch (error) {
+    return { result: { error }, hasWritten };
+  }
 }
 
 /**
@@ -148,6 +198,11 @@ async function runBody(writer: Connection, body: Body, turn: Promise<'turn over'
     run: async (statement) => statementOf(statement).run(...statement.values.map(storedValue)).changes,
     // Bodies run one after another, so only the order is checked.
     lock: async (root, ...ids) => void order.next(root, ids),
+    lockFirst: async (root, ids) => {
+      const first = order.held(root, ids) ?? ids[0];
+      if (first !== undefined) order.next(root, [first]);
+      return first;
+    },
   };
   const settled = body.run(tx).then(
     (value): BodyResult => ({ value }),
@@ -190,7 +245,7 @@ function durableReads(reader: Connection, wal: Wal): Query {
 
 /**
  * With `synchronous = NORMAL`, a commit writes to the write-ahead log and does not flush it: `Wal` does, outside the event loop. A checkpoint
- * still flushes the log before it copies pages, and the database after that.
+ * (checkpoints.ts) still flushes the log before it copies pages, and the database after that.
  */
 function connect(path: string, readonly: boolean): Connection {
   const connection = new Database(path, { readonly });
@@ -200,8 +255,6 @@ function connect(path: string, readonly: boolean): Connection {
   connection.pragma('foreign_keys = ON');
   connection.pragma('recursive_triggers = ON');
   connection.pragma('busy_timeout = 5000');
-  // A checkpoint writes each page once, however many commits have changed it. This many pages are 32 MB of log.
-  connection.pragma(`wal_autocheckpoint = ${CHECKPOINT_PAGES}`);
   // The caches cannot grow without bound: templates and texts come from the source code only.
   const ofTemplate = new Map<TemplateStringsArray, Database.Statement>();
   const ofText = new Map<string, Database.Statement>();

@@ -5,8 +5,10 @@
 //
 // If a flush fails, the kernel forgets which pages were not stored, and a later flush reports success without them. So after a failure
 // nothing is written any more: the process must start again and read what the disk really has.
+import { fdatasync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
+import { promisify } from 'node:util';
 import { DbError } from './db.ts';
 
 export interface Wal {
@@ -14,19 +16,27 @@ export interface Wal {
   refuseBroken(): void;
   /** Resolves when everything that was committed before is on the disk. */
   flush(): Promise<void>;
-  /** Resolves when no flush is in progress. */
+  /** Notes that something was committed that the next flush stores, whenever that is. */
+  leave(): void;
+  /** Resolves when no flush is in progress and nothing was left. */
   flushed(): Promise<void>;
   close(): Promise<void>;
 }
 
 export type Datasync = (file: FileHandle) => Promise<void>;
 
+/** The method of a file handle does the same, at twice the cost. */
+const datasyncOf = promisify(fdatasync);
+
 /** Opens the file at the first flush, because the first commit creates it. */
-export function openWal(path: string, datasync: Datasync = (file) => file.datasync()): Wal {
+export function openWal(path: string, datasync: Datasync = ({ fd }) => datasyncOf(fd)): Wal {
   let file: Promise<FileHandle> | undefined;
   let flushing: Promise<void> | undefined;
+  let again: Promise<void> | undefined;
   let failure: unknown;
+  let isLeft = false;
   const run = async (): Promise<void> => {
+    isLeft = false;
     try {
       file ??= openDurably(path);
       await datasync(await file);
@@ -37,13 +47,28 @@ export function openWal(path: string, datasync: Datasync = (file) => file.datasy
       flushing = undefined;
     }
   };
+  const flush = (): Promise<void> => {
+    if (flushing === undefined) return (flushing = run());
+    // A flush in progress may have begun before the last commit.
+    return (again ??= flushing.then(() => {
+      again = undefined;
+      return flush();
+    }));
+  };
   return {
     refuseBroken: () => {
       if (failure !== undefined) throw brokenBy(failure);
     },
-    flush: () => (flushing ??= run()),
-    flushed: async () => flushing,
-    close: async () => (await file)?.close(),
+    flush,
+    leave: () => {
+      isLeft = true;
+    },
+    flushed: async () => (isLeft ? flush() : (again ?? flushing)),
+    close: async () => {
+      // A file that could not be opened has failed a flush already.
+      const opened = await file?.catch(() => undefined);
+      await opened?.close();
+    },
   };
 }
 

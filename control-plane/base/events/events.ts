@@ -20,6 +20,7 @@ export type EventType =
   | 'instance.gpu_broken'
   | 'instance.gpu_mended'
   | 'instance.credit_held'
+  | 'instance.balance_low'
   | 'machine.registered'
   | 'machine.enrolled'
   | 'machine.pending'
@@ -83,11 +84,11 @@ export function openEvents({ clock, ids, onAppend }: Deps): Events {
         data,
         created_ms: clock.now(),
       };
-      await tx.run(
+      const inserted = tx.run(
         sql`insert into events (id, type, subject_id, org_id, data, created_ms)
             values (${row.id}, ${row.type}, ${row.subject_id}, ${row.org_id}, ${JSON.stringify(row.data)}, ${row.created_ms})`,
       );
-      await onAppend(tx, row);
+      await Promise.all([inserted, onAppend(tx, row)]);
     },
     ofSubject: (query, subjectId, start) =>
       query.all(

@@ -71,7 +71,7 @@ async function declared(route: Route, work: Promise<Reply>): Promise<Reply> {
   if (response === undefined)
     throw new Error(`${route.operationId} answered ${reply.status}, a status that it does not declare`);
   if (reply.stream === undefined) response.schema?.parse(reply.body);
-  else if (response.eventSchema === undefined && response.mediaType === undefined)
+  else if ((response.eventSchema ?? response.mediaType ?? response.streamType) === undefined)
     throw new Error(`${route.operationId} does not declare a stream`);
   return reply;
 }

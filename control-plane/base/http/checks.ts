@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import { z } from 'zod';
 import { fail, type FieldError, failFields } from '../../../shared/errors.ts';
 import { IDEMPOTENCY_KEY_CHARS_MAX, HEADER_BYTES_MAX } from '../../../shared/limits.ts';
-import { fieldErrors, fieldPath, nulErrors } from '../../../shared/api/problem.ts';
+import { fieldErrors, fieldPath, textErrors } from '../../../shared/api/problem.ts';
 import { isInferencePath } from '../../../shared/api/inference.ts';
 import type { Caller, Route } from './route.ts';
 import { type Scope, scopeText } from './scopes.ts';
@@ -23,27 +23,34 @@ export function assertHead({ httpVersion, headers, rawHeaders, url = '' }: Incom
 
 const Nothing = z.strictObject({});
 
-/** @throws ServiceError `unauthorized`, `insufficient_scope` */
-export async function authorize(
-  authorization: string | undefined,
-  scope: Scope,
-  authenticate: (token: string) => Promise<Caller | undefined>,
-): Promise<Caller> {
+function isEmpty(input: unknown): boolean {
+  if (typeof input !== 'object' || input === null || Array.isArray(input)) return false;
+  for (const _name in input) return false;
+  return true;
+}
+
+/** @throws ServiceError `unauthorized` */
+export function tokenOf(authorization: string | undefined): string {
   const token = /^bearer +([\x21-\x7e]{1,512})$/i.exec(authorization ?? '')?.[1];
-  if (token === undefined) fail('unauthorized', 'Send the API key as "Authorization: Bearer svc_live_...".');
-  const caller = await authenticate(token);
-  if (caller === undefined)
-    fail(
-      'unauthorized',
-      'This API key is unknown, revoked or expired. Check that the whole key was sent, or use another.',
-    );
+  return token ?? fail('unauthorized', 'Send the API key as "Authorization: Bearer svc_live_...".');
+}
+
+export function failUnknownKey(): never {
+  return fail(
+    'unauthorized',
+    'This API key is unknown, revoked or expired. Check that the whole key was sent, or use another.',
+  );
+}
+
+/** @throws ServiceError `unauthorized`, `insufficient_scope` */
+export function assertMay(caller: Caller | undefined, scope: Scope): asserts caller is Caller {
+  if (caller === undefined) return failUnknownKey();
   if (!caller.scopes.includes(scope)) {
     fail('insufficient_scope', {
       detail: `This API key lacks the scope "${scopeText(scope)}". Use one that has it.`,
       extra: { required_scope: scopeText(scope) },
     });
   }
-  return caller;
 }
 
 /**
@@ -57,12 +64,17 @@ export function parseRequest(
   const errors: FieldError[] = [];
   const takesParameters = isInferencePath(route.path) && route.body !== undefined;
   const parse = (schema: z.ZodType | undefined, input: unknown, whole: string): unknown => {
+    if (schema === undefined && isEmpty(input)) return undefined;
+    if (whole === 'body' && route.isPlain?.(input) === true) {
+      errors.push(...textErrors(input, whole));
+      return input;
+    }
     const parsed = (schema ?? Nothing).safeParse(input);
     if (!parsed.success && whole === 'body' && takesParameters) refuseUnsupported(parsed.error);
     if (!parsed.success) errors.push(...fieldErrors(parsed.error, input, whole));
     // Input of a wrong shape is refused anyway. It may be nested too deeply to be walked.
     const isShaped = parsed.success || parsed.error.issues.every(({ code }) => code === 'custom');
-    if (isShaped) errors.push(...nulErrors(input, whole));
+    if (isShaped) errors.push(...textErrors(input, whole));
     if (parsed.success) return schema === undefined ? undefined : parsed.data;
     return undefined;
   };

@@ -31,7 +31,7 @@ export interface Cursors {
     rows: (start: PageStart) => Promise<R[]>,
     view: PageView<R, T>,
   ): Promise<Page<T>>;
-  /** For lists whose cursors store more than a row. @throws as `page` does */
+  /** Lists whose cursors store more than a row use this. @throws as `page` does */
   read(list: string, cursor: string | undefined): Cursor | undefined;
   /** Builds a page from up to `limit` + 1 rows. An extra row means that there is another page. */
   pageOf<R, T>(list: string, rows: R[], limit: number, view: PageView<R, T>): Page<T>;
@@ -85,8 +85,16 @@ export function byCreation({ created_ms: createdMs, id }: { created_ms: number; 
 }
 
 /** The end of a query for a page, after `where ... and`: the rows after `from`, in their order, at most `count`. */
-export function pageFrom({ from, count }: PageStart, order: 'asc' | 'desc' = 'desc'): Sql {
+export function pageFrom(start: PageStart, order: 'asc' | 'desc' = 'desc'): Sql {
+  return pageBy(start, { time: sql`created_ms`, id: sql`id`, order });
+}
+
+/** The same for a list that is sorted by other columns. */
+export function pageBy(
+  { from, count }: PageStart,
+  { time, id, order = 'desc' }: { time: Sql; id: Sql; order?: 'asc' | 'desc' },
+): Sql {
   const [direction, beyond] = order === 'desc' ? [sql`desc`, sql`<`] : [sql`asc`, sql`>`];
-  const isAfter = from === undefined ? sql`1 = 1` : sql`(created_ms, id) ${beyond} (${from.createdMs}, ${from.id})`;
-  return sql`${isAfter} order by created_ms ${direction}, id ${direction} limit ${count}`;
+  const isAfter = from === undefined ? sql`1 = 1` : sql`(${time}, ${id}) ${beyond} (${from.createdMs}, ${from.id})`;
+  return sql`${isAfter} order by ${time} ${direction}, ${id} ${direction} limit ${count}`;
 }

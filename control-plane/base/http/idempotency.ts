@@ -1,7 +1,8 @@
 // Idempotency-Key: a repeated request gets the stored reply, byte for byte, and has no second effect.
 //
-// A claim row is committed before the work begins. The transaction of the effect completes the claim if it still holds it, and rolls back
-// otherwise. So the effect and its stored reply exist together or not at all, wherever the process dies.
+// A claim row is committed before the work begins. It is a hot body, so that requests at the same moment share a transaction for their claims.
+// The transaction of the effect completes the claim if it still holds it, and rolls back otherwise. So the effect and its stored reply exist
+// together or not at all, wherever the process dies.
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
@@ -9,8 +10,8 @@ import { ERRORS, fail, ServiceError } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { IDEMPOTENCY_KEEP_MS, IDEMPOTENCY_KEYS_PER_API_KEY_MAX, IDEMPOTENCY_WAIT_MS } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
-import { int, json, text } from '../db/columns.ts';
-import { type Db, type Sql, type Tx, sql } from '../db/db.ts';
+import { flag, int, json, text } from '../db/columns.ts';
+import { type Db, type HotBody, type NowTx, type Sql, type Tx, sql } from '../db/db.ts';
 import { inPieces, type Piece } from '../db/pieces.ts';
 import { type Reply, toWire, type WireReply } from './route.ts';
 import type { Sealing } from './sealing.ts';
@@ -64,13 +65,6 @@ interface Held {
 }
 
 type ClaimResult = { kind: 'claimed'; token: string } | { kind: 'stored'; reply: WireReply } | { kind: 'in_flight' };
-
-const KeyRow = z.object({
-  fingerprint: text,
-  status: int.nullable(),
-  headers: json(z.record(z.string(), z.string())).nullable(),
-  body: text.nullable(),
-});
 
 export function openIdempotency(deps: Deps): Idempotency {
   const { db, clock, log } = deps;
@@ -137,7 +131,7 @@ async function claimOrWait(deps: Deps, request: KeyedRequest): Promise<Exclude<C
   const fingerprint = fingerprintOf(request);
   for (;;) {
     const claim: Claim = { request, fingerprint, token: ids.secret(16), epoch: deps.epoch, now: clock.now() };
-    const attempt = await db.tx('idempotency.claim', (tx) => tryClaim(tx, claim));
+    const attempt = resultOf(await db.hot(claimBody(claim)), claim);
     if (attempt.kind !== 'in_flight') return attempt;
     if (clock.monotonicMs() >= deadlineMs) {
       fail('idempotency_key_in_use', {
@@ -157,58 +151,132 @@ interface Claim {
   now: number;
 }
 
-async function tryClaim(tx: Tx, claim: Claim): Promise<ClaimResult> {
-  const { request, fingerprint, token, epoch, now } = claim;
-  const claimed = await tx.run(
-    sql`insert into idempotency_keys
-          (api_key_id, method, path, idempotency_key, fingerprint, claim_token, epoch, lease_until_ms, created_ms)
-        values (${request.apiKeyId}, ${request.method}, ${request.path}, ${request.key}, ${fingerprint}, ${token}, ${epoch},
-                ${now + LEASE_MS}, ${now})
-        on conflict (api_key_id, method, path, idempotency_key) do update set
-          fingerprint = excluded.fingerprint, claim_token = excluded.claim_token, epoch = excluded.epoch,
-          lease_until_ms = excluded.lease_until_ms, created_ms = excluded.created_ms, status = null, headers = null, body = null
-        where (idempotency_keys.status is null
-               and (idempotency_keys.epoch < excluded.epoch or idempotency_keys.lease_until_ms <= ${now}))
-           or (idempotency_keys.status is not null and idempotency_keys.created_ms <= ${now - IDEMPOTENCY_KEEP_MS})`,
+/** What was stored under the key before; all null if nothing was. */
+const StoredRow = z.object({
+  fingerprint: text.nullable(),
+  /** Another request may take the row over. */
+  is_free: flag.nullable(),
+  status: int.nullable(),
+  headers: json(z.record(z.string(), z.string())).nullable(),
+  body: text.nullable(),
+});
+const NOTHING_STORED = { fingerprint: null, is_free: null, status: null, headers: null, body: null };
+/** Keys that the API key has used in the last 24 hours, without this one. */
+const UsedRow = z.object({ used: int });
+const ClaimRow = z.object({ ...StoredRow.shape, ...UsedRow.shape, claimed: flag });
+type ClaimRow = z.infer<typeof ClaimRow>;
+
+/**
+ * Inserts the claim, or takes a row over that is free, unless the API key has used too many keys. Equal requests lock the same row first, so
+ * that packets of two control planes never wait for each other in a circle.
+ */
+function claimBody(claim: Claim): HotBody<ClaimRow> {
+  const { apiKeyId, method, path, key } = claim.request;
+  return {
+    name: 'idempotency.claim',
+    locks: [apiKeyId, method, path, key].join(' '),
+    get statement() {
+      return claimStatement(claim);
+    },
+    row: ClaimRow,
+    runNow: (tx) => claimInSteps(tx, claim),
+  };
+}
+
+function claimStatement({ request, fingerprint, token, epoch, now }: Claim): Sql {
+  const { apiKeyId, method, path, key } = request;
+  return sql`with used as materialized (
+      select cast(coalesce(sum(count), 0) as bigint) as used from idempotency_counts
+      where api_key_id = ${apiKeyId} and hour_ms > ${now - IDEMPOTENCY_KEEP_MS}),
+    claimed as (
+      insert into idempotency_keys
+        (api_key_id, method, path, idempotency_key, fingerprint, claim_token, epoch, lease_until_ms, created_ms)
+      select ${apiKeyId}, ${method}, ${path}, ${key}, ${fingerprint}, ${token}, cast(${epoch} as bigint),
+        cast(${now + LEASE_MS} as bigint), cast(${now} as bigint)
+      from used where used < ${IDEMPOTENCY_KEYS_PER_API_KEY_MAX}
+      on conflict (api_key_id, method, path, idempotency_key) do update set
+        fingerprint = excluded.fingerprint, claim_token = excluded.claim_token, epoch = excluded.epoch,
+        lease_until_ms = excluded.lease_until_ms, created_ms = excluded.created_ms, status = null, headers = null, body = null
+      where ${isFree({ epoch, now })}
+      returning 1),
+    counted as (
+      insert into idempotency_counts (api_key_id, hour_ms, count)
+      select ${apiKeyId}, cast(${hourOf(now)} as bigint), 1 from claimed
+      on conflict (api_key_id, hour_ms) do update set count = idempotency_counts.count + 1)
+    select (select count(*) from claimed) as claimed, used.used, before.*
+    from used left join (${stored({ request, epoch, now })}) as before on 1 = 1`;
+}
+
+/** The same as `claimStatement`. */
+function claimInSteps(tx: NowTx, claim: Claim): ClaimRow {
+  const { request, epoch, now } = claim;
+  const { apiKeyId, method, path, key } = request;
+  const counted = tx.one(
+    UsedRow,
+    sql`select cast(coalesce(sum(count), 0) as bigint) as used from idempotency_counts
+        where api_key_id = ${apiKeyId} and hour_ms > ${now - IDEMPOTENCY_KEEP_MS}`,
   );
-  if (claimed === 1) {
-    await countKey(tx, request.apiKeyId, now);
-    return { kind: 'claimed', token };
+  const used = counted?.used ?? 0;
+  const claimed =
+    used >= IDEMPOTENCY_KEYS_PER_API_KEY_MAX
+      ? 0
+      : tx.run(
+          sql`insert into idempotency_keys
+                (api_key_id, method, path, idempotency_key, fingerprint, claim_token, epoch, lease_until_ms, created_ms)
+              values (${apiKeyId}, ${method}, ${path}, ${key}, ${claim.fingerprint}, ${claim.token}, ${epoch}, ${now + LEASE_MS}, ${now})
+              on conflict (api_key_id, method, path, idempotency_key) do update set
+                fingerprint = excluded.fingerprint, claim_token = excluded.claim_token, epoch = excluded.epoch,
+                lease_until_ms = excluded.lease_until_ms, created_ms = excluded.created_ms, status = null, headers = null, body = null
+              where (idempotency_keys.status is null
+                     and (idempotency_keys.epoch < excluded.epoch or idempotency_keys.lease_until_ms <= excluded.created_ms))
+                 or (idempotency_keys.status is not null and idempotency_keys.created_ms <= ${now - IDEMPOTENCY_KEEP_MS})`,
+        );
+  if (claimed === 0) {
+    const before = tx.one(StoredRow, stored({ request, epoch, now }));
+    return { ...NOTHING_STORED, ...before, claimed: false, used };
   }
-  const row = await tx.one(
-    KeyRow,
-    sql`select fingerprint, status, headers, body from idempotency_keys
-        where ${keyOf(request)}`,
+  tx.run(
+    sql`insert into idempotency_counts (api_key_id, hour_ms, count) values (${apiKeyId}, ${hourOf(now)}, 1)
+        on conflict (api_key_id, hour_ms) do update set count = idempotency_counts.count + 1`,
   );
-  if (row !== undefined && row.fingerprint !== fingerprint) {
+  return { ...NOTHING_STORED, claimed: true, used };
+}
+
+function stored({ request, ...since }: Pick<Claim, 'request' | 'epoch' | 'now'>): Sql {
+  return sql`select fingerprint, case when ${isFree(since)} then 1 else 0 end as is_free, status, headers, body
+    from idempotency_keys where ${keyOf(request)}`;
+}
+
+/** The condition for a claim whose process has died or took too long, and for a reply that is older than is promised. */
+function isFree({ epoch, now }: Pick<Claim, 'epoch' | 'now'>): Sql {
+  return sql`(idempotency_keys.status is null and (idempotency_keys.epoch < ${epoch} or idempotency_keys.lease_until_ms <= ${now}))
+    or (idempotency_keys.status is not null and idempotency_keys.created_ms <= ${now - IDEMPOTENCY_KEEP_MS})`;
+}
+
+function hourOf(nowMs: number): number {
+  return Math.floor(nowMs / HOUR_MS) * HOUR_MS;
+}
+
+/** @throws ServiceError `rate_limit_exceeded`, `idempotency_key_reused` */
+function resultOf(row: ClaimRow, { fingerprint, token }: Claim): ClaimResult {
+  if (row.claimed) return { kind: 'claimed', token };
+  const isNew = row.fingerprint === null || row.is_free === true;
+  if (isNew && row.used >= IDEMPOTENCY_KEYS_PER_API_KEY_MAX) {
+    fail('rate_limit_exceeded', {
+      detail: `This API key has used ${IDEMPOTENCY_KEYS_PER_API_KEY_MAX} Idempotency-Keys in 24 hours, and each is kept for a day. Send fewer requests that change something, or use another API key.`,
+      retryAfterSeconds: HOUR_MS / 1000,
+    });
+  }
+  // On PostgreSQL, an equal request may have inserted its claim while this one was on its way. It is not visible yet.
+  if (row.fingerprint === null) return { kind: 'in_flight' };
+  if (row.fingerprint !== fingerprint) {
     fail(
       'idempotency_key_reused',
       'This Idempotency-Key was sent before with another request. Use a new key for a new request.',
     );
   }
-  if (row === undefined || row.status === null) return { kind: 'in_flight' };
+  if (row.status === null) return { kind: 'in_flight' };
   return { kind: 'stored', reply: { status: row.status, headers: row.headers ?? {}, body: row.body ?? '' } };
-}
-
-const CountRow = z.object({ count: int });
-
-/** @throws ServiceError `rate_limit_exceeded` if the API key has used too many keys; this rolls the claim back */
-async function countKey(tx: Tx, apiKeyId: string, nowMs: number): Promise<void> {
-  const hourMs = Math.floor(nowMs / HOUR_MS) * HOUR_MS;
-  await tx.run(
-    sql`insert into idempotency_counts (api_key_id, hour_ms, count) values (${apiKeyId}, ${hourMs}, 1)
-        on conflict (api_key_id, hour_ms) do update set count = idempotency_counts.count + 1`,
-  );
-  const row = await tx.one(
-    CountRow,
-    sql`select cast(sum(count) as bigint) as count from idempotency_counts
-        where api_key_id = ${apiKeyId} and hour_ms > ${nowMs - IDEMPOTENCY_KEEP_MS}`,
-  );
-  if ((row?.count ?? 0) <= IDEMPOTENCY_KEYS_PER_API_KEY_MAX) return;
-  fail('rate_limit_exceeded', {
-    detail: `This API key has used ${IDEMPOTENCY_KEYS_PER_API_KEY_MAX} Idempotency-Keys in 24 hours, and each is kept for a day. Send fewer requests that change something, or use another API key.`,
-    retryAfterSeconds: HOUR_MS / 1000,
-  });
 }
 
 async function finish(tx: Tx, held: Held, reply: WireReply): Promise<void> {

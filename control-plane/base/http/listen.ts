@@ -3,7 +3,7 @@
 import { chmodSync, rmSync, readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import type { FastifyInstance } from 'fastify';
-import { messageOf } from '../../../shared/errors.ts';
+import { codeOf, messageOf } from '../../../shared/errors.ts';
 import { createHash } from 'node:crypto';
 import { createSecureContext, type SecureContextOptions, type Server } from 'node:tls';
 import type { Log } from '../../../shared/log.ts';
@@ -73,8 +73,8 @@ export function openTls(files: TlsFiles, { log }: { log: Log }): Tls {
 }
 
 function unboundText({ host, port }: { host: string; port: number }, error: unknown): string {
-  const code = error instanceof Error && 'code' in error ? error.code : undefined;
-  if (code === 'EADDRINUSE') return `another process listens on ${host} port ${port}: end it, or set another port`;
+  if (codeOf(error) === 'EADDRINUSE')
+    return `another process listens on ${host} port ${port}: end it, or set another port`;
   return `${host} port ${port} cannot be listened on: ${messageOf(error)}`;
 }
 

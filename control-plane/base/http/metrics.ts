@@ -65,6 +65,8 @@ export function openMetrics(): Metrics {
     buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10],
     registers: [registry],
   });
+  // Finding the series of some labels takes longer than the observation.
+  const seriesOf = new Map<string, Histogram.Internal<'method' | 'route' | 'status'>>();
   const commits = new Histogram({
     name: 'svc_db_commit_duration_seconds',
     help: 'Time of a commit with the transaction bodies that share it',
@@ -83,8 +85,12 @@ export function openMetrics(): Metrics {
       commits.observe(seconds);
       bodies.observe(count);
     },
-    observeRequest: ({ method, route, status }, seconds) =>
-      durations.observe({ method, route, status: String(status) }, seconds),
+    observeRequest: ({ method, route, status }, seconds) => {
+      const key = `${method} ${route} ${status}`;
+      let series = seriesOf.get(key);
+      if (series === undefined) seriesOf.set(key, (series = durations.labels(method, route, String(status))));
+      series.observe(seconds);
+    },
     text: () => registry.metrics(),
     contentType: registry.contentType,
   };

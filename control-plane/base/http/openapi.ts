@@ -35,6 +35,7 @@ const TAGS: Readonly<Record<string, string>> = {
   Catalog: 'What is on offer: GPU types, prices, templates and environments',
   'Community supply': 'For suppliers: machines, what they earn, and payouts',
   Files: 'Files for fine-tuning',
+  'Fine-tuning': 'Adapters trained on the own files, within a budget',
   Inference: 'Models, and calls of them',
   Instances: 'GPU instances, from the launch to the end, with their logs and events',
   Operations: 'What a launch or a termination has come to',
@@ -157,10 +158,11 @@ function success(response: ResponseSpec, each: Route, schemas: Json): Json {
   };
 }
 
-function successContent({ schema, eventSchema, mediaType }: ResponseSpec, schemas: Json): Json {
+function successContent({ schema, eventSchema, mediaType, streamType }: ResponseSpec, schemas: Json): Json {
   if (mediaType !== undefined) return { content: { [mediaType]: { schema: { type: 'string', format: 'binary' } } } };
   if (schema === undefined) return {};
   const content: Json = { 'application/json': { schema: hoist(schemas, schema, 'output') } };
+  if (streamType !== undefined) content[streamType] = { schema: { type: 'string' } };
   if (eventSchema !== undefined) {
     const data = { contentMediaType: 'application/json', contentSchema: hoist(schemas, eventSchema, 'output') };
     content['text/event-stream'] = { schema: { type: 'string', description: 'Server-sent events', ...data } };

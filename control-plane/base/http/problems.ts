@@ -1,5 +1,5 @@
 // Turns thrown errors into known refusals, and a refusal into its problem document.
-import { type ErrorCode, ERRORS, ServiceError } from '../../../shared/errors.ts';
+import { codeOf, type ErrorCode, ERRORS, ServiceError } from '../../../shared/errors.ts';
 import { HEADER_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Problem } from '../../../shared/api/problem.ts';
 import { DbError } from '../db/db.ts';
@@ -24,7 +24,7 @@ export function knownError(error: unknown, bodyBytesMax: number): ServiceError |
   if (error instanceof DbError && error.code === 'disk_full') return fullDisk(error);
   if (error instanceof DbError && (error.code === 'unavailable' || error.code === 'lease_lost'))
     return lostDatabase(error);
-  switch (frameworkCode(error)) {
+  switch (codeOf(error)) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':
       return new ServiceError('body_too_large', { detail: `The body may have at most ${bodyBytesMax} bytes.` });
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
@@ -122,8 +122,4 @@ export function refusalHeaders(code: ErrorCode, retryAfterSeconds: number | unde
   // Specification 7.1: whole seconds, at least one.
   if (retryAfterSeconds !== undefined) headers['retry-after'] = String(Math.max(1, Math.ceil(retryAfterSeconds)));
   return headers;
-}
-
-function frameworkCode(error: unknown): string | undefined {
-  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
 }

@@ -13,6 +13,9 @@ export interface Caller {
   scopes: readonly Scope[];
 }
 
+/** A value that is often there at once. A promise for it would cost more than the value. */
+export type MaybePromise<T> = T | Promise<T>;
+
 export interface Reply {
   status: number;
   /** Plain JSON data. A string is sent unchanged if `headers` has a `content-type`. */
@@ -64,6 +67,8 @@ export interface ResponseSpec {
   schema?: z.ZodType;
   /** The data of each server-sent event, if the caller asks for a stream. */
   eventSchema?: z.ZodType;
+  /** Another media type, which the caller may ask for. It is sent as a stream. */
+  streamType?: string;
   /** The response is a stream of bytes of this media type. */
   mediaType?: string;
   /** Header name -> description. */
@@ -115,6 +120,8 @@ export interface RouteFacts {
   /** The path ends with `{id}`, which may contain slashes, plain or as %2F. */
   idHasSlashes?: boolean;
   callback?: CallbackSpec;
+  /** The handler confirms in a transaction of its own that the API key still lives, so it may be authenticated from memory. */
+  confirmsKey?: boolean;
   /** A POST that ends something, like a DELETE. It is accepted while the disk of the database is full. */
   endsSomething?: boolean;
   /** Routes of agents and operators, which the OpenAPI document leaves out. */
@@ -134,6 +141,8 @@ interface RouteSpec<
   params?: P;
   query?: Q;
   body?: B;
+  /** True for a body that the schema would accept and leave as it is. It saves the schema for the most common requests. */
+  isPlain?(body: unknown): boolean;
   handler(call: HandlerCall<S, z.output<P>, z.output<Q>, z.output<B>>): Promise<Reply>;
 }
 
@@ -142,6 +151,7 @@ export interface Route extends RouteFacts {
   params?: z.ZodType;
   query?: z.ZodType;
   body?: z.ZodType;
+  isPlain?(body: unknown): boolean;
   handler(call: Call<unknown, unknown, unknown>): Promise<Reply>;
 }
 
@@ -222,11 +232,8 @@ export interface WireReply {
 }
 
 export function toWire(reply: Reply): WireReply {
-  const named = Object.entries(reply.headers ?? {}).map(([name, value]): [string, string] => [
-    name.toLowerCase(),
-    value,
-  ]);
-  const headers = Object.fromEntries(named);
+  const headers: Record<string, string> = {};
+  for (const name in reply.headers) headers[name.toLowerCase()] = reply.headers[name] ?? '';
   if (reply.stream !== undefined) return { status: reply.status, headers, body: '', stream: reply.stream };
   if (reply.body === undefined) return { status: reply.status, headers, body: '' };
   if (typeof reply.body === 'string' && headers['content-type'] !== undefined) {

@@ -18,6 +18,8 @@ export const SCOPES = {
   'registry_credentials:write': 'Store and delete registry credentials',
   'files:read': 'Read uploaded files',
   'files:write': 'Upload and delete files',
+  'finetuning:read': 'Read fine-tuning jobs, their events and results',
+  'finetuning:write': 'Start and cancel fine-tuning jobs',
   'serverless:read': 'List models',
   'serverless:write': 'Call models',
 } as const satisfies Record<string, string>;

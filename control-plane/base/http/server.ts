@@ -1,7 +1,7 @@
 // The HTTP server: turns requests into handler calls, and what handlers return or throw into responses.
-import type { IncomingMessage, ServerOptions, ServerResponse } from 'node:http';
+import type { IncomingMessage, ServerOptions } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import { type Duplex, Readable } from 'node:stream';
+import type { Duplex } from 'node:stream';
 import type { Server as TlsServer } from 'node:tls';
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { Clock } from '../../../shared/clock.ts';
@@ -11,21 +11,20 @@ import type { Ids } from '../../../shared/ids.ts';
 import { parseJson, TooManyValues } from '../../../shared/json.ts';
 import { BODY_BYTES_MAX, HEADER_BYTES_READ_MAX, JSON_VALUES_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
-import { type Db, DbError } from '../db/db.ts';
+import type { Db } from '../db/db.ts';
 import { type AddressLimit, openAddressLimit } from './address-limit.ts';
-import { answer, type AnswerDeps } from './answer.ts';
-import { authorize, assertHead } from './checks.ts';
-import { isForm, takeForms } from './multipart.ts';
+import type { AnswerDeps } from './answer.ts';
+import { assertHead } from './checks.ts';
+import { takeForms } from './multipart.ts';
 import { openIdempotency } from './idempotency.ts';
 import type { Metrics } from './metrics.ts';
 import { openapiDocument } from './openapi.ts';
-import { abandonedRequest, internalError, knownError } from './problems.ts';
-import { openRateLimits, type RateLimitOptions, type RateLimits } from './rate-limits.ts';
-import { refusalReply } from './refusals.ts';
-import { type Caller, isInference, type Route, storesSomething, undeclared, type WireReply } from './route.ts';
+import { openRateLimits, type RateLimitOptions } from './rate-limits.ts';
+import { type Route, storesSomething, type WireReply } from './route.ts';
+import { finish, pathOf, type RouteDeps, sendError, serveRoute } from './serve-route.ts';
 import type { Sealing } from './sealing.ts';
 import { type Tls, listenOn, type ListenAddress } from './listen.ts';
-import { assertMediaType, leaveUnread, limitArrival, REQUEST_MS_MAX, UPLOAD_MS_MAX, uploadOf } from './uploads.ts';
+import { leaveUnread, limitArrival, REQUEST_MS_MAX, UPLOAD_MS_MAX } from './uploads.ts';
 import { systemRoutes } from './system-routes.ts';
 import { answerUnusual, endWith, refuseUnread } from './unread-requests.ts';
 import { openUpgrades, type UpgradeListener, type Upgrades } from './upgrades.ts';
@@ -35,18 +34,13 @@ const CLOSE_MS_MAX = 10_000;
 /** The longest id of ours has 36 characters, but a path may also contain registry names and file names. */
 const PATH_PARAMETER_CHARS_MAX = 256;
 
-export interface HttpDeps {
+export interface HttpDeps extends Pick<RouteDeps, 'log' | 'authenticate' | 'hasRoom'> {
   clock: Clock;
   ids: Ids;
-  log: Log;
   db: Db;
   metrics: Metrics;
-  /** Undefined for a key that is unknown, revoked or expired. */
-  authenticate(token: string): Promise<Caller | undefined>;
   /** Reasons why this process cannot serve now; empty if it is ready. */
   ready(): Promise<string[]>;
-  /** False while the disk of the database is full. Then only requests that end things are accepted. */
-  hasRoom(): boolean;
 }
 
 export interface HttpOptions {
@@ -118,7 +112,7 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
       assertPlaced(each, options);
       routes.push(each);
       const mayWait = options.audience === 'public' && storesSomething(each);
-      const add = (to: FastifyInstance): void => addRoute(to, each, { ...deps, limits, mayWait }, answerDeps);
+      const add = (to: FastifyInstance): void => serveRoute(to, each, { ...deps, limits, mayWait }, answerDeps);
       if (each.upload === undefined) add(app);
       else void app.register(async (scope) => (leaveUnread(scope), add(scope)));
     }
@@ -126,10 +120,12 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
 
   upgrades.serve(app.server);
   // Before the body is read: a body of any type and size is refused for its path.
-  app.addHook('onRequest', async (request, reply) => {
-    if (!request.is404) return;
-    limits?.takeForIp(request.ip);
-    refuseUnknown(routes, request, reply);
+  app.addHook('onRequest', (request, reply, done) => {
+    if (!request.is404) return done();
+    finish(() => {
+      limits?.takeForIp(request.ip);
+      refuseUnknown(routes, request, reply);
+    }, done);
   });
   answerUnusual(app.server, deps);
   register(systemRoutes({ ready: deps.ready, openapi }));
@@ -195,26 +191,30 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
   );
   takeForms(app);
   app.decorateRequest('caller', undefined);
-  app.addHook('onRequest', async (request, reply) => {
-    paths.set(request.raw.socket, pathOf(request));
-    const { isUpload = false } = request.routeOptions.config;
-    limitArrival({ request: request.raw, response: reply.raw, isUpload }, deps.clock, () => {
-      const late = Object.assign(new Error('the body is late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' });
-      app.server.emit('clientError', late, request.raw.socket);
-    });
-    assertHead(request.raw, () => void reply.header('connection', 'close'));
+  app.addHook('onRequest', (request, reply, done) => {
+    finish(() => {
+      paths.set(request.raw.socket, pathOf(request));
+      const { isUpload = false } = request.routeOptions.config;
+      limitArrival({ request: request.raw, response: reply.raw, isUpload }, deps.clock, () => {
+        const late = Object.assign(new Error('the body is late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' });
+        app.server.emit('clientError', late, request.raw.socket);
+      });
+      assertHead(request.raw, () => void reply.header('connection', 'close'));
+    }, done);
   });
   app.addHook('preClose', async () => {
     closing = true;
   });
-  app.addHook('onSend', async (_request, reply) => {
+  app.addHook('onSend', (_request, reply, _payload, done) => {
     // Node would keep the connection open after the last response, and the close would wait for it.
     if (closing) reply.header('connection', 'close');
+    done();
   });
-  app.addHook('onResponse', async (request, reply) => {
+  app.addHook('onResponse', (request, reply, done) => {
     const labels = { method: request.method, route: request.routeOptions.url ?? 'unmatched', status: reply.statusCode };
     metrics.observeRequest(labels, reply.elapsedTime / 1000);
     log.debug({ request_id: request.id, ...labels, duration_ms: Math.round(reply.elapsedTime) }, 'request');
+    done();
   });
   app.setErrorHandler((error, request, reply) => sendError(error, request, reply, log));
   return app;
@@ -241,70 +241,6 @@ declare module 'fastify' {
   }
 }
 
-interface RouteDeps extends HttpDeps {
-  limits: RateLimits | undefined;
-  /** Refused while the disk of the database is full. */
-  mayWait: boolean;
-}
-
-function addRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps: AnswerDeps): void {
-  const { scope } = each;
-  const limits = each.unlimited === true ? undefined : deps.limits;
-  app.route({
-    method: each.method,
-    url: urlPattern(each),
-    bodyLimit: bodyBytesMaxOf(each),
-    config: { isUpload: each.upload !== undefined, takesForm: each.takesForm === true },
-    // Runs before the body is read, so that strangers cannot send one.
-    onRequest: async (request, reply) => {
-      limits?.takeForIp(request.ip);
-      if (scope === 'none' || scope === 'operator') return refuseIfFull(deps);
-      const caller = await authorize(request.headers.authorization, scope, deps.authenticate);
-      if (isInference(each)) limits?.takeForInference(caller, (headers) => void reply.headers(headers));
-      else limits?.takeForKey(caller.apiKeyId);
-      refuseIfFull(deps);
-      request.setDecorator('caller', caller);
-      assertMediaType(each, request.raw);
-    },
-    errorHandler: (error, request, reply) => {
-      const known = answerDeps.strictResponses ? knownError(error, bodyBytesMaxOf(each)) : undefined;
-      void sendError((known && undeclared(each, known)) ?? error, request, reply, deps.log);
-    },
-    handler: async (request, reply) => {
-      const wire = await answer(
-        each,
-        {
-          raw: request.raw,
-          params: paramsOf(each, request.params),
-          query: request.query,
-          body: each.upload === undefined ? request.body : uploadOf(request.raw),
-          path: pathOf(request),
-          caller: request.getDecorator<Caller | undefined>('caller'),
-          requestId: request.id,
-          clientIp: request.ip,
-          gone: goneSignal(reply.raw),
-          isForm: isForm(request),
-        },
-        answerDeps,
-      );
-      return send(reply, wire);
-    },
-  });
-}
-
-/** @throws DbError `disk_full` */
-function refuseIfFull({ mayWait, hasRoom }: RouteDeps): void {
-  if (mayWait && !hasRoom()) throw new DbError('disk_full', 'the disk of the database is full');
-}
-
-function goneSignal(response: ServerResponse): AbortSignal {
-  const gone = new AbortController();
-  response.once('close', () => {
-    if (!response.writableFinished) gone.abort();
-  });
-  return gone.signal;
-}
-
 function assertPlaced(each: Route, { audience, sealing }: HttpOptions): void {
   if (each.scope === 'operator' && audience !== 'operator') {
     throw new Error(`${each.operationId} is an operator's route: it must not be reachable by the public listener`);
@@ -315,32 +251,6 @@ function assertPlaced(each: Route, { audience, sealing }: HttpOptions): void {
   if (each.secretReply === true && each.idempotency !== 'none' && sealing === undefined) {
     throw new Error(`${each.operationId} answers with a secret: this listener needs a sealing to store it`);
   }
-}
-
-function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply, log: Log): FastifyReply {
-  const known = request.raw.readableAborted
-    ? abandonedRequest()
-    : knownError(error, request.routeOptions.bodyLimit ?? BODY_BYTES_MAX);
-  if (known === undefined)
-    log.error(
-      { request_id: request.id, method: request.method, path: pathOf(request), err: error },
-      'a request failed',
-    );
-  return send(reply, refusalReply(known ?? internalError(), { requestId: request.id, path: pathOf(request) }));
-}
-
-function send(reply: FastifyReply, wire: WireReply): FastifyReply {
-  reply.code(wire.status).headers(wire.headers).header('x-request-id', reply.request.id);
-  if (wire.stream !== undefined) {
-    if (reply.request.method !== 'HEAD') return reply.send(wire.stream);
-    // fastify would read the whole stream although nobody receives it.
-    wire.stream.destroy();
-    return reply.send(Readable.from([]));
-  }
-  if (wire.body === '') return reply.send();
-  // A string goes out in one write with its headers. fastify would add a charset to a string without one; a buffer avoids that.
-  const hasCharset = wire.headers['content-type']?.includes('charset=') === true;
-  return reply.send(hasCharset ? wire.body : Buffer.from(wire.body));
 }
 
 /** @throws ServiceError `not_found`, `method_not_allowed` */
@@ -358,19 +268,6 @@ function refuseUnknown(routes: Route[], request: FastifyRequest, reply: FastifyR
 function pathPattern({ path, idHasSlashes }: Route): RegExp {
   const parameter = idHasSlashes === true ? '.+' : '[^/]+';
   return new RegExp(`^${path.replaceAll('.', '\\.').replaceAll(/\{\w+\}/g, parameter)}$`);
-}
-
-/** The pattern for the router. A last id that may contain slashes is the router's wildcard, which has no name. */
-function urlPattern({ path, idHasSlashes }: Route): string {
-  return idHasSlashes === true ? path.replace(/\{id\}$/, '*') : path.replaceAll(/\{(\w+)\}/g, ':$1');
-}
-
-function paramsOf({ idHasSlashes }: Route, params: unknown): unknown {
-  return idHasSlashes === true && typeof params === 'object' ? { id: Reflect.get(params ?? {}, '*') } : params;
-}
-
-function bodyBytesMaxOf({ bodyBytesMax = BODY_BYTES_MAX }: Route): number {
-  return bodyBytesMax;
 }
 
 function bodyOf(text: string): unknown {
@@ -391,8 +288,4 @@ function bodyOf(text: string): unknown {
 function requestIdOf(request: IncomingMessage): string | undefined {
   const given = request.headers['x-request-id'];
   return typeof given === 'string' && /^[\w.-]{1,128}$/.test(given) ? given : undefined;
-}
-
-function pathOf(request: FastifyRequest): string {
-  return request.url.split('?', 1)[0] ?? '';
 }

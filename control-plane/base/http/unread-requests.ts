@@ -2,7 +2,7 @@
 import { STATUS_CODES, type Server } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../../shared/clock.ts';
-import { ServiceError } from '../../../shared/errors.ts';
+import { codeOf, ServiceError } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { headersTooLarge } from './problems.ts';
 import { refusalReply } from './refusals.ts';
@@ -76,8 +76,4 @@ function meaningOf(error: Error): ServiceError {
       return new ServiceError('invalid_request', { detail: `This is not HTTP as we can read it${reason}.` });
     }
   }
-}
-
-function codeOf(error: Error): string | undefined {
-  return 'code' in error && typeof error.code === 'string' ? error.code : undefined;
 }

@@ -55,8 +55,10 @@ export function openUpgrades({ trustProxy, limits, connections, refuse }: Upgrad
       if (!(error instanceof ServiceError)) throw error;
       return refuse(error, socket);
     }
+    // The listener keeps `proven` for as long as the connection lasts, and `request` must not stay in memory with it.
+    const { socket: connection } = request;
     const proven = (): void => {
-      connections?.letGo(request.socket);
+      connections?.letGo(connection);
       limits?.giveBackForIp(clientIp);
     };
     listenerOf(request.url ?? '')?.({ request, socket, head, clientIp, proven });

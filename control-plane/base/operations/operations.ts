@@ -47,8 +47,9 @@ export interface OnResource {
 }
 
 export interface Operations {
-  /** Creates a `pending` operation without its resource, which it gets once work has begun (specification 2.6). */
-  create(tx: Tx, operation: NewOperation): Promise<OperationRow>;
+  /** A `pending` operation without its resource, which it gets once work has begun (specification 2.6). `insert` stores it. */
+  make(operation: NewOperation): OperationRow;
+  insert(tx: Tx, row: OperationRow): Promise<void>;
   /** Moves an operation that is still open. A completed one stays unchanged, so the first outcome counts. */
   move(tx: Tx, id: string, to: Exclude<OperationState, 'pending'>, patch?: OperationPatch): Promise<void>;
   /** Moves all open operations of the kind on the resource, of every API key. */
@@ -65,9 +66,9 @@ const COLUMNS = sql`id, kind, state, org_id, api_key_id, resource_id, error_code
 export function openOperations(deps: { clock: Clock; ids: Ids }): Operations {
   const { clock, ids } = deps;
   return {
-    create: async (tx, operation) => {
+    make: (operation) => {
       const now = clock.now();
-      const row: OperationRow = {
+      return {
         id: ids.uuid(),
         kind: operation.kind,
         state: 'pending',
@@ -82,11 +83,12 @@ export function openOperations(deps: { clock: Clock; ids: Ids }): Operations {
         updated_ms: now,
         completed_ms: null,
       };
+    },
+    insert: async (tx, row) => {
       await tx.run(
         sql`insert into operations (${COLUMNS}) values (${row.id}, ${row.kind}, ${row.state}, ${row.org_id}, ${row.api_key_id},
-            null, null, null, null, ${JSON.stringify(row.warnings)}, ${now}, ${now}, null)`,
+            null, null, null, null, ${JSON.stringify(row.warnings)}, ${row.created_ms}, ${row.updated_ms}, null)`,
       );
-      return row;
     },
     move: (tx, id, to, patch = {}) => moveWhere(tx, sql`id = ${id}`, to, { ...patch, nowMs: clock.now() }),
     moveAll: (tx, on, to) => moveWhere(tx, under(on), to, { nowMs: clock.now() }),

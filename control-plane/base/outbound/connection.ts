@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { isIP, connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
-import { messageOf } from '../../../shared/errors.ts';
+import { codeOf, messageOf } from '../../../shared/errors.ts';
 import { OutboundError, type OutboundErrorCode } from './outbound-error.ts';
 import type { Policy, Target } from './policy.ts';
 import { lookup, Resolver } from 'node:dns/promises';
@@ -102,7 +102,7 @@ async function settled(
 
 /** The DNS error code, such as ENOTFOUND or ETIMEOUT. The message would only repeat the name. */
 function dnsCode(cause: unknown): string {
-  return cause instanceof Error && 'code' in cause ? String(cause.code) : messageOf(cause);
+  return codeOf(cause) ?? messageOf(cause);
 }
 
 /** If several addresses fail, the error is an AggregateError without a message. */

@@ -1,8 +1,13 @@
 // Requests whose responses are streamed. Each step has a time limit, and a signal can end the request.
+//
+// Pieces of a body wait until the reader takes them, all at once: a server that streams sends many small pieces in one packet, and whoever
+// reads them one by one also passes them on one by one. The connection is paused while many bytes wait. undici's own streams would cost
+// several times as much.
+import type { Dispatcher } from 'undici';
 import type { Clock } from '../../../shared/clock.ts';
-import { type Line, type Lines, openLines, joined, outboundError } from './lines.ts';
+import { type Dial, type Line, type Lines, openLines, joined, outboundError } from './lines.ts';
 import { OutboundError, type OutboundErrorCode } from './outbound-error.ts';
-import { openPolicy, type OutboundPolicy, type Target } from './policy.ts';
+import { dialledTarget, openPolicy, type OutboundPolicy, type Target } from './policy.ts';
 
 export interface ExchangeRequest {
   method: 'GET' | 'POST' | 'DELETE';
@@ -17,6 +22,8 @@ export interface ExchangeRequest {
   idleMs: number;
   /** Ends the connection in any state, so that the other side notices. Pending calls fail with `protocol`. */
   signal: AbortSignal;
+  /** Opens the connection in place of DNS and TCP. The policy is not asked then, and the host of the URL is only a name. */
+  dial?: Dial | undefined;
 }
 
 export interface Exchange {
@@ -40,9 +47,9 @@ export function openExchanges(policy: OutboundPolicy, deps: { clock: Clock }): E
   const rules = openPolicy(policy);
   const lines = openLines({ policy: rules });
   return {
-    open: (request) => {
-      const target = rules.target(request.url);
-      return begin(target, { request, lines, line: lines.take(target), clock: deps.clock });
+    open: async (request) => {
+      const target = request.dial === undefined ? rules.target(request.url) : dialledTarget(request.url);
+      return begin(target, { request, lines, line: lines.take(target, request.dial), clock: deps.clock });
     },
     close: () => lines.close(),
   };
@@ -55,17 +62,26 @@ interface Conversation {
   clock: Clock;
 }
 
-async function begin(target: Target, conversation: Conversation): Promise<Exchange> {
+function begin(target: Target, conversation: Conversation): Promise<Exchange> {
   const { request, lines, line } = conversation;
+  const opened = Promise.withResolvers<Exchange>();
   const leave = (): void => line.end(new OutboundError('protocol', 'it was given up'));
   let isOver = false;
   const over = (): void => {
     if (isOver) return;
     isOver = true;
+    cancel();
     line.onConnected = () => undefined;
     request.signal.removeEventListener('abort', leave);
     lines.giveBack(line);
   };
+  const end = (): void => {
+    // The connection may already serve another request.
+    if (isOver) return;
+    leave();
+    over();
+  };
+  const pieces = openPieces(conversation, end);
   request.signal.addEventListener('abort', leave);
   let cancel = endAfter(conversation, { ms: request.connectMs, code: 'connect', what: 'no connection' });
   line.onConnected = () => {
@@ -74,64 +90,127 @@ async function begin(target: Target, conversation: Conversation): Promise<Exchan
   };
   if (line.isOpen) line.onConnected();
   if (request.signal.aborted) leave();
-  try {
-    const { method, headers, body } = request;
-    // Undici's own timers are off: the injected clock measures the limits.
-    const options = { method, path: target.path, headers, body, headersTimeout: 0, bodyTimeout: 0 };
-    const answer = await line.client.request(options);
-    return {
-      status: answer.statusCode,
-      headers: joined(answer.headers),
-      body: pieces(answer.body, conversation, over),
-      end: () => {
-        // The connection may already serve another request.
-        if (isOver) return;
-        leave();
-        over();
+  const { method, headers, body } = request;
+  // Undici's own timers are off: the injected clock measures the limits.
+  line.client.dispatch(
+    { method, path: target.path, headers, body, headersTimeout: 0, bodyTimeout: 0 },
+    {
+      onRequestStart: () => undefined,
+      onResponseStart: (_controller, status, answered) => {
+        if (status < 200) return;
+        cancel();
+        cancel = pieces.watch();
+        opened.resolve({ status, headers: joined(answered), body: pieces.body, end });
       },
-    };
-  } catch (error) {
-    const told = line.endedBy ?? outboundError(error, line);
-    line.end(told);
-    over();
-    throw told;
-  } finally {
-    cancel();
-  }
+      onResponseData: (controller, piece) => pieces.push(piece, controller),
+      onResponseEnd: () => {
+        over();
+        pieces.end();
+      },
+      onResponseError: (_controller, error) => {
+        const told = line.endedBy ?? outboundError(error, line);
+        line.end(told);
+        over();
+        // One of the two has happened already, or nobody waits for it.
+        opened.reject(told);
+        pieces.fail(told);
+      },
+    },
+  );
+  return opened.promise;
 }
 
-async function* pieces(
-  stream: AsyncIterable<Buffer>,
-  conversation: Conversation,
-  over: () => void,
-): AsyncGenerator<Buffer> {
-  const { line, request } = conversation;
-  const iterator = stream[Symbol.asyncIterator]();
-  let isWhole = false;
-  try {
-    for (;;) {
-      const cancel = endAfter(conversation, { ms: request.idleMs, code: 'timeout', what: 'nothing more came' });
-      const next = await iterator.next().finally(cancel);
-      if (next.done === true) {
-        isWhole = true;
-        return;
-      }
-      yield next.value;
-    }
-  } catch (error) {
-    throw line.endedBy ?? outboundError(error, line);
-  } finally {
-    if (!isWhole) line.end(new OutboundError('protocol', 'it was given up'));
-    over();
-  }
+interface Pieces {
+  body: AsyncIterable<Buffer>;
+  push(piece: Buffer, controller: Dispatcher.DispatchController): void;
+  end(): void;
+  fail(error: OutboundError): void;
+  /** Ends the connection if the reader waits for the next piece longer than the limit. The returned function stops that. */
+  watch(): () => void;
 }
 
-function endAfter(
-  { line, clock }: Conversation,
-  { ms, code, what }: { ms: number; code: OutboundErrorCode; what: string },
-): () => void {
-  return clock.after(ms, () => {
-    const { remoteAddress } = line;
-    line.end(new OutboundError(code, `${what} within ${ms} ms`, { remoteAddress }));
-  });
+/** More bytes than these wait only in the socket. */
+const WAITING_BYTES_MAX = 64 * 1024;
+
+function openPieces({ request, line, clock }: Conversation, leave: () => void): Pieces {
+  const waiting: Buffer[] = [];
+  let waitingBytes = 0;
+  let paused: Dispatcher.DispatchController | undefined;
+  let ended: { error?: OutboundError } | undefined;
+  let reader: PromiseWithResolvers<IteratorResult<Buffer>> | undefined;
+  let readingSinceMs = 0;
+
+  const all = (): Buffer => {
+    const taken = waiting.length === 1 && waiting[0] !== undefined ? waiting[0] : Buffer.concat(waiting);
+    waiting.length = 0;
+    waitingBytes = 0;
+    // The next pieces may come at once, inside this call, and pause again.
+    const resumed = paused;
+    paused = undefined;
+    resumed?.resume();
+    return taken;
+  };
+  /** Runs after the pieces of one packet have been pushed. */
+  const deliver = (): void => {
+    if (reader === undefined || waiting.length === 0) return;
+    reader.resolve({ done: false, value: all() });
+    reader = undefined;
+  };
+  const settle = (outcome: { error?: OutboundError }): void => {
+    ended ??= outcome;
+    deliver();
+    if (reader === undefined) return;
+    if (outcome.error === undefined) reader.resolve({ done: true, value: undefined });
+    else reader.reject(outcome.error);
+    reader = undefined;
+  };
+  const next = (): Promise<IteratorResult<Buffer>> => {
+    if (waiting.length > 0) return Promise.resolve({ done: false, value: all() });
+    if (ended?.error !== undefined) return Promise.reject(ended.error);
+    if (ended !== undefined) return Promise.resolve({ done: true, value: undefined });
+    readingSinceMs = clock.monotonicMs();
+    reader = Promise.withResolvers();
+    return reader.promise;
+  };
+  const leaveEarly = async (): Promise<IteratorResult<Buffer>> => (leave(), { done: true, value: undefined });
+  // One timer for all pieces. It looks at the time of the last one, because a new timer for each piece would cost more than the piece.
+  let cancelWatch = (): void => undefined;
+  const watchFor = (ms: number): void => {
+    cancelWatch = clock.after(ms, () => {
+      const leftMs = reader === undefined ? request.idleMs : readingSinceMs + request.idleMs - clock.monotonicMs();
+      if (leftMs > 0) watchFor(leftMs);
+      else line.end(lateError(line, { ms: request.idleMs, code: 'timeout', what: 'nothing more came' }));
+    });
+  };
+  return {
+    body: { [Symbol.asyncIterator]: () => ({ next, return: leaveEarly }) },
+    push: (piece, controller) => {
+      if (reader !== undefined && waiting.length === 0) queueMicrotask(deliver);
+      waiting.push(piece);
+      waitingBytes += piece.length;
+      if (waitingBytes < WAITING_BYTES_MAX) return;
+      paused = controller;
+      controller.pause();
+    },
+    end: () => settle({}),
+    fail: (error) => settle({ error }),
+    watch: () => {
+      watchFor(request.idleMs);
+      return () => cancelWatch();
+    },
+  };
+}
+
+interface Limit {
+  ms: number;
+  code: OutboundErrorCode;
+  what: string;
+}
+
+function endAfter({ line, clock }: Conversation, limit: Limit): () => void {
+  return clock.after(limit.ms, () => line.end(lateError(line, limit)));
+}
+
+function lateError({ remoteAddress }: Line, { ms, code, what }: Limit): OutboundError {
+  return new OutboundError(code, `${what} within ${ms} ms`, { remoteAddress });
 }

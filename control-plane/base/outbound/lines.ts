@@ -1,5 +1,6 @@
 // Keep-alive connections: each serves one request at a time, and is replaced when it is lost.
 import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { callbackify } from 'node:util';
 import { Client, errors } from 'undici';
 import { type ConnectionDeps, openConnection } from './connection.ts';
@@ -28,8 +29,12 @@ export interface Line {
   end(reason: OutboundError): void;
 }
 
+/** Opens a connection to a server that has no address. */
+export type Dial = () => Promise<Duplex>;
+
 export interface Lines {
-  take(target: Target): Line;
+  /** A kept line to the origin, or a new one, which `dial` connects if it is given. */
+  take(target: Target, dial?: Dial): Line;
   /** Keeps the line for the next request to its origin, if it still has a connection. */
   giveBack(line: Line): void;
   close(): Promise<void>;
@@ -37,12 +42,20 @@ export interface Lines {
 
 export function openLines(deps: ConnectionDeps): Lines {
   const busy = new Set<Line>();
+  /** The oldest one is the first. */
   const idle = new Set<Line>();
+  const idleOf = new Map<string, Line[]>();
+  const remove = (line: Line): void => {
+    if (!idle.delete(line)) return;
+    const others = idleOf.get(line.origin)?.filter((other) => other !== line) ?? [];
+    if (others.length === 0) idleOf.delete(line.origin);
+    else idleOf.set(line.origin, others);
+  };
   return {
-    take: (target) => {
-      const kept = [...idle].findLast(({ origin }) => origin === target.origin);
-      const line = kept ?? newLine(target, deps, (gone) => void idle.delete(gone));
-      idle.delete(line);
+    take: (target, dial) => {
+      const kept = idleOf.get(target.origin)?.pop();
+      if (kept !== undefined) idle.delete(kept);
+      const line = kept ?? newLine(target, dial ?? ((signal) => openConnection(target, deps, signal)), remove);
       busy.add(line);
       return line;
     },
@@ -50,6 +63,9 @@ export function openLines(deps: ConnectionDeps): Lines {
       busy.delete(line);
       if (!line.isOpen || line.endedBy !== null) return;
       idle.add(line);
+      const same = idleOf.get(line.origin);
+      if (same === undefined) idleOf.set(line.origin, [line]);
+      else same.push(line);
       const [oldest] = idle;
       if (idle.size > IDLE_LINES_MAX) oldest?.end(closing());
     },
@@ -79,14 +95,20 @@ export function outboundError(error: unknown, line: Line): OutboundError {
   });
 }
 
-function newLine(target: Target, deps: ConnectionDeps, onGone: (line: Line) => void): Line {
+type Connect = (signal: AbortSignal) => Promise<Duplex & { remoteAddress?: string | undefined }>;
+
+function newLine(target: Target, connect: Connect, onGone: (line: Line) => void): Line {
   const ending = new AbortController();
   const connectThen = callbackify(async (): Promise<Socket> => {
-    const socket = await openConnection(target, deps, ending.signal);
+    const socket = await connect(ending.signal).catch((error: unknown) => {
+      throw error instanceof OutboundError ? error : new OutboundError('connect', messageOf(error), { cause: error });
+    });
+    if (ending.signal.aborted) socket.destroy();
     line.remoteAddress = socket.remoteAddress ?? null;
     line.isOpen = true;
     line.onConnected();
-    return socket;
+    // undici uses nothing of a socket that other streams do not have.
+    return socket as Socket;
   });
   const client = new Client(target.origin, {
     connect: (_options, callback) =>

@@ -76,6 +76,19 @@ export function openPolicy(policy: OutboundPolicy): Policy {
   };
 }
 
+/** The target of a connection that the caller opens itself. */
+export function dialledTarget(url: string): Target {
+  const parsed = parse(url);
+  return {
+    origin: parsed.origin,
+    path: `${parsed.pathname}${parsed.search}`,
+    hostname: parsed.hostname,
+    port: portOf(parsed),
+    isTls: false,
+    isNamed: true,
+  };
+}
+
 /** The only allocated part of public IPv6. The rest embeds IPv4, is special or is unallocated. */
 const GLOBAL_IPV6: [ipaddr.IPv6, number] = [ipaddr.IPv6.parse('2000::'), 3];
 /** The metadata server of Azure. Its address is public, and it gives out the secrets of the machine that asks. */

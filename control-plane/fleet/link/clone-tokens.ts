@@ -83,7 +83,7 @@ interface Counts {
   storedKept: number;
 }
 
-/** One row write for an hour of tokens. */
+/** A machine gets a token each minute, so its row is written about once an hour. */
 const TOKENS_RESERVED = 64;
 const ROWS_PER_WRITE = 200;
 const NumbersRow = z.object({ issued: int, kept: int });

@@ -43,28 +43,29 @@ import { type WebSocket, WebSocketServer } from 'ws';
 import { LINK_HELLO_BYTES_MAX, LINK_MESSAGE_BYTES_MAX, CLONE_TOKEN_MS } from '../../../shared/limits.ts';
 import { spreadMs } from '../../../shared/backoff.ts';
 import type { Clock } from '../../../shared/clock.ts';
-import { messageOf, ServiceError } from '../../../shared/errors.ts';
+import { messageOf } from '../../../shared/errors.ts';
 import {
   type AgentMessage,
   type DesiredMessage,
+  forVersion,
   type HelloMessage,
   type HolderMessage,
   LINK_CLOSE,
   type ObservedMessage,
   type OpenMessage,
-  type PullAnswer,
-  type PullLogin,
   type LinkSocket,
 } from '../../../shared/protocol/link.ts';
+import type { SentJobEvent } from '../../../shared/protocol/job.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { Upgrade } from '../../base/http/upgrades.ts';
 import type { CloneTokens } from './clone-tokens.ts';
+import { openRequests, type RequestHandlers } from './requests.ts';
 import { openReports } from './reports.ts';
 import { type Caller, openReadBudget, runSession, type Session, type SessionDeps } from './session.ts';
 import { openStreams, StreamError, type Streams } from './streams.ts';
 
 /** Handlers of the rooms above. The house passes them in. */
-export interface LinkHandlers {
+export interface LinkHandlers extends RequestHandlers {
   /** The link of a machine is up: the machine is online, and `hello` reports its clone token, its revision and its inventory. */
   onUp(machineId: string, hello: HelloMessage, caller: Caller): Promise<void>;
   /** The newest link of the machine is down. */
@@ -77,12 +78,8 @@ export interface LinkHandlers {
   onObserved(machineId: string, message: ObservedMessage): Promise<boolean>;
   /** False as above. */
   onInventory(machineId: string, inventory: Inventory): Promise<boolean>;
-  /**
-   * The login that the machine needs to pull the private image of the workload; undefined if the workload is not one of its own. May take
-   * long.
-   * @throws ServiceError `image_unavailable` if the image cannot be pulled any more. This refusal is sent to the host.
-   */
-  pullLogin(machineId: string, workloadId: string): Promise<PullLogin | null | undefined>;
+  /** Stores events of a job. Resolves with the offset up to which they are stored; undefined if the job is not the machine's. */
+  onJobEvents(machineId: string, workloadId: string, events: readonly SentJobEvent[]): Promise<number | undefined>;
   /** The complete desired state of the machine. */
   desired(machineId: string): Promise<DesiredMessage>;
 }
@@ -122,8 +119,6 @@ export interface WorkloadLife {
 
 /** Within this time, a host that lost its link to a copy reconnects and sends its clone token, which tells the two apart. */
 const CONTESTED_MS = 35_000;
-/** A machine pulls for at most as many workloads as it has GPUs. Further requests are not answered. */
-const PULL_LOGINS_PER_MACHINE_MAX = 16;
 
 type LinkDeps = Pick<SessionDeps, 'clock' | 'ids' | 'rng' | 'log' | 'machineKey'> & {
   handlers: LinkHandlers;
@@ -275,7 +270,7 @@ interface Shared {
 /** The effects of a session on the room. Only the newest link of a machine counts. */
 function sessionEvents({ sessions, contestedMs, streams, lives }: Shared, deps: LinkDeps) {
   const { handlers, log, cloneTokens } = deps;
-  const pullLogins = openPullLogins(deps);
+  const requests = openRequests(deps);
   const reports = openReports();
   return {
     onOpen: async (session: Session, hello: HelloMessage, clientIp: string): Promise<void> => {
@@ -301,7 +296,15 @@ function sessionEvents({ sessions, contestedMs, streams, lives }: Shared, deps: 
         case 'clone_token_kept':
           return cloneTokens.kept(session.machineId, message.value);
         case 'pull_login':
-          return void pullLogins.answer(session, message.workload_id);
+          return void requests.pullLogin(session, message.workload_id);
+        case 'job_url':
+          return void requests.jobUrl(session, message);
+        case 'job_events': {
+          const { workload_id: id, events } = message;
+          const offset = await handlers.onJobEvents(session.machineId, id, events);
+          if (offset !== undefined) session.send({ type: 'job_events_kept', workload_id: id, offset });
+          return undefined;
+        }
         case 'stream_refused':
           return streams.refuse(session.machineId, message.stream_id, message.detail);
         case 'hello':
@@ -325,7 +328,7 @@ function sessionEvents({ sessions, contestedMs, streams, lives }: Shared, deps: 
 function pushDesired(session: Session, { handlers, log }: LinkDeps): void {
   handlers
     .desired(session.machineId)
-    .then((message) => session.send(message))
+    .then((message) => session.send(forVersion(message, session.protocol)))
     .catch((error: unknown) => {
       log.error(
         { machine_id: session.machineId, reason: messageOf(error) },
@@ -346,39 +349,4 @@ function turnCloneToken(session: Session, isUp: () => boolean, deps: LinkDeps): 
       log.error(fields, 'a clone token could not be issued; the next one follows in a minute');
     });
   clock.after(spreadMs(CLONE_TOKEN_MS, rng), () => turnCloneToken(session, isUp, deps));
-}
-
-/** Logins are fetched in parallel with other messages, so that a slow registry does not delay observations of the machine. */
-function openPullLogins({ handlers, log }: LinkDeps): { answer(session: Session, workloadId: string): Promise<void> } {
-  const underWay = new Map<string, number>();
-  const answerOf = async (machineId: string, workloadId: string): Promise<PullAnswer | null | undefined> => {
-    try {
-      return await handlers.pullLogin(machineId, workloadId);
-    } catch (error) {
-      if (!(error instanceof ServiceError) || error.code !== 'image_unavailable') throw error;
-      return { kind: 'refused', detail: error.details.detail.slice(0, 512) };
-    }
-  };
-  return {
-    answer: async (session, workloadId) => {
-      const { machineId } = session;
-      const count = underWay.get(machineId) ?? 0;
-      if (count >= PULL_LOGINS_PER_MACHINE_MAX) return;
-      underWay.set(machineId, count + 1);
-      try {
-        const login = await answerOf(machineId, workloadId);
-        if (login === undefined)
-          log.warn({ machine_id: machineId, workload_id: workloadId }, 'a pull login was refused');
-        else session.send({ type: 'pull_login', workload_id: workloadId, login });
-      } catch (error) {
-        // The host asks again if it gets no answer.
-        const reason = messageOf(error);
-        log.warn({ machine_id: machineId, workload_id: workloadId, reason }, 'a pull login could not be fetched');
-      } finally {
-        const left = (underWay.get(machineId) ?? 1) - 1;
-        if (left === 0) underWay.delete(machineId);
-        else underWay.set(machineId, left);
-      }
-    },
-  };
 }

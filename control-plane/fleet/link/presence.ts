@@ -21,8 +21,8 @@ export const RETURN_MS = 4 * LINK_RECONNECT_MS_MAX;
  * the whole fleet.
  */
 export const STORE_MS = 600_000;
-/** One statement locks so many machines at most. */
-const MACHINES_PER_WRITE = 200;
+/** One statement reads or locks so many machines at most. */
+const MACHINES_AT_ONCE = 200;
 
 export interface Presence {
   /**
@@ -45,17 +45,18 @@ export function openPresence(deps: {
   return {
     run: async () => {
       if (clock.monotonicMs() - startedMs < RETURN_MS) return;
-      const online = await supply.onlineMachineIds();
-      for (const machineId of online) {
-        if (link.isUp(machineId)) continue;
-        await supply.setOnline(machineId, false);
-        log.warn({ machine_id: machineId }, 'a machine was marked online but has no link; it is now offline');
+      const isNoteDue = clock.monotonicMs() - notedMs >= STORE_MS;
+      for (let afterId: string | undefined = ''; afterId !== undefined;) {
+        const online: string[] = await supply.onlineMachineIds(afterId, MACHINES_AT_ONCE);
+        for (const machineId of online.filter((id) => !link.isUp(id))) {
+          await supply.setOnline(machineId, false);
+          log.warn({ machine_id: machineId }, 'a machine was marked online but has no link; it is now offline');
+        }
+        if (isNoteDue) await supply.noteHeartbeats(online.filter((id) => link.isUp(id)));
+        afterId = online.at(-1);
       }
-      if (clock.monotonicMs() - notedMs < STORE_MS) return;
+      if (!isNoteDue) return;
       notedMs = clock.monotonicMs();
-      for (let i = 0; i < online.length; i += MACHINES_PER_WRITE) {
-        await supply.noteHeartbeats(online.slice(i, i + MACHINES_PER_WRITE).filter((id) => link.isUp(id)));
-      }
       await cloneTokens.store();
     },
   };

@@ -31,7 +31,7 @@ import type { Rng } from '../../../shared/rng.ts';
 import { networkOf } from '../../../shared/client-network.ts';
 import { openBuckets } from '../../base/http/rate-limits.ts';
 
-/** Where a hello comes from: an address, and a host that has proven this key. */
+/** The sender of a hello: its address, and the key that it has proven to have. */
 export interface Caller {
   clientIp: string;
   publicKey: string;
@@ -41,6 +41,8 @@ export interface Session {
   readonly machineId: string;
   /** The enrolled key that it has proven. */
   readonly publicKey: string;
+  /** The version of the protocol that both ends speak. */
+  readonly protocol: number;
   /** Whether the last ping was answered, and the times of the last answer and of the connection. */
   life(): Life;
   send(message: ServerMessage): void;
@@ -102,7 +104,7 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
     cancelHello();
     deps.budget.giveBack(clientIp, bytes);
     const close = socket.close.bind(socket);
-    session = { machineId: hello.machine_id, publicKey: key, life: pulse.life, send, close };
+    session = { machineId: hello.machine_id, publicKey: key, protocol: version, life: pulse.life, send, close };
     send({ type: 'welcome', protocol: version, now_ms: clock.now() });
     await deps.onOpen(session, hello);
   };

@@ -27,6 +27,7 @@ export function explain(request: CapacityRequest, narrowing: Narrowing): string 
       : [[narrowing.withVram, `with at least ${request.minVramGb} GB of VRAM`] as const]),
     [narrowing.free, 'with enough of them free'],
     ...(request.diskGb === null ? [] : [[narrowing.withDisk, `with ${request.diskGb} GB of disk`] as const]),
+    ...(request.trustedOnly ? [[narrowing.trusted, 'on machines that the operator trusts'] as const] : []),
     [narrowing.affordable, 'within the price cap and not tried before'],
   ] as const;
   const counts: string[] = [];

@@ -8,7 +8,7 @@ import { catalogRoutes } from './catalog-routes.ts';
 import { machineRoutes } from './machine-routes.ts';
 import { supplyOperatorRoutes } from './operator-routes.ts';
 import { supplyRoutes } from './routes.ts';
-import { countMachinesByState } from './store.ts';
+import { countMachines, countMachinesByState } from './store.ts';
 import type { Supply } from './supply.ts';
 
 interface Deps {
@@ -29,7 +29,7 @@ export function supplyBrings({ db, clock, cursors, supply, payouts, machinesOf }
       ...supplyRoutes({ ...view, db, supply }),
       ...machineRoutes({ ...view, db, cursors, supply }),
     ],
-    operatorRoutes: supplyOperatorRoutes({ db, supply, payouts }),
+    operatorRoutes: supplyOperatorRoutes({ db, cursors, supply, payouts }),
     measures: measures(db),
   };
 }
@@ -51,16 +51,13 @@ function measures(db: Db): Measure[] {
       name: 'svc_machines_with_unknown_workloads',
       help: 'Machines that run containers which the database does not know, or are connected and have not said',
       kind: 'gauge',
-      read: async () => one((await countMachinesByState(db.read)).reduce((sum, row) => sum + row.with_unknown, 0)),
+      read: async () => one(await countMachines(db.read, 'withUnknown')),
     },
     {
       name: 'svc_machines_failed',
       help: 'Machines that the operator has listed and whose verification failed: they are not on offer',
       kind: 'gauge',
-      read: async () => {
-        const listed = (await countMachinesByState(db.read)).filter(({ status }) => status === 'listed');
-        return one(listed.reduce((sum, row) => sum + row.failed, 0));
-      },
+      read: async () => one(await countMachines(db.read, 'failed')),
     },
   ];
 }

@@ -2,14 +2,14 @@
 //
 // Lending: a GPU that is set aside for a future contract may go to a launch that ends before the contract begins. The GPU stays set aside
 // all the time. So it belongs to the contract as soon as the launch releases it, and it is never on offer.
-import { type Sql, sql } from '../../base/db/db.ts';
+import { raw, type Sql, sql } from '../../base/db/db.ts';
 
 /** The condition for a GPU that works and that no launch holds. A contract may have set it aside. */
 export const isFree: Sql = sql`held_by is null and usable = 1`;
 
 /**
  * The condition for the first `count` free GPUs of a type on a machine, of those to which `which` applies. An update repeats it for each row, so
- * it never takes a GPU that somebody else has taken meanwhile.
+ * it never takes a GPU that somebody else has taken meanwhile. The number stands in the text, so that PostgreSQL keeps the plan.
  */
 export function firstFree(
   { machineId, gpuType, count }: { machineId: string; gpuType: string; count: number },
@@ -18,7 +18,7 @@ export function firstFree(
 ): Sql {
   const fits = sql`machine_id = ${machineId} and ${isFree} and ${which}`;
   return sql`${fits} and gpu_uuid in (
-    select gpu_uuid from machine_gpus where ${fits} and gpu_type = ${gpuType} order by ${order} limit ${count})`;
+    select gpu_uuid from machine_gpus where ${fits} and gpu_type = ${gpuType} order by ${order} limit ${raw(String(count))})`;
 }
 
 /** The GPUs that one workload needs on one machine. */

@@ -41,10 +41,13 @@ const CandidateRow = OfferingRow.pick({
   region: true,
   gpu_free: true,
   price_ucents_per_hour: true,
+  disk_configurable: true,
+  disk_free_gb: true,
 });
 /** The fields of an offering that placement needs. */
 export type Candidate = z.infer<typeof CandidateRow>;
-const CANDIDATE = sql`id, machine_id, region, gpu_free, price_ucents_per_hour`;
+const CANDIDATE = sql`id, machine_id, region, gpu_free, price_ucents_per_hour, disk_configurable, disk_free_gb`;
+const CANDIDATES = raw(String(CANDIDATES_MAX));
 
 /** What a launch needs from an offering. */
 export interface CapacityRequest {
@@ -63,24 +66,29 @@ export interface CapacityRequest {
   endsMs: number | null;
   /** Machines on which this launch has failed before. */
   exceptMachineIds: string[];
+  /** Only machines that the operator trusts. */
+  trustedOnly: boolean;
 }
 
 /**
- * At most CANDIDATES_MAX matching offerings, the cheapest first. It reads one index range per number of free GPUs, so machines with too few
- * free GPUs cost nothing, however large the fleet is. A launch that ends in time may borrow GPUs of contracts; then `gpu_free` includes
- * them.
+ * At most CANDIDATES_MAX matching offerings: the cheapest first, and among equals those with the fewest free GPUs. It reads one index range per
+ * number of free GPUs, so machines with too few free GPUs cost nothing, however large the fleet is. A launch that ends in time may borrow
+ * GPUs of contracts; then `gpu_free` includes them.
+ *
+ * Our own numbers stand in the text. With a limit as a parameter, PostgreSQL would plan the many ranges again for each launch, which takes
+ * longer than reading them.
  */
 export async function candidates(query: Query, request: CapacityRequest): Promise<Candidate[]> {
   const fits = conditions(request);
   const counts = Array.from({ length: GPUS_PER_MACHINE_MAX - request.gpuCount + 1 }, (_, i) => request.gpuCount + i);
-  const ranges = counts.map(
-    (free) =>
-      sql`select * from (select ${CANDIDATE} from offerings where listed = 1 and gpu_type = ${request.gpuType} and tier = 'on_demand'
-            and gpu_free = ${free} and ${fits} order by price_ucents_per_hour, id limit ${CANDIDATES_MAX}) as range_${sqlNumber(free)}`,
-  );
+  const ranges = counts.map((count) => {
+    const free = sqlNumber(count);
+    return sql`select * from (select ${CANDIDATE} from offerings where listed = 1 and gpu_type = ${request.gpuType} and tier = 'on_demand'
+      and gpu_free = ${free} and ${fits} order by price_ucents_per_hour, id limit ${CANDIDATES}) as range_${free}`;
+  });
   const free = await query.all(
     CandidateRow,
-    sql`${join(ranges, ' union all ')} order by price_ucents_per_hour, id limit ${CANDIDATES_MAX}`,
+    sql`${join(ranges, ' union all ')} order by price_ucents_per_hour, gpu_free, id limit ${CANDIDATES}`,
   );
   if (request.endsMs === null) return free;
   const lent = await lentCandidates(query, request, request.endsMs);
@@ -91,7 +99,7 @@ function lentCandidates(query: Query, request: CapacityRequest, endsMs: number):
   const within = gpusWithin(endsMs);
   return query.all(
     CandidateRow,
-    sql`select id, machine_id, region, ${within} as gpu_free, price_ucents_per_hour from offerings
+    sql`select id, machine_id, region, ${within} as gpu_free, price_ucents_per_hour, disk_configurable, disk_free_gb from offerings
         where listed = 1 and gpu_type = ${request.gpuType} and tier = 'on_demand'
           and machine_id in (${lenders(request.gpuType, endsMs)}) and ${within} >= ${request.gpuCount} and ${conditions(request)}
         order by price_ucents_per_hour, id limit ${CANDIDATES_MAX}`,
@@ -106,6 +114,7 @@ export interface Narrowing {
   withVram: number;
   free: number;
   withDisk: number;
+  trusted: number;
   affordable: number;
 }
 
@@ -116,6 +125,7 @@ const NarrowingRow = z.object({
   with_vram: int,
   free: int,
   with_disk: int,
+  trusted: int,
   affordable: int,
 });
 
@@ -125,12 +135,14 @@ export async function narrowing(query: Query, request: CapacityRequest): Promise
   const withVram = sql`${bigEnough} and vram_gb >= ${request.minVramGb}`;
   const free = sql`${withVram} and ${gpusWithin(request.endsMs)} >= ${request.gpuCount}`;
   const withDisk = sql`${free} and ${diskCondition(request)}`;
+  const trusted = sql`${withDisk} and ${trustCondition(request)}`;
   const affordable = sql`${free} and ${conditions(request)}`;
   const count = (condition: Sql): Sql => sql`coalesce(sum(case when ${condition} then 1 else 0 end), 0)`;
   const row = await query.one(
     NarrowingRow,
     sql`select count(*) as listed, cast(${count(ofType)} as bigint) as of_type, cast(${count(bigEnough)} as bigint) as big_enough,
-          cast(${count(withVram)} as bigint) as with_vram, cast(${count(free)} as bigint) as free, cast(${count(withDisk)} as bigint) as with_disk, cast(${count(affordable)} as bigint) as affordable
+          cast(${count(withVram)} as bigint) as with_vram, cast(${count(free)} as bigint) as free, cast(${count(withDisk)} as bigint) as with_disk,
+          cast(${count(trusted)} as bigint) as trusted, cast(${count(affordable)} as bigint) as affordable
         from offerings where listed = 1 and tier = 'on_demand'`,
   );
   return {
@@ -140,6 +152,7 @@ export async function narrowing(query: Query, request: CapacityRequest): Promise
     withVram: row?.with_vram ?? 0,
     free: row?.free ?? 0,
     withDisk: row?.with_disk ?? 0,
+    trusted: row?.trusted ?? 0,
     affordable: row?.affordable ?? 0,
   };
 }
@@ -178,16 +191,24 @@ export function findListed(query: Query, id: string): Promise<Offering | undefin
 
 const CountRow = z.object({ n: int });
 
+interface Offered {
+  gpuType: string;
+  diskGb: number | null;
+  gpuCount?: number;
+  trustedOnly?: boolean;
+}
+
 /** Whether any listed offering of the type could ever take a launch, with this disk if one is given. Busy offerings count. */
 export async function isOffered(
   query: Query,
-  { gpuType, diskGb }: { gpuType: string; diskGb: number | null },
+  { gpuType, diskGb, gpuCount = 1, trustedOnly = false }: Offered,
 ): Promise<boolean> {
   const disk = diskGb === null ? sql`1 = 1` : sql`disk_configurable = 1 and storage_gb >= ${diskGb}`;
   const row = await query.one(
     CountRow,
     sql`select count(*) as n from (
-          select id from offerings where listed = 1 and tier = 'on_demand' and gpu_type = ${gpuType} and ${disk} limit 1) as found`,
+          select id from offerings where listed = 1 and tier = 'on_demand' and gpu_type = ${gpuType} and gpu_total >= ${gpuCount} and ${disk}
+            and ${trustCondition({ trustedOnly })} limit 1) as found`,
   );
   return (row?.n ?? 0) > 0;
 }
@@ -248,7 +269,10 @@ export async function cheapestType(
 }
 
 /** The hourly price of the disk space beyond the included one. */
-export function extraDiskUcentsPerHour(offering: Offering, diskGb: number | null): bigint {
+export function extraDiskUcentsPerHour(
+  offering: Pick<Offering, 'disk_price_ucents_per_gb_hour'>,
+  diskGb: number | null,
+): bigint {
   return BigInt(extraGb(diskGb)) * offering.disk_price_ucents_per_gb_hour;
 }
 
@@ -303,7 +327,7 @@ async function forgetOldTypes(tx: Tx, machineId: string): Promise<void> {
 }
 
 function conditions(request: Omit<CapacityRequest, 'gpuType'>): Sql {
-  const parts = [diskCondition(request)];
+  const parts = [diskCondition(request), trustCondition(request)];
   if (request.minVramGb > 0) parts.push(sql`vram_gb >= ${request.minVramGb}`);
   if (request.offeringId !== null) parts.push(sql`id = ${request.offeringId}`);
   if (request.region !== null) parts.push(sql`region = ${request.region}`);
@@ -314,6 +338,10 @@ function conditions(request: Omit<CapacityRequest, 'gpuType'>): Sql {
 
 function diskCondition({ diskGb }: Pick<CapacityRequest, 'diskGb'>): Sql {
   return diskGb === null ? sql`1 = 1` : sql`disk_configurable = 1 and disk_free_gb >= ${diskGb}`;
+}
+
+function trustCondition({ trustedOnly }: Pick<CapacityRequest, 'trustedOnly'>): Sql {
+  return trustedOnly ? sql`machine_id in (select id from machines where trusted = 1)` : sql`1 = 1`;
 }
 
 /** Without extra disk, this is a bound on the indexed price of one GPU. */

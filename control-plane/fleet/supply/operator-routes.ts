@@ -4,14 +4,25 @@ import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { dollarsFromUcents } from '../../../shared/money.ts';
 import type { Db } from '../../base/db/db.ts';
+import { byCreation, type Cursors, type PageStart, type PageView } from '../../base/http/cursors.ts';
+import { pageSchema } from '../../../shared/api/page.ts';
 import { payoutEntries, type PayoutEntry } from '../../money/ledger/suppliers.ts';
 import type { Payouts, Standing } from '../../money/payouts/payouts.ts';
 import { payoutView } from '../../money/payouts/routes.ts';
-import { allMachines, allSuppliers, findSupplier, type MachineRow, type SupplierRow } from './store.ts';
+import { findSupplier, type MachineRow, pageOfMachines, pageOfSuppliers, type SupplierRow } from './store.ts';
 import type { Supply } from './supply.ts';
 import { faultWords, obstacleOf } from './verdict.ts';
 import { type Route, route } from '../../base/http/route.ts';
-import { AnyFields, Cents, type Fields, Id, listOf, operationOf, operator } from '../../base/http/operator.ts';
+import {
+  AnyFields,
+  Cents,
+  type Fields,
+  Id,
+  listParameters,
+  ListQuery,
+  operationOf,
+  operator,
+} from '../../base/http/operator.ts';
 
 /** Verb -> its effect. Each verb is a POST without a body. */
 export const SUPPLIER_VERBS = {
@@ -20,12 +31,11 @@ export const SUPPLIER_VERBS = {
 } as const;
 
 const BASE = '/admin/suppliers';
-/** Limit of rows in one answer, because an operator reads no more. */
-const PAYOUTS_SHOWN_MAX = 1_000;
 const Payout = z.strictObject({ cents: Cents.optional(), reference: z.string().min(1).max(255) });
 
 interface Deps {
   db: Db;
+  cursors: Cursors;
   supply: Supply;
   payouts: Payouts;
 }
@@ -34,7 +44,7 @@ export function supplyOperatorRoutes(deps: Deps): Route[] {
   return [...supplierRoutes(deps), ...payoutRoutes(deps), ...machineRoutes(deps)];
 }
 
-function supplierRoutes({ db, supply, payouts }: Deps): Route[] {
+function supplierRoutes({ db, cursors, supply, payouts }: Deps): Route[] {
   const show = async (row: SupplierRow): Promise<Fields> => ({
     supplier_id: row.id,
     org_id: row.org_id,
@@ -48,10 +58,21 @@ function supplierRoutes({ db, supply, payouts }: Deps): Route[] {
     method: 'GET',
     path: BASE,
     operationId: 'adminListSuppliers',
-    summary: 'List suppliers',
-    responses: { 200: { description: 'All of them', schema: listOf(AnyFields) } },
+    summary: 'List suppliers, newest first',
+    query: ListQuery,
+    responses: { 200: { description: 'A page', schema: pageSchema(AnyFields) } },
     errors: [],
-    handler: async () => ({ status: 200, body: { data: await Promise.all((await allSuppliers(db.read)).map(show)) } }),
+    handler: async ({ query }) => {
+      const rows = async (start: PageStart) => {
+        const page = await pageOfSuppliers(db.read, start);
+        return Promise.all(page.map(async (row) => ({ row, fields: await show(row) })));
+      };
+      const view: PageView<{ row: SupplierRow; fields: Fields }, Fields> = {
+        at: ({ row }) => byCreation(row),
+        show: ({ fields }) => fields,
+      };
+      return { status: 200, body: await cursors.page('admin/suppliers', query, rows, view) };
+    },
   });
   const verbs = (Object.keys(SUPPLIER_VERBS) as (keyof typeof SUPPLIER_VERBS)[]).map((verb) =>
     route({
@@ -69,7 +90,7 @@ function supplierRoutes({ db, supply, payouts }: Deps): Route[] {
   return [list, ...verbs];
 }
 
-function payoutRoutes({ db, payouts }: Deps): Route[] {
+function payoutRoutes({ db, cursors, payouts }: Deps): Route[] {
   return [
     route({
       ...operator,
@@ -96,39 +117,56 @@ function payoutRoutes({ db, payouts }: Deps): Route[] {
       path: '/admin/payouts',
       operationId: 'adminListPayouts',
       summary: 'List payouts, newest first',
-      query: z.strictObject({ supplier_id: z.string().optional() }),
-      responses: { 200: { description: 'The latest', schema: listOf(AnyFields) } },
+      query: z.strictObject({ ...listParameters, supplier_id: z.string().optional() }),
+      responses: { 200: { description: 'A page', schema: pageSchema(AnyFields) } },
       errors: [],
       handler: async ({ query }) => {
-        const rows = await payoutEntries(db.read, query.supplier_id, undefined, PAYOUTS_SHOWN_MAX);
-        return { status: 200, body: { data: rows.map(payoutFields) } };
+        const { supplier_id: supplierId } = query;
+        const rows = ({ from, count }: PageStart) => {
+          const after = from === undefined ? undefined : { postedMs: from.createdMs, id: from.id };
+          return payoutEntries(db.read, supplierId, after, count);
+        };
+        const at = (row: PayoutEntry) => ({ createdMs: row.posted_ms, id: row.id });
+        const list = `admin/payouts/${supplierId ?? ''}`;
+        return { status: 200, body: await cursors.page(list, query, rows, { at, show: payoutFields }) };
       },
     }),
   ];
 }
 
-function machineRoutes({ db, supply }: Deps): Route[] {
+function machineRoutes({ db, cursors, supply }: Deps): Route[] {
   const list = route({
     ...operator,
     method: 'GET',
     path: '/admin/machines',
     operationId: 'adminListMachines',
-    summary: 'List machines',
-    responses: { 200: { description: 'All of them', schema: listOf(AnyFields) } },
+    summary: 'List machines, newest first',
+    query: ListQuery,
+    responses: { 200: { description: 'A page', schema: pageSchema(AnyFields) } },
     errors: [],
-    handler: async () => ({ status: 200, body: { data: (await allMachines(db.read)).map(machineFields) } }),
+    handler: async ({ query }) => ({
+      status: 200,
+      body: await cursors.page('admin/machines', query, (start) => pageOfMachines(db.read, start), {
+        at: byCreation,
+        show: machineFields,
+      }),
+    }),
   });
   const verbs = {
     approve: 'List a machine for rent',
     suspend: 'Take a machine out of the market',
     unify: 'Confirm that only one host has the identity of a machine again',
+    trust: 'Place replicas of models and training on a machine',
+    distrust: 'Place no replicas of models and no training on a machine any more',
   } as const;
   const judge = {
     approve: supply.approve,
     suspend: supply.suspend,
     unify: (id: string) => supply.setCopied(id, false),
+    trust: (id: string) => supply.setTrusted(id, true),
+    distrust: (id: string) => supply.setTrusted(id, false),
   };
-  const moves = (['approve', 'suspend', 'unify'] as const).map((verb) =>
+  const moves = (['approve', 'suspend', 'unify', 'trust', 'distrust'] as const).map((verb) =>
     route({
       ...operator,
       method: 'POST',
@@ -162,6 +200,7 @@ function machineFields(row: MachineRow): Fields {
     supplier_id: row.supplier_id,
     status: row.status,
     approved: row.approved,
+    trusted: row.trusted,
     off_market_because: obstacleOf(row) ?? null,
     verification_status: row.verification_status,
     verification_detail: row.verification_detail,

@@ -38,7 +38,7 @@ export function slotsOf(query: Query, reservedBy: string): Promise<Slots[]> {
   );
 }
 
-export type SlotRequest = Omit<CapacityRequest, 'maxPriceUcentsPerHour' | 'endsMs'>;
+export type SlotRequest = Omit<CapacityRequest, 'maxPriceUcentsPerHour' | 'endsMs' | 'trustedOnly'>;
 
 /** The machines on which the launch fits under the contract. The contract has paid for the time, so the price is 0 and no cap applies. */
 export async function slotCandidates(query: Query, reservedBy: string, request: SlotRequest): Promise<Candidate[]> {
@@ -50,6 +50,8 @@ export async function slotCandidates(query: Query, reservedBy: string, request: 
       region: row.region,
       gpu_free: row.free,
       price_ucents_per_hour: 0n,
+      disk_configurable: row.disk_configurable,
+      disk_free_gb: row.disk_free_gb,
     }));
 }
 

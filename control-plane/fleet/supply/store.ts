@@ -23,6 +23,8 @@ const MachineRow = z.object({
   status: z.enum(['pending_verification', 'listed', 'draining', 'delisted', 'suspended']),
   /** The operator has approved the machine. It is never listed without that. */
   approved: flag,
+  /** The operator trusts it with the requests and training data of other customers. */
+  trusted: flag,
   /** The GPUs that the approval covers; null without an approval. */
   approved_gpus: json(z.array(ApprovedGpu)).nullable(),
   /** A contradiction to the approval that the host has shown since; null if there is none. */
@@ -67,7 +69,7 @@ const GpuRow = z.object({
 export type GpuRow = z.infer<typeof GpuRow>;
 
 const SUPPLIER = sql`id, org_id, status, created_ms, updated_ms`;
-const MACHINE = sql`id, supplier_id, status, approved, approved_gpus, inventory_fault, verification_status, verification_detail, declared_gpu_count, declared_gpu_type,
+const MACHINE = sql`id, supplier_id, status, approved, trusted, approved_gpus, inventory_fault, verification_status, verification_detail, declared_gpu_count, declared_gpu_type,
   declared_vram_per_gpu_gb, region, price_ucents_per_hour, tier, public_key, inventory, online, last_heartbeat_ms, unknown_workloads, copied_ms,
   created_ms, updated_ms, (select s.status from suppliers s where s.id = supplier_id) as supplier_status`;
 
@@ -79,8 +81,9 @@ export function findSupplier(query: Query, id: string): Promise<SupplierRow | un
   return query.one(SupplierRow, sql`select ${SUPPLIER} from suppliers where id = ${id}`);
 }
 
-export function allSuppliers(query: Query): Promise<SupplierRow[]> {
-  return query.all(SupplierRow, sql`select ${SUPPLIER} from suppliers order by created_ms, id`);
+/** A page, newest first. */
+export function pageOfSuppliers(query: Query, start: PageStart): Promise<SupplierRow[]> {
+  return query.all(SupplierRow, sql`select ${SUPPLIER} from suppliers where ${pageFrom(start)}`);
 }
 
 /** Compare-and-set; false if the supplier has that status already. */
@@ -127,8 +130,9 @@ export function machinesOfSupplier(query: Query, supplierId: string, start: Page
   );
 }
 
-export function allMachines(query: Query): Promise<MachineRow[]> {
-  return query.all(MachineRow, sql`select ${MACHINE} from machines order by created_ms, id`);
+/** A page of the machines of all suppliers, newest first. */
+export function pageOfMachines(query: Query, start: PageStart): Promise<MachineRow[]> {
+  return query.all(MachineRow, sql`select ${MACHINE} from machines where ${pageFrom(start)}`);
 }
 
 /** Counts one more machine of the supplier. False if it has `max` already. A machine is never deleted. */
@@ -178,8 +182,13 @@ export async function setApproved(tx: Tx, id: string, gpus: readonly ApprovedGpu
   );
 }
 
+export async function setTrusted(tx: Tx, id: string, isTrusted: boolean): Promise<void> {
+  await tx.run(sql`update machines set trusted = ${isTrusted} where id = ${id}`);
+}
+
+/** A machine that has contradicted its approval is not trusted any more. */
 export async function setInventoryFault(tx: Tx, id: string, fault: string): Promise<void> {
-  await tx.run(sql`update machines set inventory_fault = ${fault} where id = ${id}`);
+  await tx.run(sql`update machines set inventory_fault = ${fault}, trusted = 0 where id = ${id}`);
 }
 
 /** Stores the fields that a supplier may change. */
@@ -222,7 +231,7 @@ export async function setOnline(tx: Tx, id: string, online: boolean, nowMs: numb
   await tx.run(sql`update machines set online = ${online}, last_heartbeat_ms = ${nowMs} where id = ${id}`);
 }
 
-/** For machines that have a link: a link ends soon after its host falls silent. */
+/** The machines have a link, and a link ends soon after its host falls silent. */
 export async function noteHeartbeats(tx: Tx, ids: readonly string[], nowMs: number): Promise<void> {
   if (ids.length === 0) return;
   await tx.run(sql`update machines set last_heartbeat_ms = ${nowMs} where id in (${join([...ids])}) and online = 1`);
@@ -251,8 +260,12 @@ export async function setAllOffline(tx: Tx): Promise<void> {
   await tx.run(sql`update offerings set listed = 0 where listed = 1`);
 }
 
-export async function onlineMachineIds(query: Query): Promise<string[]> {
-  const rows = await query.all(z.object({ id: text }), sql`select id from machines where online = 1 order by id`);
+/** A page, in the order of ids. */
+export async function onlineMachineIds(query: Query, afterId: string, limit: number): Promise<string[]> {
+  const rows = await query.all(
+    z.object({ id: text }),
+    sql`select id from machines where online = 1 and id > ${afterId} order by id limit ${limit}`,
+  );
   return rows.map((row) => row.id);
 }
 
@@ -354,13 +367,6 @@ export async function takeGpus(tx: Tx, want: GpuWant): Promise<string[]> {
   return rows.map((row) => row.gpu_uuid);
 }
 
-/** Stores the disk size of the launch that holds the GPU. */
-export async function setHeldDisk(tx: Tx, machineId: string, gpuUuid: string, diskGb: number): Promise<void> {
-  await tx.run(
-    sql`update machine_gpus set held_disk_gb = ${diskGb} where machine_id = ${machineId} and gpu_uuid = ${gpuUuid}`,
-  );
-}
-
 const MachineIdRow = z.object({ machine_id: text });
 
 /** Releases the GPUs that `heldBy` holds and returns their machines. */
@@ -372,18 +378,22 @@ export async function freeGpus(tx: Tx, heldBy: string): Promise<string[]> {
   return [...new Set(rows.map((row) => row.machine_id))];
 }
 
-const StateCountRow = z.object({ status: text, online: flag, count: int, with_unknown: int, failed: int });
+const StateCountRow = z.object({ status: text, online: flag, count: int });
 
-/**
- * `with_unknown` counts machines that run unknown containers, or are online and have not reported yet. `failed` counts failed
- * verifications.
- */
 export function countMachinesByState(query: Query): Promise<z.infer<typeof StateCountRow>[]> {
   return query.all(
     StateCountRow,
-    sql`select status, online, count(*) as count,
-          cast(sum(case when unknown_workloads = '[]' or (unknown_workloads is null and online = 0) then 0 else 1 end) as bigint) as with_unknown,
-          cast(sum(case when verification_status = 'failed' then 1 else 0 end) as bigint) as failed
-        from machines group by status, online`,
+    sql`select status, online, count(*) as count from machines group by status, online order by status, online`,
   );
+}
+
+/** Each condition has an index, so that no count reads the inventories. `withUnknown`: unknown containers, or online and no report yet. */
+const COUNTED = {
+  withUnknown: sql`(unknown_workloads <> '[]' or (unknown_workloads is null and online = 1))`,
+  failed: sql`verification_status = 'failed' and status = 'listed'`,
+};
+
+export async function countMachines(query: Query, which: keyof typeof COUNTED): Promise<number> {
+  const row = await query.one(countRow, sql`select count(*) as count from machines where ${COUNTED[which]}`);
+  return row?.count ?? 0;
 }

@@ -18,7 +18,7 @@ import {
   reportInventory,
   takeInventory,
 } from './intake.ts';
-import type { GpuWant } from './lending.ts';
+import { holdGpus, type Want } from './holding.ts';
 import { type Listing, openListing, ownMachine } from './listing.ts';
 import { refreshOfferings } from './offerings.ts';
 import * as slots from './slots.ts';
@@ -36,11 +36,6 @@ export interface DeclaredMachine {
 }
 
 export const NO_SUPPLIER = 'This organisation is no supplier yet: POST /v1/community/supplier first.';
-
-export interface Want extends GpuWant {
-  /** The disk that goes with the GPUs; 0 if the host does not limit disks. */
-  diskGb: number;
-}
 
 export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'> {
   /** The supplier of the organisation, created at the first call. */
@@ -80,14 +75,16 @@ export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'> {
    */
   setCopied(machineId: string, isCopied: boolean): Promise<store.MachineRow>;
   isCopied(query: Query, machineId: string): Promise<boolean>;
-  /** Takes a machine off the market until the operator approves it again. `detail` is the reason. */
+  /** Replicas of models and training are placed on trusted machines. What runs goes on. @throws ServiceError `not_found` */
+  setTrusted(machineId: string, isTrusted: boolean): Promise<store.MachineRow>;
+  /** Takes a machine off the market until the operator approves it again, and ends its trust. `detail` is the reason. */
   accuse(tx: Tx, machineId: string, detail: string): Promise<void>;
   /** Marks all machines offline, because what the database knows about them is too old. */
   setAllOffline(): Promise<void>;
   /** Updates the heartbeats of these machines. */
   noteHeartbeats(machineIds: readonly string[]): Promise<void>;
-  /** Machines that count as online. */
-  onlineMachineIds(): Promise<string[]>;
+  /** A page of the machines that count as online, in the order of ids. */
+  onlineMachineIds(afterId: string, limit: number): Promise<string[]>;
   /** Holds GPUs for `heldBy`. Undefined if there are too few; then nothing is held. */
   hold(tx: Tx, want: Want): Promise<string[] | undefined>;
   /** Releases what `heldBy` holds. A second call does nothing. */
@@ -150,6 +147,7 @@ export function openSupply(deps: SupplyDeps): Supply {
       (await store.findMachine(query, machineId))?.unknown_workloads?.includes(workloadId) === true,
     setCopied: (machineId, isCopied) => setCopied(machineId, isCopied, deps),
     isCopied: async (query, machineId) => ((await store.findMachine(query, machineId))?.copied_ms ?? null) !== null,
+    setTrusted: (machineId, isTrusted) => setTrusted(machineId, isTrusted, deps),
     accuse: (tx, machineId, detail) =>
       store.setInventoryFault(tx, machineId, detail).then(() => listing.appraise(tx, machineId)),
     setAllOffline: () => db.tx('supply.all_offline', (tx) => store.setAllOffline(tx)),
@@ -158,8 +156,8 @@ export function openSupply(deps: SupplyDeps): Supply {
         await tx.lock('machine', ...machineIds);
         await store.noteHeartbeats(tx, machineIds, clock.now());
       }),
-    onlineMachineIds: () => store.onlineMachineIds(db.read),
-    hold: (tx, want) => holdGpus(tx, want, deps),
+    onlineMachineIds: (afterId, limit) => store.onlineMachineIds(db.read, afterId, limit),
+    hold: holdGpus,
     release: async (tx, heldBy) => {
       for (const machineId of await store.freeGpus(tx, heldBy)) await listing.noteReleased(tx, machineId);
     },
@@ -177,18 +175,6 @@ export function openSupply(deps: SupplyDeps): Supply {
       for (const machineId of await slots.giveUpStranded(tx, reservedBy)) await refresh(tx, machineId, deps);
     },
   };
-}
-
-async function holdGpus(tx: Tx, want: Want, deps: SupplyDeps): Promise<string[] | undefined> {
-  await tx.lock('machine', want.machineId);
-  const uuids = await store.takeGpus(tx, want);
-  if (uuids.length < want.count) {
-    if (uuids.length > 0) await store.freeGpus(tx, want.heldBy);
-    return undefined;
-  }
-  if (uuids[0] !== undefined && want.diskGb > 0) await store.setHeldDisk(tx, want.machineId, uuids[0], want.diskGb);
-  await refresh(tx, want.machineId, deps);
-  return uuids;
 }
 
 async function registerSupplier(tx: Tx, orgId: string, { ids, clock }: SupplyDeps): Promise<store.SupplierRow> {
@@ -292,7 +278,7 @@ async function useToken(
   return { machineId: token.machine_id };
 }
 
-/** A different host is a new machine to the operator, so the approval of the previous host ends. */
+/** A different host is a new machine to the operator, so the approval of the previous host and its trust end. */
 async function giveHost(tx: Tx, machineId: string, publicKey: string): Promise<void> {
   const machine = await store.findMachine(tx, machineId);
   if (machine === undefined || machine.public_key === publicKey) return;
@@ -301,6 +287,7 @@ async function giveHost(tx: Tx, machineId: string, publicKey: string): Promise<v
       fail('conflict', 'This machine has another host, and is on offer again. Delist it first, then enrol.');
     }
     await store.setApproved(tx, machineId, null);
+    await store.setTrusted(tx, machineId, false);
   }
   await store.setMachineKey(tx, machineId, publicKey);
 }
@@ -341,6 +328,14 @@ async function setCopied(machineId: string, isCopied: boolean, deps: SupplyDeps)
   return machine;
 }
 
+async function setTrusted(machineId: string, isTrusted: boolean, { db }: SupplyDeps): Promise<store.MachineRow> {
+  return db.tx('supply.trust', async (tx) => {
+    await tx.lock('machine', machineId);
+    await store.setTrusted(tx, machineId, isTrusted);
+    return (await store.findMachine(tx, machineId)) ?? fail('not_found', `There is no machine ${machineId}.`);
+  });
+}
+
 /** Free GPUs first go to the contracts that need them, and the rest is on offer. */
 async function refresh(tx: Tx, machineId: string, deps: SupplyDeps): Promise<void> {
   await tx.lock('machine', machineId);
@@ -356,6 +351,7 @@ function newMachine(id: string, supplierId: string, declared: DeclaredMachine, n
     supplier_id: supplierId,
     status: 'pending_verification',
     approved: false,
+    trusted: false,
     approved_gpus: null,
     inventory_fault: null,
     verification_status: 'unverified',

@@ -60,6 +60,8 @@ export interface Workloads {
   remove(tx: Tx, workloadId: string): Promise<void>;
   /** The host ends the container by itself at this time, whether the host is connected or not. */
   setEnd(tx: Tx, workloadId: string, endsAtMs: number): Promise<void>;
+  /** The host sends a job SIGTERM now, as at its limit. It then reports the end and what the job has left. */
+  stopJob(tx: Tx, workloadId: string): Promise<void>;
   /** The complete desired state of a machine, as sent over the link. */
   desired(machineId: string): Promise<DesiredMessage>;
   /**
@@ -100,8 +102,8 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
     sealEnv: (instanceId, env) => sealing.seal(envPlace(instanceId), JSON.stringify(env)),
     hasCapacity: async (tx, machineId) => (await store.countLive(tx, machineId)) < WORKLOADS_PER_MACHINE_MAX,
     want: async (tx, machineId, spec) => {
-      await store.insertWorkload(tx, machineId, spec, clock.now());
-      await store.bumpRevision(tx, machineId, clock.now());
+      const nowMs = clock.now();
+      await Promise.all([store.insertWorkload(tx, machineId, spec, nowMs), store.bumpRevision(tx, machineId, nowMs)]);
     },
     remove: async (tx, workloadId) => {
       const row = await store.findWorkload(tx, workloadId);
@@ -114,6 +116,12 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
       const row = await store.findWorkload(tx, workloadId);
       if (row === undefined) return;
       await store.setSpec(tx, workloadId, { ...row.spec, ends_at_ms: endsAtMs });
+      await store.bumpRevision(tx, row.machine_id, clock.now());
+    },
+    stopJob: async (tx, workloadId) => {
+      const row = await store.findWorkload(tx, workloadId);
+      if (row?.spec.job === undefined) return;
+      await store.setSpec(tx, workloadId, { ...row.spec, job: { ...row.spec.job, run_ms_max: 0 } });
       await store.bumpRevision(tx, row.machine_id, clock.now());
     },
     desired: async (machineId) => {

@@ -1,7 +1,6 @@
 // What this room brings to the house.
-import type { Catalog } from './catalog.ts';
-import { modelRoutes } from './routes.ts';
+import { type CatalogRoutesDeps, modelRoutes } from './routes.ts';
 
-export function catalogBrings({ catalog }: { catalog: Catalog }) {
-  return { routes: modelRoutes({ catalog }) };
+export function catalogBrings(deps: CatalogRoutesDeps) {
+  return { routes: modelRoutes(deps) };
 }

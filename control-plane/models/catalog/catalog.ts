@@ -41,7 +41,8 @@ export function openCatalog(entries: readonly CatalogModel[]): Catalog {
     const isEconomy = name.endsWith(ECONOMY);
     const bare = isEconomy ? name.slice(0, -ECONOMY.length) : name;
     const model = byName.get(bare) ?? notFound(`There is no model ${quoted(bare)}`);
-    if (!isEconomy) return { model, tier: 'serverless', pricing: model.pricing, upstreams: model.upstreams };
+    const { pricing, upstreams, deployment } = model;
+    if (!isEconomy) return { model, tier: 'serverless', pricing, upstreams, deployment };
     if (model.economy === undefined) return notFound(`${model.id} has no economy tier`);
     return { model, tier: 'economy', ...model.economy };
   };

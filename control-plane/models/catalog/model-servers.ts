@@ -5,11 +5,17 @@ import type { CatalogModel } from './models.ts';
 
 /** Read at each request. The operator chooses these servers, so they may be private and use plain HTTP. */
 export function policyOf(catalog: Pick<Catalog, 'models'>): OutboundPolicy {
+  let models: readonly CatalogModel[] = [];
+  let hosts: OutboundPolicy['namedHosts'] = [];
   return {
     ports: 'any',
     privateNetworks: [],
     get namedHosts() {
-      return hostsOf(catalog.models);
+      if (catalog.models !== models) {
+        ({ models } = catalog);
+        hosts = hostsOf(models);
+      }
+      return hosts;
     },
   };
 }

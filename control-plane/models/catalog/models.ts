@@ -2,7 +2,8 @@
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { Modality, ModelParameter, ModelStatus } from '../../../shared/api/model.ts';
-import { EMBEDDINGS_INPUTS_MAX } from '../../../shared/limits.ts';
+import { Deployment, type Replica, Serving } from './deployments.ts';
+import { FineTuning } from './fine-tuning.ts';
 import { wrongImageParameters } from './image-sizes.ts';
 import { wrongVideoParameters } from './video-parameters.ts';
 import { parseYamlConfig, readNamed } from '../../../shared/yaml-config.ts';
@@ -11,35 +12,19 @@ const Milliseconds = z.int().min(1).max(3_600_000);
 
 /** A model server with a chat-completion API or a video API: vLLM, vLLM-Omni, SGLang, llama.cpp, TEI. */
 const Upstream = z.strictObject({
+  ...Serving.shape,
   /** Includes `/v1`. It may be private and use plain HTTP. */
   base_url: z
     .url({ protocol: /^https?$/, error: 'must be a URL like http://10.0.0.5:8000/v1' })
     .regex(/[^/]$/, 'must not end with /'),
-  /** The server's name of the model. Customers never see it. */
-  model: z.string().min(1),
   /** A file with the API key of the server. */
   api_key_file: z.string().startsWith('/', 'must be an absolute path').optional(),
   /** A server with twice the weight gets twice the requests. */
   weight: z.int().min(1).max(1_000).default(1),
-  /** Requests that it answers at the same time. Further requests go to other servers. */
-  max_open_requests: z.int().min(1).max(100_000).default(256),
   /** Limit for DNS, TCP and TLS together. */
   connect_ms: Milliseconds.default(2_000),
-  /** For embedding models: texts in one request. */
-  max_inputs: z.int().min(1).max(EMBEDDINGS_INPUTS_MAX).default(32),
-  /** Limit for a whole answer. Official clients give up after 300 s without headers. */
-  answer_ms: Milliseconds.default(280_000),
-  /** For a stream: time until it begins. */
-  first_byte_ms: Milliseconds.default(60_000),
-  /** For a stream: time between two pieces. */
-  idle_ms: Milliseconds.default(60_000),
   /** For video models: time from the start of a job until its video is finished. */
   video_ms: Milliseconds.default(1_800_000),
-  /**
-   * The kind of server. vllm, sglang and llama_cpp count tokens while they stream. vllm, llama_cpp and tei have a tokenizer, each with its own
-   * API. vllm_omni and sglang make videos.
-   */
-  engine: z.enum(['vllm', 'vllm_omni', 'sglang', 'llama_cpp', 'tei', 'other']).default('other'),
 });
 
 /** Higher than any real price of a million tokens. With the longest context, the amount is still far below what the ledger can hold. */
@@ -88,8 +73,18 @@ const ModelEntry = z
     /** For image models: `size` with all sizes. For video models: `seconds`, and the other parameters of a request. */
     parameters: z.array(ModelParameter).default([]),
     upstreams: z.array(Upstream).default([]),
+    /** Servers that the platform runs itself, in place of `upstreams` or beside them. */
+    deployment: Deployment.optional(),
     /** For chat models: prices and servers of `<id>:economy`. */
-    economy: z.strictObject({ pricing: Pricing, upstreams: z.array(Upstream).min(1) }).optional(),
+    economy: z
+      .strictObject({
+        pricing: Pricing,
+        upstreams: z.array(Upstream).default([]),
+        deployment: Deployment.optional(),
+      })
+      .optional(),
+    /** For chat models: how customers fine-tune it. */
+    fine_tuning: FineTuning.optional(),
   })
   .superRefine(refuseInconsistent);
 type ModelEntry = z.infer<typeof ModelEntry>;
@@ -98,12 +93,15 @@ const ModelsFile = z.strictObject({ models: z.array(ModelEntry).superRefine(refu
 
 export interface Upstream extends Omit<z.infer<typeof Upstream>, 'api_key_file'> {
   apiKey: string | undefined;
+  /** Set if the server is a replica on our own fleet. Then `base_url` only names it. */
+  replica?: Replica | undefined;
 }
 
 /** A tier of a model: its price and its servers. */
 export interface Tier {
   pricing: Pricing;
   upstreams: Upstream[];
+  deployment?: Deployment | undefined;
 }
 
 export interface CatalogModel extends Omit<ModelEntry, 'upstreams' | 'economy'> {
@@ -124,7 +122,7 @@ export function parseModels(text: string, fileName: string): CatalogModel[] {
   return models.map(({ economy, upstreams, ...model }) => ({
     ...model,
     upstreams: upstreams.map(withKey),
-    economy: economy && { pricing: economy.pricing, upstreams: economy.upstreams.map(withKey) },
+    economy: economy && { ...economy, upstreams: economy.upstreams.map(withKey) },
   }));
 }
 
@@ -158,18 +156,17 @@ const SUPPORTED: Record<Modality, readonly string[]> = {
 
 function refuseInconsistent(model: ModelEntry, context: z.RefinementCtx): void {
   const refuse: Refuse = (path, message) => context.addIssue({ code: 'custom', path, message });
-  const { modality, status, economy, context_length: contextLength } = model;
+  const { modality, economy, context_length: contextLength } = model;
   const priced = wrongPrices(modality, model.pricing);
   if (priced !== undefined) refuse(['pricing'], priced);
-  if (status !== 'coming_soon' && model.upstreams.length === 0)
-    refuse(['upstreams'], `must have at least 1 entry, as the model is ${status}`);
+  refuseWithoutServers(model, refuse);
   if (modality === 'chat') {
     if (contextLength === undefined)
       refuse(['context_length'], 'is required for chat models: it bounds what a call can cost');
     else if ((model.max_output_tokens ?? 0) > contextLength)
       refuse(['max_output_tokens'], 'must not be above context_length');
   } else {
-    for (const name of ['max_output_tokens', 'economy'] as const)
+    for (const name of ['max_output_tokens', 'economy', 'fine_tuning'] as const)
       if (model[name] !== undefined) refuse([name], 'is only for chat models');
   }
   model.supported_parameters.forEach((name, i) => {
@@ -198,6 +195,22 @@ function refuseInconsistent(model: ModelEntry, context: z.RefinementCtx): void {
   else if (economy !== undefined) refuseDearEconomy(economy.pricing, model.pricing, refuse);
 }
 
+/** The serverless tier has no cold start, so one of its servers must always run (specification 1). */
+function refuseWithoutServers(model: ModelEntry, refuse: Refuse): void {
+  const { modality, status, upstreams, deployment, economy } = model;
+  const wanted = 'must have at least 1 entry, or the model a deployment';
+  if (status !== 'coming_soon' && upstreams.length === 0 && deployment === undefined)
+    refuse(['upstreams'], `${wanted}, as the model is ${status}`);
+  if (economy !== undefined && economy.upstreams.length === 0 && economy.deployment === undefined)
+    refuse(['economy', 'upstreams'], 'must have at least 1 entry, or the tier a deployment');
+  if (deployment !== undefined && deployment.min_replicas < 1 && upstreams.length === 0)
+    refuse(
+      ['deployment', 'min_replicas'],
+      'must be at least 1 without upstreams: only the economy tier has cold starts',
+    );
+  if (modality === 'video' && deployment !== undefined) refuse(['deployment'], 'is not for video models');
+}
+
 type Refuse = (path: (string | number)[], message: string) => void;
 
 /** The economy tier must be the cheaper one (specification 1), because customers choose it without comparing. */
@@ -220,7 +233,7 @@ function refuseVideo({ parameters, status, upstreams }: ModelEntry, refuse: Refu
   });
 }
 
-function refuseVideoServers({ upstreams, economy }: ModelEntry, refuse: Refuse): void {
+function refuseVideoServers({ upstreams, economy, deployment }: ModelEntry, refuse: Refuse): void {
   const ofTier = (path: string[], all: ModelEntry['upstreams']): void =>
     all.forEach(({ engine }, i) => {
       if (engine === 'vllm_omni')
@@ -228,6 +241,7 @@ function refuseVideoServers({ upstreams, economy }: ModelEntry, refuse: Refuse):
     });
   ofTier([], upstreams);
   ofTier(['economy'], economy?.upstreams ?? []);
+  if (deployment?.engine === 'vllm_omni') refuse(['deployment', 'engine'], 'must be another: vllm_omni makes videos');
 }
 
 function wrongPrices(modality: Modality, pricing: Pricing): string | undefined {
@@ -242,10 +256,13 @@ function wrongPrices(modality: Modality, pricing: Pricing): string | undefined {
 
 function refuseSharedNames(models: readonly ModelEntry[], context: z.RefinementCtx): void {
   const owners = new Set<string>();
-  models.forEach(({ id, aliases }, index) => {
+  models.forEach(({ id, aliases, fine_tuning: tuning }, index) => {
     const names: [string, (string | number)[]][] = [
       [id, [index, 'id']],
       ...aliases.map((alias, i): [string, (string | number)[]] => [alias, [index, 'aliases', i]]),
+      ...(tuning === undefined
+        ? []
+        : [[tuning.base_model, [index, 'fine_tuning', 'base_model']] satisfies [string, (string | number)[]]]),
     ];
     for (const [name, path] of names) {
       if (owners.has(name)) context.addIssue({ code: 'custom', path, message: `the name ${name} is used twice` });

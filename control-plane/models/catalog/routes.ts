@@ -3,12 +3,17 @@ import { z } from 'zod';
 import { Model, ModelList, ModelsQuery } from '../../../shared/api/model.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import type { Catalog } from './catalog.ts';
-import { callableView, modelView } from './view.ts';
+import { callableView, modelView, type WakesOf } from './view.ts';
 
 const tag = 'Inference';
 const scope = 'serverless:read';
 
-export function modelRoutes({ catalog }: { catalog: Catalog }): Route[] {
+export interface CatalogRoutesDeps {
+  catalog: Catalog;
+  wakes: WakesOf;
+}
+
+export function modelRoutes({ catalog, wakes }: CatalogRoutesDeps): Route[] {
   return [
     route({
       method: 'GET',
@@ -25,7 +30,7 @@ export function modelRoutes({ catalog }: { catalog: Catalog }): Route[] {
       errors: [],
       handler: async ({ query: { modality } }) => {
         const shown = catalog.models.filter((model) => modality === undefined || model.modality === modality);
-        return { status: 200, body: { object: 'list', data: shown.map(modelView) } };
+        return { status: 200, body: { object: 'list', data: shown.map((model) => modelView(model, wakes)) } };
       },
     }),
     route({
@@ -46,7 +51,7 @@ export function modelRoutes({ catalog }: { catalog: Catalog }): Route[] {
       }),
       responses: { 200: { description: 'The model', schema: Model } },
       errors: ['model_not_found'],
-      handler: async ({ params }) => ({ status: 200, body: callableView(catalog.get(params.id)) }),
+      handler: async ({ params }) => ({ status: 200, body: callableView(catalog.get(params.id), wakes) }),
     }),
   ];
 }

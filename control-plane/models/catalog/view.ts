@@ -10,17 +10,31 @@ const PARAMETERS: Partial<Record<Modality, readonly string[]>> = {
   embedding: ['encoding_format', 'user'],
 };
 
+/** How long the replicas of a tier took to be ready; undefined if nobody knows. */
+export type WakesOf = (poolId: string) => { p50Ms: number; p95Ms: number } | undefined;
+
 /** A model of the list, with the prices of all its tiers. */
-export function modelView(model: CatalogModel): Model {
-  return { ...viewOf(model), pricing: { ...pricingView(model.pricing), ...economyPrices(model) } };
+export function modelView(model: CatalogModel, wakes: WakesOf): Model {
+  return {
+    ...viewOf(model),
+    ...wakeTime(`${model.id}${ECONOMY}`, wakes),
+    pricing: { ...pricingView(model.pricing), ...economyPrices(model), ...trainingPrices(model) },
+  };
 }
 
 /** A single model, or its economy tier only, with the prices of that tier. */
-export function callableView({ model, tier, pricing }: Callable): Model {
-  if (tier === 'serverless') return modelView(model);
+export function callableView({ model, tier, pricing }: Callable, wakes: WakesOf): Model {
+  if (tier === 'serverless') return modelView(model, wakes);
   const { aliases, ...view } = viewOf(model);
   const named = aliases?.map((alias) => `${alias}${ECONOMY}`);
-  return { ...view, id: `${model.id}${ECONOMY}`, ...(named && { aliases: named }), pricing: pricingView(pricing) };
+  const id = `${model.id}${ECONOMY}`;
+  return {
+    ...view,
+    id,
+    ...(named && { aliases: named }),
+    ...wakeTime(id, wakes),
+    pricing: pricingView(pricing),
+  };
 }
 
 function economyPrices({ economy }: CatalogModel): Partial<Model['pricing']> {
@@ -29,8 +43,21 @@ function economyPrices({ economy }: CatalogModel): Partial<Model['pricing']> {
   return { economy_input_per_1m_tokens_cents: input, economy_output_per_1m_tokens_cents: output };
 }
 
+function trainingPrices({ fine_tuning: tuning }: CatalogModel): Partial<Model['pricing']> {
+  if (tuning === undefined) return {};
+  return { training_gpu_second_microcents: tuning.gpu_second_microcents, training_gpus: tuning.gpu_count };
+}
+
+/** The cold start of the economy tier. */
+function wakeTime(poolId: string, wakes: WakesOf): Pick<Model, 'cold_start_seconds'> {
+  const found = wakes(poolId);
+  if (found === undefined) return {};
+  return { cold_start_seconds: { p50: found.p50Ms / 1000, p95: found.p95Ms / 1000 } };
+}
+
 function viewOf(model: CatalogModel): Omit<Model, 'pricing'> {
   const { id, owned_by, modality, status, aliases, author, context_length, created, parameters } = model;
+  const { fine_tuning: tuning } = model;
   const common = PARAMETERS[modality];
   return {
     id,
@@ -43,7 +70,8 @@ function viewOf(model: CatalogModel): Omit<Model, 'pricing'> {
     category: modality,
     ...(context_length === undefined ? {} : { context_length }),
     ...(created === undefined ? {} : { created }),
-    fine_tunable: false,
+    fine_tunable: tuning !== undefined,
+    ...(tuning === undefined ? {} : { fine_tune_base_model: tuning.base_model }),
     ...(parameters.length === 0 ? {} : { parameters }),
     ...(common === undefined ? {} : { supported_parameters: [...common, ...model.supported_parameters].toSorted() }),
   };

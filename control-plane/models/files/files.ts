@@ -2,29 +2,41 @@
 import type { FileList, FileObject, FilesQuery } from '../../../shared/api/file.ts';
 import type { z } from 'zod';
 import { fail, failField } from '../../../shared/errors.ts';
+import { UPLOADS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import type { OpenBlob } from '../../base/blobs/blobs.ts';
+import { openAtOnce } from './at-once.ts';
 import { deleteFile, type FileRow, findFile, namedBlobs, pageOfFiles } from './store.ts';
 import { type FilesDeps, upload, type UploadCall } from './upload.ts';
+import { openUploads, type Uploads } from './uploads.ts';
+import { fileView } from './view.ts';
 
 export interface Files {
   upload(call: UploadCall): Promise<FileRow>;
+  /** The answer to an upload: the file, and what training with it would cost. */
+  uploadedView(file: FileRow): FileObject;
   page(orgId: string, query: FilesQuery): Promise<z.infer<typeof FileList>>;
   /** @throws ServiceError `not_found` */
   get(orgId: string, id: string): Promise<FileRow>;
   /** @throws ServiceError `not_found` */
   content(orgId: string, id: string): Promise<{ file: FileRow; blob: OpenBlob }>;
-  /** @throws ServiceError `not_found` */
+  /** @throws ServiceError `not_found`, `conflict` for a file that a fine-tuning job reads */
   remove(orgId: string, id: string): Promise<void>;
   /** For the sweep of blobs: the keys that belong to files. */
   namedBlobs(keys: readonly string[]): Promise<string[]>;
+  /** Files that come in parts. */
+  uploads: Uploads;
 }
 
 export function openFiles(deps: FilesDeps): Files {
   const { db, blobs } = deps;
-  const openUploads = new Map<string, number>();
+  const atOnce = openAtOnce('uploads', UPLOADS_PER_ORG_MAX);
   const get: Files['get'] = async (orgId, id) => (await findFile(db.read, orgId, id)) ?? failMissing(id);
   return {
-    upload: (call) => upload(call, openUploads, deps),
+    upload: (call) => atOnce.run(call.caller.orgId, () => upload(call, deps)),
+    uploadedView: (file) => {
+      const quotes = file.report.valid ? deps.quotes(file.report) : [];
+      return quotes.length === 0 ? fileView(file) : { ...fileView(file), svc: { quotes } };
+    },
     page: async (orgId, query) => {
       if (query.after?.startsWith('file_') === false) failField('after', 'must be the last_id of a page');
       const rows = await pageOfFiles(db.read, orgId, query, query.limit + 1);
@@ -44,27 +56,16 @@ export function openFiles(deps: FilesDeps): Files {
       return { file, blob: (await blobs.open(file.blob_key)) ?? failMissing(id) };
     },
     remove: async (orgId, id) => {
-      const gone = await db.tx('files.remove', (tx) => deleteFile(tx, orgId, id));
+      const gone = await db.tx('files.remove', async (tx) => {
+        await tx.lock('org', orgId);
+        if ((await findFile(tx, orgId, id)) === undefined) return undefined;
+        await deps.refuseInUse(tx, id);
+        return deleteFile(tx, orgId, id);
+      });
       await blobs.remove((gone ?? failMissing(id)).blob_key);
     },
     namedBlobs: (keys) => namedBlobs(db.read, keys),
-  };
-}
-
-/** The file as customers see it, without the place of its content (specification 2.15). */
-export function fileView({ id, bytes, created_ms, filename, purpose, report }: FileRow): FileObject {
-  const [problem] = report.problems;
-  return {
-    id,
-    object: 'file',
-    bytes,
-    created_at: Math.floor(created_ms / 1000),
-    filename,
-    purpose,
-    status: report.valid ? 'processed' : 'error',
-    ...(problem === undefined
-      ? {}
-      : { status_details: problem.line === null ? problem.message : `Line ${problem.line}: ${problem.message}` }),
+    uploads: openUploads(deps, atOnce),
   };
 }
 

@@ -1,9 +1,11 @@
-// The routes of /v1/files and of a single file (specification 2.15 and 4.9).
+// The routes of /v1/files and of a single file (specification 2.15 and 4.9), and those of files that come in parts.
 import { z } from 'zod';
 import { DeletedFile, FILE_PURPOSE, FileList, FileObject, FileReport, FilesQuery } from '../../../shared/api/file.ts';
-import { blobReply } from '../../base/blobs/content.ts';
+import { attachment, blobReply } from '../../base/blobs/content.ts';
 import { type Route, route, uploadRoute } from '../../base/http/route.ts';
-import { type Files, fileView } from './files.ts';
+import type { Files } from './files.ts';
+import { uploadRoutes } from './upload-routes.ts';
+import { fileView } from './view.ts';
 
 const tag = 'Files';
 const params = z.strictObject({ id: z.string().describe('The id of the file') });
@@ -15,7 +17,7 @@ const UploadForm = z.strictObject({
 });
 
 export function fileRoutes({ files }: { files: Files }): Route[] {
-  return [uploadFile(files), ...readRoutes(files), deleteRoute(files)];
+  return [uploadFile(files), ...uploadRoutes(files.uploads), ...readRoutes(files), deleteRoute(files)];
 }
 
 function uploadFile(files: Files): Route {
@@ -31,7 +33,7 @@ function uploadFile(files: Files): Route {
     upload: { mediaTypes: { 'multipart/form-data': UploadForm } },
     responses: { 200: { description: 'The file', schema: FileObject } },
     errors: ['conflict', 'storage_full', 'unsupported_parameter'],
-    handler: async (call) => ({ status: 200, body: fileView(await files.upload(call)) }),
+    handler: async (call) => ({ status: 200, body: files.uploadedView(await files.upload(call)) }),
   });
 }
 
@@ -90,7 +92,7 @@ function readRoutes(files: Files): Route[] {
         const { file, blob } = await files.content(caller.orgId, id);
         return blobReply(blob, range, {
           'content-type': 'application/octet-stream',
-          'content-disposition': `attachment; filename*=UTF-8''${encodeRfc8187(file.filename)}`,
+          'content-disposition': attachment(file.filename),
         });
       },
     }),
@@ -104,21 +106,17 @@ function deleteRoute(files: Files): Route {
     operationId: 'deleteFile',
     tag,
     summary: 'Delete a file',
+    description: 'A file that a fine-tuning job reads cannot be deleted before the job has ended.',
     scope: 'files:write',
     idempotency: 'none',
     params,
     responses: { 200: { description: 'It is gone', schema: DeletedFile } },
-    errors: ['not_found'],
+    errors: ['not_found', 'conflict'],
     handler: async ({ caller, params: { id } }) => {
       await files.remove(caller.orgId, id);
       return { status: 200, body: { id, object: 'file', deleted: true } };
     },
   });
-}
-
-/** `encodeURIComponent` does not encode some characters that a header parameter must not have. */
-function encodeRfc8187(text: string): string {
-  return encodeURIComponent(text).replaceAll(/['()*]/g, (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`);
 }
 
 const UPLOAD_TEXT = `A form with the parts \`file\` and \`purpose\`, in any order. The only purpose is \`fine-tune\`: JSON lines, each an object with the

@@ -54,20 +54,24 @@ export function deleteFile(tx: Tx, orgId: string, id: string): Promise<{ blob_ke
 
 const Stored = z.object({ count: int, bytes: int });
 
-/** How many files the organisation has, and their total size. */
+/** How many files the organisation has or is uploading in parts, and their total size. */
 export async function storedOf(query: Query, orgId: string): Promise<z.infer<typeof Stored>> {
   const row = await query.one(
     Stored,
-    sql`select count(*) as count, cast(coalesce(sum(bytes), 0) as bigint) as bytes from files where org_id = ${orgId}`,
+    sql`select count(*) as count, cast(coalesce(sum(bytes), 0) as bigint) as bytes from (
+          select bytes from files where org_id = ${orgId}
+          union all select bytes from uploads where org_id = ${orgId} and status = 'pending') stored`,
   );
   return row ?? { count: 0, bytes: 0 };
 }
 
-/** The blob keys that belong to a file. */
+/** The blob keys that belong to a file or to a part of one. */
 export async function namedBlobs(query: Query, keys: readonly string[]): Promise<string[]> {
+  const named = join([...keys]);
   const rows = await query.all(
     z.object({ blob_key: text }),
-    sql`select blob_key from files where blob_key in (${join([...keys])})`,
+    sql`select blob_key from files where blob_key in (${named})
+        union all select blob_key from upload_parts where blob_key in (${named})`,
   );
   return rows.map(({ blob_key: key }) => key);
 }

@@ -1,16 +1,12 @@
 // POST /v1/files: streams an upload to its blob, checks it meanwhile, and inserts the row when the file is whole.
 import { FILE_PURPOSE, type TrainingReport } from '../../../shared/api/file.ts';
+import type { FineTuningQuote } from '../../../shared/api/fine-tuning.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, failField, ServiceError } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import {
-  FILENAME_CHARS_MAX,
-  FILES_PER_ORG_MAX,
-  FORM_BYTES_AROUND_MAX,
-  UPLOADS_PER_ORG_MAX,
-} from '../../../shared/limits.ts';
+import { FILENAME_CHARS_MAX, FILES_PER_ORG_MAX, FORM_BYTES_AROUND_MAX } from '../../../shared/limits.ts';
 import type { Blobs, StoredBlob } from '../../base/blobs/blobs.ts';
-import type { Db } from '../../base/db/db.ts';
+import type { Db, Tx } from '../../base/db/db.ts';
 import { type FormFile, readForm } from '../../base/http/multipart.ts';
 import type { Call, Upload } from '../../base/http/route.ts';
 import { openCheck } from './check.ts';
@@ -25,6 +21,10 @@ export interface FilesDeps {
   bytesMax: number;
   /** Limit for all files of one organisation together. */
   bytesPerOrgMax: number;
+  /** The room above that trains with files. @throws ServiceError `conflict` if an open job reads the file */
+  refuseInUse(tx: Tx, fileId: string): Promise<void>;
+  /** What a job with such a file would cost, for each base model. */
+  quotes(report: TrainingReport): FineTuningQuote[];
 }
 
 export type UploadCall = Pick<Call<undefined, undefined, Upload>, 'caller' | 'body' | 'gone'>;
@@ -32,28 +32,9 @@ export type UploadCall = Pick<Call<undefined, undefined, Upload>, 'caller' | 'bo
 /**
  * Accepts the parts of the form in any order. If it throws, nothing is stored.
  * @throws ServiceError `body_too_large`, `conflict` above the organisation's limits, `validation_failed`, `unsupported_parameter`,
- * `invalid_request`, `storage_full`, `rate_limit_exceeded`
+ * `invalid_request`, `storage_full`
  */
-export async function upload(call: UploadCall, openUploads: Map<string, number>, deps: FilesDeps): Promise<FileRow> {
-  const { orgId } = call.caller;
-  const open = openUploads.get(orgId) ?? 0;
-  if (open >= UPLOADS_PER_ORG_MAX) {
-    const detail = `${UPLOADS_PER_ORG_MAX} uploads of the organisation are under way. Wait until one of them is over.`;
-    fail('rate_limit_exceeded', { detail, retryAfterSeconds: RETRY_S });
-  }
-  openUploads.set(orgId, open + 1);
-  try {
-    return await uploadOne(call, deps);
-  } finally {
-    const left = (openUploads.get(orgId) ?? 1) - 1;
-    if (left === 0) openUploads.delete(orgId);
-    else openUploads.set(orgId, left);
-  }
-}
-
-const RETRY_S = 5;
-
-async function uploadOne({ caller, body, gone }: UploadCall, deps: FilesDeps): Promise<FileRow> {
+export async function upload({ caller, body, gone }: UploadCall, deps: FilesDeps): Promise<FileRow> {
   const { orgId } = caller;
   const { bytesMax, bytesPerOrgMax, db, blobs } = deps;
   if (body.bytes !== undefined && body.bytes > bytesMax + FORM_BYTES_AROUND_MAX) failTooLarge(bytesMax);
@@ -123,7 +104,8 @@ function readFilename(name: string): string {
   return name;
 }
 
-async function* watched(
+/** Passes each piece on after `see` has received it. */
+export async function* watched(
   source: AsyncIterable<Uint8Array>,
   see: (piece: Uint8Array) => void,
 ): AsyncGenerator<Uint8Array> {
@@ -164,14 +146,14 @@ function failTooLarge(bytesMax: number): never {
   return fail('body_too_large', `A file may have at most ${bytesMax} bytes. Split it into several.`);
 }
 
-function failNoRoom({ bytesPerOrgMax }: FilesDeps): never {
+export function failNoRoom({ bytesPerOrgMax }: FilesDeps): never {
   return fail(
     'conflict',
-    `An organisation may have ${FILES_PER_ORG_MAX} files with ${bytesPerOrgMax} bytes together, and this one is beyond that. Delete some first.`,
+    `An organisation may have ${FILES_PER_ORG_MAX} files with ${bytesPerOrgMax} bytes together, with those that come in parts, and this one is beyond that. Delete some first.`,
   );
 }
 
-function failUnsupported(name: string): never {
+export function failUnsupported(name: string): never {
   const field = name.slice(0, FILENAME_CHARS_MAX);
   return fail('unsupported_parameter', {
     detail: `${field} is not supported in v1.1 of the inference API. Leave it out.`,

@@ -7,8 +7,9 @@ import type { Exchange, Exchanges } from '../../base/outbound/exchange.ts';
 import { OutboundError } from '../../base/outbound/outbound-error.ts';
 import type { Callable } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
+import type { Replicas } from '../replicas/replicas.ts';
 import type { Attempt, Attempts } from './attempts.ts';
-import { headersFor } from './server-request.ts';
+import { headersFor } from '../catalog/server-request.ts';
 import { isLoading, refusalOf } from './upstream-refusals.ts';
 import type { Upstreams } from './upstreams.ts';
 
@@ -19,8 +20,8 @@ export interface UpstreamRequest {
   /** The body without the model's name, because each server has its own name for it. */
   body(upstream: Upstream): object | Promise<object>;
   attempts: Attempts;
-  /** The caller's key. Failures of one key alone do not make a server rest. */
-  apiKeyId: string;
+  /** The caller's organisation. Failures of one organisation alone do not make a server rest. */
+  orgId: string;
   /** On the monotonic clock. */
   startedMs: number;
   /** Time limit from `startedMs`, for all attempts together. */
@@ -29,6 +30,8 @@ export interface UpstreamRequest {
   /** Requests with the same affinity go to the same server, unless it is too busy. */
   affinity?: string | undefined;
   signal: AbortSignal;
+  /** Called when there is no server and the request waits for one. The time limits begin after the wait. */
+  onWait?: (() => void) | undefined;
 }
 
 /** The answer of a server with status 200. */
@@ -46,6 +49,7 @@ export interface Answering {
 export interface AskDeps {
   exchanges: Exchanges;
   upstreams: Upstreams;
+  replicas: Pick<Replicas, 'serversOf' | 'wait'>;
   clock: Clock;
   log: Log;
 }
@@ -53,14 +57,27 @@ export interface AskDeps {
 /** @throws ServiceError `upstream_unavailable`, `upstream_timeout`, `upstream_error`, `context_length_exceeded`, `invalid_request` */
 export async function ask(upstreamRequest: UpstreamRequest, deps: AskDeps): Promise<Answering> {
   const { callable, affinity, signal } = upstreamRequest;
-  const { upstreams, log } = deps;
+  const { upstreams, replicas, clock, log } = deps;
   const asked: Upstream[] = [];
   let retryAfterSeconds: number | undefined;
-  while (asked.length < UPSTREAM_ATTEMPTS_MAX) {
-    const upstream = upstreams.next(callable.upstreams, { affinity, asked });
-    if (upstream === undefined) break;
+  let waiting: { sinceMs: number; signal: AbortSignal } | undefined;
+  for (;;) {
+    const upstream =
+      asked.length < UPSTREAM_ATTEMPTS_MAX
+        ? upstreams.next(replicas.serversOf(callable), { affinity, asked })
+        : undefined;
+    if (upstream === undefined) {
+      if (callable.deployment === undefined) break;
+      waiting ??= { sinceMs: clock.monotonicMs(), signal };
+      upstreamRequest.onWait?.();
+      await replicas.wait(callable, waiting);
+      assertWaitedFor(signal);
+      asked.length = 0;
+      continue;
+    }
     asked.push(upstream);
-    const attempt = await askOne(upstreamRequest, upstream, deps);
+    const request = waiting === undefined ? upstreamRequest : { ...upstreamRequest, startedMs: clock.monotonicMs() };
+    const attempt = await askOne(request, upstream, deps);
     if ('answering' in attempt) return attempt.answering;
     assertWaitedFor(signal);
     log.warn({ upstream: upstream.base_url, reason: attempt.passedOver }, 'a model server is skipped');
@@ -101,7 +118,7 @@ async function askOne(upstreamRequest: UpstreamRequest, upstream: Upstream, deps
   const { signal } = upstreamRequest;
   const leftMs = upstreamRequest.startedMs + upstreamRequest.answerMs(upstream) - deps.clock.monotonicMs();
   if (leftMs <= 0) throw timedOut(undefined);
-  const slot = deps.upstreams.begin(upstream, upstreamRequest.apiKeyId);
+  const slot = deps.upstreams.begin(upstream, upstreamRequest.orgId);
   const note = upstreamRequest.attempts.begin(upstream, upstreamRequest.callable);
   const failed = (outcome: Attempt['outcome'] = 'failed'): void => {
     if (signal.aborted) return;
@@ -118,6 +135,7 @@ async function askOne(upstreamRequest: UpstreamRequest, upstream: Upstream, deps
       statusMs: leftMs,
       idleMs: upstreamRequest.idleMs(upstream),
       signal,
+      dial: upstream.replica?.dial,
     });
     const end = (): void => {
       exchange.end();

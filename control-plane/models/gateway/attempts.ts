@@ -5,7 +5,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { Callable } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
 
-/** As it is stored: with the address of the server, which customers do not see. */
+/** The stored form has the address of the server, which customers do not see. */
 export const Attempt = z.strictObject({ ...ReceiptAttempt.shape, upstream: z.string() });
 export type Attempt = z.infer<typeof Attempt>;
 
@@ -24,7 +24,8 @@ export function openAttempts(clock: Clock): Attempts {
   return {
     begin: (upstream, { upstreams }) => {
       const beganMs = clock.monotonicMs();
-      const server = upstreams.indexOf(upstream) + 1;
+      // All replicas together are the last server of the list.
+      const server = upstream.replica === undefined ? upstreams.indexOf(upstream) + 1 : upstreams.length + 1;
       const attempt: Attempt = { server, upstream: upstream.base_url, outcome: 'cancelled', ms: 0 };
       attempts.push(attempt);
       if (attempts.length > KEPT_MAX) attempts.shift();

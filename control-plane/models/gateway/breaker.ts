@@ -7,12 +7,15 @@ export type Health = 'well' | 'loading' | 'dead';
 export interface Breaker {
   /** Whether it may be sent a request now. */
   takes(): boolean;
-  /** Notes a request of this API key. The returned functions report its result; `failed` may follow `answered`. */
-  send(apiKeyId: string): { answered(): void; failed(): void };
+  /** Notes a request of this organisation. The returned functions report its result; `failed` may follow `answered`. */
+  send(orgId: string): { answered(): void; failed(): void };
   isOut(): boolean;
   /** Milliseconds until it may be back; 0 if it does not rest, or if a health check is due. */
   backInMs(): number;
-  /** True if it rests and `backInMs` is 0, or if it has failed again and again for one key alone. */
+  /**
+   * True if it rests and `backInMs` is 0, if it has failed again and again for one organisation alone or failed a health check, or if
+   * nothing has shown for a while that it works.
+   */
   isLookDue(): boolean;
   /** Reports the result of a health check. */
   found(health: Health): void;
@@ -20,12 +23,14 @@ export interface Breaker {
 
 /**
  * A server rests after so many failures within the time, if it has answered no more requests than that between them. The requests of one caller
- * may be the cause, and must not take the server from all others. So if all failures are of one key, a health check decides.
+ * may be the cause, and must not take the server from all others. So if all failures are of one organisation, a health check decides.
  */
 const FAILURES = 5;
 const WINDOW_MS = 10_000;
 /** How long it rests, and again after a health check or a trial that fails. */
 const REST_MS = 5_000;
+/** A server that has answered nothing for so long gets a health check, so that no caller finds out that it is gone. */
+const PROOF_MS = 10_000;
 /** A server that loads its model is back soon, so it is checked more often. */
 const LOADING_REST_MS = 500;
 
@@ -33,7 +38,7 @@ interface Failure {
   atMs: number;
   /** Requests that were answered before the failure. */
   answers: number;
-  apiKeyId: string;
+  orgId: string;
 }
 
 interface Out {
@@ -45,46 +50,56 @@ export function openBreaker(clock: Clock): Breaker {
   let failures: Failure[] = [];
   let answers = 0;
   let out: Out | undefined;
-  /** It fails for one key, and its health was not checked yet. */
+  /** It fails for one organisation or has failed a health check, and the next check decides. */
   let isSuspect = false;
+  let provenMs = -Infinity;
   const rest = (): void => void (out = { untilMs: clock.monotonicMs() + REST_MS, isAlive: false });
   const backInMs = (): number => Math.max(0, (out?.untilMs ?? 0) - clock.monotonicMs());
-  const noteFailure = (apiKeyId: string): void => {
+  const noteFailure = (orgId: string): void => {
     const nowMs = clock.monotonicMs();
-    failures = [...failures, { atMs: nowMs, answers, apiKeyId }].slice(-FAILURES);
+    failures = [...failures, { atMs: nowMs, answers, orgId }].slice(-FAILURES);
     const [first] = failures;
     if (first === undefined || failures.length < FAILURES) return;
     if (nowMs - first.atMs >= WINDOW_MS || answers - first.answers > FAILURES) return;
-    if (failures.some((failure) => failure.apiKeyId !== apiKeyId)) rest();
+    if (failures.some((failure) => failure.orgId !== orgId)) rest();
     else isSuspect = true;
   };
   return {
     takes: () => out === undefined || out.isAlive,
     isOut: () => out !== undefined,
     backInMs,
-    isLookDue: () => (out === undefined ? isSuspect : backInMs() === 0),
+    isLookDue: () => (out === undefined ? isSuspect || clock.monotonicMs() - provenMs >= PROOF_MS : backInMs() === 0),
     found: (health) => {
-      const isTrusted = out === undefined && !isSuspect;
-      if (isTrusted) return;
+      if (health === 'well') provenMs = clock.monotonicMs();
+      if (out === undefined && health === 'well') {
+        if (isSuspect) failures = [];
+        isSuspect = false;
+        return;
+      }
+      // One check may fail by chance.
+      if (out === undefined && health === 'dead' && !isSuspect) {
+        isSuspect = true;
+        return;
+      }
       isSuspect = false;
       const restMs = health === 'loading' ? LOADING_REST_MS : REST_MS;
-      if (out === undefined && health === 'well') failures = [];
-      else out = { untilMs: clock.monotonicMs() + restMs, isAlive: health === 'well' };
+      out = { untilMs: clock.monotonicMs() + restMs, isAlive: health === 'well' };
     },
-    send: (apiKeyId) => {
+    send: (orgId) => {
       // If this trial has no result within the rest, the next health check allows another one.
       const isTrial = out !== undefined;
       if (isTrial) rest();
       return {
         answered: () => {
           answers += 1;
+          provenMs = clock.monotonicMs();
           // Requests from before the rest do not show its present health.
           if (!isTrial) return;
           out = undefined;
           failures = [];
         },
         failed: () => {
-          if (out === undefined) noteFailure(apiKeyId);
+          if (out === undefined) noteFailure(orgId);
           else if (isTrial) rest();
         },
       };

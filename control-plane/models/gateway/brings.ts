@@ -5,9 +5,11 @@ import type { Db } from '../../base/db/db.ts';
 import { type Forgets, inPieces, type Piece } from '../../base/db/pieces.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
+import type { Billed } from '../../money/ledger/billed.ts';
 import type { Gateway } from './gateway.ts';
 import { receiptRoutes } from './receipt-routes.ts';
 import { gatewayRoutes } from './routes.ts';
+import { CHARGE_KIND } from './states.ts';
 import { removeClosed, rememberForgotten } from './store.ts';
 import { receiptHoldFaults, receiptProof } from './verify.ts';
 
@@ -41,6 +43,7 @@ export function gatewayBrings({ db, clock, cursors, gateway, keepMs }: Deps) {
     loops,
     measures: measures(gateway),
     charges: receiptProof,
+    billed: { [CHARGE_KIND]: { section: 'inference', by: 'model' } } satisfies Billed,
     invariants: [receiptHoldFaults],
     forgets: [forgets],
     finish: () => gateway.drain(ANSWERS_GRACE_MS),

@@ -1,7 +1,7 @@
 // Streams a chat completion: waits for the first chunk, passes on chunk by chunk, and settles the request however the stream ends.
 import type { ChatCompletionChunk, ChatRequest, TokenUsage } from '../../../shared/api/chat.ts';
 import { ServiceError } from '../../../shared/errors.ts';
-import { CHAT_ANSWER_BYTES_MAX, STREAM_MS_MAX } from '../../../shared/limits.ts';
+import { CHAT_ANSWER_BYTES_MAX, COLD_START_SILENCE_MS, STREAM_MS_MAX } from '../../../shared/limits.ts';
 import { EVENT_STREAM_HEADERS } from '../../base/http/event-stream.ts';
 import { envelopeOf } from '../../base/http/refusals.ts';
 import type { Reply } from '../../base/http/route.ts';
@@ -9,8 +9,8 @@ import { type Answering, ask, brokenAnswer } from './ask.ts';
 import { chatAffinity, type ChatCall, completionFacts, roomFor } from './chat.ts';
 import { assertFits, boundedUsage, type PlannedChat, planChat } from './chat-plan.ts';
 import { DONE, readChunk, streamMembers, upstreamBody } from './chat-wire.ts';
-import { type EventWriter, openEventWriter } from './event-writer.ts';
-import { freeOutcome, type Used, usedOutcome } from './outcome.ts';
+import { eventOf, type EventWriter, openEventWriter, PING } from './event-writer.ts';
+import { failedOutcome, freeOutcome, type Used, usedOutcome } from './outcome.ts';
 import { countChat, noteContext } from './count-chat.ts';
 import { chatUcents } from './price.ts';
 import { type OpenRequest, receiptHeader } from './requests.ts';
@@ -23,21 +23,78 @@ export async function streamChat(call: ChatCall, deps: CallDeps): Promise<Reply>
   const planned = planOrRefusal(call.body, deps);
   if (planned instanceof ServiceError) return refusedStream(planned, call, deps);
   return deps.requests.serve({ ...call, ...planned }, async (open) => {
-    const answering = await askForStream(call, { planned, open }, deps);
-    const chat: Chat = { call, planned, open, answering, said: '', usage: undefined, finished: false, state: 'going' };
-    const pieces = eventData(answering.exchange.body);
-    const first = await firstPiece(pieces, chat).catch((error: unknown) => {
-      noteContext(chat.usage, { planned, upstream: answering.upstream }, deps);
-      if (error instanceof ServiceError && error.code === 'context_length_exceeded') answering.answered();
-      else answering.failed();
-      answering.end();
-      throw error;
-    });
-    answering.answered();
+    const cold = coldStart(deps);
+    const beginning = beginAnswer(call, { planned, open, onWait: cold.onWait }, deps);
+    const begun = planned.callable.deployment === undefined ? await beginning : await cold.unlessLong(beginning);
     const writer = openEventWriter(deps);
-    void passOn({ chat, first, pieces, writer }, deps);
+    if (begun === undefined) void passOnLate(beginning, { call, open, writer }, deps);
+    else void passOn({ ...begun, writer }, deps);
     return { status: 200, headers: { ...EVENT_STREAM_HEADERS, ...receiptHeader(open) }, stream: writer.stream };
   });
+}
+
+/** An answer whose first piece is there. */
+interface Begun {
+  chat: Chat;
+  first: string[];
+  pieces: AsyncGenerator<string[]>;
+}
+
+async function beginAnswer(call: ChatCall, asking: Asking, deps: CallDeps): Promise<Begun> {
+  const { planned, open } = asking;
+  const answering = await askForStream(call, asking, deps);
+  const chat: Chat = { call, planned, open, answering, said: '', usage: undefined, finished: false, state: 'going' };
+  const pieces = eventData(answering.exchange.body);
+  const first = await firstPiece(pieces, chat).catch((error: unknown) => {
+    noteContext(chat.usage, { planned, upstream: answering.upstream }, deps);
+    if (error instanceof ServiceError && error.code === 'context_length_exceeded') answering.answered();
+    else answering.failed();
+    answering.end();
+    throw error;
+  });
+  answering.answered();
+  return { chat, first, pieces };
+}
+
+interface ColdStart {
+  onWait(): void;
+  /** The value, or undefined if it waits for a replica for longer than callers are left without a sign of life. */
+  unlessLong<T>(value: Promise<T>): Promise<T | undefined>;
+}
+
+/** A failure within the first seconds of a cold start still has a status of its own. After them, the stream begins with pings. */
+function coldStart({ clock }: CallDeps): ColdStart {
+  const long = Promise.withResolvers<undefined>();
+  let cancel: (() => void) | undefined;
+  return {
+    onWait: () => {
+      cancel ??= clock.after(COLD_START_SILENCE_MS, () => long.resolve(undefined));
+    },
+    unlessLong: (value) => Promise.race([value, long.promise]).finally(() => cancel?.()),
+  };
+}
+
+/** The stream has begun without an answer. A failure is its only event then. */
+async function passOnLate(
+  beginning: Promise<Begun>,
+  { call, open, writer }: { call: ChatCall; open: OpenRequest; writer: EventWriter },
+  deps: CallDeps,
+): Promise<void> {
+  void writer.send(PING, open.signal);
+  try {
+    const begun = await beginning;
+    return await passOn({ ...begun, writer }, deps);
+  } catch (error) {
+    if (!(error instanceof ServiceError)) deps.log.error({ receipt: open.id, err: error }, 'a stream failed');
+    const { reason }: { reason: unknown } = open.signal;
+    const refusal = [reason, error].find((each) => each instanceof ServiceError);
+    const unnamed = new ServiceError('internal_error', { detail: 'The answer could not be begun. It costs nothing.' });
+    await open
+      .close(failedOutcome(error, open.signal))
+      .catch((err: unknown) => deps.log.error({ receipt: open.id, err }, 'a stream could not be settled'));
+    void writer.send(eventOf(envelopeOf(refusal ?? unnamed, call.requestId)) + eventOf(DONE), open.signal);
+    writer.end();
+  }
 }
 
 /** The state of an answer that is being streamed. */
@@ -56,10 +113,7 @@ interface Chat {
   state: 'going' | 'whole' | 'broken';
 }
 
-interface Passing {
-  chat: Chat;
-  first: string[];
-  pieces: AsyncGenerator<string[]>;
+interface Passing extends Begun {
   writer: EventWriter;
 }
 
@@ -75,16 +129,18 @@ function planOrRefusal(body: ChatRequest, deps: CallDeps): PlannedChat | Service
 /** Sends a refusal as the final event before [DONE] (specification 4.8). */
 async function refusedStream(refusal: ServiceError, call: ChatCall, deps: CallDeps): Promise<Reply> {
   const writer = openEventWriter(deps);
-  await writer.send([envelopeOf(refusal, call.requestId), DONE], call.gone);
+  await writer.send(eventOf(envelopeOf(refusal, call.requestId)) + eventOf(DONE), call.gone);
   writer.end();
   return { status: 200, headers: EVENT_STREAM_HEADERS, stream: writer.stream };
 }
 
-function askForStream(
-  call: ChatCall,
-  { planned, open }: { planned: PlannedChat; open: OpenRequest },
-  deps: CallDeps,
-): Promise<Answering> {
+interface Asking {
+  planned: PlannedChat;
+  open: OpenRequest;
+  onWait(): void;
+}
+
+function askForStream(call: ChatCall, { planned, open, onWait }: Asking, deps: CallDeps): Promise<Answering> {
   return ask(
     {
       callable: planned.callable,
@@ -94,12 +150,13 @@ function askForStream(
         ...streamMembers(upstream),
       }),
       attempts: open.attempts,
-      apiKeyId: call.caller.apiKeyId,
+      orgId: call.caller.orgId,
       startedMs: deps.clock.monotonicMs(),
       answerMs: (upstream) => upstream.first_byte_ms,
       idleMs: (upstream) => upstream.idle_ms,
       affinity: chatAffinity(call, planned),
       signal: open.signal,
+      onWait,
     },
     deps,
   );
@@ -134,9 +191,11 @@ async function passOn({ chat, first, pieces, writer }: Passing, deps: CallDeps):
   const chunk = chunksOf(chat, deps);
   let failure: ServiceError | undefined;
   try {
-    await writer.send([chunk({ role: 'assistant', content: '', refusal: null })], signal);
+    // The first event goes out together with the head of the answer and the first text.
+    let begin = chunk.event({ role: 'assistant', content: '', refusal: null });
     for (let piece: string[] | undefined = first; piece !== undefined && !signal.aborted;) {
-      await writer.send(take(piece, chat, chunk), signal);
+      await writer.send(begin + take(piece, chat, chunk), signal);
+      begin = '';
       if (chat.state !== 'going') break;
       const next: IteratorResult<string[]> = await pieces.next();
       piece = next.done === true ? undefined : next.value;
@@ -167,30 +226,28 @@ interface Finish {
 
 async function finish({ chat, failure, isTooLong, writer }: Finish, deps: CallDeps): Promise<void> {
   const { open, call, planned, answering } = chat;
-  const last: (object | string)[] = [];
+  let last = '';
   try {
     if (failure !== undefined) {
       const ending = failure.code === 'unavailable' ? 'process_ended' : 'upstream_failed';
       await open.close(freeOutcome(ending, answering.upstream.base_url));
-      last.push(envelopeOf(failure, call.requestId));
+      last = eventOf(envelopeOf(failure, call.requestId));
     } else {
       const used = await usedOf(chat, deps);
       await open.close(usedOutcome(endingOf(chat, isTooLong), used));
-      if (isTooLong && !chat.finished) last.push(envelopeOf(cutOff(), call.requestId));
+      if (isTooLong && !chat.finished) last = eventOf(envelopeOf(cutOff(), call.requestId));
       else if (call.body.stream_options?.include_usage === true) {
-        last.push({ ...completionFacts(open, planned, deps), object: CHUNK, choices: [], usage: used.usage });
+        last = eventOf({ ...completionFacts(open, planned, deps), object: CHUNK, choices: [], usage: used.usage });
       }
     }
   } catch (error) {
     deps.log.error({ receipt: open.id, err: error }, 'a stream could not be settled');
-    last.push(
-      envelopeOf(
-        new ServiceError('internal_error', { detail: 'The answer could not be billed. It costs nothing.' }),
-        call.requestId,
-      ),
-    );
+    const unbilled = new ServiceError('internal_error', {
+      detail: 'The answer could not be billed. It costs nothing.',
+    });
+    last = eventOf(envelopeOf(unbilled, call.requestId));
   }
-  void writer.send([...last, DONE], open.signal);
+  void writer.send(last + eventOf(DONE), open.signal);
   writer.end();
 }
 
@@ -215,24 +272,37 @@ async function usedOf(
 
 const CHUNK = 'chat.completion.chunk';
 type Delta = ChatCompletionChunk['choices'][number]['delta'];
-type MakeChunk = (delta: Delta, finishReason?: ChatCompletionChunk['choices'][number]['finish_reason']) => object;
+type FinishReason = ChatCompletionChunk['choices'][number]['finish_reason'];
 
-function chunksOf({ open, planned, call }: Chat, deps: CallDeps): MakeChunk {
-  const facts = completionFacts(open, planned, deps);
-  const usage = call.body.stream_options?.include_usage === true ? { usage: null } : {};
-  return (delta, finishReason = null) => ({
-    id: facts.id,
-    object: CHUNK,
-    created: facts.created,
-    model: facts.model,
-    choices: [{ index: 0, delta, logprobs: null, finish_reason: finishReason }],
-    ...usage,
-  });
+/** Makes the events of one stream. */
+interface Chunks {
+  event(delta: Delta, finishReason?: FinishReason): string;
+  /** The event with some text. All but the text was made before. */
+  text(content: string): string;
 }
 
-/** Updates the state from a piece, and returns the chunks for the caller. */
-function take(piece: readonly string[], chat: Chat, chunk: MakeChunk): object[] {
-  const events: object[] = [];
+/** Stands for the text in the event that all others are made of. It cannot be a part of the ids around it. */
+const TEXT = '<text>';
+
+function chunksOf({ open, planned, call }: Chat, deps: CallDeps): Chunks {
+  const facts = completionFacts(open, planned, deps);
+  const usage = call.body.stream_options?.include_usage === true ? { usage: null } : {};
+  const event = (delta: Delta, finishReason: FinishReason = null): string =>
+    eventOf({
+      id: facts.id,
+      object: CHUNK,
+      created: facts.created,
+      model: facts.model,
+      choices: [{ index: 0, delta, logprobs: null, finish_reason: finishReason }],
+      ...usage,
+    });
+  const [before = '', after = ''] = event({ content: TEXT }).split(JSON.stringify(TEXT));
+  return { event, text: (content) => before + JSON.stringify(content) + after };
+}
+
+/** Updates the state from a piece, and returns the events for the caller. */
+function take(piece: readonly string[], chat: Chat, chunk: Chunks): string {
+  let events = '';
   for (const data of piece) {
     const read = data === DONE ? undefined : readChunk(data);
     if (read === undefined) {
@@ -245,11 +315,11 @@ function take(piece: readonly string[], chat: Chat, chunk: MakeChunk): object[] 
       if (chat.usage !== undefined) chat.said = '';
       // Far more text than any answer has tokens, so the charge is the same without the rest.
       else if (chat.said.length < CHAT_ANSWER_BYTES_MAX) chat.said += read.content;
-      events.push(chunk({ content: read.content }));
+      events += chunk.text(read.content);
     }
     if (read.finishReason !== undefined) {
       chat.finished = true;
-      events.push(chunk({}, read.finishReason));
+      events += chunk.event({}, read.finishReason);
     }
   }
   return events;

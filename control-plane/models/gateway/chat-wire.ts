@@ -67,17 +67,60 @@ export interface Chunk {
 /** Undefined if the data is not a chunk, for example an error. */
 export function readChunk(data: string): Chunk | undefined {
   try {
-    const { error, choices, usage, timings } = UpstreamChunk.parse(JSON.parse(data));
-    if (error !== undefined) return undefined;
-    const [choice] = choices;
-    return {
-      content: choice?.delta?.content ?? '',
-      finishReason: choice?.finish_reason ?? undefined,
-      usage: usage ?? timedUsage(timings),
-    };
+    const parsed: unknown = JSON.parse(data);
+    return plainChunk(parsed) ?? checkedChunk(parsed);
   } catch {
     return undefined;
   }
+}
+
+/** A chunk of the most common form. The schema would take several times as long. */
+function plainChunk(parsed: unknown): Chunk | undefined {
+  const chunk = parsed as { choices?: unknown; usage?: unknown; timings?: unknown; error?: unknown } | null;
+  const choices = chunk?.choices;
+  if (!Array.isArray(choices) || choices.length > 1 || chunk?.timings !== undefined || chunk?.error !== undefined)
+    return undefined;
+  const usage = plainUsage(chunk?.usage);
+  if (usage === 'other') return undefined;
+  if (choices.length === 0) return { content: '', finishReason: undefined, usage };
+  const choice = choices[0] as { delta?: { content?: unknown } | null; finish_reason?: unknown } | null;
+  const content = choice?.delta?.content ?? '';
+  const finishReason = choice?.finish_reason ?? undefined;
+  if (typeof choice?.delta !== 'object' || typeof content !== 'string') return undefined;
+  return finishReason === undefined || isFinishReason(finishReason) ? { content, finishReason, usage } : undefined;
+}
+
+/** Usage of the most common form, or none. */
+function plainUsage(usage: unknown): TokenUsage | undefined | 'other' {
+  if (usage === undefined || usage === null) return undefined;
+  const {
+    prompt_tokens,
+    completion_tokens,
+    completion_tokens_details: details,
+  } = usage as Partial<Record<string, unknown>>;
+  if (!isCount(prompt_tokens) || !isCount(completion_tokens) || (details !== undefined && details !== null))
+    return 'other';
+  return { prompt_tokens, completion_tokens, total_tokens: prompt_tokens + completion_tokens };
+}
+
+function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0;
+}
+
+function isFinishReason(value: unknown): value is Completion['finishReason'] {
+  return (FinishReason.options as readonly unknown[]).includes(value);
+}
+
+/** Undefined for an error. Throws if it is not a chunk. */
+function checkedChunk(parsed: unknown): Chunk | undefined {
+  const { error, choices, usage, timings } = UpstreamChunk.parse(parsed);
+  if (error !== undefined) return undefined;
+  const [choice] = choices;
+  return {
+    content: choice?.delta?.content ?? '',
+    finishReason: choice?.finish_reason ?? undefined,
+    usage: usage ?? timedUsage(timings),
+  };
 }
 
 /** The fields that request a stream, and token counts during the stream. */
@@ -98,13 +141,28 @@ export function upstreamBody({ messages }: ChatRequest, { parameters }: PlannedC
 /** Undefined if the text is not a chat completion. */
 export function readCompletion(text: string): Completion | undefined {
   try {
-    const { choices, usage } = UpstreamCompletion.parse(JSON.parse(text));
+    const parsed: unknown = JSON.parse(text);
+    const plain = plainCompletion(parsed);
+    if (plain !== undefined) return plain;
+    const { choices, usage } = UpstreamCompletion.parse(parsed);
     const [choice] = choices;
     if (choice === undefined) return undefined;
     return { content: choice.message.content ?? '', finishReason: choice.finish_reason, usage: usage ?? undefined };
   } catch {
     return undefined;
   }
+}
+
+/** An answer of the most common form. */
+function plainCompletion(parsed: unknown): Completion | undefined {
+  const { choices, usage: told } = parsed as { choices?: unknown; usage?: unknown };
+  if (!Array.isArray(choices) || choices.length !== 1) return undefined;
+  const usage = plainUsage(told);
+  const choice = choices[0] as { message?: { content?: unknown } | null; finish_reason?: unknown } | null;
+  const content = choice?.message?.content;
+  const finishReason = choice?.finish_reason;
+  if (usage === 'other' || typeof content !== 'string' || !isFinishReason(finishReason)) return undefined;
+  return { content, finishReason, usage };
 }
 
 export function completionView(

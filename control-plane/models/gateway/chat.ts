@@ -31,7 +31,7 @@ export async function completeChat(call: ChatCall, deps: CallDeps): Promise<Repl
         ...(isGathered(upstream) ? streamMembers(upstream) : {}),
       }),
       attempts: open.attempts,
-      apiKeyId: call.caller.apiKeyId,
+      orgId: call.caller.orgId,
       startedMs: deps.clock.monotonicMs(),
       affinity: chatAffinity(call, planned),
       signal: open.signal,
@@ -51,7 +51,7 @@ export async function completeChat(call: ChatCall, deps: CallDeps): Promise<Repl
       return { ucents, usage, countedBy: counted.countedBy, upstream: upstream.base_url };
     };
     const gathered = isGathered(upstream)
-      ? await gather(answering, open.signal, deps)
+      ? await gather(answering, upstreamRequest, deps)
       : { completion: (await readWhole(answering, READING, open.signal)).answer };
     if ('left' in gathered) {
       const left = await used(gathered.left);

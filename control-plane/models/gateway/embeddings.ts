@@ -8,7 +8,7 @@ import type { Callable, Catalog } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
 import { usedOutcome } from './outcome.ts';
 import { embeddingsBound, embeddingsUcents, estimatedTokens } from './price.ts';
-import { jsonOf } from './read-answer.ts';
+import { jsonOf } from '../../base/outbound/read-answer.ts';
 import { type OpenRequest, receiptHeader } from './requests.ts';
 import { assertSupported } from './supported.ts';
 import { tokenizedTexts } from './tokenize.ts';
@@ -26,7 +26,7 @@ export async function embed(call: EmbeddingsCall, deps: CallDeps): Promise<Reply
   const boundUcents = embeddingsUcents(embeddingsBound(inputs), pricing);
   return deps.requests.serve({ ...call, callable, boundUcents }, async (open) => {
     const { vectors, tokens, countedBy, upstream } = await askForVectors(
-      { callable, inputs, dimensions: call.body.dimensions, apiKeyId: call.caller.apiKeyId, open },
+      { callable, inputs, dimensions: call.body.dimensions, orgId: call.caller.orgId, open },
       deps,
     );
     await open.close(
@@ -73,7 +73,7 @@ interface VectorsRequest {
   callable: Callable;
   inputs: readonly string[];
   dimensions: number | undefined;
-  apiKeyId: string;
+  orgId: string;
   open: OpenRequest;
 }
 
@@ -89,17 +89,21 @@ interface Vectors {
 }
 
 async function askForVectors(upstreamRequest: VectorsRequest, deps: CallDeps): Promise<Vectors> {
-  const { callable, inputs, apiKeyId, open } = upstreamRequest;
+  const { callable, inputs, orgId, open } = upstreamRequest;
   const { attempts, signal } = open;
   const startedMs = deps.clock.monotonicMs();
   // The smallest limit, so that any of the servers accepts a batch.
-  const atOnce = Math.min(...callable.upstreams.map((upstream) => upstream.max_inputs));
+  const atOnce = Math.min(
+    ...[...callable.upstreams, ...(callable.deployment === undefined ? [] : [callable.deployment])].map(
+      (server) => server.max_inputs,
+    ),
+  );
   const all: Vectors = { vectors: [], tokens: 0, countedBy: 'upstream', upstream: '' };
   let bytesLeft = EMBEDDINGS_ANSWER_BYTES_MAX;
   for (let i = 0; i < inputs.length; i += atOnce) {
     const some = inputs.slice(i, i + atOnce);
     const body = (): object => bodyOf(some, upstreamRequest.dimensions);
-    const asked = { callable, path: '/embeddings', body, attempts, apiKeyId, startedMs, signal };
+    const asked = { callable, path: '/embeddings', body, attempts, orgId, startedMs, signal };
     const reading = { bytesMax: bytesLeft, read: (text: string) => readVectors(text, some.length) };
     const { answer: read, bytes, upstream } = await askWhole(asked, reading, deps);
     bytesLeft -= bytes;

@@ -1,52 +1,80 @@
 // Writes server-sent events to a caller, no faster than it reads, with a ping while there is no event.
-import { once } from 'node:events';
-import { PassThrough, type Readable } from 'node:stream';
+import { Readable } from 'node:stream';
 import type { Clock } from '../../../shared/clock.ts';
 import { STREAM_PING_MS } from '../../../shared/limits.ts';
 
 export interface EventWriter {
   /** The stream that the caller reads. */
   readonly stream: Readable;
-  /** Writes objects as JSON and texts unchanged, in one write. Resolves when the caller can take more, or when the signal aborts. */
-  send(events: readonly (object | string)[], signal: AbortSignal): Promise<void>;
+  /**
+   * Writes the events, which are texts made by `eventOf`, in one piece. Resolves when the caller can take more, or when the signal aborts.
+   * Undefined if the caller can take more at once.
+   */
+  send(events: string, signal: AbortSignal): Promise<void> | undefined;
   /** Ends the stream. A caller that has not read the rest within a minute is cut off. */
   end(): void;
 }
 
 const LINGER_MS = 60_000;
 
-/** With one line end only, because some clients take an empty line for an event without data. */
-const PING = ': ping\n';
+/** It has one line end only, because some clients take an empty line for an event without data. */
+export const PING = ': ping\n';
+
+/** One event: an object as JSON, or a text unchanged. */
+export function eventOf(data: object | string): string {
+  return `data: ${typeof data === 'string' ? data : JSON.stringify(data)}\n\n`;
+}
 
 export function openEventWriter({ clock }: { clock: Clock }): EventWriter {
-  const stream = new PassThrough();
+  let isFull = false;
+  let isOver = false;
+  let drained: (() => void) | undefined;
+  const stream = new Readable({
+    read: () => {
+      isFull = false;
+      drained?.();
+      drained = undefined;
+    },
+  });
   // The signal reports a caller that has left.
   stream.on('error', () => undefined);
-  let cancel = (): void => undefined;
-  const arm = (): void => {
-    cancel();
-    cancel = clock.after(STREAM_PING_MS, () => {
-      if (!stream.writableNeedDrain && stream.writable) stream.write(PING);
-      arm();
+  let lastMs = clock.monotonicMs();
+  // One timer for the whole stream. It looks at the time of the last event, because a new timer for each event would cost more than the event.
+  const watch = (ms: number): (() => void) =>
+    clock.after(ms, () => {
+      const leftMs = lastMs + STREAM_PING_MS - clock.monotonicMs();
+      if (leftMs <= 0 && !isFull && !stream.destroyed) isFull = !stream.push(PING);
+      cancel = watch(leftMs > 0 ? leftMs : STREAM_PING_MS);
     });
-  };
-  arm();
+  let cancel = watch(STREAM_PING_MS);
   return {
     stream,
-    send: async (events, signal) => {
-      if (events.length === 0 || !stream.writable) return;
-      arm();
-      const text = events.map((event) => `data: ${typeof event === 'string' ? event : JSON.stringify(event)}\n\n`);
-      if (stream.write(text.join('')) || signal.aborted) return;
-      await once(stream, 'drain', { signal }).catch(() => undefined);
+    send: (events, signal) => {
+      if (events === '' || isOver || stream.destroyed) return undefined;
+      lastMs = clock.monotonicMs();
+      isFull = !stream.push(events);
+      return isFull && !signal.aborted ? untilDrained(signal, (done) => (drained = done)) : undefined;
     },
     end: () => {
+      if (isOver) return;
+      isOver = true;
       cancel();
-      stream.end();
+      stream.push(null);
       stream.once(
         'close',
         clock.after(LINGER_MS, () => stream.destroy()),
       );
     },
   };
+}
+
+function untilDrained(signal: AbortSignal, onDrain: (done: () => void) => void): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      signal.removeEventListener('abort', done);
+      resolve();
+    };
+    signal.addEventListener('abort', done);
+    onDrain(done);
+  });
 }

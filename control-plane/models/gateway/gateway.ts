@@ -3,6 +3,8 @@ import type { Reply } from '../../base/http/route.ts';
 import { openExchanges } from '../../base/outbound/exchange.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { policyOf } from '../catalog/model-servers.ts';
+import type { Upstream } from '../catalog/models.ts';
+import type { Replicas } from '../replicas/replicas.ts';
 import { type ChatCall, completeChat } from './chat.ts';
 import { streamChat } from './chat-stream.ts';
 import { type Counts, openCounts } from './counts.ts';
@@ -19,7 +21,7 @@ export interface Gateway {
   makeImages(call: ImagesCall): Promise<Reply>;
   /** Closes open receipts of dead processes, free of charge. Returns how many there were. */
   sweep(signal: AbortSignal): Promise<number>;
-  /** Makes health checks of resting servers that are due. */
+  /** Makes the health checks of model servers that are due. */
   checkServers(signal: AbortSignal): Promise<void>;
   /** For the operator's metrics. */
   readonly counts: Pick<Counts, 'endings' | 'failures' | 'beyondContexts'>;
@@ -31,7 +33,12 @@ export interface Gateway {
   close(): Promise<void>;
 }
 
-export function openGateway(deps: Omit<RequestsDeps, 'counts'> & { catalog: Catalog }): Gateway {
+interface GatewayDeps extends Omit<RequestsDeps, 'counts'> {
+  catalog: Catalog;
+  replicas: Replicas;
+}
+
+export function openGateway(deps: GatewayDeps): Gateway {
   const exchanges = openExchanges(policyOf(deps.catalog), deps);
   const counts = openCounts();
   const requests = openRequests({ ...deps, counts });
@@ -42,7 +49,10 @@ export function openGateway(deps: Omit<RequestsDeps, 'counts'> & { catalog: Cata
     embed: (call) => embed(call, calls),
     makeImages: (call) => makeImages(call, calls),
     sweep: requests.sweep,
-    checkServers: (signal) => upstreams.check((upstream) => healthOf(upstream, exchanges, signal)),
+    checkServers: (signal) =>
+      upstreams.check([...serversOf(deps.catalog), ...deps.replicas.all()], (upstream) =>
+        healthOf(upstream, exchanges, signal),
+      ),
     counts,
     servers: upstreams.states,
     openRequests: requests.open,
@@ -52,4 +62,10 @@ export function openGateway(deps: Omit<RequestsDeps, 'counts'> & { catalog: Cata
       await exchanges.close();
     },
   };
+}
+
+/** The servers of all models that this room calls. Videos have a room of their own. */
+function serversOf({ models }: Catalog): Upstream[] {
+  const called = models.filter(({ modality, status }) => modality !== 'video' && status !== 'coming_soon');
+  return called.flatMap(({ upstreams, economy }) => [...upstreams, ...(economy?.upstreams ?? [])]);
 }

@@ -2,7 +2,7 @@
 import { fail, ServiceError } from '../../../shared/errors.ts';
 import { CHAT_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Upstream } from '../catalog/models.ts';
-import { type Answering, brokenAnswer, timedOut } from './ask.ts';
+import { type Answering, brokenAnswer, timedOut, type UpstreamRequest } from './ask.ts';
 import { type Completion, DONE, readChunk } from './chat-wire.ts';
 import { BadEvents, eventData } from './sse.ts';
 import { type CallDeps, failUnusable } from './whole-answer.ts';
@@ -18,9 +18,14 @@ export function isGathered({ engine }: Upstream): boolean {
 }
 
 /** @throws ServiceError as `askWhole`; also if the caller has left before the answer began, or if this process stops */
-export async function gather(answering: Answering, signal: AbortSignal, deps: CallDeps): Promise<Gathered> {
+export async function gather(
+  answering: Answering,
+  { startedMs, signal }: Pick<UpstreamRequest, 'startedMs' | 'signal'>,
+  deps: CallDeps,
+): Promise<Gathered> {
   const late = new AbortController();
-  const cancel = deps.clock.after(answering.upstream.answer_ms, () => {
+  const leftMs = startedMs + answering.upstream.answer_ms - deps.clock.monotonicMs();
+  const cancel = deps.clock.after(Math.max(0, leftMs), () => {
     late.abort();
     answering.end();
   });
@@ -42,7 +47,9 @@ export async function gather(answering: Answering, signal: AbortSignal, deps: Ca
       throw timedOut(error);
     }
     const isLeft = signal.aborted && !(signal.reason instanceof ServiceError);
-    if (isLeft && said.content !== '') return { left: said };
+    // A model that thinks first has tokens before it has a text.
+    const hasBegun = said.content !== '' || (said.usage?.completion_tokens ?? 0) > 0;
+    if (isLeft && hasBegun) return { left: said };
     if (!(error instanceof ServiceError) || error.code !== 'upstream_response_too_large') answering.failed();
     if (error instanceof BadEvents) return failUnusable();
     throw error instanceof ServiceError ? error : brokenAnswer(error, signal);

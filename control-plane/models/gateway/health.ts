@@ -3,7 +3,7 @@ import { type Exchanges } from '../../base/outbound/exchange.ts';
 import { OutboundError } from '../../base/outbound/outbound-error.ts';
 import type { Upstream } from '../catalog/models.ts';
 import type { Health } from './breaker.ts';
-import { besideV1, headersFor } from './server-request.ts';
+import { besideV1, headersFor } from '../catalog/server-request.ts';
 import { isLoading } from './upstream-refusals.ts';
 
 /** Limit for connecting, and again for the answer. */
@@ -21,6 +21,7 @@ export async function healthOf(upstream: Upstream, exchanges: Exchanges, signal:
       statusMs: CHECK_MS,
       idleMs: CHECK_MS,
       signal,
+      dial: upstream.replica?.dial,
     });
     const loads = await isLoading(exchange);
     exchange.end();

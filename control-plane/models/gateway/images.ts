@@ -8,7 +8,7 @@ import type { Callable, Catalog } from '../catalog/catalog.ts';
 import { sizesOf } from '../catalog/image-sizes.ts';
 import { usedOutcome } from './outcome.ts';
 import { imagesUcents } from './price.ts';
-import { jsonOf } from './read-answer.ts';
+import { jsonOf } from '../../base/outbound/read-answer.ts';
 import { receiptHeader } from './requests.ts';
 import { failUnsupported } from './supported.ts';
 import { askWhole, type CallDeps } from './whole-answer.ts';
@@ -26,7 +26,7 @@ export async function makeImages(call: ImagesCall, deps: CallDeps): Promise<Repl
       path: '/images/generations',
       body: () => ({ prompt, n, response_format: 'b64_json', ...(size === undefined ? {} : { size }) }),
       attempts: open.attempts,
-      apiKeyId: call.caller.apiKeyId,
+      orgId: call.caller.orgId,
       startedMs: deps.clock.monotonicMs(),
       signal: open.signal,
     };

@@ -7,7 +7,8 @@
 // 1. Slot. Each API key, and each organisation with all its keys, may have so many requests open at once. Slots are counted in memory. So
 //    the limits hold in each process: several processes on one database would each need their share of them.
 // 2. Hold. The most that the request can cost (`boundUcents`, see price.ts) is set aside in the ledger before a model server is asked.
-//    If the balance does not cover it, the request is refused with `insufficient_balance` and nothing was computed.
+//    If the balance does not cover it, the request is refused with `insufficient_balance` and nothing was computed. Nobody waits for the
+//    disk here: a crash that takes the hold back ends the request too.
 // 3. Receipt. Its row is written in the transaction of the hold, with state `open`. The ids of hold and charge derive from its id.
 // 4. Answer. The caller of `serve` asks the server and streams. No transaction is open meanwhile.
 // 5. Close. `closeReceipt` (states.ts) moves the receipt, gives the hold back and posts the charge, in one transaction:
@@ -83,7 +84,7 @@ export interface Requests {
 /** How many requests may be open at once in this process. */
 export interface OpenMax {
   perKey: number;
-  /** Of all keys of an organisation. */
+  /** All keys of an organisation share this limit. */
   perOrg: number;
 }
 
@@ -94,6 +95,8 @@ export interface RequestsDeps {
   log: Log;
   ledger: Ledger;
   openMax(): OpenMax;
+  /** Refuses a key that was revoked or has expired since the request was authenticated. */
+  refuseKey(apiKeyId: string): never;
   counts: Counts;
 }
 
@@ -108,30 +111,19 @@ const SWEEP_ROWS = 200;
 export function openRequests(deps: RequestsDeps): Requests {
   const { clock, db, ids, ledger } = deps;
   const slots = openSlots(deps.openMax);
-  const stopping = new AbortController();
-  /** The receipts that this process serves, by id. Each promise resolves when the receipt is closed. */
-  const living = new Map<string, Promise<void>>();
-
-  /** Takes a slot and protects the receipt from the sweep. The returned function undoes both, also if the close has failed. */
-  const enter = (id: string, caller: Caller): (() => void) => {
-    const letGo = slots.take(caller);
-    const over = Promise.withResolvers<void>();
-    living.set(id, over.promise);
-    return () => {
-      living.delete(id);
-      letGo();
-      over.resolve();
-    };
-  };
+  let stopped: ServiceError | undefined;
+  /** The receipts that this process serves, by id. */
+  const living = new Map<string, Living>();
 
   const begin = async (request: NewRequest): Promise<OpenRequest> => {
-    const { caller, gone, callable, boundUcents } = request;
+    const { caller, callable, boundUcents } = request;
     const id = ids.prefixed('rcp');
     const receipt = receiptOf(id, request, clock.now());
-    const leave = enter(id, caller);
+    const { signal, leave } = enter(id, request, { living, slots, stopped });
     try {
-      const isHeld = await db.hot(openReceipt(receipt, ledger));
-      if (!isHeld) await ledger.refuse(db.read, wallet(caller.orgId), boundUcents);
+      const opened = await db.hot(openReceipt(receipt));
+      if (opened === 'not_covered') await ledger.refuse(db.read, wallet(caller.orgId), boundUcents);
+      if (opened === 'key_ended') deps.refuseKey(caller.apiKeyId);
     } catch (error) {
       leave();
       throw error;
@@ -140,13 +132,13 @@ export function openRequests(deps: RequestsDeps): Requests {
     let closed: Promise<void> | undefined;
     const close = (outcome: Outcome): Promise<void> =>
       db
-        .hot(closeReceipt(receipt, outcome, { ledger, nowMs: clock.now(), attempts: attempts.list() }))
+        .hot(closeReceipt(receipt, outcome, { nowMs: clock.now(), attempts: attempts.list() }))
         .then(() => deps.counts.ended(callable.model.id, outcome.ending))
         .finally(leave);
     return {
       id,
       attempts,
-      signal: AbortSignal.any([gone, stopping.signal]),
+      signal,
       close: (outcome) => (closed ??= close(outcome)),
     };
   };
@@ -164,12 +156,51 @@ export function openRequests(deps: RequestsDeps): Requests {
     sweep: (signal) => sweep(living, signal, deps),
     open: () => living.size,
     close: async (graceMs) => {
-      const all = Promise.all(living.values());
-      if (graceMs > 0) await Promise.race([all, clock.sleep(graceMs)]);
-      stopping.abort(new ServiceError('unavailable', { detail: 'The service restarts. Send the request again.' }));
-      await Promise.all(living.values());
+      const closed = (): Promise<unknown> => Promise.all([...living.values()].map(({ over }) => over));
+      if (graceMs > 0) await Promise.race([closed(), clock.sleep(graceMs)]);
+      stopped = new ServiceError('unavailable', { detail: 'The service restarts. Send the request again.' });
+      for (const each of living.values()) each.stop(stopped);
+      await closed();
     },
   };
+}
+
+interface Entrance {
+  living: Map<string, Living>;
+  slots: Slots;
+  /** Why no request is served any more. */
+  stopped: ServiceError | undefined;
+}
+
+/** Takes a slot and protects the receipt from the sweep. `leave` undoes both, also if the close has failed. */
+function enter(
+  id: string,
+  { caller, gone }: NewRequest,
+  { living, slots, stopped }: Entrance,
+): { signal: AbortSignal; leave(): void } {
+  const letGo = slots.take(caller);
+  const over = Promise.withResolvers<void>();
+  // AbortSignal.any would cost as much as a statement of the database.
+  const ending = new AbortController();
+  const onGone = (): void => ending.abort(gone.reason);
+  if (gone.aborted) onGone();
+  else gone.addEventListener('abort', onGone);
+  if (stopped !== undefined) ending.abort(stopped);
+  living.set(id, { over: over.promise, stop: (reason) => ending.abort(reason) });
+  const leave = (): void => {
+    gone.removeEventListener('abort', onGone);
+    living.delete(id);
+    letGo();
+    over.resolve();
+  };
+  return { signal: ending.signal, leave };
+}
+
+/** A receipt that this process serves. */
+interface Living {
+  /** Resolves when the receipt is closed. */
+  over: Promise<void>;
+  stop(reason: ServiceError): void;
 }
 
 function receiptOf(
@@ -194,11 +225,11 @@ function receiptOf(
 async function sweep(
   living: ReadonlyMap<string, unknown>,
   signal: AbortSignal,
-  { db, ledger, clock, log }: RequestsDeps,
+  { db, clock, log }: RequestsDeps,
 ): Promise<number> {
   const dead = await deadReceipts(db, living, signal);
   const close = (receipt: OpenReceipt): Promise<boolean> =>
-    db.hot(closeReceipt(receipt, freeOutcome('process_ended'), { ledger, nowMs: clock.now(), attempts: [] }));
+    db.hot(closeReceipt(receipt, freeOutcome('process_ended'), { nowMs: clock.now(), attempts: [] }));
   await Promise.all(dead.map(close));
   if (dead.length > 0)
     log.warn({ receipts: dead.length }, 'closed the requests of a process that died, free of charge');

@@ -1,5 +1,5 @@
 // POST /v1/chat/completions, /v1/embeddings and /v1/images/generations (specification 4.8).
-import { ChatCompletion, ChatCompletionChunk, ChatRequest } from '../../../shared/api/chat.ts';
+import { ChatCompletion, ChatCompletionChunk, ChatRequest, isPlainChat } from '../../../shared/api/chat.ts';
 import { EmbeddingsRequest, EmbeddingsResponse } from '../../../shared/api/embeddings.ts';
 import { CHAT_DEFAULTS, CHAT_NOTHINGS, nothingsText } from '../../../shared/api/nothings.ts';
 import { ImagesRequest, ImagesResponse } from '../../../shared/api/images.ts';
@@ -27,8 +27,10 @@ export function gatewayRoutes({ gateway }: { gateway: Gateway }): Route[] {
       description: CHAT_TEXT,
       scope: 'serverless:write',
       idempotency: 'none',
+      confirmsKey: true,
       bodyBytesMax: INFERENCE_BODY_BYTES_MAX,
       body: ChatRequest,
+      isPlain: isPlainChat,
       responses: {
         200: {
           description: 'The answer',
@@ -49,6 +51,7 @@ export function gatewayRoutes({ gateway }: { gateway: Gateway }): Route[] {
       description: EMBEDDINGS_TEXT,
       scope: 'serverless:write',
       idempotency: 'none',
+      confirmsKey: true,
       bodyBytesMax: INFERENCE_BODY_BYTES_MAX,
       body: EmbeddingsRequest,
       responses: { 200: { description: 'The embeddings', schema: EmbeddingsResponse, headers: RECEIPT } },
@@ -65,6 +68,7 @@ export function gatewayRoutes({ gateway }: { gateway: Gateway }): Route[] {
         'Answers when the images are there. Costs them at the price of the model, by the image or by the megapixel.',
       scope: 'serverless:write',
       idempotency: 'none',
+      confirmsKey: true,
       body: ImagesRequest,
       responses: { 200: { description: 'The images', schema: ImagesResponse, headers: RECEIPT } },
       errors: ['model_not_found', 'context_length_exceeded', ...MONEY_ERRORS, ...UPSTREAM_ERRORS],

@@ -12,7 +12,7 @@ export async function* eventData(body: AsyncIterable<Buffer>): AsyncGenerator<st
     const text = rest + decoder.decode(piece, { stream: true });
     // A piece may end between the two characters of a line end.
     const whole = text.endsWith('\r') ? text.slice(0, -1) : text;
-    const blocks = whole.split(/\r?\n\r?\n/);
+    const blocks = whole.includes('\r') ? whole.split(/\r?\n\r?\n/) : whole.split('\n\n');
     rest = (blocks.pop() ?? '') + text.slice(whole.length);
     if (rest.length > STREAM_EVENT_BYTES_MAX) throw new BadEvents('an event is too large');
     const events = blocks.map(dataOf).filter((data) => data !== '');
@@ -21,6 +21,8 @@ export async function* eventData(body: AsyncIterable<Buffer>): AsyncGenerator<st
 }
 
 function dataOf(block: string): string {
+  // Nearly every event is one line of data.
+  if (block.startsWith('data: ') && !block.includes('\n')) return block.slice(6);
   const lines = block.split(/\r?\n/).filter((line) => line.startsWith('data:'));
   return lines.map((line) => line.slice(5).replace(/^ /, '')).join('\n');
 }

@@ -2,10 +2,10 @@
 import { z } from 'zod';
 import { mayMove, RECEIPT_STATES } from '../../../shared/states.ts';
 import { int } from '../../base/db/columns.ts';
+import { isLivingKey } from '../../base/accounts/api-keys.ts';
 import { type HotBody, sql } from '../../base/db/db.ts';
 import { accountId, revenue, wallet } from '../../money/ledger/accounts.ts';
-import type { Ledger } from '../../money/ledger/ledger.ts';
-import { holdParts, settleParts } from '../../money/ledger/statements.ts';
+import { holdNow, holdParts, settleNow, settleParts } from '../../money/ledger/statements.ts';
 import type { Attempt } from './attempts.ts';
 import * as store from './store.ts';
 
@@ -20,38 +20,50 @@ export function holdId(receiptId: string): string {
 }
 
 /** What a receipt is opened with, and what its end needs. */
-export type OpenReceipt = Pick<store.Receipt, 'id' | 'org_id' | 'held_ucents'>;
+export type OpenReceipt = Pick<store.Receipt, 'id' | 'org_id' | 'model_id' | 'held_ucents'>;
 
-const Done = z.object({ done: int }).transform(({ done }) => done === 1);
+/** `not_covered`: the balance is too small. `key_ended`: the API key was revoked or has expired. Then nothing has changed. */
+export type Opened = 'open' | 'not_covered' | 'key_ended';
 
-/** Holds the money and writes the receipt. The body answers false if the balance does not cover it. */
-export function openReceipt(receipt: store.NewReceipt, ledger: Pick<Ledger, 'hold'>): HotBody<boolean> {
-  const { id, org_id: orgId, held_ucents: amountUcents, opened_ms: nowMs } = receipt;
+const OpenedRow = z
+  .object({ living: int, held: int })
+  .transform(({ living, held }): Opened => (living === 0 ? 'key_ended' : held === 0 ? 'not_covered' : 'open'));
+
+/** Confirms the key, holds the money and writes the receipt. */
+export function openReceipt(receipt: store.NewReceipt): HotBody<Opened> {
+  const { id, org_id: orgId, api_key_id: keyId, held_ucents: amountUcents, opened_ms: nowMs } = receipt;
   const account = wallet(orgId);
   const hold = { id: holdId(id), account, amountUcents, nowMs };
+  const isLiving = sql`exists (select 1 from living)`;
   // A free model holds nothing, and its caller may have no wallet yet.
-  const parts = amountUcents === 0n ? sql`held as (select 1 as id)` : holdParts(hold);
+  const parts = amountUcents === 0n ? sql`held as (select 1 as id from living)` : holdParts(hold, isLiving);
   return {
     name: 'inference.open',
     locks: accountId(account),
-    row: Done,
-    statement: sql`with ${parts}, ${store.receiptPart(receipt)} select count(*) as done from held`,
-    run: async (tx) => {
-      if (!(await ledger.hold(tx, hold.id, account, amountUcents))) return false;
-      await store.insertReceipt(tx, receipt);
-      return true;
+    // If a crash takes the receipt back, the request has died with it, and nothing was charged.
+    mayBeLost: true,
+    row: OpenedRow,
+    statement: sql`with living as (select 1 where ${isLivingKey(keyId, nowMs)}), ${parts}, ${store.receiptPart(receipt)}
+      select (select count(*) from living) as living, (select count(*) from held) as held`,
+    runNow: (tx) => {
+      // The key needs no check: SQLite has one process, which has just authenticated it.
+      if (amountUcents > 0n && !holdNow(tx, hold)) return 'not_covered';
+      store.insertReceipt(tx, receipt);
+      return 'open';
     },
   };
 }
+
+const Closed = z.object({ closed: int }).transform(({ closed }) => closed === 1);
 
 /**
  * Releases the hold and posts the charge, never more than was held. The body answers false if the receipt is closed already, also if another
  * process took this one for dead and has closed it.
  */
 export function closeReceipt(
-  { id, org_id: orgId, held_ucents: heldUcents }: OpenReceipt,
+  { id, org_id: orgId, model_id: modelId, held_ucents: heldUcents }: OpenReceipt,
   outcome: Outcome,
-  { ledger, nowMs, attempts }: { ledger: Pick<Ledger, 'settle'>; nowMs: number; attempts: readonly Attempt[] },
+  { nowMs, attempts }: { nowMs: number; attempts: readonly Attempt[] },
 ): HotBody<boolean> {
   const charged = outcome.charged_ucents < heldUcents ? outcome.charged_ucents : heldUcents;
   const [from, to] = ['open', charged > 0n ? 'settled' : 'released'] as const;
@@ -65,6 +77,8 @@ export function closeReceipt(
     amountUcents: charged,
     kind: CHARGE_KIND,
     subjectId: id,
+    // The bill sums up the charges of each model, and keeps them longer than the receipts are kept.
+    evidence: modelId,
     effectiveMs: nowMs,
   };
   const settle = { id: holdId(id), account, charge: charged === 0n ? undefined : charge, nowMs };
@@ -72,11 +86,11 @@ export function closeReceipt(
   return {
     name: 'inference.close',
     locks: accountId(account),
-    row: Done,
-    statement: sql`with ended as (${ended} returning id), ${settleParts(settle)} select count(*) as done from ended`,
-    run: async (tx) => {
-      if ((await tx.run(ended)) === 0) return false;
-      await ledger.settle(tx, settle.id, account, settle.charge);
+    row: Closed,
+    statement: sql`with ended as (${ended} returning id), ${settleParts(settle)} select count(*) as closed from ended`,
+    runNow: (tx) => {
+      if (tx.run(ended) === 0) return false;
+      settleNow(tx, settle);
       return true;
     },
   };

@@ -1,7 +1,7 @@
 // The SQL of receipts.
 import { z } from 'zod';
 import { int, json, text, ucents } from '../../base/db/columns.ts';
-import { join, type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
+import { join, type NowTx, type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
 import type { Piece } from '../../base/db/pieces.ts';
 import type { Cursor } from '../../base/http/cursors.ts';
 import { Charge } from '../../money/ledger/charges.ts';
@@ -59,8 +59,8 @@ export type NewReceipt = Pick<
   | 'opened_ms'
 >;
 
-export async function insertReceipt(tx: Tx, receipt: NewReceipt): Promise<void> {
-  await tx.run(
+export function insertReceipt(tx: NowTx, receipt: NewReceipt): void {
+  tx.run(
     sql`insert into request_receipts (${NEW_COLUMNS})
         values (${receipt.id}, ${receipt.org_id}, ${receipt.api_key_id}, ${receipt.request_id}, ${receipt.model_id}, ${receipt.tier},
                 ${receipt.end_user}, ${metadataText(receipt)}, 'open', ${receipt.held_ucents}, ${receipt.opened_ms})`,
@@ -96,13 +96,13 @@ export function pageOfReceipts(
   );
 }
 
-const OpenRow = ReceiptRow.pick({ id: true, org_id: true, held_ucents: true });
+const OpenRow = ReceiptRow.pick({ id: true, org_id: true, model_id: true, held_ucents: true });
 
 /** Open receipts after `afterId`, in order of their ids. */
 export function openReceipts(query: Query, afterId: string, limit: number): Promise<z.infer<typeof OpenRow>[]> {
   return query.all(
     OpenRow,
-    sql`select id, org_id, held_ucents from request_receipts where state = 'open' and id > ${afterId} order by id limit ${limit}`,
+    sql`select id, org_id, model_id, held_ucents from request_receipts where state = 'open' and id > ${afterId} order by id limit ${limit}`,
   );
 }
 

@@ -7,8 +7,8 @@ import type { Log } from '../../../shared/log.ts';
 import type { Exchanges } from '../../base/outbound/exchange.ts';
 import { OutboundError } from '../../base/outbound/outbound-error.ts';
 import type { Upstream } from '../catalog/models.ts';
-import { jsonOf, readText } from './read-answer.ts';
-import { besideV1, headersFor } from './server-request.ts';
+import { jsonOf, readText } from '../../base/outbound/read-answer.ts';
+import { besideV1, headersFor } from '../catalog/server-request.ts';
 
 export interface TokenizerDeps {
   exchanges: Exchanges;

@@ -11,13 +11,13 @@ export interface Upstreams {
     all: readonly Upstream[],
     how: { affinity: string | undefined; asked: readonly Upstream[] },
   ): Upstream | undefined;
-  /** Notes a request of this API key to a server. */
-  begin(upstream: Upstream, apiKeyId: string): Slot;
+  /** Notes a request of this organisation to a server. */
+  begin(upstream: Upstream, orgId: string): Slot;
   /** Milliseconds until the first resting server may be back. */
   backInMs(all: readonly Upstream[]): number;
-  /** Makes health checks of servers that have rested for long enough, and of those that fail for one key alone. */
-  check(healthOf: (upstream: Upstream) => Promise<Health>): Promise<void>;
-  /** The state of each server that was asked since the start. */
+  /** Makes the health checks that are due of these servers (see breaker.ts). Others that serve no request are forgotten. */
+  check(all: readonly Upstream[], healthOf: (upstream: Upstream) => Promise<Health>): Promise<void>;
+  /** The state of each server that was asked or checked since the start. */
   states(): { upstream: string; model: string; isOut: boolean }[];
 }
 
@@ -56,10 +56,11 @@ export function openUpstreams({ clock, counts }: { clock: Clock; counts: Counts 
         .filter(({ upstream, openRequests, breaker }) => openRequests < upstream.max_open_requests && breaker.takes());
       return affinity === undefined ? leastLoaded(able) : byAffinity(able, affinity);
     },
-    begin: (upstream, apiKeyId) => {
+    begin: (upstream, orgId) => {
       const server = serverOf(upstream);
       server.openRequests += 1;
-      const sent = server.breaker.send(apiKeyId);
+      const sent = server.breaker.send(orgId);
+      const leave = upstream.replica?.enter();
       let isOver = false;
       return {
         answered: sent.answered,
@@ -69,14 +70,18 @@ export function openUpstreams({ clock, counts }: { clock: Clock; counts: Counts 
         },
         busy: () => counts.failed(upstream.base_url),
         over: () => {
-          if (!isOver) server.openRequests -= 1;
+          if (isOver) return;
           isOver = true;
+          server.openRequests -= 1;
+          leave?.();
         },
       };
     },
     backInMs: (all) => Math.min(...all.map((upstream) => serverOf(upstream).breaker.backInMs())),
-    check: async (healthOf) => {
-      const due = [...servers.values()].filter(({ breaker }) => breaker.isLookDue());
+    check: async (all, healthOf) => {
+      const wanted = new Set(all.map(serverOf));
+      for (const [key, server] of servers) if (!wanted.has(server) && server.openRequests === 0) servers.delete(key);
+      const due = [...wanted].filter(({ breaker }) => breaker.isLookDue());
       await Promise.all(due.map(async ({ upstream, breaker }) => breaker.found(await healthOf(upstream))));
     },
     states: () =>

@@ -3,7 +3,9 @@ import type { Blobs } from '../../base/blobs/blobs.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import type { Measure } from '../../base/http/metrics.ts';
+import type { Billed } from '../../money/ledger/billed.ts';
 import { videoRoutes } from './routes.ts';
+import { CHARGE_KIND } from './states.ts';
 import { countByStatus } from './store.ts';
 import { videoHoldFaults, videoProof } from './verify.ts';
 import type { Videos } from './videos.ts';
@@ -21,6 +23,7 @@ export function videosBrings({ db, cursors, blobs, videos }: Deps) {
     drivers: [videos.driver],
     measures: measures(db, videos),
     charges: videoProof,
+    billed: { [CHARGE_KIND]: { section: 'video', by: 'model' } } satisfies Billed,
     invariants: [videoHoldFaults],
     close: () => videos.close(),
   };

@@ -5,8 +5,8 @@ import type { Ids } from '../../../shared/ids.ts';
 import type { Exchange, ExchangeRequest, Exchanges } from '../../base/outbound/exchange.ts';
 import { OutboundError } from '../../base/outbound/outbound-error.ts';
 import type { Upstream } from '../catalog/models.ts';
-import { jsonOf, readText } from '../gateway/read-answer.ts';
-import { headersFor } from '../gateway/server-request.ts';
+import { jsonOf, readText } from '../../base/outbound/read-answer.ts';
+import { headersFor } from '../catalog/server-request.ts';
 import type { Wanted } from './store.ts';
 import { z } from 'zod';
 

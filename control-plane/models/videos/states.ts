@@ -47,6 +47,7 @@ export async function move(
     amountUcents: charged,
     kind: CHARGE_KIND,
     subjectId: job.id,
+    evidence: job.model_id,
     effectiveMs: nowMs,
   };
   await ledger.post(tx, holdId(job.id), [transfer]);

@@ -96,6 +96,11 @@ export function countOpen(query: Query, orgId: string): Promise<number> {
   return count(query, sql`org_id = ${orgId} and ${OPEN}`);
 }
 
+/** The server has a row from now on, so that it can be locked. */
+export async function knowServer(tx: Tx, baseUrl: string): Promise<void> {
+  await tx.run(sql`insert into video_servers (id) values (${baseUrl}) on conflict (id) do nothing`);
+}
+
 /** Counts the jobs that a server has, or that are being submitted to it. */
 export function countAt(query: Query, upstream: string): Promise<number> {
   return count(query, sql`upstream = ${upstream} and ${OPEN}`);

@@ -34,12 +34,18 @@ async function inOrder(all: readonly Upstream[], { db }: StepDeps): Promise<Upst
     .map(({ upstream }) => upstream);
 }
 
-/** False if the job is not in the queue any more, or if the server is full. */
-function claim(job: store.Job, upstream: Upstream, { db }: StepDeps): Promise<boolean> {
+/** False if the job is not in the queue any more, or if the server is full. Jobs that come at once are counted one after another. */
+async function claim(
+  job: store.Job,
+  { base_url: url, max_open_requests: max }: Upstream,
+  { db }: StepDeps,
+): Promise<boolean> {
+  await db.tx('videos.server', (tx) => store.knowServer(tx, url));
   return db.tx('videos.claim', async (tx) => {
+    await tx.lock('video_server', url);
     await tx.lock('video', job.id);
-    if ((await store.countAt(tx, upstream.base_url)) >= upstream.max_open_requests) return false;
-    return store.patchJob(tx, job, { upstream: upstream.base_url });
+    if ((await store.countAt(tx, url)) >= max) return false;
+    return store.patchJob(tx, job, { upstream: url });
   });
 }
 

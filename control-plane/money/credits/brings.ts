@@ -2,13 +2,26 @@
 import { dollarsFromUcents } from '../../../shared/money.ts';
 import type { Db } from '../../base/db/db.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
+import type { Cursors } from '../../base/http/cursors.ts';
+import type { Billed } from '../ledger/billed.ts';
 import type { Credits } from './credits.ts';
 import { creditOperatorRoutes } from './operator-routes.ts';
-import { countHeld, flags } from './store.ts';
+import { countFlags, countHeld } from './store.ts';
 import { creditFaults } from './verify.ts';
 
-export function creditsBrings({ db, credits }: { db: Db; credits: Credits }) {
-  return { operatorRoutes: creditOperatorRoutes(credits), measures: measures(db), invariants: [creditFaults] };
+/** A held credit stays charged; its release is a credit like one that was granted at once. */
+const BILLED: Billed = {
+  'credit.held': { section: 'rental', by: 'subject' },
+  'credit.released': { section: 'outage_credit', by: 'subject' },
+};
+
+export function creditsBrings({ db, cursors, credits }: { db: Db; cursors: Cursors; credits: Credits }) {
+  return {
+    operatorRoutes: creditOperatorRoutes({ db, cursors, credits }),
+    measures: measures(db),
+    invariants: [creditFaults],
+    billed: BILLED,
+  };
 }
 
 function measures(db: Db): Measure[] {
@@ -35,7 +48,7 @@ function measures(db: Db): Measure[] {
       name: 'svc_tenants_flagged',
       help: 'Organisations that fail on machines that serve others well: credits for their outages wait',
       kind: 'gauge',
-      read: async () => one((await flags(db.read)).length),
+      read: async () => one(await countFlags(db.read)),
     },
   ];
 }

@@ -14,9 +14,6 @@ import { type Bound, BOUND_WINDOW_MS, FLAG_WINDOW_MS, isSuspect, type LossBounds
 import { OWN_OUTAGE_PAYMENT, decisionOf, holdingOf } from './posting.ts';
 import * as store from './store.ts';
 
-/** Limit of rows in one answer, because an operator reads no more. */
-const SHOWN_MAX = 1_000;
-
 export interface NewFreeTime {
   /** The rental. */
   subjectId: string;
@@ -55,16 +52,12 @@ export interface Credits {
   skip(tx: Tx, stepMs: number): Promise<void>;
   /** Pays a supplier for an outage of our own, from our revenue. The amount above the bound is held. */
   payOwnOutage(tx: Tx, payment: OwnOutagePayment): Promise<void>;
-  /** Waiting rows first, then the latest decisions. */
-  list(): Promise<store.HeldCredit[]>;
   /**
    * The customer gets the credit, or the supplier gets the payment. @throws ServiceError `not_found`, `conflict` if it is decided already
    */
   release(id: string, note: string): Promise<store.HeldCredit>;
   /** The customer has paid for the time as if it had been charged normally, or the supplier gets nothing. @throws the same as `release` */
   refuse(id: string, note: string): Promise<store.HeldCredit>;
-  /** Organisations whose credits for outages wait for the operator. */
-  flags(): Promise<store.CreditFlag[]>;
   /** Removes the flag. Outages until now count no more. @throws ServiceError `not_found` for an organisation that is not flagged */
   trust(orgId: string, note: string): Promise<store.CreditFlag>;
 }
@@ -106,10 +99,8 @@ export function openCredits(deps: CreditsDeps): Credits {
     end: (tx, subjectId, untilMs) => end(tx, subjectId, untilMs, deps),
     skip: (tx, stepMs) => store.shortenFreeTimes(tx, stepMs),
     payOwnOutage: (tx, payment) => payOwnOutage(tx, payment, deps),
-    list: () => store.latestHeld(db.read, SHOWN_MAX),
     release: (id, note) => decide(id, { state: 'released', note }, deps),
     refuse: (id, note) => decide(id, { state: 'refused', note }, deps),
-    flags: () => store.flags(db.read),
     trust: (orgId, note) =>
       db.tx('credits.trust', async (tx) => {
         await tx.lock('org', orgId);

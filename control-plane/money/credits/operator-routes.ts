@@ -2,10 +2,13 @@
 import { z } from 'zod';
 import { isoTime } from '../../../shared/clock.ts';
 import { dollarText } from '../../../shared/money.ts';
+import { pageSchema } from '../../../shared/api/page.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { Cursors } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import type { Credits } from './credits.ts';
-import type { CreditFlag, HeldCredit } from './store.ts';
-import { AnyFields, type Fields, Id, listOf, operationOf, operator } from '../../base/http/operator.ts';
+import { type CreditFlag, type HeldCredit, pageOfFlags, pageOfHeld, placeOfHeld } from './store.ts';
+import { AnyFields, type Fields, Id, ListQuery, operationOf, operator } from '../../base/http/operator.ts';
 
 /** Verb -> what it does to a credit or payment that waits. */
 export const CREDIT_VERBS = {
@@ -15,7 +18,13 @@ export const CREDIT_VERBS = {
 
 const Note = z.strictObject({ note: z.string().min(1).max(1_000) });
 
-export function creditOperatorRoutes(credits: Credits): Route[] {
+interface Deps {
+  db: Db;
+  cursors: Cursors;
+  credits: Pick<Credits, 'release' | 'refuse' | 'trust'>;
+}
+
+export function creditOperatorRoutes({ db, cursors, credits }: Deps): Route[] {
   const decisions = (['release', 'refuse'] as const).map((verb) =>
     route({
       ...operator,
@@ -37,23 +46,32 @@ export function creditOperatorRoutes(credits: Credits): Route[] {
     {
       path: '/admin/credits',
       operationId: 'adminListCredits',
-      summary: 'What waits for the operator',
-      list: async () => (await credits.list()).map(creditFields),
+      summary: 'What waits for the operator, then the latest decisions',
+      page: (query: ListQuery) =>
+        cursors.page('admin/credits', query, (start) => pageOfHeld(db.read, start), {
+          at: placeOfHeld,
+          show: creditFields,
+        }),
     },
     {
       path: '/admin/credit-flags',
       operationId: 'adminListCreditFlags',
-      summary: 'Flagged tenants',
-      list: async () => (await credits.flags()).map(flagFields),
+      summary: 'Flagged tenants, newest flag first',
+      page: (query: ListQuery) =>
+        cursors.page('admin/credit-flags', query, (start) => pageOfFlags(db.read, start), {
+          at: ({ flagged_ms: flaggedMs, org_id: id }) => ({ createdMs: flaggedMs ?? 0, id }),
+          show: flagFields,
+        }),
     },
-  ].map(({ list, ...what }) =>
+  ].map(({ page, ...what }) =>
     route({
       ...operator,
       ...what,
       method: 'GET',
-      responses: { 200: { description: 'All of them', schema: listOf(AnyFields) } },
+      query: ListQuery,
+      responses: { 200: { description: 'A page', schema: pageSchema(AnyFields) } },
       errors: [],
-      handler: async () => ({ status: 200, body: { data: await list() } }),
+      handler: async ({ query }) => ({ status: 200, body: await page(query) }),
     }),
   );
   const trust = route({

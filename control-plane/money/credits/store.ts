@@ -1,7 +1,8 @@
 // The SQL of uncharged time, held amounts, and flagged organisations.
 import { z } from 'zod';
-import { int, text, ucents } from '../../base/db/columns.ts';
+import { countRow, int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
+import { type Cursor, pageBy, type PageStart } from '../../base/http/cursors.ts';
 
 const FreeTimeRow = z.object({
   id: text,
@@ -94,8 +95,12 @@ export function freeTimesOf(query: Query, subjectId: string): Promise<FreeTime[]
   );
 }
 
-export function allFreeTimes(query: Query): Promise<FreeTime[]> {
-  return query.all(FreeTimeRow, sql`select ${FREE_TIME} from free_times order by id`);
+/** A page of all uncharged times, in the order of ids. */
+export function freeTimesAfter(query: Query, afterId: string, limit: number): Promise<FreeTime[]> {
+  return query.all(
+    FreeTimeRow,
+    sql`select ${FREE_TIME} from free_times where id > ${afterId} order by id limit ${limit}`,
+  );
 }
 
 const SumRow = z.object({ total_ucents: ucents });
@@ -163,13 +168,24 @@ export async function decideHeld(
   );
 }
 
-/** Waiting rows first, then the latest ones. */
-export function latestHeld(query: Query, limit: number): Promise<HeldCredit[]> {
+/** A page: waiting rows first, then decided ones, each newest first. */
+export function pageOfHeld(query: Query, { from, count }: PageStart): Promise<HeldCredit[]> {
+  const waits = sql`(case when state = 'held' then 1 else 0 end)`;
+  const isAfter =
+    from === undefined
+      ? sql`1 = 1`
+      : sql`(${waits}, created_ms, id) < (${from.id.startsWith(WAITS) ? 1 : 0}, ${from.createdMs}, ${from.id.slice(1)})`;
   return query.all(
     HeldRow,
-    sql`select ${HELD} from held_credits
-        order by case when state = 'held' then 0 else 1 end, created_ms desc, id desc limit ${limit}`,
+    sql`select ${HELD} from held_credits where ${isAfter} order by ${waits} desc, created_ms desc, id desc limit ${count}`,
   );
+}
+
+const WAITS = '+';
+
+/** The place of a row in that list. The first character of the id says whether the row waits. */
+export function placeOfHeld({ state, created_ms: createdMs, id }: HeldCredit): Cursor {
+  return { createdMs, id: `${state === 'held' ? WAITS : '-'}${id}` };
 }
 
 /** The rows of one rental, oldest first. */
@@ -214,10 +230,13 @@ export async function writeFlag(tx: Tx, row: CreditFlag): Promise<void> {
   );
 }
 
-/** Organisations that are flagged now. */
-export function flags(query: Query): Promise<CreditFlag[]> {
-  return query.all(
-    FlagRow,
-    sql`select ${FLAG} from credit_flags where flagged_ms is not null order by flagged_ms, org_id`,
-  );
+/** A page of the organisations that are flagged now, newest flag first. */
+export function pageOfFlags(query: Query, start: PageStart): Promise<CreditFlag[]> {
+  const page = pageBy(start, { time: sql`flagged_ms`, id: sql`org_id` });
+  return query.all(FlagRow, sql`select ${FLAG} from credit_flags where flagged_ms is not null and ${page}`);
+}
+
+export async function countFlags(query: Query): Promise<number> {
+  const row = await query.one(countRow, sql`select count(*) as count from credit_flags where flagged_ms is not null`);
+  return row?.count ?? 0;
 }

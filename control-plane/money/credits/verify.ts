@@ -4,37 +4,47 @@ import type { Query } from '../../base/db/db.ts';
 import { accountId, suspense } from '../ledger/accounts.ts';
 import type { NewTransfer } from '../ledger/store.ts';
 import { postedOf } from '../ledger/proof-store.ts';
-import { amountsOfKinds } from '../ledger/store.ts';
+import { amountsOfHeld } from '../ledger/store.ts';
 import { decisionOf, holdingOf } from './posting.ts';
 import * as store from './store.ts';
+
+/** There is one for each outage of each rental. */
+const TIMES_AT_ONCE = 500;
 
 /** Returns broken invariants in words; empty if all hold. */
 export async function creditFaults(query: Query): Promise<string[]> {
   const rows = await store.allHeld(query);
   return [
-    ...timeFaults(await store.allFreeTimes(query), rows),
+    ...(await timeFaults(query, rows)),
     ...(await transferFaults(query, rows)),
     ...(await suspenseFaults(query, rows)),
   ];
 }
 
 /** The worth of a time must equal the granted amount plus the held amount. */
-function timeFaults(times: readonly store.FreeTime[], rows: readonly store.HeldCredit[]): string[] {
+async function timeFaults(query: Query, rows: readonly store.HeldCredit[]): Promise<string[]> {
   const heldFor = new Map(rows.map((row) => [row.free_time_id, row.amount_ucents]));
-  return times.flatMap((time) => {
-    if (time.free_ms === null) return [];
-    const worth = accruedUcents(time.rate_ucents_per_hour, time.free_ms);
-    const is = time.granted_ucents + time.held_ucents;
-    const held = heldFor.get(time.id) ?? 0n;
-    return [
-      ...(is === worth ? [] : [`${time.id}: worth ${worth}, of which ${is} was given or held`]),
-      ...(held === time.held_ucents ? [] : [`${time.id}: ${time.held_ucents} is to be held, ${held} is`]),
-    ];
-  });
+  const faults: string[] = [];
+  for (let afterId: string | undefined = ''; afterId !== undefined;) {
+    const times: store.FreeTime[] = await store.freeTimesAfter(query, afterId, TIMES_AT_ONCE);
+    faults.push(...times.flatMap((time) => faultsOf(time, heldFor.get(time.id) ?? 0n)));
+    afterId = times.at(-1)?.id;
+  }
+  return faults;
+}
+
+function faultsOf(time: store.FreeTime, held: bigint): string[] {
+  if (time.free_ms === null) return [];
+  const worth = accruedUcents(time.rate_ucents_per_hour, time.free_ms);
+  const is = time.granted_ucents + time.held_ucents;
+  return [
+    ...(is === worth ? [] : [`${time.id}: worth ${worth}, of which ${is} was given or held`]),
+    ...(held === time.held_ucents ? [] : [`${time.id}: ${time.held_ucents} is to be held, ${held} is`]),
+  ];
 }
 
 async function transferFaults(query: Query, rows: readonly store.HeldCredit[]): Promise<string[]> {
-  const posted = await amountsOfKinds(query, ['credit.', 'own_outage.released']);
+  const posted = await amountsOfHeld(query);
   const due = new Map(rows.flatMap((row) => dueOf(row).map(({ id, amountUcents }) => [id, amountUcents] as const)));
   return [...new Set([...posted.keys(), ...due.keys()])].flatMap((id) => {
     const [want, is] = [due.get(id) ?? 0n, posted.get(id) ?? 0n];

@@ -45,6 +45,11 @@ export function hasTotals(account: AccountRef | string): boolean {
   return WITH_TOTALS.has(typeof account === 'string' ? (account.split(':')[0] ?? '') : account.kind);
 }
 
+/** Whether the id of an account is that of a wallet. */
+export function isWallet(id: string): boolean {
+  return id.startsWith('customer_wallet:');
+}
+
 export const wallet = (orgId: string): AccountRef => ({ kind: 'customer_wallet', ownerId: orgId });
 export const payable = (supplierId: string): AccountRef => ({ kind: 'supplier_payable', ownerId: supplierId });
 export const revenue: AccountRef = { kind: 'platform_revenue', ownerId: PLATFORM };

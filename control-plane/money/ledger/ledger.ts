@@ -21,17 +21,15 @@ export interface Ledger {
    * Skips a transfer that exists with the same fields. @throws ServiceError `insufficient_balance`
    */
   post(tx: Tx, batchId: string, transfers: store.NewTransfer[]): Promise<void>;
-  /** Makes the hold `id`, which is new. False if the account does not cover it. */
-  hold(tx: Tx, id: string, account: AccountRef, amountUcents: bigint): Promise<boolean>;
   /** Sets the hold `id` to `amountUcents`; 0 releases it. @throws ServiceError `insufficient_balance` */
   setHold(tx: Tx, id: string, account: AccountRef, amountUcents: bigint): Promise<void>;
+  /** The same as `setHold` in one round trip. It writes even if the hold has this amount already. @throws ServiceError `insufficient_balance` */
+  holdAtOnce(tx: Tx, id: string, account: AccountRef, amountUcents: bigint): Promise<void>;
   /** Sets the hold to `wantedUcents`, or to less if the account does not cover it, and returns the amount. */
   coverHold(tx: Tx, id: string, account: AccountRef, wantedUcents: bigint): Promise<bigint>;
-  /** Releases the hold `id` of a wallet and posts its charge to an account of the platform, not more than was held. Undefined: no charge. */
-  settle(tx: Tx, id: string, account: AccountRef, charge: store.NewTransfer | undefined): Promise<void>;
   /** @throws ServiceError `insufficient_balance` with what is available now */
   refuse(query: Query, account: AccountRef, neededUcents: bigint): Promise<never>;
-  /** What is available, until the end of the transaction: nobody else can spend it meanwhile. */
+  /** Reads what is available and locks the account, so that nobody else spends it before the end of the transaction. */
   availableNow(tx: Tx, account: AccountRef): Promise<bigint>;
   /** Zero for an account that was never used. */
   balance(query: Query, account: AccountRef): Promise<Balance>;
@@ -56,16 +54,13 @@ export function openLedger(deps: { clock: Clock }): Ledger {
     });
   };
 
-  const hold: Ledger['hold'] = (tx, id, account, amountUcents) =>
-    insertHold(tx, { id, account, amountUcents, nowMs: clock.now() });
-
   const setHold: Ledger['setHold'] = async (tx, id, account, amountUcents) => {
     if (amountUcents === 0n) return releaseHold(tx, id, account);
     const before = await store.heldBy(tx, id);
     if (before === amountUcents) return;
     const covered =
       before === 0n
-        ? await hold(tx, id, account, amountUcents)
+        ? await insertHold(tx, { id, account, amountUcents, nowMs: clock.now() })
         : await store.addHeld(tx, accountId(account), amountUcents - before);
     if (!covered) await refuse(tx, account, amountUcents);
     if (before === 0n) return;
@@ -80,8 +75,11 @@ export function openLedger(deps: { clock: Clock }): Ledger {
   return {
     balance,
     refuse,
-    hold,
     setHold,
+    holdAtOnce: async (tx, id, account, amountUcents) => {
+      if (!(await holdAtOnce(tx, { id, account, amountUcents, nowMs: clock.now() })))
+        await refuse(tx, account, amountUcents);
+    },
     post: async (tx, batchId, transfers) => {
       const nowMs = clock.now();
       const posted = await store.insertTransfers(tx, batchId, transfers, nowMs);
@@ -90,7 +88,6 @@ export function openLedger(deps: { clock: Clock }): Ledger {
         if (!covered) await refuse(tx, change.account, change.debitsUcents);
       }
     },
-    settle: (tx, id, account, charge) => settle(tx, { id, account, charge, nowMs: clock.now() }),
     availableNow,
     coverHold: async (tx, id, account, wantedUcents) => {
       const availableUcents = await availableNow(tx, account);
@@ -112,30 +109,22 @@ interface NewHold {
 
 /** False if the account does not cover the amount. */
 async function insertHold(tx: Tx, { id, account, amountUcents, nowMs }: NewHold): Promise<boolean> {
-  if (amountUcents === 0n) return true;
   if (!(await store.addHeld(tx, accountId(account), amountUcents))) return false;
   if (await store.insertHold(tx, { id, accountId: accountId(account), amountUcents, nowMs })) return true;
   throw new Error(`the hold ${id} exists already`);
 }
 
+/** False if the account does not cover the amount; then the transaction must be rolled back. */
+async function holdAtOnce(tx: Tx, { id, account, amountUcents, nowMs }: NewHold): Promise<boolean> {
+  if (amountUcents === 0n) return releaseHold(tx, id, account).then(() => true);
+  const wanted = { id, accountId: accountId(account), amountUcents, nowMs };
+  const [isCovered] = await Promise.all([store.addDifference(tx, wanted), store.upsertHold(tx, wanted)]);
+  return isCovered;
+}
+
 async function releaseHold(tx: Tx, id: string, account: AccountRef): Promise<void> {
   const before = await store.removeHold(tx, id);
   if (before > 0n) await store.addHeld(tx, accountId(account), -before);
-}
-
-interface Settlement {
-  id: string;
-  account: AccountRef;
-  charge: store.NewTransfer | undefined;
-  nowMs: number;
-}
-
-async function settle(tx: Tx, { id, account, charge, nowMs }: Settlement): Promise<void> {
-  const releasedUcents = await store.removeHold(tx, id);
-  const posted = charge === undefined ? [] : await store.insertTransfers(tx, id, [charge], nowMs);
-  const chargedUcents = posted.reduce((sum, { amountUcents }) => sum + amountUcents, 0n);
-  if (chargedUcents > releasedUcents) throw new Error(`${id} held ${releasedUcents}, ${chargedUcents} is charged`);
-  if (releasedUcents > 0n) await store.settleHeld(tx, accountId(account), { releasedUcents, chargedUcents });
 }
 
 /** What the transfers add to the accounts with running totals, in the order of the accounts. */

@@ -42,6 +42,7 @@ export async function writeProofState(tx: Tx, state: ProofState): Promise<void> 
 /** Lets the next proof begin with the first transfer. */
 export async function forgetProven(tx: Tx): Promise<void> {
   await tx.run(sql`delete from proven_accounts`);
+  await tx.run(sql`delete from proven_wallet_kinds`);
   await writeProofState(tx, { ...(await proofState(tx)), posted_ms: 0, transfer_id: '' });
 }
 
@@ -58,6 +59,7 @@ const PostedRow = z.object({
   debit_account_id: text,
   credit_account_id: text,
   amount_ucents: ucents,
+  kind: text,
   subject_id: text,
   posted_ms: int,
 });
@@ -67,7 +69,7 @@ export type PostedRow = z.infer<typeof PostedRow>;
 export function unproven(query: Query, state: ProofState, untilMs: number, limit: number): Promise<PostedRow[]> {
   return query.all(
     PostedRow,
-    sql`select id, debit_account_id, credit_account_id, amount_ucents, subject_id, posted_ms from transfers
+    sql`select id, debit_account_id, credit_account_id, amount_ucents, kind, subject_id, posted_ms from transfers
         where (posted_ms, id) > (${state.posted_ms}, ${state.transfer_id}) and posted_ms < ${untilMs}
         order by posted_ms, id limit ${limit}`,
   );
@@ -79,6 +81,18 @@ export async function addToProven(tx: Tx, accountId: string, { debits, credits }
         on conflict (account_id) do update set debits_ucents = proven_accounts.debits_ucents + excluded.debits_ucents,
           credits_ucents = proven_accounts.credits_ucents + excluded.credits_ucents`,
   );
+}
+
+export async function noteWalletKinds(tx: Tx, kinds: readonly string[]): Promise<void> {
+  if (kinds.length === 0) return;
+  const rows = kinds.map((kind) => sql`(${kind})`);
+  await tx.run(sql`insert into proven_wallet_kinds (kind) values ${join(rows)} on conflict (kind) do nothing`);
+}
+
+/** The kinds of all proven transfers that changed a wallet. */
+export async function provenWalletKinds(query: Query): Promise<string[]> {
+  const rows = await query.all(z.object({ kind: text }), sql`select kind from proven_wallet_kinds order by kind`);
+  return rows.map(({ kind }) => kind);
 }
 
 export interface Sums {
@@ -104,7 +118,7 @@ export async function tailSums(query: Query, state: ProofState): Promise<Map<str
 
 const PostedSumRow = z.object({ posted_ucents: ucents });
 
-/** What was credited to the account, minus what was debited: the proven sums and all transfers since. For accounts without a row. */
+/** Sums all credits of an account without a row, minus its debits: the proven sums, and the transfers since. */
 export async function postedOf(query: Query, accountId: string): Promise<bigint> {
   const state = await proofState(query);
   const isBehind = sql`(posted_ms, id) > (${state.posted_ms}, ${state.transfer_id})`;

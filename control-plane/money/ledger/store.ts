@@ -131,6 +131,26 @@ export async function addHeld(tx: Tx, id: string, changeUcents: bigint): Promise
   return changed === 1;
 }
 
+/** Changes the total of the account's holds by what the hold will have more than now; false if the account does not cover it. */
+export async function addDifference(tx: Tx, { id, accountId: account, amountUcents }: Hold): Promise<boolean> {
+  const more = sql`(cast(${amountUcents} as bigint) - coalesce((select amount_ucents from holds where id = ${id}), 0))`;
+  const changed = await tx.run(
+    sql`update ledger_accounts set held_ucents = held_ucents + ${more}
+        where id = ${account} and credits_ucents - debits_ucents - held_ucents >= ${more}`,
+  );
+  return changed === 1;
+}
+
+/** Makes the hold, or gives it another amount. Does nothing for an account that was never used. */
+export async function upsertHold(tx: Tx, hold: Hold): Promise<void> {
+  await tx.run(
+    sql`insert into holds (id, account_id, amount_ucents, updated_ms)
+        select ${hold.id}, id, cast(${hold.amountUcents} as bigint), cast(${hold.nowMs} as bigint)
+        from ledger_accounts where id = ${hold.accountId}
+        on conflict (id) do update set amount_ucents = excluded.amount_ucents, updated_ms = excluded.updated_ms`,
+  );
+}
+
 export async function heldBy(query: Query, holdId: string): Promise<bigint> {
   const row = await query.one(AmountRow, sql`select amount_ucents from holds where id = ${holdId}`);
   return row?.amount_ucents ?? 0n;
@@ -175,18 +195,6 @@ export async function removeHold(tx: Tx, id: string): Promise<bigint> {
   return row?.amount_ucents ?? 0n;
 }
 
-/** Gives `releasedUcents` of the account's holds back and debits `chargedUcents`, which is not more. */
-export async function settleHeld(
-  tx: Tx,
-  id: string,
-  { releasedUcents, chargedUcents }: { releasedUcents: bigint; chargedUcents: bigint },
-): Promise<void> {
-  await tx.run(
-    sql`update ledger_accounts set held_ucents = held_ucents - ${releasedUcents}, debits_ucents = debits_ucents + ${chargedUcents}
-        where id = ${id}`,
-  );
-}
-
 const AboutRow = z.object({
   kind: text,
   amount_ucents: ucents,
@@ -219,9 +227,9 @@ export async function refundTotals(query: Query, evidencePrefix: string): Promis
 
 const AmountOfRow = z.object({ id: text, amount_ucents: ucents });
 
-/** The amount of each transfer whose kind begins with one of the prefixes. */
-export async function amountsOfKinds(query: Query, kindPrefixes: readonly string[]): Promise<Map<string, bigint>> {
-  const isOne = kindPrefixes.map((prefix) => sql`substr(kind, 1, ${prefix.length}) = ${prefix}`);
-  const rows = await query.all(AmountOfRow, sql`select id, amount_ucents from transfers where ${join(isOne, ' or ')}`);
+/** The amount of each transfer about a held credit or payment. The condition is that of their index. */
+export async function amountsOfHeld(query: Query): Promise<Map<string, bigint>> {
+  const isHeld = sql`(substr(kind, 1, 7) = 'credit.' or kind = 'own_outage.released')`;
+  const rows = await query.all(AmountOfRow, sql`select id, amount_ucents from transfers where ${isHeld}`);
   return new Map(rows.map((row) => [row.id, row.amount_ucents]));
 }

@@ -1,7 +1,7 @@
 // The proof that the books agree. It works in pieces. Each piece is a short transaction with one consistent view, however many transfers
 // there are.
 import type { Query, Tx } from '../../base/db/db.ts';
-import { accountId, clearing } from './accounts.ts';
+import { accountId, clearing, isWallet } from './accounts.ts';
 import * as store from './proof-store.ts';
 
 /** Transfers are summed up to this position. It stays behind the transfers of transactions that may still be open. */
@@ -27,8 +27,13 @@ export async function advance(tx: Tx, { untilMs, limit }: Reach): Promise<string
     sumsOf(row.credit_account_id).credits += row.amount_ucents;
   }
   for (const [accountId, sum] of sums) await store.addToProven(tx, accountId, sum);
+  await store.noteWalletKinds(tx, [...new Set(rows.filter(changesWallet).map((row) => row.kind))]);
   await store.writeProofState(tx, { ...state, posted_ms: last.posted_ms, transfer_id: last.id });
   return [...new Set(rows.map((row) => row.subject_id))];
+}
+
+function changesWallet({ debit_account_id: debit, credit_account_id: credit }: store.PostedRow): boolean {
+  return isWallet(debit) || isWallet(credit);
 }
 
 export interface AccountsPiece {

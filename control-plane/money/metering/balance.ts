@@ -6,14 +6,20 @@ import { amountsHeld } from '../ledger/store.ts';
 import { holdId, unpostedUcents } from './posting.ts';
 import * as store from './store.ts';
 
+export interface BalanceNow extends Balance {
+  /** The part of what is held that running rentals can use up. */
+  rentalHeldUcents: bigint;
+}
+
 /** The cost of a rental first uses up its own hold. Cost beyond the hold reduces the available balance. */
 export async function balanceNow(
   query: Query,
   orgId: string,
   { ledger, nowMs }: { ledger: Pick<Ledger, 'balance'>; nowMs: number },
-): Promise<Balance> {
+): Promise<BalanceNow> {
   const inLedger = await ledger.balance(query, wallet(orgId));
   let { postedUcents, heldUcents } = inLedger;
+  let rentalHeldUcents = 0n;
   const segments = await store.openSegmentsOf(query, orgId);
   const amounts = await amountsHeld(
     query,
@@ -24,8 +30,9 @@ export async function balanceNow(
     const held = amounts.get(holdId(segment.subject_id)) ?? 0n;
     postedUcents -= cost;
     heldUcents -= cost < held ? cost : held;
+    rentalHeldUcents += cost < held ? held - cost : 0n;
   }
   // Cost that a wallet cannot cover becomes bad debt, never a negative balance.
   if (postedUcents < heldUcents) postedUcents = heldUcents;
-  return { postedUcents, heldUcents, availableUcents: postedUcents - heldUcents };
+  return { postedUcents, heldUcents, availableUcents: postedUcents - heldUcents, rentalHeldUcents };
 }

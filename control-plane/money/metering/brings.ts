@@ -3,8 +3,9 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { LoopOptions } from '../../../shared/loop.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
+import type { Billed } from '../ledger/billed.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { type Metering, TICK_MS } from './metering.ts';
+import { DISPUTED, type Metering, TICK_MS } from './metering.ts';
 import { billingRoutes } from './routes.ts';
 import { meteringProof } from './verify.ts';
 
@@ -20,6 +21,18 @@ interface Deps {
   stopUnpaid(instanceId: string): Promise<void>;
 }
 
+/** Time that was taken back with evidence has its own line, which shows the evidence. Other differences belong to the rental. */
+const BILLED: Billed = {
+  'rental.charge': { section: 'rental', by: 'subject' },
+  'rental.refund_charge': {
+    section: (evidence) => {
+      if (evidence === null) return 'rental';
+      return evidence.startsWith(DISPUTED) ? 'refund' : 'outage_credit';
+    },
+    by: 'subject',
+  },
+};
+
 export function meteringBrings({ db, clock, cursors, ledger, metering, beat, stopUnpaid }: Deps) {
   const tick: LoopOptions = {
     name: 'metering',
@@ -30,5 +43,10 @@ export function meteringBrings({ db, clock, cursors, ledger, metering, beat, sto
       for (const id of await metering.tick(signal)) await stopUnpaid(id);
     },
   };
-  return { routes: billingRoutes({ db, clock, cursors, ledger }), loops: [tick], charges: meteringProof };
+  return {
+    routes: billingRoutes({ db, clock, cursors, ledger }),
+    loops: [tick],
+    charges: meteringProof,
+    billed: BILLED,
+  };
 }

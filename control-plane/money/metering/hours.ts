@@ -2,7 +2,7 @@
 //
 // Each hour is posted some minutes after its end: POST_SPREAD_MS times a fraction that follows from the id of the segment. So the postings of
 // all rentals do not come at the same moment. The transfers carry the end of the hour, and balances and usage are exact at any time.
-// With each posting, the hold is set so that it covers the time until the next posting, and `aheadMs` more.
+// Each posting also sets the hold. It then covers the time until the next posting, and `aheadMs` more.
 //
 //   10:00        10:12                  11:00        11:12
 //     |  end       |  posted to 10:00     |  end       |  posted to 11:00
@@ -10,7 +10,8 @@
 //
 // A wallet that does not last for WALLET_MS at the price of all rentals of its organisation is another matter. Long holds would leave nothing
 // for the next launch, or stop one rental while another one holds what it needs much later. Holds on such a wallet cover `aheadMs` alone, and
-// are renewed when half of that has passed.
+// are renewed when half of that has passed. A launch that costs more than the others may still lack what they hold: then all of them are shortened
+// to `aheadMs`, and only a launch that lacks more is refused.
 import { hash } from 'node:crypto';
 import { accruedUcents } from '../../../shared/money.ts';
 import { costUcents, unpostedUcents } from './posting.ts';

@@ -21,9 +21,14 @@ const TICK_PAGE = 500;
 /** Transactions at once. */
 const TICK_PIECE = 50;
 
+/** The evidence of a refund begins with this text. */
+export const DISPUTED = 'refunded after dispute ';
+
 export interface Metering {
-  /** Holds the amount that a launch must be able to pay at first. @throws ServiceError `insufficient_balance` */
+  /** Holds the amount that a launch must be able to pay at first. @throws ServiceError `insufficient_balance`, see `shortenHolds` */
   holdForLaunch(tx: Tx, subjectId: string, orgId: string, rateUcentsPerHour: bigint): Promise<void>;
+  /** Takes back what the rentals of an organisation hold for a later time, because one of them needs it now. False if there was nothing. */
+  shortenHolds(orgId: string): Promise<boolean>;
   /** Releases the hold of a rental that failed to start or has ended. */
   releaseHold(tx: Tx, subjectId: string, orgId: string): Promise<void>;
   openSegment(tx: Tx, segment: store.NewSegment): Promise<void>;
@@ -64,7 +69,8 @@ export function openMetering(deps: MeteringDeps): Metering {
   const { clock, ids, ledger, credits } = deps;
   const metering: Metering = {
     holdForLaunch: (tx, subjectId, orgId, rateUcentsPerHour) =>
-      ledger.setHold(tx, holdId(subjectId), wallet(orgId), accruedUcents(rateUcentsPerHour, aheadMs(deps))),
+      ledger.holdAtOnce(tx, holdId(subjectId), wallet(orgId), accruedUcents(rateUcentsPerHour, aheadMs(deps))),
+    shortenHolds: (orgId) => shortenHolds(orgId, deps),
     releaseHold: async (tx, subjectId, orgId) => {
       await ledger.setHold(tx, holdId(subjectId), wallet(orgId), 0n);
       await credits.end(tx, subjectId, clock.now());
@@ -301,11 +307,11 @@ async function lastsLong(tx: Tx, orgId: string, ledger: Ledger): Promise<boolean
   return postedUcents >= accruedUcents(await store.openRateOf(tx, orgId), WALLET_MS);
 }
 
-/** Takes back what the rentals of an organisation hold for a later time, because one of them needs it now. */
-async function shortenHolds(orgId: string, deps: MeteringDeps): Promise<void> {
+async function shortenHolds(orgId: string, deps: MeteringDeps): Promise<boolean> {
   const { db, clock, ledger } = deps;
   const instanceIds = (await store.openSegmentsOf(db.read, orgId)).map((segment) => segment.subject_id);
-  await db.tx('metering.shorten', async (tx) => {
+  if (instanceIds.length === 0) return false;
+  return db.tx('metering.shorten', async (tx) => {
     await tx.lock('org', orgId);
     await tx.lock('instance', ...instanceIds);
     const segments = (await store.openSegmentsOf(tx, orgId)).filter(({ subject_id: id }) => instanceIds.includes(id));
@@ -313,11 +319,15 @@ async function shortenHolds(orgId: string, deps: MeteringDeps): Promise<void> {
       tx,
       segments.map((segment) => holdId(segment.subject_id)),
     );
+    let isShorter = false;
     for (const segment of segments) {
       const id = holdId(segment.subject_id);
       const needed = coverUcents(segment, clock.now(), aheadMs(deps));
-      if ((held.get(id) ?? 0n) > needed) await ledger.setHold(tx, id, wallet(orgId), needed);
+      if ((held.get(id) ?? 0n) <= needed) continue;
+      await ledger.setHold(tx, id, wallet(orgId), needed);
+      isShorter = true;
     }
+    return isShorter;
   });
 }
 

@@ -8,12 +8,15 @@ import type { Db } from '../../base/db/db.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { balanceNow } from './balance.ts';
 import { windowOf } from './buckets.ts';
+import { runwayOf } from './runway.ts';
 import { type GroupBy, type UsageRow as UsageEntry, usageRows } from './usage.ts';
 
 /** The fields of the last row that a cursor stores. */
 const LastRow = z.strictObject({ key: z.string(), now_ms: z.int() });
+
+/** Of an hour. */
+const HUNDREDTH_MS = 36_000;
 
 interface Deps {
   db: Db;
@@ -80,8 +83,8 @@ function balanceRoute({ db, clock, ledger }: Deps): Route {
     errors: [],
     handler: async ({ caller }) => {
       const nowMs = clock.now();
-      const balance = await db.snapshot('billing.balance', (query) =>
-        balanceNow(query, caller.orgId, { ledger, nowMs }),
+      const { balance, rateUcentsPerHour, leftMs } = await db.snapshot('billing.balance', (query) =>
+        runwayOf(query, caller.orgId, { ledger, nowMs }),
       );
       return {
         status: 200,
@@ -90,6 +93,11 @@ function balanceRoute({ db, clock, ledger }: Deps): Route {
           held_cents: Number(centsFloor(balance.heldUcents)),
           available_cents: Number(centsFloor(balance.availableUcents)),
           balance: dollarText(balance.postedUcents),
+          currency: 'USD',
+          available: dollarText(balance.availableUcents),
+          held: dollarText(balance.heldUcents),
+          burn_rate_per_hour: dollarText(rateUcentsPerHour),
+          hours_left: leftMs === undefined ? null : Math.floor(leftMs / HUNDREDTH_MS) / 100,
         },
       };
     },

@@ -1,5 +1,5 @@
-// The proof that metering and ledger agree: for each rental, the cost and supplier part of its segments equal what was posted. Usage is
-// computed from the same segments.
+// The proof that metering and ledger agree: for each rental, the cost and supplier part of its segments equal what was posted, and no moment is
+// in two segments. Usage is computed from the same segments.
 import { supplierPartUcents } from '../../../shared/money.ts';
 import type { RoomProof } from '../ledger/charges.ts';
 import { costUcents } from './posting.ts';
@@ -20,7 +20,8 @@ export const meteringProof: RoomProof = {
   subjectsAfter: store.subjectsAfter,
   prove: async (query, posted) => {
     const metered = { charged: new Map<string, bigint>(), earned: new Map<string, bigint>() };
-    for (const segment of await store.segmentsOf(query, [...posted.keys()])) {
+    const segments = await store.segmentsOf(query, [...posted.keys()]);
+    for (const segment of segments) {
       const cost = costUcents(segment, segment.posted_through_ms);
       add(metered.charged, segment.subject_id, cost);
       add(metered.earned, segment.subject_id, supplierPartUcents(cost, segment.supplier_bps));
@@ -32,9 +33,21 @@ export const meteringProof: RoomProof = {
         return due === is ? [] : [`${subjectId}: ${due} should be ${what} for its segments, the ledger has ${is}`];
       }),
     );
-    return { faults, rowless: { ucents: 0n, ids: [] } };
+    return { faults: [...faults, ...overlaps(segments)], rowless: { ucents: 0n, ids: [] } };
   },
 };
+
+/** A moment in two segments would be charged twice. `segments` are in the order of their begin. */
+function overlaps(segments: readonly store.Segment[]): string[] {
+  const before = new Map<string, store.Segment>();
+  return segments.flatMap((segment) => {
+    const { subject_id: id, started_ms: startedMs } = segment;
+    const last = before.get(id);
+    before.set(id, segment);
+    if (last === undefined || (last.ended_ms !== null && last.ended_ms <= startedMs)) return [];
+    return [`${id}: its segment ${segment.id} begins before ${last.id} has ended`];
+  });
+}
 
 function add(sums: Map<string, bigint>, subjectId: string, ucents: bigint): void {
   sums.set(subjectId, (sums.get(subjectId) ?? 0n) + ucents);

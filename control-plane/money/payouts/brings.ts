@@ -6,7 +6,7 @@ import { payoutFaults } from './verify.ts';
 export function payoutsBrings(deps: PayoutRouteDeps) {
   return {
     routes: payoutRoutes(deps),
-    operatorRoutes: disputeOperatorRoutes(deps.payouts.disputes),
+    operatorRoutes: disputeOperatorRoutes({ ...deps, disputes: deps.payouts.disputes }),
     invariants: [payoutFaults],
   };
 }

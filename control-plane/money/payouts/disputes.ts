@@ -5,8 +5,10 @@ import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { type Db, type Query, sql, type Tx } from '../../base/db/db.ts';
+import { pageBy, type PageStart } from '../../base/http/cursors.ts';
 import { refundTotals } from '../ledger/store.ts';
-import type { Metering } from '../metering/metering.ts';
+import { paidOfSubjects } from '../ledger/wallets.ts';
+import { DISPUTED, type Metering } from '../metering/metering.ts';
 import { segmentsOf, segmentsPast } from '../metering/store.ts';
 
 const DisputeRow = z.object({
@@ -23,8 +25,6 @@ const DisputeRow = z.object({
 export type Dispute = z.infer<typeof DisputeRow>;
 
 const COLUMNS = sql`id, instance_id, since_ms, reason, state, refunded_ucents, note, opened_ms, resolved_ms`;
-/** Limit of rows in one answer, because an operator reads no more. */
-const SHOWN_MAX = 1_000;
 
 export interface NewDispute {
   instanceId: string;
@@ -44,8 +44,6 @@ export interface Disputes {
   open(dispute: NewDispute): Promise<Dispute>;
   /** @throws ServiceError `not_found`, `conflict` if it is resolved already */
   resolve(id: string, resolution: Resolution): Promise<Dispute>;
-  /** Newest first. */
-  list(): Promise<Dispute[]>;
 }
 
 interface DisputesDeps {
@@ -74,9 +72,13 @@ export function openDisputes(deps: DisputesDeps): Disputes {
         return resolve(tx, id, { ...deps, ...resolution });
       });
     },
-    list: () =>
-      db.read.all(DisputeRow, sql`select ${COLUMNS} from disputes order by opened_ms desc, id desc limit ${SHOWN_MAX}`),
   };
+}
+
+/** A page, newest first. */
+export function pageOfDisputes(query: Query, start: PageStart): Promise<Dispute[]> {
+  const page = pageBy(start, { time: sql`opened_ms`, id: sql`id` });
+  return query.all(DisputeRow, sql`select ${COLUMNS} from disputes where ${page}`);
 }
 
 /** Disputes of one rental, oldest first. */
@@ -102,7 +104,7 @@ export async function disputedInstances(query: Query): Promise<string[]> {
 
 /** Proves that each refund is in the ledger, to the microcent. Returns broken invariants in words; empty if all hold. */
 export async function disputeFaults(query: Query): Promise<string[]> {
-  const posted = await refundTotals(query, EVIDENCE);
+  const posted = await refundTotals(query, DISPUTED);
   const rows = await query.all(DisputeRow, sql`select ${COLUMNS} from disputes order by id`);
   const faults = rows.flatMap((row) => {
     const is = posted.get(evidenceOf(row)) ?? 0n;
@@ -112,9 +114,7 @@ export async function disputeFaults(query: Query): Promise<string[]> {
   return [...faults, ...[...posted.keys()].map((evidence) => `${evidence}: a refund without a dispute`)];
 }
 
-/** The evidence of a refund is this text and the id of the dispute. */
-const EVIDENCE = 'refunded after dispute ';
-const evidenceOf = ({ id }: Pick<Dispute, 'id'>): string => `${EVIDENCE}${id}`;
+const evidenceOf = ({ id }: Pick<Dispute, 'id'>): string => `${DISPUTED}${id}`;
 
 async function openDispute(
   tx: Tx,
@@ -158,6 +158,13 @@ async function resolve(
   const refunded = refund
     ? await metering.refund(tx, row.instance_id, { sinceMs: row.since_ms, evidence: evidenceOf(row) })
     : 0n;
+  const left = (await paidOfSubjects(tx, [row.instance_id])).get(row.instance_id) ?? 0n;
+  if (refund && left < 0n) {
+    return fail(
+      'conflict',
+      `An operator has refunded ${row.instance_id} already. Together, more would be given back than was charged.`,
+    );
+  }
   const state = refund ? 'refunded' : 'released';
   const resolvedMs = clock.now();
   await tx.run(

@@ -2,9 +2,12 @@
 import { z } from 'zod';
 import { isoTime } from '../../../shared/clock.ts';
 import { dollarText } from '../../../shared/money.ts';
+import { pageSchema } from '../../../shared/api/page.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { Cursors } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
-import type { Dispute, Disputes } from './disputes.ts';
-import { AnyFields, type Fields, Id, listOf, operator } from '../../base/http/operator.ts';
+import { type Dispute, type Disputes, pageOfDisputes } from './disputes.ts';
+import { AnyFields, type Fields, Id, ListQuery, operator } from '../../base/http/operator.ts';
 
 const BASE = '/admin/disputes';
 const Words = z.string().min(1).max(1_000);
@@ -14,7 +17,13 @@ const NewDispute = z.strictObject({
   reason: Words,
 });
 
-export function disputeOperatorRoutes(disputes: Disputes): Route[] {
+interface Deps {
+  db: Db;
+  cursors: Cursors;
+  disputes: Disputes;
+}
+
+export function disputeOperatorRoutes({ db, cursors, disputes }: Deps): Route[] {
   const shown = { description: 'The dispute', schema: AnyFields };
   return [
     route({
@@ -23,9 +32,16 @@ export function disputeOperatorRoutes(disputes: Disputes): Route[] {
       path: BASE,
       operationId: 'adminListDisputes',
       summary: 'List disputes, newest first',
-      responses: { 200: { description: 'The latest', schema: listOf(AnyFields) } },
+      query: ListQuery,
+      responses: { 200: { description: 'A page', schema: pageSchema(AnyFields) } },
       errors: [],
-      handler: async () => ({ status: 200, body: { data: (await disputes.list()).map(disputeFields) } }),
+      handler: async ({ query }) => ({
+        status: 200,
+        body: await cursors.page('admin/disputes', query, (start) => pageOfDisputes(db.read, start), {
+          at: ({ opened_ms: createdMs, id }) => ({ createdMs, id }),
+          show: disputeFields,
+        }),
+      }),
     }),
     route({
       ...operator,

@@ -19,7 +19,7 @@ export interface EndpointAccess {
 export interface AppAccess {
   machineId: string;
   workloadId: string;
-  /** Where the data stream leads. */
+  /** The end of the data stream on the host. */
   target: Exclude<OpenMessage['target'], { kind: 'ssh' | 'logs' }>;
   login: AppLogin;
 }
@@ -65,7 +65,7 @@ export interface AppLogin {
 /** Carries the login if the application uses Authorization itself. */
 export const SVC_AUTH_HEADER = 'x-svc-auth';
 
-/** With the prefix `__Host-`, browsers accept it over TLS only and for this host only, so a neighbouring host name cannot set it. */
+/** Browsers accept the prefix `__Host-` over TLS only and for this host only, so a neighbouring host name cannot set the cookie. */
 export const LOGIN_COOKIE = '__Host-svc-login';
 
 /** `through`: the header or the cookie that carried the login. The application must not see it. */

@@ -2,7 +2,7 @@
 import { type IncomingMessage, request as sendRequest, type ServerResponse, STATUS_CODES } from 'node:http';
 import { type Duplex, pipeline } from 'node:stream';
 import type { Clock } from '../../../shared/clock.ts';
-import { messageOf } from '../../../shared/errors.ts';
+import { codeOf, messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
 import { StreamError } from '../../fleet/link/streams.ts';
 import { type AppAddress, readAppHost } from '../endpoints/app-address.ts';
@@ -210,7 +210,7 @@ function unanswered(error: unknown, { target }: App): Refusal {
     return { status: 503, text: 'The host of this instance does not answer at the moment.', headers: again };
   }
   const what = target.kind === 'tcp' ? `The application on port ${target.port}` : 'The console';
-  if (error instanceof Error && 'code' in error && String(error.code).startsWith('HPE_')) {
+  if (codeOf(error)?.startsWith('HPE_') === true) {
     return { status: 502, text: `${what} answers, but not in HTTP.` };
   }
   return { status: 502, text: `${what} does not answer. It may still be starting.`, headers: again };

@@ -1,18 +1,17 @@
 // Endpoints of instances: opens and closes them, and hands out their public ports.
-import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { flag, int, json, text } from '../../base/db/columns.ts';
-import { type Db, type Query, type Tx, join, sql } from '../../base/db/db.ts';
+import { type Db, type Query, type Tx, join, raw, sql } from '../../base/db/db.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 
 const EndpointRow = z.object({
   instance_id: text,
   hostname: text,
   ssh_port: int,
-  /** OpenSSH private key; sealed in the database. */
+  /** OpenSSH private key, sealed. `probePrivateKey` opens it. */
   probe_private_key: text,
   /** OpenSSH line. */
   probe_public_key: text,
@@ -26,11 +25,15 @@ const EndpointRow = z.object({
 });
 export type Endpoint = z.infer<typeof EndpointRow>;
 
-const PortsRow = EndpointRow.pick({ instance_id: true, ssh_port: true, tcp_ports: true });
+/** Most applications have no port of their own, and an empty list is not worth being parsed for each of thousands. */
+const PortsRow = EndpointRow.pick({ instance_id: true, ssh_port: true }).extend({
+  tcp_ports: EndpointRow.shape.tcp_ports.nullable(),
+});
 /** The public ports of an endpoint. */
-export type EndpointPorts = z.infer<typeof PortsRow>;
+export type EndpointPorts = Pick<Endpoint, 'instance_id' | 'ssh_port' | 'tcp_ports'>;
 
 const PortRow = z.object({ port: int });
+const SKIP_LOCKED = sql`for update skip locked`;
 const COLUMNS = sql`instance_id, hostname, ssh_port, probe_private_key, probe_public_key, host_key, tcp_ports, app_user,
   app_password_sealed, open`;
 /** Ten thousand single statements would take a second of every start. */
@@ -38,8 +41,6 @@ const PORTS_PER_STATEMENT = 500;
 /** The same for every instance, because only the password is secret. */
 const APP_USER = 'svc';
 const APP_PASSWORD_BYTES = 24;
-/** Free ports that a launch reads at once. */
-const PORTS_TRIED = 16;
 /** Nobody can know when the next port comes free, because it comes with the end of an instance. */
 const NO_PORT_RETRY_SECONDS = 60;
 
@@ -54,10 +55,17 @@ export interface ProbeKey {
 export interface Endpoints {
   /** Adds the configured ports to the table. A port outside of the range stays with the instance that has it. */
   prepare(): Promise<void>;
-  /** Takes a port for SSH and one for each of `tcpPorts`, and makes a login. @throws ServiceError `unavailable` if every port is taken */
-  open(tx: Tx, instanceId: string, tcpPorts: readonly number[]): Promise<void>;
+  /** Takes so many public ports for the instance, or as many as are free. */
+  takePorts(tx: Tx, instanceId: string, count: number): Promise<number[]>;
+  /**
+   * Opens an endpoint with the taken ports: one for SSH and one for each of `tcpPorts`. Makes its logins. @throws ServiceError `unavailable`
+   * if these are too few
+   */
+  open(tx: Tx, instanceId: string, ports: { taken: readonly number[]; tcpPorts: readonly number[] }): Promise<void>;
   /** The password of the application's login. */
   appPassword(endpoint: Endpoint): string;
+  /** The key with which our probes log in. */
+  probePrivateKey(endpoint: Endpoint): string;
   /** Gives the ports back. */
   close(tx: Tx, instanceId: string): Promise<void>;
   setHostKey(tx: Tx, instanceId: string, hostKey: string): Promise<void>;
@@ -92,43 +100,50 @@ export function openEndpoints(deps: EndpointsDeps): Endpoints {
           );
         }
       }),
-    open: (tx, instanceId, tcpPorts) => openEndpoint(tx, instanceId, tcpPorts, deps),
+    takePorts: (tx, instanceId, count) => takePorts(tx, instanceId, count, deps),
+    open: (tx, instanceId, ports) => openEndpoint(tx, instanceId, ports, deps),
     appPassword: (endpoint) => deps.sealing.open(passwordPlace(endpoint.instance_id), endpoint.app_password_sealed),
+    probePrivateKey: (endpoint) => deps.sealing.open(probeKeyPlace(endpoint.instance_id), endpoint.probe_private_key),
     close: async (tx, instanceId) => {
-      await tx.run(sql`update endpoints set open = 0 where instance_id = ${instanceId}`);
-      await tx.run(
-        sql`update endpoint_ports set instance_id = null, released_ms = ${clock.now()} where instance_id = ${instanceId}`,
-      );
+      await Promise.all([
+        tx.run(sql`update endpoints set open = 0 where instance_id = ${instanceId}`),
+        tx.run(
+          sql`update endpoint_ports set instance_id = null, released_ms = ${clock.now()} where instance_id = ${instanceId}`,
+        ),
+      ]);
     },
     setHostKey: async (tx, instanceId, hostKey) => {
       await tx.run(sql`update endpoints set host_key = ${hostKey} where instance_id = ${instanceId}`);
     },
-    find: async (query, instanceId) => {
-      const row = await query.one(EndpointRow, sql`select ${COLUMNS} from endpoints where instance_id = ${instanceId}`);
-      return row && unsealed(row, deps);
-    },
+    find: (query, instanceId) =>
+      query.one(EndpointRow, sql`select ${COLUMNS} from endpoints where instance_id = ${instanceId}`),
     ofInstances: async (query, instanceIds) => {
       if (instanceIds.length === 0) return new Map();
       const rows = await query.all(
         EndpointRow,
         sql`select ${COLUMNS} from endpoints where instance_id in (${join(instanceIds)})`,
       );
-      return new Map(rows.map((row) => [row.instance_id, unsealed(row, deps)]));
+      return new Map(rows.map((row) => [row.instance_id, row]));
     },
-    openEndpoints: (query) =>
-      query.all(PortsRow, sql`select instance_id, ssh_port, tcp_ports from endpoints where open = 1`),
+    openEndpoints: async (query) => {
+      const rows = await query.all(
+        PortsRow,
+        sql`select instance_id, ssh_port, nullif(tcp_ports, '[]') as tcp_ports from endpoints where open = 1`,
+      );
+      return rows.map((row) => ({ ...row, tcp_ports: row.tcp_ports ?? [] }));
+    },
   };
 }
 
 async function openEndpoint(
   tx: Tx,
   instanceId: string,
-  tcpPorts: readonly number[],
-  { ids, sealing, ports, newProbeKey, hostnameOf }: EndpointsDeps,
+  { taken, tcpPorts }: { taken: readonly number[]; tcpPorts: readonly number[] },
+  { ids, sealing, newProbeKey, hostnameOf }: EndpointsDeps,
 ): Promise<void> {
-  const sshPort = await takePort(tx, instanceId, ports);
-  const public_ports: Endpoint['tcp_ports'] = [];
-  for (const port of tcpPorts) public_ports.push({ port, public_port: await takePort(tx, instanceId, ports) });
+  const [sshPort, ...others] = taken;
+  if (sshPort === undefined || others.length < tcpPorts.length) refuseWithoutPorts();
+  const public_ports = tcpPorts.map((port, i) => ({ port, public_port: others[i] }));
   const probe = newProbeKey();
   const probeKey = sealing.seal(probeKeyPlace(instanceId), probe.privateKey);
   const password = sealing.seal(passwordPlace(instanceId), ids.secret(APP_PASSWORD_BYTES));
@@ -140,39 +155,33 @@ async function openEndpoint(
 }
 
 /**
- * Takes one of the ports that have been free for the longest time. Launches at the same moment begin with different ones, so that they do not
- * wait for each other. `+port` keeps the database from using the primary key. It then walks the index by release time, and the first rows
- * are the right ones.
+ * Takes the ports that have been free for the longest time. On PostgreSQL, launches at the same moment skip each other's ports instead of
+ * waiting for them. The inner statement is materialized, because the server would otherwise be free to run it once more for each row and
+ * lock other ports. The number stands in the text, so that the server keeps the plan (see `candidates`). `+port` keeps the database from using the primary key. It then walks the index by release time, and the first rows are
+ * the right ones.
  */
-async function takePort(tx: Tx, instanceId: string, { first, last }: EndpointsDeps['ports']): Promise<number> {
-  for (;;) {
-    const free = await tx.all(
-      PortRow,
-      sql`select port from endpoint_ports where instance_id is null and +port between ${first} and ${last}
-          order by released_ms, port limit ${PORTS_TRIED}`,
-    );
-    for (const { port } of rotated(free, instanceId)) {
-      const taken = await tx.run(
-        sql`update endpoint_ports set instance_id = ${instanceId} where port = ${port} and instance_id is null`,
-      );
-      if (taken === 1) return port;
-    }
-    if (free.length < PORTS_TRIED) break;
-  }
-  return fail('unavailable', {
+async function takePorts(
+  tx: Tx,
+  instanceId: string,
+  count: number,
+  { db, ports: { first, last } }: EndpointsDeps,
+): Promise<number[]> {
+  const skip = db.dialect === 'postgres' ? SKIP_LOCKED : sql``;
+  const rows = await tx.all(
+    PortRow,
+    sql`with free as materialized (
+          select port from endpoint_ports where instance_id is null and +port between ${first} and ${last}
+          order by released_ms, port limit ${raw(String(count))} ${skip})
+        update endpoint_ports set instance_id = ${instanceId} where port in (select port from free) returning port`,
+  );
+  return rows.map(({ port }) => port).toSorted((a, b) => a - b);
+}
+
+function refuseWithoutPorts(): never {
+  fail('unavailable', {
     detail: 'All public ports are in use. Try again in a few minutes.',
     retryAfterSeconds: NO_PORT_RETRY_SECONDS,
   });
-}
-
-/** The ports in order, from a place on that the random id of the instance decides. */
-function rotated<T>(ports: readonly T[], instanceId: string): T[] {
-  const from = createHash('sha256').update(instanceId).digest().readUInt32BE() % Math.max(1, ports.length);
-  return [...ports.slice(from), ...ports.slice(0, from)];
-}
-
-function unsealed(row: Endpoint, { sealing }: Pick<EndpointsDeps, 'sealing'>): Endpoint {
-  return { ...row, probe_private_key: sealing.open(probeKeyPlace(row.instance_id), row.probe_private_key) };
 }
 
 function probeKeyPlace(instanceId: string): string {

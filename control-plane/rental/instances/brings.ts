@@ -1,23 +1,33 @@
 // What this room brings to the house.
 import type { Clock } from '../../../shared/clock.ts';
+import type { LoopOptions } from '../../../shared/loop.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
+import { type BalanceWarningsDeps, warnOfBalances } from './balance-warnings.ts';
 import { countByStatus, dueForMs } from './store.ts';
 import type { Instances } from './instances.ts';
 import { instanceRoutes } from './routes.ts';
 
-interface Deps {
-  db: Db;
+interface Deps extends BalanceWarningsDeps {
   clock: Clock;
   cursors: Cursors;
   instances: Instances;
 }
 
-export function instancesBrings({ db, clock, cursors, instances }: Deps) {
+const WARN_PERIOD_MS = 60_000;
+
+export function instancesBrings({ clock, cursors, instances, ...warnings }: Deps) {
+  const { db } = warnings;
+  const loop: LoopOptions = {
+    name: 'balance-warnings',
+    periodMs: WARN_PERIOD_MS,
+    run: (signal) => warnOfBalances(signal, warnings),
+  };
   return {
     routes: instanceRoutes({ db, cursors, instances }),
     drivers: [instances.driver],
+    loops: [loop],
     measures: measures(db, clock),
   };
 }

@@ -4,13 +4,23 @@ import { fail, failField } from '../../../shared/errors.ts';
 import type { Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 import type { OperationRow, Operations } from '../../base/operations/operations.ts';
-import { findListed, isOffered, offeredRegion } from '../../fleet/supply/offerings.ts';
+import { type Candidate, findListed, isOffered, type Offering, offeredRegion } from '../../fleet/supply/offerings.ts';
 import type { Runnable } from '../launch/runnable.ts';
 import type { ChosenContract } from '../reservations/choose.ts';
 import type { Reservations } from '../reservations/reservations.ts';
-import { chooseGpu } from './gpu-choice.ts';
-import { type Launch, launchOf } from './launch.ts';
-import { capacityRequest, place, type PlaceDeps, wantedCapacity } from './place.ts';
+import { chooseGpu, type GpuChoice } from './gpu-choice.ts';
+import { ANYWHERE, type Launch, launchOf, type Whereabouts } from './launch.ts';
+import {
+  fittingCandidates,
+  inOrder,
+  occupy,
+  type Place,
+  type PlaceDeps,
+  takePlace,
+  takePorts,
+  wantedCapacity,
+} from './place.ts';
+import { ACKNOWLEDGE_MS_MAX } from './plan.ts';
 import * as store from './store.ts';
 import { refuseUnpaidHolds } from './unpaid-holds.ts';
 
@@ -33,6 +43,10 @@ export interface CreateDeps extends PlaceDeps {
 export interface LaunchRequest {
   request: CreateInstance;
   runnable: Runnable;
+  /** Set for a launch of the platform itself, which the limits of customers do not bound. */
+  whereabouts: Whereabouts | undefined;
+  /** Stores the reply under the caller's Idempotency-Key. */
+  settle(tx: Tx, operation: OperationRow, instanceId: string): Promise<void>;
 }
 
 export interface Created {
@@ -50,59 +64,110 @@ export async function create(
   deps: CreateDeps,
 ): Promise<Created> {
   const { request, runnable } = wish;
-  const now = deps.clock.now();
-  await refuseTooMany(tx, caller.orgId, deps);
-  if (request.tier !== 'reserved') {
-    const { unpaidGpuHoursMax: gpuHoursMax } = deps;
-    await refuseUnpaidHolds(tx, caller.orgId, { gpuCount: request.gpu_count, nowMs: now, gpuHoursMax });
-  }
-  if (request.ssh_key_ids !== undefined) await deps.assertSshKeys(tx, caller.orgId, request.ssh_key_ids);
-  if (request.offering_id !== undefined) await refusePin(tx, request, request.offering_id);
-  const want = wantedCapacity(request, now);
-  const { gpuType, minVramGb, warnings } = await chooseGpu(tx, wish, want, {
-    reserved: (vramGb) => deps.reservations.chooseType(tx, { ...want, minVramGb: vramGb, orgId: caller.orgId }),
+  const nowMs = deps.clock.now();
+  const { fitting, contract, ...gpu } = await prospect(tx, caller.orgId, { ...wish, nowMs }, deps);
+  const id = deps.ids.instance();
+  const launch = launchOf(runnable, {
+    ...(wish.whereabouts ?? ANYWHERE),
+    sealedEnv: deps.workloads.sealEnv(id, runnable.env),
+    minVramGb: gpu.minVramGb,
   });
-  if (request.offering_id === undefined && request.tier !== 'reserved') await refuseWithoutOffer(tx, wish, gpuType);
-  const operation = await deps.operations.create(tx, {
+  const operation = deps.operations.make({
     kind: 'instance.create',
     orgId: caller.orgId,
     apiKeyId: caller.apiKeyId,
-    warnings: [...runnable.warnings, ...warnings],
+    warnings: [...runnable.warnings, ...gpu.warnings],
   });
-  const id = deps.ids.instance();
-  const launch = launchOf(runnable, { sealedEnv: deps.workloads.sealEnv(id, runnable.env), minVramGb });
-  const birth = { operationId: operation.id, nowMs: now };
-  const asked = newInstance(id, caller, { request, gpuType, launch }, birth);
-  const contract = await contractOf(tx, asked, deps);
+  const birth = { operationId: operation.id, nowMs };
+  const asked = {
+    ...newInstance(id, caller, { request, gpuType: gpu.gpuType, launch }, birth),
+    reservation_id: contract?.id ?? null,
+  };
+  const [place, ports] = await Promise.all([
+    takePlace(tx, asked, fitting, deps),
+    fitting.length === 0 ? [] : takePorts(tx, asked, deps),
+  ]);
+  if (place === undefined && ports.length > 0) await deps.endpoints.close(tx, id);
   const region =
-    request.region ?? contract?.region ?? (await regionOfOffers(tx, { gpuType, offeringId: want.offeringId }));
-  const instance = { ...asked, reservation_id: contract?.id ?? null, region };
-  await store.insertInstance(tx, instance);
-  await deps.events.append(tx, {
-    type: 'instance.creating',
-    subjectId: instance.id,
-    orgId: caller.orgId,
-    data: { status: 'allocating', gpu_type: instance.gpu_type, gpu_count: instance.gpu_count, region: instance.region },
-  });
-  const machineId = await place(tx, instance, deps);
-  return { operation, instanceId: instance.id, machineId };
+    place?.region ?? request.region ?? contract?.region ?? (await regionOfOffers(tx, request, gpu.gpuType));
+  const instance = { ...asked, ...(place && placedFields(place, nowMs)), region };
+  await inOrder([
+    place === undefined ? Promise.resolve() : occupy(tx, instance, { place, ports }, deps),
+    store.insertInstance(tx, instance),
+    deps.operations.insert(tx, operation),
+    deps.events.append(tx, {
+      type: 'instance.creating',
+      subjectId: id,
+      orgId: caller.orgId,
+      data: { status: 'allocating', gpu_type: instance.gpu_type, gpu_count: instance.gpu_count, region },
+    }),
+    // Last, because a repeated request may wait for its row, and the transaction must then wait for nobody.
+    wish.settle(tx, operation, id),
+  ]);
+  return { operation, instanceId: id, machineId: place?.machineId };
 }
 
-/** The contract of a reserved launch. Its slots, not the offerings, decide where the launch can run. */
-async function contractOf(
+interface Prospect extends GpuChoice {
+  /** Candidates for the launch, the best one first. */
+  fitting: Candidate[];
+  /** The contract of a reserved launch. */
+  contract: ChosenContract | undefined;
+}
+
+/** Makes all checks of a launch, and reads where it can go. Everything that does not depend on each other is read at once. */
+async function prospect(
   tx: Tx,
-  instance: store.InstanceRow,
-  { reservations, clock }: CreateDeps,
-): Promise<ChosenContract | undefined> {
-  if (instance.tier !== 'reserved') return undefined;
-  return reservations.choose(tx, { ...capacityRequest(instance, clock.now()), orgId: instance.org_id });
+  orgId: string,
+  { nowMs, ...wish }: LaunchRequest & { nowMs: number },
+  deps: CreateDeps,
+): Promise<Prospect> {
+  const { request, whereabouts } = wish;
+  const want = wantedCapacity(request, nowMs, whereabouts);
+  const pinned = want.offeringId === null ? Promise.resolve(undefined) : findListed(tx, want.offeringId);
+  const checked = [
+    ...(whereabouts === undefined
+      ? [refuseTooMany(tx, orgId, deps), refuseUnpaid(tx, orgId, { request, nowMs }, deps)]
+      : []),
+    request.ssh_key_ids === undefined ? Promise.resolve() : deps.assertSshKeys(tx, orgId, request.ssh_key_ids),
+    pinned.then((offering) => refusePin(request, offering)),
+  ];
+  const chosen = chooseGpu(tx, wish, want, {
+    pinned,
+    reserved: (vramGb) => deps.reservations.chooseType(tx, { ...want, minVramGb: vramGb, orgId }),
+  });
+  const read = chosen.then(async (gpu): Promise<Prospect> => {
+    const capacity = { ...want, gpuType: gpu.gpuType, minVramGb: gpu.minVramGb };
+    const isReserved = request.tier === 'reserved';
+    const contract = isReserved ? await deps.reservations.choose(tx, { ...capacity, orgId }) : undefined;
+    const which = { tier: request.tier, reservation_id: contract?.id ?? null };
+    return { ...gpu, contract, fitting: await fittingCandidates(tx, which, capacity) };
+  });
+  await inOrder([...checked, read]);
+  const found = await read;
+  // A candidate, a contract or a pin proves that there is an offer.
+  if (found.fitting.length === 0 && found.contract === undefined && request.offering_id === undefined)
+    await refuseWithoutOffer(tx, wish, found.gpuType);
+  return found;
 }
 
 /** The region that is shown until the launch is placed. There is an offering, because a launch without any was refused. */
-async function regionOfOffers(tx: Tx, which: { gpuType: string; offeringId: string | null }): Promise<string> {
-  const region = await offeredRegion(tx, which);
-  if (region === undefined) throw new Error(`nothing of ${which.gpuType} is on offer, but the launch was let in`);
+async function regionOfOffers(tx: Tx, { offering_id: pin }: CreateInstance, gpuType: string): Promise<string> {
+  const region = await offeredRegion(tx, { gpuType, offeringId: pin ?? null });
+  if (region === undefined) throw new Error(`nothing of ${gpuType} is on offer, but the launch was let in`);
   return region;
+}
+
+/** What the placement adds to a new instance. The engine is needed again if the host does not acknowledge the workload in time. */
+function placedFields(place: Place, nowMs: number): Partial<store.InstanceRow> {
+  return {
+    machine_id: place.machineId,
+    supplier_id: place.supplierId,
+    workload_id: place.workloadId,
+    price_ucents_per_hour: place.priceUcentsPerHour,
+    disk_gb: place.diskGb,
+    tried_machine_ids: [place.machineId],
+    due_ms: nowMs + ACKNOWLEDGE_MS_MAX,
+  };
 }
 
 /** Refuses a launch that no host can run. Busy hosts count: with one of these the launch is accepted, and its operation reports the result. */
@@ -121,6 +186,17 @@ async function refuseWithoutOffer(tx: Tx, { request, runnable }: LaunchRequest, 
   });
 }
 
+function refuseUnpaid(
+  tx: Tx,
+  orgId: string,
+  { request, nowMs }: { request: CreateInstance; nowMs: number },
+  { unpaidGpuHoursMax: gpuHoursMax }: CreateDeps,
+): Promise<void> {
+  // A contract pays for its GPUs anyway.
+  if (request.tier === 'reserved') return Promise.resolve();
+  return refuseUnpaidHolds(tx, orgId, { gpuCount: request.gpu_count, nowMs, gpuHoursMax });
+}
+
 /** Each launch holds GPUs, a port and work of the engine, so one caller in a loop must not take them from everybody. */
 async function refuseTooMany(tx: Tx, orgId: string, { openLaunchesMax }: CreateDeps): Promise<void> {
   const max = openLaunchesMax();
@@ -131,8 +207,10 @@ async function refuseTooMany(tx: Tx, orgId: string, { openLaunchesMax }: CreateD
   });
 }
 
-async function refusePin(tx: Tx, request: CreateInstance, offeringId: string): Promise<void> {
-  const offering = await findListed(tx, offeringId);
+/** `offering` is the pinned one, if it is listed. */
+function refusePin(request: CreateInstance, offering: Offering | undefined): void {
+  const { offering_id: offeringId } = request;
+  if (offeringId === undefined) return;
   if (offering === undefined) {
     return fail(
       'offering_unavailable',
@@ -171,6 +249,7 @@ export function newInstance(
     name: request.name ?? null,
     status: 'allocating',
     status_reason: null,
+    balance_below_hours: null,
     // Variables may be secrets. They are stored in the launch, sealed.
     request: { ...request, env: undefined },
     launch: what.launch,

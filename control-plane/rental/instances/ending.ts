@@ -64,14 +64,14 @@ export async function stopUnpaid(
 export async function remove(
   caller: { orgId: string; apiKeyId: string },
   id: string,
-  settle: (tx: Tx, operation: OperationRow) => Promise<void>,
+  settle: (tx: Tx, operation: OperationRow, instanceId: string) => Promise<void>,
   deps: MoveDeps & { db: Db; clock: Clock },
 ): Promise<Removed> {
   const seen = await store.findInstance(deps.db.read, id);
   return deps.db.tx('instances.remove', async (tx) => {
     if (seen !== undefined) await lockRental(tx, seen);
     const removed = await removeOne(tx, caller, id, deps);
-    await settle(tx, removed.operation);
+    await settle(tx, removed.operation, id);
     return removed;
   });
 }
@@ -101,7 +101,8 @@ async function removeOne(
   const isStopping = instance.status === 'stopping';
   const own = isStopping ? await deps.operations.findOn(tx, { kind, resourceId: id }, caller.apiKeyId) : undefined;
   if (own !== undefined) return { operation: own, machineId: instance.machine_id };
-  const operation = await deps.operations.create(tx, { kind, orgId: caller.orgId, apiKeyId: caller.apiKeyId });
+  const operation = deps.operations.make({ kind, orgId: caller.orgId, apiKeyId: caller.apiKeyId });
+  await deps.operations.insert(tx, operation);
   await deps.operations.move(tx, operation.id, 'in_progress', { resourceId: id });
   if (isStopping) return { operation, machineId: instance.machine_id };
   const to = instance.status === 'running' ? 'stopping' : 'terminated';

@@ -2,7 +2,7 @@
 import type { CreateInstance } from '../../../shared/api/instance.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Query } from '../../base/db/db.ts';
-import { type CapacityRequest, cheapestType, findListed, largestVramGb } from '../../fleet/supply/offerings.ts';
+import { type CapacityRequest, cheapestType, largestVramGb, type Offering } from '../../fleet/supply/offerings.ts';
 import type { Runnable } from '../launch/runnable.ts';
 
 export interface GpuChoice {
@@ -19,17 +19,17 @@ const GIB = 1024 ** 3;
 /**
  * Chooses the GPU type. A type that the request names, or that the pinned offering has, is taken if it is large enough, and refused if not.
  * If there is none, the cheapest that is large enough is taken, or with tier reserved that of the contract (`choices.reserved`). `want` is the
- * launch without the type.
+ * launch without the type, and `choices.pinned` its offering, if it names one that is listed.
  * @throws ServiceError `gpu_vram_too_small`, `model_too_large`, `environment_unavailable`
  */
 export async function chooseGpu(
   query: Query,
   wish: { request: CreateInstance; runnable: Runnable },
   want: Omit<CapacityRequest, 'gpuType' | 'minVramGb'>,
-  choices: { reserved(minVramGb: number): Promise<string> },
+  choices: { pinned: Promise<Offering | undefined>; reserved(minVramGb: number): Promise<string> },
 ): Promise<GpuChoice> {
   const { request, runnable } = wish;
-  const pinned = want.offeringId === null ? undefined : await findListed(query, want.offeringId);
+  const pinned = await choices.pinned;
   const gpuType = request.gpu_type ?? pinned?.gpu_type;
   if (gpuType !== undefined) {
     const anyWillDo = runnable.minVramGb === 0 && runnable.model === null;

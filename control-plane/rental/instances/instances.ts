@@ -3,7 +3,7 @@ import type { CreateInstance, Instance } from '../../../shared/api/instance.ts';
 import type { ReservedInstance } from '../../../shared/api/reservation.ts';
 import type { PullLogin } from '../../../shared/protocol/link.ts';
 import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
-import { fail } from '../../../shared/errors.ts';
+import { fail, ServiceError } from '../../../shared/errors.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import type { PageStart } from '../../base/http/cursors.ts';
 import type { Driver } from '../../base/operations/engine.ts';
@@ -11,10 +11,11 @@ import type { OperationRow } from '../../base/operations/operations.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
 import type { LaunchRoom } from '../launch/launch.ts';
 import type { AppSite } from '../endpoints/app-address.ts';
-import type { Endpoint } from '../endpoints/endpoints.ts';
-import { create } from './create.ts';
+import type { Endpoint, Endpoints } from '../endpoints/endpoints.ts';
+import { create, type Created } from './create.ts';
 import { endByOperator, stopUnpaid, remove } from './ending.ts';
 import type { HeldGpus } from '../../fleet/supply/intake.ts';
+import type { Whereabouts } from './launch.ts';
 import { gpuGrace, noteGpus, pullLogin, type PullLoginDeps } from './host-messages.ts';
 import { confirmOutage, endOutage, giveUp } from './outages.ts';
 import { plan } from './plan.ts';
@@ -29,10 +30,11 @@ export interface CallerKey {
 }
 
 /** Stores the reply under the caller's idempotency key, in the transaction of the command. */
-export type Settle = (tx: Tx, operation: OperationRow) => Promise<void>;
+export type Settle = (tx: Tx, operation: OperationRow, instanceId: string) => Promise<void>;
 
 export interface InstanceWithEndpoint {
-  instance: store.InstanceRow;
+  instance: store.ShownInstance;
+  /** Undefined if nobody can connect now. */
   endpoint: Endpoint | undefined;
 }
 
@@ -51,8 +53,11 @@ export interface Verdicts {
 }
 
 export interface Instances extends Verdicts {
-  /** Accepts a launch. @throws ServiceError for every refusal of specification 4.3 */
-  create(caller: CallerKey, request: CreateInstance, settle: Settle): Promise<OperationRow>;
+  /**
+   * Accepts a launch. `whereabouts` is set for a launch of the platform itself, which the limits of customers do not bound.
+   * @throws ServiceError for every refusal of specification 4.3
+   */
+  create(caller: CallerKey, request: CreateInstance, settle: Settle, whereabouts?: Whereabouts): Promise<OperationRow>;
   /** Accepts a termination. @throws ServiceError `not_found` */
   remove(caller: CallerKey, id: string, settle: Settle): Promise<OperationRow>;
   /** @throws ServiceError `not_found` */
@@ -99,19 +104,19 @@ export function openInstances(deps: InstancesDeps): Instances {
     deps.onEndpointsChanged();
     deps.nudge();
   };
-  const withEndpoint = async (instance: store.InstanceRow): Promise<InstanceWithEndpoint> => ({
-    instance,
-    endpoint: await endpoints.find(db.read, instance.id),
-  });
-
   return {
-    create: async (caller, request, settle) => {
+    create: async (caller, request, settle, whereabouts) => {
       const runnable = await deps.runnable(caller.orgId, request);
-      const created = await db.tx('instances.create', async (tx) => {
-        await tx.lock('org', caller.orgId);
-        const outcome = await create(tx, caller, { request, runnable }, deps);
-        await settle(tx, outcome.operation);
-        return outcome;
+      const attempt = (): Promise<Created> =>
+        db.tx('instances.create', async (tx) => {
+          await tx.lock('org', caller.orgId);
+          return create(tx, caller, { request, runnable, settle, whereabouts }, deps);
+        });
+      const created = await attempt().catch(async (error: unknown) => {
+        // The rentals of the organisation may hold for a later time what the launch needs now.
+        const isShort = error instanceof ServiceError && error.code === 'insufficient_balance';
+        if (isShort && (await deps.metering.shortenHolds(caller.orgId))) return attempt();
+        throw error;
       });
       deps.log.info(
         { instance_id: created.instanceId, machine_id: created.machineId, org_id: caller.orgId },
@@ -127,11 +132,7 @@ export function openInstances(deps: InstancesDeps): Instances {
       return removed.operation;
     },
     rename: (tx, orgId, id, name) => rename(tx, orgId, { id, name }, deps),
-    get: async (orgId, id) => {
-      const instance = await store.findInstance(db.read, id);
-      if (instance === undefined || instance.org_id !== orgId) return fail('not_found', `There is no instance ${id}.`);
-      return withEndpoint(instance);
-    },
+    get: (orgId, id) => shownInstance(db.read, orgId, id, endpoints),
     list: (orgId, start) => list(orgId, start, deps),
     show: (found, options) => show(found, options, deps),
     driver: {
@@ -184,7 +185,7 @@ async function list(
   { db, endpoints }: InstancesDeps,
 ): Promise<InstanceWithEndpoint[]> {
   const rows = await store.instancesOfOrg(db.read, orgId, start);
-  const ids = rows.map((row) => row.id);
+  const ids = rows.flatMap(({ id, status }) => (store.CONNECTABLE.has(status) ? [id] : []));
   const endpointOf = await endpoints.ofInstances(db.read, ids);
   return rows.map((instance) => ({ instance, endpoint: endpointOf.get(instance.id) }));
 }
@@ -214,10 +215,21 @@ async function rename(
   { id, name }: { id: string; name: string | null },
   { endpoints }: InstancesDeps,
 ): Promise<InstanceWithEndpoint> {
-  const instance = await store.findInstance(tx, id);
-  if (instance === undefined || instance.org_id !== orgId) return fail('not_found', `There is no instance ${id}.`);
+  const { instance, endpoint } = await shownInstance(tx, orgId, id, endpoints);
   await store.setName(tx, id, name);
-  return { instance: { ...instance, name }, endpoint: await endpoints.find(tx, id) };
+  return { instance: { ...instance, name }, endpoint };
+}
+
+async function shownInstance(
+  query: Query,
+  orgId: string,
+  id: string,
+  endpoints: Endpoints,
+): Promise<InstanceWithEndpoint> {
+  const instance = await store.findShown(query, orgId, id);
+  if (instance === undefined) return fail('not_found', `There is no instance ${id}.`);
+  const isConnectable = store.CONNECTABLE.has(instance.status);
+  return { instance, endpoint: isConnectable ? await endpoints.find(query, id) : undefined };
 }
 
 async function driveOne(id: string, deps: InstancesDeps): Promise<string[]> {

@@ -19,10 +19,27 @@ export const Launch = z.strictObject({
   ports: z.array(Port),
   /** The VRAM that each GPU must have; 0 for any. */
   min_vram_gb: z.int(),
+  /** It may run only on machines that the operator trusts. */
+  trusted_only: z.boolean().default(false),
+  /** Machines on which the same work has failed before. */
+  avoided_machine_ids: z.array(z.string()).default([]),
 });
 export type Launch = z.infer<typeof Launch>;
 
-export function launchOf(runnable: Runnable, more: { sealedEnv: string; minVramGb: number }): Launch {
+/** Where a launch of the platform itself may run. */
+export interface Whereabouts {
+  trustedOnly: boolean;
+  avoidedMachineIds: string[];
+}
+
+export const ANYWHERE: Whereabouts = { trustedOnly: false, avoidedMachineIds: [] };
+
+interface LaunchMore extends Whereabouts {
+  sealedEnv: string;
+  minVramGb: number;
+}
+
+export function launchOf(runnable: Runnable, more: LaunchMore): Launch {
   return {
     image: runnable.image,
     own_image: runnable.ownImage,
@@ -32,5 +49,7 @@ export function launchOf(runnable: Runnable, more: { sealedEnv: string; minVramG
     sealed_env: more.sealedEnv,
     ports: runnable.ports,
     min_vram_gb: more.minVramGb,
+    trusted_only: more.trustedOnly,
+    avoided_machine_ids: more.avoidedMachineIds,
   };
 }

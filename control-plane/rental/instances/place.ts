@@ -16,12 +16,13 @@ import {
   narrowing,
   type Offering,
 } from '../../fleet/supply/offerings.ts';
+import { findOffer, type Offer } from '../../fleet/supply/holding.ts';
 import { slotCandidates } from '../../fleet/supply/slots.ts';
 import type { Supply } from '../../fleet/supply/supply.ts';
-import * as supplyStore from '../../fleet/supply/store.ts';
 import { explain, rank } from '../../fleet/placement/placement.ts';
 import type { Workloads } from '../../fleet/workloads/workloads.ts';
 import type { Endpoints } from '../endpoints/endpoints.ts';
+import { ANYWHERE, type Launch, type Whereabouts } from './launch.ts';
 import { latestEnd } from './plan.ts';
 import * as store from './store.ts';
 
@@ -37,47 +38,109 @@ export interface PlaceDeps {
   endpoints: Endpoints;
 }
 
+/** A place on a host that was found for an instance. Its GPUs are held already. */
+export interface Place {
+  workloadId: string;
+  machineId: string;
+  supplierId: string;
+  region: string;
+  gpuUuids: string[];
+  /** Null if the host cannot limit the disk. */
+  diskGb: number | null;
+  priceUcentsPerHour: bigint;
+}
+
 /**
- * Takes GPUs of the best offering that fits, holds the money, and adds the workload to the machine's desired state. Returns the machine's id, or
- * undefined if nothing fits. If the instance was placed before, the old host gets a tombstone, and the price does not rise.
- * @throws ServiceError `insufficient_balance`, `price_changed`
+ * Holds GPUs of the first candidate that still fits. Undefined if there is none. Statements that do not depend on each other are sent
+ * together here and in `occupy`, because on PostgreSQL each answer that is waited for is a round trip, and the locks are held meanwhile.
+ * @throws ServiceError `price_changed`
+ */
+export async function takePlace(
+  tx: Tx,
+  instance: store.InstanceRow,
+  fitting: readonly Candidate[],
+  deps: PlaceDeps,
+): Promise<Place | undefined> {
+  const workloadId = deps.ids.prefixed('wl');
+  let left = fitting;
+  for (;;) {
+    const candidate = await nextCandidate(tx, left);
+    if (candidate === undefined) return undefined;
+    const place = await holdAt(tx, instance, { candidate, workloadId }, deps);
+    if (place !== undefined) return place;
+    left = left.filter(({ id }) => id !== candidate.id);
+  }
+}
+
+/**
+ * Holds the money, adds the workload to the machine's desired state, and opens an endpoint with the taken ports, unless there is one.
+ * @throws ServiceError `insufficient_balance`, `unavailable` if there are too few ports
+ */
+export async function occupy(
+  tx: Tx,
+  instance: store.InstanceRow,
+  { place, ports }: { place: Place; ports: readonly number[] | undefined },
+  deps: PlaceDeps,
+): Promise<void> {
+  const { launch } = instance;
+  await inOrder([
+    deps.metering.holdForLaunch(tx, instance.id, instance.org_id, place.priceUcentsPerHour),
+    deps.workloads.want(tx, place.machineId, {
+      workload_id: place.workloadId,
+      instance_id: instance.id,
+      image: launch.image,
+      pull_login: launch.registry_credential_id !== null,
+      command: { entrypoint: launch.entrypoint, cmd: launch.cmd },
+      sealed_env: launch.sealed_env,
+      gpu_uuids: place.gpuUuids,
+      disk_gb: place.diskGb,
+      ends_at_ms: null,
+    }),
+    ports === undefined
+      ? Promise.resolve()
+      : deps.endpoints.open(tx, instance.id, { taken: ports, tcpPorts: tcpPortsOf(launch) }),
+  ]);
+}
+
+/**
+ * Places an instance that exists. Returns the machine's id, or undefined if nothing fits. If the instance was placed before, the old host
+ * gets a tombstone, and the price does not rise. @throws ServiceError as `takePlace` and `occupy`
  */
 export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps): Promise<string | undefined> {
-  const { launch } = instance;
   if (instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
-  const workloadId = deps.ids.prefixed('wl');
-  const found = await holdBest(tx, instance, workloadId, deps);
+  const fitting = await fittingCandidates(tx, instance, capacityRequest(instance, deps.clock.now()));
+  const found = await takePlace(tx, instance, fitting, deps);
   if (found === undefined) return undefined;
-  const { offering, gpuUuids, diskGb } = found;
-  const machine = await supplyStore.findMachine(tx, offering.machine_id);
-  refuseChangedPrice(instance, offering);
-  const priceUcentsPerHour = priceOf(instance, offering, diskGb);
-  await deps.metering.holdForLaunch(tx, instance.id, instance.org_id, priceUcentsPerHour);
-  await deps.workloads.want(tx, offering.machine_id, {
-    workload_id: workloadId,
-    instance_id: instance.id,
-    image: launch.image,
-    pull_login: launch.registry_credential_id !== null,
-    command: { entrypoint: launch.entrypoint, cmd: launch.cmd },
-    sealed_env: launch.sealed_env,
-    gpu_uuids: gpuUuids,
-    disk_gb: diskGb,
-    ends_at_ms: null,
-  });
-  if ((await deps.endpoints.find(tx, instance.id)) === undefined) {
-    const tcpPorts = launch.ports.filter(({ protocol }) => protocol === 'tcp').map(({ port }) => port);
-    await deps.endpoints.open(tx, instance.id, tcpPorts);
-  }
+  const isOpen = (await deps.endpoints.find(tx, instance.id)) !== undefined;
+  const ports = isOpen ? undefined : await takePorts(tx, instance, deps);
+  await occupy(tx, instance, { place: found, ports }, deps);
   await store.setPlacement(tx, instance.id, {
-    machineId: offering.machine_id,
-    supplierId: machine?.supplier_id ?? '',
-    workloadId,
-    region: offering.region,
-    priceUcentsPerHour,
-    diskGb,
-    triedMachineIds: [...instance.tried_machine_ids, offering.machine_id],
+    machineId: found.machineId,
+    supplierId: found.supplierId,
+    workloadId: found.workloadId,
+    region: found.region,
+    priceUcentsPerHour: found.priceUcentsPerHour,
+    diskGb: found.diskGb,
+    triedMachineIds: [...instance.tried_machine_ids, found.machineId],
   });
-  return offering.machine_id;
+  return found.machineId;
+}
+
+/** A public port for SSH, and one for each TCP port of the application. */
+export function takePorts(tx: Tx, { id, launch }: store.InstanceRow, { endpoints }: PlaceDeps): Promise<number[]> {
+  return endpoints.takePorts(tx, id, 1 + tcpPortsOf(launch).length);
+}
+
+function tcpPortsOf({ ports }: Launch): number[] {
+  return ports.filter(({ protocol }) => protocol === 'tcp').map(({ port }) => port);
+}
+
+/** Waits for all of them. If several fail, the first in this order decides, whichever answer came first. */
+export async function inOrder<T extends readonly unknown[]>(work: {
+  readonly [K in keyof T]: Promise<T[K]>;
+}): Promise<unknown> {
+  await Promise.allSettled(work);
+  return Promise.all(work);
 }
 
 /** Explains why nothing fits: the error code for the operation, and one sentence. */
@@ -116,46 +179,77 @@ function explainPin(
   return { code: 'no_capacity', detail: `The offering ${offeringId} does not fit: it has ${has}. ${only}` };
 }
 
-interface Held {
-  offering: Offering;
-  gpuUuids: string[];
-  /** Null if the host cannot limit the disk. */
-  diskGb: number | null;
+/**
+ * The best candidate, which is the cheapest. If another launch works on that machine now, a candidate of the same price is as good: launches at
+ * the same moment would otherwise wait for each other. Holds the machine.
+ */
+async function nextCandidate(tx: Tx, left: readonly Candidate[]): Promise<Candidate | undefined> {
+  const [best] = left;
+  const equal = left.filter((other) => other.price_ucents_per_hour === best?.price_ucents_per_hour);
+  if (equal.length < 2) return best;
+  const machineId = await tx.lockFirst(
+    'machine',
+    equal.map((candidate) => candidate.machine_id),
+  );
+  return equal.find((candidate) => candidate.machine_id === machineId) ?? best;
 }
 
-async function holdBest(
+/** Undefined if it does not fit any more. What was read of a candidate is checked once its machine is locked. */
+async function holdAt(
   tx: Tx,
   instance: store.InstanceRow,
-  heldBy: string,
+  { candidate, workloadId }: { candidate: Candidate; workloadId: string },
   { supply, workloads, clock }: PlaceDeps,
-): Promise<Held | undefined> {
-  const request = capacityRequest(instance, clock.now());
-  for (const candidate of await fitting(tx, instance, request)) {
-    const offering = await findListed(tx, candidate.id);
-    if (offering === undefined || !(await workloads.hasCapacity(tx, offering.machine_id))) continue;
-    const diskGb = diskOn(offering, instance.request.disk_gb);
-    const gpuUuids = await supply.hold(tx, {
-      machineId: offering.machine_id,
+): Promise<Place | undefined> {
+  const { machine_id: machineId } = candidate;
+  const diskGb = diskOn(candidate, instance.request.disk_gb);
+  await tx.lock('machine', machineId);
+  const [offer, hasCapacity, gpuUuids] = await Promise.all([
+    findOffer(tx, candidate.id),
+    workloads.hasCapacity(tx, machineId),
+    supply.hold(tx, {
+      machineId,
       gpuType: instance.gpu_type,
       count: instance.gpu_count,
-      heldBy,
+      heldBy: workloadId,
       reservedBy: instance.reservation_id,
-      endsMs: request.endsMs,
+      endsMs: capacityRequest(instance, clock.now()).endsMs,
       diskGb: diskGb ?? 0,
-    });
-    if (gpuUuids !== undefined) return { offering, gpuUuids, diskGb };
+    }),
+  ]);
+  if (gpuUuids === undefined) return undefined;
+  if (offer === undefined || !hasCapacity || !isAsRead(offer, candidate, instance)) {
+    await supply.release(tx, workloadId);
+    return undefined;
   }
-  return undefined;
+  refuseChangedPrice(instance, offer);
+  const { supplier_id: supplierId, region } = offer;
+  const priceUcentsPerHour = priceOf(instance, offer, diskGb);
+  return { workloadId, machineId, supplierId, region, gpuUuids, diskGb, priceUcentsPerHour };
+}
+
+/** Whether the price and the disk are those that the candidate was chosen for. */
+function isAsRead(
+  offer: Offer,
+  candidate: Candidate,
+  { request, reservation_id: contract }: store.InstanceRow,
+): boolean {
+  if (contract === null && offer.price_ucents_per_hour !== candidate.price_ucents_per_hour) return false;
+  if (request.disk_gb !== undefined && offer.disk_free_gb < request.disk_gb) return false;
+  return diskOn(offer, request.disk_gb) === diskOn(candidate, request.disk_gb);
 }
 
 /** A launch that names no size may also go to a host with little disk. It gets the disk that is there. */
-function diskOn(offering: Offering, wantedGb: number | undefined): number | null {
+function diskOn(
+  offering: Pick<Offer, 'disk_configurable' | 'disk_free_gb'>,
+  wantedGb: number | undefined,
+): number | null {
   if (!offering.disk_configurable) return null;
   return wantedGb ?? Math.max(DISK_GB_MIN, Math.min(DISK_GB_INCLUDED, offering.disk_free_gb));
 }
 
 /** A boot rescue never costs more than the first placement, and a reserved launch costs nothing. The viewed price has no extra disk in it. */
-function refuseChangedPrice(instance: store.InstanceRow, offering: Offering): void {
+function refuseChangedPrice(instance: store.InstanceRow, offering: Offer): void {
   const viewed = instance.request.viewed_price_per_hour;
   if (viewed === undefined || instance.reservation_id !== null) return;
   const priceUcents = offering.price_ucents_per_hour * BigInt(instance.gpu_count);
@@ -167,24 +261,30 @@ function refuseChangedPrice(instance: store.InstanceRow, offering: Offering): vo
 }
 
 /** The price of the whole instance. Reserved capacity is paid by contract. */
-function priceOf(instance: store.InstanceRow, offering: Offering, diskGb: number | null): bigint {
+function priceOf(instance: store.InstanceRow, offering: Offer, diskGb: number | null): bigint {
   if (instance.reservation_id !== null) return 0n;
   return offering.price_ucents_per_hour * BigInt(instance.gpu_count) + extraDiskUcentsPerHour(offering, diskGb);
 }
 
-/** Candidates in the preferred region, or, if it has none, elsewhere. A reserved launch stays within the slots of its contract. */
-async function fitting(query: Query, instance: store.InstanceRow, request: CapacityRequest): Promise<Candidate[]> {
-  if (instance.tier === 'spot') return [];
-  if (instance.reservation_id !== null) {
-    return rank(request, await slotCandidates(query, instance.reservation_id, request));
-  }
+/**
+ * Candidates in the preferred region, or, if it has none, elsewhere; the best one first. A reserved launch stays within the slots of its
+ * contract.
+ */
+export async function fittingCandidates(
+  query: Query,
+  { tier, reservation_id: contract }: Pick<store.InstanceRow, 'tier' | 'reservation_id'>,
+  request: CapacityRequest,
+): Promise<Candidate[]> {
+  if (tier === 'spot') return [];
+  if (contract !== null) return rank(request, await slotCandidates(query, contract, request));
   const inRegion = request.region === null ? [] : await candidates(query, request);
   return rank(request, inRegion.length > 0 ? inRegion : await candidates(query, { ...request, region: null }));
 }
 
 /** The capacity that an instance needs if it is placed now. */
-export function capacityRequest(instance: store.InstanceRow, nowMs: number): CapacityRequest {
-  const wanted = wantedCapacity(instance.request, nowMs);
+function capacityRequest(instance: store.InstanceRow, nowMs: number): CapacityRequest {
+  const { trusted_only: trustedOnly, avoided_machine_ids: avoidedMachineIds } = instance.launch;
+  const wanted = wantedCapacity(instance.request, nowMs, { trustedOnly, avoidedMachineIds });
   const placed = instance.price_ucents_per_hour > 0n ? instance.price_ucents_per_hour : null;
   const caps = [wanted.maxPriceUcentsPerHour, placed].filter((value) => value !== null);
   return {
@@ -192,12 +292,16 @@ export function capacityRequest(instance: store.InstanceRow, nowMs: number): Cap
     gpuType: instance.gpu_type,
     minVramGb: instance.launch.min_vram_gb,
     maxPriceUcentsPerHour: caps.toSorted((a, b) => (a < b ? -1 : 1))[0] ?? null,
-    exceptMachineIds: instance.tried_machine_ids,
+    exceptMachineIds: [...instance.tried_machine_ids, ...avoidedMachineIds],
   };
 }
 
 /** The capacity that a request needs, before its GPU type is chosen. */
-export function wantedCapacity(request: CreateInstance, nowMs: number): Omit<CapacityRequest, 'gpuType' | 'minVramGb'> {
+export function wantedCapacity(
+  request: CreateInstance,
+  nowMs: number,
+  { trustedOnly, avoidedMachineIds }: Whereabouts = ANYWHERE,
+): Omit<CapacityRequest, 'gpuType' | 'minVramGb'> {
   const { max_price_per_hour: cap, auto_terminate_hours: hours } = request;
   return {
     gpuCount: request.gpu_count,
@@ -206,6 +310,7 @@ export function wantedCapacity(request: CreateInstance, nowMs: number): Omit<Cap
     maxPriceUcentsPerHour: cap === undefined ? null : nearestUcents(cap),
     diskGb: request.disk_gb ?? null,
     endsMs: hours === undefined ? null : latestEnd(nowMs, hours),
-    exceptMachineIds: [],
+    exceptMachineIds: avoidedMachineIds,
+    trustedOnly,
   };
 }

@@ -5,7 +5,7 @@ import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
 import type { InstanceState } from '../../../shared/states.ts';
 
 /** A host must acknowledge a new workload within this time. Otherwise another host is tried. */
-const ACKNOWLEDGE_MS_MAX = 60_000;
+export const ACKNOWLEDGE_MS_MAX = 60_000;
 /** The host reports a container that stays silent. If the host has not reported it a little later, the host is given up. */
 const CONTAINER_STARTS_MS_MAX = GUEST_SILENT_MS_MAX + 30_000;
 export const HOUR_MS = 3_600_000;

@@ -46,8 +46,40 @@ const InstanceRow = z.object({
   /** The fault that the host has reported about its GPUs, and since when we know it; null while they are whole. */
   gpu_fault: text.nullable(),
   gpu_fault_since_ms: int.nullable(),
+  /** The customer was warned that the balance ends in less than so many hours; null if it is enough. */
+  balance_below_hours: int.nullable(),
 });
 export type InstanceRow = z.infer<typeof InstanceRow>;
+
+/** What the API shows of an instance. Few fields, because a page decodes up to a hundred rows, and the stored request is large. */
+const ShownRow = InstanceRow.pick({
+  id: true,
+  org_id: true,
+  name: true,
+  status: true,
+  status_reason: true,
+  gpu_type: true,
+  gpu_count: true,
+  tier: true,
+  region: true,
+  reservation_id: true,
+  price_ucents_per_hour: true,
+  disk_gb: true,
+  created_ms: true,
+  ready_ms: true,
+  auto_terminate_ms: true,
+  terminated_ms: true,
+  last_reachable_ms: true,
+  unreachable_since_ms: true,
+  balance_below_hours: true,
+}).extend({
+  // The other members of the documents are skipped.
+  request: json(z.object({ auto_terminate_hours: z.number().optional() })),
+  launch: json(Launch.pick({ image: true, own_image: true, ports: true }).strip()),
+});
+export type ShownInstance = z.infer<typeof ShownRow>;
+const SHOWN = sql`id, org_id, name, status, status_reason, gpu_type, gpu_count, tier, region, reservation_id, price_ucents_per_hour, disk_gb,
+  created_ms, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms, balance_below_hours, request, launch`;
 
 /** Statuses in which a customer can connect. `unreachable` is one: probes fail, but a connection that works is accepted. */
 export const CONNECTABLE: ReadonlySet<InstanceState> = new Set<InstanceState>(['running', 'unreachable']);
@@ -61,7 +93,7 @@ const LAUNCHING: ReadonlySet<InstanceState> = new Set<InstanceState>(['allocatin
 const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, launch, gpu_type, gpu_count, tier, region,
   reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, disk_gb, create_operation_id,
   created_ms, entered_ms, due_ms, facts_version, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms,
-  gpu_fault, gpu_fault_since_ms`;
+  gpu_fault, gpu_fault_since_ms, balance_below_hours`;
 
 const MachineOfRow = z.object({ id: text, machine_id: text });
 
@@ -78,11 +110,12 @@ export async function machinesOf(query: Query, instanceIds: readonly string[]): 
 export async function insertInstance(tx: Tx, row: InstanceRow): Promise<void> {
   await tx.run(
     sql`insert into instances (id, org_id, api_key_id, name, status, request, launch, gpu_type, gpu_count, tier, region,
-          reservation_id, price_ucents_per_hour, tried_machine_ids, create_operation_id, created_ms, entered_ms, due_ms)
+          reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, disk_gb, create_operation_id,
+          created_ms, entered_ms, due_ms)
         values (${row.id}, ${row.org_id}, ${row.api_key_id}, ${row.name}, ${row.status}, ${JSON.stringify(row.request)},
           ${JSON.stringify(row.launch)}, ${row.gpu_type}, ${row.gpu_count}, ${row.tier}, ${row.region},
-          ${row.reservation_id}, ${row.price_ucents_per_hour}, '[]', ${row.create_operation_id},
-          ${row.created_ms}, ${row.entered_ms}, ${row.due_ms})`,
+          ${row.reservation_id}, ${row.price_ucents_per_hour}, ${row.machine_id}, ${row.supplier_id}, ${row.workload_id},
+          ${JSON.stringify(row.tried_machine_ids)}, ${row.disk_gb}, ${row.create_operation_id}, ${row.created_ms}, ${row.entered_ms}, ${row.due_ms})`,
   );
 }
 
@@ -95,9 +128,15 @@ export function instancesById(query: Query, ids: readonly string[]): Promise<Ins
   return query.all(InstanceRow, sql`select ${COLUMNS} from instances where id in (${join([...ids])}) order by id`);
 }
 
+/** Undefined also for an instance of another organisation. */
+export async function findShown(query: Query, orgId: string, id: string): Promise<ShownInstance | undefined> {
+  const row = await query.one(ShownRow, sql`select ${SHOWN} from instances where id = ${id}`);
+  return row?.org_id === orgId ? row : undefined;
+}
+
 /** A page, newest first. */
-export function instancesOfOrg(query: Query, orgId: string, start: PageStart): Promise<InstanceRow[]> {
-  return query.all(InstanceRow, sql`select ${COLUMNS} from instances where org_id = ${orgId} and ${pageFrom(start)}`);
+export function instancesOfOrg(query: Query, orgId: string, start: PageStart): Promise<ShownInstance[]> {
+  return query.all(ShownRow, sql`select ${SHOWN} from instances where org_id = ${orgId} and ${pageFrom(start)}`);
 }
 
 /** Search criteria of the operator; null: any. Without a status, instances that have not ended. */
@@ -105,23 +144,21 @@ export interface InstanceFilter {
   orgId: string | null;
   machineId: string | null;
   status: InstanceState | 'any' | null;
-  limit: number;
 }
 
-/** Instances of all organisations, newest first. */
+/** A page of the instances of all organisations, newest first. */
 export function findInstances(
   query: Query,
-  { orgId, machineId, status, limit }: InstanceFilter,
+  { orgId, machineId, status }: InstanceFilter,
+  start: PageStart,
 ): Promise<InstanceRow[]> {
   const conditions = [sql`1 = 1`];
   if (orgId !== null) conditions.push(sql`org_id = ${orgId}`);
   if (machineId !== null) conditions.push(sql`machine_id = ${machineId}`);
   if (status === null) conditions.push(sql`status <> 'terminated' and status <> 'stopped'`);
   else if (status !== 'any') conditions.push(sql`status = ${status}`);
-  return query.all(
-    InstanceRow,
-    sql`select ${COLUMNS} from instances where ${join(conditions, ' and ')} order by created_ms desc, id desc limit ${limit}`,
-  );
+  conditions.push(pageFrom(start));
+  return query.all(InstanceRow, sql`select ${COLUMNS} from instances where ${join(conditions, ' and ')}`);
 }
 
 /** Instances of these contracts that are not terminated, oldest first. Failed ones are included. */

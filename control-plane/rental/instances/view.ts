@@ -5,7 +5,8 @@ import { isoTime } from '../../../shared/clock.ts';
 import { dollarsFromUcents } from '../../../shared/money.ts';
 import { type AppSite, appUrl } from '../endpoints/app-address.ts';
 import type { Endpoint } from '../endpoints/endpoints.ts';
-import { CONNECTABLE, type InstanceRow } from './store.ts';
+import { balanceReason } from './balance-warnings.ts';
+import { CONNECTABLE, type InstanceRow, type ShownInstance } from './store.ts';
 import { GRACE_MS } from '../../../shared/limits.ts';
 import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
 
@@ -27,7 +28,7 @@ export interface Surroundings {
   appPassword?: string | undefined;
 }
 
-export function instanceView(row: InstanceRow, around: Surroundings): Instance {
+export function instanceView(row: ShownInstance, around: Surroundings): Instance {
   const { endpoint } = around;
   const timeOrNull = (ms: number | null): string | null => (ms === null ? null : isoTime(ms));
   return {
@@ -46,7 +47,7 @@ export function instanceView(row: InstanceRow, around: Surroundings): Instance {
     ...(row.launch.own_image ? { image: row.launch.image } : {}),
     reservation_id: row.reservation_id,
     ...limitView(row),
-    ...(row.status_reason === null ? {} : { status_reason: row.status_reason }),
+    ...reasonView(row),
     ...(row.last_reachable_ms === null ? {} : { last_reachable_at: isoTime(row.last_reachable_ms) }),
     ...(row.status === 'unreachable' && row.unreachable_since_ms !== null
       ? { unreachable_since: isoTime(row.unreachable_since_ms) }
@@ -62,15 +63,23 @@ export function reservedView(row: InstanceRow, endpoint: Endpoint | undefined): 
   return [{ instance_id: row.id, hostname: endpoint?.hostname ?? null, gpu_count: row.gpu_count, status }];
 }
 
+/** The warning about the balance comes last: what has happened already is more important. */
+function reasonView(row: ShownInstance): Pick<Instance, 'status_reason'> {
+  const { status, status_reason: reason, balance_below_hours: belowHours } = row;
+  const warning = status === 'running' && belowHours !== null ? balanceReason(belowHours) : null;
+  const reasons = [reason, warning].filter((each) => each !== null);
+  return reasons.length === 0 ? {} : { status_reason: reasons.join(' ') };
+}
+
 /** Both fields stay in the view after the end of the instance. Only an end by the limit itself removes the time (`expire` in steps.ts). */
-function limitView(row: InstanceRow): Pick<Instance, 'auto_terminate_hours' | 'auto_terminate_at'> {
+function limitView(row: ShownInstance): Pick<Instance, 'auto_terminate_hours' | 'auto_terminate_at'> {
   const hours = row.request.auto_terminate_hours;
   if (hours === undefined) return {};
   const endMs = row.auto_terminate_ms;
   return { auto_terminate_hours: hours, ...(endMs === null ? {} : { auto_terminate_at: isoTime(endMs) }) };
 }
 
-function connectionView(row: InstanceRow, endpoint: Endpoint, { site, appPassword }: Surroundings): Connection {
+function connectionView(row: ShownInstance, endpoint: Endpoint, { site, appPassword }: Surroundings): Connection {
   return {
     hostname: endpoint.hostname,
     port: endpoint.ssh_port,
@@ -82,7 +91,7 @@ function connectionView(row: InstanceRow, endpoint: Endpoint, { site, appPasswor
 
 /** Console and login are there if applications are served, whatever the image is. */
 function appView(
-  { id, launch, status }: InstanceRow,
+  { id, launch, status }: ShownInstance,
   endpoint: Endpoint,
   { site, appPassword }: Pick<Surroundings, 'site' | 'appPassword'>,
 ): Partial<Connection> {

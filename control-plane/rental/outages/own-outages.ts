@@ -116,7 +116,7 @@ async function write(tx: Tx, nowMs: number, goodSinceMs: number | null): Promise
 
 const GoodSinceRow = z.object({ good_since_ms: int.nullable() });
 
-/** As the last beat has stored it; 0 if none has. */
+/** Reads the bound that the last beat has stored; 0 if no beat has stored one. */
 export async function storedGoodSinceMs(query: Query): Promise<number> {
   const row = await query.one(GoodSinceRow, sql`select good_since_ms from heartbeats where id = 1`);
   return row?.good_since_ms ?? 0;

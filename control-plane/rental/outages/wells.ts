@@ -14,8 +14,9 @@
 // 10:00:50, and the next one begins at 10:01:00. The first probe of j fails at 10:01:05. Its last proven life is 10:00:20: the process that
 // knew more is gone. Without the beat it would be up to 10 minutes ago, and verdict.ts would credit a whole minute that the host has served.
 //
-// What must never happen: `goodMs` is later than a probe that was good. An instance that is in no `good_since_ms` has its row TIMED_IN_MEMORY:
-// it is put here before its row is written.
+// What must never happen:
+// - `goodMs` is later than the last good probe.
+// - A row is TIMED_IN_MEMORY, and `good_since_ms` does not count its instance. So an instance is put here before its row is written.
 
 /** The value of `probes.next_ms` while the process that probes the instance knows when the next probe is due. */
 export const TIMED_IN_MEMORY = 0;

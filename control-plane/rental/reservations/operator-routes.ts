@@ -2,9 +2,11 @@
 import { z } from 'zod';
 import { isoTime } from '../../../shared/clock.ts';
 import { NewReservation } from '../../../shared/api/reservation.ts';
+import { pageSchema } from '../../../shared/api/page.ts';
+import { byCreation, type Cursors } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import type { OperatorView, Reservations } from './reservations.ts';
-import { AnyFields, type Fields, Id, listOf, operationOf, operator } from '../../base/http/operator.ts';
+import { AnyFields, type Fields, Id, ListQuery, operationOf, operator } from '../../base/http/operator.ts';
 
 /** The verbs and their summaries. Each is a POST without a body. */
 export const RESERVATION_VERBS = {
@@ -18,15 +20,17 @@ const BASE = '/admin/reservations';
 const contract = { 200: { description: 'The contract', schema: AnyFields } };
 
 interface Deps {
+  cursors: Cursors;
   reservations: Reservations;
   /** @throws ServiceError `not_found` */
   assertOrg(orgId: string): Promise<void>;
 }
 
-export function reservationOperatorRoutes({ reservations, assertOrg }: Deps): Route[] {
+export function reservationOperatorRoutes(deps: Deps): Route[] {
+  const { reservations } = deps;
   return [
-    createRoute({ reservations, assertOrg }),
-    listRoute(reservations),
+    createRoute(deps),
+    listRoute(deps),
     showRoute(reservations),
     extendRoute(reservations),
     ...verbRoutes(reservations),
@@ -50,16 +54,23 @@ function createRoute({ reservations, assertOrg }: Deps): Route {
   });
 }
 
-function listRoute(reservations: Reservations): Route {
+function listRoute({ cursors, reservations }: Deps): Route {
   return route({
     ...operator,
     method: 'GET',
     path: BASE,
     operationId: 'adminListReservations',
     summary: 'List reservation contracts, newest first',
-    responses: { 200: { description: 'All of them', schema: listOf(AnyFields) } },
+    query: ListQuery,
+    responses: { 200: { description: 'A page', schema: pageSchema(AnyFields) } },
     errors: [],
-    handler: async () => ({ status: 200, body: { data: (await reservations.list()).map(reservationFields) } }),
+    handler: async ({ query }) => ({
+      status: 200,
+      body: await cursors.page('admin/reservations', query, reservations.list, {
+        at: ({ contract }) => byCreation(contract),
+        show: reservationFields,
+      }),
+    }),
   });
 }
 

@@ -4,6 +4,7 @@ import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { fail, failField } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Db, Query, Tx } from '../../base/db/db.ts';
+import type { PageStart } from '../../base/http/cursors.ts';
 import type { Driver } from '../../base/operations/engine.ts';
 import type { Log } from '../../../shared/log.ts';
 import { type Slots, slotsOf } from '../../fleet/supply/slots.ts';
@@ -33,8 +34,8 @@ export interface Reservations {
    * @throws ServiceError `conflict`, `validation_failed`
    */
   create(request: NewReservation): Promise<OperatorView>;
-  /** All contracts, newest first. */
-  list(): Promise<OperatorView[]>;
+  /** A page of the contracts of all organisations, newest first. */
+  list(start: PageStart): Promise<OperatorView[]>;
   /** @throws ServiceError `not_found` */
   show(id: string): Promise<OperatorView>;
   /** New launches are refused from now on. @throws ServiceError `not_found`, `conflict` */
@@ -87,8 +88,8 @@ export function openReservations(deps: ReservationsDeps): Reservations {
         await tx.lock('org', request.org_id);
         return seen(tx, await create(tx, request, deps));
       }),
-    list: async () => {
-      const contracts = await store.allReservations(db.read);
+    list: async (start) => {
+      const contracts = await store.pageOfReservations(db.read, start);
       return Promise.all(contracts.map((contract) => seen(db.read, contract)));
     },
     show: async (id) => seen(db.read, await find(db.read, id)),

@@ -4,6 +4,7 @@ import { Commitment, RenewalMode } from '../../../shared/api/reservation.ts';
 import type { ReservationState } from '../../../shared/states.ts';
 import { int, json, text } from '../../base/db/columns.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
+import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import type { Term } from './term.ts';
 
 const ReservationRow = z.object({
@@ -41,9 +42,9 @@ export function reservationsOfOrg(query: Query, orgId: string): Promise<Reservat
   return query.all(ReservationRow, sql`select ${COLUMNS} from reservations where org_id = ${orgId} order by id desc`);
 }
 
-/** Newest first. */
-export function allReservations(query: Query): Promise<ReservationRow[]> {
-  return query.all(ReservationRow, sql`select ${COLUMNS} from reservations order by id desc`);
+/** A page of the contracts of all organisations, newest first. */
+export function pageOfReservations(query: Query, start: PageStart): Promise<ReservationRow[]> {
+  return query.all(ReservationRow, sql`select ${COLUMNS} from reservations where ${pageFrom(start)}`);
 }
 
 /** Contracts that are not over. */

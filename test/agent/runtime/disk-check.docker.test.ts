@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { bareNode, type Bundle, BUNDLE_TARGET, prepareBundle } from '../../../agent/holders/bundle.ts';
 import { openDiskCheck } from '../../../agent/runtime/disk-check.ts';
 import { openDocker } from '../../../agent/runtime/docker.ts';
+import type { ContainerShape } from '../../../agent/runtime/engine.ts';
 import { createLog } from '../../../shared/log.ts';
 import { type MountedBtrfs, mountBtrfs } from '../../kit/disks.ts';
 import { type Engine, engineContents, startEngine } from '../../kit/engine.ts';
@@ -92,32 +93,36 @@ describe('the disk check', () => {
 });
 
 test.each([
-  ['to its root', '/fill', []],
-  ['where its image wants a volume', '/data/deep/fill', ['VOLUME ["/data/deep", "/other"]', 'ENV KEPT=1']],
-])('a workload cannot write beyond the disk that it was given: %s', async (_where, path, changes) => {
-  const fill = `
+  ['to its root', '/fill', [], {}],
+  ['where its image wants a volume', '/data/deep/fill', ['VOLUME ["/data/deep", "/other"]', 'ENV KEPT=1'], {}],
+  ['to the folder of a job', '/job/out/fill', [], { network: 'none', folders: ['/job/out'] }],
+] satisfies [string, string, string[], Partial<ContainerShape>][])(
+  'a workload cannot write beyond the disk that it was given: %s',
+  async (_where, path, changes: string[], more: Partial<ContainerShape>) => {
+    const fill = `
     const file = require('node:fs').openSync('${path}', 'w');
     const chunk = Buffer.alloc(16 * 1024 * 1024, 1);
     let mib = 0;
     try { for (; mib < 1200; mib += 16) require('node:fs').writeSync(file, chunk); } catch (error) { console.log(error.errno, mib); }
   `;
-  await importEmptyImage(holding.docker, changes);
-  const engine = engineOf(holding);
-  const mounts = [{ source: bundle.folder, target: BUNDLE_TARGET }];
-  const shape = containerShape('wl_disk', { entrypoint: [...bundle.node, '-e', fill], mounts, disk_gb: 1 });
-  const id = await engine.create(shape);
-  await engine.start(id);
-  await holding.docker.getContainer(id).wait();
-  const said = String(await holding.docker.getContainer(id).logs({ stdout: true }));
-  const [, errno, mib] = /(-\d+) (\d+)/.exec(said) ?? [];
-  expect(Number(errno)).toBe(-constants.errno.EDQUOT);
-  expect(Number(mib)).toBeGreaterThan(900);
-  expect(Number(mib)).toBeLessThanOrEqual(1024);
-  const { Mounts, Config } = await holding.docker.getContainer(id).inspect();
-  expect(Mounts.filter(({ Type }) => Type === 'volume')).toEqual([]);
-  expect(Config.Env).toEqual(expect.arrayContaining(changes.length === 0 ? [] : ['KEPT=1']));
-  await engine.remove('wl_disk');
-});
+    await importEmptyImage(holding.docker, changes);
+    const engine = engineOf(holding);
+    const mounts = [{ source: bundle.folder, target: BUNDLE_TARGET }];
+    const shape = containerShape('wl_disk', { entrypoint: [...bundle.node, '-e', fill], mounts, disk_gb: 1, ...more });
+    const id = await engine.create(shape);
+    await engine.start(id);
+    await holding.docker.getContainer(id).wait();
+    const said = String(await holding.docker.getContainer(id).logs({ stdout: true }));
+    const [, errno, mib] = /(-\d+) (\d+)/.exec(said) ?? [];
+    expect(Number(errno)).toBe(-constants.errno.EDQUOT);
+    expect(Number(mib)).toBeGreaterThan(900);
+    expect(Number(mib)).toBeLessThanOrEqual(1024);
+    const { Mounts, Config } = await holding.docker.getContainer(id).inspect();
+    expect(Mounts.filter(({ Type }) => Type === 'volume')).toEqual([]);
+    expect(Config.Env).toEqual(expect.arrayContaining(changes.length === 0 ? [] : ['KEPT=1']));
+    await engine.remove('wl_disk');
+  },
+);
 
 test('the copy of an image without its volumes is made once, and is used whether or not disk sizes are enforced', async () => {
   const engine = engineOf(holding);

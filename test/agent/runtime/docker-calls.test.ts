@@ -21,6 +21,8 @@ const SHAPE: ContainerShape = {
   env: ['A=1', 'B'],
   mounts: [{ source: '/from', target: '/to' }],
   gpu_uuids: ['GPU-1', 'GPU-2'],
+  network: 'own',
+  folders: [],
   disk_gb: 20,
   memory_bytes: 1_000,
   shm_bytes: 2_000,
@@ -132,8 +134,8 @@ describe('a container', () => {
   test('is found by the labels of this machine, and shown with its folders', async () => {
     found(OURS, { ...OURS, Id: 'c-2', State: 'exited', Labels: {} });
     expect(await engine.list()).toEqual([
-      { id: 'c-1', workload_id: 'w-1', running: true, mount_sources: ['/a'] },
-      { id: 'c-2', workload_id: '', running: false, mount_sources: ['/a'] },
+      { id: 'c-1', workload_id: 'w-1', running: true, started: true, mount_sources: ['/a'] },
+      { id: 'c-2', workload_id: '', running: false, started: true, mount_sources: ['/a'] },
     ]);
     await engine.remove('w-1');
     const filters = script.asked

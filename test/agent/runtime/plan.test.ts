@@ -73,8 +73,13 @@ const anyFacts = fc
       desired: [...new Map(drawn.desired.map(([id, desired]) => [id, workload(id, desired)])).values()],
       records: new Map(drawn.records.map(([id, patch]) => [id, record(id, patch)])),
       containers:
-        drawn.containers?.map(([id, running]) => ({ id: `c-${id}`, workload_id: id, running, mount_sources: [] })) ??
-        null,
+        drawn.containers?.map(([id, running]) => ({
+          id: `c-${id}`,
+          workload_id: id,
+          running,
+          mount_sources: [],
+          started: true,
+        })) ?? null,
       busy: new Set(drawn.busy),
       holdersUp: new Set(drawn.holdersUp),
       pulls: () => ({ state: drawn.pull, detail: 'no', fault: 'image', progress: null }),
@@ -92,7 +97,7 @@ describe('a runtime limit', () => {
     facts({
       desired: [{ ...workload('wl_a', 'running'), ends_at_ms: END_MS }],
       records: new Map([['wl_a', record('wl_a', { container_id: 'c' })]]),
-      containers: [{ id: 'c', workload_id: 'wl_a', running: true, mount_sources: [] }],
+      containers: [{ id: 'c', workload_id: 'wl_a', running: true, mount_sources: [], started: true }],
       holdersUp: new Set(['wl_a']),
       serverNowMs,
     });
@@ -143,7 +148,7 @@ describe('for every mixture of facts', () => {
     ['set back', { nowMs: 0, serverNowMs: 1_400 }, [{ kind: 'remove', workload_id: 'wl_a' }]],
   ])('a clock of the host that is %s changes no quarantine', (_how, times, steps) => {
     const records = new Map([['wl_a', record('wl_a', { removing: true, stopped_ms: 900 })]]);
-    const containers = [{ id: 'c1', workload_id: 'wl_a', running: false, mount_sources: [] }];
+    const containers = [{ id: 'c1', workload_id: 'wl_a', running: false, mount_sources: [], started: true }];
     expect(plan(facts({ records, containers, ...times }))).toEqual(steps);
   });
 
@@ -183,7 +188,7 @@ test('an image that does not fit on this host can be tried on another one; an im
 
 describe('a workload on its way', () => {
   const wanted = { desired: [workload('wl_a')] };
-  const running = { id: 'c1', workload_id: 'wl_a', running: true, mount_sources: [] };
+  const running = { id: 'c1', workload_id: 'wl_a', running: true, mount_sources: [], started: true };
 
   test.each([
     ['nothing there', {}, 'pull'],
@@ -221,7 +226,7 @@ describe('a container whose guest has never connected', () => {
       facts({
         desired: [workload('wl_a')],
         records: new Map([['wl_a', record('wl_a', { container_id: 'c1', ...patch })]]),
-        containers: [{ id: 'c1', workload_id: 'wl_a', running: true, mount_sources: [] }],
+        containers: [{ id: 'c1', workload_id: 'wl_a', running: true, mount_sources: [], started: true }],
         silentMs: new Map([['wl_a', ms]]),
       }),
     );

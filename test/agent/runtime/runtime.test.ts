@@ -66,6 +66,7 @@ async function open(): Promise<Runtime> {
       log,
       engine: slowEngine(),
       holders: openHolders(),
+      jobs: { prepare: async () => [] },
       desired: await openDesired(dir, { files: DISK, log, clock, bootId: 'boot' }),
       records: await openRecords(dir, { files: DISK, log, now: clock.now }),
       etcFiles: async () => [],
@@ -90,7 +91,7 @@ async function open(): Promise<Runtime> {
 function slowEngine(): Engine {
   let containers: LocalContainer[] = [];
   const put = (running: boolean): void => {
-    containers = [{ id: 'c', workload_id: ID, running, mount_sources: [] }];
+    containers = [{ id: 'c', workload_id: ID, running, mount_sources: [], started: true }];
   };
   const image = {
     digest: 'sha256:0',
@@ -137,6 +138,8 @@ function slowEngine(): Engine {
     },
     runBare: async () => 0,
     logs: async () => Readable.from([]),
+    stop: async () => undefined,
+    fileIn: async () => undefined,
     lastExit: async () => lastExit,
   };
 }

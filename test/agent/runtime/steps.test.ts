@@ -35,7 +35,7 @@ const act = async (call: string): Promise<void> => {
 
 function steps(): ReturnType<typeof createSteps> {
   const deps = {
-    desired: { serverNowMs: () => SERVER_NOW_MS },
+    desired: { serverNowMs: () => SERVER_NOW_MS, held: () => undefined },
     log: createLog('test', 'silent'),
     engine: {
       inspectImage: async () => image,

@@ -1,11 +1,12 @@
 // The peer of an API bench: fastify with bare handlers on a copy of the service's database. Reads send rows as they come from SQL;
-// a launch is the room's own transaction, without authentication, checks of the request, Idempotency-Key and answer.
+// a launch is the room's own transaction, without checks of the request, Idempotency-Key and answer.
 import { createHash } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import Database from 'better-sqlite3';
 import { fastify } from 'fastify';
-import { openBlobs } from '../../../control-plane/base/blobs/blobs.ts';
+import { openDiskBlobs } from '../../../control-plane/base/blobs/local-disk.ts';
 import { openPresignedUrls } from '../../../control-plane/base/blobs/presigned-urls.ts';
+import { openUrlKeys } from '../../../control-plane/base/blobs/url-keys.ts';
 import { openSqlite } from '../../../control-plane/base/db/sqlite.ts';
 import { openSealing } from '../../../control-plane/base/http/sealing.ts';
 import { openOutbound } from '../../../control-plane/base/outbound/outbound.ts';
@@ -24,7 +25,6 @@ serveOrders(serve);
 
 async function serve(order: Order): Promise<Answer> {
   const file = String(order['file']);
-  const caller = { orgId: String(order['orgId']), apiKeyId: String(order['apiKeyId']) };
   const rooms = openBareRooms(file, { first: Number(order['firstPort']), last: Number(order['lastPort']) });
   const reader = new Database(file, { readonly: true });
   const offerings = reader.prepare(
@@ -39,15 +39,18 @@ async function serve(order: Order): Promise<Answer> {
   const endpoints = reader.prepare('select * from endpoints where instance_id in (select value from json_each(?))');
   const app = fastify();
   app.get('/v1/pricing', async () => ({ data: offerings.all() }));
+  const callerOf = ({ authorization = '' }: { authorization?: string | undefined }): { id: string; org_id: string } => {
+    const hash = createHash('sha256').update(authorization.slice('Bearer '.length)).digest('hex');
+    return keys.get(hash) as { id: string; org_id: string };
+  };
   app.get('/v1/instances', async ({ headers }) => {
-    const hash = createHash('sha256')
-      .update((headers.authorization ?? '').slice('Bearer '.length))
-      .digest('hex');
-    const { org_id: orgId } = keys.get(hash) as { org_id: string };
+    const { org_id: orgId } = callerOf(headers);
     const data = instances.all(orgId) as { id: string }[];
     return { data, endpoints: endpoints.all(JSON.stringify(data.map(({ id }) => id))) };
   });
-  app.post('/v1/instances', async ({ body }, reply) => {
+  app.post('/v1/instances', async ({ headers, body }, reply) => {
+    const { id: apiKeyId, org_id: orgId } = callerOf(headers);
+    const caller = { orgId, apiKeyId };
     const operation = await rooms.instances.create(caller, CreateInstance.parse(body), async () => undefined);
     return reply.code(202).send(operation);
   });
@@ -62,6 +65,12 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
   const db = openSqlite(file, { clock });
   const log = createLog('peer', 'silent');
   const none = (): void => undefined;
+  const urlKeys = openUrlKeys({ db, clock, ids });
+  const presignedUrls = openPresignedUrls({
+    secret: new Uint8Array(32),
+    baseUrl: 'http://127.0.0.1/v1',
+    keys: urlKeys,
+  });
   return openRooms(
     { db, clock, ids, rng, log, sealing: openSealing(rng.bytes(32), ids) },
     {
@@ -98,8 +107,9 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
       images: fakeImages(),
       modelHub: fakeModelHub(),
       storage: {
-        blobs: openBlobs('/nonexistent', { clock, ids, log, reserve: { share: 0, bytes: 0 } }),
-        presignedUrls: openPresignedUrls(new Uint8Array(32), 'http://127.0.0.1/v1'),
+        blobs: openDiskBlobs('/nonexistent', { clock, ids, log, presignedUrls, reserve: { share: 0, bytes: 0 } }),
+        presignedUrls,
+        urlKeys,
       },
     },
   );

@@ -1,21 +1,25 @@
-// The stage of a gateway bench: a model server, nginx and the real control plane in front of it, and a customer, each its own process.
+// The stage of a gateway bench: a model server, the real control plane and the peers in front of it, and a customer, each its own process.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startControlPlane } from '../../kit/control-plane.ts';
 import { openAccount } from '../../kit/stack.ts';
 import { type Side, startSide } from '../side.ts';
-import { startNginx } from './nginx.ts';
+import { startProxy } from '../nginx.ts';
+import { portkeyHeaders, startPortkey } from './portkey.ts';
 
 export const MODEL = 'bench/chat';
-/** Upstream connections to the model server. */
-export const WAYS = ['direct', 'nginx', 'gateway'] as const;
-export type Way = (typeof WAYS)[number];
+/** How a chat reaches the model server. */
+export type Way = 'direct' | 'nginx' | 'bare Node' | 'Portkey' | 'gateway';
 
 export interface Stage {
   /** On the disk of the service's database. */
   dir: string;
   origins: Record<Way, string>;
+  /** The process that carries the chats of each way. */
+  pids: Record<Way, number>;
+  /** Sent with each chat, because one peer needs them. */
+  headers: Record<string, string>;
   client: Side;
   /** API key of the customer. */
   key: string;
@@ -24,6 +28,7 @@ export interface Stage {
 
 const CLIENT = new URL('../api/client.ts', import.meta.url);
 const MODEL_SERVER = new URL('./model-server.ts', import.meta.url);
+const BARE_PROXY = new URL('./bare-proxy.ts', import.meta.url);
 const NO_LIMIT = 1_000_000;
 
 export async function openStage(): Promise<Stage> {
@@ -37,8 +42,8 @@ export async function openStage(): Promise<Stage> {
     const server = await startSide(MODEL_SERVER);
     undo.push(() => server.stop());
     const { port = 0 } = await server.ask({ kind: 'serve' });
-    const nginx = await startNginx(join(dir, 'nginx'), port);
-    undo.push(nginx.stop);
+    const direct = `http://127.0.0.1:${port}`;
+    const peers = await startPeers(dir, direct, undo);
     const controlPlane = await startControlPlane(join(dir, 'cp'), {
       postgresUrl: undefined,
       registries: [],
@@ -51,16 +56,40 @@ export async function openStage(): Promise<Stage> {
     await controlPlane.operator('admin', 'balance', 'add', ...credit);
     const client = await startSide(CLIENT);
     undo.push(() => client.stop());
-    const origins = {
-      direct: `http://127.0.0.1:${port}`,
-      nginx: nginx.origin,
-      gateway: new URL(controlPlane.baseUrl).origin,
+    const gateway = new URL(controlPlane.baseUrl).origin;
+    return {
+      dir,
+      origins: { ...peers.origins, direct, gateway },
+      pids: { ...peers.pids, direct: server.pid, gateway: controlPlane.daemon.pid() },
+      headers: portkeyHeaders(port),
+      client,
+      key: account.key,
+      close,
     };
-    return { dir, origins, client, key: account.key, close };
   } catch (error) {
     await close();
     throw error;
   }
+}
+
+type Peer = Exclude<Way, 'direct' | 'gateway'>;
+
+async function startPeers(
+  dir: string,
+  upstream: string,
+  undo: (() => Promise<unknown>)[],
+): Promise<{ origins: Record<Peer, string>; pids: Record<Peer, number> }> {
+  const nginx = await startProxy(join(dir, 'nginx'), upstream);
+  undo.push(nginx.stop);
+  const portkey = await startPortkey(dir);
+  undo.push(portkey.stop);
+  const bare = await startSide(BARE_PROXY);
+  undo.push(() => bare.stop());
+  const { port = 0 } = await bare.ask({ kind: 'serve', upstream });
+  return {
+    origins: { nginx: nginx.origin, Portkey: portkey.origin, 'bare Node': `http://127.0.0.1:${port}` },
+    pids: { nginx: nginx.pid, Portkey: portkey.pid, 'bare Node': bare.pid },
+  };
 }
 
 function withoutLimits(): object {

@@ -1,17 +1,19 @@
 // One control plane's share of the load on the write path: opens and closes paid requests, with the real bodies on the real driver.
-import type { Db, HotBody } from '../../../control-plane/base/db/db.ts';
+import { z } from 'zod';
+import { text } from '../../../control-plane/base/db/columns.ts';
+import { type Db, type HotBody, sql, type Tx } from '../../../control-plane/base/db/db.ts';
 import { takeLease } from '../../../control-plane/base/db/lease.ts';
 import { migrate, prepareDatabase } from '../../../control-plane/base/db/migrate.ts';
 import { openPostgres } from '../../../control-plane/base/db/postgres.ts';
 import { openSqlite } from '../../../control-plane/base/db/sqlite.ts';
 import { SCHEMA } from '../../../control-plane/foundation.ts';
 import { closeReceipt, openReceipt } from '../../../control-plane/models/gateway/states.ts';
-import { funding, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { type Ledger, openLedger } from '../../../control-plane/money/ledger/ledger.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { createIds } from '../../../shared/ids.ts';
 import { createLog } from '../../../shared/log.ts';
 import { systemRng } from '../../../shared/rng.ts';
+import { makePayers, newReceipt, type Payer } from '../../kit/payers.ts';
 import { percentile } from '../measure.ts';
 import { type Answer, serveOrders } from '../side.ts';
 
@@ -44,7 +46,7 @@ serveOrders(async (order): Promise<Answer> => {
   return {};
 });
 
-/** With a lease of its own, because in production each transaction checks one. */
+/** It takes a lease of its own, because in production each transaction checks one. */
 async function openFenced(url: string): Promise<Db> {
   const postgres = openPostgres(url, { clock, log, rng });
   await prepareDatabase(postgres);
@@ -56,18 +58,15 @@ async function openFenced(url: string): Promise<Db> {
 /** The schema, and customers with money. */
 async function prepare(): Promise<Answer> {
   await migrate(database(), SCHEMA, { clock });
-  for (let i = 0; i < ORGS; i += 1) {
-    const fund = { debit: funding, credit: wallet(orgOf(i)), amountUcents: 10n ** 15n, kind: 'funding.manual' };
-    const transfer = { ...fund, id: `fund:${i}`, subjectId: orgOf(i), effectiveMs: 1 };
-    await database().tx('bench', (tx) => ledger.post(tx, `fund:${i}`, [transfer]));
-  }
+  await makePayers(ORGS, { db: database(), clock, ids, ledger });
   return {};
 }
 
-/** So many callers, each with one paid request after the other. With `isPlain`, each body is an ordinary transaction. */
+/** So many callers, each with one paid request after the other. With `isPlain`, the statement of each body is a transaction of its own. */
 async function chats(callers: number, forMs: number, isPlain: boolean): Promise<Answer> {
   const run = <T>(body: HotBody<T>): Promise<T> =>
-    isPlain ? database().tx(body.name, body.run) : database().hot(body);
+    isPlain ? database().tx(body.name, (tx) => onlyRow(tx, body)) : database().hot(body);
+  const payers = await database().read.all(PayerRow, sql`select id, org_id from api_keys`);
   const untilMs = clock.monotonicMs() + forMs;
   const waitsMs: number[] = [];
   let errors = 0;
@@ -75,7 +74,7 @@ async function chats(callers: number, forMs: number, isPlain: boolean): Promise<
     while (clock.monotonicMs() < untilMs) {
       const startedMs = clock.monotonicMs();
       try {
-        await chat(run);
+        await chat(run, payers[Math.floor(rng.float() * payers.length)]);
         waitsMs.push(clock.monotonicMs() - startedMs);
       } catch (error) {
         errors += 1;
@@ -94,20 +93,19 @@ async function chats(callers: number, forMs: number, isPlain: boolean): Promise<
   };
 }
 
-async function chat(run: <T>(body: HotBody<T>) => Promise<T>): Promise<void> {
-  const receipt = {
-    id: ids.prefixed('rcp'),
-    org_id: orgOf(Math.floor(rng.float() * ORGS)),
-    api_key_id: 'bench',
-    request_id: 'bench',
-    model_id: 'bench',
-    tier: 'serverless' as const,
-    end_user: null,
-    metadata: null,
-    held_ucents: HELD_UCENTS,
-    opened_ms: clock.now(),
-  };
-  if (!(await run(openReceipt(receipt, ledger)))) throw new Error('the balance does not cover a request');
+const PayerRow = z.object({ id: text, org_id: text }).transform(({ id, org_id }) => ({ orgId: org_id, apiKeyId: id }));
+
+async function onlyRow<T>(tx: Tx, body: HotBody<T>): Promise<T> {
+  const row = await tx.one(body.row, body.statement);
+  if (row === undefined) throw new Error(`${body.name} has no row`);
+  return row;
+}
+
+async function chat(run: <T>(body: HotBody<T>) => Promise<T>, payer: Payer | undefined): Promise<void> {
+  if (payer === undefined) throw new Error('there is no payer');
+  const receipt = newReceipt(payer, { id: ids.prefixed('rcp'), held_ucents: HELD_UCENTS, opened_ms: clock.now() });
+  const opened = await run(openReceipt(receipt));
+  if (opened !== 'open') throw new Error(`a request was not opened: ${opened}`);
   const outcome = {
     charged_ucents: CHARGED_UCENTS,
     ending: 'completed' as const,
@@ -117,10 +115,6 @@ async function chat(run: <T>(body: HotBody<T>) => Promise<T>): Promise<void> {
     counted_by: 'upstream' as const,
     upstream: 'bench',
   };
-  if (!(await run(closeReceipt(receipt, outcome, { ledger, nowMs: clock.now(), attempts: [] }))))
+  if (!(await run(closeReceipt(receipt, outcome, { nowMs: clock.now(), attempts: [] }))))
     throw new Error('it was closed');
-}
-
-function orgOf(i: number): string {
-  return `org-${i}`;
 }

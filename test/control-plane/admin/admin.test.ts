@@ -110,13 +110,13 @@ describe('organisations and keys', () => {
     const scopes = 'instances: read, ssh_keys:write,full_access';
     const key = await runJson('admin', 'key', 'create', '--org', orgId, '--name', 'ci', '--scopes', scopes);
     expect(key['scopes']).toEqual(['instances: read', 'ssh_keys:write', 'full_access']);
-    expect(await accounts.authenticate(String(key['key']))).toMatchObject({ orgId });
+    expect(await accounts.authenticate(String(key['key']), { confirmsKey: false })).toMatchObject({ orgId });
     const listed = await run('admin', 'key', 'list', '--org', orgId);
     expect(listed).toContain(String(key['prefix']));
     expect(listed).not.toContain(String(key['key']));
     expect(await run('admin', 'key', 'list', '--org', 'nobody')).toBe('none\n');
     await run('admin', 'key', 'revoke', String(key['id']));
-    expect(await accounts.authenticate(String(key['key']))).toBeUndefined();
+    expect(await accounts.authenticate(String(key['key']), { confirmsKey: false })).toBeUndefined();
   });
   test('"all" stands for every scope, and keys may expire', async () => {
     const org = await runJson('admin', 'org', 'create', '--name', 'Acme');
@@ -131,6 +131,43 @@ describe('organisations and keys', () => {
     await expect(run('admin', 'key', 'revoke', 'apk_x')).rejects.toThrow('There is no API key apk_x.');
     await expect(run('admin', 'org', 'create', '--name', '')).rejects.toThrow('at least 1 character');
     await expect(run('admin', 'org', 'create')).rejects.toThrow('--name');
+  });
+});
+
+describe('pages of a list', () => {
+  const CURSOR = /^There are more\. The next page: --after (\S+)$/m;
+  const create = (name: string): Promise<string> => run('admin', 'org', 'create', '--name', name);
+
+  test('are printed newest first, and the last line of each but the last says how to get the next one', async () => {
+    for (const name of ['first', 'second', 'third']) {
+      await create(name);
+      await world.clock.advance(1);
+    }
+    const page = await run('admin', 'org', 'list', '--limit', '2');
+    expect([...page.matchAll(/first|second|third/g)].map(String)).toEqual(['third', 'second']);
+    const next = CURSOR.exec(page)?.[1] ?? '';
+    const rest = await run('admin', 'org', 'list', '--limit', '2', '--after', next);
+    expect([...rest.matchAll(/first|second|third/g)].map(String)).toEqual(['first']);
+    expect(rest).not.toMatch(CURSOR);
+  });
+
+  test('name the next page in JSON, and the cursor is valid only with the same filter', async () => {
+    const { id } = await runJson('admin', 'org', 'create', '--name', 'Acme');
+    const key = ['admin', 'key', 'create', '--org', String(id), '--scopes', 'full_access', '--name'];
+    for (const name of ['a', 'b']) {
+      await run(...key, name);
+      await world.clock.advance(1);
+    }
+    const list = ['admin', 'key', 'list', '--limit', '1'];
+    const { data, next_cursor: next } = await runJson(...list, '--org', String(id));
+    expect(data).toMatchObject([{ name: 'b' }]);
+    const last = await runJson(...list, '--org', String(id), '--after', String(next));
+    expect(last).toMatchObject({ data: [{ name: 'a' }], next_cursor: null });
+    await expect(run(...list, '--after', String(next))).rejects.toThrow('cursor must be a next_cursor of this list');
+  });
+
+  test.each(['0', '1001', 'all'])('are not of %s rows', async (limit) => {
+    await expect(run('admin', 'machine', 'list', '--limit', limit)).rejects.toThrow(/^limit must be /);
   });
 });
 
@@ -157,14 +194,28 @@ describe('balances', () => {
 
 describe('machines, loops, ledger, metrics', () => {
   test('machines are listed, approved and suspended', async () => {
-    expect(await asked('admin', 'machine', 'list')).toEqual(['adminListMachines', {}]);
+    expect(await asked('admin', 'machine', 'list')).toEqual(['adminListMachines', { limit: 100 }]);
     expect(await asked('admin', 'machine', 'approve', 'm1')).toEqual(['adminApproveMachine', { id: 'm1' }]);
     expect(await asked('admin', 'machine', 'unify', 'm1')).toEqual(['adminUnifyMachine', { id: 'm1' }]);
     expect(await asked('admin', 'machine', 'suspend', 'm1')).toEqual(['adminSuspendMachine', { id: 'm1' }]);
+    expect(await asked('admin', 'machine', 'trust', 'm1')).toEqual(['adminTrustMachine', { id: 'm1' }]);
+    expect(await asked('admin', 'machine', 'distrust', 'm1')).toEqual(['adminDistrustMachine', { id: 'm1' }]);
     await expect(run('admin', 'machine', 'approve', 'nobody')).rejects.toThrow('There is no machine nobody.');
   });
+  test('models on the fleet are listed, shown, scaled and drained', async () => {
+    const named = { model: 'acme/tiny:economy' };
+    expect(await asked('admin', 'model', 'list')).toEqual(['adminListModels', {}]);
+    expect(await asked('admin', 'model', 'show', named.model)).toEqual(['adminShowModel', named]);
+    expect(await asked('admin', 'model', 'replicas', named.model)).toEqual(['adminListReplicas', named]);
+    const scale = ['admin', 'model', 'scale', named.model];
+    const limits = { min_replicas: 1, max_replicas: 3 };
+    expect(await asked(...scale, '--min', '1', '--max', '3')).toEqual(['adminScaleModel', { ...named, ...limits }]);
+    expect(await asked(...scale)).toEqual(['adminScaleModel', { ...named, min_replicas: null, max_replicas: null }]);
+    await expect(run(...scale, '--min', 'two')).rejects.toThrow('It must be a whole number like 0 or 3.');
+    expect(await asked('admin', 'model', 'drain', 'rep_1')).toEqual(['adminDrainReplica', { id: 'rep_1' }]);
+  });
   test('suppliers are listed, suspended and resumed', async () => {
-    expect(await asked('admin', 'supplier', 'list')).toEqual(['adminListSuppliers', {}]);
+    expect(await asked('admin', 'supplier', 'list')).toEqual(['adminListSuppliers', { limit: 100 }]);
     expect(await asked('admin', 'supplier', 'suspend', 's1')).toEqual(['adminSuspendSupplier', { id: 's1' }]);
     expect(await asked('admin', 'supplier', 'resume', 's1')).toEqual(['adminResumeSupplier', { id: 's1' }]);
   });
@@ -179,14 +230,14 @@ describe('machines, loops, ledger, metrics', () => {
     const named = (length: number): Promise<string> => run(...pay.slice(0, 5), '--reference', 'r'.repeat(length));
     await expect(named(256)).rejects.toThrow('reference must have at most 255 characters');
     expect(await named(255)).toContain('r'.repeat(60));
-    expect(await asked('admin', 'payout', 'list')).toEqual(['adminListPayouts', {}]);
+    expect(await asked('admin', 'payout', 'list')).toEqual(['adminListPayouts', { limit: 100 }]);
     expect(await asked('admin', 'payout', 'list', '--supplier', 's/1')).toEqual([
       'adminListPayouts',
-      { supplier_id: 's/1' },
+      { supplier_id: 's/1', limit: 100 },
     ]);
   });
   test('disputes are listed, opened and resolved one way or the other', async () => {
-    expect(await asked('admin', 'dispute', 'list')).toEqual(['adminListDisputes', {}]);
+    expect(await asked('admin', 'dispute', 'list')).toEqual(['adminListDisputes', { limit: 100 }]);
     const open = ['admin', 'dispute', 'open', '--instance', 'i-1', '--reason', 'no GPU'];
     expect(await asked(...open)).toEqual(['adminOpenDispute', { instance_id: 'i-1', reason: 'no GPU' }]);
     const [, since] = await asked(...open, '--since', '1970-01-02');
@@ -199,8 +250,8 @@ describe('machines, loops, ledger, metrics', () => {
     await expect(run(...resolve, '--release', '--refund')).rejects.toThrow('use either --release or --refund');
   });
   test('held credits are listed, released and refused with a note; the flag of an organisation is removed', async () => {
-    expect(await asked('admin', 'credit', 'list')).toEqual(['adminListCredits', {}]);
-    expect(await asked('admin', 'credit', 'flags')).toEqual(['adminListCreditFlags', {}]);
+    expect(await asked('admin', 'credit', 'list')).toEqual(['adminListCredits', { limit: 100 }]);
+    expect(await asked('admin', 'credit', 'flags')).toEqual(['adminListCreditFlags', { limit: 100 }]);
     for (const [verb, operation] of Object.entries({
       release: 'adminReleaseCredit',
       refuse: 'adminRefuseCredit',
@@ -294,7 +345,7 @@ describe('reservations', () => {
     await expect(made('2027-01-01', 'yearly', 'A:1@eu')).rejects.toThrow('renewal');
   });
   test('are listed, shown and changed', async () => {
-    expect(await reservation('list')).toEqual(['adminListReservations', {}]);
+    expect(await reservation('list')).toEqual(['adminListReservations', { limit: 100 }]);
     for (const verb of ['show', 'suspend', 'resume', 'cancel', 'reassign']) {
       const operation = `admin${verb.charAt(0).toUpperCase()}${verb.slice(1)}Reservation`;
       expect(await reservation(verb, '01J/X')).toEqual([operation, { id: '01J/X' }]);

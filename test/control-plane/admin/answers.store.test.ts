@@ -66,7 +66,10 @@ describe('suppliers', () => {
     const created_at = now();
     await earn();
     const standing = { ...DOLLARS_EARNED, created_at };
-    expect(await ask('GET', '/admin/suppliers')).toEqual({ status: 200, body: { data: [row(standing)] } });
+    expect(await ask('GET', '/admin/suppliers')).toEqual({
+      status: 200,
+      body: { data: [row(standing)], next_cursor: null },
+    });
     const suspend = `/admin/suppliers/${made.supplierId}/suspend`;
     expect(await ask('POST', suspend)).toEqual({ status: 200, body: row({ ...standing, status: 'suspended' }) });
     expect(await ask('POST', suspend)).toMatchObject({ status: 409, body: { code: 'conflict' } });
@@ -96,7 +99,10 @@ describe('suppliers', () => {
     const all = { status: 200, body: { data: [rest, { ...part, payout_id: first.body['payout_id'] }] } };
     expect(await ask('GET', '/admin/payouts')).toMatchObject(all);
     expect(await ask('GET', `/admin/payouts?supplier_id=${made.supplierId}`)).toMatchObject(all);
-    expect(await ask('GET', '/admin/payouts?supplier_id=other')).toEqual({ status: 200, body: { data: [] } });
+    expect(await ask('GET', '/admin/payouts?supplier_id=other')).toEqual({
+      status: 200,
+      body: { data: [], next_cursor: null },
+    });
   });
 
   test.each<[string, object, number]>([
@@ -118,6 +124,7 @@ describe('machines', () => {
     supplier_id: made.supplierId,
     status: 'listed',
     approved: true,
+    trusted: false,
     off_market_because: null,
     verification_status: 'unverified',
     verification_detail: null,
@@ -139,7 +146,7 @@ describe('machines', () => {
   const judge = (verb: string): Promise<Answer> => ask('POST', `/admin/machines/${made.machineId}/${verb}`);
 
   test('are listed with what keeps them off the market, suspended and approved', async () => {
-    expect(await ask('GET', '/admin/machines')).toEqual({ status: 200, body: { data: [row()] } });
+    expect(await ask('GET', '/admin/machines')).toEqual({ status: 200, body: { data: [row()], next_cursor: null } });
     const suspended = { status: 'suspended', approved: false, off_market_because: 'The operator has suspended it.' };
     expect(await judge('suspend')).toEqual({ status: 200, body: row(suspended) });
     expect((await judge('suspend')).status).toBe(409);
@@ -186,6 +193,7 @@ describe('machines', () => {
       fence_error: null,
       last_heartbeat_at: null,
       approved: false,
+      trusted: false,
     });
   });
 });
@@ -204,7 +212,10 @@ describe('disputes', () => {
     const second = await ask('POST', '/admin/disputes', { instance_id: 'i-2', reason: 'dead' });
     const secondRow = { ...open, instance_id: 'i-2', reason: 'dead', since: null, opened_at: now() };
     expect(second).toEqual({ status: 201, body: { ...secondRow, resolved_at: null } });
-    expect(await ask('GET', '/admin/disputes')).toEqual({ status: 200, body: { data: [second.body, first.body] } });
+    expect(await ask('GET', '/admin/disputes')).toEqual({
+      status: 200,
+      body: { data: [second.body, first.body], next_cursor: null },
+    });
     expect((await ask('POST', '/admin/disputes', { instance_id: 'i-2', reason: 'dead' })).status).toBe(409);
     const resolve = (id: unknown, refund: boolean): Promise<Answer> =>
       ask('POST', `/admin/disputes/${String(id)}/resolve`, { refund, note: 'seen' });
@@ -264,7 +275,7 @@ describe('credits', () => {
       note: null,
       decided_at: null,
     };
-    expect(await ask('GET', '/admin/credits')).toEqual({ status: 200, body: { data: [row] } });
+    expect(await ask('GET', '/admin/credits')).toEqual({ status: 200, body: { data: [row], next_cursor: null } });
     await lose('i-2', orgId);
     await lose('i-3', orgId);
     const ids = async (): Promise<unknown[]> =>
@@ -284,14 +295,14 @@ describe('credits', () => {
   });
 
   test('of a flagged organisation wait until the operator trusts it', async () => {
-    expect(await ask('GET', '/admin/credit-flags')).toEqual({ status: 200, body: { data: [] } });
+    expect(await ask('GET', '/admin/credit-flags')).toEqual({ status: 200, body: { data: [], next_cursor: null } });
     await world.db.tx('flag', (tx) =>
       tx.run(
         sql`insert into credit_flags (org_id, flagged_ms, trusted_ms, detail) values ('o-1', 0, null, 'five'), ('o-2', null, 0, 'x')`,
       ),
     );
     const flag = { org_id: 'o-1', flagged_at: isoTime(0), trusted_at: null, detail: 'five' };
-    expect(await ask('GET', '/admin/credit-flags')).toEqual({ status: 200, body: { data: [flag] } });
+    expect(await ask('GET', '/admin/credit-flags')).toEqual({ status: 200, body: { data: [flag], next_cursor: null } });
     const trusted = { ...flag, flagged_at: null, trusted_at: now(), detail: 'lifted: seen' };
     expect(await ask('POST', '/admin/credit-flags/o-1/trust', { note: 'seen' })).toEqual({
       status: 200,

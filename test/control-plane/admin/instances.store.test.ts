@@ -27,8 +27,10 @@ afterEach(async () => {
 const evidence = (): InstanceEvidence => openInstanceEvidence({ ...world.core, events: world.rooms.events });
 const end = (id: string, reason: string): Promise<Fields> =>
   world.rooms.instances.end(id, reason).then((row) => evidence().bill(row));
-const list = (filter: Partial<Parameters<InstanceEvidence['list']>[0]> = {}): Promise<Fields[]> =>
-  evidence().list({ orgId: null, machineId: null, status: null, limit: 100, ...filter });
+const list = async (filter: Partial<Parameters<InstanceEvidence['list']>[0]> = {}, count = 100): Promise<Fields[]> =>
+  (await evidence().list({ orgId: null, machineId: null, status: null, ...filter }, { count })).map(
+    ({ fields }) => fields,
+  );
 const ids = (rows: Fields[]): unknown[] => rows.map((row) => row['instance_id']);
 
 const operationOf = async (id: string): Promise<unknown> => {
@@ -50,7 +52,7 @@ describe('the list', () => {
       billed_seconds: 1_800,
       cost: '1.00',
     });
-    expect(ids(await list({ machineId: made.machineId, limit: 1 }))).toEqual([waiting]);
+    expect(ids(await list({ machineId: made.machineId }, 1))).toEqual([waiting]);
     expect(await list({ machineId: 'none' })).toEqual([]);
     expect(ids(await list({ status: 'running' }))).toEqual([first]);
     await world.end(who, first);

@@ -47,7 +47,7 @@ function tableOf(name: string, heading: string): string[][] {
 function keysOf(file: string, begin: string): string[] {
   const source = readFileSync(resolve(ROOT, file), 'utf8');
   const body = source.slice(source.indexOf(begin)).split('\n});')[0] ?? '';
-  return [...body.matchAll(/^ {2}([a-z_]+):/gm)].map(([, key = '']) => key).toSorted();
+  return [...body.matchAll(/^ {2}([a-z0-9_]+):/gm)].map(([, key = '']) => key).toSorted();
 }
 
 test.each([
@@ -55,7 +55,7 @@ test.each([
   ['Agent', 'agent/config.ts', 'const AgentConfig'],
 ])('the table of the %s has every setting and no others', (heading, file, begin) => {
   // `ssh.host`, `ssh.port_range` are both of `ssh`.
-  const named = tableOf('configuration', heading).flatMap(([first = '']) => first.match(/`[a-z_]+/g) ?? []);
+  const named = tableOf('configuration', heading).flatMap(([first = '']) => first.match(/`[a-z0-9_]+/g) ?? []);
   const keys = [...new Set(named.map((key) => key.slice(1)))].toSorted();
   expect(keys).toEqual(keysOf(file, begin));
   expect(keys.length).toBeGreaterThan(4);

@@ -10,7 +10,7 @@ import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import type { HelloMessage } from '../../../shared/protocol/link.ts';
 import { countingDb, type CountingDb } from '../../kit/counting-db.ts';
 import type { MadeMachine } from '../../kit/machines.ts';
-import { openWorld, type World } from '../../kit/world.ts';
+import { openWorldOver, type World } from '../../kit/world.ts';
 
 const PUBLIC_KEY = 'k'.repeat(43);
 const ROUND_TRIPS_MAX = 8;
@@ -19,12 +19,7 @@ let world: World;
 let counting: CountingDb;
 let made: MadeMachine;
 beforeEach(async () => {
-  world = await openWorld(1, {
-    processOn: ({ db, clock }) => {
-      counting = countingDb(db);
-      return { db: counting.db, clock };
-    },
-  });
+  ({ world, over: counting } = await openWorldOver(countingDb));
   made = await world.machine({ gpus: 8, publicKey: PUBLIC_KEY });
 });
 afterEach(async () => {

@@ -75,6 +75,8 @@ beforeEach(async () => {
       onHolder: async () => undefined,
       onObserved: (machineId, message) => onObserved(machineId, message),
       onInventory: async () => reports.push('inventory') > 0,
+      jobUrl: async () => undefined,
+      onJobEvents: async () => undefined,
       pullLogin: (machineId, workloadId) => pullLogin(machineId, workloadId),
       desired: async () => ({ type: 'desired', epoch: 1, revision: 7, complete: true, now_ms: 0, workloads: [] }),
     },

@@ -217,9 +217,13 @@ describe('a change', () => {
   });
 });
 
-test('a delisted machine may get another host, which needs a new approval; a listed one may not', async () => {
+test('a delisted machine may get another host, which needs a new approval and new trust; a listed one may not', async () => {
   const made = await world.machine();
   const { supply } = world.rooms;
+  const isTrusted = async (): Promise<boolean | undefined> =>
+    (await findMachine(world.db.read, made.machineId))?.trusted;
+  await supply.setTrusted(made.machineId, true);
+  expect(await isTrusted()).toBe(true);
   const token = async (): Promise<string> =>
     (await world.db.tx('token', (tx) => supply.reissueToken(tx, made.orgId, made.machineId))).token;
   const host = { public_key: 'n'.repeat(43), inventory: inventoryOf(1, () => 'new') };
@@ -232,4 +236,14 @@ test('a delisted machine may get another host, which needs a new approval; a lis
   expect(await supply.enroll({ ...host, token: spare })).toEqual({ machineId: made.machineId });
   expect((await gpusOf(world.db.read, made.machineId)).map((gpu) => gpu.gpu_uuid)).toEqual(['GPU-new']);
   expect(await relist(made)).toBe('pending_verification');
+  expect(await isTrusted()).toBe(false);
+});
+
+test('a machine that is accused loses its trust, and a new approval does not bring it back', async () => {
+  const made = await world.machine();
+  const { supply } = world.rooms;
+  await supply.setTrusted(made.machineId, true);
+  await world.db.tx('accuse', (tx) => supply.accuse(tx, made.machineId, 'it gives wrong answers'));
+  expect(await supply.approve(made.machineId)).toMatchObject({ trusted: false, inventory_fault: null });
+  await expect(supply.setTrusted('nobody', true)).rejects.toMatchObject({ code: 'not_found' });
 });

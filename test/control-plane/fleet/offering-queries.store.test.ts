@@ -64,6 +64,7 @@ const REQUEST: CapacityRequest = {
   minVramGb: 80,
   endsMs: null,
   exceptMachineIds: [],
+  trustedOnly: false,
 };
 const found = async (patch: Partial<CapacityRequest> = {}): Promise<(string | undefined)[]> =>
   (await candidates(world.db.read, { ...REQUEST, ...patch })).map((row) => names.get(row.machine_id));
@@ -103,6 +104,15 @@ describe('candidates', () => {
     const dear = await offeringOf('dear');
     expect(await found({ offeringId: dear })).toEqual([]);
     expect(await found({ offeringId: dear, maxPriceUcentsPerHour: null })).toEqual(['dear']);
+  });
+
+  test('are on trusted machines alone if the request asks for that', async () => {
+    expect(await found({ trustedOnly: true })).toEqual([]);
+    await world.rooms.supply.setTrusted(idOf('right'), true);
+    expect(await found({ trustedOnly: true })).toEqual(['right']);
+    await world.rooms.supply.setTrusted(idOf('right'), false);
+    expect(await found({ trustedOnly: true })).toEqual([]);
+    expect(await found()).toContain('right');
   });
 
   test('are ordered by price, and among equals by id', async () => {
@@ -186,6 +196,8 @@ describe('GPUs that a contract lends', () => {
 });
 
 test('an explanation counts the offerings that each condition leaves', async () => {
+  await world.rooms.supply.setTrusted(idOf('right'), true);
+  expect((await narrowing(world.db.read, { ...REQUEST, trustedOnly: true })).trusted).toBe(1);
   expect(await narrowing(world.db.read, REQUEST)).toEqual({
     // All but the spot and the offline machine.
     listed: 8,
@@ -194,10 +206,11 @@ test('an explanation counts the offerings that each condition leaves', async () 
     withVram: 6,
     free: 5,
     withDisk: 3,
+    trusted: 3,
     affordable: 1,
   });
   expect(await narrowing(world.db.read, { ...REQUEST, minVramGb: 81 })).toMatchObject({ bigEnough: 6, withVram: 0 });
-  const nothing = { listed: 8, ofType: 0, bigEnough: 0, withVram: 0, free: 0, withDisk: 0, affordable: 0 };
+  const nothing = { listed: 8, ofType: 0, bigEnough: 0, withVram: 0, free: 0, withDisk: 0, trusted: 0, affordable: 0 };
   expect(await narrowing(world.db.read, { ...REQUEST, gpuType: 'B200' })).toEqual(nothing);
 });
 

@@ -36,7 +36,7 @@ test('machines stay on offer until the time to reconnect is over, then only thos
   await world.clock.advance(1);
   await run();
   expect(await offered()).toEqual([back]);
-  expect(await world.rooms.supply.onlineMachineIds()).toEqual([back]);
+  expect(await world.rooms.supply.onlineMachineIds('', 10)).toEqual([back]);
 });
 
 test('the heartbeat of a machine with a link is updated about once in ten minutes', async () => {
@@ -55,4 +55,24 @@ test('the heartbeat of a machine with a link is updated about once in ten minute
   }
   const heardMs = (await findMachine(world.db.read, machineId))?.last_heartbeat_ms ?? 0;
   expect(world.clock.now() - heardMs).toBeLessThanOrEqual(STORE_MS + 15_000);
+});
+
+test('a fleet of several pages is walked whole, and each machine is recorded once', async () => {
+  const ids = Array.from({ length: 450 }, (_, i) => `m-${i}`).toSorted();
+  const [offline, noted]: [string[], string[]] = [[], []];
+  const { run } = openPresence({
+    ...world,
+    supply: {
+      onlineMachineIds: async (afterId, limit) => ids.filter((id) => id > afterId).slice(0, limit),
+      setOnline: async (id) => void offline.push(id),
+      noteHeartbeats: async (some) => void noted.push(...some),
+    },
+    cloneTokens: world.rooms.cloneTokens,
+    link: { isUp: (id) => !id.endsWith('7') },
+    log: createLog('test', 'silent'),
+  });
+  await world.clock.advance(STORE_MS);
+  await run();
+  expect(offline).toEqual(ids.filter((id) => id.endsWith('7')));
+  expect(noted).toEqual(ids.filter((id) => !id.endsWith('7')));
 });

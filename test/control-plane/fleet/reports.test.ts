@@ -16,6 +16,7 @@ beforeEach(() => {
 
 const newLink = (): Session => ({
   machineId: 'm-1',
+  protocol: 2,
   publicKey: 'key',
   life: () => ({ isAnswering: true, lastMs: 0, upSinceMs: 0 }),
   send: () => undefined,

@@ -271,6 +271,7 @@ describe('an offering', () => {
       minVramGb: 0,
       endsMs: null,
       exceptMachineIds: [],
+      trustedOnly: false,
     };
     const found = async (gpuCount: number): Promise<number[]> =>
       (await candidates(world.db.read, { ...request, gpuCount })).map((offering) => offering.gpu_free);

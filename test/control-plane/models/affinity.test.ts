@@ -104,9 +104,9 @@ describe('a chat', () => {
     await world.close();
     for (const each of all) await each.close();
   });
-  const ask = (beginning: string, stream: boolean, orgId = who.orgId) =>
+  const ask = (beginning: string, stream: boolean) =>
     world.rooms.gateway.completeChat({
-      caller: { orgId, apiKeyId: 'apk_x', scopes: [] },
+      caller: { ...who, scopes: [] },
       requestId: 'req_test',
       gone: new AbortController().signal,
       body: { model: 'small', messages: [system(beginning.padEnd(2_000, '.')), user('hi')], stream },

@@ -8,13 +8,14 @@ let breaker: Breaker;
 beforeEach(() => {
   clock = virtualClock();
   breaker = openBreaker(clock);
+  breaker.found('well');
 });
 
 const fail = (count: number): void => {
   for (let i = 0; i < count; i += 1) breaker.send(`apk_${i % 2}`).failed();
 };
 const answer = (count: number): void => {
-  for (let i = 0; i < count; i += 1) breaker.send('apk_x').answered();
+  for (let i = 0; i < count; i += 1) breaker.send('org_x').answered();
 };
 const state = (): [boolean, number] => [breaker.takes(), breaker.backInMs()];
 const TAKES = [true, 0];
@@ -61,7 +62,7 @@ describe('a server is out', () => {
   );
 
   test('and requests from before that end now change nothing', async () => {
-    const [first, second] = [breaker.send('apk_x'), breaker.send('apk_x')];
+    const [first, second] = [breaker.send('org_x'), breaker.send('org_x')];
     fail(5);
     await clock.advance(1_000);
     first.answered();
@@ -70,34 +71,72 @@ describe('a server is out', () => {
   });
 });
 
-describe('a server that fails for one key alone', () => {
-  const failFor = (apiKeyId: string, count: number): void => {
-    for (let i = 0; i < count; i += 1) breaker.send(apiKeyId).failed();
+describe('a server that fails for one organisation alone', () => {
+  const failFor = (orgId: string, count: number): void => {
+    for (let i = 0; i < count; i += 1) breaker.send(orgId).failed();
   };
 
   test('goes on taking requests, however often it fails, and gets a health check', () => {
-    failFor('apk_a', 4);
+    failFor('org_a', 4);
     expect(breaker.isLookDue()).toBe(false);
-    failFor('apk_a', 50);
+    failFor('org_a', 50);
     expect([...state(), breaker.isLookDue()]).toEqual([...TAKES, true]);
   });
 
   test('is out if the health check finds it dead, and its failures are forgotten if it is well', () => {
-    failFor('apk_a', 5);
+    failFor('org_a', 5);
     breaker.found('well');
     expect([...state(), breaker.isLookDue()]).toEqual([...TAKES, false]);
-    failFor('apk_b', 4);
+    failFor('org_b', 4);
     expect([...state(), breaker.isLookDue()]).toEqual([...TAKES, false]);
-    failFor('apk_b', 1);
+    failFor('org_b', 1);
     breaker.found('dead');
     expect([...state(), breaker.isOut()]).toEqual([false, 5_000, true]);
   });
 
-  test('is out at once by a failure of a second key among the last five', () => {
-    failFor('apk_a', 7);
+  test('is out at once by a failure of a second organisation among the last five', () => {
+    failFor('org_a', 7);
     expect(breaker.takes()).toBe(true);
-    failFor('apk_b', 1);
+    failFor('org_b', 1);
     expect(breaker.takes()).toBe(false);
+  });
+});
+
+describe('a server that answers nothing', () => {
+  test('gets a health check after ten seconds without an answer, and again ten seconds later', async () => {
+    await clock.advance(9_999);
+    expect(breaker.isLookDue()).toBe(false);
+    await clock.advance(1);
+    expect(breaker.isLookDue()).toBe(true);
+    breaker.found('well');
+    expect(breaker.isLookDue()).toBe(false);
+    await clock.advance(5_000);
+    breaker.send('org_x').answered();
+    await clock.advance(9_999);
+    expect(breaker.isLookDue()).toBe(false);
+    await clock.advance(1);
+    expect(breaker.isLookDue()).toBe(true);
+  });
+
+  test('gets a health check at once if it was never asked', () => {
+    expect(openBreaker(clock).isLookDue()).toBe(true);
+  });
+
+  test('is out if two health checks in a row find it dead, and not by one', async () => {
+    await clock.advance(10_000);
+    breaker.found('dead');
+    expect([...state(), breaker.isLookDue()]).toEqual([...TAKES, true]);
+    breaker.found('well');
+    await clock.advance(10_000);
+    breaker.found('dead');
+    breaker.found('dead');
+    expect([...state(), breaker.isOut()]).toEqual([false, 5_000, true]);
+  });
+
+  test('is out at once while it loads its model', async () => {
+    await clock.advance(10_000);
+    breaker.found('loading');
+    expect(state()).toEqual([false, 500]);
   });
 });
 
@@ -131,13 +170,13 @@ describe('a server that is out', () => {
     await clock.advance(5_000);
     breaker.found('well');
     expect(breaker.takes()).toBe(true);
-    breaker.send('apk_x');
+    breaker.send('org_x');
     expect(state()).toEqual([false, 5_000]);
   });
 
   test('is back once that request is answered, with all its failures forgotten', async () => {
     breaker.found('well');
-    breaker.send('apk_x').answered();
+    breaker.send('org_x').answered();
     expect([...state(), breaker.isOut()]).toEqual([...TAKES, false]);
     fail(4);
     expect(breaker.takes()).toBe(true);
@@ -147,7 +186,7 @@ describe('a server that is out', () => {
 
   test('rests again once that request fails', async () => {
     breaker.found('well');
-    const trial = breaker.send('apk_x');
+    const trial = breaker.send('org_x');
     await clock.advance(3_000);
     trial.failed();
     expect(state()).toEqual([false, 5_000]);
@@ -155,14 +194,14 @@ describe('a server that is out', () => {
 
   test('gets another health check if that request has no result within five seconds', async () => {
     breaker.found('well');
-    breaker.send('apk_x');
+    breaker.send('org_x');
     await clock.advance(5_000);
     expect(state()).toEqual([false, 0]);
   });
 
   test('ignores a health check that ends after it is back', () => {
     breaker.found('well');
-    breaker.send('apk_x').answered();
+    breaker.send('org_x').answered();
     breaker.found('dead');
     expect(state()).toEqual(TAKES);
   });

@@ -98,6 +98,75 @@ describe('the file', () => {
     expect(complaint(chat(change))).toContain(expected);
   });
 
+  describe('with a deployment', () => {
+    const deployment = (changes: object = {}, serverless = false): string => {
+      const sound = {
+        image: 'ghcr.io/acme/llama:1',
+        port: 8000,
+        model: 'm',
+        gpu_type: 'H100_SXM',
+        max_price_per_hour: 5,
+        min_replicas: 0,
+        max_replicas: 2,
+        ...changes,
+      };
+      const pricing = { input_per_1m_tokens_cents: 15, output_per_1m_tokens_cents: 60 };
+      const tier = serverless
+        ? { upstreams: [], deployment: sound }
+        : { upstreams: [{ base_url: 'http://10.0.0.5:8000/v1', model: 'm' }], economy: { pricing, deployment: sound } };
+      const model = { id: 'acme/chat', modality: 'chat', owned_by: 'acme', context_length: 8192, pricing, ...tier };
+      return JSON.stringify({ models: [model] });
+    };
+
+    test('needs little, and may be in place of upstreams', () => {
+      const [model] = parseModels(deployment(), 'models.yaml');
+      expect(model?.economy).toMatchObject({
+        upstreams: [],
+        deployment: {
+          placement: 'trusted',
+          gpu_count: 1,
+          idle_minutes: 10,
+          start_deadline_seconds: 120,
+          engine: 'other',
+        },
+      });
+      expect(complaint(deployment({ min_replicas: 1 }, true))).toBe('none');
+    });
+
+    test.each<[string, object, string]>([
+      ['no image', { image: undefined }, 'economy.deployment.image: is required'],
+      ['a port beyond the last', { port: 65_536 }, 'economy.deployment.port: must be at most 65535'],
+      ['port 0', { port: 0 }, 'economy.deployment.port: must be at least 1'],
+      ['nine GPUs', { gpu_count: 17 }, 'economy.deployment.gpu_count: must be at most'],
+      ['no price', { max_price_per_hour: 0 }, 'economy.deployment.max_price_per_hour: must be'],
+      [
+        'fewer at most than at least',
+        { min_replicas: 3 },
+        'economy.deployment.max_replicas: must be at least min_replicas',
+      ],
+      ['no replica at most', { max_replicas: 0 }, 'economy.deployment.max_replicas: must be at least 1'],
+      ['no idle time', { idle_minutes: 0 }, 'economy.deployment.idle_minutes: must be at least 1'],
+      [
+        'a day and a minute of idle time',
+        { idle_minutes: 1_441 },
+        'economy.deployment.idle_minutes: must be at most 1440',
+      ],
+      ['a short deadline', { start_deadline_seconds: 9 }, 'start_deadline_seconds: must be at least 10'],
+      ['a long deadline', { start_deadline_seconds: 3_601 }, 'start_deadline_seconds: must be at most 3600'],
+      ['a placement that is none', { placement: 'mine' }, 'economy.deployment.placement: must be one of'],
+      ['a reserved variable', { env: { SVC_X: 'y' } }, 'economy.deployment.env.SVC_X: is a reserved name'],
+      ['a price with too many digits', { max_price_per_hour: 10_001 }, 'max_price_per_hour: must be at most 10000'],
+    ])('with %s is refused', (_what, changes, expected) => {
+      expect(complaint(deployment(changes))).toContain(expected);
+    });
+
+    test('of the serverless tier must keep one replica, unless there are upstreams', () => {
+      expect(complaint(deployment({}, true))).toContain(
+        'deployment.min_replicas: must be at least 1 without upstreams',
+      );
+    });
+  });
+
   test('with dimensions of an embedding model at a server that would ignore them is refused', () => {
     const embedding = (engine: string): string =>
       complaint(

@@ -19,11 +19,12 @@ const timed = (prompt: number, predicted: number): object => ({
 let upstream: FakeUpstream;
 let world: World;
 let orgId: string;
+let apiKeyId: string;
 beforeEach(async () => {
   upstream = await openFakeUpstream();
   const upstreams = [{ base_url: upstream.baseUrl, model: 'm', engine: 'llama_cpp' }];
   world = await openWorld(1, { settings: { models: parseModels(modelsFile(upstream.baseUrl, { upstreams }), 'm') } });
-  ({ orgId } = await world.customer(100));
+  ({ orgId, apiKeyId } = await world.customer(100));
 });
 afterEach(async () => {
   await world.verify();
@@ -33,7 +34,7 @@ afterEach(async () => {
 
 const never = new AbortController().signal;
 function ask(more: object = {}, gone = never): Promise<Reply> {
-  const caller = { orgId, apiKeyId: 'apk_x', scopes: [] };
+  const caller = { orgId, apiKeyId, scopes: [] };
   const body = { model: 'small', messages: HI, ...more };
   return world.rooms.gateway.completeChat({ caller, requestId: 'req_test', gone, body });
 }
@@ -81,6 +82,16 @@ describe('a whole answer', () => {
     expect(world.rooms.gateway.counts.failures()).toEqual([]);
   });
 
+  test('of a model that thinks first is paid from its first token, if its caller leaves while it thinks', async () => {
+    const thought = {
+      choices: [{ index: 0, delta: { reasoning_content: 'hmm' }, finish_reason: null }],
+      ...timed(6, 50),
+    };
+    upstream.next({ events: [BEGIN, thought], ending: 'stall' });
+    await leaveUnfinished();
+    expect(await newest()).toMatchObject({ ending: 'client_left', counted_by: 'running', completion_tokens: 50 });
+  });
+
   test('costs nothing if its caller leaves before it began', async () => {
     upstream.next({ events: [BEGIN], ending: 'stall' });
     await leaveUnfinished();
@@ -101,6 +112,20 @@ describe('a whole answer', () => {
     upstream.next(answer);
     await expect(ask()).rejects.toMatchObject({ code });
     expect(await newest()).toMatchObject({ charged_ucents: 0n, ending: 'upstream_failed' });
+  });
+
+  test('that begins late has only the rest of the time', async () => {
+    const began = Promise.withResolvers<void>();
+    upstream.next({ events: [BEGIN, say('Hel')], ending: 'stall', after: began.promise });
+    const refusal = ask().catch((error: unknown) => error);
+    await upstream.came(1);
+    await world.clock.advance(270_000);
+    began.resolve();
+    for (let turn = 0; turn < 100; turn += 1) await world.clock.nextTurn();
+    upstream.say(1, say('l'));
+    for (let turn = 0; turn < 100; turn += 1) await world.clock.nextTurn();
+    await world.clock.advance(10_000);
+    expect(await refusal).toMatchObject({ code: 'upstream_timeout' });
   });
 
   test('that is late is 504, and the request to the server is cancelled', async () => {
@@ -194,15 +219,15 @@ test('a text that is too long for the batch is 400, and no failure of the server
     'input (5001 tokens) is too large to process. increase the physical batch size (current batch size: 4096)';
   upstream.usual = ({ path }) =>
     path === '/v1/embeddings' ? { status: 500, body: { error: { code: 500, message, type: 'server_error' } } } : {};
-  const embed = (apiKeyId: string) =>
+  const keys = [await world.key(orgId), await world.key(orgId)];
+  const embed = (i: number) =>
     world.rooms.gateway.embed({
-      caller: { orgId, apiKeyId, scopes: [] },
+      caller: { orgId, apiKeyId: keys[i % 2]?.apiKeyId ?? '', scopes: [] },
       requestId: 'req_test',
       gone: never,
       body: { model: 'embedder', input: 'w'.repeat(5_000), encoding_format: 'float' },
     });
-  for (let i = 0; i < 10; i += 1)
-    await expect(embed(`apk_${i % 2}`)).rejects.toMatchObject({ code: 'context_length_exceeded' });
+  for (let i = 0; i < 10; i += 1) await expect(embed(i)).rejects.toMatchObject({ code: 'context_length_exceeded' });
   expect(world.rooms.gateway.servers()).toMatchObject([{ isOut: false }]);
   expect(world.rooms.gateway.counts.failures()).toEqual([]);
 });

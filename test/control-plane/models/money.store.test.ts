@@ -189,7 +189,7 @@ describe('the hold of a request', () => {
 // Specification 7.3: stream_limit_exceeded: too many inference requests open at once on this API key.
 test('each key may have a number of open requests, and an ended or refused request frees its slot', async () => {
   const [who, other] = [await world.customer(10_000), await world.customer(10_000)];
-  const poor = { orgId: (await world.rooms.accounts.createOrg('poor')).id, apiKeyId: 'apk_poor' };
+  const poor = await world.customer(0);
   const gate = Promise.withResolvers<void>();
   upstream.usual = () => ({ after: gate.promise });
   const asking = Array.from({ length: 30 }, () => codeOf(complete(world, who)));
@@ -208,7 +208,7 @@ test('each key may have a number of open requests, and an ended or refused reque
 
 test('all keys of an organisation together may have a number of open requests, and other organisations have their own', async () => {
   const [who, stranger] = [await world.customer(10_000), await world.customer(10_000)];
-  const colleague = { ...who, apiKeyId: 'apk_colleague' };
+  const colleague = await world.key(who.orgId);
   const gate = Promise.withResolvers<void>();
   upstream.usual = () => ({ after: gate.promise });
   const asking = [who, colleague].flatMap((each, i) =>

@@ -20,10 +20,11 @@ const CHARGE = 270n;
 let upstream: FakeUpstream;
 let world: World;
 let orgId: string;
+let apiKeyId: string;
 beforeEach(async () => {
   upstream = await openFakeUpstream();
   world = await openWorld(1, { settings: { models: someModels(upstream.baseUrl) } });
-  ({ orgId } = await world.customer(100));
+  ({ orgId, apiKeyId } = await world.customer(100));
 });
 afterEach(async () => {
   await world.close();
@@ -31,7 +32,7 @@ afterEach(async () => {
 });
 
 function ask(gone = new AbortController().signal): Promise<Reply> {
-  const caller = { orgId, apiKeyId: 'apk_x', scopes: [] };
+  const caller = { orgId, apiKeyId, scopes: [] };
   const body = { model: 'small', messages: [{ role: 'user' as const, content: 'hi' }] };
   return world.rooms.gateway.completeChat({ caller, requestId: 'req_test', gone, body });
 }
@@ -117,7 +118,6 @@ test('a closed receipt is not closed again, whatever the second outcome is', asy
   const before = await findReceipt(world.db.read, id);
   if (before === undefined) throw new Error('the receipt is gone');
   const again = closeReceipt(before, freeOutcome('client_left'), {
-    ledger: world.rooms.ledger,
     nowMs: 1,
     attempts: [],
   });

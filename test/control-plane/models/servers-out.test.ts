@@ -13,6 +13,8 @@ const forever = new AbortController().signal;
 let first: FakeUpstream;
 let second: FakeUpstream;
 let api: Api;
+/** The addresses of the servers. */
+let tested: string[];
 /** Two customers send requests in turn, because failures of one alone are no evidence against a server. */
 let keys: string[];
 let asked = 0;
@@ -26,11 +28,16 @@ afterEach(async () => {
   await second.close();
 });
 
-async function serve(...upstreams: object[]): Promise<void> {
+async function serve(...upstreams: { base_url: string; model: string }[]): Promise<void> {
+  tested = upstreams.map(({ base_url: url }) => url);
   api = await openApi({ settings: { models: someModels(undefined, { upstreams }) } });
   keys = [(await api.account()).key, (await api.account()).key];
 }
-const at = ({ baseUrl }: FakeUpstream, more: object = {}): object => ({ base_url: baseUrl, model: 'm', ...more });
+const at = ({ baseUrl }: FakeUpstream, more: object = {}): { base_url: string; model: string } => ({
+  base_url: baseUrl,
+  model: 'm',
+  ...more,
+});
 const askAs = (key: string | undefined, more: object = {}): Promise<Answer> =>
   api.call('POST', PATH, {
     ...(key === undefined ? {} : { key }),
@@ -42,13 +49,18 @@ const askTimes = async (count: number, more?: object): Promise<void> => {
 };
 /** A request whose caller may leave. */
 async function begin(more: object, gone: AbortSignal): Promise<Reply> {
-  const { orgId } = await api.world.customer(100);
+  const { orgId, apiKeyId } = await api.world.customer(100);
   const body = { model: 'small', messages: [{ role: 'user' as const, content: 'hi' }], ...more };
-  const caller = { orgId, apiKeyId: 'apk_x', scopes: [] };
+  const caller = { orgId, apiKeyId, scopes: [] };
   return api.world.rooms.gateway.completeChat({ caller, requestId: 'req_test', gone, body });
 }
 const look = (): Promise<void> => api.world.rooms.gateway.checkServers(forever);
-const out = (): boolean[] => api.world.rooms.gateway.servers().map(({ isOut }) => isOut);
+/** Only the servers of the test: the file has other models too. */
+const out = (): boolean[] =>
+  api.world.rooms.gateway
+    .servers()
+    .filter(({ upstream }) => tested.includes(upstream))
+    .map(({ isOut }) => isOut);
 const askedOf = (): number[] => [first, second].map(({ asked }) => asked.length);
 
 describe('a failure of a server', () => {
@@ -242,4 +254,33 @@ describe('a server that is out', () => {
     await ask();
     expect(first.asked).toHaveLength(6);
   });
+});
+
+test('failures of two keys of one organisation alone do not make a server rest: its health check decides', async () => {
+  await serve(at(first));
+  first.usual = () => ({ status: 500, body: { error: { message: 'caused by the text' } } });
+  const one = await api.world.customer(100);
+  const other = await api.world.key(one.orgId);
+  for (let i = 0; i < 6; i += 1) await askAs(i % 2 === 0 ? one.key : other.key);
+  expect(out()).toEqual([false]);
+});
+
+test('a server that nobody asks is checked too, and is out before a request reaches it', async () => {
+  await serve(at(first), at(second));
+  first.health = { status: 500, body: 'no' };
+  await look();
+  expect(out()).toEqual([false, false]);
+  await look();
+  expect(out()).toEqual([true, false]);
+  expect([first.looks, second.looks]).toEqual([2, 1]);
+  await askTimes(2);
+  expect(askedOf()).toEqual([0, 2]);
+});
+
+test('a server that leaves the file of models is checked no more', async () => {
+  await serve(at(first), at(second));
+  const others = api.world.rooms.catalog.models.map((each) => ({ ...each, upstreams: each.upstreams.slice(1) }));
+  api.world.rooms.catalog.replace(others);
+  await look();
+  expect([first.looks, second.looks]).toEqual([0, 1]);
 });

@@ -20,6 +20,7 @@ const UNCOUNTED = uncounted({ body: {} });
 let upstream: FakeUpstream;
 let world: World;
 let orgId: string;
+let apiKeyId: string;
 beforeEach(async () => {
   upstream = await openFakeUpstream();
 });
@@ -32,7 +33,7 @@ afterEach(async () => {
 async function serve(engine: string): Promise<void> {
   const upstreams = [{ base_url: upstream.baseUrl, model: 'm', engine }];
   world = await openWorld(1, { settings: { models: someModels(undefined, { upstreams }) } });
-  ({ orgId } = await world.customer(100));
+  ({ orgId, apiKeyId } = await world.customer(100));
 }
 /** `count` tokens for each character of a text, and 5 for what a template puts around a conversation. */
 function tokenizer({ path, body }: Asked): FakeAnswer {
@@ -44,7 +45,7 @@ function tokenizer({ path, body }: Asked): FakeAnswer {
   return { body: { tokens: Array.from({ length: lengthOf(body['content']) }, (_, i) => i) } };
 }
 function ask(more: object = {}, gone = new AbortController().signal): Promise<Reply> {
-  const caller = { orgId, apiKeyId: 'apk_x', scopes: [] };
+  const caller = { orgId, apiKeyId, scopes: [] };
   const body = { model: 'small', messages: MESSAGES, ...more };
   return world.rooms.gateway.completeChat({ caller, requestId: 'req_test', gone, body });
 }
@@ -189,7 +190,7 @@ describe('a stream', () => {
 describe('embeddings', () => {
   const embed = (input: string[]): Promise<Reply> =>
     world.rooms.gateway.embed({
-      caller: { orgId, apiKeyId: 'apk_x', scopes: [] },
+      caller: { orgId, apiKeyId, scopes: [] },
       requestId: 'req_test',
       gone: new AbortController().signal,
       body: { model: 'embedder', input, encoding_format: 'float' },
@@ -207,7 +208,7 @@ describe('embeddings', () => {
       'x',
     );
     world = await openWorld(1, { settings: { models } });
-    ({ orgId } = await world.customer(100));
+    ({ orgId, apiKeyId } = await world.customer(100));
   });
 
   test('that TEI has not counted are counted by its tokenizer, each batch by itself', async () => {

@@ -78,8 +78,8 @@ function files(): number {
     .length;
 }
 
-/** The transactions of a job: submitted, accepted, in progress, finished, charged, released at the server, waiting for its expiry. */
-const TRANSACTIONS_OF_A_JOB = 6;
+/** The transactions of a job: server known, submitted, accepted, in progress, finished, charged, released at the server, waiting for its expiry. */
+const TRANSACTIONS_OF_A_JOB = 7;
 
 /** So late that a file without a job counts as an orphan. */
 async function sweepLater(): Promise<void> {

@@ -121,7 +121,7 @@ describe('the hourly proof', () => {
     const write7 = (id: string, debit: AccountRef, credit: AccountRef): Promise<number> =>
       write(
         sql`insert into transfers (id, batch_id, debit_account_id, credit_account_id, amount_ucents, kind, subject_id, effective_ms, posted_ms)
-            values (${id}, 'b', ${accountId(debit)}, ${accountId(credit)}, 7, 'x', 'x', 1, ${world.clock.now()})`,
+            values (${id}, 'b', ${accountId(debit)}, ${accountId(credit)}, 7, 'funding.manual', 'x', 1, ${world.clock.now()})`,
       );
     await write7('f1', funding, wallet('nobody'));
     await write7('f2', funding, clearing);
@@ -205,6 +205,22 @@ describe('the full proof', () => {
           values ('seg', 'i-1', ${orgId}, 's', 'H100', 1, 3600000, 0, 0, 1000)`,
     );
     expect(await nextNight()).toEqual(['i-1: 1000 should be charged for its segments, the ledger has 0']);
+  });
+
+  test.each([
+    ['ends where the next one begins', 1_000, []],
+    ['ends a millisecond later', 1_001, ['i-1: its segment seg-2 begins before seg-1 has ended']],
+    ['has not ended', null, ['i-1: its segment seg-2 begins before seg-1 has ended']],
+  ])('finds no fault or one in a rental whose first segment %s', async (_what, endedMs, faults) => {
+    for (const [id, startedMs, toMs] of [
+      ['seg-1', 0, endedMs],
+      ['seg-2', 1_000, 2_000],
+    ] as const)
+      await write(
+        sql`insert into meter_segments (id, subject_id, org_id, supplier_id, gpu_type, gpu_count, rate_ucents_per_hour, supplier_bps, started_ms, posted_through_ms, ended_ms)
+            values (${id}, 'i-1', ${orgId}, 's', 'H100', 1, 0, 0, ${startedMs}, ${startedMs}, ${toMs})`,
+      );
+    expect(await nextNight()).toEqual(faults);
   });
 
   test('continues in the next tick if it takes long, while others write', async () => {

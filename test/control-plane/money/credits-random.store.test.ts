@@ -2,7 +2,12 @@
 import fc from 'fast-check';
 import { expect, inject, test } from 'vitest';
 import { wallet } from '../../../control-plane/money/ledger/accounts.ts';
-import { grantedOnSupplier, grantedToOrg, type HeldCredit } from '../../../control-plane/money/credits/store.ts';
+import {
+  grantedOnSupplier,
+  grantedToOrg,
+  type HeldCredit,
+  pageOfHeld,
+} from '../../../control-plane/money/credits/store.ts';
 import { earnedByKind } from '../../../control-plane/money/ledger/suppliers.ts';
 import { segmentsOfRentals } from '../../../control-plane/money/metering/store.ts';
 import { insertSupplier } from '../../../control-plane/fleet/supply/store.ts';
@@ -120,7 +125,10 @@ async function pass(world: World, step: Step): Promise<string> {
     const untilMs = world.clock.now();
     await metering.creditOwnOutage({ fromMs, untilMs, evidence: 'we were away', limitOf: async () => null });
   }
-  const next = step.do === 'decide' ? (await credits.list()).find((row) => row.state === 'held') : undefined;
+  const next =
+    step.do === 'decide'
+      ? (await pageOfHeld(world.db.read, { count: 1_000 })).find((row) => row.state === 'held')
+      : undefined;
   if (step.do !== 'decide' || next === undefined) return step.do;
   const { kind, state } = await (step.release ? credits.release(next.id, 'x') : credits.refuse(next.id, 'x'));
   return `${kind} ${state}`;
@@ -156,5 +164,7 @@ async function owedBy(world: World, orgId: string): Promise<bigint> {
   );
   const isPaid = (row: HeldCredit): boolean =>
     row.org_id === orgId && row.kind === 'credit' && row.state !== 'released';
-  return (await world.rooms.credits.list()).filter(isPaid).reduce((sum, row) => sum + row.amount_ucents, charged);
+  return (await pageOfHeld(world.db.read, { count: 1_000 }))
+    .filter(isPaid)
+    .reduce((sum, row) => sum + row.amount_ucents, charged);
 }

@@ -1,7 +1,14 @@
 // What counts towards the bounds on credits and payments: whose it is, why it was given, and how long ago.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { payable } from '../../../control-plane/money/ledger/accounts.ts';
-import { freeTimesOf, type HeldCredit, heldOf, outagesOfOrg } from '../../../control-plane/money/credits/store.ts';
+import {
+  freeTimesOf,
+  type HeldCredit,
+  heldOf,
+  outagesOfOrg,
+  pageOfFlags,
+  pageOfHeld,
+} from '../../../control-plane/money/credits/store.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 const MINUTE_MS = 60_000;
@@ -21,7 +28,7 @@ afterEach(async () => {
 
 const posted = async (supplierId: string): Promise<bigint> =>
   (await world.rooms.ledger.balance(world.db.read, payable(supplierId))).postedUcents;
-const held = (): Promise<HeldCredit[]> => world.rooms.credits.list();
+const held = (): Promise<HeldCredit[]> => pageOfHeld(world.db.read, { count: 100 });
 const rent = async (orgId: string, subjectId: string, where: { supplierId?: string; machineId?: string } = {}) => {
   const rate = { rateUcentsPerHour: DOLLAR, supplierBps: 8_000, startedMs: world.clock.now() };
   const at = { supplierId: 's', machineId: 'm', gpuType: 'H100_SXM', gpuCount: 1, ...where };
@@ -178,7 +185,7 @@ describe('the suspicion against an organisation', () => {
   const suffer = async (orgId: string, times: number, cause: Cause = 'outage'): Promise<void> => {
     for (let i = 0; i < times; i += 1) await outage(orgId, 1_000, { machineId: i % 2 === 0 ? 'm1' : 'm2', cause });
   };
-  const isFlagged = async (): Promise<boolean> => (await world.rooms.credits.flags()).length > 0;
+  const isFlagged = async (): Promise<boolean> => (await pageOfFlags(world.db.read, { count: 100 })).length > 0;
 
   test('needs five outages within seven days, each counted from its end', async () => {
     await serveOthers();

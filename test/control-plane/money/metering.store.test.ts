@@ -202,6 +202,56 @@ test('a launch hold covers ten minutes, and is refused if one cent is missing', 
   await world.db.tx('release', (tx) => world.rooms.metering.releaseHold(tx, `i-${just.orgId}`, just.orgId));
 });
 
+describe('a launch on a wallet of which other rentals hold a part for a later time', () => {
+  const RATES = [100_000_000n, 70_000_000n];
+  const MINUTE_MS = 60_000;
+
+  /** The organisation of two rentals with long holds, and what is left of its wallet if each holds for ten minutes only. */
+  async function lent(): Promise<{ orgId: string; leftUcents: bigint }> {
+    const { orgId } = await world.customer(1_000);
+    for (const [i, rate] of RATES.entries()) await rent(orgId, `i-${i}`, rate);
+    await ticksFor(MINUTE_MS);
+    const short = RATES.map((rate) => accruedUcents(rate, MINUTE_MS) + accruedUcents(rate, 10 * MINUTE_MS));
+    const leftUcents = short.reduce((left, ucents) => left - ucents, await posted(wallet(orgId)));
+    const { availableUcents } = await world.rooms.ledger.balance(world.db.read, wallet(orgId));
+    expect(availableUcents).toBeLessThan(leftUcents);
+    return { orgId, leftUcents };
+  }
+  /** A launch whose hold for ten minutes is this large. */
+  const launch = (orgId: string, heldUcents: bigint): Promise<void> =>
+    world.db.tx('launch', async (tx) => {
+      await tx.lock('org', orgId);
+      await world.rooms.metering.holdForLaunch(tx, 'i-new', orgId, 6n * heldUcents);
+    });
+
+  test('gets what they do not need within ten minutes, to the last microcent', async () => {
+    const { orgId, leftUcents } = await lent();
+    await expect(launch(orgId, leftUcents)).rejects.toMatchObject({ code: 'insufficient_balance' });
+    expect(await world.rooms.metering.shortenHolds(orgId)).toBe(true);
+    await expect(launch(orgId, leftUcents + 1n)).rejects.toMatchObject({ code: 'insufficient_balance' });
+    await launch(orgId, leftUcents);
+    expect(await heldOf(orgId)).toBe(await posted(wallet(orgId)));
+    expect(await world.rooms.metering.shortenHolds(orgId)).toBe(false);
+    await world.db.tx('release', (tx) => world.rooms.metering.releaseHold(tx, 'i-new', orgId));
+    expect(await tick()).toEqual([]);
+  });
+});
+
+test('a launch that lacks what other rentals hold for a later time is accepted, and one that lacks more is refused', async () => {
+  await world.machine({ gpus: 1, dollars: 1 });
+  const who = await world.customer(1_000);
+  await world.run(who);
+  await ticksFor(6 * 60_000);
+  const { availableUcents } = await world.rooms.ledger.balance(world.db.read, wallet(who.orgId));
+  // Ten minutes of this price are a little more than what is available.
+  const dollars = Number((availableUcents * 6n) / 100_000_000n) + 1;
+  await world.machine({ gpus: 2, dollars });
+  const launch = (): Promise<string> => world.launch(who, { gpu_count: 1 });
+  await launch();
+  await expect(launch()).rejects.toMatchObject({ code: 'insufficient_balance' });
+  await world.verify();
+});
+
 describe('more rentals than one transaction handles', () => {
   const COUNT = 120;
   const DOLLAR_AN_HOUR = 100_000_000n;

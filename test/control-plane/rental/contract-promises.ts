@@ -9,7 +9,7 @@ import type { World } from '../../kit/world.ts';
 /** A sentence for each promise that is broken now. */
 export async function brokenContracts(world: World): Promise<string[]> {
   const broken: string[] = [];
-  for (const { contract, slots, awaited } of await world.rooms.reservations.list()) {
+  for (const { contract, slots, awaited } of await world.rooms.reservations.list({ count: 1_000 })) {
     const had = slots.reduce((sum, machine) => sum + machine.slots, 0);
     const committed = contract.commitment.reduce((sum, entry) => sum + entry.gpu_count, 0);
     const isOver = RESERVATION_STATES[contract.status].length === 0;

@@ -17,19 +17,19 @@ test('the key of the probes and the password of the application are sealed in th
   const [id, other] = [await world.launch(who), await world.launch(who)];
   const { endpoints } = world.rooms;
   const endpoint = await endpoints.find(world.db.read, id);
-  expect(endpoint?.probe_private_key).toMatch(/^-----BEGIN OPENSSH PRIVATE KEY-----/);
-  expect((await endpoints.ofInstances(world.db.read, [id])).get(id)?.probe_private_key).toBe(
-    endpoint?.probe_private_key,
-  );
+  if (endpoint === undefined) throw new Error('the instance has no endpoint');
+  expect(endpoints.probePrivateKey(endpoint)).toMatch(/^-----BEGIN OPENSSH PRIVATE KEY-----/);
   const Row = z.object({ probe_private_key: text, app_password_sealed: text });
   const [row] = await world.db.read.all(
     Row,
     sql`select probe_private_key, app_password_sealed from endpoints where instance_id = ${id}`,
   );
   expect(row?.probe_private_key).not.toContain('PRIVATE KEY');
-  expect(JSON.stringify(row)).not.toContain(endpoint === undefined ? '' : endpoints.appPassword(endpoint));
+  expect(JSON.stringify(row)).not.toContain(endpoints.appPassword(endpoint));
   await world.db.tx('swap', (tx) =>
     tx.run(sql`update endpoints set probe_private_key = ${row?.probe_private_key} where instance_id = ${other}`),
   );
-  await expect(endpoints.find(world.db.read, other)).rejects.toThrow(/authenticate/);
+  const swapped = { ...endpoint, instance_id: other };
+  expect(await endpoints.find(world.db.read, other)).toMatchObject({ probe_private_key: row?.probe_private_key });
+  expect(() => endpoints.probePrivateKey(swapped)).toThrow(/authenticate/);
 });

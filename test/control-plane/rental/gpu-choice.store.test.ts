@@ -16,7 +16,7 @@ afterEach(() => world.close());
 
 const choose = (patch: Partial<Runnable>): ReturnType<typeof chooseGpu> => {
   const runnable = { minVramGb: 0, model: null, ...patch } as Runnable;
-  const choices = { reserved: async () => 'H100_SXM' };
+  const choices = { pinned: Promise.resolve(undefined), reserved: async () => 'H100_SXM' };
   return chooseGpu(world.db.read, { request: LAUNCH, runnable }, wantedCapacity(LAUNCH, 0), choices);
 };
 const model = (gib: number): Runnable['model'] => ({ name: 'a/b', bytes: gib * GIB }) as Runnable['model'];

@@ -82,7 +82,7 @@ async function take(step: Step, { world, who, contracts, instances }: Life): Pro
 
 /** Contracts that have GPUs before their lead time, or were not looked at then. The clock went on by a millisecond since. */
 async function setAsideAtTheWrongTime(world: World): Promise<string[]> {
-  const live = (await world.rooms.reservations.list()).filter(({ contract }) => !isOver(contract));
+  const live = (await world.rooms.reservations.list({ count: 1_000 })).filter(({ contract }) => !isOver(contract));
   const now = world.clock.now();
   const wrong = live.filter(({ contract, claimMs }) => {
     if (contract.claimed_ms === null) return claimMs < now - 1;

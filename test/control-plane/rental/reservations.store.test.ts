@@ -45,7 +45,7 @@ describe('a contract', () => {
       refusal('conflict', /^3 H100_SXM in us-east are needed\. There are 2, .* up to 0 of them/),
     );
     expect(await available()).toEqual([2, 4]);
-    expect(await world.rooms.reservations.list()).toEqual([]);
+    expect(await world.rooms.reservations.list({ count: 1_000 })).toEqual([]);
   });
 
   test('takes no GPU that is in use, and awaits it', async () => {
@@ -168,6 +168,8 @@ test('utilization counts slots: a slot that is taken again while an instance sto
   const first = await run({ gpu_count: 2 });
   await world.remove(who, first);
   await world.observe(first, { phase: 'stopped' });
+  // They are listed in the order of their creation.
+  await world.clock.advance(1);
   const second = await launch({ gpu_count: 2 });
   const full = {
     utilization: { allocated_gpus: 2, committed_gpus: 2, pct: 1 },

@@ -15,9 +15,43 @@ const UNITS_TEST = 'test/systemd/units.test.ts';
 const ADMIN_TEST = 'test/control-plane/admin/admin.test.ts';
 
 const UNPACK = 'tar -xzf gpu-rental-service-*-linux-x64.tar.gz && cd gpu-rental-service-*-linux-x64';
+const NEEDS_REPLICAS = 'it needs a model with a deployment';
 const NEEDS_SYSTEMD = 'it needs systemd and changes the machine';
 
 export const NOT_RUN: readonly NotRun[] = [
+  {
+    command: 'svc-control-plane admin refund <instance id> --reason "slow disk" --reference "ticket 7"',
+    reason: 'the instance of the reader still runs',
+    provenBy: [
+      'test/control-plane/admin/correction-commands.test.ts',
+      'a charge is refunded, a credit is given and a balance is corrected, each with an entry of the audit',
+    ],
+  },
+  {
+    command: 'svc-control-plane admin model list',
+    reason: NEEDS_REPLICAS,
+    provenBy: [ADMIN_TEST, 'models on the fleet are listed, shown, scaled and drained'],
+  },
+  {
+    command: 'svc-control-plane admin model show <model>:economy',
+    reason: NEEDS_REPLICAS,
+    provenBy: [ADMIN_TEST, 'models on the fleet are listed, shown, scaled and drained'],
+  },
+  {
+    command: 'svc-control-plane admin model replicas <model>:economy',
+    reason: NEEDS_REPLICAS,
+    provenBy: [ADMIN_TEST, 'models on the fleet are listed, shown, scaled and drained'],
+  },
+  {
+    command: 'svc-control-plane admin model scale <model>:economy --min 1 --max 2',
+    reason: NEEDS_REPLICAS,
+    provenBy: [ADMIN_TEST, 'models on the fleet are listed, shown, scaled and drained'],
+  },
+  {
+    command: 'svc-control-plane admin model drain <replica id>',
+    reason: NEEDS_REPLICAS,
+    provenBy: [ADMIN_TEST, 'models on the fleet are listed, shown, scaled and drained'],
+  },
   {
     command: 'npm ci && npm run demo',
     reason: 'it is a run of its own, with its own engine',

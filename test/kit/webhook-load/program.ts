@@ -24,6 +24,8 @@ const PREPARED: Launch = {
   sealed_env: '',
   ports: [],
   min_vram_gb: 0,
+  trusted_only: false,
+  avoided_machine_ids: [],
 };
 const STATUS = ['allocating', 'running', 'terminated'] as const;
 

@@ -1,7 +1,8 @@
 // Organisations and API keys on a real database: hashes only, scopes, expiry, revocation, last use.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { type Accounts, openAccounts } from '../../../../control-plane/base/accounts/accounts.ts';
+import { type Accounts, openAccounts, pageOfOrgs } from '../../../../control-plane/base/accounts/accounts.ts';
+import { apiKeyView, pageOfKeys } from '../../../../control-plane/base/accounts/api-keys.ts';
 import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
 import { type Clock, systemClock } from '../../../../shared/clock.ts';
 import { createIds } from '../../../../shared/ids.ts';
@@ -35,6 +36,8 @@ const newKey = (more: { scopes?: string[]; expiresMs?: number | null } = {}) =>
     expiresMs: more.expiresMs ?? null,
   });
 
+const authenticate = async (token: string, confirmsKey = false) => accounts.authenticate(token, { confirmsKey });
+
 describe('API keys', () => {
   // Specification 5: Keys carry the prefix svc_live_.
   test('are shown once, have 256 random bits, and are stored as a hash only', async () => {
@@ -42,7 +45,7 @@ describe('API keys', () => {
     expect(created.key).toMatch(/^svc_live_[A-Za-z0-9_-]{43}$/);
     expect(created.key.startsWith(created.prefix)).toBe(true);
     expect(created.prefix).toHaveLength(15);
-    const [listed] = await accounts.listKeys(orgId);
+    const [listed] = (await pageOfKeys(db.read, orgId, { count: 10 })).map(apiKeyView);
     expect(listed).toEqual(expect.not.objectContaining({ key: expect.anything() }));
     const rows = await db.read.all(z.looseObject({}), sql`select * from api_keys`);
     const stored = JSON.stringify(rows, (_name, value: unknown) => (typeof value === 'bigint' ? String(value) : value));
@@ -50,47 +53,66 @@ describe('API keys', () => {
   });
   test('authenticate as their organisation with their scopes', async () => {
     const created = await newKey({ scopes: ['instances: read', 'ssh_keys:write'] });
-    expect(await accounts.authenticate(created.key)).toEqual({
+    expect(await authenticate(created.key)).toEqual({
       orgId,
       apiKeyId: created.id,
       scopes: ['instances:read', 'ssh_keys:write'],
     });
-    expect(await accounts.authenticate(`${created.key}x`)).toBeUndefined();
-    expect(await accounts.authenticate(created.prefix)).toBeUndefined();
+    expect(await authenticate(`${created.key}x`)).toBeUndefined();
+    expect(await authenticate(created.prefix)).toBeUndefined();
   });
   // Specification 5: full_access covers the three inference scopes.
   test('have the three inference scopes for full_access', async () => {
     const created = await newKey({ scopes: ['full_access'] });
     expect(created.scopes).toEqual(['full_access']);
-    const caller = await accounts.authenticate(created.key);
+    const caller = await authenticate(created.key);
     expect(caller?.scopes).toEqual(['serverless:read', 'serverless:write', 'billing:read']);
   });
   test('expire on time', async () => {
     const created = await newKey({ expiresMs: now + 1000 });
     now += 999;
-    expect(await accounts.authenticate(created.key)).toBeDefined();
+    expect(await authenticate(created.key)).toBeDefined();
     now += 1;
-    expect(await accounts.authenticate(created.key)).toBeUndefined();
+    expect(await authenticate(created.key)).toBeUndefined();
   });
   test('end once they are revoked, and a second revocation changes nothing', async () => {
     const created = await newKey();
     const revoked = await accounts.revokeKey(created.id);
     now += 5000;
     expect((await accounts.revokeKey(created.id)).revoked_at).toBe(revoked.revoked_at);
-    expect(await accounts.authenticate(created.key)).toBeUndefined();
+    expect(await authenticate(created.key)).toBeUndefined();
+  });
+  test('that this process has seen are authenticated without the database', async () => {
+    const { key } = await newKey();
+    const first = await authenticate(key);
+    expect(accounts.authenticate(key, { confirmsKey: true })).toBe(first);
+  });
+  test('that are revoked while they are read are not remembered', async () => {
+    const { key, id } = await newKey();
+    const reading = authenticate(key, true);
+    await Promise.all([reading, accounts.revokeKey(id)]);
+    expect(await authenticate(key, true)).toBeUndefined();
+  });
+  test('of one organisation are revoked for it alone', async () => {
+    const { key, id } = await newKey();
+    await expect(accounts.revokeKeyOf('another', id)).rejects.toMatchObject({ code: 'not_found' });
+    expect(await authenticate(key)).toBeDefined();
+    await accounts.revokeKeyOf(orgId, id);
+    expect(await authenticate(key)).toBeUndefined();
+    await expect(accounts.revokeKeyOf(orgId, id)).rejects.toMatchObject({ code: 'not_found' });
   });
   test('store their last use at most once a minute', async () => {
     const created = await newKey();
-    const lastUsed = async () => (await accounts.listKeys(orgId))[0]?.last_used_at;
+    const lastUsed = async () => (await pageOfKeys(db.read, orgId, { count: 10 })).map(apiKeyView)[0]?.last_used_at;
     expect(await lastUsed()).toBeNull();
-    await Promise.all(Array.from({ length: 5 }, () => accounts.authenticate(created.key)));
+    await Promise.all(Array.from({ length: 5 }, () => authenticate(created.key)));
     const first = await lastUsed();
     expect(first).toBe(new Date(now).toISOString());
     now += 59_999;
-    await accounts.authenticate(created.key);
+    await authenticate(created.key);
     expect(await lastUsed()).toBe(first);
     now += 1;
-    await accounts.authenticate(created.key);
+    await authenticate(created.key);
     expect(await lastUsed()).toBe(new Date(now).toISOString());
   });
   test.each([
@@ -106,13 +128,13 @@ describe('API keys', () => {
   });
 });
 
-test('organisations and keys are listed oldest first', async () => {
+test('organisations and keys are listed newest first', async () => {
   now += 1;
   const other = await accounts.createOrg('Bolt');
-  expect((await accounts.listOrgs()).map((org) => org.name)).toEqual(['Acme', 'Bolt']);
+  expect((await pageOfOrgs(db.read, { count: 10 })).map((org) => org.name)).toEqual(['Bolt', 'Acme']);
   const first = await newKey();
   now += 1;
   const second = await accounts.createKey({ orgId: other.id, name: 'b', scopes: ['full_access'], expiresMs: null });
-  expect((await accounts.listKeys(null)).map((key) => key.id)).toEqual([first.id, second.id]);
-  expect((await accounts.listKeys(other.id)).map((key) => key.id)).toEqual([second.id]);
+  expect((await pageOfKeys(db.read, null, { count: 10 })).map((key) => key.id)).toEqual([second.id, first.id]);
+  expect((await pageOfKeys(db.read, other.id, { count: 10 })).map((key) => key.id)).toEqual([second.id]);
 });

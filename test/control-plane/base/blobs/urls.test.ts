@@ -3,32 +3,33 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { Readable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { OpenBlob } from '../../../../control-plane/base/blobs/blobs.ts';
-import {
-  type PresignedUrl,
-  type PresignedUrls,
-  openPresignedUrls,
-} from '../../../../control-plane/base/blobs/presigned-urls.ts';
+import type { OpenBlob, Permission } from '../../../../control-plane/base/blobs/blobs.ts';
+import { type PresignedUrls, openPresignedUrls } from '../../../../control-plane/base/blobs/presigned-urls.ts';
+import type { UrlKeys } from '../../../../control-plane/base/blobs/url-keys.ts';
+import type { Db } from '../../../../control-plane/base/db/db.ts';
 import { blobRoutes } from '../../../../control-plane/base/blobs/routes.ts';
 import { type Bench, openBench } from '../http/fixture.ts';
-import { AMPLE, blobs, clock, contentOf, filesOnDisk, openStoreForEachTest, pieces } from './store.ts';
+import { AMPLE, blobs, clock, contentOf, filesOnDisk, openKeys, openStoreForEachTest, pieces } from './store.ts';
 
 const SECRET = new Uint8Array(32).fill(9);
 const TEXT = '0123456789';
 
 openStoreForEachTest();
 let bench: Bench;
+let db: Db;
+let keys: UrlKeys;
 let presignedUrls: PresignedUrls;
 let port: number;
 let key: string;
 
+const openUrls = (secret: Uint8Array): PresignedUrls =>
+  openPresignedUrls({ secret, baseUrl: `http://127.0.0.1:${port}/v1`, keys });
+
 beforeEach(async () => {
-  bench = await openBench({
-    clock,
-    routes: () => blobRoutes({ blobs, presignedUrls: openPresignedUrls(SECRET, 'http://unused/v1'), clock }),
-  });
+  ({ db, keys } = await openKeys());
+  bench = await openBench({ clock, routes: () => blobRoutes({ blobs, presignedUrls: openUrls(SECRET), clock }) });
   ({ port } = await bench.http.listen({ host: '127.0.0.1', port: 0 }));
-  presignedUrls = openPresignedUrls(SECRET, `http://127.0.0.1:${port}/v1`);
+  presignedUrls = openUrls(SECRET);
   key = blobs.newKey('files');
 });
 afterEach(async () => {
@@ -36,13 +37,14 @@ afterEach(async () => {
   // A connection whose response was just sent is not idle yet.
   await clock.advance(10_000);
   await closing;
+  await db.close();
 });
 
 const inTenSeconds = (): number => clock.now() / 1000 + 10;
-const readable = (more: Partial<PresignedUrl> = {}): string =>
+const readable = (more: Partial<Permission> = {}): Promise<string> =>
   presignedUrls.urlOf({ method: 'GET', key, expiresS: inTenSeconds(), ...more });
-const writable = (more: Partial<PresignedUrl> = {}): string =>
-  presignedUrls.urlOf({ method: 'PUT', key, expiresS: inTenSeconds(), bytesMax: 10, ...more });
+const writable = (more: Partial<Permission> = {}): Promise<string> =>
+  presignedUrls.urlOf({ method: 'PUT', key, expiresS: inTenSeconds(), bytes: 10, ...more });
 const put = (url: string, body: string, headers = {}): Promise<Response> =>
   fetch(url, { method: 'PUT', body, headers });
 /** Reads the response to its end: the server closes only after all readers are done. */
@@ -60,13 +62,13 @@ describe('a URL to read', () => {
   beforeEach(() => blobs.write(key, pieces(TEXT), AMPLE));
 
   test('returns the content without an API key, under the signed name', async () => {
-    const response = await fetch(readable({ contentDisposition: 'attachment; filename="a b.jsonl"' }));
+    const response = await fetch(await readable({ filename: 'a b.jsonl' }));
     expect(response.status).toBe(200);
     expect(Object.fromEntries(response.headers)).toMatchObject({
       'content-type': 'application/octet-stream',
       'content-length': '10',
       'accept-ranges': 'bytes',
-      'content-disposition': 'attachment; filename="a b.jsonl"',
+      'content-disposition': "attachment; filename*=UTF-8''a%20b.jsonl",
       'cache-control': 'private, no-store',
       'x-content-type-options': 'nosniff',
     });
@@ -86,7 +88,7 @@ describe('a URL to read', () => {
     ['bytes=0-1,3-4', 200, TEXT, null],
     ['lines=0-1', 200, TEXT, null],
   ])('with the range %s is answered with %i and %s', async (range, status, text, contentRange) => {
-    const response = await fetch(readable(), { headers: { range } });
+    const response = await fetch(await readable(), { headers: { range } });
     expect(response.status).toBe(status);
     expect(response.headers.get('content-range')).toBe(contentRange);
     expect(response.headers.get('content-length')).toBe(String(text.length));
@@ -94,7 +96,10 @@ describe('a URL to read', () => {
   });
 
   test.each(['bytes=10-', 'bytes=10-12', 'bytes=-0'])('with the range %s is answered 416', async (range) => {
-    expect(await refusal(await fetch(readable(), { headers: { range } }))).toEqual([416, 'range_not_satisfiable']);
+    expect(await refusal(await fetch(await readable(), { headers: { range } }))).toEqual([
+      416,
+      'range_not_satisfiable',
+    ]);
   });
 
   test('answers a HEAD request without reading the blob', async () => {
@@ -109,7 +114,7 @@ describe('a URL to read', () => {
       };
       return blob === undefined ? undefined : { ...blob, stream };
     };
-    const response = await fetch(readable(), { method: 'HEAD' });
+    const response = await fetch(await readable(), { method: 'HEAD' });
     expect([response.status, response.headers.get('content-length'), await response.text()]).toEqual([200, '10', '']);
     expect(streams.map((stream) => [stream.destroyed, stream.readableDidRead])).toEqual([[true, false]]);
   });
@@ -117,15 +122,15 @@ describe('a URL to read', () => {
   test('of an empty blob is answered, and no range of it exists', async () => {
     key = blobs.newKey('files');
     await blobs.write(key, pieces(), AMPLE);
-    const response = await fetch(readable());
+    const response = await fetch(await readable());
     expect([response.status, response.headers.get('content-length'), await response.text()]).toEqual([200, '0', '']);
     for (const range of ['bytes=0-', 'bytes=-1']) {
-      expect((await fetch(readable(), { headers: { range } })).status).toBe(416);
+      expect((await fetch(await readable(), { headers: { range } })).status).toBe(416);
     }
   });
 
   test('is valid until its time and no longer', async () => {
-    const url = readable();
+    const url = await readable();
     await clock.advance(9_999);
     expect(await statusOf(url)).toBe(200);
     await clock.advance(1);
@@ -135,7 +140,7 @@ describe('a URL to read', () => {
 
   test('of a removed blob is answered with 404', async () => {
     await blobs.remove(key);
-    expect(await refusal(await fetch(readable()))).toEqual([404, 'not_found']);
+    expect(await refusal(await fetch(await readable()))).toEqual([404, 'not_found']);
   });
 });
 
@@ -144,85 +149,88 @@ describe('no part of a URL can be changed', () => {
 
   test.each<[string, (url: URL) => unknown]>([
     ['its time', (url) => url.searchParams.set('exp', String(inTenSeconds() + 1))],
-    ['its name', (url) => url.searchParams.set('cd', 'inline')],
-    ['a limit that is added', (url) => url.searchParams.set('max', '1')],
+    ['its name', (url) => url.searchParams.set('name', 'b')],
+    ['a length that is added', (url) => url.searchParams.set('bytes', '1')],
+    ['its key id', (url) => url.searchParams.set('kid', 'urlkey_1')],
     ['its signature', (url) => url.searchParams.set('sig', `A${url.searchParams.get('sig')?.slice(1)}`)],
     ['its signature, cut short', (url) => url.searchParams.set('sig', url.searchParams.get('sig')?.slice(2) ?? '')],
     ['its signature, left empty', (url) => url.searchParams.set('sig', '')],
     ['its key', (url) => (url.pathname = url.pathname.replace(key, blobs.newKey('files')))],
     ['its key, to a path', (url) => (url.pathname = url.pathname.replace(key, '..%2F..%2Fsecret'))],
   ])('%s', async (_what, change) => {
-    const url = new URL(readable({ contentDisposition: 'attachment' }));
+    const url = new URL(await readable({ filename: 'a' }));
     expect(await statusOf(url)).toBe(200);
     change(url);
     expect(await refusal(await fetch(url))).toEqual([403, 'url_invalid']);
   });
 
   test('a missing or malformed parameter is answered with 422', async () => {
-    const url = new URL(readable());
+    const url = new URL(await readable());
     url.searchParams.delete('sig');
     expect(await statusOf(url)).toBe(422);
   });
 
   test('a URL to read does not write, and a URL to write does not read', async () => {
-    expect(await refusal(await put(readable(), 'x'))).toEqual([403, 'url_invalid']);
-    expect(await refusal(await fetch(writable()))).toEqual([403, 'url_invalid']);
+    expect(await refusal(await put(await readable(), 'x'))).toEqual([403, 'url_invalid']);
+    expect(await refusal(await fetch(await writable()))).toEqual([403, 'url_invalid']);
     expect(await contentOf(key)).toBe(TEXT);
   });
 
   test('a URL that was signed with another secret is refused', async () => {
-    const foreign = openPresignedUrls(new Uint8Array(32).fill(8), `http://127.0.0.1:${port}/v1`);
-    const url = foreign.urlOf({ method: 'GET', key, expiresS: inTenSeconds() });
+    const foreign = openUrls(new Uint8Array(32).fill(8));
+    const url = await foreign.urlOf({ method: 'GET', key, expiresS: inTenSeconds() });
     expect(await refusal(await fetch(url))).toEqual([403, 'url_invalid']);
   });
 });
 
 describe('a URL to write', () => {
   test('stores the body once, whatever its content type, and returns its length and SHA-256', async () => {
-    const response = await put(writable(), '{"a":1}', { 'content-type': 'application/json' });
+    const response = await put(await writable({ bytes: 7 }), '{"a":1}', { 'content-type': 'application/json' });
     expect(response.status).toBe(201);
     expect(await response.json()).toEqual({
       bytes: 7,
       sha256: '015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862',
     });
-    expect(await refusal(await put(writable(), 'other'))).toEqual([409, 'conflict']);
+    expect(await refusal(await put(await writable({ bytes: 5 }), 'other'))).toEqual([409, 'conflict']);
     expect(await contentOf(key)).toBe('{"a":1}');
   });
 
-  test('accepts as many bytes as signed; one more is answered with 413, declared or counted', async () => {
+  test('accepts as many bytes as signed; one more is answered with 413, one less with 400, declared or counted', async () => {
     const chunked = (text: string): RequestInit & { duplex: 'half' } => ({
       method: 'PUT',
       body: new Blob([text]).stream(),
       duplex: 'half',
     });
-    expect(await refusal(await put(writable(), `${TEXT}!`))).toEqual([413, 'body_too_large']);
-    expect(await refusal(await fetch(writable(), chunked(`${TEXT}!`)))).toEqual([413, 'body_too_large']);
+    expect(await refusal(await put(await writable(), `${TEXT}!`))).toEqual([413, 'body_too_large']);
+    expect(await refusal(await fetch(await writable(), chunked(`${TEXT}!`)))).toEqual([413, 'body_too_large']);
+    expect(await refusal(await put(await writable(), TEXT.slice(1)))).toEqual([400, 'invalid_request']);
+    expect(await refusal(await fetch(await writable(), chunked(TEXT.slice(1))))).toEqual([400, 'invalid_request']);
     expect(filesOnDisk()).toEqual([]);
-    expect((await fetch(writable(), chunked(TEXT))).status).toBe(201);
-    expect((await put(writable({ key: blobs.newKey('files') }), TEXT)).status).toBe(201);
+    expect((await fetch(await writable(), chunked(TEXT))).status).toBe(201);
+    expect((await put(await writable({ key: blobs.newKey('files') }), TEXT)).status).toBe(201);
   });
 
   test('is valid until its time and no longer', async () => {
-    const url = writable();
+    const url = await writable();
     await clock.advance(10_000);
     expect(await refusal(await put(url, 'x'))).toEqual([403, 'url_invalid']);
     expect(filesOnDisk()).toEqual([]);
   });
 
   test('stores nothing if the caller disconnects in between', async () => {
-    const { pathname, search } = new URL(writable());
+    const { pathname, search } = new URL(await writable());
     const socket = connect(port, '127.0.0.1');
     socket.write(`PUT ${pathname}${search} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n01234`);
     await expect.poll(() => filesOnDisk()).toEqual([expect.stringMatching(/^halves\//)]);
     socket.destroy();
     await expect.poll(() => filesOnDisk()).toEqual([]);
-    expect((await put(writable(), TEXT)).status).toBe(201);
+    expect((await put(await writable(), TEXT)).status).toBe(201);
   });
 });
 
 describe('a slow body', () => {
   const upload = async (): Promise<{ send(text: string): Promise<void>; answer: Promise<string> }> => {
-    const { pathname, search } = new URL(writable({ expiresS: clock.now() / 1000 + 1_000 }));
+    const { pathname, search } = new URL(await writable({ expiresS: clock.now() / 1000 + 1_000 }));
     const socket = connect(port, '127.0.0.1');
     const chunks: Buffer[] = [];
     socket.on('data', (chunk: Buffer) => chunks.push(chunk));
@@ -250,7 +258,7 @@ describe('a slow body', () => {
   });
 
   test('is cut off five seconds after its refusal if it keeps coming', async () => {
-    const { pathname, search } = new URL(writable());
+    const { pathname, search } = new URL(await writable());
     const socket = connect(port, '127.0.0.1');
     socket.on('error', () => undefined);
     const closed = once(socket, 'close');

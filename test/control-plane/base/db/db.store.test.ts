@@ -79,6 +79,37 @@ describe('transactions', () => {
     });
   });
 
+  test('hold the first row that nobody else holds, or none if others hold all, without waiting', async () => {
+    const [begun, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const firstOf = (...ids: string[]): Promise<string | undefined> =>
+      db.tx('first', async (tx) => {
+        const first = await tx.lockFirst('org', ids);
+        // Held already, so it is the first again.
+        return first === undefined ? undefined : tx.lockFirst('org', ids);
+      });
+    expect([await firstOf('o-2', 'o-1'), await firstOf('o-1', 'o-2'), await firstOf()]).toEqual([
+      'o-2',
+      'o-1',
+      undefined,
+    ]);
+    const wrong = db.tx('wrong', async (tx) => {
+      await tx.lock('supplier', 's-1');
+      await tx.lockFirst('org', ['o-1']);
+    });
+    await expect(wrong).rejects.toMatchObject({ code: 'lock_order' });
+    // On SQLite, bodies run one after another.
+    if (db.dialect === 'sqlite') return;
+    const busy = db.tx('busy', async (tx) => {
+      await tx.lockFirst('org', ['o-1']);
+      begun.resolve();
+      await end.promise;
+    });
+    await begun.promise;
+    expect([await firstOf('o-1', 'o-2'), await firstOf('o-1')]).toEqual(['o-2', undefined]);
+    end.resolve();
+    await busy;
+  });
+
   test('that only read see one moment, whatever is written meanwhile', async () => {
     const raise = (): Promise<number> =>
       db.tx('raise', (tx) => tx.run(sql`update counters set value = value + 1 where name = 'a'`));

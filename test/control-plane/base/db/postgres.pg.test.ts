@@ -1,5 +1,6 @@
 // A PostgreSQL server that goes away in the middle: work in progress fails, and everything else goes on.
-import { expect, inject, test } from 'vitest';
+import { Socket } from 'node:net';
+import { expect, inject, test, vi } from 'vitest';
 import { z } from 'zod';
 import { int } from '../../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../../control-plane/base/db/db.ts';
@@ -74,4 +75,20 @@ test('a transaction in progress holds up a takeover of the lease, and not its re
     code: 'lease_lost',
   });
   await Promise.all([ours.close(), theirs.close()]);
+});
+
+test('statements that a body sends without waiting for answers are written at once', async () => {
+  const db = await openTestDb([]);
+  const one = sql`select 1 as one`;
+  const ten = (): Promise<unknown> =>
+    db.tx('ten', (tx) => Promise.all(Array.from({ length: 10 }, () => tx.one(One, one))));
+  // The first two transactions make the connections of both processes.
+  await ten();
+  await ten();
+  const writes = vi.spyOn(Socket.prototype as unknown as { _writeGeneric(): void }, '_writeGeneric');
+  await ten();
+  // BEGIN with the ten statements, and the COMMIT.
+  expect(writes).toHaveBeenCalledTimes(2);
+  writes.mockRestore();
+  await db.close();
 });

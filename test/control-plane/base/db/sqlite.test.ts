@@ -6,7 +6,7 @@ import { setTimeout as wait } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { int } from '../../../../control-plane/base/db/columns.ts';
-import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
+import { type Db, type HotBody, sql } from '../../../../control-plane/base/db/db.ts';
 import { openSqlite, refuseUnsafeVersion } from '../../../../control-plane/base/db/sqlite.ts';
 import { systemClock } from '../../../../shared/clock.ts';
 
@@ -30,6 +30,15 @@ const Count = z.object({ count: int });
 const count = async (): Promise<number | undefined> =>
   (await db.read.one(Count, sql`select count(*) as count from t`))?.count;
 const insert = (v: number): Promise<number> => db.tx('insert', (tx) => tx.run(sql`insert into t (v) values (${v})`));
+
+/** Lets everything happen that waits for neither time nor the disk. */
+const turns = async (): Promise<void> => {
+  for (let turn = 0; turn < 20; turn += 1) await clock.nextTurn();
+};
+const losable = (v: number): HotBody<number> => {
+  const statement = sql`insert into t (v) values (${v})`;
+  return { name: 'losable', locks: '', row: int, statement, runNow: (tx) => tx.run(statement), mayBeLost: true };
+};
 
 describe('group commit', () => {
   test('a body that waits for anything but tx is rolled back; those around it are kept', async () => {
@@ -126,6 +135,31 @@ describe('the flush of the write-ahead log', () => {
     flush.end.resolve();
     await Promise.all([writing, reading]);
     expect(order.toSorted()).toEqual(['read 1', 'written']);
+  });
+
+  test('is not waited for by a body that a crash may take back, but by reads of its rows', async () => {
+    const gates = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const flushes: number[] = [];
+    await db.close();
+    db = openSqlite(join(dir, 'a.db'), {
+      clock,
+      datasync: () => gates[flushes.push(flushes.length) - 1]?.promise ?? Promise.resolve(),
+    });
+    await db.hot(losable(1));
+    expect(flushes).toEqual([]);
+    const order: string[] = [];
+    const reading = count().then((found) => order.push(`read ${found}`));
+    await turns();
+    // The flush for the read has begun before this commit, so it does not count for it.
+    const writing = insert(2).then(() => order.push('written'));
+    await turns();
+    gates[0]?.resolve();
+    await reading;
+    await turns();
+    expect([order, flushes]).toEqual([['read 1'], [0, 1]]);
+    gates[1]?.resolve();
+    await writing;
+    expect(order).toEqual(['read 1', 'written']);
   });
 
   test('that fails fails its transactions and all later ones, because nobody knows what the disk has', async () => {

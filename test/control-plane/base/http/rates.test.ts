@@ -132,7 +132,7 @@ describe('the rate of inference', () => {
     headers['retry-after'],
   ];
 
-  // Specification 7.3: rate_limit_exceeded is the per-second rate limit of the API key: 429, where 503 is our own lack.
+  // Specification 7.3: rate_limit_exceeded is the per-second rate limit of the API key: 429. A lack on our side is 503.
   test('a key may send its burst, then gets 429 with the time to wait, and may send one request as soon as that is over', async () => {
     const { clock, ask } = await openLimited({ ...SLOW, inference: { ...inference, perKeyPerSecond: 0.8, burst: 2 } });
     expect(toldOf(await ask('all'))).toEqual([200, '2', '1', '1.25s', undefined]);

@@ -97,6 +97,15 @@ describe('bad input', () => {
     const path = await bench.http.inject({ method: 'GET', url: '/v1/things/a%00', headers: as('all') });
     expect(problemOf(path).errors).toMatchObject([{ field: 'id' }]);
   });
+  test('half a surrogate pair is refused in every text: it is no character', async () => {
+    const rule = 'must not contain a half of a surrogate pair: an emoji was cut in two';
+    for (const name of ['cut \ud83d', '\ude00 cut']) {
+      const reply = await post({ name });
+      expect(reply.status).toBe(422);
+      expect(problemOf(reply).errors).toEqual([{ field: 'name', rule }]);
+    }
+    expect((await post({ name: 'whole \ud83d\ude00' })).status).toBe(202);
+  });
   test.each([
     ['null', 'null'],
     ['an array', '[]'],

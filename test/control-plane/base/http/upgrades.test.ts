@@ -1,6 +1,8 @@
 // Connections that leave HTTP. Node no longer handles their errors, so we must.
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
+import type { Upgrade } from '../../../../control-plane/base/http/upgrades.ts';
+import { isForgotten } from '../../../kit/garbage.ts';
 import { openBench } from './fixture.ts';
 
 test('a caller who resets its connection while an upgrade is refused closes only that connection', async () => {
@@ -22,6 +24,22 @@ test('a caller who resets its connection while an upgrade is refused closes only
   expect((await fetch(`http://127.0.0.1:${port}/healthz`)).status).toBe(200);
   process.off('uncaughtExceptionMonitor', note);
   expect(uncaught).toEqual([]);
+  await own.close();
+});
+
+test('the request of an upgrade is not kept in memory for as long as its connection lasts', async () => {
+  const own = await openBench();
+  const served = Promise.withResolvers<Pick<Upgrade, 'socket' | 'proven'> & { request: WeakRef<object> }>();
+  own.http.onUpgrade('/agent/', ({ request, socket, proven }) =>
+    served.resolve({ request: new WeakRef(request), socket, proven }),
+  );
+  const { port } = await own.http.listen({ host: '127.0.0.1', port: 0 });
+  const caller = connect(port, '127.0.0.1');
+  caller.write('GET /agent/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n');
+  const { request, socket, proven } = await served.promise;
+  expect(await isForgotten(request)).toBe(true);
+  proven();
+  socket.destroy();
   await own.close();
 });
 

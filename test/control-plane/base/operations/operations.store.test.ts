@@ -13,9 +13,11 @@ afterEach(() => world.close());
 
 const KEY = 'apk_mine';
 const create = (): Promise<OperationRow> =>
-  world.db.tx('create', (tx) =>
-    world.rooms.operations.create(tx, { kind: 'instance.create', orgId: 'o', apiKeyId: KEY }),
-  );
+  world.db.tx('create', async (tx) => {
+    const row = world.rooms.operations.make({ kind: 'instance.create', orgId: 'o', apiKeyId: KEY });
+    await world.rooms.operations.insert(tx, row);
+    return row;
+  });
 const find = async (id: string): Promise<OperationRow | undefined> =>
   world.rooms.operations.find(world.db.read, id, KEY);
 

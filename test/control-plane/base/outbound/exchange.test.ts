@@ -1,7 +1,8 @@
 // Exchanges with a real server: the time limits, the end by a signal, and the reuse of connections.
 import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
-import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net';
+import { type AddressInfo, connect, createServer as createTcpServer, type Server, type Socket } from 'node:net';
+import { type Duplex, duplexPair } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import {
   type Exchange,
@@ -162,5 +163,51 @@ describe('a connection', () => {
     for await (const _piece of (await open(url)).body) break;
     await left.promise;
     (await open(url)).end();
+  });
+});
+
+describe('a connection that the caller opens', () => {
+  /** A stream that is no socket, to the server at this URL. */
+  const dialled = (url: string): Duplex => {
+    const [near, far] = duplexPair();
+    const socket = connect(Number(new URL(url).port), '127.0.0.1');
+    far.pipe(socket).pipe(far);
+    socket.on('error', () => far.destroy());
+    far.on('close', () => socket.destroy());
+    return near;
+  };
+
+  test('is used in place of the address, and kept for the next request', async () => {
+    const url = await serve((request, response) => response.end(`${request.headers.host} ${request.url}`));
+    let dials = 0;
+    const dial = async (): Promise<Duplex> => {
+      dials += 1;
+      return dialled(url);
+    };
+    for (const path of ['/v1/a', '/v1/b'])
+      expect(await read(await open(`http://rep-1.replica${path}`, { dial }))).toBe(`rep-1.replica ${path}`);
+    expect(dials).toBe(1);
+    await expect(open('http://rep-1.replica/v1/a')).rejects.toMatchObject({ code: 'blocked_address' });
+  });
+
+  test('that cannot be opened is a failure to connect, after which the next request tries again', async () => {
+    const url = await serve((_request, response) => response.end('here'));
+    const dial = async (): Promise<Duplex> => Promise.reject(new Error('the host did not open the stream in time'));
+    await expect(open('http://rep-1.replica/', { dial })).rejects.toMatchObject({
+      code: 'connect',
+      message: 'the host did not open the stream in time',
+    });
+    expect(await read(await open('http://rep-1.replica/', { dial: async () => dialled(url) }))).toBe('here');
+  });
+
+  test('that comes after the limit is ended', async () => {
+    const made = Promise.withResolvers<Duplex>();
+    const refused = codeOf(open('http://rep-1.replica/', { dial: () => made.promise }));
+    await clock.advance(1_000);
+    expect(await refused).toBe('connect');
+    const [near] = duplexPair();
+    made.resolve(near);
+    await once(near, 'close');
+    expect(near.destroyed).toBe(true);
   });
 });

@@ -1,5 +1,5 @@
 // The headers of every request to a model server, and the addresses next to its /v1.
-import type { Upstream } from '../catalog/models.ts';
+import type { Upstream } from './models.ts';
 
 export function headersFor({ apiKey }: Upstream): Record<string, string> {
   return {

@@ -1,0 +1,10 @@
+// The part of the link that jobs need.
+import type { JobUrlAnswer, JobUrlPurpose, SentJobEvent } from '../../shared/protocol/job.ts';
+
+/** The link's part in jobs. All of them reject without an answer. */
+export interface JobLink {
+  /** Asks for the presigned URL of a file. */
+  url(workloadId: string, purpose: JobUrlPurpose): Promise<JobUrlAnswer>;
+  /** Sends events; resolves with the offset up to which the control plane has stored them. */
+  events(workloadId: string, events: SentJobEvent[]): Promise<number>;
+}

@@ -1,0 +1,78 @@
+// The steps that only jobs have: their container, their start, their limit and their end.
+import { JOB_GRACE_MS } from '../../shared/limits.ts';
+import type { Log } from '../../shared/log.ts';
+import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
+import type { Desired } from './desired.ts';
+import type { Engine, LocalImage, Mount } from './engine.ts';
+import type { Records } from './records.ts';
+import { jobShapeOf, type Machine } from './shape.ts';
+
+/** What this room needs of the jobs. */
+export interface JobInputs {
+  /** Fetches what the job reads; resolves with the mounts. */
+  prepare(workload: DesiredWorkload): Promise<Mount[]>;
+}
+
+export interface JobStepsDeps {
+  jobs: JobInputs;
+  desired: Pick<Desired, 'serverNowMs' | 'held'>;
+  log: Log;
+  engine: Engine;
+  records: Records;
+  machine: () => Machine;
+}
+
+export function isJob(workloadId: string, { desired }: JobStepsDeps): boolean {
+  return desired.held()?.workloads.find(({ workload_id: id }) => id === workloadId)?.job !== undefined;
+}
+
+/** Resolves with the container's id. */
+export async function createJob(workload: DesiredWorkload, image: LocalImage, deps: JobStepsDeps): Promise<string> {
+  const { engine, records, jobs, log, machine } = deps;
+  const { workload_id } = workload;
+  const mounts = await jobs.prepare(workload);
+  const containerId = await engine.create(jobShapeOf(workload, image, mounts, machine()));
+  await records.change(workload_id, { container_id: containerId, image_digest: image.digest });
+  log.info({ workload_id, container_id: containerId, image: workload.image }, 'the container of a job was created');
+  return containerId;
+}
+
+/** Stored before the start, so that no start is forgotten. A job that is created counts as running: nothing in it needs to answer. */
+export async function noteStart(workloadId: string, { records, desired }: JobStepsDeps): Promise<void> {
+  await records.change(workloadId, {
+    ever_running: true,
+    job: {
+      started_ms: desired.serverNowMs(),
+      exit_code: null,
+      stopped_at_limit: false,
+      checkpoint: null,
+      finished: false,
+      results: null,
+      detail: null,
+      skipped_lines: 0,
+      read_to: 0,
+    },
+  });
+}
+
+/** The time of a job is over: it may write a checkpoint, then it must end. */
+export async function stopAtLimit(workloadId: string, { engine, records, log }: JobStepsDeps): Promise<void> {
+  const job = records.all().get(workloadId)?.job;
+  if (job !== undefined) await records.change(workloadId, { job: { ...job, stopped_at_limit: true } });
+  log.info({ workload_id: workloadId }, 'the time of a job is over: it is stopped');
+  await engine.stop(workloadId, JOB_GRACE_MS);
+}
+
+/** The program of a job has ended. Its files are carried by agent/jobs. */
+export async function noteExit(
+  workloadId: string,
+  containerId: string,
+  { engine, records, log }: JobStepsDeps,
+): Promise<void> {
+  const { code, reason } = await engine.lastExit(containerId);
+  const job = records.all().get(workloadId)?.job;
+  if (job === undefined) return;
+  const detail = code === 0 ? job.detail : reason;
+  await records.change(workloadId, { job: { ...job, exit_code: code, detail } });
+  log.info({ workload_id: workloadId, exit_code: code }, 'a job has ended');
+}

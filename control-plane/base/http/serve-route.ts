@@ -1,0 +1,159 @@
+// One route in fastify: admits a request before its body is read, lets the route answer it, and sends the reply or the refusal.
+//
+// What runs for each request avoids promises: a key in memory, a check and a header are there at once.
+import type { ServerResponse } from 'node:http';
+import { Readable } from 'node:stream';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { BODY_BYTES_MAX } from '../../../shared/limits.ts';
+import type { Log } from '../../../shared/log.ts';
+import { DbError } from '../db/db.ts';
+import { answer, type AnswerDeps } from './answer.ts';
+import { assertMay, tokenOf } from './checks.ts';
+import { isForm } from './multipart.ts';
+import { abandonedRequest, internalError, knownError } from './problems.ts';
+import type { RateLimits } from './rate-limits.ts';
+import { refusalReply } from './refusals.ts';
+import { type Caller, isInference, type MaybePromise, type Route, undeclared, type WireReply } from './route.ts';
+import { assertMediaType, uploadOf } from './uploads.ts';
+
+export interface RouteDeps {
+  log: Log;
+  /** Undefined for a key that is unknown, revoked or expired. With `confirmsKey`, the handler confirms the key once more. */
+  authenticate(token: string, how: { confirmsKey: boolean }): MaybePromise<Caller | undefined>;
+  /** False while the disk of the database is full. Then only requests that end things are accepted. */
+  hasRoom(): boolean;
+  limits: RateLimits | undefined;
+  /** Refused while the disk of the database is full. */
+  mayWait: boolean;
+}
+
+export function serveRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps: AnswerDeps): void {
+  app.route({
+    method: each.method,
+    url: urlPattern(each),
+    bodyLimit: bodyBytesMaxOf(each),
+    config: { isUpload: each.upload !== undefined, takesForm: each.takesForm === true },
+    // Runs before the body is read, so that strangers cannot send one.
+    onRequest: (request, reply, done) => finish(() => admit(each, { request, reply }, deps), done),
+    errorHandler: (error, request, reply) => {
+      const known = answerDeps.strictResponses ? knownError(error, bodyBytesMaxOf(each)) : undefined;
+      void sendError((known && undeclared(each, known)) ?? error, request, reply, deps.log);
+    },
+    handler: async (request, reply) => {
+      const wire = await answer(
+        each,
+        {
+          raw: request.raw,
+          params: paramsOf(each, request.params),
+          query: request.query,
+          body: each.upload === undefined ? request.body : uploadOf(request.raw),
+          path: pathOf(request),
+          caller: request.getDecorator<Caller | undefined>('caller'),
+          requestId: request.id,
+          clientIp: request.ip,
+          gone: goneSignal(reply.raw),
+          isForm: isForm(request),
+        },
+        answerDeps,
+      );
+      return send(reply, wire);
+    },
+  });
+}
+
+/** Calls `done` when the work has ended, with what it threw: at once, unless the work returns a promise. fastify does not catch errors here. */
+export function finish(work: () => MaybePromise<void>, done: (error?: Error) => void): void {
+  try {
+    const working = work();
+    if (working instanceof Promise) void settle(working, done);
+    else done();
+  } catch (error) {
+    done(errorOf(error));
+  }
+}
+
+async function settle(working: Promise<void>, done: (error?: Error) => void): Promise<void> {
+  done(await working.then(() => undefined, errorOf));
+}
+
+function errorOf(thrown: unknown): Error {
+  return thrown instanceof Error ? thrown : new Error(`a check threw ${typeof thrown}`);
+}
+
+/** @throws ServiceError if the request may not be read; DbError `disk_full` */
+function admit(
+  each: Route,
+  { request, reply }: { request: FastifyRequest; reply: FastifyReply },
+  deps: RouteDeps,
+): MaybePromise<void> {
+  const { scope, confirmsKey = false, unlimited = false } = each;
+  const limits = unlimited ? undefined : deps.limits;
+  limits?.takeForIp(request.ip);
+  if (scope === 'none' || scope === 'operator') return refuseIfFull(deps);
+  const allow = (caller: Caller | undefined): void => {
+    assertMay(caller, scope);
+    if (isInference(each)) limits?.takeForInference(caller, (headers) => void reply.headers(headers));
+    else limits?.takeForKey(caller.apiKeyId);
+    refuseIfFull(deps);
+    request.setDecorator('caller', caller);
+    assertMediaType(each, request.raw);
+  };
+  const caller = deps.authenticate(tokenOf(request.headers.authorization), { confirmsKey });
+  return caller instanceof Promise ? caller.then(allow) : allow(caller);
+}
+
+/** @throws DbError `disk_full` */
+function refuseIfFull({ mayWait, hasRoom }: RouteDeps): void {
+  if (mayWait && !hasRoom()) throw new DbError('disk_full', 'the disk of the database is full');
+}
+
+function goneSignal(response: ServerResponse): AbortSignal {
+  const gone = new AbortController();
+  response.once('close', () => {
+    if (!response.writableFinished) gone.abort();
+  });
+  return gone.signal;
+}
+
+export function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply, log: Log): FastifyReply {
+  const known = request.raw.readableAborted
+    ? abandonedRequest()
+    : knownError(error, request.routeOptions.bodyLimit ?? BODY_BYTES_MAX);
+  if (known === undefined)
+    log.error(
+      { request_id: request.id, method: request.method, path: pathOf(request), err: error },
+      'a request failed',
+    );
+  return send(reply, refusalReply(known ?? internalError(), { requestId: request.id, path: pathOf(request) }));
+}
+
+function send(reply: FastifyReply, wire: WireReply): FastifyReply {
+  reply.code(wire.status).headers(wire.headers).header('x-request-id', reply.request.id);
+  if (wire.stream !== undefined) {
+    if (reply.request.method !== 'HEAD') return reply.send(wire.stream);
+    // fastify would read the whole stream although nobody receives it.
+    wire.stream.destroy();
+    return reply.send(Readable.from([]));
+  }
+  if (wire.body === '') return reply.send();
+  // A string goes out in one write with its headers. fastify would add a charset to a string without one; a buffer avoids that.
+  const hasCharset = wire.headers['content-type']?.includes('charset=') === true;
+  return reply.send(hasCharset ? wire.body : Buffer.from(wire.body));
+}
+
+/** The pattern for the router. A last id that may contain slashes is the router's wildcard, which has no name. */
+function urlPattern({ path, idHasSlashes }: Route): string {
+  return idHasSlashes === true ? path.replace(/\{id\}$/, '*') : path.replaceAll(/\{(\w+)\}/g, ':$1');
+}
+
+function paramsOf({ idHasSlashes }: Route, params: unknown): unknown {
+  return idHasSlashes === true && typeof params === 'object' ? { id: Reflect.get(params ?? {}, '*') } : params;
+}
+
+function bodyBytesMaxOf({ bodyBytesMax = BODY_BYTES_MAX }: Route): number {
+  return bodyBytesMax;
+}
+
+export function pathOf(request: FastifyRequest): string {
+  return request.url.split('?', 1)[0] ?? '';
+}

@@ -1,0 +1,69 @@
+// Holds GPUs of a machine for a launch. All statements are sent together, so that a launch waits for one answer.
+import { z } from 'zod';
+import { flag, int, text, ucents } from '../../base/db/columns.ts';
+import { type Query, type Tx, sql } from '../../base/db/db.ts';
+import type { GpuWant } from './lending.ts';
+import * as store from './store.ts';
+
+export interface Want extends GpuWant {
+  /** The disk that goes with the GPUs; 0 if the host does not limit disks. */
+  diskGb: number;
+}
+
+/** Undefined if there are too few GPUs; then nothing is held. */
+export async function holdGpus(tx: Tx, want: Want): Promise<string[] | undefined> {
+  await tx.lock('machine', want.machineId);
+  const [uuids] = await Promise.all([
+    store.takeGpus(tx, want),
+    want.diskGb === 0 ? undefined : setHeldDisk(tx, want),
+    countFree(tx, want.machineId),
+  ]);
+  if (uuids.length === want.count) return uuids;
+  if (uuids.length > 0) await Promise.all([store.freeGpus(tx, want.heldBy), countFree(tx, want.machineId)]);
+  return undefined;
+}
+
+const OfferRow = z.object({
+  id: text,
+  machine_id: text,
+  supplier_id: text,
+  region: text,
+  price_ucents_per_hour: ucents,
+  disk_configurable: flag,
+  disk_free_gb: int,
+  disk_price_ucents_per_gb_hour: ucents,
+});
+/** The fields of an offering that decide what a launch gets there. */
+export type Offer = z.infer<typeof OfferRow>;
+
+/** Undefined if the offering is not on the market any more. */
+export function findOffer(query: Query, offeringId: string): Promise<Offer | undefined> {
+  return query.one(
+    OfferRow,
+    sql`select o.id, o.machine_id, m.supplier_id, o.region, o.price_ucents_per_hour, o.disk_configurable, o.disk_free_gb,
+          o.disk_price_ucents_per_gb_hour
+        from offerings o join machines m on m.id = o.machine_id
+        where o.id = ${offeringId} and o.listed = 1 and o.tier = 'on_demand'`,
+  );
+}
+
+/** The disk of a launch is stored with one of its GPUs. */
+async function setHeldDisk(tx: Tx, { machineId, heldBy, diskGb }: Want): Promise<void> {
+  await tx.run(
+    sql`update machine_gpus set held_disk_gb = ${diskGb} where machine_id = ${machineId} and gpu_uuid = (
+          select min(gpu_uuid) from machine_gpus where machine_id = ${machineId} and held_by = ${heldBy})`,
+  );
+}
+
+/** Counts what is left of the machine. The rest of its offerings does not depend on who holds its GPUs (`refreshOfferings`). */
+async function countFree(tx: Tx, machineId: string): Promise<void> {
+  const ofMachine = sql`from machine_gpus g where g.machine_id = offerings.machine_id`;
+  const heldGb = sql`(select coalesce(sum(g.held_disk_gb), 0) ${ofMachine})`;
+  await tx.run(
+    sql`update offerings set
+          gpu_free = (select count(*) ${ofMachine} and g.gpu_type = offerings.gpu_type and g.usable = 1 and g.held_by is null
+            and g.reserved_by is null),
+          disk_free_gb = case when storage_gb > ${heldGb} then storage_gb - ${heldGb} else 0 end
+        where machine_id = ${machineId}`,
+  );
+}

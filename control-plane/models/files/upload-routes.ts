@@ -1,0 +1,78 @@
+// The routes of /v1/uploads: files that come in parts, as official clients send them.
+import { z } from 'zod';
+import { CompleteUpload, CreateUpload, Upload, UploadPart } from '../../../shared/api/upload.ts';
+import { type Route, route, uploadRoute } from '../../base/http/route.ts';
+import type { Uploads } from './uploads.ts';
+
+const params = z.strictObject({ id: z.string().describe('The id of the upload') });
+
+/** For the API description only. The handler reads the part as a stream. */
+const PartForm = z.strictObject({ data: z.file().describe('The bytes of the part, at most 64 MiB') });
+
+const common = { method: 'POST', tag: 'Files', scope: 'files:write' } as const;
+
+export function uploadRoutes(uploads: Uploads): Route[] {
+  return [
+    route({
+      ...common,
+      path: '/v1/uploads',
+      operationId: 'createUpload',
+      summary: 'Begin a file that comes in parts',
+      description: CREATE_TEXT,
+      idempotency: 'optional',
+      body: CreateUpload,
+      responses: { 200: { description: 'The upload, pending', schema: Upload } },
+      errors: ['conflict'],
+      handler: (call) => uploads.create(call),
+    }),
+    uploadRoute({
+      ...common,
+      path: '/v1/uploads/{id}/parts',
+      operationId: 'addUploadPart',
+      summary: 'Add a part',
+      description: PART_TEXT,
+      idempotency: 'none',
+      params,
+      upload: { mediaTypes: { 'multipart/form-data': PartForm } },
+      responses: { 200: { description: 'The part', schema: UploadPart } },
+      errors: ['not_found', 'conflict', 'expired', 'storage_full', 'unsupported_parameter'],
+      handler: async (call) => ({ status: 200, body: await uploads.addPart(call) }),
+    }),
+    route({
+      ...common,
+      path: '/v1/uploads/{id}/complete',
+      operationId: 'completeUpload',
+      summary: 'Make the parts a file',
+      description: COMPLETE_TEXT,
+      idempotency: 'optional',
+      params,
+      body: CompleteUpload,
+      responses: { 200: { description: 'The upload, completed, with its file', schema: Upload } },
+      errors: ['not_found', 'conflict', 'expired', 'storage_full'],
+      handler: (call) => uploads.complete(call),
+    }),
+    route({
+      ...common,
+      path: '/v1/uploads/{id}/cancel',
+      endsSomething: true,
+      operationId: 'cancelUpload',
+      summary: 'Cancel an upload',
+      description:
+        'Its parts are removed. An upload that is cancelled or expired is returned unchanged, and a completed one is refused.',
+      idempotency: 'optional',
+      params,
+      responses: { 200: { description: 'The upload, cancelled', schema: Upload } },
+      errors: ['not_found', 'conflict'],
+      handler: (call) => uploads.cancel(call),
+    }),
+  ];
+}
+
+const CREATE_TEXT = `Then add parts, and complete the upload within an hour. The file is checked when it is completed, like one of \`POST /v1/files\`.
+Its \`bytes\` count for the limits of the organisation from now on, until the upload is cancelled, or until half an hour after it has expired.`;
+
+const PART_TEXT = `A form with the one part \`data\`. Parts may be sent side by side and in any order. A part whose answer was lost can be sent again; only those
+count that \`part_ids\` names. All parts of an upload may have together twice its \`bytes\`.`;
+
+const COMPLETE_TEXT = `\`part_ids\` names the parts in the order of the file. Together they must have the \`bytes\` of the upload. A repeated request with
+the same parts gets the same answer.`;

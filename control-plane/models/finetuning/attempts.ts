@@ -1,0 +1,119 @@
+// The SQL of attempts: one for each machine that a job was placed on, with the time that was charged there.
+import { z } from 'zod';
+import { int, text, ucents } from '../../base/db/columns.ts';
+import { join, type Query, raw, sql, type Tx } from '../../base/db/db.ts';
+
+/** Losses are fractions, which columns of integers cannot hold. */
+const fraction = text.transform(Number).nullable();
+
+const AttemptRow = z.object({
+  /** The id of the workload. */
+  id: text,
+  job_id: text,
+  machine_id: text,
+  supplier_id: text,
+  gpu_type: text,
+  /** What the customer pays for the whole job. */
+  rate_ucents_per_hour: ucents,
+  /** The price of the machine, of which the supplier gets `supplier_bps`. */
+  supplier_rate_ucents_per_hour: ucents,
+  supplier_bps: int,
+  /** The checkpoint that it goes on from. */
+  resume_file_id: text.nullable(),
+  resume_step: int,
+  run_ms_max: int,
+  /** The events of its host are stored up to this offset of the events file. */
+  events_offset: int,
+  last_step: int.nullable(),
+  last_loss: fraction,
+  /** Since when its machine has been seen without a link. */
+  offline_since_ms: int.nullable(),
+  created_ms: int,
+  /** When its program was first seen running. Priced time begins here. */
+  started_ms: int.nullable(),
+  /** When its program was first seen ended. */
+  stopped_ms: int.nullable(),
+  charged_through_ms: int.nullable(),
+  charged_ucents: ucents,
+  supplier_ucents: ucents,
+});
+export type Attempt = z.infer<typeof AttemptRow>;
+
+const COLUMNS = sql`id, job_id, machine_id, supplier_id, gpu_type, rate_ucents_per_hour, supplier_rate_ucents_per_hour, supplier_bps,
+  resume_file_id, resume_step, run_ms_max, events_offset, last_step, last_loss, offline_since_ms, created_ms, started_ms, stopped_ms,
+  charged_through_ms, charged_ucents, supplier_ucents`;
+
+export type NewAttempt = Pick<
+  Attempt,
+  | 'id'
+  | 'job_id'
+  | 'machine_id'
+  | 'supplier_id'
+  | 'gpu_type'
+  | 'rate_ucents_per_hour'
+  | 'supplier_rate_ucents_per_hour'
+  | 'supplier_bps'
+  | 'resume_file_id'
+  | 'resume_step'
+  | 'run_ms_max'
+  | 'created_ms'
+>;
+
+export async function insertAttempt(tx: Tx, row: NewAttempt): Promise<void> {
+  await tx.run(
+    sql`insert into finetuning_attempts (id, job_id, machine_id, supplier_id, gpu_type, rate_ucents_per_hour, supplier_rate_ucents_per_hour,
+          supplier_bps, resume_file_id, resume_step, run_ms_max, created_ms)
+        values (${row.id}, ${row.job_id}, ${row.machine_id}, ${row.supplier_id}, ${row.gpu_type}, ${row.rate_ucents_per_hour},
+          ${row.supplier_rate_ucents_per_hour}, ${row.supplier_bps}, ${row.resume_file_id}, ${row.resume_step}, ${row.run_ms_max},
+          ${row.created_ms})`,
+  );
+}
+
+export function findAttempt(query: Query, id: string): Promise<Attempt | undefined> {
+  return query.one(AttemptRow, sql`select ${COLUMNS} from finetuning_attempts where id = ${id}`);
+}
+
+/** Columns that may change. */
+export type AttemptPatch = Partial<
+  Pick<
+    Attempt,
+    | 'events_offset'
+    | 'last_step'
+    | 'offline_since_ms'
+    | 'started_ms'
+    | 'stopped_ms'
+    | 'charged_through_ms'
+    | 'charged_ucents'
+    | 'supplier_ucents'
+  > & { last_loss: string }
+>;
+
+/** The column names are safe: they are the keys of `AttemptPatch`, never input. */
+export async function patchAttempt(tx: Tx, id: string, patch: AttemptPatch): Promise<void> {
+  const set = Object.entries(patch).map(([column, value]) => sql`${raw(column)} = ${value}`);
+  await tx.run(sql`update finetuning_attempts set ${join(set)} where id = ${id}`);
+}
+
+const EarnedRow = z.object({ job_id: text, charged_ucents: ucents, supplier_ucents: ucents });
+
+/** What each of these jobs was charged, and what its suppliers earned, over all attempts. */
+export function earnedOf(query: Query, jobIds: readonly string[]): Promise<z.infer<typeof EarnedRow>[]> {
+  if (jobIds.length === 0) return Promise.resolve([]);
+  return query.all(
+    EarnedRow,
+    sql`select job_id, cast(sum(charged_ucents) as bigint) as charged_ucents, cast(sum(supplier_ucents) as bigint) as supplier_ucents
+        from finetuning_attempts where job_id in (${join([...jobIds])}) group by job_id`,
+  );
+}
+
+const MachineRow = z.object({ job_id: text, machine_id: text });
+
+/** The last machine of each of these jobs, for the list of a supplier's earnings. Ids of other things are skipped. */
+export async function machinesOfJobs(query: Query, jobIds: readonly string[]): Promise<Map<string, string>> {
+  if (jobIds.length === 0) return new Map();
+  const rows = await query.all(
+    MachineRow,
+    sql`select job_id, machine_id from finetuning_attempts where job_id in (${join([...jobIds])}) order by created_ms, id`,
+  );
+  return new Map(rows.map(({ job_id: jobId, machine_id: machineId }) => [jobId, machineId]));
+}

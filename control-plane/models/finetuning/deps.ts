@@ -1,0 +1,27 @@
+// The dependencies of the files of this room.
+import type { Clock } from '../../../shared/clock.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import type { Log } from '../../../shared/log.ts';
+import type { Blobs } from '../../base/blobs/blobs.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { Supply } from '../../fleet/supply/supply.ts';
+import type { Workloads } from '../../fleet/workloads/workloads.ts';
+import type { Ledger } from '../../money/ledger/ledger.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+
+export interface FineTuningDeps {
+  db: Db;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  ledger: Ledger;
+  supply: Pick<Supply, 'hold' | 'release'>;
+  workloads: Pick<Workloads, 'hasCapacity' | 'want' | 'remove' | 'stopJob' | 'sealEnv'>;
+  catalog: Catalog;
+  blobs: Blobs;
+  platformFeeBps: number;
+  /** Called after a commit: sends the machine its desired state. */
+  push(machineId: string): void;
+  /** Called after a commit that made a job due. */
+  nudge(): void;
+}

@@ -1,0 +1,203 @@
+// Decides the next step of a fine-tuning job from its rows and from what its host reports. Pure: no I/O, no clock.
+import type { ErrorCode } from '../../../shared/errors.ts';
+import {
+  FINE_TUNING_ATTEMPTS_MAX,
+  FINE_TUNING_FINISH_MS_MAX,
+  FINE_TUNING_GONE_MS,
+  FINE_TUNING_KEEP_MS,
+  FINE_TUNING_LOST_MS,
+  FINE_TUNING_QUEUE_MS_MAX,
+  FINE_TUNING_START_MS_MAX,
+  JOB_GRACE_MS,
+} from '../../../shared/limits.ts';
+import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
+import type { Attempt } from './attempts.ts';
+import type { JobFileRow } from './files.ts';
+import type { Job } from './store.ts';
+
+export interface Facts {
+  job: Job;
+  /** The present one. */
+  attempt: Attempt | undefined;
+  /** What the host has reported about it; `gone`: nothing is left of it there. */
+  observed: ObservedWorkload | 'gone' | null;
+  /** The host was told to remove it. */
+  isRemoving: boolean;
+  /** The machine has a link. */
+  isOnline: boolean;
+  files: readonly JobFileRow[];
+  /** When this control plane began to look. Machines get time to connect to it before they count as lost. */
+  openedMs: number;
+}
+
+export type Step =
+  | { do: 'validate' }
+  | { do: 'place' }
+  | { do: 'start' }
+  /** Read an uploaded file, and compare its size and hash. */
+  | { do: 'verify'; file: JobFileRow }
+  /** The program has ended: no time is priced after this moment. */
+  | { do: 'note-stop' }
+  /** The machine has lost its link, or has it again (false). */
+  | { do: 'note-offline'; isOffline: boolean }
+  /** Give this machine up and go on elsewhere, from the last verified checkpoint. */
+  | { do: 'leave'; because: string }
+  | { do: 'succeed' }
+  | { do: 'fail'; code: ErrorCode; message: string }
+  /** The budget is used up: the time of the program is charged, and what it has left is kept. */
+  | { do: 'exhaust' }
+  | { do: 'cancel' }
+  /** The host does not end the job in time: order its removal, which kills the program. */
+  | { do: 'remove' }
+  /** The files and events were kept long enough. */
+  | { do: 'forget' }
+  | { do: 'wait'; untilMs: number | null };
+
+/** A host confirms a new workload within seconds. An agent without jobs never does. */
+const ACKNOWLEDGE_MS_MAX = 3 * 60_000;
+/** How soon a search for a machine is repeated. */
+const PLACE_AGAIN_MS = 30_000;
+/** A host that goes on after its limit and the grace has this long to report its end. */
+const LATE_MS = 10 * 60_000;
+/** Exit codes of a program that was killed, or whose host went down: another host may succeed. */
+const KILLED_CODES = new Set([130, 137, 143, 255]);
+
+export function plan(facts: Facts, nowMs: number): Step {
+  const { job, files, attempt } = facts;
+  if (job.finished_ms !== null) {
+    const untilMs = job.finished_ms + FINE_TUNING_KEEP_MS;
+    return nowMs >= untilMs ? { do: 'forget' } : { do: 'wait', untilMs };
+  }
+  const uploaded = files.find(({ state }) => state === 'uploaded');
+  if (uploaded !== undefined) return { do: 'verify', file: uploaded };
+  if (job.cancel_ms !== null) return planCancel(facts, job.cancel_ms, nowMs);
+  if (job.status === 'validating') return { do: 'validate' };
+  if (attempt === undefined) return planQueued(job, nowMs);
+  return job.status === 'queued' ? planStart(facts, attempt, nowMs) : planRunning(facts, attempt, nowMs);
+}
+
+/** The step that follows if no machine was found. */
+export function planUnplaced(job: Job, nowMs: number): Step {
+  const deadlineMs = job.queued_ms + FINE_TUNING_QUEUE_MS_MAX;
+  return { do: 'wait', untilMs: Math.min(nowMs + PLACE_AGAIN_MS, deadlineMs) };
+}
+
+/**
+ * Cancelled only once the host has stopped the program, because until then its GPUs work for this job. A program that runs was sent SIGTERM, so
+ * that its last checkpoint still arrives.
+ */
+function planCancel(facts: Facts, cancelMs: number, nowMs: number): Step {
+  const { attempt, observed, isOnline, isRemoving } = facts;
+  if (attempt === undefined || hasLeft(observed)) return { do: 'cancel' };
+  const phase = observed === null || observed === 'gone' ? undefined : observed.phase;
+  if (phase === 'finishing' || phase === 'finished') {
+    if (attempt.stopped_ms === null) return { do: 'note-stop' };
+    if (phase === 'finished') return { do: 'cancel' };
+  }
+  const offlineMs = attempt.offline_since_ms;
+  if (!isOnline) {
+    if (offlineMs === null) return { do: 'note-offline', isOffline: true };
+    const goneMs = Math.max(offlineMs, cancelMs) + FINE_TUNING_GONE_MS;
+    return nowMs >= goneMs ? { do: 'cancel' } : { do: 'wait', untilMs: goneMs };
+  }
+  if (offlineMs !== null) return { do: 'note-offline', isOffline: false };
+  const lateMs = cancelMs + JOB_GRACE_MS + LATE_MS;
+  if (!isRemoving && nowMs >= lateMs) return { do: 'remove' };
+  return { do: 'wait', untilMs: isRemoving ? null : lateMs };
+}
+
+function planQueued(job: Job, nowMs: number): Step {
+  const used = job.tried_machine_ids.length;
+  if (used >= FINE_TUNING_ATTEMPTS_MAX)
+    return failed('operation_failed', `${used} machines were tried, and none of them has finished the job.`);
+  if (nowMs < job.queued_ms + FINE_TUNING_QUEUE_MS_MAX) return { do: 'place' };
+  return failed('no_capacity', 'No machine was free for this job within a day.');
+}
+
+function planStart({ observed, isOnline, ...facts }: Facts, attempt: Attempt, nowMs: number): Step {
+  if (observed !== null && observed !== 'gone' && RUNS.has(observed.phase)) return { do: 'start' };
+  if (observed !== null && hasLeft(observed)) return leave('the job vanished from the host');
+  if (observed !== null && observed !== 'gone' && observed.phase === 'failed')
+    return leave(observed.detail ?? 'the host could not start the job');
+  const offline = planOffline({ ...facts, observed, isOnline }, attempt, nowMs);
+  if (offline !== undefined) return offline;
+  const deadlineMs = attempt.created_ms + (observed === null ? ACKNOWLEDGE_MS_MAX : FINE_TUNING_START_MS_MAX);
+  return nowMs >= deadlineMs ? leave('the host did not start the job in time') : { do: 'wait', untilMs: deadlineMs };
+}
+
+function planRunning(facts: Facts, attempt: Attempt, nowMs: number): Step {
+  const { observed } = facts;
+  if (observed !== null && hasLeft(observed)) return leave('the job vanished from the host');
+  if (observed !== null && observed !== 'gone') {
+    if (observed.phase === 'failed') return leave(observed.detail ?? 'the host lost the job');
+    if (observed.phase === 'finishing' || observed.phase === 'finished') {
+      if (attempt.stopped_ms === null) return { do: 'note-stop' };
+      if (observed.phase === 'finished') return planFinished(facts, observed, nowMs);
+      const deadlineMs = attempt.stopped_ms + FINE_TUNING_FINISH_MS_MAX;
+      if (nowMs >= deadlineMs) return leave('the host did not send the files of the job in time');
+    }
+  }
+  const offline = planOffline(facts, attempt, nowMs);
+  if (offline !== undefined) return offline;
+  const lateMs = (attempt.started_ms ?? nowMs) + attempt.run_ms_max + JOB_GRACE_MS + LATE_MS;
+  if (attempt.stopped_ms === null && nowMs >= lateMs) return { do: 'exhaust' };
+  return { do: 'wait', untilMs: attempt.stopped_ms === null ? lateMs : attempt.stopped_ms + FINE_TUNING_FINISH_MS_MAX };
+}
+
+/** The program has ended, and its host has sent what it has. What the host says counts only for files that are verified. */
+function planFinished(facts: Facts, { job: report }: ObservedWorkload, nowMs: number): Step {
+  const { attempt, files } = facts;
+  const results = files.filter((file) => file.kind === 'result' && file.workload_id === attempt?.id);
+  const isWrong = results.some(({ state }) => state === 'wrong');
+  const named = report?.results ?? [];
+  const isHere = named.every(({ name }) => results.some((file) => file.name === name && file.state === 'verified'));
+  const untilMs = (attempt?.stopped_ms ?? nowMs) + FINE_TUNING_FINISH_MS_MAX;
+  const isLate = nowMs >= untilMs;
+  if (!isHere && !isWrong && !isLate) return { do: 'wait', untilMs };
+  if (report?.stopped_at_limit === true)
+    return wasInTime(facts) ? { do: 'exhaust' } : leave('its host stopped it too early');
+  const code = report?.exit_code ?? 255;
+  if (KILLED_CODES.has(code)) return leave('the program was killed on its host');
+  if (code !== 0) return failed('training_failed', `The trainer ended with code ${code}.`);
+  if (isWrong)
+    return failed('result_invalid', 'A file of the result has not the size and hash that the trainer has given.');
+  if (report?.results == null)
+    return failed(
+      'training_failed',
+      `The trainer left no result that can be used: ${report?.detail ?? 'no reason was given'}.`,
+    );
+  return isHere ? { do: 'succeed' } : failed('result_invalid', 'The host did not send the files of the result.');
+}
+
+/** Whether the host has let the program run to its limit, by our own clock. The two clocks begin a little apart. */
+function wasInTime({ attempt }: Facts): boolean {
+  if (attempt?.started_ms == null || attempt.stopped_ms === null) return false;
+  return attempt.stopped_ms - attempt.started_ms >= attempt.run_ms_max - JOB_GRACE_MS;
+}
+
+/** Undefined while the machine has its link, or may still come back. */
+function planOffline(
+  { isOnline, openedMs }: Facts,
+  { offline_since_ms: sinceMs }: Attempt,
+  nowMs: number,
+): Step | undefined {
+  if (isOnline) return sinceMs === null ? undefined : { do: 'note-offline', isOffline: false };
+  if (sinceMs === null) return { do: 'note-offline', isOffline: true };
+  const lostMs = Math.max(sinceMs, openedMs) + FINE_TUNING_LOST_MS;
+  return nowMs >= lostMs ? leave('its machine is away') : { do: 'wait', untilMs: lostMs };
+}
+
+const RUNS = new Set<ObservedWorkload['phase']>(['running', 'finishing', 'finished']);
+const LEFT = new Set<ObservedWorkload['phase']>(['stopped', 'removed', 'missing']);
+
+function hasLeft(observed: Facts['observed']): boolean {
+  return observed === 'gone' || (observed !== null && LEFT.has(observed.phase));
+}
+
+function leave(because: string): Step {
+  return { do: 'leave', because };
+}
+
+function failed(code: ErrorCode, message: string): Step {
+  return { do: 'fail', code, message };
+}

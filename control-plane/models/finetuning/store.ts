@@ -1,0 +1,193 @@
+// The SQL of fine-tuning jobs.
+import { z } from 'zod';
+import { CreateFineTuningJob } from '../../../shared/api/fine-tuning.ts';
+import type { ErrorCode } from '../../../shared/errors.ts';
+import type { FineTuningState } from '../../../shared/states.ts';
+import { countRow, int, json, text, ucents } from '../../base/db/columns.ts';
+import { join, type Query, raw, type Sql, sql, type Tx } from '../../base/db/db.ts';
+import { FineTuning } from '../catalog/fine-tuning.ts';
+
+/** The parts of the request that the job is shown with and trained by. */
+const Request = CreateFineTuningJob.pick({ method: true, seed: true, suffix: true, metadata: true }).extend({
+  seed: z.int(),
+  gpu_preference: z.string().nullable(),
+});
+export type Request = z.infer<typeof Request>;
+
+const JobRow = z.object({
+  id: text,
+  org_id: text,
+  api_key_id: text,
+  /** The base model. */
+  model: text,
+  training_file: text,
+  file_key: text,
+  file_bytes: int,
+  file_sha256: text,
+  status: z.enum(['validating', 'queued', 'running', 'succeeded', 'failed', 'cancelled']),
+  request: json(Request),
+  /** The catalog's terms when the job was created. A change of the catalog does not change a job. */
+  terms: json(FineTuning),
+  budget_ucents: ucents,
+  charged_ucents: ucents,
+  /** Its present workload, which is also its present attempt. */
+  workload_id: text.nullable(),
+  tried_machine_ids: json(z.array(z.string())),
+  /** When its owner has cancelled it. It is cancelled once its host has stopped it. */
+  cancel_ms: int.nullable(),
+  error_code: text.transform((code) => code as ErrorCode).nullable(),
+  error_message: text.nullable(),
+  event_count: int,
+  created_ms: int,
+  /** Since when it waits for a machine. */
+  queued_ms: int,
+  finished_ms: int.nullable(),
+});
+export type Job = z.infer<typeof JobRow>;
+
+const COLUMNS = sql`id, org_id, api_key_id, model, training_file, file_key, file_bytes, file_sha256, status, request, terms, budget_ucents,
+  charged_ucents, workload_id, tried_machine_ids, cancel_ms, error_code, error_message, event_count, created_ms, queued_ms, finished_ms`;
+
+const OPEN = sql`status in ('validating', 'queued', 'running')`;
+
+export type NewJob = Omit<
+  Job,
+  | 'status'
+  | 'charged_ucents'
+  | 'workload_id'
+  | 'tried_machine_ids'
+  | 'cancel_ms'
+  | 'error_code'
+  | 'error_message'
+  | 'event_count'
+  | 'queued_ms'
+  | 'finished_ms'
+>;
+
+/** Inserts a job in `validating`, due at once. */
+export async function insertJob(tx: Tx, job: NewJob): Promise<void> {
+  await tx.run(
+    sql`insert into finetuning_jobs (id, org_id, api_key_id, model, training_file, file_key, file_bytes, file_sha256, status, request, terms,
+          budget_ucents, created_ms, queued_ms, due_ms)
+        values (${job.id}, ${job.org_id}, ${job.api_key_id}, ${job.model}, ${job.training_file}, ${job.file_key}, ${job.file_bytes},
+          ${job.file_sha256}, 'validating', ${JSON.stringify(job.request)}, ${JSON.stringify(job.terms)}, ${job.budget_ucents},
+          ${job.created_ms}, ${job.created_ms}, ${job.created_ms})`,
+  );
+}
+
+export function findJob(query: Query, id: string): Promise<Job | undefined> {
+  return query.one(JobRow, sql`select ${COLUMNS} from finetuning_jobs where id = ${id}`);
+}
+
+/** Newest first. `afterId` is the last job of the page before. */
+export function pageOfJobs(
+  query: Query,
+  orgId: string,
+  { afterId, count }: { afterId: string | undefined; count: number },
+): Promise<Job[]> {
+  const isAfter = afterId === undefined ? sql`1 = 1` : sql`id < ${afterId}`;
+  return query.all(
+    JobRow,
+    sql`select ${COLUMNS} from finetuning_jobs where org_id = ${orgId} and ${isAfter} order by id desc limit ${count}`,
+  );
+}
+
+export async function countOpen(query: Query, orgId: string): Promise<number> {
+  const row = await query.one(
+    countRow,
+    sql`select count(*) as count from finetuning_jobs where org_id = ${orgId} and ${OPEN}`,
+  );
+  return row?.count ?? 0;
+}
+
+/** The open job that reads this file, if there is one. */
+export async function jobWithFile(query: Query, fileId: string): Promise<string | undefined> {
+  const row = await query.one(
+    z.object({ id: text }),
+    sql`select id from finetuning_jobs where training_file = ${fileId} and ${OPEN} order by id limit 1`,
+  );
+  return row?.id;
+}
+
+export async function dueJobs(query: Query, nowMs: number, limit: number): Promise<string[]> {
+  const rows = await query.all(
+    z.object({ id: text }),
+    sql`select id from finetuning_jobs where due_ms <= ${nowMs} order by due_ms, created_ms limit ${limit}`,
+  );
+  return rows.map(({ id }) => id);
+}
+
+/** Columns that may change. */
+export type Patch = Partial<
+  Pick<
+    Job,
+    'charged_ucents' | 'workload_id' | 'cancel_ms' | 'error_code' | 'error_message' | 'queued_ms' | 'finished_ms'
+  > & {
+    due_ms: number | null;
+    tried_machine_ids: string;
+  }
+>;
+
+/** Only for states.ts. False if the job is not in `from` any more. */
+export async function setStatus(
+  tx: Tx,
+  id: string,
+  { from, to }: { from: FineTuningState; to: FineTuningState },
+  patch: Patch,
+): Promise<boolean> {
+  return (await update(tx, { ...patch, status: to }, sql`id = ${id} and status = ${from}`)) === 1;
+}
+
+export async function patchJob(tx: Tx, id: string, patch: Patch): Promise<void> {
+  await update(tx, patch, sql`id = ${id}`);
+}
+
+export async function countEvents(tx: Tx, id: string, more: number): Promise<void> {
+  await tx.run(sql`update finetuning_jobs set event_count = event_count + ${more} where id = ${id}`);
+}
+
+/** Makes an open job due now. */
+export async function makeDue(tx: Tx, id: string, nowMs: number): Promise<void> {
+  await update(tx, { due_ms: nowMs }, sql`id = ${id} and ${OPEN}`);
+}
+
+/** The column names are safe: they are the keys of `Patch` and the status, never input. */
+function update(tx: Tx, patch: Patch & { status?: FineTuningState }, where: Sql): Promise<number> {
+  const set = Object.entries(patch).map(([column, value]) => sql`${raw(column)} = ${value}`);
+  return tx.run(sql`update finetuning_jobs set ${join(set)} where ${where}`);
+}
+
+const StatusCountRow = z.object({ status: text, count: int });
+
+/** Jobs that have not ended. */
+export function countByStatus(query: Query): Promise<z.infer<typeof StatusCountRow>[]> {
+  return query.all(
+    StatusCountRow,
+    sql`select status, count(*) as count from finetuning_jobs where ${OPEN} group by status`,
+  );
+}
+
+const MoneyRow = z.object({ id: text, budget_ucents: ucents, charged_ucents: ucents });
+
+/** What open jobs may still cost. */
+export function budgetsOfOpen(query: Query): Promise<z.infer<typeof MoneyRow>[]> {
+  return query.all(MoneyRow, sql`select id, budget_ucents, charged_ucents from finetuning_jobs where ${OPEN}`);
+}
+
+/** The charges of these jobs, for the proof that jobs and ledger agree. */
+export function chargesOf(query: Query, ids: readonly string[]): Promise<z.infer<typeof MoneyRow>[]> {
+  if (ids.length === 0) return Promise.resolve([]);
+  return query.all(
+    MoneyRow,
+    sql`select id, budget_ucents, charged_ucents from finetuning_jobs where id in (${join([...ids])})`,
+  );
+}
+
+/** Ids of charged jobs after `afterId`, in order. */
+export async function chargedAfter(query: Query, afterId: string, limit: number): Promise<string[]> {
+  const rows = await query.all(
+    z.object({ id: text }),
+    sql`select id from finetuning_jobs where charged_ucents > 0 and id > ${afterId} order by id limit ${limit}`,
+  );
+  return rows.map(({ id }) => id);
+}

@@ -1,0 +1,102 @@
+// What this room brings to the house.
+import type { Clock } from '../../../shared/clock.ts';
+import type { Db } from '../../base/db/db.ts';
+import { type Forgets, inPieces } from '../../base/db/pieces.ts';
+import type { Measure } from '../../base/http/metrics.ts';
+import type { Billed } from '../../money/ledger/billed.ts';
+import { replicaOperatorRoutes } from './operator-routes.ts';
+import { FUND_KIND, tiersOf } from './pools.ts';
+import type { Replicas } from './replicas.ts';
+import * as store from './store.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+
+interface Deps {
+  db: Db;
+  clock: Clock;
+  catalog: Catalog;
+  replicas: Replicas;
+  /** How long an ended replica is kept. */
+  keepMs: number;
+}
+
+/** Loads of processes that have died. */
+const LOADS_KEPT_MS = 3_600_000;
+
+export function replicasBrings({ db, clock, catalog, replicas, keepMs }: Deps) {
+  const forgets: Forgets[] = [
+    {
+      what: 'model replicas',
+      run: (signal) =>
+        inPieces(
+          clock.now() - keepMs,
+          (piece) => db.tx('replicas.forget', (tx) => store.removeEnded(tx, piece)),
+          signal,
+        ),
+    },
+    {
+      what: 'model loads',
+      run: () => db.tx('replicas.forget_loads', (tx) => store.removeLoads(tx, clock.now() - LOADS_KEPT_MS)),
+    },
+  ];
+  return {
+    billed: { [FUND_KIND]: { section: 'adjustment', by: 'batch' } } satisfies Billed,
+    operatorRoutes: replicaOperatorRoutes({ db, replicas }),
+    drivers: replicas.drivers,
+    loops: replicas.loops,
+    measures: measures(db, catalog, replicas),
+    forgets,
+    close: () => replicas.close(),
+  };
+}
+
+function measures(db: Db, catalog: Catalog, { counts, waiting }: Replicas): Measure[] {
+  return [
+    {
+      name: 'svc_model_replicas',
+      help: 'Replicas of models on the fleet by state',
+      kind: 'gauge',
+      labels: ['model', 'state'],
+      read: async () =>
+        (await store.countReplicas(db.read)).map(({ pool_id: model, state, count }) => ({
+          labels: { model, state },
+          value: count,
+        })),
+    },
+    {
+      name: 'svc_model_without_server',
+      help: '1 for a model that should have a ready replica (min_replicas of at least 1) and has none, 0 for others with a deployment',
+      kind: 'gauge',
+      labels: ['model'],
+      read: async () => {
+        const rows = await store.countReplicas(db.read);
+        const ready = new Set(rows.flatMap((row) => (row.state === 'ready' ? [row.pool_id] : [])));
+        return tiersOf(catalog).map(({ poolId, deployment }) => ({
+          labels: { model: poolId },
+          value: deployment.min_replicas > 0 && !ready.has(poolId) ? 1 : 0,
+        }));
+      },
+    },
+    {
+      name: 'svc_model_waiting_requests',
+      help: 'Requests that wait until a replica of their model is ready',
+      kind: 'gauge',
+      labels: ['model'],
+      read: () => waiting().map(({ poolId, count }) => ({ labels: { model: poolId }, value: count })),
+    },
+    {
+      name: 'svc_model_wakes_total',
+      help: 'Replicas that were started, by what came of it',
+      kind: 'counter',
+      labels: ['model', 'outcome'],
+      read: () =>
+        counts.wakes().map(({ poolId, outcome, count }) => ({ labels: { model: poolId, outcome }, value: count })),
+    },
+    {
+      name: 'svc_model_disagreements_total',
+      help: 'Comparisons in which two replicas of a model answered the same question differently',
+      kind: 'counter',
+      labels: ['model'],
+      read: () => counts.disagreements().map(({ poolId, count }) => ({ labels: { model: poolId }, value: count })),
+    },
+  ];
+}

@@ -1,0 +1,145 @@
+// Spot checks: two replicas of a model on different machines are asked the same. A host that runs another model than it should, or changes answers,
+// is found because it answers otherwise than others.
+//
+// The question is one of our own, never one of a customer, and contains a random number, so that a host cannot know it. Two answers that differ do
+// not say who is right: a third server decides, another replica or one of the operator's own. Real engines may differ at a near tie between two
+// tokens, so a machine is accused only after it alone answered otherwise twice in a row.
+import type { Rng } from '../../../shared/rng.ts';
+import type { Supply } from '../../fleet/supply/supply.ts';
+import type { Upstream } from '../catalog/models.ts';
+import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import type { Tier } from './pools.ts';
+import { completionOf } from './readiness.ts';
+import { serverOf } from './servers.ts';
+import { failReplica, type StepDeps } from './steps.ts';
+import * as store from './store.ts';
+
+export interface ComparisonDeps extends StepDeps {
+  rng: Rng;
+  supply: Pick<Supply, 'accuse'>;
+  counts: StepDeps['counts'] & DisagreementCounts;
+}
+
+/** For the operator's metrics. */
+export interface DisagreementCounts {
+  disagreed(poolId: string): void;
+}
+
+/** Between two comparisons of a pool. */
+const COMPARE_MS = 10 * 60_000;
+const ANSWER_TOKENS = 12;
+const DISAGREEMENTS_MAX = 2;
+
+/** Compares two replicas of each pool for which it is time. */
+export async function compareReplicas(
+  tiers: readonly Tier[],
+  signal: AbortSignal,
+  deps: ComparisonDeps,
+): Promise<void> {
+  const { db, clock } = deps;
+  for (const tier of tiers) {
+    if (tier.model.modality !== 'chat' || signal.aborted) continue;
+    const pool = await store.findPool(db.read, tier.poolId);
+    const nowMs = clock.now();
+    if (pool === undefined || nowMs < pool.compared_ms + COMPARE_MS) continue;
+    if (await db.tx('replicas.compare', (tx) => store.claimComparison(tx, pool, nowMs)))
+      await comparePool(tier, signal, deps);
+  }
+}
+
+/** A server and its answer; undefined if it did not give one. */
+interface Answer {
+  server: Upstream;
+  replica: store.ReplicaRow | undefined;
+  text: string | undefined;
+}
+
+async function comparePool(tier: Tier, signal: AbortSignal, deps: ComparisonDeps): Promise<void> {
+  const { db, rng, log, counts } = deps;
+  const { poolId, model } = tier;
+  const ready = (await store.liveReplicas(db.read, poolId)).filter(({ state }) => state === 'ready');
+  const [first, ...others] = shuffled(onePerMachine(ready), rng);
+  const [second, third] = others;
+  if (first === undefined || second === undefined) return;
+  const prompt = `Count up from ${1_000 + Math.floor(rng.float() * 9_000)} and name the next numbers, separated by spaces.`;
+  const ask = (replica: store.ReplicaRow): Promise<Answer> => {
+    const server = serverOf(replica, { ...deps, enter: () => () => undefined });
+    return answerOf(server, replica, { prompt, signal }, deps);
+  };
+  const answers = await Promise.all([first, second].map(ask));
+  const [a, b] = answers;
+  if (a?.text === undefined || b?.text === undefined) return;
+  if (a.text === b.text) return clear(answers, deps);
+  counts.disagreed(poolId);
+  const [own] = model.upstreams;
+  const referee =
+    third === undefined ? own && (await answerOf(own, undefined, { prompt, signal }, deps)) : await ask(third);
+  const odd = [a, b].filter(({ text }) => text !== referee?.text);
+  const [alone] = odd;
+  if (referee?.text === undefined || odd.length !== 1 || alone?.replica === undefined) {
+    log.error(
+      { model: poolId, machine_ids: [first.machine_id, second.machine_id] },
+      'two replicas of a model answer the same question differently, and no third server could decide: run a third replica, or add an upstream',
+    );
+    return;
+  }
+  await noteOdd(alone.replica, deps);
+  await clear(
+    [a, b].filter((answer) => answer !== alone),
+    deps,
+  );
+}
+
+async function noteOdd(replica: store.ReplicaRow, deps: ComparisonDeps): Promise<void> {
+  const { db, clock, supply, log } = deps;
+  const { id, pool_id: poolId, machine_id: machineId } = replica;
+  const disagreements = replica.disagreements + 1;
+  log.error(
+    { model: poolId, replica_id: id, machine_id: machineId, disagreements },
+    'a replica alone answers otherwise than two other servers of its model',
+  );
+  await db.tx('replicas.disagree', async (tx) => {
+    if (machineId !== null) await tx.lock('machine', machineId);
+    await store.setDisagreements(tx, id, disagreements);
+    if (disagreements < DISAGREEMENTS_MAX) return store.comparedAt(tx, poolId, clock.now() - COMPARE_MS);
+    if (machineId !== null)
+      await supply.accuse(tx, machineId, `its replica ${id} of ${poolId} answers otherwise than other servers do`);
+  });
+  if (disagreements >= DISAGREEMENTS_MAX)
+    await failReplica(replica, 'it answers otherwise than other servers of its model', deps);
+}
+
+/** Only disagreements in a row count. */
+async function clear(answers: readonly Answer[], { db }: ComparisonDeps): Promise<void> {
+  const before = answers.flatMap(({ replica }) =>
+    replica !== undefined && replica.disagreements > 0 ? [replica.id] : [],
+  );
+  if (before.length === 0) return;
+  await Promise.all(before.map((id) => db.tx('replicas.agree', (tx) => store.setDisagreements(tx, id, 0))));
+}
+
+async function answerOf(
+  server: Upstream,
+  replica: store.ReplicaRow | undefined,
+  { prompt, signal }: { prompt: string; signal: AbortSignal },
+  { exchanges }: ComparisonDeps,
+): Promise<Answer> {
+  try {
+    const text = await completionOf(server, { prompt, tokensMax: ANSWER_TOKENS }, { exchanges, signal });
+    return { server, replica, text };
+  } catch (error) {
+    if (error instanceof OutboundError) return { server, replica, text: undefined };
+    throw error;
+  }
+}
+
+function onePerMachine(replicas: readonly store.ReplicaRow[]): store.ReplicaRow[] {
+  return [...new Map(replicas.map((replica) => [replica.machine_id, replica])).values()];
+}
+
+function shuffled<T>(items: readonly T[], rng: Rng): T[] {
+  return items
+    .map((item) => ({ item, at: rng.float() }))
+    .toSorted((a, b) => a.at - b.at)
+    .map(({ item }) => item);
+}

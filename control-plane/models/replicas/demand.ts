@@ -1,0 +1,118 @@
+// Requests that find no server of their model wait here until it is worth looking again.
+//
+// The first one wakes its pool (one row, so the pool starts once, however many callers there are). All of them are woken whenever something may
+// have changed: a replica became ready, a request ended, a second passed. Each one then looks for a server again. A wait ends with 503 if no
+// replica can be ready in time.
+import type { Clock } from '../../../shared/clock.ts';
+import { fail } from '../../../shared/errors.ts';
+import { WAITING_REQUESTS_MAX } from '../../../shared/limits.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { Deployment } from '../catalog/deployments.ts';
+import type { Loads } from './loads.ts';
+import * as store from './store.ts';
+
+export interface Wait {
+  deployment: Deployment;
+  /** On the monotonic clock: when the caller began to wait. */
+  sinceMs: number;
+  signal: AbortSignal;
+}
+
+export interface Demand {
+  /**
+   * Waits until it is worth looking for a server again. Returns at once if the signal aborts.
+   * @throws ServiceError `upstream_unavailable` if no replica can be ready in time
+   */
+  wait(poolId: string, wait: Wait): Promise<void>;
+  /** Something may have changed: all that wait look again. */
+  notify(): void;
+}
+
+export interface DemandDeps {
+  db: Db;
+  clock: Clock;
+  loads: Pick<Loads, 'noteWaiting' | 'saveOne'>;
+  /** How the pool stands, as read last. */
+  outlook(poolId: string): Outlook;
+  /** Called after a commit that made the pool due. */
+  nudge(): void;
+}
+
+export interface Outlook {
+  /** Replicas are ready or being started. */
+  isComing: boolean;
+  /** No replica is started before this time. */
+  retryMs: number;
+  /** The usual time from a start until a replica is ready. */
+  wakeMs: number | undefined;
+}
+
+/** Official clients wait at most a minute because of a Retry-After. */
+const RETRY_SECONDS_MAX = 60;
+
+export function openDemand({ db, clock, loads, outlook, nudge }: DemandDeps): Demand {
+  let changed = Promise.withResolvers<void>();
+  const wake = async (poolId: string): Promise<void> => {
+    await db.tx('replicas.know', (tx) => store.wakePool(tx, poolId, clock.now()));
+    // A plan in between has not seen this request, so the pool is due once more.
+    await db.tx('replicas.wake', async (tx) => {
+      await tx.lock('model_pool', poolId);
+      await loads.saveOne(tx, poolId);
+      await store.wakePool(tx, poolId, clock.now());
+    });
+    nudge();
+  };
+  return {
+    wait: async (poolId, { deployment, sinceMs, signal }) => {
+      const leftMs = sinceMs + deployment.start_deadline_seconds * 1000 - clock.monotonicMs();
+      refuseHopeless(outlook(poolId), { leftMs, nowMs: clock.now() });
+      const seen = changed.promise;
+      const waiting = loads.noteWaiting(poolId, 1);
+      try {
+        if (waiting > WAITING_REQUESTS_MAX) failWaiting(`${WAITING_REQUESTS_MAX} requests wait for this model.`, 1);
+        if (waiting === 1) await wake(poolId);
+        await untilAny(clock, { promise: seen, signal, ms: leftMs });
+      } finally {
+        loads.noteWaiting(poolId, -1);
+      }
+    },
+    notify: () => {
+      const before = changed;
+      changed = Promise.withResolvers();
+      before.resolve();
+    },
+  };
+}
+
+/** @throws ServiceError `upstream_unavailable` */
+function refuseHopeless(
+  { isComing, retryMs, wakeMs }: Outlook,
+  { leftMs, nowMs }: { leftMs: number; nowMs: number },
+): void {
+  if (leftMs <= 0) failWaiting('No server for this model was ready in time.', (wakeMs ?? 30_000) / 1000);
+  const againMs = retryMs - nowMs;
+  if (!isComing && againMs > leftMs) failWaiting('No server for this model can be started now.', againMs / 1000);
+}
+
+function failWaiting(why: string, seconds: number): never {
+  const retryAfterSeconds = Math.min(Math.max(1, Math.ceil(seconds)), RETRY_SECONDS_MAX);
+  return fail('upstream_unavailable', {
+    detail: `${why} Nothing was charged. Send the request again in ${retryAfterSeconds} s.`,
+    retryAfterSeconds,
+  });
+}
+
+/** Resolves with the promise, when the signal aborts, or after the time. */
+async function untilAny(
+  clock: Clock,
+  { promise, signal, ms }: { promise: Promise<void>; signal: AbortSignal; ms: number },
+): Promise<void> {
+  const over = Promise.withResolvers<void>();
+  const end = (): void => over.resolve();
+  signal.addEventListener('abort', end);
+  const cancel = clock.after(ms, end);
+  if (signal.aborted) end();
+  await Promise.race([promise, over.promise]);
+  cancel();
+  signal.removeEventListener('abort', end);
+}

@@ -1,0 +1,85 @@
+// What this process knows of the requests that it serves: how many wait for a replica, and how many each replica answers. It is written to the
+// database for the plan, which adds up what all processes know.
+import type { Clock } from '../../../shared/clock.ts';
+import type { Db, Tx } from '../../base/db/db.ts';
+import * as store from './store.ts';
+
+export interface Loads {
+  /** Notes a request to a replica. */
+  enter(poolId: string, replicaId: string): void;
+  /** Notes its end. */
+  leave(poolId: string, replicaId: string): void;
+  /** Notes a request that begins to wait (1) or has waited (-1). Returns how many wait now. */
+  noteWaiting(poolId: string, change: 1 | -1): number;
+  /** Requests that wait, by pool. */
+  waiting(): { poolId: string; count: number }[];
+  /** Writes one pool in the caller's transaction. */
+  saveOne(tx: Tx, poolId: string): Promise<void>;
+  /**
+   * Writes what has changed. `seenMs`: the replicas were read at this time. A pool that drains is always written, because its replica ends only
+   * after each process has seen that.
+   */
+  save(seenMs: number, drains: (poolId: string) => boolean): Promise<void>;
+}
+
+/** A row is written at least so often while it says that there are requests. */
+const RENEW_MS = 4_000;
+
+interface Pool {
+  waiting: number;
+  open: Map<string, number>;
+  lastRequestMs: number;
+  savedMs: number;
+  isChanged: boolean;
+}
+
+export function openLoads({ db, clock, processId }: { db: Db; clock: Clock; processId: string }): Loads {
+  const pools = new Map<string, Pool>();
+  const poolOf = (poolId: string): Pool => {
+    const pool = pools.get(poolId) ?? { waiting: 0, open: new Map(), lastRequestMs: 0, savedMs: 0, isChanged: true };
+    pools.set(poolId, pool);
+    return pool;
+  };
+  const changed = (poolId: string): Pool =>
+    Object.assign(poolOf(poolId), { lastRequestMs: clock.now(), isChanged: true });
+  const rowOf = (poolId: string, seenMs: number): store.LoadRow => {
+    const { waiting, open, lastRequestMs } = poolOf(poolId);
+    return {
+      pool_id: poolId,
+      process_id: processId,
+      waiting,
+      open: Object.fromEntries(open),
+      last_request_ms: lastRequestMs,
+      seen_ms: seenMs,
+    };
+  };
+  return {
+    enter: (poolId, replicaId) => {
+      const { open } = changed(poolId);
+      open.set(replicaId, (open.get(replicaId) ?? 0) + 1);
+    },
+    leave: (poolId, replicaId) => {
+      const { open } = changed(poolId);
+      const left = (open.get(replicaId) ?? 1) - 1;
+      if (left === 0) open.delete(replicaId);
+      else open.set(replicaId, left);
+    },
+    noteWaiting: (poolId, change) => {
+      const pool = changed(poolId);
+      pool.waiting += change;
+      return pool.waiting;
+    },
+    waiting: () => [...pools].map(([poolId, { waiting: count }]) => ({ poolId, count })),
+    saveOne: (tx, poolId) => store.saveLoad(tx, rowOf(poolId, clock.now())),
+    save: async (seenMs, drains) => {
+      const isDue = ({ isChanged, waiting, open, savedMs }: Pool): boolean =>
+        isChanged || (waiting + open.size > 0 && seenMs >= savedMs + RENEW_MS);
+      const due = [...pools].filter(([poolId, pool]) => isDue(pool) || drains(poolId));
+      if (due.length === 0) return;
+      for (const [, pool] of due) Object.assign(pool, { isChanged: false, savedMs: seenMs });
+      await Promise.all(
+        due.map(([poolId]) => db.tx('replicas.loads', (tx) => store.saveLoad(tx, rowOf(poolId, seenMs)))),
+      );
+    },
+  };
+}

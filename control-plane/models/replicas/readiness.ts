@@ -1,0 +1,129 @@
+// Asks the server of a replica: whether it is well, and whether it gives a real answer. A port that is open is not a server that is ready.
+import { z } from 'zod';
+import type { Modality } from '../../../shared/api/model.ts';
+import { messageOf } from '../../../shared/errors.ts';
+import type { Exchange, Exchanges } from '../../base/outbound/exchange.ts';
+import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import { jsonOf, readText } from '../../base/outbound/read-answer.ts';
+import type { Upstream } from '../catalog/models.ts';
+import { besideV1, headersFor } from '../catalog/server-request.ts';
+
+/** Undefined if all is well, otherwise the reason in words. */
+export type Complaint = string | undefined;
+
+interface Asking {
+  exchanges: Exchanges;
+  signal: AbortSignal;
+}
+
+const HEALTH_MS = 5_000;
+/** The first answer of a large model takes long. */
+const ANSWER_MS = 60_000;
+const ANSWER_BYTES_MAX = 16 * 1024 * 1024;
+/** Engines with `GET /health`, which answers 503 while the model is loaded. */
+const WITH_HEALTH: readonly Upstream['engine'][] = ['vllm', 'sglang', 'llama_cpp', 'tei'];
+
+/** The health check of engines that have one, then a real answer: one token, one vector or one image. */
+export async function whyNotReady(upstream: Upstream, modality: Modality, asking: Asking): Promise<Complaint> {
+  const unwell = WITH_HEALTH.includes(upstream.engine) ? await whyUnwell(upstream, asking) : undefined;
+  return unwell ?? whyNoAnswer(upstream, modality, asking);
+}
+
+/** For servers without a health check, any answer is a sign of life. */
+export async function whyUnwell(upstream: Upstream, asking: Asking): Promise<Complaint> {
+  return complaintOf(async () => {
+    const exchange = await send(upstream, { path: besideV1(upstream, '/health'), ms: HEALTH_MS }, asking);
+    exchange.end();
+    const isFine = WITH_HEALTH.includes(upstream.engine) ? exchange.status === 200 : exchange.status < 500;
+    return isFine ? undefined : `its server answers ${exchange.status} to GET /health`;
+  });
+}
+
+/** A chat completion of the prompt at temperature 0. @throws OutboundError */
+export async function completionOf(
+  upstream: Upstream,
+  { prompt, tokensMax }: { prompt: string; tokensMax: number },
+  asking: Asking,
+): Promise<string | undefined> {
+  const body = { messages: [{ role: 'user', content: prompt }], max_tokens: tokensMax, temperature: 0 };
+  const { json } = await post(upstream, { path: '/chat/completions', body }, asking);
+  return Completion.safeParse(json).data?.choices[0]?.message.content ?? undefined;
+}
+
+const Completion = z.object({
+  choices: z.array(z.object({ message: z.object({ content: z.string().nullable() }) })).min(1),
+});
+const Embedding = z.object({ data: z.array(z.object({ embedding: z.array(z.number()).min(1) })).length(1) });
+const Image = z.object({ data: z.array(z.object({ b64_json: z.string().min(1) })).length(1) });
+
+interface Question {
+  path: string;
+  body: object;
+  answer: z.ZodType;
+  /** The expected answer, in words. */
+  named: string;
+}
+
+const QUESTIONS: Record<Exclude<Modality, 'video'>, Question> = {
+  chat: {
+    path: '/chat/completions',
+    body: { messages: [{ role: 'user', content: 'ping' }], max_tokens: 1, temperature: 0 },
+    answer: Completion,
+    named: 'a chat completion',
+  },
+  embedding: { path: '/embeddings', body: { input: ['ping'] }, answer: Embedding, named: 'an embedding' },
+  image: {
+    path: '/images/generations',
+    body: { prompt: 'a dot', n: 1, response_format: 'b64_json' },
+    answer: Image,
+    named: 'an image',
+  },
+};
+
+function whyNoAnswer(upstream: Upstream, modality: Modality, asking: Asking): Promise<Complaint> {
+  if (modality === 'video') throw new Error('videos have no replicas');
+  const { path, body, answer, named } = QUESTIONS[modality];
+  return complaintOf(async () => {
+    const { status, json } = await post(upstream, { path, body }, asking);
+    if (status !== 200) return `its server answers ${status} to POST /v1${path}`;
+    return answer.safeParse(json).success ? undefined : `its server does not answer with ${named}`;
+  });
+}
+
+async function complaintOf(ask: () => Promise<Complaint>): Promise<Complaint> {
+  try {
+    return await ask();
+  } catch (error) {
+    if (!(error instanceof OutboundError)) throw error;
+    return `its server does not answer: ${messageOf(error)}`;
+  }
+}
+
+async function post(
+  upstream: Upstream,
+  { path, body }: { path: string; body: object },
+  asking: Asking,
+): Promise<{ status: number; json: unknown }> {
+  const text = JSON.stringify({ ...body, model: upstream.model });
+  const exchange = await send(upstream, { path: `${upstream.base_url}${path}`, body: text, ms: ANSWER_MS }, asking);
+  const answer = await readText(exchange.body, ANSWER_BYTES_MAX);
+  return { status: exchange.status, json: jsonOf(answer) };
+}
+
+function send(
+  upstream: Upstream,
+  { path, body, ms }: { path: string; body?: string; ms: number },
+  { exchanges, signal }: Asking,
+): Promise<Exchange> {
+  return exchanges.open({
+    method: body === undefined ? 'GET' : 'POST',
+    url: path,
+    headers: headersFor(upstream),
+    body: body ?? '',
+    connectMs: upstream.connect_ms,
+    statusMs: ms,
+    idleMs: ms,
+    signal,
+    dial: upstream.replica?.dial,
+  });
+}

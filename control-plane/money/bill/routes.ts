@@ -1,0 +1,61 @@
+// GET /v1/bill for customers, and the same statement for operators.
+import { Readable } from 'node:stream';
+import type { z } from 'zod';
+import { Bill, BillQuery } from '../../../shared/api/bill.ts';
+import { csvLine } from '../../../shared/csv.ts';
+import { Id, operator } from '../../base/http/operator.ts';
+import { type Reply, type Route, route } from '../../base/http/route.ts';
+import { billRows } from './csv.ts';
+import { type BillDeps, billOf } from './bill.ts';
+
+export interface BillRouteDeps extends BillDeps {
+  /** @throws ServiceError `not_found` */
+  assertOrg(orgId: string): Promise<void>;
+}
+
+const responses = { 200: { description: 'The bill', schema: Bill, streamType: 'text/csv' } };
+
+export function billRoute(deps: BillRouteDeps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/bill',
+    operationId: 'getBill',
+    tag: 'Billing',
+    summary: 'The bill of a month',
+    description:
+      'Rentals, inference by model, videos, fine-tuning, credits for outages, refunds, adjustments and deposits in one statement. Opening balance plus all amounts is the closing balance, exactly, and the next bill opens with it. A line belongs to the month in which it was posted, so a past bill never changes; the last hour of a rental in a month may be on the next bill. `format=csv` answers text/csv: `opening_balance`, the lines, `closing_balance`.',
+    scope: 'billing:read',
+    idempotency: 'none',
+    query: BillQuery,
+    responses,
+    errors: [],
+    handler: async ({ caller, query }) => replyOf(await billOf(caller.orgId, query.month, deps), query.format),
+  });
+}
+
+export function statementRoute(deps: BillRouteDeps): Route {
+  return route({
+    ...operator,
+    method: 'GET',
+    path: '/admin/balances/{id}/statement',
+    operationId: 'adminShowStatement',
+    summary: 'The bill of an organisation for a month',
+    params: Id,
+    query: BillQuery,
+    responses,
+    errors: ['not_found'],
+    handler: async ({ params, query }) => {
+      await deps.assertOrg(params.id);
+      return replyOf(await billOf(params.id, query.month, deps), query.format);
+    },
+  });
+}
+
+function replyOf(bill: Bill, format: z.infer<typeof BillQuery>['format']): Reply {
+  if (format === 'json') return { status: 200, body: bill };
+  const headers = {
+    'content-type': 'text/csv; charset=utf-8',
+    'content-disposition': `attachment; filename="bill-${bill.month}.csv"`,
+  };
+  return { status: 200, headers, stream: Readable.from([...billRows(bill)].map(csvLine)) };
+}

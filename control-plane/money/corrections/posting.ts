@@ -1,0 +1,88 @@
+// Pure: the transfers of an operator's corrections.
+//
+// A refund is taken back from those who got the charge, in the same proportion. Parts are differences of cumulative amounts, so several
+// refunds of one charge add up to exactly what each side got. Example: 10 was charged, the supplier got 8 and we got 2.
+//
+//   refund    cumulative    supplier, cumulative    supplier now    fee now
+//      3           3          3 * 8 / 10 = 2              2             1
+//      3           6          6 * 8 / 10 = 4              2             1
+//      4          10         10 * 8 / 10 = 8              4             0
+//
+// What must never happen: more is refunded than the wallet has paid (refunds.ts refuses it, and verify.ts proves it).
+import { type AccountRef, badDebt, funding, payable, revenue, wallet } from '../ledger/accounts.ts';
+import type { Billed } from '../ledger/billed.ts';
+import type { NewTransfer } from '../ledger/store.ts';
+import type { Correction } from './store.ts';
+
+/** The ledger has an index of the kinds that begin with `correction.`. */
+const KIND = {
+  refundSupplier: 'correction.refund_supplier',
+  refundFee: 'correction.refund_fee',
+  credit: 'correction.credit',
+  up: 'correction.up',
+  down: 'correction.down',
+  shortfall: 'correction.down_shortfall',
+} as const;
+
+export const BILLED: Billed = {
+  [KIND.refundSupplier]: { section: 'refund', by: 'batch' },
+  [KIND.refundFee]: { section: 'refund', by: 'batch' },
+  [KIND.credit]: { section: 'adjustment', by: 'batch' },
+  [KIND.up]: { section: 'adjustment', by: 'batch' },
+  [KIND.down]: { section: 'adjustment', by: 'batch' },
+};
+
+export interface SupplierPart {
+  supplierId: string;
+  ucents: bigint;
+}
+
+/** How a charge was split: the suppliers' parts and the total. */
+export interface ChargeSplit {
+  totalUcents: bigint;
+  suppliers: readonly SupplierPart[];
+}
+
+/** The suppliers' parts of a refund, after `beforeUcents` was refunded in the same proportion. */
+export function partsOfRefund(split: ChargeSplit, beforeUcents: bigint, amountUcents: bigint): SupplierPart[] {
+  const cumulative = (ucents: bigint, part: bigint): bigint => (ucents * part) / split.totalUcents;
+  return split.suppliers.map(({ supplierId, ucents }) => ({
+    supplierId,
+    ucents: cumulative(beforeUcents + amountUcents, ucents) - cumulative(beforeUcents, ucents),
+  }));
+}
+
+/** `parts` are the suppliers' parts of a refund, and empty for every other correction. */
+export function transfersOf(row: Correction, parts: readonly SupplierPart[]): NewTransfer[] {
+  const customer = wallet(row.org_id);
+  const leg = (
+    kind: string,
+    [debit, credit]: readonly [AccountRef, AccountRef],
+    amountUcents: bigint,
+    suffix = '',
+  ): NewTransfer => ({
+    id: `${row.id}:${kind}${suffix}`,
+    debit,
+    credit,
+    amountUcents,
+    kind,
+    subjectId: row.subject_id,
+    evidence: row.reason,
+    effectiveMs: row.created_ms,
+  });
+  if (row.kind === 'credit') return [leg(KIND.credit, [revenue, customer], row.amount_ucents)];
+  const legs =
+    row.kind === 'refund'
+      ? [
+          ...parts.map(({ supplierId, ucents }) =>
+            leg(KIND.refundSupplier, [payable(supplierId), customer], ucents, `:${supplierId}`),
+          ),
+          leg(KIND.refundFee, [revenue, customer], row.amount_ucents - row.supplier_ucents),
+        ]
+      : [
+          leg(KIND.up, [funding, customer], row.amount_ucents),
+          leg(KIND.down, [customer, funding], -row.amount_ucents),
+          leg(KIND.shortfall, [badDebt, funding], row.bad_debt_ucents),
+        ];
+  return legs.filter(({ amountUcents }) => amountUcents > 0n);
+}

@@ -1,0 +1,155 @@
+// The SQL of wallets over time: what changed a wallet in a window, in groups, and the transfers of all accounts for the operator's export.
+import { z } from 'zod';
+import { int, text, ucents } from '../../base/db/columns.ts';
+import { join, type Query, type Sql, sql } from '../../base/db/db.ts';
+import { accountId, wallet } from './accounts.ts';
+import type { EntryCursor } from './suppliers.ts';
+
+/** The first time is inclusive, the second is exclusive. Both are times of posting. */
+export interface PostedWindow {
+  fromMs: number;
+  untilMs: number;
+}
+
+const FROM_WALLET = sql`substr(debit_account_id, 1, 16) = 'customer_wallet:'`;
+const TO_WALLET = sql`substr(credit_account_id, 1, 16) = 'customer_wallet:'`;
+
+const SumRow = z.object({ total_ucents: ucents });
+
+/** The change of the wallet in the window. */
+export async function walletChange(query: Query, orgId: string, window: PostedWindow): Promise<bigint> {
+  const row = await query.one(
+    SumRow,
+    sql`select cast(coalesce(sum(change), 0) as bigint) as total_ucents from (
+          ${sidesOf(orgId, window, sql`amount_ucents as change`, sql`-amount_ucents as change`)}) as changes`,
+  );
+  return row?.total_ucents ?? 0n;
+}
+
+/** How the transfers of a kind are put together: one sum for each subject, for each evidence, or none. A batch stays whole. */
+export interface Grouping {
+  bySubject: readonly string[];
+  byEvidence: readonly string[];
+}
+
+const GroupRow = z.object({
+  kind: text,
+  /** Empty for the kinds of `byEvidence`. */
+  subject_id: text,
+  /** Empty for the kinds of both groupings. */
+  batch_id: text,
+  evidence: text.nullable(),
+  count: int,
+  /** Negative if the wallet paid. */
+  change_ucents: ucents,
+  last_posted_ms: int,
+});
+export type WalletGroup = z.infer<typeof GroupRow>;
+
+/** All changes of the wallet in the window, in groups. The sums of the groups add up to `walletChange`. */
+export function walletGroups(
+  query: Query,
+  orgId: string,
+  { window, grouping }: { window: PostedWindow; grouping: Grouping },
+): Promise<WalletGroup[]> {
+  const isOneOf = (kinds: readonly string[]): Sql =>
+    kinds.length === 0 ? sql`1 = 0` : sql`kind in (${join([...kinds])})`;
+  const groups = sql`kind, evidence, posted_ms,
+    case when ${isOneOf(grouping.byEvidence)} then '' else subject_id end as subject_id,
+    case when ${isOneOf([...grouping.byEvidence, ...grouping.bySubject])} then '' else batch_id end as batch_id`;
+  return query.all(
+    GroupRow,
+    sql`select kind, subject_id, batch_id, evidence, count(*) as count, cast(sum(change) as bigint) as change_ucents,
+          max(posted_ms) as last_posted_ms
+        from (${sidesOf(orgId, window, sql`${groups}, amount_ucents as change`, sql`${groups}, -amount_ucents as change`)}) as changes
+        group by kind, subject_id, batch_id, evidence order by max(posted_ms), kind, subject_id, batch_id`,
+  );
+}
+
+const SubjectEntryRow = z.object({
+  account_id: text,
+  kind: text,
+  /** Negative if the account paid. */
+  net_ucents: ucents,
+});
+export type SubjectEntry = z.infer<typeof SubjectEntryRow>;
+
+/** What the transfers of one subject changed in each account, by kind. */
+export function subjectEntries(query: Query, subjectId: string): Promise<SubjectEntry[]> {
+  return query.all(
+    SubjectEntryRow,
+    sql`select account_id, kind, cast(sum(change) as bigint) as net_ucents from (
+          select credit_account_id as account_id, kind, amount_ucents as change from transfers where subject_id = ${subjectId}
+          union all
+          select debit_account_id as account_id, kind, -amount_ucents as change from transfers where subject_id = ${subjectId}
+        ) as sides group by account_id, kind order by account_id, kind`,
+  );
+}
+
+const PaidRow = z.object({ id: text, paid_ucents: ucents });
+
+/** What wallets have paid for each of these subjects and did not get back. */
+export async function paidOfSubjects(query: Query, subjectIds: readonly string[]): Promise<Map<string, bigint>> {
+  if (subjectIds.length === 0) return new Map();
+  const rows = await query.all(
+    PaidRow,
+    sql`select subject_id as id, cast(sum(case when ${FROM_WALLET} then amount_ucents when ${TO_WALLET} then -amount_ucents else 0 end) as bigint)
+          as paid_ucents
+        from transfers where subject_id in (${join([...subjectIds])}) group by subject_id order by subject_id`,
+  );
+  return new Map(rows.map((row) => [row.id, row.paid_ucents]));
+}
+
+const CorrectedRow = z.object({ id: text, amount_ucents: ucents });
+
+/** The sums of the transfers of corrections, by the id of the correction, with which the ids of the transfers begin. */
+export async function correctedUcents(query: Query): Promise<Map<string, bigint>> {
+  const rows = await query.all(
+    CorrectedRow,
+    sql`select id, amount_ucents from transfers where substr(kind, 1, 11) = 'correction.'`,
+  );
+  const sums = new Map<string, bigint>();
+  for (const { id, amount_ucents: amount } of rows) {
+    const [correction = ''] = id.split(':');
+    sums.set(correction, (sums.get(correction) ?? 0n) + amount);
+  }
+  return sums;
+}
+
+const TransferRow = z.object({
+  id: text,
+  batch_id: text,
+  debit_account_id: text,
+  credit_account_id: text,
+  amount_ucents: ucents,
+  kind: text,
+  subject_id: text,
+  evidence: text.nullable(),
+  effective_ms: int,
+  posted_ms: int,
+});
+export type TransferRow = z.infer<typeof TransferRow>;
+
+/** Transfers of the window after a position, in the order of posting. */
+export function transfersIn(
+  query: Query,
+  { fromMs, untilMs }: PostedWindow,
+  page: { after: EntryCursor | undefined; limit: number },
+): Promise<TransferRow[]> {
+  const { after = { postedMs: fromMs, id: '' }, limit } = page;
+  return query.all(
+    TransferRow,
+    sql`select id, batch_id, debit_account_id, credit_account_id, amount_ucents, kind, subject_id, evidence, effective_ms, posted_ms
+        from transfers where (posted_ms, id) > (${after.postedMs}, ${after.id}) and posted_ms < ${untilMs}
+        order by posted_ms, id limit ${limit}`,
+  );
+}
+
+/** Money to the wallet, and money from it. Each side has its own index, whose condition is repeated here. */
+function sidesOf(orgId: string, { fromMs, untilMs }: PostedWindow, to: Sql, from: Sql): Sql {
+  const account = accountId(wallet(orgId));
+  const isIn = sql`posted_ms >= ${fromMs} and posted_ms < ${untilMs}`;
+  return sql`select ${to} from transfers where ${TO_WALLET} and credit_account_id = ${account} and ${isIn}
+    union all
+    select ${from} from transfers where ${FROM_WALLET} and debit_account_id = ${account} and ${isIn}`;
+}

@@ -1,0 +1,58 @@
+// How long a balance lasts at the rate of what runs now, and the hours left at which its organisation is warned.
+import { z } from 'zod';
+import { json } from '../../base/db/columns.ts';
+import { type Query, sql, type Tx } from '../../base/db/db.ts';
+import type { Balance, Ledger } from '../ledger/ledger.ts';
+import { balanceNow } from './balance.ts';
+import { openRateOf } from './store.ts';
+
+export interface Runway {
+  balance: Balance;
+  rateUcentsPerHour: bigint;
+  /** Undefined if no rental costs anything now. */
+  leftMs: number | undefined;
+}
+
+const MS_PER_HOUR = 3_600_000n;
+const WARN_BELOW_HOURS = [24, 6, 1];
+
+/** What running rentals hold is theirs to use up. What requests and jobs hold is not. */
+export async function runwayOf(
+  query: Query,
+  orgId: string,
+  deps: { ledger: Pick<Ledger, 'balance'>; nowMs: number },
+): Promise<Runway> {
+  const balance = await balanceNow(query, orgId, deps);
+  const rate = await openRateOf(query, orgId);
+  const usableUcents = balance.availableUcents + balance.rentalHeldUcents;
+  const leftMs = rate === 0n ? undefined : Number((usableUcents * MS_PER_HOUR) / rate);
+  return { balance, rateUcentsPerHour: rate, leftMs };
+}
+
+/** The least of the organisation's thresholds that the time left is below; null if there is none. */
+export async function balanceBelowHours(
+  query: Query,
+  orgId: string,
+  deps: { ledger: Pick<Ledger, 'balance'>; nowMs: number },
+): Promise<number | null> {
+  const { leftMs } = await runwayOf(query, orgId, deps);
+  if (leftMs === undefined) return null;
+  const crossed = (await warnBelowHours(query, orgId)).filter((hours) => leftMs < hours * Number(MS_PER_HOUR));
+  return crossed.length === 0 ? null : Math.min(...crossed);
+}
+
+/** In hours; an empty list warns never. */
+export async function warnBelowHours(query: Query, orgId: string): Promise<number[]> {
+  const row = await query.one(
+    z.object({ below_hours: json(z.array(z.int())) }),
+    sql`select below_hours from balance_warnings where org_id = ${orgId}`,
+  );
+  return row?.below_hours ?? WARN_BELOW_HOURS;
+}
+
+export async function setWarnBelowHours(tx: Tx, orgId: string, hours: readonly number[]): Promise<void> {
+  await tx.run(
+    sql`insert into balance_warnings (org_id, below_hours) values (${orgId}, ${JSON.stringify(hours)})
+        on conflict (org_id) do update set below_hours = excluded.below_hours`,
+  );
+}

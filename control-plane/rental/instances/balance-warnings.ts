@@ -1,0 +1,68 @@
+// Warns the customers of running instances before their balance ends. The warning is a column of the instance: so each crossing is warned once,
+// over restarts and with several control planes, and an instance that begins to run later is warned too.
+import { z } from 'zod';
+import { int, text } from '../../base/db/columns.ts';
+import { type Db, join, type Query, sql } from '../../base/db/db.ts';
+import type { Events } from '../../base/events/events.ts';
+
+export interface BalanceWarningsDeps {
+  db: Db;
+  events: Events;
+  /** The least threshold in hours that the time left at the present rate is below; null if the balance is enough. */
+  balanceBelowHours(query: Query, orgId: string): Promise<number | null>;
+}
+
+/** Instances that are read at once. */
+const PAGE = 500;
+
+/** The text for the customer. It names the threshold and not the time left, so that it changes only at a crossing. */
+export function balanceReason(belowHours: number): string {
+  return `The balance ends in less than ${belowHours} h at the present rate. Add funds, or the instance is stopped when it ends.`;
+}
+
+/** Looks at the organisations of all running instances once. */
+export async function warnOfBalances(signal: AbortSignal, deps: BalanceWarningsDeps): Promise<void> {
+  const { db, balanceBelowHours } = deps;
+  for (let afterId: string | undefined = ''; afterId !== undefined && !signal.aborted;) {
+    const page: Running[] = await runningAfter(db.read, afterId);
+    for (const [orgId, running] of Map.groupBy(page, ({ org_id: id }) => id)) {
+      const below = await db.snapshot('instances.balance', (query) => balanceBelowHours(query, orgId));
+      const stale = running.filter((row) => row.balance_below_hours !== below);
+      if (stale.length > 0) await warn(orgId, stale, deps);
+    }
+    afterId = page.length < PAGE ? undefined : page.at(-1)?.id;
+  }
+}
+
+const RunningRow = z.object({ id: text, org_id: text, balance_below_hours: int.nullable() });
+type Running = z.infer<typeof RunningRow>;
+
+function runningAfter(query: Query, afterId: string): Promise<Running[]> {
+  return query.all(
+    RunningRow,
+    sql`select id, org_id, balance_below_hours from instances where status = 'running' and id > ${afterId} order by id limit ${PAGE}`,
+  );
+}
+
+/** Reads everything again under the lock: another control plane may have warned, or money may have come. */
+async function warn(orgId: string, stale: readonly Running[], deps: BalanceWarningsDeps): Promise<void> {
+  const { db, events, balanceBelowHours } = deps;
+  const ids = stale.map(({ id }) => id);
+  await db.tx('instances.warn', async (tx) => {
+    await tx.lock('org', orgId);
+    await tx.lock('instance', ...ids);
+    const below = await balanceBelowHours(tx, orgId);
+    const rows = await tx.all(
+      RunningRow,
+      sql`select id, org_id, balance_below_hours from instances where id in (${join(ids)}) and status = 'running' order by id`,
+    );
+    for (const { id, balance_below_hours: before } of rows) {
+      if (before === below) continue;
+      await tx.run(sql`update instances set balance_below_hours = ${below} where id = ${id}`);
+      // A balance that was filled up ends the warning, or leaves one that was given before.
+      if (below === null || (before !== null && before < below)) continue;
+      const data = { status: 'running', reason: balanceReason(below), below_hours: below };
+      await events.append(tx, { type: 'instance.balance_low', subjectId: id, orgId, data });
+    }
+  });
+}

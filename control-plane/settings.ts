@@ -1,0 +1,79 @@
+// What all rooms stand on: the dependencies of every room, the operator's settings, and the functions that wake other parts.
+import type { Clock } from '../shared/clock.ts';
+import type { Ids } from '../shared/ids.ts';
+import type { Log } from '../shared/log.ts';
+import type { Rng } from '../shared/rng.ts';
+import type { Db } from './base/db/db.ts';
+import type { Sealing } from './base/http/sealing.ts';
+import type { CatalogModel } from './models/catalog/models.ts';
+import type { LossBounds } from './money/credits/bounds.ts';
+import type { AppSite } from './rental/endpoints/app-address.ts';
+import type { Presets } from './rental/launch/runnable.ts';
+
+/** Dependencies that every room may get. */
+export interface Core {
+  db: Db;
+  clock: Clock;
+  ids: Ids;
+  rng: Rng;
+  log: Log;
+  sealing: Sealing;
+}
+
+export interface Settings {
+  platformFeeBps: number;
+  launchHoldMinutes: number;
+  /** The time from an entry of earnings until it may be paid out. */
+  earningsDelayMs: number;
+  /** The time before a reservation contract begins in which its GPUs are set aside. */
+  reservationLeadMs: number;
+  /** What may be given away in a day without the operator. */
+  lossBounds: LossBounds;
+  openLaunchesPerOrg: number;
+  /** GPU hours that launches of one organisation may hold without running, in any 24 hours. */
+  unpaidGpuHoursPerOrg: number;
+  diskPriceUcentsPerGbHour: bigint;
+  /** The host name at which customers reach an instance. */
+  hostnameOf(instanceId: string): string;
+  /** The address of applications; undefined if they are not served. */
+  appSite: AppSite | undefined;
+  sshPorts: { first: number; last: number };
+  /** Probes find the public SSH ports at this address. */
+  sshHost: string;
+  /** Templates and environments, which can be launched without an own image. */
+  presets: Presets;
+  /** Limit for one webhook delivery. */
+  webhookMaxAttempts: number;
+  /** The models that can be called. */
+  models: readonly CatalogModel[];
+  /** Open inference requests of one API key. */
+  openInferenceRequestsPerKey: number;
+  /** The same of all keys of one organisation. */
+  openInferenceRequestsPerOrg: number;
+  /** Limit of open jobs of one organisation. */
+  openVideosPerOrg: number;
+  /** The largest file of a video. */
+  videoBytesMax: number;
+  /** Limits for one uploaded file, and for all files of one organisation. */
+  fileBytesMax: number;
+  fileBytesPerOrg: number;
+}
+
+/** Settings that the operator may change while the process runs. Rooms read them at each use and keep no copy. */
+export type Changeable = Pick<
+  Settings,
+  | 'presets'
+  | 'models'
+  | 'openLaunchesPerOrg'
+  | 'openInferenceRequestsPerKey'
+  | 'openInferenceRequestsPerOrg'
+  | 'openVideosPerOrg'
+>;
+
+/** Functions that rooms call after a commit, to wake other parts. */
+export interface Nudges {
+  engine(): void;
+  edge(): void;
+  watch(): void;
+  webhooks(): void;
+}

@@ -1,0 +1,75 @@
+"""The contract between a trainer and its host: job.json in, events, checkpoints and a result out. Standard library only."""
+
+import hashlib
+import json
+import math
+import os
+import shutil
+import tarfile
+from pathlib import Path
+
+JOB = Path(os.environ.get("JOB_DIR", "/job"))
+OUT = JOB / "out"
+CHECKPOINTS = JOB / "ckpt"
+LINE_BYTES_MAX = 4096
+MESSAGE_CHARS_MAX = 1000
+CHECKPOINTS_KEPT = 2
+
+
+def read_job():
+    return json.loads((JOB / "job.json").read_text())
+
+
+def say(event):
+    """Appends one event. A line is written whole, so that the host never reads half of one for an event."""
+    line = json.dumps({name: value for name, value in event.items() if is_known(value)}) + "\n"
+    if len(line.encode()) > LINE_BYTES_MAX:
+        return
+    with open(OUT / "events.jsonl", "a", encoding="utf-8") as file:
+        file.write(line)
+
+
+def is_known(value):
+    """JSON has no NaN and no infinity, which are losses of a training that has diverged."""
+    return value is not None and not (isinstance(value, float) and not math.isfinite(value))
+
+
+def message(text, level="info"):
+    say({"type": "message", "level": level, "message": text[:MESSAGE_CHARS_MAX]})
+
+
+def metrics(step, total_steps, figures):
+    say({"type": "metrics", "step": step, "total_steps": total_steps, **figures})
+
+
+def pack_checkpoint(folder, step):
+    """Makes one file of a checkpoint's folder. The rename makes it whole, and its event comes after that."""
+    name = f"step-{step}.tar"
+    partial = CHECKPOINTS / "partial"
+    with tarfile.open(partial, "w") as archive:
+        archive.add(folder, arcname=".")
+    os.replace(partial, CHECKPOINTS / name)
+    say({"type": "checkpoint", "step": step, "file": name})
+    # The host may still read the one before.
+    for old in sorted(CHECKPOINTS.glob("step-*.tar"), key=lambda path: path.stat().st_mtime)[:-CHECKPOINTS_KEPT]:
+        old.unlink()
+
+
+def unpack_checkpoint(file, folder):
+    """The checkpoint that a job goes on from. The filter refuses links and paths that lead out of the folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with tarfile.open(file) as archive:
+        archive.extractall(folder, filter="data")
+
+
+def write_result(names):
+    """The manifest: written last, because it says that the files are complete."""
+    files = [{"name": name, "bytes": (OUT / name).stat().st_size, "sha256": digest(OUT / name)} for name in names]
+    partial = OUT / "result.json.partial"
+    partial.write_text(json.dumps({"files": files}))
+    os.replace(partial, OUT / "result.json")
+
+
+def digest(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

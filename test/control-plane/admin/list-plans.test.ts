@@ -1,0 +1,37 @@
+// No page of an operator's list reads or sorts its whole table: SQLite's query plans say so.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { Http } from '../../../control-plane/base/http/server.ts';
+import { openOperator } from '../../kit/operator.ts';
+import { LISTS } from '../../kit/operator-lists.ts';
+import { type RecordingDb, recordingDb, planSteps } from '../../kit/recording-db.ts';
+import { openWorldOver, type World } from '../../kit/world.ts';
+
+let world: World;
+let http: Http;
+let recording: RecordingDb;
+beforeEach(async () => {
+  ({ world, over: recording } = await openWorldOver(recordingDb));
+  ({ http } = openOperator(world));
+});
+afterEach(async () => {
+  await http.close();
+  await world.close();
+});
+
+/** Walks along an index in the order of the list, which end with the page. Only rows of one millisecond are sorted. */
+const IN_ORDER = /^SCAN \w+ USING INDEX \w+_(by_time|page):|^USE TEMP B-TREE FOR LAST TERM/;
+
+test.each(LISTS.map((list) => [list.path, list] as const))('GET %s', async (path, list) => {
+  await world.db.tx('test.fill', (tx) => list.fill(tx, world.rooms.ledger));
+  recording.sent.length = 0;
+  const ask = async (cursor: string): Promise<string> => {
+    const url = `${path}${path.includes('?') ? '&' : '?'}limit=2${cursor}`;
+    const { body } = await http.inject({ method: 'GET', url });
+    return `&cursor=${(JSON.parse(body) as { next_cursor: string }).next_cursor}`;
+  };
+  await ask(await ask(''));
+  const pages = recording.sent.filter(({ sql }) => /order by .* limit \?$/.test(sql));
+  expect(pages).toHaveLength(2);
+  const steps = await planSteps(world.db, pages);
+  expect(steps.filter((step) => /^SCAN |TEMP B-TREE/.test(step) && !IN_ORDER.test(step))).toEqual([]);
+});

@@ -1,0 +1,78 @@
+// The operator's lists are answered in pages: each is walked whole, and asked at both edges of its limit.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { Http } from '../../../control-plane/base/http/server.ts';
+import { openOperator } from '../../kit/operator.ts';
+import { type List, LISTS, NEWEST_FIRST } from '../../kit/operator-lists.ts';
+import { openWorld, type World } from '../../kit/world.ts';
+
+let world: World;
+let http: Http;
+beforeEach(async () => {
+  world = await openWorld();
+  ({ http } = openOperator(world));
+});
+afterEach(async () => {
+  await http.close();
+  await world.close();
+});
+
+interface Page {
+  status: number;
+  body: { data: Record<string, unknown>[]; next_cursor: string | null; errors?: { field: string; rule: string }[] };
+}
+
+async function get(path: string, query: Record<string, string | number>): Promise<Page> {
+  const parameters = Object.entries(query).map(([name, value]) => `${name}=${encodeURIComponent(value)}`);
+  const url = [path, parameters.join('&')].filter((part) => part !== '').join(path.includes('?') ? '&' : '?');
+  const reply = await http.inject({ method: 'GET', url });
+  return { status: reply.status, body: JSON.parse(reply.body) as Page['body'] };
+}
+
+const fill = (list: List): Promise<void> => world.db.tx('test.fill', (tx) => list.fill(tx, world.rooms.ledger));
+
+/** The pages of the whole list. */
+async function walk({ path, key }: List, limit: number): Promise<unknown[][]> {
+  const pages: unknown[][] = [];
+  let cursor: string | null = null;
+  do {
+    const { body } = await get(path, { limit, ...(cursor === null ? {} : { cursor }) });
+    pages.push(body.data.map((row) => row[key]));
+    cursor = body.next_cursor;
+  } while (cursor !== null);
+  return pages;
+}
+
+describe.each(LISTS.map((list) => [list.path, list] as const))('GET %s', (_path, list) => {
+  test('shows every row once, newest first, in pages of any size', async () => {
+    await fill(list);
+    expect(await walk(list, 1)).toEqual(NEWEST_FIRST.map((id) => [id]));
+    expect(await walk(list, 2)).toEqual([['r5', 'r4'], ['r3', 'r2'], ['r1']]);
+    expect(await walk(list, 5)).toEqual([NEWEST_FIRST]);
+    expect(await walk(list, 1_000)).toEqual([NEWEST_FIRST]);
+  });
+
+  test('is one empty page if there is nothing', async () => {
+    expect(await get(list.path, {})).toEqual({ status: 200, body: { data: [], next_cursor: null } });
+  });
+
+  test.each([
+    [0, 'at least 1'],
+    [1_001, 'at most 1000'],
+    ['many', 'number'],
+  ])('refuses limit %s', async (limit, rule) => {
+    const { status, body } = await get(list.path, { limit });
+    expect([status, body.errors?.map(({ field }) => field)]).toEqual([422, ['limit']]);
+    expect(body.errors?.[0]?.rule).toContain(rule);
+  });
+
+  test('refuses an invented cursor, and one of another list', async () => {
+    await fill(list);
+    const other = list.path === '/admin/orgs' ? LISTS[4] : LISTS[0];
+    if (other !== undefined && !list.path.startsWith('/admin/keys')) await fill(other);
+    const foreign = (await get(other?.path ?? '', { limit: 1 })).body.next_cursor ?? 'none';
+    for (const cursor of ['abc.def', 'r1', foreign]) {
+      const { status, body } = await get(list.path, { cursor });
+      expect([status, body.errors]).toEqual([422, [{ field: 'cursor', rule: 'must be a next_cursor of this list' }]]);
+    }
+  });
+});

@@ -1,0 +1,83 @@
+// Checkpoints of SQLite in a thread: the log begins anew under constant load, and a thread that fails is replaced.
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import Database from 'better-sqlite3';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { z } from 'zod';
+import { int } from '../../../../control-plane/base/db/columns.ts';
+import { type CheckpointOptions } from '../../../../control-plane/base/db/checkpoints.ts';
+import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
+import { openSqlite } from '../../../../control-plane/base/db/sqlite.ts';
+import { systemClock } from '../../../../shared/clock.ts';
+
+const clock = systemClock();
+const ROOM = new URL('../../../../control-plane/base/db/', import.meta.url);
+const PAGES = 100;
+/** Each commit adds a page or two to the log. */
+const COMMITS_MAX = 20_000;
+
+let dir: string;
+let db: Db;
+const open = (checkpoints: CheckpointOptions): Db => openSqlite(join(dir, 'a.db'), { clock, checkpoints });
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'checkpoints-'));
+});
+afterEach(async () => {
+  await db.close();
+  rmSync(dir, { recursive: true });
+});
+
+/** A program for the thread. */
+function program(text: string): URL {
+  const file = join(dir, 'thread.mjs');
+  writeFileSync(file, text);
+  return pathToFileURL(file);
+}
+
+const Log = z.object({ log: int });
+
+/** Writes one commit after the other until the log has begun anew so many times, and returns the number of commits. */
+async function writeUntilAnew(times: number): Promise<number> {
+  await db.tx('setup', (tx) => tx.run(sql`create table if not exists t (v TEXT not null) strict`));
+  const watcher = new Database(join(dir, 'a.db'), { readonly: true });
+  const length = (): number => Log.parse(watcher.prepare('pragma wal_checkpoint(NOOP)').get()).log;
+  let [commits, before, anew] = [0, 0, 0];
+  for (; anew < times && commits < COMMITS_MAX; commits += 1) {
+    await db.tx('write', (tx) => tx.run(sql`insert into t (v) values (${'x'.repeat(2_000)})`));
+    const now = length();
+    if (now < before) anew += 1;
+    before = now;
+  }
+  watcher.close();
+  return commits;
+}
+const count = async (): Promise<number | undefined> =>
+  (await db.read.one(z.object({ count: int }), sql`select count(*) as count from t`))?.count;
+
+test('the log stays short while one commit follows the other, and nothing is lost', async () => {
+  const done = join(dir, 'done');
+  db = open({
+    pages: PAGES,
+    thread: program(`
+    import { appendFileSync } from 'node:fs';
+    import { parentPort } from 'node:worker_threads';
+    await import(${JSON.stringify(new URL('checkpoint-thread.ts', ROOM).href)});
+    parentPort.on('message', () => appendFileSync(${JSON.stringify(done)}, '.'));
+  `),
+  });
+  const commits = await writeUntilAnew(3);
+  expect(commits).toBeLessThan(COMMITS_MAX);
+  await db.close();
+  expect(readFileSync(done, 'utf8').length).toBeGreaterThanOrEqual(2);
+  db = open({});
+  expect(await count()).toBe(commits);
+});
+
+test('a thread that ends at once costs nothing but time: the pages are copied without it', async () => {
+  db = open({ pages: PAGES, thread: program('throw new Error("no disk");') });
+  const commits = await writeUntilAnew(3);
+  expect(commits).toBeLessThan(COMMITS_MAX);
+  expect(await count()).toBe(commits);
+});

@@ -1,0 +1,162 @@
+// The promises of the plan of a fine-tuning job, over every mixture of facts.
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { Attempt } from '../../../control-plane/models/finetuning/attempts.ts';
+import type { JobFileRow } from '../../../control-plane/models/finetuning/files.ts';
+import { type Facts, plan } from '../../../control-plane/models/finetuning/plan.ts';
+import type { Job } from '../../../control-plane/models/finetuning/store.ts';
+import { WORKLOAD_PHASES } from '../../../shared/protocol/workload.ts';
+import { tunableModels } from '../../kit/models.ts';
+import { NOTHING_OBSERVED } from '../../kit/world.ts';
+
+const HOUR_MS = 3_600_000;
+const NOW_MS = 100 * HOUR_MS;
+const [{ fine_tuning: terms } = { fine_tuning: undefined }] = tunableModels();
+if (terms === undefined) throw new Error('no model can be tuned');
+
+const moment = fc.integer({ min: NOW_MS - 30 * HOUR_MS, max: NOW_MS });
+const maybe = fc.option(moment, { nil: null });
+
+const anyJob: fc.Arbitrary<Job> = fc
+  .record({
+    status: fc.constantFrom('validating', 'queued', 'running'),
+    cancel_ms: maybe,
+    created_ms: moment,
+    queued_ms: moment,
+  })
+  .map((drawn) => ({
+    id: 'ftjob_1',
+    org_id: 'o',
+    api_key_id: 'k',
+    model: 'tiny-base',
+    training_file: 'file_1',
+    file_key: 'files-blob_1',
+    file_bytes: 1,
+    file_sha256: '0',
+    request: {
+      method: { type: 'lora', lora: { lora_r: 8, lora_alpha: 16, lora_dropout: 0 } },
+      seed: 1,
+      suffix: null,
+      metadata: null,
+      gpu_preference: null,
+    },
+    terms,
+    budget_ucents: 1n,
+    charged_ucents: 0n,
+    workload_id: null,
+    tried_machine_ids: ['m'],
+    error_code: null,
+    error_message: null,
+    event_count: 0,
+    finished_ms: null,
+    ...drawn,
+  }));
+
+const anyAttempt: fc.Arbitrary<Attempt> = fc
+  .record({ created_ms: moment, started_ms: maybe, stopped_ms: maybe, offline_since_ms: maybe })
+  .map((drawn) => ({
+    id: 'wl_1',
+    job_id: 'ftjob_1',
+    machine_id: 'm',
+    supplier_id: 's',
+    gpu_type: 'H100_SXM',
+    rate_ucents_per_hour: 1n,
+    supplier_rate_ucents_per_hour: 1n,
+    supplier_bps: 8_000,
+    resume_file_id: null,
+    resume_step: 0,
+    run_ms_max: HOUR_MS,
+    events_offset: 0,
+    last_step: null,
+    last_loss: null,
+    charged_through_ms: null,
+    charged_ucents: 0n,
+    supplier_ucents: 0n,
+    ...drawn,
+  }));
+
+const anyFile: fc.Arbitrary<JobFileRow> = fc
+  .record({
+    kind: fc.constantFrom('checkpoint', 'result'),
+    state: fc.constantFrom('awaited', 'verified', 'wrong'),
+    name: fc.constantFrom('a', 'b'),
+  })
+  .map((drawn) => ({
+    id: 'ftckpt_1',
+    job_id: 'ftjob_1',
+    workload_id: 'wl_1',
+    step: 1,
+    loss: null,
+    bytes: 1,
+    sha256: '0',
+    blob_key: 'finetuning-blob_1',
+    created_ms: 0,
+    ...drawn,
+  }));
+
+const results = [{ name: 'a', bytes: 1, sha256: '0'.repeat(64) }];
+const anyObserved = fc
+  .record({
+    phase: fc.constantFrom(...WORKLOAD_PHASES),
+    exit_code: fc.constantFrom(null, 0, 3, 137),
+    stopped_at_limit: fc.boolean(),
+    results: fc.constantFrom(null, results),
+  })
+  .map(({ phase, ...report }) => ({
+    ...NOTHING_OBSERVED,
+    workload_id: 'wl_1',
+    phase,
+    job: { detail: null, skipped_lines: 0, ...report },
+  }));
+
+const anyFacts: fc.Arbitrary<Facts> = fc.record({
+  job: anyJob,
+  attempt: fc.option(anyAttempt, { nil: undefined }),
+  observed: fc.oneof(anyObserved, fc.constant('gone' as const), fc.constant(null)),
+  isRemoving: fc.boolean(),
+  isOnline: fc.boolean(),
+  files: fc.array(anyFile, { maxLength: 4 }),
+  openedMs: moment,
+});
+
+test('succeeds only with verified results of a program that ended with 0', () => {
+  fc.assert(
+    fc.property(anyFacts, (facts) => {
+      if (plan(facts, NOW_MS).do !== 'succeed') return;
+      const { observed, files } = facts;
+      expect(observed).toMatchObject({ phase: 'finished', job: { exit_code: 0, stopped_at_limit: false, results } });
+      expect(files.some(({ kind, state, name }) => kind === 'result' && state === 'verified' && name === 'a')).toBe(
+        true,
+      );
+    }),
+    { numRuns: 5_000 },
+  );
+});
+
+test('is cancelled only if its owner has asked, and its host has stopped it or is gone for half an hour', () => {
+  fc.assert(
+    fc.property(anyFacts, (facts) => {
+      if (plan(facts, NOW_MS).do !== 'cancel') return;
+      const { job, attempt, observed, isOnline } = facts;
+      expect(job.cancel_ms).not.toBeNull();
+      if (attempt === undefined || observed === 'gone') return;
+      const hasStopped = observed !== null && ['stopped', 'removed', 'missing', 'finished'].includes(observed.phase);
+      const isGone = !isOnline && NOW_MS - (attempt.offline_since_ms ?? NOW_MS) >= HOUR_MS / 2;
+      expect(hasStopped || isGone).toBe(true);
+    }),
+    { numRuns: 5_000 },
+  );
+});
+
+test('leaves a machine that is away only after ten minutes, of which this control plane has seen all', () => {
+  fc.assert(
+    fc.property(anyFacts, (facts) => {
+      const step = plan(facts, NOW_MS);
+      if (step.do !== 'leave' || step.because !== 'its machine is away') return;
+      expect(facts.isOnline).toBe(false);
+      expect(NOW_MS - (facts.attempt?.offline_since_ms ?? NOW_MS)).toBeGreaterThanOrEqual(10 * 60_000);
+      expect(NOW_MS - facts.openedMs).toBeGreaterThanOrEqual(10 * 60_000);
+    }),
+    { numRuns: 5_000 },
+  );
+});

@@ -1,0 +1,46 @@
+// Several control planes drive the same fine-tuning job at the same moment: each step happens once.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { z } from 'zod';
+import { int } from '../../../control-plane/base/db/columns.ts';
+import { sql } from '../../../control-plane/base/db/db.ts';
+import { openTraining, type Training } from './training-world.ts';
+
+let training: Training;
+beforeEach(async () => {
+  training = await openTraining();
+});
+afterEach(async () => {
+  await training.world.verify();
+  await training.world.close();
+});
+
+const NEVER = new AbortController().signal;
+/** As five processes would do it: each reads the facts before any of them has written. */
+const driveFiveTimes = (id: string): Promise<unknown> =>
+  Promise.all(Array.from({ length: 5 }, () => training.world.rooms.fineTuning.driver.drive(id, NEVER)));
+
+const Counts = z.object({ attempts: int, events: int, charges: int });
+const counts = (): Promise<z.infer<typeof Counts> | undefined> =>
+  training.world.db.read.one(
+    Counts,
+    sql`select (select count(*) from finetuning_attempts) as attempts, (select count(*) from finetuning_events) as events,
+          (select count(*) from transfers where kind = 'finetune.charge') as charges`,
+  );
+
+test('a job is validated, placed, charged and ended once', async () => {
+  await training.machine();
+  await training.machine();
+  const id = await training.create();
+  // One that reads later may find the next step already.
+  await driveFiveTimes(id);
+  await driveFiveTimes(id);
+  expect(await counts()).toEqual({ attempts: 1, events: 3, charges: 0 });
+  await training.report(id, 'running');
+  await training.pass(50);
+  await training.upload(id, { step: 1 }, 'state', { drive: () => driveFiveTimes(id) });
+  expect(await counts()).toEqual({ attempts: 1, events: 5, charges: 1 });
+  await training.end(id);
+  await driveFiveTimes(id);
+  expect(await training.money()).toEqual({ paid: 50, held: 0 });
+  expect(await training.shown(id)).toMatchObject({ status: 'succeeded' });
+});

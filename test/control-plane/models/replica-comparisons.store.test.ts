@@ -1,0 +1,107 @@
+// Spot checks between replicas: the host that alone answers otherwise is found, and nobody is accused on one word against another.
+import { describe, expect, test } from 'vitest';
+import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
+import { api } from '../../contract/api-of-test.ts';
+import { type FakeUpstream, HELLO } from '../../kit/fake-upstream.ts';
+import type { MadeMachine } from '../../kit/machines.ts';
+import {
+  anotherServer,
+  live,
+  loop,
+  openReplicasForEachTest,
+  POOL,
+  server,
+  serverOf,
+  startAll,
+  tick,
+  trusted,
+} from './replica-world.ts';
+
+let replicas = 3;
+openReplicasForEachTest(() => ({ min_replicas: replicas, max_replicas: 4 }));
+
+/** A machine whose server gives another answer to the questions of a comparison. */
+async function liar(): Promise<{ machine: MadeMachine; liar: FakeUpstream }> {
+  const machine = await trusted();
+  const made = await anotherServer();
+  const [choice] = HELLO.choices;
+  made.usual = () => ({
+    body: { ...HELLO, choices: [{ ...choice, message: { role: 'assistant', content: 'Lies.' } }] },
+  });
+  serverOf.set(machine.machineId, made);
+  return { machine, liar: made };
+}
+
+async function allReady(): Promise<void> {
+  await loop('model-replicas');
+  await api.world.drive();
+  await startAll();
+  await tick();
+  expect((await live()).map(({ state }) => state)).toEqual(Array.from({ length: replicas }, () => 'ready'));
+}
+
+async function compare(): Promise<void> {
+  await api.world.clock.advance(10 * 60_000);
+  await loop('replica-comparisons');
+}
+
+const isTrusted = async ({ machineId }: MadeMachine): Promise<boolean | undefined> =>
+  (await findMachine(api.world.db.read, machineId))?.trusted;
+const disagreements = (): unknown => api.world.rooms.replicas.counts.disagreements();
+
+describe('among three replicas', () => {
+  test('a host that alone answers otherwise twice loses its trust, its listing and its replica', async () => {
+    replicas = 3;
+    const honest = [await trusted(), await trusted()];
+    const { machine } = await liar();
+    await allReady();
+    for (let n = 0; n < 12 && (await isTrusted(machine)) === true; n += 1) await compare();
+    expect(await findMachine(api.world.db.read, machine.machineId)).toMatchObject({
+      trusted: false,
+      inventory_fault: expect.stringContaining('answers otherwise than other servers do'),
+    });
+    expect(await Promise.all(honest.map(isTrusted))).toEqual([true, true]);
+    expect((await live()).filter(({ machine_id: id }) => id === machine.machineId)).toEqual([]);
+  });
+
+  test('one odd answer is not enough, and an equal one clears it', async () => {
+    replicas = 3;
+    await trusted();
+    await trusted();
+    const { machine, liar: once } = await liar();
+    await allReady();
+    const lies = once.usual;
+    for (let n = 0; n < 12 && (await live()).every((row) => row.disagreements === 0); n += 1) await compare();
+    once.usual = () => ({});
+    for (let n = 0; n < 12; n += 1) await compare();
+    expect((await live()).map((row) => row.disagreements)).toEqual([0, 0, 0]);
+    once.usual = lies;
+    expect(await isTrusted(machine)).toBe(true);
+  });
+});
+
+test('of two replicas that disagree nobody is accused, and the operator is told by a metric', async () => {
+  replicas = 2;
+  const honest = await trusted();
+  const { machine } = await liar();
+  await allReady();
+  await compare();
+  await compare();
+  expect(disagreements()).toEqual([{ poolId: POOL, count: 2 }]);
+  expect(await Promise.all([honest, machine].map(isTrusted))).toEqual([true, true]);
+});
+
+test('replicas that agree are asked for the same random question, which no customer has sent', async () => {
+  replicas = 2;
+  await trusted();
+  await trusted();
+  await allReady();
+  const before = server.asked.length;
+  await compare();
+  const [first, second, ...others] = server.asked.slice(before).map(({ body }) => body['messages']);
+  expect(first).toEqual(second);
+  expect(first).toMatchObject([{ role: 'user', content: expect.stringMatching(/^Count up from \d{4} /) }]);
+  expect([others, disagreements()]).toEqual([[], []]);
+  await loop('replica-comparisons');
+  expect(server.asked).toHaveLength(before + 2);
+});

@@ -1,0 +1,102 @@
+// Two control planes on one database: a pool starts once for the callers of both, and a replica that drains waits for the requests of both.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { Answer, Api } from '../../contract/api.ts';
+import { api, owner } from '../../contract/api-of-test.ts';
+import { eventually } from '../../kit/processes.ts';
+import {
+  chat,
+  live,
+  openReplicasForEachTest,
+  POOL,
+  server,
+  startAll,
+  tick,
+  trusted,
+  waiting,
+} from './replica-world.ts';
+
+openReplicasForEachTest();
+
+let other: Api;
+beforeEach(async () => {
+  other = await api.beside();
+});
+afterEach(async () => {
+  await other.world.rooms.gateway.close();
+  await other.http.close();
+});
+
+const otherChat = (): Promise<Answer> =>
+  other.call('POST', '/v1/chat/completions', {
+    key: owner.key,
+    body: { model: POOL, messages: [{ role: 'user', content: 'hi' }] },
+  });
+
+/** A second passes for both, and both drive what is due. */
+async function tickBoth(): Promise<void> {
+  await tick();
+  await loopOfOther();
+  await other.world.drive();
+}
+
+async function loopOfOther(): Promise<void> {
+  const loop = other.world.rooms.replicas.loops.find(({ name }) => name === 'model-replicas');
+  await loop?.run(new AbortController().signal);
+}
+
+test('callers of both wait for one start, and both answer with the same replica', async () => {
+  await trusted();
+  await trusted();
+  const answers = [chat(), otherChat()];
+  await waiting(1);
+  await eventually('a caller of the other process who waits', 5_000, async () =>
+    other.world.rooms.replicas.waiting().some(({ count }) => count === 1) ? true : undefined,
+  );
+  await Promise.all([api.world.drive(), other.world.drive()]);
+  expect(await live()).toHaveLength(1);
+  await startAll();
+  await tickBoth();
+  expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([200, 200]);
+  expect(new Set(server.asked.map(({ headers }) => headers.host)).size).toBe(1);
+});
+
+test('a replica that drains for one process ends only after the request of the other', async () => {
+  await trusted();
+  const first = chat();
+  await waiting(1);
+  const [row] = await startAll();
+  await first;
+  await loopOfOther();
+  const slow = Promise.withResolvers<void>();
+  server.next({ after: slow.promise });
+  const answer = otherChat();
+  await server.came(3);
+  await loopOfOther();
+  await api.world.rooms.replicas.operator.drain(row?.id ?? '');
+  for (let n = 0; n < 20; n += 1) await tickBoth();
+  expect(await live()).toMatchObject([{ state: 'draining' }]);
+  slow.resolve();
+  expect((await answer).status).toBe(200);
+  for (let n = 0; n < 5; n += 1) await tickBoth();
+  expect(await live()).toEqual([]);
+});
+
+test('a process that has died keeps no replica alive', async () => {
+  await trusted();
+  const first = chat();
+  await waiting(1);
+  const [row] = await startAll();
+  await first;
+  await loopOfOther();
+  server.next({ ending: 'stall' });
+  const lost = otherChat();
+  await server.came(3);
+  await loopOfOther();
+  await api.world.rooms.replicas.operator.drain(row?.id ?? '');
+  for (let n = 0; n < 14; n += 1) await tick();
+  expect(await live()).toMatchObject([{ state: 'draining' }]);
+  for (let n = 0; n < 3; n += 1) await tick();
+  expect(await live()).toEqual([]);
+  await other.world.rooms.gateway.close();
+  await lost;
+});

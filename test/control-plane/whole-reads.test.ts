@@ -1,0 +1,40 @@
+// A scrape of the metrics, the sweep for lost links and the hourly proofs read no large table as a whole: SQLite's query plans say so.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { brought } from '../../control-plane/brings.ts';
+import { type RecordingDb, planSteps, recordingDb } from '../kit/recording-db.ts';
+import { openWorldOver, type World } from '../kit/world.ts';
+
+let world: World;
+let recording: RecordingDb;
+beforeEach(async () => {
+  ({ world, over: recording } = await openWorldOver(recordingDb));
+  recording.sent.length = 0;
+});
+afterEach(() => world.close());
+
+/** The rows of an index alone, or of an index that has few rows. The count of probed machines reads the small rows of `probes`. */
+const FEW =
+  /^SCAN \w+ USING (COVERING INDEX|INDEX (probes_failing|machines_with_unknown|model_replicas_live))|^SCAN probes:/;
+
+test('no metric reads the rows of a whole table', async () => {
+  await Promise.all(brought(world.brings(), 'measures').map(async ({ read }) => read()));
+  expect(recording.sent.length).toBeGreaterThan(5);
+  const scans = (await planSteps(world.db, recording.sent)).filter((step) => step.startsWith('SCAN '));
+  expect(scans.filter((scan) => !FEW.test(scan))).toEqual([]);
+});
+
+test('the sweep for lost links finds online machines by an index', async () => {
+  await world.rooms.supply.onlineMachineIds('', 10);
+  expect(await planSteps(world.db, recording.sent)).toEqual([
+    expect.stringMatching(/^SEARCH machines USING (COVERING )?INDEX machines_online \(id>\?\): /),
+  ]);
+});
+
+test('the hourly proofs of the rooms find their transfers by an index', async () => {
+  const proofs = world.brings().flatMap(({ invariants = [] }) => invariants);
+  for (const proof of proofs) expect(await recording.db.snapshot('proof', proof)).toEqual([]);
+  const steps = await planSteps(world.db, recording.sent);
+  const scans = steps.filter((step) => /^SCAN (transfers|t) /.test(step));
+  expect(scans).toHaveLength(4);
+  expect(scans.filter((step) => !/ INDEX transfers_(refunds|of_held|of_corrections|payouts):/.test(step))).toEqual([]);
+});

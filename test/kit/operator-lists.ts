@@ -1,0 +1,147 @@
+// The operator's lists that grow, each with five rows to be walked.
+import { type Sql, sql, type Tx } from '../../control-plane/base/db/db.ts';
+import { clearing, paidOut, payable } from '../../control-plane/money/ledger/accounts.ts';
+import type { Ledger } from '../../control-plane/money/ledger/ledger.ts';
+
+export interface List {
+  /** The path and the query of its filters. */
+  path: string;
+  /** The field of a row that the test knows. */
+  key: string;
+  /** Adds five rows named r1 to r5, where a later one comes earlier in the list, and some were made in one millisecond. */
+  fill(tx: Tx, ledger: Ledger): Promise<void>;
+}
+
+const ROWS = [1, 2, 3, 4, 5];
+export const NEWEST_FIRST = ['r5', 'r4', 'r3', 'r2', 'r1'];
+/** Two rows are of one millisecond. */
+const msOf = (n: number): number => (n < 4 ? n : 4);
+
+async function each(tx: Tx, insert: (id: string, ms: number, n: number) => Sql): Promise<void> {
+  for (const n of ROWS) await tx.run(insert(`r${n}`, msOf(n), n));
+}
+
+const supplier = (id: string, ms: number): Sql =>
+  sql`insert into suppliers (id, org_id, status, created_ms, updated_ms) values (${id}, ${`org-${id}`}, 'active', ${ms}, ${ms})`;
+
+async function payouts(tx: Tx, ledger: Ledger): Promise<void> {
+  const about = { kind: 'test', subjectId: 's-1', effectiveMs: 0, amountUcents: 1_000_000n };
+  await ledger.post(tx, 'earned', [{ ...about, id: 'e', debit: clearing, credit: payable('s-1') }]);
+  const paid = { ...about, kind: 'payout', debit: payable('s-1'), credit: paidOut, amountUcents: 1n };
+  for (const n of ROWS) await ledger.post(tx, `p${n}`, [{ ...paid, id: `p${n}`, evidence: `r${n}` }]);
+}
+
+const COMMITMENT = JSON.stringify([{ gpu_type: 'H100_SXM', gpu_count: 1, region: 'eu' }]);
+
+const REQUEST = JSON.stringify({ gpu_type: 'H100_SXM', gpu_count: 1, tier: 'on_demand', image: 'x' });
+const LAUNCH = JSON.stringify({
+  image: 'x',
+  own_image: true,
+  registry_credential_id: null,
+  entrypoint: null,
+  cmd: null,
+  sealed_env: '',
+  ports: [],
+  min_vram_gb: 0,
+});
+
+export const LISTS: List[] = [
+  {
+    path: '/admin/orgs',
+    key: 'id',
+    fill: (tx) => each(tx, (id, ms) => sql`insert into orgs (id, name, created_ms) values (${id}, 'x', ${ms})`),
+  },
+  ...['', '?org_id=o-1'].map((filter) => ({
+    path: `/admin/keys${filter}`,
+    key: 'id',
+    fill: async (tx: Tx) => {
+      await tx.run(sql`insert into orgs (id, name, created_ms) values ('o-1', 'x', 0)`);
+      await each(
+        tx,
+        (id, ms) =>
+          sql`insert into api_keys (id, org_id, name, prefix, key_hash, scopes, created_ms) values (${id}, 'o-1', 'x', 'x', ${id}, '[]', ${ms})`,
+      );
+    },
+  })),
+  { path: '/admin/suppliers', key: 'supplier_id', fill: (tx) => each(tx, supplier) },
+  {
+    path: '/admin/machines',
+    key: 'machine_id',
+    fill: async (tx) => {
+      await tx.run(supplier('s-1', 0));
+      await each(
+        tx,
+        (id, ms) =>
+          sql`insert into machines (id, supplier_id, status, verification_status, region, price_ucents_per_hour, tier, created_ms, updated_ms)
+              values (${id}, 's-1', 'pending_verification', 'unverified', 'eu', 1, 'on_demand', ${ms}, ${ms})`,
+      );
+    },
+  },
+  ...['', '?supplier_id=s-1'].map((filter) => ({ path: `/admin/payouts${filter}`, key: 'reference', fill: payouts })),
+  {
+    path: '/admin/disputes',
+    key: 'dispute_id',
+    fill: (tx) =>
+      each(
+        tx,
+        (id, ms) =>
+          sql`insert into disputes (id, instance_id, since_ms, reason, state, opened_ms) values (${id}, ${id}, 0, 'x', 'open', ${ms})`,
+      ),
+  },
+  {
+    path: '/admin/credits',
+    key: 'credit_id',
+    // The oldest two wait, so they are the first ones of the list.
+    fill: (tx) =>
+      each(tx, (id, ms, n) => {
+        const [name, state] = n > 3 ? [`r${n}`, 'held'] : [id, n === 1 ? 'released' : 'refused'];
+        return sql`insert into held_credits (id, kind, why, cause, subject_id, org_id, supplier_id, amount_ucents, wallet_ucents, supplier_bps,
+                     from_ms, until_ms, evidence, state, created_ms)
+                   values (${name}, 'credit', 'flagged', 'outage', 'i', 'o', 's', 1, 1, 0, 0, 1, 'x', ${state}, ${n > 3 ? ms - 4 : ms})`;
+      }),
+  },
+  {
+    path: '/admin/credit-flags',
+    key: 'org_id',
+    fill: (tx) =>
+      each(
+        tx,
+        (id, ms) =>
+          sql`insert into credit_flags (org_id, flagged_ms, trusted_ms, detail) values (${id}, ${ms}, null, 'x')`,
+      ),
+  },
+  {
+    path: '/admin/reservations',
+    key: 'reservation_id',
+    fill: (tx) =>
+      each(
+        tx,
+        (id, ms) =>
+          sql`insert into reservations (id, org_id, title, status, renewal, commitment, starts_ms, ends_ms, created_ms)
+              values (${id}, 'o', 'x', 'cancelled', 'none', ${COMMITMENT}, 0, 1, ${ms})`,
+      ),
+  },
+  ...['', '?status=running', '?org_id=o&machine_id=m'].map((filter) => ({
+    path: `/admin/instances${filter}`,
+    key: 'instance_id',
+    fill: (tx: Tx) =>
+      each(
+        tx,
+        (id, ms) =>
+          sql`insert into instances (id, org_id, api_key_id, status, request, launch, gpu_type, gpu_count, tier, region, price_ucents_per_hour,
+                machine_id, tried_machine_ids, create_operation_id, created_ms, entered_ms)
+              values (${id}, 'o', 'k', 'running', ${REQUEST}, ${LAUNCH}, 'H100_SXM', 1, 'on_demand', 'eu', 1, 'm', '[]', 'op', ${ms}, ${ms})`,
+      ),
+  })),
+  ...['', '?since=1970-01-01T00:00:00Z'].map((filter) => ({
+    path: `/admin/audit${filter}`,
+    key: 'request_id',
+    fill: (tx: Tx) =>
+      each(
+        tx,
+        (id, ms) =>
+          sql`insert into audit_entries (id, at_ms, actor, operation, parameters, outcome, request_id)
+              values (${id}, ${ms}, 'x', 'x', '{}', 'ok', ${id})`,
+      ),
+  })),
+];
