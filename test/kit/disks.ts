@@ -41,14 +41,12 @@ export interface MountedBtrfs {
   remove(): void;
 }
 
-const SIZE_BYTES = 4 * 1024 ** 3;
-
 /** Needs Linux, root, loop devices and a kernel with btrfs. The file behind it is sparse. */
-export function mountBtrfs(): MountedBtrfs {
+export function mountBtrfs(sizeBytes: number): MountedBtrfs {
   const whole = mkdtempSync(join(tmpdir(), 'btrfs-'));
   const [image, dir] = [join(whole, 'image'), join(whole, 'm')];
   writeFileSync(image, '');
-  truncateSync(image, SIZE_BYTES);
+  truncateSync(image, sizeBytes);
   mkdirSync(dir);
   execFileSync(requireProgram('mkfs.btrfs'), ['--quiet', image], { stdio: 'ignore' });
   execFileSync('mount', ['--options', 'loop', image, dir]);

@@ -11,7 +11,7 @@ import { openAgentHost, type AgentHost, type GpuOptions } from './agent-host.ts'
 import { openApiClient, type ApiClient } from './api-client.ts';
 import type { Authority } from './certificate.ts';
 import { startControlPlane, type ControlPlane } from './control-plane.ts';
-import { chooseEngine, type Engine } from './engine.ts';
+import { chooseEngine, type Engine, type EngineOptions } from './engine.ts';
 import { cleanUp } from './leaks.ts';
 import { eventually } from './processes.ts';
 import { startRegistry, type Guarded, type Registry } from './registry.ts';
@@ -46,6 +46,8 @@ export interface Customer extends Account {
 
 export interface StackOptions {
   gpus?: GpuOptions;
+  /** Folder and storage driver of the engine; left out, its own below the run's folder. */
+  engine?: EngineOptions;
   /** The control plane's database; left out, it is on SQLite. */
   postgresUrl?: string | undefined;
   /** Issues the API's certificate; left out, it speaks plain HTTP. */
@@ -82,6 +84,7 @@ export async function openStack(options: StackOptions = {}): Promise<Stack> {
       dir: mkdtempSync(join(dir, 'engine-')),
       env: gpus.env,
       simulatesGpus: gpus.nvidiaSmi === undefined,
+      ...options.engine,
     });
     undo.push(() => engine.stop());
     await engine.letThrough(registry.port);

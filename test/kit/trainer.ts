@@ -8,7 +8,7 @@ export interface TrainerOptions {
   /** Steps between two checkpoints. */
   every: number;
   /** What is wrong with it: nothing if it is left out. */
-  fault?: 'crashes' | 'hangs' | 'lies' | 'prints garbage';
+  fault?: 'crashes' | 'hangs' | 'lies' | 'prints garbage' | 'fills its disk';
 }
 
 /** Learns how long the lines of its file are. Each step takes about a fifth of a second. */
@@ -59,6 +59,7 @@ while [ $step -lt $STEPS ]; do
     case "$FAULT" in
       crashes) exit 3 ;;
       hangs) while true; do sleep 1; done ;;
+      fills-its-disk) fallocate -l 10100m $out/large; cat /dev/zero > $out/rest; exit 1 ;;
       prints-garbage) head -c 300 /dev/urandom >> $out/events.jsonl; echo >> $out/events.jsonl ;;
     esac
   fi

@@ -21,7 +21,7 @@ let plain: Engine;
 
 beforeAll(async () => {
   stateDir = mkdtempSync(join(tmpdir(), 'disk-'));
-  btrfs = mountBtrfs();
+  btrfs = mountBtrfs(4 * 1024 ** 3);
   const dir = join(btrfs.dir, 'e');
   mkdirSync(dir);
   [bundle, holding, plain] = await Promise.all([
