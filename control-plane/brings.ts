@@ -9,6 +9,7 @@ import { dbBrings } from './base/db/brings.ts';
 import type { Query } from './base/db/db.ts';
 import type { Forgets } from './base/db/pieces.ts';
 import { eventsBrings } from './base/events/brings.ts';
+import type { Feed } from './base/events/feeds.ts';
 import type { Cursors } from './base/http/cursors.ts';
 import type { Measure, Metrics } from './base/http/metrics.ts';
 import type { Route } from './base/http/route.ts';
@@ -64,6 +65,8 @@ export interface Brings extends Proofs {
   loops?: readonly RoomLoop[];
   measures?: readonly Measure[];
   forgets?: readonly Forgets[];
+  /** Resources whose events are in the live stream. */
+  feeds?: readonly Feed[];
   /** Where the transfers with which the room changes wallets are on the bill, by kind. */
   billed?: Billed;
   /** Disconnects clients, before the API closes. */
@@ -105,7 +108,7 @@ export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Bring
     }),
     'money/ledger': ledgerBrings({ db, books: openBooks({ db, clock, log, proofs: inOrder }) }),
     ...fleetBrings(core, rooms, own),
-    ...rentalBrings(core, rooms, own),
+    ...rentalBrings(core, rooms, { ...own, feeds: () => brought(inOrder(), 'feeds') }),
     ...modelsBrings(core, rooms, own),
     admin: adminBrings({
       db,
@@ -126,10 +129,9 @@ export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Bring
 }
 
 /** One part of what all rooms add. */
-export function brought<Part extends 'routes' | 'operatorRoutes' | 'drivers' | 'loops' | 'measures' | 'forgets'>(
-  brings: readonly Brings[],
-  part: Part,
-): NonNullable<Brings[Part]>[number][] {
+export function brought<
+  Part extends 'routes' | 'operatorRoutes' | 'drivers' | 'loops' | 'measures' | 'forgets' | 'feeds',
+>(brings: readonly Brings[], part: Part): NonNullable<Brings[Part]>[number][] {
   return brings.flatMap((room) => (room[part] ?? []) as NonNullable<Brings[Part]>[number][]);
 }
 
@@ -183,8 +185,12 @@ function fleetBrings({ db, clock }: Core, rooms: Rooms, { cursors, keep }: Proce
   };
 }
 
-function rentalBrings({ db, clock }: Core, rooms: Rooms, { cursors }: Process): Wing<'rental'> {
-  const { launch, reservations, instances, watch, decoys, ownOutages, events, logs, webhooks } = rooms;
+function rentalBrings(
+  { db, clock }: Core,
+  rooms: Rooms,
+  { cursors, feeds }: Process & { feeds(): readonly Feed[] },
+): Wing<'rental'> {
+  const { launch, reservations, instances, watch, decoys, ownOutages, events, logs, live, webhooks } = rooms;
   const belowHours = (query: Query, orgId: string): Promise<number | null> =>
     balanceBelowHours(query, orgId, { ledger: rooms.ledger, nowMs: clock.now() });
   return {
@@ -194,7 +200,7 @@ function rentalBrings({ db, clock }: Core, rooms: Rooms, { cursors }: Process): 
     'rental/instances': instancesBrings({ db, clock, cursors, events, instances, balanceBelowHours: belowHours }),
     'rental/edge': {},
     'rental/outages': outagesBrings({ db, watch, decoys, ownOutages }),
-    'rental/journal': journalBrings({ db, clock, cursors, events, instances, logs }),
+    'rental/journal': journalBrings({ db, clock, cursors, events, instances, logs, live, feeds }),
     'rental/webhooks': webhooksBrings({ db, clock, cursors, webhooks }),
   };
 }

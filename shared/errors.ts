@@ -46,7 +46,7 @@ export const ERRORS = {
   image_unavailable: { status: 422, title: 'The image cannot be used' },
   'reservation/no_capacity': { status: 429, title: 'All slots of the reservation are allocated' },
   rate_limit_exceeded: { status: 429, title: 'Too many requests' },
-  stream_limit_exceeded: { status: 429, title: 'Too many inference requests are open' },
+  stream_limit_exceeded: { status: 429, title: 'Too many requests or streams are open' },
   range_not_satisfiable: { status: 416, title: 'The range of bytes is outside of what there is' },
   headers_too_large: { status: 431, title: 'The headers are too large' },
   // Enrolment of hosts

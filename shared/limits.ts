@@ -49,6 +49,10 @@ export const WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX = 50;
 export const GPU_COUNT_MAX = 8;
 export const AUTO_TERMINATE_HOURS_MAX = 720;
 export const PORTS_MAX = 10;
+/** Streams of GET /v1/events that are open at once in one process. */
+export const EVENT_STREAMS_PER_KEY_MAX = 10;
+export const EVENT_STREAMS_PER_ADDRESS_MAX = 100;
+
 export const DISK_GB_MIN = 10;
 export const DISK_GB_MAX = 1_000;
 /** Every instance has this disk size without extra charge. */

@@ -44,6 +44,18 @@ export const PAGED_LISTS: Record<string, Open> = {
   }),
   listRegistryCredentials: ofResource('/v1/registry-credentials'),
   listInstances: ofResource('/v1/instances'),
+  listEvents: async (api, owner) => {
+    const { db, rooms } = api.world;
+    const event = { type: 'machine.listed', subjectId: 'm', orgId: owner.orgId, data: {} } as const;
+    return {
+      url: '/v1/events?',
+      idOf,
+      add: async () => {
+        await db.tx('test.event', (tx) => rooms.events.append(tx, event));
+        return undefined;
+      },
+    };
+  },
   listInstanceEvents: async (api, owner) => {
     const { orgId } = owner;
     const subjectId = await launch(api, owner);

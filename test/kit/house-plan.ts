@@ -29,6 +29,7 @@ export const DAEMONS: readonly Daemon[] = [
       'main.ts',
       'house.ts',
       'rooms.ts',
+      'wings.ts',
       'settings.ts',
       'brings.ts',
       'listeners.ts',

@@ -30,6 +30,8 @@ export interface Accounts {
    * (`isLivingKey`), so a key that another process has just revoked may pass here.
    */
   authenticate(token: string, how: { confirmsKey: boolean }): MaybePromise<Caller | undefined>;
+  /** Whether the key of a long request may still be used. */
+  isLiving(caller: Caller): Promise<boolean>;
   /** Forgets a key that a transaction has found revoked or expired. @throws ServiceError `unauthorized` */
   refuseKey(id: string): never;
 }
@@ -84,6 +86,7 @@ export function openAccounts(deps: { db: Db; clock: Clock; ids: Ids }): Accounts
       if (key !== undefined && !isStale(key, nowMs)) return livingCaller(key, nowMs);
       return authenticate(deps, nowMs, () => known.learn(hash, () => keys.findKey(db.read, hash)));
     },
+    isLiving: ({ apiKeyId }) => keys.isLiving(db.read, apiKeyId, clock.now()),
     refuseKey: (id) => {
       known.drop(id);
       return failUnknownKey();

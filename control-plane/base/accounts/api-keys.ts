@@ -136,6 +136,14 @@ export function isLivingKey(id: string, nowMs: number): Sql {
   return sql`exists (select 1 from api_keys where id = ${id} and revoked_ms is null and (expires_ms is null or expires_ms > ${nowMs}))`;
 }
 
+export async function isLiving(query: Query, id: string, nowMs: number): Promise<boolean> {
+  const row = await query.one(
+    countRow,
+    sql`select count(*) as count from api_keys where id = ${id} and ${isLivingKey(id, nowMs)}`,
+  );
+  return row?.count === 1;
+}
+
 /** Stores the time of use, unless a time after `staleMs` is stored already. */
 export async function noteUse(tx: Tx, id: string, nowMs: number, staleMs: number): Promise<void> {
   await tx.run(

@@ -2,8 +2,9 @@
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
+import type { FineTuningState, VideoState } from '../../../shared/states.ts';
 import { int, json, text } from '../db/columns.ts';
-import { type Query, type Tx, sql } from '../db/db.ts';
+import { join, type Query, type Sql, type Tx, sql } from '../db/db.ts';
 import { pageFrom, type PageStart } from '../http/cursors.ts';
 
 /** All event types. The four `instance.*` lifecycle types are public (specification 6.1); the others are only for the journal. */
@@ -37,13 +38,15 @@ export type EventType =
   | 'reservation.cancelled'
   | 'reservation.extended'
   | 'reservation.reassigned'
-  | 'reservation.short';
+  | 'reservation.short'
+  | `fine_tuning_job.${FineTuningState}`
+  | `video.${VideoState}`;
 
 export type EventData = Record<string, string | number | boolean | null>;
 
 export interface NewEvent {
   type: EventType;
-  /** The instance, machine or reservation of the event. */
+  /** The resource of the event. */
   subjectId: string;
   orgId: string | null;
   data: EventData;
@@ -59,11 +62,26 @@ const EventRow = z.object({
 });
 export type EventRow = z.infer<typeof EventRow>;
 
+const EventTime = EventRow.pick({ id: true, created_ms: true });
+type EventTime = z.infer<typeof EventTime>;
+
+const COLUMNS = sql`id, type, subject_id, org_id, data, created_ms`;
+
 export interface Events {
   /** Appends an event in the caller's transaction. */
   append(tx: Tx, event: NewEvent): Promise<void>;
   /** A page of the events of one subject, newest first. */
   ofSubject(query: Query, subjectId: string, start: PageStart): Promise<EventRow[]>;
+  /** A page of the events of an organisation whose types begin with one of `families`, newest first. */
+  ofOrg(query: Query, orgId: string, families: readonly string[], start: PageStart): Promise<EventRow[]>;
+  /** At most `limit` events of an organisation that were appended at `fromMs` or later, oldest first. */
+  ofOrgSince(query: Query, orgId: string, from: { fromMs: number; limit: number }): Promise<EventRow[]>;
+  /** The newest `limit` events of all organisations that were appended at `fromMs` or later, newest first. */
+  newestSince(query: Query, from: { fromMs: number; limit: number }): Promise<EventTime[]>;
+  /** These events, oldest first. */
+  byIds(query: Query, ids: readonly string[]): Promise<EventRow[]>;
+  /** When the event of this organisation was appended; undefined if there is none, or it was forgotten. */
+  timeOf(query: Query, orgId: string, id: string): Promise<number | undefined>;
 }
 
 interface Deps {
@@ -93,8 +111,45 @@ export function openEvents({ clock, ids, onAppend }: Deps): Events {
     ofSubject: (query, subjectId, start) =>
       query.all(
         EventRow,
-        sql`select id, type, subject_id, org_id, data, created_ms from events
+        sql`select ${COLUMNS} from events
             where subject_id = ${subjectId} and ${pageFrom(start)}`,
       ),
+    ofOrg: (query, orgId, families, start) =>
+      query.all(
+        EventRow,
+        sql`select ${COLUMNS} from events where org_id = ${orgId} and ${isOneOf(families)} and ${pageFrom(start)}`,
+      ),
+    ofOrgSince: (query, orgId, { fromMs, limit }) =>
+      query.all(
+        EventRow,
+        sql`select ${COLUMNS} from events where org_id = ${orgId} and created_ms >= ${fromMs} order by created_ms, id limit ${limit}`,
+      ),
+    newestSince: (query, { fromMs, limit }) =>
+      query.all(
+        EventTime,
+        sql`select id, created_ms from events where created_ms >= ${fromMs} and org_id is not null order by created_ms desc, id desc limit ${limit}`,
+      ),
+    byIds: (query, ids) =>
+      ids.length === 0
+        ? Promise.resolve([])
+        : query.all(
+            EventRow,
+            sql`select ${COLUMNS} from events where id in (${join([...ids])}) order by created_ms, id`,
+          ),
+    timeOf: async (query, orgId, id) => {
+      const row = await query.one(
+        EventTime,
+        sql`select id, created_ms from events where id = ${id} and org_id = ${orgId}`,
+      );
+      return row?.created_ms;
+    },
   };
+}
+
+function isOneOf(families: readonly string[]): Sql {
+  if (families.length === 0) return sql`1 = 0`;
+  return sql`(${join(
+    families.map((family) => sql`type like ${`${family}.%`}`),
+    ' or ',
+  )})`;
 }

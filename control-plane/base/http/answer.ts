@@ -39,13 +39,8 @@ export async function answer(route: Route, request: ReceivedRequest, deps: Answe
   const handle = async (settle: (tx: Tx, reply: Reply) => Promise<void>): Promise<Reply> => {
     // The types give `caller` only to routes with an API key, so no other route reads the missing value.
     const actor = actorOf(request.raw);
-    const { range } = request.raw.headers;
-    const call = { ...parts, caller, requestId, clientIp, gone, isForm, range, actor, settle } as Call<
-      unknown,
-      unknown,
-      unknown
-    >;
-    const work = route.handler(call);
+    const own = { caller, requestId, clientIp, gone, isForm, actor, settle };
+    const work = route.handler({ ...parts, ...own, ...headersOf(request.raw) } as Call<unknown, unknown, unknown>);
     return deps.strictResponses ? declared(route, work) : work;
   };
   if (key === undefined || caller === undefined) return toWire(await handle(async () => undefined));
@@ -55,6 +50,17 @@ export async function answer(route: Route, request: ReceivedRequest, deps: Answe
     { apiKeyId: caller.apiKeyId, method: route.method, path, key, query, body, sealing },
     { handle, refusal: (error) => refusalReply(error, { requestId, path }) },
   );
+}
+
+function headersOf({
+  headers,
+}: IncomingMessage): Pick<Call<unknown, unknown, unknown>, 'range' | 'accepts' | 'lastEventId'> {
+  const lastEventId = headers['last-event-id'];
+  return {
+    range: headers.range,
+    accepts: headers.accept ?? '',
+    lastEventId: typeof lastEventId === 'string' ? lastEventId : undefined,
+  };
 }
 
 /** The operator's name, reduced to characters that a terminal prints unchanged. */

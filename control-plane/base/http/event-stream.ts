@@ -31,6 +31,8 @@ export function eventStream(events: AsyncIterable<ServerSentEvent>, clock: Clock
       keepAlive();
     });
   };
+  // The client gets its headers with the first byte, so it knows at once that the stream is open.
+  out.write(': open\n\n');
   const iterator = events[Symbol.asyncIterator]();
   out.once('close', () => {
     cancel();

@@ -40,6 +40,10 @@ export interface OpenCall<P, Q, B> {
   body: B;
   /** The Range header. */
   range: string | undefined;
+  /** The Accept header; empty if there is none. */
+  accepts: string;
+  /** The Last-Event-ID header, with which a client of server-sent events continues. */
+  lastEventId: string | undefined;
   requestId: string;
   clientIp: string;
   /** Aborts if the caller disconnects before its answer was sent completely. */

@@ -10,6 +10,7 @@ export const SCOPES = {
   'instances:read': 'Read instances, reservations and operations',
   'instances:write': 'Create, rename and terminate instances',
   'billing:read': 'Read usage, cost and balance',
+  'events:read': 'Read and follow what happens to the resources that the other scopes let the key read',
   'webhooks:read': 'List webhook endpoints and their deliveries',
   'webhooks:write': 'Create, delete and retry webhook endpoints',
   'supply:read': 'Read the own machines, earnings and payouts',

@@ -7,6 +7,7 @@ import { type Tx, join, type Query, sql } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 import { foreignWords } from './approval.ts';
 import { identifyGpu } from './known-gpus.ts';
+import { orgOfMachine } from './owners.ts';
 import * as store from './store.ts';
 import { verificationOf } from './verdict.ts';
 import { z } from 'zod';
@@ -102,7 +103,7 @@ async function noteFault(tx: Tx, machine: store.MachineRow, { events }: Appraisa
   await events.append(tx, {
     type: 'machine.inventory_changed',
     subjectId: machine.id,
-    orgId: null,
+    orgId: await orgOfMachine(tx, machine.id),
     data: { machine_id: machine.id, detail: fault },
   });
   return fault;

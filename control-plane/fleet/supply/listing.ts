@@ -7,6 +7,7 @@ import type { Events } from '../../base/events/events.ts';
 import { type ApprovedGpu, gpusToApprove, isApproved } from './approval.ts';
 import { claimedElsewhere } from './appraisal.ts';
 import { move } from './states.ts';
+import { orgOfMachine } from './owners.ts';
 import * as store from './store.ts';
 import { declarationFaults } from './verdict.ts';
 
@@ -116,7 +117,7 @@ async function approve(tx: Tx, machineId: string, deps: ListingDeps): Promise<st
   await deps.events.append(tx, {
     type: 'machine.inventory_approved',
     subjectId: machineId,
-    orgId: null,
+    orgId: await orgOfMachine(tx, machineId),
     data: { machine_id: machineId, gpus: gpus.length },
   });
   await deps.appraise(tx, machineId);

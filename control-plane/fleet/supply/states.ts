@@ -3,6 +3,7 @@ import { MACHINE_STATES, type MachineState, mayMove } from '../../../shared/stat
 import { fail } from '../../../shared/errors.ts';
 import type { Tx } from '../../base/db/db.ts';
 import type { Events, EventType } from '../../base/events/events.ts';
+import { orgOfMachine } from './owners.ts';
 import * as store from './store.ts';
 
 const EVENT_OF: Record<MachineState, EventType> = {
@@ -28,7 +29,7 @@ export async function move(
   await deps.events.append(tx, {
     type: EVENT_OF[to],
     subjectId: machine.id,
-    orgId: null,
+    orgId: await orgOfMachine(tx, machine.id),
     data: { machine_id: machine.id, status: to },
   });
 }

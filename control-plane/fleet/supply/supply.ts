@@ -22,6 +22,7 @@ import { holdGpus, type Want } from './holding.ts';
 import { type Listing, openListing, ownMachine } from './listing.ts';
 import { refreshOfferings } from './offerings.ts';
 import * as slots from './slots.ts';
+import { orgOfMachine } from './owners.ts';
 import * as store from './store.ts';
 
 /** What a supplier declares about a machine before its host has enrolled. */
@@ -273,7 +274,12 @@ async function useToken(
   await takeInventory(tx, token.machine_id, request.inventory, deps);
   if (isFresh) {
     const data = { gpus: request.inventory.gpus.length };
-    await deps.events.append(tx, { type: 'machine.enrolled', subjectId: token.machine_id, orgId: null, data });
+    await deps.events.append(tx, {
+      type: 'machine.enrolled',
+      subjectId: token.machine_id,
+      orgId: await orgOfMachine(tx, token.machine_id),
+      data,
+    });
   }
   return { machineId: token.machine_id };
 }

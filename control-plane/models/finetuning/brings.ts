@@ -1,5 +1,6 @@
 // What this room brings to the house.
 import type { Db } from '../../base/db/db.ts';
+import type { Feed } from '../../base/events/feeds.ts';
 import type { Measure } from '../../base/http/metrics.ts';
 import type { Billed } from '../../money/ledger/billed.ts';
 import type { FineTuningRoom } from './finetuning.ts';
@@ -21,6 +22,7 @@ export function fineTuningBrings({ db, fineTuning }: Deps) {
     charges: fineTuningProof,
     billed: { [KINDS.charge]: { section: 'fine_tuning', by: 'subject' } } satisfies Billed,
     invariants: [fineTuningHoldFaults],
+    feeds: [{ of: 'fine_tuning_job', scope: 'finetuning:read', describe: fineTuning.describe } satisfies Feed],
   };
 }
 

@@ -4,6 +4,7 @@ import type { Ids } from '../../../shared/ids.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Blobs } from '../../base/blobs/blobs.ts';
 import type { Db } from '../../base/db/db.ts';
+import type { Events } from '../../base/events/events.ts';
 import type { Supply } from '../../fleet/supply/supply.ts';
 import type { Workloads } from '../../fleet/workloads/workloads.ts';
 import type { Ledger } from '../../money/ledger/ledger.ts';
@@ -14,6 +15,7 @@ export interface FineTuningDeps {
   clock: Clock;
   ids: Ids;
   log: Log;
+  events: Pick<Events, 'append'>;
   ledger: Ledger;
   supply: Pick<Supply, 'hold' | 'release'>;
   workloads: Pick<Workloads, 'hasCapacity' | 'want' | 'remove' | 'stopJob' | 'sealEnv'>;

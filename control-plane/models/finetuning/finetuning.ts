@@ -32,6 +32,8 @@ export interface FineTuningRoom {
   create(call: CreateCall): Promise<Reply>;
   /** @throws ServiceError `not_found`, also for a job of another organisation */
   get(orgId: string, id: string): Promise<FineTuningJob>;
+  /** Jobs of other organisations are left out. */
+  describe(query: Query, orgId: string, ids: readonly string[]): Promise<Map<string, FineTuningJob>>;
   list(orgId: string, query: z.infer<typeof FineTuningQuery>): Promise<z.infer<typeof FineTuningJobList>>;
   /** @throws ServiceError `not_found` */
   cancel(orgId: string, id: string, settle: (tx: Tx, job: FineTuningJob) => Promise<void>): Promise<FineTuningJob>;
@@ -73,6 +75,11 @@ export function openFineTuning(deps: FineTuningDeps): FineTuningRoom {
   return {
     create: (call) => createJob(call, deps),
     get,
+    describe: async (query, orgId, ids) => {
+      const jobs = await Promise.all(ids.map((id) => store.findJob(query, id)));
+      const own = jobs.flatMap((job) => (job?.org_id === orgId ? [job] : []));
+      return new Map(await Promise.all(own.map(async (job) => [job.id, await shown(job, deps)] as const)));
+    },
     list: async (orgId, { after, limit }) => {
       if (after !== undefined && (await store.findJob(db.read, after))?.org_id !== orgId)
         return failField('after', 'must be the id of a job of this list');

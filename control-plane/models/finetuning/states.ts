@@ -58,6 +58,8 @@ export async function move(
     },
   );
   if (!moved) throw new Error(`the job ${job.id} is not ${from} any more`);
+  const data = { status: to, reason: error?.message ?? null };
+  await deps.events.append(tx, { type: `fine_tuning_job.${to}`, subjectId: job.id, orgId: job.org_id, data });
   if (isEnd) await deps.ledger.setHold(tx, holdId(job.id), wallet(job.org_id), 0n);
   const leaves = isEnd || to === 'queued';
   if (leaves && job.workload_id !== null) await deps.workloads.remove(tx, job.workload_id);

@@ -1,6 +1,7 @@
 // What this room brings to the house.
 import type { Blobs } from '../../base/blobs/blobs.ts';
 import type { Db } from '../../base/db/db.ts';
+import type { Feed } from '../../base/events/feeds.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import type { Measure } from '../../base/http/metrics.ts';
 import type { Billed } from '../../money/ledger/billed.ts';
@@ -25,6 +26,7 @@ export function videosBrings({ db, cursors, blobs, videos }: Deps) {
     charges: videoProof,
     billed: { [CHARGE_KIND]: { section: 'video', by: 'model' } } satisfies Billed,
     invariants: [videoHoldFaults],
+    feeds: [{ of: 'video', scope: 'serverless:write', describe: videos.describe } satisfies Feed],
     close: () => videos.close(),
   };
 }

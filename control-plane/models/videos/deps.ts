@@ -4,6 +4,7 @@ import type { Ids } from '../../../shared/ids.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Blobs } from '../../base/blobs/blobs.ts';
 import type { Db } from '../../base/db/db.ts';
+import type { Events } from '../../base/events/events.ts';
 import type { Ledger } from '../../money/ledger/ledger.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
@@ -16,6 +17,7 @@ export interface VideosDeps {
   clock: Clock;
   ids: Ids;
   log: Log;
+  events: Pick<Events, 'append'>;
   ledger: Ledger;
   catalog: Catalog;
   blobs: Blobs;

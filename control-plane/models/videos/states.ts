@@ -3,6 +3,7 @@
 import { mayMove, VIDEO_STATES, type VideoState } from '../../../shared/states.ts';
 import type { Tx } from '../../base/db/db.ts';
 import { revenue, wallet } from '../../money/ledger/accounts.ts';
+import type { Events } from '../../base/events/events.ts';
 import type { Ledger } from '../../money/ledger/ledger.ts';
 import { type Job, type Patch, setStatus, patchJob } from './store.ts';
 import type { ErrorCode } from '../../../shared/errors.ts';
@@ -28,10 +29,23 @@ export async function move(
   tx: Tx,
   job: Job,
   { to, patch = {} }: { to: VideoState; patch?: Patch },
+  deps: { ledger: Ledger; events: Pick<Events, 'append'>; nowMs: number },
+): Promise<boolean> {
+  const moved = mayMove(VIDEO_STATES, job.status, to) && (await settle(tx, job, { to, patch }, deps));
+  if (!moved) return false;
+  const data = { status: to, reason: patch.error_message ?? null };
+  await deps.events.append(tx, { type: `video.${to}`, subjectId: job.id, orgId: job.org_id, data });
+  return true;
+}
+
+/** Writes the status together with what it does to the money of the job. False if the status has changed since the job was read. */
+async function settle(
+  tx: Tx,
+  job: Job,
+  { to, patch }: { to: VideoState; patch: Patch },
   { ledger, nowMs }: { ledger: Ledger; nowMs: number },
 ): Promise<boolean> {
   const from = job.status;
-  if (!mayMove(VIDEO_STATES, from, to)) return false;
   const common = { failures: 0, due_ms: nowMs, ...patch };
   if (!isOpen(job) || isOpen({ status: to })) return setStatus(tx, job.id, { from, to }, common);
   const charged = to === 'completed' ? job.held_ucents : 0n;

@@ -1,6 +1,7 @@
 // The interface of this room: commands for video jobs, and the driver that the engine calls until a job's file is here.
+import type { VideoJob } from '../../../shared/api/videos.ts';
 import { fail, failField } from '../../../shared/errors.ts';
-import type { Tx } from '../../base/db/db.ts';
+import type { Query, Tx } from '../../base/db/db.ts';
 import type { Cursor } from '../../base/http/cursors.ts';
 import type { Reply } from '../../base/http/route.ts';
 import type { Driver } from '../../base/operations/engine.ts';
@@ -13,6 +14,7 @@ import { openServers } from './servers.ts';
 import { perform, serverOf } from './steps.ts';
 import * as store from './store.ts';
 import { submit, type SubmitCall } from './submit.ts';
+import { videoView } from './view.ts';
 
 /** Jobs that are driven at once. Files arrive slowly, and the engine must serve other rooms too. */
 const DRIVEN_MAX = 24;
@@ -23,6 +25,8 @@ export interface Videos {
   /** @throws ServiceError `not_found`, also for a job of another organisation and for a deleted one */
   get(orgId: string, id: string): Promise<store.Job>;
   list(orgId: string, start: store.ListStart): Promise<store.Job[]>;
+  /** As the API shows them. Jobs of other organisations are left out. */
+  describe(query: Query, orgId: string, ids: readonly string[]): Promise<Map<string, VideoJob>>;
   /** The cursor of the page after a job, also if the job was deleted meanwhile. @throws ServiceError `validation_failed` */
   positionOf(orgId: string, id: string): Promise<Cursor>;
   /**
@@ -58,6 +62,10 @@ export function openVideos(deps: VideosDeps): Videos {
       return job?.org_id === orgId && job.deleted_ms === null ? job : notFound(id);
     },
     list: (orgId, start) => store.pageOfJobs(db.read, orgId, start),
+    describe: async (query, orgId, ids) => {
+      const jobs = await Promise.all(ids.map((id) => store.findJob(query, id)));
+      return new Map(jobs.flatMap((job) => (job?.org_id === orgId ? [[job.id, videoView(job)]] : [])));
+    },
     positionOf: async (orgId, id) => {
       const job = await store.findJob(db.read, id);
       if (job?.org_id !== orgId) return failField('after', 'must be the id of a video of this list');

@@ -2,6 +2,7 @@
 import type { Clock } from '../../../shared/clock.ts';
 import type { LoopOptions } from '../../../shared/loop.ts';
 import type { Db } from '../../base/db/db.ts';
+import type { Feed } from '../../base/events/feeds.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import { type BalanceWarningsDeps, warnOfBalances } from './balance-warnings.ts';
@@ -29,6 +30,7 @@ export function instancesBrings({ clock, cursors, instances, ...warnings }: Deps
     drivers: [instances.driver],
     loops: [loop],
     measures: measures(db, clock),
+    feeds: [{ of: 'instance', scope: 'instances:read', describe: instances.describe } satisfies Feed],
   };
 }
 

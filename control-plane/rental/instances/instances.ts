@@ -65,6 +65,8 @@ export interface Instances extends Verdicts {
   /** @throws ServiceError `not_found` */
   get(orgId: string, id: string): Promise<InstanceWithEndpoint>;
   list(orgId: string, start: PageStart): Promise<InstanceWithEndpoint[]>;
+  /** As the API shows them, without credentials. Instances of other organisations are left out. */
+  describe(query: Query, orgId: string, ids: readonly string[]): Promise<Map<string, Instance>>;
   /** As the API shows it. `credentials` shows the application's password, which nothing else does. */
   show(found: InstanceWithEndpoint, options?: { credentials: boolean }): Instance;
   /** The driver that the engine calls for due instances. */
@@ -133,7 +135,11 @@ export function openInstances(deps: InstancesDeps): Instances {
     },
     rename: (tx, orgId, id, name) => rename(tx, orgId, { id, name }, deps),
     get: (orgId, id) => shownInstance(db.read, orgId, id, endpoints),
-    list: (orgId, start) => list(orgId, start, deps),
+    list: async (orgId, start) => withEndpoints(db.read, await store.instancesOfOrg(db.read, orgId, start), deps),
+    describe: async (query, orgId, ids) => {
+      const found = await withEndpoints(query, await store.instancesByIds(query, orgId, ids), deps);
+      return new Map(found.map((each) => [each.instance.id, show(each, undefined, deps)]));
+    },
     show: (found, options) => show(found, options, deps),
     driver: {
       name: 'instances',
@@ -179,14 +185,13 @@ function show(
   return instanceView(instance, { endpoint, site: appSite, ...password });
 }
 
-async function list(
-  orgId: string,
-  start: PageStart,
-  { db, endpoints }: InstancesDeps,
+async function withEndpoints(
+  query: Query,
+  rows: readonly store.ShownInstance[],
+  { endpoints }: InstancesDeps,
 ): Promise<InstanceWithEndpoint[]> {
-  const rows = await store.instancesOfOrg(db.read, orgId, start);
   const ids = rows.flatMap(({ id, status }) => (store.CONNECTABLE.has(status) ? [id] : []));
-  const endpointOf = await endpoints.ofInstances(db.read, ids);
+  const endpointOf = await endpoints.ofInstances(query, ids);
   return rows.map((instance) => ({ instance, endpoint: endpointOf.get(instance.id) }));
 }
 

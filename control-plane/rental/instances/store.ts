@@ -139,6 +139,11 @@ export function instancesOfOrg(query: Query, orgId: string, start: PageStart): P
   return query.all(ShownRow, sql`select ${SHOWN} from instances where org_id = ${orgId} and ${pageFrom(start)}`);
 }
 
+/** Those of the instances that belong to the organisation. */
+export function instancesByIds(query: Query, orgId: string, ids: readonly string[]): Promise<ShownInstance[]> {
+  return query.all(ShownRow, sql`select ${SHOWN} from instances where id in (${join([...ids])}) and org_id = ${orgId}`);
+}
+
 /** Search criteria of the operator; null: any. Without a status, instances that have not ended. */
 export interface InstanceFilter {
   orgId: string | null;

@@ -1,7 +1,41 @@
 // What this room brings to the house.
+import type { LoopOptions } from '../../../shared/loop.ts';
 import type { Logs } from './logs.ts';
+import { type Measure, one } from '../../base/http/metrics.ts';
+import type { Live } from './live.ts';
+import { liveRoute, type LiveRouteDeps } from './live-routes.ts';
 import { type JournalRouteDeps, journalRoutes } from './routes.ts';
 
-export function journalBrings(deps: JournalRouteDeps & { logs: Logs }) {
-  return { routes: journalRoutes(deps), leave: async () => deps.logs.close() };
+/** How long an event may wait until the readers of the live stream get it. */
+const TAIL_PERIOD_MS = 250;
+
+export function journalBrings(deps: JournalRouteDeps & LiveRouteDeps & { logs: Logs }) {
+  const { live, logs } = deps;
+  const loop: LoopOptions = { name: 'live-events', periodMs: TAIL_PERIOD_MS, run: () => live.tick() };
+  return {
+    routes: [...journalRoutes(deps), liveRoute(deps)],
+    loops: [loop],
+    measures: measures(live),
+    leave: async () => {
+      live.close();
+      logs.close();
+    },
+  };
+}
+
+function measures(live: Live): Measure[] {
+  return [
+    {
+      name: 'svc_event_streams',
+      help: 'Streams of events that are open',
+      kind: 'gauge',
+      read: () => one(live.counts().open),
+    },
+    {
+      name: 'svc_event_stream_resyncs_total',
+      help: 'Times that a stream of events lost some, and its reader was told to read its lists again',
+      kind: 'counter',
+      read: () => one(live.counts().resyncs),
+    },
+  ];
 }

@@ -1,5 +1,6 @@
 // What this room brings to the house.
 import { reservationOperatorRoutes } from './operator-routes.ts';
+import type { Feed } from '../../base/events/feeds.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import type { Reservations } from './reservations.ts';
 import { reservationRoutes } from './routes.ts';
@@ -16,5 +17,6 @@ export function reservationsBrings({ cursors, reservations, assertOrg }: Deps) {
     routes: reservationRoutes({ reservations }),
     operatorRoutes: reservationOperatorRoutes({ cursors, reservations, assertOrg }),
     drivers: [reservations.driver],
+    feeds: [{ of: 'reservation', scope: 'instances:read', describe: reservations.describe } satisfies Feed],
   };
 }

@@ -50,6 +50,8 @@ export interface Reservations {
   reassign(id: string): Promise<OperatorView>;
   /** What the organisation sees of its contracts (specification 2.7), newest first. */
   ofOrg(orgId: string): Promise<Reservation[]>;
+  /** The same for these contracts. Those of other organisations are left out. */
+  describe(query: Query, orgId: string, ids: readonly string[]): Promise<Map<string, Reservation>>;
   /** The contract that a reserved launch goes under. @throws ServiceError `reservation/*` */
   choose(tx: Tx, launch: ReservedLaunch): Promise<ChosenContract>;
   /** The GPU type of a reserved launch that names none. `choose` then accepts this type, or refuses it with the right error. */
@@ -110,17 +112,10 @@ export function openReservations(deps: ReservationsDeps): Reservations {
         return setEnd(tx, contract, { starts_ms: contract.starts_ms, ends_ms: untilMs }, deps);
       }),
     reassign: (id) => change('reassign', id, (tx, contract) => reassign(tx, contract, deps)),
-    ofOrg: async (orgId) => {
-      const contracts = await store.reservationsOfOrg(db.read, orgId);
-      const instances = await deps.describeInstances(
-        db.read,
-        contracts.map(({ id }) => id),
-      );
-      const views = contracts.map(async (contract) => {
-        const slots = await slotsOf(db.read, contract.id);
-        return reservationView(contract, { slots, instances: instances.get(contract.id) ?? [] }, clock.now());
-      });
-      return Promise.all(views);
+    ofOrg: async (orgId) => viewsOf(db.read, await store.reservationsOfOrg(db.read, orgId), deps),
+    describe: async (query, orgId, ids) => {
+      const own = (await store.reservationsOfOrg(query, orgId)).filter(({ id }) => ids.includes(id));
+      return new Map((await viewsOf(query, own, deps)).map((view) => [view.reservation_id, view]));
     },
     choose: (tx, launch) => choose(tx, launch, clock.now()),
     chooseType: (tx, launch) => chooseType(tx, launch, clock.now()),
@@ -130,6 +125,22 @@ export function openReservations(deps: ReservationsDeps): Reservations {
       drive: (id) => drive(id, deps),
     },
   };
+}
+
+async function viewsOf(
+  query: Query,
+  contracts: readonly store.ReservationRow[],
+  { describeInstances, clock }: ReservationsDeps,
+): Promise<Reservation[]> {
+  const instances = await describeInstances(
+    query,
+    contracts.map(({ id }) => id),
+  );
+  const views = contracts.map(async (contract) => {
+    const slots = await slotsOf(query, contract.id);
+    return reservationView(contract, { slots, instances: instances.get(contract.id) ?? [] }, clock.now());
+  });
+  return Promise.all(views);
 }
 
 async function drive(id: string, deps: ReservationsDeps): Promise<void> {

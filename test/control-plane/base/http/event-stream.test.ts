@@ -10,9 +10,9 @@ async function* from(events: ServerSentEvent[]): AsyncGenerator<ServerSentEvent>
   yield* events;
 }
 
-test('each event is its lines and an empty line; data is JSON, so it never contains a line break', async () => {
+test('the stream begins with a comment; each event is its lines and an empty line; data is JSON, so it never contains a line break', async () => {
   expect(await text(eventStream(from(EVENTS), virtualClock()))).toBe(
-    'data: {"text":"two\\nlines"}\n\nevent: end\nid: 7\ndata: null\n\n',
+    ': open\n\ndata: {"text":"two\\nlines"}\n\nevent: end\nid: 7\ndata: null\n\n',
   );
 });
 
@@ -23,12 +23,12 @@ test('comments are sent every 15 seconds of silence while somebody reads', async
   let got = '';
   stream.on('data', (chunk: Buffer) => (got += chunk.toString()));
   await clock.advance(14_999);
-  expect(got).toBe('');
+  expect(got).toBe(': open\n\n');
   await clock.advance(15_001);
-  expect(got).toBe(': keep-alive\n\n: keep-alive\n\n');
+  expect(got).toBe(': open\n\n: keep-alive\n\n: keep-alive\n\n');
   stream.destroy();
   await clock.advance(60_000);
-  expect(got).toBe(': keep-alive\n\n: keep-alive\n\n');
+  expect(got).toBe(': open\n\n: keep-alive\n\n: keep-alive\n\n');
 });
 
 test('a reader that disconnects ends the source', async () => {

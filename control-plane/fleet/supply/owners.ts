@@ -1,0 +1,30 @@
+// To whom a machine belongs: the organisation that reads its events, and that sees it in the live stream.
+import { z } from 'zod';
+import { text } from '../../base/db/columns.ts';
+import { type Query, sql } from '../../base/db/db.ts';
+import type { Feed } from '../../base/events/feeds.ts';
+import { machineViews, type ViewDeps } from './machine-view.ts';
+import { findMachine, supplierOfOrg } from './store.ts';
+
+/** The organisation of the supplier; null for an unknown machine. */
+export async function orgOfMachine(query: Query, machineId: string): Promise<string | null> {
+  const row = await query.one(
+    z.object({ org_id: text }),
+    sql`select s.org_id from machines m join suppliers s on s.id = m.supplier_id where m.id = ${machineId}`,
+  );
+  return row?.org_id ?? null;
+}
+
+/** The machines of an organisation in the live stream, as their supplier sees them. */
+export function machineFeed(view: ViewDeps): Feed {
+  return {
+    of: 'machine',
+    scope: 'supply:read',
+    describe: async (query, orgId, ids) => {
+      const supplier = await supplierOfOrg(query, orgId);
+      const found = await Promise.all(ids.map((id) => findMachine(query, id)));
+      const own = found.flatMap((row) => (row !== undefined && row.supplier_id === supplier?.id ? [row] : []));
+      return new Map((await machineViews(query, own, view)).map((shown) => [shown.machine_id, shown]));
+    },
+  };
+}

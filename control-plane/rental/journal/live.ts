@@ -1,0 +1,205 @@
+// The live stream: one poll of the journal for all readers of this process, and a bounded queue for each reader.
+//
+// A reader that takes its events too slowly loses its queue and gets one `resync` instead: it reads its lists again and goes on. So does a
+// reader that comes back after so long that more was missed than is sent at once. Positions are ids of events, or `at_` and a time.
+import { networkOf } from '../../../shared/client-network.ts';
+import type { Clock } from '../../../shared/clock.ts';
+import { fail } from '../../../shared/errors.ts';
+import { EVENT_STREAMS_PER_ADDRESS_MAX, EVENT_STREAMS_PER_KEY_MAX } from '../../../shared/limits.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { EventRow, Events } from '../../base/events/events.ts';
+import { familyOf } from '../../base/events/feeds.ts';
+import type { Caller } from '../../base/http/route.ts';
+import { lateMs, openTail } from './tail.ts';
+
+export interface LiveReader {
+  caller: Caller;
+  address: string;
+  /** Only events whose types begin with one of these words. */
+  families: ReadonlySet<string>;
+  /** Begins after this position; undefined: now. */
+  after: string | undefined;
+}
+
+/** What a reader gets next: events in the order in which they were found, or the news that some are missing. */
+export type LiveNext = { kind: 'ready' | 'resync'; position: string } | { kind: 'events'; rows: EventRow[] };
+
+export interface Live {
+  /** @throws ServiceError `stream_limit_exceeded` */
+  open(reader: LiveReader): { next: AsyncIterable<LiveNext>; stop(): void };
+  /** Reads what is new and hands it to the readers. Does nothing without readers. */
+  tick(): Promise<void>;
+  /** Ends all streams. */
+  close(): void;
+  counts(): { open: number; resyncs: number };
+}
+
+interface Deps {
+  db: Db;
+  clock: Clock;
+  events: Pick<Events, 'newestSince' | 'byIds' | 'ofOrgSince' | 'timeOf'>;
+  /** False once the key was revoked or has expired. */
+  isLiving(caller: Caller): Promise<boolean>;
+}
+
+/** Events that wait for one reader. */
+const WAITING_MAX = 1_000;
+/** Events in one piece, whose resources are described together. */
+const PIECE = 50;
+/** How often the key of an open stream is checked. */
+const CHECK_MS = 15_000;
+
+interface Reader extends LiveReader {
+  waiting: EventRow[];
+  hasLost: boolean;
+  hasEnded: boolean;
+  wake(): void;
+}
+
+export function openLive(deps: Deps): Live {
+  const tail = openTail(deps);
+  const readers = new Set<Reader>();
+  let resyncs = 0;
+  let starting: Promise<void> | undefined;
+
+  const add = (given: LiveReader): Reader => {
+    assertMayOpen(readers, given);
+    const reader: Reader = { ...given, waiting: [], hasLost: false, hasEnded: false, wake: () => undefined };
+    // The first reader begins a new tail: events before it are not new.
+    if (readers.size === 0) starting = tail.start();
+    readers.add(reader);
+    return reader;
+  };
+
+  return {
+    open: (given) => {
+      const reader = add(given);
+      const stop = (): void => {
+        readers.delete(reader);
+        reader.hasEnded = true;
+        reader.wake();
+      };
+      const onResync = (): void => {
+        resyncs += 1;
+      };
+      return { next: read(reader, { ...deps, started: starting ?? Promise.resolve(), onResync }), stop };
+    },
+    tick: async () => {
+      if (readers.size === 0) return;
+      await starting;
+      const rows = await tail.poll().catch((error: unknown) => {
+        for (const reader of readers) lose(reader);
+        throw error;
+      });
+      for (const reader of readers) give(reader, rows);
+    },
+    close: () => {
+      for (const reader of readers) {
+        reader.hasEnded = true;
+        reader.wake();
+      }
+      readers.clear();
+    },
+    counts: () => ({ open: readers.size, resyncs }),
+  };
+}
+
+function assertMayOpen(readers: ReadonlySet<Reader>, { caller, address }: LiveReader): void {
+  let ofKey = 0;
+  let ofAddress = 0;
+  for (const reader of readers) {
+    if (reader.caller.apiKeyId === caller.apiKeyId) ofKey += 1;
+    if (networkOf(reader.address) === networkOf(address)) ofAddress += 1;
+  }
+  if (ofKey >= EVENT_STREAMS_PER_KEY_MAX)
+    fail('stream_limit_exceeded', {
+      detail: `This API key has ${EVENT_STREAMS_PER_KEY_MAX} event streams open. Close one of them, or share one between your readers.`,
+      retryAfterSeconds: 5,
+    });
+  if (ofAddress >= EVENT_STREAMS_PER_ADDRESS_MAX)
+    fail('stream_limit_exceeded', {
+      detail: `Your address has ${EVENT_STREAMS_PER_ADDRESS_MAX} event streams open. Close one of them.`,
+      retryAfterSeconds: 5,
+    });
+}
+
+/** Undefined: there may be more events than were read. */
+function give(reader: Reader, rows: readonly EventRow[] | undefined): void {
+  const own = rows?.filter((row) => concerns(reader, row));
+  if (own === undefined || reader.waiting.length + own.length > WAITING_MAX) return lose(reader);
+  if (own.length === 0) return;
+  reader.waiting.push(...own);
+  reader.wake();
+}
+
+function lose(reader: Reader): void {
+  reader.waiting = [];
+  reader.hasLost = true;
+  reader.wake();
+}
+
+function concerns({ caller, families }: LiveReader, { org_id: orgId, type }: EventRow): boolean {
+  return orgId === caller.orgId && families.has(familyOf(type));
+}
+
+interface ReadDeps extends Deps {
+  started: Promise<void>;
+  onResync(): void;
+}
+
+async function* read(reader: Reader, deps: ReadDeps): AsyncGenerator<LiveNext> {
+  const { clock, isLiving, onResync } = deps;
+  await deps.started;
+  const opened = `at_${clock.now()}`;
+  const missed = await missedOf(reader, deps);
+  if (missed === undefined) reader.hasLost = true;
+  else yield { kind: 'ready', position: reader.after ?? opened };
+  // What was missed may be found by the next poll too.
+  const sent = new Set((missed ?? []).map(({ id }) => id));
+  let pending = missed ?? [];
+  let checkedMs = clock.monotonicMs();
+  while (!reader.hasEnded) {
+    if (reader.hasLost) {
+      reader.hasLost = false;
+      pending = [];
+      onResync();
+      yield { kind: 'resync', position: `at_${clock.now()}` };
+    }
+    pending.push(...reader.waiting.splice(0).filter(({ id }) => !sent.has(id)));
+    if (pending.length > 0) yield { kind: 'events', rows: pending.splice(0, PIECE) };
+    else await woken(reader, clock);
+    if (clock.monotonicMs() - checkedMs >= CHECK_MS) {
+      checkedMs = clock.monotonicMs();
+      if (!(await isLiving(reader.caller))) return;
+    }
+  }
+}
+
+/** Resolves when something came for the reader, or its key has to be checked. */
+async function woken(reader: Reader, clock: Clock): Promise<void> {
+  if (reader.waiting.length > 0 || reader.hasLost || reader.hasEnded) return;
+  let cancel = (): void => undefined;
+  await new Promise<void>((resolve) => {
+    reader.wake = resolve;
+    cancel = clock.after(CHECK_MS, resolve);
+  });
+  cancel();
+  reader.wake = () => undefined;
+}
+
+/** The events after the reader's position; undefined if they are too many, or the position is not known any more. */
+async function missedOf(reader: Reader, { db, events }: ReadDeps): Promise<EventRow[] | undefined> {
+  const { after, caller } = reader;
+  if (after === undefined) return [];
+  const atMs = after.startsWith('at_')
+    ? Number(after.slice('at_'.length))
+    : await events.timeOf(db.read, caller.orgId, after);
+  if (atMs === undefined) return undefined;
+  const from = { fromMs: db.dialect === 'sqlite' ? atMs : atMs - lateMs(db), limit: WAITING_MAX + 1 };
+  const rows = await events.ofOrgSince(db.read, caller.orgId, from);
+  if (rows.length > WAITING_MAX) return undefined;
+  // Bodies of SQLite commit one after another, so everything before the position was sent.
+  const isAfter = ({ id, created_ms: createdMs }: EventRow): boolean =>
+    after.startsWith('at_') || (db.dialect === 'postgres' ? id !== after : createdMs > atMs || id > after);
+  return rows.filter((row) => isAfter(row) && concerns(reader, row));
+}

@@ -1,0 +1,33 @@
+// What happened to the resources of an organisation, as a page and as the live stream (GET /v1/events).
+import { z } from 'zod';
+import { PageQuery } from './page.ts';
+
+export const EventsQuery = PageQuery.extend({
+  after: z
+    .string()
+    .regex(/^(evt_[0-9a-z]{26}|at_\d{1,15})$/, 'must be the id of an event, or an id that a stream sent')
+    .optional()
+    .describe('For a stream: begin after this id. The header Last-Event-ID has precedence'),
+});
+
+export const AccountEvent = z
+  .strictObject({
+    id: z.string().describe('Identifies the event, and is a position in the stream'),
+    type: z.string().describe('`instance.running`, `machine.listed` and so on'),
+    created_at: z.iso.datetime().describe('When it happened'),
+    resource_type: z.string().describe('The first word of the type'),
+    resource_id: z.string().describe('The instance, machine, reservation, job or video that changed'),
+    status: z.string().nullable().describe('The status that it led to, if it has changed'),
+    reason: z.string().nullable().describe('Why, if that needs an explanation'),
+  })
+  .meta({ id: 'AccountEvent' });
+export type AccountEvent = z.infer<typeof AccountEvent>;
+
+/** The data of an event in the stream. */
+export const LiveEvent = AccountEvent.extend({
+  resource: z
+    .unknown()
+    .nullable()
+    .describe('The resource as it is now, as its own endpoint shows it; null if it is gone'),
+}).meta({ id: 'LiveEvent' });
+export type LiveEvent = z.infer<typeof LiveEvent>;

@@ -1,0 +1,34 @@
+// Opens GET /v1/events as a stream in the process, past HTTP, which would wait for the end of the answer.
+import type { Readable } from 'node:stream';
+import { fail } from '../../shared/errors.ts';
+import type { Api } from './api.ts';
+
+export interface LiveCall {
+  lastEventId?: string;
+  after?: string;
+  address?: string;
+}
+
+/** @throws ServiceError if the stream is refused */
+export async function openCall(api: Api, key: string, call: LiveCall): Promise<Readable> {
+  const route = api.routes.find(({ operationId }) => operationId === 'listEvents');
+  const caller = await api.world.rooms.accounts.authenticate(key, { confirmsKey: false });
+  if (route === undefined || caller === undefined) return fail('unauthorized', 'the test has no such key');
+  const reply = await route.handler({
+    caller,
+    params: {},
+    query: { limit: 50, after: call.after },
+    body: undefined,
+    accepts: 'text/event-stream',
+    lastEventId: call.lastEventId,
+    range: undefined,
+    requestId: 'req_test',
+    clientIp: call.address ?? '127.0.0.1',
+    gone: new AbortController().signal,
+    actor: 'test',
+    isForm: false,
+    settle: async () => undefined,
+  });
+  if (reply.stream === undefined) throw new Error('the answer is no stream');
+  return reply.stream;
+}
