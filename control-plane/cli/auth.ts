@@ -1,0 +1,146 @@
+// `svc auth`: sign in with a browser (RFC 8628) or with a key, see who is signed in, sign out.
+import type { Command } from 'commander';
+import { z } from 'zod';
+import { isoTime } from '../../shared/clock.ts';
+import { openClient } from './client.ts';
+import { addressOf, asStranger, type CommonOptions, signedIn, type SvcDeps, withCommon } from './command.ts';
+import { EXIT, SvcError } from './exit.ts';
+
+/** What the commands of this program need. */
+const SCOPES = [
+  'instances: read',
+  'instances: write',
+  'ssh_keys: read',
+  'ssh_keys: write',
+  'registry_credentials: read',
+  'registry_credentials: write',
+  'billing: read',
+  'events: read',
+  'webhooks: read',
+  'webhooks: write',
+  'files: read',
+  'files: write',
+  'finetuning: read',
+  'finetuning: write',
+  'supply: read',
+  'supply: write',
+  'serverless:read',
+  'serverless:write',
+];
+
+interface LoginOptions extends CommonOptions {
+  withToken?: boolean;
+  scopes?: string;
+}
+
+const Codes = z.looseObject({
+  device_code: z.string(),
+  user_code: z.string(),
+  verification_uri: z.string(),
+  expires_in: z.number(),
+  interval: z.number(),
+});
+const Granted = z.looseObject({
+  access_token: z.string(),
+  api_key: z.looseObject({ id: z.string(), expires_at: z.string().nullable() }),
+});
+
+export function addAuthCommands(auth: Command, deps: SvcDeps): void {
+  withCommon(auth.command('login'))
+    .description('sign in; you approve this machine in a browser')
+    .option('--with-token', 'read an API key from standard input instead')
+    .option('--scopes <scopes>', 'what the key may do, separated by commas')
+    .action((options: LoginOptions) => login(options, deps));
+  withCommon(auth.command('logout'))
+    .description('forget the key of this machine; revoke it with svc api DELETE /api-keys/<id> or in the console')
+    .action((options: CommonOptions) => {
+      const profile = options.profile ?? 'default';
+      deps.tell(
+        deps.logins.remove(profile) ? `The key of the profile ${profile} is forgotten.\n` : 'Nobody was signed in.\n',
+      );
+    });
+  withCommon(auth.command('status'))
+    .description('where the key is, until when it lives, and whether the API accepts it')
+    .action((options: CommonOptions) => status(options, deps));
+  withCommon(auth.command('token'))
+    .description('print the key, for other programs')
+    .action((options: CommonOptions) => {
+      signedIn(deps, options);
+      deps.print(`${deps.logins.find(options.profile ?? 'default')?.api_key ?? ''}\n`);
+    });
+}
+
+async function login(options: LoginOptions, deps: SvcDeps): Promise<void> {
+  const baseUrl = addressOf(deps, options);
+  const profile = options.profile ?? 'default';
+  if (options.withToken === true) {
+    const apiKey = (await deps.readInput()).trim();
+    await assertAccepted(apiKey, baseUrl, deps);
+    const file = deps.logins.save(profile, { base_url: baseUrl, api_key: apiKey, expires_at: null });
+    return deps.tell(`Signed in. The key is in ${file}, which only you can read.\n`);
+  }
+  const client = asStranger(deps, options);
+  const scopes = options.scopes?.split(',').map((scope) => scope.trim()) ?? SCOPES;
+  const begun = { host: deps.logins.host, scopes };
+  const codes = Codes.parse(await client.json({ method: 'POST', path: '/auth/device', body: begun }));
+  deps.tell(`Open ${codes.verification_uri} and enter the code ${codes.user_code}\n`);
+  const granted = await askUntilGranted(codes, options, deps);
+  const { id, expires_at: expiresAt } = granted.api_key;
+  const file = deps.logins.save(profile, { base_url: baseUrl, api_key: granted.access_token, expires_at: expiresAt });
+  deps.tell(
+    `Signed in with the key ${id}, until ${expiresAt ?? 'it is revoked'}. It is in ${file}, which only you can read.\n`,
+  );
+}
+
+async function askUntilGranted(
+  { device_code, interval, expires_in: expiresIn }: z.infer<typeof Codes>,
+  options: CommonOptions,
+  deps: SvcDeps,
+): Promise<z.infer<typeof Granted>> {
+  const { clock, interrupted } = deps;
+  const client = asStranger(deps, options);
+  const untilMs = clock.monotonicMs() + expiresIn * 1_000;
+  for (let waitMs = interval * 1_000; clock.monotonicMs() < untilMs;) {
+    await clock.sleep(waitMs, interrupted);
+    if (interrupted.aborted) break;
+    const request = { method: 'POST', path: '/auth/device/token', body: { device_code }, signal: interrupted };
+    try {
+      return Granted.parse(await client.json(request));
+    } catch (error) {
+      const code = error instanceof SvcError ? error.refusal.code : '';
+      if (code === 'slow_down') waitMs += 5_000;
+      else if (code !== 'authorization_pending') throw error;
+    }
+  }
+  const message = interrupted.aborted ? 'interrupted' : 'nobody approved this machine in time';
+  const exit = interrupted.aborted ? EXIT.interrupted : EXIT.signIn;
+  throw new SvcError(exit, { code: 'expired_token', message, next: 'Begin again: svc auth login' });
+}
+
+async function status(options: CommonOptions, deps: SvcDeps): Promise<void> {
+  const { logins } = deps;
+  signedIn(deps, options);
+  const found = logins.find(options.profile ?? 'default');
+  if (found === undefined) return;
+  await assertAccepted(found.api_key, options.baseUrl ?? found.base_url, deps);
+  const shown = {
+    base_url: found.base_url,
+    source: found.source,
+    expires_at: found.expires_at,
+    checked_at: isoTime(deps.clock.now()),
+  };
+  if (options.json === true) return deps.print(`${JSON.stringify(shown)}\n`);
+  deps.print(
+    `The API at ${shown.base_url} accepts the key of ${shown.source}.\n${
+      shown.expires_at === null ? 'Its end is not known here.' : `It ends at ${shown.expires_at}.`
+    }\n`,
+  );
+}
+
+/** A key without the scope of this list is refused too, but not as unknown. @throws SvcError with `signIn` */
+export async function assertAccepted(key: string, baseUrl: string, { fetch, clock, ids }: SvcDeps): Promise<void> {
+  const client = openClient({ baseUrl, key, fetch, clock, ids });
+  await client.json({ method: 'GET', path: '/events?limit=1' }).catch((error: unknown) => {
+    if (!(error instanceof SvcError) || error.refusal.code !== 'insufficient_scope') throw error;
+  });
+}

@@ -1,0 +1,142 @@
+// Requests of the public API: errors with the API's own code, and repeats that cannot launch anything twice.
+import { z } from 'zod';
+import type { Clock } from '../../shared/clock.ts';
+import type { Ids } from '../../shared/ids.ts';
+import { codeOf, messageOf } from '../../shared/errors.ts';
+import { EXIT, SvcError } from './exit.ts';
+
+export interface SvcRequest {
+  method: string;
+  /** Below the base URL, with its query. */
+  path: string;
+  /** Sent as JSON. */
+  body?: unknown;
+  /** Sent as it is, with the media type of `headers`. */
+  raw?: Uint8Array<ArrayBuffer> | FormData;
+  headers?: Record<string, string>;
+  signal?: AbortSignal;
+}
+
+export interface Client {
+  /** The parsed body, null if there is none. @throws SvcError */
+  json(request: SvcRequest): Promise<unknown>;
+  /** The answer itself, whose body was not read. @throws SvcError if it is a refusal */
+  open(request: SvcRequest): Promise<Response>;
+}
+
+export interface ClientDeps {
+  baseUrl: string;
+  /** Undefined: as a stranger. */
+  key: string | undefined;
+  fetch: typeof fetch;
+  clock: Clock;
+  ids: Pick<Ids, 'uuid'>;
+}
+
+const TRIES = 4;
+const WAIT_MS = 1_000;
+/** A caller would rather see the refusal than wait for longer. */
+const RETRY_AFTER_MS_MAX = 30_000;
+const REPEATED: ReadonlySet<number> = new Set([429, 502, 503, 504]);
+
+const Problem = z.looseObject({ code: z.string(), detail: z.string(), request_id: z.string().optional() });
+const OauthError = z.looseObject({ error: z.string(), error_description: z.string() });
+const InferenceError = z.looseObject({ error: z.looseObject({ code: z.string().nullish(), message: z.string() }) });
+
+export function openClient(deps: ClientDeps): Client {
+  const open = (request: SvcRequest): Promise<Response> => send(request, deps);
+  return {
+    open,
+    json: async (request) => {
+      const response = await open(request);
+      const text = await response.text();
+      return text === '' ? null : (JSON.parse(text) as unknown);
+    },
+  };
+}
+
+async function send(request: SvcRequest, deps: ClientDeps): Promise<Response> {
+  const headers = headersOf(request, deps);
+  for (let tries = 1; ; tries += 1) {
+    const answer = await attempt(request, headers, deps).catch((error: unknown) => failureOf(error, request, deps));
+    if (answer instanceof Response && answer.ok) return answer;
+    const waitMs = answer instanceof Response ? retryMs(answer, tries) : WAIT_MS * 2 ** (tries - 1);
+    if (tries === TRIES || waitMs === undefined || request.signal?.aborted === true)
+      throw answer instanceof Response ? await refusalOf(answer) : answer;
+    await deps.clock.sleep(waitMs, request.signal);
+  }
+}
+
+/** The same headers for each try, so that the API sees one request. */
+function headersOf({ method, body, headers }: SvcRequest, { key, ids }: ClientDeps): Record<string, string> {
+  return {
+    ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+    ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+    ...(method === 'POST' ? { 'idempotency-key': ids.uuid() } : {}),
+    ...headers,
+  };
+}
+
+function attempt(
+  { method, path, body, raw, signal }: SvcRequest,
+  headers: Record<string, string>,
+  { baseUrl, fetch: request }: ClientDeps,
+): Promise<Response> {
+  const content = raw ?? (body === undefined ? undefined : JSON.stringify(body));
+  return request(baseUrl + path, {
+    method,
+    headers,
+    ...(content === undefined ? {} : { body: content }),
+    ...(signal === undefined ? {} : { signal }),
+  });
+}
+
+/** Undefined: the answer is final. */
+function retryMs({ status, headers }: Response, tries: number): number | undefined {
+  if (!REPEATED.has(status)) return undefined;
+  const seconds = Number(headers.get('retry-after') ?? Number.NaN);
+  const waitMs = Number.isNaN(seconds) ? WAIT_MS * 2 ** (tries - 1) : seconds * 1_000;
+  return waitMs <= RETRY_AFTER_MS_MAX ? waitMs : undefined;
+}
+
+/** A network error says nothing about the outcome. */
+function failureOf(error: unknown, { signal }: SvcRequest, { baseUrl }: ClientDeps): SvcError {
+  if (signal?.aborted === true) return new SvcError(EXIT.interrupted, { code: 'interrupted', message: 'interrupted' });
+  const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
+  const message = `${baseUrl} could not be reached: ${codeOf(cause) ?? messageOf(cause)}`;
+  return new SvcError(EXIT.failed, {
+    code: 'unreachable',
+    message,
+    next: 'Check the address and your network: svc doctor',
+  });
+}
+
+async function refusalOf(response: Response): Promise<SvcError> {
+  const { status, headers } = response;
+  const body = jsonOf(await response.text());
+  const problem = Problem.safeParse(body).data;
+  const inference = InferenceError.safeParse(body).data?.error;
+  const oauth = OauthError.safeParse(body).data;
+  const code = problem?.code ?? inference?.code ?? oauth?.error ?? `http_${status}`;
+  const message = problem?.detail ?? inference?.message ?? oauth?.error_description ?? `the API answered ${status}`;
+  const requestId = problem?.request_id ?? headers.get('x-request-id') ?? undefined;
+  return new SvcError(exitOf(status), {
+    code,
+    message,
+    ...(status === 401 ? { next: 'Sign in: svc auth login' } : {}),
+    ...(requestId === undefined ? {} : { requestId }),
+  });
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+function exitOf(status: number): number {
+  if (status === 401) return EXIT.signIn;
+  return status === 404 ? EXIT.notFound : EXIT.failed;
+}

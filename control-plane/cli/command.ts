@@ -1,0 +1,108 @@
+// What all commands share: their common options, where they print, and the client of the profile.
+import type { Command } from 'commander';
+import type { Clock } from '../../shared/clock.ts';
+import type { Ids } from '../../shared/ids.ts';
+import { type Client, openClient } from './client.ts';
+import type { Logins } from './config.ts';
+import { EXIT, SvcError } from './exit.ts';
+import { tableOf } from './table.ts';
+
+export interface SvcDeps {
+  logins: Logins;
+  clock: Clock;
+  ids: Pick<Ids, 'uuid'>;
+  fetch: typeof fetch;
+  /** Answers. */
+  print(text: string): void;
+  /** Everything else. */
+  tell(text: string): void;
+  readInput(): Promise<string>;
+  /** Standard output is a terminal. */
+  isTerminal: boolean;
+  /** Runs a program with this terminal, and resolves with its exit code. */
+  runProgram(command: string, args: readonly string[]): Promise<number>;
+  /** Aborts on the first Ctrl-C. */
+  interrupted: AbortSignal;
+}
+
+export interface CommonOptions {
+  json?: boolean;
+  quiet?: boolean;
+  profile?: string;
+  baseUrl?: string;
+}
+
+const DEFAULT_PROFILE = 'default';
+
+export function withCommon(command: Command): Command {
+  return command
+    .option('--json', "print the API's own JSON")
+    .option('-q, --quiet', 'print ids only')
+    .option('--profile <name>', 'the login to use', DEFAULT_PROFILE)
+    .option('--base-url <url>', 'the address of the API, ending in /v1');
+}
+
+/** A client with the key of the profile. @throws SvcError if nobody is signed in */
+export function signedIn(deps: SvcDeps, options: CommonOptions): Client {
+  const { logins, fetch, clock, ids } = deps;
+  const login = logins.find(options.profile ?? DEFAULT_PROFILE);
+  if (login === undefined)
+    throw new SvcError(EXIT.signIn, {
+      code: 'not_signed_in',
+      message: 'you are not signed in',
+      next: 'Run svc auth login, or set SVC_API_KEY and SVC_BASE_URL.',
+    });
+  return openClient({ baseUrl: options.baseUrl ?? login.base_url, key: login.api_key, fetch, clock, ids });
+}
+
+/** A client for what needs no key. @throws SvcError if the address of the API is not known */
+export function asStranger(deps: SvcDeps, options: CommonOptions): Client {
+  const { fetch, clock, ids } = deps;
+  return openClient({ baseUrl: addressOf(deps, options), key: undefined, fetch, clock, ids });
+}
+
+/** @throws SvcError if the address of the API is not known */
+export function addressOf({ logins }: SvcDeps, { profile, baseUrl }: CommonOptions): string {
+  const address = baseUrl ?? logins.baseUrl(profile ?? DEFAULT_PROFILE);
+  if (address !== undefined) return address.replace(/\/+$/, '');
+  throw new SvcError(EXIT.usage, {
+    code: 'no_address',
+    message: 'the address of the API is not known',
+    next: 'Name it: --base-url https://api.example.com/v1, or SVC_BASE_URL.',
+  });
+}
+
+export interface Shown {
+  /** The member with the rows of a list; undefined: the document is one row. */
+  rows?: string | undefined;
+  /** The members that a person reads, in this order. */
+  columns: readonly string[];
+  /** The member that names a row. */
+  id: string;
+}
+
+/** Prints an answer in the form that was asked for. */
+export function show(deps: SvcDeps, options: CommonOptions, body: unknown, { rows, columns, id }: Shown): void {
+  if (options.json === true) return deps.print(`${JSON.stringify(body)}\n`);
+  const list = rowsOf(body, rows);
+  if (options.quiet === true) return deps.print(list.map((row) => `${textOf(row[id])}\n`).join(''));
+  deps.print(tableOf(list, columns, { isOne: rows === undefined && !Array.isArray(body) }));
+  const next = isRecord(body) ? body['next_cursor'] : undefined;
+  if (typeof next === 'string') deps.tell(`There are more: --cursor ${next}\n`);
+}
+
+export type Json = Record<string, unknown>;
+
+export function isRecord(value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function rowsOf(body: unknown, rows: string | undefined): Json[] {
+  const list = rows === undefined || !isRecord(body) ? body : body[rows];
+  return (Array.isArray(list) ? list : [list]).filter(isRecord);
+}
+
+export function textOf(value: unknown): string {
+  if (value === null || value === undefined) return '';
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}

@@ -1,0 +1,104 @@
+// Where the key and the address of the API come from: the environment, then the profile in credentials.json.
+import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { homedir, hostname } from 'node:os';
+import { dirname, join } from 'node:path';
+import { z } from 'zod';
+import { codeOf, messageOf } from '../../shared/errors.ts';
+import { EXIT, SvcError } from './exit.ts';
+
+/** One login. `expires_at` is null for a key without an end. */
+const Profile = z.strictObject({
+  base_url: z.url(),
+  api_key: z.string(),
+  expires_at: z.string().nullable().default(null),
+});
+export type Profile = z.infer<typeof Profile>;
+
+const Credentials = z.strictObject({ profiles: z.record(z.string(), Profile) });
+
+export interface Login extends Profile {
+  /** A file with the name of its profile, or the variable that it comes from. */
+  source: string;
+}
+
+export interface Logins {
+  /** The login of a profile. SVC_API_KEY and SVC_BASE_URL have precedence. */
+  find(profile: string): Login | undefined;
+  /** The address alone, which is enough for what needs no key. */
+  baseUrl(profile: string): string | undefined;
+  save(profile: string, login: Profile): string;
+  /** False if there was none. */
+  remove(profile: string): boolean;
+  /** The folder of our files. */
+  readonly folder: string;
+  readonly host: string;
+}
+
+interface Environment {
+  SVC_API_KEY?: string | undefined;
+  SVC_BASE_URL?: string | undefined;
+  XDG_CONFIG_HOME?: string | undefined;
+  HOME?: string | undefined;
+}
+
+export function openLogins(env: Environment): Logins {
+  const folder = join(env.XDG_CONFIG_HOME ?? join(env.HOME ?? homedir(), '.config'), 'svc');
+  const file = join(folder, 'credentials.json');
+  const stored = (): Record<string, Profile> => readProfiles(file);
+  const baseUrl = (profile: string): string | undefined => env.SVC_BASE_URL ?? stored()[profile]?.base_url;
+  return {
+    folder,
+    host: hostname(),
+    baseUrl,
+    find: (profile) => {
+      const found = stored()[profile];
+      const address = baseUrl(profile);
+      if (env.SVC_API_KEY !== undefined && address !== undefined)
+        return { base_url: address, api_key: env.SVC_API_KEY, expires_at: null, source: 'SVC_API_KEY' };
+      if (found === undefined || address === undefined) return undefined;
+      return { ...found, base_url: address, source: `${file} (profile ${profile})` };
+    },
+    save: (profile, login) => {
+      writeProfiles(file, { ...stored(), [profile]: login });
+      return file;
+    },
+    remove: (profile) => {
+      const { [profile]: removed, ...others } = stored();
+      if (removed === undefined) return false;
+      writeProfiles(file, others);
+      return true;
+    },
+  };
+}
+
+/** The environment of this process. */
+export function environment(): Environment & { NO_COLOR?: string | undefined } {
+  return process.env;
+}
+
+function readProfiles(file: string): Record<string, Profile> {
+  try {
+    return Credentials.parse(JSON.parse(readFileSync(file, 'utf8'))).profiles;
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return {};
+    const message = `${file} cannot be read: ${messageOf(error)}`;
+    throw new SvcError(EXIT.failed, {
+      code: 'credentials_invalid',
+      message,
+      next: 'Remove it and sign in again: svc auth login',
+    });
+  }
+}
+
+/** Whole or not at all, and never readable by others. */
+function writeProfiles(file: string, profiles: Record<string, Profile>): void {
+  mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
+  chmodSync(dirname(file), 0o700);
+  const half = `${file}.${process.pid}`;
+  try {
+    writeFileSync(half, `${JSON.stringify({ profiles }, undefined, 2)}\n`, { mode: 0o600 });
+    renameSync(half, file);
+  } finally {
+    rmSync(half, { force: true });
+  }
+}

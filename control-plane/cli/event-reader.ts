@@ -1,0 +1,43 @@
+// Server-sent events of an answer, one after another. Comments are left out.
+
+export interface ReceivedEvent {
+  type: string;
+  id: string | undefined;
+  /** Parsed JSON; undefined if it is none. */
+  data: unknown;
+}
+
+export async function* eventsOf(response: Response): AsyncGenerator<ReceivedEvent> {
+  if (response.body === null) return;
+  let text = '';
+  for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
+    text += chunk.replaceAll('\r\n', '\n');
+    const blocks = text.split('\n\n');
+    text = blocks.pop() ?? '';
+    for (const block of blocks) {
+      const event = eventOf(block);
+      if (event !== undefined) yield event;
+    }
+  }
+}
+
+function eventOf(block: string): ReceivedEvent | undefined {
+  let type = 'message';
+  let id: string | undefined;
+  const data: string[] = [];
+  for (const line of block.split('\n')) {
+    const [, name = '', value = ''] = /^([^:]+): ?(.*)$/s.exec(line) ?? [];
+    if (name === 'event') type = value;
+    if (name === 'id') id = value;
+    if (name === 'data') data.push(value);
+  }
+  return data.length === 0 ? undefined : { type, id, data: jsonOf(data.join('\n')) };
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}

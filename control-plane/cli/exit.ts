@@ -1,0 +1,65 @@
+// How a command ends: its exit code, and the error that carries it.
+
+export const EXIT = {
+  done: 0,
+  failed: 1,
+  usage: 2,
+  notFound: 3,
+  signIn: 4,
+  operationFailed: 5,
+  timedOut: 6,
+  interrupted: 130,
+} as const;
+
+export interface Refusal {
+  /** The code of the API, or one of our own in the same style. */
+  code: string;
+  message: string;
+  /** What to do next. */
+  next?: string;
+  requestId?: string;
+  /** What is left and may cost money. */
+  resourceId?: string;
+}
+
+/** Ends the command. The message goes to stderr, with `--json` as an object. */
+export class SvcError extends Error {
+  readonly exit: number;
+  readonly refusal: Refusal;
+
+  constructor(exit: number, refusal: Refusal) {
+    super(refusal.message);
+    this.name = 'SvcError';
+    this.exit = exit;
+    this.refusal = refusal;
+  }
+
+  /** The same error, which also names something that still exists. */
+  about(resourceId: string, next: string): SvcError {
+    return new SvcError(this.exit, { ...this.refusal, resourceId, next });
+  }
+}
+
+/** The text for a person: one line, and the next step in a second one. */
+export function errorText({ refusal }: SvcError): string {
+  const { message, next, requestId, resourceId } = refusal;
+  const about = [
+    ...(resourceId === undefined ? [] : [resourceId]),
+    ...(requestId === undefined ? [] : [`request ${requestId}`]),
+  ];
+  const first = `svc: ${message}${about.length === 0 ? '' : ` (${about.join(', ')})`}\n`;
+  return next === undefined ? first : `${first}${next}\n`;
+}
+
+/** The same as JSON, for programs. */
+export function errorJson({ refusal }: SvcError): string {
+  const { code, message, next, requestId, resourceId } = refusal;
+  const document = {
+    code,
+    message,
+    next: next ?? null,
+    request_id: requestId ?? null,
+    ...(resourceId === undefined ? {} : { resource_id: resourceId }),
+  };
+  return `${JSON.stringify(document)}\n`;
+}

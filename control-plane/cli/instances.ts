@@ -1,0 +1,292 @@
+// Commands that make instances, wait for them, read their logs and end them.
+import { type Command, InvalidArgumentError } from 'commander';
+import { z } from 'zod';
+import type { Client } from './client.ts';
+import { type CommonOptions, show, signedIn, type SvcDeps, withCommon } from './command.ts';
+import { eventsOf } from './event-reader.ts';
+import { EXIT, SvcError } from './exit.ts';
+import { resolveName } from './names.ts';
+import { answersSsh } from './ssh.ts';
+import { waitFor, WAITS, type WaitedInstance, type WaitFor } from './waiting.ts';
+
+interface WaitOptions extends CommonOptions {
+  timeout: number;
+  for: WaitFor;
+}
+
+interface LaunchOptions extends CommonOptions {
+  gpuType?: string;
+  count: number;
+  tier: string;
+  image?: string;
+  template?: string;
+  environment?: string;
+  region?: string;
+  name?: string;
+  disk?: number;
+  env?: string[];
+  port?: string[];
+  sshKey?: string[];
+  registryCredential?: string;
+  maxPrice?: number;
+  autoTerminateHours?: number;
+  wait?: boolean;
+  timeout: number;
+  rm?: boolean;
+}
+
+const TIMEOUT_S = 1_800;
+const OPERATION = ['operation_id', 'state', 'resource_id', 'progress'] as const;
+const INSTANCE = [
+  'id',
+  'name',
+  'status',
+  'status_reason',
+  'gpu_type',
+  'price_per_hour',
+  'connection.hostname',
+  'connection.port',
+] as const;
+const Operation = z.looseObject({
+  operation_id: z.string(),
+  state: z.string(),
+  resource_id: z.string().nullable(),
+  error: z.looseObject({ code: z.string(), detail: z.string() }).optional(),
+});
+const POLL_MS = 500;
+
+/** `instance create|delete|wait|logs`, and the same as shortcuts at the top. */
+export function addInstanceCommands(program: Command, instance: Command, deps: SvcDeps): void {
+  launchCommand(instance.command('create [argv...]'), deps, false).description(
+    'launch an instance; what follows -- replaces the CMD of the image',
+  );
+  launchCommand(program.command('run [argv...]'), deps, true).description(
+    'launch an image, follow its output, and exit with the code of its program',
+  );
+  for (const parent of [program, instance]) {
+    waitCommand(parent, deps);
+    logsCommand(parent, deps);
+  }
+  withCommon(instance.command('delete <id>'))
+    .description('end an instance, by id or name')
+    .option('--wait', 'until it has ended')
+    .option('--timeout <seconds>', 'how long to wait', seconds, TIMEOUT_S)
+    .action((id: string, options: LaunchOptions) => end(id, options, deps));
+}
+
+function launchCommand(command: Command, deps: SvcDeps, isRun: boolean): Command {
+  withCommon(command)
+    .option('--gpu-type <type>', 'a type of svc gpu list')
+    .option('--count <gpus>', 'how many GPUs', number, 1)
+    .option('--tier <tier>', 'on_demand, spot or reserved', 'on_demand')
+    .option('--image <image>', 'a container image')
+    .option('--template <id>', 'an application of the catalogue')
+    .option('--environment <name>', 'a place to log in to')
+    .option('--region <region>', 'preferred region')
+    .option('--name <name>', 'a name of your own')
+    .option('--disk <gb>', 'size of the disk', number)
+    .option('--env <name=value>', 'a variable of the container; may be repeated', repeated)
+    .option('--port <port/protocol>', 'a port of the application, such as 8080/http; may be repeated', repeated)
+    .option('--ssh-key <id>', 'a key that may log in; may be repeated; all keys without it', repeated)
+    .option('--registry-credential <id>', 'the login for a private image')
+    .option('--max-price <usd>', 'the most that an hour of the whole instance may cost', number)
+    .option('--auto-terminate-hours <hours>', 'end it this long after it began to run', number)
+    .option('--timeout <seconds>', 'how long to wait', seconds, TIMEOUT_S);
+  if (isRun) command.option('--rm', 'delete the instance when its program has ended');
+  else command.option('--wait', 'until it runs');
+  return command.action((argv: string[], options: LaunchOptions) =>
+    isRun ? run(argv, options, deps) : create(argv, options, deps),
+  );
+}
+
+function waitCommand(parent: Command, deps: SvcDeps): void {
+  withCommon(parent.command('wait <id>'))
+    .description('wait for an instance, by id or name')
+    .option('--for <state>', WAITS.join(', '), waitedState, 'running')
+    .option('--timeout <seconds>', 'how long to wait', seconds, TIMEOUT_S)
+    .action(async (name: string, options: WaitOptions) => {
+      const client = signedIn(deps, options);
+      const instanceId = await resolveName(client, name);
+      const reached = await waitUntil(client, { instanceId, until: options.for, timeout: options.timeout }, deps);
+      show(deps, options, reached, { columns: INSTANCE, id: 'id' });
+    });
+}
+
+function logsCommand(parent: Command, deps: SvcDeps): void {
+  withCommon(parent.command('logs <id>'))
+    .description('read what the program of an instance has written, by id or name')
+    .option('-f, --follow', 'and what it writes, until it ends')
+    .option('--tail <lines>', 'so many of the last lines', number)
+    .action(async (name: string, options: CommonOptions & { follow?: boolean; tail?: number }) => {
+      const client = signedIn(deps, options);
+      const id = await resolveName(client, name);
+      if (options.follow === true) return follow(client, id, options, deps);
+      const tail = options.tail === undefined ? '' : `?tail=${options.tail}`;
+      const body = await client.json({ method: 'GET', path: `/instances/${id}/logs${tail}` });
+      if (options.json === true) return deps.print(`${JSON.stringify(body)}\n`);
+      for (const line of z.looseObject({ data: z.array(Line) }).parse(body).data) write(line, options, deps);
+    });
+}
+
+async function create(argv: string[], options: LaunchOptions, deps: SvcDeps): Promise<void> {
+  const client = signedIn(deps, options);
+  const accepted = Operation.parse(
+    await client.json({ method: 'POST', path: '/instances', body: launchOf(argv, options) }),
+  );
+  if (options.wait !== true) return show(deps, options, accepted, { columns: OPERATION, id: 'operation_id' });
+  const instanceId = await placed(client, accepted, deps);
+  const instance = await waitUntil(client, { instanceId, until: 'running', timeout: options.timeout }, deps);
+  show(deps, options, instance, { columns: INSTANCE, id: 'id' });
+}
+
+async function run(argv: string[], options: LaunchOptions, deps: SvcDeps): Promise<void> {
+  const client = signedIn(deps, options);
+  const accepted = Operation.parse(
+    await client.json({ method: 'POST', path: '/instances', body: launchOf(argv, options) }),
+  );
+  const instanceId = await placed(client, accepted, deps);
+  deps.tell(`${instanceId}\n`);
+  await waitUntil(client, { instanceId, until: 'running', timeout: options.timeout }, deps);
+  try {
+    await follow(client, instanceId, options, deps);
+  } catch (error) {
+    throw error instanceof SvcError ? error.about(instanceId, stillCosts(instanceId)) : error;
+  }
+  const ended = await waitForCode(client, instanceId, deps);
+  if (options.rm === true) await client.json({ method: 'DELETE', path: `/instances/${instanceId}` });
+  else deps.tell(`${stillCosts(instanceId)}\n`);
+  if (ended !== 0)
+    throw new SvcError(ended, {
+      code: 'program_failed',
+      message: `the program exited with code ${ended}`,
+      resourceId: instanceId,
+    });
+}
+
+const stillCosts = (id: string): string =>
+  `The instance still exists and costs money. End it: svc instance delete ${id}`;
+
+/** The exit code that the host reported for the program of the image. */
+async function waitForCode(client: Client, id: string, { clock, interrupted }: SvcDeps): Promise<number> {
+  for (let tries = 0; tries < 20; tries += 1) {
+    const body = await client.json({ method: 'GET', path: `/instances/${id}`, signal: interrupted });
+    const reason = z.looseObject({ status_reason: z.string().nullish() }).parse(body).status_reason ?? '';
+    const [, code] = /exited with code (\d+)/.exec(reason) ?? [];
+    if (code !== undefined) return Number(code);
+    await clock.sleep(POLL_MS, interrupted);
+  }
+  return 0;
+}
+
+async function end(name: string, options: LaunchOptions, deps: SvcDeps): Promise<void> {
+  const client = signedIn(deps, options);
+  const instanceId = await resolveName(client, name);
+  const accepted = await client.json({ method: 'DELETE', path: `/instances/${instanceId}` });
+  if (options.wait === true)
+    await waitUntil(client, { instanceId, until: 'terminated', timeout: options.timeout }, deps);
+  show(deps, options, accepted, { columns: OPERATION, id: 'operation_id' });
+}
+
+function waitUntil(
+  client: Client,
+  { instanceId, until, timeout }: { instanceId: string; until: WaitFor; timeout: number },
+  { clock, interrupted: signal, tell }: SvcDeps,
+): Promise<WaitedInstance> {
+  const onChange = (text: string): void => tell(`${instanceId} ${text}\n`);
+  return waitFor(client, { instanceId, until, timeoutMs: timeout * 1_000, signal, onChange, answersSsh }, clock);
+}
+
+/** The id of the instance, as soon as the launch has one. @throws SvcError if the launch fails */
+async function placed(
+  client: Client,
+  accepted: z.infer<typeof Operation>,
+  { clock, interrupted }: SvcDeps,
+): Promise<string> {
+  for (let operation = accepted; ;) {
+    if (operation.resource_id !== null) return operation.resource_id;
+    if (operation.state === 'failed' || operation.state === 'cancelled') {
+      const { code = 'operation_failed', detail = `the launch was ${operation.state}` } = operation.error ?? {};
+      throw new SvcError(EXIT.operationFailed, { code, message: detail, resourceId: operation.operation_id });
+    }
+    await clock.sleep(POLL_MS, interrupted);
+    const path = `/operations/${operation.operation_id}`;
+    operation = Operation.parse(await client.json({ method: 'GET', path, signal: interrupted }));
+  }
+}
+
+const Line = z.looseObject({ stream: z.string(), line: z.string(), at: z.string() });
+
+async function follow(client: Client, id: string, options: CommonOptions, deps: SvcDeps): Promise<void> {
+  const path = `/instances/${id}/logs?follow=true`;
+  const response = await client.open({ method: 'GET', path, signal: deps.interrupted });
+  for await (const { type, data } of eventsOf(response)) {
+    if (type === 'end') return;
+    const line = Line.safeParse(data).data;
+    if (line !== undefined) write(line, options, deps);
+  }
+}
+
+function write(line: z.infer<typeof Line>, { json }: CommonOptions, { print, tell }: SvcDeps): void {
+  if (json === true) print(`${JSON.stringify(line)}\n`);
+  else if (line.stream === 'stderr') tell(`${line.line}\n`);
+  else print(`${line.line}\n`);
+}
+
+function launchOf(argv: string[], options: LaunchOptions): Record<string, unknown> {
+  const given = {
+    gpu_type: options.gpuType,
+    image: options.image,
+    template_id: options.template,
+    environment: options.environment,
+    region: options.region,
+    name: options.name,
+    disk_gb: options.disk,
+    env: options.env === undefined ? undefined : Object.fromEntries(options.env.map(variableOf)),
+    ports: options.port?.map(portOf),
+    ssh_key_ids: options.sshKey,
+    registry_credential_id: options.registryCredential,
+    max_price_per_hour: options.maxPrice,
+    auto_terminate_hours: options.autoTerminateHours,
+    cmd: argv.length === 0 ? undefined : argv,
+  };
+  const set = Object.entries(given).filter(([, value]) => value !== undefined);
+  return { gpu_count: options.count, tier: options.tier, ...Object.fromEntries(set) };
+}
+
+function variableOf(text: string): [string, string] {
+  const at = text.indexOf('=');
+  if (at > 0) return [text.slice(0, at), text.slice(at + 1)];
+  throw usage(`--env must be NAME=value, which "${text}" is not`);
+}
+
+function portOf(text: string): { port: number; protocol: string } {
+  const [, port, protocol = 'http'] = /^(\d{1,5})(?:\/(http|tcp))?$/.exec(text) ?? [];
+  if (port !== undefined) return { port: Number(port), protocol };
+  throw usage(`--port must be like 8080/http or 5432/tcp, which "${text}" is not`);
+}
+
+function usage(message: string): SvcError {
+  return new SvcError(EXIT.usage, { code: 'usage', message });
+}
+
+function repeated(text: string, before: string[] = []): string[] {
+  return [...before, text];
+}
+
+function number(text: string): number {
+  const value = Number(text);
+  if (text.trim() === '' || Number.isNaN(value)) throw new InvalidArgumentError('must be a number');
+  return value;
+}
+
+function seconds(text: string): number {
+  const value = number(text);
+  if (value <= 0) throw new InvalidArgumentError('must be more than 0');
+  return value;
+}
+
+function waitedState(text: string): WaitFor {
+  const state = WAITS.find((each) => each === text);
+  if (state === undefined) throw new InvalidArgumentError(`must be ${WAITS.join(', ')}`);
+  return state;
+}

@@ -1,0 +1,118 @@
+// Commands of one request about models: what there is, receipts of calls, files and fine-tuning jobs.
+import type { PlainCommand } from './plain.ts';
+
+const FILE = ['id', 'filename', 'bytes', 'purpose', 'status'] as const;
+const JOB = ['id', 'status', 'model', 'training_file', 'svc.cost_usd', 'error.code', 'error.message'] as const;
+
+export const MODEL_COMMANDS: readonly PlainCommand[] = [
+  {
+    words: ['model', 'list'],
+    help: 'list the models with their prices',
+    method: 'GET',
+    path: '/models',
+    rows: 'data',
+    columns: ['id', 'modality', 'status', 'context_length', 'pricing'],
+  },
+  {
+    words: ['model', 'get'],
+    help: 'show a model',
+    method: 'GET',
+    path: '/models/{id}',
+    columns: [
+      'id',
+      'modality',
+      'status',
+      'owned_by',
+      'context_length',
+      'pricing',
+      'fine_tunable',
+      'fine_tune_base_model',
+    ],
+  },
+  {
+    words: ['model', 'receipts'],
+    help: 'list what calls of models cost, newest first',
+    method: 'GET',
+    path: '/receipts',
+    rows: 'data',
+    columns: ['id', 'created_at', 'model', 'state', 'prompt_tokens', 'completion_tokens', 'cost'],
+  },
+  {
+    words: ['file', 'list'],
+    help: 'list your files',
+    method: 'GET',
+    path: '/files',
+    rows: 'data',
+    columns: FILE,
+  },
+  { words: ['file', 'get'], help: 'show a file', method: 'GET', path: '/files/{id}', columns: FILE },
+  {
+    words: ['file', 'delete'],
+    help: 'delete a file',
+    method: 'DELETE',
+    path: '/files/{id}',
+    columns: ['id', 'deleted'],
+  },
+  {
+    words: ['file', 'quote'],
+    help: 'what fine-tuning with a file would cost',
+    method: 'POST',
+    path: '/files/{id}/quote',
+    rows: 'data',
+    columns: ['model', 'estimated_tokens', 'min_usd', 'max_usd', 'min_budget_usd'],
+    id: 'model',
+  },
+  {
+    words: ['job', 'list'],
+    help: 'list your fine-tuning jobs, newest first',
+    method: 'GET',
+    path: '/fine_tuning/jobs',
+    rows: 'data',
+    columns: JOB,
+  },
+  {
+    words: ['job', 'create'],
+    help: 'start a fine-tuning job, which never costs more than its budget',
+    method: 'POST',
+    path: '/fine_tuning/jobs',
+    body: { method: { type: 'lora' } },
+    options: [
+      { flags: '--model <model>', help: 'a base model of svc model list', in: 'body', to: 'model', required: true },
+      { flags: '--file <id>', help: 'the training file', in: 'body', to: 'training_file', required: true },
+      {
+        flags: '--budget <usd>',
+        help: 'the most that the job may cost',
+        in: 'body',
+        to: 'svc.max_budget_usd',
+        as: 'number',
+        required: true,
+      },
+      { flags: '--gpu <types>', help: 'GPU types, the best one first', in: 'body', to: 'svc.gpu_preference' },
+      { flags: '--suffix <name>', help: 'a name for the result', in: 'body', to: 'suffix' },
+      { flags: '--seed <number>', help: 'the order of the examples', in: 'body', to: 'seed', as: 'number' },
+    ],
+    columns: JOB,
+  },
+  {
+    words: ['job', 'get'],
+    help: 'show a job',
+    method: 'GET',
+    path: '/fine_tuning/jobs/{id}',
+    columns: [...JOB, 'result_files'],
+  },
+  {
+    words: ['job', 'cancel'],
+    help: 'stop a job; its last checkpoint is kept',
+    method: 'POST',
+    path: '/fine_tuning/jobs/{id}/cancel',
+    columns: JOB,
+  },
+  {
+    words: ['job', 'events'],
+    help: 'what a job has reported, newest first',
+    method: 'GET',
+    path: '/fine_tuning/jobs/{id}/events',
+    rows: 'data',
+    columns: ['created_at', 'level', 'message'],
+  },
+];

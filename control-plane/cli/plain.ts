@@ -1,0 +1,168 @@
+// Runs the commands that are one request of the API. Each is an entry of a table.
+import { readFileSync } from 'node:fs';
+import type { Command } from 'commander';
+import { messageOf } from '../../shared/errors.ts';
+import { EXIT, SvcError } from './exit.ts';
+import {
+  asStranger,
+  type CommonOptions,
+  isRecord,
+  show,
+  type Shown,
+  signedIn,
+  type SvcDeps,
+  textOf,
+  withCommon,
+} from './command.ts';
+import { resolveName } from './names.ts';
+
+export interface PlainOption {
+  /** As commander takes them: `--name <text>`. */
+  flags: string;
+  help: string;
+  in: 'query' | 'body';
+  /** The member of the query or body. */
+  to: string;
+  /** How the text becomes a value; `text` if left out. `file` reads the file of this name. */
+  as?: 'text' | 'number' | 'list' | 'flag' | 'file';
+  required?: boolean;
+  /** What a flag without a text means. */
+  value?: string;
+}
+
+export interface PlainCommand extends Partial<Shown> {
+  /** For example `key add`. */
+  words: readonly [noun: string, verb: string];
+  help: string;
+  method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE';
+  /** Below /v1. Each `{name}` is an argument. */
+  path: string;
+  options?: readonly PlainOption[];
+  /** Members that are always in the body. */
+  body?: Record<string, unknown>;
+  /** Needs no key. */
+  isOpen?: boolean;
+  /** What is printed for an answer without a body. */
+  done?: string;
+}
+
+const PAGE: readonly PlainOption[] = [
+  { flags: '--limit <count>', help: 'rows on a page, 1 to 200', in: 'query', to: 'limit' },
+  { flags: '--cursor <cursor>', help: 'the page after this one', in: 'query', to: 'cursor' },
+];
+
+/** `nouns` has the commands of each noun that was added before. */
+export function addPlainCommands(
+  nounOf: (noun: string) => Command,
+  commands: readonly PlainCommand[],
+  deps: SvcDeps,
+): void {
+  for (const plain of commands) {
+    const [noun, verb] = plain.words;
+    const names = argumentsOf(plain.path);
+    const line = [verb, ...names.map((name) => `<${name}>`)].join(' ');
+    // `svc balance` is `svc balance show`.
+    const command = withCommon(nounOf(noun).command(line, { isDefault: verb === 'show' })).description(plain.help);
+    for (const { flags, help, required } of optionsOf(plain)) {
+      if (required === true) command.requiredOption(flags, help);
+      else command.option(flags, help);
+    }
+    command.action(async (...given: unknown[]) => {
+      const options = given.at(-2) as CommonOptions & Record<string, unknown>;
+      await runPlain(plain, { texts: given.slice(0, names.length).map(String), options }, deps);
+    });
+  }
+}
+
+/** The names of the arguments in a path, in order. */
+export function argumentsOf(path: string): string[] {
+  return [...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name);
+}
+
+function optionsOf({ rows, path, options = [] }: PlainCommand): readonly PlainOption[] {
+  return rows === 'data' && !path.startsWith('/fine_tuning') && !path.startsWith('/files') && path !== '/models'
+    ? [...options, ...PAGE]
+    : options;
+}
+
+async function runPlain(
+  plain: PlainCommand,
+  { texts, options }: { texts: string[]; options: CommonOptions & Record<string, unknown> },
+  deps: SvcDeps,
+): Promise<void> {
+  const client = plain.isOpen === true ? asStranger(deps, options) : signedIn(deps, options);
+  let path = plain.path;
+  for (const text of texts) {
+    const id = path.startsWith('/instances/{') ? await resolveName(client, text) : text;
+    path = path.replace(/\{\w+\}/, encodeURIComponent(id));
+  }
+  const { query, body } = requestOf(plain, options);
+  const answer = await client.json({
+    method: plain.method,
+    path: query.size === 0 ? path : `${path}?${query.toString()}`,
+    ...(body === undefined ? {} : { body }),
+  });
+  if (answer === null) return deps.tell(`${plain.done ?? 'done'}\n`);
+  const { rows, columns = [], id = 'id' } = plain;
+  show(deps, options, answer, { rows, columns, id });
+}
+
+function requestOf(
+  plain: PlainCommand,
+  options: Record<string, unknown>,
+): { query: URLSearchParams; body: Record<string, unknown> | undefined } {
+  const query = new URLSearchParams();
+  const body: Record<string, unknown> = structuredClone(plain.body ?? {});
+  for (const option of optionsOf(plain)) {
+    const given = options[attributeOf(option)];
+    if (given === undefined) continue;
+    const value = option.value ?? valueOf(option, textOf(given));
+    if (option.in === 'query') query.set(option.to, textOf(value));
+    else place(body, option.to.split('.'), value);
+  }
+  const hasBody = plain.options?.some((option) => option.in === 'body') === true || plain.body !== undefined;
+  return { query, body: hasBody ? body : undefined };
+}
+
+/** Sets a member at a path, and makes the objects on the way. */
+function place(body: Record<string, unknown>, [name = '', ...rest]: readonly string[], value: unknown): void {
+  if (rest.length === 0) {
+    body[name] = value;
+    return;
+  }
+  const inner = isRecord(body[name]) ? body[name] : {};
+  body[name] = inner;
+  place(inner, rest, value);
+}
+
+/** The member in which commander stores an option: `--max-price <usd>` is `maxPrice`. */
+function attributeOf({ flags }: PlainOption): string {
+  const name = /--([\w-]+)/.exec(flags)?.[1] ?? '';
+  return name.replaceAll(/-(\w)/g, (_, letter: string) => letter.toUpperCase());
+}
+
+function valueOf({ flags, as = 'text' }: PlainOption, text: string): unknown {
+  switch (as) {
+    case 'number':
+      return Number.isNaN(Number(text)) || text.trim() === '' ? invalid(flags, 'must be a number') : Number(text);
+    case 'list':
+      return text.split(',').map((entry) => entry.trim());
+    case 'file':
+      return contentOf(flags, text);
+    case 'text':
+    case 'flag':
+      return text;
+  }
+}
+
+function contentOf(flags: string, path: string): string {
+  try {
+    return readFileSync(path, 'utf8').trim();
+  } catch (error) {
+    return invalid(flags, `names a file that cannot be read: ${messageOf(error)}`);
+  }
+}
+
+function invalid(flags: string, rule: string): never {
+  throw new SvcError(EXIT.usage, { code: 'usage', message: `${flags} ${rule}` });
+}

@@ -1,0 +1,135 @@
+// `svc ssh`, `svc cp` and `svc open`: the system's own programs, with the host key that the API publishes.
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import type { Command } from 'commander';
+import { z } from 'zod';
+import type { Client } from './client.ts';
+import { type CommonOptions, signedIn, type SvcDeps, withCommon } from './command.ts';
+import { EXIT, SvcError } from './exit.ts';
+import { resolveName } from './names.ts';
+
+const Instance = z.looseObject({
+  status: z.string(),
+  status_reason: z.string().nullish(),
+  connection: z
+    .looseObject({
+      hostname: z.string(),
+      port: z.int(),
+      ssh_command: z.string(),
+      host_key: z.string(),
+      app_url: z.string().nullish(),
+      terminal_url: z.string().nullish(),
+    })
+    // Without an SSH endpoint there is nothing to connect to yet.
+    .nullable()
+    .catch(null),
+});
+type Connection = NonNullable<z.infer<typeof Instance>['connection']>;
+
+const ANSWER_MS = 5_000;
+
+export function addSshCommands(program: Command, deps: SvcDeps): void {
+  withCommon(program.command('ssh <id> [args...]'))
+    .description('log in to an instance, by id or name; what follows is passed on to ssh')
+    .passThroughOptions()
+    .action(async (name: string, args: string[], options: CommonOptions) => {
+      const { connection } = await connectionOf(signedIn(deps, options), name);
+      const own = ['-p', String(connection.port), ...hostKeyOptions(connection, deps)];
+      await exec('ssh', [...own, `${userOf(connection)}@${connection.hostname}`, ...args], deps);
+    });
+  withCommon(program.command('cp <source> <target>'))
+    .description('copy files to or from an instance; <id>:<path> is a path there')
+    .option('-r, --recursive', 'whole folders')
+    .action(async (source: string, target: string, options: CommonOptions & { recursive?: boolean }) => {
+      const name = remoteName(source) ?? remoteName(target);
+      if (name === undefined || (remoteName(source) !== undefined && remoteName(target) !== undefined)) {
+        const message = 'one of the two paths must be on an instance, such as my-instance:/data';
+        throw new SvcError(EXIT.usage, { code: 'usage', message });
+      }
+      const { connection } = await connectionOf(signedIn(deps, options), name);
+      const there = `${userOf(connection)}@${connection.hostname}:`;
+      const paths = [source, target].map((path) =>
+        remoteName(path) === undefined ? path : there + path.slice(path.indexOf(':') + 1),
+      );
+      const own = ['-P', String(connection.port), ...hostKeyOptions(connection, deps)];
+      await exec('scp', [...own, ...(options.recursive === true ? ['-r'] : []), ...paths], deps);
+    });
+  withCommon(program.command('open <id>'))
+    .description('print the address of the application of an instance, and show it in a browser')
+    .option('--terminal', 'its browser console instead')
+    .action(async (name: string, options: CommonOptions & { terminal?: boolean }) => {
+      const { connection } = await connectionOf(signedIn(deps, options), name);
+      const url = options.terminal === true ? connection.terminal_url : connection.app_url;
+      if (url === null || url === undefined)
+        throw new SvcError(EXIT.notFound, { code: 'not_found', message: 'the instance has no such address' });
+      deps.print(`${url}\n`);
+      if (deps.isTerminal) await deps.runProgram('xdg-open', [url]).catch(() => undefined);
+    });
+}
+
+/** Whether an SSH server answers there. */
+export function answersSsh(host: string, port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ host, port, timeout: ANSWER_MS });
+    const end = (answers: boolean): void => {
+      socket.destroy();
+      resolve(answers);
+    };
+    socket.once('data', (banner) => end(banner.subarray(0, 4).toString() === 'SSH-'));
+    socket
+      .once('error', () => end(false))
+      .once('timeout', () => end(false))
+      .once('close', () => end(false));
+  });
+}
+
+async function connectionOf(client: Client, name: string): Promise<{ connection: Connection }> {
+  const id = await resolveName(client, name);
+  const {
+    connection,
+    status,
+    status_reason: reason,
+  } = Instance.parse(await client.json({ method: 'GET', path: `/instances/${id}` }));
+  if (connection !== null) return { connection };
+  const message = `the instance is ${status}${reason === null || reason === undefined ? '' : `: ${reason}`}`;
+  throw new SvcError(EXIT.failed, {
+    code: 'not_running',
+    message,
+    next: `Wait for it: svc wait ${id}`,
+    resourceId: id,
+  });
+}
+
+/** The user of the command that the API shows. */
+function userOf({ ssh_command: command }: Connection): string {
+  return /(\S+)@/.exec(command)?.[1] ?? 'root';
+}
+
+/** The key of the API in a file of ours, so that nobody has to trust a host at the first use. */
+function hostKeyOptions({ hostname, port, host_key: key }: Connection, { logins }: SvcDeps): string[] {
+  const folder = join(logins.folder, 'known_hosts.d');
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
+  const file = join(folder, `${hostname}-${port}`);
+  writeFileSync(file, `[${hostname}]:${port} ${key}\n`, { mode: 0o600 });
+  return [
+    '-o',
+    `UserKnownHostsFile=${file}`,
+    '-o',
+    'StrictHostKeyChecking=yes',
+    '-o',
+    'GlobalKnownHostsFile=/dev/null',
+  ];
+}
+
+/** The name before the colon; undefined for a path here. */
+function remoteName(path: string): string | undefined {
+  const [, name] = /^([^/:]+):/.exec(path) ?? [];
+  return name;
+}
+
+/** The command ends with the code of the program. */
+async function exec(command: string, args: readonly string[], { runProgram }: SvcDeps): Promise<void> {
+  const code = await runProgram(command, args);
+  if (code !== 0) throw new SvcError(code, { code: 'program_failed', message: `${command} exited with code ${code}` });
+}

@@ -1,0 +1,121 @@
+// The program `svc`: all its commands, and how it ends.
+import { readFileSync } from 'node:fs';
+import { Command, CommanderError } from 'commander';
+import { messageOf } from '../../shared/errors.ts';
+import { VERSION } from '../../shared/version.ts';
+import { ACCOUNT_COMMANDS } from './account-commands.ts';
+import { addAuthCommands } from './auth.ts';
+import { addChatCommand } from './chat.ts';
+import { type CommonOptions, signedIn, type SvcDeps, withCommon } from './command.ts';
+import { addCompletionCommands } from './completion.ts';
+import { addDoctorCommand } from './doctor.ts';
+import { errorJson, errorText, EXIT, SvcError } from './exit.ts';
+import { addFileCommands } from './file-transfer.ts';
+import { addInstanceCommands } from './instances.ts';
+import { MODEL_COMMANDS } from './model-commands.ts';
+import { addPlainCommands, type PlainCommand } from './plain.ts';
+import { addSshCommands } from './ssh.ts';
+import { SUPPLIER_COMMANDS } from './supplier-commands.ts';
+
+const NOUNS: Readonly<Record<string, string>> = {
+  auth: 'sign in and out',
+  gpu: 'GPU types',
+  price: 'prices of what is on offer',
+  key: 'SSH public keys',
+  instance: 'rented GPUs',
+  reservation: 'reserved capacity',
+  usage: 'what instances used',
+  balance: 'your prepaid balance',
+  bill: 'bills',
+  event: 'what happened',
+  webhook: 'events that are sent to you',
+  model: 'models',
+  file: 'files for fine-tuning',
+  job: 'fine-tuning jobs',
+  machine: 'machines that you offer',
+};
+
+export const PLAIN_COMMANDS: readonly PlainCommand[] = [...ACCOUNT_COMMANDS, ...MODEL_COMMANDS, ...SUPPLIER_COMMANDS];
+
+/** Runs one command line, without the name of the program. Resolves with the exit code. */
+export async function runSvc(argv: readonly string[], deps: SvcDeps): Promise<number> {
+  const program = buildProgram(deps);
+  try {
+    await program.parseAsync([...argv], { from: 'user' });
+    return EXIT.done;
+  } catch (error) {
+    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
+    const known = error instanceof SvcError ? error : unexpected(error, deps);
+    deps.tell(argv.includes('--json') ? errorJson(known) : errorText(known));
+    return known.exit;
+  }
+}
+
+export function buildProgram(deps: SvcDeps): Command {
+  const program = new Command('svc')
+    .description('Rent GPUs and call models: the command line of the GPU rental and inference service.')
+    .version(VERSION)
+    .enablePositionalOptions()
+    .exitOverride()
+    .configureOutput({ writeOut: deps.print, writeErr: deps.tell });
+  const nouns = new Map(Object.entries(NOUNS).map(([noun, help]) => [noun, program.command(noun).description(help)]));
+  const nounOf = (noun: string): Command => {
+    const found = nouns.get(noun);
+    if (found === undefined) throw new Error(`the noun ${noun} has no description`);
+    return found;
+  };
+  addAuthCommands(nounOf('auth'), deps);
+  addInstanceCommands(program, nounOf('instance'), deps);
+  addPlainCommands(nounOf, PLAIN_COMMANDS, deps);
+  addFileCommands(nounOf('file'), deps);
+  addSshCommands(program, deps);
+  addChatCommand(program, deps);
+  addDoctorCommand(program, deps);
+  addCompletionCommands(program, deps);
+  addApiCommand(program, deps);
+  inheritOutput(program);
+  return program;
+}
+
+/** Any request, for what has no command of its own. */
+function addApiCommand(program: Command, deps: SvcDeps): void {
+  withCommon(program.command('api <method> <path>'))
+    .description('send any request of the API, such as: svc api GET /instances')
+    .option('--body <json>', 'JSON, or @file, or - for standard input')
+    .action(async (method: string, path: string, options: CommonOptions & { body?: string }) => {
+      const text = options.body === undefined ? undefined : await bodyText(options.body, deps);
+      const below = `/${path.replace(/^\/?(v1\/)?/, '')}`;
+      const answer = await signedIn(deps, options).json({
+        method: method.toUpperCase(),
+        path: below,
+        ...(text === undefined ? {} : { body: jsonOf(text) }),
+      });
+      if (answer !== null) deps.print(`${JSON.stringify(answer, undefined, options.json === true ? undefined : 2)}\n`);
+    });
+}
+
+async function bodyText(body: string, { readInput }: SvcDeps): Promise<string> {
+  if (body === '-') return readInput();
+  return body.startsWith('@') ? readFileSync(body.slice(1), 'utf8') : body;
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch (error) {
+    throw new SvcError(EXIT.usage, { code: 'usage', message: `--body is not JSON: ${messageOf(error)}` });
+  }
+}
+
+/** commander copies these settings only to commands that are made after them. */
+function inheritOutput(command: Command): void {
+  for (const each of command.commands) {
+    each.copyInheritedSettings(command);
+    inheritOutput(each);
+  }
+}
+
+function unexpected(error: unknown, { interrupted }: SvcDeps): SvcError {
+  if (interrupted.aborted) return new SvcError(EXIT.interrupted, { code: 'interrupted', message: 'interrupted' });
+  return new SvcError(EXIT.failed, { code: 'failed', message: messageOf(error) });
+}

@@ -1,0 +1,136 @@
+// Waits until an instance is what the caller wants: by the live stream, and by polling while there is none.
+import { z } from 'zod';
+import type { Clock } from '../../shared/clock.ts';
+import type { Client } from './client.ts';
+import { eventsOf } from './event-reader.ts';
+import { EXIT, SvcError } from './exit.ts';
+
+export const WAITS = ['running', 'terminated', 'reachable'] as const;
+export type WaitFor = (typeof WAITS)[number];
+
+export interface Wait {
+  instanceId: string;
+  until: WaitFor;
+  timeoutMs: number;
+  signal: AbortSignal;
+  /** Told each new status, and what is known about it. */
+  onChange(text: string): void;
+  /** Whether an SSH server answers at the address of the instance. Asked only for `reachable`. */
+  answersSsh(host: string, port: number): Promise<boolean>;
+}
+
+const POLL_MS_MAX = 30_000;
+/** A stream that says nothing is asked about that often, in case the last event was missed. */
+const SILENT_MS = 30_000;
+
+const Instance = z.looseObject({
+  id: z.string(),
+  status: z.string(),
+  status_reason: z.string().nullish(),
+  connection: z.looseObject({ hostname: z.string().optional(), port: z.int().optional() }).nullish(),
+});
+export type WaitedInstance = z.infer<typeof Instance>;
+
+/** @throws SvcError with `operationFailed` if it cannot come true any more, `timedOut`, or `interrupted` */
+export async function waitFor(client: Client, wait: Wait, clock: Clock): Promise<WaitedInstance> {
+  const untilMs = clock.monotonicMs() + wait.timeoutMs;
+  const changes = openChanges(client, wait, clock);
+  let last = '';
+  try {
+    for (let pollMs = 1_000; ; pollMs = Math.min(2 * pollMs, POLL_MS_MAX)) {
+      const instance = await read(client, wait);
+      const words = instance === undefined ? 'unknown: the API could not be reached' : wordsOf(instance);
+      if (words !== last) wait.onChange(words);
+      last = words;
+      if (instance !== undefined && (await isReached(instance, wait))) return instance;
+      if (instance !== undefined && isHopeless(instance, wait.until)) throw hopeless(instance, wait.until);
+      const leftMs = untilMs - clock.monotonicMs();
+      if (leftMs <= 0) throw timedOut(wait, last);
+      await changes.next(Math.min(leftMs, changes.isLive() ? SILENT_MS : pollMs));
+      if (wait.signal.aborted) throw interrupted(wait);
+    }
+  } finally {
+    changes.stop();
+  }
+}
+
+/** Undefined: nothing is known, because the network or the API failed. That is no reason to end. */
+async function read(client: Client, { instanceId, signal }: Wait): Promise<WaitedInstance | undefined> {
+  try {
+    return Instance.parse(await client.json({ method: 'GET', path: `/instances/${instanceId}`, signal }));
+  } catch (error) {
+    const isFinal = error instanceof SvcError && (error.exit === EXIT.signIn || error.exit === EXIT.notFound);
+    if (isFinal || !(error instanceof SvcError)) throw error;
+    return undefined;
+  }
+}
+
+interface Changes {
+  /** Resolves after an event of the instance, or after `ms`. */
+  next(ms: number): Promise<void>;
+  isLive(): boolean;
+  stop(): void;
+}
+
+/** Reads the live stream in the background. Without it, `next` only waits. */
+function openChanges(client: Client, { instanceId, signal }: Wait, clock: Clock): Changes {
+  const ending = new AbortController();
+  let wake = new AbortController();
+  let isLive = false;
+  const read = async (): Promise<void> => {
+    const both = AbortSignal.any([signal, ending.signal]);
+    const headers = { accept: 'text/event-stream' };
+    const response = await client.open({ method: 'GET', path: '/events', headers, signal: both });
+    for await (const { type, data } of eventsOf(response)) {
+      isLive = true;
+      const about = z.looseObject({ resource_id: z.string() }).safeParse(data).data?.resource_id;
+      if (about === instanceId || type === 'resync' || type === 'ready') wake.abort();
+    }
+  };
+  // A key without the scope, a proxy without streams: polling goes on.
+  void read()
+    .catch(() => undefined)
+    .finally(() => (isLive = false));
+  signal.addEventListener('abort', () => wake.abort(), { once: true });
+  return {
+    isLive: () => isLive,
+    next: async (ms) => {
+      await clock.sleep(ms, wake.signal);
+      if (!signal.aborted) wake = new AbortController();
+    },
+    stop: () => ending.abort(),
+  };
+}
+
+async function isReached({ status, connection }: WaitedInstance, { until, answersSsh }: Wait): Promise<boolean> {
+  if (until === 'terminated') return status === 'terminated' || status === 'stopped';
+  if (status !== 'running' || until === 'running') return status === 'running';
+  const { hostname, port } = connection ?? {};
+  return hostname !== undefined && port !== undefined && answersSsh(hostname, port);
+}
+
+function isHopeless({ status }: WaitedInstance, until: WaitFor): boolean {
+  if (until === 'terminated') return false;
+  return status === 'error' || status === 'terminated' || status === 'stopped' || status === 'stopping';
+}
+
+function wordsOf({ status, status_reason: reason }: WaitedInstance): string {
+  return reason === null || reason === undefined || reason === '' ? status : `${status}: ${reason}`;
+}
+
+function hopeless(instance: WaitedInstance, until: WaitFor): SvcError {
+  const message = `the instance will not become ${until}: it is ${wordsOf(instance)}`;
+  const next = 'See what happened: svc instance events ' + instance.id;
+  return new SvcError(EXIT.operationFailed, { code: 'operation_failed', message, next, resourceId: instance.id });
+}
+
+function timedOut({ instanceId, until, timeoutMs }: Wait, last: string): SvcError {
+  const message = `not ${until} after ${Math.round(timeoutMs / 1000)} s; the last status is ${last}`;
+  const next = `It still exists and may cost money. Go on waiting with svc wait ${instanceId}, or end it: svc instance delete ${instanceId}`;
+  return new SvcError(EXIT.timedOut, { code: 'wait_timed_out', message, next, resourceId: instanceId });
+}
+
+function interrupted({ instanceId }: Wait): SvcError {
+  const next = `It still exists and may cost money. End it: svc instance delete ${instanceId}`;
+  return new SvcError(EXIT.interrupted, { code: 'interrupted', message: 'interrupted', next, resourceId: instanceId });
+}

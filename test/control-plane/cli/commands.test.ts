@@ -1,0 +1,102 @@
+// Every command of `svc` that is one request: what it prints with --json is the document of the API, and its columns exist.
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { argumentsOf, type PlainCommand } from '../../../control-plane/cli/plain.ts';
+import { PLAIN_COMMANDS } from '../../../control-plane/cli/svc.ts';
+import type { Route } from '../../../control-plane/base/http/route.ts';
+import { type Api, type ApiAccount, openApi } from '../../contract/api.ts';
+import { makerFor } from '../../contract/resources.ts';
+import { KEYS } from '../base/accounts/ssh-key-samples.ts';
+import { openSvc, type Svc } from '../../kit/svc.ts';
+import { tunableModels } from '../../kit/models.ts';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+let api: Api;
+let owner: ApiAccount;
+let svc: Svc;
+beforeAll(async () => {
+  api = await openApi({ settings: { models: tunableModels() } });
+  owner = await api.account();
+  const { port } = await api.http.listen({ host: '127.0.0.1', port: 0 });
+  svc = openSvc({ baseUrl: `http://127.0.0.1:${port}/v1`, key: owner.key });
+  await api.world.machine();
+});
+afterAll(async () => {
+  svc.close();
+  await api.close();
+});
+
+const named = PLAIN_COMMANDS.map((plain) => [plain.words.join(' '), plain] as const);
+
+function routeOf({ method, path }: PlainCommand): Route {
+  const pattern = `/v1${path}`.replaceAll(/\{\w+\}/g, '{}');
+  const found = api.routes.find(
+    (route) => route.method === method && route.path.replaceAll(/\{\w+\}/g, '{}') === pattern,
+  );
+  if (found === undefined) throw new Error(`there is no route ${method} ${path}`);
+  return found;
+}
+
+function answerOf(plain: PlainCommand): z.ZodType {
+  const { responses } = routeOf(plain);
+  const [schema] = Object.values(responses).flatMap((response) => response.schema ?? []);
+  if (schema === undefined) throw new Error(`${plain.path} answers nothing`);
+  return schema;
+}
+
+/** What stands for the arguments, made by the owner. */
+async function argumentsFor(plain: PlainCommand): Promise<string[]> {
+  const names = argumentsOf(plain.path);
+  if (names.length === 0) return [];
+  const route = routeOf(plain).path;
+  if (plain.path === '/models/{id}') return [tunableModels()[0]?.id ?? ''];
+  const upTo = route.slice(0, route.lastIndexOf('}') + 1);
+  const made = await makerFor(upTo)?.(api, owner);
+  if (made === undefined) throw new Error(`nothing makes ${upTo}`);
+  return made.split('/deliveries/');
+}
+
+/** The options without which the command is refused. */
+async function optionsFor(plain: PlainCommand): Promise<string[]> {
+  const file = join(svc.home, 'id.pub');
+  writeFileSync(file, `${KEYS.rsa2048.line}\n`);
+  const training = plain.words.join(' ') === 'job create' ? await makerFor('/v1/files/{id}')?.(api, owner) : undefined;
+  const texts: Record<string, string> = {
+    name: 'a name',
+    public_key: file,
+    url: 'https://93.184.216.34/hook',
+    event_types: 'instance.running',
+    region: 'eu-west',
+    price_per_hour: '2',
+    model: 'tiny-base',
+    training_file: training ?? '',
+    'svc.max_budget_usd': '50',
+  };
+  return (plain.options ?? [])
+    .filter(({ required, to }) => required === true || (plain.method === 'PATCH' && to === 'price_per_hour'))
+    .flatMap(({ flags, to }) => [flags.split(' ')[0] ?? '', texts[to] ?? '']);
+}
+
+describe('each command that is one request', () => {
+  test.each(named)('svc %s --json prints the document of the API', async (_name, plain) => {
+    const words = [...plain.words, ...(await argumentsFor(plain)), ...(await optionsFor(plain))];
+    const { code, stdout, stderr } = await svc.run(...words, '--json');
+    expect(stderr).toBe(plain.done === undefined ? '' : `${plain.done}\n`);
+    expect(code).toBe(0);
+    // One line, or none for an answer without a body.
+    const documents = stdout.split('\n').slice(0, -1);
+    expect(documents).toHaveLength(plain.done === undefined ? 1 : 0);
+    for (const text of documents) answerOf(plain).parse(JSON.parse(text));
+  });
+
+  test.each(named.filter(([, { done }]) => done === undefined))(
+    'svc %s shows members that the API has',
+    async (_name, plain) => {
+      const schema: unknown = z.toJSONSchema(answerOf(plain), { io: 'output', unrepresentable: 'any' });
+      const text = JSON.stringify(schema);
+      const last = [...(plain.columns ?? []), plain.id ?? 'id'].map((column) => column.split('.').at(-1) ?? '');
+      expect(last.filter((name) => !text.includes(`"${name}":`))).toEqual([]);
+    },
+  );
+});

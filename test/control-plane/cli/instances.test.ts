@@ -1,0 +1,224 @@
+// The commands of `svc` that launch instances, wait for them and log in to them.
+import { readFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { LAUNCH } from '../../kit/world.ts';
+import { api, openSvcForEachTest, owner, svcOf } from './svc-of-test.ts';
+
+openSvcForEachTest();
+
+const idOfLaunch = (): Promise<string> => api.world.launch(owner);
+
+test('a launch whose answer was lost is repeated with the same key, and launches once', async () => {
+  await api.world.machine();
+  let calls = 0;
+  const keys: (string | null)[] = [];
+  const flaky: typeof fetch = async (url, init) => {
+    const answer = await fetch(url, init);
+    calls += 1;
+    if (init?.method === 'POST') keys.push(new Headers(init.headers).get('idempotency-key'));
+    if (calls === 1) throw new TypeError('fetch failed');
+    return answer;
+  };
+  const argv = ['instance', 'create', '--image', 'busybox', '--gpu-type', LAUNCH.gpu_type ?? '', '--json'];
+  const { code, stdout } = await svcOf({ fetch: flaky }).run(...argv);
+  expect(code).toBe(0);
+  expect(JSON.parse(stdout)).toMatchObject({ kind: 'instance.create' });
+  expect(new Set(keys).size).toBe(1);
+  expect(keys).toHaveLength(2);
+  const { json } = await api.call('GET', '/v1/instances', { key: owner.key });
+  expect(json.data).toHaveLength(1);
+});
+
+test('a launch sends what its options say', async () => {
+  let sent: unknown;
+  const spy: typeof fetch = async (url, init) => {
+    if (init?.method === 'POST') sent = await new Request(url, init).json();
+    return fetch(url, init);
+  };
+  const options = [
+    '--env',
+    'A=b=c',
+    '--env',
+    'E=',
+    '--port',
+    '8080',
+    '--port',
+    '5432/tcp',
+    '--disk',
+    '200',
+    '--ssh-key',
+    'k1',
+  ];
+  await svcOf({ fetch: spy }).run(
+    'instance',
+    'create',
+    '--image',
+    'busybox',
+    ...options,
+    '--',
+    'sh',
+    '-c',
+    'echo --json',
+  );
+  expect(sent).toEqual({
+    gpu_count: 1,
+    tier: 'on_demand',
+    image: 'busybox',
+    env: { A: 'b=c', E: '' },
+    ports: [
+      { port: 8080, protocol: 'http' },
+      { port: 5432, protocol: 'tcp' },
+    ],
+    disk_gb: 200,
+    ssh_key_ids: ['k1'],
+    cmd: ['sh', '-c', 'echo --json'],
+  });
+  for (const [option, text] of [
+    ['--env', 'novalue'],
+    ['--port', '80/udp'],
+  ] as const) {
+    const refused = await svcOf().run('instance', 'create', '--image', 'busybox', option, text);
+    expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining(`${option} must be`) });
+  }
+});
+
+describe('waiting', () => {
+  test('wait follows an instance until it runs, one line for each change', async () => {
+    await api.world.machine();
+    const id = await idOfLaunch();
+    let slept = 0;
+    const onSleep = async (): Promise<void> => {
+      slept += 1;
+      if (slept === 3) await api.world.start(id);
+    };
+    const { code, stderr, stdout } = await svcOf({ onSleep }).run('wait', id, '--json');
+    expect(code).toBe(0);
+    expect(stderr.split('\n').filter((line) => line.includes('running'))).toHaveLength(1);
+    expect(JSON.parse(stdout)).toMatchObject({ id, status: 'running' });
+  });
+
+  test('a wait that times out exits with 6 and names what still costs money', async () => {
+    await api.world.machine();
+    const id = await idOfLaunch();
+    const { code, stderr } = await svcOf().run('instance', 'wait', id, '--timeout', '5', '--json');
+    expect(code).toBe(6);
+    const last = JSON.parse(stderr.trim().split('\n').at(-1) ?? '') as unknown;
+    expect(last).toMatchObject({
+      code: 'wait_timed_out',
+      resource_id: id,
+      next: expect.stringContaining(`svc instance delete ${id}`),
+    });
+  });
+
+  test('a wait for what cannot come any more exits with 5', async () => {
+    await api.world.machine();
+    const id = await api.world.run(owner);
+    await api.world.end(owner, id);
+    const { code, stderr } = await svcOf().run('wait', id);
+    expect(code).toBe(5);
+    expect(stderr).toMatch(/will not become running: it is terminated/);
+    expect((await svcOf().run('wait', id, '--for', 'terminated')).code).toBe(0);
+  });
+
+  test('a network that fails meanwhile is unknown, not failed', async () => {
+    await api.world.machine();
+    const id = await api.world.run(owner);
+    let failures = 8;
+    const flaky: typeof fetch = async (url, init) => {
+      failures -= 1;
+      if (failures >= 0) throw new TypeError('fetch failed');
+      return fetch(url, init);
+    };
+    const { code, stderr } = await svcOf({ fetch: flaky }).run('wait', id);
+    expect(code).toBe(0);
+    expect(stderr).toContain('unknown: the API could not be reached');
+  });
+
+  test('Ctrl-C exits with 130 and names what still costs money', async () => {
+    await api.world.machine();
+    const id = await idOfLaunch();
+    const svc = svcOf({ onSleep: async () => svc.interrupt() });
+    const { code, stderr } = await svc.run('wait', id);
+    expect(code).toBe(130);
+    expect(stderr).toContain(`svc instance delete ${id}`);
+  });
+
+  test('reachable needs an SSH server that answers', async () => {
+    await api.world.machine();
+    const id = await api.world.run(owner);
+    const server = createServer((socket) => socket.end('SSH-2.0-test\r\n'));
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    const address = server.address();
+    const port = typeof address === 'object' ? address?.port : 0;
+    const moved: typeof fetch = async (url, init) => {
+      const answer = await fetch(url, init);
+      if (!new Request(url).url.includes('/instances/')) return answer;
+      const body = (await answer.json()) as { connection: object };
+      return Response.json({ ...body, connection: { ...body.connection, hostname: '127.0.0.1', port } });
+    };
+    expect((await svcOf({ fetch: moved }).run('wait', id, '--for', 'reachable')).code).toBe(0);
+    server.close();
+    expect((await svcOf({ fetch: moved }).run('wait', id, '--for', 'reachable', '--timeout', '3')).code).toBe(6);
+  });
+});
+
+describe('names', () => {
+  test('an instance is named by its name, unless several have it', async () => {
+    await api.world.machine();
+    const id = await api.world.launch(owner, { name: 'train' });
+    expect((await svcOf().run('instance', 'get', 'train', '-q')).stdout).toBe(`${id}\n`);
+    const other = await api.world.launch(owner, { name: 'train' });
+    const { code, stderr } = await svcOf().run('instance', 'delete', 'train');
+    expect(code).toBe(1);
+    expect(stderr).toContain('2 instances have the name train');
+    expect(stderr).toContain(id);
+    expect(stderr).toContain(other);
+  });
+});
+
+describe('ssh and cp', () => {
+  test('they run the programs of the system with the host key of the API', async () => {
+    await api.world.machine();
+    const id = await api.world.run(owner);
+    const svc = svcOf();
+    expect((await svc.run('ssh', id, '-L', '8080:localhost:80', 'nvidia-smi', '-l')).code).toBe(0);
+    const { json } = await api.call('GET', `/v1/instances/${id}`, { key: owner.key });
+    const {
+      hostname,
+      port,
+      host_key: key,
+    } = json['connection'] as { hostname: string; port: number; host_key: string };
+    const file = join(svc.home, '.config/svc/known_hosts.d', `${hostname}-${port}`);
+    expect(readFileSync(file, 'utf8')).toBe(`[${hostname}]:${port} ${key}\n`);
+    const pinned = [
+      '-o',
+      `UserKnownHostsFile=${file}`,
+      '-o',
+      'StrictHostKeyChecking=yes',
+      '-o',
+      'GlobalKnownHostsFile=/dev/null',
+    ];
+    const host = `root@${hostname}`;
+    expect(svc.programs).toEqual([
+      ['ssh', '-p', String(port), ...pinned, host, '-L', '8080:localhost:80', 'nvidia-smi', '-l'],
+    ]);
+    await svc.run('cp', '-r', './data', `${id}:/root/data`);
+    expect(svc.programs[1]).toEqual(['scp', '-P', String(port), ...pinned, '-r', './data', `${host}:/root/data`]);
+  });
+
+  test('they exit with the code of the program', async () => {
+    await api.world.machine();
+    const id = await api.world.run(owner);
+    expect((await svcOf({ programCode: 42 }).run('ssh', id, 'exit 42')).code).toBe(42);
+  });
+
+  test('an instance that does not run yet is a clear refusal', async () => {
+    await api.world.machine();
+    const id = await idOfLaunch();
+    const svc = svcOf();
+    expect(await svc.run('ssh', id)).toMatchObject({ code: 1, stderr: expect.stringContaining(`svc wait ${id}`) });
+    expect(svc.programs).toEqual([]);
+  });
+});

@@ -1,0 +1,182 @@
+// The program `svc`: exit codes and errors, signing in, tables, chat, doctor and completion.
+import { statSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { buildProgram } from '../../../control-plane/cli/svc.ts';
+import { api, baseUrl, openSvcForEachTest, owner, svcOf } from './svc-of-test.ts';
+
+openSvcForEachTest();
+
+describe('exit codes and errors', () => {
+  test.each([
+    [['nonsense'], 2, /unknown command/],
+    [['instance', 'get'], 2, /missing required argument/],
+    [['key', 'add', '--name', 'x'], 2, /required option '--file/],
+    [['key', 'add', '--name', 'x', '--file', '/nowhere'], 2, /--file <path> names a file that cannot be read/],
+    [['wait', 'x', '--timeout', '0'], 2, /must be more than 0/],
+    [['wait', 'x', '--for', 'never'], 2, /must be running, terminated, reachable/],
+    [['cp', 'a', 'b'], 2, /one of the two paths must be on an instance/],
+    [['instance', 'get', 'i-aaaaaaaaaaaaaaaaaaaa'], 3, /There is no instance/],
+    [['instance', 'get', 'no-such-name'], 3, /no instance that has not ended has the id or name no-such-name/],
+    [['instance', 'create', '--image', 'busybox', '--count', '0'], 1, /gpu_count must be/],
+    [['--help'], 0, /^$/],
+  ])('svc %j exits with %i', async (argv, code, stderr) => {
+    const result = await svcOf().run(...argv);
+    expect(result.code).toBe(code);
+    expect(result.stderr).toMatch(stderr);
+  });
+
+  test('without a login, and with a wrong key, it exits with 4 and says how to sign in', async () => {
+    const nobody = await svcOf({ key: undefined }).run('balance');
+    expect(nobody).toMatchObject({ code: 4, stdout: '' });
+    expect(nobody.stderr).toBe(
+      'svc: you are not signed in\nRun svc auth login, or set SVC_API_KEY and SVC_BASE_URL.\n',
+    );
+    const wrong = await svcOf({ key: 'svc_live_wrong' }).run('balance', '--json');
+    expect(wrong.code).toBe(4);
+    expect(JSON.parse(wrong.stderr)).toMatchObject({
+      code: 'unauthorized',
+      next: 'Sign in: svc auth login',
+      request_id: expect.stringMatching(/^req_/),
+    });
+  });
+
+  test('an address at which nobody answers is no failure of the instance', async () => {
+    const result = await svcOf({ baseUrl: 'http://127.0.0.1:1/v1' }).run('balance', '--json');
+    expect(result.code).toBe(1);
+    expect(JSON.parse(result.stderr)).toMatchObject({
+      code: 'unreachable',
+      next: expect.stringContaining('svc doctor'),
+    });
+  });
+});
+
+describe('auth', () => {
+  test('a key from standard input is checked, stored for the user alone, and used from then on', async () => {
+    const svc = svcOf({ key: undefined, baseUrl: undefined, input: `${owner.key}\n` });
+    const signedIn = await svc.run('auth', 'login', '--with-token', '--base-url', baseUrl);
+    expect(signedIn).toMatchObject({ code: 0, stdout: '' });
+    const file = join(svc.home, '.config/svc/credentials.json');
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    expect(statSync(join(file, '..')).mode & 0o777).toBe(0o700);
+    expect((await svc.run('balance')).code).toBe(0);
+    const status = await svc.run('auth', 'status');
+    expect(status.stdout).toContain(`${file} (profile default)`);
+    expect(status.stdout + status.stderr + signedIn.stderr).not.toContain(owner.key);
+    expect((await svc.run('auth', 'token')).stdout).toBe(`${owner.key}\n`);
+    await svc.run('auth', 'logout');
+    expect((await svc.run('balance')).code).toBe(4);
+  });
+
+  test('a key that the API refuses is not stored', async () => {
+    const svc = svcOf({ key: undefined, input: 'svc_live_wrong\n' });
+    expect((await svc.run('auth', 'login', '--with-token')).code).toBe(4);
+    expect((await svc.run('auth', 'token')).code).toBe(4);
+  });
+
+  test('profiles are told apart, and the environment has precedence', async () => {
+    const svc = svcOf({ key: undefined, baseUrl: undefined, input: owner.key });
+    await svc.run('auth', 'login', '--with-token', '--base-url', baseUrl, '--profile', 'work');
+    expect((await svc.run('balance')).code).toBe(4);
+    expect((await svc.run('balance', '--profile', 'work')).code).toBe(0);
+    const file = join(svc.home, '.config/svc/credentials.json');
+    writeFileSync(file, 'not JSON');
+    const broken = await svc.run('balance', '--profile', 'work');
+    expect(broken).toMatchObject({ code: 1, stderr: expect.stringContaining('cannot be read') });
+  });
+});
+
+describe('output', () => {
+  test('a list is a table whose columns stand below each other; an empty one says so', async () => {
+    expect((await svcOf().run('key', 'list')).stdout).toBe('none\n');
+    await api.world.machine();
+    const id = await api.world.launch(owner, { name: 'a' });
+    const lines = (await svcOf().run('instance', 'list')).stdout.trimEnd().split('\n');
+    expect(lines).toHaveLength(2);
+    const at = lines[0]?.indexOf('STATUS') ?? 0;
+    expect(lines[1]?.startsWith(id)).toBe(true);
+    expect(lines[1]?.slice(at)).toMatch(/^allocating /);
+  });
+
+  test('what a terminal would obey is left out of a table', async () => {
+    await api.world.machine();
+    const { key } = owner;
+    const id = await api.world.launch(owner);
+    await api.call('PATCH', `/v1/instances/${id}`, { key, body: { name: 'a\u009b31mred' } });
+    const { stdout } = await svcOf().run('instance', 'list');
+    expect(stdout.replaceAll('\n', '')).not.toMatch(/\p{Cc}/u);
+    expect(stdout).toContain('red');
+  });
+
+  test('a page that is not the last one names the next', async () => {
+    await api.world.machine();
+    await api.world.launch(owner);
+    await api.world.launch(owner);
+    const { stderr } = await svcOf().run('instance', 'list', '--limit', '1');
+    const [, cursor = ''] = /--cursor (\S+)/.exec(stderr) ?? [];
+    expect((await svcOf().run('instance', 'list', '--limit', '1', '--cursor', cursor, '-q')).stdout).toMatch(/^i-/);
+  });
+
+  test('api sends any request', async () => {
+    const body = JSON.stringify({ name: 'ci', scopes: ['instances: read'] });
+    const { stdout } = await svcOf().run('api', 'post', '/v1/api-keys', '--body', body);
+    expect(JSON.parse(stdout)).toMatchObject({ name: 'ci', key: expect.stringMatching(/^svc_live_/) });
+    expect((await svcOf({ input: body }).run('api', 'POST', 'api-keys', '--body', '-', '--json')).code).toBe(0);
+    expect((await svcOf().run('api', 'POST', 'api-keys', '--body', '{')).code).toBe(2);
+  });
+});
+
+test('chat prints the answer as it comes, and with --json each piece of it', async () => {
+  const pieces = ['Hel', 'lo'].map((content) => ({ choices: [{ delta: { content } }] }));
+  const model: typeof fetch = async () =>
+    new Response(
+      `: ping\n\n${pieces.map((piece) => `data: ${JSON.stringify(piece)}\r\n\r\n`).join('')}data: [DONE]\n\n`,
+    );
+  expect((await svcOf({ fetch: model }).run('chat', 'm', 'say', 'hello')).stdout).toBe('Hello\n');
+  const { stdout } = await svcOf({ fetch: model, input: 'hello' }).run('chat', 'm', '--json');
+  expect(
+    stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line) as unknown),
+  ).toEqual(pieces);
+});
+
+test('doctor finds what is wrong, and exits with 1 if anything is', async () => {
+  const good = await svcOf().run('doctor', '--json');
+  const { checks } = JSON.parse(good.stdout) as { checks: { check: string; ok: boolean; next: string }[] };
+  const bad = checks.filter(({ ok }) => !ok).map(({ check }) => check);
+  // The clock of this test stands still in another year.
+  expect(bad).toEqual(['clock']);
+  expect(good.code).toBe(1);
+  const lost = await svcOf({ baseUrl: 'http://127.0.0.1:1/v1' }).run('doctor');
+  expect(lost.code).toBe(1);
+  expect(lost.stdout).toMatch(/FAIL {2}api/);
+  expect(lost.stdout).toMatch(/Check the address, your proxy/);
+});
+
+test('completion knows every command and option', async () => {
+  const next = async (...words: string[]): Promise<string[]> =>
+    (await svcOf().run('complete', '--', ...words)).stdout.trim().split('\n');
+  expect(await next()).toEqual(expect.arrayContaining(['instance', 'ssh', 'auth']));
+  expect(await next('instance')).toEqual(expect.arrayContaining(['list', 'create', 'delete']));
+  expect(await next('instance', 'create')).toEqual(expect.arrayContaining(['--gpu-type', '--image', '--json']));
+  expect((await svcOf().run('completion', 'bash')).stdout).toContain('complete -o default -F _svc svc');
+  expect((await svcOf().run('completion', 'tcsh')).code).toBe(2);
+});
+
+test('every command has a description and the option --json', () => {
+  const leaves: { name: string; isDescribed: boolean; hasJson: boolean }[] = [];
+  const walk = (command: ReturnType<typeof buildProgram>, path: string): void => {
+    for (const each of command.commands) {
+      const name = `${path} ${each.name()}`.trim();
+      const flags = each.options.map(({ long }) => long);
+      if (each.commands.length > 0) walk(each, name);
+      else leaves.push({ name, isDescribed: each.description() !== '', hasJson: flags.includes('--json') });
+    }
+  };
+  walk(buildProgram({} as Parameters<typeof buildProgram>[0]), '');
+  const own = leaves.filter(({ name }) => !['complete', 'completion'].includes(name));
+  expect(own.filter(({ isDescribed, hasJson }) => !isDescribed || !hasJson)).toEqual([]);
+  expect(own.length).toBeGreaterThan(50);
+});
