@@ -1,6 +1,7 @@
 // Commands that make instances, wait for them, read their logs and end them.
 import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
+import { messageOf } from '../../shared/errors.ts';
 import type { Client } from './client.ts';
 import { type CommonOptions, show, signedIn, type SvcDeps, withCommon } from './command.ts';
 import { eventsOf } from './event-reader.ts';
@@ -54,6 +55,10 @@ const Operation = z.looseObject({
   error: z.looseObject({ code: z.string(), detail: z.string() }).optional(),
 });
 const POLL_MS = 500;
+const PROGRAM_POLL_MS = 1_000;
+/** The last lines may be on their way when the end of the program is known. */
+const LAST_LINES_MS = 1_000;
+const Ending = z.looseObject({ status: z.string(), status_reason: z.string().optional() });
 
 /** `instance create|delete|wait|logs`, and the same as shortcuts at the top. */
 export function addInstanceCommands(program: Command, instance: Command, deps: SvcDeps): void {
@@ -147,35 +152,50 @@ async function run(argv: string[], options: LaunchOptions, deps: SvcDeps): Promi
   const instanceId = await placed(client, accepted, deps);
   deps.tell(`${instanceId}\n`);
   await waitUntil(client, { instanceId, until: 'running', timeout: options.timeout }, deps);
-  try {
-    await follow(client, instanceId, options, deps);
-  } catch (error) {
-    throw error instanceof SvcError ? error.about(instanceId, stillCosts(instanceId)) : error;
-  }
-  const ended = await waitForCode(client, instanceId, deps);
+  const code = await followProgram(client, instanceId, options, deps);
   if (options.rm === true) await client.json({ method: 'DELETE', path: `/instances/${instanceId}` });
   else deps.tell(`${stillCosts(instanceId)}\n`);
-  if (ended !== 0)
-    throw new SvcError(ended, {
-      code: 'program_failed',
-      message: `the program exited with code ${ended}`,
-      resourceId: instanceId,
-    });
+  if (code === 0) return;
+  const message = `the program exited with code ${code}`;
+  throw new SvcError(code, { code: 'program_failed', message, resourceId: instanceId });
 }
 
 const stillCosts = (id: string): string =>
   `The instance still exists and costs money. End it: svc instance delete ${id}`;
 
-/** The exit code that the host reported for the program of the image. */
-async function waitForCode(client: Client, id: string, { clock, interrupted }: SvcDeps): Promise<number> {
-  for (let tries = 0; tries < 20; tries += 1) {
+/** Shows the output until the program has ended, and resolves with its code. The instance itself goes on, and so does its log. */
+async function followProgram(client: Client, id: string, options: CommonOptions, deps: SvcDeps): Promise<number> {
+  const ending = new AbortController();
+  const interrupted = AbortSignal.any([deps.interrupted, ending.signal]);
+  const following = follow(client, id, options, { ...deps, interrupted }).catch((error: unknown) => {
+    if (!interrupted.aborted) deps.tell(`The log cannot be read any more: ${messageOf(error)}\n`);
+  });
+  try {
+    const code = await exitCode(client, id, deps);
+    await deps.clock.sleep(LAST_LINES_MS, deps.interrupted);
+    return code;
+  } catch (error) {
+    throw error instanceof SvcError ? error.about(id, stillCosts(id)) : error;
+  } finally {
+    ending.abort();
+    await following;
+  }
+}
+
+/** The code that the host reports for the program of the image. @throws SvcError if the instance ends before */
+async function exitCode(client: Client, id: string, { clock, interrupted }: SvcDeps): Promise<number> {
+  for (;;) {
     const body = await client.json({ method: 'GET', path: `/instances/${id}`, signal: interrupted });
-    const reason = z.looseObject({ status_reason: z.string().nullish() }).parse(body).status_reason ?? '';
+    const { status, status_reason: reason = '' } = Ending.parse(body);
     const [, code] = /exited with code (\d+)/.exec(reason) ?? [];
     if (code !== undefined) return Number(code);
-    await clock.sleep(POLL_MS, interrupted);
+    if (status !== 'running' && status !== 'unreachable') {
+      const message = `the instance became ${status} before its program ended`;
+      throw new SvcError(EXIT.operationFailed, { code: 'operation_failed', message });
+    }
+    await clock.sleep(PROGRAM_POLL_MS, interrupted);
+    if (interrupted.aborted) throw new SvcError(EXIT.interrupted, { code: 'interrupted', message: 'interrupted' });
   }
-  return 0;
 }
 
 async function end(name: string, options: LaunchOptions, deps: SvcDeps): Promise<void> {

@@ -10,6 +10,7 @@ import { createHash } from 'node:crypto';
 export const PAGES = [
   'index',
   'customer',
+  'cli',
   'models',
   'supplier',
   'host',

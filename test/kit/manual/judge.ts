@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Command as Program } from 'commander';
+import { buildProgram } from '../../../control-plane/cli/svc.ts';
 import { addOperatorCommands } from '../../../control-plane/admin/commands.ts';
 import type { Route } from '../../../control-plane/base/http/route.ts';
 import { capture } from '../capture.ts';
@@ -32,6 +33,7 @@ export function openJudge(routes: readonly Route[]): Judge {
       if (OPERATOR_COMMANDS.includes(args[0] ?? '')) return judgeOperator(args);
       return judgeOptions(args, (command) => helpOf('control-plane/svc-control-plane.js', command));
     }
+    if (program === 'svc') return judgeSvc(args);
     if (program === 'install.sh') return judgeInstaller(args);
   };
   return judge;
@@ -111,6 +113,24 @@ function judgeQuery({ query, path }: Route, url: URL): void {
 
 function judgeForm({ upload, path }: Route): void {
   if (!Object.keys(upload?.mediaTypes ?? {}).includes('multipart/form-data')) throw new Error(`${path} takes no form`);
+}
+
+/** Finds the command and reads its options with the very grammar of the program; nothing is asked. */
+function judgeSvc(args: readonly string[]): void {
+  let command = buildProgram({} as Parameters<typeof buildProgram>[0]);
+  let words = args;
+  for (;;) {
+    const inner = command.commands.find((each) => each.name() === words[0]);
+    if (inner === undefined) break;
+    [command, words] = [inner, words.slice(1)];
+  }
+  if (command.commands.length > 0) throw new Error(`svc has no such command: ${args.join(' ')}`);
+  const { operands, unknown } = command.parseOptions([...words]);
+  // What follows the arguments of ssh is passed on.
+  const isPassed = command.registeredArguments.at(-1)?.variadic === true;
+  if (unknown.length > 0 && !isPassed) throw new Error(`svc ${command.name()} has no option ${unknown.join(' ')}`);
+  const needed = command.registeredArguments.filter(({ required }) => required).length;
+  if (operands.length < needed) throw new Error(`svc ${command.name()} needs ${needed} arguments`);
 }
 
 /** Parses with the very grammar of the program; nothing is asked. */

@@ -18,7 +18,28 @@ const UNPACK = 'tar -xzf gpu-rental-service-*-linux-x64.tar.gz && cd gpu-rental-
 const NEEDS_REPLICAS = 'it needs a model with a deployment';
 const NEEDS_SYSTEMD = 'it needs systemd and changes the machine';
 
+const CLI_TEST = 'test/e2e/cli.test.ts';
+const CLI_TITLE = 'svc launches an instance, waits, logs in, copies, reads its log and ends it';
+const NEEDS_NAMES = 'the names of hosts in this test have no address';
+
 export const NOT_RUN: readonly NotRun[] = [
+  {
+    command: 'svc auth login --base-url https://api.example.com/v1',
+    reason: 'somebody has to approve it in a browser',
+    provenBy: [
+      'test/control-plane/cli/login.test.ts',
+      'a person approves the code, and the key is stored for the user alone',
+    ],
+  },
+  {
+    command: 'svc instance create --image ubuntu:24.04 --gpu-type H100_SXM --name train --wait -- sleep infinity',
+    reason: NEEDS_NAMES,
+    provenBy: [CLI_TEST, CLI_TITLE],
+  },
+  { command: 'svc ssh train hostname', reason: NEEDS_NAMES, provenBy: [CLI_TEST, CLI_TITLE] },
+  { command: 'svc cp train:/etc/hostname ./hostname', reason: NEEDS_NAMES, provenBy: [CLI_TEST, CLI_TITLE] },
+  { command: 'svc logs train --tail 10', reason: NEEDS_NAMES, provenBy: [CLI_TEST, CLI_TITLE] },
+  { command: 'svc instance delete train --wait', reason: NEEDS_NAMES, provenBy: [CLI_TEST, CLI_TITLE] },
   {
     command: `curl -N $API/events -H "$AUTH" -H 'Accept: text/event-stream'`,
     reason: 'it does not end',

@@ -151,6 +151,8 @@ function programsOf(home: string): Record<string, string> {
     curl: `exec ${requireProgram('curl')} --fail-with-body -sS "$@"`,
     // `npm run [-s] <program> -- <arguments>`
     npm: '[ "$2" = -s ] && shift\nprogram=$2\nshift 3\nexec "$program" "$@"',
+    // The reader is signed in with the key of the examples.
+    svc: `export SVC_BASE_URL="$API" SVC_API_KEY="\${AUTH#*Bearer }"\nexec ${process.execPath} ${join(ROOT, 'control-plane/svc.js')} "$@"`,
     'svc-control-plane': `exec ${controlPlane.join(' ')} "$@"`,
   };
 }

@@ -1,0 +1,66 @@
+// Signing in with a browser: what `svc auth login` does while somebody approves the code, refuses it, or does nothing.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { openSvc, type Svc } from '../../kit/svc.ts';
+
+const CODES = {
+  device_code: 'd'.repeat(43),
+  user_code: 'BCDF-GHJK',
+  verification_uri: 'https://api.example.com/device',
+  verification_uri_complete: 'https://api.example.com/device?code=BCDF-GHJK',
+  expires_in: 600,
+  interval: 5,
+};
+const KEY = { access_token: 'svc_live_new', api_key: { id: 'apk_1', expires_at: '2026-04-01T00:00:00.000Z' } };
+
+/** The answers to requests for the key, in order; the last one is repeated. */
+function svcAt(answers: readonly (string | object)[]): { svc: Svc; asked: () => number } {
+  let asked = 0;
+  const api: typeof fetch = async (url) => {
+    if (!new Request(url).url.endsWith('/token')) return Response.json(CODES);
+    const answer = answers[Math.min(asked, answers.length - 1)];
+    asked += 1;
+    if (typeof answer === 'object') return Response.json(answer);
+    return Response.json({ error: answer, error_description: `It is ${answer}.` }, { status: 400 });
+  };
+  return { svc: openSvc({ baseUrl: 'https://api.example.com/v1', fetch: api }), asked: () => asked };
+}
+
+test('a person approves the code, and the key is stored for the user alone', async () => {
+  const { svc } = svcAt(['authorization_pending', 'slow_down', 'authorization_pending', KEY]);
+  const { code, stdout, stderr } = await svc.run('auth', 'login');
+  expect(code).toBe(0);
+  expect(stdout).toBe('');
+  expect(stderr).toContain('Open https://api.example.com/device and enter the code BCDF-GHJK');
+  expect(stderr).not.toContain(KEY.access_token);
+  const stored = readFileSync(join(svc.home, '.config/svc/credentials.json'), 'utf8');
+  expect(JSON.parse(stored)).toEqual({
+    profiles: {
+      default: {
+        base_url: 'https://api.example.com/v1',
+        api_key: 'svc_live_new',
+        expires_at: '2026-04-01T00:00:00.000Z',
+      },
+    },
+  });
+  svc.close();
+});
+
+test('a code that is refused ends the login at once', async () => {
+  const { svc, asked } = svcAt(['authorization_pending', 'access_denied']);
+  const { code, stderr } = await svc.run('auth', 'login', '--json');
+  expect(code).toBe(1);
+  expect(JSON.parse(stderr.trim().split('\n').at(-1) ?? '')).toMatchObject({ code: 'access_denied' });
+  expect(asked()).toBe(2);
+  svc.close();
+});
+
+test('a code that nobody approves ends the login with 4', async () => {
+  const { svc, asked } = svcAt(['authorization_pending']);
+  const { code, stderr } = await svc.run('auth', 'login');
+  expect(code).toBe(4);
+  expect(stderr).toContain('nobody approved this machine in time');
+  expect(asked()).toBe(CODES.expires_in / CODES.interval);
+  svc.close();
+});

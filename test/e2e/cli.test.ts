@@ -1,0 +1,86 @@
+// The command `svc` as a process of its own, against real daemons and with the OpenSSH client.
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { capture } from '../kit/capture.ts';
+import { ONE_GPU, openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
+import { requireProgram } from '../kit/setup.ts';
+
+const SVC = resolve(import.meta.dirname, '../../control-plane/svc.js');
+
+let stack: RentalStack;
+let home: string;
+beforeAll(async () => {
+  stack = await openRentalStack();
+  home = mkdtempSync(join(tmpdir(), 'svc-home-'));
+  addOpenSsh();
+});
+afterAll(async () => {
+  rmSync(home, { recursive: true });
+  expect(await stack.end()).toEqual([]);
+});
+
+/** The programs of the system with the key of this customer. The names of hosts have no address here, so a proxy leads to this machine. */
+function addOpenSsh(): void {
+  mkdirSync(join(home, 'bin'));
+  const proxy = `${requireProgram('busybox')} nc 127.0.0.1 %p`;
+  const options = `-F none -i ${stack.customer.identity.keyFile} -o IdentitiesOnly=yes -o "ProxyCommand=${proxy}"`;
+  for (const name of ['ssh', 'scp']) {
+    const program = join(requireProgram('ssh'), '..', name);
+    writeFileSync(join(home, 'bin', name), `#!/bin/sh\nexec ${program} ${options} "$@"\n`, { mode: 0o755 });
+  }
+}
+
+interface Result {
+  code: number | null;
+  stdout: string;
+  stderr: string;
+}
+
+async function svc(...args: string[]): Promise<Result> {
+  const env = {
+    HOME: home,
+    XDG_CONFIG_HOME: join(home, 'config'),
+    PATH: `${join(home, 'bin')}:${process.env['PATH'] ?? ''}`,
+    SVC_API_KEY: stack.customer.key,
+    SVC_BASE_URL: stack.controlPlane.baseUrl,
+  };
+  const { code, stdout, stderr } = await capture([process.execPath, SVC, ...args], { env, timeoutMs: 120_000 });
+  return { code, stdout: stdout.toString(), stderr };
+}
+
+test('svc launches an instance, waits, logs in, copies, reads its log and ends it', async () => {
+  const launch = ['--image', stack.image.ref, '--gpu-type', ONE_GPU.gpu_type, '--name', 'train', '--wait', '-q'];
+  const program = ['sh', '-c', 'echo begin; exec sleep 3600'];
+  const created = await svc('instance', 'create', ...launch, '--', ...program);
+  expect(created.code, created.stderr).toBe(0);
+  const id = created.stdout.trim();
+  expect(id).toMatch(/^i-/);
+  expect(created.stderr.split('\n').at(-2)).toBe(`${id} running`);
+
+  expect(await svc('ssh', 'train', 'hostname')).toMatchObject({ code: 0, stdout: `${id}\n` });
+  expect((await svc('ssh', 'train', 'exit 42')).code).toBe(42);
+  const copy = join(home, 'hostname');
+  expect(await svc('cp', 'train:/etc/hostname', copy)).toMatchObject({ code: 0 });
+  expect(readFileSync(copy, 'utf8')).toBe(`${id}\n`);
+  expect((await svc('logs', 'train', '--tail', '10')).stdout).toBe('begin\n');
+  const reachable = await svc('wait', 'train', '--timeout', '1', '--json');
+  expect(JSON.parse(reachable.stdout)).toMatchObject({ id, status: 'running' });
+
+  const ended = await svc('instance', 'delete', 'train', '--wait', '--json');
+  expect(ended.code, ended.stderr).toBe(0);
+  expect(JSON.parse(ended.stdout)).toMatchObject({ kind: 'instance.delete' });
+  expect((await svc('instance', 'get', 'train')).code).toBe(3);
+});
+
+test('svc run follows the output of a program, exits with its code and removes the instance', async () => {
+  const launch = ['--image', stack.image.ref, '--gpu-type', ONE_GPU.gpu_type, '--rm'];
+  // It lives until somebody can follow it.
+  const program = ['sh', '-c', 'sleep 3; echo one; echo two; exit 7'];
+  const { code, stdout, stderr } = await svc('run', ...launch, '--', ...program);
+  expect(code, stderr).toBe(7);
+  expect(stdout).toBe('one\ntwo\n');
+  const [id = ''] = stderr.split('\n');
+  expect((await svc('wait', id, '--for', 'terminated')).code).toBe(0);
+});
