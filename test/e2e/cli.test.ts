@@ -54,7 +54,7 @@ test('svc launches an instance, waits, logs in, copies, reads its log and ends i
   const launch = ['--image', stack.image.ref, '--gpu-type', ONE_GPU.gpu_type, '--name', 'train', '--wait', '-q'];
   const program = ['sh', '-c', 'echo begin; exec sleep 3600'];
   const created = await svc('instance', 'create', ...launch, '--', ...program);
-  expect(created.code, created.stderr).toBe(0);
+  expect(created).toMatchObject({ code: 0 });
   const id = created.stdout.trim();
   expect(id).toMatch(/^i-/);
   expect(created.stderr.split('\n').at(-2)).toBe(`${id} running`);
@@ -69,7 +69,7 @@ test('svc launches an instance, waits, logs in, copies, reads its log and ends i
   expect(JSON.parse(reachable.stdout)).toMatchObject({ id, status: 'running' });
 
   const ended = await svc('instance', 'delete', 'train', '--wait', '--json');
-  expect(ended.code, ended.stderr).toBe(0);
+  expect(ended).toMatchObject({ code: 0 });
   expect(JSON.parse(ended.stdout)).toMatchObject({ kind: 'instance.delete' });
   expect((await svc('instance', 'get', 'train')).code).toBe(3);
 });
@@ -78,9 +78,8 @@ test('svc run follows the output of a program, exits with its code and removes t
   const launch = ['--image', stack.image.ref, '--gpu-type', ONE_GPU.gpu_type, '--rm'];
   // It lives until somebody can follow it.
   const program = ['sh', '-c', 'sleep 3; echo one; echo two; exit 7'];
-  const { code, stdout, stderr } = await svc('run', ...launch, '--', ...program);
-  expect(code, stderr).toBe(7);
-  expect(stdout).toBe('one\ntwo\n');
-  const [id = ''] = stderr.split('\n');
+  const ran = await svc('run', ...launch, '--', ...program);
+  expect(ran).toMatchObject({ code: 7, stdout: 'one\ntwo\n' });
+  const [id = ''] = ran.stderr.split('\n');
   expect((await svc('wait', id, '--for', 'terminated')).code).toBe(0);
 });
