@@ -193,7 +193,7 @@ function rentalBrings({ db, clock }: Core, rooms: Rooms, { cursors }: Process): 
     'rental/reservations': reservationsBrings({ cursors, reservations, assertOrg: rooms.accounts.assertOrg }),
     'rental/instances': instancesBrings({ db, clock, cursors, events, instances, balanceBelowHours: belowHours }),
     'rental/edge': {},
-    'rental/outages': outagesBrings({ db, watch, decoys, ownOutages }),
+    'rental/outages': outagesBrings({ db, clock, events, watch, decoys, ownOutages }),
     'rental/journal': journalBrings({ db, clock, cursors, events, instances, logs }),
     'rental/webhooks': webhooksBrings({ db, clock, cursors, webhooks }),
   };

@@ -152,9 +152,11 @@ function openMoney(core: Core, settings: Settings, events: Events) {
       machinesThatServed(query, orgId, { sinceMs, nowMs: clock.now(), forMs: SERVED_MS_MIN }),
   });
   const { launchHoldMinutes, earningsDelayMs: delayMs } = settings;
-  const metering = openMetering({ db, clock, ids, ledger, credits, launchHoldMinutes });
+  const corrections = openCorrections({ db, clock, ids, ledger });
+  const { keepRefundsWithinCharge } = corrections;
+  const metering = openMetering({ db, clock, ids, ledger, credits, launchHoldMinutes, keepRefundsWithinCharge });
   const payouts = openPayouts({ db, clock, ids, ledger, metering, delayMs });
-  return { ledger, credits, metering, payouts, corrections: openCorrections({ db, clock, ids, ledger }) };
+  return { ledger, credits, metering, payouts, corrections };
 }
 
 /** Functions of the rooms above that the fleet calls. */
