@@ -15,12 +15,13 @@ import { openCredits } from './money/credits/credits.ts';
 import { type Ledger, openLedger } from './money/ledger/ledger.ts';
 import { type Metering, openMetering } from './money/metering/metering.ts';
 import { machinesThatServed } from './money/metering/store.ts';
+import type { SendingDeps } from './money/payouts/sending.ts';
 import { openPayouts } from './money/payouts/payouts.ts';
 import { type Presence, openPresence, openLinkRecords } from './fleet/link/presence.ts';
 import { type Link, openLink } from './fleet/link/link.ts';
 import { openArrival } from './fleet/link/arrival.ts';
 import { type CloneTokens, openCloneTokens } from './fleet/link/clone-tokens.ts';
-import { findMachine } from './fleet/supply/store.ts';
+import { findMachine, findSupplier } from './fleet/supply/store.ts';
 import { openSupply, type Supply } from './fleet/supply/supply.ts';
 import { openWorkloads, type Workloads } from './fleet/workloads/workloads.ts';
 import { type Endpoints, openEndpoints } from './rental/endpoints/endpoints.ts';
@@ -155,7 +156,8 @@ function openMoney(core: Core, settings: Settings, events: Events) {
   const corrections = openCorrections({ db, clock, ids, ledger });
   const { keepRefundsWithinCharge } = corrections;
   const metering = openMetering({ db, clock, ids, ledger, credits, launchHoldMinutes, keepRefundsWithinCharge });
-  const payouts = openPayouts({ db, clock, ids, ledger, metering, delayMs });
+  const supplierStatus: SendingDeps['supplierStatus'] = async (query, id) => (await findSupplier(query, id))?.status;
+  const payouts = openPayouts({ ...core, ...settings.payouts, ledger, metering, events, delayMs, supplierStatus });
   return { ledger, credits, metering, payouts, corrections };
 }
 

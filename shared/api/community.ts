@@ -1,4 +1,4 @@
-// Community supply as suppliers see it, with what they earned and were paid (specification 2.17).
+// Community supply as suppliers see it, with what they earned (specification 2.17).
 import { z } from 'zod';
 import { GPUS_PER_MACHINE_MAX } from '../limits.ts';
 
@@ -174,13 +174,3 @@ export const CommunityEarnings = z
   })
   .meta({ id: 'CommunityEarnings' });
 export type CommunityEarnings = z.infer<typeof CommunityEarnings>;
-
-export const CommunityPayout = z
-  .strictObject({
-    payout_id: z.uuid().describe('Identifies the payout'),
-    amount_cents: z.int().describe('What was paid'),
-    reference: z.string().describe('What it is called in the books of the operator, e.g. of a bank transfer'),
-    paid_at: z.iso.datetime().describe('When it was entered'),
-  })
-  .meta({ id: 'CommunityPayout' });
-export type CommunityPayout = z.infer<typeof CommunityPayout>;

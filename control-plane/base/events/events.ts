@@ -30,6 +30,8 @@ export type EventType =
   | 'machine.suspended'
   | 'machine.inventory_changed'
   | 'machine.inventory_approved'
+  | 'supplier.destination_changed'
+  | 'supplier.destination_cancelled'
   | 'reservation.pending'
   | 'reservation.active'
   | 'reservation.suspended'
@@ -43,7 +45,7 @@ export type EventData = Record<string, string | number | boolean | null>;
 
 export interface NewEvent {
   type: EventType;
-  /** The instance, machine or reservation of the event. */
+  /** The instance, machine, supplier or reservation of the event. */
   subjectId: string;
   orgId: string | null;
   data: EventData;
