@@ -295,6 +295,7 @@ function openRental(core: Core, settings: Settings, below: BelowRental): Rental 
     onRunning: async (tx, started) => {
       await startSeries(tx, started);
       await decoys.start(tx, started);
+      await supply.countLaunch(tx, started.machineId, false);
     },
     downSince: (tx, instanceId, nowMs) => downSince(tx, instanceId, { isAnswering, nowMs }),
     assertSshKeys: (tx, orgId, keyIds) => sshKeys.assertKeysOfOrg(tx, orgId, keyIds),
