@@ -1,10 +1,8 @@
 // The operator's commands for payouts, from the command line to the ledger.
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { payable, revenue } from '../../../control-plane/money/ledger/accounts.ts';
 import { runCommand } from '../../kit/operator-commands.ts';
+import { earnCents, HOME, nameDestination } from '../../kit/payees.ts';
 import { openWorld, type World } from '../../kit/world.ts';
-
-const HOME = '0x52908400098527886E0F7030069857D2E4169EE7';
 
 let world: World;
 beforeEach(async () => {
@@ -22,17 +20,10 @@ const rows = async (...words: string[]): Promise<Record<string, unknown>[]> =>
 
 /** A supplier that may be paid 30 dollars. */
 async function owed(): Promise<string> {
-  const { supplierId, orgId } = await world.machine();
-  await world.db.tx('test.owed', async (tx) => {
-    await tx.lock('supplier', supplierId);
-    const payee = { supplierId, orgId };
-    await world.rooms.payouts.destinations.change(tx, payee, { chain: 'base', address: HOME });
-    const legs = { debit: revenue, credit: payable(supplierId), amountUcents: 3_000_000_000n };
-    const about = { id: supplierId, kind: 'test', subjectId: 'i-1', effectiveMs: 1 };
-    await world.rooms.ledger.post(tx, supplierId, [{ ...legs, ...about }]);
-  });
-  await world.clock.advance(1);
-  return supplierId;
+  const payee = await world.machine();
+  await nameDestination(world, payee);
+  await earnCents(world, payee.supplierId, 3_000);
+  return payee.supplierId;
 }
 
 test('payouts are listed, exported, and entered as sent or failed', async () => {

@@ -1,17 +1,17 @@
 // The life of payouts: due by the loop, in flight by an export, paid or failed by the operator. Nothing is paid twice, and nothing half.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
-import { inFlight, paidOut, payable, revenue } from '../../../control-plane/money/ledger/accounts.ts';
+import { inFlight, paidOut, payable } from '../../../control-plane/money/ledger/accounts.ts';
 import { pageOfPayouts, type PayoutRow } from '../../../control-plane/money/payouts/store.ts';
 import type { Chain } from '../../../shared/api/payout.ts';
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
+import { earnCents, HOME, nameDestination } from '../../kit/payees.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 const WEEK_MS = 7 * DAY_MS;
 const NEVER = new AbortController().signal;
-const HOME = '0x52908400098527886E0F7030069857D2E4169EE7';
 const AWAY = '0xde709f2102306220921060314715629080e2fb77';
 const SOLANA = 'EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v';
 
@@ -30,20 +30,9 @@ afterEach(async () => {
 
 const payouts = () => world.rooms.payouts;
 const cents = (count: number): bigint => BigInt(count) * UCENTS_PER_CENT;
-/** Earnings from nowhere. A negative amount is a claw-back. */
-async function earn(count: number, of = supplierId): Promise<void> {
-  const id = `e${world.clock.now()}-${of}`;
-  const [debit, credit] = count > 0 ? [revenue, payable(of)] : [payable(of), revenue];
-  const about = { kind: 'test', subjectId: 'i-1', effectiveMs: world.clock.now() };
-  const transfer = { id, debit, credit, amountUcents: cents(Math.abs(count)), ...about };
-  await world.db.tx('test.earn', (tx) => world.rooms.ledger.post(tx, id, [transfer]));
-  await world.clock.advance(1);
-}
+const earn = (count: number, of = supplierId): Promise<void> => earnCents(world, of, count);
 const name = (address: string, chain: Chain = 'base', of = supplierId) =>
-  world.db.tx('test.name', async (tx) => {
-    await tx.lock('supplier', of);
-    return payouts().destinations.change(tx, { supplierId: of, orgId }, { chain, address });
-  });
+  nameDestination(world, { supplierId: of, orgId }, { address, chain });
 const cancel = () =>
   world.db.tx('test.cancel', async (tx) => {
     await tx.lock('supplier', supplierId);

@@ -1,17 +1,17 @@
 // Payouts on PostgreSQL, with two commands at the same moment: two operators, two loops, a dispute, a claw-back, a change of the destination,
 // a suspension. Whatever comes first, no money leaves twice, and none leaves that may not.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { inFlight, paidOut, payable, revenue } from '../../../control-plane/money/ledger/accounts.ts';
+import { inFlight, paidOut, payable } from '../../../control-plane/money/ledger/accounts.ts';
 import { pageOfPayouts, type PayoutRow } from '../../../control-plane/money/payouts/store.ts';
 import { ServiceError } from '../../../shared/errors.ts';
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
 import { type Interleaved, interleave } from '../../kit/interleave.ts';
+import { earnCents, HOME, nameDestination } from '../../kit/payees.ts';
 import { openWorldOver, type World } from '../../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
 const SEEDS = process.env['SOAK'] === '1' ? Array.from({ length: 60 }, (_, i) => i + 1) : [1, 2, 3, 4, 5];
 const NEVER = new AbortController().signal;
-const HOME = '0x52908400098527886E0F7030069857D2E4169EE7';
 const AWAY = '0xde709f2102306220921060314715629080e2fb77';
 
 let world: World;
@@ -37,17 +37,8 @@ const money = async (): Promise<bigint[]> =>
     ),
   );
 const all = (): Promise<PayoutRow[]> => pageOfPayouts(world.db.read, { supplierId, state: undefined }, { count: 100 });
-const name = (address: string): Promise<unknown> =>
-  world.core.db.tx('test.name', async (tx) => {
-    await tx.lock('supplier', supplierId);
-    return payouts().destinations.change(tx, { supplierId, orgId }, { chain: 'base', address });
-  });
-async function earn(count: number): Promise<void> {
-  const legs = { debit: revenue, credit: payable(supplierId), amountUcents: cents(count) };
-  const about = { id: 'earned', kind: 'test', subjectId: 'i-1', effectiveMs: world.clock.now() };
-  await world.db.tx('test.earn', (tx) => world.rooms.ledger.post(tx, 'earned', [{ ...legs, ...about }]));
-  await world.clock.advance(1);
-}
+const name = (address: string): Promise<unknown> => nameDestination(world, { supplierId, orgId }, { address });
+const earn = (count: number): Promise<void> => earnCents(world, supplierId, count);
 /** 30 dollars are due. */
 async function due(): Promise<string> {
   await earn(3_000);

@@ -10,13 +10,13 @@ import { isoTime } from '../../../shared/clock.ts';
 import { ServiceError } from '../../../shared/errors.ts';
 import { ucentsFromText } from '../../../shared/money.ts';
 import { openOperator } from '../../kit/operator.ts';
+import { HOME, nameDestination } from '../../kit/payees.ts';
 import { type KeyAccount, openWorld, type World } from '../../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 const RUNS = inject('postgresUrl') === undefined ? 25 : 4;
 const NEVER = new AbortController().signal;
-const HOME = '0x52908400098527886E0F7030069857D2E4169EE7';
 
 const which = fc.nat({ max: 9 });
 const anyStep = fc.oneof(
@@ -77,7 +77,7 @@ test('a random history leaves statements that equal the ledger, and books that a
       const who = await world.customer(100_000_000);
       const { ask } = openOperator(world);
       const stage: Stage = { world, ask, who, ...made, running: [], ended: [], count: 0 };
-      await name(stage, HOME);
+      await nameDestination(world, stage);
       for (const step of steps) {
         await perform(step, stage).catch((error: unknown) => {
           // A refusal changes nothing.
@@ -145,17 +145,10 @@ async function perform(step: Step, stage: Stage): Promise<void> {
     case 'by_hand':
       return void (await payouts.pay({ supplierId, cents: step.cents, reference: `p${stage.count}` }));
     case 'destination':
-      return name(stage, step.address);
+      return void (await nameDestination(world, stage, { address: step.address }));
     case 'suspend':
       return void (await (step.isSuspended ? supply.suspendSupplier : supply.resumeSupplier)(supplierId));
   }
-}
-
-async function name({ world, supplierId, orgId }: Stage, address: string): Promise<void> {
-  await world.db.tx('test.name', async (tx) => {
-    await tx.lock('supplier', supplierId);
-    await world.rooms.payouts.destinations.change(tx, { supplierId, orgId }, { chain: 'base', address });
-  });
 }
 
 async function rent({ world, who, supplierId, running, count }: Stage, dollars: number): Promise<void> {
