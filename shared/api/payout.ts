@@ -81,7 +81,10 @@ export const StatementLine = z
     machine_id: z.uuid().nullable().describe('The machine of the rental; null for payouts'),
     instance_id: z.string().nullable().describe('The rental; null for payouts'),
     payout_id: z.uuid().nullable().describe('The payout; null for rentals'),
-    reason: z.string().nullable().describe('Why earnings were taken back or a payout failed, or what was paid'),
+    reason: z
+      .string()
+      .nullable()
+      .describe('Why earnings were taken back or a payout failed, or that we were away; null otherwise'),
     count: z.int().describe('How many entries the line sums up'),
     amount,
     posted_at: z.iso.datetime().describe('When the last of them was posted'),

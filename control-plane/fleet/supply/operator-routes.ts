@@ -14,7 +14,8 @@ import { AnyFields, type Fields, Id, ListQuery, operationOf, operator } from '..
 
 /** Verb -> its effect. Each verb is a POST without a body. */
 export const SUPPLIER_VERBS = {
-  suspend: 'take all its machines off the market and accept no new ones; running rentals go on, and earnings stay owed',
+  suspend:
+    'take all its machines off the market, accept no new ones, and pay it nothing; running rentals go on, and earnings stay owed',
   resume: 'end a suspension',
 } as const;
 

@@ -88,6 +88,22 @@ describe('the loop', () => {
     expect(await states()).toEqual(['due']);
   });
 
+  test('counts only what is payable: earnings that are too new wait for their time', async () => {
+    await world.close();
+    world = await openWorld(1, { settings: { earningsDelayMs: 48 * HOUR_MS } });
+    ({ supplierId, orgId } = await world.machine());
+    await name(HOME);
+    await earn(2_400);
+    await world.clock.advance(47 * HOUR_MS);
+    await earn(1_000);
+    await world.clock.advance(2 * HOUR_MS);
+    await makeDue();
+    expect(await states()).toEqual([]);
+    await world.clock.advance(47 * HOUR_MS);
+    await makeDue();
+    expect(await all()).toMatchObject([{ amount_ucents: cents(3_400) }]);
+  });
+
   test('makes one in a period, and none while one is due', async () => {
     await flying();
     await earn(4_000);

@@ -131,6 +131,36 @@ describe.each(SEEDS)('in the order of seed %d', (seed) => {
     expect(['in_flight', 'failed']).toContain(row?.state);
   });
 
+  test('an export and a claw-back: what is taken back first does not leave, and later it is a debt', async () => {
+    await due();
+    const { orgId: customer } = await world.customer(1_000_000);
+    const gpus = { gpuType: 'H100_SXM', gpuCount: 1, supplierBps: 8_000, machineId: 'm' };
+    const times = { supplierId, rateUcentsPerHour: 100_000_000n, startedMs: world.clock.now() };
+    const segment = { ...gpus, ...times, subjectId: 'i-3', orgId: customer };
+    const { metering } = world.rooms;
+    await world.db.tx('test.rent', (tx) => metering.openSegment(tx, segment));
+    await world.clock.advance(10 * HOUR_MS);
+    await metering.tick(NEVER);
+    await payouts().failed((await all())[0]?.id ?? '', 'it is too small');
+    await world.clock.advance(7 * 24 * HOUR_MS);
+    await payouts().makeDue(NEVER);
+    const [before] = await all();
+    const clawBack = () =>
+      world.core.db.tx('test.dead', async (tx) => {
+        await tx.lock('org', customer);
+        await tx.lock('supplier', supplierId);
+        await metering.closeSegment(tx, 'i-3', segment.startedMs, 'dead from the beginning');
+        await metering.releaseHold(tx, 'i-3', customer);
+      });
+    expect(refusalsOf(await interleaved.run(seed, [() => payouts().exportBatch('a'), clawBack]))).toEqual([]);
+    const [row] = await all();
+    const [owed = 0n, flying] = await money();
+    expect(owed + (flying ?? 0n)).toBe(cents(3_000));
+    expect(flying).toBe(row?.amount_ucents);
+    // The claw-back came before the export, or after it.
+    expect([cents(3_000), before?.amount_ucents]).toContain(flying);
+  });
+
   test.each([
     ['a change of the destination', () => name(AWAY)],
     ['a suspension', () => world.rooms.supply.suspendSupplier(supplierId)],

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sql, type Tx } from '../../../control-plane/base/db/db.ts';
 import { badDebt, payable, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { type Segment, segmentsOf } from '../../../control-plane/money/metering/store.ts';
+import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { uncovered } from '../../../control-plane/rental/outages/verify.ts';
 import { openOperator, type Operator } from '../../kit/operator.ts';
 import { type KeyAccount, openWorld, type World } from '../../kit/world.ts';
@@ -99,6 +100,49 @@ describe('the proof of gaps', () => {
     await world.clock.advance(10_000);
     await world.end(who, id);
     await world.verify();
+  });
+
+  test('accepts a GPU that broke while the rental began to run, and was mended later', async () => {
+    await world.close();
+    let id = '';
+    const probe = async (): Promise<{ ok: true }> => {
+      await broken('XID 79');
+      return { ok: true };
+    };
+    world = await openWorld(1, { probe });
+    const broken = async (fault: string | null): Promise<void> => {
+      const heldBy = (await findInstance(world.db.read, id))?.workload_id ?? '';
+      await world.rooms.supply.noteGpus([{ heldBy, fault }]);
+    };
+    const customer = await world.customer(10_000);
+    await world.machine({ dollars: 1 });
+    id = await world.launch(customer);
+    await world.start(id);
+    expect((await world.journal(id)).slice(-2)).toEqual(['instance.gpu_broken', 'instance.running']);
+    await world.clock.advance(HOUR_MS / 3);
+    await broken(null);
+    await world.clock.advance(HOUR_MS);
+    expect(await segmentsOf(world.db.read, [id])).toHaveLength(1);
+    await world.verify();
+    await world.end(customer, id);
+    await world.verify();
+  });
+
+  test.each([
+    [MINUTE_MS, true],
+    [MINUTE_MS + 1, false],
+  ])('accepts an end that was entered %d ms after the last charged moment: %j', async (lateMs, isAccepted) => {
+    await world.machine({ dollars: 1 });
+    const id = await world.run(who);
+    await world.clock.advance(HOUR_MS);
+    await world.remove(who, id);
+    const late = sql`update events set created_ms = created_ms + ${lateMs} where subject_id = ${id} and type = 'instance.stopping'`;
+    await world.db.tx('test.late', (tx) => tx.run(late));
+    // The host takes its time, and nothing of that is charged.
+    await world.clock.advance(4 * MINUTE_MS);
+    await world.observe(id, { phase: 'removed' });
+    await world.drive();
+    expect((await world.books.verify()).length === 0).toBe(isAccepted);
   });
 
   test('of a rental that ended and was never charged finds its whole time', async () => {
