@@ -15,7 +15,7 @@ import { openCredits } from './money/credits/credits.ts';
 import { type Ledger, openLedger } from './money/ledger/ledger.ts';
 import { type Metering, openMetering } from './money/metering/metering.ts';
 import { machinesThatServed } from './money/metering/store.ts';
-import type { SendingDeps } from './money/payouts/sending.ts';
+import type { PayingDeps } from './money/payouts/making.ts';
 import { openPayouts } from './money/payouts/payouts.ts';
 import { type Presence, openPresence, openLinkRecords } from './fleet/link/presence.ts';
 import { type Link, openLink } from './fleet/link/link.ts';
@@ -156,7 +156,7 @@ function openMoney(core: Core, settings: Settings, events: Events) {
   const corrections = openCorrections({ db, clock, ids, ledger });
   const { keepRefundsWithinCharge } = corrections;
   const metering = openMetering({ db, clock, ids, ledger, credits, launchHoldMinutes, keepRefundsWithinCharge });
-  const supplierStatus: SendingDeps['supplierStatus'] = async (query, id) => (await findSupplier(query, id))?.status;
+  const supplierStatus: PayingDeps['supplierStatus'] = async (query, id) => (await findSupplier(query, id))?.status;
   const payouts = openPayouts({ ...core, ...settings.payouts, ledger, metering, events, delayMs, supplierStatus });
   return { ledger, credits, metering, payouts, corrections };
 }

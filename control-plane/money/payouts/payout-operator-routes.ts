@@ -9,10 +9,10 @@ import { AnyFields, Cents, type Fields, Id, listParameters, operator } from '../
 import { type Route, route } from '../../base/http/route.ts';
 import { explainedPage, type ExplainedPayout, payoutView } from './payout-view.ts';
 import type { Payouts } from './payouts.ts';
-import type { SendingDeps } from './sending.ts';
+import type { PayingDeps } from './making.ts';
 import type { PayoutRow } from './store.ts';
 
-export interface PayoutOperatorDeps extends Pick<SendingDeps, 'supplierStatus'> {
+export interface PayoutOperatorDeps extends Pick<PayingDeps, 'supplierStatus'> {
   db: Db;
   cursors: Cursors;
   payouts: Payouts;

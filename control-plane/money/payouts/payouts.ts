@@ -5,7 +5,8 @@ import { earnedEntries, type EntryCursor } from '../ledger/suppliers.ts';
 import { disputedInstances, type Disputes, openDisputes } from './disputes.ts';
 import { openDestinations, type DestinationsDeps, type PayoutDestinations } from './destinations.ts';
 import { type Earning, earningsFrom, type Level } from './earnings.ts';
-import { openSending, type Sending, type SendingDeps } from './sending.ts';
+import type { PayingDeps } from './making.ts';
+import { openSending, type Sending } from './sending.ts';
 import { type Standing, standingOf, sumsOf } from './standing.ts';
 
 export interface EarningsPage extends Standing {
@@ -25,7 +26,7 @@ export interface Payouts extends Sending {
   readonly delayMs: number;
 }
 
-interface PayoutsDeps extends Omit<SendingDeps, 'destinations'>, DestinationsDeps {
+interface PayoutsDeps extends Omit<PayingDeps, 'destinations'>, DestinationsDeps {
   metering: Pick<Metering, 'refund'>;
 }
 

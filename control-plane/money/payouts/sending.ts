@@ -4,25 +4,16 @@
 // process that dies in between leaves the rest due, and the same export again goes on. A closed batch takes nothing more. So a batch is one
 // list of payments for ever, and each payment has an id that the sender can compare.
 import { fail } from '../../../shared/errors.ts';
-import type { Ids } from '../../../shared/ids.ts';
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
-import type { Db, Query, Tx } from '../../base/db/db.ts';
-import { suppliersOwed } from '../ledger/suppliers.ts';
-import type { PayoutDestinations } from './destinations.ts';
-import { type Every, obstacleOf, periodStart, sendObstacleOf } from './plan.ts';
-import { centsText, owedWords, type Standing, type StandingDeps, standingOf, sumsOf } from './standing.ts';
+import type { Query, Tx } from '../../base/db/db.ts';
+import { type NewPayout, payByHand } from './by-hand.ts';
+import { makeAllDue, type PayingDeps } from './making.ts';
+import { sendObstacleOf } from './plan.ts';
+import { centsText, owedWords, standingNow } from './standing.ts';
 import { move } from './states.ts';
 import * as store from './store.ts';
 
 const PIECE = 100;
-
-export interface NewPayout {
-  supplierId: string;
-  /** Null: everything that is payable. */
-  cents: number | null;
-  /** The operator's name for the payout. A second payout with the same reference has no effect. */
-  reference: string;
-}
 
 export interface Sending {
   /** Makes a payout due for each supplier that may have one in this period. It is safe to repeat and to interrupt. */
@@ -45,18 +36,7 @@ export interface Sending {
   pay(payout: NewPayout): Promise<store.PayoutRow>;
 }
 
-export interface SendingDeps extends StandingDeps {
-  db: Db;
-  ids: Ids;
-  destinations: PayoutDestinations;
-  /** The loop makes no smaller payout. */
-  minimumUcents: bigint;
-  every: Every;
-  /** Provided by a room above; undefined for an unknown supplier. */
-  supplierStatus(query: Query, supplierId: string): Promise<'active' | 'suspended' | undefined>;
-}
-
-export function openSending(deps: SendingDeps): Sending {
+export function openSending(deps: PayingDeps): Sending {
   const { db } = deps;
   const ofSupplier = async (
     name: string,
@@ -83,39 +63,12 @@ export function openSending(deps: SendingDeps): Sending {
     pay: (payout) =>
       db.tx('payouts.pay', async (tx) => {
         await tx.lock('supplier', payout.supplierId);
-        return pay(tx, payout, deps);
+        return payByHand(tx, payout, deps);
       }),
   };
 }
 
-async function makeAllDue(signal: AbortSignal, deps: SendingDeps): Promise<void> {
-  const { db, clock, every, minimumUcents } = deps;
-  const periodMs = periodStart(clock.now(), every);
-  for (let afterId: string | undefined = ''; afterId !== undefined && !signal.aborted;) {
-    const supplierIds: string[] = await suppliersOwed(db.read, minimumUcents, { afterId, limit: PIECE });
-    for (const supplierId of supplierIds) {
-      if (signal.aborted) return;
-      // Read before, so that a loop with nothing to do writes nothing.
-      if (await store.hasPayout(db.read, supplierId, periodMs)) continue;
-      await db.tx('payouts.due', async (tx) => {
-        await tx.lock('supplier', supplierId);
-        await makeDue(tx, supplierId, periodMs, deps);
-      });
-    }
-    afterId = supplierIds.at(-1);
-  }
-}
-
-async function makeDue(tx: Tx, supplierId: string, periodMs: number, deps: SendingDeps): Promise<void> {
-  const destinations = await deps.destinations.of(tx, supplierId);
-  if (sendObstacleOf(await deps.supplierStatus(tx, supplierId), destinations) !== undefined) return;
-  const { payableCents } = await standing(tx, supplierId, deps);
-  const amountUcents = payableCents * UCENTS_PER_CENT;
-  if (amountUcents === 0n || amountUcents < deps.minimumUcents) return;
-  await store.insertPayout(tx, newRow(supplierId, { amountUcents, periodMs }, deps));
-}
-
-async function exportBatch(batch: string, deps: SendingDeps): Promise<store.PayoutRow[]> {
+async function exportBatch(batch: string, deps: PayingDeps): Promise<store.PayoutRow[]> {
   const { db, clock } = deps;
   const { closed_ms: closedMs, created_ms: untilMs } = await db.tx('payouts.batch', (tx) =>
     store.openBatch(tx, batch, clock.now()),
@@ -135,14 +88,14 @@ async function exportBatch(batch: string, deps: SendingDeps): Promise<store.Payo
 }
 
 /** A payout that may not leave now stays due. */
-async function exportOne(tx: Tx, id: string, batch: string, deps: SendingDeps): Promise<void> {
+async function exportOne(tx: Tx, id: string, batch: string, deps: PayingDeps): Promise<void> {
   const row = await store.findPayout(tx, id);
   if (row?.state !== 'due') return;
   const destinations = await deps.destinations.of(tx, row.supplier_id);
   const why = sendObstacleOf(await deps.supplierStatus(tx, row.supplier_id), destinations);
   if (why !== undefined || destinations.inForce === undefined) return;
   // A dispute or a claw-back may have made it less since the payout became due.
-  const now = await standing(tx, row.supplier_id, deps);
+  const now = await standingNow(tx, row.supplier_id, deps);
   const payableUcents = now.payableCents * UCENTS_PER_CENT;
   const amount = payableUcents < row.amount_ucents ? payableUcents : row.amount_ucents;
   if (amount === 0n || amount < deps.minimumUcents) {
@@ -154,7 +107,7 @@ async function exportOne(tx: Tx, id: string, batch: string, deps: SendingDeps): 
   await move(tx, row, { to: 'in_flight', amount_ucents: amount, chain, address, batch }, deps);
 }
 
-async function sent(tx: Tx, row: store.PayoutRow, reference: string, deps: SendingDeps): Promise<store.PayoutRow> {
+async function sent(tx: Tx, row: store.PayoutRow, reference: string, deps: PayingDeps): Promise<store.PayoutRow> {
   if (row.state === 'paid' && row.reference === reference) return row;
   if (row.state === 'paid')
     return fail('conflict', `The payout ${row.id} was paid with ${row.reference ?? ''} already.`);
@@ -172,63 +125,9 @@ async function sent(tx: Tx, row: store.PayoutRow, reference: string, deps: Sendi
   return move(tx, row, { to: 'paid', reference }, deps);
 }
 
-async function failed(tx: Tx, row: store.PayoutRow, reason: string, deps: SendingDeps): Promise<store.PayoutRow> {
+async function failed(tx: Tx, row: store.PayoutRow, reason: string, deps: PayingDeps): Promise<store.PayoutRow> {
   if (row.state === 'failed') return row;
   if (row.state === 'paid')
     return fail('conflict', `The payout ${row.id} was paid with ${row.reference ?? ''} already.`);
   return move(tx, row, { to: 'failed', reason }, deps);
-}
-
-/** Due, in flight and paid in one transaction. */
-async function pay(tx: Tx, payout: NewPayout, deps: SendingDeps): Promise<store.PayoutRow> {
-  const { supplierId, cents, reference } = payout;
-  const known = await store.payoutOfReference(tx, supplierId, reference);
-  if (known !== undefined) return sameOrFail(known, payout);
-  const why = obstacleOf(await deps.supplierStatus(tx, supplierId), await deps.destinations.of(tx, supplierId));
-  if (why !== undefined) return fail('conflict', `${why}. Nothing was recorded.`);
-  const now = await standing(tx, supplierId, deps);
-  const amount = cents === null ? now.payableCents : BigInt(cents);
-  if (amount <= 0n) return fail('conflict', `${owedWords(now)}: there is nothing to pay.`);
-  if (amount > now.payableCents) return fail('conflict', `${owedWords(now)}. Pay that or less.`);
-  const row = { ...newRow(supplierId, { amountUcents: amount * UCENTS_PER_CENT, periodMs: null }, deps), reference };
-  if (!(await store.insertPayout(tx, row))) {
-    // The same command came twice at one moment.
-    const other = await store.payoutOfReference(tx, supplierId, reference);
-    return other === undefined
-      ? fail('internal_error', 'The payout vanished while it was made.')
-      : sameOrFail(other, payout);
-  }
-  return move(tx, await move(tx, row, { to: 'in_flight' }, deps), { to: 'paid' }, deps);
-}
-
-function sameOrFail(known: store.PayoutRow, { cents, reference }: NewPayout): store.PayoutRow {
-  if (cents === null || BigInt(cents) * UCENTS_PER_CENT === known.amount_ucents) return known;
-  const paid = centsText(known.amount_ucents / UCENTS_PER_CENT);
-  return fail('conflict', `${paid} was paid under the reference ${reference}. Nothing was changed: name a new one.`);
-}
-
-async function standing(tx: Tx, supplierId: string, deps: StandingDeps): Promise<Standing> {
-  return standingOf(await sumsOf(tx, supplierId, deps));
-}
-
-function newRow(
-  supplierId: string,
-  { amountUcents, periodMs }: { amountUcents: bigint; periodMs: number | null },
-  { ids, clock }: SendingDeps,
-): store.PayoutRow {
-  return {
-    id: ids.uuid(),
-    supplier_id: supplierId,
-    state: 'due',
-    amount_ucents: amountUcents,
-    chain: null,
-    address: null,
-    period_ms: periodMs,
-    batch: null,
-    reference: null,
-    reason: null,
-    created_ms: clock.now(),
-    in_flight_ms: null,
-    ended_ms: null,
-  };
 }

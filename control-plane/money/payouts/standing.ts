@@ -48,6 +48,10 @@ export function standingOf({ owedUcents, paidUcents, waitingUcents }: Sums): Sta
   };
 }
 
+export async function standingNow(query: Query, supplierId: string, deps: StandingDeps): Promise<Standing> {
+  return standingOf(await sumsOf(query, supplierId, deps));
+}
+
 export function centsText(cents: bigint): string {
   return `$${dollarText(cents * UCENTS_PER_CENT)}`;
 }
