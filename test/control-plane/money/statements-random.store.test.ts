@@ -18,7 +18,7 @@ const DAY_MS = 24 * HOUR_MS;
 const RUNS = inject('postgresUrl') === undefined ? 25 : 4;
 const NEVER = new AbortController().signal;
 
-const which = fc.nat({ max: 9 });
+const which = fc.nat({ max: 3 });
 const anyStep = fc.oneof(
   {
     weight: 3,
@@ -35,18 +35,29 @@ const anyStep = fc.oneof(
     weight: 2,
     arbitrary: fc.record({ do: fc.constant('end' as const), which, backMs: fc.constantFrom(0, 0, 2 * HOUR_MS) }),
   },
-  fc.record({
-    do: fc.constant('refund' as const),
-    which,
-    part: fc.constantFrom(null, '0.10', '1.00000001'),
-    ours: fc.boolean(),
-  }),
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      do: fc.constant('refund' as const),
+      which,
+      part: fc.constantFrom(null, null, '0.10', '1.00000001'),
+      ours: fc.boolean(),
+    }),
+  },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      do: fc.constant('late_verdict' as const),
+      which,
+      backMs: fc.constantFrom(10 * HOUR_MS, 9 * DAY_MS, 30 * DAY_MS),
+    }),
+  },
   fc.record({ do: fc.constant('adjust' as const), direction: fc.constantFrom('up', 'down') }),
   fc.record({ do: fc.constant('dispute' as const), which, refund: fc.boolean() }),
-  { weight: 2, arbitrary: fc.record({ do: fc.constant('due' as const) }) },
-  { weight: 2, arbitrary: fc.record({ do: fc.constant('export' as const) }) },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant('due' as const) }) },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant('export' as const) }) },
   fc.record({ do: fc.constant('sent' as const) }),
-  fc.record({ do: fc.constant('failed' as const) }),
+  { weight: 3, arbitrary: fc.record({ do: fc.constant('failed' as const) }) },
   fc.record({ do: fc.constant('by_hand' as const), cents: fc.constantFrom(null, 1, 500) }),
   fc.record({
     do: fc.constant('destination' as const),
@@ -122,6 +133,8 @@ async function perform(step: Step, stage: Stage): Promise<void> {
       const body = { subject_id: ended[step.which % Math.max(1, ended.length)] ?? 'none', from_platform: step.ours };
       return void (await ask('POST', '/admin/corrections/refunds', { ...body, ...amount, ...named }));
     }
+    case 'late_verdict':
+      return cut(stage, ended[step.which % Math.max(1, ended.length)] ?? 'none', world.clock.now() - step.backMs);
     case 'adjust': {
       const body = { org_id: stage.who.orgId, direction: step.direction, amount: '3.33333333', ...named };
       return void (await ask('POST', '/admin/corrections/adjustments', body));
