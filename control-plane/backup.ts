@@ -7,7 +7,7 @@ import { backupSqlite, checkSqlite, flush } from './base/db/backup.ts';
 import { lockSqlite } from './base/db/sqlite.ts';
 import { assertSecretFits } from './base/http/sealing.ts';
 import type { Config } from './config.ts';
-import { setAllOffline } from './fleet/supply/store.ts';
+import { setAllOffline } from './fleet/supply/supply.ts';
 import { openFoundation } from './foundation.ts';
 import type { Core } from './settings.ts';
 
@@ -77,7 +77,7 @@ async function stage(file: string, staged: string, core: Omit<Core, 'db'>): Prom
   try {
     await assertSecretFits(foundation.db, core.sealing);
     // What the backup knows about hosts is old. Nothing is placed on a host before it has reported what it runs.
-    await foundation.db.tx('restore.offline', (tx) => setAllOffline(tx));
+    await foundation.db.tx('restore.offline', (tx) => setAllOffline(tx, core.clock.now()));
   } finally {
     await foundation.close();
   }

@@ -20,7 +20,7 @@ import { docsBrings } from './docs/brings.ts';
 import type { Manual } from './docs/manual.ts';
 import { linkBrings } from './fleet/link/brings.ts';
 import { supplyBrings } from './fleet/supply/brings.ts';
-import { supplierOfOrg } from './fleet/supply/store.ts';
+import { findSupplier, supplierOfOrg } from './fleet/supply/store.ts';
 import { workloadsBrings } from './fleet/workloads/brings.ts';
 import { ROOMS } from './foundation.ts';
 import { catalogBrings } from './models/catalog/brings.ts';
@@ -164,7 +164,16 @@ function moneyBrings(
     'money/credits': creditsBrings({ db, cursors, credits: rooms.credits }),
     'money/metering': meteringBrings({ db, clock, cursors, ledger, metering, beat, stopUnpaid }),
     'money/corrections': correctionsBrings({ corrections: rooms.corrections, assertOrg: rooms.accounts.assertOrg }),
-    'money/payouts': payoutsBrings({ db, cursors, payouts, machinesOf: machinesOfAll(rooms), supplierOf }),
+    'money/payouts': payoutsBrings({
+      db,
+      clock,
+      cursors,
+      ledger,
+      payouts,
+      machinesOf: machinesOfAll(rooms),
+      supplierOf,
+      supplierStatus: async (query, id) => (await findSupplier(query, id))?.status,
+    }),
   };
 }
 
@@ -199,7 +208,7 @@ function rentalBrings(
     'rental/reservations': reservationsBrings({ cursors, reservations, assertOrg: rooms.accounts.assertOrg }),
     'rental/instances': instancesBrings({ db, clock, cursors, events, instances, balanceBelowHours: belowHours }),
     'rental/edge': {},
-    'rental/outages': outagesBrings({ db, watch, decoys, ownOutages }),
+    'rental/outages': outagesBrings({ db, clock, events, watch, decoys, ownOutages }),
     'rental/journal': journalBrings({ db, clock, cursors, events, instances, logs, live, feeds }),
     'rental/webhooks': webhooksBrings({ db, clock, cursors, webhooks }),
   };

@@ -118,6 +118,17 @@ const ConfigFields = z.strictObject({
   platform_fee_bps: z.int().min(0).max(10_000).default(1_500),
   /** Earnings of a supplier can be paid out this long after they were posted. Until then their customer may dispute them. */
   earnings_delay_hours: z.int().min(0).max(8_760).default(48),
+  /** Payouts to suppliers. The operator sends them: no key of a wallet is on the server. */
+  payouts: z
+    .strictObject({
+      /** A payout becomes due at most once in a UTC day, or in a week that begins on Monday. */
+      every: z.enum(['day', 'week']).default('week'),
+      /** Dollars. What is less waits for more. */
+      minimum: Dollars.default(25),
+      /** A supplier that changes its payout destination gets no payout for so long. Until then it can cancel the change. */
+      destination_delay_hours: z.int().min(0).max(8_760).default(48),
+    })
+    .prefault({}),
   /** The GPUs of a reservation contract leave the market this long before it begins. */
   reservation_lead_hours: z.int().min(0).max(8_760).default(24),
   /**

@@ -260,6 +260,11 @@ function settingsOf(config: Config): Settings {
     platformFeeBps: config.platform_fee_bps,
     launchHoldMinutes: config.launch_hold_minutes,
     earningsDelayMs: config.earnings_delay_hours * 3_600_000,
+    payouts: {
+      every: config.payouts.every,
+      minimumUcents: ucentsFromDollars(config.payouts.minimum) ?? 0n,
+      destinationDelayMs: config.payouts.destination_delay_hours * 3_600_000,
+    },
     reservationLeadMs: config.reservation_lead_hours * 3_600_000,
     lossBounds: lossBoundsOf(config),
     openLaunchesPerOrg: config.open_launches_per_org,

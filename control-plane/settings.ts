@@ -7,6 +7,7 @@ import type { Db } from './base/db/db.ts';
 import type { Sealing } from './base/http/sealing.ts';
 import type { CatalogModel } from './models/catalog/models.ts';
 import type { LossBounds } from './money/credits/bounds.ts';
+import type { Every } from './money/payouts/plan.ts';
 import type { AppSite } from './rental/endpoints/app-address.ts';
 import type { Presets } from './rental/launch/runnable.ts';
 
@@ -25,6 +26,8 @@ export interface Settings {
   launchHoldMinutes: number;
   /** The time from an entry of earnings until it may be paid out. */
   earningsDelayMs: number;
+  /** How often payouts are made, the smallest of them, and the time until a change of their destination is in force. */
+  payouts: { every: Every; minimumUcents: bigint; destinationDelayMs: number };
   /** The time before a reservation contract begins in which its GPUs are set aside. */
   reservationLeadMs: number;
   /** What may be given away in a day without the operator. */

@@ -13,12 +13,13 @@ import { openCredits } from './money/credits/credits.ts';
 import { type Ledger, openLedger } from './money/ledger/ledger.ts';
 import { type Metering, openMetering } from './money/metering/metering.ts';
 import { machinesThatServed } from './money/metering/store.ts';
+import type { PayingDeps } from './money/payouts/making.ts';
 import { openPayouts } from './money/payouts/payouts.ts';
 import { type Presence, openPresence, openLinkRecords } from './fleet/link/presence.ts';
 import { type Link, openLink } from './fleet/link/link.ts';
 import { openArrival } from './fleet/link/arrival.ts';
 import { type CloneTokens, openCloneTokens } from './fleet/link/clone-tokens.ts';
-import { findMachine } from './fleet/supply/store.ts';
+import { findMachine, findSupplier } from './fleet/supply/store.ts';
 import { openSupply, type Supply } from './fleet/supply/supply.ts';
 import { openWorkloads, type Workloads } from './fleet/workloads/workloads.ts';
 import { type Endpoints, openEndpoints } from './rental/endpoints/endpoints.ts';
@@ -77,9 +78,12 @@ export function openMoney(core: Core, settings: Settings, events: Events) {
       machinesThatServed(query, orgId, { sinceMs, nowMs: clock.now(), forMs: SERVED_MS_MIN }),
   });
   const { launchHoldMinutes, earningsDelayMs: delayMs } = settings;
-  const metering = openMetering({ db, clock, ids, ledger, credits, launchHoldMinutes });
-  const payouts = openPayouts({ db, clock, ids, ledger, metering, delayMs });
-  return { ledger, credits, metering, payouts, corrections: openCorrections({ db, clock, ids, ledger }) };
+  const corrections = openCorrections({ db, clock, ids, ledger });
+  const { keepRefundsWithinCharge } = corrections;
+  const metering = openMetering({ db, clock, ids, ledger, credits, launchHoldMinutes, keepRefundsWithinCharge });
+  const supplierStatus: PayingDeps['supplierStatus'] = async (query, id) => (await findSupplier(query, id))?.status;
+  const payouts = openPayouts({ ...core, ...settings.payouts, ledger, metering, events, delayMs, supplierStatus });
+  return { ledger, credits, metering, payouts, corrections };
 }
 
 /** Functions of the rooms above that the fleet calls. */
@@ -209,6 +213,7 @@ export function openRental(core: Core, settings: Settings, below: BelowRental): 
     onRunning: async (tx, started) => {
       await startSeries(tx, started);
       await decoys.start(tx, started);
+      await supply.countLaunch(tx, started.machineId, false);
     },
     downSince: (tx, instanceId, nowMs) => downSince(tx, instanceId, { isAnswering, nowMs }),
     assertSshKeys: (tx, orgId, keyIds) => sshKeys.assertKeysOfOrg(tx, orgId, keyIds),

@@ -52,6 +52,19 @@ export const MACHINE_STATES: StateTable<MachineState> = {
   suspended: ['listed', 'draining', 'delisted'],
 };
 
+export type PayoutState = 'due' | 'in_flight' | 'paid' | 'failed';
+
+/**
+ * A payout to a supplier. `due`: no money has moved in the ledger. `in_flight`: it may have left outside of this service, so it is no longer
+ * owed. Both ends are final.
+ */
+export const PAYOUT_STATES: StateTable<PayoutState> = {
+  due: ['in_flight', 'failed'],
+  in_flight: ['paid', 'failed'],
+  paid: [],
+  failed: [],
+};
+
 export type WorkloadState = 'wanted' | 'removing' | 'gone';
 
 /**

@@ -28,6 +28,10 @@ export function addSupplierCommands(admin: Command, deps: CommandDeps): void {
   }
 }
 
+interface ExportOptions extends CommonOptions {
+  batch: string;
+}
+
 interface PayoutOptions extends CommonOptions {
   supplier: string;
   usd?: number;
@@ -35,10 +39,12 @@ interface PayoutOptions extends CommonOptions {
 }
 
 export function addPayoutCommands(admin: Command, deps: CommandDeps): void {
-  const payout = admin.command('payout').description('what suppliers were paid');
+  const payout = admin
+    .command('payout')
+    .description('payouts to suppliers: they become due by themselves, you send them and say with which transaction');
   const create = payout
     .command('create')
-    .description('record that a supplier was paid; this moves no money')
+    .description('record that a supplier was paid in another way; this moves no money')
     .requiredOption('--supplier <id>', 'who was paid')
     .requiredOption(
       '--reference <text>',
@@ -56,10 +62,37 @@ export function addPayoutCommands(admin: Command, deps: CommandDeps): void {
     payout
       .command('list')
       .description('all payouts, newest first')
-      .option('--supplier <id>', 'only those of this supplier'),
-  ).action(({ supplier, ...options }: ListOptions & { supplier?: string }) =>
-    showPage(deps, options, '/admin/payouts', { supplier_id: supplier }),
+      .option('--supplier <id>', 'only those of this supplier')
+      .option('--state <state>', 'only those that are due, in_flight, paid or failed'),
+  ).action(({ supplier, state, ...options }: ListOptions & { supplier?: string; state?: string }) =>
+    showPage(deps, options, '/admin/payouts', { supplier_id: supplier, state }),
   );
+  const exported = payout
+    .command('export')
+    .description('take what is due in flight, and list chain, address and amount of each payout, to be sent by you')
+    .requiredOption(
+      '--batch <name>',
+      'your name for the list, e.g. the day; the same name again gives the same payouts',
+    );
+  withCommon(exported).action(({ batch, ...options }: ExportOptions) =>
+    show(deps, options, { method: 'POST', url: '/admin/payouts/export', payload: { batch } }),
+  );
+  const record = (words: string, meaning: string, [option, field, about]: readonly [string, string, string]): void => {
+    const command = payout.command(`${words} <id>`).description(meaning).requiredOption(option, about);
+    withCommon(command).action((id: string, { [field]: text, ...options }: CommonOptions & Record<string, unknown>) =>
+      show(deps, options, {
+        method: 'POST',
+        url: `/admin/payouts/${encodeURIComponent(id)}/${words}`,
+        payload: { [field]: text },
+      }),
+    );
+  };
+  record('sent', 'a payout has left', ['--reference <text>', 'reference', 'the transaction on its chain']);
+  record('failed', 'a payout has not left and will not: the money is owed again', [
+    '--reason <text>',
+    'reason',
+    'why; the supplier reads it',
+  ]);
 }
 
 interface NoteOptions extends CommonOptions {

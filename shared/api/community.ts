@@ -1,4 +1,4 @@
-// Community supply as suppliers see it, with what they earned and were paid (specification 2.17).
+// Community supply as suppliers see it, with what they earned (specification 2.17).
 import { z } from 'zod';
 import { GPUS_PER_MACHINE_MAX } from '../limits.ts';
 
@@ -48,6 +48,31 @@ export const ChangeMachine = z
   .refine((change) => Object.keys(change).length > 0, 'must name at least one field')
   .meta({ id: 'ChangeMachine' });
 export type ChangeMachine = z.infer<typeof ChangeMachine>;
+
+const share = z.number().min(0).max(1).nullable();
+
+/** How a machine did in the last 30 UTC days, today included. */
+export const MachineReliability = z
+  .strictObject({
+    since: z.iso
+      .datetime()
+      .nullable()
+      .describe(
+        'Since when uptime and rented count: its first link, or the begin of the 30 days; null before the first',
+      ),
+    uptime: share.describe(
+      'Share of that time in which its agent was connected, from 0 to 1. Time in which we were away counts as before it',
+    ),
+    launches: z.int().min(0).describe('Launches of the 30 days that it brought to run or failed'),
+    failed_launches: z
+      .int()
+      .min(0)
+      .describe('Of these, the ones that it failed, so that another machine was tried. Wrong images do not count'),
+    failed_launch_share: share.describe('failed_launches / launches; null without launches'),
+    rented: share.describe('Share of the time of all its GPUs that customers paid for as rentals; null without GPUs'),
+  })
+  .meta({ id: 'MachineReliability' });
+export type MachineReliability = z.infer<typeof MachineReliability>;
 
 export const CommunityMachine = z
   .strictObject({
@@ -100,6 +125,7 @@ export const CommunityMachine = z
       .describe(
         'Earned since midnight UTC, in whole cents, as far as it is posted: within half an hour after the end of each hour, and at the end of each rental',
       ),
+    reliability: MachineReliability.describe('How it did in the last 30 days'),
     last_heartbeat_at: z.iso
       .datetime()
       .nullable()
@@ -174,13 +200,3 @@ export const CommunityEarnings = z
   })
   .meta({ id: 'CommunityEarnings' });
 export type CommunityEarnings = z.infer<typeof CommunityEarnings>;
-
-export const CommunityPayout = z
-  .strictObject({
-    payout_id: z.uuid().describe('Identifies the payout'),
-    amount_cents: z.int().describe('What was paid'),
-    reference: z.string().describe('What it is called in the books of the operator, e.g. of a bank transfer'),
-    paid_at: z.iso.datetime().describe('When it was entered'),
-  })
-  .meta({ id: 'CommunityPayout' });
-export type CommunityPayout = z.infer<typeof CommunityPayout>;

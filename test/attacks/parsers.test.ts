@@ -283,7 +283,7 @@ const OWN_JSON = new Map([
   ['control-plane/models/gateway/chat-wire.ts', "a model server of the operator's"],
   ['control-plane/base/outbound/read-answer.ts', "a model server of the operator's"],
   ['control-plane/money/metering/routes.ts', 'ourselves: a cursor is signed'],
-  ['control-plane/money/payouts/routes.ts', 'ourselves: a cursor is signed'],
+  ['control-plane/money/payouts/earnings-route.ts', 'ourselves: a cursor is signed'],
   ['control-plane/rental/journal/logs.ts', 'a host: lines are bounded'],
 ]);
 

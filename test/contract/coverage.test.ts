@@ -106,7 +106,7 @@ describe('wrong organisation', () => {
     const [owner, stranger] = [await api.account(), await api.account()];
     await makeAll(api, owner);
     // Everybody has these or none of them, whatever others have.
-    const single = new Set(['getBalance', 'getBill', 'getSupplier']);
+    const single = new Set(['getBalance', 'getBill', 'getSupplier', 'getStatement', 'getPayoutDestination']);
     const lists = keyed.filter(
       ({ method, path, operationId }) =>
         method === 'GET' && !path.includes('{') && !single.has(operationId) && !shared.has(operationId),

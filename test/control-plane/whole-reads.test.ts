@@ -1,4 +1,5 @@
 // A scrape of the metrics, the sweep for lost links and the hourly proofs read no large table as a whole: SQLite's query plans say so.
+import { reliabilityOf } from '../../control-plane/fleet/supply/reliability.ts';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { brought } from '../../control-plane/brings.ts';
 import { type RecordingDb, planSteps, recordingDb } from '../kit/recording-db.ts';
@@ -35,6 +36,22 @@ test('the hourly proofs of the rooms find their transfers by an index', async ()
   for (const proof of proofs) expect(await recording.db.snapshot('proof', proof)).toEqual([]);
   const steps = await planSteps(world.db, recording.sent);
   const scans = steps.filter((step) => /^SCAN (transfers|t) /.test(step));
-  expect(scans).toHaveLength(4);
-  expect(scans.filter((step) => !/ INDEX transfers_(refunds|of_held|of_corrections|payouts):/.test(step))).toEqual([]);
+  expect(scans).toHaveLength(6);
+  expect(
+    scans.filter(
+      (step) => !/ INDEX transfers_(refunds|of_held|of_corrections|of_payouts|payouts|payouts_failed):/.test(step),
+    ),
+  ).toEqual([]);
+});
+
+test('the numbers of a page of machines are found by indexes, however old the machines are', async () => {
+  const { machineId } = await world.machine();
+  recording.sent.length = 0;
+  await reliabilityOf(recording.db.read, [{ id: machineId, gpus: 1 }], world.clock.now());
+  const steps = await planSteps(world.db, recording.sent);
+  expect(steps.filter((step) => /^SCAN (machine|meter)/.test(step))).toEqual([]);
+  const segments = steps.filter((step) => step.includes(' meter_segments '));
+  expect(segments).toHaveLength(2);
+  for (const step of segments)
+    expect(step).toMatch(/INDEX meter_segments_of_machine \(machine_id=\? AND ended_ms[>=]\?\)/);
 });

@@ -114,6 +114,17 @@ const REQUESTS: Record<string, () => Promise<Asked>> = {
   },
   delistMachine: async () => ({ method: 'DELETE', path: `/community/machines/${await machine()}` }),
   relistMachine: async () => post(`/community/machines/${await machine()}/list`),
+  changePayoutDestination: async () => {
+    await api.post('/community/supplier', undefined, z.unknown());
+    return { method: 'PUT', path: '/community/payout-destination', body: DESTINATION };
+  },
+  cancelPayoutDestination: async () => {
+    await api.post('/community/supplier', undefined, z.unknown());
+    const path = '/community/payout-destination';
+    for (const digit of ['1', '2'])
+      await api.put(path, { ...DESTINATION, address: `0x${digit.repeat(40)}` }, z.unknown());
+    return { method: 'DELETE', path: `${path}/pending` };
+  },
   createVideo: async () => post('/videos', VIDEO),
   cancelVideo: async () => post(`/videos/${(await api.post('/videos', VIDEO, VideoJob)).id}/cancel`),
   createUpload: async () => post('/uploads', UPLOAD),
@@ -158,6 +169,7 @@ async function sendForm(path: string, fields: Record<string, string | Blob>): Pr
 
 const ENDPOINT = { url: 'https://127.0.0.1:8443/hook', event_types: ['instance.creating'] };
 const VIDEO = { model: 'acme/director', prompt: 'a cat', seconds: 4 };
+const DESTINATION = { chain: 'base', address: `0x${'3'.repeat(40)}` };
 const MACHINE = { region: 'eu-west', price_per_hour: 1 };
 
 function post(path: string, body?: object): Asked {

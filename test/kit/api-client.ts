@@ -9,6 +9,7 @@ export interface ApiClient {
   get<T>(path: string, schema: z.ZodType<T>): Promise<T>;
   /** Sends an Idempotency-Key: a new one unless `idempotencyKey` names it. */
   post<T>(path: string, body: unknown, schema: z.ZodType<T>, idempotencyKey?: string): Promise<T>;
+  put<T>(path: string, body: unknown, schema: z.ZodType<T>): Promise<T>;
   delete<T>(path: string, schema: z.ZodType<T>): Promise<T>;
 }
 
@@ -28,6 +29,12 @@ export function openApiClient(baseUrl: string, key?: string): ApiClient {
       call(path, schema, {
         method: 'POST',
         headers: { 'content-type': 'application/json', 'idempotency-key': idempotencyKey },
+        body: JSON.stringify(body),
+      }),
+    put: (path, body, schema) =>
+      call(path, schema, {
+        method: 'PUT',
+        headers: { 'content-type': 'application/json' },
         body: JSON.stringify(body),
       }),
     delete: (path, schema) => call(path, schema, { method: 'DELETE' }),

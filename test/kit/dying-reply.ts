@@ -6,7 +6,7 @@ import { constants, getPriority, setPriority } from 'node:os';
 import type { ControlPlane } from './control-plane.ts';
 
 export interface KeyedRequest {
-  method: 'POST' | 'PATCH' | 'DELETE';
+  method: 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** Below /v1. */
   path: string;
   body?: object;

@@ -104,6 +104,11 @@ export const DOORS: readonly Door[] = [
     why: 'whoever calls an address that a stranger has named goes through the guard of that room',
   },
   {
+    packages: ['@noble/hashes', '@scure/base'],
+    doors: ['control-plane/money/payouts/'],
+    why: 'an address is checked in one place, before money goes there',
+  },
+  {
     packages: ['marked'],
     doors: ['control-plane/docs/'],
     why: 'the pages of the manual are rendered in one place, with raw HTML off',

@@ -1,6 +1,7 @@
 // Machines of suppliers for a world: registered, enrolled, approved and online, with GPUs that no test needs to have. Also the check that the
 // wire allows what their hosts are sent.
 import type { Db } from '../../control-plane/base/db/db.ts';
+import type { MachineFacts } from '../../control-plane/fleet/supply/machine-view.ts';
 import type { Rooms } from '../../control-plane/rooms.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
 import { type DesiredMessage, ServerMessage } from '../../shared/protocol/link.ts';
@@ -26,6 +27,20 @@ export interface MadeMachine {
   /** As it has enrolled. */
   inventory: Inventory;
 }
+
+/** A view of a machine of which nothing is known beyond its row. */
+export const NO_FACTS: MachineFacts = {
+  gpus: [],
+  earnedTodayUcents: 0n,
+  reliability: {
+    since: null,
+    uptime: null,
+    launches: 0,
+    failed_launches: 0,
+    failed_launch_share: null,
+    rented: null,
+  },
+};
 
 /** `newName` makes names that no other machine of the world has. */
 export async function addMachine(

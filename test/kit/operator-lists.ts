@@ -1,6 +1,5 @@
 // The operator's lists that grow, each with five rows to be walked.
 import { type Sql, sql, type Tx } from '../../control-plane/base/db/db.ts';
-import { clearing, paidOut, payable } from '../../control-plane/money/ledger/accounts.ts';
 import type { Ledger } from '../../control-plane/money/ledger/ledger.ts';
 
 export interface List {
@@ -24,12 +23,12 @@ async function each(tx: Tx, insert: (id: string, ms: number, n: number) => Sql):
 const supplier = (id: string, ms: number): Sql =>
   sql`insert into suppliers (id, org_id, status, created_ms, updated_ms) values (${id}, ${`org-${id}`}, 'active', ${ms}, ${ms})`;
 
-async function payouts(tx: Tx, ledger: Ledger): Promise<void> {
-  const about = { kind: 'test', subjectId: 's-1', effectiveMs: 0, amountUcents: 1_000_000n };
-  await ledger.post(tx, 'earned', [{ ...about, id: 'e', debit: clearing, credit: payable('s-1') }]);
-  const paid = { ...about, kind: 'payout', debit: payable('s-1'), credit: paidOut, amountUcents: 1n };
-  for (const n of ROWS) await ledger.post(tx, `p${n}`, [{ ...paid, id: `p${n}`, evidence: `r${n}` }]);
-}
+const payouts = (tx: Tx): Promise<void> =>
+  each(
+    tx,
+    (id, ms) => sql`insert into payouts (id, supplier_id, state, amount_ucents, reference, created_ms, ended_ms)
+      values (${id}, 's-1', 'failed', 1, ${id}, ${ms}, ${ms})`,
+  );
 
 const COMMITMENT = JSON.stringify([{ gpu_type: 'H100_SXM', gpu_count: 1, region: 'eu' }]);
 
@@ -77,7 +76,11 @@ export const LISTS: List[] = [
       );
     },
   },
-  ...['', '?supplier_id=s-1'].map((filter) => ({ path: `/admin/payouts${filter}`, key: 'reference', fill: payouts })),
+  ...['', '?supplier_id=s-1', '?state=failed'].map((filter) => ({
+    path: `/admin/payouts${filter}`,
+    key: 'reference',
+    fill: payouts,
+  })),
   {
     path: '/admin/disputes',
     key: 'dispute_id',

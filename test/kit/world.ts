@@ -102,6 +102,7 @@ const SETTINGS: Settings = {
   platformFeeBps: 2000,
   launchHoldMinutes: 10,
   earningsDelayMs: 0,
+  payouts: { every: 'week', minimumUcents: 2_500_000_000n, destinationDelayMs: 48 * 3_600_000 },
   reservationLeadMs: 24 * 3_600_000,
   lossBounds: {
     orgCreditsUcents: 10_000_000_000n,
@@ -125,7 +126,6 @@ const SETTINGS: Settings = {
   fileBytesMax: 1_000_000,
   fileBytesPerOrg: 3_000_000,
 };
-
 const NO_NUDGES: Nudges = {
   engine: () => undefined,
   edge: () => undefined,

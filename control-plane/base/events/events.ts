@@ -31,6 +31,8 @@ export type EventType =
   | 'machine.suspended'
   | 'machine.inventory_changed'
   | 'machine.inventory_approved'
+  | 'supplier.destination_changed'
+  | 'supplier.destination_cancelled'
   | 'reservation.pending'
   | 'reservation.active'
   | 'reservation.suspended'

@@ -14,7 +14,7 @@ export const SCOPES = {
   'webhooks:read': 'List webhook endpoints and their deliveries',
   'webhooks:write': 'Create, delete and retry webhook endpoints',
   'supply:read': 'Read the own machines, earnings and payouts',
-  'supply:write': 'Register and delist the own machines',
+  'supply:write': 'Register and delist the own machines, and name the payout destination',
   'registry_credentials:read': 'List stored registry credentials',
   'registry_credentials:write': 'Store and delete registry credentials',
   'files:read': 'Read uploaded files',

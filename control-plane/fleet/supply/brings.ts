@@ -1,6 +1,7 @@
 // What this room adds to the house: routes and metrics of suppliers and machines.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Db, Query } from '../../base/db/db.ts';
+import { type Forgets, inPieces } from '../../base/db/pieces.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import type { Payouts } from '../../money/payouts/payouts.ts';
@@ -9,8 +10,12 @@ import { machineRoutes } from './machine-routes.ts';
 import { supplyOperatorRoutes } from './operator-routes.ts';
 import { supplyRoutes } from './routes.ts';
 import { machineFeed } from './owners.ts';
+import { forgetDays } from './reliability.ts';
 import { countMachines, countMachinesByState } from './store.ts';
 import type { Supply } from './supply.ts';
+
+/** More than the days that count. */
+const DAYS_KEPT_MS = 32 * 86_400_000;
 
 interface Deps {
   db: Db;
@@ -24,6 +29,11 @@ interface Deps {
 
 export function supplyBrings({ db, clock, cursors, supply, payouts, machinesOf }: Deps) {
   const view = { clock, payouts, machinesOf };
+  const forgets: Forgets = {
+    what: 'machine_days',
+    run: (signal) =>
+      inPieces(clock.now() - DAYS_KEPT_MS, (piece) => db.tx('supply.forget', (tx) => forgetDays(tx, piece)), signal),
+  };
   return {
     routes: [
       ...catalogRoutes({ db, cursors }),
@@ -33,6 +43,7 @@ export function supplyBrings({ db, clock, cursors, supply, payouts, machinesOf }
     operatorRoutes: supplyOperatorRoutes({ db, cursors, supply, payouts }),
     measures: measures(db),
     feeds: [machineFeed(view)],
+    forgets: [forgets],
   };
 }
 

@@ -3,6 +3,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { Db, Query, Tx } from '../../base/db/db.ts';
 import { setListed } from './offerings.ts';
+import { noteLinkUp } from './reliability.ts';
 import * as slots from './slots.ts';
 import * as store from './store.ts';
 import { brokenWords, obstacleOf } from './verdict.ts';
@@ -62,6 +63,7 @@ export async function arrive(
     return machine.copied_ms === null ? brokenGpus(gpus, inventory) : [];
   }
   await store.setOnline(tx, machine.id, true, nowMs);
+  await noteLinkUp(tx, machine.id, nowMs);
   await takeInventory(tx, machine.id, inventory, deps);
   return brokenGpus(await store.gpusOf(tx, machine.id), inventory);
 }
@@ -69,8 +71,9 @@ export async function arrive(
 /** Nothing has changed but the link, so the offerings are right as they are. They come back on the market, and contracts get theirs first. */
 async function putOnline(tx: Tx, machine: store.MachineRow, nowMs: number, deps: IntakeDeps): Promise<void> {
   const listed = obstacleOf({ ...machine, online: true }) === undefined;
-  const [, , wants] = await Promise.all([
+  const [, , , wants] = await Promise.all([
     store.setOnline(tx, machine.id, true, nowMs),
+    noteLinkUp(tx, machine.id, nowMs),
     setListed(tx, machine.id, listed),
     slots.wantsFor(tx, machine.id),
   ]);

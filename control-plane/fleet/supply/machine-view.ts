@@ -1,11 +1,12 @@
 // How routes about machines name, show and price a machine.
 import { z } from 'zod';
-import type { CommunityMachine } from '../../../shared/api/community.ts';
+import type { CommunityMachine, MachineReliability } from '../../../shared/api/community.ts';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { failField } from '../../../shared/errors.ts';
 import { centsFloor, dollarsFromUcents, ucentsFromDollars } from '../../../shared/money.ts';
 import type { Query } from '../../base/db/db.ts';
 import { earnedByMachine, type MachinesOf } from '../../money/payouts/earnings.ts';
+import { reliabilityOf } from './reliability.ts';
 import { type GpuUse, gpuUseOf, type MachineRow } from './store.ts';
 import { obstacleOf } from './verdict.ts';
 
@@ -24,6 +25,7 @@ export function priceUcents(pricePerHour: number): bigint {
 export interface MachineFacts {
   gpus: readonly GpuUse[];
   earnedTodayUcents: bigint;
+  reliability: MachineReliability;
 }
 
 export interface ViewDeps {
@@ -47,11 +49,21 @@ export async function machineViews(
     ),
     (gpu) => gpu.machine_id,
   );
-  const sinceMs = Math.floor(deps.clock.now() / DAY_MS) * DAY_MS;
+  const nowMs = deps.clock.now();
+  const counted = rows.map(({ id }) => ({ id, gpus: sumOf(gpus.get(id) ?? []) }));
+  const reliability = await reliabilityOf(query, counted, nowMs);
+  const sinceMs = Math.floor(nowMs / DAY_MS) * DAY_MS;
   const earned = await earnedByMachine(query, { supplierId: first.supplier_id, sinceMs }, deps.machinesOf);
-  return rows.map((row) =>
-    machineView(row, { gpus: gpus.get(row.id) ?? [], earnedTodayUcents: earned.get(row.id) ?? 0n }),
-  );
+  return rows.map((row) => {
+    const numbers = reliability.get(row.id);
+    if (numbers === undefined) throw new Error(`the machine ${row.id} has no numbers`);
+    const earnedTodayUcents = earned.get(row.id) ?? 0n;
+    return machineView(row, { gpus: gpus.get(row.id) ?? [], earnedTodayUcents, reliability: numbers });
+  });
+}
+
+function sumOf(gpus: readonly GpuUse[]): number {
+  return gpus.reduce((sum, { count }) => sum + count, 0);
 }
 
 /** One machine of a supplier. */
@@ -61,7 +73,7 @@ export async function viewOf(query: Query, row: MachineRow, deps: ViewDeps): Pro
   return view;
 }
 
-export function machineView(row: MachineRow, { gpus, earnedTodayUcents }: MachineFacts): CommunityMachine {
+export function machineView(row: MachineRow, { gpus, earnedTodayUcents, reliability }: MachineFacts): CommunityMachine {
   return {
     machine_id: row.id,
     supplier_id: row.supplier_id,
@@ -86,6 +98,7 @@ export function machineView(row: MachineRow, { gpus, earnedTodayUcents }: Machin
       reserved,
     })),
     earned_today_cents: Number(centsFloor(earnedTodayUcents)),
+    reliability,
     last_heartbeat_at: row.last_heartbeat_ms === null ? null : isoTime(row.last_heartbeat_ms),
   };
 }

@@ -1,37 +1,25 @@
-// The operator's routes for suppliers, their payouts and their machines.
-import { z } from 'zod';
+// The operator's routes for suppliers and their machines.
 import { isoTime } from '../../../shared/clock.ts';
-import { fail } from '../../../shared/errors.ts';
 import { dollarsFromUcents } from '../../../shared/money.ts';
 import type { Db } from '../../base/db/db.ts';
 import { byCreation, type Cursors, type PageStart, type PageView } from '../../base/http/cursors.ts';
 import { pageSchema } from '../../../shared/api/page.ts';
-import { payoutEntries, type PayoutEntry } from '../../money/ledger/suppliers.ts';
-import type { Payouts, Standing } from '../../money/payouts/payouts.ts';
-import { payoutView } from '../../money/payouts/routes.ts';
-import { findSupplier, type MachineRow, pageOfMachines, pageOfSuppliers, type SupplierRow } from './store.ts';
+import type { Payouts } from '../../money/payouts/payouts.ts';
+import type { Standing } from '../../money/payouts/standing.ts';
+import { type MachineRow, pageOfMachines, pageOfSuppliers, type SupplierRow } from './store.ts';
 import type { Supply } from './supply.ts';
 import { faultWords, obstacleOf } from './verdict.ts';
 import { type Route, route } from '../../base/http/route.ts';
-import {
-  AnyFields,
-  Cents,
-  type Fields,
-  Id,
-  listParameters,
-  ListQuery,
-  operationOf,
-  operator,
-} from '../../base/http/operator.ts';
+import { AnyFields, type Fields, Id, ListQuery, operationOf, operator } from '../../base/http/operator.ts';
 
 /** Verb -> its effect. Each verb is a POST without a body. */
 export const SUPPLIER_VERBS = {
-  suspend: 'take all its machines off the market and accept no new ones; running rentals go on, and earnings stay owed',
+  suspend:
+    'take all its machines off the market, accept no new ones, and pay it nothing; running rentals go on, and earnings stay owed',
   resume: 'end a suspension',
 } as const;
 
 const BASE = '/admin/suppliers';
-const Payout = z.strictObject({ cents: Cents.optional(), reference: z.string().min(1).max(255) });
 
 interface Deps {
   db: Db;
@@ -41,7 +29,7 @@ interface Deps {
 }
 
 export function supplyOperatorRoutes(deps: Deps): Route[] {
-  return [...supplierRoutes(deps), ...payoutRoutes(deps), ...machineRoutes(deps)];
+  return [...supplierRoutes(deps), ...machineRoutes(deps)];
 }
 
 function supplierRoutes({ db, cursors, supply, payouts }: Deps): Route[] {
@@ -88,50 +76,6 @@ function supplierRoutes({ db, cursors, supply, payouts }: Deps): Route[] {
     }),
   );
   return [list, ...verbs];
-}
-
-function payoutRoutes({ db, cursors, payouts }: Deps): Route[] {
-  return [
-    route({
-      ...operator,
-      method: 'POST',
-      path: `${BASE}/{id}/payouts`,
-      operationId: 'adminCreatePayout',
-      summary: 'Record that a supplier was paid; a second payout with the same reference has no effect',
-      params: Id,
-      body: Payout,
-      responses: { 201: { description: 'The payout, and what is owed now', schema: AnyFields } },
-      errors: ['not_found', 'conflict'],
-      handler: async ({ params: { id }, body: { cents = null, reference } }) => {
-        if ((await findSupplier(db.read, id)) === undefined) fail('not_found', `There is no supplier ${id}.`);
-        const payout = await payouts.pay({ supplierId: id, cents, reference });
-        return {
-          status: 201,
-          body: { ...payoutFields(payout), ...standingFields(await payouts.standing(db.read, id)) },
-        };
-      },
-    }),
-    route({
-      ...operator,
-      method: 'GET',
-      path: '/admin/payouts',
-      operationId: 'adminListPayouts',
-      summary: 'List payouts, newest first',
-      query: z.strictObject({ ...listParameters, supplier_id: z.string().optional() }),
-      responses: { 200: { description: 'A page', schema: pageSchema(AnyFields) } },
-      errors: [],
-      handler: async ({ query }) => {
-        const { supplier_id: supplierId } = query;
-        const rows = ({ from, count }: PageStart) => {
-          const after = from === undefined ? undefined : { postedMs: from.createdMs, id: from.id };
-          return payoutEntries(db.read, supplierId, after, count);
-        };
-        const at = (row: PayoutEntry) => ({ createdMs: row.posted_ms, id: row.id });
-        const list = `admin/payouts/${supplierId ?? ''}`;
-        return { status: 200, body: await cursors.page(list, query, rows, { at, show: payoutFields }) };
-      },
-    }),
-  ];
 }
 
 function machineRoutes({ db, cursors, supply }: Deps): Route[] {
@@ -188,10 +132,6 @@ function standingFields({ accruedCents, unpaidCents, payableCents }: Standing): 
     unpaid_cents: Number(unpaidCents),
     payable_cents: Number(payableCents),
   };
-}
-
-function payoutFields(row: PayoutEntry): Fields {
-  return { supplier_id: row.subject_id, ...payoutView(row) };
 }
 
 function machineFields(row: MachineRow): Fields {

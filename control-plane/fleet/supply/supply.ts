@@ -21,6 +21,7 @@ import {
 import { holdGpus, type Want } from './holding.ts';
 import { type Listing, openListing, ownMachine } from './listing.ts';
 import { refreshOfferings } from './offerings.ts';
+import { countLaunch, noteAllLinksDown, noteLinkDown, noteLinkUp } from './reliability.ts';
 import * as slots from './slots.ts';
 import { orgOfMachine } from './owners.ts';
 import * as store from './store.ts';
@@ -82,6 +83,8 @@ export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'> {
   accuse(tx: Tx, machineId: string, detail: string): Promise<void>;
   /** Marks all machines offline, because what the database knows about them is too old. */
   setAllOffline(): Promise<void>;
+  /** A launch on the machine runs, or its host has failed it. */
+  countLaunch(tx: Tx, machineId: string, failed: boolean): Promise<void>;
   /** Updates the heartbeats of these machines. */
   noteHeartbeats(machineIds: readonly string[]): Promise<void>;
   /** A page of the machines that count as online, in the order of ids. */
@@ -138,6 +141,7 @@ export function openSupply(deps: SupplyDeps): Supply {
       db.tx('supply.online', async (tx) => {
         await tx.lock('machine', machineId);
         await store.setOnline(tx, machineId, online, clock.now());
+        await (online ? noteLinkUp : noteLinkDown)(tx, machineId, clock.now());
         await refresh(tx, machineId, deps);
       }),
     factsOf,
@@ -151,7 +155,8 @@ export function openSupply(deps: SupplyDeps): Supply {
     setTrusted: (machineId, isTrusted) => setTrusted(machineId, isTrusted, deps),
     accuse: (tx, machineId, detail) =>
       store.setInventoryFault(tx, machineId, detail).then(() => listing.appraise(tx, machineId)),
-    setAllOffline: () => db.tx('supply.all_offline', (tx) => store.setAllOffline(tx)),
+    setAllOffline: () => db.tx('supply.all_offline', (tx) => setAllOffline(tx, clock.now())),
+    countLaunch: (tx, machineId, failed) => countLaunch(tx, machineId, { failed, nowMs: clock.now() }),
     noteHeartbeats: (machineIds) =>
       db.tx('supply.heartbeats', async (tx) => {
         await tx.lock('machine', ...machineIds);
@@ -176,6 +181,12 @@ export function openSupply(deps: SupplyDeps): Supply {
       for (const machineId of await slots.giveUpStranded(tx, reservedBy)) await refresh(tx, machineId, deps);
     },
   };
+}
+
+/** What the database knows about machines is too old. */
+export async function setAllOffline(tx: Tx, nowMs: number): Promise<void> {
+  await store.setAllOffline(tx);
+  await noteAllLinksDown(tx, nowMs);
 }
 
 async function registerSupplier(tx: Tx, orgId: string, { ids, clock }: SupplyDeps): Promise<store.SupplierRow> {

@@ -10,8 +10,8 @@ import type { Ledger } from '../ledger/ledger.ts';
 import { subjectEntries } from '../ledger/wallets.ts';
 import { segmentsOf } from '../metering/store.ts';
 import { disputesOf } from '../payouts/disputes.ts';
-import { partsOfRefund, transfersOf } from './posting.ts';
-import { splitOf, standingOf } from './refundable.ts';
+import { partsOfRefund, partsOfUndone, transfersOf } from './posting.ts';
+import { splitOf, standingOf, takenFrom } from './refundable.ts';
 import * as store from './store.ts';
 
 interface Named {
@@ -48,6 +48,11 @@ export interface Corrections {
   credit(credit: NewCredit): Promise<store.Correction>;
   /** @throws ServiceError `conflict` if the balance does not cover a deduction, or the reference was used for another adjustment */
   adjust(adjustment: NewAdjustment): Promise<store.Correction>;
+  /**
+   * Charges of the subject were taken back in this transaction. What a refund has given back of them already is undone, for supplier and
+   * platform too: nothing is given back twice. The caller has locked the organisation.
+   */
+  keepRefundsWithinCharge(tx: Tx, subjectId: string, evidence: string): Promise<void>;
 }
 
 interface CorrectionsDeps {
@@ -81,6 +86,7 @@ export function openCorrections(deps: CorrectionsDeps): Corrections {
         await tx.lock('org', adjustment.orgId);
         return adjustNow(tx, adjustment, deps);
       }),
+    keepRefundsWithinCharge: (tx, subjectId, evidence) => keepWithinCharge(tx, { subjectId, evidence }, deps),
   };
 }
 
@@ -102,11 +108,39 @@ async function refundNow(tx: Tx, orgId: string, refund: NewRefund, deps: Correct
   if (amountUcents > refundableUcents) {
     return fail('conflict', `At most $${dollarText(refundableUcents)} of ${subjectId} is left to refund.`);
   }
-  const before = await store.refundedInParts(tx, subjectId);
+  const before = await store.refundedOf(tx, subjectId, false);
   const parts = fromPlatform ? [] : partsOfRefund(splitOf(entries), before, amountUcents);
   const supplierUcents = parts.reduce((sum, { ucents }) => sum + ucents, 0n);
   return write(tx, { ...refund, kind: 'refund', orgId, amountUcents, supplierUcents, parts }, deps);
 }
+
+async function keepWithinCharge(
+  tx: Tx,
+  { subjectId, evidence }: { subjectId: string; evidence: string },
+  deps: CorrectionsDeps,
+): Promise<void> {
+  const inParts = await store.refundedOf(tx, subjectId, false);
+  const byPlatform = await store.refundedOf(tx, subjectId, true);
+  if (inParts + byPlatform === 0n) return;
+  const entries = await subjectEntries(tx, subjectId);
+  const { orgId, excessUcents } = standingOf(entries);
+  if (orgId === undefined || excessUcents === 0n) return;
+  const undo = async (fromPlatform: boolean, ucents: bigint): Promise<void> => {
+    if (ucents === 0n) return;
+    const about = { beforeUcents: inParts, undoneUcents: ucents };
+    const parts = fromPlatform ? [] : partsOfUndone(splitOf(entries), about, takenFrom(entries));
+    const supplierUcents = parts.reduce((sum, part) => sum + part.ucents, 0n);
+    const reason = `refunded before, and not charged any more: ${evidence}`;
+    const reference = `undone ${deps.ids.uuid()}`;
+    const named = { kind: 'refund', orgId, subjectId, fromPlatform, reference, reason } as const;
+    await write(tx, { ...named, amountUcents: -ucents, supplierUcents, parts }, deps);
+  };
+  const partsUndone = least(excessUcents, inParts);
+  await undo(false, partsUndone);
+  await undo(true, least(excessUcents - partsUndone, byPlatform));
+}
+
+const least = (a: bigint, b: bigint): bigint => (a < b ? a : b);
 
 /** The charge of a rental can still change while it runs or is disputed. Together with a refund, more could be given back than was charged. */
 async function assertFinal(tx: Tx, subjectId: string): Promise<void> {

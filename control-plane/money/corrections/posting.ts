@@ -18,6 +18,8 @@ import type { Correction } from './store.ts';
 const KIND = {
   refundSupplier: 'correction.refund_supplier',
   refundFee: 'correction.refund_fee',
+  undoneSupplier: 'correction.undone_supplier',
+  undoneFee: 'correction.undone_fee',
   credit: 'correction.credit',
   up: 'correction.up',
   down: 'correction.down',
@@ -27,6 +29,8 @@ const KIND = {
 export const BILLED: Billed = {
   [KIND.refundSupplier]: { section: 'refund', by: 'batch' },
   [KIND.refundFee]: { section: 'refund', by: 'batch' },
+  [KIND.undoneSupplier]: { section: 'refund', by: 'batch' },
+  [KIND.undoneFee]: { section: 'refund', by: 'batch' },
   [KIND.credit]: { section: 'adjustment', by: 'batch' },
   [KIND.up]: { section: 'adjustment', by: 'batch' },
   [KIND.down]: { section: 'adjustment', by: 'batch' },
@@ -52,6 +56,25 @@ export function partsOfRefund(split: ChargeSplit, beforeUcents: bigint, amountUc
   }));
 }
 
+/**
+ * The part of a refund that the suppliers get back, after charges of the subject were taken back. `undoneUcents` of `beforeUcents` is undone.
+ * `taken` is what the refunds have taken from each supplier so far. All amounts are negative, as those of an undone refund.
+ */
+export function partsOfUndone(
+  split: ChargeSplit,
+  { beforeUcents, undoneUcents }: { beforeUcents: bigint; undoneUcents: bigint },
+  taken: readonly SupplierPart[],
+): SupplierPart[] {
+  const left = beforeUcents - undoneUcents;
+  return taken.map(({ supplierId, ucents }) => {
+    const of = split.suppliers.find((part) => part.supplierId === supplierId)?.ucents ?? 0n;
+    const due = split.totalUcents > 0n ? (left * of) / split.totalUcents : 0n;
+    const back = ucents - due;
+    if (back <= 0n) return { supplierId, ucents: 0n };
+    return { supplierId, ucents: -(back < undoneUcents ? back : undoneUcents) };
+  });
+}
+
 /** `parts` are the suppliers' parts of a refund, and empty for every other correction. */
 export function transfersOf(row: Correction, parts: readonly SupplierPart[]): NewTransfer[] {
   const customer = wallet(row.org_id);
@@ -71,6 +94,14 @@ export function transfersOf(row: Correction, parts: readonly SupplierPart[]): Ne
     effectiveMs: row.created_ms,
   });
   if (row.kind === 'credit') return [leg(KIND.credit, [revenue, customer], row.amount_ucents)];
+  if (row.kind === 'refund' && row.amount_ucents < 0n) {
+    return [
+      ...parts.map(({ supplierId, ucents }) =>
+        leg(KIND.undoneSupplier, [customer, payable(supplierId)], -ucents, `:${supplierId}`),
+      ),
+      leg(KIND.undoneFee, [customer, revenue], row.supplier_ucents - row.amount_ucents),
+    ].filter(({ amountUcents }) => amountUcents > 0n);
+  }
   const legs =
     row.kind === 'refund'
       ? [

@@ -1,7 +1,7 @@
 // Pure: what was paid for a rental, a receipt or a video, who got it, and how much of it can still be refunded.
 import { accountId, payable, suspense } from '../ledger/accounts.ts';
 import type { SubjectEntry } from '../ledger/wallets.ts';
-import type { ChargeSplit } from './posting.ts';
+import type { ChargeSplit, SupplierPart } from './posting.ts';
 
 const WALLET = 'customer_wallet:';
 const PAYABLE = accountId(payable(''));
@@ -13,6 +13,8 @@ export interface Standing {
   supplierIds: string[];
   /** What the wallet has paid and did not get back. An amount that waits for a decision about a credit is not counted. */
   refundableUcents: bigint;
+  /** What the wallet got back and was not charged. */
+  excessUcents: bigint;
 }
 
 export function standingOf(entries: readonly SubjectEntry[]): Standing {
@@ -24,6 +26,7 @@ export function standingOf(entries: readonly SubjectEntry[]): Standing {
     orgId: isCharged ? paid[0]?.account_id.slice(WALLET.length) : undefined,
     supplierIds: suppliersIn(entries),
     refundableUcents: left > 0n ? left : 0n,
+    excessUcents: left < 0n ? -left : 0n,
   };
 }
 
@@ -36,6 +39,15 @@ export function splitOf(entries: readonly SubjectEntry[]): ChargeSplit {
     ucents: of(accountId(payable(supplierId))),
   }));
   return { totalUcents: of(PAYABLE) + of(REVENUE), suppliers };
+}
+
+/** What corrections have taken from each supplier. */
+export function takenFrom(entries: readonly SubjectEntry[]): SupplierPart[] {
+  const taken = entries.filter(({ kind }) => kind.startsWith('correction.'));
+  return suppliersIn(taken).map((supplierId) => ({
+    supplierId,
+    ucents: -netOf(taken.filter(({ account_id: id }) => id === accountId(payable(supplierId)))),
+  }));
 }
 
 function suppliersIn(entries: readonly SubjectEntry[]): string[] {

@@ -38,12 +38,12 @@ export function findByReference(
   );
 }
 
-/** What was refunded of a subject in proportion to its charge. Refunds by the platform alone do not count. */
-export async function refundedInParts(query: Query, subjectId: string): Promise<bigint> {
+/** What was refunded of a subject: in proportion to its charge, or by the platform alone. */
+export async function refundedOf(query: Query, subjectId: string, fromPlatform: boolean): Promise<bigint> {
   const row = await query.one(
     z.object({ total_ucents: ucents }),
     sql`select cast(coalesce(sum(amount_ucents), 0) as bigint) as total_ucents from corrections
-        where subject_id = ${subjectId} and kind = 'refund' and from_platform = 0`,
+        where subject_id = ${subjectId} and kind = 'refund' and from_platform = ${fromPlatform}`,
   );
   return row?.total_ucents ?? 0n;
 }

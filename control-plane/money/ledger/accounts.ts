@@ -8,6 +8,8 @@ export type AccountKind =
   | 'supplier_payable'
   /** Our fee. */
   | 'platform_revenue'
+  /** Money that is on its way to suppliers: it may have left, and is no longer owed. */
+  | 'payout_in_flight'
   /** Money that was paid to suppliers outside of this service. */
   | 'supplier_payouts'
   /** The source of money that an operator adds by hand. */
@@ -53,6 +55,7 @@ export function isWallet(id: string): boolean {
 export const wallet = (orgId: string): AccountRef => ({ kind: 'customer_wallet', ownerId: orgId });
 export const payable = (supplierId: string): AccountRef => ({ kind: 'supplier_payable', ownerId: supplierId });
 export const revenue: AccountRef = { kind: 'platform_revenue', ownerId: PLATFORM };
+export const inFlight: AccountRef = { kind: 'payout_in_flight', ownerId: PLATFORM };
 export const paidOut: AccountRef = { kind: 'supplier_payouts', ownerId: PLATFORM };
 export const funding: AccountRef = { kind: 'operator_funding', ownerId: PLATFORM };
 export const clearing: AccountRef = { kind: 'rental_clearing', ownerId: PLATFORM };

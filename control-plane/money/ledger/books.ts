@@ -3,7 +3,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import { forgetProven, noteProven, proofState, type ProofState, subjectsAfter, totalsOf } from './proof-store.ts';
-import type { RoomProof } from './charges.ts';
+import type { RoomProof, SubjectProof } from './charges.ts';
 import { accountFaults, advance } from './verify.ts';
 
 const PIECE = 500;
@@ -32,6 +32,8 @@ type Proof = AsyncGenerator<void, string[]>;
 export interface Proofs {
   /** Compares the rows of the room with the ledger, in pieces. */
   charges?: RoomProof;
+  /** Reads all that is known about one subject after the other. */
+  subjects?: SubjectProof;
   /** Short proofs, each in one transaction: broken invariants in words. */
   invariants?: readonly ((query: Query) => Promise<string[]>)[];
 }
@@ -109,7 +111,10 @@ async function* prove({ db, clock, proofs }: BooksDeps, isWhole: boolean): Proof
     note(faults);
     yield;
   }
-  if (isWhole) note(yield* proveRooms(db, rooms));
+  if (isWhole) {
+    note(yield* proveRooms(db, rooms));
+    for (const { subjects } of proofs()) if (subjects !== undefined) note(yield* proveSubjects(db, subjects));
+  }
   for (let afterId: string | undefined = ''; afterId !== undefined;) {
     const from: string = afterId;
     const piece = await db.snapshot('books.accounts', (query) => accountFaults(query, from, PIECE));
@@ -134,6 +139,19 @@ async function faultsOfNew(tx: Query, subjectIds: readonly string[], rooms: read
       ...proof.faults,
       ...proof.rowless.ids.map((id) => `${id}: the ledger has charged for it, it has no row`),
     );
+  }
+  return faults;
+}
+
+async function* proveSubjects(db: Db, { subjectsAfter: after, prove: proveOne }: SubjectProof): Proof {
+  const faults: string[] = [];
+  for (let afterId: string | undefined = ''; afterId !== undefined;) {
+    const ids: string[] = await after(db.read, afterId, PIECE);
+    for (const id of ids) {
+      faults.push(...(await db.snapshot('books.subject', (query) => proveOne(query, id))));
+      yield;
+    }
+    afterId = ids.at(-1);
   }
   return faults;
 }

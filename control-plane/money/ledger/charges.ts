@@ -16,6 +16,14 @@ export interface RoomProof {
   forgottenUcents?(query: Query): Promise<bigint>;
 }
 
+/** A proof that reads all rows about a subject. Only the full proof runs it. */
+export interface SubjectProof {
+  /** Ids of the subjects after `afterId`, in order. */
+  subjectsAfter(query: Query, afterId: string, limit: number): Promise<string[]>;
+  /** Returns broken invariants in words; empty if all hold. */
+  prove(query: Query, subjectId: string): Promise<string[]>;
+}
+
 /** The charge that a row of the room has stored. */
 export const Charge = z.object({ id: text, charged_ucents: ucents });
 export type Charge = z.infer<typeof Charge>;

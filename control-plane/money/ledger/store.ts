@@ -213,6 +213,17 @@ export function explainedTransfers(query: Query, subjectId: string, limit: numbe
   );
 }
 
+const AmountOfRow = z.object({ id: text, amount_ucents: ucents });
+export type AmountOf = z.infer<typeof AmountOfRow>;
+
+/** The transfers of these kinds of one subject. */
+export function amountsOfSubject(query: Query, subjectId: string, kinds: readonly string[]): Promise<AmountOf[]> {
+  return query.all(
+    AmountOfRow,
+    sql`select id, amount_ucents from transfers where subject_id = ${subjectId} and kind in (${join([...kinds])}) order by id`,
+  );
+}
+
 const RefundRow = z.object({ evidence: text, total_ucents: ucents });
 
 /** Refunds of customers by evidence, for evidence that begins with the prefix. */
@@ -224,8 +235,6 @@ export async function refundTotals(query: Query, evidencePrefix: string): Promis
   );
   return new Map(rows.map((row) => [row.evidence, row.total_ucents]));
 }
-
-const AmountOfRow = z.object({ id: text, amount_ucents: ucents });
 
 /** The amount of each transfer about a held credit or payment. The condition is that of their index. */
 export async function amountsOfHeld(query: Query): Promise<Map<string, bigint>> {

@@ -21,9 +21,11 @@ const EntryRow = z.object({
 });
 export type SupplierEntry = z.infer<typeof EntryRow>;
 
-const EARNED = sql`substr(credit_account_id, 1, 17) = 'supplier_payable:'`;
-const TAKEN_BACK = sql`substr(debit_account_id, 1, 17) = 'supplier_payable:' and kind <> 'payout'`;
-const PAID = sql`kind = 'payout'`;
+/** A payout that came back is no earning. */
+export const EARNED = sql`substr(credit_account_id, 1, 17) = 'supplier_payable:' and kind <> 'payout.failed'`;
+export const TAKEN_BACK = sql`substr(debit_account_id, 1, 17) = 'supplier_payable:' and kind <> 'payout'`;
+export const PAID = sql`kind = 'payout'`;
+export const FAILED = sql`kind = 'payout.failed'`;
 
 /** Earnings and claw-backs of the supplier, newest first. */
 export function earnedEntries(
@@ -66,44 +68,17 @@ export function earnedBySubject(
   );
 }
 
-const PayoutRow = z.object({
-  id: text,
-  subject_id: text,
-  amount_ucents: ucents,
-  /** The operator's reference. */
-  evidence: text,
-  posted_ms: int,
-});
-export type PayoutEntry = z.infer<typeof PayoutRow>;
-const PAYOUT = sql`id, subject_id, amount_ucents, evidence, posted_ms`;
-
-/** Payouts of one supplier, or of all suppliers for undefined, newest first. */
-export function payoutEntries(
-  query: Query,
-  supplierId: string | undefined,
-  after: EntryCursor | undefined,
-  limit: number,
-): Promise<PayoutEntry[]> {
-  const whose = supplierId === undefined ? sql`1 = 1` : sql`debit_account_id = ${accountId(payable(supplierId))}`;
-  return query.all(
-    PayoutRow,
-    sql`select ${PAYOUT} from transfers where ${PAID} and ${whose} and ${behind(after)}
-        order by posted_ms desc, id desc limit ${limit}`,
-  );
-}
-
-export function findPayout(query: Query, transferId: string): Promise<PayoutEntry | undefined> {
-  return query.one(PayoutRow, sql`select ${PAYOUT} from transfers where id = ${transferId} and ${PAID}`);
-}
-
 const SumRow = z.object({ total_ucents: ucents });
 
-/** The total of all payouts to the supplier, in microcents. */
+/** The total of all payouts to the supplier that did not come back, in microcents. */
 export async function paidTo(query: Query, supplierId: string): Promise<bigint> {
+  const account = accountId(payable(supplierId));
   const row = await query.one(
     SumRow,
-    sql`select cast(coalesce(sum(amount_ucents), 0) as bigint) as total_ucents from transfers
-        where ${PAID} and debit_account_id = ${accountId(payable(supplierId))}`,
+    sql`select cast(coalesce(sum(amount), 0) as bigint) as total_ucents from (
+          select amount_ucents as amount from transfers where ${PAID} and debit_account_id = ${account}
+          union all
+          select -amount_ucents as amount from transfers where ${FAILED} and credit_account_id = ${account}) as payouts`,
   );
   return row?.total_ucents ?? 0n;
 }
@@ -155,14 +130,47 @@ export async function earnedByKind(
 
 const StandingRow = z.object({ id: text, earned_ucents: ucents, paid_ucents: ucents });
 
-/** By account: total earnings and total payouts. */
+/** By account: total earnings, and total payouts that did not come back. */
 export function standings(query: Query): Promise<z.infer<typeof StandingRow>[]> {
   return query.all(
     StandingRow,
-    sql`select a.id, a.credits_ucents as earned_ucents, cast(sum(t.amount_ucents) as bigint) as paid_ucents
-        from ledger_accounts a join transfers t on t.debit_account_id = a.id and t.kind = 'payout'
-        group by a.id, a.credits_ucents order by a.id`,
+    sql`select id, cast(max(credits_ucents) - sum(failed) as bigint) as earned_ucents, cast(sum(paid) - sum(failed) as bigint) as paid_ucents
+        from (
+          select a.id, a.credits_ucents, t.amount_ucents as paid, 0 as failed
+          from ledger_accounts a join transfers t on t.debit_account_id = a.id and t.kind = 'payout'
+          union all
+          select a.id, a.credits_ucents, 0 as paid, t.amount_ucents as failed
+          from ledger_accounts a join transfers t on t.credit_account_id = a.id and t.kind = 'payout.failed') as sides
+        group by id order by id`,
   );
+}
+
+const OwnerRow = z.object({ owner_id: text });
+
+/** Suppliers after `afterId` to whom we owe at least so much, in order. */
+export async function suppliersOwed(
+  query: Query,
+  leastUcents: bigint,
+  { afterId, limit }: { afterId: string; limit: number },
+): Promise<string[]> {
+  const rows = await query.all(
+    OwnerRow,
+    sql`select owner_id from ledger_accounts where id > ${accountId(payable(afterId))} and kind = 'supplier_payable'
+          and credits_ucents - debits_ucents >= ${leastUcents}
+        order by id limit ${limit}`,
+  );
+  return rows.map((row) => row.owner_id);
+}
+
+const AmountRow = z.object({ id: text, amount_ucents: ucents });
+
+/** The amount of each transfer of a payout. The condition is that of their index. */
+export async function amountsOfPayouts(query: Query): Promise<Map<string, bigint>> {
+  const rows = await query.all(
+    AmountRow,
+    sql`select id, amount_ucents from transfers where substr(kind, 1, 6) = 'payout'`,
+  );
+  return new Map(rows.map((row) => [row.id, row.amount_ucents]));
 }
 
 function behind(position: EntryCursor | undefined): Sql {

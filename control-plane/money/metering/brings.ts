@@ -7,7 +7,7 @@ import type { Billed } from '../ledger/billed.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { DISPUTED, type Metering, TICK_MS } from './metering.ts';
 import { billingRoutes } from './routes.ts';
-import { meteringProof } from './verify.ts';
+import { earningsByDay, meteringProof } from './verify.ts';
 
 interface Deps {
   db: Db;
@@ -47,6 +47,7 @@ export function meteringBrings({ db, clock, cursors, ledger, metering, beat, sto
     routes: billingRoutes({ db, clock, cursors, ledger }),
     loops: [tick],
     charges: meteringProof,
+    subjects: earningsByDay,
     billed: BILLED,
   };
 }

@@ -63,6 +63,8 @@ interface MeteringDeps {
   ledger: Ledger;
   credits: Pick<Credits, 'begin' | 'end' | 'skip' | 'payOwnOutage'>;
   launchHoldMinutes: number;
+  /** Called after charges were taken back: an operator may have refunded some of them already, and nothing is given back twice. */
+  keepRefundsWithinCharge(tx: Tx, subjectId: string, evidence: string): Promise<void>;
 }
 
 export function openMetering(deps: MeteringDeps): Metering {
@@ -138,10 +140,11 @@ async function close(
   tx: Tx,
   subjectId: string,
   { cause, ...until }: Until & { cause: FreeTime['cause'] },
-  { clock, credits, ledger }: MeteringDeps,
+  { clock, credits, ledger, keepRefundsWithinCharge }: MeteringDeps,
 ): Promise<void> {
   const segments = await store.segmentsPast(tx, subjectId, until.toMs);
-  await cutBack(tx, segments, until, ledger);
+  const backUcents = await cutBack(tx, segments, until, ledger);
+  if (backUcents > 0n) await keepRefundsWithinCharge(tx, subjectId, until.evidence ?? '');
   const last = segments.at(-1);
   if (last === undefined || until.evidence === undefined) return;
   const nowMs = clock.now();
@@ -204,7 +207,7 @@ async function creditOwnOutage(outage: OwnOutage, deps: MeteringDeps & { meterin
 
 async function skipAll(
   { fromMs, untilMs, evidence }: { fromMs: number; untilMs: number; evidence: string },
-  { db, ids, credits, ledger }: MeteringDeps,
+  { db, ids, credits, ledger, keepRefundsWithinCharge }: MeteringDeps,
 ): Promise<void> {
   await db.tx('metering.skip_free', (tx) => credits.skip(tx, untilMs - fromMs));
   const skip = (seen: store.Segment): Promise<void> =>
@@ -212,7 +215,8 @@ async function skipAll(
       const segment = await lockSegment(tx, seen);
       if (segment === undefined || (segment.ended_ms !== null && segment.ended_ms <= fromMs)) return;
       const toMs = segment.ended_ms === null ? fromMs : segment.ended_ms - (untilMs - fromMs);
-      await cutBack(tx, [segment], { toMs, evidence }, ledger);
+      const backUcents = await cutBack(tx, [segment], { toMs, evidence }, ledger);
+      if (backUcents > 0n) await keepRefundsWithinCharge(tx, segment.subject_id, evidence);
       if (segment.ended_ms !== null) return;
       // The id is higher than `afterId` and the start is after the step, so the loop does not meet this segment again.
       const again = { ...segment, id: ids.prefixed('seg'), started_ms: untilMs, posted_through_ms: untilMs };

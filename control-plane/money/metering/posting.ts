@@ -50,6 +50,11 @@ export function holdId(subjectId: string): string {
   return `rental:${subjectId}`;
 }
 
+/** The supplier's part of the cost of the segment from its start to `atMs`. */
+export function supplierUcents(segment: Segment, atMs: number): bigint {
+  return supplierPartUcents(costUcents(segment, atMs), segment.supplier_bps);
+}
+
 export interface Split {
   totalUcents: bigint;
   supplierUcents: bigint;
@@ -61,9 +66,8 @@ function splitOf(segment: Segment, fromMs: number, toMs: number): Split {
   const before = costUcents(segment, fromMs);
   const after = costUcents(segment, toMs);
   const totalUcents = after - before;
-  const supplierUcents =
-    supplierPartUcents(after, segment.supplier_bps) - supplierPartUcents(before, segment.supplier_bps);
-  return { totalUcents, supplierUcents, feeUcents: totalUcents - supplierUcents };
+  const partUcents = supplierUcents(segment, toMs) - supplierUcents(segment, fromMs);
+  return { totalUcents, supplierUcents: partUcents, feeUcents: totalUcents - partUcents };
 }
 
 export interface Stretch {
@@ -106,4 +110,11 @@ export function transfersOf(stretch: Stretch): NewTransfer[] {
     leg('supplier', clearing, payable(segment.supplier_id), split.supplierUcents),
     leg('fee', clearing, revenue, split.feeUcents),
   ].filter((transfer) => transfer.amountUcents > 0n);
+}
+
+/** The segment and the stretch that the id of a transfer names, as `transfersOf` has made it. */
+export function stretchOf(transferId: string): { segmentId: string; fromMs: number; toMs: number } | undefined {
+  const parts = /^(?<segment>[^:]+):(?<from>\d+)-(?<to>\d+):[a-z]+$/.exec(transferId)?.groups;
+  if (parts === undefined) return undefined;
+  return { segmentId: parts['segment'] ?? '', fromMs: Number(parts['from']), toMs: Number(parts['to']) };
 }

@@ -140,6 +140,30 @@ export async function machinesThatServed(
   return new Set(rows.map((row) => row.machine_id));
 }
 
+const ChargedRow = z.object({ machine_id: text, gpu_ms: int });
+
+/** Time between `sinceMs` and `nowMs` that was charged on each of these machines, in milliseconds, multiplied by the number of GPUs. */
+export async function chargedOnMachines(
+  query: Query,
+  machineIds: readonly string[],
+  { sinceMs, nowMs }: { sinceMs: number; nowMs: number },
+): Promise<Map<string, number>> {
+  const ids = join([...machineIds]);
+  const from = sql`case when started_ms < ${sinceMs} then ${sinceMs} else started_ms end`;
+  // Two queries, so that each uses its index: a machine may have served for years.
+  const rows = await query.all(
+    ChargedRow,
+    sql`select machine_id, cast(sum(gpu_ms) as bigint) as gpu_ms from (
+          select machine_id, gpu_count * (ended_ms - (${from})) as gpu_ms from meter_segments
+          where machine_id in (${ids}) and ended_ms > ${sinceMs}
+          union all
+          select machine_id, gpu_count * (${nowMs} - (${from})) as gpu_ms from meter_segments
+          where machine_id in (${ids}) and ended_ms is null) as parts
+        group by machine_id order by machine_id`,
+  );
+  return new Map(rows.map((row) => [row.machine_id, row.gpu_ms]));
+}
+
 /** All segments of these rentals, ordered by start. */
 export function segmentsOf(query: Query, subjectIds: readonly string[]): Promise<Segment[]> {
   if (subjectIds.length === 0) return Promise.resolve([]);

@@ -1,12 +1,47 @@
-// What this room adds to the house: the operator's routes for disputes.
-import { disputeOperatorRoutes } from './operator-routes.ts';
-import { type PayoutRouteDeps, payoutRoutes } from './routes.ts';
+// What this room adds to the house: earnings, payouts, destinations and statements, the loop that makes payouts, and the proof of all of them.
+import { UCENTS_PER_CENT } from '../../../shared/money.ts';
+import type { LoopOptions } from '../../../shared/loop.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { Measure } from '../../base/http/metrics.ts';
+import { disputeOperatorRoutes } from './dispute-routes.ts';
+import { earningsRoute } from './earnings-route.ts';
+import { type PayoutOperatorDeps, payoutOperatorRoutes } from './payout-operator-routes.ts';
+import { type PayoutRouteDeps, payoutRoutes } from './payout-routes.ts';
+import { countOpen } from './store.ts';
 import { payoutFaults } from './verify.ts';
 
-export function payoutsBrings(deps: PayoutRouteDeps) {
+/** A period lasts a day or a week. The loop looks more often, because a process may be down when one begins. */
+const DUE_PERIOD_MS = 3_600_000;
+
+export function payoutsBrings(deps: PayoutRouteDeps & PayoutOperatorDeps) {
+  const { payouts } = deps;
+  const due: LoopOptions = { name: 'payouts', periodMs: DUE_PERIOD_MS, run: (signal) => payouts.makeDue(signal) };
   return {
-    routes: payoutRoutes(deps),
-    operatorRoutes: disputeOperatorRoutes({ ...deps, disputes: deps.payouts.disputes }),
+    routes: [earningsRoute(deps), ...payoutRoutes(deps)],
+    operatorRoutes: [...payoutOperatorRoutes(deps), ...disputeOperatorRoutes({ ...deps, disputes: payouts.disputes })],
+    loops: [due],
+    measures: measures(deps.db),
     invariants: [payoutFaults],
   };
+}
+
+function measures(db: Db): Measure[] {
+  const open = async (of: (row: Awaited<ReturnType<typeof countOpen>>[number]) => number) =>
+    (await countOpen(db.read)).map((row) => ({ labels: { state: row.state }, value: of(row) }));
+  return [
+    {
+      name: 'svc_payouts_open',
+      help: 'Payouts that an operator has to send (due) or to enter as paid or failed (in_flight)',
+      kind: 'gauge',
+      labels: ['state'],
+      read: () => open(({ count }) => count),
+    },
+    {
+      name: 'svc_payouts_open_dollars',
+      help: 'The amounts of these payouts',
+      kind: 'gauge',
+      labels: ['state'],
+      read: () => open((row) => Number(row.total_ucents / UCENTS_PER_CENT) / 100),
+    },
+  ];
 }

@@ -34,7 +34,11 @@ export async function perform(instance: store.InstanceRow, step: Step, deps: Ste
     case 'place':
       return replace(instance, step.because, deps).catch((error: unknown) => refusedAtPlace(instance, error, deps));
     case 'fail':
-      return moved(instance, deps, (tx, nowMs) => failLaunch(tx, instance, { ...step, nowMs }, deps));
+      return moved(instance, deps, async (tx, nowMs) => {
+        const isFailed = await failLaunch(tx, instance, { ...step, nowMs }, deps);
+        if (isFailed && step.code === 'operation_failed') await blameHost(tx, instance, deps);
+        return isFailed;
+      });
     case 'start':
       return moved(instance, deps, (tx, now) => move(tx, instance, { to: 'starting', nowMs: now }, deps));
     case 'lose':
@@ -100,6 +104,7 @@ async function replace(seen: store.InstanceRow, because: string | null, deps: St
     const instance = await store.findInstance(tx, seen.id);
     if (instance === undefined || instance.facts_version !== seen.facts_version) return [];
     const nowMs = deps.clock.now();
+    if (because !== null) await blameHost(tx, instance, deps);
     const machineId = await place(tx, instance, deps);
     const touched = instance.machine_id === null ? [] : [instance.machine_id];
     if (machineId === undefined) {
@@ -120,11 +125,21 @@ async function replace(seen: store.InstanceRow, because: string | null, deps: St
   });
 }
 
+/** The host has failed the launch, and its supplier sees that. */
+async function blameHost(tx: Tx, { machine_id: machineId }: store.InstanceRow, { supply }: StepDeps): Promise<void> {
+  if (machineId !== null) await supply.countLaunch(tx, machineId, true);
+}
+
 /** Fails the launch if the balance does not cover the place that was found, or if that place costs more than the customer has seen. */
 async function refusedAtPlace(instance: store.InstanceRow, error: unknown, deps: StepDeps): Promise<string[]> {
   if (!(error instanceof ServiceError) || !REFUSALS_AT_PLACE.has(error.code)) throw error;
   const { code, details } = error;
-  return moved(instance, deps, (tx, nowMs) => failLaunch(tx, instance, { code, detail: details.detail, nowMs }, deps));
+  return moved(instance, deps, async (tx, nowMs) => {
+    const isFailed = await failLaunch(tx, instance, { code, detail: details.detail, nowMs }, deps);
+    // It was placed before, so a host has failed it.
+    if (isFailed) await blameHost(tx, instance, deps);
+    return isFailed;
+  });
 }
 
 function failLaunch(

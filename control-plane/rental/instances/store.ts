@@ -123,6 +123,12 @@ export function findInstance(query: Query, id: string): Promise<InstanceRow | un
   return query.one(InstanceRow, sql`select ${COLUMNS} from instances where id = ${id}`);
 }
 
+/** Ids after `afterId`, in order. */
+export async function instancesAfter(query: Query, afterId: string, limit: number): Promise<string[]> {
+  const rows = await query.all(IdRow, sql`select id from instances where id > ${afterId} order by id limit ${limit}`);
+  return rows.map(({ id }) => id);
+}
+
 export function instancesById(query: Query, ids: readonly string[]): Promise<InstanceRow[]> {
   if (ids.length === 0) return Promise.resolve([]);
   return query.all(InstanceRow, sql`select ${COLUMNS} from instances where id in (${join([...ids])}) order by id`);

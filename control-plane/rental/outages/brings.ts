@@ -1,11 +1,14 @@
 // What this room brings to the house.
 import type { LoopOptions } from '../../../shared/loop.ts';
+import type { Clock } from '../../../shared/clock.ts';
 import type { Db } from '../../base/db/db.ts';
+import type { Events } from '../../base/events/events.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import type { Decoys } from './decoys.ts';
 import { type OwnOutages, BEAT_PERIOD_MS } from './own-outages.ts';
 import { countFailing, countMachines } from './store.ts';
 import { failsTogether } from './verdict.ts';
+import { gapProof } from './verify.ts';
 import type { Watch } from './watch.ts';
 
 const WATCH_PERIOD_MS = 1_000;
@@ -13,13 +16,15 @@ const DECOYS_PERIOD_MS = 30_000;
 
 interface Deps {
   db: Db;
+  clock: Clock;
+  events: Events;
   watch: Watch;
   decoys: Decoys;
   ownOutages: OwnOutages;
 }
 
 /** Probes and decoys end before streams are drained. Otherwise they would mistake a closed port for a host that is out of reach. */
-export function outagesBrings({ db, watch, decoys, ownOutages }: Deps) {
+export function outagesBrings({ db, clock, events, watch, decoys, ownOutages }: Deps) {
   const endsBeforeDrain = true;
   const loops: (LoopOptions & { endsBeforeDrain?: boolean })[] = [
     { name: 'ownOutages', periodMs: BEAT_PERIOD_MS, run: async () => void (await ownOutages.beat()) },
@@ -27,7 +32,12 @@ export function outagesBrings({ db, watch, decoys, ownOutages }: Deps) {
     { name: 'decoys', periodMs: DECOYS_PERIOD_MS, run: (signal) => decoys.run(signal), endsBeforeDrain },
   ];
   // A planned stop loses nothing of what the rows do not have yet.
-  return { loops, close: () => watch.store(), measures: measures(db, ownOutages) };
+  return {
+    loops,
+    close: () => watch.store(),
+    measures: measures(db, ownOutages),
+    subjects: gapProof({ events, clock }),
+  };
 }
 
 function measures(db: Db, ownOutages: OwnOutages): Measure[] {

@@ -71,7 +71,7 @@ export function openOwnOutages(deps: OwnOutagesDeps): OwnOutages {
   };
 }
 
-async function noteStep(nowMs: number, stepMs: number, { log, metering }: OwnOutagesDeps): Promise<void> {
+async function noteStep(nowMs: number, stepMs: number, { db, clock, log, metering }: OwnOutagesDeps): Promise<void> {
   const seconds = Math.round(stepMs / 1000);
   log.error(
     { seconds },
@@ -80,7 +80,20 @@ async function noteStep(nowMs: number, stepMs: number, { log, metering }: OwnOut
   // If the clock was set back, charges are posted for later times already. Nothing is charged until the clock has caught up.
   if (stepMs < 0) return;
   const evidence = `the wall clock of the control plane was set forward by ${seconds} s`;
-  await metering.skipAll({ fromMs: nowMs - stepMs, untilMs: nowMs, evidence });
+  const step = { fromMs: nowMs - stepMs, untilMs: nowMs };
+  // The row comes first, so that no rental is cut without it. A rental that ends meanwhile is cut up to its own end.
+  await writeStep(db, step);
+  await metering.skipAll({ ...step, evidence });
+  await writeStep(db, { ...step, untilMs: clock.now() });
+}
+
+async function writeStep(db: Db, { fromMs, untilMs }: { fromMs: number; untilMs: number }): Promise<void> {
+  await db.tx('outages.clock_step', (tx) =>
+    tx.run(
+      sql`insert into clock_steps (from_ms, until_ms) values (${fromMs}, ${untilMs})
+          on conflict (from_ms) do update set until_ms = excluded.until_ms`,
+    ),
+  );
 }
 
 /** Credits the time since the last beat if it was an own outage, and returns whether it was. `awayMs` is undefined at the first beat of a process. */

@@ -77,6 +77,7 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
       platformFeeBps: 1_500,
       launchHoldMinutes: 10,
       earningsDelayMs: 172_800_000,
+      payouts: { every: 'week', minimumUcents: 2_500_000_000n, destinationDelayMs: 172_800_000 },
       reservationLeadMs: 86_400_000,
       lossBounds: {
         orgCreditsUcents: 10_000_000_000n,

@@ -91,6 +91,14 @@ describe('suppliers', () => {
         unpaid_cents: 60,
         payable_cents: 60,
         payout_id: expect.any(String) as string,
+        status: 'paid',
+        created_at: now(),
+        in_flight_at: now(),
+        failed_at: null,
+        reason: null,
+        batch: null,
+        chain: null,
+        address: null,
       },
     });
     await world.clock.advance(1_000);

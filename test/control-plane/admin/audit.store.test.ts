@@ -70,6 +70,7 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
   const contract = { id: made.id ?? '' };
   const disputed = await dispute();
   const waiting = await holdCredits(orgId);
+  const flying = await exportPayouts();
   await world.rooms.supply.setCopied(machineId, true);
   await world.db.tx('test.clear', (tx) => tx.run(sql`delete from audit_entries`));
   return {
@@ -89,6 +90,9 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminRemoveUnknownWorkload: { id: other.machineId },
     adminSuspendSupplier: { id: other.supplierId },
     adminResumeSupplier: { id: other.supplierId },
+    adminExportPayouts: { body: { batch: 'b' } },
+    adminPayoutSent: { id: flying.first, body: { reference: '0x1' } },
+    adminPayoutFailed: { id: flying.second, body: { reason: 'no gas' } },
     adminCreatePayout: { id: other.supplierId, body: { reference: 'r' } },
     adminOpenDispute: { body: { instance_id: disputed.next, reason: 'no GPU' } },
     adminResolveDispute: { id: disputed.id, body: { refund: true, note: 'seen' } },
@@ -120,6 +124,19 @@ async function readyReplica(): Promise<string> {
   await world.db.tx('test.replica', (tx) => insertReplica(tx, { id, poolId: 'acme/tiny:economy', deployment, nowMs }));
   await world.db.tx('test.ready', (tx) => setState(tx, { id, state: 'starting' }, { state: 'ready', nowMs }));
   return id;
+}
+
+/** Two payouts that are in flight. */
+async function exportPayouts(): Promise<{ first: string; second: string }> {
+  const [first, second] = ['flying-1', 'flying-2'];
+  for (const id of [first, second]) {
+    await world.db.tx('test.payout', (tx) =>
+      tx.run(
+        sql`insert into payouts (id, supplier_id, state, amount_ucents, created_ms, in_flight_ms) values (${id}, 's', 'in_flight', 1, 0, 0)`,
+      ),
+    );
+  }
+  return { first, second };
 }
 
 /** Two held credits, and a flag on the organisation. */

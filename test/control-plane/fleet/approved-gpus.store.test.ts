@@ -6,7 +6,7 @@ import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.t
 import { findMachine, gpusOf, type MachineRow } from '../../../control-plane/fleet/supply/store.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { GpuFacts, Inventory } from '../../../shared/protocol/inventory.ts';
-import { inventoryOf, type MadeMachine } from '../../kit/machines.ts';
+import { inventoryOf, type MadeMachine, NO_FACTS } from '../../kit/machines.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 let world: World;
@@ -49,7 +49,7 @@ describe('a host that shows other GPUs than the approved ones (bait and switch)'
     const switched = inventoryOf(8, () => `fake-${Math.trunc(world.core.rng.float() * 1e9)}`);
     await report(made, switched.gpus);
     expect(await offers()).toBe(0);
-    const view = machineView(await machine(made.machineId), { gpus: [], earnedTodayUcents: 0n });
+    const view = machineView(await machine(made.machineId), NO_FACTS);
     expect(view).toMatchObject({ status: 'listed', verification_status: 'failed' });
     expect(view.verification_detail).toMatch(/^the host showed what the operator has not approved: GPU-fake-/);
     expect(view.status_reason).toContain('Its verification failed: the host showed');
@@ -131,7 +131,7 @@ describe('a host that shows fewer GPUs than approved', () => {
     const made = await world.machine();
     const updated = made.inventory.gpus.map((gpu) => ({ ...gpu, driver_version: '570.86.10' }));
     await report(made, updated);
-    const view = machineView(await machine(made.machineId), { gpus: [], earnedTodayUcents: 0n });
+    const view = machineView(await machine(made.machineId), NO_FACTS);
     expect(await offers()).toBe(0);
     expect(view).toMatchObject({
       verification_status: 'unverified',
@@ -157,7 +157,7 @@ describe('a GPU that two machines show', () => {
     expect(await offers()).toBe(1);
     expect(await machine(victim.machineId)).toMatchObject({ verification_status: 'unverified' });
     expect((await gpusOf(world.db.read, victim.machineId)).map((gpu) => gpu.usable)).toEqual([true, true]);
-    const verdict = machineView(await machine(attacker.machineId), { gpus: [], earnedTodayUcents: 0n });
+    const verdict = machineView(await machine(attacker.machineId), NO_FACTS);
     expect(verdict.verification_status).toBe('failed');
     expect(verdict.verification_detail).toContain('2 of its GPUs belong to another machine');
     await expect(world.rooms.supply.approve(attacker.machineId)).rejects.toThrow(

@@ -72,8 +72,8 @@ test('the hello of a host with rentals and the same inventory is eight round tri
   expect(await offered()).toBe(0);
   const cost = await costOf();
   expect(cost.roundTrips).toBeLessThanOrEqual(ROUND_TRIPS_MAX);
-  // The token, the link record, the machine and its offering.
-  expect(cost.rowWrites).toBe(4);
+  // The token, the link record, the machine, its offering, and since when it is linked.
+  expect(cost.rowWrites).toBe(5);
   expect(await offered()).toBe(6);
   // Another link, before the first one was found dead: the machine is online already.
   expect((await costOf()).rowWrites).toBe(2);

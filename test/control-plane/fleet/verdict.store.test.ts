@@ -4,7 +4,7 @@ import { machineView } from '../../../control-plane/fleet/supply/machine-view.ts
 import { findMachine, gpusOf, type MachineRow } from '../../../control-plane/fleet/supply/store.ts';
 import { obstacleOf } from '../../../control-plane/fleet/supply/verdict.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
-import { inventoryOf, type MadeMachine } from '../../kit/machines.ts';
+import { inventoryOf, type MadeMachine, NO_FACTS } from '../../kit/machines.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 let world: World;
@@ -120,7 +120,7 @@ test('one healthy GPU is enough for an offering; the other is not rented, and it
   const row = await machine();
   expect(obstacleOf(row)).toBeUndefined();
   const [sick, fit] = await gpusOf(world.db.read, made.machineId);
-  expect(machineView(row, { gpus: [], earnedTodayUcents: 0n }).gpu_faults).toEqual([
+  expect(machineView(row, NO_FACTS).gpu_faults).toEqual([
     { gpu_uuid: sick?.gpu_uuid, severity: 'unfit', detail: 'Xid 74: its NVLink has failed' },
   ]);
   const hold = (): Promise<string[] | undefined> =>
@@ -138,7 +138,7 @@ test('one healthy GPU is enough for an offering; the other is not rented, and it
   expect(await hold()).toEqual([fit?.gpu_uuid]);
   expect(await hold()).toBeUndefined();
   await reportFaults(0);
-  expect(machineView(await machine(), { gpus: [], earnedTodayUcents: 0n }).gpu_faults).toEqual([]);
+  expect(machineView(await machine(), NO_FACTS).gpu_faults).toEqual([]);
   expect(await hold()).toEqual([sick?.gpu_uuid]);
 });
 

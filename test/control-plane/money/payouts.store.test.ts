@@ -2,7 +2,8 @@
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
 import { type AccountRef, clearing, paidOut, payable } from '../../../control-plane/money/ledger/accounts.ts';
-import { earnedBySubject, payoutEntries } from '../../../control-plane/money/ledger/suppliers.ts';
+import { earnedBySubject } from '../../../control-plane/money/ledger/suppliers.ts';
+import { pageOfPayouts } from '../../../control-plane/money/payouts/store.ts';
 import type { Earning } from '../../../control-plane/money/payouts/earnings.ts';
 import { centsFloor, UCENTS_PER_CENT } from '../../../shared/money.ts';
 import { openWorld, type World } from '../../kit/world.ts';
@@ -53,7 +54,12 @@ describe('a payout', () => {
   test('takes the owed whole cents, and leaves the rest of a cent', async () => {
     await earn(cents(250) + 999_999n);
     expect(await standing()).toEqual([250n, 250n]);
-    expect(await pay(100)).toMatchObject({ amount_ucents: cents(100), evidence: 'r', subject_id: 's' });
+    expect(await pay(100)).toMatchObject({
+      amount_ucents: cents(100),
+      reference: 'r',
+      supplier_id: 's',
+      state: 'paid',
+    });
     expect(await standing()).toEqual([250n, 150n]);
     expect(await pay(null, 'rest')).toMatchObject({ amount_ucents: cents(150) });
     expect(await standing()).toEqual([250n, 0n]);
@@ -89,8 +95,8 @@ describe('a payout', () => {
       await pay(1, reference);
       await world.clock.advance(1);
     }
-    const shown = async (supplierId?: string, limit = 10): Promise<string[]> =>
-      (await payoutEntries(world.db.read, supplierId, undefined, limit)).map((row) => row.evidence);
+    const shown = async (supplierId?: string, count = 10): Promise<(string | null)[]> =>
+      (await pageOfPayouts(world.db.read, { supplierId, state: undefined }, { count })).map((row) => row.reference);
     expect(await shown()).toEqual(['c', 'b', 'a']);
     expect(await shown('s', 2)).toEqual(['c', 'b']);
     expect(await shown('nobody')).toEqual([]);

@@ -110,7 +110,9 @@ test('a process that dies while it credits begins again and credits nobody twice
 test('a rental that is unreachable anyway is left alone', async () => {
   const id = await world.run(who);
   const found = await world.rooms.instances.get(who.orgId, id);
-  await world.db.tx('test.outage', (tx) => world.rooms.metering.closeSegment(tx, found.instance.id, world.clock.now()));
+  await world.db.tx('test.outage', (tx) =>
+    world.rooms.metering.closeSegment(tx, found.instance.id, world.clock.now(), 'no proof of life'),
+  );
   await away(HOUR_MS);
   await world.remove(who, id);
   expect(await spent()).toBe(0n);

@@ -12,10 +12,12 @@ const PACKAGE_TEST = 'test/e2e/package.test.ts';
 const INSTALL_TEST = 'test/installer/install.test.ts';
 const RESTORE_TEST = 'test/e2e/restore.test.ts';
 const UNITS_TEST = 'test/systemd/units.test.ts';
+const PAYOUTS_TEST = 'test/control-plane/admin/payout-commands.test.ts';
 const ADMIN_TEST = 'test/control-plane/admin/admin.test.ts';
 
 const UNPACK = 'tar -xzf gpu-rental-service-*-linux-x64.tar.gz && cd gpu-rental-service-*-linux-x64';
 const NEEDS_REPLICAS = 'it needs a model with a deployment';
+const NEEDS_PAYOUT = 'it needs a payout that is in flight, which is made once a week';
 const NEEDS_SYSTEMD = 'it needs systemd and changes the machine';
 
 const CLI_TEST = 'test/e2e/cli.test.ts';
@@ -47,6 +49,16 @@ export const NOT_RUN: readonly NotRun[] = [
       'test/control-plane/rental/live.store.test.ts',
       'a reader gets the headers at once, then each change with the instance as its own endpoint shows it',
     ],
+  },
+  {
+    command: 'svc-control-plane admin payout sent <payout id> --reference 0x5f1c',
+    reason: NEEDS_PAYOUT,
+    provenBy: [PAYOUTS_TEST, 'payouts are listed, exported, and entered as sent or failed'],
+  },
+  {
+    command: 'svc-control-plane admin payout failed <payout id> --reason "the address refuses transfers"',
+    reason: NEEDS_PAYOUT,
+    provenBy: [PAYOUTS_TEST, 'payouts are listed, exported, and entered as sent or failed'],
   },
   {
     command: 'svc-control-plane admin refund <instance id> --reason "slow disk" --reference "ticket 7"',

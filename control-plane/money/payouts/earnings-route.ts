@@ -1,21 +1,20 @@
-// GET /v1/community/earnings and /v1/community/payouts (specification 2.17).
+// GET /v1/community/earnings (specification 2.17).
 import { z } from 'zod';
-import { CommunityEarnings, CommunityPayout, type EarningsEntry } from '../../../shared/api/community.ts';
-import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
+import { CommunityEarnings, type EarningsEntry } from '../../../shared/api/community.ts';
+import { PageQuery } from '../../../shared/api/page.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { uuidOf } from '../../../shared/ids.ts';
-import { centsFloor, dollarText } from '../../../shared/money.ts';
+import { dollarText } from '../../../shared/money.ts';
 import type { Db, Query } from '../../base/db/db.ts';
-import type { Cursors, PageStart } from '../../base/http/cursors.ts';
+import type { Cursors } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
-import { type PayoutEntry, payoutEntries } from '../ledger/suppliers.ts';
 import type { Earning } from './earnings.ts';
 import type { Payouts } from './payouts.ts';
 
 /** The fields of the last entry that a cursor stores. */
 const LastEntry = z.strictObject({ id: z.string(), total: z.string(), least: z.string() });
 
-export interface PayoutRouteDeps {
+export interface EarningsRouteDeps {
   db: Db;
   cursors: Cursors;
   payouts: Payouts;
@@ -25,15 +24,12 @@ export interface PayoutRouteDeps {
   machinesOf(query: Query, instanceIds: readonly string[]): Promise<Map<string, string>>;
 }
 
-const shared = { method: 'GET', tag: 'Community supply', scope: 'supply:read', idempotency: 'none' } as const;
-
-export function payoutRoutes(deps: PayoutRouteDeps): Route[] {
-  return [earningsRoute(deps), payoutsRoute(deps)];
-}
-
-function earningsRoute({ db, cursors, payouts, supplierOf, machinesOf }: PayoutRouteDeps): Route {
+export function earningsRoute({ db, cursors, payouts, supplierOf, machinesOf }: EarningsRouteDeps): Route {
   return route({
-    ...shared,
+    method: 'GET',
+    tag: 'Community supply',
+    scope: 'supply:read',
+    idempotency: 'none',
     path: '/v1/community/earnings',
     operationId: 'listEarnings',
     summary: 'What your machines earned, newest first',
@@ -76,40 +72,6 @@ function earningsRoute({ db, cursors, payouts, supplierOf, machinesOf }: PayoutR
       return { status: 200, body: { ...totals, entries: page.data, next_cursor: page.next_cursor } };
     },
   });
-}
-
-function payoutsRoute({ db, cursors, supplierOf }: PayoutRouteDeps): Route {
-  return route({
-    ...shared,
-    path: '/v1/community/payouts',
-    operationId: 'listPayouts',
-    summary: 'What you were paid, newest first',
-    query: PageQuery,
-    responses: { 200: { description: 'A page of payouts', schema: pageSchema(CommunityPayout) } },
-    errors: [],
-    handler: async ({ caller, query }) => {
-      const list = `payouts/${caller.orgId}`;
-      const supplierId = await supplierOf(db.read, caller.orgId);
-      const rows = ({ from, count }: PageStart) => {
-        const after = from === undefined ? undefined : { postedMs: from.createdMs, id: from.id };
-        return payoutEntries(db.read, supplierId ?? '', after, count);
-      };
-      const body = await cursors.page(list, query, rows, {
-        at: (row) => ({ createdMs: row.posted_ms, id: row.id }),
-        show: payoutView,
-      });
-      return { status: 200, body };
-    },
-  });
-}
-
-export function payoutView(row: PayoutEntry): CommunityPayout {
-  return {
-    payout_id: uuidOf(row.id, row.posted_ms),
-    amount_cents: Number(centsFloor(row.amount_ucents)),
-    reference: row.evidence,
-    paid_at: isoTime(row.posted_ms),
-  };
 }
 
 function entryView(

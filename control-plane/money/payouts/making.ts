@@ -1,0 +1,73 @@
+// Makes payouts due: the loop looks at every supplier that may have one in the present period.
+import type { Ids } from '../../../shared/ids.ts';
+import { UCENTS_PER_CENT } from '../../../shared/money.ts';
+import type { Db, Query, Tx } from '../../base/db/db.ts';
+import { suppliersOwed } from '../ledger/suppliers.ts';
+import type { PayoutDestinations } from './destinations.ts';
+import { type Every, periodStart, sendObstacleOf } from './plan.ts';
+import { type StandingDeps, standingNow } from './standing.ts';
+import * as store from './store.ts';
+
+/** Suppliers that are read at once. */
+const PIECE = 100;
+
+export interface PayingDeps extends StandingDeps {
+  db: Db;
+  ids: Ids;
+  destinations: PayoutDestinations;
+  /** The loop makes no smaller payout. */
+  minimumUcents: bigint;
+  every: Every;
+  /** Provided by a room above; undefined for an unknown supplier. */
+  supplierStatus(query: Query, supplierId: string): Promise<'active' | 'suspended' | undefined>;
+}
+
+export async function makeAllDue(signal: AbortSignal, deps: PayingDeps): Promise<void> {
+  const { db, clock, every, minimumUcents } = deps;
+  const periodMs = periodStart(clock.now(), every);
+  for (let afterId: string | undefined = ''; afterId !== undefined && !signal.aborted;) {
+    const supplierIds: string[] = await suppliersOwed(db.read, minimumUcents, { afterId, limit: PIECE });
+    for (const supplierId of supplierIds) {
+      if (signal.aborted) return;
+      // Read before, so that a loop with nothing to do writes nothing.
+      if (await store.hasPayout(db.read, supplierId, periodMs)) continue;
+      await db.tx('payouts.due', async (tx) => {
+        await tx.lock('supplier', supplierId);
+        await makeDue(tx, supplierId, periodMs, deps);
+      });
+    }
+    afterId = supplierIds.at(-1);
+  }
+}
+
+async function makeDue(tx: Tx, supplierId: string, periodMs: number, deps: PayingDeps): Promise<void> {
+  const destinations = await deps.destinations.of(tx, supplierId);
+  if (sendObstacleOf(await deps.supplierStatus(tx, supplierId), destinations) !== undefined) return;
+  const { payableCents } = await standingNow(tx, supplierId, deps);
+  const amountUcents = payableCents * UCENTS_PER_CENT;
+  if (amountUcents === 0n || amountUcents < deps.minimumUcents) return;
+  await store.insertPayout(tx, newPayout(supplierId, { amountUcents, periodMs }, deps));
+}
+
+/** A payout of which nothing has happened yet. `periodMs` is null for one by hand. */
+export function newPayout(
+  supplierId: string,
+  { amountUcents, periodMs }: { amountUcents: bigint; periodMs: number | null },
+  { ids, clock }: Pick<PayingDeps, 'ids' | 'clock'>,
+): store.PayoutRow {
+  return {
+    id: ids.uuid(),
+    supplier_id: supplierId,
+    state: 'due',
+    amount_ucents: amountUcents,
+    chain: null,
+    address: null,
+    period_ms: periodMs,
+    batch: null,
+    reference: null,
+    reason: null,
+    created_ms: clock.now(),
+    in_flight_ms: null,
+    ended_ms: null,
+  };
+}

@@ -1,0 +1,171 @@
+// What suppliers see of their payouts: the destination, the payouts, and the statement of a month.
+import { Readable } from 'node:stream';
+import {
+  ChangeDestination,
+  CommunityPayout,
+  CommunityStatement,
+  PayoutDestination,
+  StatementQuery,
+} from '../../../shared/api/payout.ts';
+import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
+import { isoTime } from '../../../shared/clock.ts';
+import { csvLine } from '../../../shared/csv.ts';
+import { fail } from '../../../shared/errors.ts';
+import type { Db, Query, Tx } from '../../base/db/db.ts';
+import { byCreation, type Cursors } from '../../base/http/cursors.ts';
+import { type Reply, type Route, route } from '../../base/http/route.ts';
+import type { Payee } from './destinations.ts';
+import { explainedPage, payoutView } from './payout-view.ts';
+import type { Payouts } from './payouts.ts';
+import type { Destinations } from './plan.ts';
+import { type StatementDeps, statementOf, statementRows } from './statement.ts';
+
+export interface PayoutRouteDeps extends StatementDeps {
+  db: Db;
+  cursors: Cursors;
+  payouts: Payouts;
+  /** The supplier of the organisation; undefined if it is none. */
+  supplierOf(query: Query, orgId: string): Promise<string | undefined>;
+}
+
+const tag = 'Community supply';
+const reads = { method: 'GET', tag, scope: 'supply:read', idempotency: 'none' } as const;
+const destination = { 200: { description: 'The destination', schema: PayoutDestination } };
+const NO_SUPPLIER = 'This organisation is no supplier. POST /v1/community/supplier makes it one.';
+
+export function payoutRoutes(deps: PayoutRouteDeps): Route[] {
+  return [listRoute(deps), statementRoute(deps), destinationRoute(deps), changeRoute(deps), cancelRoute(deps)];
+}
+
+function listRoute({ db, cursors, payouts, supplierOf }: PayoutRouteDeps): Route {
+  return route({
+    ...reads,
+    path: '/v1/community/payouts',
+    operationId: 'listPayouts',
+    summary: 'Your payouts, newest first',
+    description:
+      'A payout is made when what can be paid out reaches the minimum and a payout destination is named. It waits while a change of the destination is pending, and while the supplier is suspended.',
+    query: PageQuery,
+    responses: { 200: { description: 'A page of payouts', schema: pageSchema(CommunityPayout) } },
+    errors: [],
+    handler: async ({ caller, query }) => {
+      const supplierId = (await supplierOf(db.read, caller.orgId)) ?? '';
+      const body = await cursors.page(
+        `payouts/${caller.orgId}`,
+        query,
+        (start) => explainedPage(db.read, { supplierId, state: undefined, payouts }, start),
+        { at: ({ row }) => byCreation(row), show: ({ row, waitsBecause }) => payoutView(row, waitsBecause) },
+      );
+      return { status: 200, body };
+    },
+  });
+}
+
+function statementRoute(deps: PayoutRouteDeps): Route {
+  return route({
+    ...reads,
+    path: '/v1/community/statement',
+    operationId: 'getStatement',
+    summary: 'What you earned and were paid in a month',
+    description:
+      'Earnings by machine and rental, what was taken back, and payouts. Opening balance plus all amounts is the closing balance, exactly, and the next statement opens with it. A line belongs to the month in which it was posted, so a past statement never changes. `format=csv` answers text/csv: `opening_balance`, the lines, `closing_balance`.',
+    query: StatementQuery,
+    responses: { 200: { description: 'The statement', schema: CommunityStatement, streamType: 'text/csv' } },
+    errors: [],
+    handler: async ({ caller, query: { month, format } }) => {
+      const supplierId = (await deps.supplierOf(deps.db.read, caller.orgId)) ?? '';
+      const statement = await statementOf(supplierId, month, deps);
+      if (format === 'json') return { status: 200, body: statement };
+      const headers = {
+        'content-type': 'text/csv; charset=utf-8',
+        'content-disposition': `attachment; filename="statement-${statement.month}.csv"`,
+      };
+      return { status: 200, headers, stream: Readable.from([...statementRows(statement)].map(csvLine)) };
+    },
+  });
+}
+
+function destinationRoute({ db, payouts, supplierOf }: PayoutRouteDeps): Route {
+  return route({
+    ...reads,
+    path: '/v1/community/payout-destination',
+    operationId: 'getPayoutDestination',
+    summary: 'Where your payouts go',
+    responses: destination,
+    errors: ['not_found'],
+    handler: async ({ caller }) => {
+      const supplierId = (await supplierOf(db.read, caller.orgId)) ?? fail('not_found', NO_SUPPLIER);
+      return { status: 200, body: destinationView(await payouts.destinations.of(db.read, supplierId)) };
+    },
+  });
+}
+
+function changeRoute(deps: PayoutRouteDeps): Route {
+  return route({
+    method: 'PUT',
+    path: '/v1/community/payout-destination',
+    operationId: 'changePayoutDestination',
+    tag,
+    summary: 'Name where your payouts go',
+    description:
+      'The first destination is in force at once. A later one is in force after a delay, and until then no payout leaves, so that you can cancel a change that you did not ask for. Another change takes the place of a pending one and starts the delay again; the destination in force cancels it.',
+    scope: 'supply:write',
+    idempotency: 'optional',
+    body: ChangeDestination,
+    responses: destination,
+    errors: ['not_found'],
+    handler: ({ caller, body, settle }) =>
+      ofPayee(caller.orgId, deps, settle, (tx, payee) => deps.payouts.destinations.change(tx, payee, body)),
+  });
+}
+
+function cancelRoute(deps: PayoutRouteDeps): Route {
+  return route({
+    method: 'DELETE',
+    path: '/v1/community/payout-destination/pending',
+    operationId: 'cancelPayoutDestination',
+    tag,
+    summary: 'Cancel a pending change of your payout destination',
+    description: 'Payouts go to the destination in force again, at once.',
+    scope: 'supply:write',
+    idempotency: 'optional',
+    responses: destination,
+    errors: ['not_found', 'conflict'],
+    handler: ({ caller, settle }) =>
+      ofPayee(caller.orgId, deps, settle, (tx, payee) => deps.payouts.destinations.cancel(tx, payee)),
+  });
+}
+
+async function ofPayee(
+  orgId: string,
+  { db, supplierOf }: PayoutRouteDeps,
+  settle: (tx: Tx, reply: Reply) => Promise<void>,
+  work: (tx: Tx, payee: Payee) => Promise<Destinations>,
+): Promise<Reply> {
+  const supplierId = (await supplierOf(db.read, orgId)) ?? fail('not_found', NO_SUPPLIER);
+  return db.tx('payouts.destination', async (tx) => {
+    // A payout in progress ends first, or it sees the change.
+    await tx.lock('supplier', supplierId);
+    const reply: Reply = { status: 200, body: destinationView(await work(tx, { supplierId, orgId })) };
+    await settle(tx, reply);
+    return reply;
+  });
+}
+
+function destinationView({ inForce, pending }: Destinations): PayoutDestination {
+  return {
+    destination:
+      inForce === undefined
+        ? null
+        : { chain: inForce.chain, address: inForce.address, since: isoTime(inForce.in_force_ms) },
+    pending:
+      pending === undefined
+        ? null
+        : {
+            chain: pending.chain,
+            address: pending.address,
+            requested_at: isoTime(pending.requested_ms),
+            in_force_at: isoTime(pending.in_force_ms),
+          },
+  };
+}

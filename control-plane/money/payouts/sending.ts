@@ -1,0 +1,133 @@
+// The life of payouts: the loop makes them due, an operator exports, sends and records them. `states.ts` has the moves.
+//
+// Nothing is paid twice: at an export, one transaction for each payout takes the money out of what is owed and gives the payout its batch. A
+// process that dies in between leaves the rest due, and the same export again goes on. A closed batch takes nothing more. So a batch is one
+// list of payments for ever, and each payment has an id that the sender can compare.
+import { fail } from '../../../shared/errors.ts';
+import { UCENTS_PER_CENT } from '../../../shared/money.ts';
+import type { Query, Tx } from '../../base/db/db.ts';
+import { type NewPayout, payByHand } from './by-hand.ts';
+import { makeAllDue, type PayingDeps } from './making.ts';
+import { sendObstacleOf } from './plan.ts';
+import { centsText, owedWords, standingNow } from './standing.ts';
+import { move } from './states.ts';
+import * as store from './store.ts';
+
+const PIECE = 100;
+
+export interface Sending {
+  /** Makes a payout due for each supplier that may have one in this period. It is safe to repeat and to interrupt. */
+  makeDue(signal: AbortSignal): Promise<void>;
+  /**
+   * Hands what is due to whoever sends it, under the name of a batch. The same name again gives the same payouts, without those that are paid
+   * or have failed meanwhile.
+   */
+  exportBatch(batch: string): Promise<store.PayoutRow[]>;
+  /** Why a payout that is due cannot leave now; null for every other payout. */
+  waitsBecause(query: Query, row: store.PayoutRow): Promise<string | null>;
+  /** The payout has left in this transaction. @throws ServiceError `not_found`, `conflict` */
+  sent(id: string, reference: string): Promise<store.PayoutRow>;
+  /** The payout has not left and will not: it is owed again. @throws ServiceError `not_found`, `conflict` if it was paid */
+  failed(id: string, reason: string): Promise<store.PayoutRow>;
+  /**
+   * Records a payout that was made in another way. @throws ServiceError `conflict` for more than is payable, for the reference of another
+   * payout, and while nothing may leave to the supplier
+   */
+  pay(payout: NewPayout): Promise<store.PayoutRow>;
+}
+
+export function openSending(deps: PayingDeps): Sending {
+  const { db } = deps;
+  const ofSupplier = async (
+    name: string,
+    id: string,
+    work: (tx: Tx, row: store.PayoutRow) => Promise<store.PayoutRow>,
+  ): Promise<store.PayoutRow> => {
+    const seen = await store.findPayout(db.read, id);
+    if (seen === undefined) return fail('not_found', `There is no payout ${id}.`);
+    return db.tx(name, async (tx) => {
+      await tx.lock('supplier', seen.supplier_id);
+      return work(tx, (await store.findPayout(tx, id)) ?? seen);
+    });
+  };
+  return {
+    makeDue: (signal) => makeAllDue(signal, deps),
+    exportBatch: (batch) => exportBatch(batch, deps),
+    waitsBecause: async (query, { state, supplier_id: supplierId }) => {
+      if (state !== 'due') return null;
+      const destinations = await deps.destinations.of(query, supplierId);
+      return sendObstacleOf(await deps.supplierStatus(query, supplierId), destinations) ?? null;
+    },
+    sent: (id, reference) => ofSupplier('payouts.sent', id, (tx, row) => sent(tx, row, reference, deps)),
+    failed: (id, reason) => ofSupplier('payouts.failed', id, (tx, row) => failed(tx, row, reason, deps)),
+    pay: (payout) =>
+      db.tx('payouts.pay', async (tx) => {
+        await tx.lock('supplier', payout.supplierId);
+        return payByHand(tx, payout, deps);
+      }),
+  };
+}
+
+async function exportBatch(batch: string, deps: PayingDeps): Promise<store.PayoutRow[]> {
+  const { db, clock } = deps;
+  const { closed_ms: closedMs, created_ms: untilMs } = await db.tx('payouts.batch', (tx) =>
+    store.openBatch(tx, batch, clock.now()),
+  );
+  for (let afterId: string | undefined = closedMs === null ? '' : undefined; afterId !== undefined;) {
+    const due: store.PayoutRow[] = await store.payoutsIn(db.read, 'due', { untilMs, afterId, limit: PIECE });
+    for (const seen of due) {
+      await db.tx('payouts.export', async (tx) => {
+        await tx.lock('supplier', seen.supplier_id);
+        await exportOne(tx, seen.id, batch, deps);
+      });
+    }
+    afterId = due.at(-1)?.id;
+  }
+  await db.tx('payouts.batch', (tx) => store.closeBatch(tx, batch, clock.now()));
+  return (await store.payoutsOfBatch(db.read, batch)).filter(({ state }) => state === 'in_flight');
+}
+
+/** A payout that may not leave now stays due. */
+async function exportOne(tx: Tx, id: string, batch: string, deps: PayingDeps): Promise<void> {
+  const row = await store.findPayout(tx, id);
+  if (row?.state !== 'due') return;
+  const destinations = await deps.destinations.of(tx, row.supplier_id);
+  const why = sendObstacleOf(await deps.supplierStatus(tx, row.supplier_id), destinations);
+  if (why !== undefined || destinations.inForce === undefined) return;
+  // A dispute or a claw-back may have made it less since the payout became due.
+  const now = await standingNow(tx, row.supplier_id, deps);
+  const payableUcents = now.payableCents * UCENTS_PER_CENT;
+  const amount = payableUcents < row.amount_ucents ? payableUcents : row.amount_ucents;
+  if (amount === 0n || amount < deps.minimumUcents) {
+    const least = centsText(deps.minimumUcents / UCENTS_PER_CENT);
+    await move(tx, row, { to: 'failed', reason: `${owedWords(now)}: less than the minimum of ${least}` }, deps);
+    return;
+  }
+  const { chain, address } = destinations.inForce;
+  await move(tx, row, { to: 'in_flight', amount_ucents: amount, chain, address, batch }, deps);
+}
+
+async function sent(tx: Tx, row: store.PayoutRow, reference: string, deps: PayingDeps): Promise<store.PayoutRow> {
+  if (row.state === 'paid' && row.reference === reference) return row;
+  if (row.state === 'paid')
+    return fail('conflict', `The payout ${row.id} was paid with ${row.reference ?? ''} already.`);
+  if (row.state === 'failed') {
+    return fail(
+      'conflict',
+      `The payout ${row.id} was entered as failed. If it has left after all, record it with admin payout create.`,
+    );
+  }
+  if (row.state === 'due') return fail('conflict', `The payout ${row.id} is not in flight. Export it first.`);
+  const other = await store.payoutOfReference(tx, row.supplier_id, reference);
+  if (other !== undefined) {
+    return fail('conflict', `The payout ${other.id} of this supplier has the reference ${reference} already.`);
+  }
+  return move(tx, row, { to: 'paid', reference }, deps);
+}
+
+async function failed(tx: Tx, row: store.PayoutRow, reason: string, deps: PayingDeps): Promise<store.PayoutRow> {
+  if (row.state === 'failed') return row;
+  if (row.state === 'paid')
+    return fail('conflict', `The payout ${row.id} was paid with ${row.reference ?? ''} already.`);
+  return move(tx, row, { to: 'failed', reason }, deps);
+}

@@ -1,0 +1,121 @@
+// The statement of a supplier and a month: all transfers of its account that were posted in the month, in lines, between two balances. The
+// balances are counted back from the account of today, as those of a bill (money/bill), so the statements of all months are a chain that ends
+// at the balance of the ledger. The month of an entry is the time of its posting, so the statement of a past month never changes.
+import { type CommunityStatement, STATEMENT_SECTIONS, type StatementLine } from '../../../shared/api/payout.ts';
+import { type Clock, isoTime } from '../../../shared/clock.ts';
+import { failField } from '../../../shared/errors.ts';
+import { dollarText } from '../../../shared/money.ts';
+import type { Db, Query } from '../../base/db/db.ts';
+import { payable } from '../ledger/accounts.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import { supplierChange, type SupplierGroup, supplierGroups } from '../ledger/supplier-statements.ts';
+import { bucketEnd } from '../metering/buckets.ts';
+import type { MachinesOf } from './earnings.ts';
+
+/** No transaction lasts this long, so nothing is added to a month that ended earlier. */
+const SETTLED_MS = 60_000;
+
+export interface StatementDeps {
+  db: Db;
+  clock: Clock;
+  ledger: Pick<Ledger, 'balance'>;
+  machinesOf: MachinesOf;
+}
+
+type Section = StatementLine['section'];
+
+interface Line extends Omit<StatementLine, 'amount' | 'posted_at'> {
+  ucents: bigint;
+  postedMs: number;
+}
+
+/**
+ * `month` is like 2026-11; undefined is the present month. A supplier that nothing was ever posted for has an empty statement.
+ * @throws ServiceError `validation_failed` for a month to come
+ */
+export function statementOf(
+  supplierId: string,
+  month: string | undefined,
+  { db, clock, ledger, machinesOf }: StatementDeps,
+): Promise<CommunityStatement> {
+  const nowMs = clock.now();
+  const name = month ?? isoTime(nowMs).slice(0, 7);
+  const fromMs = Date.parse(`${name}-01T00:00:00Z`);
+  const window = { fromMs, untilMs: bucketEnd(fromMs, 'month') };
+  if (fromMs > nowMs) failField('month', 'must not be in the future');
+  return db.snapshot('payouts.statement', async (query) => {
+    const { postedUcents } = await ledger.balance(query, payable(supplierId));
+    const since = await supplierChange(query, supplierId, { fromMs, untilMs: Number.MAX_SAFE_INTEGER });
+    const opening = postedUcents - since;
+    const closing = opening + (await supplierChange(query, supplierId, window));
+    const lines = await linesOf(query, await supplierGroups(query, supplierId, window), machinesOf);
+    return {
+      month: name,
+      currency: 'USD',
+      is_complete: nowMs >= window.untilMs + SETTLED_MS,
+      opening_balance: dollarText(opening),
+      closing_balance: dollarText(closing),
+      totals: totalsOf(lines),
+      lines: lines.map(({ ucents, postedMs, ...line }) => ({
+        ...line,
+        amount: dollarText(ucents),
+        posted_at: isoTime(postedMs),
+      })),
+    };
+  });
+}
+
+/** Pure: a statement as the rows of a table. The first row names the columns, and the lines stand between the two balances. */
+export function* statementRows(statement: CommunityStatement): Generator<readonly (string | number | null)[]> {
+  const { month, currency } = statement;
+  const balance = (name: string, amount: string) => [month, name, null, null, null, null, null, amount, currency, null];
+  yield [
+    'month',
+    'section',
+    'machine_id',
+    'instance_id',
+    'payout_id',
+    'reason',
+    'count',
+    'amount',
+    'currency',
+    'posted_at',
+  ];
+  yield balance('opening_balance', statement.opening_balance);
+  for (const line of statement.lines) {
+    const { section, machine_id: machine, instance_id: instance, payout_id: payout, reason, count } = line;
+    yield [month, section, machine, instance, payout, reason, count, line.amount, currency, line.posted_at];
+  }
+  yield balance('closing_balance', statement.closing_balance);
+}
+
+async function linesOf(query: Query, groups: readonly SupplierGroup[], machinesOf: MachinesOf): Promise<Line[]> {
+  const rentals = groups.filter(({ kind }) => !isPayout(kind)).map((group) => group.subject_id);
+  const machines = await machinesOf(query, [...new Set(rentals)]);
+  const lines = groups.map((group): Line => {
+    const { subject_id: subject, evidence: reason, count, change_ucents: ucents, last_posted_ms: postedMs } = group;
+    const about = isPayout(group.kind)
+      ? { machine_id: null, instance_id: null, payout_id: subject }
+      : { machine_id: machines.get(subject) ?? null, instance_id: subject, payout_id: null };
+    return { section: sectionOf(group), ...about, reason, count, ucents, postedMs };
+  });
+  const placeOf = ({ section, machine_id: machine }: Line): string =>
+    `${STATEMENT_SECTIONS.indexOf(section)} ${machine ?? ''}`;
+  // The groups are in the order of time, and sorting keeps that order within a machine.
+  return lines.toSorted((a, b) => (placeOf(a) < placeOf(b) ? -1 : placeOf(a) > placeOf(b) ? 1 : 0));
+}
+
+function isPayout(kind: string): boolean {
+  return kind.startsWith('payout');
+}
+
+function sectionOf({ kind, change_ucents: change }: SupplierGroup): Section {
+  if (isPayout(kind)) return change < 0n ? 'payout' : 'payout_failed';
+  return change < 0n ? 'claw_back' : 'earning';
+}
+
+function totalsOf(lines: readonly Line[]): CommunityStatement['totals'] {
+  const sums = new Map<Section, bigint>();
+  for (const { section, ucents } of lines) sums.set(section, (sums.get(section) ?? 0n) + ucents);
+  return [...sums].map(([section, ucents]) => ({ section, amount: dollarText(ucents) }));
+}

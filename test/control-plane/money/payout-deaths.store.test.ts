@@ -1,0 +1,61 @@
+// A process dies at any transaction of an export. The next one goes on, and each payout is handed out once.
+import { expect, test } from 'vitest';
+import type { Db } from '../../../control-plane/base/db/db.ts';
+import { type AccountRef, inFlight, paidOut } from '../../../control-plane/money/ledger/accounts.ts';
+import { UCENTS_PER_CENT } from '../../../shared/money.ts';
+import { earnCents, nameDestination } from '../../kit/payees.ts';
+import { openWorldOver } from '../../kit/world.ts';
+
+const SUPPLIERS = 3;
+/** The transactions of an export: the batch, each payout, and the end of the batch. */
+const TRANSACTIONS = SUPPLIERS + 2;
+
+/** Lets the process die at a transaction: before it, or after its commit but before anybody heard of it. */
+function dying(db: Db): { db: Db; diesIn(transactions: number, when: 'before' | 'after'): void } {
+  let left = Number.POSITIVE_INFINITY;
+  let isBefore = true;
+  const tx: Db['tx'] = async (txName, body) => {
+    left -= 1;
+    if (left < 0 || (left === 0 && isBefore)) throw new Error('the process is dead');
+    const result = await db.tx(txName, body);
+    if (left === 0) throw new Error('the process is dead');
+    return result;
+  };
+  const diesIn = (transactions: number, when: 'before' | 'after'): void => {
+    [left, isBefore] = [transactions, when === 'before'];
+  };
+  return { db: { ...db, tx }, diesIn };
+}
+
+test.each(
+  Array.from({ length: TRANSACTIONS }, (_, at) => at + 1).flatMap((at) => [
+    [at, 'before'] as const,
+    [at, 'after'] as const,
+  ]),
+)('in transaction %d of an export, %s its commit: the same export again gives each payout once', async (at, when) => {
+  const { world: first, over } = await openWorldOver(dying);
+  for (let i = 0; i < SUPPLIERS; i += 1) {
+    const payee = await first.machine();
+    await nameDestination(first, payee);
+    await earnCents(first, payee.supplierId, 3_000);
+  }
+  await first.rooms.payouts.makeDue(new AbortController().signal);
+  over.diesIn(at, when);
+  await expect(first.rooms.payouts.exportBatch('monday')).rejects.toThrow('the process is dead');
+  const world = await first.restart(first.db);
+  const { exportBatch, sent } = world.rooms.payouts;
+  const posted = async (account: AccountRef): Promise<bigint> =>
+    (await world.rooms.ledger.balance(world.db.read, account)).postedUcents;
+  over.diesIn(Number.POSITIVE_INFINITY, 'before');
+  const rows = await exportBatch('monday');
+  expect(new Set(rows.map((row) => row.supplier_id)).size).toBe(SUPPLIERS);
+  expect(rows).toHaveLength(SUPPLIERS);
+  expect(await exportBatch('monday')).toEqual(rows);
+  expect(await posted(inFlight)).toBe(BigInt(SUPPLIERS * 3_000) * UCENTS_PER_CENT);
+  for (const { id } of rows) await sent(id, `tx of ${id}`);
+  expect(await exportBatch('monday')).toEqual([]);
+  expect([await posted(inFlight), await posted(paidOut)]).toEqual([0n, BigInt(SUPPLIERS * 3_000) * UCENTS_PER_CENT]);
+  await world.clock.advance(3_600_000);
+  await world.verify();
+  await world.close();
+});
