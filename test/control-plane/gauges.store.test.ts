@@ -10,6 +10,7 @@ import { sql } from '../../control-plane/base/db/db.ts';
 import { addMeasures, type Metrics, openMetrics } from '../../control-plane/base/http/metrics.ts';
 import type { Gateway } from '../../control-plane/models/gateway/gateway.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
+import { earnCents, nameDestination } from '../kit/payees.ts';
 import { someModels, videoModels } from '../kit/models.ts';
 import { openWorld, type World } from '../kit/world.ts';
 import { submitVideo } from './models/video-world.ts';
@@ -71,6 +72,21 @@ describe('the gauges', () => {
     expect(await scraped('svc_credits_held')).toEqual(['{kind="credit"} 1']);
     expect(await scraped('svc_credits_held_dollars')).toEqual(['{kind="credit"} 150.5']);
     expect(await scraped('svc_tenants_flagged')).toEqual(['1']);
+  });
+  test('count the payouts that wait for the operator, and their amounts', async () => {
+    expect(await scraped('svc_payouts_open')).toEqual([]);
+    const { rooms } = world;
+    for (const cents of [3_000, 4_050]) {
+      const payee = await world.machine();
+      await nameDestination(world, payee);
+      await earnCents(world, payee.supplierId, cents);
+    }
+    await rooms.payouts.makeDue(new AbortController().signal);
+    expect(await scraped('svc_payouts_open')).toEqual(['{state="due"} 2']);
+    expect(await scraped('svc_payouts_open_dollars')).toEqual(['{state="due"} 70.5']);
+    const [first] = await rooms.payouts.exportBatch('b');
+    await rooms.payouts.sent(first?.id ?? '', '0x1');
+    expect(await scraped('svc_payouts_open')).toEqual(['{state="in_flight"} 1']);
   });
   test('show whether the database accepts writes, and how often the clock was set', async () => {
     expect(await scraped('svc_database_writable')).toEqual(['1']);
