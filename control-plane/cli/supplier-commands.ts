@@ -12,6 +12,14 @@ const MACHINE = [
   'last_heartbeat_at',
 ] as const;
 
+const DESTINATION = [
+  'destination.chain',
+  'destination.address',
+  'pending.chain',
+  'pending.address',
+  'pending.in_force_at',
+] as const;
+
 const REGION: PlainOption = {
   flags: '--region <region>',
   help: 'where it stands, such as eu-west',
@@ -108,11 +116,54 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
   },
   {
     words: ['machine', 'payouts'],
-    help: 'what you were paid, newest first',
+    help: 'what you are and were paid, newest first',
     method: 'GET',
     path: '/community/payouts',
     rows: 'data',
-    columns: ['paid_at', 'amount_cents', 'reference'],
+    columns: ['payout_id', 'status', 'amount_cents', 'paid_at', 'reference', 'reason'],
     id: 'payout_id',
+  },
+  {
+    words: ['machine', 'statement'],
+    help: 'what you earned and were paid in a month',
+    method: 'GET',
+    path: '/community/statement',
+    options: [
+      { flags: '--month <month>', help: 'such as 2026-11; the present one without it', in: 'query', to: 'month' },
+    ],
+    columns: ['month', 'opening_balance', 'closing_balance'],
+    id: 'month',
+  },
+  {
+    words: ['machine', 'destination'],
+    help: 'show where you are paid, and a change that is not in force yet',
+    method: 'GET',
+    path: '/community/payout-destination',
+    columns: DESTINATION,
+    id: 'destination',
+  },
+  {
+    words: ['machine', 'pay-to'],
+    help: 'name the address to which you are paid; a change comes into force after a delay',
+    method: 'PUT',
+    path: '/community/payout-destination',
+    options: [
+      {
+        flags: '--chain <chain>',
+        help: 'ethereum, base, arbitrum, polygon or solana',
+        in: 'body',
+        to: 'chain',
+        required: true,
+      },
+      {
+        flags: '--address <address>',
+        help: 'an address of yours on that chain',
+        in: 'body',
+        to: 'address',
+        required: true,
+      },
+    ],
+    columns: DESTINATION,
+    id: 'destination',
   },
 ];

@@ -9,7 +9,7 @@ import { catalogRoutes } from './catalog-routes.ts';
 import { machineRoutes } from './machine-routes.ts';
 import { supplyOperatorRoutes } from './operator-routes.ts';
 import { supplyRoutes } from './routes.ts';
-import { machineFeed } from './owners.ts';
+import { machineFeed, SUPPLIER_FEED } from './owners.ts';
 import { forgetDays } from './reliability.ts';
 import { countMachines, countMachinesByState } from './store.ts';
 import type { Supply } from './supply.ts';
@@ -42,7 +42,7 @@ export function supplyBrings({ db, clock, cursors, supply, payouts, machinesOf }
     ],
     operatorRoutes: supplyOperatorRoutes({ db, cursors, supply, payouts }),
     measures: measures(db),
-    feeds: [machineFeed(view)],
+    feeds: [machineFeed(view), SUPPLIER_FEED],
     forgets: [forgets],
   };
 }

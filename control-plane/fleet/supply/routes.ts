@@ -7,6 +7,7 @@ import { ENROLL_PATH, LINK_PATH } from '../../../shared/protocol/link.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
 import { MachineId, priceUcents, tag, type ViewDeps, viewOf } from './machine-view.ts';
+import { supplierView } from './owners.ts';
 import * as store from './store.ts';
 import { type DeclaredMachine, NO_SUPPLIER, type Supply } from './supply.ts';
 
@@ -145,15 +146,5 @@ function declaredMachine(body: RegisterMachine): DeclaredMachine {
     gpuCount: body.gpu_count ?? null,
     vramPerGpuGb: body.vram_per_gpu_gb ?? null,
     tier: body.tier,
-  };
-}
-
-function supplierView(row: store.SupplierRow): CommunitySupplier {
-  return {
-    supplier_id: row.id,
-    org_id: row.org_id,
-    status: row.status,
-    created_at: isoTime(row.created_ms),
-    updated_at: isoTime(row.updated_ms),
   };
 }

@@ -68,6 +68,8 @@ async function optionsFor(plain: PlainCommand): Promise<string[]> {
     url: 'https://93.184.216.34/hook',
     event_types: 'instance.running',
     region: 'eu-west',
+    chain: 'base',
+    address: `0x${'1'.repeat(40)}`,
     price_per_hour: '2',
     model: 'tiny-base',
     training_file: training ?? '',
