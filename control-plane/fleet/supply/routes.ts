@@ -1,6 +1,5 @@
 // Becoming a supplier, registering machines, and enrolling hosts (specification 2.17).
 import { CommunityMachineRegistration, CommunitySupplier, RegisterMachine } from '../../../shared/api/community.ts';
-import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { EnrollRequest, EnrollResponse } from '../../../shared/protocol/inventory.ts';
 import { ENROLL_PATH, LINK_PATH } from '../../../shared/protocol/link.ts';
