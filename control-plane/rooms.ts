@@ -11,6 +11,7 @@ import { type Events, openEvents } from './base/events/events.ts';
 import { type Operations, openOperations } from './base/operations/operations.ts';
 import type { Outbound } from './base/outbound/outbound.ts';
 import { openCorrections } from './money/corrections/corrections.ts';
+import { type Deposits, openDeposits } from './money/deposits/deposits.ts';
 import { openCredits } from './money/credits/credits.ts';
 import { type Ledger, openLedger } from './money/ledger/ledger.ts';
 import { type Metering, openMetering } from './money/metering/metering.ts';
@@ -82,7 +83,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     },
   });
   const operations = openOperations({ clock, ids });
-  const money = openMoney(core, settings, events);
+  const money = openMoney(core, settings, { events, nudges });
   const { ledger, metering } = money;
   const fleet: Fleet = openFleet(core, settings, {
     events,
@@ -137,7 +138,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
   };
 }
 
-function openMoney(core: Core, settings: Settings, events: Events) {
+function openMoney(core: Core, settings: Settings, { events, nudges }: { events: Events; nudges: Nudges }) {
   const { db, clock, ids, log } = core;
   const ledger = openLedger({ clock });
   const credits = openCredits({
@@ -154,7 +155,17 @@ function openMoney(core: Core, settings: Settings, events: Events) {
   const { launchHoldMinutes, earningsDelayMs: delayMs } = settings;
   const metering = openMetering({ db, clock, ids, ledger, credits, launchHoldMinutes });
   const payouts = openPayouts({ db, clock, ids, ledger, metering, delayMs });
-  return { ledger, credits, metering, payouts, corrections: openCorrections({ db, clock, ids, ledger }) };
+  const deposits: Deposits = openDeposits({
+    db,
+    clock,
+    ids,
+    log,
+    ledger,
+    events,
+    settings: settings.deposits,
+    nudge: () => nudges.engine(),
+  });
+  return { ledger, credits, metering, payouts, corrections: openCorrections({ db, clock, ids, ledger }), deposits };
 }
 
 /** Functions of the rooms above that the fleet calls. */

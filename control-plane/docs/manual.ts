@@ -15,6 +15,7 @@ export const PAGES = [
   'host',
   'operator',
   'fleet',
+  'deposits',
   'configuration',
   'catalogues',
   'trainers',

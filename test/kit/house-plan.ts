@@ -99,6 +99,11 @@ export const DOORS: readonly Door[] = [
     why: 'whoever calls an address that a stranger has named goes through the guard of that room',
   },
   {
+    packages: ['@scure/bip32', '@noble/hashes', '@noble/curves'],
+    doors: ['control-plane/money/deposits/'],
+    why: 'addresses of chains are made and checked in one place, without a private key',
+  },
+  {
     packages: ['marked'],
     doors: ['control-plane/docs/'],
     why: 'the pages of the manual are rendered in one place, with raw HTML off',

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
+import type { DepositState } from '../../../shared/states.ts';
 import { int, json, text } from '../db/columns.ts';
 import { type Query, type Tx, sql } from '../db/db.ts';
 import { pageFrom, type PageStart } from '../http/cursors.ts';
@@ -37,13 +38,14 @@ export type EventType =
   | 'reservation.cancelled'
   | 'reservation.extended'
   | 'reservation.reassigned'
-  | 'reservation.short';
+  | 'reservation.short'
+  | `deposit.${DepositState}`;
 
 export type EventData = Record<string, string | number | boolean | null>;
 
 export interface NewEvent {
   type: EventType;
-  /** The instance, machine or reservation of the event. */
+  /** The instance, machine, reservation or deposit of the event. */
   subjectId: string;
   orgId: string | null;
   data: EventData;

@@ -34,6 +34,7 @@ const TAGS: Readonly<Record<string, string>> = {
   Billing: 'The balance, usage of instances, and receipts of calls of models',
   Catalog: 'What is on offer: GPU types, prices, templates and environments',
   'Community supply': 'For suppliers: machines, what they earn, and payouts',
+  Deposits: 'Stablecoin deposits, which add to the balance',
   Files: 'Files for fine-tuning',
   'Fine-tuning': 'Adapters trained on the own files, within a budget',
   Inference: 'Models, and calls of them',

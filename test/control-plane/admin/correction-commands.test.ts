@@ -26,6 +26,7 @@ async function run(...words: string[]): Promise<string> {
       asked.push(request.url);
       return http.inject(request);
     },
+    readFile: () => '',
     backup: async () => ({}),
     print: (text) => void printed.push(text),
     now: () => world.clock.now(),

@@ -18,7 +18,70 @@ const UNPACK = 'tar -xzf gpu-rental-service-*-linux-x64.tar.gz && cd gpu-rental-
 const NEEDS_REPLICAS = 'it needs a model with a deployment';
 const NEEDS_SYSTEMD = 'it needs systemd and changes the machine';
 
+const NEEDS_DEPOSITS = 'it needs a chain';
+const DEPOSIT_TEST = 'test/control-plane/admin/deposit-commands.store.test.ts';
+
 export const NOT_RUN: readonly NotRun[] = [
+  {
+    command: 'svc-control-plane admin deposit chains',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit list --waiting',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit show <deposit id>',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit credit <deposit id> --reason "the customer named the transaction"',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit reject <deposit id> --reason "sent back with 0x5c50..."',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit rescan <deposit id> --tx <tx hash> --reason "paid after 40 days"',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit screening import sanctioned.txt --source "sanctions list of 2026-11-20"',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit addresses list',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit addresses export --chain base',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit rewind <chain> --block <block number> --reason "the node was on a fork"',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: `curl -s $API/deposits -H "$AUTH" -H "$JSON" -d '{"asset":"usdc","chain":"base","amount_usd_cents":2500}'`,
+    reason: NEEDS_DEPOSITS,
+    provenBy: ['test/contract/deposits.store.test.ts', 'answers with all that a payer needs'],
+  },
+  {
+    command: 'curl -s $API/deposits/<deposit id> -H "$AUTH"',
+    reason: NEEDS_DEPOSITS,
+    provenBy: ['test/contract/deposits.store.test.ts', 'a deposit is read by its organisation'],
+  },
   {
     command: 'svc-control-plane admin refund <instance id> --reason "slow disk" --reference "ticket 7"',
     reason: 'the instance of the reader still runs',
