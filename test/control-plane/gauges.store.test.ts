@@ -10,6 +10,7 @@ import { sql } from '../../control-plane/base/db/db.ts';
 import { addMeasures, type Metrics, openMetrics } from '../../control-plane/base/http/metrics.ts';
 import type { Gateway } from '../../control-plane/models/gateway/gateway.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
+import { addDeposit, noteRead, offlineDeposits } from '../kit/deposits.ts';
 import { someModels, videoModels } from '../kit/models.ts';
 import { openWorld, type World } from '../kit/world.ts';
 import { submitVideo } from './models/video-world.ts';
@@ -71,6 +72,27 @@ describe('the gauges', () => {
     expect(await scraped('svc_credits_held')).toEqual(['{kind="credit"} 1']);
     expect(await scraped('svc_credits_held_dollars')).toEqual(['{kind="credit"} 150.5']);
     expect(await scraped('svc_tenants_flagged')).toEqual(['1']);
+  });
+  test('count deposits and those that wait, and show how far each chain was read', async () => {
+    await world.close();
+    world = await openWorld(1, { settings: { deposits: offlineDeposits(['base']) } });
+    metrics = openMetrics();
+    addMeasures(metrics.registry, brought(world.brings(), 'measures'));
+    expect(await scraped('svc_deposits')).toEqual([]);
+    expect(await scraped('svc_deposit_chain_paused')).toEqual([]);
+    await noteRead(world, 'base');
+    await addDeposit(world, 'dep_1', 'o');
+    await world.clock.advance(90_000);
+    expect(await scraped('svc_deposits')).toEqual(['{status="created"} 1']);
+    expect(await scraped('svc_deposits_waiting')).toEqual(['0']);
+    expect(await scraped('svc_deposit_chain_lag_seconds')).toEqual(['{chain="base"} 90']);
+    expect(await scraped('svc_deposit_chain_paused')).toEqual(['{chain="base"} 0']);
+    await world.db.tx('test.pause', async (tx) => {
+      await tx.run(sql`update deposit_chains set paused_reason = 'x'`);
+      await tx.run(sql`update deposits set status = 'held_screening'`);
+    });
+    expect(await scraped('svc_deposit_chain_paused')).toEqual(['{chain="base"} 1']);
+    expect(await scraped('svc_deposits_waiting')).toEqual(['1']);
   });
   test('show whether the database accepts writes, and how often the clock was set', async () => {
     expect(await scraped('svc_database_writable')).toEqual(['1']);

@@ -48,12 +48,22 @@ export async function noteRead({ db, clock }: World, chain: DepositChain): Promi
 }
 
 /** A deposit that waits for tokens. Returns its id. */
-export async function addDeposit({ db, clock }: World, id: string, orgId: string): Promise<string> {
+export async function addDeposit(
+  { db, clock }: World,
+  id: string,
+  orgId: string,
+  address = `0x${id}`,
+): Promise<string> {
   const nowMs = clock.now();
   const waiting = { status: 'created', chain: 'base', asset: 'usdc', family: 'evm', position: 0 } as const;
   const amount = { amount_cents: 2_500, due_units: 25_000_000n, credited_units: null, credited_cents: null };
-  const times = { created_ms: nowMs, expires_ms: nowMs + 60 * MINUTE_MS, watched_until_ms: nowMs, due_ms: null };
-  const row = { id, org_id: orgId, address: `0x${id}`, tx_hash: null, note: null, ...waiting, ...amount, ...times };
+  const times = {
+    created_ms: nowMs,
+    expires_ms: nowMs + 60 * MINUTE_MS,
+    watched_until_ms: nowMs + 60 * MINUTE_MS,
+    due_ms: null,
+  };
+  const row = { id, org_id: orgId, address, tx_hash: null, note: null, ...waiting, ...amount, ...times };
   await db.tx('test.deposit', (tx) => insertDeposit(tx, row));
   return id;
 }

@@ -17,8 +17,11 @@ export interface EvmChain {
   sanctioned: string;
   /** A sender that nothing is wrong with. */
   payer: string;
-  /** Whoever asks `url` gets no answer (`down`), one of a node that lacks the newest blocks, or an error for one method. */
-  fault: 'down' | { lagBlocks: number } | { fails: string } | undefined;
+  /**
+   * Whoever asks `url` gets no answer (`down`), one of a node that lacks the newest blocks, or an error for one method or for
+   * many blocks at once.
+   */
+  fault: 'down' | { lagBlocks: number } | { fails: string } | { rangeMax: number } | undefined;
   /** Sends token units in a new block of this time. Returns the hash of the transaction. */
   pay(to: string, units: bigint, atMs: number, options?: { token?: string; from?: string }): Promise<string>;
   /** Adds empty blocks of this time and later ones, a second apart. */
@@ -176,6 +179,7 @@ async function answer(body: string, chain: EvmChain, call: Call): Promise<object
   try {
     const { fault } = chain;
     if (fault !== undefined && 'fails' in fault && fault.fails === method) throw new Error('planted');
+    if (fault !== undefined && 'rangeMax' in fault) refuseRange(method, params, fault.rangeMax);
     const result =
       fault !== undefined && 'lagBlocks' in fault ? await late(fault.lagBlocks) : await call(method, ...params);
     return { jsonrpc: '2.0', id: 1, result: result ?? null };
@@ -196,6 +200,12 @@ async function answer(body: string, chain: EvmChain, call: Call): Promise<object
     if (Number(filter.fromBlock) > last) return [];
     return call(method, { ...filter, toBlock: `0x${Math.min(last, Number(filter.toBlock)).toString(16)}` });
   }
+}
+
+function refuseRange(method: string, params: readonly unknown[], rangeMax: number): void {
+  if (method !== 'eth_getLogs') return;
+  const { fromBlock, toBlock } = Filter.parse(params[0]);
+  if (Number(toBlock) - Number(fromBlock) >= rangeMax) throw new Error('query exceeds max block range');
 }
 
 async function serve(

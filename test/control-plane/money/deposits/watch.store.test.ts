@@ -1,5 +1,6 @@
 // Deposits on a real EVM chain: every way to pay ends in its status, is booked once, and the books agree after it.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { addDeposit } from '../../../kit/deposits.ts';
 import { type EvmChain, startEvmChain } from '../../../kit/evm-chain.ts';
 import { type DepositWorld, MINUTE_MS, openDepositWorld, settingsFor, TOKEN } from './deposit-world.ts';
 
@@ -192,6 +193,19 @@ describe('a reorganisation', () => {
     expect(await deposits.status(id)).toBe('expired');
   });
 
+  test('that happened while the watcher was far behind takes the payment too', async () => {
+    await deposits.world.close();
+    deposits = await openDepositWorld(settingsFor(chain, { blocksPerQuery: 1 }));
+    await deposits.settle();
+    const { id, address } = await deposits.create();
+    await chain.pay(address, 25n * TOKEN, at(10));
+    await deposits.settle();
+    await chain.reorg(1);
+    await chain.mine(at(61), 50);
+    await deposits.settle();
+    expect(await deposits.status(id)).toBe('expired');
+  });
+
   test('of a final block pauses the chain until the operator has it read again', async () => {
     const { id, address } = await deposits.create();
     await chain.pay(address, 25n * TOKEN, at(10));
@@ -241,4 +255,45 @@ describe('a node', () => {
     await deposits.settle();
     expect(await deposits.status(id)).toBe('credited');
   });
+
+  test('that refuses many blocks at once is asked for fewer', async () => {
+    const { id, address } = await deposits.create();
+    await chain.pay(address, 25n * TOKEN, at(10));
+    await chain.finalize(at(11));
+    chain.fault = { rangeMax: 2 };
+    await deposits.settle();
+    expect(await deposits.status(id)).toBe('credited');
+  });
+
+  test('is asked about more addresses than fit into one query', async () => {
+    const { world } = deposits;
+    for (let i = 0; i < 501; i += 1) await addDeposit(world, `dep_${i}`, deposits.who.orgId, padded(i));
+    const { deposits: room } = world.rooms;
+    const request = { asset: 'usdc', chain: 'ethereum', amount_usd_cents: 2_500 } as const;
+    const { orgId } = await world.customer(0);
+    const { id, address } = await world.db.tx('test.deposit', (tx) => room.create(tx, orgId, request));
+    await chain.pay(address, 25n * TOKEN, at(10));
+    await chain.finalize(at(11));
+    await deposits.settle();
+    expect(await deposits.status(id)).toBe('credited');
+  });
+
+  test('of a chain whose finality is a number of blocks is believed after so many', async () => {
+    await deposits.world.close();
+    deposits = await openDepositWorld(settingsFor(chain, { finality: 2 }));
+    await deposits.settle();
+    const { id, address } = await deposits.create();
+    await chain.pay(address, 25n * TOKEN, at(10));
+    await chain.mine(at(11));
+    await deposits.settle();
+    expect(await deposits.status(id)).toBe('confirming');
+    await chain.mine(at(12));
+    await deposits.settle();
+    expect(await deposits.status(id)).toBe('credited');
+  });
 });
+
+/** An address of nobody. */
+function padded(number: number): string {
+  return `0x${number.toString(16).padStart(40, '0')}`;
+}
