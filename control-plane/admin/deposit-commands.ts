@@ -129,8 +129,24 @@ const Balances = z.object({
 const COLUMNS = ['index', 'address', 'chain', 'asset', 'received', 'balance'];
 
 function addAddresses(addresses: Command, deps: CommandDeps): void {
-  withPages(addresses.command('list').description('all of them, by index')).action((options: ListOptions) =>
-    showPage(deps, options, `${BASE}/addresses`),
+  withPages(
+    addresses
+      .command('list')
+      .description('all of them, by index')
+      .option('--family <family>', 'evm or solana; evm without it'),
+  ).action(({ family, ...options }: ListOptions & { family?: string }) =>
+    showPage(deps, options, `${BASE}/addresses`, { family }),
+  );
+  withCommon(
+    addresses
+      .command('import <file>')
+      .description('add addresses on Solana, one in a line, each for one deposit; all of them or none'),
+  ).action((file: string, options: CommonOptions) =>
+    show(deps, options, {
+      method: 'POST',
+      url: `${BASE}/addresses`,
+      payload: { addresses: linesOf(deps.readFile(file)) },
+    }),
   );
   addresses
     .command('export')

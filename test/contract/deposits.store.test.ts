@@ -103,6 +103,18 @@ describe('POST /v1/deposits', () => {
   });
 });
 
+describe('a chain whose addresses are imported', () => {
+  test('is 503 while none is left, and nothing is made', async () => {
+    const solana = await openApi({ settings: { deposits: { ...offlineDeposits(['solana']), evmKey: null } } });
+    await noteRead(solana.world, 'solana');
+    const { key } = await solana.account();
+    const answer = await solana.call('POST', PATH, { key, body: { ...WANTED, chain: 'solana' } });
+    expect(expectRefused(PATH, answer, 'deposit_addresses_exhausted').text).toContain('No address on solana is left');
+    expect((await solana.call('GET', PATH, { key })).json.data).toEqual([]);
+    await solana.close();
+  });
+});
+
 describe('a service that takes no deposits', () => {
   test('answers 503 to a new one, and shows an empty list', async () => {
     const without = await openApi();

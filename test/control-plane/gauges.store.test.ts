@@ -93,6 +93,13 @@ describe('the gauges', () => {
     });
     expect(await scraped('svc_deposit_chain_paused')).toEqual(['{chain="base"} 1']);
     expect(await scraped('svc_deposits_waiting')).toEqual(['1']);
+    expect(await scraped('svc_deposit_addresses_left_ratio')).toEqual([]);
+    const address = (position: number, used: string | null, key: string | null) =>
+      sql`insert into deposit_addresses (family, position, address, key_fingerprint, deposit_id, created_ms)
+          values (${key === null ? 'solana' : 'evm'}, ${position}, ${`a${position}`}, ${key}, ${used}, 0)`;
+    for (const each of [address(0, 'd', null), address(1, null, null), address(2, 'd', 'key')])
+      await world.db.tx('test.address', (tx) => tx.run(each));
+    expect(await scraped('svc_deposit_addresses_left_ratio')).toEqual(['{family="solana"} 0.5']);
   });
   test('show whether the database accepts writes, and how often the clock was set', async () => {
     expect(await scraped('svc_database_writable')).toEqual(['1']);

@@ -1,10 +1,7 @@
 // A real EVM chain of the test's own (anvil), with tokens and an oracle for sanctions, behind a node that can fail or lag.
-import { once } from 'node:events';
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { createRequire } from 'node:module';
-import type { AddressInfo } from 'node:net';
-import { buffer } from 'node:stream/consumers';
 import { z } from 'zod';
+import { serveJsonRpc } from './json-rpc.ts';
 import { freePort } from './ports.ts';
 import { eventually, startProgram } from './processes.ts';
 
@@ -83,7 +80,10 @@ export async function startEvmChain(startMs: number, { chainId = 1 } = {}): Prom
     .array(z.string())
     .parse(await call('eth_accounts'))
     .slice(-2);
-  const node = await serve((body) => answer(body, made, call));
+  const node = await serveJsonRpc(
+    () => made.fault === 'down',
+    (method, params) => answer(made, call, { method, params }),
+  );
   const { tokens, oracle } = await deployAll(call, { from: payer, atMs: startMs, sanctioned });
   let snapshot = await call('evm_snapshot');
   const head = async (): Promise<number> => Number(await call('eth_blockNumber'));
@@ -116,8 +116,7 @@ export async function startEvmChain(startMs: number, { chainId = 1 } = {}): Prom
       snapshot = await call('evm_snapshot');
     },
     close: async () => {
-      node.server.closeAllConnections();
-      node.server.close();
+      node.close();
       await anvil.stop();
     },
   };
@@ -169,58 +168,35 @@ async function ask(url: string, method: string, params: readonly unknown[]): Pro
   return result;
 }
 
-const Asked = z.object({ method: z.string(), params: z.array(z.unknown()) });
 const Filter = z.looseObject({ fromBlock: z.string(), toBlock: z.string() });
 
-/** What the node says; undefined: it is down. */
-async function answer(body: string, chain: EvmChain, call: Call): Promise<object | undefined> {
-  if (chain.fault === 'down') return undefined;
-  const { method, params } = Asked.parse(JSON.parse(body));
-  try {
-    const { fault } = chain;
-    if (fault !== undefined && 'fails' in fault && fault.fails === method) throw new Error('planted');
-    if (fault !== undefined && 'rangeMax' in fault) refuseRange(method, params, fault.rangeMax);
-    const result =
-      fault !== undefined && 'lagBlocks' in fault ? await late(fault.lagBlocks) : await call(method, ...params);
-    return { jsonrpc: '2.0', id: 1, result: result ?? null };
-  } catch (error) {
-    return { jsonrpc: '2.0', id: 1, error: { code: -32_000, message: String(error) } };
+/** What the node says, with its fault. */
+async function answer(
+  { fault }: EvmChain,
+  call: Call,
+  { method, params }: { method: string; params: unknown[] },
+): Promise<unknown> {
+  if (fault === undefined || fault === 'down') return call(method, ...params);
+  if ('fails' in fault && fault.fails === method) throw new Error('planted');
+  if ('rangeMax' in fault) refuseRange(method, params, fault.rangeMax);
+  if (!('lagBlocks' in fault)) return call(method, ...params);
+  const last = Number(await call('eth_blockNumber')) - fault.lagBlocks;
+  if (method === 'eth_getBlockByNumber') {
+    const [which] = params;
+    const number = which === 'latest' ? last : which === 'finalized' ? last - FINAL_BLOCKS : Number(which);
+    return number > last ? null : call(method, `0x${number.toString(16)}`, false);
   }
-
-  async function late(lagBlocks: number): Promise<unknown> {
-    const last = Number(await call('eth_blockNumber')) - lagBlocks;
-    if (method === 'eth_getBlockByNumber') {
-      const [which] = params;
-      const number = which === 'latest' ? last : which === 'finalized' ? last - FINAL_BLOCKS : Number(which);
-      return number > last ? null : call(method, `0x${number.toString(16)}`, false);
-    }
-    if (method !== 'eth_getLogs') return call(method, ...params);
-    const filter = Filter.parse(params[0]);
-    // A node that lacks a block answers as if nothing were in it.
-    if (Number(filter.fromBlock) > last) return [];
-    return call(method, { ...filter, toBlock: `0x${Math.min(last, Number(filter.toBlock)).toString(16)}` });
-  }
+  if (method !== 'eth_getLogs') return call(method, ...params);
+  const filter = Filter.parse(params[0]);
+  // A node that lacks a block answers as if nothing were in it.
+  if (Number(filter.fromBlock) > last) return [];
+  return call(method, { ...filter, toBlock: `0x${Math.min(last, Number(filter.toBlock)).toString(16)}` });
 }
 
 function refuseRange(method: string, params: readonly unknown[], rangeMax: number): void {
   if (method !== 'eth_getLogs') return;
   const { fromBlock, toBlock } = Filter.parse(params[0]);
   if (Number(toBlock) - Number(fromBlock) >= rangeMax) throw new Error('query exceeds max block range');
-}
-
-async function serve(
-  answerTo: (body: string) => Promise<object | undefined>,
-): Promise<{ url: string; server: Server }> {
-  const respond = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
-    const answered = await answerTo((await buffer(request)).toString());
-    if (answered === undefined) return void response.destroy();
-    response.writeHead(200, { 'content-type': 'application/json' });
-    response.end(JSON.stringify(answered));
-  };
-  const server = createServer((request, response) => void respond(request, response));
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`, server };
 }
 
 const Compiled = z.object({

@@ -99,7 +99,7 @@ export const DOORS: readonly Door[] = [
     why: 'whoever calls an address that a stranger has named goes through the guard of that room',
   },
   {
-    packages: ['@scure/bip32', '@noble/hashes', '@noble/curves'],
+    packages: ['@scure/base', '@scure/bip32', '@noble/hashes', '@noble/curves'],
     doors: ['control-plane/money/deposits/'],
     why: 'addresses of chains are made and checked in one place, without a private key',
   },

@@ -15,6 +15,9 @@ const AddressRow = z.object({
 export type AddressRow = z.infer<typeof AddressRow>;
 
 const COLUMNS = sql`family, position, address, key_fingerprint, deposit_id, created_ms`;
+/** Rows of one statement: far below the limit of its parameters. */
+const PIECE = 1_000;
+
 const PositionRow = z.object({ next_position: int });
 
 /** The next positions of the family, which nobody else gets. Their number is `count`; the first is returned. */
@@ -32,6 +35,65 @@ export async function insertAddress(tx: Tx, row: AddressRow): Promise<void> {
   await tx.run(
     sql`insert into deposit_addresses (${COLUMNS})
         values (${row.family}, ${row.position}, ${row.address}, ${row.key_fingerprint}, ${row.deposit_id}, ${row.created_ms})`,
+  );
+}
+
+const FreeRow = z.object({ position: int, address: text });
+
+/** Gives the deposit the first address without one; undefined if there is none. The caller holds the lock of the family. */
+export async function takeFreeAddress(
+  tx: Tx,
+  family: Family,
+  depositId: string,
+): Promise<z.infer<typeof FreeRow> | undefined> {
+  return tx.one(
+    FreeRow,
+    sql`update deposit_addresses set deposit_id = ${depositId}
+        where family = ${family} and position = (
+          select min(position) from deposit_addresses where family = ${family} and deposit_id is null)
+        returning position, address`,
+  );
+}
+
+const FoundRow = z.object({ address: text });
+
+/** Those of the addresses that are known already. */
+export async function knownAddresses(query: Query, family: Family, addresses: readonly string[]): Promise<Set<string>> {
+  const known = new Set<string>();
+  for (let first = 0; first < addresses.length; first += PIECE) {
+    const part = addresses.slice(first, first + PIECE);
+    const rows = await query.all(
+      FoundRow,
+      sql`select address from deposit_addresses where family = ${family} and address in (${join([...part])})`,
+    );
+    for (const { address } of rows) known.add(address);
+  }
+  return known;
+}
+
+/** Imported addresses, which wait for deposits. */
+export async function insertAddresses(
+  tx: Tx,
+  family: Family,
+  addresses: readonly string[],
+  { position, nowMs }: { position: number; nowMs: number },
+): Promise<void> {
+  for (let first = 0; first < addresses.length; first += PIECE) {
+    const rows = addresses
+      .slice(first, first + PIECE)
+      .map((address, i) => sql`(${family}, ${position + first + i}, ${address}, ${null}, ${null}, ${nowMs})`);
+    await tx.run(sql`insert into deposit_addresses (${COLUMNS}) values ${join(rows)}`);
+  }
+}
+
+const PoolRow = z.object({ family: text, free: int, total: int });
+
+/** The imported addresses of each family, and how many of them wait. */
+export function addressPools(query: Query): Promise<z.infer<typeof PoolRow>[]> {
+  return query.all(
+    PoolRow,
+    sql`select family, cast(sum(case when deposit_id is null then 1 else 0 end) as bigint) as free, count(*) as total
+        from deposit_addresses where key_fingerprint is null group by family order by family`,
   );
 }
 

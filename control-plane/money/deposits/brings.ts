@@ -3,6 +3,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
+import { addressPools } from './addresses-store.ts';
 import { allChains } from './chains-store.ts';
 import { depositChainRoutes } from './chain-routes.ts';
 import type { Deposits } from './deposits.ts';
@@ -42,7 +43,7 @@ function measures({ db, clock, deposits }: Deps): Measure[] {
   return [
     {
       name: 'svc_deposits',
-      help: 'Stablecoin deposits by status',
+      help: 'Stablecoin deposits that are not decided, by status',
       kind: 'gauge',
       labels: ['status'],
       read: async () =>
@@ -53,6 +54,14 @@ function measures({ db, clock, deposits }: Deps): Measure[] {
       help: 'Deposits that wait for a decision of the operator',
       kind: 'gauge',
       read: async () => one(await countWaiting(db.read)),
+    },
+    {
+      name: 'svc_deposit_addresses_left_ratio',
+      help: 'The part of the imported addresses of a family of chains that no deposit has used',
+      kind: 'gauge',
+      labels: ['family'],
+      read: async () =>
+        (await addressPools(db.read)).map(({ family, free, total }) => ({ labels: { family }, value: free / total })),
     },
     {
       name: 'svc_deposit_chain_lag_seconds',

@@ -1,21 +1,22 @@
-// The operator's routes for what deposits stand on: chains, addresses, and lists of sanctioned senders.
+// The operator's routes for chains, for what the addresses of deposits have, and for lists of sanctioned senders.
 import { z } from 'zod';
 import { DEPOSIT_CHAINS } from '../../../shared/api/deposit.ts';
-import { pageSchema } from '../../../shared/api/page.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, failField, messageOf } from '../../../shared/errors.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
-import { AnyFields, type Fields, Id, listOf, listParameters, operator } from '../../base/http/operator.ts';
+import { AnyFields, type Fields, Id, listOf, operator } from '../../base/http/operator.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import { OutboundError } from '../../base/outbound/outbound-error.ts';
-import { addressesAfter, type AddressRow, addSanctioned, countSanctioned } from './addresses-store.ts';
+import { addSanctioned, countSanctioned } from './addresses-store.ts';
+import { ADDRESSES_BYTES_MAX, addressRoutes } from './address-routes.ts';
 import { tokenText } from './chains.ts';
 import { allChains, type ChainRow } from './chains-store.ts';
 import type { Nodes } from './confirm.ts';
 import type { Deposits } from './deposits.ts';
 import { readEvmAddress } from './evm-addresses.ts';
+import { isSolanaAddress } from './solana-addresses.ts';
 import { RpcError } from './rpc.ts';
 import { type Received, receivedAfter } from './transfers-store.ts';
 
@@ -29,7 +30,6 @@ export interface ChainRouteDeps {
 const BASE = '/admin/deposits';
 /** Each is a line of a file. */
 const SANCTIONED_PER_REQUEST_MAX = 10_000;
-const LIST_BYTES_MAX = 1024 ** 2;
 /** The node is asked for each. */
 const BALANCES_MAX = 100;
 const Balances = z.strictObject({ data: z.array(AnyFields), next_after_index: z.int().nullable() });
@@ -37,7 +37,7 @@ const Chain = z.enum(DEPOSIT_CHAINS);
 const Reason = z.string().trim().min(1).max(1_000);
 
 export function depositChainRoutes(deps: ChainRouteDeps): Route[] {
-  return [chainsRoute(deps), rewindRoute(deps), addressesRoute(deps), balancesRoute(deps), screeningRoute(deps)];
+  return [chainsRoute(deps), rewindRoute(deps), ...addressRoutes(deps), balancesRoute(deps), screeningRoute(deps)];
 }
 
 function chainsRoute({ db, deposits }: ChainRouteDeps): Route {
@@ -78,26 +78,6 @@ function rewindRoute({ deposits }: ChainRouteDeps): Route {
   });
 }
 
-function addressesRoute({ db, cursors }: ChainRouteDeps): Route {
-  const name = 'admin/deposit-addresses';
-  return route({
-    ...operator,
-    method: 'GET',
-    path: `${BASE}/addresses`,
-    operationId: 'adminListDepositAddresses',
-    summary: 'List the addresses of deposits, by index',
-    query: z.strictObject(listParameters),
-    responses: { 200: { description: 'A page', schema: pageSchema(AnyFields) } },
-    errors: [],
-    handler: async ({ query: { cursor, limit } }) => {
-      const after = cursors.read(name, cursor)?.createdMs ?? -1;
-      const rows = await addressesAfter(db.read, 'evm', after, limit + 1);
-      const at = ({ position }: AddressRow) => ({ createdMs: position, id: '' });
-      return { status: 200, body: cursors.pageOf(name, rows, limit, { at, show: addressFields }) };
-    },
-  });
-}
-
 function balancesRoute({ db, deposits }: ChainRouteDeps): Route {
   return route({
     ...operator,
@@ -130,7 +110,7 @@ function screeningRoute({ db, clock }: ChainRouteDeps): Route {
     path: `${BASE}/screening`,
     operationId: 'adminImportSanctioned',
     summary: 'Add addresses that no tokens are taken from',
-    bodyBytesMax: LIST_BYTES_MAX,
+    bodyBytesMax: ADDRESSES_BYTES_MAX,
     body: z.strictObject({
       source: z.string().trim().min(1).max(255),
       addresses: z.array(z.string()).min(1).max(SANCTIONED_PER_REQUEST_MAX),
@@ -140,7 +120,10 @@ function screeningRoute({ db, clock }: ChainRouteDeps): Route {
     handler: async ({ body: { source, addresses } }) => {
       const read = addresses.map(
         (text, i) =>
-          readEvmAddress(text) ?? failField(`addresses[${i}]`, `must be an address of a chain of deposits: ${text}`),
+          readEvmAddress(text) ??
+          (isSolanaAddress(text)
+            ? text
+            : failField(`addresses[${i}]`, `must be an address of a chain of deposits: ${text}`)),
       );
       const added = await db.tx('deposits.sanction', (tx) =>
         addSanctioned(tx, [...new Set(read)], source, clock.now()),
@@ -170,17 +153,6 @@ function chainFields(chain: string, row: ChainRow | undefined): Fields {
     final: row?.final_number ?? null,
     final_at: time(row?.final_ms),
     updated_at: time(row?.updated_ms),
-  };
-}
-
-function addressFields(row: AddressRow): Fields {
-  return {
-    family: row.family,
-    index: row.position,
-    address: row.address,
-    key: row.key_fingerprint,
-    deposit_id: row.deposit_id,
-    created_at: isoTime(row.created_ms),
   };
 }
 

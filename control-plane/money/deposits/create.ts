@@ -6,9 +6,10 @@ import type { Ids } from '../../../shared/ids.ts';
 import { dollarText, UCENTS_PER_CENT } from '../../../shared/money.ts';
 import type { Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
-import { insertAddress, takePositions } from './addresses-store.ts';
-import { CHAINS, unitsOfCents } from './chains.ts';
+import { insertAddress, takeFreeAddress, takePositions } from './addresses-store.ts';
+import { CHAINS, type Family, unitsOfCents } from './chains.ts';
 import { findChain } from './chains-store.ts';
+import type { AddressKey } from './evm-addresses.ts';
 import type { DepositSettings } from './settings.ts';
 import { countUndecided, type Deposit, insertDeposit } from './store.ts';
 
@@ -23,7 +24,7 @@ export interface CreateDeps {
 /** Transfers that come later than the expiry are still noticed for 30 days. The operator decides about them. */
 const WATCHED_MS = 30 * 24 * 3_600_000;
 
-/** The caller holds the lock of the organisation. @throws ServiceError `deposits_unavailable`, `validation_failed`, `rate_limit_exceeded` */
+/** The caller holds the lock of the organisation. @throws ServiceError `deposits_unavailable`, `deposit_addresses_exhausted`, `validation_failed`, `rate_limit_exceeded` */
 export async function createDeposit(
   tx: Tx,
   orgId: string,
@@ -55,14 +56,15 @@ export async function createDeposit(
   const nowMs = clock.now();
   const id = ids.prefixed('dep');
   const expiresMs = nowMs + settings.expiryMs;
-  const place = await takeAddress(tx, id, { nowMs, settings });
+  const { family } = CHAINS[chain];
+  const place = await takeAddress(tx, { id, family, key: settings.evmKey }, nowMs);
   const deposit: Deposit = {
     id,
     org_id: orgId,
     status: 'created',
     chain,
     asset,
-    family: CHAINS[chain].family,
+    family,
     amount_cents: cents,
     due_units: unitsOfCents(cents),
     ...place,
@@ -97,21 +99,29 @@ function missingAsset(chain: DepositChain, asset: DepositAsset): string {
   return `must not be ${asset} on ${chain}: this service takes it on other chains only`;
 }
 
-/** An index is taken with its deposit in one transaction, so each is used for one deposit. */
+/** An address is taken with its deposit in one transaction, so each is used for one deposit. */
 async function takeAddress(
   tx: Tx,
-  depositId: string,
-  { nowMs, settings }: { nowMs: number; settings: DepositSettings },
+  { id, family, key }: { id: string; family: Family; key: AddressKey | null },
+  nowMs: number,
 ): Promise<Pick<Deposit, 'address' | 'position'>> {
-  const position = await takePositions(tx, 'evm', 1);
-  const address = settings.evmKey.addressOf(position);
-  const key = settings.evmKey.fingerprint;
+  await tx.lock('deposit_family', family);
+  if (key === null || family !== 'evm') {
+    const free = await takeFreeAddress(tx, family, id);
+    if (free !== undefined) return free;
+    return fail('deposit_addresses_exhausted', {
+      detail: `No address on ${family} is left for a new deposit. Try again later, or choose another chain.`,
+      retryAfterSeconds: 300,
+    });
+  }
+  const position = await takePositions(tx, family, 1);
+  const address = key.addressOf(position);
   await insertAddress(tx, {
-    family: 'evm',
+    family,
     position,
     address,
-    key_fingerprint: key,
-    deposit_id: depositId,
+    key_fingerprint: key.fingerprint,
+    deposit_id: id,
     created_ms: nowMs,
   });
   return { address, position };

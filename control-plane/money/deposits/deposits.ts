@@ -9,10 +9,12 @@ import type { Driver } from '../../base/operations/engine.ts';
 import type { Nodes, NodesOf } from './confirm.ts';
 import { type CreateDeps, createDeposit } from './create.ts';
 import { type Decisions, openDecisions } from './decisions.ts';
+import { CHAINS } from './chains.ts';
 import { openEvmReader } from './evm.ts';
 import { openRpc, type Rpc } from './rpc.ts';
 import { openScreening } from './screening.ts';
 import type { ChainSettings } from './settings.ts';
+import { openSolanaReader } from './solana.ts';
 import { driveDeposit, type StepDeps } from './steps.ts';
 import { type Deposit, dueDeposits } from './store.ts';
 import { openWatcher, type WatchDeps, type Watcher } from './watch.ts';
@@ -86,7 +88,7 @@ function openNodes(chain: DepositChain, settings: ChainSettings, rpcs: Rpc[], de
   const readerAt = (url: string): Nodes['first'] => {
     const rpc = openRpc(url, deps);
     rpcs.push(rpc);
-    return openEvmReader(chain, settings, rpc);
+    return CHAINS[chain].family === 'evm' ? openEvmReader(chain, settings, rpc) : openSolanaReader(settings, rpc);
   };
   const { second } = settings;
   return {

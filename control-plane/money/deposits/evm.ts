@@ -4,7 +4,7 @@ import { DEPOSIT_ASSETS, type DepositAsset, type DepositChain } from '../../../s
 import { CHAINS, TOKEN_DECIMALS } from './chains.ts';
 import { readEvmAddress } from './evm-addresses.ts';
 import type { Block, BlockRange, ChainReader, FoundTransfer } from './reader.ts';
-import { type Rpc, RpcError } from './rpc.ts';
+import { NO_ANSWER, type Rpc, RpcError } from './rpc.ts';
 import type { ChainSettings } from './settings.ts';
 
 /** keccak256 of `Transfer(address,address,uint256)`. */
@@ -52,7 +52,7 @@ export function openEvmReader(chain: DepositChain, settings: Settings, rpc: Rpc)
     return answer === null ? undefined : { number: answer.number, hash: answer.hash, ms: answer.timestamp * SECOND_MS };
   };
   const known = async (which: string): Promise<Block> =>
-    (await blockBy(which)) ?? Promise.reject(new RpcError(0, `the node has no block ${which}`));
+    (await blockBy(which)) ?? Promise.reject(new RpcError(NO_ANSWER, `the node has no block ${which}`));
   const ask = (to: string, data: string): Promise<string> => rpc.call('eth_call', [{ to, data }, 'latest'], z.string());
   const found = async (logs: readonly LogAnswer[]): Promise<FoundTransfer[]> => {
     const blocks = new Map<number, Block>();
@@ -61,7 +61,8 @@ export function openEvmReader(chain: DepositChain, settings: Settings, rpc: Rpc)
       const block = blocks.get(log.blockNumber) ?? (await known(hex(log.blockNumber)));
       blocks.set(log.blockNumber, block);
       // The chain has changed between two answers. The next tick reads it anew.
-      if (block.hash !== log.blockHash) throw new RpcError(0, `block ${block.number} has changed while it was read`);
+      if (block.hash !== log.blockHash)
+        throw new RpcError(NO_ANSWER, `block ${block.number} has changed while it was read`);
       const transfer = transferOf(log, block, assetOf);
       if (transfer !== undefined) transfers.push(transfer);
     }
@@ -93,7 +94,8 @@ export function openEvmReader(chain: DepositChain, settings: Settings, rpc: Rpc)
     isSanctioned: async (address) => {
       if (oracle === null) return null;
       const answer = Word.safeParse(await ask(oracle, IS_SANCTIONED + padded(address).slice(2)));
-      if (!answer.success) throw new RpcError(0, 'the oracle for sanctions gave no answer: is its address right?');
+      if (!answer.success)
+        throw new RpcError(NO_ANSWER, 'the oracle for sanctions gave no answer: is its address right?');
       return BigInt(answer.data) !== 0n;
     },
   };
@@ -149,7 +151,7 @@ async function inHalves(range: BlockRange, ask: (part: BlockRange) => Promise<Lo
   try {
     return await ask(range);
   } catch (error) {
-    if (!(error instanceof RpcError) || range.from === range.to) throw error;
+    if (!(error instanceof RpcError) || error.code === NO_ANSWER || range.from === range.to) throw error;
     const middle = Math.floor((range.from + range.to) / 2);
     const first = await inHalves({ from: range.from, to: middle }, ask);
     return [...first, ...(await inHalves({ from: middle + 1, to: range.to }, ask))];
@@ -173,7 +175,7 @@ function transferOf(
 
 function addressIn(topic: string): string {
   const address = readEvmAddress(`0x${topic.slice(-40).toLowerCase()}`);
-  if (address === undefined) throw new RpcError(0, 'a transfer has no address');
+  if (address === undefined) throw new RpcError(NO_ANSWER, 'a transfer has no address');
   return address;
 }
 

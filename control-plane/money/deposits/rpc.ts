@@ -24,8 +24,10 @@ export interface Rpc {
 const STATUS_MS_MAX = 15_000;
 const TOTAL_MS_MAX = 30_000;
 const BODY_BYTES_MAX = 16 * 1024 ** 2;
-/** JSON-RPC's code of an answer that we cannot use. */
-const INTERNAL_CODE = -32_603;
+/** JSON-RPC's code of an internal error. Nodes say in their own words that an answer would be too large. */
+const TOO_LARGE = -32_603;
+/** The node has not understood the request, or is no node. */
+export const NO_ANSWER = 0;
 
 const Answer = z.union([
   z.object({ error: z.object({ code: z.number(), message: z.string() }) }),
@@ -48,14 +50,14 @@ export function openRpc(url: string, { clock }: { clock: Clock }): Rpc {
         totalMs: TOTAL_MS_MAX,
         bodyBytesMax: BODY_BYTES_MAX,
       });
-      if (answer.truncated) throw new RpcError(INTERNAL_CODE, `${method}: the answer of the node is too large`);
+      if (answer.truncated) throw new RpcError(TOO_LARGE, `${method}: the answer of the node is too large`);
       const parsed = Answer.safeParse(jsonOf(answer.body.toString()));
       if (!parsed.success)
-        throw new RpcError(INTERNAL_CODE, `${method}: the node answered ${answer.status} without JSON-RPC`);
+        throw new RpcError(NO_ANSWER, `${method}: the node answered ${answer.status} without JSON-RPC`);
       if ('error' in parsed.data)
         throw new RpcError(parsed.data.error.code, `${method}: ${parsed.data.error.message.slice(0, 200)}`);
       const value = result.safeParse(parsed.data.result);
-      if (!value.success) throw new RpcError(INTERNAL_CODE, `${method}: the result of the node has an unknown form`);
+      if (!value.success) throw new RpcError(NO_ANSWER, `${method}: the result of the node has an unknown form`);
       return value.data;
     },
     close: () => outbound.close(),

@@ -36,15 +36,8 @@ export type Deposit = z.infer<typeof DepositRow>;
 const COLUMNS = sql`id, org_id, status, chain, asset, family, amount_cents, due_units, address, position, tx_hash, credited_units, credited_cents, note,
   created_ms, expires_ms, watched_until_ms, due_ms`;
 
-/** A deposit in one of these counts against the limit of its organisation. */
-const UNDECIDED: readonly DepositState[] = [
-  'created',
-  'detected',
-  'confirming',
-  'settled',
-  'screening',
-  'held_screening',
-];
+/** These count against the limit of their organisation. The same words are the condition of an index. */
+const IS_UNDECIDED = sql`status in ('created', 'detected', 'confirming', 'settled', 'screening', 'held_screening')`;
 
 export async function insertDeposit(tx: Tx, row: Deposit): Promise<void> {
   await tx.run(
@@ -89,21 +82,32 @@ export function depositsLike(query: Query, filter: DepositFilter, start: PageSta
 const IS_WAITING: Sql = sql`(status = 'held_screening' or note is not null
   or exists (select 1 from deposit_transfers t where t.deposit_id = deposits.id and t.booking = 'suspense'))`;
 
+/** Each part has an index of its own. */
 export async function countWaiting(query: Query): Promise<number> {
-  const row = await query.one(countRow, sql`select count(*) as count from deposits where ${IS_WAITING}`);
+  const row = await query.one(
+    countRow,
+    sql`select count(*) as count from (
+          select id from deposits where ${IS_UNDECIDED} and status = 'held_screening'
+          union select id from deposits where note is not null
+          union select deposit_id as id from deposit_transfers where booking = 'suspense') as waiting`,
+  );
   return row?.count ?? 0;
 }
 
 const StatusCount = z.object({ status: text, count: int });
 
+/** Of the deposits that are not decided. */
 export function countByStatus(query: Query): Promise<z.infer<typeof StatusCount>[]> {
-  return query.all(StatusCount, sql`select status, count(*) as count from deposits group by status order by status`);
+  return query.all(
+    StatusCount,
+    sql`select status, count(*) as count from deposits where ${IS_UNDECIDED} group by status order by status`,
+  );
 }
 
 export async function countUndecided(query: Query, orgId: string): Promise<number> {
   const row = await query.one(
     countRow,
-    sql`select count(*) as count from deposits where org_id = ${orgId} and status in (${join([...UNDECIDED])})`,
+    sql`select count(*) as count from deposits where org_id = ${orgId} and ${IS_UNDECIDED}`,
   );
   return row?.count ?? 0;
 }
@@ -136,7 +140,8 @@ export async function wake(
 ): Promise<void> {
   await tx.run(
     sql`update deposits set due_ms = ${nowMs}
-        where chain = ${chain} and (status in ('detected', 'confirming') or (status = 'created' and expires_ms < ${finalMs}))`,
+        where chain = ${chain} and ${IS_UNDECIDED}
+          and (status in ('detected', 'confirming') or (status = 'created' and expires_ms < ${finalMs}))`,
   );
   if (touched.length > 0) {
     await tx.run(sql`update deposits set due_ms = ${nowMs} where id in (${join([...touched])})`);

@@ -70,6 +70,10 @@ test('every command of the manual does what it says', async () => {
   const file = join(dir, 'list.txt');
   writeFileSync(file, `${chain.sanctioned}\n\n  ${chain.payer}  \r\n`);
   expect(await run('screening', 'import', file, '--source', 'x')).toMatch(/2 +2/);
+  writeFileSync(file, 'EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v\n');
+  expect(await run('addresses', 'import', file)).toContain('imported');
+  await expect(run('addresses', 'import', file)).rejects.toThrow('must not be imported again');
+  expect(await run('addresses', 'list', '--family', 'solana')).toContain('EPjFWdd5');
   const missing = run('screening', 'import', join(dir, 'none'), '--source', 'x');
   await expect(missing).rejects.toThrow('<file> names');
   expect(await run('rewind', 'ethereum', '--block', '1', '--reason', 'x')).toMatch(/ethereum +2/);

@@ -23,6 +23,16 @@ const DEPOSIT_TEST = 'test/control-plane/admin/deposit-commands.store.test.ts';
 
 export const NOT_RUN: readonly NotRun[] = [
   {
+    command: 'svc-control-plane admin deposit addresses import addresses.txt',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit addresses list --family solana',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
     command: 'svc-control-plane admin deposit chains',
     reason: NEEDS_DEPOSITS,
     provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],

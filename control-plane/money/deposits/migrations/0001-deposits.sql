@@ -68,7 +68,9 @@ create table deposits (
 create index deposits_of_org on deposits (org_id, created_ms, id);
 create index deposits_by_time on deposits (created_ms, id);
 create index deposits_due on deposits (due_ms) where due_ms is not null;
-create index deposits_open on deposits (chain, status) where status in ('created', 'detected', 'confirming');
+create index deposits_undecided on deposits (chain, status)
+where status in ('created', 'detected', 'confirming', 'settled', 'screening', 'held_screening');
+create index deposits_noted on deposits (id) where note is not null;
 create index deposits_watched on deposits (family, watched_until_ms);
 
 -- One row for each transfer to an address of a deposit, also of the wrong token or on the wrong chain.

@@ -118,6 +118,17 @@ describe('the settings', () => {
     });
   });
 
+  test('take Solana without a key, and refuse another chain without one', () => {
+    const solana = { rpc_url };
+    const settings = depositSettings(DepositsConfig.parse({ chains: { solana } }));
+    expect([settings.evmKey, settings.chains.get('solana')]).toMatchObject([
+      null,
+      { finality: 'finalized', oracle: null, contracts: CHAINS.solana.contracts },
+    ]);
+    const refused = DepositsConfig.safeParse({ chains: { solana, base: { rpc_url } } });
+    expect(refused.error?.issues.map((issue) => issue.path)).toEqual([['evm_xpub']]);
+  });
+
   test.each([
     ['a private key', { evm_xpub: ROOT.derive("m/44'/60'/0'").privateExtendedKey }, 'evm_xpub'],
     ['no chain', { chains: {} }, 'chains'],
@@ -132,6 +143,11 @@ describe('the settings', () => {
       'a user name in the address of a node',
       { chains: { base: { rpc_url: 'https://me@example.com' } } },
       'chains.base.rpc_url',
+    ],
+    [
+      'a contract of another chain',
+      { chains: { solana: { rpc_url, contracts: { usdc: CHAINS.base.contracts.usdc } } } },
+      'chains.solana.contracts.usdc',
     ],
     ['an expiry below five minutes', { expiry_minutes: 4 }, 'expiry_minutes'],
     ['an expiry above a week', { expiry_minutes: 10_081 }, 'expiry_minutes'],
