@@ -31,6 +31,7 @@ import { replicasBrings } from './models/replicas/brings.ts';
 import { videosBrings } from './models/videos/brings.ts';
 import { billBrings } from './money/bill/brings.ts';
 import { correctionsBrings } from './money/corrections/brings.ts';
+import { depositsBrings } from './money/deposits/brings.ts';
 import { creditsBrings } from './money/credits/brings.ts';
 import type { Billed } from './money/ledger/billed.ts';
 import { openBooks, type Proofs } from './money/ledger/books.ts';
@@ -164,6 +165,7 @@ function moneyBrings(
     'money/credits': creditsBrings({ db, cursors, credits: rooms.credits }),
     'money/metering': meteringBrings({ db, clock, cursors, ledger, metering, beat, stopUnpaid }),
     'money/corrections': correctionsBrings({ corrections: rooms.corrections, assertOrg: rooms.accounts.assertOrg }),
+    'money/deposits': depositsBrings({ db, clock, cursors, deposits: rooms.deposits }),
     'money/payouts': payoutsBrings({
       db,
       clock,

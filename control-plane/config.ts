@@ -8,6 +8,7 @@ import type { Rng } from '../shared/rng.ts';
 import { parseYamlConfig, readNamed } from '../shared/yaml-config.ts';
 import type { S3Settings } from './base/blobs/s3-requests.ts';
 import type { ServiceManager } from './base/systemd/systemd.ts';
+import { DepositsConfig } from './money/deposits/settings.ts';
 import { ATTEMPTS_MAX } from './rental/webhooks/schedule.ts';
 import { codeOf } from '../shared/errors.ts';
 
@@ -151,6 +152,8 @@ const ConfigFields = z.strictObject({
       own_outages_per_supplier: Dollars.default(500),
     })
     .prefault({}),
+  /** Stablecoin deposits. If left out, customers add funds through the operator. */
+  deposits: DepositsConfig.optional(),
   /** Dollars an hour for each GB of an instance's disk beyond the included 100 GB, on hosts that enforce disk_gb. */
   disk_price_per_gb_hour: z
     .number()

@@ -38,6 +38,7 @@ export const ROOMS = [
   'money/metering',
   'money/payouts',
   'money/corrections',
+  'money/deposits',
   'money/bill',
   'fleet/supply',
   'fleet/link',

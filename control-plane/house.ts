@@ -28,6 +28,7 @@ import { openManual } from './docs/manual.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
 import { type Listeners, openCertificates, openListeners } from './listeners.ts';
 import { type Running, startLoops, startWatchdog } from './loops.ts';
+import { depositSettings } from './money/deposits/settings.ts';
 import { readModels } from './models/catalog/models.ts';
 import { readEnvironments } from './rental/launch/environments.ts';
 import { openImages } from './rental/launch/images.ts';
@@ -267,6 +268,7 @@ function settingsOf(config: Config): Settings {
     },
     reservationLeadMs: config.reservation_lead_hours * 3_600_000,
     lossBounds: lossBoundsOf(config),
+    deposits: config.deposits === undefined ? undefined : depositSettings(config.deposits),
     openLaunchesPerOrg: config.open_launches_per_org,
     unpaidGpuHoursPerOrg: config.unpaid_gpu_hours_per_org,
     diskPriceUcentsPerGbHour: ucentsFromDollars(config.disk_price_per_gb_hour) ?? 0n,

@@ -1,4 +1,5 @@
 // The command line of the control plane: `serve`, and the operator's commands.
+import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Command } from 'commander';
 import { systemClock } from '../shared/clock.ts';
@@ -8,6 +9,7 @@ import { createLog, type Log, logWarnings } from '../shared/log.ts';
 import { countBuffersWithHeap } from './base/systemd/v8.ts';
 import { systemRng } from '../shared/rng.ts';
 import { VERSION } from '../shared/version.ts';
+import { readNamed } from '../shared/yaml-config.ts';
 import {
   type CommandDeps,
   type CommonOptions,
@@ -104,6 +106,7 @@ async function openHouse(config: Config, log: Log, readAgain?: () => Config): Pr
 const operator: CommandDeps = {
   ask,
   backup,
+  readFile: (file) => readNamed('<file>', file, (path) => readFileSync(path, 'utf8')),
   print: (text) => void process.stdout.write(text),
   now: systemClock().now,
 };

@@ -38,7 +38,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     },
   });
   const operations = openOperations({ clock, ids });
-  const money = openMoney(core, settings, events);
+  const money = openMoney(core, settings, { events, nudges });
   const { ledger, metering } = money;
   const fleet: Fleet = openFleet(core, settings, {
     events,

@@ -6,6 +6,7 @@ import type { Rng } from '../shared/rng.ts';
 import type { Db } from './base/db/db.ts';
 import type { Sealing } from './base/http/sealing.ts';
 import type { CatalogModel } from './models/catalog/models.ts';
+import type { DepositSettings } from './money/deposits/settings.ts';
 import type { LossBounds } from './money/credits/bounds.ts';
 import type { Every } from './money/payouts/plan.ts';
 import type { AppSite } from './rental/endpoints/app-address.ts';
@@ -32,6 +33,8 @@ export interface Settings {
   reservationLeadMs: number;
   /** What may be given away in a day without the operator. */
   lossBounds: LossBounds;
+  /** Without it, no stablecoin deposits are taken. */
+  deposits?: DepositSettings | undefined;
   openLaunchesPerOrg: number;
   /** GPU hours that launches of one organisation may hold without running, in any 24 hours. */
   unpaidGpuHoursPerOrg: number;

@@ -9,6 +9,7 @@ import { type Events } from './base/events/events.ts';
 import { type Operations } from './base/operations/operations.ts';
 import type { Outbound } from './base/outbound/outbound.ts';
 import { openCorrections } from './money/corrections/corrections.ts';
+import { type Deposits, openDeposits } from './money/deposits/deposits.ts';
 import { openCredits } from './money/credits/credits.ts';
 import { type Ledger, openLedger } from './money/ledger/ledger.ts';
 import { type Metering, openMetering } from './money/metering/metering.ts';
@@ -63,7 +64,7 @@ export interface Outside {
 /** A machine has served others if they were charged for at least this long. */
 const SERVED_MS_MIN = 3_600_000;
 
-export function openMoney(core: Core, settings: Settings, events: Events) {
+export function openMoney(core: Core, settings: Settings, { events, nudges }: { events: Events; nudges: Nudges }) {
   const { db, clock, ids, log } = core;
   const ledger = openLedger({ clock });
   const credits = openCredits({
@@ -83,7 +84,17 @@ export function openMoney(core: Core, settings: Settings, events: Events) {
   const metering = openMetering({ db, clock, ids, ledger, credits, launchHoldMinutes, keepRefundsWithinCharge });
   const supplierStatus: PayingDeps['supplierStatus'] = async (query, id) => (await findSupplier(query, id))?.status;
   const payouts = openPayouts({ ...core, ...settings.payouts, ledger, metering, events, delayMs, supplierStatus });
-  return { ledger, credits, metering, payouts, corrections };
+  const deposits: Deposits = openDeposits({
+    db,
+    clock,
+    ids,
+    log,
+    ledger,
+    events,
+    settings: settings.deposits,
+    nudge: () => nudges.engine(),
+  });
+  return { ledger, credits, metering, payouts, corrections, deposits };
 }
 
 /** Functions of the rooms above that the fleet calls. */

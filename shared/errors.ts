@@ -67,6 +67,8 @@ export const ERRORS = {
   upstream_response_too_large: { status: 502, title: 'The answer of the model is too large' },
   upstream_unavailable: { status: 503, title: 'Serving capacity is degraded' },
   upstream_timeout: { status: 504, title: 'The model did not answer in time' },
+  deposits_unavailable: { status: 503, title: 'Deposits cannot be taken now' },
+  deposit_addresses_exhausted: { status: 503, title: 'There is no address left for a deposit' },
   storage_full: { status: 507, title: 'There is no room to store this' },
   unavailable: { status: 503, title: 'Temporarily unavailable' },
 } as const satisfies Record<string, ErrorEntry>;

@@ -31,6 +31,8 @@ export type IdPrefix =
   | 'urlkey'
   | 'rep'
   | 'prc'
+  | 'dep'
+  | 'deptx'
   | 'ftjob'
   | 'ftevent'
   | 'ftckpt';

@@ -160,6 +160,41 @@ export const REPLICA_STATES: StateTable<ReplicaState> = {
   ended: [],
 };
 
+export type DepositState =
+  | 'created'
+  | 'detected'
+  | 'confirming'
+  | 'settled'
+  | 'screening'
+  | 'held_screening'
+  | 'credited'
+  | 'credited_underpaid'
+  | 'credited_overpaid'
+  | 'expired'
+  | 'expired_received'
+  | 'failed'
+  | 'failed_screening';
+
+/**
+ * Specification 3.4. A reorganisation of the chain leads back to `created`. A credited deposit moves on if the operator credits what came
+ * late.
+ */
+export const DEPOSIT_STATES: StateTable<DepositState> = {
+  created: ['detected', 'expired', 'failed'],
+  detected: ['confirming', 'created', 'expired', 'failed'],
+  confirming: ['settled', 'created', 'expired', 'failed'],
+  settled: ['screening'],
+  screening: ['held_screening', 'failed_screening', 'credited', 'credited_underpaid', 'credited_overpaid'],
+  held_screening: ['failed_screening', 'credited', 'credited_underpaid', 'credited_overpaid'],
+  credited: ['credited', 'credited_overpaid'],
+  credited_underpaid: ['credited_underpaid', 'credited', 'credited_overpaid'],
+  credited_overpaid: ['credited_overpaid'],
+  expired: ['expired_received'],
+  expired_received: ['credited', 'credited_underpaid', 'credited_overpaid'],
+  failed: [],
+  failed_screening: [],
+};
+
 /** True if the table allows the move. */
 export function mayMove<S extends string>(table: StateTable<S>, from: S, to: S): boolean {
   return table[from].includes(to);

@@ -11,6 +11,8 @@ export interface CommandDeps {
   ask(configFile: string | undefined, request: InjectedRequest): Promise<Answer>;
   /** Writes a snapshot of the database to a new file. @throws Error if that is not possible */
   backup(configFile: string | undefined, file: string): Promise<Fields>;
+  /** @throws Error if the file cannot be read */
+  readFile(file: string): string;
   print(text: string): void;
   now(): number;
 }

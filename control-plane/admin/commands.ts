@@ -17,6 +17,7 @@ import {
   readTime,
 } from './command.ts';
 import { addAdjustCommand, addExportCommand, addRefundCommand, addStatementCommand } from './correction-commands.ts';
+import { addDepositCommands } from './deposit-commands.ts';
 import { addCreditCommands, addDisputeCommands, addPayoutCommands, addSupplierCommands } from './money-commands.ts';
 import { addModelCommands } from './model-commands.ts';
 import { addInstanceCommands, addReservationCommands } from './rental-commands.ts';
@@ -38,6 +39,7 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   addDisputeCommands(admin, deps);
   addCreditCommands(admin, deps);
   addReservationCommands(admin, deps);
+  addDepositCommands(admin, deps);
   addRefundCommand(admin, deps);
   addAdjustCommand(admin, deps);
   addStatementCommand(admin, deps);

@@ -16,6 +16,7 @@ export const PAGES = [
   'host',
   'operator',
   'fleet',
+  'deposits',
   'configuration',
   'catalogues',
   'trainers',

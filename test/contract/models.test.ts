@@ -204,8 +204,7 @@ describe('a refusal of an inference path is the envelope', () => {
       '/v1/nothing',
       '/v1/responsesx',
       '/models',
-      '/v1/deposits',
-      '/v1/deposits/dep_1',
+      '/v1/depositsx',
       '/v1/fine_tuningx',
     ]) {
       expectRefused(path, await api.call('GET', path, { key }), 'not_found');

@@ -43,6 +43,10 @@ export const PAGED_LISTS: Record<string, Open> = {
     },
   }),
   listRegistryCredentials: ofResource('/v1/registry-credentials'),
+  listDeposits: async (api, owner) => ({
+    ...(await ofResource('/v1/deposits')(api, owner)),
+    idOf: (entry) => String(entry['deposit_id']),
+  }),
   listInstances: ofResource('/v1/instances'),
   listEvents: async (api, owner) => {
     const { db, rooms } = api.world;

@@ -4,6 +4,7 @@ import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Route } from '../../control-plane/base/http/route.ts';
 import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
 import { brokenOnce, inputSchema, valid } from './requests.ts';
+import { noteRead, offlineDeposits } from '../kit/deposits.ts';
 import { overTheWire } from '../kit/machines.ts';
 import { LAUNCH } from '../kit/world.ts';
 import { refusalOf } from './refusals.ts';
@@ -11,7 +12,8 @@ import { makerFor, urlOf, urlWith } from './resources.ts';
 
 const RUNS = process.env['SOAK'] === '1' ? 1000 : 40;
 
-const api: Api = await openApi();
+const api: Api = await openApi({ settings: { deposits: offlineDeposits() } });
+for (const chain of ['ethereum', 'base'] as const) await noteRead(api.world, chain);
 let owner: ApiAccount;
 // A new one each time: what an organisation may have of a kind is soon reached by random requests.
 beforeEach(async () => {

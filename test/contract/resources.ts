@@ -8,6 +8,7 @@ import {
 } from '../../control-plane/models/finetuning/store.ts';
 import { insertJob, setStatus } from '../../control-plane/models/videos/store.ts';
 import { KEYS } from '../control-plane/base/accounts/ssh-key-samples.ts';
+import { addDeposit } from '../kit/deposits.ts';
 import { tunableModels } from '../kit/models.ts';
 import { mp4 } from '../kit/video-server.ts';
 import { LAUNCH } from '../kit/world.ts';
@@ -98,6 +99,7 @@ const RESOURCES: Record<string, Make> = {
     });
     return id;
   },
+  '/v1/deposits/{id}': ({ world, ids }, { orgId }) => addDeposit(world, ids.prefixed('dep'), orgId),
   '/v1/community/machines/{id}': async (api, owner) => {
     await create(api, owner, '/v1/community/supplier', undefined);
     const body = { region: 'eu', price_per_hour: 1 };

@@ -89,10 +89,6 @@ export const OUTLINE: Readonly<Record<string, string>> = {
 /** Section -> what nobody can use yet, in our words. Each entry names the words of the outline that it covers. */
 export const NOT_BUILT: Readonly<Record<string, readonly string[]>> = {
   '2.17': ['verification_status verified: no check yet makes a machine verified, so it is unverified or failed'],
-  '2.18': [
-    'A stablecoin deposit: deposit_id, chain, asset, amount_usd_cents, pay_address, pay_amount, expires_at, tx_hash, credited_cents',
-  ],
-  '3.4': ['Stablecoin deposit status: credited_underpaid, held_screening and the others'],
   '6.1': ['instance.terminated by an end-of-spot preemption: there is no spot capacity that could be taken back'],
   '8': ['Economy cold start of 30 to 60 seconds: no server is started from zero yet'],
 };

@@ -11,6 +11,7 @@ import { addMeasures, type Metrics, openMetrics } from '../../control-plane/base
 import type { Gateway } from '../../control-plane/models/gateway/gateway.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
 import { earnCents, nameDestination } from '../kit/payees.ts';
+import { addDeposit, noteRead, offlineDeposits } from '../kit/deposits.ts';
 import { someModels, videoModels } from '../kit/models.ts';
 import { openWorld, type World } from '../kit/world.ts';
 import { submitVideo } from './models/video-world.ts';
@@ -87,6 +88,35 @@ describe('the gauges', () => {
     const [first] = await rooms.payouts.exportBatch('b');
     await rooms.payouts.sent(first?.id ?? '', '0x1');
     expect(await scraped('svc_payouts_open')).toEqual(['{state="in_flight"} 1']);
+  });
+
+  test('count deposits and those that wait, and show how far each chain was read', async () => {
+    await world.close();
+    world = await openWorld(1, { settings: { deposits: offlineDeposits(['base']) } });
+    metrics = openMetrics();
+    addMeasures(metrics.registry, brought(world.brings(), 'measures'));
+    expect(await scraped('svc_deposits')).toEqual([]);
+    expect(await scraped('svc_deposit_chain_paused')).toEqual([]);
+    await noteRead(world, 'base');
+    await addDeposit(world, 'dep_1', 'o');
+    await world.clock.advance(90_000);
+    expect(await scraped('svc_deposits')).toEqual(['{status="created"} 1']);
+    expect(await scraped('svc_deposits_waiting')).toEqual(['0']);
+    expect(await scraped('svc_deposit_chain_lag_seconds')).toEqual(['{chain="base"} 90']);
+    expect(await scraped('svc_deposit_chain_paused')).toEqual(['{chain="base"} 0']);
+    await world.db.tx('test.pause', async (tx) => {
+      await tx.run(sql`update deposit_chains set paused_reason = 'x'`);
+      await tx.run(sql`update deposits set status = 'held_screening'`);
+    });
+    expect(await scraped('svc_deposit_chain_paused')).toEqual(['{chain="base"} 1']);
+    expect(await scraped('svc_deposits_waiting')).toEqual(['1']);
+    expect(await scraped('svc_deposit_addresses_left_ratio')).toEqual([]);
+    const address = (position: number, used: string | null, key: string | null) =>
+      sql`insert into deposit_addresses (family, position, address, key_fingerprint, deposit_id, created_ms)
+          values (${key === null ? 'solana' : 'evm'}, ${position}, ${`a${position}`}, ${key}, ${used}, 0)`;
+    for (const each of [address(0, 'd', null), address(1, null, null), address(2, 'd', 'key')])
+      await world.db.tx('test.address', (tx) => tx.run(each));
+    expect(await scraped('svc_deposit_addresses_left_ratio')).toEqual(['{family="solana"} 0.5']);
   });
   test('show whether the database accepts writes, and how often the clock was set', async () => {
     expect(await scraped('svc_database_writable')).toEqual(['1']);

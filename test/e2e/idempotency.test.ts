@@ -21,6 +21,8 @@ import {
   sendKeyed,
   type WireAnswer,
 } from '../kit/dying-reply.ts';
+import { TEST_XPUB } from '../kit/deposits.ts';
+import { type EvmChain, startEvmChain } from '../kit/evm-chain.ts';
 import { tunableEntries, videoModelsFile } from '../kit/models.ts';
 import { trainingLines } from '../contract/forms.ts';
 import { eventually } from '../kit/processes.ts';
@@ -46,6 +48,7 @@ const DEATHS: readonly Moment[] = [
 const TRIES = 20;
 
 const dir = mkdtempSync(join(tmpdir(), 'idempotency-'));
+let chain: EvmChain;
 let stack: RentalStack;
 let apiKey: string;
 let api: ApiClient;
@@ -57,7 +60,11 @@ beforeAll(async () => {
   writeFileSync(models_file, JSON.stringify({ models: [...models, ...tunableEntries()] }));
   // Nothing answers there, so that a delivery can be retried and a video waits.
   const webhooks = { allowed_networks: ['127.0.0.0/8'], allowed_ports: [8443] };
-  stack = await openRentalStack({ settings: () => ({ models_file, webhooks }) });
+  chain = await startEvmChain(Date.now());
+  const { usdc, usdt } = chain.tokens;
+  const ethereum = { rpc_url: chain.url, contracts: { usdc, usdt }, screening_oracle: 'none' };
+  const deposits = { evm_xpub: TEST_XPUB, chains: { ethereum }, open_per_org: 10_000 };
+  stack = await openRentalStack({ settings: () => ({ models_file, webhooks, deposits }) });
   const argv = ['admin', 'key', 'create', '--org', stack.customer.orgId, '--name', 'all', '--scopes', 'all'];
   apiKey = NewApiKey.parse(await stack.controlPlane.operator(...argv)).key;
   api = openApiClient(stack.controlPlane.baseUrl, apiKey);
@@ -68,9 +75,12 @@ afterEach(async () => {
 });
 
 afterAll(async () => {
+  await chain.close();
   expect(await stack.end()).toEqual([]);
   rmSync(dir, { recursive: true });
 });
+
+const Chains = z.object({ data: z.array(z.looseObject({ final: z.number().nullable() })) });
 
 type Asked = Pick<KeyedRequest, 'method' | 'path' | 'body'>;
 
@@ -134,6 +144,13 @@ const REQUESTS: Record<string, () => Promise<Asked>> = {
     return post(`/uploads/${id}/complete`, { part_ids: [part] });
   },
   cancelUpload: async () => post(`/uploads/${(await api.post('/uploads', UPLOAD, Named)).id}/cancel`),
+  createDeposit: async () => {
+    await eventually('chain that is read', 20_000, async () => {
+      const { data } = Chains.parse(await stack.controlPlane.operator('admin', 'deposit', 'chains'));
+      return data.find(({ final }) => final !== null);
+    });
+    return post('/deposits', { asset: 'usdc', chain: 'ethereum', amount_usd_cents: 2_500 });
+  },
   createFineTuningJob: async () => post('/fine_tuning/jobs', await trainingJob()),
   cancelFineTuningJob: async () => {
     const { id } = await api.post('/fine_tuning/jobs', await trainingJob(), Named);

@@ -16,7 +16,18 @@ import { LOGIN } from '../kit/registry.ts';
 import { makeIdentity } from '../kit/ssh-client.ts';
 
 /** The order of pages, so that each page finds what it needs. Other pages have no command to run. */
-const ORDER = ['index', 'supplier', 'api-conventions', 'models', 'customer', 'cli', 'fleet', 'operator', 'host'];
+const ORDER = [
+  'index',
+  'supplier',
+  'api-conventions',
+  'models',
+  'customer',
+  'cli',
+  'fleet',
+  'deposits',
+  'operator',
+  'host',
+];
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}';
 
 /** Less would be nothing after the fee of the platform. */

@@ -104,9 +104,9 @@ export const DOORS: readonly Door[] = [
     why: 'whoever calls an address that a stranger has named goes through the guard of that room',
   },
   {
-    packages: ['@noble/hashes', '@scure/base'],
-    doors: ['control-plane/money/payouts/'],
-    why: 'an address is checked in one place, before money goes there',
+    packages: ['@scure/base', '@scure/bip32', '@noble/hashes', '@noble/curves'],
+    doors: ['control-plane/money/payouts/', 'control-plane/money/deposits/'],
+    why: 'addresses of chains are made and checked where money goes to them, without a private key',
   },
   {
     packages: ['marked'],

@@ -14,6 +14,7 @@ export async function runCommand(world: World, words: readonly string[], asked: 
       asked.push(request.url);
       return http.inject(request);
     },
+    readFile: () => '',
     backup: async () => ({}),
     print: (text) => void printed.push(text),
     now: () => world.clock.now(),

@@ -124,6 +124,28 @@ export const LISTS: List[] = [
               values (${id}, 'o', 'x', 'cancelled', 'none', ${COMMITMENT}, 0, 1, ${ms})`,
       ),
   },
+  ...['', '?waiting=true', '?status=held_screening&org_id=o'].map((filter) => ({
+    path: `/admin/deposits${filter}`,
+    key: 'deposit_id',
+    fill: (tx: Tx) =>
+      each(
+        tx,
+        (id, ms, n) =>
+          sql`insert into deposits (id, org_id, status, chain, asset, family, amount_cents, due_units, address, position, created_ms, expires_ms, watched_until_ms)
+              values (${id}, 'o', 'held_screening', 'base', 'usdc', 'evm', 1, 1, ${id}, ${n}, ${ms}, 0, 0)`,
+      ),
+  })),
+  {
+    path: '/admin/deposits/addresses',
+    key: 'address',
+    // By index, from the lowest one.
+    fill: (tx) =>
+      each(
+        tx,
+        (id, ms, n) =>
+          sql`insert into deposit_addresses (family, position, address, created_ms) values ('evm', ${5 - n}, ${id}, ${ms})`,
+      ),
+  },
   ...['', '?status=running', '?org_id=o&machine_id=m'].map((filter) => ({
     path: `/admin/instances${filter}`,
     key: 'instance_id',

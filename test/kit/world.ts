@@ -247,7 +247,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
     },
     close: async () => {
       await invariants();
-      await Promise.all([rooms.gateway.close(), rooms.videos.close(), rooms.replicas.close()]);
+      await Promise.all([rooms.gateway.close(), rooms.videos.close(), rooms.replicas.close(), rooms.deposits.close()]);
       await db.close();
       rmSync(blobsDirectory, { recursive: true, force: true });
     },

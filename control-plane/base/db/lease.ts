@@ -9,7 +9,7 @@
 // epoch 8. A resumes at 10:00:40: its next transaction is refused, because the epoch is not 7 any more.
 import { z } from 'zod';
 import { int, text } from './columns.ts';
-import { type Db, sql } from './db.ts';
+import { type Db, type Query, sql } from './db.ts';
 
 /** A candidate takes the lease after `beat` has not changed for this long. */
 export const LEASE_MS = 15_000;
@@ -73,6 +73,12 @@ export async function renewLease(db: Db, { name, holder, epoch }: Held): Promise
     tx.run(sql`update leases set beat = beat + 1 where name = ${name} and holder = ${holder} and epoch = ${epoch}`),
   );
   return changed === 1;
+}
+
+/** For a transaction that only the holder may make. It locks the row that the next holder's transactions lock too, before it asks. */
+export async function isHeld(query: Query, { name, holder, epoch }: Held): Promise<boolean> {
+  const row = await query.one(LeaseRow, sql`select holder, epoch, beat from leases where name = ${name}`);
+  return row?.holder === holder && row.epoch === epoch;
 }
 
 /** Frees the lease, so that the next process can start at once. */

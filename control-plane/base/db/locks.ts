@@ -31,6 +31,9 @@ export const ROOTS = {
   video: 'video_jobs',
   webhook_endpoint: 'webhook_endpoints',
   model_pool: 'model_pools',
+  deposit_family: 'deposit_families',
+  deposit_chain: 'deposit_chains',
+  deposit: 'deposits',
 } as const;
 
 export type Root = keyof typeof ROOTS;

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import type { FineTuningState, VideoState } from '../../../shared/states.ts';
+import type { DepositState, FineTuningState, VideoState } from '../../../shared/states.ts';
 import { int, json, text } from '../db/columns.ts';
 import { join, type Query, type Sql, type Tx, sql } from '../db/db.ts';
 import { pageFrom, type PageStart } from '../http/cursors.ts';
@@ -42,7 +42,8 @@ export type EventType =
   | 'reservation.reassigned'
   | 'reservation.short'
   | `fine_tuning_job.${FineTuningState}`
-  | `video.${VideoState}`;
+  | `video.${VideoState}`
+  | `deposit.${DepositState}`;
 
 export type EventData = Record<string, string | number | boolean | null>;
 

@@ -35,6 +35,7 @@ const TAGS: Readonly<Record<string, string>> = {
   Catalog: 'What is on offer: GPU types, prices, templates and environments',
   'Community supply': 'For suppliers: machines, what they earn, and payouts',
   Events: 'What happened to the resources of the organisation, and what happens now',
+  Deposits: 'Stablecoin deposits, which add to the balance',
   Files: 'Files for fine-tuning',
   'Fine-tuning': 'Adapters trained on the own files, within a budget',
   Inference: 'Models, and calls of them',

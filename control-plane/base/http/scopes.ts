@@ -21,6 +21,8 @@ export const SCOPES = {
   'files:write': 'Upload and delete files',
   'finetuning:read': 'Read fine-tuning jobs, their events and results',
   'finetuning:write': 'Start and cancel fine-tuning jobs',
+  'deposits:read': 'List stablecoin deposits',
+  'deposits:write': 'Start stablecoin deposits',
   'serverless:read': 'List models',
   'serverless:write': 'Call models',
 } as const satisfies Record<string, string>;

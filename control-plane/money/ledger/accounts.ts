@@ -19,7 +19,13 @@ export type AccountKind =
   /** Charges for time that may have been dead, until the operator decides who gets them. */
   | 'credit_suspense'
   /** Rental time that was used but could not be charged. */
-  | 'bad_debt';
+  | 'bad_debt'
+  /** Tokens that deposits brought; one for each chain and asset, the owner is `<chain>:<asset>`. The books see no withdrawal of the operator. */
+  | 'deposit_clearing'
+  /** Tokens that nobody was credited for: late ones, wrong ones, and those of a sanctioned sender. The operator decides. */
+  | 'deposit_suspense'
+  /** Fractions of a cent that deposits left. */
+  | 'deposit_rounding';
 
 export interface AccountRef {
   kind: AccountKind;
@@ -60,4 +66,10 @@ export const paidOut: AccountRef = { kind: 'supplier_payouts', ownerId: PLATFORM
 export const funding: AccountRef = { kind: 'operator_funding', ownerId: PLATFORM };
 export const clearing: AccountRef = { kind: 'rental_clearing', ownerId: PLATFORM };
 export const suspense: AccountRef = { kind: 'credit_suspense', ownerId: PLATFORM };
+export const depositClearing = (chain: string, asset: string): AccountRef => ({
+  kind: 'deposit_clearing',
+  ownerId: `${chain}:${asset}`,
+});
+export const depositSuspense: AccountRef = { kind: 'deposit_suspense', ownerId: PLATFORM };
+export const depositRounding: AccountRef = { kind: 'deposit_rounding', ownerId: PLATFORM };
 export const badDebt: AccountRef = { kind: 'bad_debt', ownerId: PLATFORM };

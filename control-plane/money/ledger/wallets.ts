@@ -116,6 +116,19 @@ export async function correctedUcents(query: Query): Promise<Map<string, bigint>
   return sums;
 }
 
+const DepositKindRow = z.object({ subject_id: text, kind: text, amount_ucents: ucents });
+
+/** The sums of the transfers of each deposit, by kind. */
+export async function depositsPosted(query: Query): Promise<Map<string, Map<string, bigint>>> {
+  const rows = await query.all(
+    DepositKindRow,
+    sql`select subject_id, kind, cast(sum(amount_ucents) as bigint) as amount_ucents from transfers
+        where substr(kind, 1, 8) = 'deposit.' group by subject_id, kind order by subject_id, kind`,
+  );
+  const bySubject = Map.groupBy(rows, (row) => row.subject_id);
+  return new Map([...bySubject].map(([id, kinds]) => [id, new Map(kinds.map((row) => [row.kind, row.amount_ucents]))]));
+}
+
 const TransferRow = z.object({
   id: text,
   batch_id: text,

@@ -77,6 +77,7 @@ async function asked(...words: string[]): Promise<[string, Record<string, unknow
   return [String(row['operation']), JSON.parse(String(row['asked'])) as Record<string, unknown>];
 }
 
+const AROUND = { readFile: () => '', now: () => 1_700_000_000_000 };
 /** The output of a command; throws the error of a failed command. */
 async function run(...words: string[]): Promise<string> {
   const printed: string[] = [];
@@ -85,7 +86,7 @@ async function run(...words: string[]): Promise<string> {
     ask: async (_config, request) => (await askDaemon(socketPath, request)) ?? (await daemon.inject(request)),
     backup: async (_config, file) => ({ backup: file }),
     print: (text) => void printed.push(text),
-    now: () => 1_700_000_000_000,
+    ...AROUND,
   });
   for (const command of program.commands) quiet(command);
   await program.parseAsync(words, { from: 'user' });
@@ -393,8 +394,7 @@ test('an internal error names the request id for the log', async () => {
   const program = new Command();
   const problem = { code: 'internal_error', detail: 'Something went wrong.', request_id: 'req_1' };
   const ask = async () => ({ status: 500, body: JSON.stringify(problem) });
-  addOperatorCommands(program, { ask, backup: async () => ({}), print: () => undefined, now: () => 0 });
-  await expect(program.parseAsync(['admin', 'loops'], { from: 'user' })).rejects.toThrow(
-    'Something went wrong. (req_1)',
-  );
+  addOperatorCommands(program, { ask, backup: async () => ({}), print: () => undefined, ...AROUND });
+  const parsed = program.parseAsync(['admin', 'loops'], { from: 'user' });
+  await expect(parsed).rejects.toThrow('Something went wrong. (req_1)');
 });

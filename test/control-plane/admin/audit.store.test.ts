@@ -1,5 +1,5 @@
 // The audit journal: every action of an operator writes one entry, committed together with its effect.
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { pageOfOrgs } from '../../../control-plane/base/accounts/accounts.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { pageOfHeld } from '../../../control-plane/money/credits/store.ts';
@@ -8,15 +8,24 @@ import { clearing, payable, revenue, wallet } from '../../../control-plane/money
 import type { Route } from '../../../control-plane/base/http/route.ts';
 import type { Http } from '../../../control-plane/base/http/server.ts';
 import { isoTime } from '../../../shared/clock.ts';
+import { type EvmChain, startEvmChain } from '../../kit/evm-chain.ts';
 import { openOperator } from '../../kit/operator.ts';
 import { fleetModels } from '../../kit/models.ts';
 import { openWorld, type World } from '../../kit/world.ts';
+import { depositsIn, settingsFor } from '../money/deposits/deposit-world.ts';
+
+let chain: EvmChain;
+beforeAll(async () => {
+  chain = await startEvmChain(Date.UTC(2025, 11, 31));
+});
+afterAll(() => chain.close());
 
 let world: World;
 let routes: Route[];
 let http: Http;
 beforeEach(async () => {
-  world = await openWorld(1, { settings: { models: fleetModels() } });
+  await chain.reset();
+  world = await openWorld(1, { settings: { models: fleetModels(), deposits: settingsFor(chain, { oracle: null }) } });
   const operator = openOperator(world);
   http = operator.http;
   routes = operator.routes.filter((each) => each.method !== 'GET');
@@ -71,6 +80,7 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
   const disputed = await dispute();
   const waiting = await holdCredits(orgId);
   const flying = await exportPayouts();
+  const deposited = await deposits();
   await world.rooms.supply.setCopied(machineId, true);
   await world.db.tx('test.clear', (tx) => tx.run(sql`delete from audit_entries`));
   return {
@@ -108,6 +118,12 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminCancelReservation: contract,
     adminScaleModel: { body: { model: 'acme/tiny:economy', min_replicas: 1, max_replicas: null } },
     adminDrainReplica: { id: await readyReplica() },
+    adminCreditDeposit: { id: deposited.held, body: { reason: 'asked' } },
+    adminRejectDeposit: { id: deposited.open, body: { reason: 'asked' } },
+    adminRescanDeposit: { id: deposited.held, body: { tx_hash: deposited.hash, reason: 'asked' } },
+    adminRewindDepositChain: { id: 'ethereum', body: { block: 1, reason: 'asked' } },
+    adminImportDepositAddresses: { body: { addresses: ['EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v'] } },
+    adminImportSanctioned: { body: { source: 'x', addresses: [chain.sanctioned] } },
     adminVerifyLedger: {},
     adminRotateUrlKey: { body: { revoke: true } },
     adminReload: {},
@@ -137,6 +153,18 @@ async function exportPayouts(): Promise<{ first: string; second: string }> {
     );
   }
   return { first, second };
+}
+
+/** A deposit whose sender nobody can check, with its transaction, and one that waits. */
+async function deposits(): Promise<{ held: string; hash: string; open: string }> {
+  const { settle, create } = depositsIn(world, await world.customer(0));
+  await chain.finalize(world.clock.now() + 1_000);
+  await settle();
+  const [held, open] = [await create(), await create()];
+  const hash = await chain.pay(held.address, 25_000_000n, world.clock.now() + 60_000);
+  await chain.finalize(world.clock.now() + 61_000);
+  await settle();
+  return { held: held.id, hash, open: open.id };
 }
 
 /** Two held credits, and a flag on the organisation. */
@@ -229,7 +257,13 @@ describe('every route that changes something', () => {
   });
 });
 
-const QUERIES = ['', '?limit=5', '?model=acme/tiny:economy', '?from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z'];
+const QUERIES = [
+  '',
+  '?chain=ethereum',
+  '?limit=5',
+  '?model=acme/tiny:economy',
+  '?from=2026-01-01T00:00:00Z&to=2026-01-02T00:00:00Z',
+];
 const takes = ({ query }: Route, text: string): boolean =>
   query?.safeParse(Object.fromEntries(new URLSearchParams(text))).success !== false;
 

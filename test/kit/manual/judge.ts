@@ -142,6 +142,7 @@ async function judgeOperator(args: readonly string[]): Promise<void> {
       asked.push(`${method} ${url}`);
       return { status: 200, body: JSON.stringify(answerTo(url)) };
     },
+    readFile: () => '',
     backup: async (_config, file) => {
       asked.push(`backup ${file}`);
       return {};
@@ -157,6 +158,8 @@ async function judgeOperator(args: readonly string[]): Promise<void> {
 /** Some commands read what they are answered. */
 function answerTo(url: string): object {
   if (url.startsWith('/admin/transfers')) return { data: [], next_cursor: null };
+  if (url.startsWith('/admin/deposits/balances')) return { data: [], next_after_index: null };
+  if (/^\/admin\/deposits\/[^/]+$/.test(url)) return { deposit: {}, transfers: [] };
   if (!url.includes('/statement')) return { ok: true, faults: [] };
   const balances = { opening_balance: '0.00', closing_balance: '0.00' };
   return { org_id: 'o', month: '2026-01', currency: 'USD', is_complete: true, ...balances, totals: [], lines: [] };

@@ -23,6 +23,8 @@ const NEEDS_SYSTEMD = 'it needs systemd and changes the machine';
 const CLI_TEST = 'test/e2e/cli.test.ts';
 const CLI_TITLE = 'svc launches an instance, waits, logs in, copies, reads its log and ends it';
 const NEEDS_NAMES = 'the names of hosts in this test have no address';
+const NEEDS_DEPOSITS = 'it needs a chain';
+const DEPOSIT_TEST = 'test/control-plane/admin/deposit-commands.store.test.ts';
 
 export const NOT_RUN: readonly NotRun[] = [
   {
@@ -59,6 +61,76 @@ export const NOT_RUN: readonly NotRun[] = [
     command: 'svc-control-plane admin payout failed <payout id> --reason "the address refuses transfers"',
     reason: NEEDS_PAYOUT,
     provenBy: [PAYOUTS_TEST, 'payouts are listed, exported, and entered as sent or failed'],
+  },
+  {
+    command: 'svc-control-plane admin deposit addresses import addresses.txt',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit addresses list --family solana',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit chains',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit list --waiting',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit show <deposit id>',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit credit <deposit id> --reason "the customer named the transaction"',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit reject <deposit id> --reason "sent back with 0x5c50..."',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit rescan <deposit id> --tx <tx hash> --reason "paid after 40 days"',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit screening import sanctioned.txt --source "sanctions list of 2026-11-20"',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit addresses list',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit addresses export --chain base',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: 'svc-control-plane admin deposit rewind <chain> --block <block number> --reason "the node was on a fork"',
+    reason: NEEDS_DEPOSITS,
+    provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
+  },
+  {
+    command: `curl -s $API/deposits -H "$AUTH" -H "$JSON" -d '{"asset":"usdc","chain":"base","amount_usd_cents":2500}'`,
+    reason: NEEDS_DEPOSITS,
+    provenBy: ['test/contract/deposits.store.test.ts', 'answers with all that a payer needs'],
+  },
+  {
+    command: 'curl -s $API/deposits/<deposit id> -H "$AUTH"',
+    reason: NEEDS_DEPOSITS,
+    provenBy: ['test/contract/deposits.store.test.ts', 'a deposit is read by its organisation'],
   },
   {
     command: 'svc-control-plane admin refund <instance id> --reason "slow disk" --reference "ticket 7"',

@@ -1,0 +1,94 @@
+// The operator's routes for the addresses that deposits are paid to.
+import { z } from 'zod';
+import { pageSchema } from '../../../shared/api/page.ts';
+import { type Clock, isoTime } from '../../../shared/clock.ts';
+import { failField } from '../../../shared/errors.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { Cursors } from '../../base/http/cursors.ts';
+import { AnyFields, type Fields, listParameters, operator } from '../../base/http/operator.ts';
+import { type Route, route } from '../../base/http/route.ts';
+import { addressesAfter, type AddressRow, insertAddresses, knownAddresses, takePositions } from './addresses-store.ts';
+import { readEvmAddress } from './evm-addresses.ts';
+import { readSolanaAddress } from './solana-addresses.ts';
+
+interface AddressRouteDeps {
+  db: Db;
+  clock: Clock;
+  cursors: Cursors;
+}
+
+const PATH = '/admin/deposits/addresses';
+const ADDRESSES_PER_REQUEST_MAX = 10_000;
+/** The body with so many addresses. */
+export const ADDRESSES_BYTES_MAX = 1024 ** 2;
+
+export function addressRoutes(deps: AddressRouteDeps): Route[] {
+  return [listRoute(deps), importRoute(deps)];
+}
+
+function listRoute({ db, cursors }: AddressRouteDeps): Route {
+  return route({
+    ...operator,
+    method: 'GET',
+    path: PATH,
+    operationId: 'adminListDepositAddresses',
+    summary: 'List the addresses of deposits on EVM chains or on Solana, by index',
+    query: z.strictObject({ ...listParameters, family: z.enum(['evm', 'solana']).default('evm') }),
+    responses: { 200: { description: 'A page', schema: pageSchema(AnyFields) } },
+    errors: [],
+    handler: async ({ query: { cursor, limit, family } }) => {
+      const name = `admin/deposit-addresses/${family}`;
+      const after = cursors.read(name, cursor)?.createdMs ?? -1;
+      const rows = await addressesAfter(db.read, family, after, limit + 1);
+      const at = ({ position }: AddressRow) => ({ createdMs: position, id: '' });
+      return { status: 200, body: cursors.pageOf(name, rows, limit, { at, show: addressFields }) };
+    },
+  });
+}
+
+function importRoute({ db, clock }: AddressRouteDeps): Route {
+  return route({
+    ...operator,
+    method: 'POST',
+    path: PATH,
+    operationId: 'adminImportDepositAddresses',
+    summary: 'Import addresses on Solana, each for one deposit; all of them or none',
+    bodyBytesMax: ADDRESSES_BYTES_MAX,
+    body: z.strictObject({ addresses: z.array(z.string()).min(1).max(ADDRESSES_PER_REQUEST_MAX) }),
+    responses: { 200: { description: 'How many', schema: AnyFields } },
+    errors: [],
+    handler: async ({ body: { addresses } }) => {
+      const first = new Map<string, number>();
+      addresses.forEach((address, i) => {
+        assertAddress(address, i);
+        if (first.has(address)) failField(`addresses[${i}]`, `must not be in the list twice: ${address}`);
+        first.set(address, i);
+      });
+      await db.tx('deposits.import', async (tx) => {
+        await tx.lock('deposit_family', 'solana');
+        const position = await takePositions(tx, 'solana', addresses.length);
+        for (const known of await knownAddresses(tx, 'solana', addresses))
+          failField(`addresses[${first.get(known)}]`, `must not be imported again: ${known}`);
+        await insertAddresses(tx, 'solana', addresses, { position, nowMs: clock.now() });
+      });
+      return { status: 200, body: { imported: addresses.length } };
+    },
+  });
+}
+
+function assertAddress(address: string, i: number): void {
+  if (readSolanaAddress(address) !== undefined) return;
+  const what = readEvmAddress(address) === undefined ? '' : ', and this is one of an EVM chain';
+  failField(`addresses[${i}]`, `must be the address of a key pair on Solana${what}: ${address.slice(0, 64)}`);
+}
+
+function addressFields(row: AddressRow): Fields {
+  return {
+    family: row.family,
+    index: row.position,
+    address: row.address,
+    key: row.key_fingerprint,
+    deposit_id: row.deposit_id,
+    created_at: isoTime(row.created_ms),
+  };
+}

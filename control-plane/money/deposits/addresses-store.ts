@@ -1,0 +1,135 @@
+// The SQL of addresses: those of deposits, those that wait for one, and those that nothing is taken from.
+import { z } from 'zod';
+import { countRow, int, text } from '../../base/db/columns.ts';
+import { join, type Query, sql, type Tx } from '../../base/db/db.ts';
+import type { Family } from './chains.ts';
+
+const AddressRow = z.object({
+  family: text,
+  position: int,
+  address: text,
+  key_fingerprint: text.nullable(),
+  deposit_id: text.nullable(),
+  created_ms: int,
+});
+export type AddressRow = z.infer<typeof AddressRow>;
+
+const COLUMNS = sql`family, position, address, key_fingerprint, deposit_id, created_ms`;
+/** Rows of one statement: far below the limit of its parameters. */
+const PIECE = 1_000;
+
+const PositionRow = z.object({ next_position: int });
+
+/** The next positions of the family, which nobody else gets. Their number is `count`; the first is returned. */
+export async function takePositions(tx: Tx, family: Family, count: number): Promise<number> {
+  const row = await tx.one(
+    PositionRow,
+    sql`insert into deposit_families (id, next_position) values (${family}, ${count})
+        on conflict (id) do update set next_position = deposit_families.next_position + ${count} returning next_position`,
+  );
+  if (row === undefined) throw new Error(`the family ${family} has no row`);
+  return row.next_position - count;
+}
+
+export async function insertAddress(tx: Tx, row: AddressRow): Promise<void> {
+  await tx.run(
+    sql`insert into deposit_addresses (${COLUMNS})
+        values (${row.family}, ${row.position}, ${row.address}, ${row.key_fingerprint}, ${row.deposit_id}, ${row.created_ms})`,
+  );
+}
+
+const FreeRow = z.object({ position: int, address: text });
+
+/** Gives the deposit the first address without one; undefined if there is none. The caller holds the lock of the family. */
+export async function takeFreeAddress(
+  tx: Tx,
+  family: Family,
+  depositId: string,
+): Promise<z.infer<typeof FreeRow> | undefined> {
+  return tx.one(
+    FreeRow,
+    sql`update deposit_addresses set deposit_id = ${depositId}
+        where family = ${family} and position = (
+          select min(position) from deposit_addresses where family = ${family} and deposit_id is null)
+        returning position, address`,
+  );
+}
+
+const FoundRow = z.object({ address: text });
+
+/** Those of the addresses that are known already. */
+export async function knownAddresses(query: Query, family: Family, addresses: readonly string[]): Promise<Set<string>> {
+  const known = new Set<string>();
+  for (let first = 0; first < addresses.length; first += PIECE) {
+    const part = addresses.slice(first, first + PIECE);
+    const rows = await query.all(
+      FoundRow,
+      sql`select address from deposit_addresses where family = ${family} and address in (${join([...part])})`,
+    );
+    for (const { address } of rows) known.add(address);
+  }
+  return known;
+}
+
+/** Imported addresses, which wait for deposits. */
+export async function insertAddresses(
+  tx: Tx,
+  family: Family,
+  addresses: readonly string[],
+  { position, nowMs }: { position: number; nowMs: number },
+): Promise<void> {
+  for (let first = 0; first < addresses.length; first += PIECE) {
+    const rows = addresses
+      .slice(first, first + PIECE)
+      .map((address, i) => sql`(${family}, ${position + first + i}, ${address}, ${null}, ${null}, ${nowMs})`);
+    await tx.run(sql`insert into deposit_addresses (${COLUMNS}) values ${join(rows)}`);
+  }
+}
+
+const PoolRow = z.object({ family: text, free: int, total: int });
+
+/** The imported addresses of each family, and how many of them wait. */
+export function addressPools(query: Query): Promise<z.infer<typeof PoolRow>[]> {
+  return query.all(
+    PoolRow,
+    sql`select family, cast(sum(case when deposit_id is null then 1 else 0 end) as bigint) as free, count(*) as total
+        from deposit_addresses where key_fingerprint is null group by family order by family`,
+  );
+}
+
+/** A page of addresses after a position. */
+export function addressesAfter(
+  query: Query,
+  family: Family,
+  afterPosition: number,
+  limit: number,
+): Promise<AddressRow[]> {
+  return query.all(
+    AddressRow,
+    sql`select ${COLUMNS} from deposit_addresses where family = ${family} and position > ${afterPosition} order by position limit ${limit}`,
+  );
+}
+
+/** Adds addresses to those that no tokens are taken from. Returns how many are new. */
+export async function addSanctioned(
+  tx: Tx,
+  addresses: readonly string[],
+  source: string,
+  nowMs: number,
+): Promise<number> {
+  const rows = addresses.map((address) => sql`(${address}, ${source}, ${nowMs})`);
+  return tx.run(
+    sql`insert into deposit_sanctioned (address, source, created_ms) values ${join(rows)} on conflict (address) do nothing`,
+  );
+}
+
+const SanctionedRow = z.object({ address: text, source: text });
+
+export function findSanctioned(query: Query, address: string): Promise<z.infer<typeof SanctionedRow> | undefined> {
+  return query.one(SanctionedRow, sql`select address, source from deposit_sanctioned where address = ${address}`);
+}
+
+export async function countSanctioned(query: Query): Promise<number> {
+  const row = await query.one(countRow, sql`select count(*) as count from deposit_sanctioned`);
+  return row?.count ?? 0;
+}

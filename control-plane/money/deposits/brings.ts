@@ -1,0 +1,81 @@
+// What this room adds to the house: routes, the watchers of chains, the driver of deposits, metrics, and the proof.
+import type { Clock } from '../../../shared/clock.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { Cursors } from '../../base/http/cursors.ts';
+import { type Measure, one } from '../../base/http/metrics.ts';
+import { addressPools } from './addresses-store.ts';
+import { allChains } from './chains-store.ts';
+import { depositChainRoutes } from './chain-routes.ts';
+import type { Deposits } from './deposits.ts';
+import { depositOperatorRoutes } from './operator-routes.ts';
+import { BILLED } from './posting.ts';
+import { depositRoutes } from './routes.ts';
+import { countByStatus, countWaiting } from './store.ts';
+import { depositFaults } from './verify.ts';
+
+interface Deps {
+  db: Db;
+  clock: Clock;
+  cursors: Cursors;
+  deposits: Deposits;
+}
+
+export function depositsBrings(deps: Deps) {
+  const { deposits } = deps;
+  return {
+    routes: depositRoutes(deps),
+    operatorRoutes: [...depositChainRoutes(deps), ...depositOperatorRoutes(deps)],
+    drivers: [deposits.driver],
+    loops: deposits.loops,
+    measures: measures(deps),
+    billed: BILLED,
+    invariants: [depositFaults],
+    close: deposits.close,
+  };
+}
+
+function measures({ db, clock, deposits }: Deps): Measure[] {
+  const ofChains = async (valueOf: (row: Awaited<ReturnType<typeof allChains>>[number]) => number) => {
+    const watched = new Set<string>(deposits.watchers.map(({ chain }) => chain));
+    const rows = (await allChains(db.read)).filter(({ id }) => watched.has(id));
+    return rows.map((row) => ({ labels: { chain: row.id }, value: valueOf(row) }));
+  };
+  return [
+    {
+      name: 'svc_deposits',
+      help: 'Stablecoin deposits that are not decided, by status',
+      kind: 'gauge',
+      labels: ['status'],
+      read: async () =>
+        (await countByStatus(db.read)).map(({ status, count }) => ({ labels: { status }, value: count })),
+    },
+    {
+      name: 'svc_deposits_waiting',
+      help: 'Deposits that wait for a decision of the operator',
+      kind: 'gauge',
+      read: async () => one(await countWaiting(db.read)),
+    },
+    {
+      name: 'svc_deposit_addresses_left_ratio',
+      help: 'The part of the imported addresses of a family of chains that no deposit has used',
+      kind: 'gauge',
+      labels: ['family'],
+      read: async () =>
+        (await addressPools(db.read)).map(({ family, free, total }) => ({ labels: { family }, value: free / total })),
+    },
+    {
+      name: 'svc_deposit_chain_lag_seconds',
+      help: 'Age of the newest block of a chain that was read',
+      kind: 'gauge',
+      labels: ['chain'],
+      read: () => ofChains((row) => Math.max(0, clock.now() - (row.head_ms ?? 0)) / 1_000),
+    },
+    {
+      name: 'svc_deposit_chain_paused',
+      help: '1 while deposits on a chain are paused, because its node or a contract is not what it should be',
+      kind: 'gauge',
+      labels: ['chain'],
+      read: () => ofChains((row) => (row.paused_reason === null ? 0 : 1)),
+    },
+  ];
+}

@@ -1,0 +1,163 @@
+// The operator's routes for chains, for what the addresses of deposits have, and for lists of sanctioned senders.
+import { z } from 'zod';
+import { DEPOSIT_CHAINS } from '../../../shared/api/deposit.ts';
+import { isoTime } from '../../../shared/clock.ts';
+import type { Clock } from '../../../shared/clock.ts';
+import { fail, failField, messageOf } from '../../../shared/errors.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { Cursors } from '../../base/http/cursors.ts';
+import { AnyFields, type Fields, Id, listOf, operator } from '../../base/http/operator.ts';
+import { type Route, route } from '../../base/http/route.ts';
+import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import { addSanctioned, countSanctioned } from './addresses-store.ts';
+import { ADDRESSES_BYTES_MAX, addressRoutes } from './address-routes.ts';
+import { tokenText } from './chains.ts';
+import { allChains, type ChainRow } from './chains-store.ts';
+import type { Nodes } from './confirm.ts';
+import type { Deposits } from './deposits.ts';
+import { readEvmAddress } from './evm-addresses.ts';
+import { isSolanaAddress } from './solana-addresses.ts';
+import { RpcError } from './rpc.ts';
+import { type Received, receivedAfter } from './transfers-store.ts';
+
+export interface ChainRouteDeps {
+  db: Db;
+  clock: Clock;
+  cursors: Cursors;
+  deposits: Deposits;
+}
+
+const BASE = '/admin/deposits';
+/** Each is a line of a file. */
+const SANCTIONED_PER_REQUEST_MAX = 10_000;
+/** The node is asked for each. */
+const BALANCES_MAX = 100;
+const Balances = z.strictObject({ data: z.array(AnyFields), next_after_index: z.int().nullable() });
+const Chain = z.enum(DEPOSIT_CHAINS);
+const Reason = z.string().trim().min(1).max(1_000);
+
+export function depositChainRoutes(deps: ChainRouteDeps): Route[] {
+  return [chainsRoute(deps), rewindRoute(deps), ...addressRoutes(deps), balancesRoute(deps), screeningRoute(deps)];
+}
+
+function chainsRoute({ db, deposits }: ChainRouteDeps): Route {
+  return route({
+    ...operator,
+    method: 'GET',
+    path: `${BASE}/chains`,
+    operationId: 'adminListDepositChains',
+    summary: 'List the chains of deposits, how far each was read, and why one is paused',
+    responses: { 200: { description: 'The chains', schema: listOf(AnyFields) } },
+    errors: [],
+    handler: async () => {
+      const rows = new Map((await allChains(db.read)).map((row) => [row.id, row]));
+      const data = deposits.watchers.map(({ chain }) => chainFields(chain, rows.get(chain)));
+      return { status: 200, body: { data } };
+    },
+  });
+}
+
+function rewindRoute({ deposits }: ChainRouteDeps): Route {
+  return route({
+    ...operator,
+    method: 'POST',
+    path: `${BASE}/chains/{id}/rewind`,
+    operationId: 'adminRewindDepositChain',
+    summary: 'Read a chain again from after a block, e.g. after a final block has changed',
+    params: Id,
+    body: z.strictObject({ block: z.int().min(0), reason: Reason }),
+    responses: { 200: { description: 'The chain', schema: AnyFields } },
+    errors: ['not_found', 'conflict', 'deposits_unavailable'],
+    handler: async ({ params: { id }, body }) => {
+      const chain = Chain.safeParse(id).data;
+      if (chain === undefined || deposits.nodesOf(chain) === undefined)
+        return fail('not_found', `${id} is not a chain of the configuration.`);
+      await answered(deposits.decisions.rewind(chain, body.block));
+      return { status: 200, body: { chain, read_from: body.block + 1 } };
+    },
+  });
+}
+
+function balancesRoute({ db, deposits }: ChainRouteDeps): Route {
+  return route({
+    ...operator,
+    method: 'GET',
+    path: `${BASE}/balances`,
+    operationId: 'adminListDepositBalances',
+    summary: 'List what the addresses that got tokens on a chain have now, by index, for the wallet that collects them',
+    query: z.strictObject({
+      chain: Chain,
+      after_index: z.coerce.number().int().min(-1).default(-1),
+      limit: z.coerce.number().int().min(1).max(BALANCES_MAX).default(BALANCES_MAX),
+    }),
+    responses: { 200: { description: 'Some of them, and where the next ones begin', schema: Balances } },
+    errors: ['deposits_unavailable'],
+    handler: async ({ query: { chain, after_index: after, limit } }) => {
+      const nodes = deposits.nodesOf(chain) ?? failField('chain', 'must be a chain of the configuration');
+      const rows = await receivedAfter(db.read, chain, after, limit);
+      const data = await answered(Promise.all(rows.map((row) => balanceFields(row, nodes))));
+      const positions = new Set(rows.map(({ position }) => position));
+      const nextIndex = positions.size < limit ? null : Math.max(...positions);
+      return { status: 200, body: { data, next_after_index: nextIndex } };
+    },
+  });
+}
+
+function screeningRoute({ db, clock }: ChainRouteDeps): Route {
+  return route({
+    ...operator,
+    method: 'POST',
+    path: `${BASE}/screening`,
+    operationId: 'adminImportSanctioned',
+    summary: 'Add addresses that no tokens are taken from',
+    bodyBytesMax: ADDRESSES_BYTES_MAX,
+    body: z.strictObject({
+      source: z.string().trim().min(1).max(255),
+      addresses: z.array(z.string()).min(1).max(SANCTIONED_PER_REQUEST_MAX),
+    }),
+    responses: { 200: { description: 'How many were new, and how many there are', schema: AnyFields } },
+    errors: [],
+    handler: async ({ body: { source, addresses } }) => {
+      const read = addresses.map(
+        (text, i) =>
+          readEvmAddress(text) ??
+          (isSolanaAddress(text)
+            ? text
+            : failField(`addresses[${i}]`, `must be an address of a chain of deposits: ${text}`)),
+      );
+      const added = await db.tx('deposits.sanction', (tx) =>
+        addSanctioned(tx, [...new Set(read)], source, clock.now()),
+      );
+      return { status: 200, body: { added, total: await countSanctioned(db.read) } };
+    },
+  });
+}
+
+/** @throws ServiceError `deposits_unavailable` if the node gives no answer */
+async function answered<T>(asked: Promise<T>): Promise<T> {
+  try {
+    return await asked;
+  } catch (error) {
+    if (!(error instanceof OutboundError) && !(error instanceof RpcError)) throw error;
+    return fail('deposits_unavailable', `The node gave no answer: ${messageOf(error)}. Try again later.`);
+  }
+}
+
+function chainFields(chain: string, row: ChainRow | undefined): Fields {
+  const time = (ms: number | null | undefined): string | null => (ms === null || ms === undefined ? null : isoTime(ms));
+  return {
+    chain,
+    paused: row?.paused_reason ?? null,
+    head: row?.head_number ?? null,
+    head_at: time(row?.head_ms),
+    final: row?.final_number ?? null,
+    final_at: time(row?.final_ms),
+    updated_at: time(row?.updated_ms),
+  };
+}
+
+async function balanceFields(row: Received, { first }: Nodes): Promise<Fields> {
+  const { position: index, address, chain, asset, units } = row;
+  const balance = tokenText(await first.balance(asset, address));
+  return { index, address, chain, asset, received: tokenText(units), balance };
+}

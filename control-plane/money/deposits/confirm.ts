@@ -1,0 +1,58 @@
+// Before a deposit is credited, the node is asked again for the receipt of each transfer, and a second node too if the deposit is large.
+import type { DepositChain } from '../../../shared/api/deposit.ts';
+import { messageOf } from '../../../shared/errors.ts';
+import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import { sumOf } from './plan.ts';
+import type { ChainReader } from './reader.ts';
+import { RpcError } from './rpc.ts';
+import type { Deposit } from './store.ts';
+import type { Transfer } from './transfers-store.ts';
+
+/** The nodes of a chain. */
+export interface Nodes {
+  first: ChainReader;
+  /** Null: one node is enough for every amount. */
+  second: { reader: ChainReader; fromUnits: bigint } | null;
+}
+
+export type NodesOf = (chain: DepositChain) => Nodes | undefined;
+
+/** Why the transfers must not be credited now; undefined if every node that must confirm them does. */
+export async function doubtAbout(
+  { chain, address }: Deposit,
+  transfers: readonly Transfer[],
+  nodesOf: NodesOf,
+): Promise<string | undefined> {
+  const nodes = nodesOf(chain);
+  if (nodes === undefined) return `${chain} is not in the configuration any more`;
+  const needsSecond = nodes.second !== null && sumOf(transfers) >= nodes.second.fromUnits;
+  const readers = [
+    ['the node', nodes.first] as const,
+    ...(needsSecond && nodes.second !== null ? [['the second node', nodes.second.reader] as const] : []),
+  ];
+  for (const [who, reader] of readers) {
+    for (const transfer of transfers) {
+      const doubt = await doubtOf(transfer, address, reader);
+      if (doubt !== undefined) return `${who} ${doubt}`;
+    }
+  }
+  return undefined;
+}
+
+async function doubtOf(transfer: Transfer, address: string, reader: ChainReader): Promise<string | undefined> {
+  try {
+    const found = await reader.transfersOf(transfer.tx_hash, address);
+    if (found === undefined) return `does not know the transaction ${transfer.tx_hash}`;
+    const isThere = found.some(
+      ({ logIndex, block, asset, units }) =>
+        logIndex === transfer.log_index &&
+        block.hash === transfer.block_hash &&
+        asset === transfer.asset &&
+        units === transfer.units,
+    );
+    return isThere ? undefined : `has another result of the transaction ${transfer.tx_hash}`;
+  } catch (error) {
+    if (error instanceof OutboundError || error instanceof RpcError) return `gave no answer: ${messageOf(error)}`;
+    throw error;
+  }
+}

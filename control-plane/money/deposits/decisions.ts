@@ -1,0 +1,163 @@
+// What the operator decides about a deposit: credit it, refuse it, or look at a transaction again.
+import { fail } from '../../../shared/errors.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import type { Db, Tx } from '../../base/db/db.ts';
+import { centsOfUnits, tokenText } from './chains.ts';
+import { findChain, rewind } from './chains-store.ts';
+import { creditedState, isOpen, sumOf } from './plan.ts';
+import { releaseOf, returnOf } from './posting.ts';
+import { screenAll } from './screening.ts';
+import { move } from './states.ts';
+import { book, credit, refuse, type StepDeps } from './steps.ts';
+import { type Deposit, findDeposit, wake } from './store.ts';
+import { type Transfer, transfersOf, upsertTransfer } from './transfers-store.ts';
+import type { DepositChain } from '../../../shared/api/deposit.ts';
+
+export interface Decisions {
+  /** Credits a deposit whose senders nobody could check, or what is in suspense. @throws ServiceError `not_found`, `conflict` */
+  credit(id: string, reason: string): Promise<Deposit>;
+  /** Cancels an open deposit, refuses a held one, or notes that what is in suspense was sent back. @throws as `credit` does */
+  reject(id: string, reason: string): Promise<Deposit>;
+  /** Finds the transfers of a transaction that no watcher has seen. @throws as `credit` does, and `deposits_unavailable` */
+  rescan(id: string, txHash: string): Promise<Deposit>;
+  /** Has the chain read again from after the block. @throws ServiceError `conflict`, `deposits_unavailable` */
+  rewind(chain: DepositChain, blockNumber: number): Promise<void>;
+}
+
+export type DecisionDeps = StepDeps & { ids: Ids; nudge(): void };
+
+export function openDecisions(deps: DecisionDeps): Decisions {
+  const { db, nudge } = deps;
+  const decide = async (
+    id: string,
+    name: string,
+    body: (tx: Tx, deposit: Deposit, transfers: Transfer[]) => Promise<void>,
+  ): Promise<Deposit> => {
+    await existing(db, id);
+    await db.tx(`deposits.${name}`, async (tx) => {
+      await tx.lock('deposit', id);
+      const deposit = await findDeposit(tx, id);
+      if (deposit !== undefined) await body(tx, deposit, await transfersOf(tx, id));
+    });
+    nudge();
+    return existing(db, id);
+  };
+  return {
+    credit: async (id, reason) => {
+      await assertNotSanctioned(id, deps);
+      return decide(id, 'credit', (tx, deposit, transfers) => creditNow(tx, deposit, { transfers, reason }, deps));
+    },
+    reject: (id, reason) =>
+      decide(id, 'reject', (tx, deposit, transfers) => rejectNow(tx, deposit, { transfers, reason }, deps)),
+    rescan: (id, txHash) => rescan(id, txHash, deps),
+    rewind: (chain, blockNumber) => rewindTo(chain, blockNumber, deps),
+  };
+}
+
+async function existing(db: Db, id: string): Promise<Deposit> {
+  return (await findDeposit(db.read, id)) ?? fail('not_found', `There is no deposit ${id}.`);
+}
+
+/** The operator may credit what nobody could check, and never what is known to be sanctioned. */
+async function assertNotSanctioned(id: string, { db, screen }: DecisionDeps): Promise<void> {
+  const waiting = (await transfersOf(db.read, id)).filter(
+    ({ status, booking }) => status === 'final' && booking !== 'wallet',
+  );
+  const senders = waiting.map(({ chain, from_address: address }) => ({ chain, address }));
+  if ((await screenAll(screen, senders)) === 'hit')
+    fail(
+      'conflict',
+      `A sender of ${id} is sanctioned. Nothing was credited: ask your counsel what to do with the tokens.`,
+    );
+}
+
+interface Decision {
+  transfers: Transfer[];
+  reason: string;
+}
+
+async function creditNow(tx: Tx, deposit: Deposit, { transfers, reason }: Decision, deps: DecisionDeps): Promise<void> {
+  const { id, status } = deposit;
+  if (status === 'held_screening')
+    return credit(
+      tx,
+      deposit,
+      transfers.filter((each) => each.is_counted),
+      deps,
+    );
+  const waiting = transfers.filter(({ booking }) => booking === 'suspense');
+  if (status === 'failed_screening' || status === 'failed')
+    fail('conflict', `The deposit ${id} is ${status}, and is never credited. Send its tokens back and use reject.`);
+  if (waiting.length === 0 || isOpen(status) || status === 'settled' || status === 'screening')
+    fail('conflict', `The deposit ${id} is ${status}, and nothing of it waits to be credited.`);
+  const { clock, events, ledger, toleranceUnits } = deps;
+  const nowMs = clock.now();
+  const units = sumOf(waiting);
+  const totalUnits = (deposit.credited_units ?? 0n) + units;
+  const totalCents = (deposit.credited_cents ?? 0) + Number(centsOfUnits(units));
+  await book(tx, waiting, { from: 'suspense', to: 'wallet' });
+  await move(
+    tx,
+    deposit,
+    {
+      to: creditedState(deposit, totalUnits, toleranceUnits),
+      patch: { due_ms: nowMs, credited_units: totalUnits, credited_cents: totalCents },
+      data: { credited_cents: totalCents, amount: tokenText(units) },
+    },
+    events,
+  );
+  await ledger.post(tx, `deposit:${id}:release:${waiting[0]?.id}`, releaseOf(deposit, waiting, { reason, nowMs }));
+}
+
+async function rejectNow(tx: Tx, deposit: Deposit, { transfers, reason }: Decision, deps: DecisionDeps): Promise<void> {
+  const { id, status } = deposit;
+  const { clock, events, ledger } = deps;
+  const nowMs = clock.now();
+  if (isOpen(status)) return move(tx, deposit, { to: 'failed', patch: { due_ms: nowMs } }, events);
+  if (status === 'held_screening')
+    return refuse(
+      tx,
+      deposit,
+      transfers.filter((each) => each.is_counted),
+      deps,
+    );
+  const waiting = transfers.filter(({ booking }) => booking === 'suspense');
+  if (waiting.length === 0) fail('conflict', `The deposit ${id} is ${status}, and nothing of it waits for a decision.`);
+  await book(tx, waiting, { from: 'suspense', to: 'returned' });
+  await ledger.post(tx, `deposit:${id}:returned:${waiting[0]?.id}`, returnOf(deposit, waiting, { reason, nowMs }));
+}
+
+async function rescan(id: string, txHash: string, { db, clock, ids, nodesOf, nudge }: DecisionDeps): Promise<Deposit> {
+  const { chain, address } = await existing(db, id);
+  const reader = nodesOf(chain)?.first ?? fail('deposits_unavailable', `${chain} is not in the configuration.`);
+  const found =
+    (await reader.transfersOf(txHash, address)) ??
+    fail('not_found', `The node of ${chain} does not know the transaction ${txHash}.`);
+  const [first] = found;
+  if (first === undefined) return fail('conflict', `The transaction ${txHash} brings nothing of ours to ${address}.`);
+  await db.tx('deposits.rescan', async (tx) => {
+    await tx.lock('deposit_chain', chain);
+    const row = await findChain(tx, chain);
+    if ((row?.final_number ?? -1) < first.block.number)
+      fail('conflict', `The transaction ${txHash} is not final yet. The watcher will find it by itself.`);
+    for (const transfer of found) {
+      await upsertTransfer(tx, { id: ids.prefixed('deptx'), depositId: id, chain, found: transfer, isFinal: true });
+    }
+    await wake(tx, { chain, finalMs: row?.final_ms ?? 0, touched: [id] }, clock.now());
+  });
+  nudge();
+  return existing(db, id);
+}
+
+async function rewindTo(chain: DepositChain, blockNumber: number, { db, clock, nodesOf }: DecisionDeps): Promise<void> {
+  const reader = nodesOf(chain)?.first ?? fail('deposits_unavailable', `${chain} is not in the configuration.`);
+  const block =
+    (await reader.block(blockNumber)) ?? fail('conflict', `The node of ${chain} has no block ${blockNumber}.`);
+  await db.tx('deposits.rewind', async (tx) => {
+    await tx.lock('deposit_chain', chain);
+    const row = await findChain(tx, chain);
+    if (row?.final_number === null || row === undefined || row.final_number < blockNumber)
+      fail('conflict', `${chain} was not read up to block ${blockNumber} yet.`);
+    await rewind(tx, chain, block, clock.now());
+  });
+}

@@ -1,0 +1,188 @@
+// Reads an EVM chain over JSON-RPC. No filters of the node are used: behind a load balancer they vanish without an error.
+import { z } from 'zod';
+import { DEPOSIT_ASSETS, type DepositAsset, type DepositChain } from '../../../shared/api/deposit.ts';
+import { CHAINS, TOKEN_DECIMALS } from './chains.ts';
+import { readEvmAddress } from './evm-addresses.ts';
+import type { Block, BlockRange, ChainReader, FoundTransfer } from './reader.ts';
+import { NO_ANSWER, type Rpc, RpcError } from './rpc.ts';
+import type { ChainSettings } from './settings.ts';
+
+/** keccak256 of `Transfer(address,address,uint256)`. */
+const TRANSFER = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef';
+/** Selectors of `decimals()`, `balanceOf(address)` and `isSanctioned(address)`. */
+const DECIMALS = '0x313ce567';
+const BALANCE_OF = '0x70a08231';
+const IS_SANCTIONED = '0xdf592f7d';
+/** Nodes take up to 1,000. */
+const ADDRESSES_PER_QUERY = 500;
+const SECOND_MS = 1_000;
+
+const Quantity = z
+  .string()
+  .regex(/^0x[0-9a-f]+$/i)
+  .transform(Number)
+  .pipe(z.int());
+const Word = z.string().regex(/^0x[0-9a-f]{64}$/i);
+const BlockAnswer = z.object({ number: Quantity, hash: z.string(), timestamp: Quantity });
+const LogAnswer = z.object({
+  address: z.string(),
+  topics: z.array(z.string()),
+  data: z.string(),
+  blockNumber: Quantity,
+  blockHash: z.string(),
+  transactionHash: z.string(),
+  logIndex: Quantity,
+  removed: z.boolean().optional(),
+});
+type LogAnswer = z.infer<typeof LogAnswer>;
+const Receipt = z.object({ status: Quantity, blockNumber: Quantity, blockHash: z.string(), logs: z.array(LogAnswer) });
+
+type Settings = Pick<ChainSettings, 'finality' | 'contracts' | 'oracle'>;
+
+export function openEvmReader(chain: DepositChain, settings: Settings, rpc: Rpc): ChainReader {
+  const { contracts, finality, oracle } = settings;
+  const assetOf = new Map(
+    DEPOSIT_ASSETS.flatMap((asset) => {
+      const contract = contracts[asset];
+      return contract === undefined ? [] : [[contract.toLowerCase(), asset] as const];
+    }),
+  );
+  const blockBy = async (which: string): Promise<Block | undefined> => {
+    const answer = await rpc.call('eth_getBlockByNumber', [which, false], BlockAnswer.nullable());
+    return answer === null ? undefined : { number: answer.number, hash: answer.hash, ms: answer.timestamp * SECOND_MS };
+  };
+  const known = async (which: string): Promise<Block> =>
+    (await blockBy(which)) ?? Promise.reject(new RpcError(NO_ANSWER, `the node has no block ${which}`));
+  const ask = (to: string, data: string): Promise<string> => rpc.call('eth_call', [{ to, data }, 'latest'], z.string());
+  const found = async (logs: readonly LogAnswer[]): Promise<FoundTransfer[]> => {
+    const blocks = new Map<number, Block>();
+    const transfers: FoundTransfer[] = [];
+    for (const log of logs) {
+      const block = blocks.get(log.blockNumber) ?? (await known(hex(log.blockNumber)));
+      blocks.set(log.blockNumber, block);
+      // The chain has changed between two answers. The next tick reads it anew.
+      if (block.hash !== log.blockHash)
+        throw new RpcError(NO_ANSWER, `block ${block.number} has changed while it was read`);
+      const transfer = transferOf(log, block, assetOf);
+      if (transfer !== undefined) transfers.push(transfer);
+    }
+    return transfers.toSorted((a, b) => a.block.number - b.block.number || a.logIndex - b.logIndex);
+  };
+  return {
+    obstacle: () => obstacleOf(chain, contracts, rpc),
+    tip: async () => {
+      // The final block is read first, so that it is never above the head.
+      const final = finality === 'finalized' ? await known('finalized') : undefined;
+      const head = await known('latest');
+      const number = Math.max(0, head.number - (typeof finality === 'number' ? finality : 0));
+      return { head, final: final ?? (await known(hex(number))) };
+    },
+    block: (number) => blockBy(hex(number)),
+    transfers: async (range, addresses) => {
+      if (addresses.length === 0) return [];
+      return found(await inHalves(range, (part) => query(part, { tokens: [...assetOf.keys()], addresses }, rpc)));
+    },
+    transfersOf: async (txHash, address) => {
+      const receipt = await rpc.call('eth_getTransactionReceipt', [txHash], Receipt.nullable());
+      if (receipt === null) return undefined;
+      if (receipt.status !== 1) return [];
+      return found(
+        receipt.logs.filter(({ topics }) => topics[0] === TRANSFER && topics[2]?.toLowerCase() === padded(address)),
+      );
+    },
+    balance: async (asset, address) => BigInt(await ask(contracts[asset] ?? '', BALANCE_OF + padded(address).slice(2))),
+    isSanctioned: async (address) => {
+      if (oracle === null) return null;
+      const answer = Word.safeParse(await ask(oracle, IS_SANCTIONED + padded(address).slice(2)));
+      if (!answer.success)
+        throw new RpcError(NO_ANSWER, 'the oracle for sanctions gave no answer: is its address right?');
+      return BigInt(answer.data) !== 0n;
+    },
+  };
+}
+
+/** A contract of another network, or of another token, would credit tokens that are worth nothing. */
+async function obstacleOf(
+  chain: DepositChain,
+  contracts: Settings['contracts'],
+  rpc: Rpc,
+): Promise<string | undefined> {
+  const chainId = await rpc.call('eth_chainId', [], Quantity);
+  const wanted = CHAINS[chain].chainId;
+  if (chainId !== wanted) return `the node is of the chain with the id ${chainId}, and ${chain} has ${wanted}`;
+  for (const asset of DEPOSIT_ASSETS) {
+    const contract = contracts[asset];
+    if (contract === undefined) continue;
+    const answer = await decimalsOf(contract, rpc);
+    if (answer !== TOKEN_DECIMALS)
+      return `the contract of ${asset} has ${answer} decimals and must have ${TOKEN_DECIMALS}`;
+  }
+  return undefined;
+}
+
+async function decimalsOf(contract: string, rpc: Rpc): Promise<number | 'no'> {
+  try {
+    const answer = Word.safeParse(await rpc.call('eth_call', [{ to: contract, data: DECIMALS }, 'latest'], z.string()));
+    return answer.success ? Number(BigInt(answer.data)) : 'no';
+  } catch (error) {
+    // The node answers with an error if the contract has no such function.
+    if (error instanceof RpcError) return 'no';
+    throw error;
+  }
+}
+
+async function query(
+  range: BlockRange,
+  { tokens, addresses }: { tokens: readonly string[]; addresses: readonly string[] },
+  rpc: Rpc,
+): Promise<LogAnswer[]> {
+  const logs: LogAnswer[] = [];
+  for (let first = 0; first < addresses.length; first += ADDRESSES_PER_QUERY) {
+    const to = addresses.slice(first, first + ADDRESSES_PER_QUERY).map(padded);
+    const blocks = { fromBlock: hex(range.from), toBlock: hex(range.to) };
+    const filter = { ...blocks, address: tokens, topics: [TRANSFER, null, to] };
+    logs.push(...(await rpc.call('eth_getLogs', [filter], z.array(LogAnswer))));
+  }
+  return logs;
+}
+
+/** Nodes refuse a range that is too wide or has too many results, each with a text of its own. */
+async function inHalves(range: BlockRange, ask: (part: BlockRange) => Promise<LogAnswer[]>): Promise<LogAnswer[]> {
+  try {
+    return await ask(range);
+  } catch (error) {
+    if (!(error instanceof RpcError) || error.code === NO_ANSWER || range.from === range.to) throw error;
+    const middle = Math.floor((range.from + range.to) / 2);
+    const first = await inHalves({ from: range.from, to: middle }, ask);
+    return [...first, ...(await inHalves({ from: middle + 1, to: range.to }, ask))];
+  }
+}
+
+function transferOf(
+  log: LogAnswer,
+  block: Block,
+  assetOf: ReadonlyMap<string, DepositAsset>,
+): FoundTransfer | undefined {
+  const asset = assetOf.get(log.address.toLowerCase());
+  const [topic, from = '', to = ''] = log.topics;
+  const units = Word.safeParse(log.data);
+  if (asset === undefined || topic !== TRANSFER || log.removed === true || !units.success) return undefined;
+  // Anyone can send nothing to anyone.
+  if (BigInt(units.data) === 0n) return undefined;
+  const { transactionHash: txHash, logIndex } = log;
+  return { txHash, logIndex, block, from: addressIn(from), to: addressIn(to), asset, units: BigInt(units.data) };
+}
+
+function addressIn(topic: string): string {
+  const address = readEvmAddress(`0x${topic.slice(-40).toLowerCase()}`);
+  if (address === undefined) throw new RpcError(NO_ANSWER, 'a transfer has no address');
+  return address;
+}
+
+function padded(address: string): string {
+  return `0x${address.slice(2).toLowerCase().padStart(64, '0')}`;
+}
+
+function hex(number: number): string {
+  return `0x${number.toString(16)}`;
+}

@@ -1,0 +1,108 @@
+// The routes of /v1/deposits (specification 2.18).
+import { z } from 'zod';
+import { CreateDeposit, Deposit as DepositView } from '../../../shared/api/deposit.ts';
+import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
+import { isoTime } from '../../../shared/clock.ts';
+import { fail } from '../../../shared/errors.ts';
+import type { Db } from '../../base/db/db.ts';
+import { byCreation, type Cursors, type PageStart } from '../../base/http/cursors.ts';
+import { type Route, route } from '../../base/http/route.ts';
+import { tokenText } from './chains.ts';
+import type { Deposits } from './deposits.ts';
+import { type Deposit, depositsOfOrg, findDeposit } from './store.ts';
+
+const tag = 'Deposits';
+
+export interface DepositRouteDeps {
+  db: Db;
+  cursors: Cursors;
+  deposits: Pick<Deposits, 'create'>;
+}
+
+export function depositRoutes(deps: DepositRouteDeps): Route[] {
+  return [createRoute(deps), listRoute(deps), getRoute(deps)];
+}
+
+function createRoute({ db, deposits }: DepositRouteDeps): Route {
+  return route({
+    method: 'POST',
+    path: '/v1/deposits',
+    operationId: 'createDeposit',
+    tag,
+    summary: 'Start a stablecoin deposit',
+    description: CREATE_TEXT,
+    scope: 'deposits:write',
+    idempotency: 'optional',
+    body: CreateDeposit,
+    responses: { 201: { description: 'The deposit, with the address to pay to', schema: DepositView } },
+    errors: ['deposits_unavailable', 'deposit_addresses_exhausted'],
+    handler: ({ caller, body, settle }) =>
+      db.tx('deposits.create', async (tx) => {
+        await tx.lock('org', caller.orgId);
+        const reply = { status: 201, body: viewOf(await deposits.create(tx, caller.orgId, body)) };
+        await settle(tx, reply);
+        return reply;
+      }),
+  });
+}
+
+function listRoute({ db, cursors }: DepositRouteDeps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/deposits',
+    operationId: 'listDeposits',
+    tag,
+    summary: 'List the stablecoin deposits of the organisation, newest first',
+    scope: 'deposits:read',
+    idempotency: 'none',
+    query: PageQuery,
+    responses: { 200: { description: 'A page of deposits', schema: pageSchema(DepositView) } },
+    errors: [],
+    handler: async ({ caller, query }) => {
+      const rows = (start: PageStart) => depositsOfOrg(db.read, caller.orgId, start);
+      const body = await cursors.page(`deposits/${caller.orgId}`, query, rows, { at: byCreation, show: viewOf });
+      return { status: 200, body };
+    },
+  });
+}
+
+function getRoute({ db }: DepositRouteDeps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/deposits/{id}',
+    operationId: 'getDeposit',
+    tag,
+    summary: 'Follow a stablecoin deposit',
+    scope: 'deposits:read',
+    idempotency: 'none',
+    params: z.strictObject({ id: z.string().describe('The id of the deposit') }),
+    responses: { 200: { description: 'The deposit', schema: DepositView } },
+    errors: ['not_found'],
+    handler: async ({ caller, params: { id } }) => {
+      const deposit = await findDeposit(db.read, id);
+      if (deposit?.org_id !== caller.orgId) return fail('not_found', `There is no deposit ${id}.`);
+      return { status: 200, body: viewOf(deposit) };
+    },
+  });
+}
+
+function viewOf(deposit: Deposit): DepositView {
+  return {
+    deposit_id: deposit.id,
+    status: deposit.status,
+    chain: deposit.chain,
+    asset: deposit.asset,
+    amount_usd_cents: deposit.amount_cents,
+    created_at: isoTime(deposit.created_ms),
+    pay_address: deposit.address,
+    pay_amount: tokenText(deposit.due_units),
+    expires_at: isoTime(deposit.expires_ms),
+    ...(deposit.tx_hash === null ? {} : { tx_hash: deposit.tx_hash }),
+    ...(deposit.credited_cents === null ? {} : { credited_cents: deposit.credited_cents }),
+  };
+}
+
+const CREATE_TEXT = `Send \`pay_amount\` of the asset on the chain to \`pay_address\` before \`expires_at\`, then follow the deposit with GET. The address belongs to
+this deposit alone. Several transfers add up until \`expires_at\`; whatever came by then is credited once it is final. Later transfers, another
+token and another chain are not credited by themselves. USDT on Base is refused, because its issuer has none there. Where deposits are paused or not set up, the answer is
+503 \`deposits_unavailable\`.`;

@@ -1,0 +1,65 @@
+// JSON-RPC to a node of the operator's choice.
+import { z } from 'zod';
+import type { Clock } from '../../../shared/clock.ts';
+import { jsonOf } from '../../base/outbound/read-answer.ts';
+import { openOutbound } from '../../base/outbound/outbound.ts';
+
+/** The node has answered, but not with a result. The message never has the URL, whose path may be a key. */
+export class RpcError extends Error {
+  readonly code: number;
+
+  constructor(code: number, message: string) {
+    super(message);
+    this.name = 'RpcError';
+    this.code = code;
+  }
+}
+
+export interface Rpc {
+  /** @throws OutboundError if there is no answer, RpcError if it is an error or has another form */
+  call<T>(method: string, params: readonly unknown[], result: z.ZodType<T>): Promise<T>;
+  close(): Promise<void>;
+}
+
+const STATUS_MS_MAX = 15_000;
+const TOTAL_MS_MAX = 30_000;
+const BODY_BYTES_MAX = 16 * 1024 ** 2;
+/** JSON-RPC's code of an internal error. Nodes say in their own words that an answer would be too large. */
+const TOO_LARGE = -32_603;
+/** The node has not understood the request, or is no node. */
+export const NO_ANSWER = 0;
+
+const Answer = z.union([
+  z.object({ error: z.object({ code: z.number(), message: z.string() }) }),
+  z.object({ result: z.unknown() }),
+]);
+
+/** The operator chooses `url`, so it may be private and use plain HTTP. */
+export function openRpc(url: string, { clock }: { clock: Clock }): Rpc {
+  const { host, protocol } = new URL(url);
+  const namedHosts = [{ host, plainHttp: protocol === 'http:' }];
+  const outbound = openOutbound({ ports: 'any', privateNetworks: [], namedHosts }, { clock });
+  return {
+    call: async (method, params, result) => {
+      const answer = await outbound.request({
+        method: 'POST',
+        url,
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ jsonrpc: '2.0', id: 1, method, params }),
+        statusMs: STATUS_MS_MAX,
+        totalMs: TOTAL_MS_MAX,
+        bodyBytesMax: BODY_BYTES_MAX,
+      });
+      if (answer.truncated) throw new RpcError(TOO_LARGE, `${method}: the answer of the node is too large`);
+      const parsed = Answer.safeParse(jsonOf(answer.body.toString()));
+      if (!parsed.success)
+        throw new RpcError(NO_ANSWER, `${method}: the node answered ${answer.status} without JSON-RPC`);
+      if ('error' in parsed.data)
+        throw new RpcError(parsed.data.error.code, `${method}: ${parsed.data.error.message.slice(0, 200)}`);
+      const value = result.safeParse(parsed.data.result);
+      if (!value.success) throw new RpcError(NO_ANSWER, `${method}: the result of the node has an unknown form`);
+      return value.data;
+    },
+    close: () => outbound.close(),
+  };
+}

@@ -1,0 +1,43 @@
+// Whether tokens of a sender may be taken. The sender is looked up in the imported lists, then by the oracle of its chain.
+import type { DepositChain } from '../../../shared/api/deposit.ts';
+import { messageOf } from '../../../shared/errors.ts';
+import type { Log } from '../../../shared/log.ts';
+import type { Db } from '../../base/db/db.ts';
+import { countSanctioned, findSanctioned } from './addresses-store.ts';
+import type { ChainReader } from './reader.ts';
+
+/** `unknown`: nobody could say now. */
+export type Verdict = 'clear' | 'hit' | 'unknown';
+
+/** Another provider can be put in its place. It never throws. */
+export type Screen = (chain: DepositChain, address: string) => Promise<Verdict>;
+
+export function openScreening(deps: {
+  db: Db;
+  log: Log;
+  readerOf(chain: DepositChain): Pick<ChainReader, 'isSanctioned'> | undefined;
+}): Screen {
+  const { db, log, readerOf } = deps;
+  return async (chain, address) => {
+    if ((await findSanctioned(db.read, address)) !== undefined) return 'hit';
+    try {
+      const answer = (await readerOf(chain)?.isSanctioned(address)) ?? null;
+      if (answer !== null) return answer ? 'hit' : 'clear';
+    } catch (error) {
+      log.warn({ chain, detail: messageOf(error) }, 'the oracle for sanctions gave no answer; the deposit waits');
+      return 'unknown';
+    }
+    // Without an oracle, the lists decide. Without lists, nobody has looked.
+    return (await countSanctioned(db.read)) > 0 ? 'clear' : 'unknown';
+  };
+}
+
+/** The verdict about several senders: one hit counts for all, and one unknown too. */
+export async function screenAll(
+  screen: Screen,
+  senders: readonly { chain: DepositChain; address: string }[],
+): Promise<Verdict> {
+  const verdicts = await Promise.all(senders.map(({ chain, address }) => screen(chain, address)));
+  if (verdicts.includes('hit')) return 'hit';
+  return verdicts.includes('unknown') ? 'unknown' : 'clear';
+}

@@ -1,0 +1,181 @@
+// The SQL of deposits.
+import { z } from 'zod';
+import { DEPOSIT_ASSETS, DEPOSIT_CHAINS, type DepositChain } from '../../../shared/api/deposit.ts';
+import { DEPOSIT_STATES, type DepositState } from '../../../shared/states.ts';
+import { countRow, int, text, ucents } from '../../base/db/columns.ts';
+import { join, type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
+import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
+import type { Family } from './chains.ts';
+
+const Status = z.enum(Object.keys(DEPOSIT_STATES) as [DepositState, ...DepositState[]]);
+/** Amounts of tokens are BigInt, as money is. */
+const units = ucents;
+
+const DepositRow = z.object({
+  id: text,
+  org_id: text,
+  status: Status,
+  chain: z.enum(DEPOSIT_CHAINS),
+  asset: z.enum(DEPOSIT_ASSETS),
+  family: z.enum(['evm', 'solana']),
+  amount_cents: int,
+  due_units: units,
+  address: text,
+  position: int,
+  tx_hash: text.nullable(),
+  credited_units: units.nullable(),
+  credited_cents: int.nullable(),
+  note: text.nullable(),
+  created_ms: int,
+  expires_ms: int,
+  watched_until_ms: int,
+  due_ms: int.nullable(),
+});
+export type Deposit = z.infer<typeof DepositRow>;
+
+const COLUMNS = sql`id, org_id, status, chain, asset, family, amount_cents, due_units, address, position, tx_hash, credited_units, credited_cents, note,
+  created_ms, expires_ms, watched_until_ms, due_ms`;
+
+/** These count against the limit of their organisation. The same words are the condition of an index. */
+const IS_UNDECIDED = sql`status in ('created', 'detected', 'confirming', 'settled', 'screening', 'held_screening')`;
+
+export async function insertDeposit(tx: Tx, row: Deposit): Promise<void> {
+  await tx.run(
+    sql`insert into deposits (${COLUMNS})
+        values (${row.id}, ${row.org_id}, ${row.status}, ${row.chain}, ${row.asset}, ${row.family}, ${row.amount_cents}, ${row.due_units},
+          ${row.address}, ${row.position}, ${row.tx_hash}, ${row.credited_units}, ${row.credited_cents}, ${row.note},
+          ${row.created_ms}, ${row.expires_ms}, ${row.watched_until_ms}, ${row.due_ms})`,
+  );
+}
+
+export function findDeposit(query: Query, id: string): Promise<Deposit | undefined> {
+  return query.one(DepositRow, sql`select ${COLUMNS} from deposits where id = ${id}`);
+}
+
+export function depositsOfOrg(query: Query, orgId: string, start: PageStart): Promise<Deposit[]> {
+  return query.all(DepositRow, sql`select ${COLUMNS} from deposits where org_id = ${orgId} and ${pageFrom(start)}`);
+}
+
+/** Deposits after `afterId`, in the order of their ids. */
+export function depositsAfter(query: Query, afterId: string, limit: number): Promise<Deposit[]> {
+  return query.all(DepositRow, sql`select ${COLUMNS} from deposits where id > ${afterId} order by id limit ${limit}`);
+}
+
+export interface DepositFilter {
+  status?: DepositState | undefined;
+  orgId?: string | undefined;
+  /** Only those about which the operator must decide something. */
+  isWaiting?: boolean | undefined;
+}
+
+/** Deposits of all organisations. */
+export function depositsLike(query: Query, filter: DepositFilter, start: PageStart): Promise<Deposit[]> {
+  const status = filter.status === undefined ? sql`1 = 1` : sql`status = ${filter.status}`;
+  const org = filter.orgId === undefined ? sql`1 = 1` : sql`org_id = ${filter.orgId}`;
+  const waiting = filter.isWaiting === true ? IS_WAITING : sql`1 = 1`;
+  return query.all(
+    DepositRow,
+    sql`select ${COLUMNS} from deposits where ${status} and ${org} and ${waiting} and ${pageFrom(start)}`,
+  );
+}
+
+const IS_WAITING: Sql = sql`(status = 'held_screening' or note is not null
+  or exists (select 1 from deposit_transfers t where t.deposit_id = deposits.id and t.booking = 'suspense'))`;
+
+/** Each part has an index of its own. */
+export async function countWaiting(query: Query): Promise<number> {
+  const row = await query.one(
+    countRow,
+    sql`select count(*) as count from (
+          select id from deposits where ${IS_UNDECIDED} and status = 'held_screening'
+          union select id from deposits where note is not null
+          union select deposit_id as id from deposit_transfers where booking = 'suspense') as waiting`,
+  );
+  return row?.count ?? 0;
+}
+
+const StatusCount = z.object({ status: text, count: int });
+
+/** Of the deposits that are not decided. */
+export function countByStatus(query: Query): Promise<z.infer<typeof StatusCount>[]> {
+  return query.all(
+    StatusCount,
+    sql`select status, count(*) as count from deposits where ${IS_UNDECIDED} group by status order by status`,
+  );
+}
+
+export async function countUndecided(query: Query, orgId: string): Promise<number> {
+  const row = await query.one(
+    countRow,
+    sql`select count(*) as count from deposits where org_id = ${orgId} and ${IS_UNDECIDED}`,
+  );
+  return row?.count ?? 0;
+}
+
+const IdRow = z.object({ id: text });
+
+export async function dueDeposits(query: Query, nowMs: number, limit: number): Promise<string[]> {
+  const rows = await query.all(
+    IdRow,
+    sql`select id from deposits where due_ms is not null and due_ms <= ${nowMs} order by due_ms, id limit ${limit}`,
+  );
+  return rows.map(({ id }) => id);
+}
+
+const WatchedRow = z.object({ id: text, address: text });
+
+/** The deposits whose addresses a watcher of the family looks at, while the time of its chain is `chainMs`. */
+export function watchedDeposits(query: Query, family: Family, chainMs: number): Promise<z.infer<typeof WatchedRow>[]> {
+  return query.all(
+    WatchedRow,
+    sql`select id, address from deposits where family = ${family} and watched_until_ms >= ${chainMs} order by id`,
+  );
+}
+
+/** A chain was read up to a new block: all deposits that may move on are due. `touched` have new or changed transfers. */
+export async function wake(
+  tx: Tx,
+  { chain, finalMs, touched }: { chain: DepositChain; finalMs: number; touched: readonly string[] },
+  nowMs: number,
+): Promise<void> {
+  await tx.run(
+    sql`update deposits set due_ms = ${nowMs}
+        where chain = ${chain} and ${IS_UNDECIDED}
+          and (status in ('detected', 'confirming') or (status = 'created' and expires_ms < ${finalMs}))`,
+  );
+  if (touched.length > 0) {
+    await tx.run(sql`update deposits set due_ms = ${nowMs} where id in (${join([...touched])})`);
+  }
+}
+
+export async function setDue(tx: Tx, id: string, dueMs: number | null, note: string | null): Promise<void> {
+  await tx.run(sql`update deposits set due_ms = ${dueMs}, note = ${note} where id = ${id}`);
+}
+
+export interface Patch {
+  due_ms: number | null;
+  tx_hash?: string | null;
+  credited_units?: bigint;
+  credited_cents?: number;
+}
+
+/** False if the deposit was in another status. */
+export async function setStatus(
+  tx: Tx,
+  id: string,
+  { from, to }: { from: DepositState; to: DepositState },
+  patch: Patch,
+): Promise<boolean> {
+  const sets = Object.entries(patch).map(([column, value]) => sql`${PATCHED[column as keyof Patch]} = ${value}`);
+  const changed = await tx.run(
+    sql`update deposits set status = ${to}, note = null, ${join(sets)} where id = ${id} and status = ${from}`,
+  );
+  return changed === 1;
+}
+
+const PATCHED: Record<keyof Patch, Sql> = {
+  due_ms: sql`due_ms`,
+  tx_hash: sql`tx_hash`,
+  credited_units: sql`credited_units`,
+  credited_cents: sql`credited_cents`,
+};

@@ -1,0 +1,128 @@
+// The SQL of transfers that watchers have seen.
+import { z } from 'zod';
+import { DEPOSIT_ASSETS, DEPOSIT_CHAINS, type DepositChain } from '../../../shared/api/deposit.ts';
+import { flag, int, text, ucents } from '../../base/db/columns.ts';
+import { join, type Query, sql, type Tx } from '../../base/db/db.ts';
+import type { FoundTransfer } from './reader.ts';
+
+const TransferRow = z.object({
+  id: text,
+  deposit_id: text,
+  chain: z.enum(DEPOSIT_CHAINS),
+  tx_hash: text,
+  log_index: int,
+  block_number: int,
+  block_hash: text,
+  block_ms: int,
+  from_address: text,
+  asset: z.enum(DEPOSIT_ASSETS),
+  units: ucents,
+  status: z.enum(['seen', 'final', 'orphaned']),
+  is_counted: flag,
+  booking: z.enum(['wallet', 'suspense', 'returned']).nullable(),
+});
+export type Transfer = z.infer<typeof TransferRow>;
+export type Booking = NonNullable<Transfer['booking']>;
+
+const COLUMNS = sql`id, deposit_id, chain, tx_hash, log_index, block_number, block_hash, block_ms, from_address, asset, units, status, is_counted, booking`;
+
+export function transfersOf(query: Query, depositId: string): Promise<Transfer[]> {
+  return query.all(
+    TransferRow,
+    sql`select ${COLUMNS} from deposit_transfers where deposit_id = ${depositId} order by block_number, log_index, id`,
+  );
+}
+
+export interface NewTransfer {
+  id: string;
+  depositId: string;
+  chain: DepositChain;
+  found: FoundTransfer;
+  isFinal: boolean;
+}
+
+/** Writes what a block has. A final transfer never changes again. Returns whether something is different from before. */
+export async function upsertTransfer(tx: Tx, { id, depositId, chain, found, isFinal }: NewTransfer): Promise<boolean> {
+  const { txHash, logIndex, block, from, asset, units } = found;
+  const status = isFinal ? 'final' : 'seen';
+  const changed = await tx.run(
+    sql`insert into deposit_transfers (${COLUMNS})
+        values (${id}, ${depositId}, ${chain}, ${txHash}, ${logIndex}, ${block.number}, ${block.hash}, ${block.ms}, ${from}, ${asset}, ${units},
+          ${status}, ${false}, null)
+        on conflict (chain, tx_hash, log_index) do update set block_number = excluded.block_number, block_hash = excluded.block_hash,
+          block_ms = excluded.block_ms, status = excluded.status
+        where deposit_transfers.status <> 'final'
+          and (deposit_transfers.status <> excluded.status or deposit_transfers.block_hash <> excluded.block_hash)`,
+  );
+  return changed === 1;
+}
+
+const OrphanRow = z.object({ deposit_id: text });
+
+/** Transfers that were seen in these blocks are not there any more. Returns their deposits. */
+export async function orphan(
+  tx: Tx,
+  chain: DepositChain,
+  { above, upTo }: { above: number; upTo: number | null },
+): Promise<string[]> {
+  const isBelow = upTo === null ? sql`1 = 1` : sql`block_number <= ${upTo}`;
+  const rows = await tx.all(
+    OrphanRow,
+    sql`update deposit_transfers set status = 'orphaned'
+        where chain = ${chain} and status = 'seen' and block_number > ${above} and ${isBelow} returning deposit_id`,
+  );
+  return rows.map((row) => row.deposit_id);
+}
+
+export async function setCounted(tx: Tx, ids: readonly string[]): Promise<void> {
+  await tx.run(sql`update deposit_transfers set is_counted = 1 where id in (${join([...ids])})`);
+}
+
+/** Returns how many were in the booking `from`. */
+export function setBooking(
+  tx: Tx,
+  ids: readonly string[],
+  { from, to }: { from: Booking | null; to: Booking },
+): Promise<number> {
+  const before = from === null ? sql`booking is null` : sql`booking = ${from}`;
+  return tx.run(sql`update deposit_transfers set booking = ${to} where id in (${join([...ids])}) and ${before}`);
+}
+
+const BookedRow = z.object({ chain: text, asset: text, booking: text, units: ucents });
+
+/** What the transfers brought, by chain, asset and booking. */
+export function bookedUnits(query: Query): Promise<z.infer<typeof BookedRow>[]> {
+  return query.all(
+    BookedRow,
+    sql`select chain, asset, booking, cast(sum(units) as bigint) as units from deposit_transfers where booking is not null
+        group by chain, asset, booking order by chain, asset, booking`,
+  );
+}
+
+const ReceivedRow = z.object({
+  chain: z.enum(DEPOSIT_CHAINS),
+  asset: z.enum(DEPOSIT_ASSETS),
+  position: int,
+  address: text,
+  units: ucents,
+});
+export type Received = z.infer<typeof ReceivedRow>;
+
+/** What final transfers brought to each address after a position. */
+export function receivedAfter(
+  query: Query,
+  chain: DepositChain,
+  afterPosition: number,
+  limit: number,
+): Promise<Received[]> {
+  return query.all(
+    ReceivedRow,
+    sql`select t.chain, t.asset, d.position, d.address, cast(sum(t.units) as bigint) as units
+        from deposit_transfers t join deposits d on d.id = t.deposit_id
+        where t.chain = ${chain} and t.status = 'final' and d.position > ${afterPosition}
+          and d.position <= (select coalesce(max(position), -1) from (
+            select distinct d2.position from deposit_transfers t2 join deposits d2 on d2.id = t2.deposit_id
+            where t2.chain = ${chain} and t2.status = 'final' and d2.position > ${afterPosition} order by d2.position limit ${limit}) as page)
+        group by t.chain, t.asset, d.position, d.address order by d.position, t.asset`,
+  );
+}

@@ -1,0 +1,70 @@
+// The proof that deposits, the transfers on their chains, and the ledger agree.
+import type { Query } from '../../base/db/db.ts';
+import { accountId, depositClearing, depositSuspense } from '../ledger/accounts.ts';
+import { postedOf } from '../ledger/proof-store.ts';
+import { depositsPosted } from '../ledger/wallets.ts';
+import { UCENTS_PER_CENT } from '../../../shared/money.ts';
+import { ucentsOfUnits } from './chains.ts';
+import { sumOf } from './plan.ts';
+import { KIND } from './posting.ts';
+import { depositsAfter, type Deposit } from './store.ts';
+import { bookedUnits, type Transfer, transfersOf } from './transfers-store.ts';
+
+const PIECE = 500;
+
+/** Returns broken invariants in words; empty if all hold. */
+export async function depositFaults(query: Query): Promise<string[]> {
+  const posted = await depositsPosted(query);
+  const faults = await accountFaults(query);
+  const left = new Set(posted.keys());
+  for (let afterId: string | undefined = ''; afterId !== undefined;) {
+    const rows: Deposit[] = await depositsAfter(query, afterId, PIECE);
+    for (const row of rows) {
+      left.delete(row.id);
+      faults.push(...faultsOf(row, await transfersOf(query, row.id), posted.get(row.id)));
+    }
+    afterId = rows.at(-1)?.id;
+  }
+  return [...faults, ...[...left].map((id) => `${id}: the ledger has a deposit without a row`)];
+}
+
+/** The accounts of the platform have what the transfers of all chains brought. */
+async function accountFaults(query: Query): Promise<string[]> {
+  const booked = await bookedUnits(query);
+  const faults: string[] = [];
+  const compare = async (account: string, units: bigint): Promise<void> => {
+    const is = await postedOf(query, account);
+    if (is !== units) faults.push(`${account}: the ledger has ${is}, the transfers of the chains ${units}`);
+  };
+  for (const [pair, rows] of Map.groupBy(booked, ({ chain, asset }) => `${chain} ${asset}`)) {
+    const [chain = '', asset = ''] = pair.split(' ');
+    const kept = rows.filter(({ booking }) => booking !== 'returned');
+    // What was received is a debit of its account.
+    await compare(accountId(depositClearing(chain, asset)), -ucentsOfUnits(sumOf(kept)));
+  }
+  const waiting = booked.filter(({ booking }) => booking === 'suspense');
+  await compare(accountId(depositSuspense), ucentsOfUnits(sumOf(waiting)));
+  return faults;
+}
+
+function faultsOf(
+  deposit: Deposit,
+  transfers: readonly Transfer[],
+  posted: ReadonlyMap<string, bigint> = new Map(),
+): string[] {
+  const of = (...kinds: (keyof typeof KIND)[]): bigint =>
+    kinds.reduce((sum, kind) => sum + (posted.get(KIND[kind]) ?? 0n), 0n);
+  const booked = (where: Transfer['booking']): bigint =>
+    ucentsOfUnits(sumOf(transfers.filter(({ booking }) => booking === where)));
+  const { credited_cents: cents, credited_units: units } = deposit;
+  const pairs: [what: string, row: bigint, ledger: bigint][] = [
+    ['credited in cents', BigInt(cents ?? 0) * UCENTS_PER_CENT, of('credit', 'release')],
+    ['credited in tokens', ucentsOfUnits(units ?? 0n), booked('wallet')],
+    ['taken for the wallet', booked('wallet'), of('credit', 'rounding', 'release', 'releaseRounding')],
+    ['in suspense', booked('suspense'), of('suspense') - of('release', 'releaseRounding', 'returned')],
+    ['returned', booked('returned'), of('returned')],
+  ];
+  return pairs.flatMap(([what, row, is]) =>
+    row === is ? [] : [`${deposit.id}: ${what}: ${row}, and the books have ${is}`],
+  );
+}

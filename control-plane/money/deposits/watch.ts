@@ -1,0 +1,229 @@
+// Watches one chain. Each tick reads blocks twice: up to the head, so that customers see early that their tokens are on the way, and up to the
+// final block, which decides. The reads happen first, then one transaction stores what they found, unless somebody else was faster.
+//
+//   final pass   (final cursor, final block]: a transfer is final, or what was seen there is gone
+//   head pass    (checkpoint, head]: a transfer is seen. A checkpoint whose hash has changed means that the chain was reorganised: the watcher
+//                goes back to the newest checkpoint that still holds, and what was seen above it is gone until it is found again
+//
+// The tip is read before the addresses. So whoever gets an address after that pays in a block that is not read yet.
+import type { DepositChain } from '../../../shared/api/deposit.ts';
+import type { Clock } from '../../../shared/clock.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import type { Log } from '../../../shared/log.ts';
+import type { Db, Tx } from '../../base/db/db.ts';
+import { type Held, isHeld } from '../../base/db/lease.ts';
+import { CHAINS } from './chains.ts';
+import * as chains from './chains-store.ts';
+import type { Block, ChainReader, FoundTransfer } from './reader.ts';
+import { wake, watchedDeposits } from './store.ts';
+import { orphan, upsertTransfer } from './transfers-store.ts';
+import type { WatchLease } from './watch-lease.ts';
+
+/** A tick reads so many ranges, so that it ends soon when there is much to catch up with. */
+const RANGES_PER_TICK = 20;
+
+export interface WatchDeps {
+  db: Db;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  /** Called after a commit that made deposits due. */
+  nudge(): void;
+}
+
+export interface Watcher {
+  chain: DepositChain;
+  /** Resolves with `again` if there is more to read now. @throws OutboundError, RpcError if the node gives no answer that can be used */
+  tick(): Promise<'again' | void>;
+  close(): Promise<void>;
+}
+
+interface Watched {
+  chain: DepositChain;
+  reader: ChainReader;
+  lease: WatchLease;
+  blocksPerQuery: number;
+}
+
+/** The cursors of a chain that was read before. */
+interface Cursors {
+  head: Omit<Block, 'hash'>;
+  final: Block;
+}
+
+/** What the blocks of a tick have. */
+interface Reading {
+  before: Cursors;
+  head: Omit<Block, 'hash'> & { hash: string | null };
+  final: Block;
+  /** What was seen above this block is gone, unless it was found again; null: no block has changed. */
+  branch: number | null;
+  finalFound: FoundTransfer[];
+  headFound: FoundTransfer[];
+  depositOf: ReadonlyMap<string, string>;
+}
+
+export function openWatcher(watched: Watched, deps: WatchDeps): Watcher {
+  const { chain, reader, lease } = watched;
+  const { db, clock, log } = deps;
+  let isChecked = false;
+
+  const pause = async (reason: string): Promise<void> => {
+    log.error(
+      { chain, reason },
+      'deposits on this chain are paused: nothing is credited until the operator has mended it',
+    );
+    await db.tx('deposits.pause', async (tx) => {
+      await tx.lock('deposit_chain', chain);
+      await chains.addChain(tx, chain, clock.now());
+      await chains.pause(tx, chain, reason, clock.now());
+    });
+  };
+
+  return {
+    chain,
+    close: () => lease.release(),
+    tick: async () => {
+      const held = await lease.hold();
+      if (held === undefined) return;
+      const obstacle = isChecked ? undefined : await reader.obstacle();
+      if (obstacle !== undefined) return pause(obstacle);
+      isChecked = true;
+      const tip = await reader.tip();
+      const row = await chains.findChain(db.read, chain);
+      const before = row === undefined ? undefined : cursorsOf(row);
+      if (before === undefined) {
+        await begin(held, tip.final, watched, deps);
+        return 'again';
+      }
+      if (tip.final.number >= before.final.number) {
+        const final = await reader.block(before.final.number);
+        if (final?.hash !== before.final.hash)
+          return pause(`block ${before.final.number} was final and has changed: see the manual about rewind`);
+      }
+      const reading = await readBlocks(before, tip, watched, deps);
+      const isNew = reading.final.number > before.final.number || reading.head.number !== before.head.number;
+      if (isNew || reading.branch !== null || row?.paused_reason !== null) await store(held, reading, watched, deps);
+      return reading.final.number < tip.final.number ? 'again' : undefined;
+    },
+  };
+}
+
+function cursorsOf(row: chains.ChainRow): Cursors | undefined {
+  const { head_number: head, head_ms: headMs, final_number: final, final_hash: hash, final_ms: finalMs } = row;
+  if (head === null || headMs === null || final === null || hash === null || finalMs === null) return undefined;
+  return { head: { number: head, ms: headMs }, final: { number: final, hash, ms: finalMs } };
+}
+
+/** The first deposit of a chain is made after this, so nothing before can be for us. */
+async function begin(held: Held, final: Block, { chain }: Watched, { db, clock }: WatchDeps): Promise<void> {
+  await db.tx('deposits.begin', async (tx) => {
+    await tx.lock('deposit_chain', chain);
+    if (!(await isHeld(tx, held))) return;
+    await chains.addChain(tx, chain, clock.now());
+    const row = await chains.findChain(tx, chain);
+    if (row === undefined || cursorsOf(row) !== undefined) return;
+    await chains.setRead(tx, chain, { head: final, final }, clock.now());
+  });
+}
+
+async function readBlocks(
+  before: Cursors,
+  tip: { head: Block; final: Block },
+  { chain, reader, blocksPerQuery }: Watched,
+  { db }: WatchDeps,
+): Promise<Reading> {
+  const watched = await watchedDeposits(db.read, CHAINS[chain].family, before.final.ms);
+  const depositOf = new Map(watched.map(({ id, address }) => [address, id]));
+  const addresses = [...depositOf.keys()];
+  const blocksMax = blocksPerQuery * RANGES_PER_TICK;
+  const found = async (above: number, upTo: number): Promise<FoundTransfer[]> => {
+    const transfers: FoundTransfer[] = [];
+    for (let from = above + 1; from <= upTo; from += blocksPerQuery) {
+      const to = Math.min(upTo, from + blocksPerQuery - 1);
+      transfers.push(...(await reader.transfers({ from, to }, addresses)));
+    }
+    return transfers;
+  };
+  const reached = async (above: number, end: Block): Promise<Block> => {
+    if (end.number <= above + blocksMax) return end;
+    return (
+      (await reader.block(above + blocksMax)) ?? Promise.reject(new Error(`the node lost block ${above + blocksMax}`))
+    );
+  };
+
+  const isAhead = tip.final.number > before.final.number;
+  const final = isAhead ? await reached(before.final.number, tip.final) : before.final;
+  const finalFound = await found(before.final.number, final.number);
+  const reading = { before, final, finalFound, depositOf };
+  const stay = { ...reading, head: { ...before.head, hash: null }, branch: null, headFound: [] };
+  // Blocks that are final already are read once.
+  if (final.number < tip.final.number) return stay;
+  const marks = [...(await chains.checkpoints(db.read, chain)), before.final];
+  const base = await newestThatHolds(marks, reader);
+  // The node is behind what it, or another one, has shown before. That is no reorganisation.
+  if (base === undefined || tip.head.number < base.number) return stay;
+  const above = Math.max(base.number, final.number);
+  const head = await reached(above, tip.head);
+  const branch = base === marks[0] ? null : base.number;
+  return { ...reading, head, branch, headFound: await found(above, head.number) };
+}
+
+/** Undefined if the node does not have one of these blocks yet. */
+async function newestThatHolds(
+  marks: readonly chains.Checkpoint[],
+  reader: ChainReader,
+): Promise<chains.Checkpoint | undefined> {
+  for (const mark of marks) {
+    const block = await reader.block(mark.number);
+    if (block === undefined) return undefined;
+    if (block.hash === mark.hash) return mark;
+  }
+  return marks.at(-1);
+}
+
+async function store(
+  held: Held,
+  reading: Reading,
+  { chain }: Watched,
+  { db, clock, ids, nudge }: WatchDeps,
+): Promise<void> {
+  const { before, final, branch, finalFound, headFound } = reading;
+  await db.tx('deposits.read', async (tx) => {
+    await tx.lock('deposit_chain', chain);
+    if (!(await isHeld(tx, held))) return;
+    const row = await chains.findChain(tx, chain);
+    // Somebody else has read on, or the operator has rewound the chain.
+    if (row?.final_number !== before.final.number || row.final_hash !== before.final.hash) return;
+    if (row.head_number !== before.head.number) return;
+    const touched = new Set<string>();
+    const note = async (found: readonly FoundTransfer[], isFinal: boolean): Promise<void> => {
+      for (const transfer of found) {
+        const depositId = reading.depositOf.get(transfer.to);
+        if (depositId === undefined) continue;
+        const id = ids.prefixed('deptx');
+        if (await upsertTransfer(tx, { id, depositId, chain, found: transfer, isFinal })) touched.add(depositId);
+      }
+    };
+    if (branch !== null) for (const id of await orphan(tx, chain, { above: branch, upTo: null })) touched.add(id);
+    await note(finalFound, true);
+    for (const id of await orphan(tx, chain, { above: before.final.number, upTo: final.number })) touched.add(id);
+    await note(headFound, false);
+    await keepCursors(tx, chain, reading, clock.now());
+    await wake(tx, { chain, finalMs: final.ms, touched: [...touched] }, clock.now());
+  });
+  nudge();
+}
+
+async function keepCursors(
+  tx: Tx,
+  chain: DepositChain,
+  { head, final, branch }: Reading,
+  nowMs: number,
+): Promise<void> {
+  const above = branch ?? Number.MAX_SAFE_INTEGER;
+  const { hash } = head;
+  const added = hash === null ? null : { number: head.number, hash };
+  await chains.setRead(tx, chain, { head: head.number < final.number ? final : head, final }, nowMs);
+  await chains.setCheckpoints(tx, chain, { above, finalNumber: final.number, added });
+}

@@ -1,0 +1,63 @@
+// Stablecoin deposits (specification 2.18): a customer adds to its balance by sending tokens to an address of its own.
+import { z } from 'zod';
+
+export const DEPOSIT_CHAINS = ['ethereum', 'base', 'arbitrum', 'polygon', 'solana'] as const;
+export type DepositChain = (typeof DEPOSIT_CHAINS)[number];
+
+export const DEPOSIT_ASSETS = ['usdc', 'usdt'] as const;
+export type DepositAsset = (typeof DEPOSIT_ASSETS)[number];
+
+/** A hundred million dollars. The operator sets a lower limit. */
+export const DEPOSIT_CENTS_MAX = 10 ** 10;
+
+const chain = z.enum(DEPOSIT_CHAINS).describe('The chain on which the tokens are sent');
+const asset = z
+  .enum(DEPOSIT_ASSETS)
+  .describe('The token: `usdc` or `usdt`, of its own issuer. One token counts as one dollar');
+const cents = z
+  .int()
+  .min(1)
+  .max(DEPOSIT_CENTS_MAX)
+  .describe('The amount that was asked for, in cents. `credited_cents` is what came');
+
+export const CreateDeposit = z.strictObject({ asset, chain, amount_usd_cents: cents });
+export type CreateDeposit = z.infer<typeof CreateDeposit>;
+
+export const Deposit = z
+  .strictObject({
+    deposit_id: z.string().describe('Names the deposit'),
+    status: z
+      .enum([
+        'created',
+        'detected',
+        'confirming',
+        'settled',
+        'screening',
+        'held_screening',
+        'credited',
+        'credited_underpaid',
+        'credited_overpaid',
+        'expired',
+        'expired_received',
+        'failed',
+        'failed_screening',
+      ])
+      .describe(
+        'created: waits for tokens. detected, confirming: tokens were seen and wait for finality. settled, screening: the senders are checked. held_screening: the check waits for an answer or for the operator. credited, credited_underpaid, credited_overpaid: the balance has grown by what came. expired: nothing came in time. expired_received: tokens came too late, and the operator decides. failed: cancelled by the operator. failed_screening: the sender is sanctioned, and nothing is credited',
+      ),
+    chain,
+    asset,
+    amount_usd_cents: cents,
+    created_at: z.iso.datetime().describe('When it was made'),
+    pay_address: z.string().describe('Send the tokens here. The address belongs to this deposit alone'),
+    pay_amount: z
+      .string()
+      .describe('The exact amount in tokens, as a decimal. Several transfers add up until `expires_at`'),
+    expires_at: z.iso
+      .datetime()
+      .describe('A transfer counts if the time of its block is not later. Send nothing after it'),
+    tx_hash: z.string().optional().describe('The first transfer that counts; absent before one was seen'),
+    credited_cents: z.int().optional().describe('What the balance has grown by; absent until it was credited'),
+  })
+  .meta({ id: 'Deposit' });
+export type Deposit = z.infer<typeof Deposit>;

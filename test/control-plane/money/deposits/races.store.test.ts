@@ -1,0 +1,179 @@
+// What changes while a watcher or a driver waits for the network: neither acts on what is not true any more.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { DepositChain } from '../../../../shared/api/deposit.ts';
+import { type Sql, sql } from '../../../../control-plane/base/db/db.ts';
+import { findChain, rewind } from '../../../../control-plane/money/deposits/chains-store.ts';
+import type { Block, ChainReader, FoundTransfer } from '../../../../control-plane/money/deposits/reader.ts';
+import { creditedState } from '../../../../control-plane/money/deposits/plan.ts';
+import { driveDeposit, type StepDeps } from '../../../../control-plane/money/deposits/steps.ts';
+import { type Deposit, findDeposit } from '../../../../control-plane/money/deposits/store.ts';
+import { transfersOf, upsertTransfer } from '../../../../control-plane/money/deposits/transfers-store.ts';
+import { openWatchLease } from '../../../../control-plane/money/deposits/watch-lease.ts';
+import { openWatcher, type Watcher } from '../../../../control-plane/money/deposits/watch.ts';
+import { noteRead, offlineDeposits } from '../../../kit/deposits.ts';
+import { openWorld, type World } from '../../../kit/world.ts';
+
+/** `noteRead` says that blocks up to 9 were read, and that 5 is final. */
+const FINAL = 5;
+const TIP = { head: 12, final: 8 };
+
+let world: World;
+let deposit: Deposit;
+beforeEach(async () => {
+  world = await openWorld(1, { settings: { deposits: offlineDeposits(['ethereum']) } });
+  await noteRead(world, 'ethereum');
+  const { orgId } = await world.customer(0);
+  const request = { asset: 'usdc', chain: 'ethereum', amount_usd_cents: 2_500 } as const;
+  deposit = await world.db.tx('test.deposit', (tx) => world.rooms.deposits.create(tx, orgId, request));
+});
+afterEach(async () => {
+  await world.verify();
+  await world.close();
+});
+
+const block = (number: number): Block => ({ number, hash: `0x${number}`, ms: world.clock.now() });
+const paid = (txHash: string, units: bigint): FoundTransfer => {
+  return { txHash, logIndex: 0, block: block(7), from: '0xpayer', to: deposit.address, asset: 'usdc', units };
+};
+
+/** A node that has these payments. `meanwhile` happens before it answers for the first time. */
+function reader(found: FoundTransfer[], meanwhile: () => Promise<void>): ChainReader {
+  let isFirst = true;
+  const answer = async (): Promise<FoundTransfer[]> => {
+    if (isFirst) await meanwhile();
+    isFirst = false;
+    return found;
+  };
+  return {
+    obstacle: async () => undefined,
+    tip: async () => ({ head: block(TIP.head), final: block(TIP.final) }),
+    block: async (number) => block(number),
+    transfers: answer,
+    transfersOf: answer,
+    balance: async () => 0n,
+    isSanctioned: async () => false,
+  };
+}
+
+function watcherOf(meanwhile: () => Promise<void>, chain: DepositChain = 'ethereum'): Watcher {
+  const lease = openWatchLease('test', world.core);
+  const watched = { reader: reader([paid('0xa', 25_000_000n)], meanwhile), lease, blocksPerQuery: 100 };
+  return openWatcher({ chain, ...watched }, { ...world.core, nudge: () => undefined });
+}
+
+const finalNumber = async (): Promise<unknown> => (await findChain(world.db.read, 'ethereum'))?.final_number;
+
+test('a watcher stores what it has read', async () => {
+  await watcherOf(async () => undefined).tick();
+  expect(await finalNumber()).toBe(TIP.final);
+});
+
+test('a watcher whose lease was taken while it read stores nothing', async () => {
+  const other = openWatchLease('test', world.core);
+  const watcher = watcherOf(async () => {
+    expect(await other.hold()).toBeUndefined();
+    await world.clock.advance(120_000);
+    expect(await other.hold()).toBeDefined();
+  });
+  await watcher.tick();
+  expect(await finalNumber()).toBe(FINAL);
+});
+
+test('a watcher stores nothing if the chain was rewound while it read', async () => {
+  const watcher = watcherOf(() => world.db.tx('test.rewind', (tx) => rewind(tx, 'ethereum', block(3), 1)));
+  await watcher.tick();
+  expect(await finalNumber()).toBe(3);
+});
+
+async function note(found: FoundTransfer): Promise<void> {
+  const transfer = {
+    id: `deptx_${found.txHash}`,
+    depositId: deposit.id,
+    chain: 'ethereum',
+    found,
+    isFinal: true,
+  } as const;
+  await world.db.tx('test.note', (tx) => upsertTransfer(tx, transfer));
+}
+
+function stepsWith(confirmed: FoundTransfer[], meanwhile: () => Promise<void>): StepDeps {
+  const first = reader(confirmed, meanwhile);
+  const { ledger, events } = world.rooms;
+  return {
+    ...world.core,
+    ledger,
+    events,
+    nodesOf: () => ({ first, second: null }),
+    screen: async () => 'clear',
+    toleranceUnits: 0n,
+  };
+}
+
+const stateOf = async (): Promise<Deposit | undefined> => findDeposit(world.db.read, deposit.id);
+
+test('a deposit is not settled with a transfer that came while the others were confirmed', async () => {
+  await note(paid('0xa', 25_000_000n));
+  const steps = stepsWith([paid('0xa', 25_000_000n)], () => note(paid('0xb', 1_000_000n)));
+  for (const status of ['detected', 'confirming', 'confirming', 'confirming']) {
+    await driveDeposit(deposit.id, steps);
+    expect((await stateOf())?.status).toBe(status);
+  }
+  expect((await stateOf())?.note).toContain('another result of the transaction 0xb');
+});
+
+test.each([
+  ['another block', { block: { number: 7, hash: '0x99', ms: 0 } }],
+  ['another amount', { units: 26_000_000n }],
+  ['another token', { asset: 'usdt' as const }],
+  ['another place in its block', { logIndex: 1 }],
+])('a deposit whose transfer the node now has with %s waits, and says why', async (_what, change) => {
+  await note(paid('0xa', 25_000_000n));
+  const steps = stepsWith([{ ...paid('0xa', 25_000_000n), ...change }], async () => undefined);
+  for (let i = 0; i < 5; i += 1) await driveDeposit(deposit.id, steps);
+  expect(await stateOf()).toMatchObject({
+    status: 'confirming',
+    note: 'the node has another result of the transaction 0xa',
+  });
+});
+
+test('a payment on another chain waits for the operator, and the deposit goes on', async () => {
+  await noteRead(world, 'base');
+  await watcherOf(async () => undefined, 'base').tick();
+  const steps = stepsWith([], async () => undefined);
+  for (let i = 0; i < 3; i += 1) await driveDeposit(deposit.id, steps);
+  expect((await stateOf())?.status).toBe('created');
+  expect(await transfersOf(world.db.read, deposit.id)).toMatchObject([{ chain: 'base', booking: 'suspense' }]);
+});
+
+test.each([
+  [24_989_999n, 'credited_underpaid'],
+  [24_990_000n, 'credited'],
+  [25_010_000n, 'credited'],
+  [25_010_001n, 'credited_overpaid'],
+])('with a tolerance of a cent, %s units of 25.00 are %s', (units, status) => {
+  expect(creditedState({ due_units: 25_000_000n }, units, 10_000n)).toBe(status);
+});
+
+test('the proof finds what does not agree with the books', async () => {
+  await note(paid('0xa', 25_000_000n));
+  const steps = stepsWith([paid('0xa', 25_000_000n)], async () => undefined);
+  for (let i = 0; i < 6; i += 1) await driveDeposit(deposit.id, steps);
+  expect((await stateOf())?.status).toBe('credited');
+  const { db, books } = world;
+  const change = (set: Sql): Promise<number> => db.tx('test.plant', (tx) => tx.run(set));
+  const faultsOf = async (plant: Sql, mend: Sql): Promise<string> => {
+    await change(plant);
+    const faults = await books.verify();
+    await change(mend);
+    return faults.join('; ');
+  };
+  const cents = (value: number) => sql`update deposits set credited_cents = ${value}`;
+  const booking = (value: string | null) => sql`update deposit_transfers set booking = ${value}`;
+  const units = (value: bigint) => sql`update deposits set credited_units = ${value}`;
+  expect(await faultsOf(cents(2_501), cents(2_500))).toContain('credited in cents');
+  expect(await faultsOf(units(1n), units(25_000_000n))).toContain('credited in tokens');
+  expect(await faultsOf(booking('suspense'), booking('wallet'))).toContain('deposit_suspense:platform');
+  expect(await faultsOf(booking(null), booking('wallet'))).toContain('taken for the wallet');
+  const size = (value: bigint) => sql`update deposit_transfers set units = ${value}`;
+  expect(await faultsOf(size(1n), size(25_000_000n))).toContain('deposit_clearing:ethereum:usdc');
+});
