@@ -66,6 +66,11 @@ const ConfigFields = z.strictObject({
     .url({ protocol: /^https?$/, error: 'must be a URL like https://api.example.com/v1' })
     .regex(/\/v1$/, 'must end with /v1')
     .default('http://127.0.0.1:8080/v1'),
+  /**
+   * Who may make an account: `open` is everybody, `invite` is who has an invitation of a member, `closed` is nobody but whom the operator
+   * adds. Members may invite people who have an account in any case.
+   */
+  sign_up: z.enum(['open', 'invite', 'closed']).default('invite'),
   database: Database.default({ sqlite: '/var/lib/svc-control-plane/control-plane.db' }),
   /** The socket of the operator commands; its file mode is 0600. */
   admin_socket: AbsolutePath.max(SOCKET_PATH_CHARS_MAX).default('/run/svc-control-plane/admin.sock'),

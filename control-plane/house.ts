@@ -92,6 +92,7 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
     ...core,
     metrics,
     authenticate: rooms.accounts.authenticate,
+    authenticateSession: rooms.users.sessions.authenticate,
     ready: async () => (running === undefined ? ['still starting'] : rooms.readiness.check()),
     hasRoom,
   };
@@ -257,6 +258,8 @@ function lossBoundsOf({ loss_bounds: bounds }: Config): Settings['lossBounds'] {
 function settingsOf(config: Config): Settings {
   const everywhere = config.ssh.host === '0.0.0.0' || config.ssh.host === '::';
   return {
+    origin: new URL(config.base_url).origin,
+    signUpPolicy: config.sign_up,
     platformFeeBps: config.platform_fee_bps,
     launchHoldMinutes: config.launch_hold_minutes,
     earningsDelayMs: config.earnings_delay_hours * 3_600_000,

@@ -3,6 +3,7 @@
 import { throttledLog } from '../shared/log.ts';
 import { type Accounts, openAccounts } from './base/accounts/accounts.ts';
 import { openSshKeys, type SshKeys } from './base/accounts/ssh-keys.ts';
+import { openUsers } from './base/users/users.ts';
 import type { Blobs } from './base/blobs/blobs.ts';
 import type { PresignedUrls } from './base/blobs/presigned-urls.ts';
 import type { UrlKeys } from './base/blobs/url-keys.ts';
@@ -84,6 +85,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
   const operations = openOperations({ clock, ids });
   const money = openMoney(core, settings, events);
   const { ledger, metering } = money;
+  const { accounts, users } = openIdentity(core, settings, { events, ledger });
   const fleet: Fleet = openFleet(core, settings, {
     events,
     nudges,
@@ -107,7 +109,6 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     outbound: outside.webhookOutbound,
     maxAttempts: settings.webhookMaxAttempts,
   });
-  const accounts = openAccounts({ db, clock, ids });
   const openStream = outside.openStream ?? fleet.link.openStream;
   const { blobs } = storage;
   const below: BelowModels = { ...fleet, accounts, ledger, instances: rental.instances, openStream, storage, nudges };
@@ -118,6 +119,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     presignedUrls: storage.presignedUrls,
     urlKeys: storage.urlKeys,
     accounts,
+    users,
     sshKeys,
     events,
     operations,
@@ -135,6 +137,13 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
       models.catalog.replace(next.models);
     },
   };
+}
+
+/** Who may act. */
+function openIdentity(core: Core, settings: Settings, { events, ledger }: { events: Events; ledger: Ledger }) {
+  const accounts = openAccounts({ ...core, events, wasFunded: ledger.wasFunded });
+  const { origin } = settings;
+  return { accounts, users: openUsers({ ...core, events, accounts, origin, policy: () => settings.signUpPolicy }) };
 }
 
 function openMoney(core: Core, settings: Settings, events: Events) {

@@ -5,6 +5,7 @@ import type { Log } from '../shared/log.ts';
 import type { Rng } from '../shared/rng.ts';
 import type { Db } from './base/db/db.ts';
 import type { Sealing } from './base/http/sealing.ts';
+import type { SignUpPolicy } from './base/users/people.ts';
 import type { CatalogModel } from './models/catalog/models.ts';
 import type { LossBounds } from './money/credits/bounds.ts';
 import type { AppSite } from './rental/endpoints/app-address.ts';
@@ -21,6 +22,9 @@ export interface Core {
 }
 
 export interface Settings {
+  /** Scheme, host and port of the API and of the pages that use it, like `https://api.example.com`. */
+  origin: string;
+  signUpPolicy: SignUpPolicy;
   platformFeeBps: number;
   launchHoldMinutes: number;
   /** The time from an entry of earnings until it may be paid out. */
@@ -63,6 +67,7 @@ export interface Settings {
 export type Changeable = Pick<
   Settings,
   | 'presets'
+  | 'signUpPolicy'
   | 'models'
   | 'openLaunchesPerOrg'
   | 'openInferenceRequestsPerKey'

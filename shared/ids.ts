@@ -33,7 +33,12 @@ export type IdPrefix =
   | 'prc'
   | 'ftjob'
   | 'ftevent'
-  | 'ftckpt';
+  | 'ftckpt'
+  | 'usr'
+  | 'ses'
+  | 'cred'
+  | 'inv'
+  | 'dvl';
 
 export interface Ids {
   /** Time-ordered UUID version 7: operations, suppliers, machines, ledger entries. */

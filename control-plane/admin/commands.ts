@@ -19,6 +19,7 @@ import {
 import { addAdjustCommand, addExportCommand, addRefundCommand, addStatementCommand } from './correction-commands.ts';
 import { addCreditCommands, addDisputeCommands, addPayoutCommands, addSupplierCommands } from './money-commands.ts';
 import { addModelCommands } from './model-commands.ts';
+import { addSuspensionCommands, addUserCommands } from './people-commands.ts';
 import { addInstanceCommands, addReservationCommands } from './rental-commands.ts';
 
 const DAY_MS = 86_400_000;
@@ -29,6 +30,7 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   const admin = program.command('admin').description('operator commands, sent to the daemon over its unix socket');
   addOrgCommands(admin, deps);
   addKeyCommands(admin, deps);
+  addUserCommands(admin, deps);
   addBalanceCommands(admin, deps);
   addMachineCommands(admin, deps);
   addSupplierCommands(admin, deps);
@@ -107,6 +109,7 @@ function addOrgCommands(admin: Command, deps: CommandDeps): void {
   withPages(org.command('list').description('all organisations, newest first')).action((options: ListOptions) =>
     showPage(deps, options, '/admin/orgs'),
   );
+  addSuspensionCommands(org, deps);
 }
 
 interface KeyOptions extends CommonOptions {

@@ -1,6 +1,7 @@
 // The OpenAPI document of the whole API: complete, well formed, described to the last field; and the page made of it.
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Route } from '../../control-plane/base/http/route.ts';
 import { type Scope, scopeText } from '../../control-plane/base/http/scopes.ts';
 import { CHAT_DEFAULTS, CHAT_NOTHINGS } from '../../shared/api/nothings.ts';
 import { inferenceCode, isInferencePath } from '../../shared/api/inference.ts';
@@ -39,6 +40,8 @@ beforeAll(async () => {
   );
 });
 afterAll(() => api.close());
+
+const needsKey = ({ hidden, scope }: Route): boolean => hidden !== true && scope !== 'none' && scope !== 'session';
 
 /** Every value below `value`, with its path. */
 function walk(value: unknown, path = ''): { path: string; value: unknown }[] {
@@ -259,10 +262,18 @@ describe('the document', () => {
   });
 
   test('names the scope of every route that needs a key', () => {
-    for (const route of api.routes.filter(({ hidden, scope }) => hidden !== true && scope !== 'none')) {
+    for (const route of api.routes.filter(needsKey)) {
       const operation = document.paths[route.path]?.[route.method.toLowerCase()];
       expect(JSON.stringify(operation)).toContain(`\`${scopeText(route.scope as Scope)}\``);
-      expect(operation?.security).toEqual([{ api_key: [] }]);
+      expect(operation?.security).toEqual([{ api_key: [] }, { session: [] }]);
+    }
+  });
+
+  test('says which routes are for signed-in people only', () => {
+    for (const route of api.routes.filter(({ scope }) => scope === 'session')) {
+      const operation = document.paths[route.path]?.[route.method.toLowerCase()];
+      expect(operation?.description).toContain('Only for a signed-in person.');
+      expect(operation?.security).toEqual([{ session: [] }]);
     }
   });
 });

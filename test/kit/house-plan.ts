@@ -99,6 +99,11 @@ export const DOORS: readonly Door[] = [
     why: 'whoever calls an address that a stranger has named goes through the guard of that room',
   },
   {
+    packages: ['@simplewebauthn/server', 'otplib'],
+    doors: ['control-plane/base/users/'],
+    why: 'everyone else asks who calls, and never how somebody has proved it',
+  },
+  {
     packages: ['marked'],
     doors: ['control-plane/docs/'],
     why: 'the pages of the manual are rendered in one place, with raw HTML off',

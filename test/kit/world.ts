@@ -40,7 +40,7 @@ import { type VirtualClock, virtualClock } from './virtual-clock.ts';
 /** Who acts: an organisation and the key that it acts with. */
 export interface WorldAccount {
   orgId: string;
-  apiKeyId: string;
+  principalId: string;
 }
 
 /** An account with its API key itself. */
@@ -99,6 +99,8 @@ export interface World {
 }
 
 const SETTINGS: Settings = {
+  origin: 'https://api.example.com',
+  signUpPolicy: 'open',
   platformFeeBps: 2000,
   launchHoldMinutes: 10,
   earningsDelayMs: 0,
@@ -126,12 +128,8 @@ const SETTINGS: Settings = {
   fileBytesPerOrg: 3_000_000,
 };
 
-const NO_NUDGES: Nudges = {
-  engine: () => undefined,
-  edge: () => undefined,
-  watch: () => undefined,
-  webhooks: () => undefined,
-};
+const nothing = (): void => undefined;
+const NO_NUDGES: Nudges = { engine: nothing, edge: nothing, watch: nothing, webhooks: nothing };
 
 const NO_RESERVE = { share: 0, bytes: 0 };
 const PRESIGNING = { secret: new Uint8Array(32).fill(7), baseUrl: 'https://api.example.com/v1' };
@@ -352,7 +350,7 @@ async function emptyLog(): Promise<Duplex> {
 
 async function addKey(rooms: Rooms, orgId: string, scopes: readonly string[]): Promise<KeyAccount> {
   const { id, key } = await rooms.accounts.createKey({ orgId, name: 'first', scopes: [...scopes], expiresMs: null });
-  return { orgId, apiKeyId: id, key };
+  return { orgId, principalId: id, key };
 }
 
 async function addCustomer(

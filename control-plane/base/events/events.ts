@@ -37,13 +37,24 @@ export type EventType =
   | 'reservation.cancelled'
   | 'reservation.extended'
   | 'reservation.reassigned'
-  | 'reservation.short';
+  | 'reservation.short'
+  | 'session.created'
+  | 'session.refused'
+  | 'member.added'
+  | 'member.changed'
+  | 'member.removed'
+  | 'invitation.created'
+  | 'invitation.revoked'
+  | 'api_key.created'
+  | 'api_key.revoked'
+  | 'org.suspended'
+  | 'org.resumed';
 
 export type EventData = Record<string, string | number | boolean | null>;
 
 export interface NewEvent {
   type: EventType;
-  /** The instance, machine or reservation of the event. */
+  /** The instance, machine, reservation, person, key or organisation of the event. */
   subjectId: string;
   orgId: string | null;
   data: EventData;

@@ -2,6 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import { ServiceError } from '../../../shared/errors.ts';
 import type { Tx } from '../db/db.ts';
+import { sessionTokenOf } from './browsers.ts';
 import { parseRequest, readIdempotencyKey } from './checks.ts';
 import type { Idempotency } from './idempotency.ts';
 import { refusalReply } from './refusals.ts';
@@ -9,6 +10,7 @@ import { type Call, type Caller, type Reply, type Route, undeclared, toWire, typ
 import type { Sealing } from './sealing.ts';
 
 const ACTOR_CHARS_MAX = 128;
+const USER_AGENT_CHARS_MAX = 256;
 
 export interface ReceivedRequest {
   raw: IncomingMessage;
@@ -40,7 +42,8 @@ export async function answer(route: Route, request: ReceivedRequest, deps: Answe
     // The types give `caller` only to routes with an API key, so no other route reads the missing value.
     const actor = actorOf(request.raw);
     const { range } = request.raw.headers;
-    const call = { ...parts, caller, requestId, clientIp, gone, isForm, range, actor, settle } as Call<
+    const browser = (): ReturnType<Call<unknown, unknown, unknown>['browser']> => browserOf(request.raw);
+    const call = { ...parts, caller, requestId, clientIp, gone, isForm, range, actor, browser, settle } as Call<
       unknown,
       unknown,
       unknown
@@ -52,7 +55,7 @@ export async function answer(route: Route, request: ReceivedRequest, deps: Answe
   const { query, body } = request;
   const sealing = route.secretReply === true ? deps.sealing : undefined;
   return deps.idempotency.run(
-    { apiKeyId: caller.apiKeyId, method: route.method, path, key, query, body, sealing },
+    { principalId: caller.principalId, method: route.method, path, key, query, body, sealing },
     { handle, refusal: (error) => refusalReply(error, { requestId, path }) },
   );
 }
@@ -61,6 +64,11 @@ export async function answer(route: Route, request: ReceivedRequest, deps: Answe
 function actorOf({ headers }: IncomingMessage): string {
   const given = headers['svc-operator'];
   return typeof given === 'string' ? given.replaceAll(/[^ -~]/g, '?').slice(0, ACTOR_CHARS_MAX) : 'unknown';
+}
+
+function browserOf({ headers }: IncomingMessage): { sessionToken: string | undefined; userAgent: string } {
+  const userAgent = (headers['user-agent'] ?? '').replaceAll(/[^ -~]/g, '?').slice(0, USER_AGENT_CHARS_MAX);
+  return { sessionToken: sessionTokenOf(headers.cookie), userAgent };
 }
 
 async function declared(route: Route, work: Promise<Reply>): Promise<Reply> {

@@ -1,6 +1,6 @@
 // The audit journal: every action of an operator writes one entry, committed together with its effect.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { pageOfOrgs } from '../../../control-plane/base/accounts/accounts.ts';
+import { pageOfOrgs } from '../../../control-plane/base/accounts/orgs.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { pageOfHeld } from '../../../control-plane/money/credits/store.ts';
 import { insertReplica, setState, wakePool } from '../../../control-plane/models/replicas/store.ts';
@@ -10,6 +10,7 @@ import type { Http } from '../../../control-plane/base/http/server.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { openOperator } from '../../kit/operator.ts';
 import { fleetModels } from '../../kit/models.ts';
+import { addPerson } from '../../kit/people.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 let world: World;
@@ -74,6 +75,10 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
   await world.db.tx('test.clear', (tx) => tx.run(sql`delete from audit_entries`));
   return {
     adminCreateOrg: { body: { name: 'Acme' } },
+    adminSuspendOrg: { id: orgId, body: { reason: 'fraud' } },
+    adminResumeOrg: { id: orgId },
+    adminAddUser: { body: { email: 'ada@example.com', name: 'Ada' } },
+    adminResetUser: { id: (await addPerson(world, undefined)).userId },
     adminCreateKey: { body: { org_id: orgId, name: 'ci', scopes: ['full_access'] } },
     adminRevokeKey: { id: key.id },
     adminAddBalance: { id: orgId, body: { cents: 5, reference: 'r' } },

@@ -1,0 +1,48 @@
+// The room of people: opens its parts, which share the rows of this room.
+import type { Sealing } from '../http/sealing.ts';
+import { openAttempts } from './attempts.ts';
+import { type Invitations, openInvitations } from './invitations.ts';
+import { type Members, openMembers } from './members.ts';
+import { openPasskeys, type Passkeys } from './passkeys.ts';
+import { openPasswords } from './passwords.ts';
+import { openPeople, type People, type PeopleDeps } from './people.ts';
+import { openSecondFactors, type SecondFactors } from './second-factors.ts';
+import { openSessions, type Sessions } from './sessions.ts';
+import { openSignIn, type SignIn } from './sign-in.ts';
+
+export interface Users {
+  sessions: Sessions;
+  signIn: SignIn;
+  secondFactors: SecondFactors;
+  passkeys: Passkeys;
+  people: People;
+  members: Members;
+  invitations: Invitations;
+}
+
+export interface UsersDeps extends Pick<
+  PeopleDeps,
+  'db' | 'clock' | 'ids' | 'events' | 'accounts' | 'origin' | 'policy'
+> {
+  sealing: Sealing;
+}
+
+export function openUsers(deps: UsersDeps): Users {
+  const attempts = openAttempts(deps);
+  const passwords = openPasswords(deps);
+  const secondFactors = openSecondFactors({ ...deps, issuer: new URL(deps.origin).host });
+  const sessions = openSessions(deps);
+  const parts = { ...deps, attempts, passwords, secondFactors, sessions };
+  const signIn = openSignIn(parts);
+  const all: PeopleDeps = { ...parts, signIn };
+  const passkeys = openPasskeys(parts);
+  return {
+    sessions,
+    signIn,
+    secondFactors,
+    passkeys,
+    people: openPeople(all),
+    members: openMembers(deps),
+    invitations: openInvitations(all),
+  };
+}
