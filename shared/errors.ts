@@ -17,6 +17,11 @@ export const ERRORS = {
   'reservation/gpu_type_mismatch': { status: 400, title: 'No reservation contract covers this' },
   unsupported_parameter: { status: 400, title: 'A member of the body is not supported' },
   context_length_exceeded: { status: 400, title: 'Prompt and answer are longer than the context of the model' },
+  // The login of a program (RFC 8628, section 3.5)
+  authorization_pending: { status: 400, title: 'The person has not decided yet' },
+  slow_down: { status: 400, title: 'The program asks too often' },
+  access_denied: { status: 400, title: 'The login was denied' },
+  expired_token: { status: 400, title: 'The login has ended' },
   unauthorized: { status: 401, title: 'Missing or invalid API key' },
   sign_in_failed: { status: 401, title: 'E-mail address, password or code are not right' },
   insufficient_balance: { status: 402, title: 'The balance does not cover this' },

@@ -10,6 +10,7 @@ import { createHash } from 'node:crypto';
 export const PAGES = [
   'index',
   'customer',
+  'people',
   'models',
   'supplier',
   'host',

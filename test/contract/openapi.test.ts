@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Route } from '../../control-plane/base/http/route.ts';
 import { type Scope, scopeText } from '../../control-plane/base/http/scopes.ts';
 import { CHAT_DEFAULTS, CHAT_NOTHINGS } from '../../shared/api/nothings.ts';
+import { isOauthPath } from '../../shared/api/device-login.ts';
 import { inferenceCode, isInferencePath } from '../../shared/api/inference.ts';
 import { type ErrorCode, ERRORS } from '../../shared/errors.ts';
 import { type Api, openApi } from './api.ts';
@@ -250,9 +251,9 @@ describe('the document', () => {
     for (const { path, responses, security } of operations) {
       for (const [status, { content = {}, headers }] of Object.entries(responses)) {
         if (Number(status) < 400) continue;
-        const form = isInferencePath(path) ? 'application/json' : 'application/problem+json';
+        const form = isInferencePath(path) || isOauthPath(path) ? 'application/json' : 'application/problem+json';
         expect(Object.keys(content)).toEqual([form]);
-        const codes = walk(content[form]).find((each) => each.path.endsWith('/code/enum'))?.value as string[];
+        const codes = walk(content[form]).find((each) => /\/(code|error)\/enum$/.test(each.path))?.value as string[];
         expect(codes.map((code) => statuses(path).get(code))).toEqual(codes.map(() => Number(status)));
         expect(Object.keys(headers)).toEqual(expect.arrayContaining(status === '429' ? ['Retry-After'] : []));
       }

@@ -16,7 +16,7 @@ import { LOGIN } from '../kit/registry.ts';
 import { makeIdentity } from '../kit/ssh-client.ts';
 
 /** The order of pages, so that each page finds what it needs. Other pages have no command to run. */
-const ORDER = ['index', 'supplier', 'api-conventions', 'models', 'customer', 'fleet', 'operator', 'host'];
+const ORDER = ['index', 'supplier', 'api-conventions', 'models', 'customer', 'people', 'fleet', 'operator', 'host'];
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}';
 
 /** Less would be nothing after the fee of the platform. */
@@ -35,6 +35,7 @@ const PLACEHOLDERS: ReaderOptions['placeholders'] = {
     value: /\bi-[a-z0-9]{20}\b/,
     which: 'latest',
   },
+  'invitation id': { of: /POST \$API\/invitations /, value: /"id":"(inv_[^"]+)"/, which: 'latest' },
   'ssh port': { of: /\$API\/instances/, value: /ssh -p (\d+) root@/, which: 'latest' },
   'credential id': { of: /POST \$API\/registry-credentials/, value: /"id":"([^"]+)"/, which: 'latest' },
   'endpoint id': { of: /POST \$API\/webhook-endpoints /, value: /"id":"([^"]+)"/, which: 'latest' },

@@ -113,7 +113,7 @@ async function expiryOfMaker(tx: Tx, keyId: string): Promise<number | null> {
 }
 
 /** Called after a key was made. @throws ServiceError `conflict` */
-async function assertKeyCount(tx: Tx, orgId: string, nowMs: number): Promise<void> {
+export async function assertKeyCount(tx: Tx, orgId: string, nowMs: number): Promise<void> {
   const living = await tx.one(
     countRow,
     sql`select count(*) as count from api_keys where org_id = ${orgId} and revoked_ms is null
@@ -207,7 +207,7 @@ export function apiKeyView(row: ApiKeyRow): ApiKey {
 }
 
 /** @throws ServiceError `validation_failed` for an unknown scope */
-function scopesOf(spellings: readonly string[]): Scope[] {
+export function scopesOf(spellings: readonly string[]): Scope[] {
   return spellings.flatMap((spelling, i) => {
     return (
       readScope(spelling) ??

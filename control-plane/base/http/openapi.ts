@@ -5,8 +5,10 @@
 import { z } from 'zod';
 import { type ErrorCode, ERRORS } from '../../../shared/errors.ts';
 import { inferenceCode, InferenceError, INSTEAD, isInferencePath } from '../../../shared/api/inference.ts';
+import { isOauthPath, OauthError } from '../../../shared/api/device-login.ts';
 import { Problem } from '../../../shared/api/problem.ts';
 import { RATE_HEADERS } from './rate-limits.ts';
+import { oauthCode } from './refusals.ts';
 import { isInference, type ResponseSpec, type Route, errorsOf } from './route.ts';
 import { SCOPES, type Scope, scopeText } from './scopes.ts';
 
@@ -52,6 +54,7 @@ export function openapiDocument(routes: readonly Route[], baseUrl: string): Json
   const schemas: Json = {};
   hoist(schemas, Problem, 'output');
   hoist(schemas, InferenceError, 'output');
+  hoist(schemas, OauthError, 'output');
   const paths: Record<string, Json> = {};
   const shown = routes.filter((each) => each.hidden !== true);
   for (const each of shown) {
@@ -201,7 +204,7 @@ function refusal(status: number, codes: ErrorCode[], each: Route): Json {
     headers['Retry-After'] = 'Whole seconds, at least 1, after which to try again, where that is known';
   }
   if (status === 429 && isInference(each)) Object.assign(headers, RATE_HEADERS);
-  const spelled = isInferencePath(path) ? inferenceCode : (code: ErrorCode): string => code;
+  const spelled = spellingOf(path);
   return {
     description: codes.map((code) => `\`${spelled(code)}\`: ${ERRORS[code].title}`).join('\n\n'),
     headers: headerObjects(headers),
@@ -209,11 +212,19 @@ function refusal(status: number, codes: ErrorCode[], each: Route): Json {
   };
 }
 
+function spellingOf(path: string): (code: ErrorCode) => string {
+  if (isOauthPath(path)) return oauthCode;
+  return isInferencePath(path) ? inferenceCode : (code) => code;
+}
+
 function refusalContent(codes: ErrorCode[], path: string): Json {
   const narrowed = (name: string, properties: Json): Json => ({
     schema: { allOf: [{ $ref: `#/components/schemas/${name}` }, { type: 'object', properties }] },
   });
   const description = 'The codes of this status';
+  if (isOauthPath(path)) {
+    return { 'application/json': narrowed('OauthError', { error: { description, enum: codes.map(oauthCode) } }) };
+  }
   if (!isInferencePath(path)) {
     return { 'application/problem+json': narrowed('Problem', { code: { description, enum: codes } }) };
   }

@@ -5,6 +5,8 @@ import { type Forgets, inPieces, type Piece } from '../db/pieces.ts';
 import type { Cursors } from '../http/cursors.ts';
 import { ATTEMPTS_KEEP_MS, forgetAttempts } from './attempts.ts';
 import { forgetChallenges } from './credential-store.ts';
+import { deviceRoutes } from './device-routes.ts';
+import { forgetDeviceLogins } from './device-store.ts';
 import { factorRoutes } from './factor-routes.ts';
 import { forgetInvitations, forgetLinks } from './link-store.ts';
 import { memberRoutes } from './member-routes.ts';
@@ -34,6 +36,7 @@ export function usersBrings(deps: Deps) {
       ...sessionRoutes(deps),
       ...factorRoutes(deps),
       ...passkeyRoutes(deps),
+      ...deviceRoutes(deps),
       ...memberRoutes(deps),
     ],
     operatorRoutes: userOperatorRoutes(deps),
@@ -43,6 +46,7 @@ export function usersBrings(deps: Deps) {
       forgets('sign_in_failures', ATTEMPTS_KEEP_MS, forgetAttempts),
       forgets('user_links', 0, forgetLinks),
       forgets('invitations', 0, forgetInvitations),
+      forgets('device_logins', 0, forgetDeviceLogins),
       forgets('used_challenges', 0, forgetChallenges),
     ],
   };

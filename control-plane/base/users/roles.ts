@@ -6,8 +6,8 @@ import { SCOPES, type Scope } from '../http/scopes.ts';
 
 const ALL = Object.keys(SCOPES) as Scope[];
 
-/** Scopes of the members who pay: they see what was used, earned and charged, and who has caused it. */
-const BILLING: readonly Scope[] = ['billing:read', 'supply:read', 'instances:read', 'members:read', 'api_keys:read'];
+/** Members who pay see what was used, earned and charged. What runs, with its logs and logins, is not theirs. */
+const BILLING: readonly Scope[] = ['billing:read', 'supply:read', 'members:read'];
 
 const SCOPES_OF: Readonly<Record<Role, readonly Scope[]>> = {
   owner: ALL,

@@ -1,6 +1,8 @@
 // The room of people: opens its parts, which share the rows of this room.
+import type { Rng } from '../../../shared/rng.ts';
 import type { Sealing } from '../http/sealing.ts';
 import { openAttempts } from './attempts.ts';
+import { type DeviceLogins, openDeviceLogins } from './device-logins.ts';
 import { type Invitations, openInvitations } from './invitations.ts';
 import { type Members, openMembers } from './members.ts';
 import { openPasskeys, type Passkeys } from './passkeys.ts';
@@ -15,6 +17,7 @@ export interface Users {
   signIn: SignIn;
   secondFactors: SecondFactors;
   passkeys: Passkeys;
+  deviceLogins: DeviceLogins;
   people: People;
   members: Members;
   invitations: Invitations;
@@ -25,6 +28,7 @@ export interface UsersDeps extends Pick<
   'db' | 'clock' | 'ids' | 'events' | 'accounts' | 'origin' | 'policy'
 > {
   sealing: Sealing;
+  rng: Rng;
 }
 
 export function openUsers(deps: UsersDeps): Users {
@@ -41,6 +45,7 @@ export function openUsers(deps: UsersDeps): Users {
     signIn,
     secondFactors,
     passkeys,
+    deviceLogins: openDeviceLogins(deps),
     people: openPeople(all),
     members: openMembers(deps),
     invitations: openInvitations(all),

@@ -1,9 +1,7 @@
 // The operator's commands for corrections and bookkeeping, from the command line to the ledger.
-import { Command } from 'commander';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { addOperatorCommands } from '../../../control-plane/admin/commands.ts';
 import { revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
-import { openOperator } from '../../kit/operator.ts';
+import { runCommand } from '../../kit/commands.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 let world: World;
@@ -16,28 +14,7 @@ beforeEach(async () => {
 });
 afterEach(() => world.close());
 
-/** What a command prints; throws the error of a failed command. */
-async function run(...words: string[]): Promise<string> {
-  const printed: string[] = [];
-  const { http } = openOperator(world);
-  const program = new Command();
-  addOperatorCommands(program, {
-    ask: async (_config, request) => {
-      asked.push(request.url);
-      return http.inject(request);
-    },
-    backup: async () => ({}),
-    print: (text) => void printed.push(text),
-    now: () => world.clock.now(),
-  });
-  const quiet = (command: Command): void => {
-    command.exitOverride().configureOutput({ writeErr: () => undefined });
-    command.commands.forEach(quiet);
-  };
-  quiet(program);
-  await program.parseAsync(words, { from: 'user' });
-  return printed.join('');
-}
+const run = (...words: string[]): Promise<string> => runCommand(world, words, (url) => asked.push(url));
 
 const why = (reference: string): string[] => ['--reason', 'slow disk', '--reference', reference];
 const charge = (id: string, amountUcents: bigint, evidence?: string): Promise<void> =>

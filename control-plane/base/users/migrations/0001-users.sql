@@ -127,6 +127,7 @@ create table device_logins (
   user_code_hash TEXT not null unique,
   host TEXT not null,
   client_ip TEXT not null,
+  network TEXT not null,
   -- a list of scopes as JSON
   scopes TEXT not null,
   -- pending, approved, denied
@@ -139,4 +140,5 @@ create table device_logins (
   created_ms INTEGER not null,
   expires_ms INTEGER not null
 ) STRICT;
+create index device_logins_network on device_logins (network, expires_ms);
 create index device_logins_by_end on device_logins (expires_ms);
