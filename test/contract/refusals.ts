@@ -19,7 +19,7 @@ export function refusalOf(path: string, answer: Answer): Refusal {
     expect(answer.headers['content-type']).toBe('application/json; charset=utf-8');
     const { error, error_description: text } = OauthError.parse(answer.json);
     return {
-      code: error === 'invalid_request' ? 'validation_failed' : error,
+      code: error,
       text,
       fields: text.match(/[\w.[\]]+/g) ?? [],
     };

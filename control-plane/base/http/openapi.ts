@@ -8,7 +8,6 @@ import { inferenceCode, InferenceError, INSTEAD, isInferencePath } from '../../.
 import { isOauthPath, OauthError } from '../../../shared/api/device-login.ts';
 import { Problem } from '../../../shared/api/problem.ts';
 import { RATE_HEADERS } from './rate-limits.ts';
-import { oauthCode } from './refusals.ts';
 import { isInference, type ResponseSpec, type Route, errorsOf } from './route.ts';
 import { SCOPES, type Scope, scopeText } from './scopes.ts';
 
@@ -204,17 +203,12 @@ function refusal(status: number, codes: ErrorCode[], each: Route): Json {
     headers['Retry-After'] = 'Whole seconds, at least 1, after which to try again, where that is known';
   }
   if (status === 429 && isInference(each)) Object.assign(headers, RATE_HEADERS);
-  const spelled = spellingOf(path);
+  const spelled = isInferencePath(path) ? inferenceCode : (code: ErrorCode): string => code;
   return {
     description: codes.map((code) => `\`${spelled(code)}\`: ${ERRORS[code].title}`).join('\n\n'),
     headers: headerObjects(headers),
     content: refusalContent(codes, path),
   };
-}
-
-function spellingOf(path: string): (code: ErrorCode) => string {
-  if (isOauthPath(path)) return oauthCode;
-  return isInferencePath(path) ? inferenceCode : (code) => code;
 }
 
 function refusalContent(codes: ErrorCode[], path: string): Json {
@@ -223,7 +217,7 @@ function refusalContent(codes: ErrorCode[], path: string): Json {
   });
   const description = 'The codes of this status';
   if (isOauthPath(path)) {
-    return { 'application/json': narrowed('OauthError', { error: { description, enum: codes.map(oauthCode) } }) };
+    return { 'application/json': narrowed('OauthError', { error: { description, enum: codes } }) };
   }
   if (!isInferencePath(path)) {
     return { 'application/problem+json': narrowed('Problem', { code: { description, enum: codes } }) };

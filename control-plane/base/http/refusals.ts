@@ -19,7 +19,7 @@ export function refusalReply(error: ServiceError, context: RefusalContext): Wire
 
 /** The form that clients of OAuth know (RFC 6749, section 5.2). */
 function oauthReply({ code, details }: ServiceError): WireReply {
-  const error: OauthError = { error: oauthCode(code), error_description: details.detail };
+  const error: OauthError = { error: code, error_description: details.detail };
   return {
     status: shownStatus(code),
     headers: {
@@ -29,11 +29,6 @@ function oauthReply({ code, details }: ServiceError): WireReply {
     },
     body: JSON.stringify(error),
   };
-}
-
-/** A body that the schema refuses has a code of its own in OAuth. */
-export function oauthCode(code: ErrorCode): string {
-  return code === 'validation_failed' || code === 'malformed_json' ? 'invalid_request' : code;
 }
 
 /** Official clients retry by status alone. For these codes a retry would change nothing or cost twice. */

@@ -218,5 +218,8 @@ describe('the scopes', () => {
 test('refusals for programs have the form of OAuth, also those of the body', async () => {
   const answer = await api.call('POST', '/v1/auth/device/token', { body: {} });
   expect(answer.status).toBe(422);
-  expect(answer.json).toEqual({ error: 'invalid_request', error_description: expect.stringContaining('device_code') });
+  expect(answer.json).toEqual({
+    error: 'validation_failed',
+    error_description: expect.stringContaining('device_code'),
+  });
 });
