@@ -143,6 +143,7 @@ function baseBrings({ db, clock, ids }: Core, rooms: Rooms, { cursors, keep }: P
     'base/blobs': blobsBrings({ clock, blobs, presignedUrls, urlKeys, namedBy }),
     'base/outbound': {},
     'base/systemd': {},
+    'base/mail': {},
     'base/accounts': accountsBrings({ db, clock, ids, events: rooms.events, cursors, accounts, sshKeys }),
     'base/users': usersBrings({ db, clock, cursors, users: rooms.users }),
     'base/events': eventsBrings({ db, clock, keepMs: keep.events_days * DAY_MS }),

@@ -7,6 +7,8 @@ import { ucentsFromDollars } from '../shared/money.ts';
 import type { Rng } from '../shared/rng.ts';
 import { parseYamlConfig, readNamed } from '../shared/yaml-config.ts';
 import type { S3Settings } from './base/blobs/s3-requests.ts';
+import type { MailSettings } from './base/mail/mail.ts';
+import { mailSettings, Smtp } from './base/mail/smtp-settings.ts';
 import type { ServiceManager } from './base/systemd/systemd.ts';
 import { ATTEMPTS_MAX } from './rental/webhooks/schedule.ts';
 import { codeOf } from '../shared/errors.ts';
@@ -71,6 +73,8 @@ const ConfigFields = z.strictObject({
    * adds. Members may invite people who have an account in any case.
    */
   sign_up: z.enum(['open', 'invite', 'closed']).default('invite'),
+  /** Mails with invitations. Without it, members send the links themselves. */
+  smtp: Smtp.optional(),
   database: Database.default({ sqlite: '/var/lib/svc-control-plane/control-plane.db' }),
   /** The socket of the operator commands; its file mode is 0600. */
   admin_socket: AbsolutePath.max(SOCKET_PATH_CHARS_MAX).default('/run/svc-control-plane/admin.sock'),
@@ -304,6 +308,11 @@ export function s3Settings({ blobs_s3: store }: Config): S3Settings | undefined 
   };
   const keys = { accessKey: keyIn('access_key_file'), secretKey: keyIn('secret_key_file') };
   return { endpoint, region, bucket, pathStyle, ...keys };
+}
+
+/** @throws Error if the file of the password is missing */
+export function mailSettingsOf({ smtp }: Config): MailSettings | undefined {
+  return mailSettings(smtp, (setting, file) => readNamed(setting, file, readText));
 }
 
 /** Checks the directories of files that this process creates. @throws Error that lists missing ones, and how to create them */

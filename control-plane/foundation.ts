@@ -30,6 +30,7 @@ export const ROOMS = [
   'base/blobs',
   'base/outbound',
   'base/systemd',
+  'base/mail',
   'base/events',
   'base/accounts',
   'base/users',

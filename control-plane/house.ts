@@ -20,10 +20,11 @@ import { addMeasures, openMetrics } from './base/http/metrics.ts';
 import { BALLAST_BYTES, openBallast } from './base/db/ballast.ts';
 import { assertSecretFits, openSealing } from './base/http/sealing.ts';
 import type { Http, HttpDeps } from './base/http/server.ts';
+import { openMail } from './base/mail/mail.ts';
 import { openOutbound, type Outbound } from './base/outbound/outbound.ts';
 import { openSystemd, type Systemd } from './base/systemd/systemd.ts';
 import { type Brings, bringsOf, brought } from './brings.ts';
-import { blobsDirectory, type Config, readSecret, s3Settings, serviceManager } from './config.ts';
+import { blobsDirectory, type Config, mailSettingsOf, readSecret, s3Settings, serviceManager } from './config.ts';
 import { openManual } from './docs/manual.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
 import { type Listeners, openCertificates, openListeners } from './listeners.ts';
@@ -73,11 +74,8 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
   const core: Core = { ...outside, db: audit.db };
   let running: Running | undefined;
   const nudges = nudgesOf(() => running);
-  const webhookOutbound = openWebhookOutbound(config, clock);
-  const images = openImages(privateRegistriesOf(config), { clock });
-  const modelHub = openModelHub(config.model_hub_url, core);
-  const storage = openStorage(config, secret, core);
-  const rooms = openRooms(core, settings, { nudges, hasRoom, webhookOutbound, images, modelHub, storage });
+  const services = openServices(config, secret, core);
+  const rooms = openRooms(core, settings, { nudges, hasRoom, ...services });
   const brings = bringsOf(core, rooms, {
     cursors: openCursors(secret),
     keep: config.retention,
@@ -121,8 +119,8 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
     close: async () => {
       await drain(running, { systemd, listeners }, config.drain_seconds * 1_000);
       await closeRooms(brings, running, async () => listeners.closeWeb().then(() => admin.close()));
-      await images.close();
-      await modelHub.close();
+      await services.images.close();
+      await services.modelHub.close();
       await foundation.close();
     },
   };
@@ -213,6 +211,17 @@ async function closeRooms(
 function statusesOf(running: Running | undefined): LoopStatus[] {
   if (running === undefined) return [];
   return [running.engine.loop, ...running.loops.map(({ loop }) => loop)].map((loop) => loop.status());
+}
+
+/** What the rooms reach outside of this process, except hosts. */
+function openServices(config: Config, secret: Buffer, core: Core) {
+  return {
+    mail: openMail(mailSettingsOf(config), core.log),
+    webhookOutbound: openWebhookOutbound(config, core.clock),
+    images: openImages(privateRegistriesOf(config), core),
+    modelHub: openModelHub(config.model_hub_url, core),
+    storage: openStorage(config, secret, core),
+  };
 }
 
 function openStorage(

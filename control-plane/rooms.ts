@@ -9,6 +9,7 @@ import type { PresignedUrls } from './base/blobs/presigned-urls.ts';
 import type { UrlKeys } from './base/blobs/url-keys.ts';
 import { openReadiness } from './base/db/readiness.ts';
 import { type Events, openEvents } from './base/events/events.ts';
+import type { Mail } from './base/mail/mail.ts';
 import { type Operations, openOperations } from './base/operations/operations.ts';
 import type { Outbound } from './base/outbound/outbound.ts';
 import { openCorrections } from './money/corrections/corrections.ts';
@@ -52,6 +53,7 @@ interface Outside {
   nudges: Nudges;
   /** False while the disk of the database is full. */
   hasRoom(): boolean;
+  mail: Mail;
   webhookOutbound: Outbound;
   images: Pick<Images, 'verify' | 'pullLogin'>;
   modelHub: Pick<ModelHub, 'sizeOf'>;
@@ -85,7 +87,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
   const operations = openOperations({ clock, ids });
   const money = openMoney(core, settings, events);
   const { ledger, metering } = money;
-  const { accounts, users } = openIdentity(core, settings, { events, ledger });
+  const { accounts, users } = openIdentity(core, settings, { events, ledger, mail: outside.mail });
   const fleet: Fleet = openFleet(core, settings, {
     events,
     nudges,
@@ -140,10 +142,17 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
 }
 
 /** Who may act. */
-function openIdentity(core: Core, settings: Settings, { events, ledger }: { events: Events; ledger: Ledger }) {
+function openIdentity(
+  core: Core,
+  settings: Settings,
+  { events, ledger, mail }: { events: Events; ledger: Ledger; mail: Mail },
+) {
   const accounts = openAccounts({ ...core, events, wasFunded: ledger.wasFunded });
   const { origin } = settings;
-  return { accounts, users: openUsers({ ...core, events, accounts, origin, policy: () => settings.signUpPolicy }) };
+  return {
+    accounts,
+    users: openUsers({ ...core, events, accounts, mail, origin, policy: () => settings.signUpPolicy }),
+  };
 }
 
 function openMoney(core: Core, settings: Settings, events: Events) {

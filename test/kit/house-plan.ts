@@ -104,6 +104,11 @@ export const DOORS: readonly Door[] = [
     why: 'everyone else asks who calls, and never how somebody has proved it',
   },
   {
+    packages: ['nodemailer'],
+    doors: ['control-plane/base/mail/'],
+    why: 'the time limits and the rule about TLS are set in one place',
+  },
+  {
     packages: ['marked'],
     doors: ['control-plane/docs/'],
     why: 'the pages of the manual are rendered in one place, with raw HTML off',

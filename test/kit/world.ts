@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { type Duplex, duplexPair } from 'node:stream';
 import { type Audit, openAudit } from '../../control-plane/admin/audit.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
+import type { Mail } from '../../control-plane/base/mail/mail.ts';
 import { type Outbound, openOutbound } from '../../control-plane/base/outbound/outbound.ts';
 import { openRooms, type Rooms } from '../../control-plane/rooms.ts';
 import type { Core, Nudges, Settings } from '../../control-plane/settings.ts';
@@ -131,13 +132,13 @@ const SETTINGS: Settings = {
 const nothing = (): void => undefined;
 const NO_NUDGES: Nudges = { engine: nothing, edge: nothing, watch: nothing, webhooks: nothing };
 
-const NO_RESERVE = { share: 0, bytes: 0 };
 const PRESIGNING = { secret: new Uint8Array(32).fill(7), baseUrl: 'https://api.example.com/v1' };
 
 /** What a test may put in place of the world's own. */
 export interface WorldOutside {
   /** Parts of the process around the rooms. */
   process?: Partial<Process>;
+  mail?: Mail;
   webhookOutbound?: Outbound;
   log?: Log;
   settings?: Partial<Settings>;
@@ -196,6 +197,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
     {
       nudges: outside.nudges ?? NO_NUDGES,
       hasRoom: () => true,
+      mail: outside.mail ?? { send: async () => false },
       webhookOutbound: outside.webhookOutbound ?? nowhere(clock),
       images,
       modelHub,
@@ -255,7 +257,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
 function storageOn(core: Core, directory: string, { blobs }: WorldOutside) {
   const urlKeys = openUrlKeys(core);
   const presignedUrls = openPresignedUrls({ ...PRESIGNING, keys: urlKeys });
-  const onDisk = (): Blobs => openDiskBlobs(directory, { ...core, reserve: NO_RESERVE, presignedUrls });
+  const onDisk = (): Blobs => openDiskBlobs(directory, { ...core, reserve: { share: 0, bytes: 0 }, presignedUrls });
   return { blobs: blobs?.(core) ?? onDisk(), presignedUrls, urlKeys };
 }
 

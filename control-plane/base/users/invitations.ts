@@ -5,6 +5,7 @@ import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { INVITATIONS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import { hashOf } from '../accounts/api-keys.ts';
+import { assertOrg } from '../accounts/orgs.ts';
 import type { Query, Tx } from '../db/db.ts';
 import type { Caller, SessionCall } from '../http/route.ts';
 import * as rows from './link-store.ts';
@@ -20,6 +21,8 @@ const INVITATION_MS = 7 * 86_400_000;
 export interface Invitations {
   /** The link is in this answer only. @throws ServiceError `insufficient_scope`, `conflict` if there are too many */
   create(tx: Tx, caller: Caller, request: z.output<typeof CreateInvitation>): Promise<NewInvitation>;
+  /** Mails the link to whom it is for, if there is a mail server. Called once the invitation is stored. */
+  mail(invitation: NewInvitation, orgId: string): Promise<void>;
   /** False if the organisation has no such invitation. */
   revoke(tx: Tx, caller: Caller, id: string): Promise<boolean>;
   /** Makes a new person. @throws ServiceError `not_found`, `sign_up_closed`, `conflict` if the address is taken */
@@ -64,6 +67,7 @@ export function openInvitations(deps: PeopleDeps): Invitations {
       await events.append(tx, { type: 'invitation.created', subjectId: row.id, orgId, data });
       return { ...invitationView(row), url: `${deps.origin}/invitation#${token}` };
     },
+    mail: (invitation, orgId) => mail(invitation, orgId, deps),
     revoke: async (tx, { orgId, principalId }, id) => {
       if (!(await rows.deleteInvitation(tx, orgId, id))) return false;
       await events.append(tx, { type: 'invitation.revoked', subjectId: id, orgId, data: { by: principalId } });
@@ -96,6 +100,17 @@ export function openInvitations(deps: PeopleDeps): Invitations {
       return orgId;
     },
   };
+}
+
+async function mail(
+  { id, email, role, url, expires_at: expiresAt }: NewInvitation,
+  orgId: string,
+  { db, mail: { send } }: PeopleDeps,
+): Promise<void> {
+  if (email === null) return;
+  const { name } = await assertOrg(db.read, orgId);
+  const text = `You have been invited to ${name} as ${role}. Open this link to accept, before ${expiresAt}:\n\n${url}\n`;
+  await send({ to: email, subject: `Invitation to ${name}`, text, about: id });
 }
 
 export function invitationView(row: rows.InvitationRow): Invitation {

@@ -128,19 +128,22 @@ function invitationRoutes({ db, clock, cursors, users: { invitations } }: Deps):
       operationId: 'createInvitation',
       summary: 'Invite somebody to the organisation',
       description:
-        'The answer has a link, which works once and for seven days. Nobody can give a role that may do more than they may.',
+        'The answer has a link, which works once and for seven days. It is also mailed to `email`, if the operator has a mail server. Nobody can give a role that may do more than they may.',
       idempotency: 'optional',
       secretReply: true,
       body: CreateInvitation,
       responses: { 201: { description: 'The invitation with its link, shown once', schema: NewInvitation } },
       errors: ['conflict'],
-      handler: ({ caller, body, settle }) =>
-        db.tx('users.invite', async (tx) => {
+      handler: async ({ caller, body, settle }) => {
+        const reply = await db.tx('users.invite', async (tx) => {
           await tx.lock('org', caller.orgId);
-          const reply = { status: 201, body: await invitations.create(tx, caller, body) };
-          await settle(tx, reply);
-          return reply;
-        }),
+          const made = { status: 201, body: await invitations.create(tx, caller, body) };
+          await settle(tx, made);
+          return made;
+        });
+        await invitations.mail(reply.body, caller.orgId);
+        return reply;
+      },
     }),
     route({
       ...writes,

@@ -4,6 +4,7 @@ import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { hashOf } from '../accounts/api-keys.ts';
 import type { Accounts } from '../accounts/accounts.ts';
+import type { Mail } from '../mail/mail.ts';
 import type { Query, Tx } from '../db/db.ts';
 import { deleteAllCredentials, factorsOf, hasSecond } from './credential-store.ts';
 import { deleteLinks, findLink, replaceLink } from './link-store.ts';
@@ -45,6 +46,7 @@ export interface OperatorAdds {
 
 export interface PeopleDeps extends SignInDeps {
   accounts: Accounts;
+  mail: Mail;
   signIn: SignIn;
   /** Pages of the console begin with it. */
   origin: string;

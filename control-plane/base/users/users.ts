@@ -25,7 +25,7 @@ export interface Users {
 
 export interface UsersDeps extends Pick<
   PeopleDeps,
-  'db' | 'clock' | 'ids' | 'events' | 'accounts' | 'origin' | 'policy'
+  'db' | 'clock' | 'ids' | 'events' | 'accounts' | 'mail' | 'origin' | 'policy'
 > {
   sealing: Sealing;
   rng: Rng;

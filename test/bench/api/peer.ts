@@ -105,6 +105,7 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
     {
       hasRoom: () => true,
       nudges: { engine: none, edge: none, watch: none, webhooks: none },
+      mail: { send: async () => false },
       webhookOutbound: openOutbound({ ports: 'any', privateNetworks: [], namedHosts: [] }, { clock }),
       images: fakeImages(),
       modelHub: fakeModelHub(),

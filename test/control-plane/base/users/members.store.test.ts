@@ -164,6 +164,20 @@ describe('an invitation', () => {
   });
 });
 
+describe('a mail server', () => {
+  test('gets the link of an invitation that has an address, and no other', async () => {
+    await api.close();
+    const sent: { to: string; text: string }[] = [];
+    api = await openApi({ mail: { send: async (mail) => (sent.push(mail), true) } });
+    const { key } = await api.account();
+    await api.call('POST', '/v1/invitations', { key, body: { role: 'member' } });
+    expect(sent).toEqual([]);
+    const made = await api.call('POST', '/v1/invitations', { key, body: { role: 'billing', email: 'b@example.com' } });
+    expect(sent).toMatchObject([{ to: 'b@example.com', subject: 'Invitation to customer' }]);
+    expect(sent[0]?.text).toContain(String(made.json['url']));
+  });
+});
+
 describe('who may make an account', () => {
   const sign = (): Promise<Answer> =>
     api.call('POST', '/v1/auth/sign-up', {
