@@ -263,11 +263,12 @@ function refusalsOfCallers(route: Route): ErrorCode[] {
   return codes;
 }
 
+/** A supplier brings machines and may never pay for anything. The others act for no organisation's money. */
+const WITHOUT_FUNDS: ReadonlySet<RouteScope> = new Set<RouteScope>(['none', 'session', 'operator', 'supply:write']);
+
 /** Whether an organisation that has never had money may not call it: everything that changes something, except to end it. */
 export function needsFunds({ scope, method, endsSomething = false }: RouteFacts): boolean {
-  // A supplier brings machines and may never pay for anything.
-  const isOpen = scope === 'none' || scope === 'session' || scope === 'operator' || scope === 'supply:write';
-  return !isOpen && method !== 'GET' && method !== 'DELETE' && !endsSomething;
+  return !WITHOUT_FUNDS.has(scope) && method !== 'GET' && method !== 'DELETE' && !endsSomething;
 }
 
 /** The introduction of the document names these for all routes. */
