@@ -24,7 +24,15 @@ import { openMail } from './base/mail/mail.ts';
 import { openOutbound, type Outbound } from './base/outbound/outbound.ts';
 import { openSystemd, type Systemd } from './base/systemd/systemd.ts';
 import { type Brings, bringsOf, brought } from './brings.ts';
-import { blobsDirectory, type Config, mailSettingsOf, readSecret, s3Settings, serviceManager } from './config.ts';
+import {
+  blobsDirectory,
+  type Config,
+  mailSettingsOf,
+  oidcSettingsOf,
+  readSecret,
+  s3Settings,
+  serviceManager,
+} from './config.ts';
 import { openManual } from './docs/manual.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
 import { type Listeners, openCertificates, openListeners } from './listeners.ts';
@@ -269,6 +277,7 @@ function settingsOf(config: Config): Settings {
   return {
     origin: new URL(config.base_url).origin,
     signUpPolicy: config.sign_up,
+    oidc: oidcSettingsOf(config),
     platformFeeBps: config.platform_fee_bps,
     launchHoldMinutes: config.launch_hold_minutes,
     earningsDelayMs: config.earnings_delay_hours * 3_600_000,

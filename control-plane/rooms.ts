@@ -1,9 +1,8 @@
 // Creates and connects the rooms of the house in their order. Opens no socket and starts no loop: house.ts does that, and tests drive the
 // rooms by hand.
 import { throttledLog } from '../shared/log.ts';
-import { type Accounts, openAccounts } from './base/accounts/accounts.ts';
+import type { Accounts } from './base/accounts/accounts.ts';
 import { openSshKeys, type SshKeys } from './base/accounts/ssh-keys.ts';
-import { openUsers } from './base/users/users.ts';
 import type { Blobs } from './base/blobs/blobs.ts';
 import type { PresignedUrls } from './base/blobs/presigned-urls.ts';
 import type { UrlKeys } from './base/blobs/url-keys.ts';
@@ -46,6 +45,7 @@ import { type Gateway, openGateway } from './models/gateway/gateway.ts';
 import type { OpenMax } from './models/gateway/requests.ts';
 import { openReplicas, type Replicas } from './models/replicas/replicas.ts';
 import { openVideos, type Videos } from './models/videos/videos.ts';
+import { openIdentity } from './identity.ts';
 import type { Changeable, Core, Nudges, Settings } from './settings.ts';
 
 /** What is outside of the rooms. `probes`, `logIn` and `openStream` replace the network in tests. */
@@ -138,20 +138,6 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
       Object.assign(settings.presets, presets);
       models.catalog.replace(next.models);
     },
-  };
-}
-
-/** Who may act. */
-function openIdentity(
-  core: Core,
-  settings: Settings,
-  { events, ledger, mail }: { events: Events; ledger: Ledger; mail: Mail },
-) {
-  const accounts = openAccounts({ ...core, events, wasFunded: ledger.wasFunded });
-  const { origin } = settings;
-  return {
-    accounts,
-    users: openUsers({ ...core, events, accounts, mail, origin, policy: () => settings.signUpPolicy }),
   };
 }
 

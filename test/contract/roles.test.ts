@@ -13,7 +13,7 @@ afterAll(() => api.close());
 /** Who may call what, by operation. */
 const TABLE = {
   everybody: `
-    readBlob writeBlob signUp signIn useLink beginPasskeySignIn signInWithPasskey beginDeviceLogin
+    readBlob writeBlob signUp signIn useLink beginPasskeySignIn signInWithPasskey beginOidc finishOidc beginDeviceLogin
     redeemDeviceLogin acceptInvitation listGpuTypes listPricing enrollHost listTemplates getEnvironments home
     manual manualPage`,
   'signed in': `

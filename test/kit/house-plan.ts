@@ -29,6 +29,7 @@ export const DAEMONS: readonly Daemon[] = [
       'main.ts',
       'house.ts',
       'rooms.ts',
+      'identity.ts',
       'settings.ts',
       'brings.ts',
       'listeners.ts',
@@ -99,7 +100,7 @@ export const DOORS: readonly Door[] = [
     why: 'whoever calls an address that a stranger has named goes through the guard of that room',
   },
   {
-    packages: ['@simplewebauthn/server', 'otplib'],
+    packages: ['@simplewebauthn/server', 'openid-client', 'otplib'],
     doors: ['control-plane/base/users/'],
     why: 'everyone else asks who calls, and never how somebody has proved it',
   },

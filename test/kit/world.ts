@@ -26,8 +26,6 @@ import { createLog, type Log } from '../../shared/log.ts';
 import { UCENTS_PER_CENT } from '../../shared/money.ts';
 import type { ObservedWorkload } from '../../shared/protocol/workload.ts';
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
-import { readEnvironments } from '../../control-plane/rental/launch/environments.ts';
-import { readTemplates } from '../../control-plane/rental/launch/templates.ts';
 import type { logIn } from '../../control-plane/rental/outages/probe.ts';
 import type { ProbeResult } from '../../control-plane/rental/instances/steps.ts';
 import { seededRng } from '../../shared/rng.ts';
@@ -36,6 +34,7 @@ import { type FakeImages, fakeImages, type FakeModelHub, fakeModelHub } from './
 import { openInvariants } from './invariants.ts';
 import { addMachine, type MachineOptions, type MadeMachine } from './machines.ts';
 import { processAround } from './operator.ts';
+import { SETTINGS } from './settings.ts';
 import { type VirtualClock, virtualClock } from './virtual-clock.ts';
 
 /** Who acts: an organisation and the key that it acts with. */
@@ -98,36 +97,6 @@ export interface World {
   /** Throws if a hold has no owner, or a host was not sent its desired state. */
   close(): Promise<void>;
 }
-
-const SETTINGS: Settings = {
-  origin: 'https://api.example.com',
-  signUpPolicy: 'open',
-  platformFeeBps: 2000,
-  launchHoldMinutes: 10,
-  earningsDelayMs: 0,
-  reservationLeadMs: 24 * 3_600_000,
-  lossBounds: {
-    orgCreditsUcents: 10_000_000_000n,
-    supplierCreditsUcents: 50_000_000_000n,
-    supplierPaymentsUcents: 50_000_000_000n,
-  },
-  openLaunchesPerOrg: 1_000,
-  unpaidGpuHoursPerOrg: 1_000_000,
-  diskPriceUcentsPerGbHour: 20_000n,
-  hostnameOf: (id) => `${id}.ssh.test`,
-  appSite: { domain: 'apps.test', publicPort: 443 },
-  sshPorts: { first: 30000, last: 30399 },
-  sshHost: '127.0.0.1',
-  presets: { templates: readTemplates(undefined), environments: readEnvironments(undefined) },
-  webhookMaxAttempts: 5,
-  models: [],
-  openInferenceRequestsPerKey: 64,
-  openInferenceRequestsPerOrg: 256,
-  openVideosPerOrg: 20,
-  videoBytesMax: 1024 ** 2,
-  fileBytesMax: 1_000_000,
-  fileBytesPerOrg: 3_000_000,
-};
 
 const nothing = (): void => undefined;
 const NO_NUDGES: Nudges = { engine: nothing, edge: nothing, watch: nothing, webhooks: nothing };

@@ -54,7 +54,7 @@ export function assertMay(caller: Caller | undefined, scope: Scope | 'session'):
   if (caller.session?.mustEnrol === true) {
     fail(
       'second_factor_required',
-      'Operators need a second factor. Set one up with POST /v1/auth/totp or POST /v1/auth/passkeys first.',
+      'Operators need a second factor. Confirm with POST /v1/auth/step-up, or set one up with POST /v1/auth/totp or POST /v1/auth/passkeys.',
     );
   }
   const [what, next] =

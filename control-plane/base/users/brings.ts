@@ -11,6 +11,7 @@ import { factorRoutes } from './factor-routes.ts';
 import { forgetInvitations, forgetLinks } from './link-store.ts';
 import { memberRoutes } from './member-routes.ts';
 import { userOperatorRoutes } from './operator-routes.ts';
+import { oidcRoutes } from './oidc-routes.ts';
 import { passkeyRoutes } from './passkey-routes.ts';
 import { forgetNetworks, forgetSessions, NETWORK_KEEP_MS } from './session-store.ts';
 import { sessionRoutes } from './session-routes.ts';
@@ -36,6 +37,7 @@ export function usersBrings(deps: Deps) {
       ...sessionRoutes(deps),
       ...factorRoutes(deps),
       ...passkeyRoutes(deps),
+      ...oidcRoutes(deps),
       ...deviceRoutes(deps),
       ...memberRoutes(deps),
     ],

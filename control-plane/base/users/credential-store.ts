@@ -8,7 +8,7 @@ import { hashOf } from '../accounts/api-keys.ts';
 const CredentialRow = z.object({
   id: text,
   user_id: text,
-  kind: z.enum(['password', 'totp', 'passkey']),
+  kind: z.enum(['password', 'totp', 'passkey', 'oidc']),
   name: text,
   external_id: text.nullable(),
   secret: text,
@@ -23,7 +23,7 @@ type Kind = CredentialRow['kind'];
 
 const COLUMNS = sql`id, user_id, kind, name, external_id, secret, counter, transports, confirmed_ms, created_ms, used_ms`;
 
-/** Zero if the passkey is registered already. */
+/** Zero if the passkey or the person of the provider is registered already. */
 export function insertCredential(tx: Tx, row: Omit<CredentialRow, 'used_ms'>): Promise<number> {
   return tx.run(
     sql`insert into credentials (id, user_id, kind, name, external_id, secret, counter, transports, confirmed_ms, created_ms)
@@ -41,7 +41,8 @@ export function credentialsOf(query: Query, userId: string, kind: Kind): Promise
   );
 }
 
-export function passkeyWithId(query: Query, externalId: string): Promise<CredentialRow | undefined> {
+/** The passkey with this id, or the link to the person of an OpenID provider. */
+export function credentialWith(query: Query, externalId: string): Promise<CredentialRow | undefined> {
   return query.one(CredentialRow, sql`select ${COLUMNS} from credentials where external_id = ${externalId}`);
 }
 

@@ -146,8 +146,8 @@ interface Proof {
 
 /** Checks the signature. Whether the challenge is ours and unused is checked in the transaction (`use`). */
 async function verify(answer: PasskeyAnswer, { db, origin }: Deps): Promise<Proof> {
-  const row = await rows.passkeyWithId(db.read, answer.id);
-  if (row === undefined) return failSignIn();
+  const row = await rows.credentialWith(db.read, answer.id);
+  if (row?.kind !== 'passkey') return failSignIn();
   const { verifyAuthenticationResponse } = await library();
   let challenge = '';
   const { verified, authenticationInfo } = await verifyAuthenticationResponse({

@@ -43,7 +43,7 @@ export interface Beginning {
   /** A second factor or a passkey was shown. */
   isStrong: boolean;
   /** How the person has signed in, for the journal. */
-  method: 'password' | 'password and code' | 'passkey' | 'link' | 'sign-up' | 'invitation';
+  method: 'password' | 'password and code' | 'passkey' | 'link' | 'sign-up' | 'invitation' | 'OpenID';
   /** The first organisation of the person if left out. */
   orgId?: string;
 }

@@ -1,10 +1,12 @@
 // The room of people: opens its parts, which share the rows of this room.
+import type { Log } from '../../../shared/log.ts';
 import type { Rng } from '../../../shared/rng.ts';
 import type { Sealing } from '../http/sealing.ts';
 import { openAttempts } from './attempts.ts';
 import { type DeviceLogins, openDeviceLogins } from './device-logins.ts';
 import { type Invitations, openInvitations } from './invitations.ts';
 import { type Members, openMembers } from './members.ts';
+import { type Oidc, openOidc, type OidcSettings } from './oidc.ts';
 import { openPasskeys, type Passkeys } from './passkeys.ts';
 import { openPasswords } from './passwords.ts';
 import { openPeople, type People, type PeopleDeps } from './people.ts';
@@ -17,6 +19,7 @@ export interface Users {
   signIn: SignIn;
   secondFactors: SecondFactors;
   passkeys: Passkeys;
+  oidc: Oidc;
   deviceLogins: DeviceLogins;
   people: People;
   members: Members;
@@ -29,6 +32,8 @@ export interface UsersDeps extends Pick<
 > {
   sealing: Sealing;
   rng: Rng;
+  log: Log;
+  oidc: OidcSettings | undefined;
 }
 
 export function openUsers(deps: UsersDeps): Users {
@@ -45,6 +50,7 @@ export function openUsers(deps: UsersDeps): Users {
     signIn,
     secondFactors,
     passkeys,
+    oidc: openOidc(parts),
     deviceLogins: openDeviceLogins(deps),
     people: openPeople(all),
     members: openMembers(deps),

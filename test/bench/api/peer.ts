@@ -76,6 +76,7 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
     {
       origin: 'http://127.0.0.1',
       signUpPolicy: 'closed',
+      oidc: undefined,
       platformFeeBps: 1_500,
       launchHoldMinutes: 10,
       earningsDelayMs: 172_800_000,

@@ -22,10 +22,10 @@ create index members_user on members (user_id);
 create table credentials (
   id TEXT not null primary key,
   user_id TEXT not null references users (id),
-  -- password, totp or passkey
+  -- password, totp, passkey or oidc
   kind TEXT not null,
   name TEXT not null,
-  -- the id of a passkey, which its authenticator has given; null for the other kinds
+  -- the id of a passkey, which its authenticator has given; provider and subject of OpenID; null for the other kinds
   external_id TEXT unique,
   -- the hash of a password, the sealed secret of TOTP, the public key of a passkey
   secret TEXT not null,
