@@ -90,6 +90,9 @@ describe('an API key', () => {
       expect(await invite(role)).toMatchObject({ status: 403, json: { code: 'insufficient_scope' } });
     const demoted = await api.call('PATCH', `/v1/members/${owner.userId}`, { key, body: { role: 'billing' } });
     expect(demoted.status).toBe(403);
+    const bob = await add('billing');
+    const raised = await api.call('PATCH', `/v1/members/${bob.userId}`, { key, body: { role: 'owner' } });
+    expect(raised).toMatchObject({ status: 403, json: { code: 'insufficient_scope' } });
   });
 });
 

@@ -2,6 +2,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { funding, wallet } from '../../../../control-plane/money/ledger/accounts.ts';
 import { type Answer, type Api, type ApiAccount, openApi } from '../../../contract/api.ts';
+import { openFakeUpstream } from '../../../kit/fake-upstream.ts';
+import { someModels } from '../../../kit/models.ts';
 import { addPerson, cookieOf, type Person, tokenIn } from '../../../kit/people.ts';
 import { LAUNCH } from '../../../kit/world.ts';
 
@@ -114,6 +116,21 @@ describe('a session', () => {
     expect((await get(url, bob)).status).toBe(404);
   });
 
+  test('calls models, and the receipt names it', async () => {
+    const upstream = await openFakeUpstream();
+    const served = await openApi({ settings: { models: someModels(upstream.baseUrl) } });
+    const { orgId } = await served.account();
+    const as = await addPerson(served.world, { orgId, role: 'member' });
+    const body = { model: 'small', messages: [{ role: 'user', content: 'hi' }] };
+    expect((await served.call('POST', '/v1/chat/completions', { as, body })).status).toBe(200);
+    const { data } = (await served.call('GET', '/v1/receipts', { as })).json;
+    expect(data).toMatchObject([{ api_key_id: as.sessionId, state: 'settled' }]);
+    await served.call('POST', '/v1/auth/sign-out', { as });
+    expect((await served.call('POST', '/v1/chat/completions', { as, body })).status).toBe(401);
+    await served.close();
+    await upstream.close();
+  });
+
   test('makes API keys with at most its own scopes', async () => {
     const member = await addPerson(api.world, { orgId: account.orgId, role: 'member' });
     const make = (scope: string): Promise<Answer> =>
@@ -142,6 +159,11 @@ describe('a browser', () => {
       const answer = await api.call('PATCH', '/v1/instances/x', { headers: cookieOf(ada), form });
       expect(answer).toMatchObject({ status: 415, json: { code: 'unsupported_media_type' } });
     }
+    // This route takes forms of programs.
+    const form = { type: 'multipart/form-data; boundary=x', text: '--x--\r\n' };
+    const video = await api.call('POST', '/v1/videos', { headers: cookieOf(ada), form });
+    expect(video.status).toBe(415);
+    expect((await api.call('POST', '/v1/videos', { key: account.key, form })).status).not.toBe(415);
   });
 
   test('may sign in from our own page only, so nobody is signed in as somebody else', async () => {
