@@ -13,6 +13,7 @@ import type { Feed } from './base/events/feeds.ts';
 import type { Cursors } from './base/http/cursors.ts';
 import type { Measure, Metrics } from './base/http/metrics.ts';
 import type { Route } from './base/http/route.ts';
+import { usersBrings } from './base/users/brings.ts';
 import { operationsBrings } from './base/operations/brings.ts';
 import type { Driver } from './base/operations/engine.ts';
 import type { Config } from './config.ts';
@@ -145,7 +146,9 @@ function baseBrings({ db, clock, ids }: Core, rooms: Rooms, { cursors, keep }: P
     'base/blobs': blobsBrings({ clock, blobs, presignedUrls, urlKeys, namedBy }),
     'base/outbound': {},
     'base/systemd': {},
-    'base/accounts': accountsBrings({ db, clock, ids, cursors, accounts, sshKeys }),
+    'base/mail': {},
+    'base/accounts': accountsBrings({ db, clock, ids, events: rooms.events, cursors, accounts, sshKeys }),
+    'base/users': usersBrings({ db, clock, cursors, users: rooms.users }),
     'base/events': eventsBrings({ db, clock, keepMs: keep.events_days * DAY_MS }),
     'base/operations': operationsBrings({ db, clock, operations, keepMs: keep.operations_days * DAY_MS }),
   };

@@ -7,6 +7,10 @@ import { ucentsFromDollars } from '../shared/money.ts';
 import type { Rng } from '../shared/rng.ts';
 import { parseYamlConfig, readNamed } from '../shared/yaml-config.ts';
 import type { S3Settings } from './base/blobs/s3-requests.ts';
+import type { MailSettings } from './base/mail/mail.ts';
+import type { OidcSettings } from './base/users/oidc.ts';
+import { OidcProvider, oidcSettings } from './base/users/oidc-settings.ts';
+import { mailSettings, Smtp } from './base/mail/smtp-settings.ts';
 import type { ServiceManager } from './base/systemd/systemd.ts';
 import { DepositsConfig } from './money/deposits/settings.ts';
 import { ATTEMPTS_MAX } from './rental/webhooks/schedule.ts';
@@ -67,6 +71,15 @@ const ConfigFields = z.strictObject({
     .url({ protocol: /^https?$/, error: 'must be a URL like https://api.example.com/v1' })
     .regex(/\/v1$/, 'must end with /v1')
     .default('http://127.0.0.1:8080/v1'),
+  /**
+   * Who may make an account: `open` is everybody, `invite` is who has an invitation of a member, `closed` is nobody but whom the operator
+   * adds. Members may invite people who have an account in any case.
+   */
+  sign_up: z.enum(['open', 'invite', 'closed']).default('invite'),
+  /** Mails with invitations. Without it, members send the links themselves. */
+  smtp: Smtp.optional(),
+  /** People may also sign in through this provider, which must know their e-mail addresses. */
+  oidc: OidcProvider.optional(),
   database: Database.default({ sqlite: '/var/lib/svc-control-plane/control-plane.db' }),
   /** The socket of the operator commands; its file mode is 0600. */
   admin_socket: AbsolutePath.max(SOCKET_PATH_CHARS_MAX).default('/run/svc-control-plane/admin.sock'),
@@ -313,6 +326,16 @@ export function s3Settings({ blobs_s3: store }: Config): S3Settings | undefined 
   };
   const keys = { accessKey: keyIn('access_key_file'), secretKey: keyIn('secret_key_file') };
   return { endpoint, region, bucket, pathStyle, ...keys };
+}
+
+/** @throws Error if the file of the secret is missing */
+export function oidcSettingsOf({ oidc }: Config): OidcSettings | undefined {
+  return oidcSettings(oidc, (setting, file) => readNamed(setting, file, readText));
+}
+
+/** @throws Error if the file of the password is missing */
+export function mailSettingsOf({ smtp }: Config): MailSettings | undefined {
+  return mailSettings(smtp, (setting, file) => readNamed(setting, file, readText));
 }
 
 /** Checks the directories of files that this process creates. @throws Error that lists missing ones, and how to create them */

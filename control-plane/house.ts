@@ -20,10 +20,19 @@ import { addMeasures, openMetrics } from './base/http/metrics.ts';
 import { BALLAST_BYTES, openBallast } from './base/db/ballast.ts';
 import { assertSecretFits, openSealing } from './base/http/sealing.ts';
 import type { Http, HttpDeps } from './base/http/server.ts';
+import { openMail } from './base/mail/mail.ts';
 import { openOutbound, type Outbound } from './base/outbound/outbound.ts';
 import { openSystemd, type Systemd } from './base/systemd/systemd.ts';
 import { type Brings, bringsOf, brought } from './brings.ts';
-import { blobsDirectory, type Config, readSecret, s3Settings, serviceManager } from './config.ts';
+import {
+  blobsDirectory,
+  type Config,
+  mailSettingsOf,
+  oidcSettingsOf,
+  readSecret,
+  s3Settings,
+  serviceManager,
+} from './config.ts';
 import { openManual } from './docs/manual.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
 import { type Listeners, openCertificates, openListeners } from './listeners.ts';
@@ -74,11 +83,8 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
   const core: Core = { ...outside, db: audit.db };
   let running: Running | undefined;
   const nudges = nudgesOf(() => running);
-  const webhookOutbound = openWebhookOutbound(config, clock);
-  const images = openImages(privateRegistriesOf(config), { clock });
-  const modelHub = openModelHub(config.model_hub_url, core);
-  const storage = openStorage(config, secret, core);
-  const rooms = openRooms(core, settings, { nudges, hasRoom, webhookOutbound, images, modelHub, storage });
+  const services = openServices(config, secret, core);
+  const rooms = openRooms(core, settings, { nudges, hasRoom, ...services });
   const brings = bringsOf(core, rooms, {
     cursors: openCursors(secret),
     keep: config.retention,
@@ -93,6 +99,7 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
     ...core,
     metrics,
     authenticate: rooms.accounts.authenticate,
+    authenticateSession: rooms.users.sessions.authenticate,
     ready: async () => (running === undefined ? ['still starting'] : rooms.readiness.check()),
     hasRoom,
   };
@@ -121,8 +128,8 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
     close: async () => {
       await drain(running, { systemd, listeners }, config.drain_seconds * 1_000);
       await closeRooms(brings, running, async () => listeners.closeWeb().then(() => admin.close()));
-      await images.close();
-      await modelHub.close();
+      await services.images.close();
+      await services.modelHub.close();
       await foundation.close();
     },
   };
@@ -215,6 +222,17 @@ function statusesOf(running: Running | undefined): LoopStatus[] {
   return [running.engine.loop, ...running.loops.map(({ loop }) => loop)].map((loop) => loop.status());
 }
 
+/** What the rooms reach outside of this process, except hosts. */
+function openServices(config: Config, secret: Buffer, core: Core) {
+  return {
+    mail: openMail(mailSettingsOf(config), core.log),
+    webhookOutbound: openWebhookOutbound(config, core.clock),
+    images: openImages(privateRegistriesOf(config), core),
+    modelHub: openModelHub(config.model_hub_url, core),
+    storage: openStorage(config, secret, core),
+  };
+}
+
 function openStorage(
   config: Config,
   secret: Buffer,
@@ -258,6 +276,9 @@ function lossBoundsOf({ loss_bounds: bounds }: Config): Settings['lossBounds'] {
 function settingsOf(config: Config): Settings {
   const everywhere = config.ssh.host === '0.0.0.0' || config.ssh.host === '::';
   return {
+    origin: new URL(config.base_url).origin,
+    signUpPolicy: config.sign_up,
+    oidc: oidcSettingsOf(config),
     platformFeeBps: config.platform_fee_bps,
     launchHoldMinutes: config.launch_hold_minutes,
     earningsDelayMs: config.earnings_delay_hours * 3_600_000,

@@ -1,10 +1,10 @@
 // Creates and connects the rooms of the house in their order. Opens no socket and starts no loop: house.ts does that, and tests drive the
 // rooms by hand.
-import { openAccounts } from './base/accounts/accounts.ts';
 import { openSshKeys } from './base/accounts/ssh-keys.ts';
 import { openReadiness } from './base/db/readiness.ts';
 import { openEvents } from './base/events/events.ts';
 import { openOperations } from './base/operations/operations.ts';
+import { openIdentity } from './identity.ts';
 import type { Changeable, Core, Settings } from './settings.ts';
 import {
   type BelowModels,
@@ -27,7 +27,6 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
   const { nudges, storage } = outside;
   // A copy, so that a reload changes no object of the caller.
   const settings = { ...given, presets: { ...given.presets } };
-  const accounts = openAccounts({ db, clock, ids });
   const sshKeys = openSshKeys({ clock, ids });
   const events = openEvents({
     clock,
@@ -40,6 +39,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
   const operations = openOperations({ clock, ids });
   const money = openMoney(core, settings, { events, nudges });
   const { ledger, metering } = money;
+  const { accounts, users } = openIdentity(core, settings, { events, ledger, mail: outside.mail });
   const fleet: Fleet = openFleet(core, settings, {
     events,
     nudges,
@@ -52,15 +52,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     onLife: (machineId) => rental.watch.onLife(machineId),
     onHolder: (machineId, message) => rental.watch.onHolder(machineId, message),
   });
-  const rental: Rental = openRental(core, settings, {
-    outside,
-    accounts,
-    sshKeys,
-    events,
-    operations,
-    metering,
-    ...fleet,
-  });
+  const rental: Rental = openRental(core, settings, { outside, sshKeys, events, operations, metering, ...fleet });
   const openStream = outside.openStream ?? fleet.link.openStream;
   const below: BelowModels = {
     ...fleet,
@@ -77,6 +69,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     readiness: openReadiness({ db, clock, log, hasRoom: outside.hasRoom }),
     ...storage,
     accounts,
+    users,
     sshKeys,
     events,
     operations,

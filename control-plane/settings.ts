@@ -5,6 +5,8 @@ import type { Log } from '../shared/log.ts';
 import type { Rng } from '../shared/rng.ts';
 import type { Db } from './base/db/db.ts';
 import type { Sealing } from './base/http/sealing.ts';
+import type { OidcSettings } from './base/users/oidc.ts';
+import type { SignUpPolicy } from './base/users/people.ts';
 import type { CatalogModel } from './models/catalog/models.ts';
 import type { DepositSettings } from './money/deposits/settings.ts';
 import type { LossBounds } from './money/credits/bounds.ts';
@@ -23,6 +25,11 @@ export interface Core {
 }
 
 export interface Settings {
+  /** Scheme, host and port of the API and of the pages that use it, like `https://api.example.com`. */
+  origin: string;
+  signUpPolicy: SignUpPolicy;
+  /** Undefined: people sign in with what this service knows. */
+  oidc: OidcSettings | undefined;
   platformFeeBps: number;
   launchHoldMinutes: number;
   /** The time from an entry of earnings until it may be paid out. */
@@ -69,6 +76,7 @@ export interface Settings {
 export type Changeable = Pick<
   Settings,
   | 'presets'
+  | 'signUpPolicy'
   | 'models'
   | 'openLaunchesPerOrg'
   | 'openInferenceRequestsPerKey'

@@ -6,6 +6,7 @@ import type { Blobs } from './base/blobs/blobs.ts';
 import type { PresignedUrls } from './base/blobs/presigned-urls.ts';
 import type { UrlKeys } from './base/blobs/url-keys.ts';
 import { type Events } from './base/events/events.ts';
+import type { Mail } from './base/mail/mail.ts';
 import { type Operations } from './base/operations/operations.ts';
 import type { Outbound } from './base/outbound/outbound.ts';
 import { openCorrections } from './money/corrections/corrections.ts';
@@ -52,6 +53,7 @@ export interface Outside {
   nudges: Nudges;
   /** False while the disk of the database is full. */
   hasRoom(): boolean;
+  mail: Mail;
   webhookOutbound: Outbound;
   images: Pick<Images, 'verify' | 'pullLogin'>;
   modelHub: Pick<ModelHub, 'sizeOf'>;
@@ -170,7 +172,6 @@ export function openFleet(house: Core, settings: Settings, above: AboveFleet): F
 
 interface BelowRental extends Fleet {
   outside: Outside;
-  accounts: Accounts;
   sshKeys: SshKeys;
   events: Events;
   operations: Operations;
@@ -283,16 +284,15 @@ function openRentalDecoys(
 function openHistory(
   { db, clock, ids, rng, log, sealing }: Core,
   settings: Settings,
-  { accounts, events, link, metering, outside, watch }: BelowRental & { watch: Watch },
+  { events, link, metering, outside, watch }: BelowRental & { watch: Watch },
 ): Pick<Rental, 'ownOutages' | 'logs' | 'live' | 'webhooks'> {
-  const { isLiving } = accounts;
   const openStream = outside.openStream ?? link.openStream;
   const { webhookOutbound: outbound } = outside;
   const { webhookMaxAttempts: maxAttempts } = settings;
   return {
     ownOutages: openOwnOutages({ db, clock, log, metering, goodSinceMs: watch.goodSinceMs }),
     logs: openLogs({ db, clock, log, link: { openStream } }),
-    live: openLive({ db, clock, events, isLiving }),
+    live: openLive({ db, clock, events }),
     webhooks: openWebhooks({ db, clock, ids, log, rng, sealing, outbound, maxAttempts }),
   };
 }

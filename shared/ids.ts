@@ -35,7 +35,12 @@ export type IdPrefix =
   | 'deptx'
   | 'ftjob'
   | 'ftevent'
-  | 'ftckpt';
+  | 'ftckpt'
+  | 'usr'
+  | 'ses'
+  | 'cred'
+  | 'inv'
+  | 'dvl';
 
 export interface Ids {
   /** Time-ordered UUID version 7: operations, suppliers, machines, ledger entries. */

@@ -27,6 +27,8 @@ export const HEADER_BYTES_MAX = 16 * 1024;
 export const HEADER_BYTES_READ_MAX = 64 * 1024;
 /** Valid API keys per organisation: far more than people and machines need, and still a list that a person can read. */
 export const API_KEYS_PER_ORG_MAX = 200;
+/** Open invitations of an organisation: a list that a person can still read. */
+export const INVITATIONS_PER_ORG_MAX = 100;
 /** One link message may contain all SSH keys of an organisation. With 3 KiB for the largest kind, so many stay below its limit. */
 export const SSH_KEYS_PER_ORG_MAX = 250;
 /** Far more registries than an organisation uses, and a list that a person can still read. */

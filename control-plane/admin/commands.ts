@@ -20,6 +20,7 @@ import { addAdjustCommand, addExportCommand, addRefundCommand, addStatementComma
 import { addDepositCommands } from './deposit-commands.ts';
 import { addCreditCommands, addDisputeCommands, addPayoutCommands, addSupplierCommands } from './money-commands.ts';
 import { addModelCommands } from './model-commands.ts';
+import { addSuspensionCommands, addUserCommands } from './people-commands.ts';
 import { addInstanceCommands, addReservationCommands } from './rental-commands.ts';
 
 const DAY_MS = 86_400_000;
@@ -30,6 +31,7 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   const admin = program.command('admin').description('operator commands, sent to the daemon over its unix socket');
   addOrgCommands(admin, deps);
   addKeyCommands(admin, deps);
+  addUserCommands(admin, deps);
   addBalanceCommands(admin, deps);
   addMachineCommands(admin, deps);
   addSupplierCommands(admin, deps);
@@ -109,6 +111,7 @@ function addOrgCommands(admin: Command, deps: CommandDeps): void {
   withPages(org.command('list').description('all organisations, newest first')).action((options: ListOptions) =>
     showPage(deps, options, '/admin/orgs'),
   );
+  addSuspensionCommands(org, deps);
 }
 
 interface KeyOptions extends CommonOptions {

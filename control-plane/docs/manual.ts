@@ -11,6 +11,7 @@ export const PAGES = [
   'index',
   'customer',
   'cli',
+  'people',
   'models',
   'supplier',
   'host',

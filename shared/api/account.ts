@@ -11,7 +11,14 @@ const Label = z
 
 export const OrgName = Label;
 
-export const Org = z.strictObject({ id: z.string(), name: OrgName, created_at: z.iso.datetime() });
+export const Org = z.strictObject({
+  id: z.string(),
+  name: OrgName,
+  created_at: z.iso.datetime(),
+  /** Null: it may start what costs money. */
+  suspended_at: z.iso.datetime().nullable(),
+  suspended_reason: z.string().nullable(),
+});
 export type Org = z.infer<typeof Org>;
 
 const SCOPES_MAX = 64;

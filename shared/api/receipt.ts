@@ -28,7 +28,7 @@ export const Receipt = z
   .strictObject({
     id: z.string().describe('Also in the X-Receipt-Id header of the answer'),
     request_id: z.string().describe('Of the request, as in its X-Request-Id header'),
-    api_key_id: z.string().describe('The API key that it came with'),
+    api_key_id: z.string().describe('The API key or the session that it came with'),
     model: z.string().describe('Canonical id of the model'),
     tier: z.enum(['serverless', 'economy']).describe('Whose price was charged'),
     user: z.string().nullable().describe('The `user` of the request'),

@@ -279,6 +279,7 @@ const OWN_JSON = new Map([
   ['control-plane/base/db/columns.ts', 'our own rows'],
   ['control-plane/base/http/cursors.ts', 'ourselves: a cursor is signed'],
   ['control-plane/base/http/openapi.ts', 'ourselves'],
+  ['control-plane/base/users/oidc.ts', 'ourselves: the text was sealed'],
   ['control-plane/fleet/workloads/workloads.ts', 'ourselves: the text was sealed'],
   ['control-plane/models/gateway/chat-wire.ts', "a model server of the operator's"],
   ['control-plane/base/outbound/read-answer.ts', "a model server of the operator's"],

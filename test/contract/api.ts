@@ -6,10 +6,11 @@ import { SCOPES } from '../../control-plane/base/http/scopes.ts';
 import { countRow } from '../../control-plane/base/db/columns.ts';
 import { sql } from '../../control-plane/base/db/db.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
-import { type Http, type InjectedRequest, openHttp } from '../../control-plane/base/http/server.ts';
+import { type Http, type HttpOptions, type InjectedRequest, openHttp } from '../../control-plane/base/http/server.ts';
 import { createIds, type Ids } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
 import { seededRng } from '../../shared/rng.ts';
+import { cookieOf, type Person } from '../kit/people.ts';
 import { openWorld, type World, type WorldOutside } from '../kit/world.ts';
 
 export interface Api {
@@ -30,13 +31,15 @@ export interface Api {
 
 export interface ApiAccount {
   orgId: string;
-  apiKeyId: string;
+  principalId: string;
   key: string;
 }
 
 export interface CallOptions {
   key?: string;
   body?: unknown;
+  /** A person who has signed in, in place of a key. The request comes from our own page. */
+  as?: Person;
   /** A form in place of the body. */
   form?: { type: string; text: string };
   headers?: Record<string, string>;
@@ -92,12 +95,18 @@ const BALANCE_CENTS = 1_000_000;
 const SECRET = new Uint8Array(32).fill(3);
 
 /** `webhookOutbound` carries webhooks; without it no name has an address. */
-export async function openApi(outside: WorldOutside = {}): Promise<Api> {
-  return openOn(await openWorld(1, outside), 1, outside);
+export async function openApi(outside: WorldOutside = {}, options: Partial<HttpOptions> = {}): Promise<Api> {
+  return openOn(await openWorld(1, outside), 1, { outside, options });
+}
+
+interface Around {
+  outside: WorldOutside;
+  options: Partial<HttpOptions>;
 }
 
 /** `epoch` counts the processes. */
-function openOn(world: World, epoch: number, outside: WorldOutside): Api {
+function openOn(world: World, epoch: number, around: Around): Api {
+  const { outside, options } = around;
   const { db, clock, rooms } = world;
   const ids = createIds(clock, seededRng(1_000 + epoch));
   const routes = brought(world.brings(), 'routes');
@@ -109,6 +118,7 @@ function openOn(world: World, epoch: number, outside: WorldOutside): Api {
       log: outside.log ?? createLog('test', 'error'),
       metrics: openMetrics(),
       authenticate: rooms.accounts.authenticate,
+      authenticateSession: rooms.users.sessions.authenticate,
       ready: async () => [],
       hasRoom: () => true,
     },
@@ -119,6 +129,7 @@ function openOn(world: World, epoch: number, outside: WorldOutside): Api {
       trustProxy: [],
       sealing: openSealing(SECRET, ids),
       strictResponses: true,
+      ...options,
     },
   );
   http.register(routes);
@@ -128,12 +139,13 @@ function openOn(world: World, epoch: number, outside: WorldOutside): Api {
     ids,
     routes,
     account: (scopes = Object.keys(SCOPES)) => world.customer(BALANCE_CENTS, scopes),
-    call: async (method, url, { key, body, form, headers } = {}) => {
+    call: async (method, url, { key, as, body, form, headers } = {}) => {
       const reply = await http.inject({
         method,
         url,
         headers: {
           ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+          ...(as === undefined ? {} : cookieOf(as)),
           ...(method === 'GET' ? {} : { 'idempotency-key': ids.secret(16) }),
           ...(body === undefined ? {} : { 'content-type': 'application/json' }),
           ...(form === undefined ? {} : { 'content-type': form.type }),
@@ -147,9 +159,9 @@ function openOn(world: World, epoch: number, outside: WorldOutside): Api {
     },
     restart: async () => {
       await http.close();
-      return openOn(await world.restart(), epoch + 1, outside);
+      return openOn(await world.restart(), epoch + 1, around);
     },
-    beside: async () => openOn(await world.restart(), epoch + 1, outside),
+    beside: async () => openOn(await world.restart(), epoch + 1, around),
     close: async () => {
       await http.close();
       await world.close();

@@ -64,7 +64,7 @@ describe('an answer', () => {
     expect(await spentUcents()).toBe(6n * 15n + 3n * 60n);
     expect(await receiptOf(answer)).toMatchObject({
       org_id: owner.orgId,
-      api_key_id: owner.apiKeyId,
+      api_key_id: owner.principalId,
       model_id: 'acme/small-chat',
       tier: 'serverless',
       state: 'settled',
@@ -85,7 +85,7 @@ describe('an answer', () => {
     expect(json).toEqual({
       id,
       request_id: answer.headers['x-request-id'],
-      api_key_id: owner.apiKeyId,
+      api_key_id: owner.principalId,
       model: 'acme/small-chat',
       tier: 'serverless',
       user: null,

@@ -13,12 +13,15 @@ const api = await openApi();
 afterAll(() => api.close());
 
 type Kind = 'unauthenticated' | 'wrong scope' | 'wrong organisation';
-const keyed = api.routes.flatMap((route) => (route.scope === 'none' || route.scope === 'operator' ? [] : [route]));
+const closed = api.routes.filter(({ scope }) => scope !== 'none' && scope !== 'operator');
+const keyed = closed.filter(({ scope }) => scope !== 'session');
+/** Only people may call them, so no API key has a scope for them. */
+const personal = closed.filter(({ scope }) => scope === 'session');
 /** The operator's: everybody finds the same there. */
 const shared = new Set(['listModels', 'getModel']);
 const naming = keyed.filter(({ path, operationId }) => path.includes('{') && !shared.has(operationId));
 const needed = [
-  ...keyed.flatMap((route) => [caseName(route, 'unauthenticated'), caseName(route, 'wrong scope')]),
+  ...closed.flatMap((route) => [caseName(route, 'unauthenticated'), caseName(route, 'wrong scope')]),
   ...naming.map((route) => caseName(route, 'wrong organisation')),
 ];
 const tried = new Set<string>();
@@ -34,11 +37,11 @@ const withoutId = (body: string, id: string): unknown =>
 
 describe('unauthenticated', () => {
   // Specification 5: A missing or invalid key receives 401.
-  test.each(named(keyed))(
+  test.each(named(closed))(
     '%s is 401 without a key, and with one that is unknown, revoked or expired',
     async (_id, route) => {
       const [revoked, expired] = [await api.account(), await api.account()];
-      await api.world.rooms.accounts.revokeKey(revoked.apiKeyId);
+      await api.world.rooms.accounts.revokeKey(revoked.principalId);
       const late = await api.world.rooms.accounts.createKey({
         orgId: expired.orgId,
         name: 'late',
@@ -69,6 +72,12 @@ describe('wrong scope', () => {
       tried.add(caseName(route, 'wrong scope'));
     },
   );
+  test.each(named(personal))('%s is 403 with an API key, whatever its scopes', async (_id, route) => {
+    const { key } = await api.account();
+    const answer = await api.call(route.method, urlWith(route.path, 'x'), { key });
+    expectRefused(route.path, answer, 'session_required');
+    tried.add(caseName(route, 'wrong scope'));
+  });
 });
 
 describe('a body', () => {

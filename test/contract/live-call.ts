@@ -26,6 +26,7 @@ export async function openCall(api: Api, key: string, call: LiveCall): Promise<R
     clientIp: call.address ?? '127.0.0.1',
     gone: new AbortController().signal,
     actor: 'test',
+    browser: () => ({ sessionToken: undefined, userAgent: '' }),
     isForm: false,
     settle: async () => undefined,
   });

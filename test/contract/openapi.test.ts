@@ -1,8 +1,10 @@
 // The OpenAPI document of the whole API: complete, well formed, described to the last field; and the page made of it.
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Route } from '../../control-plane/base/http/route.ts';
 import { type Scope, scopeText } from '../../control-plane/base/http/scopes.ts';
 import { CHAT_DEFAULTS, CHAT_NOTHINGS } from '../../shared/api/nothings.ts';
+import { isOauthPath } from '../../shared/api/device-login.ts';
 import { inferenceCode, isInferencePath } from '../../shared/api/inference.ts';
 import { type ErrorCode, ERRORS } from '../../shared/errors.ts';
 import { type Api, openApi } from './api.ts';
@@ -39,6 +41,8 @@ beforeAll(async () => {
   );
 });
 afterAll(() => api.close());
+
+const needsKey = ({ hidden, scope }: Route): boolean => hidden !== true && scope !== 'none' && scope !== 'session';
 
 /** Every value below `value`, with its path. */
 function walk(value: unknown, path = ''): { path: string; value: unknown }[] {
@@ -247,9 +251,9 @@ describe('the document', () => {
     for (const { path, responses, security } of operations) {
       for (const [status, { content = {}, headers }] of Object.entries(responses)) {
         if (Number(status) < 400) continue;
-        const form = isInferencePath(path) ? 'application/json' : 'application/problem+json';
+        const form = isInferencePath(path) || isOauthPath(path) ? 'application/json' : 'application/problem+json';
         expect(Object.keys(content)).toEqual([form]);
-        const codes = walk(content[form]).find((each) => each.path.endsWith('/code/enum'))?.value as string[];
+        const codes = walk(content[form]).find((each) => /\/(code|error)\/enum$/.test(each.path))?.value as string[];
         expect(codes.map((code) => statuses(path).get(code))).toEqual(codes.map(() => Number(status)));
         expect(Object.keys(headers)).toEqual(expect.arrayContaining(status === '429' ? ['Retry-After'] : []));
       }
@@ -259,10 +263,18 @@ describe('the document', () => {
   });
 
   test('names the scope of every route that needs a key', () => {
-    for (const route of api.routes.filter(({ hidden, scope }) => hidden !== true && scope !== 'none')) {
+    for (const route of api.routes.filter(needsKey)) {
       const operation = document.paths[route.path]?.[route.method.toLowerCase()];
       expect(JSON.stringify(operation)).toContain(`\`${scopeText(route.scope as Scope)}\``);
-      expect(operation?.security).toEqual([{ api_key: [] }]);
+      expect(operation?.security).toEqual([{ api_key: [] }, { session: [] }]);
+    }
+  });
+
+  test('says which routes are for signed-in people only', () => {
+    for (const route of api.routes.filter(({ scope }) => scope === 'session')) {
+      const operation = document.paths[route.path]?.[route.method.toLowerCase()];
+      expect(operation?.description).toContain('Only for a signed-in person.');
+      expect(operation?.security).toEqual([{ session: [] }]);
     }
   });
 });

@@ -33,6 +33,15 @@ export const PAGED_LISTS: Record<string, Open> = {
   // An operator's file, which nobody changes while the service runs.
   listTemplates: async () => ({ url: '/v1/templates?', idOf, add: async () => undefined, isByName: true }),
   listApiKeys: ofResource('/v1/api-keys'),
+  listInvitations: ofResource('/v1/invitations'),
+  listMembers: async (api, owner) => ({
+    ...(await ofResource('/v1/members')(api, owner)),
+    idOf: (entry) => String(entry['user_id']),
+    add: async () => {
+      const id = await makerFor('/v1/members/{user_id}')?.(api, owner);
+      return () => api.call('DELETE', `/v1/members/${id}`, { key: owner.key });
+    },
+  }),
   listSshKeys: async (api, owner) => ({
     url: '/v1/ssh-keys?',
     idOf,

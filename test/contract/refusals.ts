@@ -1,6 +1,7 @@
 // What a refusal must look like on its path: an envelope on those of inference, a problem document on all others.
 import { expect } from 'vitest';
 import { inferenceCode, InferenceError, isInferencePath } from '../../shared/api/inference.ts';
+import { isOauthPath, OauthError } from '../../shared/api/device-login.ts';
 import { Problem } from '../../shared/api/problem.ts';
 import { type ErrorCode, ERRORS } from '../../shared/errors.ts';
 import type { Answer } from './api.ts';
@@ -14,6 +15,15 @@ export interface Refusal {
 
 /** @throws if it has not the form that its path calls for */
 export function refusalOf(path: string, answer: Answer): Refusal {
+  if (isOauthPath(path)) {
+    expect(answer.headers['content-type']).toBe('application/json; charset=utf-8');
+    const { error, error_description: text } = OauthError.parse(answer.json);
+    return {
+      code: error,
+      text,
+      fields: text.match(/[\w.[\]]+/g) ?? [],
+    };
+  }
   if (isInferencePath(path)) {
     expect(answer.headers['content-type']).toBe('application/json; charset=utf-8');
     const { error } = InferenceError.parse(answer.json);

@@ -2,10 +2,11 @@
 import fc from 'fast-check';
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Route } from '../../control-plane/base/http/route.ts';
-import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import { type Answer, type Api, type ApiAccount, type CallOptions, openApi } from './api.ts';
 import { brokenOnce, inputSchema, valid } from './requests.ts';
 import { noteRead, offlineDeposits } from '../kit/deposits.ts';
 import { overTheWire } from '../kit/machines.ts';
+import { addPerson, cookieOf, type Person } from '../kit/people.ts';
 import { LAUNCH } from '../kit/world.ts';
 import { refusalOf } from './refusals.ts';
 import { makerFor, urlOf, urlWith } from './resources.ts';
@@ -15,9 +16,11 @@ const RUNS = process.env['SOAK'] === '1' ? 1000 : 40;
 const api: Api = await openApi({ settings: { deposits: offlineDeposits() } });
 for (const chain of ['ethereum', 'base'] as const) await noteRead(api.world, chain);
 let owner: ApiAccount;
+let person: Person;
 // A new one each time: what an organisation may have of a kind is soon reached by random requests.
 beforeEach(async () => {
   owner = await api.account();
+  person = await addPerson(api.world, { orgId: owner.orgId, role: 'owner' });
 });
 afterAll(() => api.close());
 
@@ -31,7 +34,9 @@ async function urlOfOne({ path }: Route): Promise<string> {
   return urlOf(path, (await makerFor(path)?.(api, owner)) ?? '');
 }
 const sendBody = (route: Route, url: string, body: unknown): Promise<Answer> =>
-  api.call(route.method, url, { ...(route.scope === 'none' ? {} : { key: owner.key }), body });
+  api.call(route.method, url, { ...credentialsFor(route), body });
+const credentialsFor = ({ scope }: Route): CallOptions =>
+  scope === 'none' ? {} : scope === 'session' ? { as: person } : { key: owner.key };
 const sendQuery = (url: string, query: object): Promise<Answer> => {
   const texts = Object.entries(query).map(([name, value]): [string, string] => [name, String(value)]);
   return api.call('GET', `${url}?${new URLSearchParams(texts).toString()}`, { key: owner.key });
@@ -119,12 +124,12 @@ describe('bodies', () => {
     ['objects', '{"a":'.repeat(40_000) + '1' + '}'.repeat(40_000)],
     ['arrays in a field', `{"name": ${'['.repeat(100_000)}${']'.repeat(100_000)}}`],
   ])('%s nested as deep as a body can be are refused', async (_what, payload) => {
-    for (const { method, path } of withBody.filter((route) => route.scope !== 'none')) {
+    for (const { method, path, scope } of withBody.filter((route) => route.scope !== 'none')) {
       const reply = await api.http.inject({
         method,
         url: urlWith(path, 'x'),
         headers: {
-          authorization: `Bearer ${owner.key}`,
+          ...(scope === 'session' ? cookieOf(person) : { authorization: `Bearer ${owner.key}` }),
           'content-type': 'application/json',
           'idempotency-key': api.ids.secret(8),
         },

@@ -10,6 +10,7 @@ import { insertJob, setStatus } from '../../control-plane/models/videos/store.ts
 import { KEYS } from '../control-plane/base/accounts/ssh-key-samples.ts';
 import { addDeposit } from '../kit/deposits.ts';
 import { tunableModels } from '../kit/models.ts';
+import { addPerson } from '../kit/people.ts';
 import { mp4 } from '../kit/video-server.ts';
 import { LAUNCH } from '../kit/world.ts';
 import type { Answer, Api, ApiAccount, CallOptions } from './api.ts';
@@ -25,6 +26,10 @@ const RESOURCES: Record<string, Make> = {
     const body = { name: 'x', scopes: ['instances: read'] };
     return idOf(await create(api, owner, '/v1/api-keys', body), 'id');
   },
+  '/v1/members/{user_id}': async ({ world }, { orgId }) =>
+    (await addPerson(world, { orgId, role: 'read-only' })).userId,
+  '/v1/invitations/{id}': async (api, owner) =>
+    idOf(await create(api, owner, '/v1/invitations', { role: 'member' }), 'id'),
   '/v1/ssh-keys/{id}': async (api, owner) => {
     const body = { name: 'x', public_key: KEYS.ed.line };
     return idOf(await create(api, owner, '/v1/ssh-keys', body), 'id');
@@ -92,7 +97,7 @@ const RESOURCES: Record<string, Make> = {
     const [tunable] = tunableModels();
     if (tunable?.fine_tuning === undefined) throw new Error('no model can be tuned');
     const money = { terms: tunable.fine_tuning, budget_ucents: 1n };
-    const job = { id, org_id: owner.orgId, api_key_id: owner.apiKeyId, model: 'tiny-base', ...file, ...money };
+    const job = { id, org_id: owner.orgId, api_key_id: owner.principalId, model: 'tiny-base', ...file, ...money };
     await world.db.tx('test.job', async (tx) => {
       await insertTrainingJob(tx, { ...job, request, created_ms: nowMs });
       await setTrainingStatus(tx, id, { from: 'validating', to: 'cancelled' }, { due_ms: null });
@@ -109,8 +114,8 @@ const RESOURCES: Record<string, Make> = {
 };
 
 /** What receipts and videos have in common. */
-function requestOf({ orgId, apiKeyId }: ApiAccount, id: string) {
-  return { id, org_id: orgId, api_key_id: apiKeyId, request_id: 'req_x', model_id: 'a/b' };
+function requestOf({ orgId, principalId }: ApiAccount, id: string) {
+  return { id, org_id: orgId, api_key_id: principalId, request_id: 'req_x', model_id: 'a/b' };
 }
 
 /** The id of the only part of an upload that was made here. */
@@ -122,6 +127,7 @@ type Sent = Pick<CallOptions, 'body' | 'form'>;
 
 /** What the owner could send, by operation. `made` is what the maker of the path has returned. */
 const SENT: Record<string, (made: string) => Sent> = {
+  changeMember: () => ({ body: { role: 'billing' } }),
   renameInstance: () => ({ body: { name: 'renamed' } }),
   changeWebhookEndpoint: () => ({ body: { enabled: false } }),
   changeMachine: () => ({ body: { price_per_hour: 2 } }),

@@ -3,7 +3,14 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { assertDirectories, readConfig, readSecret, s3Settings } from '../../control-plane/config.ts';
+import {
+  assertDirectories,
+  mailSettingsOf,
+  oidcSettingsOf,
+  readConfig,
+  readSecret,
+  s3Settings,
+} from '../../control-plane/config.ts';
 import { systemRng } from '../../shared/rng.ts';
 
 let directory: string;
@@ -265,5 +272,49 @@ describe('blobs_s3', () => {
   test.each(['a', 'ab', 'UPPER', 'a_b', '-ab', `a${'b'.repeat(63)}`])('refuses the bucket %s', (bucket) => {
     const lines = store(ENDPOINT).map((line) => line.replace('bucket: files', `bucket: ${bucket}`));
     expect(() => read(...lines)).toThrow('must be the name of a bucket');
+  });
+});
+
+describe('smtp', () => {
+  const smtp = (...lines: string[]): string =>
+    ['smtp:', '  from: svc@example.com', ...lines.map((line) => `  ${line}`)].join('\n');
+  const settings = (...lines: string[]) => mailSettingsOf(read(smtp('host: mail.lan', ...lines)));
+  test('needs a host, and TLS is the default', () => {
+    expect(mailSettingsOf(read(''))).toBeUndefined();
+    expect(settings()).toEqual({
+      host: 'mail.lan',
+      port: 587,
+      security: 'starttls',
+      login: undefined,
+      from: 'svc@example.com',
+    });
+    expect(() => read(smtp())).toThrow('smtp.host');
+  });
+
+  test('takes a login from a file, and sends it over TLS only', () => {
+    const password = join(directory, 'smtp-password');
+    writeFileSync(password, 'secret\n');
+    const login = ['username: svc', `password_file: ${password}`];
+    expect(settings(...login)?.login).toEqual({ user: 'svc', password: 'secret' });
+    expect(() => settings('username: svc')).toThrow('must be set with username');
+    expect(() => settings(...login, 'security: none')).toThrow('must not be none');
+    expect(() => settings('username: svc', 'password_file: /nowhere')).toThrow('smtp.password_file');
+  });
+});
+
+describe('oidc', () => {
+  const oidc = (issuer: string, secret: string) =>
+    oidcSettingsOf(read('oidc:', `  issuer: ${issuer}`, '  client_id: svc', `  client_secret_file: ${secret}`));
+
+  test('is a provider with a secret in a file, over HTTPS unless it is on this machine', () => {
+    const secret = join(directory, 'client-secret');
+    writeFileSync(secret, 'abc\n');
+    expect(oidcSettingsOf(read(''))).toBeUndefined();
+    const issuer = 'https://login.example.com';
+    expect(oidc(issuer, secret)).toEqual({ issuer, clientId: 'svc', clientSecret: 'abc' });
+    expect(oidc('http://localhost:8080', secret)?.issuer).toBe('http://localhost:8080');
+    for (const wrong of ['http://login.example.com', 'http://localhost.example.com', 'login'])
+      expect(() => oidc(wrong, secret)).toThrow(/must be a URL|must begin with https/);
+    expect(() => oidc(issuer, '/nowhere')).toThrow('oidc.client_secret_file');
   });
 });

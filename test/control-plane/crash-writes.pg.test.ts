@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, inject, test } from 'vitest';
 import { z } from 'zod';
-import { openAccounts } from '../../control-plane/base/accounts/accounts.ts';
+import { openAccountsAlone } from '../kit/accounts.ts';
 import { int, text, ucents } from '../../control-plane/base/db/columns.ts';
 import { type Db, sql } from '../../control-plane/base/db/db.ts';
 import { migrate } from '../../control-plane/base/db/migrate.ts';
@@ -76,7 +76,7 @@ const ReceiptRow = z.object({ id: text, state: text, charged_ucents: ucents });
 const CountRow = z.object({ subject_id: text, count: int });
 
 async function check(db: Db, { charges: acknowledged, revokedKeys }: Acknowledged): Promise<void> {
-  const accounts = openAccounts({ db, clock, ids });
+  const accounts = openAccountsAlone({ db, clock, ids });
   for (const key of revokedKeys) expect(await accounts.authenticate(key, { confirmsKey: false })).toBeUndefined();
   const rows = await db.read.all(ReceiptRow, sql`select id, state, charged_ucents from request_receipts`);
   const byId = new Map(rows.map((row) => [row.id, row]));

@@ -240,7 +240,7 @@ async function openBallasted(): Promise<Ballasted> {
   return {
     world,
     http,
-    who: { orgId: who.orgId, apiKeyId: id },
+    who: { orgId: who.orgId, principalId: id },
     errors,
     call: async (method, url, body) => {
       const headers = {

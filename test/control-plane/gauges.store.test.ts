@@ -146,7 +146,7 @@ describe('the gauges', () => {
     // One organisation alone cannot take a server out of use.
     const callers = [await world.customer(100), await world.customer(100)];
     const callOf = (i: number): Parameters<Gateway['completeChat']>[0] => ({
-      caller: { orgId: callers[i % 2]?.orgId ?? '', apiKeyId: callers[i % 2]?.apiKeyId ?? '', scopes: [] },
+      caller: { orgId: callers[i % 2]?.orgId ?? '', principalId: callers[i % 2]?.principalId ?? '', scopes: [] },
       requestId: 'req_x',
       gone: new AbortController().signal,
       body: { model: 'small', messages: [{ role: 'user' as const, content: 'hi' }] },

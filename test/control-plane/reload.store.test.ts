@@ -17,6 +17,7 @@ let owner: ApiAccount;
 const shipped = { templates: readTemplates(undefined), environments: readEnvironments(undefined) };
 const now = (change: Partial<Changeable> = {}): Changeable => ({
   presets: shipped,
+  signUpPolicy: 'open',
   models: someModels(first.baseUrl),
   openLaunchesPerOrg: 1_000,
   openInferenceRequestsPerKey: 64,

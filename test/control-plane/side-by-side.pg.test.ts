@@ -175,15 +175,15 @@ describe.each(SEEDS)('in the order of seed %d', (seed) => {
 });
 
 test('a key that another process has revoked is refused at the next request, also where it is authenticated from memory', async () => {
-  const { orgId, apiKeyId, key } = await world.customer(100);
+  const { orgId, principalId, key } = await world.customer(100);
   const { accounts, gateway, ledger } = world.rooms;
   const caller = await accounts.authenticate(key, { confirmsKey: false });
-  await world.db.tx('test.revoke', (tx) => tx.run(sql`update api_keys set revoked_ms = 1 where id = ${apiKeyId}`));
+  await world.db.tx('test.revoke', (tx) => tx.run(sql`update api_keys set revoked_ms = 1 where id = ${principalId}`));
   expect(await accounts.authenticate(key, { confirmsKey: false })).toBeUndefined();
   expect(await accounts.authenticate(key, { confirmsKey: true })).toEqual(caller);
   const body = { model: 'small', messages: [{ role: 'user' as const, content: 'hi' }] };
   const call = {
-    caller: { orgId, apiKeyId, scopes: [] },
+    caller: { orgId, principalId, scopes: [] },
     requestId: 'req_x',
     gone: new AbortController().signal,
     body,

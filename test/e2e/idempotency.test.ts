@@ -90,6 +90,7 @@ const REQUESTS: Record<string, () => Promise<Asked>> = {
   renameInstance: async () => ({ method: 'PATCH', path: `/instances/${await launched()}`, body: { name: 'renamed' } }),
   deleteInstance: async () => ({ method: 'DELETE', path: `/instances/${await launched()}` }),
   createApiKey: async () => post('/api-keys', { name: 'made', scopes: ['instances: read'] }),
+  createInvitation: async () => post('/invitations', { role: 'member' }),
   createSshKey: async () => {
     const { publicKey } = await makeIdentity(join(stack.dir, 'ssh'), randomUUID());
     return post('/ssh-keys', { name: 'made', public_key: publicKey });

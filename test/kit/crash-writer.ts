@@ -1,6 +1,6 @@
 // A program that a test kills: opens and closes paid requests without end, revokes keys meanwhile, and prints the id of each receipt and key
 // that was acknowledged.
-import { openAccounts } from '../../control-plane/base/accounts/accounts.ts';
+import { openAccountsAlone } from './accounts.ts';
 import { openPostgres } from '../../control-plane/base/db/postgres.ts';
 import { openSqlite } from '../../control-plane/base/db/sqlite.ts';
 import { closeReceipt, openReceipt } from '../../control-plane/models/gateway/states.ts';
@@ -26,7 +26,7 @@ async function main({ database, payers }: Order): Promise<void> {
   const db = database.startsWith('postgres:')
     ? openPostgres(database, { clock, rng, log })
     : openSqlite(database, { clock });
-  const accounts = openAccounts({ db, clock, ids });
+  const accounts = openAccountsAlone({ db, clock, ids });
   const caller = async (i: number): Promise<void> => {
     for (;;) {
       const payer = payers[i % payers.length];

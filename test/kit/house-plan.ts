@@ -30,6 +30,7 @@ export const DAEMONS: readonly Daemon[] = [
       'house.ts',
       'rooms.ts',
       'wings.ts',
+      'identity.ts',
       'settings.ts',
       'brings.ts',
       'listeners.ts',
@@ -107,6 +108,16 @@ export const DOORS: readonly Door[] = [
     packages: ['@scure/base', '@scure/bip32', '@noble/hashes', '@noble/curves'],
     doors: ['control-plane/money/payouts/', 'control-plane/money/deposits/'],
     why: 'addresses of chains are made and checked where money goes to them, without a private key',
+  },
+  {
+    packages: ['@simplewebauthn/server', 'openid-client', 'otplib'],
+    doors: ['control-plane/base/users/'],
+    why: 'everyone else asks who calls, and never how somebody has proved it',
+  },
+  {
+    packages: ['nodemailer'],
+    doors: ['control-plane/base/mail/'],
+    why: 'the time limits and the rule about TLS are set in one place',
   },
   {
     packages: ['marked'],

@@ -11,6 +11,8 @@ const WITHOUT_ROOT: Readonly<Record<string, string>> = {
   'supply.all_offline': 'it runs before the process serves anything',
   'endpoints.prepare': 'it inserts rows that are missing',
   'receipts.forget': 'nobody changes a closed receipt, and the sum of the forgotten ones is added in one statement',
+  'users.sign_up': 'it inserts rows that nobody else knows yet; the address is unique',
+  'users.add': 'it inserts rows that nobody else knows yet; the address is unique',
   'webhooks.forget': 'nobody changes a delivery that has ended',
 };
 

@@ -1,5 +1,5 @@
 // Organisations with an API key and money, for tests and benches of paid requests that have a database and no API.
-import { openAccounts } from '../../control-plane/base/accounts/accounts.ts';
+import { openAccountsAlone } from './accounts.ts';
 import type { Db } from '../../control-plane/base/db/db.ts';
 import type { NewReceipt } from '../../control-plane/models/gateway/store.ts';
 import { funding, wallet } from '../../control-plane/money/ledger/accounts.ts';
@@ -9,7 +9,7 @@ import type { Ids } from '../../shared/ids.ts';
 
 export interface Payer {
   orgId: string;
-  apiKeyId: string;
+  principalId: string;
 }
 
 export async function makePayers(
@@ -17,7 +17,7 @@ export async function makePayers(
   deps: { db: Db; clock: Clock; ids: Ids; ledger: Ledger },
 ): Promise<Payer[]> {
   const { db, ledger } = deps;
-  const accounts = openAccounts(deps);
+  const accounts = openAccountsAlone(deps);
   const payers: Payer[] = [];
   for (let i = 0; i < count; i += 1) {
     const { id: orgId } = await accounts.createOrg(`payer ${i}`);
@@ -25,16 +25,16 @@ export async function makePayers(
     const fund = { debit: funding, credit: wallet(orgId), amountUcents: 10n ** 15n, kind: 'funding.manual' };
     const transfer = { ...fund, id: `fund:${orgId}`, subjectId: orgId, effectiveMs: 1 };
     await db.tx('test.fund', (tx) => ledger.post(tx, transfer.id, [transfer]));
-    payers.push({ orgId, apiKeyId: key.id });
+    payers.push({ orgId, principalId: key.id });
   }
   return payers;
 }
 
 /** The receipt of a new request. */
 export function newReceipt(
-  { orgId, apiKeyId }: Payer,
+  { orgId, principalId }: Payer,
   facts: Pick<NewReceipt, 'id' | 'held_ucents' | 'opened_ms'>,
 ): NewReceipt {
   const named = { request_id: 'req_test', model_id: 'test/chat', tier: 'serverless' } as const;
-  return { ...named, ...facts, org_id: orgId, api_key_id: apiKeyId, end_user: null, metadata: null };
+  return { ...named, ...facts, org_id: orgId, api_key_id: principalId, end_user: null, metadata: null };
 }

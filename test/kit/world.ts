@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { type Duplex, duplexPair } from 'node:stream';
 import { type Audit, openAudit } from '../../control-plane/admin/audit.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
+import type { Mail } from '../../control-plane/base/mail/mail.ts';
 import { type Outbound, openOutbound } from '../../control-plane/base/outbound/outbound.ts';
 import { openRooms, type Rooms } from '../../control-plane/rooms.ts';
 import type { Core, Nudges, Settings } from '../../control-plane/settings.ts';
@@ -25,8 +26,6 @@ import { createLog, type Log } from '../../shared/log.ts';
 import { UCENTS_PER_CENT } from '../../shared/money.ts';
 import type { ObservedWorkload } from '../../shared/protocol/workload.ts';
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
-import { readEnvironments } from '../../control-plane/rental/launch/environments.ts';
-import { readTemplates } from '../../control-plane/rental/launch/templates.ts';
 import type { logIn } from '../../control-plane/rental/outages/probe.ts';
 import type { ProbeResult } from '../../control-plane/rental/instances/steps.ts';
 import { seededRng } from '../../shared/rng.ts';
@@ -35,12 +34,13 @@ import { type FakeImages, fakeImages, type FakeModelHub, fakeModelHub } from './
 import { openInvariants } from './invariants.ts';
 import { addMachine, type MachineOptions, type MadeMachine } from './machines.ts';
 import { processAround } from './operator.ts';
+import { SETTINGS } from './settings.ts';
 import { type VirtualClock, virtualClock } from './virtual-clock.ts';
 
 /** Who acts: an organisation and the key that it acts with. */
 export interface WorldAccount {
   orgId: string;
-  apiKeyId: string;
+  principalId: string;
 }
 
 /** An account with its API key itself. */
@@ -98,48 +98,16 @@ export interface World {
   close(): Promise<void>;
 }
 
-const SETTINGS: Settings = {
-  platformFeeBps: 2000,
-  launchHoldMinutes: 10,
-  earningsDelayMs: 0,
-  payouts: { every: 'week', minimumUcents: 2_500_000_000n, destinationDelayMs: 48 * 3_600_000 },
-  reservationLeadMs: 24 * 3_600_000,
-  lossBounds: {
-    orgCreditsUcents: 10_000_000_000n,
-    supplierCreditsUcents: 50_000_000_000n,
-    supplierPaymentsUcents: 50_000_000_000n,
-  },
-  openLaunchesPerOrg: 1_000,
-  unpaidGpuHoursPerOrg: 1_000_000,
-  diskPriceUcentsPerGbHour: 20_000n,
-  hostnameOf: (id) => `${id}.ssh.test`,
-  appSite: { domain: 'apps.test', publicPort: 443 },
-  sshPorts: { first: 30000, last: 30399 },
-  sshHost: '127.0.0.1',
-  presets: { templates: readTemplates(undefined), environments: readEnvironments(undefined) },
-  webhookMaxAttempts: 5,
-  models: [],
-  openInferenceRequestsPerKey: 64,
-  openInferenceRequestsPerOrg: 256,
-  openVideosPerOrg: 20,
-  videoBytesMax: 1024 ** 2,
-  fileBytesMax: 1_000_000,
-  fileBytesPerOrg: 3_000_000,
-};
-const NO_NUDGES: Nudges = {
-  engine: () => undefined,
-  edge: () => undefined,
-  watch: () => undefined,
-  webhooks: () => undefined,
-};
+const nothing = (): void => undefined;
+const NO_NUDGES: Nudges = { engine: nothing, edge: nothing, watch: nothing, webhooks: nothing };
 
-const NO_RESERVE = { share: 0, bytes: 0 };
 const PRESIGNING = { secret: new Uint8Array(32).fill(7), baseUrl: 'https://api.example.com/v1' };
 
 /** What a test may put in place of the world's own. */
 export interface WorldOutside {
   /** Parts of the process around the rooms. */
   process?: Partial<Process>;
+  mail?: Mail;
   webhookOutbound?: Outbound;
   log?: Log;
   settings?: Partial<Settings>;
@@ -198,6 +166,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
     {
       nudges: outside.nudges ?? NO_NUDGES,
       hasRoom: () => true,
+      mail: outside.mail ?? { send: async () => false },
       webhookOutbound: outside.webhookOutbound ?? nowhere(clock),
       images,
       modelHub,
@@ -257,7 +226,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
 function storageOn(core: Core, directory: string, { blobs }: WorldOutside) {
   const urlKeys = openUrlKeys(core);
   const presignedUrls = openPresignedUrls({ ...PRESIGNING, keys: urlKeys });
-  const onDisk = (): Blobs => openDiskBlobs(directory, { ...core, reserve: NO_RESERVE, presignedUrls });
+  const onDisk = (): Blobs => openDiskBlobs(directory, { ...core, reserve: { share: 0, bytes: 0 }, presignedUrls });
   return { blobs: blobs?.(core) ?? onDisk(), presignedUrls, urlKeys };
 }
 
@@ -352,7 +321,7 @@ async function emptyLog(): Promise<Duplex> {
 
 async function addKey(rooms: Rooms, orgId: string, scopes: readonly string[]): Promise<KeyAccount> {
   const { id, key } = await rooms.accounts.createKey({ orgId, name: 'first', scopes: [...scopes], expiresMs: null });
-  return { orgId, apiKeyId: id, key };
+  return { orgId, principalId: id, key };
 }
 
 async function addCustomer(

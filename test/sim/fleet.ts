@@ -14,7 +14,7 @@ import { openWitness, type Witness } from './witness.ts';
 
 export interface Customer {
   orgId: string;
-  apiKeyId: string;
+  principalId: string;
   /** What they have paid in. */
   fundedUcents: bigint;
 }
@@ -98,9 +98,9 @@ function requests(
       return id;
     },
     remove: async (id) => {
-      const { orgId, apiKeyId } = instances.get(id) as Customer;
+      const { orgId, principalId } = instances.get(id) as Customer;
       const { rooms } = plane.world();
-      const accepted = await orRefused(rooms.instances.remove({ orgId, apiKeyId }, id, async () => undefined));
+      const accepted = await orRefused(rooms.instances.remove({ orgId, principalId }, id, async () => undefined));
       if (accepted !== undefined && !witness.ends.has(id)) witness.ends.set(id, clock.now());
     },
     reprice: async ({ machineId, supplierOrgId }) => {

@@ -1,43 +1,58 @@
 // Organisations and their API keys, for the operator and for the authentication of requests.
-import { z } from 'zod';
 import type { ApiKey, NewApiKey, Org } from '../../../shared/api/account.ts';
-import { type Clock, isoTime } from '../../../shared/clock.ts';
+import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import { int, text } from '../db/columns.ts';
-import { type Db, DbError, type Query, sql, type Tx } from '../db/db.ts';
+import { type Db, ignoreFullDisk, type Query, sql, type Tx } from '../db/db.ts';
+import type { Events } from '../events/events.ts';
 import { failUnknownKey } from '../http/checks.ts';
-import { pageFrom, type PageStart } from '../http/cursors.ts';
-import type { Caller, MaybePromise } from '../http/route.ts';
+import type { Caller, MaybePromise, Restriction } from '../http/route.ts';
 import * as keys from './api-keys.ts';
 import { type KnownKey, openKnownKeys } from './known-keys.ts';
+import * as orgs from './orgs.ts';
 
 /** Step of `last_used_at`: writing it for every request would cost more than the request. */
 const LAST_USED_MS_STEP = 60_000;
+/** A suspension reaches the other processes on PostgreSQL within this time. */
+const KNOWN_MS_MAX = 5_000;
 
 export interface Accounts {
   createOrg(name: string): Promise<Org>;
+  /** The same in the caller's transaction, for a person who signs up: it may only read until it has had money. */
+  addUnfundedOrg(tx: Tx, name: string): Promise<string>;
   /** @throws ServiceError `not_found` */
   assertOrg(orgId: string): Promise<void>;
+  /** It can start nothing that costs money from now on. @throws ServiceError `not_found` */
+  suspendOrg(orgId: string, reason: string): Promise<Org>;
+  /** @throws ServiceError `not_found` */
+  resumeOrg(orgId: string): Promise<Org>;
+  /** What the organisation may not do now; undefined if it may do everything. */
+  restrictionOf(orgId: string): Promise<Restriction | undefined>;
   /** The key itself is only in this answer. @throws ServiceError `not_found`, `validation_failed` */
-  createKey(request: keys.NewKeyRequest): Promise<NewApiKey>;
+  createKey(request: Omit<keys.NewKeyRequest, 'by'>): Promise<NewApiKey>;
   /** Takes effect with the next request. @throws ServiceError `not_found` */
   revokeKey(id: string): Promise<ApiKey>;
   /** The same for a key of this organisation. @throws ServiceError `not_found`, also if the key was revoked before */
-  revokeKeyOf(orgId: string, id: string): Promise<void>;
+  revokeKeyOf(caller: Caller, id: string): Promise<void>;
+  /** Keys that a transaction has revoked are refused from now on. */
+  dropKeys(ids: readonly string[]): void;
   /**
    * Undefined for a key that is unknown, revoked or expired. `confirmsKey`: the request confirms the key once more in a transaction
    * (`isLivingKey`), so a key that another process has just revoked may pass here.
    */
   authenticate(token: string, how: { confirmsKey: boolean }): MaybePromise<Caller | undefined>;
-  /** Whether the key of a long request may still be used. */
-  isLiving(caller: Caller): Promise<boolean>;
   /** Forgets a key that a transaction has found revoked or expired. @throws ServiceError `unauthorized` */
   refuseKey(id: string): never;
 }
 
-const OrgRow = z.object({ id: text, name: text, created_ms: int });
-type OrgRow = z.infer<typeof OrgRow>;
+interface Deps {
+  db: Db;
+  clock: Clock;
+  ids: Ids;
+  events: Events;
+  /** Whether the organisation has ever had money. */
+  wasFunded(query: Query, orgId: string): Promise<boolean>;
+}
 
 /** The organisation of the platform itself. It rents machines for models, and the platform's revenue pays them. */
 export const PLATFORM_ORG = 'platform';
@@ -49,44 +64,51 @@ export async function ensurePlatform(tx: Tx, nowMs: number): Promise<void> {
   );
 }
 
-export function openAccounts(deps: { db: Db; clock: Clock; ids: Ids }): Accounts {
-  const { db, clock, ids } = deps;
+export function openAccounts(deps: Deps): Accounts {
+  const { db, clock, events } = deps;
   const known = openKnownKeys();
+  const noteRevoked = (tx: Tx, orgId: string, id: string, by: string): Promise<void> =>
+    events.append(tx, { type: 'api_key.revoked', subjectId: id, orgId, data: { by } });
   return {
-    createOrg: async (name) => {
-      const row = { id: ids.uuid(), name, created_ms: clock.now() };
-      await db.tx('accounts.create_org', (tx) =>
-        tx.run(sql`insert into orgs (id, name, created_ms) values (${row.id}, ${name}, ${row.created_ms})`),
-      );
-      return orgView(row);
-    },
-    assertOrg: (orgId) => assertOrg(db.read, orgId),
+    ...openOrgs(deps, known.dropOrg),
     createKey: (request) =>
       db.tx('accounts.create_key', async (tx) => {
         await tx.lock('org', request.orgId);
-        await assertOrg(tx, request.orgId);
-        return keys.issueKey(tx, request, deps);
+        await orgs.assertOrg(tx, request.orgId);
+        return keys.issueKey(tx, { ...request, by: 'operator' }, deps);
       }),
     revokeKey: async (id) => {
       const nowMs = clock.now();
-      const row = await db.tx('accounts.revoke_key', (tx) => keys.revokeAnyKey(tx, id, nowMs));
+      const before = await keys.keyWithId(db.read, id);
+      if (before === undefined) return fail('not_found', `There is no API key ${id}.`);
+      const row = await db.tx('accounts.revoke_key', async (tx) => {
+        await tx.lock('org', before.org_id);
+        if (await keys.revokeKeyOf(tx, before.org_id, id, nowMs)) await noteRevoked(tx, before.org_id, id, 'operator');
+        return keys.keyWithId(tx, id);
+      });
       known.drop(id);
-      return row === undefined ? fail('not_found', `There is no API key ${id}.`) : keys.apiKeyView(row);
+      return keys.apiKeyView(row ?? before);
     },
-    revokeKeyOf: async (orgId, id) => {
+    revokeKeyOf: async ({ orgId, principalId }, id) => {
       const nowMs = clock.now();
-      const revoked = await db.tx('accounts.revoke_own', (tx) => keys.revokeKeyOf(tx, orgId, id, nowMs));
+      const revoked = await db.tx('accounts.revoke_own', async (tx) => {
+        await tx.lock('org', orgId);
+        if (!(await keys.revokeKeyOf(tx, orgId, id, nowMs))) return false;
+        await noteRevoked(tx, orgId, id, principalId);
+        return true;
+      });
       known.drop(id);
       if (!revoked) fail('not_found', `There is no API key ${id}, or it was revoked before.`);
     },
+    dropKeys: (gone) => gone.forEach(known.drop),
     authenticate: (token, { confirmsKey }) => {
       const hash = keys.hashOf(token);
       const nowMs = clock.now();
       const key = confirmsKey || db.dialect === 'sqlite' ? known.find(hash) : undefined;
-      if (key !== undefined && !isStale(key, nowMs)) return livingCaller(key, nowMs);
-      return authenticate(deps, nowMs, () => known.learn(hash, () => keys.findKey(db.read, hash)));
+      const isFresh = key !== undefined && (db.dialect === 'sqlite' || nowMs - key.readMs < KNOWN_MS_MAX);
+      if (isFresh && !isStale(key, nowMs)) return livingCaller(key, nowMs);
+      return authenticate(deps, nowMs, () => known.learn(hash, () => findKey(deps, hash, nowMs)));
     },
-    isLiving: ({ apiKeyId }) => keys.isLiving(db.read, apiKeyId, clock.now()),
     refuseKey: (id) => {
       known.drop(id);
       return failUnknownKey();
@@ -94,18 +116,60 @@ export function openAccounts(deps: { db: Db; clock: Clock; ids: Ids }): Accounts
   };
 }
 
-/** A page, newest first. */
-export function pageOfOrgs(query: Query, start: PageStart): Promise<OrgRow[]> {
-  return query.all(OrgRow, sql`select id, name, created_ms from orgs where ${pageFrom(start)}`);
+type OrgPart = 'createOrg' | 'addUnfundedOrg' | 'assertOrg' | 'suspendOrg' | 'resumeOrg' | 'restrictionOf';
+
+function openOrgs(deps: Deps, dropKeysOf: (orgId: string) => void): Pick<Accounts, OrgPart> {
+  const { db, clock, ids, events } = deps;
+  const setSuspended = async (orgId: string, reason: string | null): Promise<Org> => {
+    const row = await db.tx('accounts.suspend', async (tx) => {
+      await tx.lock('org', orgId);
+      await orgs.assertOrg(tx, orgId);
+      await orgs.setSuspended(tx, orgId, reason, clock.now());
+      const type = reason === null ? 'org.resumed' : 'org.suspended';
+      await events.append(tx, { type, subjectId: orgId, orgId, data: { reason } });
+      return orgs.assertOrg(tx, orgId);
+    });
+    dropKeysOf(orgId);
+    return orgs.orgView(row);
+  };
+  return {
+    createOrg: async (name) => {
+      const row = { id: ids.uuid(), name, created_ms: clock.now(), unfunded: false };
+      await db.tx('accounts.create_org', (tx) => orgs.insertOrg(tx, row));
+      return orgs.orgView({ ...row, suspended_ms: null, suspended_reason: null });
+    },
+    addUnfundedOrg: async (tx, name) => {
+      const row = { id: ids.uuid(), name, created_ms: clock.now(), unfunded: true };
+      await orgs.insertOrg(tx, row);
+      return row.id;
+    },
+    assertOrg: async (orgId) => void (await orgs.assertOrg(db.read, orgId)),
+    suspendOrg: setSuspended,
+    resumeOrg: (orgId) => setSuspended(orgId, null),
+    restrictionOf: async (orgId) => {
+      const row = await orgs.findOrg(db.read, orgId);
+      return row === undefined ? undefined : withoutFunded(deps, orgId, orgs.restrictionOf(row));
+    },
+  };
 }
 
-export function orgView(row: OrgRow): Org {
-  return { id: row.id, name: row.name, created_at: isoTime(row.created_ms) };
+/** The restriction that is left once money has been looked for. */
+async function withoutFunded(
+  { db, wasFunded }: Deps,
+  orgId: string,
+  restriction: Restriction | undefined,
+): Promise<Restriction | undefined> {
+  if (restriction !== 'unfunded' || !(await wasFunded(db.read, orgId))) return restriction;
+  await db.tx('accounts.funded', (tx) => orgs.noteFunded(tx, orgId));
+  return undefined;
 }
 
-async function assertOrg(query: Query, orgId: string): Promise<void> {
-  const org = await query.one(OrgRow, sql`select id, name, created_ms from orgs where id = ${orgId}`);
-  if (org === undefined) fail('not_found', `There is no organisation ${orgId}.`);
+async function findKey(deps: Deps, hash: string, nowMs: number): Promise<KnownKey | undefined> {
+  const key = await keys.findKey(deps.db.read, hash, nowMs);
+  if (key?.caller.restriction === undefined) return key;
+  const { restriction: before, ...caller } = key.caller;
+  const restriction = await withoutFunded(deps, caller.orgId, before);
+  return { ...key, caller: { ...caller, ...(restriction === undefined ? {} : { restriction }) } };
 }
 
 async function authenticate(
@@ -118,11 +182,9 @@ async function authenticate(
   if (isStale(key, nowMs)) {
     key.lastUsedMs = nowMs;
     await db
-      .tx('accounts.touch_key', (tx) => keys.noteUse(tx, key.caller.apiKeyId, nowMs, nowMs - LAST_USED_MS_STEP))
-      .catch((error: unknown) => {
-        // A read must not be refused because nothing can be written.
-        if (!(error instanceof DbError) || error.code !== 'disk_full') throw error;
-      });
+      .tx('accounts.touch_key', (tx) => keys.noteUse(tx, key.caller.principalId, nowMs, nowMs - LAST_USED_MS_STEP))
+      // A read must not be refused because nothing can be written.
+      .catch(ignoreFullDisk);
   }
   return key.caller;
 }

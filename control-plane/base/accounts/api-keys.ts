@@ -6,12 +6,14 @@ import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { fail, failField } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { API_KEYS_PER_ORG_MAX } from '../../../shared/limits.ts';
-import { countRow, int, json, text } from '../db/columns.ts';
-import { type Query, type Sql, type Tx, sql } from '../db/db.ts';
+import { countRow, flag, int, json, text } from '../db/columns.ts';
+import { join, type Query, type Sql, type Tx, sql } from '../db/db.ts';
+import type { Events } from '../events/events.ts';
 import { pageFrom, type PageStart } from '../http/cursors.ts';
 import type { Caller } from '../http/route.ts';
 import { readScope, type Scope, scopeText, scopeTexts } from '../http/scopes.ts';
 import type { KnownKey } from './known-keys.ts';
+import { restrictionOf } from './orgs.ts';
 
 const KEY_START = 'svc_live_';
 const KEY_RANDOM_BYTES = 32;
@@ -25,6 +27,10 @@ export interface NewKeyRequest {
   scopes: string[];
   /** Null: the key does not expire. */
   expiresMs: number | null;
+  /** The principal that makes it, for the journal. */
+  by: string;
+  /** The person whose login makes it. The key ends when the person loses what it may do. */
+  userId?: string;
 }
 
 const ApiKeyRow = z.object({
@@ -45,10 +51,11 @@ const COLUMNS = sql`id, org_id, name, prefix, scopes, created_ms, expires_ms, la
 interface Deps {
   clock: Clock;
   ids: Ids;
+  events: Events;
 }
 
 /** The key itself is only in this answer. The organisation must exist. @throws ServiceError `validation_failed` */
-export async function issueKey(tx: Tx, request: NewKeyRequest, { clock, ids }: Deps): Promise<NewApiKey> {
+export async function issueKey(tx: Tx, request: NewKeyRequest, { clock, ids, events }: Deps): Promise<NewApiKey> {
   if (request.scopes.length === 0) failField('scopes', 'must name at least one scope');
   scopesOf(request.scopes);
   const key = KEY_START + ids.secret(KEY_RANDOM_BYTES);
@@ -64,10 +71,12 @@ export async function issueKey(tx: Tx, request: NewKeyRequest, { clock, ids }: D
     revoked_ms: null,
   };
   await tx.run(
-    sql`insert into api_keys (id, org_id, name, prefix, key_hash, scopes, created_ms, expires_ms)
+    sql`insert into api_keys (id, org_id, name, prefix, key_hash, scopes, created_ms, expires_ms, user_id)
         values (${row.id}, ${row.org_id}, ${row.name}, ${row.prefix}, ${hashOf(key)}, ${JSON.stringify(row.scopes)},
-                ${row.created_ms}, ${row.expires_ms})`,
+                ${row.created_ms}, ${row.expires_ms}, ${request.userId ?? null})`,
   );
+  const data = { name: row.name, scopes: row.scopes.join(', '), by: request.by };
+  await events.append(tx, { type: 'api_key.created', subjectId: row.id, orgId: row.org_id, data });
   return { ...apiKeyView(row), key };
 }
 
@@ -83,23 +92,35 @@ export async function issueKeyBy(
   deps: Deps,
 ): Promise<NewApiKey> {
   const nowMs = deps.clock.now();
-  const maker = await tx.one(ApiKeyRow, sql`select ${COLUMNS} from api_keys where id = ${caller.apiKeyId}`);
+  const makerExpiresMs = caller.session === undefined ? await expiryOfMaker(tx, caller.principalId) : null;
+  assertWithin(caller, scopesOf(request.scopes));
+  const expiresMs = request.expiresMs ?? makerExpiresMs;
+  if (expiresMs !== null && expiresMs <= nowMs) failField('expires_at', 'must be in the future');
+  if (makerExpiresMs !== null && expiresMs !== null && expiresMs > makerExpiresMs) {
+    failField('expires_at', `must not be after ${isoTime(makerExpiresMs)}, when the key that you are using ends`);
+  }
+  const made = await issueKey(tx, { ...request, orgId: caller.orgId, expiresMs, by: caller.principalId }, deps);
+  await assertKeyCount(tx, caller.orgId, nowMs);
+  return made;
+}
+
+/** @throws ServiceError `unauthorized` if the key was revoked a moment ago */
+async function expiryOfMaker(tx: Tx, keyId: string): Promise<number | null> {
+  const maker = await keyWithId(tx, keyId);
   if (maker === undefined || maker.revoked_ms !== null)
     return fail('unauthorized', 'This API key has been revoked. Use another.');
-  assertWithin(caller, scopesOf(request.scopes));
-  const expiresMs = request.expiresMs ?? maker.expires_ms;
-  if (expiresMs !== null && expiresMs <= nowMs) failField('expires_at', 'must be in the future');
-  if (maker.expires_ms !== null && expiresMs !== null && expiresMs > maker.expires_ms) {
-    failField('expires_at', `must not be after ${isoTime(maker.expires_ms)}, when the key that you are using ends`);
-  }
-  const made = await issueKey(tx, { ...request, orgId: caller.orgId, expiresMs }, deps);
+  return maker.expires_ms;
+}
+
+/** Called after a key was made. @throws ServiceError `conflict` */
+export async function assertKeyCount(tx: Tx, orgId: string, nowMs: number): Promise<void> {
   const living = await tx.one(
     countRow,
-    sql`select count(*) as count from api_keys where org_id = ${caller.orgId} and revoked_ms is null
+    sql`select count(*) as count from api_keys where org_id = ${orgId} and revoked_ms is null
         and (expires_ms is null or expires_ms > ${nowMs})`,
   );
-  if (living !== undefined && living.count <= API_KEYS_PER_ORG_MAX) return made;
-  return fail('conflict', `An organisation may have ${API_KEYS_PER_ORG_MAX} API keys; revoke one first.`);
+  if (living !== undefined && living.count <= API_KEYS_PER_ORG_MAX) return;
+  fail('conflict', `An organisation may have ${API_KEYS_PER_ORG_MAX} API keys; revoke one first.`);
 }
 
 /** A page, newest first, including revoked and expired keys. With null, the keys of all organisations. */
@@ -108,12 +129,8 @@ export function pageOfKeys(query: Query, orgId: string | null, start: PageStart)
   return query.all(ApiKeyRow, sql`select ${COLUMNS} from api_keys where ${whose} and ${pageFrom(start)}`);
 }
 
-/** A key that was revoked before keeps its time. Undefined for an unknown key. */
-export function revokeAnyKey(tx: Tx, id: string, nowMs: number): Promise<ApiKeyRow | undefined> {
-  return tx.one(
-    ApiKeyRow,
-    sql`update api_keys set revoked_ms = coalesce(revoked_ms, ${nowMs}) where id = ${id} returning ${COLUMNS}`,
-  );
+export function keyWithId(query: Query, id: string): Promise<ApiKeyRow | undefined> {
+  return query.one(ApiKeyRow, sql`select ${COLUMNS} from api_keys where id = ${id}`);
 }
 
 /** False if the organisation has no such key, or the key was revoked before. */
@@ -124,24 +141,42 @@ export async function revokeKeyOf(tx: Tx, orgId: string, id: string, nowMs: numb
   return revoked === 1;
 }
 
+/** Revokes the keys of a person's own logins that may do more than `scopes`, and returns them. */
+export async function revokeKeysBeyond(
+  tx: Tx,
+  { orgId, userId, scopes }: { orgId: string; userId: string; scopes: readonly Scope[] },
+  nowMs: number,
+): Promise<ApiKeyRow[]> {
+  const own = await tx.all(
+    ApiKeyRow,
+    sql`select ${COLUMNS} from api_keys where user_id = ${userId} and org_id = ${orgId} and revoked_ms is null`,
+  );
+  const beyond = own.filter((row) => scopesOf(row.scopes).some((scope) => !scopes.includes(scope)));
+  if (beyond.length === 0) return [];
+  const ids = join(beyond.map(({ id }) => id));
+  await tx.run(sql`update api_keys set revoked_ms = ${nowMs} where id in (${ids}) and revoked_ms is null`);
+  return beyond;
+}
+
+const FoundRow = ApiKeyRow.extend({ suspended_ms: int.nullable(), unfunded: flag });
+
 /** Undefined for a key that is unknown or revoked. It may have expired. */
-export async function findKey(query: Query, keyHash: string): Promise<KnownKey | undefined> {
-  const row = await query.one(ApiKeyRow, sql`select ${COLUMNS} from api_keys where key_hash = ${keyHash}`);
+export async function findKey(query: Query, keyHash: string, nowMs: number): Promise<KnownKey | undefined> {
+  const row = await query.one(
+    FoundRow,
+    sql`select k.id, k.org_id, k.name, k.prefix, k.scopes, k.created_ms, k.expires_ms, k.last_used_ms, k.revoked_ms,
+               o.suspended_ms, o.unfunded
+        from api_keys k join orgs o on o.id = k.org_id where k.key_hash = ${keyHash}`,
+  );
   if (row === undefined || row.revoked_ms !== null) return undefined;
-  return { caller: callerOf(row), expiresMs: row.expires_ms, lastUsedMs: row.last_used_ms };
+  const restriction = restrictionOf(row);
+  const caller = { ...callerOf(row), ...(restriction === undefined ? {} : { restriction }) };
+  return { caller, expiresMs: row.expires_ms, lastUsedMs: row.last_used_ms, readMs: nowMs };
 }
 
 /** A condition: the key is neither revoked nor expired. */
 export function isLivingKey(id: string, nowMs: number): Sql {
   return sql`exists (select 1 from api_keys where id = ${id} and revoked_ms is null and (expires_ms is null or expires_ms > ${nowMs}))`;
-}
-
-export async function isLiving(query: Query, id: string, nowMs: number): Promise<boolean> {
-  const row = await query.one(
-    countRow,
-    sql`select count(*) as count from api_keys where id = ${id} and ${isLivingKey(id, nowMs)}`,
-  );
-  return row?.count === 1;
 }
 
 /** Stores the time of use, unless a time after `staleMs` is stored already. */
@@ -153,7 +188,7 @@ export async function noteUse(tx: Tx, id: string, nowMs: number, staleMs: number
 }
 
 function callerOf(row: ApiKeyRow): Caller {
-  return { orgId: row.org_id, apiKeyId: row.id, scopes: row.scopes.flatMap((scope) => readScope(scope) ?? []) };
+  return { orgId: row.org_id, principalId: row.id, scopes: row.scopes.flatMap((scope) => readScope(scope) ?? []) };
 }
 
 export function apiKeyView(row: ApiKeyRow): ApiKey {
@@ -172,7 +207,7 @@ export function apiKeyView(row: ApiKeyRow): ApiKey {
 }
 
 /** @throws ServiceError `validation_failed` for an unknown scope */
-function scopesOf(spellings: readonly string[]): Scope[] {
+export function scopesOf(spellings: readonly string[]): Scope[] {
   return spellings.flatMap((spelling, i) => {
     return (
       readScope(spelling) ??

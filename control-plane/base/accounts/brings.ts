@@ -2,6 +2,7 @@
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Db } from '../db/db.ts';
+import type { Events } from '../events/events.ts';
 import type { Cursors } from '../http/cursors.ts';
 import type { Accounts } from './accounts.ts';
 import { apiKeyRoutes, sshKeyRoutes } from './routes.ts';
@@ -12,14 +13,15 @@ interface Deps {
   db: Db;
   clock: Clock;
   ids: Ids;
+  events: Events;
   cursors: Cursors;
   accounts: Accounts;
   sshKeys: SshKeys;
 }
 
-export function accountsBrings({ db, clock, ids, cursors, accounts, sshKeys }: Deps) {
+export function accountsBrings({ db, clock, ids, events, cursors, accounts, sshKeys }: Deps) {
   return {
-    routes: [...apiKeyRoutes({ db, clock, ids, cursors, accounts }), ...sshKeyRoutes({ db, sshKeys, cursors })],
+    routes: [...apiKeyRoutes({ db, clock, ids, events, cursors, accounts }), ...sshKeyRoutes({ db, sshKeys, cursors })],
     operatorRoutes: accountOperatorRoutes({ db, cursors, accounts }),
   };
 }

@@ -4,6 +4,8 @@
 // always valid. On PostgreSQL another process may have revoked it. There, only requests that confirm the key in a transaction of their own
 // use the memory: `base/http` says for each route whether it does (`confirmsKey`).
 //
+// A suspension of the organisation is not confirmed there, so on PostgreSQL a key in memory is valid for a few seconds only.
+//
 // A read and a revocation may cross: the row is read, the key is revoked and dropped, and then the old row would be remembered. So a row is
 // not remembered if any key was dropped while it was read.
 import type { Caller } from '../http/route.ts';
@@ -13,6 +15,8 @@ export interface KnownKey {
   /** Null: the key does not expire. */
   expiresMs: number | null;
   lastUsedMs: number | null;
+  /** When the row was read. */
+  readMs: number;
 }
 
 export interface KnownKeys {
@@ -20,7 +24,9 @@ export interface KnownKeys {
   /** Reads a key with `read` and remembers it. */
   learn(hash: string, read: () => Promise<KnownKey | undefined>): Promise<KnownKey | undefined>;
   /** Drops a key that has ended. */
-  drop(apiKeyId: string): void;
+  drop(keyId: string): void;
+  /** Drops the keys of an organisation that may do less than before. */
+  dropOrg(orgId: string): void;
 }
 
 /** About 300 bytes each. */
@@ -29,19 +35,22 @@ const KEYS_MAX = 20_000;
 export function openKnownKeys(): KnownKeys {
   const keys = new Map<string, KnownKey>();
   let drops = 0;
+  const dropThose = (isGone: (caller: Caller) => boolean): void => {
+    drops += 1;
+    for (const [hash, { caller }] of keys) if (isGone(caller)) keys.delete(hash);
+  };
   return {
     find: (hash) => keys.get(hash),
     learn: async (hash, read) => {
       const dropsBefore = drops;
       const key = await read();
-      if (key === undefined || drops !== dropsBefore) return key;
+      // A restriction ends by an event that this room does not see, so such a key is read each time.
+      if (key === undefined || key.caller.restriction !== undefined || drops !== dropsBefore) return key;
       if (keys.size >= KEYS_MAX) keys.clear();
       keys.set(hash, key);
       return key;
     },
-    drop: (apiKeyId) => {
-      drops += 1;
-      for (const [hash, { caller }] of keys) if (caller.apiKeyId === apiKeyId) keys.delete(hash);
-    },
+    drop: (keyId) => dropThose(({ principalId }) => principalId === keyId),
+    dropOrg: (orgId) => dropThose((caller) => caller.orgId === orgId),
   };
 }

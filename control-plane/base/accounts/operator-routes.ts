@@ -6,13 +6,14 @@ import type { Db } from '../db/db.ts';
 import { byCreation, type Cursors, type PageStart } from '../http/cursors.ts';
 import { Id, listParameters, ListQuery, operator } from '../http/operator.ts';
 import { type Route, route } from '../http/route.ts';
-import { type Accounts, orgView, pageOfOrgs } from './accounts.ts';
+import type { Accounts } from './accounts.ts';
 import { apiKeyView, pageOfKeys } from './api-keys.ts';
+import { orgView, pageOfOrgs } from './orgs.ts';
 
 interface Deps {
   db: Db;
   cursors: Cursors;
-  accounts: Pick<Accounts, 'createOrg' | 'createKey' | 'revokeKey'>;
+  accounts: Pick<Accounts, 'createOrg' | 'suspendOrg' | 'resumeOrg' | 'createKey' | 'revokeKey'>;
 }
 
 export function accountOperatorRoutes(deps: Deps): Route[] {
@@ -48,6 +49,29 @@ function orgRoutes({ db, cursors, accounts }: Deps): Route[] {
           show: orgView,
         }),
       }),
+    }),
+    route({
+      ...operator,
+      method: 'POST',
+      path: '/admin/orgs/{id}/suspend',
+      operationId: 'adminSuspendOrg',
+      summary: 'Refuse everything of an organisation that costs money',
+      params: Id,
+      body: z.strictObject({ reason: z.string().min(1).max(500) }),
+      responses: { 200: { description: 'The organisation', schema: Org } },
+      errors: ['not_found'],
+      handler: async ({ params, body }) => ({ status: 200, body: await accounts.suspendOrg(params.id, body.reason) }),
+    }),
+    route({
+      ...operator,
+      method: 'POST',
+      path: '/admin/orgs/{id}/resume',
+      operationId: 'adminResumeOrg',
+      summary: 'End the suspension of an organisation',
+      params: Id,
+      responses: { 200: { description: 'The organisation', schema: Org } },
+      errors: ['not_found'],
+      handler: async ({ params }) => ({ status: 200, body: await accounts.resumeOrg(params.id) }),
     }),
   ];
 }

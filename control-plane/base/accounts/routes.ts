@@ -5,6 +5,7 @@ import { SshKey, SshKeyCreate, ApiKey, CreateApiKey, NewApiKey } from '../../../
 import { isoTime, type Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Db } from '../db/db.ts';
+import type { Events } from '../events/events.ts';
 import { byCreation, type Cursors, type PageStart } from '../http/cursors.ts';
 import { type Route, route } from '../http/route.ts';
 import type { SshKeyRow, SshKeys } from './ssh-keys.ts';
@@ -16,6 +17,7 @@ interface Deps {
   db: Db;
   clock: Clock;
   ids: Ids;
+  events: Events;
   cursors: Cursors;
   accounts: Accounts;
 }
@@ -119,6 +121,7 @@ function createRoute(deps: Deps): Route {
     scope: 'api_keys:write',
     idempotency: 'optional',
     secretReply: true,
+    stepUp: true,
     body: CreateApiKey,
     responses: { 201: { description: 'The key, shown once', schema: NewApiKey } },
     errors: ['conflict'],
@@ -144,11 +147,12 @@ function revokeRoute({ accounts }: Deps): Route {
     description: 'It is refused from the next request on. A key may revoke itself. What it has started goes on.',
     scope: 'api_keys:write',
     idempotency: 'none',
+    stepUp: true,
     params: z.strictObject({ id: z.string().describe('The id of the key, not the key itself') }),
     responses: { 204: { description: 'It is revoked' } },
     errors: ['not_found'],
     handler: async ({ caller, params }) => {
-      await accounts.revokeKeyOf(caller.orgId, params.id);
+      await accounts.revokeKeyOf(caller, params.id);
       return { status: 204 };
     },
   });

@@ -143,6 +143,11 @@ export function isFull(error: unknown): boolean {
   return FULL_CODES.has(codeOf(error) ?? '');
 }
 
+/** For writes that are worth less than the request that causes them. @throws what is not a full disk */
+export function ignoreFullDisk(error: unknown): void {
+  if (!(error instanceof DbError) || error.code !== 'disk_full') throw error;
+}
+
 /** Turns a full disk and an unreachable server into our own errors, for both engines. Other errors pass unchanged. */
 export function engineError(error: unknown): unknown {
   if (error instanceof DbError) return error;

@@ -22,6 +22,7 @@
 /** Each root with its table, in the order of locking. The key of every table is `id`. */
 export const ROOTS = {
   org: 'orgs',
+  user: 'users',
   supplier: 'suppliers',
   reservation: 'reservations',
   instance: 'instances',

@@ -43,7 +43,18 @@ export type EventType =
   | 'reservation.short'
   | `fine_tuning_job.${FineTuningState}`
   | `video.${VideoState}`
-  | `deposit.${DepositState}`;
+  | `deposit.${DepositState}`
+  | 'session.created'
+  | 'session.refused'
+  | 'member.added'
+  | 'member.changed'
+  | 'member.removed'
+  | 'invitation.created'
+  | 'invitation.revoked'
+  | 'api_key.created'
+  | 'api_key.revoked'
+  | 'org.suspended'
+  | 'org.resumed';
 
 export type EventData = Record<string, string | number | boolean | null>;
 

@@ -2,6 +2,7 @@
 import type { IncomingMessage } from 'node:http';
 import { ServiceError } from '../../../shared/errors.ts';
 import type { Tx } from '../db/db.ts';
+import { sessionTokenOf } from './browsers.ts';
 import { parseRequest, readIdempotencyKey } from './checks.ts';
 import type { Idempotency } from './idempotency.ts';
 import { refusalReply } from './refusals.ts';
@@ -9,6 +10,7 @@ import { type Call, type Caller, type Reply, type Route, undeclared, toWire, typ
 import type { Sealing } from './sealing.ts';
 
 const ACTOR_CHARS_MAX = 128;
+const USER_AGENT_CHARS_MAX = 256;
 
 export interface ReceivedRequest {
   raw: IncomingMessage;
@@ -39,7 +41,8 @@ export async function answer(route: Route, request: ReceivedRequest, deps: Answe
   const handle = async (settle: (tx: Tx, reply: Reply) => Promise<void>): Promise<Reply> => {
     // The types give `caller` only to routes with an API key, so no other route reads the missing value.
     const actor = actorOf(request.raw);
-    const own = { caller, requestId, clientIp, gone, isForm, actor, settle };
+    const browser = (): ReturnType<Call<unknown, unknown, unknown>['browser']> => browserOf(request.raw);
+    const own = { caller, requestId, clientIp, gone, isForm, actor, browser, settle };
     const work = route.handler({ ...parts, ...own, ...headersOf(request.raw) } as Call<unknown, unknown, unknown>);
     return deps.strictResponses ? declared(route, work) : work;
   };
@@ -47,7 +50,7 @@ export async function answer(route: Route, request: ReceivedRequest, deps: Answe
   const { query, body } = request;
   const sealing = route.secretReply === true ? deps.sealing : undefined;
   return deps.idempotency.run(
-    { apiKeyId: caller.apiKeyId, method: route.method, path, key, query, body, sealing },
+    { principalId: caller.principalId, method: route.method, path, key, query, body, sealing },
     { handle, refusal: (error) => refusalReply(error, { requestId, path }) },
   );
 }
@@ -67,6 +70,11 @@ function headersOf({
 function actorOf({ headers }: IncomingMessage): string {
   const given = headers['svc-operator'];
   return typeof given === 'string' ? given.replaceAll(/[^ -~]/g, '?').slice(0, ACTOR_CHARS_MAX) : 'unknown';
+}
+
+function browserOf({ headers }: IncomingMessage): { sessionToken: string | undefined; userAgent: string } {
+  const userAgent = (headers['user-agent'] ?? '').replaceAll(/[^ -~]/g, '?').slice(0, USER_AGENT_CHARS_MAX);
+  return { sessionToken: sessionTokenOf(headers.cookie), userAgent };
 }
 
 async function declared(route: Route, work: Promise<Reply>): Promise<Reply> {

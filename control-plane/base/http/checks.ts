@@ -5,7 +5,7 @@ import { fail, type FieldError, failFields } from '../../../shared/errors.ts';
 import { IDEMPOTENCY_KEY_CHARS_MAX, HEADER_BYTES_MAX } from '../../../shared/limits.ts';
 import { fieldErrors, fieldPath, textErrors } from '../../../shared/api/problem.ts';
 import { isInferencePath } from '../../../shared/api/inference.ts';
-import type { Caller, Route } from './route.ts';
+import { type Caller, needsFunds, type Route, type SessionCall } from './route.ts';
 import { type Scope, scopeText } from './scopes.ts';
 import { headersTooLarge } from './problems.ts';
 
@@ -35,6 +35,10 @@ export function tokenOf(authorization: string | undefined): string {
   return token ?? fail('unauthorized', 'Send the API key as "Authorization: Bearer svc_live_...".');
 }
 
+export function failEndedSession(): never {
+  return fail('unauthorized', 'This session has ended. Sign in again with POST /v1/auth/sign-in.');
+}
+
 export function failUnknownKey(): never {
   return fail(
     'unauthorized',
@@ -42,14 +46,48 @@ export function failUnknownKey(): never {
   );
 }
 
-/** @throws ServiceError `unauthorized`, `insufficient_scope` */
-export function assertMay(caller: Caller | undefined, scope: Scope): asserts caller is Caller {
+/** @throws ServiceError `unauthorized`, `session_required`, `second_factor_required`, `insufficient_scope` */
+export function assertMay(caller: Caller | undefined, scope: Scope | 'session'): asserts caller is Caller {
   if (caller === undefined) return failUnknownKey();
-  if (!caller.scopes.includes(scope)) {
-    fail('insufficient_scope', {
-      detail: `This API key lacks the scope "${scopeText(scope)}". Use one that has it.`,
-      extra: { required_scope: scopeText(scope) },
-    });
+  if (scope === 'session') return assertSession(caller);
+  if (caller.scopes.includes(scope)) return;
+  if (caller.session?.mustEnrol === true) {
+    fail(
+      'second_factor_required',
+      'Operators need a second factor. Confirm with POST /v1/auth/step-up, or set one up with POST /v1/auth/totp or POST /v1/auth/passkeys.',
+    );
+  }
+  const [what, next] =
+    caller.session === undefined
+      ? ['This API key lacks', 'Use one that has it']
+      : ['Your role in this organisation lacks', 'Ask an owner for another role'];
+  fail('insufficient_scope', {
+    detail: `${what} the scope "${scopeText(scope)}". ${next}.`,
+    extra: { required_scope: scopeText(scope) },
+  });
+}
+
+function assertSession(caller: Caller): asserts caller is SessionCall<unknown, unknown, unknown>['caller'] {
+  if (caller.session !== undefined) return;
+  fail(
+    'session_required',
+    'An API key cannot do this. Sign in with POST /v1/auth/sign-in, and send the cookie of the session.',
+  );
+}
+
+/** @throws ServiceError `org_suspended`, `org_unfunded` */
+export function assertUnrestricted({ restriction }: Caller, route: Route): void {
+  if (restriction === 'suspended' && route.spends === true) {
+    fail(
+      'org_suspended',
+      'The operator has suspended this organisation. It can read, export and delete, but start nothing that costs money. Ask the operator.',
+    );
+  }
+  if (restriction === 'unfunded' && needsFunds(route)) {
+    fail(
+      'org_unfunded',
+      'This organisation can only read until money has been added to its balance for the first time. Add some, and send this again.',
+    );
   }
 }
 

@@ -25,7 +25,7 @@ const STORED_HEADERS = new Set(['content-type', 'location', 'operation-id']);
 const STORED_REFUSALS = new Set([402, 404, 409, 410, 422]);
 
 export interface KeyedRequest {
-  apiKeyId: string;
+  principalId: string;
   method: string;
   /** The path without the query. */
   path: string;
@@ -171,10 +171,10 @@ type ClaimRow = z.infer<typeof ClaimRow>;
  * that packets of two control planes never wait for each other in a circle.
  */
 function claimBody(claim: Claim): HotBody<ClaimRow> {
-  const { apiKeyId, method, path, key } = claim.request;
+  const { principalId, method, path, key } = claim.request;
   return {
     name: 'idempotency.claim',
-    locks: [apiKeyId, method, path, key].join(' '),
+    locks: [principalId, method, path, key].join(' '),
     get statement() {
       return claimStatement(claim);
     },
@@ -184,14 +184,14 @@ function claimBody(claim: Claim): HotBody<ClaimRow> {
 }
 
 function claimStatement({ request, fingerprint, token, epoch, now }: Claim): Sql {
-  const { apiKeyId, method, path, key } = request;
+  const { principalId, method, path, key } = request;
   return sql`with used as materialized (
       select cast(coalesce(sum(count), 0) as bigint) as used from idempotency_counts
-      where api_key_id = ${apiKeyId} and hour_ms > ${now - IDEMPOTENCY_KEEP_MS}),
+      where api_key_id = ${principalId} and hour_ms > ${now - IDEMPOTENCY_KEEP_MS}),
     claimed as (
       insert into idempotency_keys
         (api_key_id, method, path, idempotency_key, fingerprint, claim_token, epoch, lease_until_ms, created_ms)
-      select ${apiKeyId}, ${method}, ${path}, ${key}, ${fingerprint}, ${token}, cast(${epoch} as bigint),
+      select ${principalId}, ${method}, ${path}, ${key}, ${fingerprint}, ${token}, cast(${epoch} as bigint),
         cast(${now + LEASE_MS} as bigint), cast(${now} as bigint)
       from used where used < ${IDEMPOTENCY_KEYS_PER_API_KEY_MAX}
       on conflict (api_key_id, method, path, idempotency_key) do update set
@@ -201,7 +201,7 @@ function claimStatement({ request, fingerprint, token, epoch, now }: Claim): Sql
       returning 1),
     counted as (
       insert into idempotency_counts (api_key_id, hour_ms, count)
-      select ${apiKeyId}, cast(${hourOf(now)} as bigint), 1 from claimed
+      select ${principalId}, cast(${hourOf(now)} as bigint), 1 from claimed
       on conflict (api_key_id, hour_ms) do update set count = idempotency_counts.count + 1)
     select (select count(*) from claimed) as claimed, used.used, before.*
     from used left join (${stored({ request, epoch, now })}) as before on 1 = 1`;
@@ -210,11 +210,11 @@ function claimStatement({ request, fingerprint, token, epoch, now }: Claim): Sql
 /** The same as `claimStatement`. */
 function claimInSteps(tx: NowTx, claim: Claim): ClaimRow {
   const { request, epoch, now } = claim;
-  const { apiKeyId, method, path, key } = request;
+  const { principalId, method, path, key } = request;
   const counted = tx.one(
     UsedRow,
     sql`select cast(coalesce(sum(count), 0) as bigint) as used from idempotency_counts
-        where api_key_id = ${apiKeyId} and hour_ms > ${now - IDEMPOTENCY_KEEP_MS}`,
+        where api_key_id = ${principalId} and hour_ms > ${now - IDEMPOTENCY_KEEP_MS}`,
   );
   const used = counted?.used ?? 0;
   const claimed =
@@ -223,7 +223,7 @@ function claimInSteps(tx: NowTx, claim: Claim): ClaimRow {
       : tx.run(
           sql`insert into idempotency_keys
                 (api_key_id, method, path, idempotency_key, fingerprint, claim_token, epoch, lease_until_ms, created_ms)
-              values (${apiKeyId}, ${method}, ${path}, ${key}, ${claim.fingerprint}, ${claim.token}, ${epoch}, ${now + LEASE_MS}, ${now})
+              values (${principalId}, ${method}, ${path}, ${key}, ${claim.fingerprint}, ${claim.token}, ${epoch}, ${now + LEASE_MS}, ${now})
               on conflict (api_key_id, method, path, idempotency_key) do update set
                 fingerprint = excluded.fingerprint, claim_token = excluded.claim_token, epoch = excluded.epoch,
                 lease_until_ms = excluded.lease_until_ms, created_ms = excluded.created_ms, status = null, headers = null, body = null
@@ -236,7 +236,7 @@ function claimInSteps(tx: NowTx, claim: Claim): ClaimRow {
     return { ...NOTHING_STORED, ...before, claimed: false, used };
   }
   tx.run(
-    sql`insert into idempotency_counts (api_key_id, hour_ms, count) values (${apiKeyId}, ${hourOf(now)}, 1)
+    sql`insert into idempotency_counts (api_key_id, hour_ms, count) values (${principalId}, ${hourOf(now)}, 1)
         on conflict (api_key_id, hour_ms) do update set count = idempotency_counts.count + 1`,
   );
   return { ...NOTHING_STORED, claimed: true, used };
@@ -300,8 +300,8 @@ async function release(db: Db, held: Held): Promise<void> {
   );
 }
 
-function keyOf({ apiKeyId, method, path, key }: KeyedRequest): Sql {
-  return sql`api_key_id = ${apiKeyId} and method = ${method} and path = ${path} and idempotency_key = ${key}`;
+function keyOf({ principalId, method, path, key }: KeyedRequest): Sql {
+  return sql`api_key_id = ${principalId} and method = ${method} and path = ${path} and idempotency_key = ${key}`;
 }
 
 function storable(reply: WireReply, request: KeyedRequest): WireReply {
@@ -314,8 +314,8 @@ function readable(reply: WireReply, request: KeyedRequest): WireReply {
   return sealing === undefined ? reply : { ...reply, body: sealing.open(placeOf(request), reply.body) };
 }
 
-function placeOf({ apiKeyId, method, path, key }: KeyedRequest): string {
-  return JSON.stringify(['idempotency', apiKeyId, method, path, key]);
+function placeOf({ principalId, method, path, key }: KeyedRequest): string {
+  return JSON.stringify(['idempotency', principalId, method, path, key]);
 }
 
 function replayed(reply: WireReply): WireReply {

@@ -5,6 +5,7 @@
 import { z } from 'zod';
 import { type ErrorCode, ERRORS } from '../../../shared/errors.ts';
 import { inferenceCode, InferenceError, INSTEAD, isInferencePath } from '../../../shared/api/inference.ts';
+import { isOauthPath, OauthError } from '../../../shared/api/device-login.ts';
 import { Problem } from '../../../shared/api/problem.ts';
 import { RATE_HEADERS } from './rate-limits.ts';
 import { isInference, type ResponseSpec, type Route, errorsOf } from './route.ts';
@@ -44,6 +45,8 @@ const TAGS: Readonly<Record<string, string>> = {
   'Registry credentials': 'Logins for private container images',
   Reservations: 'Contracts for reserved capacity',
   'SSH keys': 'Public keys that log in to instances',
+  Members: 'The people of an organisation, their roles, and invitations',
+  'Sign-in': 'Sessions of people, their second factors, and the login of programs on their machines',
   Webhooks: 'Events of instances, sent to your own endpoints',
 };
 
@@ -52,6 +55,7 @@ export function openapiDocument(routes: readonly Route[], baseUrl: string): Json
   const schemas: Json = {};
   hoist(schemas, Problem, 'output');
   hoist(schemas, InferenceError, 'output');
+  hoist(schemas, OauthError, 'output');
   const paths: Record<string, Json> = {};
   const shown = routes.filter((each) => each.hidden !== true);
   for (const each of shown) {
@@ -71,6 +75,13 @@ export function openapiDocument(routes: readonly Route[], baseUrl: string): Json
           scheme: 'bearer',
           description: `An API key, \`svc_live_...\`. Scopes:\n${scopeList()}`,
         },
+        session: {
+          type: 'apiKey',
+          in: 'cookie',
+          name: '__Host-svc_session',
+          description:
+            'The session of a signed-in person. Its scopes are those of the role. Changes need the own `Origin`',
+        },
       },
     },
   };
@@ -83,7 +94,7 @@ function operation(each: Route, schemas: Json): Json {
     tags: [each.tag],
     summary: each.summary,
     ...(description === '' ? {} : { description }),
-    security: each.scope === 'none' || each.scope === 'operator' ? [] : [{ api_key: [] }],
+    security: security(each),
     parameters: [
       ...parameters(each.params, 'path', schemas),
       ...parameters(each.query, 'query', schemas),
@@ -93,6 +104,11 @@ function operation(each: Route, schemas: Json): Json {
     responses: { ...successes(each, schemas), ...refusals(each) },
     ...callbacks(each, schemas),
   };
+}
+
+function security({ scope }: Route): Json[] {
+  if (scope === 'none' || scope === 'operator') return [];
+  return scope === 'session' ? [{ session: [] }] : [{ api_key: [] }, { session: [] }];
 }
 
 function parameters(schema: z.ZodType | undefined, place: 'path' | 'query', schemas: Json): Json[] {
@@ -202,6 +218,9 @@ function refusalContent(codes: ErrorCode[], path: string): Json {
     schema: { allOf: [{ $ref: `#/components/schemas/${name}` }, { type: 'object', properties }] },
   });
   const description = 'The codes of this status';
+  if (isOauthPath(path)) {
+    return { 'application/json': narrowed('OauthError', { error: { description, enum: codes } }) };
+  }
   if (!isInferencePath(path)) {
     return { 'application/problem+json': narrowed('Problem', { code: { description, enum: codes } }) };
   }
@@ -272,8 +291,10 @@ function withComponentRefs(schema: object): Json {
   return z.record(z.string(), z.unknown()).parse(JSON.parse(text));
 }
 
-function scopeSentence({ scope }: Route): string | undefined {
-  return scope === 'none' || scope === 'operator' ? undefined : `Needs the scope \`${scopeText(scope)}\`.`;
+function scopeSentence({ scope, stepUp }: Route): string | undefined {
+  if (scope === 'none' || scope === 'operator') return undefined;
+  const needs = scope === 'session' ? 'Only for a signed-in person.' : `Needs the scope \`${scopeText(scope)}\`.`;
+  return stepUp === true ? `${needs} A session must have been confirmed in the last ten minutes.` : needs;
 }
 
 function scopeList(): string {

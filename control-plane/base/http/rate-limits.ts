@@ -16,11 +16,14 @@ export interface RateLimitOptions {
 
 export interface RateLimits {
   /** @throws ServiceError `rate_limit_exceeded` */
-  takeForKey(apiKeyId: string): void;
+  takeForKey(principalId: string): void;
   /**
    * Passes the headers with the remaining requests to `tell`, also if the request is refused. @throws ServiceError `rate_limit_exceeded`
    */
-  takeForInference(caller: Pick<Caller, 'apiKeyId' | 'orgId'>, tell: (headers: Record<string, string>) => void): void;
+  takeForInference(
+    caller: Pick<Caller, 'principalId' | 'orgId'>,
+    tell: (headers: Record<string, string>) => void,
+  ): void;
   /** All addresses of an IPv6 /64 count as one. @throws ServiceError `rate_limit_exceeded` */
   takeForIp(ip: string): void;
   /** Refunds one `takeForIp` because the caller has authenticated. */
@@ -47,19 +50,19 @@ export function openRateLimits(first: RateLimitOptions, clock: Clock): RateLimit
   const inferenceKeys = openBuckets(ratesOf(first).inferenceKeys, clock);
   const inferenceOrgs = openBuckets(ratesOf(first).inferenceOrgs, clock);
   return {
-    takeForKey: (apiKeyId) =>
+    takeForKey: (principalId) =>
       assertTaken(
-        keys.take(apiKeyId),
+        keys.take(principalId),
         `This API key may send ${options.perKeyPerSecond} requests a second, and ${options.burst} at once`,
       ),
-    takeForInference: ({ apiKeyId, orgId }, tell) => {
+    takeForInference: ({ principalId, orgId }, tell) => {
       const { perKeyPerSecond, burst, perOrgPerSecond, orgBurst } = options.inference;
-      const ofKey = inferenceKeys.take(apiKeyId);
+      const ofKey = inferenceKeys.take(principalId);
       if (ofKey.waitMs > 0) tell(rateHeaders(ofKey, burst));
       assertTaken(ofKey, `This API key may send ${perKeyPerSecond} inference requests a second, and ${burst} at once`);
       const ofOrg = inferenceOrgs.take(orgId);
       // What the organisation refuses does not count for the key either.
-      if (ofOrg.waitMs > 0) inferenceKeys.giveBack(apiKeyId, 1);
+      if (ofOrg.waitMs > 0) inferenceKeys.giveBack(principalId, 1);
       tell(ofOrg.waitMs > 0 || ofOrg.left < ofKey.left ? rateHeaders(ofOrg, orgBurst) : rateHeaders(ofKey, burst));
       assertTaken(
         ofOrg,

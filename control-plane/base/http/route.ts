@@ -6,12 +6,30 @@ import type { Tx } from '../db/db.ts';
 import type { Scope } from './scopes.ts';
 import { isInferencePath } from '../../../shared/api/inference.ts';
 
-/** The caller: an API key of an organisation. */
+/** Who sends a request: an API key of an organisation, or the session of a signed-in member. */
 export interface Caller {
+  /** Empty for a session that acts for no organisation. It has no scopes then. */
   orgId: string;
-  apiKeyId: string;
+  /** The id of the API key or of the session. Idempotency, rate limits and operations belong to it. */
+  principalId: string;
   scopes: readonly Scope[];
+  /** Undefined for an API key. */
+  session?: SessionFacts;
+  /** Why the organisation may not do everything now; undefined for an organisation without restrictions. */
+  restriction?: Restriction;
 }
+
+/** What a request may know about the session that sends it. */
+export interface SessionFacts {
+  userId: string;
+  /** When the person last proved to be present: at the sign-in, or at a later step-up. */
+  confirmedMs: number;
+  /** An operator without a second factor may do nothing but set one up. */
+  mustEnrol: boolean;
+}
+
+/** `suspended`: by the operator. `unfunded`: it came by sign-up and has never had money. */
+export type Restriction = 'suspended' | 'unfunded';
 
 /** A value that is often there at once. A promise for it would cost more than the value. */
 export type MaybePromise<T> = T | Promise<T>;
@@ -52,6 +70,8 @@ export interface OpenCall<P, Q, B> {
   actor: string;
   /** The body came as a form, so its members are text. */
   isForm: boolean;
+  /** What a browser sends with each request. */
+  browser(): { sessionToken: string | undefined; userAgent: string };
 }
 
 export interface Call<P, Q, B> extends OpenCall<P, Q, B> {
@@ -63,8 +83,16 @@ export interface Call<P, Q, B> extends OpenCall<P, Q, B> {
   settle(tx: Tx, reply: Reply): Promise<void>;
 }
 
-/** `none`: no API key is needed. `operator`: only on the operator's unix socket, whose file mode is the authentication. */
-export type RouteScope = Scope | 'none' | 'operator';
+/** The call of a person who has signed in. */
+export interface SessionCall<P, Q, B> extends Call<P, Q, B> {
+  caller: Caller & { session: SessionFacts };
+}
+
+/**
+ * `none`: no API key is needed. `session`: only for a session, whatever its scopes. `operator`: only on the operator's unix socket, whose
+ * file mode is the authentication.
+ */
+export type RouteScope = Scope | 'none' | 'session' | 'operator';
 
 export interface ResponseSpec {
   description: string;
@@ -130,9 +158,19 @@ export interface RouteFacts {
   endsSomething?: boolean;
   /** Routes of agents and operators, which the OpenAPI document leaves out. */
   hidden?: boolean;
+  /** A session must have been confirmed in the last ten minutes. API keys need nothing more. */
+  stepUp?: boolean;
+  /** Costs money now or later, so a suspended organisation may not do it. */
+  spends?: boolean;
+  /** A route without authentication that sets the cookie of a session. A browser may call it only from our own pages. */
+  signsIn?: boolean;
 }
 
-type HandlerCall<S extends RouteScope, P, Q, B> = S extends 'none' | 'operator' ? OpenCall<P, Q, B> : Call<P, Q, B>;
+type HandlerCall<S extends RouteScope, P, Q, B> = S extends 'none' | 'operator'
+  ? OpenCall<P, Q, B>
+  : S extends 'session'
+    ? SessionCall<P, Q, B>
+    : Call<P, Q, B>;
 
 interface RouteSpec<
   S extends RouteScope,
@@ -201,9 +239,9 @@ export function storesSomething({ method, endsSomething = false }: RouteFacts): 
 
 /** The codes without duplicates, the route's own first. The OpenAPI document lists them. Strict servers refuse to send others. */
 export function errorsOf(route: Route): ErrorCode[] {
-  const { scope, method, idempotency, path, body, upload } = route;
+  const { method, idempotency, path, body, upload } = route;
   const codes: ErrorCode[] = [...route.errors, 'invalid_request', 'validation_failed', 'rate_limit_exceeded'];
-  if (scope !== 'none' && scope !== 'operator') codes.push('unauthorized', 'insufficient_scope');
+  codes.push(...refusalsOfCallers(route));
   // Every method except GET may have a body, which may be wrong.
   if (method !== 'GET') codes.push('body_too_large', 'unsupported_media_type');
   if (method !== 'GET' && upload === undefined) codes.push('malformed_json');
@@ -214,6 +252,27 @@ export function errorsOf(route: Route): ErrorCode[] {
   }
   codes.push('internal_error', 'unavailable');
   return [...new Set(codes)];
+}
+
+function refusalsOfCallers(route: Route): ErrorCode[] {
+  const { scope, method, stepUp, spends, signsIn } = route;
+  if (signsIn === true) return ['origin_refused'];
+  if (scope === 'none' || scope === 'operator') return [];
+  const codes: ErrorCode[] = ['unauthorized', scope === 'session' ? 'session_required' : 'insufficient_scope'];
+  if (scope !== 'session') codes.push('second_factor_required');
+  if (method !== 'GET') codes.push('origin_refused');
+  if (stepUp === true) codes.push('step_up_required');
+  if (spends === true) codes.push('org_suspended');
+  if (needsFunds(route)) codes.push('org_unfunded');
+  return codes;
+}
+
+/** A supplier brings machines and may never pay for anything. The others act for no organisation's money. */
+const WITHOUT_FUNDS: ReadonlySet<RouteScope> = new Set<RouteScope>(['none', 'session', 'operator', 'supply:write']);
+
+/** Whether an organisation that has never had money may not call it: everything that changes something, except to end it. */
+export function needsFunds({ scope, method, endsSomething = false }: RouteFacts): boolean {
+  return !WITHOUT_FUNDS.has(scope) && method !== 'GET' && method !== 'DELETE' && !endsSomething;
 }
 
 /** The introduction of the document names these for all routes. */

@@ -5,6 +5,8 @@
 export const SCOPES = {
   'api_keys:read': 'List the API keys of the organisation',
   'api_keys:write': 'Make and revoke API keys; a key can give only what it has itself',
+  'members:read': 'List the members of the organisation and its invitations',
+  'members:write': 'Invite, change and remove members',
   'ssh_keys:read': 'List SSH public keys',
   'ssh_keys:write': 'Register and delete SSH public keys',
   'instances:read': 'Read instances, reservations and operations',

@@ -5,10 +5,12 @@ import type { ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { BODY_BYTES_MAX } from '../../../shared/limits.ts';
+import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import { DbError } from '../db/db.ts';
 import { answer, type AnswerDeps } from './answer.ts';
-import { assertMay, tokenOf } from './checks.ts';
+import { assertConfirmed, assertOwnChange, assertOwnPage, sessionTokenOf } from './browsers.ts';
+import { assertMay, assertUnrestricted, failEndedSession, tokenOf } from './checks.ts';
 import { isForm } from './multipart.ts';
 import { abandonedRequest, internalError, knownError } from './problems.ts';
 import type { RateLimits } from './rate-limits.ts';
@@ -20,6 +22,11 @@ export interface RouteDeps {
   log: Log;
   /** Undefined for a key that is unknown, revoked or expired. With `confirmsKey`, the handler confirms the key once more. */
   authenticate(token: string, how: { confirmsKey: boolean }): MaybePromise<Caller | undefined>;
+  /** Undefined for a session that is unknown or over. */
+  authenticateSession(token: string): Promise<Caller | undefined>;
+  /** The only origin whose pages may use the cookie of a session. */
+  origin: string;
+  clock: Clock;
   /** False while the disk of the database is full. Then only requests that end things are accepted. */
   hasRoom(): boolean;
   limits: RateLimits | undefined;
@@ -86,20 +93,35 @@ function admit(
   { request, reply }: { request: FastifyRequest; reply: FastifyReply },
   deps: RouteDeps,
 ): MaybePromise<void> {
-  const { scope, confirmsKey = false, unlimited = false } = each;
+  const { scope, unlimited = false } = each;
   const limits = unlimited ? undefined : deps.limits;
   limits?.takeForIp(request.ip);
-  if (scope === 'none' || scope === 'operator') return refuseIfFull(deps);
+  if (scope === 'none' || scope === 'operator') {
+    if (each.signsIn === true) assertOwnPage(request.raw, deps.origin);
+    return refuseIfFull(deps);
+  }
   const allow = (caller: Caller | undefined): void => {
     assertMay(caller, scope);
     if (isInference(each)) limits?.takeForInference(caller, (headers) => void reply.headers(headers));
-    else limits?.takeForKey(caller.apiKeyId);
+    else limits?.takeForKey(caller.principalId);
+    if (caller.restriction !== undefined) assertUnrestricted(caller, each);
+    if (each.stepUp === true) assertConfirmed(caller, deps.clock.now());
     refuseIfFull(deps);
     request.setDecorator('caller', caller);
     assertMediaType(each, request.raw);
   };
-  const caller = deps.authenticate(tokenOf(request.headers.authorization), { confirmsKey });
+  const caller = callerOf(each, request, deps);
   return caller instanceof Promise ? caller.then(allow) : allow(caller);
+}
+
+/** An API key in the header wins over a cookie. @throws ServiceError `unauthorized`, `origin_refused` */
+function callerOf(each: Route, request: FastifyRequest, deps: RouteDeps): MaybePromise<Caller | undefined> {
+  const { authorization, cookie } = request.headers;
+  const sessionToken = authorization === undefined ? sessionTokenOf(cookie) : undefined;
+  if (sessionToken === undefined)
+    return deps.authenticate(tokenOf(authorization), { confirmsKey: each.confirmsKey ?? false });
+  assertOwnChange(each, request.raw, deps.origin);
+  return deps.authenticateSession(sessionToken).then((caller) => caller ?? failEndedSession());
 }
 
 /** @throws DbError `disk_full` */

@@ -35,6 +35,8 @@ const CLOSE_MS_MAX = 10_000;
 const PATH_PARAMETER_CHARS_MAX = 256;
 
 export interface HttpDeps extends Pick<RouteDeps, 'log' | 'authenticate' | 'hasRoom'> {
+  /** None if left out, for listeners that browsers do not reach. */
+  authenticateSession?: RouteDeps['authenticateSession'];
   clock: Clock;
   ids: Ids;
   db: Db;
@@ -103,6 +105,8 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
   const { trustProxy } = options;
   const refuse = (refusal: ServiceError, socket: Duplex): void => endWith(refusal, socket, deps);
   const upgrades: Upgrades = openUpgrades({ trustProxy, limits, connections, refuse });
+  const { authenticateSession = async (): Promise<undefined> => undefined } = deps;
+  const routeDeps = { ...deps, authenticateSession, limits, origin: new URL(options.baseUrl).origin };
   let document: object | undefined;
   const openapi = (): object => (document ??= openapiDocument(routes, options.baseUrl));
 
@@ -112,7 +116,7 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
       assertPlaced(each, options);
       routes.push(each);
       const mayWait = options.audience === 'public' && storesSomething(each);
-      const add = (to: FastifyInstance): void => serveRoute(to, each, { ...deps, limits, mayWait }, answerDeps);
+      const add = (to: FastifyInstance): void => serveRoute(to, each, { ...routeDeps, mayWait }, answerDeps);
       if (each.upload === undefined) add(app);
       else void app.register(async (scope) => (leaveUnread(scope), add(scope)));
     }

@@ -32,7 +32,7 @@ export type OperationRow = z.infer<typeof OperationRow>;
 export interface NewOperation {
   kind: OperationKind;
   orgId: string;
-  apiKeyId: string;
+  principalId: string;
   warnings?: string[];
 }
 
@@ -56,9 +56,9 @@ export interface Operations {
   moveAll(tx: Tx, on: OnResource, to: Exclude<OperationState, 'pending'>): Promise<void>;
   setProgress(tx: Tx, id: string, progress: string): Promise<void>;
   /** Undefined also for operations of other keys (specification 2.6). */
-  find(query: Query, id: string, apiKeyId: string): Promise<OperationRow | undefined>;
+  find(query: Query, id: string, principalId: string): Promise<OperationRow | undefined>;
   /** The open operation of the kind that this key has on the resource. */
-  findOn(query: Query, on: OnResource, apiKeyId: string): Promise<OperationRow | undefined>;
+  findOn(query: Query, on: OnResource, principalId: string): Promise<OperationRow | undefined>;
 }
 
 const COLUMNS = sql`id, kind, state, org_id, api_key_id, resource_id, error_code, error_detail, progress, warnings, created_ms, updated_ms, completed_ms`;
@@ -73,7 +73,7 @@ export function openOperations(deps: { clock: Clock; ids: Ids }): Operations {
         kind: operation.kind,
         state: 'pending',
         org_id: operation.orgId,
-        api_key_id: operation.apiKeyId,
+        api_key_id: operation.principalId,
         resource_id: null,
         error_code: null,
         error_detail: null,
@@ -97,10 +97,13 @@ export function openOperations(deps: { clock: Clock; ids: Ids }): Operations {
         sql`update operations set progress = ${progress}, updated_ms = ${clock.now()} where id = ${id} and completed_ms is null`,
       );
     },
-    find: (query, id, apiKeyId) =>
-      query.one(OperationRow, sql`select ${COLUMNS} from operations where id = ${id} and api_key_id = ${apiKeyId}`),
-    findOn: (query, on, apiKeyId) =>
-      query.one(OperationRow, sql`select ${COLUMNS} from operations where ${under(on)} and api_key_id = ${apiKeyId}`),
+    find: (query, id, principalId) =>
+      query.one(OperationRow, sql`select ${COLUMNS} from operations where id = ${id} and api_key_id = ${principalId}`),
+    findOn: (query, on, principalId) =>
+      query.one(
+        OperationRow,
+        sql`select ${COLUMNS} from operations where ${under(on)} and api_key_id = ${principalId}`,
+      ),
   };
 }
 

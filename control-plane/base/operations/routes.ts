@@ -21,7 +21,7 @@ export function operationRoutes(deps: { db: Db; operations: Operations }): Route
       responses: { 200: { description: 'The operation', schema: Operation } },
       errors: ['not_found'],
       handler: async ({ params, caller }) => {
-        const row = await deps.operations.find(deps.db.read, params.id, caller.apiKeyId);
+        const row = await deps.operations.find(deps.db.read, params.id, caller.principalId);
         if (row === undefined)
           return fail('not_found', `There is no operation ${params.id}, or another API key created it.`);
         return { status: 200, body: operationView(row) };

@@ -36,7 +36,7 @@ export async function createJob(call: CreateCall, deps: FineTuningDeps): Promise
     const job: store.NewJob = {
       id: ids.prefixed('ftjob'),
       org_id: caller.orgId,
-      api_key_id: caller.apiKeyId,
+      api_key_id: caller.principalId,
       model: terms.base_model,
       training_file: file.id,
       file_key: file.blob_key,

@@ -38,6 +38,7 @@ function createRoute({ fineTuning }: RoutesDeps): Route {
     description: CREATE_TEXT,
     scope: 'finetuning:write',
     idempotency: 'optional',
+    spends: true,
     body: CreateFineTuningJob,
     responses: { 200: { description: 'The job', schema: FineTuningJob } },
     errors: ['model_not_found', 'not_found', 'insufficient_balance'],

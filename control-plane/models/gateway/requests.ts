@@ -96,7 +96,7 @@ export interface RequestsDeps {
   ledger: Ledger;
   openMax(): OpenMax;
   /** Refuses a key that was revoked or has expired since the request was authenticated. */
-  refuseKey(apiKeyId: string): never;
+  refuseKey(principalId: string): never;
   counts: Counts;
 }
 
@@ -123,7 +123,7 @@ export function openRequests(deps: RequestsDeps): Requests {
     try {
       const opened = await db.hot(openReceipt(receipt));
       if (opened === 'not_covered') await ledger.refuse(db.read, wallet(caller.orgId), boundUcents);
-      if (opened === 'key_ended') deps.refuseKey(caller.apiKeyId);
+      if (opened === 'key_ended') deps.refuseKey(caller.principalId);
     } catch (error) {
       leave();
       throw error;
@@ -211,7 +211,7 @@ function receiptOf(
   return {
     id,
     org_id: caller.orgId,
-    api_key_id: caller.apiKeyId,
+    api_key_id: caller.principalId,
     request_id: requestId,
     model_id: callable.model.id,
     tier: callable.tier,
@@ -250,22 +250,22 @@ async function deadReceipts(db: Db, living: ReadonlyMap<string, unknown>, signal
 
 interface Slots {
   /** @throws ServiceError `stream_limit_exceeded` */
-  take(caller: Pick<Caller, 'apiKeyId' | 'orgId'>): () => void;
+  take(caller: Pick<Caller, 'principalId' | 'orgId'>): () => void;
 }
 
 function openSlots(maxNow: () => OpenMax): Slots {
   const keys = openCounter();
   const orgs = openCounter();
   return {
-    take: ({ apiKeyId, orgId }) => {
+    take: ({ principalId, orgId }) => {
       const { perKey, perOrg } = maxNow();
-      if (keys.of(apiKeyId) >= perKey) failFull(`This API key may have ${perKey} inference requests`);
+      if (keys.of(principalId) >= perKey) failFull(`This API key may have ${perKey} inference requests`);
       if (orgs.of(orgId) >= perOrg)
         failFull(`This organisation may have ${perOrg} inference requests of all its API keys`);
-      keys.add(apiKeyId, 1);
+      keys.add(principalId, 1);
       orgs.add(orgId, 1);
       return () => {
-        keys.add(apiKeyId, -1);
+        keys.add(principalId, -1);
         orgs.add(orgId, -1);
       };
     },

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { mayMove, RECEIPT_STATES } from '../../../shared/states.ts';
 import { int } from '../../base/db/columns.ts';
-import { isLivingKey } from '../../base/accounts/api-keys.ts';
+import { isLivingPrincipal } from '../../base/users/sessions.ts';
 import { type HotBody, sql } from '../../base/db/db.ts';
 import { accountId, revenue, wallet } from '../../money/ledger/accounts.ts';
 import { holdNow, holdParts, settleNow, settleParts } from '../../money/ledger/statements.ts';
@@ -43,7 +43,7 @@ export function openReceipt(receipt: store.NewReceipt): HotBody<Opened> {
     // If a crash takes the receipt back, the request has died with it, and nothing was charged.
     mayBeLost: true,
     row: OpenedRow,
-    statement: sql`with living as (select 1 where ${isLivingKey(keyId, nowMs)}), ${parts}, ${store.receiptPart(receipt)}
+    statement: sql`with living as (select 1 where ${isLivingPrincipal(keyId, nowMs)}), ${parts}, ${store.receiptPart(receipt)}
       select (select count(*) from living) as living, (select count(*) from held) as held`,
     runNow: (tx) => {
       // The key needs no check: SQLite has one process, which has just authenticated it.

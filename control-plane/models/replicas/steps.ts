@@ -27,7 +27,7 @@ export interface WakeCounts {
 }
 
 /** The platform itself. Nobody has its key. */
-const PLATFORM = { orgId: PLATFORM_ORG, apiKeyId: 'platform' };
+const PLATFORM = { orgId: PLATFORM_ORG, principalId: 'platform' };
 /** Between two questions to a server that is not ready. */
 const ASK_MS = 1_000;
 /** Between two health checks of a ready server. */

@@ -33,6 +33,7 @@ export function videoRoutes(deps: RoutesDeps): Route[] {
       description: CREATE_TEXT,
       scope,
       idempotency: 'optional',
+      spends: true,
       takesForm: true,
       body: VideoRequest,
       responses: { 202: { description: 'The job, in the queue', schema: VideoJob } },

@@ -27,7 +27,7 @@ export async function submit(call: SubmitCall, deps: VideosDeps): Promise<Reply>
   const job: store.NewJob = {
     id: deps.ids.prefixed('vid'),
     org_id: caller.orgId,
-    api_key_id: caller.apiKeyId,
+    api_key_id: caller.principalId,
     request_id: requestId,
     model_id: model.id,
     seconds: secondsOf(parameters, model),

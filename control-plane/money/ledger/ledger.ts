@@ -3,7 +3,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { dollarText } from '../../../shared/money.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
-import { type AccountRef, accountId, hasTotals } from './accounts.ts';
+import { type AccountRef, accountId, hasTotals, wallet } from './accounts.ts';
 import { postedOf } from './proof-store.ts';
 import * as store from './store.ts';
 
@@ -33,6 +33,8 @@ export interface Ledger {
   availableNow(tx: Tx, account: AccountRef): Promise<bigint>;
   /** Zero for an account that was never used. */
   balance(query: Query, account: AccountRef): Promise<Balance>;
+  /** Whether money has ever come into the wallet of the organisation. */
+  wasFunded(query: Query, orgId: string): Promise<boolean>;
 }
 
 export function openLedger(deps: { clock: Clock }): Ledger {
@@ -74,6 +76,10 @@ export function openLedger(deps: { clock: Clock }): Ledger {
 
   return {
     balance,
+    wasFunded: async (query, orgId) => {
+      const row = await store.findAccount(query, accountId(wallet(orgId)));
+      return row !== undefined && row.credits_ucents > 0n;
+    },
     refuse,
     setHold,
     holdAtOnce: async (tx, id, account, amountUcents) => {

@@ -59,7 +59,7 @@ export interface Created {
 /** Accepts the launch or throws; a refusal leaves nothing behind. */
 export async function create(
   tx: Tx,
-  caller: { orgId: string; apiKeyId: string },
+  caller: { orgId: string; principalId: string },
   wish: LaunchRequest,
   deps: CreateDeps,
 ): Promise<Created> {
@@ -75,7 +75,7 @@ export async function create(
   const operation = deps.operations.make({
     kind: 'instance.create',
     orgId: caller.orgId,
-    apiKeyId: caller.apiKeyId,
+    principalId: caller.principalId,
     warnings: [...runnable.warnings, ...gpu.warnings],
   });
   const birth = { operationId: operation.id, nowMs };
@@ -237,7 +237,7 @@ function refusePin(request: CreateInstance, offering: Offering | undefined): voi
 
 export function newInstance(
   id: string,
-  caller: { orgId: string; apiKeyId: string },
+  caller: { orgId: string; principalId: string },
   what: { request: CreateInstance; gpuType: string; launch: Launch },
   birth: { operationId: string; nowMs: number },
 ): store.InstanceRow {
@@ -245,7 +245,7 @@ export function newInstance(
   return {
     id,
     org_id: caller.orgId,
-    api_key_id: caller.apiKeyId,
+    api_key_id: caller.principalId,
     name: request.name ?? null,
     status: 'allocating',
     status_reason: null,

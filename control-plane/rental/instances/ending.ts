@@ -62,7 +62,7 @@ export async function stopUnpaid(
  * @throws ServiceError `not_found` if the instance has ended, belongs to another organisation or does not exist
  */
 export async function remove(
-  caller: { orgId: string; apiKeyId: string },
+  caller: { orgId: string; principalId: string },
   id: string,
   settle: (tx: Tx, operation: OperationRow, instanceId: string) => Promise<void>,
   deps: MoveDeps & { db: Db; clock: Clock },
@@ -84,7 +84,7 @@ interface Removed {
 
 async function removeOne(
   tx: Tx,
-  caller: { orgId: string; apiKeyId: string },
+  caller: { orgId: string; principalId: string },
   id: string,
   deps: MoveDeps & { clock: Clock },
 ): Promise<Removed> {
@@ -99,9 +99,9 @@ async function removeOne(
   }
   const kind = 'instance.delete';
   const isStopping = instance.status === 'stopping';
-  const own = isStopping ? await deps.operations.findOn(tx, { kind, resourceId: id }, caller.apiKeyId) : undefined;
+  const own = isStopping ? await deps.operations.findOn(tx, { kind, resourceId: id }, caller.principalId) : undefined;
   if (own !== undefined) return { operation: own, machineId: instance.machine_id };
-  const operation = deps.operations.make({ kind, orgId: caller.orgId, apiKeyId: caller.apiKeyId });
+  const operation = deps.operations.make({ kind, orgId: caller.orgId, principalId: caller.principalId });
   await deps.operations.insert(tx, operation);
   await deps.operations.move(tx, operation.id, 'in_progress', { resourceId: id });
   if (isStopping) return { operation, machineId: instance.machine_id };

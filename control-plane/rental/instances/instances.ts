@@ -26,7 +26,7 @@ import * as store from './store.ts';
 
 export interface CallerKey {
   orgId: string;
-  apiKeyId: string;
+  principalId: string;
 }
 
 /** Stores the reply under the caller's idempotency key, in the transaction of the command. */

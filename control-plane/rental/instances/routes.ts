@@ -58,6 +58,7 @@ function createRoute({ instances }: { instances: Instances }): Route {
       'Answers at once; the operation tells when the instance runs. Nothing is billed before that. A template that serves a model is checked against the VRAM of the GPUs; where that cannot be done, the operation has warnings.',
     scope: 'instances:write',
     idempotency: 'required',
+    spends: true,
     body: CreateInstance,
     responses: { 202: accepted },
     errors: [

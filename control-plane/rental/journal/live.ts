@@ -6,10 +6,12 @@ import { networkOf } from '../../../shared/client-network.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { EVENT_STREAMS_PER_ADDRESS_MAX, EVENT_STREAMS_PER_KEY_MAX } from '../../../shared/limits.ts';
-import type { Db } from '../../base/db/db.ts';
+import { countRow } from '../../base/db/columns.ts';
+import { type Db, sql } from '../../base/db/db.ts';
 import type { EventRow, Events } from '../../base/events/events.ts';
 import { familyOf } from '../../base/events/feeds.ts';
 import type { Caller } from '../../base/http/route.ts';
+import { isLivingPrincipal } from '../../base/users/sessions.ts';
 import { lateMs, openTail } from './tail.ts';
 
 export interface LiveReader {
@@ -38,15 +40,13 @@ interface Deps {
   db: Db;
   clock: Clock;
   events: Pick<Events, 'newestSince' | 'byIds' | 'ofOrgSince' | 'timeOf'>;
-  /** False once the key was revoked or has expired. */
-  isLiving(caller: Caller): Promise<boolean>;
 }
 
 /** Events that wait for one reader. */
 const WAITING_MAX = 1_000;
 /** Events in one piece, whose resources are described together. */
 const PIECE = 50;
-/** How often the key of an open stream is checked. */
+/** How often the key or session of an open stream is checked. */
 const CHECK_MS = 15_000;
 
 interface Reader extends LiveReader {
@@ -108,12 +108,12 @@ function assertMayOpen(readers: ReadonlySet<Reader>, { caller, address }: LiveRe
   let ofKey = 0;
   let ofAddress = 0;
   for (const reader of readers) {
-    if (reader.caller.apiKeyId === caller.apiKeyId) ofKey += 1;
+    if (reader.caller.principalId === caller.principalId) ofKey += 1;
     if (networkOf(reader.address) === networkOf(address)) ofAddress += 1;
   }
   if (ofKey >= EVENT_STREAMS_PER_KEY_MAX)
     fail('stream_limit_exceeded', {
-      detail: `This API key has ${EVENT_STREAMS_PER_KEY_MAX} event streams open. Close one of them, or share one between your readers.`,
+      detail: `${EVENT_STREAMS_PER_KEY_MAX} event streams are open with this key or session. Close one of them, or share one between your readers.`,
       retryAfterSeconds: 5,
     });
   if (ofAddress >= EVENT_STREAMS_PER_ADDRESS_MAX)
@@ -148,7 +148,7 @@ interface ReadDeps extends Deps {
 }
 
 async function* read(reader: Reader, deps: ReadDeps): AsyncGenerator<LiveNext> {
-  const { clock, isLiving, onResync } = deps;
+  const { clock, onResync } = deps;
   await deps.started;
   const opened = `at_${clock.now()}`;
   const missed = await missedOf(reader, deps);
@@ -170,9 +170,15 @@ async function* read(reader: Reader, deps: ReadDeps): AsyncGenerator<LiveNext> {
     else await woken(reader, clock);
     if (clock.monotonicMs() - checkedMs >= CHECK_MS) {
       checkedMs = clock.monotonicMs();
-      if (!(await isLiving(reader.caller))) return;
+      if (!(await isLiving(reader.caller, deps))) return;
     }
   }
+}
+
+/** False once the key or session was revoked or has expired. */
+async function isLiving({ principalId }: Caller, { db, clock }: Deps): Promise<boolean> {
+  const row = await db.read.one(countRow, sql`select 1 as count where ${isLivingPrincipal(principalId, clock.now())}`);
+  return row !== undefined;
 }
 
 /** Resolves when something came for the reader, or its key has to be checked. */

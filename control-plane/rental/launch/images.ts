@@ -7,7 +7,7 @@ import type { OutboundResponse } from '../../base/outbound/outbound.ts';
 import { OutboundError } from '../../base/outbound/outbound-error.ts';
 import type { RegistryLogin } from './authorization.ts';
 import { openCache } from './cache.ts';
-import { openSemaphore } from './semaphore.ts';
+import { openSemaphore } from '../../../shared/semaphore.ts';
 import { type ImageCommand, MANIFEST_TYPES, pickPlatform, readConfig, readManifest } from './manifests.ts';
 import type { ImageReference } from './reference.ts';
 import { blocked, unavailable, unreachable } from './refusals.ts';

@@ -9,7 +9,7 @@ import { commandOf } from '../../../shared/protocol/workload.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 import { type Credentials, openCredentials } from './credentials.ts';
-import { openSemaphore } from './semaphore.ts';
+import { openSemaphore } from '../../../shared/semaphore.ts';
 import type { ImageLogin, Images } from './images.ts';
 import { type ImageReference, parseReference, pinnedText } from './reference.ts';
 import { unavailable } from './refusals.ts';

@@ -49,8 +49,8 @@ async function serve(order: Order): Promise<Answer> {
     return { data, endpoints: endpoints.all(JSON.stringify(data.map(({ id }) => id))) };
   });
   app.post('/v1/instances', async ({ headers, body }, reply) => {
-    const { id: apiKeyId, org_id: orgId } = callerOf(headers);
-    const caller = { orgId, apiKeyId };
+    const { id: principalId, org_id: orgId } = callerOf(headers);
+    const caller = { orgId, principalId };
     const operation = await rooms.instances.create(caller, CreateInstance.parse(body), async () => undefined);
     return reply.code(202).send(operation);
   });
@@ -74,6 +74,9 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
   return openRooms(
     { db, clock, ids, rng, log, sealing: openSealing(rng.bytes(32), ids) },
     {
+      origin: 'http://127.0.0.1',
+      signUpPolicy: 'closed',
+      oidc: undefined,
       platformFeeBps: 1_500,
       launchHoldMinutes: 10,
       earningsDelayMs: 172_800_000,
@@ -104,6 +107,7 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
     {
       hasRoom: () => true,
       nudges: { engine: none, edge: none, watch: none, webhooks: none },
+      mail: { send: async () => false },
       webhookOutbound: openOutbound({ ports: 'any', privateNetworks: [], namedHosts: [] }, { clock }),
       images: fakeImages(),
       modelHub: fakeModelHub(),

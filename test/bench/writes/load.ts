@@ -93,7 +93,9 @@ async function chats(callers: number, forMs: number, isPlain: boolean): Promise<
   };
 }
 
-const PayerRow = z.object({ id: text, org_id: text }).transform(({ id, org_id }) => ({ orgId: org_id, apiKeyId: id }));
+const PayerRow = z
+  .object({ id: text, org_id: text })
+  .transform(({ id, org_id }) => ({ orgId: org_id, principalId: id }));
 
 async function onlyRow<T>(tx: Tx, body: HotBody<T>): Promise<T> {
   const row = await tx.one(body.row, body.statement);

@@ -1,6 +1,6 @@
 // The audit journal: every action of an operator writes one entry, committed together with its effect.
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { pageOfOrgs } from '../../../control-plane/base/accounts/accounts.ts';
+import { pageOfOrgs } from '../../../control-plane/base/accounts/orgs.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { pageOfHeld } from '../../../control-plane/money/credits/store.ts';
 import { insertReplica, setState, wakePool } from '../../../control-plane/models/replicas/store.ts';
@@ -11,6 +11,7 @@ import { isoTime } from '../../../shared/clock.ts';
 import { type EvmChain, startEvmChain } from '../../kit/evm-chain.ts';
 import { openOperator } from '../../kit/operator.ts';
 import { fleetModels } from '../../kit/models.ts';
+import { addPerson } from '../../kit/people.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 import { depositsIn, settingsFor } from '../money/deposits/deposit-world.ts';
 
@@ -85,6 +86,10 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
   await world.db.tx('test.clear', (tx) => tx.run(sql`delete from audit_entries`));
   return {
     adminCreateOrg: { body: { name: 'Acme' } },
+    adminSuspendOrg: { id: orgId, body: { reason: 'fraud' } },
+    adminResumeOrg: { id: orgId },
+    adminAddUser: { body: { email: 'ada@example.com', name: 'Ada' } },
+    adminResetUser: { id: (await addPerson(world, undefined)).userId },
     adminCreateKey: { body: { org_id: orgId, name: 'ci', scopes: ['full_access'] } },
     adminRevokeKey: { id: key.id },
     adminAddBalance: { id: orgId, body: { cents: 5, reference: 'r' } },

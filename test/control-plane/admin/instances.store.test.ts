@@ -35,7 +35,7 @@ const ids = (rows: Fields[]): unknown[] => rows.map((row) => row['instance_id'])
 
 const operationOf = async (id: string): Promise<unknown> => {
   const row = await findInstance(world.db.read, id);
-  return (await world.rooms.operations.find(world.db.read, row?.create_operation_id ?? '', who.apiKeyId))?.state;
+  return (await world.rooms.operations.find(world.db.read, row?.create_operation_id ?? '', who.principalId))?.state;
 };
 
 describe('the list', () => {

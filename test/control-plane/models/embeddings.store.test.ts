@@ -13,7 +13,7 @@ const CENTS_PER_1M = 250_000;
 let upstream: FakeUpstream;
 let world: World;
 let orgId: string;
-let apiKeyId: string;
+let principalId: string;
 beforeEach(async () => {
   upstream = await openFakeUpstream();
   const server = { base_url: upstream.baseUrl, model: 'm' };
@@ -28,7 +28,7 @@ beforeEach(async () => {
     ],
   };
   world = await openWorld(1, { settings: { models: parseModels(JSON.stringify({ models: [model] }), 'models.yaml') } });
-  ({ orgId, apiKeyId } = await world.customer(100));
+  ({ orgId, principalId } = await world.customer(100));
 });
 afterEach(async () => {
   await world.verify();
@@ -41,7 +41,7 @@ const uncounted = (asked: Asked): FakeAnswer => ({
   body: { data: inputsOf(asked).map((_, index) => ({ index, embedding: [1] })) },
 });
 function embed(input: string | string[], more: object = {}): Promise<Reply> {
-  const caller = { orgId, apiKeyId, scopes: [] };
+  const caller = { orgId, principalId, scopes: [] };
   const body = { model: 'acme/embedder', input, encoding_format: 'float' as const, ...more };
   return world.rooms.gateway.embed({ caller, requestId: 'req_test', gone: new AbortController().signal, body });
 }

@@ -71,11 +71,11 @@ describe('another server is asked', () => {
 test('a caller who leaves is no failure of the server: it is asked first again', async () => {
   await serve({}, {});
   servers[0]?.next({ ending: 'stall' });
-  const { orgId, apiKeyId } = await api.world.customer(100);
+  const { orgId, principalId } = await api.world.customer(100);
   const leave = new AbortController();
   const left = api.world.rooms.gateway
     .completeChat({
-      caller: { orgId, apiKeyId, scopes: [] },
+      caller: { orgId, principalId, scopes: [] },
       requestId: 'req_test',
       gone: leave.signal,
       body: { model: 'small', messages: [{ role: 'user', content: 'hi' }] },

@@ -19,12 +19,12 @@ const timed = (prompt: number, predicted: number): object => ({
 let upstream: FakeUpstream;
 let world: World;
 let orgId: string;
-let apiKeyId: string;
+let principalId: string;
 beforeEach(async () => {
   upstream = await openFakeUpstream();
   const upstreams = [{ base_url: upstream.baseUrl, model: 'm', engine: 'llama_cpp' }];
   world = await openWorld(1, { settings: { models: parseModels(modelsFile(upstream.baseUrl, { upstreams }), 'm') } });
-  ({ orgId, apiKeyId } = await world.customer(100));
+  ({ orgId, principalId } = await world.customer(100));
 });
 afterEach(async () => {
   await world.verify();
@@ -34,7 +34,7 @@ afterEach(async () => {
 
 const never = new AbortController().signal;
 function ask(more: object = {}, gone = never): Promise<Reply> {
-  const caller = { orgId, apiKeyId, scopes: [] };
+  const caller = { orgId, principalId, scopes: [] };
   const body = { model: 'small', messages: HI, ...more };
   return world.rooms.gateway.completeChat({ caller, requestId: 'req_test', gone, body });
 }
@@ -222,7 +222,7 @@ test('a text that is too long for the batch is 400, and no failure of the server
   const keys = [await world.key(orgId), await world.key(orgId)];
   const embed = (i: number) =>
     world.rooms.gateway.embed({
-      caller: { orgId, apiKeyId: keys[i % 2]?.apiKeyId ?? '', scopes: [] },
+      caller: { orgId, principalId: keys[i % 2]?.principalId ?? '', scopes: [] },
       requestId: 'req_test',
       gone: never,
       body: { model: 'embedder', input: 'w'.repeat(5_000), encoding_format: 'float' },

@@ -41,9 +41,9 @@ afterEach(async () => {
 
 type Who = WorldAccount;
 
-function complete(on: World, { orgId, apiKeyId }: Who, more: { maxTokens?: number; gone?: AbortSignal } = {}) {
+function complete(on: World, { orgId, principalId }: Who, more: { maxTokens?: number; gone?: AbortSignal } = {}) {
   return on.rooms.gateway.completeChat({
-    caller: { orgId, apiKeyId, scopes: [] },
+    caller: { orgId, principalId, scopes: [] },
     requestId: 'req_test',
     gone: more.gone ?? forever,
     body: { model: 'small', messages: [{ role: 'user', content: 'hi' }], max_tokens: more.maxTokens ?? 10 },

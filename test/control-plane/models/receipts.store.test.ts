@@ -20,11 +20,11 @@ const CHARGE = 270n;
 let upstream: FakeUpstream;
 let world: World;
 let orgId: string;
-let apiKeyId: string;
+let principalId: string;
 beforeEach(async () => {
   upstream = await openFakeUpstream();
   world = await openWorld(1, { settings: { models: someModels(upstream.baseUrl) } });
-  ({ orgId, apiKeyId } = await world.customer(100));
+  ({ orgId, principalId } = await world.customer(100));
 });
 afterEach(async () => {
   await world.close();
@@ -32,7 +32,7 @@ afterEach(async () => {
 });
 
 function ask(gone = new AbortController().signal): Promise<Reply> {
-  const caller = { orgId, apiKeyId, scopes: [] };
+  const caller = { orgId, principalId, scopes: [] };
   const body = { model: 'small', messages: [{ role: 'user' as const, content: 'hi' }] };
   return world.rooms.gateway.completeChat({ caller, requestId: 'req_test', gone, body });
 }

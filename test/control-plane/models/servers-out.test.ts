@@ -49,9 +49,9 @@ const askTimes = async (count: number, more?: object): Promise<void> => {
 };
 /** A request whose caller may leave. */
 async function begin(more: object, gone: AbortSignal): Promise<Reply> {
-  const { orgId, apiKeyId } = await api.world.customer(100);
+  const { orgId, principalId } = await api.world.customer(100);
   const body = { model: 'small', messages: [{ role: 'user' as const, content: 'hi' }], ...more };
-  const caller = { orgId, apiKeyId, scopes: [] };
+  const caller = { orgId, principalId, scopes: [] };
   return api.world.rooms.gateway.completeChat({ caller, requestId: 'req_test', gone, body });
 }
 const look = (): Promise<void> => api.world.rooms.gateway.checkServers(forever);

@@ -12,12 +12,12 @@ import { openWorld, type World } from '../../kit/world.ts';
 let upstream: FakeUpstream;
 let world: World;
 let orgId: string;
-let apiKeyId: string;
+let principalId: string;
 beforeEach(async () => {
   upstream = await openFakeUpstream();
   const upstreams = [{ base_url: upstream.baseUrl, model: 'm', engine: 'vllm', idle_ms: 20_000 }];
   world = await openWorld(1, { settings: { models: someModels(undefined, { upstreams }) } });
-  ({ orgId, apiKeyId } = await world.customer(100));
+  ({ orgId, principalId } = await world.customer(100));
 });
 afterEach(async () => {
   await world.verify();
@@ -38,7 +38,7 @@ async function start(answer: FakeAnswer): Promise<Streaming> {
   upstream.next(answer);
   const leave = new AbortController();
   const reply = await world.rooms.gateway.completeChat({
-    caller: { orgId, apiKeyId, scopes: [] },
+    caller: { orgId, principalId, scopes: [] },
     requestId: 'req_test',
     gone: leave.signal,
     body: { model: 'small', messages: [{ role: 'user', content: 'hi' }], stream: true },
@@ -149,7 +149,7 @@ describe('the caller', () => {
     const leave = new AbortController();
     const asking = world.rooms.gateway
       .completeChat({
-        caller: { orgId, apiKeyId, scopes: [] },
+        caller: { orgId, principalId, scopes: [] },
         requestId: 'req_test',
         gone: leave.signal,
         body: { model: 'small', messages: [{ role: 'user', content: 'hi' }], stream: true },
@@ -168,7 +168,7 @@ describe('the caller', () => {
     const count = 2_000;
     upstream.next({ events: [BEGIN, ...Array.from({ length: count }, () => say(long)), stop(), usage(1, 1), DONE] });
     const reply = await world.rooms.gateway.completeChat({
-      caller: { orgId, apiKeyId, scopes: [] },
+      caller: { orgId, principalId, scopes: [] },
       requestId: 'req_test',
       gone: new AbortController().signal,
       body: { model: 'small', messages: [{ role: 'user', content: 'hi' }], stream: true },
@@ -200,7 +200,7 @@ describe('the caller', () => {
       ending: 'stall',
     });
     const reply = await world.rooms.gateway.completeChat({
-      caller: { orgId, apiKeyId, scopes: [] },
+      caller: { orgId, principalId, scopes: [] },
       requestId: 'req_test',
       gone: new AbortController().signal,
       body: { model: 'small', messages: [{ role: 'user', content: 'hi' }], stream: true },

@@ -20,7 +20,7 @@ const UNCOUNTED = uncounted({ body: {} });
 let upstream: FakeUpstream;
 let world: World;
 let orgId: string;
-let apiKeyId: string;
+let principalId: string;
 beforeEach(async () => {
   upstream = await openFakeUpstream();
 });
@@ -33,7 +33,7 @@ afterEach(async () => {
 async function serve(engine: string): Promise<void> {
   const upstreams = [{ base_url: upstream.baseUrl, model: 'm', engine }];
   world = await openWorld(1, { settings: { models: someModels(undefined, { upstreams }) } });
-  ({ orgId, apiKeyId } = await world.customer(100));
+  ({ orgId, principalId } = await world.customer(100));
 }
 /** `count` tokens for each character of a text, and 5 for what a template puts around a conversation. */
 function tokenizer({ path, body }: Asked): FakeAnswer {
@@ -45,7 +45,7 @@ function tokenizer({ path, body }: Asked): FakeAnswer {
   return { body: { tokens: Array.from({ length: lengthOf(body['content']) }, (_, i) => i) } };
 }
 function ask(more: object = {}, gone = new AbortController().signal): Promise<Reply> {
-  const caller = { orgId, apiKeyId, scopes: [] };
+  const caller = { orgId, principalId, scopes: [] };
   const body = { model: 'small', messages: MESSAGES, ...more };
   return world.rooms.gateway.completeChat({ caller, requestId: 'req_test', gone, body });
 }
@@ -190,7 +190,7 @@ describe('a stream', () => {
 describe('embeddings', () => {
   const embed = (input: string[]): Promise<Reply> =>
     world.rooms.gateway.embed({
-      caller: { orgId, apiKeyId, scopes: [] },
+      caller: { orgId, principalId, scopes: [] },
       requestId: 'req_test',
       gone: new AbortController().signal,
       body: { model: 'embedder', input, encoding_format: 'float' },
@@ -208,7 +208,7 @@ describe('embeddings', () => {
       'x',
     );
     world = await openWorld(1, { settings: { models } });
-    ({ orgId, apiKeyId } = await world.customer(100));
+    ({ orgId, principalId } = await world.customer(100));
   });
 
   test('that TEI has not counted are counted by its tokenizer, each batch by itself', async () => {

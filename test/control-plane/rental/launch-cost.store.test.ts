@@ -91,7 +91,7 @@ describe('a candidate that was read before its machine was locked', () => {
   const nowMs = 1;
   const instance = newInstance(
     'i-1',
-    { orgId: 'o', apiKeyId: 'k' },
+    { orgId: 'o', principalId: 'k' },
     {
       request: { ...LAUNCH, disk_gb: 100 },
       gpuType: 'H100_SXM',

@@ -22,9 +22,9 @@ const HOUR_MS = 3_600_000;
 const ROUNDS = process.env['SOAK'] === '1' ? 2_000 : 200;
 
 const status = async (id: string): Promise<string | undefined> => (await findInstance(world.db.read, id))?.status;
-const operationOf = async (id: string, apiKeyId: string) => {
+const operationOf = async (id: string, principalId: string) => {
   const instance = await findInstance(world.db.read, id);
-  return world.rooms.operations.find(world.db.read, instance?.create_operation_id ?? '', apiKeyId);
+  return world.rooms.operations.find(world.db.read, instance?.create_operation_id ?? '', principalId);
 };
 const held = async (machineId: string): Promise<number> =>
   (await gpusOf(world.db.read, machineId)).filter((gpu) => gpu.held_by !== null).length;
@@ -41,11 +41,11 @@ describe('a launch', () => {
     const before = await available(who.orgId);
     const id = await world.launch(who);
     expect(await status(id)).toBe('allocating');
-    expect(await operationOf(id, who.apiKeyId)).toMatchObject({ state: 'pending', resource_id: null });
+    expect(await operationOf(id, who.principalId)).toMatchObject({ state: 'pending', resource_id: null });
     await world.observe(id, { phase: 'pulling', pull: { done_bytes: 1024 ** 2, total_bytes: 4 * 1024 ** 2 } });
     await world.drive();
     expect(await status(id)).toBe('starting');
-    expect(await operationOf(id, who.apiKeyId)).toMatchObject({
+    expect(await operationOf(id, who.principalId)).toMatchObject({
       state: 'in_progress',
       resource_id: id,
       progress: 'pulling the image: 1.0 of 4.0 MiB',
@@ -57,7 +57,7 @@ describe('a launch', () => {
     await world.clock.advance(1000);
     await world.drive();
     expect(await status(id)).toBe('running');
-    expect(await operationOf(id, who.apiKeyId)).toMatchObject({ state: 'succeeded' });
+    expect(await operationOf(id, who.principalId)).toMatchObject({ state: 'succeeded' });
     await world.clock.advance(HOUR_MS);
     await world.remove(who, id);
     expect(await status(id)).toBe('stopping');
@@ -134,7 +134,7 @@ describe('a launch', () => {
     const id = await world.launch(who, { gpu_count: 2 });
     await world.drive();
     expect(await status(id)).toBe('error');
-    expect(await operationOf(id, who.apiKeyId)).toMatchObject({
+    expect(await operationOf(id, who.principalId)).toMatchObject({
       state: 'failed',
       error_code: 'no_capacity',
       error_detail:
@@ -188,7 +188,7 @@ describe('a host that fails', () => {
     ]);
     await world.observe(id, { phase: 'failed', failure_code: 'gpu_unavailable', detail: 'no GPU' });
     await world.drive();
-    expect(await operationOf(id, who.apiKeyId)).toMatchObject({ state: 'failed', error_code: 'operation_failed' });
+    expect(await operationOf(id, who.principalId)).toMatchObject({ state: 'failed', error_code: 'operation_failed' });
     expect(await available(who.orgId)).toBe(100_000_000_000n);
   });
 
@@ -231,7 +231,7 @@ describe('a host that fails', () => {
     await world.observe(id, { phase: 'failed', failure_code: 'guest_silent', detail: 'nothing inside has answered' });
     await world.drive();
     expect(await status(id)).toBe('error');
-    expect(await operationOf(id, who.apiKeyId)).toMatchObject({ state: 'failed', error_code: 'image_unavailable' });
+    expect(await operationOf(id, who.principalId)).toMatchObject({ state: 'failed', error_code: 'image_unavailable' });
     expect(await available(who.orgId)).toBe(100_000_000_000n);
   });
 
@@ -275,7 +275,7 @@ describe('a host that fails', () => {
     const id = await world.launch(who);
     await world.observe(id, { phase: 'failed', failure_code: 'image_pull_failed', detail: 'manifest unknown' });
     await world.drive();
-    expect(await operationOf(id, who.apiKeyId)).toMatchObject({
+    expect(await operationOf(id, who.principalId)).toMatchObject({
       error_code: 'image_unavailable',
       error_detail: 'manifest unknown',
     });
@@ -290,7 +290,7 @@ describe('a delete', () => {
     const id = await world.launch(who);
     await world.remove(who, id);
     expect(await status(id)).toBe('terminated');
-    expect(await operationOf(id, who.apiKeyId)).toMatchObject({ state: 'cancelled' });
+    expect(await operationOf(id, who.principalId)).toMatchObject({ state: 'cancelled' });
     expect(await available(who.orgId)).toBe(100_000_000_000n);
     await expect(world.remove(who, id)).rejects.toMatchObject({ code: 'not_found' });
   });
@@ -353,7 +353,7 @@ test('the lowest price there is caps a boot rescue as any other does', async () 
   await world.machine({ dollars: 2 });
   await world.observe(id, { phase: 'failed', failure_code: 'start_failed', detail: 'no such runtime' });
   await world.drive();
-  expect(await operationOf(id, who.apiKeyId)).toMatchObject({ state: 'failed', error_code: 'operation_failed' });
+  expect(await operationOf(id, who.principalId)).toMatchObject({ state: 'failed', error_code: 'operation_failed' });
 });
 
 test('an instance is probed once it runs, and not if its launch is handed on, fails or is cancelled', async () => {

@@ -87,7 +87,7 @@ test('a reader gets the headers at once, then each change with the instance as i
   const reader = await listen();
   expect(typesOf(await reader.sent(1))).toEqual(['ready']);
   expect(reader.text()).toMatch(/^: open\n\n/);
-  const id = await api.world.launch({ ...owner, apiKeyId: owner.apiKeyId });
+  const id = await api.world.launch(owner);
   const [created] = await reader.sent(1);
   const shown = Instance.parse((await api.call('GET', `/v1/instances/${id}`, { key: owner.key })).json);
   expect(created).toMatchObject({ event: 'instance.creating', id: expect.stringMatching(/^evt_/) });
@@ -255,7 +255,7 @@ test('the stream of a key that was revoked ends with the next check', async () =
   const second = await api.world.key(owner.orgId);
   const readers = [await listen(second), await listen()];
   for (const reader of readers) await reader.sent(1);
-  await rooms.accounts.revokeKey(second.apiKeyId);
+  await rooms.accounts.revokeKey(second.principalId);
   await clock.advance(15_000);
   await expect.poll(() => readers[0]?.ended()).toBe(true);
   expect(readers[1]?.ended()).toBe(false);

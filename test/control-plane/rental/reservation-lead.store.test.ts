@@ -149,7 +149,7 @@ describe('a GPU in use at the lead time', () => {
     ]);
     expect(await world.journal(made.id)).toEqual(['reservation.pending', 'reservation.active', 'reservation.short']);
     expect(await has(made.id)).toEqual([1, 2]);
-    const mine = { orgId: holder, apiKeyId: 'apk_holder' };
+    const mine = { orgId: holder, principalId: 'apk_holder' };
     await expect(world.launch(mine, { tier: 'reserved', gpu_count: 2 })).rejects.toMatchObject({
       code: 'reservation/no_capacity',
       details: { detail: expect.stringContaining('2 more are awaited from others who use them') },
@@ -226,7 +226,7 @@ describe('a launch that ends by itself', () => {
     await world.drive();
     expect((await findInstance(world.db.read, endless))?.status).toBe('error');
     await pass(LEAD_MS - hours * HOUR_MS);
-    await world.launch({ orgId: holder, apiKeyId: 'apk_holder' }, { tier: 'reserved' });
+    await world.launch({ orgId: holder, principalId: 'apk_holder' }, { tier: 'reserved' });
     expect(lines).toEqual([]);
   });
 

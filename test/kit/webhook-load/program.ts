@@ -50,7 +50,7 @@ async function makeEvent(
   const number = Math.floor(k / EVENT_TYPES.length);
   const step = k % EVENT_TYPES.length;
   const id = `i-${number}`;
-  const caller = { orgId: orgOf(number % plan.urls.length), apiKeyId: 'apk_load' };
+  const caller = { orgId: orgOf(number % plan.urls.length), principalId: 'apk_load' };
   const birth = { operationId: `op-${number}`, nowMs: clock.now() };
   if (step === 0) {
     await insertInstance(tx, {

@@ -1,20 +1,20 @@
 // Organisations and API keys on a real database: hashes only, scopes, expiry, revocation, last use.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { type Accounts, openAccounts, pageOfOrgs } from '../../../../control-plane/base/accounts/accounts.ts';
+import type { Accounts } from '../../../../control-plane/base/accounts/accounts.ts';
+import { pageOfOrgs } from '../../../../control-plane/base/accounts/orgs.ts';
 import { apiKeyView, pageOfKeys } from '../../../../control-plane/base/accounts/api-keys.ts';
 import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
 import { type Clock, systemClock } from '../../../../shared/clock.ts';
 import { createIds } from '../../../../shared/ids.ts';
 import { systemRng } from '../../../../shared/rng.ts';
+import { openAccountsAlone } from '../../../kit/accounts.ts';
 import { openTestDb } from '../../../kit/databases.ts';
 
-const ROOMS = [
-  {
-    room: 'base/accounts',
-    directory: new URL('../../../../control-plane/base/accounts/migrations/', import.meta.url),
-  },
-];
+const ROOMS = ['base/events', 'base/accounts'].map((room) => ({
+  room,
+  directory: new URL(`../../../../control-plane/${room}/migrations/`, import.meta.url),
+}));
 let now = 1_700_000_000_000;
 const clock: Clock = { ...systemClock(), now: () => now };
 
@@ -23,7 +23,7 @@ let accounts: Accounts;
 let orgId: string;
 beforeEach(async () => {
   db = await openTestDb(ROOMS, clock);
-  accounts = openAccounts({ db, clock, ids: createIds(clock, systemRng()) });
+  accounts = openAccountsAlone({ db, clock, ids: createIds(clock, systemRng()) });
   orgId = (await accounts.createOrg('Acme')).id;
 });
 afterEach(() => db.close());
@@ -55,7 +55,7 @@ describe('API keys', () => {
     const created = await newKey({ scopes: ['instances: read', 'ssh_keys:write'] });
     expect(await authenticate(created.key)).toEqual({
       orgId,
-      apiKeyId: created.id,
+      principalId: created.id,
       scopes: ['instances:read', 'ssh_keys:write'],
     });
     expect(await authenticate(`${created.key}x`)).toBeUndefined();
@@ -95,11 +95,14 @@ describe('API keys', () => {
   });
   test('of one organisation are revoked for it alone', async () => {
     const { key, id } = await newKey();
-    await expect(accounts.revokeKeyOf('another', id)).rejects.toMatchObject({ code: 'not_found' });
+    const caller = { orgId, principalId: 'apk_other', scopes: [] };
+    await expect(accounts.revokeKeyOf({ ...caller, orgId: 'another' }, id)).rejects.toMatchObject({
+      code: 'not_found',
+    });
     expect(await authenticate(key)).toBeDefined();
-    await accounts.revokeKeyOf(orgId, id);
+    await accounts.revokeKeyOf(caller, id);
     expect(await authenticate(key)).toBeUndefined();
-    await expect(accounts.revokeKeyOf(orgId, id)).rejects.toMatchObject({ code: 'not_found' });
+    await expect(accounts.revokeKeyOf(caller, id)).rejects.toMatchObject({ code: 'not_found' });
   });
   test('store their last use at most once a minute', async () => {
     const created = await newKey();

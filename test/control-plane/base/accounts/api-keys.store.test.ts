@@ -159,9 +159,9 @@ describe('revoking an API key', () => {
 
   test('works for the key itself, and not for a key of another organisation', async () => {
     const stranger = await api.account();
-    const foreign = await api.call('DELETE', `/v1/api-keys/${owner.apiKeyId}`, { key: stranger.key });
+    const foreign = await api.call('DELETE', `/v1/api-keys/${owner.principalId}`, { key: stranger.key });
     expect(foreign.status).toBe(404);
-    expect((await api.call('DELETE', `/v1/api-keys/${owner.apiKeyId}`, { key: owner.key })).status).toBe(204);
+    expect((await api.call('DELETE', `/v1/api-keys/${owner.principalId}`, { key: owner.key })).status).toBe(204);
     expect((await api.call('GET', '/v1/api-keys', { key: owner.key })).status).toBe(401);
   });
 });

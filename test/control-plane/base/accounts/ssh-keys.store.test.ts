@@ -1,7 +1,7 @@
 // SSH keys through the API on a real database: register, list, delete, duplicates, limits, and the functions for other rooms.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sshKeyRoutes } from '../../../../control-plane/base/accounts/routes.ts';
-import { type Accounts, openAccounts } from '../../../../control-plane/base/accounts/accounts.ts';
+import { type Accounts } from '../../../../control-plane/base/accounts/accounts.ts';
 import { openSshKeys, type SshKeys } from '../../../../control-plane/base/accounts/ssh-keys.ts';
 import type { Db } from '../../../../control-plane/base/db/db.ts';
 import { openCursors } from '../../../../control-plane/base/http/cursors.ts';
@@ -13,11 +13,12 @@ import { createIds } from '../../../../shared/ids.ts';
 import { SSH_KEYS_PER_ORG_MAX } from '../../../../shared/limits.ts';
 import { createLog } from '../../../../shared/log.ts';
 import { systemRng } from '../../../../shared/rng.ts';
+import { openAccountsAlone } from '../../../kit/accounts.ts';
 import { openTestDb } from '../../../kit/databases.ts';
 import { KEYS } from './ssh-key-samples.ts';
 
 const directory = (room: string) => new URL(`../../../../control-plane/${room}/migrations/`, import.meta.url);
-const ROOMS = ['base/http', 'base/accounts'].map((room) => ({ room, directory: directory(room) }));
+const ROOMS = ['base/http', 'base/events', 'base/accounts'].map((room) => ({ room, directory: directory(room) }));
 /** Waiting takes real time; every key has its own time. */
 let now = 1_700_000_000_000;
 const clock: Clock = { ...systemClock(), now: () => now };
@@ -31,7 +32,7 @@ let token: string;
 let orgId: string;
 beforeEach(async () => {
   db = await openTestDb(ROOMS, clock);
-  accounts = openAccounts({ db, clock, ids });
+  accounts = openAccountsAlone({ db, clock, ids });
   sshKeys = openSshKeys({ clock, ids });
   http = openHttp(
     {

@@ -18,10 +18,14 @@ const HTTP_ROOMS = [
 
 /** Tokens `all`, `reader` (no write scope), `other` (another key of the same rights as `all`) and `stranger` (of another organisation). */
 const CALLERS: Record<string, Caller> = {
-  all: { orgId: 'org_a', apiKeyId: 'apk_all', scopes: ['instances:read', 'instances:write', 'serverless:write'] },
-  other: { orgId: 'org_a', apiKeyId: 'apk_other', scopes: ['instances:read', 'instances:write', 'serverless:write'] },
-  stranger: { orgId: 'org_b', apiKeyId: 'apk_stranger', scopes: ['serverless:write'] },
-  reader: { orgId: 'org_a', apiKeyId: 'apk_reader', scopes: ['instances:read'] },
+  all: { orgId: 'org_a', principalId: 'apk_all', scopes: ['instances:read', 'instances:write', 'serverless:write'] },
+  other: {
+    orgId: 'org_a',
+    principalId: 'apk_other',
+    scopes: ['instances:read', 'instances:write', 'serverless:write'],
+  },
+  stranger: { orgId: 'org_b', principalId: 'apk_stranger', scopes: ['serverless:write'] },
+  reader: { orgId: 'org_a', principalId: 'apk_reader', scopes: ['instances:read'] },
 };
 
 export interface Bench {

@@ -148,7 +148,7 @@ describe('a refusal', () => {
 });
 
 describe('a claim', () => {
-  const request = { apiKeyId: 'apk_all', method: 'POST', path: '/v1/x', key: 'c1', query: {}, body: { a: 1 } };
+  const request = { principalId: 'apk_all', method: 'POST', path: '/v1/x', key: 'c1', query: {}, body: { a: 1 } };
   const deps = { clock, ids: createIds(clock, systemRng()), log: createLog('test', 'silent') };
   const refusal = (): WireReply => ({ status: 409, headers: {}, body: '' });
   const reply = { status: 201, body: { ok: true } };

@@ -44,7 +44,7 @@ test('describes a route from its schemas', () => {
   const create = document.paths['/v1/things']?.['post'];
   expect(create?.operationId).toBe('createThing');
   expect(create?.description).toContain('`instances: write`');
-  expect(create?.security).toEqual([{ api_key: [] }]);
+  expect(create?.security).toEqual([{ api_key: [] }, { session: [] }]);
   expect(create?.parameters).toEqual([
     expect.objectContaining({ name: 'Idempotency-Key', in: 'header', required: true }),
   ]);

@@ -13,7 +13,7 @@ afterEach(async () => {
 });
 /** The limits of inference in tests about other requests. */
 const inference = { perKeyPerSecond: 1, burst: 1, perOrgPerSecond: 1_000, orgBurst: 1_000 };
-const CALLER = { orgId: 'org_a', apiKeyId: 'apk_a' };
+const CALLER = { orgId: 'org_a', principalId: 'apk_a' };
 async function openLimited(limits: Omit<RateLimitOptions, 'inference'> & Partial<RateLimitOptions>) {
   const clock = virtualClock();
   const rateLimits = { inference, ...limits };
@@ -199,7 +199,7 @@ describe('the rate of inference', () => {
     const none = (): void => undefined;
     limits.takeForInference(CALLER, none);
     limits.change({ ...SLOW, inference: { perKeyPerSecond: 9, burst: 9, perOrgPerSecond: 9, orgBurst: 1 } });
-    expect(isRefused(() => limits.takeForInference({ ...CALLER, apiKeyId: 'apk_b' }, none))).toBe(true);
+    expect(isRefused(() => limits.takeForInference({ ...CALLER, principalId: 'apk_b' }, none))).toBe(true);
     expect(isRefused(() => limits.takeForInference({ ...CALLER, orgId: 'org_b' }, none))).toBe(false);
   });
 

@@ -14,7 +14,7 @@ afterEach(() => world.close());
 const KEY = 'apk_mine';
 const create = (): Promise<OperationRow> =>
   world.db.tx('create', async (tx) => {
-    const row = world.rooms.operations.make({ kind: 'instance.create', orgId: 'o', apiKeyId: KEY });
+    const row = world.rooms.operations.make({ kind: 'instance.create', orgId: 'o', principalId: KEY });
     await world.rooms.operations.insert(tx, row);
     return row;
   });

@@ -1,7 +1,7 @@
 // The limits of image checks: slots at a registry, cached answers, and where a registry may redirect to.
 import { expect, test } from 'vitest';
 import { openCache } from '../../../../control-plane/rental/launch/cache.ts';
-import { openSemaphore } from '../../../../control-plane/rental/launch/semaphore.ts';
+import { openSemaphore } from '../../../../shared/semaphore.ts';
 import { openRegistryClients } from '../../../../control-plane/rental/launch/registry.ts';
 import { systemClock } from '../../../../shared/clock.ts';
 import { virtualClock } from '../../../kit/virtual-clock.ts';

@@ -43,10 +43,10 @@ export async function openLife(): Promise<Life> {
   for (const size of sizes) hosts.push(openHost(await world.machine(size)));
   const { orgId } = await world.customer(POOR_CENTS);
   const wish = { orgId, name: 'first', scopes: Object.keys(SCOPES), expiresMs: null };
-  const { id: apiKeyId, key } = await world.rooms.accounts.createKey(wish);
+  const { id: principalId, key } = await world.rooms.accounts.createKey(wish);
   const life: Life = {
     api,
-    owners: [await api.account(), { orgId, apiKeyId, key }],
+    owners: [await api.account(), { orgId, principalId, key }],
     hosts,
     receivers: openReceivers(outbound, world.clock),
     instances: new Map(),

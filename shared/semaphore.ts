@@ -1,5 +1,5 @@
 // A semaphore for each key: limits how much runs at once. The others wait in order, for a limited time.
-import type { Clock } from '../../../shared/clock.ts';
+import type { Clock } from './clock.ts';
 
 export interface Semaphore {
   /** Runs `work` when a slot is free. Undefined if no slot was free within `waitMs`. */

@@ -1,0 +1,64 @@
+// `admin org suspend` and `resume`, and `admin user ...`: organisations that may spend nothing, and the people who sign in.
+import type { Command } from 'commander';
+import {
+  type CommandDeps,
+  type CommonOptions,
+  type ListOptions,
+  show,
+  showPage,
+  withCommon,
+  withPages,
+} from './command.ts';
+
+export function addSuspensionCommands(org: Command, deps: CommandDeps): void {
+  const urlOf = (id: string): string => `/admin/orgs/${encodeURIComponent(id)}`;
+  withCommon(
+    org
+      .command('suspend <id>')
+      .description('refuse everything that costs money; it can still sign in, read, export and delete')
+      .requiredOption('--reason <text>', 'why, for the audit and the journal of the organisation'),
+  ).action((id: string, { reason, ...options }: CommonOptions & { reason: string }) =>
+    show(deps, options, { method: 'POST', url: `${urlOf(id)}/suspend`, payload: { reason } }),
+  );
+  withCommon(org.command('resume <id>').description('end the suspension')).action(
+    (id: string, options: CommonOptions) => show(deps, options, { method: 'POST', url: `${urlOf(id)}/resume` }),
+  );
+}
+
+interface AddOptions extends CommonOptions {
+  email: string;
+  name: string;
+  operator?: boolean;
+  org?: string;
+  role?: string;
+}
+
+export function addUserCommands(admin: Command, deps: CommandDeps): void {
+  const user = admin.command('user').description('people who sign in');
+  withCommon(
+    user
+      .command('add')
+      .description('add a person; the answer has a link, which works once and for a day, to set a password')
+      .requiredOption('--email <address>', 'with which the person signs in')
+      .requiredOption('--name <name>', 'for people')
+      .option('--operator', 'the person operates this installation, and needs a second factor')
+      .option('--org <id>', 'make the person a member of this organisation')
+      .option('--role <role>', 'owner, member, billing or read-only; needed with --org'),
+  ).action(({ email, name, operator = false, org, role, ...options }: AddOptions) => {
+    const member = { ...(org === undefined ? {} : { org_id: org }), ...(role === undefined ? {} : { role }) };
+    const payload = { email, name, is_operator: operator, ...member };
+    return show(deps, options, { method: 'POST', url: '/admin/users', payload });
+  });
+  withCommon(
+    user
+      .command('reset <user>')
+      .description(
+        'make a link for a person (id or e-mail address) who has lost access; using it ends all sessions and factors',
+      ),
+  ).action((id: string, options: CommonOptions) =>
+    show(deps, options, { method: 'POST', url: `/admin/users/${encodeURIComponent(id)}/reset` }),
+  );
+  withPages(user.command('list').description('all people, newest first')).action((options: ListOptions) =>
+    showPage(deps, options, '/admin/users'),
+  );
+}

@@ -1,0 +1,109 @@
+// How often somebody may try to sign in. Counted in rows, so all control planes count together. A try counts before its password is
+// checked, so that many tries at once cannot pass together.
+//
+// Three counters slow a guesser down: the account as tried from one network, the account from everywhere, and the network. The second one does
+// not hold for networks from which the person has signed in before, so strangers cannot lock the owner out. A passkey is never locked.
+import { z } from 'zod';
+import type { Clock } from '../../../shared/clock.ts';
+import { networkOf } from '../../../shared/client-network.ts';
+import { fail } from '../../../shared/errors.ts';
+import { int } from '../db/columns.ts';
+import { type Db, join, type Sql, sql, type Tx } from '../db/db.ts';
+import type { Piece } from '../db/pieces.ts';
+import { hashOf } from '../accounts/api-keys.ts';
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+/** Failures are forgotten after this time without another one. */
+export const ATTEMPTS_KEEP_MS = 60 * MINUTE;
+
+/** From so many failures on, the next try must wait so long. The last line that fits counts. */
+type Waits = readonly { failures: number; waitMs: number }[];
+
+const WAITS = {
+  pair: [
+    { failures: 5, waitMs: 30 * SECOND },
+    { failures: 8, waitMs: 5 * MINUTE },
+    { failures: 12, waitMs: 15 * MINUTE },
+  ],
+  account: [{ failures: 50, waitMs: 15 * MINUTE }],
+  network: [{ failures: 100, waitMs: 15 * MINUTE }],
+} as const satisfies Record<string, Waits>;
+
+export interface Attempts {
+  /**
+   * Counts a try to prove to be the owner of the account. @throws ServiceError `rate_limit_exceeded` with the time to wait
+   */
+  take(attempt: Attempt): Promise<void>;
+  /** The try has succeeded. */
+  forgive(tx: Tx, attempt: Attempt): Promise<void>;
+}
+
+export interface Attempt {
+  /** An e-mail address, known or not. */
+  account: string;
+  clientIp: string;
+  /** The owner has used this network before. */
+  isKnown: boolean;
+}
+
+const NextRow = z.object({ next_ms: int });
+
+export function openAttempts({ db, clock }: { db: Db; clock: Clock }): Attempts {
+  const takeOne = async (subject: string, waits: Waits): Promise<void> => {
+    const nowMs = clock.now();
+    const taken = await db.tx('users.note_attempt', (tx) => tx.run(counted(subject, waits, nowMs)));
+    if (taken === 1) return;
+    const row = await db.read.one(NextRow, sql`select next_ms from sign_in_failures where subject = ${subject}`);
+    fail('rate_limit_exceeded', {
+      detail: 'There were too many failed tries. Wait for the seconds that Retry-After says, or use a passkey.',
+      retryAfterSeconds: Math.max(1, ((row?.next_ms ?? nowMs) - nowMs) / SECOND),
+    });
+  };
+  return {
+    take: async (attempt) => {
+      const { pair, account, network } = subjectsOf(attempt);
+      await takeOne(pair, WAITS.pair);
+      await takeOne(network, WAITS.network);
+      if (!attempt.isKnown) await takeOne(account, WAITS.account);
+    },
+    forgive: async (tx, attempt) => {
+      const { pair, account, network } = subjectsOf(attempt);
+      await tx.run(sql`delete from sign_in_failures where subject in (${join([pair, account])})`);
+      // A try of this one account must not clear what the network did to others.
+      await tx.run(
+        sql`update sign_in_failures set failures = failures - 1 where subject = ${network} and failures > 0`,
+      );
+    },
+  };
+}
+
+export function forgetAttempts(db: Db, { untilMs, limit }: Piece): Promise<number> {
+  return db.tx('users.forget_attempts', (tx) =>
+    tx.run(
+      sql`delete from sign_in_failures where subject in (
+            select subject from sign_in_failures where updated_ms <= ${untilMs} limit ${limit})`,
+    ),
+  );
+}
+
+/** No row changes while the subject must wait. */
+function counted(subject: string, waits: Waits, nowMs: number): Sql {
+  const count = sql`(case when sign_in_failures.updated_ms <= ${nowMs - ATTEMPTS_KEEP_MS} then 1 else sign_in_failures.failures + 1 end)`;
+  const arms = waits
+    .toReversed()
+    .map(({ failures, waitMs }) => sql`when ${count} >= ${failures} then cast(${nowMs + waitMs} as bigint)`);
+  return sql`insert into sign_in_failures (subject, failures, next_ms, updated_ms) values (${subject}, 1, 0, ${nowMs})
+    on conflict (subject) do update set
+      failures = ${count}, next_ms = case ${join(arms, ' ')} else 0 end, updated_ms = excluded.updated_ms
+    where sign_in_failures.next_ms <= ${nowMs}`;
+}
+
+function subjectsOf({ account, clientIp }: Attempt): { pair: string; account: string; network: string } {
+  const network = networkOf(clientIp);
+  return {
+    pair: hashOf(JSON.stringify(['pair', account, network])),
+    account: hashOf(JSON.stringify(['account', account])),
+    network: hashOf(JSON.stringify(['network', network])),
+  };
+}

@@ -1,0 +1,202 @@
+// Device logins (RFC 8628): a program shows a code, a person who has signed in types it and approves, and the program fetches an API key.
+//
+// The key is made when the program fetches it, so it is nowhere before. The row is gone with it, so nobody can fetch it again. Nothing but the
+// request of a confirmed session approves: a link with the code filled in shows it, and that is all.
+import type { DeviceCodes, DeviceLogin } from '../../../shared/api/device-login.ts';
+import { USER_CODE_CHARS, USER_CODE_LETTERS } from '../../../shared/api/device-login.ts';
+import type { NewApiKey } from '../../../shared/api/account.ts';
+import type { z } from 'zod';
+import { networkOf } from '../../../shared/client-network.ts';
+import { isoTime } from '../../../shared/clock.ts';
+import { fail } from '../../../shared/errors.ts';
+import type { Rng } from '../../../shared/rng.ts';
+import { assertKeyCount, hashOf, issueKey, scopesOf } from '../accounts/api-keys.ts';
+import { assertOrg } from '../accounts/orgs.ts';
+import type { Tx } from '../db/db.ts';
+import type { SessionCall } from '../http/route.ts';
+import { scopeText } from '../http/scopes.ts';
+import * as rows from './device-store.ts';
+import type { PeopleDeps } from './people.ts';
+import { scopesOfRole } from './roles.ts';
+import { findMember } from './store.ts';
+
+const DEVICE_CODE_BYTES = 32;
+const LOGIN_MS = 600_000;
+const INTERVAL_MS = 5_000;
+const KEY_DAYS = 90;
+const DAY_MS = 86_400_000;
+/** Logins that wait at once from one network. */
+const OPEN_PER_NETWORK_MAX = 20;
+
+type SessionCaller = SessionCall<unknown, unknown, unknown>['caller'];
+
+export interface DeviceLogins {
+  /** @throws ServiceError `validation_failed` for an unknown scope, `rate_limit_exceeded` */
+  begin(request: { host: string; scopes: string[] }, clientIp: string): Promise<z.infer<typeof DeviceCodes>>;
+  /**
+   * Makes the key. @throws ServiceError `authorization_pending`, `slow_down`, `access_denied`, `expired_token`, `conflict` if the organisation
+   * has too many keys
+   */
+  redeem(deviceCode: string): Promise<NewApiKey>;
+  /** What the person is asked to approve. @throws ServiceError `not_found` */
+  show(caller: SessionCaller, userCode: string): Promise<DeviceLogin>;
+  /** @throws ServiceError `not_found`, `insufficient_scope` for a scope that the person lacks */
+  approve(caller: SessionCaller, userCode: string): Promise<void>;
+  /** @throws ServiceError `not_found` */
+  deny(caller: SessionCaller, userCode: string): Promise<void>;
+}
+
+type Deps = Pick<PeopleDeps, 'db' | 'clock' | 'ids' | 'events' | 'origin'> & { rng: Rng };
+
+export function openDeviceLogins(deps: Deps): DeviceLogins {
+  const { db, clock } = deps;
+  const pending = async (userCode: string): Promise<rows.DeviceLoginRow> =>
+    (await rows.loginWithUserCode(db.read, codeHash(userCode), clock.now())) ??
+    fail('not_found', 'This code is unknown, was used, or has ended. Begin the login again on the machine.');
+  const decide = async (caller: SessionCaller, userCode: string, state: 'approved' | 'denied'): Promise<void> => {
+    const { id } = await pending(userCode);
+    const decision = { state, userId: caller.session.userId, orgId: caller.orgId };
+    const done = await db.tx('users.decide_device', (tx) => rows.decide(tx, id, decision, clock.now()));
+    if (!done) fail('not_found', 'Somebody has decided about this code, or it has ended.');
+  };
+  return {
+    begin: (request, clientIp) => begin(request, clientIp, deps),
+    redeem: (deviceCode) => redeem(hashOf(deviceCode), deps),
+    show: async (caller, userCode) => {
+      const row = await pending(userCode);
+      const org = await assertOrg(db.read, caller.orgId);
+      return {
+        host: row.host,
+        client_ip: row.client_ip,
+        scopes: row.scopes,
+        org: { id: org.id, name: org.name },
+        created_at: isoTime(row.created_ms),
+        expires_at: isoTime(row.expires_ms),
+      };
+    },
+    approve: async (caller, userCode) => {
+      const { scopes } = await pending(userCode);
+      const beyond = scopesOf(scopes).find((scope) => !caller.scopes.includes(scope));
+      if (beyond !== undefined) {
+        fail('insufficient_scope', {
+          detail: `The program asks for "${scopeText(beyond)}", which you may not do yourself. Deny it, and begin with fewer scopes.`,
+          extra: { required_scope: scopeText(beyond) },
+        });
+      }
+      await decide(caller, userCode, 'approved');
+    },
+    deny: (caller, userCode) => decide(caller, userCode, 'denied'),
+  };
+}
+
+async function begin(
+  { host, scopes }: { host: string; scopes: string[] },
+  clientIp: string,
+  { db, clock, ids, rng, origin }: Deps,
+): Promise<z.infer<typeof DeviceCodes>> {
+  scopesOf(scopes);
+  const network = networkOf(clientIp);
+  const nowMs = clock.now();
+  if ((await rows.openLoginsOf(db.read, network, nowMs)) >= OPEN_PER_NETWORK_MAX) {
+    fail('rate_limit_exceeded', {
+      detail: `From your address ${OPEN_PER_NETWORK_MAX} logins wait already; approve or deny one, or wait until they end.`,
+      retryAfterSeconds: LOGIN_MS / 1000,
+    });
+  }
+  const deviceCode = ids.secret(DEVICE_CODE_BYTES);
+  const userCode = newUserCode(rng);
+  const row: rows.DeviceLoginRow = {
+    id: ids.prefixed('dvl'),
+    device_hash: hashOf(deviceCode),
+    user_code_hash: codeHash(userCode),
+    host,
+    client_ip: clientIp,
+    network,
+    scopes,
+    state: 'pending',
+    user_id: null,
+    org_id: null,
+    polled_ms: null,
+    interval_ms: INTERVAL_MS,
+    created_ms: nowMs,
+    expires_ms: nowMs + LOGIN_MS,
+  };
+  const added = await db.tx('users.begin_device', (tx) => rows.insertDeviceLogin(tx, row));
+  if (added === 0) fail('unavailable', { detail: 'This code is in use. Begin again.', retryAfterSeconds: 1 });
+  const uri = `${origin}/device`;
+  return {
+    device_code: deviceCode,
+    user_code: userCode,
+    verification_uri: uri,
+    verification_uri_complete: `${uri}#${userCode}`,
+    expires_in: LOGIN_MS / 1000,
+    interval: INTERVAL_MS / 1000,
+  };
+}
+
+/** A refusal of this step. It must be committed, so it is a value and not an error. */
+type Outcome =
+  | { key: NewApiKey }
+  | { refusal: 'authorization_pending' | 'slow_down' | 'access_denied' | 'expired_token' };
+
+const DETAILS = {
+  authorization_pending: 'Nobody has approved the login yet. Ask again after the interval.',
+  slow_down: 'Wait five seconds longer between two requests from now on.',
+  access_denied: 'The login was denied, or the person may not do this any more.',
+  expired_token: 'The code is unknown, was used, or has ended. Begin the login again.',
+};
+
+async function redeem(deviceHash: string, deps: Deps): Promise<NewApiKey> {
+  const { db, clock } = deps;
+  const found = await rows.loginWithDeviceCode(db.read, deviceHash);
+  if (found === undefined) return fail('expired_token', DETAILS.expired_token);
+  const outcome = await db.tx('users.redeem_device', async (tx): Promise<Outcome> => {
+    await tx.lock('org', found.org_id ?? '');
+    const row = await rows.loginWithDeviceCode(tx, deviceHash);
+    const nowMs = clock.now();
+    if (row === undefined || row.expires_ms <= nowMs) return { refusal: 'expired_token' };
+    if (row.state === 'denied') return { refusal: 'access_denied' };
+    if (row.state === 'pending' || row.org_id !== found.org_id) return { refusal: await poll(tx, row, nowMs) };
+    // Of several requests at once, one deletes the row, and the others find nothing.
+    if (!(await rows.takeLogin(tx, row.id))) return { refusal: 'expired_token' };
+    return mint(tx, row, deps);
+  });
+  return 'key' in outcome ? outcome.key : fail(outcome.refusal, DETAILS[outcome.refusal]);
+}
+
+async function poll(tx: Tx, row: rows.DeviceLoginRow, nowMs: number): Promise<'authorization_pending' | 'slow_down'> {
+  const isEarly = row.polled_ms !== null && nowMs - row.polled_ms < row.interval_ms;
+  await rows.notePoll(tx, row.id, { nowMs, slowDownMs: isEarly ? INTERVAL_MS : 0 });
+  return isEarly ? 'slow_down' : 'authorization_pending';
+}
+
+/** What the person may do now counts, not what it was at the approval. */
+async function mint(tx: Tx, row: rows.DeviceLoginRow, deps: Deps): Promise<Outcome> {
+  const { org_id: orgId, user_id: userId } = row;
+  const member = await findMember(tx, orgId ?? '', userId ?? '');
+  const allowed = member === undefined ? [] : scopesOfRole(member.role);
+  if (orgId === null || userId === null || scopesOf(row.scopes).some((scope) => !allowed.includes(scope)))
+    return { refusal: 'access_denied' };
+  const nowMs = deps.clock.now();
+  const expiresMs = nowMs + KEY_DAYS * DAY_MS;
+  const request = { orgId, name: `cli@${row.host}`, scopes: row.scopes, expiresMs, by: userId, userId };
+  const key = await issueKey(tx, request, deps);
+  await assertKeyCount(tx, orgId, nowMs);
+  return { key };
+}
+
+/** `BCDF-GHJK`. A byte is taken again if it would favour some letters. */
+function newUserCode(rng: Rng): string {
+  const letters: string[] = [];
+  const limit = 256 - (256 % USER_CODE_LETTERS.length);
+  while (letters.length < USER_CODE_CHARS) {
+    for (const byte of rng.bytes(USER_CODE_CHARS)) {
+      if (byte < limit) letters.push(USER_CODE_LETTERS.charAt(byte % USER_CODE_LETTERS.length));
+    }
+  }
+  return `${letters.slice(0, 4).join('')}-${letters.slice(4, USER_CODE_CHARS).join('')}`;
+}
+
+function codeHash(userCode: string): string {
+  return hashOf(`user code ${userCode.toUpperCase().replaceAll(/[^A-Z]/g, '')}`);
+}

@@ -1,0 +1,96 @@
+// The rows of device logins.
+import { z } from 'zod';
+import { int, json, text } from '../db/columns.ts';
+import { type Db, type Query, sql, type Tx } from '../db/db.ts';
+import type { Piece } from '../db/pieces.ts';
+
+const DeviceLoginRow = z.object({
+  id: text,
+  device_hash: text,
+  user_code_hash: text,
+  host: text,
+  client_ip: text,
+  network: text,
+  scopes: json(z.array(text)),
+  state: z.enum(['pending', 'approved', 'denied']),
+  user_id: text.nullable(),
+  org_id: text.nullable(),
+  polled_ms: int.nullable(),
+  interval_ms: int,
+  created_ms: int,
+  expires_ms: int,
+});
+export type DeviceLoginRow = z.infer<typeof DeviceLoginRow>;
+
+const COLUMNS = sql`id, device_hash, user_code_hash, host, client_ip, network, scopes, state, user_id, org_id, polled_ms, interval_ms, created_ms, expires_ms`;
+
+/** Zero if another login has the same code for people now. */
+export function insertDeviceLogin(tx: Tx, row: DeviceLoginRow): Promise<number> {
+  return tx.run(
+    sql`insert into device_logins (${COLUMNS})
+        values (${row.id}, ${row.device_hash}, ${row.user_code_hash}, ${row.host}, ${row.client_ip}, ${row.network},
+                ${JSON.stringify(row.scopes)}, ${row.state}, ${row.user_id}, ${row.org_id}, ${row.polled_ms}, ${row.interval_ms},
+                ${row.created_ms}, ${row.expires_ms})
+        on conflict (user_code_hash) do nothing`,
+  );
+}
+
+const CountRow = z.object({ open: int });
+
+export async function openLoginsOf(query: Query, network: string, nowMs: number): Promise<number> {
+  const row = await query.one(
+    CountRow,
+    sql`select count(*) as open from device_logins where network = ${network} and expires_ms > ${nowMs}`,
+  );
+  return row?.open ?? 0;
+}
+
+export function loginWithDeviceCode(query: Query, hash: string): Promise<DeviceLoginRow | undefined> {
+  return query.one(DeviceLoginRow, sql`select ${COLUMNS} from device_logins where device_hash = ${hash}`);
+}
+
+/** One that waits for a person. */
+export function loginWithUserCode(query: Query, hash: string, nowMs: number): Promise<DeviceLoginRow | undefined> {
+  return query.one(
+    DeviceLoginRow,
+    sql`select ${COLUMNS} from device_logins where user_code_hash = ${hash} and state = 'pending' and expires_ms > ${nowMs}`,
+  );
+}
+
+/** False if somebody else has decided, or the code has ended. */
+export async function decide(
+  tx: Tx,
+  id: string,
+  { state, userId, orgId }: { state: 'approved' | 'denied'; userId: string; orgId: string },
+  nowMs: number,
+): Promise<boolean> {
+  const decided = await tx.run(
+    sql`update device_logins set state = ${state}, user_id = ${userId}, org_id = ${orgId}
+        where id = ${id} and state = 'pending' and expires_ms > ${nowMs}`,
+  );
+  return decided === 1;
+}
+
+/** Stores when the program has asked. A program that asks too early must wait longer from then on. */
+export async function notePoll(
+  tx: Tx,
+  id: string,
+  { nowMs, slowDownMs }: { nowMs: number; slowDownMs: number },
+): Promise<void> {
+  await tx.run(
+    sql`update device_logins set polled_ms = ${nowMs}, interval_ms = interval_ms + ${slowDownMs} where id = ${id}`,
+  );
+}
+
+/** False if another request has taken it. */
+export async function takeLogin(tx: Tx, id: string): Promise<boolean> {
+  return (await tx.run(sql`delete from device_logins where id = ${id}`)) === 1;
+}
+
+export function forgetDeviceLogins(db: Db, { untilMs, limit }: Piece): Promise<number> {
+  return db.tx('users.forget_device_logins', (tx) =>
+    tx.run(
+      sql`delete from device_logins where id in (select id from device_logins where expires_ms <= ${untilMs} limit ${limit})`,
+    ),
+  );
+}

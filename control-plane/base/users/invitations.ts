@@ -1,0 +1,119 @@
+// Invitations to an organisation: links that work once. Who accepts one is a new person, or one who has signed in.
+import type { CreateInvitation, Invitation, NewInvitation } from '../../../shared/api/member.ts';
+import type { z } from 'zod';
+import { isoTime } from '../../../shared/clock.ts';
+import { fail } from '../../../shared/errors.ts';
+import { INVITATIONS_PER_ORG_MAX } from '../../../shared/limits.ts';
+import { hashOf } from '../accounts/api-keys.ts';
+import { assertOrg } from '../accounts/orgs.ts';
+import type { Query, Tx } from '../db/db.ts';
+import type { Caller, SessionCall } from '../http/route.ts';
+import * as rows from './link-store.ts';
+import { addMember } from './members.ts';
+import { insertPerson, type NewPerson, type PeopleDeps } from './people.ts';
+import { assertMayGive } from './roles.ts';
+import type { NewSession, Visitor } from './sessions.ts';
+import { findUser } from './store.ts';
+
+const TOKEN_BYTES = 32;
+const INVITATION_MS = 7 * 86_400_000;
+
+export interface Invitations {
+  /** The link is in this answer only. @throws ServiceError `insufficient_scope`, `conflict` if there are too many */
+  create(tx: Tx, caller: Caller, request: z.output<typeof CreateInvitation>): Promise<NewInvitation>;
+  /** Mails the link to whom it is for, if there is a mail server. Called once the invitation is stored. */
+  mail(invitation: NewInvitation, orgId: string): Promise<void>;
+  /** False if the organisation has no such invitation. */
+  revoke(tx: Tx, caller: Caller, id: string): Promise<boolean>;
+  /** Makes a new person. @throws ServiceError `not_found`, `sign_up_closed`, `conflict` if the address is taken */
+  accept(token: string, person: NewPerson, visitor: Visitor): Promise<NewSession>;
+  /** The person of the session becomes a member; answers the organisation. @throws ServiceError `not_found`, `conflict` for a member */
+  join(token: string, caller: SessionCall<unknown, unknown, unknown>['caller']): Promise<string>;
+}
+
+export function openInvitations(deps: PeopleDeps): Invitations {
+  const { db, clock, ids, events, passwords, sessions, signIn } = deps;
+  /** Uses the invitation up. The transaction must have locked its organisation. */
+  const take = async (tx: Tx, tokenHash: string, email: string): Promise<rows.InvitationRow> => {
+    const found = await find(tx, tokenHash);
+    if (found.email !== null && found.email !== email)
+      fail('not_found', 'This invitation is for another e-mail address. Use that one, or ask for a new invitation.');
+    await rows.deleteInvitation(tx, found.org_id, found.id);
+    return found;
+  };
+  const find = async (query: Query, tokenHash: string): Promise<rows.InvitationRow> =>
+    (await rows.findInvitation(query, tokenHash, clock.now())) ??
+    fail('not_found', 'This invitation was used or revoked, or has expired. Ask for a new one.');
+  return {
+    create: async (tx, caller, { role, email = null }) => {
+      assertMayGive(caller, role);
+      const { orgId, principalId } = caller;
+      const nowMs = clock.now();
+      if ((await rows.openInvitations(tx, orgId, nowMs)) >= INVITATIONS_PER_ORG_MAX)
+        fail('conflict', `An organisation may have ${INVITATIONS_PER_ORG_MAX} open invitations; revoke one first.`);
+      const token = ids.secret(TOKEN_BYTES);
+      const row = {
+        id: ids.prefixed('inv'),
+        org_id: orgId,
+        role,
+        email,
+        token_hash: hashOf(token),
+        made_by: principalId,
+        created_ms: nowMs,
+        expires_ms: nowMs + INVITATION_MS,
+      };
+      await rows.insertInvitation(tx, row);
+      const data = { role, email, by: principalId };
+      await events.append(tx, { type: 'invitation.created', subjectId: row.id, orgId, data });
+      return { ...invitationView(row), url: `${deps.origin}/invitation#${token}` };
+    },
+    mail: (invitation, orgId) => mail(invitation, orgId, deps),
+    revoke: async (tx, { orgId, principalId }, id) => {
+      if (!(await rows.deleteInvitation(tx, orgId, id))) return false;
+      await events.append(tx, { type: 'invitation.revoked', subjectId: id, orgId, data: { by: principalId } });
+      return true;
+    },
+    accept: async (token, person, visitor) => {
+      if (deps.policy() === 'closed')
+        fail('sign_up_closed', 'The operator of this installation adds new people. Ask the operator for an account.');
+      const tokenHash = hashOf(token);
+      const { org_id: orgId } = await find(db.read, tokenHash);
+      const hash = await passwords.hash(person.password);
+      return db.tx('users.accept_invitation', async (tx) => {
+        await tx.lock('org', orgId);
+        const { role, id } = await take(tx, tokenHash, person.email);
+        const user = await insertPerson(tx, { ...person, isOperator: false }, deps);
+        await signIn.setPassword(tx, user.id, hash);
+        await addMember(tx, { orgId, userId: user.id, role, by: id }, deps);
+        return sessions.begin(tx, { userId: user.id, visitor, isStrong: false, method: 'invitation', orgId });
+      });
+    },
+    join: async (token, { session }) => {
+      const tokenHash = hashOf(token);
+      const { org_id: orgId } = await find(db.read, tokenHash);
+      const user = await findUser(db.read, session.userId);
+      await db.tx('users.join', async (tx) => {
+        await tx.lock('org', orgId);
+        const { role, id } = await take(tx, tokenHash, user?.email ?? '');
+        await addMember(tx, { orgId, userId: session.userId, role, by: id }, deps);
+      });
+      return orgId;
+    },
+  };
+}
+
+async function mail(
+  { id, email, role, url, expires_at: expiresAt }: NewInvitation,
+  orgId: string,
+  { db, mail: { send } }: PeopleDeps,
+): Promise<void> {
+  if (email === null) return;
+  const { name } = await assertOrg(db.read, orgId);
+  const text = `You have been invited to ${name} as ${role}. Open this link to accept, before ${expiresAt}:\n\n${url}\n`;
+  await send({ to: email, subject: `Invitation to ${name}`, text, about: id });
+}
+
+export function invitationView(row: rows.InvitationRow): Invitation {
+  const { id, role, email } = row;
+  return { id, role, email, created_at: isoTime(row.created_ms), expires_at: isoTime(row.expires_ms) };
+}

@@ -1,0 +1,154 @@
+// Signing in through the OpenID provider of the operator. The provider says who somebody is, and an account here says what that person may do.
+import { z } from 'zod';
+import { fail, failField, messageOf } from '../../../shared/errors.ts';
+import type { Log } from '../../../shared/log.ts';
+import type { Query } from '../db/db.ts';
+import type { Sealing } from '../http/sealing.ts';
+import * as credentials from './credential-store.ts';
+import type { NewSession, Visitor } from './sessions.ts';
+import { failSignIn, type SignInDeps } from './sign-in.ts';
+import { userWithEmail } from './store.ts';
+
+const LOGIN_MS = 10 * 60_000;
+const STEP_SECONDS_MAX = 10;
+const PLACE = 'openid login';
+
+export interface OidcSettings {
+  issuer: string;
+  clientId: string;
+  clientSecret: string;
+}
+
+export interface Oidc {
+  /** Where the browser goes, and what it brings back. @throws ServiceError `not_found` without a provider, `unavailable` */
+  begin(): Promise<{ url: string; login: string }>;
+  /**
+   * `query` is what the provider has added to the address of our page. @throws ServiceError `validation_failed` for a login that is not ours,
+   * `sign_in_failed`, `sign_up_closed` for a person without an account, `unavailable`
+   */
+  finish(answer: { login: string; query: string }, visitor: Visitor): Promise<NewSession>;
+}
+
+interface Deps extends SignInDeps {
+  sealing: Sealing;
+  log: Log;
+  origin: string;
+  oidc: OidcSettings | undefined;
+}
+
+/** What the browser keeps for us between both requests. */
+const Login = z.strictObject({ state: z.string(), nonce: z.string(), verifier: z.string(), expires_ms: z.number() });
+type Login = z.infer<typeof Login>;
+
+const Claims = z.looseObject({
+  sub: z.string(),
+  email: z.email().toLowerCase().optional(),
+  email_verified: z.boolean().optional(),
+});
+type Claims = z.infer<typeof Claims>;
+
+/** Loaded when it is first needed: most installations have no provider. */
+const library = () => import('openid-client');
+
+export function openOidc(deps: Deps): Oidc {
+  const { db, clock, ids, sealing, sessions, oidc, log, origin } = deps;
+  const redirectUri = `${origin}/oidc`;
+  const provider = async () => {
+    if (oidc === undefined)
+      return fail('not_found', 'This installation has no OpenID provider. Sign in with a password or a passkey.');
+    const { discovery, allowInsecureRequests } = await library();
+    // The configuration allows plain HTTP for a provider on this machine only.
+    const execute = oidc.issuer.startsWith('http:') ? [allowInsecureRequests] : [];
+    const options = { execute, timeout: STEP_SECONDS_MAX };
+    return discovery(new URL(oidc.issuer), oidc.clientId, oidc.clientSecret, undefined, options).catch(
+      (error: unknown) => {
+        log.warn({ issuer: oidc.issuer, reason: messageOf(error) }, 'the OpenID provider does not answer');
+        return fail('unavailable', {
+          detail: 'The OpenID provider does not answer. Try again later.',
+          retryAfterSeconds: 30,
+        });
+      },
+    );
+  };
+  return {
+    begin: async () => {
+      const { buildAuthorizationUrl, calculatePKCECodeChallenge } = await library();
+      const config = await provider();
+      const [state, nonce, verifier] = [ids.secret(32), ids.secret(32), ids.secret(32)];
+      const url = buildAuthorizationUrl(config, {
+        redirect_uri: redirectUri,
+        scope: 'openid email',
+        state,
+        nonce,
+        code_challenge: await calculatePKCECodeChallenge(verifier),
+        code_challenge_method: 'S256',
+      });
+      const login: Login = { state, nonce, verifier, expires_ms: clock.now() + LOGIN_MS };
+      return { url: url.href, login: sealing.seal(PLACE, JSON.stringify(login)) };
+    },
+    finish: async ({ login: sealed, query }, visitor) => {
+      const config = await provider();
+      const login = readLogin(sealed, sealing);
+      if (login === undefined || login.expires_ms <= clock.now())
+        return failField('login', 'must be that of POST /v1/auth/oidc/begin, not older than ten minutes');
+      const { authorizationCodeGrant } = await library();
+      const tokens = await authorizationCodeGrant(config, new URL(`${redirectUri}?${query}`), {
+        expectedState: login.state,
+        expectedNonce: login.nonce,
+        pkceCodeVerifier: login.verifier,
+        idTokenExpected: true,
+      }).catch((error: unknown) => {
+        log.info({ issuer: oidc?.issuer, reason: messageOf(error) }, 'a sign-in through the OpenID provider failed');
+        return failSignIn();
+      });
+      const claims = Claims.parse(tokens.claims());
+      const userId = await personOf(db.read, claims, deps);
+      return db.tx('users.oidc_sign_in', async (tx) => {
+        await tx.lock('user', userId);
+        await credentials.insertCredential(tx, linkOf(userId, claims, deps));
+        const isNew = await credentials.useChallenge(tx, `oidc ${login.state}`, login.expires_ms);
+        if (!isNew) failSignIn();
+        return sessions.begin(tx, { userId, visitor, isStrong: false, method: 'OpenID' });
+      });
+    },
+  };
+}
+
+/** Whoever the provider has named before, or has verified to own the address of an account. @throws ServiceError `sign_up_closed` */
+async function personOf(query: Query, claims: Claims, deps: Deps): Promise<string> {
+  const linked = await credentials.credentialWith(query, externalIdOf(claims, deps));
+  if (linked !== undefined) return linked.user_id;
+  const { email, email_verified: isVerified } = claims;
+  const user = isVerified === true && email !== undefined ? await userWithEmail(query, email) : undefined;
+  if (user !== undefined) return user.id;
+  return fail('sign_up_closed', 'There is no account with your verified e-mail address. Ask for an invitation first.');
+}
+
+/** Written at each sign-in: from the second one on, it exists already. */
+function linkOf(userId: string, claims: Claims, deps: Deps): Parameters<typeof credentials.insertCredential>[1] {
+  const nowMs = deps.clock.now();
+  return {
+    id: deps.ids.prefixed('cred'),
+    user_id: userId,
+    kind: 'oidc',
+    name: 'OpenID provider',
+    external_id: externalIdOf(claims, deps),
+    secret: '',
+    counter: 0,
+    transports: [],
+    confirmed_ms: nowMs,
+    created_ms: nowMs,
+  };
+}
+
+function externalIdOf({ sub }: Claims, { oidc }: Deps): string {
+  return `${oidc?.issuer ?? ''} ${sub}`;
+}
+
+function readLogin(sealed: string, sealing: Sealing): Login | undefined {
+  try {
+    return Login.parse(JSON.parse(sealing.open(PLACE, sealed)));
+  } catch {
+    return undefined;
+  }
+}

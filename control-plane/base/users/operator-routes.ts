@@ -1,0 +1,81 @@
+// The operator's routes for people: adding them, giving them access again, and listing them.
+import { z } from 'zod';
+import { Email, OperatorUser, PersonName, Role } from '../../../shared/api/auth.ts';
+import { pageSchema } from '../../../shared/api/page.ts';
+import type { Db } from '../db/db.ts';
+import type { Cursors, PageStart } from '../http/cursors.ts';
+import { ListQuery, operator } from '../http/operator.ts';
+import { type Route, route } from '../http/route.ts';
+import { pageOfUsers, type UserRow } from './store.ts';
+import type { Users } from './users.ts';
+
+/** The link is shown once. */
+const WithLink = OperatorUser.extend({ url: z.string() });
+
+const NewUser = z
+  .strictObject({
+    email: Email,
+    name: PersonName,
+    is_operator: z.boolean().default(false),
+    org_id: z.string().optional(),
+    role: Role.optional(),
+  })
+  .refine(({ org_id: orgId, role }) => (orgId === undefined) === (role === undefined), {
+    path: ['role'],
+    message: 'must be given with org_id, and only then',
+  });
+
+interface Deps {
+  db: Db;
+  cursors: Cursors;
+  users: Pick<Users, 'people'>;
+}
+
+export function userOperatorRoutes({ db, cursors, users: { people } }: Deps): Route[] {
+  const withViews = async (rows: Promise<UserRow[]>): Promise<OperatorUser[]> =>
+    Promise.all((await rows).map((row) => people.view(db.read, row)));
+  const at = ({ created_at: createdAt, id }: OperatorUser) => ({ createdMs: Date.parse(createdAt), id });
+  return [
+    route({
+      ...operator,
+      method: 'POST',
+      path: '/admin/users',
+      operationId: 'adminAddUser',
+      summary: 'Add a person, who sets a password with a one-time link',
+      body: NewUser,
+      responses: { 201: { description: 'The person and the link', schema: WithLink } },
+      errors: ['not_found', 'conflict'],
+      handler: async ({ body }) => {
+        const { email, name, is_operator: isOperator, org_id: orgId, role } = body;
+        const member = orgId === undefined || role === undefined ? undefined : { orgId, role };
+        return { status: 201, body: await people.add({ email, name, isOperator, member }) };
+      },
+    }),
+    route({
+      ...operator,
+      method: 'POST',
+      path: '/admin/users/{id}/reset',
+      operationId: 'adminResetUser',
+      summary: 'Make a one-time link with which a person sets a new password',
+      params: z.strictObject({ id: z.string() }),
+      responses: { 200: { description: 'The person and the link', schema: WithLink } },
+      errors: ['not_found'],
+      handler: async ({ params }) => ({ status: 200, body: await people.reset(params.id) }),
+    }),
+    route({
+      ...operator,
+      method: 'GET',
+      path: '/admin/users',
+      operationId: 'adminListUsers',
+      summary: 'List people, newest first',
+      query: ListQuery,
+      responses: { 200: { description: 'A page', schema: pageSchema(OperatorUser) } },
+      errors: [],
+      handler: async ({ query }) => {
+        const rows = (start: PageStart) => withViews(pageOfUsers(db.read, start));
+        const view = { at, show: (user: OperatorUser) => user };
+        return { status: 200, body: await cursors.page('admin/users', query, rows, view) };
+      },
+    }),
+  ];
+}

@@ -1,0 +1,154 @@
+// People: added by the operator or by signing up, and given access again by a one-time link after they have lost it.
+import type { OperatorUser, Role } from '../../../shared/api/auth.ts';
+import { isoTime } from '../../../shared/clock.ts';
+import { fail } from '../../../shared/errors.ts';
+import { hashOf } from '../accounts/api-keys.ts';
+import type { Accounts } from '../accounts/accounts.ts';
+import type { Mail } from '../mail/mail.ts';
+import type { Query, Tx } from '../db/db.ts';
+import { deleteAllCredentials, factorsOf, hasSecond } from './credential-store.ts';
+import { deleteLinks, findLink, replaceLink } from './link-store.ts';
+import { addMember } from './members.ts';
+import { deleteOthers } from './session-store.ts';
+import type { NewSession, Visitor } from './sessions.ts';
+import type { SignIn, SignInDeps } from './sign-in.ts';
+import * as store from './store.ts';
+
+const LINK_BYTES = 32;
+const LINK_MS = 24 * 3_600_000;
+
+export type SignUpPolicy = 'open' | 'invite' | 'closed';
+
+export interface People {
+  /** @throws ServiceError `sign_up_closed`, `conflict` if the address is taken, `rate_limit_exceeded` */
+  signUp(request: NewPerson & { orgName: string }, visitor: Visitor): Promise<NewSession>;
+  /** The link is in this answer only. @throws ServiceError `conflict` if the address is taken, `not_found` for an unknown organisation */
+  add(request: OperatorAdds): Promise<OperatorUser & { url: string }>;
+  /** With the link, the person sets a new password. All passkeys, codes and sessions end then. @throws ServiceError `not_found` */
+  reset(idOrEmail: string): Promise<OperatorUser & { url: string }>;
+  /** @throws ServiceError `not_found` for a link that was used, replaced or has expired */
+  useLink(token: string, password: string, visitor: Visitor): Promise<NewSession>;
+  view(query: Query, row: store.UserRow): Promise<OperatorUser>;
+}
+
+export interface NewPerson {
+  email: string;
+  name: string;
+  password: string;
+}
+
+export interface OperatorAdds {
+  email: string;
+  name: string;
+  isOperator: boolean;
+  member?: { orgId: string; role: Role } | undefined;
+}
+
+export interface PeopleDeps extends SignInDeps {
+  accounts: Accounts;
+  mail: Mail;
+  signIn: SignIn;
+  /** Pages of the console begin with it. */
+  origin: string;
+  policy(): SignUpPolicy;
+}
+
+export function openPeople(deps: PeopleDeps): People {
+  const { db, clock, ids, accounts, attempts, passwords, sessions, signIn } = deps;
+  const withLink = async (tx: Tx, userId: string): Promise<string> => {
+    const token = ids.secret(LINK_BYTES);
+    const nowMs = clock.now();
+    const times = { created_ms: nowMs, expires_ms: nowMs + LINK_MS };
+    await replaceLink(tx, { token_hash: hashOf(token), user_id: userId, ...times });
+    // After the #, so that it is in no log of a proxy.
+    return `${deps.origin}/welcome#${token}`;
+  };
+  return {
+    signUp: async ({ orgName, ...person }, visitor) => {
+      if (deps.policy() !== 'open')
+        fail(
+          'sign_up_closed',
+          'This installation takes new people by invitation only. Ask somebody who works with it.',
+        );
+      const attempt = { account: person.email, clientIp: visitor.clientIp, isKnown: false };
+      await attempts.take(attempt);
+      const hash = await passwords.hash(person.password);
+      return db.tx('users.sign_up', async (tx) => {
+        const user = await insertPerson(tx, { ...person, isOperator: false }, deps);
+        await signIn.setPassword(tx, user.id, hash);
+        const orgId = await accounts.addUnfundedOrg(tx, orgName);
+        await addMember(tx, { orgId, userId: user.id, role: 'owner', by: user.id }, deps);
+        await attempts.forgive(tx, attempt);
+        return sessions.begin(tx, { userId: user.id, visitor, isStrong: false, method: 'sign-up', orgId });
+      });
+    },
+    add: async ({ member, ...person }) => {
+      if (member !== undefined) await accounts.assertOrg(member.orgId);
+      const { user, url } = await db.tx('users.add', async (tx) => {
+        if (member !== undefined) await tx.lock('org', member.orgId);
+        const made = await insertPerson(tx, person, deps);
+        if (member !== undefined) await addMember(tx, { ...member, userId: made.id, by: 'operator' }, deps);
+        return { user: made, url: await withLink(tx, made.id) };
+      });
+      return { ...(await view(db.read, user)), url };
+    },
+    reset: async (idOrEmail) => {
+      const user = await findEither(db.read, idOrEmail);
+      const url = await db.tx('users.reset', async (tx) => {
+        await tx.lock('user', user.id);
+        return withLink(tx, user.id);
+      });
+      return { ...(await view(db.read, user)), url };
+    },
+    useLink: async (token, password, visitor) => {
+      const found = await findLink(db.read, hashOf(token), clock.now());
+      if (found === undefined) return failLink();
+      const { user_id: userId } = found;
+      const hash = await passwords.hash(password);
+      return db.tx('users.use_link', async (tx) => {
+        await tx.lock('user', userId);
+        // Two requests may have found it. The second one finds it gone.
+        if ((await findLink(tx, found.token_hash, clock.now())) === undefined) failLink();
+        await deleteLinks(tx, userId);
+        await deleteAllCredentials(tx, userId);
+        await deleteOthers(tx, userId, '');
+        await signIn.setPassword(tx, userId, hash);
+        return sessions.begin(tx, { userId, visitor, isStrong: false, method: 'link' });
+      });
+    },
+    view,
+  };
+}
+
+/** @throws ServiceError `conflict` if the address is taken */
+export async function insertPerson(
+  tx: Tx,
+  { email, name, isOperator }: { email: string; name: string; isOperator: boolean },
+  { clock, ids }: Pick<PeopleDeps, 'clock' | 'ids'>,
+): Promise<store.UserRow> {
+  const row = { id: ids.prefixed('usr'), email, name, is_operator: isOperator, created_ms: clock.now() };
+  if ((await store.insertUser(tx, row)) === 1) return row;
+  return fail('conflict', `Somebody has the address ${email} already. Sign in, or use another address.`);
+}
+
+async function view(query: Query, row: store.UserRow): Promise<OperatorUser> {
+  const factors = await factorsOf(query, row.id);
+  const memberships = await store.membershipsOf(query, row.id);
+  return {
+    ...store.personView(row),
+    has_second_factor: hasSecond(factors),
+    orgs: memberships.map(({ org_id: orgId, role }) => `${orgId} (${role})`),
+    created_at: isoTime(row.created_ms),
+  };
+}
+
+async function findEither(query: Query, idOrEmail: string): Promise<store.UserRow> {
+  const found = idOrEmail.includes('@')
+    ? await store.userWithEmail(query, idOrEmail.toLowerCase())
+    : await store.findUser(query, idOrEmail);
+  return found ?? fail('not_found', `There is no user ${idOrEmail}. \`admin user list\` names all.`);
+}
+
+function failLink(): never {
+  return fail('not_found', 'This link was used, replaced or has expired. Ask the operator for a new one.');
+}

@@ -1,0 +1,31 @@
+// The only table of roles: what a member of each may do, as scopes. A session has the scopes of its member's role.
+import type { Role } from '../../../shared/api/auth.ts';
+import { fail } from '../../../shared/errors.ts';
+import type { Caller } from '../http/route.ts';
+import { SCOPES, type Scope } from '../http/scopes.ts';
+
+const ALL = Object.keys(SCOPES) as Scope[];
+
+/** Members who pay see what was used, earned and charged. What runs, with its logs and logins, is not theirs. */
+const BILLING: readonly Scope[] = ['billing:read', 'supply:read', 'members:read'];
+
+const SCOPES_OF: Readonly<Record<Role, readonly Scope[]>> = {
+  owner: ALL,
+  member: ALL.filter((scope) => scope !== 'members:write'),
+  billing: BILLING,
+  'read-only': ALL.filter((scope) => scope.endsWith(':read')),
+};
+
+export function scopesOfRole(role: Role): readonly Scope[] {
+  return SCOPES_OF[role];
+}
+
+/** Nobody can give more than they have, whether by a session or by an API key. @throws ServiceError `insufficient_scope` */
+export function assertMayGive({ scopes }: Caller, role: Role): void {
+  const beyond = SCOPES_OF[role].find((scope) => !scopes.includes(scope));
+  if (beyond === undefined) return;
+  fail('insufficient_scope', {
+    detail: `The role ${role} may do what you may not. Ask an owner to do this.`,
+    extra: { required_scope: beyond },
+  });
+}

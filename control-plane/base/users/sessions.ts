@@ -1,0 +1,198 @@
+// Sessions: begun by a sign-in, found by the token of a cookie, and principals of their own with the scopes of the member's role.
+import type { Session } from '../../../shared/api/auth.ts';
+import { networkOf } from '../../../shared/client-network.ts';
+import { type Clock, isoTime } from '../../../shared/clock.ts';
+import { fail } from '../../../shared/errors.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import { hashOf, isLivingKey } from '../accounts/api-keys.ts';
+import type { Accounts } from '../accounts/accounts.ts';
+import { orgsOf } from '../accounts/orgs.ts';
+import { type Db, ignoreFullDisk, type Query, type Sql, type Tx } from '../db/db.ts';
+import type { Events } from '../events/events.ts';
+import { CONFIRMED_MS } from '../http/browsers.ts';
+import type { Caller } from '../http/route.ts';
+import { scopeText } from '../http/scopes.ts';
+import { factorsOf } from './credential-store.ts';
+import { scopesOfRole } from './roles.ts';
+import * as rows from './session-store.ts';
+import { findUser, membershipsOf, personView } from './store.ts';
+
+const TOKEN_BYTES = 32;
+/** Step of `used_ms`: writing it for every request would cost more than the request. */
+const USED_MS_STEP = 60_000;
+/** More than a person has devices. The oldest ones end first. */
+const SESSIONS_MAX = 50;
+
+/** From where somebody signs in. */
+export interface Visitor {
+  clientIp: string;
+  userAgent: string;
+  /** Of the session that the browser has now. It ends with the sign-in. */
+  sessionToken: string | undefined;
+}
+
+export interface NewSession {
+  id: string;
+  /** For the cookie. Only its hash is stored. */
+  token: string;
+}
+
+export interface Beginning {
+  userId: string;
+  visitor: Visitor;
+  /** A second factor or a passkey was shown. */
+  isStrong: boolean;
+  /** How the person has signed in, for the journal. */
+  method: 'password' | 'password and code' | 'passkey' | 'link' | 'sign-up' | 'invitation' | 'OpenID';
+  /** The first organisation of the person if left out. */
+  orgId?: string;
+}
+
+export interface Sessions {
+  /** Undefined for a session that is unknown or over. */
+  authenticate(token: string): Promise<Caller | undefined>;
+  /** The transaction must have locked the person. */
+  begin(tx: Tx, beginning: Beginning): Promise<NewSession>;
+  /** The person has confirmed to be present. The session goes on under a new token. @throws ServiceError `unauthorized` if it is over */
+  confirm(tx: Tx, id: string, isStrong: boolean): Promise<NewSession>;
+  /** The same person, for another organisation: a new principal. @throws ServiceError `not_found` */
+  switchOrg(caller: Caller, orgId: string, visitor: Visitor): Promise<NewSession>;
+  show(id: string): Promise<Session>;
+}
+
+interface Deps {
+  db: Db;
+  clock: Clock;
+  ids: Ids;
+  events: Events;
+  accounts: Pick<Accounts, 'restrictionOf'>;
+}
+
+/** A condition: the API key or the session may still act. */
+export function isLivingPrincipal(id: string, nowMs: number): Sql {
+  return id.startsWith('ses_') ? rows.isLivingSession(id, nowMs) : isLivingKey(id, nowMs);
+}
+
+export function openSessions(deps: Deps): Sessions {
+  const { db, clock, ids } = deps;
+  const newToken = (): { token: string; tokenHash: string } => {
+    const token = ids.secret(TOKEN_BYTES);
+    return { token, tokenHash: hashOf(token) };
+  };
+  const begin: Sessions['begin'] = async (tx, beginning) => {
+    const { token, tokenHash } = newToken();
+    return { id: await insert(tx, beginning, tokenHash, deps), token };
+  };
+  return {
+    authenticate: (token) => authenticate(token, deps),
+    begin,
+    confirm: async (tx, id, isStrong) => {
+      const { token, tokenHash } = newToken();
+      const confirmed = await rows.confirmSession(tx, { id, tokenHash, isStrong }, clock.now());
+      if (confirmed === 0) fail('unauthorized', 'This session has ended. Sign in again.');
+      return { id, token };
+    },
+    switchOrg: (caller, orgId, visitor) =>
+      db.tx('users.switch_org', async (tx) => {
+        const userId = caller.session?.userId ?? '';
+        await tx.lock('user', userId);
+        const old = await rows.findSession(tx, caller.principalId, clock.now());
+        if (old === undefined) return fail('unauthorized', 'This session has ended. Sign in again.');
+        const memberships = await membershipsOf(tx, userId);
+        if (!memberships.some((member) => member.org_id === orgId))
+          fail('not_found', `You are a member of no organisation ${orgId}. GET /v1/auth/session names yours.`);
+        const { token, tokenHash } = newToken();
+        const { org_id: _, ...kept } = old;
+        await rows.deleteSession(tx, userId, old.id);
+        const made = { ...kept, id: ids.prefixed('ses'), org_id: orgId, token_hash: tokenHash, ...placeOf(visitor) };
+        await rows.insertSession(tx, made);
+        return { id: made.id, token };
+      }),
+    show: (id) => show(id, deps),
+  };
+}
+
+async function authenticate(token: string, { db, clock, accounts }: Deps): Promise<Caller | undefined> {
+  const nowMs = clock.now();
+  const found = await rows.sessionWithToken(db.read, hashOf(token), nowMs);
+  if (found === undefined) return undefined;
+  if (found.used_ms <= nowMs - USED_MS_STEP) {
+    await db
+      .tx('users.touch_session', (tx) => rows.noteUse(tx, found.id, nowMs, nowMs - USED_MS_STEP))
+      .catch(ignoreFullDisk);
+  }
+  const mustEnrol = found.is_operator && !found.is_strong;
+  const orgId = found.role === null ? '' : (found.org_id ?? '');
+  const restriction = orgId === '' ? undefined : await accounts.restrictionOf(orgId);
+  return {
+    orgId,
+    principalId: found.id,
+    scopes: found.role === null || mustEnrol ? [] : scopesOfRole(found.role),
+    session: { userId: found.user_id, confirmedMs: found.confirmed_ms, mustEnrol },
+    ...(restriction === undefined ? {} : { restriction }),
+  };
+}
+
+function placeOf({ clientIp, userAgent }: Visitor): { client_ip: string; network: string; user_agent: string } {
+  return { client_ip: clientIp, network: networkOf(clientIp), user_agent: userAgent };
+}
+
+async function insert(tx: Tx, beginning: Beginning, tokenHash: string, deps: Deps): Promise<string> {
+  const { userId, visitor, isStrong, method } = beginning;
+  const nowMs = deps.clock.now();
+  if (visitor.sessionToken !== undefined) await rows.deleteWithToken(tx, hashOf(visitor.sessionToken));
+  const older = await rows.sessionsOf(tx, userId, nowMs);
+  for (const { id } of older.slice(SESSIONS_MAX - 1)) await rows.deleteSession(tx, userId, id);
+  const orgId = beginning.orgId ?? (await membershipsOf(tx, userId))[0]?.org_id ?? null;
+  const times = { confirmed_ms: nowMs, created_ms: nowMs, used_ms: nowMs, expires_ms: nowMs + rows.SESSION_MS };
+  const id = deps.ids.prefixed('ses');
+  const place = placeOf(visitor);
+  await rows.insertSession(tx, {
+    id,
+    user_id: userId,
+    org_id: orgId,
+    token_hash: tokenHash,
+    is_strong: isStrong,
+    ...place,
+    ...times,
+  });
+  await rows.noteNetwork(tx, userId, place.network, nowMs);
+  const data = { session_id: id, method, client_ip: visitor.clientIp };
+  await deps.events.append(tx, { type: 'session.created', subjectId: userId, orgId, data });
+  return id;
+}
+
+async function show(id: string, { db, clock }: Deps): Promise<Session> {
+  const query: Query = db.read;
+  const session = await rows.findSession(query, id, clock.now());
+  const user = session === undefined ? undefined : await findUser(query, session.user_id);
+  if (session === undefined || user === undefined)
+    return fail('unauthorized', 'This session has ended. Sign in again.');
+  const memberships = await membershipsOf(query, user.id);
+  const factors = await factorsOf(query, user.id);
+  const named = await orgsOf(
+    query,
+    memberships.map((member) => member.org_id),
+  );
+  const orgs = named.flatMap((org) => {
+    const member = memberships.find((each) => each.org_id === org.id);
+    return member === undefined ? [] : [{ id: org.id, name: org.name, role: member.role }];
+  });
+  const org = orgs.find((each) => each.id === session.org_id) ?? null;
+  const mustEnrol = user.is_operator && !session.is_strong;
+  return {
+    id: session.id,
+    user: personView(user),
+    org,
+    orgs,
+    scopes: org === null || mustEnrol ? [] : scopesOfRole(org.role).map(scopeText),
+    has_password: factors.password > 0,
+    has_totp: factors.totp > 0,
+    passkeys: factors.passkey,
+    recovery_codes_left: factors.codes,
+    must_enrol: mustEnrol,
+    created_at: isoTime(session.created_ms),
+    confirmed_until: isoTime(session.confirmed_ms + CONFIRMED_MS),
+    expires_at: isoTime(session.expires_ms),
+  };
+}

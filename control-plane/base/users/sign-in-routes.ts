@@ -1,0 +1,54 @@
+// The endpoints with which a person gets a session (our own paths): signing up, signing in, and the link of the operator.
+import { SignIn as SignInBody, SignUp, UseLink } from '../../../shared/api/auth.ts';
+import { type Route, route } from '../http/route.ts';
+import { sessionReply, sessionResponse, tag, visitorOf } from './replies.ts';
+import type { Users } from './users.ts';
+
+const open = { method: 'POST', tag, scope: 'none', idempotency: 'none', signsIn: true } as const;
+
+export function signInRoutes({ users }: { users: Users }): Route[] {
+  const { people, signIn, sessions } = users;
+  return [
+    route({
+      ...open,
+      path: '/v1/auth/sign-up',
+      operationId: 'signUp',
+      summary: 'Make an account and an organisation of its own',
+      description:
+        'Only where the operator has opened the installation. The organisation can read, and change nothing before money was added to its balance for the first time.',
+      body: SignUp,
+      responses: { 201: sessionResponse },
+      errors: ['sign_up_closed', 'conflict', 'unavailable'],
+      handler: async (call) => {
+        const { org_name: orgName, ...person } = call.body;
+        return sessionReply(sessions, await people.signUp({ ...person, orgName }, visitorOf(call)), 201);
+      },
+    }),
+    route({
+      ...open,
+      path: '/v1/auth/sign-in',
+      operationId: 'signIn',
+      summary: 'Sign in with a password',
+      description:
+        'A person with an authenticator app or a passkey sends a code too, or signs in with the passkey. An unknown address and a wrong password get the same answer.',
+      body: SignInBody,
+      responses: { 201: sessionResponse },
+      errors: ['sign_in_failed', 'second_factor_required', 'unavailable'],
+      handler: async (call) => sessionReply(sessions, await signIn.withPassword(call.body, visitorOf(call)), 201),
+    }),
+    route({
+      ...open,
+      path: '/v1/auth/link',
+      operationId: 'useLink',
+      summary: 'Set the password with a link of the operator',
+      description: 'The link works once. All other sessions, passkeys and codes of the person end.',
+      body: UseLink,
+      responses: { 201: sessionResponse },
+      errors: ['not_found', 'unavailable'],
+      handler: async (call) => {
+        const { token, password } = call.body;
+        return sessionReply(sessions, await people.useLink(token, password, visitorOf(call)), 201);
+      },
+    }),
+  ];
+}

@@ -1,0 +1,186 @@
+// Signing in with a password, and confirming later that it is still the same person. A wrong address and a wrong password look and take the same.
+import type { Clock } from '../../../shared/clock.ts';
+import { networkOf } from '../../../shared/client-network.ts';
+import { fail, failField } from '../../../shared/errors.ts';
+import type { Db, Tx } from '../db/db.ts';
+import type { Events } from '../events/events.ts';
+import type { Attempt, Attempts } from './attempts.ts';
+import { factorsOf, hasSecond, insertCredential, passwordOf } from './credential-store.ts';
+import * as credentials from './credential-store.ts';
+import type { Passwords } from './passwords.ts';
+import type { SecondFactors } from './second-factors.ts';
+import { isKnownNetwork, deleteOthers } from './session-store.ts';
+import type { NewSession, Sessions, Visitor } from './sessions.ts';
+import { findUser, membershipsOf, userWithEmail } from './store.ts';
+import type { Ids } from '../../../shared/ids.ts';
+
+export interface SignIn {
+  /**
+   * @throws ServiceError `sign_in_failed`, `second_factor_required` if the person has one and sent no code, `rate_limit_exceeded`
+   */
+  withPassword(
+    given: { email: string; password: string; code?: string | undefined },
+    visitor: Visitor,
+  ): Promise<NewSession>;
+  /**
+   * The person of the session is still there. A password confirms only people without a second factor.
+   * @throws ServiceError `sign_in_failed`, `rate_limit_exceeded`
+   */
+  confirm(
+    session: Principal,
+    given: { password?: string | undefined; code?: string | undefined },
+    clientIp: string,
+  ): Promise<NewSession>;
+  /** All other sessions of the person end. @throws ServiceError `sign_in_failed`, `rate_limit_exceeded`, `validation_failed` */
+  changePassword(session: Principal, change: { current: string; next: string }, clientIp: string): Promise<NewSession>;
+  /** Replaces the password. The transaction must have locked the person. */
+  setPassword(tx: Tx, userId: string, hash: string): Promise<void>;
+}
+
+/** A person, and the session with which it acts. */
+export interface Principal {
+  id: string;
+  userId: string;
+}
+
+export interface SignInDeps {
+  db: Db;
+  clock: Clock;
+  ids: Ids;
+  events: Events;
+  attempts: Attempts;
+  passwords: Passwords;
+  secondFactors: SecondFactors;
+  sessions: Sessions;
+}
+
+export function openSignIn(deps: SignInDeps): SignIn {
+  const { db, attempts, passwords, sessions } = deps;
+  const setPassword: SignIn['setPassword'] = async (tx, userId, hash) => {
+    await credentials.deleteCredentials(tx, userId, 'password');
+    await insertCredential(tx, passwordRow(userId, hash, deps));
+  };
+  return {
+    withPassword: (given, visitor) => withPassword(given, visitor, deps),
+    confirm: (session, given, clientIp) => confirm(session, given, clientIp, deps),
+    changePassword: async (session, { current, next }, clientIp) => {
+      const attempt = await attemptOf(session, clientIp, deps);
+      await attempts.take(attempt);
+      const fits = await passwords.fits(current, await passwordOf(db.read, session.userId));
+      if (!fits) failSignIn();
+      if (next === current) failField('new_password', 'must not be the present password');
+      const hash = await passwords.hash(next);
+      return db.tx('users.change_password', async (tx) => {
+        await tx.lock('user', session.userId);
+        await setPassword(tx, session.userId, hash);
+        await deleteOthers(tx, session.userId, session.id);
+        await attempts.forgive(tx, attempt);
+        return sessions.confirm(tx, session.id, false);
+      });
+    },
+    setPassword,
+  };
+}
+
+/** The same words for every reason. */
+export function failSignIn(): never {
+  return fail(
+    'sign_in_failed',
+    'The e-mail address, the password or the code is not right. Check them, and try again.',
+  );
+}
+
+async function withPassword(
+  { email, password, code }: { email: string; password: string; code?: string | undefined },
+  visitor: Visitor,
+  deps: SignInDeps,
+): Promise<NewSession> {
+  const { db, attempts, passwords, sessions } = deps;
+  const user = await userWithEmail(db.read, email);
+  const userId = user?.id ?? '';
+  const isKnown = await isKnownNetwork(db.read, userId, networkOf(visitor.clientIp));
+  const attempt: Attempt = { account: email, clientIp: visitor.clientIp, isKnown };
+  await attempts.take(attempt);
+  const stored = await passwordOf(db.read, userId);
+  // Without an account or a password, this takes as long and fits nothing.
+  const fits = await passwords.fits(password, stored);
+  if (!fits || stored === undefined) return failSignIn();
+  const needsCode = hasSecond(await factorsOf(db.read, userId));
+  if (needsCode && code === undefined) {
+    fail(
+      'second_factor_required',
+      'Send the code of the authenticator app or a recovery code as "code", or use a passkey.',
+    );
+  }
+  const begun = await db.tx('users.sign_in', async (tx) => {
+    await tx.lock('user', userId);
+    if (needsCode && !(await deps.secondFactors.use(tx, userId, code ?? ''))) return undefined;
+    await attempts.forgive(tx, attempt);
+    const method = needsCode ? 'password and code' : 'password';
+    return sessions.begin(tx, { userId, visitor, isStrong: needsCode, method });
+  });
+  return begun ?? refuse({ userId, clientIp: visitor.clientIp }, deps);
+}
+
+async function confirm(
+  session: Principal,
+  { password, code }: { password?: string | undefined; code?: string | undefined },
+  clientIp: string,
+  deps: SignInDeps,
+): Promise<NewSession> {
+  const { db, attempts, passwords, secondFactors, sessions } = deps;
+  const { id, userId } = session;
+  const attempt = await attemptOf(session, clientIp, deps);
+  await attempts.take(attempt);
+  if (code === undefined && hasSecond(await factorsOf(db.read, userId)))
+    fail('second_factor_required', 'Confirm with the code of the authenticator app, a recovery code or a passkey.');
+  const fits = code !== undefined || (await passwords.fits(password ?? '', await passwordOf(db.read, userId)));
+  if (!fits) return failSignIn();
+  const confirmed = await db.tx('users.step_up', async (tx) => {
+    await tx.lock('user', userId);
+    if (code !== undefined && !(await secondFactors.use(tx, userId, code))) return undefined;
+    await attempts.forgive(tx, attempt);
+    return sessions.confirm(tx, id, code !== undefined);
+  });
+  return confirmed ?? refuse({ userId, clientIp }, deps);
+}
+
+/** The journal of the organisation shows that somebody knew the password and not the code. */
+async function refuse(
+  { userId, clientIp }: { userId: string; clientIp: string },
+  { db, events }: SignInDeps,
+): Promise<never> {
+  await db.tx('users.note_refusal', async (tx) => {
+    await tx.lock('user', userId);
+    const orgId = (await membershipsOf(tx, userId))[0]?.org_id ?? null;
+    const data = { reason: 'wrong code', client_ip: clientIp };
+    await events.append(tx, { type: 'session.refused', subjectId: userId, orgId, data });
+  });
+  return failSignIn();
+}
+
+/** Who has a session has used the network, or has been let in from there. */
+async function attemptOf({ userId }: Principal, clientIp: string, { db }: SignInDeps): Promise<Attempt> {
+  const account = (await findUser(db.read, userId))?.email ?? '';
+  return { account, clientIp, isKnown: true };
+}
+
+function passwordRow(
+  userId: string,
+  secret: string,
+  { clock, ids }: SignInDeps,
+): Parameters<typeof insertCredential>[1] {
+  const nowMs = clock.now();
+  return {
+    id: ids.prefixed('cred'),
+    user_id: userId,
+    kind: 'password',
+    name: 'password',
+    external_id: null,
+    secret,
+    counter: 0,
+    transports: [],
+    confirmed_ms: nowMs,
+    created_ms: nowMs,
+  };
+}

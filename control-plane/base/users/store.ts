@@ -1,0 +1,104 @@
+// The rows of people and of their memberships.
+import { z } from 'zod';
+import { type Person, Role } from '../../../shared/api/auth.ts';
+import { flag, int, text } from '../db/columns.ts';
+import { type Query, sql, type Sql, type Tx } from '../db/db.ts';
+import { pageBy, pageFrom, type PageStart } from '../http/cursors.ts';
+
+const UserRow = z.object({ id: text, email: text, name: text, is_operator: flag, created_ms: int });
+export type UserRow = z.infer<typeof UserRow>;
+
+const COLUMNS = sql`id, email, name, is_operator, created_ms`;
+
+/** Zero if somebody has the address already. */
+export function insertUser(tx: Tx, row: UserRow): Promise<number> {
+  return tx.run(
+    sql`insert into users (id, email, name, is_operator, created_ms)
+        values (${row.id}, ${row.email}, ${row.name}, ${row.is_operator}, ${row.created_ms})
+        on conflict (email) do nothing`,
+  );
+}
+
+export function findUser(query: Query, id: string): Promise<UserRow | undefined> {
+  return query.one(UserRow, sql`select ${COLUMNS} from users where id = ${id}`);
+}
+
+/** The address must be in lower case. */
+export function userWithEmail(query: Query, email: string): Promise<UserRow | undefined> {
+  return query.one(UserRow, sql`select ${COLUMNS} from users where email = ${email}`);
+}
+
+export function pageOfUsers(query: Query, start: PageStart): Promise<UserRow[]> {
+  return query.all(UserRow, sql`select ${COLUMNS} from users where ${pageFrom(start)}`);
+}
+
+export function personView({ id, email, name, is_operator: isOperator }: UserRow): Person {
+  return { id, email, name, is_operator: isOperator };
+}
+
+const MemberRow = z.object({ org_id: text, user_id: text, role: Role, created_ms: int });
+export type MemberRow = z.infer<typeof MemberRow>;
+
+/** Zero if the person is a member already. */
+export function insertMember(tx: Tx, row: MemberRow): Promise<number> {
+  return tx.run(
+    sql`insert into members (org_id, user_id, role, created_ms)
+        values (${row.org_id}, ${row.user_id}, ${row.role}, ${row.created_ms})
+        on conflict (org_id, user_id) do nothing`,
+  );
+}
+
+export function findMember(query: Query, orgId: string, userId: string): Promise<MemberRow | undefined> {
+  return query.one(
+    MemberRow,
+    sql`select org_id, user_id, role, created_ms from members where org_id = ${orgId} and user_id = ${userId}`,
+  );
+}
+
+/** The memberships of a person, oldest first. */
+export function membershipsOf(query: Query, userId: string): Promise<MemberRow[]> {
+  return query.all(
+    MemberRow,
+    sql`select org_id, user_id, role, created_ms from members where user_id = ${userId} order by created_ms, org_id`,
+  );
+}
+
+export async function setRole(tx: Tx, { org_id: orgId, user_id: userId, role }: MemberRow): Promise<void> {
+  await tx.run(sql`update members set role = ${role} where org_id = ${orgId} and user_id = ${userId}`);
+}
+
+export async function deleteMember(tx: Tx, orgId: string, userId: string): Promise<void> {
+  await tx.run(sql`delete from members where org_id = ${orgId} and user_id = ${userId}`);
+}
+
+const OwnersRow = z.object({ owners: int });
+
+export async function countOwners(query: Query, orgId: string): Promise<number> {
+  const row = await query.one(
+    OwnersRow,
+    sql`select count(*) as owners from members where org_id = ${orgId} and role = 'owner'`,
+  );
+  return row?.owners ?? 0;
+}
+
+const ListedMemberRow = MemberRow.extend({ email: text, name: text, has_second_factor: flag });
+export type ListedMemberRow = z.infer<typeof ListedMemberRow>;
+
+const LISTED = sql`select m.org_id, m.user_id, m.role, m.created_ms, u.email, u.name,
+    case when ${hasSecondFactor(sql`m.user_id`)} then 1 else 0 end as has_second_factor
+  from members m join users u on u.id = m.user_id`;
+
+/** A page of members, newest first. */
+export function pageOfMembers(query: Query, orgId: string, start: PageStart): Promise<ListedMemberRow[]> {
+  const page = pageBy(start, { time: sql`m.created_ms`, id: sql`m.user_id` });
+  return query.all(ListedMemberRow, sql`${LISTED} where m.org_id = ${orgId} and ${page}`);
+}
+
+export function listedMember(query: Query, orgId: string, userId: string): Promise<ListedMemberRow | undefined> {
+  return query.one(ListedMemberRow, sql`${LISTED} where m.org_id = ${orgId} and m.user_id = ${userId}`);
+}
+
+/** A condition: the person has set up an authenticator app or a passkey. */
+function hasSecondFactor(userId: Sql): Sql {
+  return sql`exists (select 1 from credentials c where c.user_id = ${userId} and c.kind in ('totp', 'passkey') and c.confirmed_ms is not null)`;
+}

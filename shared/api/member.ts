@@ -1,0 +1,49 @@
+// The people of an organisation and the invitations to it (our own paths).
+import { z } from 'zod';
+import { Email, LinkToken, NewPassword, PersonName, Role } from './auth.ts';
+
+export const Member = z
+  .strictObject({
+    user_id: z.string().describe('Identifies the person'),
+    email: z.string().describe('E-mail address'),
+    name: z.string().describe('Name of the person'),
+    role: Role,
+    has_second_factor: z.boolean().describe('An authenticator app or a passkey is set up'),
+    created_at: z.iso.datetime().describe('Member since then'),
+  })
+  .meta({ id: 'Member' });
+export type Member = z.infer<typeof Member>;
+
+export const ChangeMember = z.strictObject({ role: Role }).meta({ id: 'ChangeMember' });
+
+/** Body of POST /v1/invitations. */
+export const CreateInvitation = z
+  .strictObject({
+    role: Role.describe('The role of the person who accepts'),
+    email: Email.optional().describe('Only a person with this address can accept. Left out: whoever has the link'),
+  })
+  .meta({ id: 'CreateInvitation' });
+
+export const Invitation = z
+  .strictObject({
+    id: z.string().describe('Identifies the invitation; it is no secret'),
+    role: Role,
+    email: z.string().nullable().describe('For whom it is meant; null: for whoever has the link'),
+    created_at: z.iso.datetime().describe('When it was made'),
+    expires_at: z.iso.datetime().describe('It cannot be accepted from then on'),
+  })
+  .meta({ id: 'Invitation' });
+export type Invitation = z.infer<typeof Invitation>;
+
+export const NewInvitation = Invitation.extend({
+  url: z.string().describe('The link to send to the person. It works once, and is shown exactly once'),
+}).meta({ id: 'NewInvitation' });
+export type NewInvitation = z.infer<typeof NewInvitation>;
+
+/** Body of POST /v1/invitations/accept. */
+export const AcceptInvitation = z
+  .strictObject({ token: LinkToken, email: Email, name: PersonName, password: NewPassword })
+  .meta({ id: 'AcceptInvitation' });
+
+/** Body of POST /v1/invitations/join. */
+export const JoinOrg = z.strictObject({ token: LinkToken }).meta({ id: 'JoinOrg' });

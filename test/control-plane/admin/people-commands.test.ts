@@ -1,0 +1,63 @@
+// The operator's commands for people and for the suspension of organisations, from the command line to the rows.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { runCommand } from '../../kit/operator-commands.ts';
+import { openWorld, type World } from '../../kit/world.ts';
+
+let world: World;
+let orgId: string;
+beforeEach(async () => {
+  world = await openWorld();
+  ({ orgId } = await world.customer(1_000));
+});
+afterEach(() => world.close());
+
+const run = (...words: string[]): Promise<string> => runCommand(world, ['admin', ...words]);
+const runJson = async (...words: string[]): Promise<Record<string, unknown>> =>
+  JSON.parse(await run(...words, '--json')) as Record<string, unknown>;
+
+describe('people', () => {
+  const add = (email: string, ...more: string[]): Promise<Record<string, unknown>> =>
+    runJson('user', 'add', '--email', email, '--name', 'Ada', ...more);
+
+  test('are added with a link, as operators or with a role, and listed', async () => {
+    const operator = await add('Op@Example.com', '--operator');
+    expect(operator).toMatchObject({ email: 'op@example.com', is_operator: true, has_second_factor: false, orgs: [] });
+    expect(operator['url']).toMatch(/\/welcome#[\w-]{43}$/);
+    const owner = await add('ada@example.com', '--org', orgId, '--role', 'owner');
+    expect(owner).toMatchObject({ is_operator: false, orgs: [`${orgId} (owner)`] });
+    const { data } = await runJson('user', 'list');
+    expect(data).toMatchObject([{ email: 'ada@example.com' }, { email: 'op@example.com' }]);
+    expect(JSON.stringify(data)).not.toContain('welcome');
+    const page = await runJson('user', 'list', '--limit', '1');
+    expect((await runJson('user', 'list', '--after', String(page['next_cursor'])))['data']).toMatchObject([
+      { email: 'op@example.com' },
+    ]);
+  });
+
+  test('need an address of their own, an organisation with each role, and a role that exists', async () => {
+    await add('ada@example.com');
+    await expect(add('ADA@example.com')).rejects.toThrow('Somebody has the address ada@example.com already');
+    await expect(add('b@example.com', '--org', orgId)).rejects.toThrow('role must be given with org_id');
+    await expect(add('b@example.com', '--org', orgId, '--role', 'king')).rejects.toThrow('role must be one of');
+    await expect(add('b@example.com', '--org', 'nobody', '--role', 'owner')).rejects.toThrow('no organisation nobody');
+    await expect(add('no address')).rejects.toThrow('email');
+  });
+
+  test('are reset by id or address', async () => {
+    const { id, url } = await add('ada@example.com');
+    for (const who of [String(id), 'Ada@example.com']) {
+      expect((await runJson('user', 'reset', who))['url']).not.toBe(url);
+    }
+    await expect(run('user', 'reset', 'nobody')).rejects.toThrow('There is no user nobody');
+  });
+});
+
+test('an organisation is suspended with a reason, and resumed', async () => {
+  const suspended = await runJson('org', 'suspend', orgId, '--reason', 'unpaid');
+  expect(suspended).toMatchObject({ suspended_at: expect.any(String), suspended_reason: 'unpaid' });
+  expect(await world.journal(orgId)).toEqual(['org.suspended']);
+  const resumed = await runJson('org', 'resume', orgId);
+  expect(resumed).toMatchObject({ suspended_at: null, suspended_reason: null });
+  await expect(run('org', 'suspend', 'nobody', '--reason', 'x')).rejects.toThrow('no organisation nobody');
+  await expect(run('org', 'suspend', orgId)).rejects.toThrow('--reason');
+});

@@ -1,0 +1,208 @@
+// Members and invitations: who may change whom, links that work once, and an organisation that keeps an owner.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { text } from '../../../../control-plane/base/db/columns.ts';
+import { sql } from '../../../../control-plane/base/db/db.ts';
+import { INVITATIONS_PER_ORG_MAX } from '../../../../shared/limits.ts';
+import type { Role } from '../../../../shared/api/auth.ts';
+import { type Answer, type Api, type ApiAccount, openApi } from '../../../contract/api.ts';
+import { addPerson, type Person, tokenIn } from '../../../kit/people.ts';
+
+const DAY_MS = 86_400_000;
+const PASSWORD = 'correct horse battery';
+
+let api: Api;
+let account: ApiAccount;
+let owner: Person;
+beforeEach(async () => {
+  api = await openApi();
+  account = await api.account();
+  owner = await addPerson(api.world, { orgId: account.orgId, role: 'owner' });
+});
+afterEach(() => api.close());
+
+const add = (role: Role): Promise<Person> => addPerson(api.world, { orgId: account.orgId, role });
+const setRole = (as: Person, who: Person, role: Role): Promise<Answer> =>
+  api.call('PATCH', `/v1/members/${who.userId}`, { as, body: { role } });
+const remove = (as: Person, who: Person): Promise<Answer> => api.call('DELETE', `/v1/members/${who.userId}`, { as });
+const leave = (as: Person): Promise<Answer> => api.call('POST', '/v1/members/leave', { as });
+const roleOf = async (who: Person): Promise<unknown> => {
+  const { json } = await api.call('GET', '/v1/members', { as: owner });
+  return json.data?.find((entry) => entry['user_id'] === who.userId)?.['role'];
+};
+
+describe('a member', () => {
+  test('gets another role, which counts from the next request on', async () => {
+    const bob = await add('read-only');
+    const rename = (): Promise<Answer> => api.call('PATCH', '/v1/instances/x', { as: bob, body: { name: 'x' } });
+    expect(await rename()).toMatchObject({ status: 403, json: { code: 'insufficient_scope' } });
+    expect((await setRole(owner, bob, 'member')).json).toMatchObject({ user_id: bob.userId, role: 'member' });
+    expect((await rename()).status).toBe(404);
+    expect(await api.world.journal(bob.userId)).toEqual(['session.created', 'member.changed']);
+  });
+
+  test('who is removed keeps the account and loses the organisation at once', async () => {
+    const bob = await add('member');
+    expect((await remove(owner, bob)).status).toBe(204);
+    expect(await api.call('GET', '/v1/instances', { as: bob })).toMatchObject({
+      status: 403,
+      json: { code: 'insufficient_scope' },
+    });
+    expect((await api.call('GET', '/v1/auth/session', { as: bob })).json).toMatchObject({ org: null, scopes: [] });
+    expect((await remove(owner, bob)).status).toBe(404);
+  });
+
+  test('may leave, whatever the role, and changes nobody else', async () => {
+    const bob = await add('read-only');
+    expect((await remove(bob, owner)).status).toBe(403);
+    expect((await leave(bob)).status).toBe(204);
+    expect(await roleOf(bob)).toBeUndefined();
+  });
+
+  test('of another organisation is not found', async () => {
+    const stranger = await addPerson(api.world, { orgId: (await api.account()).orgId, role: 'owner' });
+    expect((await setRole(stranger, owner, 'member')).status).toBe(404);
+    expect((await remove(stranger, owner)).status).toBe(404);
+  });
+});
+
+describe('the last owner', () => {
+  test('can neither leave nor become less, until there is another', async () => {
+    for (const answer of [await leave(owner), await setRole(owner, owner, 'member'), await remove(owner, owner)])
+      expect(answer).toMatchObject({ status: 409, json: { code: 'conflict' } });
+    const bob = await add('member');
+    expect((await setRole(owner, bob, 'owner')).status).toBe(200);
+    expect((await leave(owner)).status).toBe(204);
+  });
+});
+
+describe('an API key', () => {
+  test('gives no role that may do more than the key', async () => {
+    const { key } = await api.world.rooms.accounts.createKey({
+      orgId: account.orgId,
+      name: 'hr',
+      scopes: ['members: read', 'members: write', 'billing: read', 'supply: read'],
+      expiresMs: null,
+    });
+    const invite = (role: Role): Promise<Answer> => api.call('POST', '/v1/invitations', { key, body: { role } });
+    expect((await invite('billing')).status).toBe(201);
+    for (const role of ['owner', 'member', 'read-only'] as const)
+      expect(await invite(role)).toMatchObject({ status: 403, json: { code: 'insufficient_scope' } });
+    const demoted = await api.call('PATCH', `/v1/members/${owner.userId}`, { key, body: { role: 'billing' } });
+    expect(demoted.status).toBe(403);
+    const bob = await add('billing');
+    const raised = await api.call('PATCH', `/v1/members/${bob.userId}`, { key, body: { role: 'owner' } });
+    expect(raised).toMatchObject({ status: 403, json: { code: 'insufficient_scope' } });
+  });
+});
+
+describe('an invitation', () => {
+  const invite = async (body: object = { role: 'member' }): Promise<Answer> =>
+    api.call('POST', '/v1/invitations', { as: owner, body });
+  const tokenOf = ({ json }: Answer): string => String(json['url']).split('#')[1] ?? '';
+  const accept = (token: string, email = 'bob@example.com'): Promise<Answer> =>
+    api.call('POST', '/v1/invitations/accept', { body: { token, email, name: 'Bob', password: PASSWORD } });
+  const join = (token: string, as: Person): Promise<Answer> =>
+    api.call('POST', '/v1/invitations/join', { as, body: { token } });
+
+  test('makes a new person a member with its role, once', async () => {
+    const made = await invite();
+    expect(made.json['url']).toMatch(/^https:\/\/api\.example\.com\/invitation#[\w-]{43}$/);
+    const answer = await accept(tokenOf(made));
+    expect(answer).toMatchObject({ status: 201, json: { org: { id: account.orgId, role: 'member' } } });
+    expect(tokenIn(answer)).toBeDefined();
+    expect((await accept(tokenOf(made), 'eve@example.com')).status).toBe(404);
+    expect((await api.call('GET', '/v1/invitations', { as: owner })).json.data).toEqual([]);
+  });
+
+  test('lets a person with an account join, and the session acts for the new organisation', async () => {
+    const bob = await addPerson(api.world, undefined);
+    const token = tokenOf(await invite({ role: 'billing' }));
+    const joined = await join(token, bob);
+    expect(joined).toMatchObject({ status: 200, json: { org: { id: account.orgId, role: 'billing' } } });
+    expect((await join(token, bob)).status).toBe(401);
+    const again = { ...bob, token: tokenIn(joined) ?? '' };
+    expect((await join(tokenOf(await invite()), again)).status).toBe(409);
+  });
+
+  test('for an address is worth nothing to others, and is not used up by them', async () => {
+    const token = tokenOf(await invite({ role: 'member', email: 'Bob@Example.com' }));
+    expect((await accept(token, 'eve@example.com')).status).toBe(404);
+    expect((await accept(token, 'bob@example.com')).status).toBe(201);
+  });
+
+  test('does not take over an account that exists', async () => {
+    const refused = await accept(tokenOf(await invite()), owner.email);
+    expect(refused).toMatchObject({ status: 409, json: { code: 'conflict' } });
+  });
+
+  test('ends after seven days, and when it is revoked', async () => {
+    const late = tokenOf(await invite());
+    await api.world.clock.advance(7 * DAY_MS);
+    expect((await accept(late)).status).toBe(404);
+    owner = await add('owner');
+    const made = await invite();
+    expect((await api.call('DELETE', `/v1/invitations/${String(made.json['id'])}`, { as: owner })).status).toBe(204);
+    expect((await accept(tokenOf(made))).status).toBe(404);
+    await api.world.clock.advance(7 * DAY_MS - 1);
+  });
+
+  test('is stored as a hash, and its stored reply is sealed', async () => {
+    const headers = { 'idempotency-key': 'i1' };
+    const made = await api.call('POST', '/v1/invitations', { as: owner, headers, body: { role: 'member' } });
+    const again = await api.call('POST', '/v1/invitations', { as: owner, headers, body: { role: 'member' } });
+    expect(again.body).toBe(made.body);
+    expect(again.headers['idempotent-replayed']).toBe('true');
+    const rows = await api.world.db.read.all(
+      z.object({ token_hash: text, body: text }),
+      sql`select i.token_hash, k.body from invitations i join idempotency_keys k on 1 = 1`,
+    );
+    expect(rows).toHaveLength(1);
+    expect(JSON.stringify(rows)).not.toContain(tokenOf(made));
+  });
+
+  test('is one of a limited number', async () => {
+    for (let i = 0; i < INVITATIONS_PER_ORG_MAX; i += 1) expect((await invite()).status).toBe(201);
+    expect(await invite()).toMatchObject({ status: 409, json: { code: 'conflict' } });
+  });
+});
+
+describe('a mail server', () => {
+  test('gets the link of an invitation that has an address, and no other', async () => {
+    await api.close();
+    const sent: { to: string; text: string }[] = [];
+    api = await openApi({ mail: { send: async (mail) => (sent.push(mail), true) } });
+    const { key } = await api.account();
+    await api.call('POST', '/v1/invitations', { key, body: { role: 'member' } });
+    expect(sent).toEqual([]);
+    const made = await api.call('POST', '/v1/invitations', { key, body: { role: 'billing', email: 'b@example.com' } });
+    expect(sent).toMatchObject([{ to: 'b@example.com', subject: 'Invitation to customer' }]);
+    expect(sent[0]?.text).toContain(String(made.json['url']));
+  });
+});
+
+describe('who may make an account', () => {
+  const sign = (): Promise<Answer> =>
+    api.call('POST', '/v1/auth/sign-up', {
+      body: { email: 'new@example.com', name: 'New', password: PASSWORD, org_name: 'New' },
+    });
+  test.each([
+    ['open', 201, 201],
+    ['invite', 403, 201],
+    ['closed', 403, 403],
+  ] as const)('with the policy %s: sign-up %i, invitation %i', async (signUpPolicy, signedUp, accepted) => {
+    await api.close();
+    api = await openApi({ settings: { signUpPolicy } });
+    const { orgId } = await api.account();
+    const inviter = await addPerson(api.world, { orgId, role: 'owner' });
+    const made = await api.call('POST', '/v1/invitations', { as: inviter, body: { role: 'member' } });
+    expect((await sign()).status).toBe(signedUp);
+    const body = {
+      token: String(made.json['url']).split('#')[1],
+      email: 'b@example.com',
+      name: 'B',
+      password: PASSWORD,
+    };
+    expect((await api.call('POST', '/v1/invitations/accept', { body })).status).toBe(accepted);
+  });
+});

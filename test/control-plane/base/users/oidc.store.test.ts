@@ -1,0 +1,106 @@
+// Signing in through an OpenID provider: whom it lets in, and what an attacker cannot do with its answers.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type Answer, type Api, type ApiAccount, openApi } from '../../../contract/api.ts';
+import { CLIENT, type OpenidProvider, startOpenidProvider } from '../../../kit/openid-provider.ts';
+import { addPerson, type Person, tokenIn } from '../../../kit/people.ts';
+
+let provider: OpenidProvider;
+let api: Api;
+let account: ApiAccount;
+let ada: Person;
+beforeEach(async () => {
+  provider = await startOpenidProvider();
+  api = await openApi({ settings: { oidc: { ...CLIENT, issuer: provider.issuer } } });
+  account = await api.account();
+  ada = await addPerson(api.world, { orgId: account.orgId, role: 'member' });
+});
+afterEach(async () => {
+  await api.close();
+  await provider.close();
+});
+
+const begin = async (): Promise<{ url: string; login: string }> =>
+  (await api.call('POST', '/v1/auth/oidc/begin')).json as { url: string; login: string };
+const finish = (login: string, query: string): Promise<Answer> =>
+  api.call('POST', '/v1/auth/oidc/finish', { body: { login, query } });
+const person = (more: object = {}) => ({ sub: 'ada-1', email: ada.email, email_verified: true, ...more });
+
+async function signIn(who = person(), change: object = {}): Promise<Answer> {
+  const { url, login } = await begin();
+  return finish(login, provider.signIn(url, who, change));
+}
+
+describe('the provider', () => {
+  test('is asked for a code, with a challenge that only we can answer', async () => {
+    const { url } = await begin();
+    expect(Object.fromEntries(new URL(url).searchParams)).toMatchObject({
+      response_type: 'code',
+      client_id: 'svc',
+      redirect_uri: 'https://api.example.com/oidc',
+      scope: 'openid email',
+      code_challenge_method: 'S256',
+      state: expect.stringMatching(/^[\w-]{43}$/),
+    });
+  });
+
+  test('lets a person in whose verified address has an account, and knows the person by its own id later', async () => {
+    const first = await signIn();
+    expect(first).toMatchObject({ status: 201, json: { user: { id: ada.userId }, org: { role: 'member' } } });
+    expect(tokenIn(first)).toBeDefined();
+    const renamed = await signIn(person({ email: 'other@example.com', email_verified: false }));
+    expect(renamed.json).toMatchObject({ user: { id: ada.userId } });
+  });
+
+  test('lets nobody in whose address is not verified, or has no account', async () => {
+    for (const more of [{ email_verified: false }, { email: 'nobody@example.com' }]) {
+      const refused = await signIn(person({ sub: 'eve', ...more }));
+      expect(refused).toMatchObject({ status: 403, json: { code: 'sign_up_closed' } });
+    }
+  });
+
+  test('is no second factor: an operator confirms with an own one first', async () => {
+    const operator = await addPerson(api.world, { orgId: account.orgId, role: 'owner' }, { isOperator: true });
+    const answer = await signIn(person({ sub: 'op', email: operator.email }));
+    expect(answer.json).toMatchObject({ must_enrol: true, scopes: [] });
+  });
+});
+
+describe('an answer', () => {
+  test('works once', async () => {
+    const { url, login } = await begin();
+    const query = provider.signIn(url, person());
+    expect((await finish(login, query)).status).toBe(201);
+    expect((await finish(login, query)).status).toBe(401);
+  });
+
+  test('of a login that another browser has begun is refused', async () => {
+    const [mine, theirs] = [await begin(), await begin()];
+    const answer = await finish(mine.login, provider.signIn(theirs.url, person()));
+    expect(answer).toMatchObject({ status: 401, json: { code: 'sign_in_failed' } });
+  });
+
+  test('is refused after ten minutes, and with a login that is not ours', async () => {
+    const { url, login } = await begin();
+    const query = provider.signIn(url, person());
+    expect(await finish('x', query)).toMatchObject({ status: 422, json: { errors: [{ field: 'login' }] } });
+    await api.world.clock.advance(600_000);
+    expect((await finish(login, query)).status).toBe(422);
+  });
+
+  test.each([
+    ['for another client', { aud: 'other' }],
+    ['of another provider', { iss: 'https://evil.example' }],
+    ['with another nonce', { nonce: 'x' }],
+    ['that has expired', { exp: 1 }],
+  ])('%s is refused', async (_what, change) => {
+    expect(await signIn(person(), change)).toMatchObject({ status: 401, json: { code: 'sign_in_failed' } });
+  });
+});
+
+test('without a provider, or if it is away, people are told', async () => {
+  await provider.close();
+  expect(await api.call('POST', '/v1/auth/oidc/begin')).toMatchObject({ status: 503, json: { code: 'unavailable' } });
+  const without = await openApi();
+  expect((await without.call('POST', '/v1/auth/oidc/begin')).status).toBe(404);
+  await without.close();
+});
