@@ -144,7 +144,9 @@ describe('an invitation', () => {
     const made = await invite();
     expect((await api.call('DELETE', `/v1/invitations/${String(made.json['id'])}`, { as: owner })).status).toBe(204);
     expect((await accept(tokenOf(made))).status).toBe(404);
+    const early = tokenOf(await invite());
     await api.world.clock.advance(7 * DAY_MS - 1);
+    expect((await accept(early)).status).toBe(201);
   });
 
   test('is stored as a hash, and its stored reply is sealed', async () => {

@@ -186,6 +186,11 @@ describe('a passkey', () => {
     expect((await add(openAuthenticator(SITE).create(await begin()))).status).toBe(201);
   });
 
+  test('is one of twenty at most', async () => {
+    for (let i = 0; i < 20; i += 1) expect((await setUpPasskey()).answer.status).toBe(201);
+    expect((await setUpPasskey()).answer).toMatchObject({ status: 409, json: { code: 'conflict' } });
+  });
+
   test('is removed by its owner alone', async () => {
     const { answer } = await setUpPasskey();
     const id = String(answer.json['id']);

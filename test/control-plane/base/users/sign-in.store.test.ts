@@ -65,6 +65,16 @@ describe('a sign-in', () => {
     expect(dump).toContain('m=19456,t=2,p=1$');
   });
 
+  test.each([
+    [11, 422],
+    [12, 201],
+    [256, 201],
+    [257, 422],
+  ])('needs a password of 12 to 256 characters: %i characters are %i', async (length, status) => {
+    const body = { email: 'ada@example.com', name: 'Ada', password: 'x'.repeat(length), org_name: 'Acme' };
+    expect((await api.call('POST', '/v1/auth/sign-up', { body })).status).toBe(status);
+  });
+
   test('takes an address in upper case', async () => {
     await signUp('Ada@Example.com');
     expect((await signIn({ email: 'ADA@example.COM' })).status).toBe(201);
