@@ -11,6 +11,7 @@ create table deposit_addresses (
   address TEXT not null,
   -- Which key it was derived from; null if it was imported.
   key_fingerprint TEXT,
+  -- `retired` if no deposit may get it.
   deposit_id TEXT,
   created_ms INTEGER not null,
   primary key (family, position),
