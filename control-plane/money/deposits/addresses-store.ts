@@ -52,7 +52,7 @@ export async function takeFreeAddress(
   return tx.one(
     FreeRow,
     sql`update deposit_addresses set deposit_id = ${depositId}
-        where family = ${family} and position = (
+        where family = ${family} and deposit_id is null and position = (
           select min(position) from deposit_addresses where family = ${family} and deposit_id is null)
         returning position, address`,
   );
