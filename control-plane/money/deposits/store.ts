@@ -96,7 +96,7 @@ export async function countWaiting(query: Query): Promise<number> {
 
 const StatusCount = z.object({ status: text, count: int });
 
-/** Of the deposits that are not decided. */
+/** Deposits that are not decided, by status. */
 export function countByStatus(query: Query): Promise<z.infer<typeof StatusCount>[]> {
   return query.all(
     StatusCount,
@@ -132,7 +132,10 @@ export function watchedDeposits(query: Query, family: Family, chainMs: number): 
   );
 }
 
-/** A chain was read up to a new block: all deposits that may move on are due. `touched` have new or changed transfers. */
+/**
+ * A chain was read up to a new block: all deposits that may move on are due, except those that wait
+ * for a retry. `touched` have new or changed transfers.
+ */
 export async function wake(
   tx: Tx,
   { chain, finalMs, touched }: { chain: DepositChain; finalMs: number; touched: readonly string[] },
@@ -140,7 +143,7 @@ export async function wake(
 ): Promise<void> {
   await tx.run(
     sql`update deposits set due_ms = ${nowMs}
-        where chain = ${chain} and ${IS_UNDECIDED}
+        where chain = ${chain} and ${IS_UNDECIDED} and due_ms is null
           and (status in ('detected', 'confirming') or (status = 'created' and expires_ms < ${finalMs}))`,
   );
   if (touched.length > 0) {

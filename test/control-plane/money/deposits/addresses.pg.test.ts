@@ -22,7 +22,7 @@ afterEach(async () => {
   await world.close();
 });
 
-/** Of organisations of their own, so that none waits for the lock of another. */
+/** Each deposit has an organisation of its own, so that none waits for the lock of another. */
 async function atOnce(seed: number, chain: DepositChain): Promise<Deposit[]> {
   const owners = await Promise.all(Array.from({ length: AT_ONCE }, () => world.customer(0)));
   const request = { asset: 'usdc', chain, amount_usd_cents: 2_500 } as const;
@@ -44,7 +44,7 @@ async function atOnce(seed: number, chain: DepositChain): Promise<Deposit[]> {
 test.each(SEEDS)('four deposits at once have four derived addresses (seed %i)', async (seed) => {
   const made = await atOnce(seed, 'ethereum');
   expect(new Set(made.map(({ address }) => address)).size).toBe(AT_ONCE);
-  expect(made.map(({ position }) => position).toSorted()).toEqual([0, 1, 2, 3]);
+  expect(made.map(({ position }) => position).toSorted((a, b) => a - b)).toEqual([0, 1, 2, 3]);
 });
 
 test.each(SEEDS)('four deposits at once have four imported addresses (seed %i)', async (seed) => {

@@ -5,21 +5,19 @@ import type { ChainReader } from '../../../../control-plane/money/deposits/reade
 import type { Rpc } from '../../../../control-plane/money/deposits/rpc.ts';
 import { openSolanaReader } from '../../../../control-plane/money/deposits/solana.ts';
 import { TOKEN_PROGRAM, tokenAccountOf } from '../../../../control-plane/money/deposits/solana-addresses.ts';
+import type { TokenBalance } from '../../../kit/solana-chain.ts';
 
 const { usdc = '' } = CHAINS.solana.contracts;
 const OWNER = 'CuieVDEDtLo7FypA9SbLM9saXFdb1dsshEkyErMqkRQq';
 const ACCOUNT = tokenAccountOf(OWNER, usdc);
 const NEWER_PROGRAM = 'TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb';
 
-interface Balance {
-  accountIndex: number;
-  mint: string;
-  owner: string;
-  programId: string;
-  uiTokenAmount: { amount: string };
-}
-
-const balance = (accountIndex: number, amount: number, owner: string, change: Partial<Balance> = {}): Balance => ({
+const balance = (
+  accountIndex: number,
+  amount: number,
+  owner: string,
+  change: Partial<TokenBalance> = {},
+): TokenBalance => ({
   accountIndex,
   mint: usdc,
   owner,
