@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { DEPOSIT_ASSETS, DEPOSIT_CHAINS, type DepositChain } from '../../../shared/api/deposit.ts';
 import { DEPOSIT_STATES, type DepositState } from '../../../shared/states.ts';
 import { countRow, int, text, ucents } from '../../base/db/columns.ts';
+import { countInSuspense } from './transfers-store.ts';
 import { join, type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import type { Family } from './chains.ts';
@@ -82,16 +83,15 @@ export function depositsLike(query: Query, filter: DepositFilter, start: PageSta
 const IS_WAITING: Sql = sql`(status = 'held_screening' or note is not null
   or exists (select 1 from deposit_transfers t where t.deposit_id = deposits.id and t.booking = 'suspense'))`;
 
-/** Each part has an index of its own. */
-export async function countWaiting(query: Query): Promise<number> {
-  const row = await query.one(
-    countRow,
-    sql`select count(*) as count from (
-          select id from deposits where ${IS_UNDECIDED} and status = 'held_screening'
-          union select id from deposits where note is not null
-          union select deposit_id as id from deposit_transfers where booking = 'suspense') as waiting`,
-  );
-  return row?.count ?? 0;
+/** Deposits that wait for the operator, by what for. One may wait for several things. */
+export async function countWaiting(query: Query): Promise<Record<'held' | 'noted' | 'suspense', number>> {
+  const count = async (from: Sql): Promise<number> =>
+    (await query.one(countRow, sql`select count(*) as count from ${from}`))?.count ?? 0;
+  return {
+    held: await count(sql`deposits where status = 'held_screening'`),
+    noted: await count(sql`deposits where note is not null`),
+    suspense: await countInSuspense(query),
+  };
 }
 
 const StatusCount = z.object({ status: text, count: int });
