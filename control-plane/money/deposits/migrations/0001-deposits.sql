@@ -11,14 +11,12 @@ create table deposit_addresses (
   address TEXT not null,
   -- Which key it was derived from; null if it was imported.
   key_fingerprint TEXT,
-  -- `retired` if no deposit may get it.
   deposit_id TEXT,
   created_ms INTEGER not null,
   primary key (family, position),
   unique (family, address)
 ) STRICT;
 
-create index deposit_addresses_imported on deposit_addresses (family, deposit_id, key_fingerprint) where key_fingerprint is null;
 create index deposit_addresses_free on deposit_addresses (family, position) where deposit_id is null;
 
 -- How far each chain was read. `final_*`: the last final block whose transfers are all stored. The times are those of the chain.
@@ -72,8 +70,7 @@ create index deposits_by_time on deposits (created_ms, id);
 create index deposits_due on deposits (due_ms) where due_ms is not null;
 create index deposits_undecided on deposits (chain, status)
 where status in ('created', 'detected', 'confirming', 'settled', 'screening', 'held_screening');
-create index deposits_held on deposits (status, id) where status = 'held_screening';
-create index deposits_noted on deposits (note, id) where note is not null;
+create index deposits_noted on deposits (id) where note is not null;
 create index deposits_watched on deposits (family, watched_until_ms);
 
 -- One row for each transfer to an address of a deposit, also of the wrong token or on the wrong chain.
