@@ -148,6 +148,14 @@ function addAddresses(addresses: Command, deps: CommandDeps): void {
       payload: { addresses: linesOf(deps.readFile(file)) },
     }),
   );
+  withCommon(
+    addresses
+      .command('retire')
+      .description('give the free addresses on Solana to no deposit any more, e.g. after a backup was restored')
+      .requiredOption('--reason <text>', 'why; it is kept in the audit'),
+  ).action(({ reason, ...options }: ReasonOptions) =>
+    show(deps, options, { method: 'POST', url: `${BASE}/addresses/retire`, payload: { reason } }),
+  );
   addresses
     .command('export')
     .description('print what each address that got tokens has now, as CSV, for the wallet that collects them')

@@ -2,6 +2,16 @@
 import type { PlainCommand } from './plain.ts';
 
 const INSTANCE = ['id', 'name', 'status', 'gpu_type', 'gpu_count', 'region', 'price_per_hour', 'created_at'] as const;
+const DEPOSIT = [
+  'deposit_id',
+  'status',
+  'pay_amount',
+  'asset',
+  'chain',
+  'pay_address',
+  'expires_at',
+  'credited_cents',
+] as const;
 const ENDPOINT = ['id', 'url', 'event_types', 'status', 'status_reason'] as const;
 
 export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
@@ -150,6 +160,49 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     ],
     columns: ['month', 'opening_balance', 'closing_balance'],
     id: 'month',
+  },
+  {
+    words: ['deposit', 'create'],
+    help: 'get an address to which stablecoins are sent, which add to your balance',
+    method: 'POST',
+    path: '/deposits',
+    options: [
+      {
+        flags: '--chain <chain>',
+        help: 'ethereum, base, arbitrum, polygon or solana',
+        in: 'body',
+        to: 'chain',
+        required: true,
+      },
+      { flags: '--asset <asset>', help: 'usdc or usdt', in: 'body', to: 'asset', required: true },
+      {
+        flags: '--cents <cents>',
+        help: 'how much, in cents',
+        in: 'body',
+        to: 'amount_usd_cents',
+        as: 'number',
+        required: true,
+      },
+    ],
+    columns: DEPOSIT,
+    id: 'deposit_id',
+  },
+  {
+    words: ['deposit', 'list'],
+    help: 'list your deposits, newest first',
+    method: 'GET',
+    path: '/deposits',
+    rows: 'data',
+    columns: DEPOSIT,
+    id: 'deposit_id',
+  },
+  {
+    words: ['deposit', 'get'],
+    help: 'show a deposit',
+    method: 'GET',
+    path: '/deposits/{id}',
+    columns: DEPOSIT,
+    id: 'deposit_id',
   },
   {
     words: ['event', 'list'],

@@ -16,6 +16,8 @@ const SCOPES = [
   'registry_credentials: write',
   'billing: read',
   'events: read',
+  'deposits: read',
+  'deposits: write',
   'webhooks: read',
   'webhooks: write',
   'files: read',

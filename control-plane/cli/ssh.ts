@@ -103,7 +103,8 @@ async function connectionOf(client: Client, name: string): Promise<{ connection:
 
 /** The user of the command that the API shows. */
 function userOf({ ssh_command: command }: Connection): string {
-  return /(\S+)@/.exec(command)?.[1] ?? 'root';
+  const target = command.split(' ').find((word) => word.includes('@'));
+  return target?.split('@')[0] ?? 'root';
 }
 
 /** The key of the API in a file of ours, so that nobody has to trust a host at the first use. */

@@ -27,6 +27,7 @@ const NOUNS: Readonly<Record<string, string>> = {
   usage: 'what instances used',
   balance: 'your prepaid balance',
   bill: 'bills',
+  deposit: 'stablecoins for your balance',
   event: 'what happened',
   webhook: 'events that are sent to you',
   model: 'models',

@@ -22,7 +22,9 @@ const TABLE = {
     denyDeviceLogin leaveOrg joinOrg`,
   'owner, member, billing, read-only': `
     listMembers listInvitations listUsage getBalance listEarnings listPayouts getBill getSupplier listMachines
-    getMachine listReceipts getReceipt`,
+    getMachine listReceipts getReceipt listDeposits getDeposit getPayoutDestination getStatement listEvents`,
+  'owner, member, billing': `
+    createDeposit`,
   'owner, member, read-only': `
     listApiKeys getOperation listReservations listInstances getInstance listInstanceEvents readInstanceLogs
     listSshKeys listRegistryCredentials listWebhookEndpoints getWebhookEndpoint listWebhookDeliveries listModels
@@ -34,7 +36,8 @@ const TABLE = {
     renameInstance deleteInstance createWebhookEndpoint changeWebhookEndpoint rotateWebhookSecret
     deleteWebhookEndpoint retryWebhookDelivery createChatCompletion createEmbeddings createImages createVideo
     listVideos getVideo getVideoContent cancelVideo deleteVideo uploadFile createUpload addUploadPart
-    completeUpload cancelUpload deleteFile createFineTuningJob cancelFineTuningJob`,
+    completeUpload cancelUpload deleteFile createFineTuningJob cancelFineTuningJob changePayoutDestination
+    cancelPayoutDestination`,
   owner: `
     changeMember removeMember createInvitation revokeInvitation`,
 } as const;
@@ -98,7 +101,7 @@ test('what costs money is marked, so that a suspended organisation cannot do it'
   expect(marked.toSorted()).toEqual(SPENDING.toSorted());
 });
 
-test('API keys, members and second factors are changed by confirmed sessions only', () => {
+test('API keys, members, payout destinations and second factors are changed by confirmed sessions only', () => {
   const asked = api.routes.filter(({ stepUp }) => stepUp === true).map(({ operationId }) => operationId);
   expect(asked.toSorted()).toEqual([
     'addPasskey',
@@ -106,6 +109,7 @@ test('API keys, members and second factors are changed by confirmed sessions onl
     'beginPasskey',
     'changeMember',
     'changePassword',
+    'changePayoutDestination',
     'confirmTotp',
     'createApiKey',
     'createInvitation',

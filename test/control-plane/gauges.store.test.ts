@@ -101,7 +101,8 @@ describe('the gauges', () => {
     await addDeposit(world, 'dep_1', 'o');
     await world.clock.advance(90_000);
     expect(await scraped('svc_deposits')).toEqual(['{status="created"} 1']);
-    expect(await scraped('svc_deposits_waiting')).toEqual(['0']);
+    const waiting = (held: number) => [`{reason="held"} ${held}`, '{reason="noted"} 0', '{reason="suspense"} 0'];
+    expect(await scraped('svc_deposits_waiting')).toEqual(waiting(0));
     expect(await scraped('svc_deposit_chain_lag_seconds')).toEqual(['{chain="base"} 90']);
     expect(await scraped('svc_deposit_chain_paused')).toEqual(['{chain="base"} 0']);
     await world.db.tx('test.pause', async (tx) => {
@@ -109,7 +110,7 @@ describe('the gauges', () => {
       await tx.run(sql`update deposits set status = 'held_screening'`);
     });
     expect(await scraped('svc_deposit_chain_paused')).toEqual(['{chain="base"} 1']);
-    expect(await scraped('svc_deposits_waiting')).toEqual(['1']);
+    expect(await scraped('svc_deposits_waiting')).toEqual(waiting(1));
     expect(await scraped('svc_deposit_addresses_left_ratio')).toEqual([]);
     const address = (position: number, used: string | null, key: string | null) =>
       sql`insert into deposit_addresses (family, position, address, key_fingerprint, deposit_id, created_ms)

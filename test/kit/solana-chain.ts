@@ -54,11 +54,11 @@ interface Sent {
   slot: Slot;
   err: object | null;
   accountKeys: readonly string[];
-  pre: Balance[];
-  post: Balance[];
+  pre: TokenBalance[];
+  post: TokenBalance[];
 }
 
-interface Balance {
+export interface TokenBalance {
   accountIndex: number;
   mint: string;
   owner: string;
@@ -159,7 +159,7 @@ async function send(
   const transaction = await signTransactionMessageWithSigners(message);
   const compiled = getCompiledTransactionMessageDecoder().decode(transaction.messageBytes);
   const accountKeys = compiled.staticAccounts.map(String);
-  const balances = (): Balance[] => accountKeys.flatMap((key, accountIndex) => balanceAt(svm, key, accountIndex));
+  const balances = (): TokenBalance[] => accountKeys.flatMap((key, accountIndex) => balanceAt(svm, key, accountIndex));
   const pre = balances();
   const result = svm.sendTransaction(transaction);
   const signature = getBase58Decoder().decode(Object.values(transaction.signatures)[0] ?? new Uint8Array());
@@ -175,7 +175,7 @@ function mintDecimals(svm: LiteSVM, mint: string): number {
 
 const TOKEN_ACCOUNT_BYTES = 165;
 
-function balanceAt(svm: LiteSVM, key: string, accountIndex: number): Balance[] {
+function balanceAt(svm: LiteSVM, key: string, accountIndex: number): TokenBalance[] {
   const account = svm.getAccount(address(key));
   if (!account.exists || account.programAddress !== TOKEN_PROGRAM_ADDRESS) return [];
   if (account.data.length !== TOKEN_ACCOUNT_BYTES) return [];

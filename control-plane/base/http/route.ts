@@ -268,7 +268,13 @@ function refusalsOfCallers(route: Route): ErrorCode[] {
 }
 
 /** A supplier brings machines and may never pay for anything. The others act for no organisation's money. */
-const WITHOUT_FUNDS: ReadonlySet<RouteScope> = new Set<RouteScope>(['none', 'session', 'operator', 'supply:write']);
+const WITHOUT_FUNDS: ReadonlySet<RouteScope> = new Set<RouteScope>([
+  'none',
+  'session',
+  'operator',
+  'supply:write',
+  'deposits:write',
+]);
 
 /** Whether an organisation that has never had money may not call it: everything that changes something, except to end it. */
 export function needsFunds({ scope, method, endsSomething = false }: RouteFacts): boolean {

@@ -7,7 +7,14 @@ import { SCOPES, type Scope } from '../http/scopes.ts';
 const ALL = Object.keys(SCOPES) as Scope[];
 
 /** Members who pay see what was used, earned and charged. What runs, with its logs and logins, is not theirs. */
-const BILLING: readonly Scope[] = ['billing:read', 'supply:read', 'members:read'];
+const BILLING: readonly Scope[] = [
+  'billing:read',
+  'supply:read',
+  'members:read',
+  'events:read',
+  'deposits:read',
+  'deposits:write',
+];
 
 const SCOPES_OF: Readonly<Record<Role, readonly Scope[]>> = {
   owner: ALL,

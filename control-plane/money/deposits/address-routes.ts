@@ -7,8 +7,15 @@ import type { Db } from '../../base/db/db.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { AnyFields, type Fields, listParameters, operator } from '../../base/http/operator.ts';
 import { type Route, route } from '../../base/http/route.ts';
-import { addressesAfter, type AddressRow, insertAddresses, knownAddresses, takePositions } from './addresses-store.ts';
-import { readEvmAddress } from './evm-addresses.ts';
+import {
+  addressesAfter,
+  type AddressRow,
+  insertAddresses,
+  knownAddresses,
+  retireFree,
+  takePositions,
+} from './addresses-store.ts';
+import { readEvmAddress } from '../payouts/address.ts';
 import { readSolanaAddress } from './solana-addresses.ts';
 
 interface AddressRouteDeps {
@@ -23,7 +30,7 @@ const ADDRESSES_PER_REQUEST_MAX = 10_000;
 export const ADDRESSES_BYTES_MAX = 1024 ** 2;
 
 export function addressRoutes(deps: AddressRouteDeps): Route[] {
-  return [listRoute(deps), importRoute(deps)];
+  return [listRoute(deps), importRoute(deps), retireRoute(deps)];
 }
 
 function listRoute({ db, cursors }: AddressRouteDeps): Route {
@@ -72,6 +79,26 @@ function importRoute({ db, clock }: AddressRouteDeps): Route {
         await insertAddresses(tx, 'solana', addresses, { position, nowMs: clock.now() });
       });
       return { status: 200, body: { imported: addresses.length } };
+    },
+  });
+}
+
+function retireRoute({ db }: AddressRouteDeps): Route {
+  return route({
+    ...operator,
+    method: 'POST',
+    path: `${PATH}/retire`,
+    operationId: 'adminRetireDepositAddresses',
+    summary: 'Give the free addresses on Solana to no deposit any more, e.g. after a backup was restored',
+    body: z.strictObject({ reason: z.string().trim().min(1).max(1_000) }),
+    responses: { 200: { description: 'How many', schema: AnyFields } },
+    errors: [],
+    handler: async () => {
+      const retired = await db.tx('deposits.retire', async (tx) => {
+        await tx.lock('deposit_family', 'solana');
+        return retireFree(tx, 'solana');
+      });
+      return { status: 200, body: { retired } };
     },
   });
 }

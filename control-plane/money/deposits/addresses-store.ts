@@ -18,6 +18,9 @@ const COLUMNS = sql`family, position, address, key_fingerprint, deposit_id, crea
 /** Rows of one statement: far below the limit of its parameters. */
 const PIECE = 1_000;
 
+/** Stands where the deposit of an address would stand. No deposit has this id. */
+const RETIRED = 'retired';
+
 const PositionRow = z.object({ next_position: int });
 
 /** The next positions of the family, which nobody else gets. Their number is `count`; the first is returned. */
@@ -49,9 +52,16 @@ export async function takeFreeAddress(
   return tx.one(
     FreeRow,
     sql`update deposit_addresses set deposit_id = ${depositId}
-        where family = ${family} and position = (
+        where family = ${family} and deposit_id is null and position = (
           select min(position) from deposit_addresses where family = ${family} and deposit_id is null)
         returning position, address`,
+  );
+}
+
+/** No deposit gets the free addresses any more. Returns how many there were. */
+export function retireFree(tx: Tx, family: Family): Promise<number> {
+  return tx.run(
+    sql`update deposit_addresses set deposit_id = ${RETIRED} where family = ${family} and deposit_id is null`,
   );
 }
 

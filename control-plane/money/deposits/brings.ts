@@ -2,14 +2,14 @@
 import type { Clock } from '../../../shared/clock.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
-import { type Measure, one } from '../../base/http/metrics.ts';
+import type { Measure } from '../../base/http/metrics.ts';
 import { addressPools } from './addresses-store.ts';
 import { allChains } from './chains-store.ts';
 import { depositChainRoutes } from './chain-routes.ts';
 import type { Deposits } from './deposits.ts';
 import { depositOperatorRoutes } from './operator-routes.ts';
 import { BILLED } from './posting.ts';
-import { depositRoutes } from './routes.ts';
+import { DEPOSIT_FEED, depositRoutes } from './routes.ts';
 import { countByStatus, countWaiting } from './store.ts';
 import { depositFaults } from './verify.ts';
 
@@ -30,6 +30,7 @@ export function depositsBrings(deps: Deps) {
     measures: measures(deps),
     billed: BILLED,
     invariants: [depositFaults],
+    feeds: [DEPOSIT_FEED],
     close: deposits.close,
   };
 }
@@ -51,9 +52,11 @@ function measures({ db, clock, deposits }: Deps): Measure[] {
     },
     {
       name: 'svc_deposits_waiting',
-      help: 'Deposits that wait for a decision of the operator',
+      help: 'Deposits that wait for the operator: held, noted (a node does not confirm them), or with tokens in suspense',
       kind: 'gauge',
-      read: async () => one(await countWaiting(db.read)),
+      labels: ['reason'],
+      read: async () =>
+        Object.entries(await countWaiting(db.read)).map(([reason, value]) => ({ labels: { reason }, value })),
     },
     {
       name: 'svc_deposit_addresses_left_ratio',

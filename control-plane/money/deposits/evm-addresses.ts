@@ -1,8 +1,9 @@
 // Addresses of EVM chains: those of deposits are derived from the operator's extended public key, so that no private key is on the server.
 import { secp256k1 } from '@noble/curves/secp256k1.js';
 import { keccak_256 } from '@noble/hashes/sha3.js';
-import { bytesToHex, utf8ToBytes } from '@noble/hashes/utils.js';
+import { bytesToHex } from '@noble/hashes/utils.js';
 import { HDKey } from '@scure/bip32';
+import { withChecksum } from '../payouts/address.ts';
 
 export interface AddressKey {
   /** Names the key in lists, without the key itself. */
@@ -31,14 +32,6 @@ export function readAddressKey(text: string): AddressKey {
   };
 }
 
-/** The address with its checksum (EIP-55); undefined if the text is no address, or if its checksum is wrong. */
-export function readEvmAddress(text: string): string | undefined {
-  if (!/^0x[0-9a-fA-F]{40}$/.test(text)) return undefined;
-  const address = withChecksum(text.slice(2).toLowerCase());
-  const hasChecksum = text !== text.toLowerCase();
-  return hasChecksum && text !== address ? undefined : address;
-}
-
 function readKey(text: string): HDKey {
   try {
     return HDKey.fromExtendedKey(text);
@@ -52,9 +45,4 @@ function addressOfKey(publicKey: Uint8Array): string {
   // The first byte only says that the key is not compressed.
   const point = secp256k1.Point.fromBytes(publicKey).toBytes(false).slice(1);
   return withChecksum(bytesToHex(keccak_256(point).slice(-20)));
-}
-
-function withChecksum(hex: string): string {
-  const hash = bytesToHex(keccak_256(utf8ToBytes(hex)));
-  return `0x${hex.replaceAll(/[a-f]/g, (letter, at: number) => ((hash[at] ?? '0') >= '8' ? letter.toUpperCase() : letter))}`;
 }

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { DEPOSIT_ASSETS, type DepositAsset, type DepositChain } from '../../../shared/api/deposit.ts';
 import { CHAINS, TOKEN_DECIMALS } from './chains.ts';
-import { readEvmAddress } from './evm-addresses.ts';
+import { readEvmAddress } from '../payouts/address.ts';
 import type { Block, BlockRange, ChainReader, FoundTransfer } from './reader.ts';
 import { NO_ANSWER, type Rpc, RpcError } from './rpc.ts';
 import type { ChainSettings } from './settings.ts';

@@ -5,6 +5,7 @@ import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Db } from '../../base/db/db.ts';
+import type { Feed } from '../../base/events/feeds.ts';
 import { byCreation, type Cursors, type PageStart } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import { tokenText } from './chains.ts';
@@ -85,6 +86,16 @@ function getRoute({ db }: DepositRouteDeps): Route {
     },
   });
 }
+
+/** Deposits in the live stream. */
+export const DEPOSIT_FEED: Feed = {
+  of: 'deposit',
+  scope: 'deposits:read',
+  describe: async (query, orgId, ids) => {
+    const found = await Promise.all(ids.map((id) => findDeposit(query, id)));
+    return new Map(found.flatMap((deposit) => (deposit?.org_id === orgId ? [[deposit.id, viewOf(deposit)]] : [])));
+  },
+};
 
 function viewOf(deposit: Deposit): DepositView {
   return {

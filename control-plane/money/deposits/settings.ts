@@ -9,7 +9,8 @@ import {
 } from '../../../shared/api/deposit.ts';
 import { messageOf } from '../../../shared/errors.ts';
 import { CHAINS, unitsOfCents } from './chains.ts';
-import { type AddressKey, readAddressKey, readEvmAddress } from './evm-addresses.ts';
+import { readEvmAddress } from '../payouts/address.ts';
+import { type AddressKey, readAddressKey } from './evm-addresses.ts';
 import { isSolanaAddress } from './solana-addresses.ts';
 
 const CENTS_PER_DOLLAR = 100;

@@ -3,16 +3,16 @@ import { ed25519 } from '@noble/curves/ed25519.js';
 import { sha256 } from '@noble/hashes/sha2.js';
 import { concatBytes, utf8ToBytes } from '@noble/hashes/utils.js';
 import { base58 } from '@scure/base';
+import { solanaBytes } from '../payouts/address.ts';
 
 /** The program that both tokens belong to. Tokens of the newer program may take fees, so they are others. */
 export const TOKEN_PROGRAM = 'TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA';
 const ASSOCIATED_TOKEN_PROGRAM = 'ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL';
-const ADDRESS_BYTES = 32;
 const BUMP_MAX = 255;
 
 /** The address of a key pair; undefined for any other text, also for the address of a token account or of a program. */
 export function readSolanaAddress(text: string): string | undefined {
-  const bytes = bytesOf(text);
+  const bytes = solanaBytes(text);
   return bytes !== undefined && isOnCurve(bytes) ? text : undefined;
 }
 
@@ -30,16 +30,7 @@ export function tokenAccountOf(owner: string, mint: string): string {
 
 /** Any address, with or without a private key. */
 export function isSolanaAddress(text: string): boolean {
-  return bytesOf(text) !== undefined;
-}
-
-function bytesOf(text: string): Uint8Array | undefined {
-  try {
-    const bytes = base58.decode(text);
-    return bytes.length === ADDRESS_BYTES ? bytes : undefined;
-  } catch {
-    return undefined;
-  }
+  return solanaBytes(text) !== undefined;
 }
 
 function isOnCurve(bytes: Uint8Array): boolean {

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { DEPOSIT_ASSETS, DEPOSIT_CHAINS, type DepositChain } from '../../../shared/api/deposit.ts';
 import { DEPOSIT_STATES, type DepositState } from '../../../shared/states.ts';
 import { countRow, int, text, ucents } from '../../base/db/columns.ts';
+import { countInSuspense } from './transfers-store.ts';
 import { join, type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import type { Family } from './chains.ts';
@@ -82,21 +83,20 @@ export function depositsLike(query: Query, filter: DepositFilter, start: PageSta
 const IS_WAITING: Sql = sql`(status = 'held_screening' or note is not null
   or exists (select 1 from deposit_transfers t where t.deposit_id = deposits.id and t.booking = 'suspense'))`;
 
-/** Each part has an index of its own. */
-export async function countWaiting(query: Query): Promise<number> {
-  const row = await query.one(
-    countRow,
-    sql`select count(*) as count from (
-          select id from deposits where ${IS_UNDECIDED} and status = 'held_screening'
-          union select id from deposits where note is not null
-          union select deposit_id as id from deposit_transfers where booking = 'suspense') as waiting`,
-  );
-  return row?.count ?? 0;
+/** Deposits that wait for the operator, by what for. One may wait for several things. */
+export async function countWaiting(query: Query): Promise<Record<'held' | 'noted' | 'suspense', number>> {
+  const count = async (from: Sql): Promise<number> =>
+    (await query.one(countRow, sql`select count(*) as count from ${from}`))?.count ?? 0;
+  return {
+    held: await count(sql`deposits where status = 'held_screening'`),
+    noted: await count(sql`deposits where note is not null`),
+    suspense: await countInSuspense(query),
+  };
 }
 
 const StatusCount = z.object({ status: text, count: int });
 
-/** Of the deposits that are not decided. */
+/** Deposits that are not decided, by status. */
 export function countByStatus(query: Query): Promise<z.infer<typeof StatusCount>[]> {
   return query.all(
     StatusCount,
@@ -132,7 +132,10 @@ export function watchedDeposits(query: Query, family: Family, chainMs: number): 
   );
 }
 
-/** A chain was read up to a new block: all deposits that may move on are due. `touched` have new or changed transfers. */
+/**
+ * A chain was read up to a new block: all deposits that may move on are due, except those that wait
+ * for a retry. `touched` have new or changed transfers.
+ */
 export async function wake(
   tx: Tx,
   { chain, finalMs, touched }: { chain: DepositChain; finalMs: number; touched: readonly string[] },
@@ -140,7 +143,7 @@ export async function wake(
 ): Promise<void> {
   await tx.run(
     sql`update deposits set due_ms = ${nowMs}
-        where chain = ${chain} and ${IS_UNDECIDED}
+        where chain = ${chain} and ${IS_UNDECIDED} and due_ms is null
           and (status in ('detected', 'confirming') or (status = 'created' and expires_ms < ${finalMs}))`,
   );
   if (touched.length > 0) {

@@ -1,7 +1,7 @@
 // The SQL of transfers that watchers have seen.
 import { z } from 'zod';
 import { DEPOSIT_ASSETS, DEPOSIT_CHAINS, type DepositChain } from '../../../shared/api/deposit.ts';
-import { flag, int, text, ucents } from '../../base/db/columns.ts';
+import { countRow, flag, int, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, sql, type Tx } from '../../base/db/db.ts';
 import type { FoundTransfer } from './reader.ts';
 
@@ -86,6 +86,15 @@ export function setBooking(
 ): Promise<number> {
   const before = from === null ? sql`booking is null` : sql`booking = ${from}`;
   return tx.run(sql`update deposit_transfers set booking = ${to} where id in (${join([...ids])}) and ${before}`);
+}
+
+/** Deposits with transfers in suspense. */
+export async function countInSuspense(query: Query): Promise<number> {
+  const row = await query.one(
+    countRow,
+    sql`select count(distinct deposit_id) as count from deposit_transfers where booking = 'suspense'`,
+  );
+  return row?.count ?? 0;
 }
 
 const BookedRow = z.object({ chain: text, asset: text, booking: text, units: ucents });

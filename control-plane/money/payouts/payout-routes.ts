@@ -110,6 +110,7 @@ function changeRoute(deps: PayoutRouteDeps): Route {
     description:
       'The first destination is in force at once. A later one is in force after a delay, and until then no payout leaves, so that you can cancel a change that you did not ask for. Another change takes the place of a pending one and starts the delay again; the destination in force cancels it.',
     scope: 'supply:write',
+    stepUp: true,
     idempotency: 'optional',
     body: ChangeDestination,
     responses: destination,

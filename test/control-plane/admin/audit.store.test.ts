@@ -128,6 +128,7 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminRescanDeposit: { id: deposited.held, body: { tx_hash: deposited.hash, reason: 'asked' } },
     adminRewindDepositChain: { id: 'ethereum', body: { block: 1, reason: 'asked' } },
     adminImportDepositAddresses: { body: { addresses: ['EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v'] } },
+    adminRetireDepositAddresses: { body: { reason: 'restored' } },
     adminImportSanctioned: { body: { source: 'x', addresses: [chain.sanctioned] } },
     adminVerifyLedger: {},
     adminRotateUrlKey: { body: { revoke: true } },

@@ -74,6 +74,7 @@ test('every command of the manual does what it says', async () => {
   expect(await run('addresses', 'import', file)).toContain('imported');
   await expect(run('addresses', 'import', file)).rejects.toThrow('must not be imported again');
   expect(await run('addresses', 'list', '--family', 'solana')).toContain('EPjFWdd5');
+  expect(await run('addresses', 'retire', '--reason', 'restored')).toMatch(/retired\n1/);
   const missing = run('screening', 'import', join(dir, 'none'), '--source', 'x');
   await expect(missing).rejects.toThrow('<file> names');
   expect(await run('rewind', 'ethereum', '--block', '1', '--reason', 'x')).toMatch(/ethereum +2/);

@@ -8,6 +8,7 @@ import { type Api, type ApiAccount, openApi } from '../../contract/api.ts';
 import { makerFor } from '../../contract/resources.ts';
 import { KEYS } from '../base/accounts/ssh-key-samples.ts';
 import { openSvc, type Svc } from '../../kit/svc.ts';
+import { noteRead, offlineDeposits } from '../../kit/deposits.ts';
 import { tunableModels } from '../../kit/models.ts';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,11 +17,13 @@ let api: Api;
 let owner: ApiAccount;
 let svc: Svc;
 beforeAll(async () => {
-  api = await openApi({ settings: { models: tunableModels() } });
+  api = await openApi({ settings: { models: tunableModels(), deposits: offlineDeposits() } });
   owner = await api.account();
   const { port } = await api.http.listen({ host: '127.0.0.1', port: 0 });
   svc = openSvc({ baseUrl: `http://127.0.0.1:${port}/v1`, key: owner.key });
   await api.world.machine();
+  // A chain takes deposits once its watcher has read it.
+  await noteRead(api.world, 'base');
 });
 afterAll(async () => {
   svc.close();
@@ -69,6 +72,8 @@ async function optionsFor(plain: PlainCommand): Promise<string[]> {
     event_types: 'instance.running',
     region: 'eu-west',
     chain: 'base',
+    asset: 'usdc',
+    amount_usd_cents: '5000',
     address: `0x${'1'.repeat(40)}`,
     price_per_hour: '2',
     model: 'tiny-base',

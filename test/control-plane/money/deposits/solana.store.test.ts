@@ -164,6 +164,16 @@ describe('the imported addresses', () => {
     expect(data).toMatchObject(pool.map((address, index) => ({ index, address, deposit_id: used[index]?.id })));
   });
 
+  test('that are retired are given to no deposit, and are not imported again', async () => {
+    const address = await chain.newAddress();
+    await importAll([address]);
+    expect(await operator.ask('POST', '/admin/deposits/addresses/retire', { reason: 'restored' })).toEqual({
+      retired: 1,
+    });
+    await expect(deposits.create({ chain: 'solana' })).rejects.toMatchObject({ code: 'deposit_addresses_exhausted' });
+    await expect(importAll([address])).rejects.toMatchObject({ code: 'validation_failed' });
+  });
+
   test.each([
     ['of another chain', async () => '0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266', 'one of an EVM chain'],
     ['of a token account', async () => tokenAccountOf(chain.payer, chain.mints.usdc), 'the address of a key pair'],
