@@ -3,6 +3,7 @@ import { statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { buildProgram } from '../../../control-plane/cli/svc.ts';
+import { addPerson } from '../../kit/people.ts';
 import { api, baseUrl, openSvcForEachTest, owner, svcOf } from './svc-of-test.ts';
 
 openSvcForEachTest();
@@ -72,6 +73,29 @@ describe('auth', () => {
     const svc = svcOf({ key: undefined, input: 'svc_live_wrong\n' });
     expect((await svc.run('auth', 'login', '--with-token')).code).toBe(4);
     expect((await svc.run('auth', 'token')).code).toBe(4);
+  });
+
+  test('a member approves the code of this machine, and the key that the API makes is used from then on', async () => {
+    const ada = await addPerson(api.world, { orgId: owner.orgId, role: 'member' });
+    let code = '';
+    const spy: typeof fetch = async (url, init) => {
+      const answer = await fetch(url, init);
+      const { user_code: userCode } = (await answer.clone().json()) as { user_code?: string };
+      code = userCode ?? code;
+      return answer;
+    };
+    let slept = 0;
+    const onSleep = async (): Promise<void> => {
+      slept += 1;
+      if (slept === 2) await api.call('POST', `/v1/auth/device/${code}/approve`, { as: ada });
+      await api.world.clock.advance(5_000);
+    };
+    const svc = svcOf({ key: undefined, fetch: spy, onSleep });
+    const { code: exit, stderr } = await svc.run('auth', 'login');
+    expect(stderr).toContain('Signed in with the key apk_');
+    expect(exit).toBe(0);
+    const listed = await svc.run('api', 'GET', 'balance', '--json');
+    expect(JSON.parse(listed.stdout)).toMatchObject({ currency: 'USD' });
   });
 
   test('profiles are told apart, and the environment has precedence', async () => {
