@@ -55,7 +55,7 @@ test('a followed log shows each line as it is written, and the end of the contai
     if (ticks() >= 5) removal ??= terminate(stack.customer.api, instance.id);
   }
   await removal;
-  expect(got).toMatch(/^id: \S+\ndata: \{"at":"[^"]+Z","stream":"stdout","line":"tick \d+"\}\n\n/);
+  expect(got).toMatch(/^: open\n\nid: \S+\ndata: \{"at":"[^"]+Z","stream":"stdout","line":"tick \d+"\}\n\n/);
   expect(got).toMatch(/event: end\ndata: \{\}\n\n$/);
   const refusal = await eventually('refusal', 30_000, () => read().then(() => undefined, String));
   expect(refusal).toContain('409 logs_unavailable');

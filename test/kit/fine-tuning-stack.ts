@@ -26,6 +26,9 @@ const GPUS = { env: { FAKE_GPU_COUNT: '8' } };
 const DOLLARS_PER_HOUR = 36;
 const SCOPES = 'files:read,files:write,finetuning:read,finetuning:write,billing:read,serverless:read';
 
+/** Several jobs are followed at once with one key, each with many requests a second. */
+const RATE_LIMITS = { per_key_per_second: 1_000, per_ip_per_second: 2_000, burst: 2_000 };
+
 /** Base models by the trainer behind them. */
 export type Trainers = Record<string, Omit<TrainerOptions, 'name'>>;
 
@@ -53,7 +56,7 @@ export async function openFineTuningStack(
     gpus: GPUS,
     settings: (_registry, dir) => {
       writeFileSync(join(dir, 'models.yaml'), '{"models": []}');
-      return { models_file: join(dir, 'models.yaml') };
+      return { models_file: join(dir, 'models.yaml'), rate_limits: RATE_LIMITS };
     },
   });
   try {
