@@ -20,7 +20,7 @@ export interface Wire {
   signal: AbortSignal;
 }
 
-/** Where a file is fetched or put. */
+/** The address from which a file is fetched, or to which it is put. */
 interface Target {
   url: string;
   /** The request must have them. */

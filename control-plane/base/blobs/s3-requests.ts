@@ -167,7 +167,7 @@ function watch(request: ClientRequest, clock: Clock): () => void {
   return () => cancel();
 }
 
-/** The longest answer that is read as XML: a page of a list has some hundred KiB. */
+/** A longer answer is not read as XML. A page of a list has some hundred KiB. */
 const XML_BYTES_MAX = 8 * 1024 ** 2;
 
 async function answerOf(answer: IncomingMessage, bytesOf: S3Requests['bytesOf']): Promise<S3Answer> {

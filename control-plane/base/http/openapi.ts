@@ -38,7 +38,7 @@ const TAGS: Readonly<Record<string, string>> = {
   Events: 'What happened to the resources of the organisation, and what happens now',
   Deposits: 'Stablecoin deposits, which add to the balance',
   Files: 'Files for fine-tuning',
-  'Fine-tuning': 'Adapters trained on the own files, within a budget',
+  'Fine-tuning': 'Jobs that train adapters on your files, within a budget',
   Inference: 'Models, and calls of them',
   Instances: 'GPU instances, from the launch to the end, with their logs and events',
   Operations: 'What a launch or a termination has come to',
@@ -80,7 +80,7 @@ export function openapiDocument(routes: readonly Route[], baseUrl: string): Json
           in: 'cookie',
           name: '__Host-svc_session',
           description:
-            'The session of a signed-in person. Its scopes are those of the role. Changes need the own `Origin`',
+            'The session of a signed-in person. It has the scopes of the role. A change is accepted only with the `Origin` of this service',
         },
       },
     },

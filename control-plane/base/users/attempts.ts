@@ -1,8 +1,9 @@
 // How often somebody may try to sign in. Counted in rows, so all control planes count together. A try counts before its password is
 // checked, so that many tries at once cannot pass together.
 //
-// Three counters slow a guesser down: the account as tried from one network, the account from everywhere, and the network. The second one does
-// not hold for networks from which the person has signed in before, so strangers cannot lock the owner out. A passkey is never locked.
+// Three counters slow a guesser down: one for the account and the network, one for the account, and one for the network. The person has
+// networks of earlier sign-ins. The counter of the account does not apply to them, so strangers cannot lock the owner out. A passkey is
+// never locked.
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { networkOf } from '../../../shared/client-network.ts';
@@ -32,7 +33,7 @@ const WAITS = {
 
 export interface Attempts {
   /**
-   * Counts a try to prove to be the owner of the account. @throws ServiceError `rate_limit_exceeded` with the time to wait
+   * Counts a try to sign in to the account. @throws ServiceError `rate_limit_exceeded` with the time to wait
    */
   take(attempt: Attempt): Promise<void>;
   /** The try has succeeded. */

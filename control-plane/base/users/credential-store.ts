@@ -33,7 +33,7 @@ export function insertCredential(tx: Tx, row: Omit<CredentialRow, 'used_ms'>): P
   );
 }
 
-/** Of this kind, oldest first. A person has at most one password and one authenticator app. */
+/** The credentials of one kind, oldest first. A person has at most one password and one authenticator app. */
 export function credentialsOf(query: Query, userId: string, kind: Kind): Promise<CredentialRow[]> {
   return query.all(
     CredentialRow,

@@ -157,7 +157,7 @@ async function redeem(deviceHash: string, deps: Deps): Promise<NewApiKey> {
     if (row === undefined || row.expires_ms <= nowMs) return { refusal: 'expired_token' };
     if (row.state === 'denied') return { refusal: 'access_denied' };
     if (row.state === 'pending' || row.org_id !== found.org_id) return { refusal: await poll(tx, row, nowMs) };
-    // Of several requests at once, one deletes the row, and the others find nothing.
+    // If several requests come at once, one deletes the row, and the others find nothing.
     if (!(await rows.takeLogin(tx, row.id))) return { refusal: 'expired_token' };
     return mint(tx, row, deps);
   });

@@ -63,7 +63,7 @@ function changeRoutes({ db, cursors, users: { members } }: Deps): Route[] {
       path: '/v1/members/{user_id}',
       operationId: 'changeMember',
       summary: 'Give a member another role',
-      description: 'The keys of the own logins of the person end if they may do more than the new role.',
+      description: 'Keys that the person got by logging a program in end if they may do more than the new role.',
       body: ChangeMember,
       responses: { 200: { description: 'The member', schema: Member } },
       errors: ['not_found', 'conflict'],

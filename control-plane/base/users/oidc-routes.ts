@@ -8,7 +8,7 @@ const open = { method: 'POST', tag, scope: 'none', idempotency: 'none', signsIn:
 
 const Begun = z
   .strictObject({
-    url: z.string().describe('Where the browser goes'),
+    url: z.string().describe('The browser goes to this address'),
     login: z.string().describe('Keep it in the browser for POST /v1/auth/oidc/finish'),
   })
   .meta({ id: 'OidcBegun' });

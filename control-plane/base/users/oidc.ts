@@ -20,7 +20,7 @@ export interface OidcSettings {
 }
 
 export interface Oidc {
-  /** Where the browser goes, and what it brings back. @throws ServiceError `not_found` without a provider, `unavailable` */
+  /** The browser goes to `url` and brings `login` back. @throws ServiceError `not_found` without a provider, `unavailable` */
   begin(): Promise<{ url: string; login: string }>;
   /**
    * `query` is what the provider has added to the address of our page. @throws ServiceError `validation_failed` for a login that is not ours,

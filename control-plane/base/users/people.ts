@@ -24,7 +24,7 @@ export interface People {
   signUp(request: NewPerson & { orgName: string }, visitor: Visitor): Promise<NewSession>;
   /** The link is in this answer only. @throws ServiceError `conflict` if the address is taken, `not_found` for an unknown organisation */
   add(request: OperatorAdds): Promise<OperatorUser & { url: string }>;
-  /** With the link, the person sets a new password. All passkeys, codes and sessions end then. @throws ServiceError `not_found` */
+  /** The link lets the person set a new password, which ends all passkeys, codes and sessions. @throws ServiceError `not_found` */
   reset(idOrEmail: string): Promise<OperatorUser & { url: string }>;
   /** @throws ServiceError `not_found` for a link that was used, replaced or has expired */
   useLink(token: string, password: string, visitor: Visitor): Promise<NewSession>;

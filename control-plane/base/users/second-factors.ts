@@ -12,7 +12,7 @@ import type { UserRow } from './store.ts';
 const TOLERANCE_SECONDS = 30;
 const RECOVERY_CODES = 10;
 const RECOVERY_BYTES = 10;
-/** As long as the hash that TOTP uses (RFC 4226, section 4). */
+/** The secret is as long as the hash that TOTP uses (RFC 4226, section 4). */
 const TOTP_BYTES = 20;
 const BASE32 = 'abcdefghijklmnopqrstuvwxyz234567';
 

@@ -1,19 +1,14 @@
 // The statement of a supplier and a month: all transfers of its account that were posted in the month, in lines, between two balances. The
-// balances are counted back from the account of today, as those of a bill (money/bill), so the statements of all months are a chain that ends
-// at the balance of the ledger. The month of an entry is the time of its posting, so the statement of a past month never changes.
+// statements of all months are a chain that ends at the balance of the ledger (money/ledger/month.ts). The month of an entry is the time of its posting, so the statement of a past month never changes.
 import { type CommunityStatement, STATEMENT_SECTIONS, type StatementLine } from '../../../shared/api/payout.ts';
-import { type Clock, isoTime } from '../../../shared/clock.ts';
-import { failField } from '../../../shared/errors.ts';
-import { dollarText } from '../../../shared/money.ts';
+import type { Clock } from '../../../shared/clock.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import { payable } from '../ledger/accounts.ts';
 import type { Ledger } from '../ledger/ledger.ts';
+import { monthOf, shownMonth } from '../ledger/month.ts';
+import type { PostedWindow } from '../ledger/wallets.ts';
 import { supplierChange, type SupplierGroup, supplierGroups } from '../ledger/supplier-statements.ts';
-import { bucketEnd } from '../metering/buckets.ts';
 import type { MachinesOf } from './earnings.ts';
-
-/** No transaction lasts this long, so nothing is added to a month that ended earlier. */
-const SETTLED_MS = 60_000;
 
 export interface StatementDeps {
   db: Db;
@@ -38,30 +33,12 @@ export function statementOf(
   month: string | undefined,
   { db, clock, ledger, machinesOf }: StatementDeps,
 ): Promise<CommunityStatement> {
-  const nowMs = clock.now();
-  const name = month ?? isoTime(nowMs).slice(0, 7);
-  const fromMs = Date.parse(`${name}-01T00:00:00Z`);
-  const window = { fromMs, untilMs: bucketEnd(fromMs, 'month') };
-  if (fromMs > nowMs) failField('month', 'must not be in the future');
+  const chosen = monthOf(month, clock.now());
   return db.snapshot('payouts.statement', async (query) => {
-    const { postedUcents } = await ledger.balance(query, payable(supplierId));
-    const since = await supplierChange(query, supplierId, { fromMs, untilMs: Number.MAX_SAFE_INTEGER });
-    const opening = postedUcents - since;
-    const closing = opening + (await supplierChange(query, supplierId, window));
-    const lines = await linesOf(query, await supplierGroups(query, supplierId, window), machinesOf);
-    return {
-      month: name,
-      currency: 'USD',
-      is_complete: nowMs >= window.untilMs + SETTLED_MS,
-      opening_balance: dollarText(opening),
-      closing_balance: dollarText(closing),
-      totals: totalsOf(lines),
-      lines: lines.map(({ ucents, postedMs, ...line }) => ({
-        ...line,
-        amount: dollarText(ucents),
-        posted_at: isoTime(postedMs),
-      })),
-    };
+    const { postedUcents: nowUcents } = await ledger.balance(query, payable(supplierId));
+    const changeIn = (window: PostedWindow): Promise<bigint> => supplierChange(query, supplierId, window);
+    const lines = await linesOf(query, await supplierGroups(query, supplierId, chosen.window), machinesOf);
+    return shownMonth(chosen, { nowUcents, changeIn }, lines);
   });
 }
 
@@ -112,10 +89,4 @@ function isPayout(kind: string): boolean {
 function sectionOf({ kind, change_ucents: change }: SupplierGroup): Section {
   if (isPayout(kind)) return change < 0n ? 'payout' : 'payout_failed';
   return change < 0n ? 'claw_back' : 'earning';
-}
-
-function totalsOf(lines: readonly Line[]): CommunityStatement['totals'] {
-  const sums = new Map<Section, bigint>();
-  for (const { section, ucents } of lines) sums.set(section, (sums.get(section) ?? 0n) + ucents);
-  return [...sums].map(([section, ucents]) => ({ section, amount: dollarText(ucents) }));
 }

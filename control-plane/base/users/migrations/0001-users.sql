@@ -69,7 +69,7 @@ create table sessions (
 create index sessions_user on sessions (user_id, created_ms);
 create index sessions_by_end on sessions (expires_ms);
 
--- Networks from which a person has signed in. They stay open for the owner while strangers try passwords.
+-- Each row is a network from which a person has signed in. It stays open for that person while strangers try passwords.
 create table known_networks (
   user_id TEXT not null references users (id),
   network TEXT not null,
