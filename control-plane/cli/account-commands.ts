@@ -1,5 +1,5 @@
 // Commands of one request for customers: what is on offer, keys, instances, reservations, money and webhooks.
-import type { PlainCommand } from './plain.ts';
+import { MONTH, type PlainCommand } from './plain.ts';
 
 const INSTANCE = ['id', 'name', 'status', 'gpu_type', 'gpu_count', 'region', 'price_per_hour', 'created_at'] as const;
 const DEPOSIT = [
@@ -22,6 +22,7 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     path: '/gpu-types',
     isOpen: true,
     rows: 'data',
+    pages: 'cursor',
     columns: ['gpu_type', 'architecture', 'vram_gb', 'cpu_cores', 'ram_gb', 'storage_gb', 'disk_configurable'],
     id: 'gpu_type',
   },
@@ -32,6 +33,7 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     path: '/pricing',
     isOpen: true,
     rows: 'data',
+    pages: 'cursor',
     columns: ['offering_id', 'gpu_type', 'region', 'tier', 'available', 'price_per_hour', 'disk_configurable'],
     id: 'offering_id',
   },
@@ -41,6 +43,7 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     method: 'GET',
     path: '/ssh-keys',
     rows: 'data',
+    pages: 'cursor',
     columns: ['id', 'name', 'fingerprint', 'created_at'],
   },
   {
@@ -67,6 +70,7 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     method: 'GET',
     path: '/instances',
     rows: 'data',
+    pages: 'cursor',
     columns: INSTANCE,
   },
   {
@@ -109,6 +113,7 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     method: 'GET',
     path: '/instances/{id}/events',
     rows: 'data',
+    pages: 'cursor',
     columns: ['created_at', 'type', 'status', 'reason'],
   },
   {
@@ -139,6 +144,7 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
       { flags: '--end <time>', help: 'before then', in: 'query', to: 'end' },
     ],
     rows: 'data',
+    pages: 'cursor',
     columns: ['bucket_start', 'instance_id', 'gpu_type', 'gpu_seconds', 'cost_cents'],
     id: 'instance_id',
   },
@@ -155,9 +161,7 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     help: 'the bill of a month',
     method: 'GET',
     path: '/bill',
-    options: [
-      { flags: '--month <month>', help: 'such as 2026-11; the present one without it', in: 'query', to: 'month' },
-    ],
+    options: [MONTH],
     columns: ['month', 'opening_balance', 'closing_balance'],
     id: 'month',
   },
@@ -193,6 +197,7 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     method: 'GET',
     path: '/deposits',
     rows: 'data',
+    pages: 'cursor',
     columns: DEPOSIT,
     id: 'deposit_id',
   },
@@ -210,6 +215,7 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     method: 'GET',
     path: '/events',
     rows: 'data',
+    pages: 'cursor',
     columns: ['created_at', 'type', 'resource_id', 'status', 'reason'],
   },
   {
@@ -218,6 +224,7 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     method: 'GET',
     path: '/webhook-endpoints',
     rows: 'data',
+    pages: 'cursor',
     columns: ENDPOINT,
   },
   {
@@ -258,6 +265,7 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     method: 'GET',
     path: '/webhook-endpoints/{id}/deliveries',
     rows: 'data',
+    pages: 'cursor',
     columns: ['id', 'event_type', 'status', 'attempts', 'next_attempt_at', 'created_at'],
   },
   {

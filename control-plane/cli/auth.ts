@@ -105,7 +105,14 @@ async function askUntilGranted(
   for (let waitMs = interval * 1_000; clock.monotonicMs() < untilMs;) {
     await clock.sleep(waitMs, interrupted);
     if (interrupted.aborted) break;
-    const request = { method: 'POST', path: '/auth/device/token', body: { device_code }, signal: interrupted };
+    // The key is given once, so a lost answer ends the login.
+    const request = {
+      method: 'POST',
+      path: '/auth/device/token',
+      body: { device_code },
+      signal: interrupted,
+      isOnce: true,
+    };
     try {
       return Granted.parse(await client.json(request));
     } catch (error) {

@@ -30,6 +30,8 @@ export function addChatCommand(program: Command, deps: SvcDeps): void {
         path: '/chat/completions',
         body: { model, messages, stream: true, ...limit },
         signal: deps.interrupted,
+        // A second request would be a second answer to pay.
+        isOnce: true,
       });
       for await (const { data } of eventsOf(response)) write(data, options, deps);
       if (options.json !== true) deps.print('\n');

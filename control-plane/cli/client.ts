@@ -1,8 +1,9 @@
-// Requests of the public API: errors with the API's own code, and repeats that cannot launch anything twice.
+// Requests of the public API: errors with the API's own code, and repeats that have no second effect.
 import { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
 import type { Ids } from '../../shared/ids.ts';
 import { codeOf, messageOf } from '../../shared/errors.ts';
+import { Problem } from '../../shared/api/problem.ts';
 import { EXIT, SvcError } from './exit.ts';
 
 export interface SvcRequest {
@@ -15,6 +16,11 @@ export interface SvcRequest {
   raw?: Uint8Array<ArrayBuffer> | FormData;
   headers?: Record<string, string>;
   signal?: AbortSignal;
+  /**
+   * The path takes no Idempotency-Key, and a second request would have a second effect. After a network error nobody knows whether the first
+   * one had one, so it is not repeated.
+   */
+  isOnce?: boolean;
 }
 
 export interface Client {
@@ -37,9 +43,11 @@ const TRIES = 4;
 const WAIT_MS = 1_000;
 /** A caller would rather see the refusal than wait for longer. */
 const RETRY_AFTER_MS_MAX = 30_000;
-const REPEATED: ReadonlySet<number> = new Set([429, 502, 503, 504]);
+/** Refusals without an effect. */
+const REFUSED: ReadonlySet<number> = new Set([429, 503]);
+/** Whoever stands between has no answer of the API. */
+const UNANSWERED: ReadonlySet<number> = new Set([502, 504]);
 
-const Problem = z.looseObject({ code: z.string(), detail: z.string(), request_id: z.string().optional() });
 const OauthError = z.looseObject({ error: z.string(), error_description: z.string() });
 const InferenceError = z.looseObject({ error: z.looseObject({ code: z.string().nullish(), message: z.string() }) });
 
@@ -60,7 +68,7 @@ async function send(request: SvcRequest, deps: ClientDeps): Promise<Response> {
   for (let tries = 1; ; tries += 1) {
     const answer = await attempt(request, headers, deps).catch((error: unknown) => failureOf(error, request, deps));
     if (answer instanceof Response && answer.ok) return answer;
-    const waitMs = answer instanceof Response ? retryMs(answer, tries) : WAIT_MS * 2 ** (tries - 1);
+    const waitMs = answer instanceof Response ? retryMs(answer, request, tries) : networkRetryMs(request, tries);
     if (tries === TRIES || waitMs === undefined || request.signal?.aborted === true)
       throw answer instanceof Response ? await refusalOf(answer) : answer;
     await deps.clock.sleep(waitMs, request.signal);
@@ -91,9 +99,15 @@ function attempt(
   });
 }
 
+/** Undefined: the request is not repeated. */
+function networkRetryMs({ isOnce }: SvcRequest, tries: number): number | undefined {
+  return isOnce === true ? undefined : WAIT_MS * 2 ** (tries - 1);
+}
+
 /** Undefined: the answer is final. */
-function retryMs({ status, headers }: Response, tries: number): number | undefined {
-  if (!REPEATED.has(status)) return undefined;
+function retryMs({ status, headers }: Response, request: SvcRequest, tries: number): number | undefined {
+  if (UNANSWERED.has(status)) return networkRetryMs(request, tries);
+  if (!REFUSED.has(status)) return undefined;
   const seconds = Number(headers.get('retry-after') ?? Number.NaN);
   const waitMs = Number.isNaN(seconds) ? WAIT_MS * 2 ** (tries - 1) : seconds * 1_000;
   return waitMs <= RETRY_AFTER_MS_MAX ? waitMs : undefined;

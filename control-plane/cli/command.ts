@@ -87,14 +87,21 @@ export function show(deps: SvcDeps, options: CommonOptions, body: unknown, { row
   const list = rowsOf(body, rows);
   if (options.quiet === true) return deps.print(list.map((row) => `${textOf(row[id])}\n`).join(''));
   deps.print(tableOf(list, columns, { isOne: rows === undefined && !Array.isArray(body) }));
-  const next = isRecord(body) ? body['next_cursor'] : undefined;
-  if (typeof next === 'string') deps.tell(`There are more: --cursor ${next}\n`);
+  const next = nextOf(body, list.at(-1)?.[id]);
+  if (next !== undefined) deps.tell(`There are more: ${next}\n`);
 }
 
 export type Json = Record<string, unknown>;
 
 export function isRecord(value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** The option that asks for the next page; undefined for the last one. */
+function nextOf(body: unknown, lastId: unknown): string | undefined {
+  const { next_cursor: cursor, has_more: hasMore } = isRecord(body) ? body : {};
+  if (typeof cursor === 'string') return `--cursor ${cursor}`;
+  return hasMore === true ? `--after ${textOf(lastId)}` : undefined;
 }
 
 function rowsOf(body: unknown, rows: string | undefined): Json[] {

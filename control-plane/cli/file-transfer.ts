@@ -18,7 +18,7 @@ export function addFileCommands(file: Command, deps: SvcDeps): void {
       form.set('purpose', options.purpose);
       form.set('file', content, basename(path));
       deps.tell(`uploading ${content.size} bytes\n`);
-      const stored = await signedIn(deps, options).json({ method: 'POST', path: '/files', raw: form });
+      const stored = await signedIn(deps, options).json({ method: 'POST', path: '/files', raw: form, isOnce: true });
       show(deps, options, stored, { columns: ['id', 'filename', 'bytes', 'purpose', 'status'], id: 'id' });
     });
   withCommon(file.command('download <id>'))

@@ -48,6 +48,7 @@ const INSTANCE = [
   'connection.hostname',
   'connection.port',
 ] as const;
+/** Loose, so that a newer API with more members is read too. */
 const Operation = z.looseObject({
   operation_id: z.string(),
   state: z.string(),
@@ -229,8 +230,17 @@ async function placed(
       throw new SvcError(EXIT.operationFailed, { code, message: detail, resourceId: operation.operation_id });
     }
     await clock.sleep(POLL_MS, interrupted);
-    const path = `/operations/${operation.operation_id}`;
-    operation = Operation.parse(await client.json({ method: 'GET', path, signal: interrupted }));
+    operation = Operation.parse(await read(client, operation.operation_id, interrupted));
+  }
+}
+
+/** @throws SvcError that names the operation, because the launch goes on and may cost money */
+async function read(client: Client, id: string, signal: AbortSignal): Promise<unknown> {
+  try {
+    return await client.json({ method: 'GET', path: `/operations/${id}`, signal });
+  } catch (error) {
+    if (!(error instanceof SvcError)) throw error;
+    throw error.about(id, `The launch goes on. See what it has come to: svc instance operation ${id}`);
   }
 }
 

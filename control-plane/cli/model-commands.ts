@@ -35,6 +35,7 @@ export const MODEL_COMMANDS: readonly PlainCommand[] = [
     method: 'GET',
     path: '/receipts',
     rows: 'data',
+    pages: 'cursor',
     columns: ['id', 'created_at', 'model', 'state', 'prompt_tokens', 'completion_tokens', 'cost'],
   },
   {
@@ -43,6 +44,7 @@ export const MODEL_COMMANDS: readonly PlainCommand[] = [
     method: 'GET',
     path: '/files',
     rows: 'data',
+    pages: 'after',
     columns: FILE,
   },
   { words: ['file', 'get'], help: 'show a file', method: 'GET', path: '/files/{id}', columns: FILE },
@@ -68,6 +70,7 @@ export const MODEL_COMMANDS: readonly PlainCommand[] = [
     method: 'GET',
     path: '/fine_tuning/jobs',
     rows: 'data',
+    pages: 'after',
     columns: JOB,
   },
   {
@@ -113,6 +116,7 @@ export const MODEL_COMMANDS: readonly PlainCommand[] = [
     method: 'GET',
     path: '/fine_tuning/jobs/{id}/events',
     rows: 'data',
+    pages: 'after',
     columns: ['created_at', 'level', 'message'],
   },
 ];

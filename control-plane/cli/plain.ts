@@ -38,6 +38,8 @@ export interface PlainCommand extends Partial<Shown> {
   /** Below /v1. Each `{name}` is an argument. */
   path: string;
   options?: readonly PlainOption[];
+  /** How a list names its next page: by a cursor, or by the id of the last row, as lists for clients of OpenAI do. */
+  pages?: 'cursor' | 'after';
   /** Members that are always in the body. */
   body?: Record<string, unknown>;
   /** Needs no key. */
@@ -46,12 +48,20 @@ export interface PlainCommand extends Partial<Shown> {
   done?: string;
 }
 
-const PAGE: readonly PlainOption[] = [
-  { flags: '--limit <count>', help: 'rows on a page, 1 to 200', in: 'query', to: 'limit' },
-  { flags: '--cursor <cursor>', help: 'the page after this one', in: 'query', to: 'cursor' },
-];
+const LIMIT: PlainOption = { flags: '--limit <count>', help: 'rows on a page', in: 'query', to: 'limit' };
+const PAGES: Readonly<Record<NonNullable<PlainCommand['pages']>, readonly PlainOption[]>> = {
+  cursor: [LIMIT, { flags: '--cursor <cursor>', help: 'the page after this one', in: 'query', to: 'cursor' }],
+  after: [LIMIT, { flags: '--after <id>', help: 'the page after the row with this id', in: 'query', to: 'after' }],
+};
+/** The option of everything that is about one month. */
+export const MONTH: PlainOption = {
+  flags: '--month <month>',
+  help: 'such as 2026-11; the present one without it',
+  in: 'query',
+  to: 'month',
+};
 
-/** `nouns` has the commands of each noun that was added before. */
+/** `nounOf` gives the command that stands for a noun. */
 export function addPlainCommands(
   nounOf: (noun: string) => Command,
   commands: readonly PlainCommand[],
@@ -79,10 +89,9 @@ export function argumentsOf(path: string): string[] {
   return [...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name);
 }
 
-function optionsOf({ rows, path, options = [] }: PlainCommand): readonly PlainOption[] {
-  return rows === 'data' && !path.startsWith('/fine_tuning') && !path.startsWith('/files') && path !== '/models'
-    ? [...options, ...PAGE]
-    : options;
+/** All options of a command, with those of its pages. */
+export function optionsOf({ options = [], pages }: PlainCommand): readonly PlainOption[] {
+  return pages === undefined ? options : [...options, ...PAGES[pages]];
 }
 
 async function runPlain(

@@ -1,5 +1,5 @@
 // Commands of one request for suppliers: machines, earnings and payouts.
-import type { PlainCommand, PlainOption } from './plain.ts';
+import { MONTH, type PlainCommand, type PlainOption } from './plain.ts';
 
 const MACHINE = [
   'machine_id',
@@ -49,6 +49,7 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
     method: 'GET',
     path: '/community/machines',
     rows: 'data',
+    pages: 'cursor',
     columns: MACHINE,
     id: 'machine_id',
   },
@@ -111,6 +112,7 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
     method: 'GET',
     path: '/community/earnings',
     rows: 'entries',
+    pages: 'cursor',
     columns: ['accrued_at', 'machine_id', 'instance_id', 'amount', 'paid', 'reason'],
     id: 'ledger_id',
   },
@@ -120,6 +122,7 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
     method: 'GET',
     path: '/community/payouts',
     rows: 'data',
+    pages: 'cursor',
     columns: ['payout_id', 'status', 'amount_cents', 'paid_at', 'reference', 'reason'],
     id: 'payout_id',
   },
@@ -128,9 +131,7 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
     help: 'what you earned and were paid in a month',
     method: 'GET',
     path: '/community/statement',
-    options: [
-      { flags: '--month <month>', help: 'such as 2026-11; the present one without it', in: 'query', to: 'month' },
-    ],
+    options: [MONTH],
     columns: ['month', 'opening_balance', 'closing_balance'],
     id: 'month',
   },

@@ -47,9 +47,15 @@ export async function runSvc(argv: readonly string[], deps: SvcDeps): Promise<nu
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
     const known = error instanceof SvcError ? error : unexpected(error, deps);
-    deps.tell(argv.includes('--json') ? errorJson(known) : errorText(known));
+    deps.tell(ownArgs(argv).includes('--json') ? errorJson(known) : errorText(known));
     return known.exit;
   }
+}
+
+/** What follows -- belongs to a program of the caller. */
+function ownArgs(argv: readonly string[]): readonly string[] {
+  const at = argv.indexOf('--');
+  return at === -1 ? argv : argv.slice(0, at);
 }
 
 export function buildProgram(deps: SvcDeps): Command {
@@ -89,6 +95,8 @@ function addApiCommand(program: Command, deps: SvcDeps): void {
       const answer = await signedIn(deps, options).json({
         method: method.toUpperCase(),
         path: below,
+        // Not every path takes an Idempotency-Key.
+        isOnce: method.toUpperCase() === 'POST',
         ...(text === undefined ? {} : { body: jsonOf(text) }),
       });
       if (answer !== null) deps.print(`${JSON.stringify(answer, undefined, options.json === true ? undefined : 2)}\n`);

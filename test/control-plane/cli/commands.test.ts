@@ -1,7 +1,7 @@
 // Every command of `svc` that is one request: what it prints with --json is the document of the API, and its columns exist.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { argumentsOf, type PlainCommand } from '../../../control-plane/cli/plain.ts';
+import { argumentsOf, optionsOf, type PlainCommand } from '../../../control-plane/cli/plain.ts';
 import { PLAIN_COMMANDS } from '../../../control-plane/cli/svc.ts';
 import type { Route } from '../../../control-plane/base/http/route.ts';
 import { type Api, type ApiAccount, openApi } from '../../contract/api.ts';
@@ -106,4 +106,30 @@ describe('each command that is one request', () => {
       expect(last.filter((name) => !text.includes(`"${name}":`))).toEqual([]);
     },
   );
+
+  test.each(named)('svc %s has only options that its route takes', (_name, plain) => {
+    const { query, body } = routeOf(plain);
+    const membersOf = (part: Route['body']): string =>
+      part === undefined ? '' : JSON.stringify(z.toJSONSchema(part, { io: 'input', unrepresentable: 'any' }));
+    const taken = { query: membersOf(query), body: membersOf(body) };
+    const names = optionsOf(plain).map((option) => ({ part: option.in, name: option.to.split('.').at(-1) ?? '' }));
+    expect(names.filter(({ part, name }) => !taken[part].includes(`"${name}":`))).toEqual([]);
+  });
+
+  // These are sent again after a network error. A quote only reads.
+  test.each(named.filter(([name, { method }]) => method === 'POST' && name !== 'file quote'))(
+    'svc %s may be repeated, because its route takes an Idempotency-Key',
+    (_name, plain) => {
+      expect(routeOf(plain).idempotency).not.toBe('none');
+    },
+  );
+
+  test.each(named.filter(([, { rows }]) => rows !== undefined))('svc %s has the pages of its route', (_name, plain) => {
+    const { query } = routeOf(plain);
+    const members = query === undefined ? [] : Object.keys((query as z.ZodObject).shape);
+    const taken = members.filter((name) => name === 'cursor' || name === 'after');
+    const paging = plain.pages === undefined ? [] : [plain.pages];
+    // The events of an organisation can be followed after one, too.
+    expect(taken.filter((name) => plain.path !== '/events' || name !== 'after')).toEqual(paging);
+  });
 });

@@ -164,6 +164,22 @@ describe('waiting', () => {
   });
 });
 
+test('a launch that is interrupted before it has an instance names its operation', async () => {
+  let operationId = '';
+  const pending: typeof fetch = async (_url, init) => {
+    operationId = '01a20893-21db-7a8f-be42-0eb7943898ea';
+    init?.signal?.throwIfAborted();
+    return Response.json({ operation_id: operationId, state: 'pending', resource_id: null });
+  };
+  const svc = svcOf({ fetch: pending, onSleep: async () => svc.interrupt() });
+  const { code, stderr } = await svc.run('instance', 'create', '--image', 'busybox', '--wait', '--json');
+  expect(code).toBe(130);
+  expect(JSON.parse(stderr)).toMatchObject({
+    resource_id: operationId,
+    next: expect.stringContaining(`svc instance operation ${operationId}`),
+  });
+});
+
 describe('names', () => {
   test('an instance is named by its name, unless several have it', async () => {
     await api.world.machine();

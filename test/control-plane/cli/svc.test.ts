@@ -42,6 +42,11 @@ describe('exit codes and errors', () => {
     });
   });
 
+  test('--json of a program that is launched is not an option of svc', async () => {
+    const { stderr } = await svcOf({ key: undefined }).run('run', '--image', 'busybox', '--', 'prog', '--json');
+    expect(stderr).toMatch(/^svc: you are not signed in/);
+  });
+
   test('an address at which nobody answers is no failure of the instance', async () => {
     const result = await svcOf({ baseUrl: 'http://127.0.0.1:1/v1' }).run('balance', '--json');
     expect(result.code).toBe(1);
@@ -164,6 +169,36 @@ test('chat prints the answer as it comes, and with --json each piece of it', asy
       .split('\n')
       .map((line) => JSON.parse(line) as unknown),
   ).toEqual(pieces);
+});
+
+test.each([
+  ['chat', ['chat', 'm', 'hello']],
+  ['upload', ['file', 'upload', import.meta.filename]],
+  ['request', ['api', 'POST', '/chat/completions', '--body', '{}']],
+])('a %s whose answer is lost is not sent again, because it would have a second effect', async (_what, argv) => {
+  let sent = 0;
+  const lost: typeof fetch = async () => {
+    sent += 1;
+    throw new TypeError('fetch failed');
+  };
+  const { code, stderr } = await svcOf({ fetch: lost }).run(...argv, '--json');
+  expect(code).toBe(1);
+  expect(JSON.parse(stderr.trim().split('\n').at(-1) ?? '')).toMatchObject({ code: 'unreachable' });
+  expect(sent).toBe(1);
+});
+
+test.each([
+  [429, 2],
+  [503, 2],
+  [502, 1],
+])('a chat that is answered with %i is sent %i times', async (status, times) => {
+  let sent = 0;
+  const busy: typeof fetch = async () => {
+    sent += 1;
+    return sent === 1 ? new Response('{}', { status, headers: { 'retry-after': '1' } }) : new Response('');
+  };
+  await svcOf({ fetch: busy }).run('chat', 'm', 'hello');
+  expect(sent).toBe(times);
 });
 
 test('doctor finds what is wrong, and exits with 1 if anything is', async () => {
