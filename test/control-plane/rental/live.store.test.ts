@@ -154,8 +154,19 @@ describe('after a break', () => {
     // On PostgreSQL an event of the last seconds may come twice.
     const unseen = sent.filter(({ event, id }) => event !== 'ready' && id !== seen[0]?.id);
     expect(unseen.map(({ id }) => id)).toEqual(missed);
+    const repeated = sent.filter(({ id, event }) => event !== 'ready' && id === seen[0]?.id);
+    expect(repeated).toEqual([]);
     await append(1);
     expect(typesOf(await again.sent(1))).toEqual(['instance.placed']);
+  });
+
+  test('an event that is missed and then found by the next poll comes once', async () => {
+    const other = await listen();
+    const [ready] = await other.sent(1);
+    await append(1);
+    const again = await listen(owner, { lastEventId: ready?.id ?? '' });
+    expect(typesOf(await again.sent(2))).toEqual(['ready', 'instance.placed']);
+    expect(typesOf(await other.sent(1))).toEqual(['instance.placed']);
   });
 
   test('a reader that had no event yet goes on after the id of `ready`', async () => {
