@@ -42,7 +42,7 @@ export function offlineDeposits(chains: readonly DepositChain[] = ['ethereum', '
 }
 
 /** As if its watcher had read the chain up to now. */
-export async function noteRead({ db, clock }: Pick<World, 'db' | 'clock'>, chain: DepositChain): Promise<void> {
+export async function noteRead({ db, clock }: Pick<Core, 'db' | 'clock'>, chain: DepositChain): Promise<void> {
   const nowMs = clock.now();
   await db.tx('test.read', (tx) =>
     tx.run(
