@@ -137,7 +137,7 @@ test('deposits that are credited meanwhile let in as many more, and none more th
   const { api, balance } = rush;
   const { core, rooms } = api.world;
   const paid = await Promise.all(times(EACH, rush.deposit));
-  await Promise.all(paid.map((deposit) => payDeposit(core, deposit, DOLLAR_UNITS)));
+  await Promise.all(paid.map((deposit) => payDeposit(core, deposit, { units: DOLLAR_UNITS })));
 
   let isRushing = true;
   const lows: bigint[] = [];

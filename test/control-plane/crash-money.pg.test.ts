@@ -96,7 +96,7 @@ async function operationsOf(round: number, payers: Payers, { money, rng }: Stage
       await tx.lock('org', orgId);
       return deposits.create(tx, orgId, { asset: 'usdc', chain: 'ethereum', amount_usd_cents: 1 });
     });
-    await payDeposit(core, made, CENT_UNITS);
+    await payDeposit(core, made, { units: CENT_UNITS });
     return made.id;
   };
   const keyOf = async (kind: Operation['do'], i: number, { orgId }: Payer): Promise<string> => {

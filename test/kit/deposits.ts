@@ -6,7 +6,7 @@ import { driveDeposit, type StepDeps } from '../../control-plane/money/deposits/
 import { type Deposit, findDeposit, insertDeposit, setDue } from '../../control-plane/money/deposits/store.ts';
 import { transfersOf, upsertTransfer } from '../../control-plane/money/deposits/transfers-store.ts';
 import { CHAINS } from '../../control-plane/money/deposits/chains.ts';
-import type { DepositChain } from '../../shared/api/deposit.ts';
+import type { DepositAsset, DepositChain } from '../../shared/api/deposit.ts';
 import { sql } from '../../control-plane/base/db/db.ts';
 import type { Rooms } from '../../control-plane/rooms.ts';
 import type { Core } from '../../control-plane/settings.ts';
@@ -73,18 +73,25 @@ export async function addDeposit(
   return id;
 }
 
+/** Tokens of the asset of the deposit, in the moment of its creation, unless it says otherwise. */
+interface Payment {
+  units: bigint;
+  asset?: DepositAsset;
+  ms?: number;
+}
+
 /** As if its watcher had seen these tokens at its address, in a final block. The deposit is due afterwards. */
 export async function payDeposit(
   { db, clock }: Pick<Core, 'db' | 'clock'>,
-  paid: Deposit,
-  units: bigint,
+  { id, chain, address, ...paid }: Deposit,
+  { units, asset = paid.asset, ms = paid.created_ms }: Payment,
 ): Promise<void> {
-  const { id, chain, asset, address } = paid;
-  const block = { number: 1, hash: '0x1', ms: paid.created_ms };
-  const found = { txHash: id, logIndex: 0, block, from: '0xpayer', to: address, asset, units };
   await db.tx('test.pay', async (tx) => {
     await tx.lock('deposit', id);
-    await upsertTransfer(tx, { id: `deptx_${id}`, depositId: id, chain, found, isFinal: true });
+    const logIndex = (await transfersOf(tx, id)).length;
+    const block = { number: 1, hash: '0x1', ms };
+    const found = { txHash: id, logIndex, block, from: '0xpayer', to: address, asset, units };
+    await upsertTransfer(tx, { id: `deptx_${id}_${logIndex}`, depositId: id, chain, found, isFinal: true });
     await setDue(tx, id, clock.now(), null);
   });
 }
