@@ -172,8 +172,28 @@ const ACTIONS: Record<string, Action> = {
 
 /** Several of these are needed before others do anything. */
 const FREQUENT = [
-  ...['wait', 'wait', 'wait', 'rent', 'train', 'trained', 'checkpoint', 'refund', 'refund', 'refund'],
-  ...['deposit', 'pay', 'pay', 'pay', 'decide', 'decide', 'due', 'due', 'export', 'export', 'failed', 'failed'],
+  'wait',
+  'wait',
+  'wait',
+  'rent',
+  'train',
+  'trained',
+  'checkpoint',
+  'refund',
+  'refund',
+  'refund',
+  'deposit',
+  'pay',
+  'pay',
+  'pay',
+  'decide',
+  'decide',
+  'due',
+  'due',
+  'export',
+  'export',
+  'failed',
+  'failed',
 ];
 
 const anyStep = fc.record({
@@ -186,13 +206,29 @@ const anyStep = fc.record({
 
 /** What all histories together must have posted. */
 const POSTED = [
-  ...['deposit.credit', 'deposit.rounding', 'deposit.suspense', 'deposit.release', 'deposit.returned'],
-  ...['rental.charge', 'rental.refund_charge', 'inference.charge'],
-  ...['finetune.charge', 'finetune.supplier', 'finetune.fee'],
-  ...['correction.refund_supplier', 'correction.refund_fee', 'correction.credit', 'correction.up', 'correction.down'],
-  ...['payout', 'payout.paid', 'payout.failed'],
+  'deposit.credit',
+  'deposit.rounding',
+  'deposit.suspense',
+  'deposit.release',
+  'deposit.returned',
+  'rental.charge',
+  'rental.refund_charge',
+  'inference.charge',
+  'finetune.charge',
+  'finetune.supplier',
+  'finetune.fee',
+  'correction.refund_supplier',
+  'correction.refund_fee',
+  'correction.credit',
+  'correction.up',
+  'correction.down',
+  'payout',
+  'payout.paid',
+  'payout.failed',
   // A rental, a request to a model, and a job.
-  ...['refund of i-', 'refund of rc', 'refund of ft'],
+  'refund of i-',
+  'refund of rc',
+  'refund of ft',
 ];
 
 test('after each step of a random history, all proofs of the books hold', async () => {
