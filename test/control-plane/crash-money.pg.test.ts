@@ -37,7 +37,7 @@ import { startProgram } from '../kit/processes.ts';
 const IS_SOAK = process.env['SOAK'] === '1';
 const ROUNDS = IS_SOAK ? 30 : 3;
 const PAYERS = 3;
-const EACH = 25;
+const EACH = IS_SOAK ? 25 : 12;
 const SUPPLIER_ID = 's1';
 /** More than all payouts, refunds and deductions of all rounds. */
 const PLENTY_UCENTS = 10n ** 12n;
