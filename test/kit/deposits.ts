@@ -1,10 +1,15 @@
-// Deposits without a chain: settings whose node is nowhere, a chain that was read, and a deposit that waits.
+// Deposits without a chain: settings whose node is nowhere, a chain that was read, a deposit that waits, and one that is paid.
 import { readAddressKey } from '../../control-plane/money/deposits/evm-addresses.ts';
+import type { ChainReader } from '../../control-plane/money/deposits/reader.ts';
 import type { DepositSettings } from '../../control-plane/money/deposits/settings.ts';
-import { insertDeposit } from '../../control-plane/money/deposits/store.ts';
+import { driveDeposit, type StepDeps } from '../../control-plane/money/deposits/steps.ts';
+import { type Deposit, findDeposit, insertDeposit, setDue } from '../../control-plane/money/deposits/store.ts';
+import { transfersOf, upsertTransfer } from '../../control-plane/money/deposits/transfers-store.ts';
 import { CHAINS } from '../../control-plane/money/deposits/chains.ts';
-import type { DepositChain } from '../../shared/api/deposit.ts';
+import type { DepositAsset, DepositChain } from '../../shared/api/deposit.ts';
 import { sql } from '../../control-plane/base/db/db.ts';
+import type { Rooms } from '../../control-plane/rooms.ts';
+import type { Core } from '../../control-plane/settings.ts';
 import type { World } from './world.ts';
 
 const MINUTE_MS = 60_000;
@@ -37,7 +42,7 @@ export function offlineDeposits(chains: readonly DepositChain[] = ['ethereum', '
 }
 
 /** As if its watcher had read the chain up to now. */
-export async function noteRead({ db, clock }: World, chain: DepositChain): Promise<void> {
+export async function noteRead({ db, clock }: Pick<Core, 'db' | 'clock'>, chain: DepositChain): Promise<void> {
   const nowMs = clock.now();
   await db.tx('test.read', (tx) =>
     tx.run(
@@ -66,4 +71,64 @@ export async function addDeposit(
   const row = { id, org_id: orgId, address, tx_hash: null, note: null, ...waiting, ...amount, ...times };
   await db.tx('test.deposit', (tx) => insertDeposit(tx, row));
   return id;
+}
+
+/** Tokens of the asset of the deposit, in the moment of its creation, unless it says otherwise. */
+interface Payment {
+  units: bigint;
+  asset?: DepositAsset;
+  ms?: number;
+}
+
+/** As if its watcher had seen these tokens at its address, in a final block. The deposit is due afterwards. */
+export async function payDeposit(
+  { db, clock }: Pick<Core, 'db' | 'clock'>,
+  { id, chain, address, ...paid }: Deposit,
+  { units, asset = paid.asset, ms = paid.created_ms }: Payment,
+): Promise<void> {
+  await db.tx('test.pay', async (tx) => {
+    await tx.lock('deposit', id);
+    const logIndex = (await transfersOf(tx, id)).length;
+    const block = { number: 1, hash: '0x1', ms };
+    const found = { txHash: id, logIndex, block, from: '0xpayer', to: address, asset, units };
+    await upsertTransfer(tx, { id: `deptx_${id}_${logIndex}`, depositId: id, chain, found, isFinal: true });
+    await setDue(tx, id, clock.now(), null);
+  });
+}
+
+/** Drives a paid deposit until nothing of it is due, with a node that confirms what was seen, and senders that nobody objects to. */
+export async function drivePaid(
+  core: Core,
+  { ledger, events }: Pick<Rooms, 'ledger' | 'events'>,
+  id: string,
+): Promise<void> {
+  const { db, clock } = core;
+  const nodesOf = (): { first: ChainReader; second: null } => ({ first: witness(core), second: null });
+  const deps: StepDeps = { ...core, ledger, events, nodesOf, screen: async () => 'clear', toleranceUnits: 0n };
+  while (((await findDeposit(db.read, id))?.due_ms ?? Infinity) <= clock.now()) await driveDeposit(id, deps);
+}
+
+/** A node that knows each transfer of `payDeposit`, and is asked for nothing else. */
+function witness({ db }: Pick<Core, 'db'>): ChainReader {
+  const nothing = async (): Promise<never> => {
+    throw new Error('this node knows transfers alone');
+  };
+  return {
+    obstacle: nothing,
+    tip: nothing,
+    block: nothing,
+    transfers: nothing,
+    balance: nothing,
+    isSanctioned: nothing,
+    transfersOf: async (txHash, address) =>
+      (await transfersOf(db.read, txHash)).map((row) => ({
+        txHash,
+        logIndex: row.log_index,
+        block: { number: row.block_number, hash: row.block_hash, ms: row.block_ms },
+        from: row.from_address,
+        to: address,
+        asset: row.asset,
+        units: row.units,
+      })),
+  };
 }

@@ -4,12 +4,14 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { TestProject } from 'vitest/node';
 import { freePort } from './ports.ts';
-import { runProgram, startProgram } from './processes.ts';
+import { eventually, type Program, runProgram, startProgram } from './processes.ts';
 import { requireProgram } from './setup.ts';
 
 export interface PostgresServer {
   /** Administrator URL of the database `postgres`. */
   url: string;
+  /** Kills it as `kill -9` does, and starts it again on what it has left on the disk. */
+  crash(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -29,10 +31,19 @@ export async function startPostgres({ durable = false } = {}): Promise<PostgresS
   const settings = { port, unix_socket_directories: dir, listen_addresses: '127.0.0.1', max_connections: 200 };
   const fast = durable ? {} : { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' };
   const options = Object.entries({ ...settings, ...fast }).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
-  const server = startProgram({ command: bin('postgres'), args: ['-D', data, ...options], ...as });
-  await server.waitForOutput(/database system is ready to accept connections/, 30_000);
+  const start = async (): Promise<Program> => {
+    const started = startProgram({ command: bin('postgres'), args: ['-D', data, ...options], ...as });
+    await started.waitForOutput(/database system is ready to accept connections/, 30_000);
+    return started;
+  };
+  let server = await start();
   return {
     url: `postgres://postgres@127.0.0.1:${port}/postgres`,
+    crash: async () => {
+      await server.stop('SIGKILL');
+      // It refuses to start until the last of its old processes has noticed.
+      server = await eventually('PostgreSQL after a crash', 30_000, () => start().catch(() => undefined));
+    },
     stop: async () => {
       // SIGINT is "fast shutdown": sessions are cut, nothing is waited for.
       await server.stop('SIGINT');
