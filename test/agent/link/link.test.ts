@@ -116,6 +116,8 @@ describe('link', () => {
       onDesired: async (message) => void desired.push(message),
       onOpen: async (message) => void opened.push(message),
 
+      onWatch: () => undefined,
+
       onRepair: (id) => void repaired.push(id),
       cloneToken: await openCloneToken(stateDir, { files: DISK, log: createLog('test', 'silent') }),
       ...patch,
@@ -189,6 +191,8 @@ describe('link', () => {
         observed: () => ({ type: 'observed', held: null, workloads: [], unknown_workload_ids: [] }),
         onDesired: () => Promise.resolve(),
         onOpen: () => Promise.resolve(),
+
+        onWatch: () => undefined,
 
         onRepair: (id) => void repaired.push(id),
         cloneToken: await openCloneToken(stateDir, { files: DISK, log: createLog('test', 'silent') }),
