@@ -23,7 +23,7 @@ export const GpuFigures = z.strictObject({
   sm_clock_mhz: megahertz.nullable(),
   memory_clock_mhz: megahertz.nullable(),
   /** The bits of nvml.h, `nvmlClocksEventReason...`: why the clocks are not higher. */
-  throttle_reasons: z.int().min(0).nullable(),
+  throttle_reasons: z.int().min(0).max(0x7fff_ffff).nullable(),
 });
 export type GpuFigures = z.infer<typeof GpuFigures>;
 

@@ -205,7 +205,7 @@ function createLinkEnd(publicKey: () => string, jobs: JobEnd): LinkEnd {
     dropLink: () => link?.terminate(),
     serve: (client) => {
       const nonce = randomBytes(24).toString('base64url');
-      client.send(JSON.stringify({ type: 'challenge', nonce, protocol: { min: 1, max: 2 } }));
+      client.send(JSON.stringify({ type: 'challenge', nonce, protocol: { min: 1, max: 3 } }));
       client.on('message', (data: Buffer) => {
         const decoded = decodeMessage(AgentMessage, data.toString(), LINK_MESSAGE_VALUES_MAX);
         if (!decoded.ok) throw new Error(`the agent sent nonsense: ${decoded.reason}`);
