@@ -19,6 +19,8 @@ import {
   type OpenMessage,
   type ServerMessage,
 } from '../../shared/protocol/link.ts';
+import type { MetricsSample } from '../../shared/protocol/metrics.ts';
+import { PROTOCOL_MAX, PROTOCOL_MIN } from '../../shared/protocol/version.ts';
 import { acceptStream } from '../../shared/protocol/stream.ts';
 import type { DesiredWorkload, ObservedWorkload } from '../../shared/protocol/workload.ts';
 import { eventually } from '../kit/processes.ts';
@@ -56,6 +58,10 @@ export interface FakeControlPlane {
   sshPort(workloadId: string, keys: () => SshKeys): Promise<number>;
   /** Asks for a stream and gives it. */
   stream(workloadId: string, keys: SshKeys): Promise<Duplex>;
+  /** The figures that the agent has sent. */
+  samples: MetricsSample[];
+  /** The newest version of the protocol that it speaks on links from now on. */
+  speak(version: number): void;
   /** What the agent has sent and got for jobs. */
   jobs: JobEnd;
   dropLink(): void;
@@ -155,6 +161,8 @@ type LinkEnd = Pick<
   | 'refused'
   | 'pullLoginsAsked'
   | 'cloneTokensKept'
+  | 'samples'
+  | 'speak'
   | 'dropLink'
 > & { serve(client: WebSocket): void };
 
@@ -168,6 +176,8 @@ function createLinkEnd(publicKey: () => string, jobs: JobEnd): LinkEnd {
   let observed: ObservedMessage | undefined;
   let desired: ServerMessage | undefined;
   let revision = 0;
+  let version = PROTOCOL_MAX;
+  const samples: MetricsSample[] = [];
   const send = (message: ServerMessage): void => link?.send(JSON.stringify(message));
 
   const greet = (client: WebSocket, nonce: string, message: HelloMessage): void => {
@@ -177,7 +187,7 @@ function createLinkEnd(publicKey: () => string, jobs: JobEnd): LinkEnd {
     hellos.push(message);
     ({ inventory } = message);
     link = client;
-    send({ type: 'welcome', protocol: 2, now_ms: Date.now() });
+    send({ type: 'welcome', protocol: version, now_ms: Date.now() });
     if (desired !== undefined) send(desired);
   };
   return {
@@ -186,6 +196,8 @@ function createLinkEnd(publicKey: () => string, jobs: JobEnd): LinkEnd {
     refused,
     pullLoginsAsked,
     cloneTokensKept,
+    samples,
+    speak: (newest) => void (version = newest),
     send,
     sendText: (text) => link?.send(text),
     connected: () => link !== undefined,
@@ -205,7 +217,7 @@ function createLinkEnd(publicKey: () => string, jobs: JobEnd): LinkEnd {
     dropLink: () => link?.terminate(),
     serve: (client) => {
       const nonce = randomBytes(24).toString('base64url');
-      client.send(JSON.stringify({ type: 'challenge', nonce, protocol: { min: 1, max: 3 } }));
+      client.send(JSON.stringify({ type: 'challenge', nonce, protocol: { min: PROTOCOL_MIN, max: version } }));
       client.on('message', (data: Buffer) => {
         const decoded = decodeMessage(AgentMessage, data.toString(), LINK_MESSAGE_VALUES_MAX);
         if (!decoded.ok) throw new Error(`the agent sent nonsense: ${decoded.reason}`);
@@ -214,6 +226,7 @@ function createLinkEnd(publicKey: () => string, jobs: JobEnd): LinkEnd {
         if (message.type === 'hello') greet(client, nonce, message);
         else if (message.type === 'observed') observed = message;
         else if (message.type === 'inventory') ({ inventory } = message);
+        else if (message.type === 'metrics') samples.push(message);
         else if (message.type === 'clone_token_kept') cloneTokensKept.push(message.value);
         else if (message.type === 'pull_login') pullLoginsAsked.push(message.workload_id);
         else if (message.type === 'stream_refused')
