@@ -55,7 +55,7 @@ function machineRoute({ db, clock, metrics }: MetricsRouteDeps): Route {
     method: 'GET',
     path: '/v1/community/machines/{id}/metrics',
     operationId: 'getMachineMetrics',
-    tag: 'Community',
+    tag: 'Community supply',
     summary: 'What the GPUs of a machine, and the machine as a whole, use',
     description: `${DESCRIPTION} What happens inside the containers of customers is not shown.`,
     scope: 'supply:read',
