@@ -111,15 +111,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
     { clock, rng: systemRng(), log, dial: (to) => dialLink(to, ca) },
   );
   inventoryWatch.start(runtime.containerIds, link.sendInventory);
-  sampler = startSampler({
-    readFigures: openFigures(config.nvidia_smi),
-    containers: runtime.running,
-    send: link.sendMetrics,
-    readContainer: (id) => readContainer(id, KERNEL),
-    readHost: () => readHost(config.state_dir, KERNEL.proc),
-    clock,
-    log,
-  });
+  sampler = startSamplerOf(config, { runtime, link, clock, log });
   log.info({ version: VERSION, machine_id: machineId, url, gpus: inventory().gpus.length }, 'the agent runs');
 
   return {
@@ -130,6 +122,21 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
       await holders.leave();
     },
   };
+}
+
+function startSamplerOf(
+  { nvidia_smi: nvidiaSmi, state_dir: stateDir }: AgentConfig,
+  { runtime, link, clock, log }: { runtime: Runtime; link: Link; clock: Clock; log: Log },
+): Sampler {
+  return startSampler({
+    readFigures: openFigures(nvidiaSmi),
+    containers: runtime.running,
+    send: link.sendMetrics,
+    readContainer: (id) => readContainer(id, KERNEL),
+    readHost: () => readHost(stateDir, KERNEL.proc),
+    clock,
+    log,
+  });
 }
 
 /** @throws Error with a sentence for people if this host is not enrolled */

@@ -93,9 +93,8 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
   const pullLogins = openPullLogins(clock, (workloadId) =>
     current?.send({ type: 'pull_login', workload_id: workloadId }),
   );
-  const jobs = openJobMessages(clock, (message) => {
-    if ((current?.version() ?? 0) >= PROTOCOL_WITH_JOBS) current?.send(message);
-  });
+  const sendSince = openSendSince(() => current);
+  const jobs = openJobMessages(clock, sendSince(PROTOCOL_WITH_JOBS));
   const status: LinkStatus = { connected: false, last_end: null };
   let current: Connection | undefined;
   let cancelReport: (() => void) | undefined;
@@ -145,9 +144,7 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
     },
     sendInventory: (inventory) => current?.send({ type: 'inventory', inventory }),
     sendHolder: (seen) => current?.send({ type: 'holder', ...seen }),
-    sendMetrics: (sample) => {
-      if ((current?.version() ?? 0) >= PROTOCOL_WITH_METRICS) current?.send(sample);
-    },
+    sendMetrics: sendSince(PROTOCOL_WITH_METRICS),
     pullLogin: pullLogins.ask,
     jobs,
     status: () => ({ ...status }),
@@ -156,6 +153,14 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
       await finished;
       cancelReport?.();
     },
+  };
+}
+
+/** Sends messages that a control plane knows since a version of the protocol, and drops them for an older one. */
+function openSendSince(current: () => Connection | undefined): (version: number) => (message: AgentMessage) => void {
+  return (version) => (message) => {
+    const connection = current();
+    if (connection !== undefined && connection.version() >= version) connection.send(message);
   };
 }
 

@@ -170,20 +170,17 @@ function createLinkEnd(publicKey: () => string, jobs: JobEnd): LinkEnd {
   const hellos: HelloMessage[] = [];
   const ended: { code: number; reason: string }[] = [];
   const refused: { streamId: string; detail: string }[] = [];
-  const [pullLoginsAsked, cloneTokensKept]: [string[], string[]] = [[], []];
+  const [pullLoginsAsked, cloneTokensKept, samples]: [string[], string[], MetricsSample[]] = [[], [], []];
   let link: WebSocket | undefined;
   let inventory: Inventory | undefined;
   let observed: ObservedMessage | undefined;
   let desired: ServerMessage | undefined;
   let revision = 0;
   let version = PROTOCOL_MAX;
-  const samples: MetricsSample[] = [];
   const send = (message: ServerMessage): void => link?.send(JSON.stringify(message));
 
   const greet = (client: WebSocket, nonce: string, message: HelloMessage): void => {
-    const key = createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x: publicKey() }, format: 'jwk' });
-    const proof = Buffer.from(message.proof, 'base64url');
-    if (!verify(null, linkProof(message.machine_id, nonce), key, proof)) return client.close(4401, 'bad proof');
+    if (!isProven(message, nonce, publicKey())) return client.close(4401, 'bad proof');
     hellos.push(message);
     ({ inventory } = message);
     link = client;
@@ -219,9 +216,7 @@ function createLinkEnd(publicKey: () => string, jobs: JobEnd): LinkEnd {
       const nonce = randomBytes(24).toString('base64url');
       client.send(JSON.stringify({ type: 'challenge', nonce, protocol: { min: PROTOCOL_MIN, max: version } }));
       client.on('message', (data: Buffer) => {
-        const decoded = decodeMessage(AgentMessage, data.toString(), LINK_MESSAGE_VALUES_MAX);
-        if (!decoded.ok) throw new Error(`the agent sent nonsense: ${decoded.reason}`);
-        const { message } = decoded;
+        const message = messageOf(data);
         if (jobs.take(message, send)) return;
         if (message.type === 'hello') greet(client, nonce, message);
         else if (message.type === 'observed') observed = message;
@@ -240,6 +235,17 @@ function createLinkEnd(publicKey: () => string, jobs: JobEnd): LinkEnd {
       });
     },
   };
+}
+
+function isProven({ machine_id: machineId, proof }: HelloMessage, nonce: string, publicKey: string): boolean {
+  const key = createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x: publicKey }, format: 'jwk' });
+  return verify(null, linkProof(machineId, nonce), key, Buffer.from(proof, 'base64url'));
+}
+
+function messageOf(data: Buffer): AgentMessage {
+  const decoded = decodeMessage(AgentMessage, data.toString(), LINK_MESSAGE_VALUES_MAX);
+  if (!decoded.ok) throw new Error(`the agent sent nonsense: ${decoded.reason}`);
+  return decoded.message;
 }
 
 interface Streams {

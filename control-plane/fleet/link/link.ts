@@ -165,11 +165,7 @@ export function openLink(deps: LinkDeps): Link {
       sessions.get(machineId)?.send({ type: 'repair', workload_id: workloadId });
       return sessions.has(machineId);
     },
-    watch: (machineId, forMs) => {
-      const session = sessions.get(machineId);
-      if (session !== undefined && session.protocol >= PROTOCOL_WITH_METRICS)
-        session.send({ type: 'watch', for_ms: forMs });
-    },
+    watch: (machineId, forMs) => sendWatch(sessions.get(machineId), forMs),
     count: () => sessions.size,
     openStream: async (machineId, workloadId, target) => {
       const session = sessions.get(machineId);
@@ -204,6 +200,11 @@ export function openLink(deps: LinkDeps): Link {
       server.close();
     },
   };
+}
+
+function sendWatch(session: Session | undefined, forMs: number): void {
+  if (session === undefined || session.protocol < PROTOCOL_WITH_METRICS) return;
+  session.send({ type: 'watch', for_ms: forMs });
 }
 
 /**

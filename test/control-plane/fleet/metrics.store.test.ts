@@ -12,6 +12,28 @@ import { bringMachine } from '../../contract/suppliers.ts';
 import { containerSample, gpuSample, metricsSample } from '../../kit/samples.ts';
 
 const MINUTE_MS = 60_000;
+
+interface Series {
+  avg: (number | null)[];
+  max: (number | null)[];
+}
+/** An answer as the tests below read it. */
+interface Shown {
+  status: number;
+  points: string[];
+  gpus: {
+    uuid: string;
+    utilization_percent: Series;
+    memory_temperature_celsius: Series;
+    power_watts: Series;
+    throttle_reasons: (number | null)[];
+  }[];
+  container: Record<string, Series>;
+  host: Record<string, Series>;
+  latest: { at: string } | null;
+  errors: { field: string }[];
+}
+
 let api: Api;
 let supplier: ApiAccount;
 let customer: ApiAccount;
@@ -34,9 +56,9 @@ const take = (patch: Partial<MetricsSample>): void => {
   rooms.fleetMetrics.take(machineId, metricsSample(clock.monotonicMs(), patch));
 };
 const tick = (): Promise<void> => api.world.rooms.fleetMetrics.tick();
-const read = async (who: ApiAccount, path: string): Promise<Record<string, any>> => {
+const read = async (who: ApiAccount, path: string): Promise<Shown> => {
   const { status, json } = await api.call('GET', `/v1${path}`, { key: who.key });
-  return { status, ...json };
+  return { status, ...json } as unknown as Shown;
 };
 const ofInstance = (who = customer, query = '') => read(who, `/instances/${instanceId}/metrics${query}`);
 const ofMachine = (who = supplier, query = '') => read(who, `/community/machines/${machineId}/metrics${query}`);
@@ -65,19 +87,19 @@ describe('a minute', () => {
     expect(await rows()).toBe(1);
     const shown = await ofInstance();
     expect(shown).toMatchObject({ status: 200, instance_id: instanceId, step_s: 60 });
-    const [gpu, ...others] = shown['gpus'];
+    const [gpu, ...others] = shown.gpus;
     expect(others).toEqual([]);
     // The container counts its own GPUs from 0.
     expect(gpu).toMatchObject({ uuid: 'GPU-a', index: 0 });
-    const at = gpu.utilization_percent.avg.findIndex((value: number | null) => value !== null);
-    expect(gpu.utilization_percent.avg[at]).toBe(50);
-    expect(gpu.utilization_percent.max[at]).toBe(60);
-    expect(gpu.memory_temperature_celsius.avg[at]).toBeNull();
-    expect(gpu.throttle_reasons[at]).toBe(5);
-    expect(gpu.power_watts.avg).toHaveLength(shown['points'].length);
-    expect(shown['container'].cpu_cores_used.avg[at]).toBe(2.5);
-    expect(shown['container'].network_received_bytes_per_second.avg[at]).toBe(1_000);
-    expect(shown['container'].network_sent_bytes_per_second.avg[at]).toBe(0);
+    const at = (gpu?.utilization_percent.avg ?? []).findIndex((value) => value !== null);
+    expect(gpu?.utilization_percent.avg[at]).toBe(50);
+    expect(gpu?.utilization_percent.max[at]).toBe(60);
+    expect(gpu?.memory_temperature_celsius.avg[at]).toBeNull();
+    expect(gpu?.throttle_reasons[at]).toBe(5);
+    expect(gpu?.power_watts.avg).toHaveLength(shown.points.length);
+    expect(shown.container['cpu_cores_used']?.avg[at]).toBe(2.5);
+    expect(shown.container['network_received_bytes_per_second']?.avg[at]).toBe(1_000);
+    expect(shown.container['network_sent_bytes_per_second']?.avg[at]).toBe(0);
   });
 
   test('is stored once, and the newest sample with it', async () => {
@@ -85,7 +107,7 @@ describe('a minute', () => {
     await tick();
     await tick();
     expect(await rows()).toBe(1);
-    expect((await ofInstance())['latest']).toMatchObject({
+    expect((await ofInstance()).latest).toMatchObject({
       gpus: [{ uuid: 'GPU-a', index: 0, utilization_percent: 60 }],
       container: { cpu_cores_used: 2.5, memory_limit_bytes: 2_000 },
     });
@@ -108,8 +130,8 @@ describe('a minute', () => {
     next.take(machineId, metricsSample(0, { gpus: [own({ utilization_percent: 99 })] }));
     await next.close();
     const { gpus } = await ofInstance(customer, `?until=${new Date(clock.now() + MINUTE_MS).toISOString()}`);
-    expect(gpus[0].utilization_percent.max).toContain(10);
-    expect(gpus[0].utilization_percent.max).not.toContain(99);
+    expect(gpus[0]?.utilization_percent.max).toContain(10);
+    expect(gpus[0]?.utilization_percent.max).not.toContain(99);
   });
 
   test('is forgotten after seven days, and not a millisecond earlier', async () => {
@@ -144,9 +166,9 @@ describe('who sees what', () => {
   test('the supplier sees all GPUs and the host, and nothing from inside the container', async () => {
     await aMinute();
     const shown = await ofMachine();
-    expect(shown['gpus'].map(({ uuid }: { uuid: string }) => uuid)).toEqual(['GPU-free', 'GPU-a']);
-    expect(shown['host'].disk_used_bytes.max).toContain(300);
-    expect(shown['latest']).toMatchObject({ host: { cpu_cores: 64 } });
+    expect(shown.gpus.map(({ uuid }) => uuid)).toEqual(['GPU-free', 'GPU-a']);
+    expect(shown.host['disk_used_bytes']?.max).toContain(300);
+    expect(shown.latest).toMatchObject({ host: { cpu_cores: 64 } });
     expect(JSON.stringify(shown)).not.toContain('container');
     expect(JSON.stringify(shown)).not.toContain(instanceId);
   });
@@ -157,9 +179,9 @@ describe('who sees what', () => {
     await api.world.clock.advance(MINUTE_MS);
     await tick();
     const { gpus } = await ofInstance();
-    expect(gpus[0].utilization_percent.max.filter((value: number | null) => value !== null)).toEqual([20]);
+    expect(gpus[0]?.utilization_percent.max.filter((value) => value !== null)).toEqual([20]);
     const machine = await ofMachine();
-    expect(machine['gpus'][0].utilization_percent.avg).toContain(60);
+    expect(machine.gpus[0]?.utilization_percent.avg).toContain(60);
   });
 
   test('a workload that is not placed on the machine is not believed', async () => {
@@ -171,7 +193,7 @@ describe('who sees what', () => {
     await tick();
     expect(await ofInstance()).toMatchObject({ gpus: [], container: null, latest: null });
     const shown = await read(supplier, `/community/machines/${other}/metrics`);
-    expect(shown['gpus'][0].uuid).toBe('GPU-forged');
+    expect(shown.gpus[0]?.uuid).toBe('GPU-forged');
   });
 });
 
@@ -187,7 +209,7 @@ describe('the window', () => {
   ])('refuses %s', async (query, field) => {
     const answer = await ofInstance(customer, query);
     expect(answer).toMatchObject({ status: 422, code: 'validation_failed' });
-    expect(answer['errors'][0].field).toContain(field);
+    expect(answer.errors[0]?.field).toContain(field);
   });
 
   test('must not be empty', async () => {
@@ -199,10 +221,10 @@ describe('the window', () => {
   test('has at most 1,440 points, and a larger step by default if it is long', async () => {
     const day = `from=${at(-1_440 * MINUTE_MS)}&until=${at(0)}`;
     const longer = `from=${at(-1_441 * MINUTE_MS)}&until=${at(0)}`;
-    expect((await ofInstance(customer, `?${day}&step_s=60`))['points']).toHaveLength(1_440);
+    expect((await ofInstance(customer, `?${day}&step_s=60`)).points).toHaveLength(1_440);
     expect(await ofInstance(customer, `?${longer}&step_s=60`)).toMatchObject({ status: 422 });
     expect(await ofInstance(customer, `?${longer}`)).toMatchObject({ status: 200, step_s: 120 });
-    expect((await ofInstance(customer, '?step_s=86400'))['points']).toHaveLength(1);
+    expect((await ofInstance(customer, '?step_s=86400')).points).toHaveLength(1);
   });
 
   test('is read in pages of a day', async () => {
@@ -214,7 +236,7 @@ describe('the window', () => {
       await tick();
     }
     const shown = await ofInstance(customer, `?from=${new Date(startMs).toISOString()}&step_s=86400`);
-    expect(shown['gpus'][0].utilization_percent.avg).toEqual([90, 90]);
+    expect(shown.gpus[0]?.utilization_percent.avg).toEqual([90, 90]);
   });
 });
 
@@ -224,24 +246,24 @@ describe('live figures', () => {
     await clock.advance(MINUTE_MS - (clock.now() % MINUTE_MS));
     take({ gpus: [own()] });
     await tick();
-    expect((await ofInstance())['latest']).toBeNull();
+    expect((await ofInstance()).latest).toBeNull();
     await tick();
-    expect((await ofInstance())['latest']).toMatchObject({ gpus: [{ utilization_percent: 90 }] });
+    expect((await ofInstance()).latest).toMatchObject({ gpus: [{ utilization_percent: 90 }] });
     await clock.advance(1_000);
     take({ gpus: [own({ utilization_percent: 91 })] });
     await tick();
-    expect((await ofInstance())['latest']).toMatchObject({ gpus: [{ utilization_percent: 91 }] });
+    expect((await ofInstance()).latest).toMatchObject({ gpus: [{ utilization_percent: 91 }] });
   });
 
   test('are absent once they are old', async () => {
     await aMinute();
     const { clock } = api.world;
-    const sampledMs = Date.parse((await ofInstance())['latest'].at);
+    const sampledMs = Date.parse((await ofInstance()).latest?.at ?? '');
     clock.jump(sampledMs + METRICS_STALE_MS - clock.now());
-    expect((await ofInstance())['latest']).not.toBeNull();
+    expect((await ofInstance()).latest).not.toBeNull();
     expect((await scrape(customer)).join()).toContain('GPU-a');
     clock.jump(1);
-    expect((await ofInstance())['latest']).toBeNull();
+    expect((await ofInstance()).latest).toBeNull();
     expect((await scrape(customer)).join()).not.toContain('GPU-a');
   });
 
