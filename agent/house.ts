@@ -12,6 +12,10 @@ import { HOLDER_FLAGS } from './holders/holder-client.ts';
 import { type HolderProcesses, openHolders } from './holders/holders.ts';
 import { bareNode, type Bundle, prepareBundle } from './holders/bundle.ts';
 import { readCa, type AgentConfig } from './config.ts';
+import { openFigures } from './gpus/figures.ts';
+import { KERNEL, readContainer } from './metrics/cgroups.ts';
+import { readHost } from './metrics/host-figures.ts';
+import { type Sampler, startSampler } from './metrics/sampler.ts';
 import type { JobLink } from './jobs/job-link.ts';
 import { type Jobs, openJobs } from './jobs/jobs.ts';
 import { openConfinement } from './host/confinement.ts';
@@ -58,6 +62,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
   const bundle = await prepareBundle(config.state_dir);
   let link: Link | undefined;
   let inventoryWatch: InventoryWatch | undefined;
+  let sampler: Sampler | undefined;
   const fence = openFenceOf(config, { engine, bundle, clock, log }, () => inventoryWatch?.nudge());
   inventoryWatch = await openInventory(config, { engine, facts, bootId, bundle, fence, clock, log });
   const { inventory } = inventoryWatch;
@@ -99,21 +104,39 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
       observed: runtime.observed,
       onDesired: runtime.take,
       onOpen: streamOpener({ engine, holders, ca }, (token) => wire(STREAMS_PATH + encodeURIComponent(token))),
+      onWatch: (forMs) => sampler?.watch(forMs),
       onRepair: (workloadId) => void holders.replace(workloadId, 'it does not answer the control plane'),
       cloneToken: await openCloneToken(config.state_dir, { files: DISK, log }),
     },
     { clock, rng: systemRng(), log, dial: (to) => dialLink(to, ca) },
   );
   inventoryWatch.start(runtime.containerIds, link.sendInventory);
+  sampler = startSamplerOf(config, { runtime, link, clock, log });
   log.info({ version: VERSION, machine_id: machineId, url, gpus: inventory().gpus.length }, 'the agent runs');
 
   return {
-    status: () => statusOf({ link, runtime, jobs, fence, inventoryWatch, holders }),
+    status: () => statusOf({ link, runtime, jobs, fence, inventoryWatch, sampler, holders }),
     stop: async () => {
-      await Promise.all([link.stop(), inventoryWatch.stop(), fence.stop(), runtime.stop(), jobs.stop()]);
+      const rooms = [link, inventoryWatch, sampler, fence, runtime, jobs];
+      await Promise.all(rooms.map((room) => room.stop()));
       await holders.leave();
     },
   };
+}
+
+function startSamplerOf(
+  { nvidia_smi: nvidiaSmi, state_dir: stateDir }: AgentConfig,
+  { runtime, link, clock, log }: { runtime: Runtime; link: Link; clock: Clock; log: Log },
+): Sampler {
+  return startSampler({
+    readFigures: openFigures(nvidiaSmi),
+    containers: runtime.running,
+    send: link.sendMetrics,
+    readContainer: (id) => readContainer(id, KERNEL),
+    readHost: () => readHost(stateDir, KERNEL.proc),
+    clock,
+    log,
+  });
 }
 
 /** @throws Error with a sentence for people if this host is not enrolled */
@@ -203,13 +226,21 @@ function statusOf(rooms: {
   jobs: Jobs;
   fence: Fence;
   inventoryWatch: InventoryWatch;
+  sampler: Sampler;
   holders: HolderProcesses;
 }): AgentStatus {
-  const { link, runtime, jobs, fence, inventoryWatch, holders } = rooms;
+  const { link, runtime, jobs, fence, inventoryWatch, sampler, holders } = rooms;
   return {
     version: VERSION,
     link: link.status(),
-    loops: [...runtime.status(), jobs.status(), ...fence.status(), ...inventoryWatch.loops(), holders.status()],
+    loops: [
+      ...runtime.status(),
+      jobs.status(),
+      ...fence.status(),
+      ...inventoryWatch.loops(),
+      ...sampler.loops(),
+      holders.status(),
+    ],
     ...toldOf(inventoryWatch.inventory()),
     ...fence.finding(),
   };

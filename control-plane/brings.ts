@@ -20,6 +20,7 @@ import type { Config } from './config.ts';
 import { docsBrings } from './docs/brings.ts';
 import type { Manual } from './docs/manual.ts';
 import { linkBrings } from './fleet/link/brings.ts';
+import { metricsBrings } from './fleet/metrics/brings.ts';
 import { supplyBrings } from './fleet/supply/brings.ts';
 import { findSupplier, supplierOfOrg } from './fleet/supply/store.ts';
 import { workloadsBrings } from './fleet/workloads/brings.ts';
@@ -41,7 +42,7 @@ import { meteringBrings } from './money/metering/brings.ts';
 import { balanceBelowHours } from './money/metering/runway.ts';
 import { payoutsBrings } from './money/payouts/brings.ts';
 import { instancesBrings } from './rental/instances/brings.ts';
-import { machinesOf } from './rental/instances/store.ts';
+import { machinesOf, measuredInstance, runningInstances } from './rental/instances/store.ts';
 import { journalBrings } from './rental/journal/brings.ts';
 import { launchBrings } from './rental/launch/brings.ts';
 import { outagesBrings } from './rental/outages/brings.ts';
@@ -189,13 +190,14 @@ function machinesOfAll({ fineTuning }: Rooms): typeof machinesOf {
 }
 
 function fleetBrings({ db, clock }: Core, rooms: Rooms, { cursors, keep }: Process): Wing<'fleet'> {
-  const { supply, payouts, link, presence, cloneTokens, workloads } = rooms;
+  const { supply, payouts, link, presence, cloneTokens, workloads, fleetMetrics: metrics } = rooms;
   const keepMs = keep.workloads_days * DAY_MS;
   return {
     'fleet/supply': supplyBrings({ db, clock, cursors, supply, payouts, machinesOf: machinesOfAll(rooms) }),
     'fleet/link': linkBrings({ link, presence, cloneTokens }),
     'fleet/placement': {},
     'fleet/workloads': workloadsBrings({ db, clock, workloads, push: link.push, keepMs }),
+    'fleet/metrics': metricsBrings({ db, clock, metrics, instanceOf: measuredInstance, runningOf: runningInstances }),
   };
 }
 

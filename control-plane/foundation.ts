@@ -46,6 +46,7 @@ export const ROOMS = [
   'fleet/link',
   'fleet/placement',
   'fleet/workloads',
+  'fleet/metrics',
   'rental/launch',
   'rental/endpoints',
   'rental/reservations',

@@ -22,6 +22,7 @@ import { type Link, openLink } from './fleet/link/link.ts';
 import { openArrival } from './fleet/link/arrival.ts';
 import { type CloneTokens, openCloneTokens } from './fleet/link/clone-tokens.ts';
 import { findMachine, findSupplier } from './fleet/supply/store.ts';
+import { type FleetMetrics, openFleetMetrics } from './fleet/metrics/metrics.ts';
 import { openSupply, type Supply } from './fleet/supply/supply.ts';
 import { openWorkloads, type Workloads } from './fleet/workloads/workloads.ts';
 import { type Endpoints, openEndpoints } from './rental/endpoints/endpoints.ts';
@@ -112,6 +113,7 @@ interface AboveFleet extends Pick<Instances, 'noteObserved' | 'noteGpus' | 'pull
 export interface Fleet {
   supply: Supply;
   workloads: Workloads;
+  fleetMetrics: FleetMetrics;
   link: Link;
   presence: Presence;
   cloneTokens: CloneTokens;
@@ -158,6 +160,7 @@ export function openFleet(house: Core, settings: Settings, above: AboveFleet): F
         nudges.engine();
         return isTaken;
       },
+      onMetrics: (machineId, sample) => fleetMetrics.take(machineId, sample),
       pullLogin,
       jobUrl,
       onJobEvents,
@@ -166,8 +169,9 @@ export function openFleet(house: Core, settings: Settings, above: AboveFleet): F
       desired: (machineId) => workloads.desired(machineId),
     },
   });
+  const fleetMetrics = openFleetMetrics({ db, clock, link });
   const presence = openPresence({ clock, log, supply, link, cloneTokens });
-  return { supply, workloads, link, presence, cloneTokens };
+  return { supply, workloads, fleetMetrics, link, presence, cloneTokens };
 }
 
 interface BelowRental extends Fleet {

@@ -129,6 +129,21 @@ export const LINK_RECONNECT_MS_MAX = 15_000;
 /** An agent must be authenticated by then. */
 export const LINK_HELLO_MS_MAX = 10_000;
 
+/** Time between two samples of a host's figures, and while somebody looks at them. */
+export const METRICS_PERIOD_MS = 10_000;
+export const METRICS_WATCHED_PERIOD_MS = 1_000;
+/** A read of live figures counts as looking for this time. */
+export const METRICS_WATCH_MS = 30_000;
+/** Figures are stored as one row per minute, for a week. */
+export const METRICS_MINUTE_MS = 60_000;
+export const METRICS_KEEP_MS = 7 * 24 * 3_600_000;
+/** Points of one series in an answer: a day by minutes. */
+export const METRICS_POINTS_MAX = 1_440;
+/** Figures older than this are not the live ones: two minutes and the time to store them. */
+export const METRICS_STALE_MS = 150_000;
+/** Instances, and as many machines, in one Prometheus scrape. */
+export const METRICS_SCRAPED_MAX = 1_000;
+
 /** A holder must dial a requested stream within this time. */
 export const STREAM_DIAL_MS_MAX = 10_000;
 /** After both directions of a stream have ended, its connection has this long to close. */

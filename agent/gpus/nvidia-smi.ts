@@ -109,7 +109,7 @@ export function parseToolkitVersion(text: string): string {
 }
 
 /** The cells of each line of the answer. Rejects if nvidia-smi does not know the query. */
-async function queryRows(nvidiaSmi: string, flag: string): Promise<string[][]> {
+export async function queryRows(nvidiaSmi: string, flag: string): Promise<string[][]> {
   return csvRows((await query(nvidiaSmi, flag)) ?? '');
 }
 

@@ -21,7 +21,14 @@ import {
   type PullLoginMessage,
   type LinkSocket,
 } from '../../shared/protocol/link.ts';
-import { negotiateVersion, PROTOCOL_MAX, PROTOCOL_MIN, PROTOCOL_WITH_JOBS } from '../../shared/protocol/version.ts';
+import type { MetricsSample } from '../../shared/protocol/metrics.ts';
+import {
+  negotiateVersion,
+  PROTOCOL_MAX,
+  PROTOCOL_MIN,
+  PROTOCOL_WITH_JOBS,
+  PROTOCOL_WITH_METRICS,
+} from '../../shared/protocol/version.ts';
 import type { Rng } from '../../shared/rng.ts';
 import type { CloneToken } from './identity.ts';
 import { type JobMessages, openJobMessages } from './job-messages.ts';
@@ -38,6 +45,8 @@ export interface LinkPeer {
   onOpen(message: OpenMessage): Promise<void>;
   /** The control plane cannot reach the workload's holder: replace it. */
   onRepair(workloadId: string): void;
+  /** Somebody looks at the figures of this host. */
+  onWatch(forMs: number): void;
   cloneToken: CloneToken;
 }
 
@@ -53,6 +62,8 @@ export interface Link {
   sendInventory(inventory: Inventory): void;
   /** Sends what this host has observed of a holder. Dropped without a link: it is only evidence, and nobody waits for it. */
   sendHolder(seen: Omit<HolderMessage, 'type'>): void;
+  /** Dropped without a link, and if the control plane is too old for it. */
+  sendMetrics(sample: MetricsSample): void;
   /** Asks for a login to the registry of the workload's private image; null: none is needed. @throws Error if no answer comes */
   pullLogin(workloadId: string): Promise<PullAnswer | null>;
   /** The messages of jobs. */
@@ -82,9 +93,8 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
   const pullLogins = openPullLogins(clock, (workloadId) =>
     current?.send({ type: 'pull_login', workload_id: workloadId }),
   );
-  const jobs = openJobMessages(clock, (message) => {
-    if ((current?.version() ?? 0) >= PROTOCOL_WITH_JOBS) current?.send(message);
-  });
+  const sendSince = openSendSince(() => current);
+  const jobs = openJobMessages(clock, sendSince(PROTOCOL_WITH_JOBS));
   const status: LinkStatus = { connected: false, last_end: null };
   let current: Connection | undefined;
   let cancelReport: (() => void) | undefined;
@@ -134,6 +144,7 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
     },
     sendInventory: (inventory) => current?.send({ type: 'inventory', inventory }),
     sendHolder: (seen) => current?.send({ type: 'holder', ...seen }),
+    sendMetrics: sendSince(PROTOCOL_WITH_METRICS),
     pullLogin: pullLogins.ask,
     jobs,
     status: () => ({ ...status }),
@@ -142,6 +153,14 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
       await finished;
       cancelReport?.();
     },
+  };
+}
+
+/** Sends messages that a control plane knows since a version of the protocol, and drops them for an older one. */
+function openSendSince(current: () => Connection | undefined): (version: number) => (message: AgentMessage) => void {
+  return (version) => (message) => {
+    const connection = current();
+    if (connection !== undefined && connection.version() >= version) connection.send(message);
   };
 }
 
@@ -281,6 +300,8 @@ function createActor(options: LinkOptions, peer: LinkPeer, deps: ActorDeps): (me
         return void open(message);
       case 'repair':
         return peer.onRepair(message.workload_id);
+      case 'watch':
+        return peer.onWatch(message.for_ms);
       case 'pull_login':
         return deps.takePullLogin(message);
       case 'job_url':

@@ -82,6 +82,8 @@ export interface Runtime {
   observed(): ObservedMessage;
   /** Ids of our containers, running or not, as the engine last listed them. */
   containerIds(): string[];
+  /** Our containers that run, with the GPUs of their workloads. */
+  running(): { container_id: string; workload_id: string; gpu_uuids: readonly string[] }[];
   /** Must be called whenever `holders.statuses()` has changed. */
   holdersChanged(): void;
   /** Must be called whenever the record of a job has changed. */
@@ -146,6 +148,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     held: () => revisionOf(desired),
     observed: () => ({ type: 'observed', held: revisionOf(desired), ...observe(facts(listing.known(), unseen)) }),
     containerIds: () => (listing.known() ?? []).map((container) => container.id),
+    running: () => runningOf(listing.known() ?? [], desired),
     holdersChanged: () => {
       silence.listen();
       loop.nudge();
@@ -161,6 +164,14 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
 
 function wantedOf(desired: Desired): DesiredWorkload[] {
   return (desired.held()?.workloads ?? []).filter((workload) => workload.desired === 'running');
+}
+
+function runningOf(containers: readonly LocalContainer[], desired: Desired): ReturnType<Runtime['running']> {
+  const gpusOf = new Map(desired.held()?.workloads.map(({ workload_id: id, gpu_uuids: uuids }) => [id, uuids]));
+  return containers.flatMap(({ id, workload_id, running }) => {
+    const gpu_uuids = gpusOf.get(workload_id);
+    return running && gpu_uuids !== undefined ? [{ container_id: id, workload_id, gpu_uuids }] : [];
+  });
 }
 
 interface Sources extends RuntimeDeps {

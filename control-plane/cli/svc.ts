@@ -12,6 +12,7 @@ import { addDoctorCommand } from './doctor.ts';
 import { errorJson, errorText, EXIT, SvcError } from './exit.ts';
 import { addFileCommands } from './file-transfer.ts';
 import { addInstanceCommands } from './instances.ts';
+import { addMetricsCommands } from './metrics.ts';
 import { MODEL_COMMANDS } from './model-commands.ts';
 import { addPlainCommands, type PlainCommand } from './plain.ts';
 import { addSshCommands } from './ssh.ts';
@@ -73,6 +74,7 @@ export function buildProgram(deps: SvcDeps): Command {
   };
   addAuthCommands(nounOf('auth'), deps);
   addInstanceCommands(program, nounOf('instance'), deps);
+  addMetricsCommands(nounOf('instance'), nounOf('machine'), deps);
   addPlainCommands(nounOf, PLAIN_COMMANDS, deps);
   addFileCommands(nounOf('file'), deps);
   addSshCommands(program, deps);

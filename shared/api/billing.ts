@@ -23,7 +23,7 @@ export const Balance = z
   .meta({ id: 'Balance' });
 export type Balance = z.infer<typeof Balance>;
 
-const moment = z
+export const moment = z
   .string()
   .refine(
     (text) => isoTimeMs(text) !== undefined,

@@ -1,14 +1,16 @@
 // The control link: one WebSocket per machine, dialled by the agent, JSON text messages. This file is the specification of that wire.
 //
 // Order: server `challenge` -> agent `hello` (signs the nonce) -> server `welcome`. Then, in any order:
-//   from the server: `clone_token`, `desired`, `open`, `pull_login`, `job_url`, `job_events_kept`, `repair`, `drain`
-//   from the agent: `clone_token_kept`, `observed`, `inventory`, `pull_login`, `job_url`, `job_events`, `holder`, `stream_refused`
+//   from the server: `clone_token`, `desired`, `open`, `pull_login`, `job_url`, `job_events_kept`, `repair`, `watch`, `drain`
+//   from the agent: `clone_token_kept`, `observed`, `inventory`, `pull_login`, `job_url`, `job_events`, `holder`, `stream_refused`,
+//   `metrics`
 // The server sends WebSocket pings to detect a dead peer. A message that does not decode closes the link with a reason and has no other effect.
 import { z } from 'zod';
 import { parseJson, TooManyValues } from '../json.ts';
-import { LOG_LINES_MAX, WORKLOADS_PER_MACHINE_MAX } from '../limits.ts';
+import { LOG_LINES_MAX, METRICS_WATCH_MS, WORKLOADS_PER_MACHINE_MAX } from '../limits.ts';
 import { Inventory } from './inventory.ts';
 import { JobEvents, JobFileName, JobUrlAnswer, JobUrlPurpose } from './job.ts';
+import { MetricsSample } from './metrics.ts';
 import { PROTOCOL_WITH_JOBS } from './version.ts';
 import { DesiredWorkload, ObservedWorkload, WorkloadId } from './workload.ts';
 
@@ -108,6 +110,8 @@ export const ServerMessage = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('job_events_kept'), workload_id: WorkloadId, offset: z.int().min(0) }),
   /** The control plane cannot reach a workload's SSH server: the agent must replace its holder. The container goes on. */
   z.strictObject({ type: z.literal('repair'), workload_id: WorkloadId }),
+  /** Somebody looks at the figures of this host: it samples them every second for this time, then slowly again. Since version 3. */
+  z.strictObject({ type: z.literal('watch'), for_ms: z.int().min(0).max(METRICS_WATCH_MS) }),
   z.strictObject({ type: z.literal('drain'), reconnect_after_ms: z.int().min(0).max(600_000) }),
 ]);
 export type ServerMessage = z.infer<typeof ServerMessage>;
@@ -157,6 +161,8 @@ export const AgentMessage = z.discriminatedUnion('type', [
     detail: z.string().max(512),
   }),
   z.strictObject({ type: z.literal('stream_refused'), stream_id: z.string().max(64), detail: z.string().max(512) }),
+  /** Since version 3. Nothing answers it; a sample that is lost is not sent again. */
+  MetricsSample,
 ]);
 export type AgentMessage = z.infer<typeof AgentMessage>;
 export type ObservedMessage = Extract<AgentMessage, { type: 'observed' }>;

@@ -8,11 +8,15 @@
 // 2 (2026-11-23): jobs. A desired workload may have `job`: a program without a network that reads inputs, appends events to a file and leaves
 //   results. New messages: `job_url` (both ways), `job_events`, `job_events_kept`. An observed job has `job` and the phases
 //   `finishing` and `finished`. A peer of version 1 is sent no job and no report about one.
+// 3 (2026-11-24): figures of GPUs, containers and the host. New messages: `metrics` from the host, `watch` to it. A peer of version 2 is
+//   sent neither.
 
 export const PROTOCOL_MIN = 1;
-export const PROTOCOL_MAX = 2;
+export const PROTOCOL_MAX = 3;
 /** The first version whose agents run jobs. */
 export const PROTOCOL_WITH_JOBS = 2;
+/** The first version whose agents send figures. */
+export const PROTOCOL_WITH_METRICS = 3;
 
 /** The highest version in both ranges; undefined if there is none, then one side must be upgraded. */
 export function negotiateVersion(peer: { min: number; max: number }): number | undefined {

@@ -19,6 +19,8 @@ import {
   type OpenMessage,
   type ServerMessage,
 } from '../../shared/protocol/link.ts';
+import type { MetricsSample } from '../../shared/protocol/metrics.ts';
+import { PROTOCOL_MAX, PROTOCOL_MIN } from '../../shared/protocol/version.ts';
 import { acceptStream } from '../../shared/protocol/stream.ts';
 import type { DesiredWorkload, ObservedWorkload } from '../../shared/protocol/workload.ts';
 import { eventually } from '../kit/processes.ts';
@@ -56,6 +58,10 @@ export interface FakeControlPlane {
   sshPort(workloadId: string, keys: () => SshKeys): Promise<number>;
   /** Asks for a stream and gives it. */
   stream(workloadId: string, keys: SshKeys): Promise<Duplex>;
+  /** The figures that the agent has sent. */
+  samples: MetricsSample[];
+  /** The newest version of the protocol that it speaks on links from now on. */
+  speak(version: number): void;
   /** What the agent has sent and got for jobs. */
   jobs: JobEnd;
   dropLink(): void;
@@ -155,6 +161,8 @@ type LinkEnd = Pick<
   | 'refused'
   | 'pullLoginsAsked'
   | 'cloneTokensKept'
+  | 'samples'
+  | 'speak'
   | 'dropLink'
 > & { serve(client: WebSocket): void };
 
@@ -162,22 +170,21 @@ function createLinkEnd(publicKey: () => string, jobs: JobEnd): LinkEnd {
   const hellos: HelloMessage[] = [];
   const ended: { code: number; reason: string }[] = [];
   const refused: { streamId: string; detail: string }[] = [];
-  const [pullLoginsAsked, cloneTokensKept]: [string[], string[]] = [[], []];
+  const [pullLoginsAsked, cloneTokensKept, samples]: [string[], string[], MetricsSample[]] = [[], [], []];
   let link: WebSocket | undefined;
   let inventory: Inventory | undefined;
   let observed: ObservedMessage | undefined;
   let desired: ServerMessage | undefined;
   let revision = 0;
+  let version = PROTOCOL_MAX;
   const send = (message: ServerMessage): void => link?.send(JSON.stringify(message));
 
   const greet = (client: WebSocket, nonce: string, message: HelloMessage): void => {
-    const key = createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x: publicKey() }, format: 'jwk' });
-    const proof = Buffer.from(message.proof, 'base64url');
-    if (!verify(null, linkProof(message.machine_id, nonce), key, proof)) return client.close(4401, 'bad proof');
+    if (!isProven(message, nonce, publicKey())) return client.close(4401, 'bad proof');
     hellos.push(message);
     ({ inventory } = message);
     link = client;
-    send({ type: 'welcome', protocol: 2, now_ms: Date.now() });
+    send({ type: 'welcome', protocol: version, now_ms: Date.now() });
     if (desired !== undefined) send(desired);
   };
   return {
@@ -186,6 +193,8 @@ function createLinkEnd(publicKey: () => string, jobs: JobEnd): LinkEnd {
     refused,
     pullLoginsAsked,
     cloneTokensKept,
+    samples,
+    speak: (newest) => void (version = newest),
     send,
     sendText: (text) => link?.send(text),
     connected: () => link !== undefined,
@@ -205,15 +214,14 @@ function createLinkEnd(publicKey: () => string, jobs: JobEnd): LinkEnd {
     dropLink: () => link?.terminate(),
     serve: (client) => {
       const nonce = randomBytes(24).toString('base64url');
-      client.send(JSON.stringify({ type: 'challenge', nonce, protocol: { min: 1, max: 2 } }));
+      client.send(JSON.stringify({ type: 'challenge', nonce, protocol: { min: PROTOCOL_MIN, max: version } }));
       client.on('message', (data: Buffer) => {
-        const decoded = decodeMessage(AgentMessage, data.toString(), LINK_MESSAGE_VALUES_MAX);
-        if (!decoded.ok) throw new Error(`the agent sent nonsense: ${decoded.reason}`);
-        const { message } = decoded;
+        const message = messageOf(data);
         if (jobs.take(message, send)) return;
         if (message.type === 'hello') greet(client, nonce, message);
         else if (message.type === 'observed') observed = message;
         else if (message.type === 'inventory') ({ inventory } = message);
+        else if (message.type === 'metrics') samples.push(message);
         else if (message.type === 'clone_token_kept') cloneTokensKept.push(message.value);
         else if (message.type === 'pull_login') pullLoginsAsked.push(message.workload_id);
         else if (message.type === 'stream_refused')
@@ -227,6 +235,17 @@ function createLinkEnd(publicKey: () => string, jobs: JobEnd): LinkEnd {
       });
     },
   };
+}
+
+function isProven({ machine_id: machineId, proof }: HelloMessage, nonce: string, publicKey: string): boolean {
+  const key = createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x: publicKey }, format: 'jwk' });
+  return verify(null, linkProof(machineId, nonce), key, Buffer.from(proof, 'base64url'));
+}
+
+function messageOf(data: Buffer): AgentMessage {
+  const decoded = decodeMessage(AgentMessage, data.toString(), LINK_MESSAGE_VALUES_MAX);
+  if (!decoded.ok) throw new Error(`the agent sent nonsense: ${decoded.reason}`);
+  return decoded.message;
 }
 
 interface Streams {

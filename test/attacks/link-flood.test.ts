@@ -189,6 +189,7 @@ test('a caller without a proof is cut in the middle of a long message', async ()
     machineKey: unexpected,
     cloneTokens: { next: unexpected, kept: () => undefined, leave: unexpected },
     handlers: {
+      onMetrics: () => undefined,
       onUp: unexpected,
       onDown: unexpected,
       onLife: () => undefined,

@@ -22,14 +22,15 @@ const TABLE = {
     denyDeviceLogin leaveOrg joinOrg`,
   'owner, member, billing, read-only': `
     listMembers listInvitations listUsage getBalance listEarnings listPayouts getBill getSupplier listMachines
-    getMachine listReceipts getReceipt listDeposits getDeposit getPayoutDestination getStatement listEvents`,
+    getMachine listReceipts getReceipt listDeposits getDeposit getPayoutDestination getStatement listEvents
+    getMachineMetrics scrapeMetrics`,
   'owner, member, billing': `
     createDeposit`,
   'owner, member, read-only': `
     listApiKeys getOperation listReservations listInstances getInstance listInstanceEvents readInstanceLogs
     listSshKeys listRegistryCredentials listWebhookEndpoints getWebhookEndpoint listWebhookDeliveries listModels
     getModel listFiles getFile getFileReport getFileContent listFineTuningJobs getFineTuningJob
-    listFineTuningEvents listFineTuningCheckpoints quoteFile`,
+    listFineTuningEvents listFineTuningCheckpoints quoteFile getInstanceMetrics`,
   'owner, member': `
     createApiKey revokeApiKey createSshKey deleteSshKey becomeSupplier registerMachine reissueEnrollmentToken
     changeMachine delistMachine relistMachine createRegistryCredential deleteRegistryCredential createInstance

@@ -51,6 +51,7 @@ export const DAEMONS: readonly Daemon[] = [
     rooms: [
       { path: 'host', tables: [] },
       { path: 'gpus', tables: [] },
+      { path: 'metrics', tables: [] },
       { path: 'wire', tables: [] },
       { path: 'guest', tables: [] },
       { path: 'holder', tables: [], apart: ['guest'] },

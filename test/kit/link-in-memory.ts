@@ -77,6 +77,7 @@ const SILENT: LinkHandlers = {
   onHolder: async () => undefined,
   onObserved: async () => true,
   onInventory: async () => true,
+  onMetrics: () => undefined,
   jobUrl: async () => undefined,
   onJobEvents: async () => undefined,
   pullLogin: async () => undefined,

@@ -199,6 +199,7 @@ async function runAgent(deps: AgentDeps): Promise<() => void> {
         await runtime.take(message);
       },
       onOpen: async () => undefined,
+      onWatch: () => undefined,
       onRepair: (id) => deps.holders.replace(id),
       cloneToken,
     },

@@ -55,6 +55,13 @@ function addMeasure(registry: Registry, first: Measure, others: readonly Measure
   });
 }
 
+/** Measures alone, in the text format. */
+export async function exposition(measures: readonly Measure[]): Promise<{ text: string; contentType: string }> {
+  const registry = new Registry();
+  addMeasures(registry, measures);
+  return { text: await registry.metrics(), contentType: registry.contentType };
+}
+
 export function openMetrics(): Metrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });

@@ -36,6 +36,7 @@ const TAGS: Readonly<Record<string, string>> = {
   Catalog: 'What is on offer: GPU types, prices, templates and environments',
   'Community supply': 'For suppliers: machines, what they earn, and payouts',
   Events: 'What happened to the resources of the organisation, and what happens now',
+  Metrics: 'Figures of GPUs, containers and machines, for Prometheus',
   Deposits: 'Stablecoin deposits, which add to the balance',
   Files: 'Files for fine-tuning',
   'Fine-tuning': 'Jobs that train adapters on your files, within a budget',

@@ -13,6 +13,8 @@ export const SCOPES = {
   'instances:write': 'Create, rename and terminate instances',
   'billing:read': 'Read usage, cost and balance',
   'events:read': 'Read and follow what happens to the resources that the other scopes let the key read',
+  'metrics:read':
+    'Read the figures of the instances and machines that the other scopes let the key read, for Prometheus',
   'webhooks:read': 'List webhook endpoints and their deliveries',
   'webhooks:write': 'Create, delete and retry webhook endpoints',
   'supply:read': 'Read your machines, earnings and payouts',

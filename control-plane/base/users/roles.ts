@@ -12,6 +12,7 @@ const BILLING: readonly Scope[] = [
   'supply:read',
   'members:read',
   'events:read',
+  'metrics:read',
   'deposits:read',
   'deposits:write',
 ];

@@ -56,6 +56,8 @@ import {
   type LinkSocket,
 } from '../../../shared/protocol/link.ts';
 import type { SentJobEvent } from '../../../shared/protocol/job.ts';
+import type { MetricsSample } from '../../../shared/protocol/metrics.ts';
+import { PROTOCOL_WITH_METRICS } from '../../../shared/protocol/version.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { Upgrade } from '../../base/http/upgrades.ts';
 import type { CloneTokens } from './clone-tokens.ts';
@@ -78,6 +80,8 @@ export interface LinkHandlers extends RequestHandlers {
   onObserved(machineId: string, message: ObservedMessage): Promise<boolean>;
   /** False as above. */
   onInventory(machineId: string, inventory: Inventory): Promise<boolean>;
+  /** The host's figures of this moment. */
+  onMetrics(machineId: string, sample: MetricsSample): void;
   /** Stores events of a job. Resolves with the offset up to which they are stored; undefined if the job is not the machine's. */
   onJobEvents(machineId: string, workloadId: string, events: readonly SentJobEvent[]): Promise<number | undefined>;
   /** The complete desired state of the machine. */
@@ -94,6 +98,8 @@ export interface Link {
   lifeOf(machineId: string, workloadId: string): WorkloadLife;
   /** Tells the host to replace the holder of a workload; false if the host is not connected. */
   repair(machineId: string, workloadId: string): boolean;
+  /** Tells the host to sample its figures every second for this time. Does nothing without a link, and for a host that sends none. */
+  watch(machineId: string, forMs: number): void;
   /** The number of links that are up. */
   count(): number;
   /** Opens a byte stream into a workload. @throws StreamError with the leg that failed */
@@ -159,6 +165,7 @@ export function openLink(deps: LinkDeps): Link {
       sessions.get(machineId)?.send({ type: 'repair', workload_id: workloadId });
       return sessions.has(machineId);
     },
+    watch: (machineId, forMs) => sendWatch(sessions.get(machineId), forMs),
     count: () => sessions.size,
     openStream: async (machineId, workloadId, target) => {
       const session = sessions.get(machineId);
@@ -193,6 +200,11 @@ export function openLink(deps: LinkDeps): Link {
       server.close();
     },
   };
+}
+
+function sendWatch(session: Session | undefined, forMs: number): void {
+  if (session === undefined || session.protocol < PROTOCOL_WITH_METRICS) return;
+  session.send({ type: 'watch', for_ms: forMs });
 }
 
 /**
@@ -297,6 +309,8 @@ function sessionEvents({ sessions, contestedMs, streams, lives }: Shared, deps: 
           return cloneTokens.kept(session.machineId, message.value);
         case 'pull_login':
           return void requests.pullLogin(session, message.workload_id);
+        case 'metrics':
+          return handlers.onMetrics(session.machineId, message);
         case 'job_url':
           return void requests.jobUrl(session, message);
         case 'job_events': {

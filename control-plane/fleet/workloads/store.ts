@@ -52,6 +52,30 @@ export async function instancesOf(query: Query, workloadIds: readonly string[]):
   return rows.map((row) => row.instance_id);
 }
 
+const PlacedRow = WorkloadRow.pick({ id: true, machine_id: true, instance_id: true });
+
+/** By machine: the instances of its workloads, including those that have gone since this time. */
+export async function instancesOn(
+  query: Query,
+  machineIds: readonly string[],
+  sinceMs: number,
+): Promise<Map<string, Map<string, string>>> {
+  if (machineIds.length === 0) return new Map();
+  const ids = join([...machineIds]);
+  const rows = await query.all(
+    PlacedRow,
+    sql`select id, machine_id, instance_id from workloads where machine_id in (${ids}) and state <> 'gone'
+        union all
+        select id, machine_id, instance_id from workloads where state = 'gone' and changed_ms > ${sinceMs} and machine_id in (${ids})`,
+  );
+  const found = new Map<string, Map<string, string>>();
+  for (const { id, machine_id: machineId, instance_id: instanceId } of rows) {
+    const own = found.get(machineId) ?? new Map<string, string>();
+    found.set(machineId, own.set(id, instanceId));
+  }
+  return found;
+}
+
 const DesiredRow = PositionRow.extend({
   id: text.nullable(),
   state: WorkloadRow.shape.state.nullable(),

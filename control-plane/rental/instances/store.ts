@@ -1,6 +1,7 @@
 // The SQL of instances.
 import { z } from 'zod';
 import { CreateInstance } from '../../../shared/api/instance.ts';
+import { fail } from '../../../shared/errors.ts';
 import type { InstanceState } from '../../../shared/states.ts';
 import { int, json, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
@@ -105,6 +106,38 @@ export async function machinesOf(query: Query, instanceIds: readonly string[]): 
     sql`select id, machine_id from instances where id in (${join([...instanceIds])}) and machine_id is not null`,
   );
   return new Map(rows.map((row) => [row.id, row.machine_id]));
+}
+
+/** The last machine of an instance. @throws ServiceError `not_found`, also for an instance of another organisation */
+export async function measuredInstance(
+  query: Query,
+  orgId: string,
+  id: string,
+): Promise<{ id: string; machineId: string | null; isLive: boolean }> {
+  const row = await findInstance(query, id);
+  if (row?.org_id !== orgId) return fail('not_found', `There is no instance ${id}.`);
+  return { id, machineId: row.machine_id, isLive: LIVE.has(row.status) };
+}
+
+const RunningRow = z.object({ id: text, machine_id: text, gpu_type: text, name: text.nullable() });
+
+/** The instances of an organisation that a customer can connect to, with their machines, the first `limit` ids. */
+export async function runningInstances(
+  query: Query,
+  orgId: string,
+  limit: number,
+): Promise<{ id: string; machineId: string; modelName: string; hostname: string }[]> {
+  const rows = await query.all(
+    RunningRow,
+    sql`select id, machine_id, gpu_type, name from instances
+        where org_id = ${orgId} and status in (${join([...CONNECTABLE])}) and machine_id is not null order by id limit ${limit}`,
+  );
+  return rows.map((row) => ({
+    id: row.id,
+    machineId: row.machine_id,
+    modelName: row.gpu_type,
+    hostname: row.name ?? row.id,
+  }));
 }
 
 export async function insertInstance(tx: Tx, row: InstanceRow): Promise<void> {

@@ -16,6 +16,7 @@ import type { DesiredMessage, LinkSocket, OpenMessage } from '../../../shared/pr
 import { seededRng } from '../../../shared/rng.ts';
 import { eventually } from '../../kit/processes.ts';
 import { desiredWorkload } from '../desired-workload.ts';
+import { metricsSample } from '../../kit/samples.ts';
 import { MACHINE_ID, startFakeControlPlane, type FakeControlPlane } from '../fake-control-plane.ts';
 
 const inventory: Inventory = {
@@ -116,6 +117,8 @@ describe('link', () => {
       onDesired: async (message) => void desired.push(message),
       onOpen: async (message) => void opened.push(message),
 
+      onWatch: () => undefined,
+
       onRepair: (id) => void repaired.push(id),
       cloneToken: await openCloneToken(stateDir, { files: DISK, log: createLog('test', 'silent') }),
       ...patch,
@@ -178,6 +181,29 @@ describe('link', () => {
     expect(await Promise.all(answers)).toEqual([{ kind: 'bearer', token: 't' }, null]);
   });
 
+  test('sends figures and takes the word that somebody looks, but sends an old control plane nothing that it does not know', async () => {
+    const watched: number[] = [];
+    await open({ onWatch: (forMs) => void watched.push(forMs) });
+    await eventually('link', 5000, () => Promise.resolve(link?.status().connected === true || undefined));
+    link?.sendMetrics(metricsSample(7));
+    await eventually('figures', 5000, () => Promise.resolve(plane.samples.length > 0 || undefined));
+    expect(plane.samples[0]).toMatchObject({ taken_ms: 7 });
+    plane.send({ type: 'watch', for_ms: 30_000 });
+    await eventually('watch', 5000, () => Promise.resolve(watched.length > 0 || undefined));
+    expect(watched).toEqual([30_000]);
+    await link?.stop();
+
+    plane.speak(2);
+    await open();
+    await eventually('old link', 5000, () => Promise.resolve(link?.status().connected === true || undefined));
+    link?.sendMetrics(metricsSample(8));
+    link?.sendInventory({ ...inventory, hostname: 'sent after it' });
+    await eventually('inventory', 5000, () =>
+      Promise.resolve(plane.inventory()?.hostname === 'sent after it' || undefined),
+    );
+    expect(plane.samples).toHaveLength(1);
+  });
+
   test('shows the refusal of a wrong proof and tries again', async () => {
     await enrolHost();
     const other = await loadIdentity(join(dir, 'foreign'));
@@ -189,6 +215,8 @@ describe('link', () => {
         observed: () => ({ type: 'observed', held: null, workloads: [], unknown_workload_ids: [] }),
         onDesired: () => Promise.resolve(),
         onOpen: () => Promise.resolve(),
+
+        onWatch: () => undefined,
 
         onRepair: (id) => void repaired.push(id),
         cloneToken: await openCloneToken(stateDir, { files: DISK, log: createLog('test', 'silent') }),

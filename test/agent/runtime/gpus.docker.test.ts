@@ -57,6 +57,27 @@ test('a container that lacks one of its GPUs runs nothing of the tenant and fail
   expect(await logOf('wl_whole')).toContain('the tenant runs');
 });
 
+test('the figures of a real container are sent with the GPUs that it has, and quickly while somebody looks', async () => {
+  const [, , , d = ''] = uuids;
+  const entrypoint = ['sh', '-c', 'while :; do :; done'];
+  world.plane.desire([
+    world.workload('wl_busy', image.pinnedRef, { gpu_uuids: [d], command: { entrypoint, cmd: null } }),
+  ]);
+  await world.plane.phase('wl_busy', 'running');
+  world.plane.send({ type: 'watch', for_ms: 30_000 });
+  const cpuSeconds = (): number[] =>
+    world.plane.samples.flatMap(({ containers }) => containers.map(({ cpu_seconds: seconds }) => seconds ?? 0));
+  await eventually('three samples', 20_000, async () => cpuSeconds().length >= 3 || undefined);
+  const [first = 0, ...later] = cpuSeconds();
+  expect(later.at(-1)).toBeGreaterThan(first);
+  const last = world.plane.samples.at(-1);
+  expect(last?.gpus.find(({ uuid }) => uuid === d)).toMatchObject({ workload_id: 'wl_busy', power_watts: 71.2 });
+  expect(last?.gpus).toHaveLength(4);
+  expect(last?.containers).toMatchObject([{ workload_id: 'wl_busy', network_sent_bytes: expect.any(Number) }]);
+  expect(last?.containers[0]?.memory_limit_bytes).toBeGreaterThan(0);
+  expect(last?.host?.cpu_cores).toBeGreaterThan(0);
+});
+
 test("nobody inside can write a line into the kernel's log, also not through a device of their own", async () => {
   const line = 'NVRM: Xid (PCI:0000:10:00): 79, GPU has fallen off the bus.';
   const attack = `mknod /tmp/kmsg c 1 11; for f in /dev/kmsg /tmp/kmsg; do echo "${line}" > $f && [ -c $f ] && echo written; done; echo tried; sleep 600`;

@@ -71,6 +71,7 @@ beforeEach(async () => {
     handlers: {
       onUp: async (id, { clone_token: token }) => void reports.push(`up ${id} with token ${token}`),
       onDown: async (id) => void reports.push(`down ${id}`),
+      onMetrics: () => undefined,
       onLife: () => undefined,
       onHolder: async () => undefined,
       onObserved: (machineId, message) => onObserved(machineId, message),

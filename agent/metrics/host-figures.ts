@@ -1,0 +1,45 @@
+// Reads what this machine uses in all: processors, memory, disk and network.
+import { readFile, statfs } from 'node:fs/promises';
+import { join } from 'node:path';
+import { HostFigures } from '../../shared/protocol/metrics.ts';
+import { networkBytes } from './network.ts';
+
+/** The kernel counts processor time in hundredths of a second for programs, whatever its own clock is. */
+const TICKS_PER_SECOND = 100;
+const KIB = 1024;
+
+/** `dataDir`: a folder on the disk that is reported. Rejects if the kernel's files cannot be read. */
+export async function readHost(dataDir: string, proc: string): Promise<HostFigures> {
+  const read = (name: string): Promise<string> => readFile(join(proc, name), 'utf8');
+  const [stat, memory, network, disk] = await Promise.all([
+    read('stat'),
+    read('meminfo'),
+    read('net/dev').catch(() => undefined),
+    statfs(dataDir),
+  ]);
+  const total = kibibytes(memory, 'MemTotal');
+  return HostFigures.parse({
+    cpu_cores: [...stat.matchAll(/^cpu\d+ /gm)].length,
+    cpu_seconds: busySeconds(stat),
+    memory_used_bytes: total === null ? null : Math.max(0, total - (kibibytes(memory, 'MemAvailable') ?? 0)),
+    memory_limit_bytes: total,
+    disk_used_bytes: (disk.blocks - disk.bfree) * disk.bsize,
+    disk_total_bytes: disk.blocks * disk.bsize,
+    network_received_bytes: null,
+    network_sent_bytes: null,
+    ...(network === undefined ? {} : networkBytes(network, { onlyPhysical: true })),
+  });
+}
+
+/** `cpu user nice system idle iowait irq softirq steal ...`: all but idle, iowait and the guests, which count in user already. */
+function busySeconds(stat: string): number | null {
+  const [, line] = /^cpu +(.+)$/m.exec(stat) ?? [];
+  if (line === undefined) return null;
+  const [user = 0, nice = 0, system = 0, , , irq = 0, softirq = 0, steal = 0] = line.split(' ').map(Number);
+  return (user + nice + system + irq + softirq + steal) / TICKS_PER_SECOND;
+}
+
+function kibibytes(text: string, name: string): number | null {
+  const [, number] = new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(text) ?? [];
+  return number === undefined ? null : Number(number) * KIB;
+}

@@ -1,0 +1,22 @@
+// Reads the counters of network interfaces from /proc/net/dev.
+
+/** An interface of the host itself that leads to another machine. Bridges and their ends carry the same bytes again. */
+const PHYSICAL = /^(en|eth|ib|wl|ww|bond)/;
+
+interface Bytes {
+  network_received_bytes: number;
+  network_sent_bytes: number;
+}
+
+/** All interfaces without loopback, as a container has them; with `onlyPhysical`, those of a host that lead to other machines. */
+export function networkBytes(text: string, { onlyPhysical = false } = {}): Bytes {
+  let [received, sent] = [0, 0];
+  for (const line of text.split('\n')) {
+    const [, name = 'lo', counters = ''] = /^\s*([^\s:]+):\s*(.*)$/.exec(line) ?? [];
+    if (name === 'lo' || (onlyPhysical && !PHYSICAL.test(name))) continue;
+    const numbers = counters.split(/\s+/).map(Number);
+    received += numbers[0] ?? 0;
+    sent += numbers[8] ?? 0;
+  }
+  return { network_received_bytes: received, network_sent_bytes: sent };
+}

@@ -1,0 +1,151 @@
+// The figures of all machines: takes samples from their links, stores them by the minute, and tells hosts that somebody looks at them.
+//
+// A host sends a sample every ten seconds. This room sums the samples up in memory and writes one row per machine and minute, many machines
+// in one statement. The newest sample is written with the minute, and every second for a machine that somebody looks at. So 2,000 machines
+// cost a few transactions per minute. If the process dies, the minute that was not stored is lost: it is a picture, not a bill.
+//
+// Who reads live figures of a machine sets `watched_until_ms` in its row. The process that has the link of the machine sees that within a
+// second, and asks the host for a sample every second.
+import type { Clock } from '../../../shared/clock.ts';
+import { METRICS_MINUTE_MS, METRICS_STALE_MS, METRICS_WATCH_MS } from '../../../shared/limits.ts';
+import type { MetricsSample } from '../../../shared/protocol/metrics.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { Link } from '../link/link.ts';
+import { instancesOn } from '../workloads/store.ts';
+import type { StoredFigures } from './figures.ts';
+import { type InstanceOf, openMinutes } from './minutes.ts';
+import * as store from './store.ts';
+
+export interface LiveFigures {
+  sampledMs: number;
+  figures: StoredFigures;
+}
+
+export interface FleetMetrics {
+  take(machineId: string, sample: MetricsSample): void;
+  /** Stores what is due, and asks hosts that somebody looks at for quick samples. */
+  tick(): Promise<void>;
+  /** The newest samples of these machines, without old ones. */
+  live(machineIds: readonly string[]): Promise<Map<string, LiveFigures>>;
+  /** The newest sample; undefined if there is none or it is old. The machine is sampled quickly for a while. */
+  look(machineId: string): Promise<LiveFigures | undefined>;
+  /** The minutes of a span, in pages of at most a day. */
+  minutes(machineId: string, span: { fromMs: number; untilMs: number }): AsyncGenerator<store.StoredMinute[]>;
+  /** Stores what is in memory. */
+  close(): Promise<void>;
+}
+
+export interface FleetMetricsDeps {
+  db: Db;
+  clock: Clock;
+  link: Pick<Link, 'isUp' | 'watch'>;
+}
+
+/** Machines in one statement. */
+const CHUNK = 100;
+/** A reader that polls renews its look when this is left of it, so that most reads write nothing. */
+const RENEW_MS = METRICS_WATCH_MS / 2;
+const MINUTES_PER_PAGE = 1_440;
+
+export function openFleetMetrics(deps: FleetMetricsDeps): FleetMetrics {
+  const { db, clock, link } = deps;
+  const minutes = openMinutes();
+  /** Until when the hosts sample quickly, as they were told. */
+  let told = new Map<string, number>();
+
+  const askHosts = (watched: ReadonlyMap<string, number>): void => {
+    const nowMs = clock.now();
+    const next = new Map<string, number>();
+    for (const [machineId, untilMs] of watched) {
+      if (!link.isUp(machineId)) continue;
+      if (told.get(machineId) !== untilMs) link.watch(machineId, Math.min(METRICS_WATCH_MS, untilMs - nowMs));
+      next.set(machineId, untilMs);
+    }
+    told = next;
+  };
+  const storeDue = async (watched: Iterable<string>, all = false): Promise<void> => {
+    const over = minutes.closed(clock.now(), all);
+    const newest = minutes.newest(new Set([...watched, ...over.map(({ machineId }) => machineId)]));
+    const machineIds = [...new Set([...over, ...newest].map(({ machineId }) => machineId))].toSorted();
+    for (let i = 0; i < machineIds.length; i += CHUNK) {
+      const chunk = new Set(machineIds.slice(i, i + CHUNK));
+      await storeChunk([...chunk], { over, newest, within: (id) => chunk.has(id) }, deps);
+    }
+  };
+  const live: FleetMetrics['live'] = async (machineIds) => {
+    const rows = await store.newestOf(db.read, machineIds);
+    return new Map([...rows].flatMap(([id, row]) => (isFresh(row, clock.now()) ? [[id, liveOf(row)]] : [])));
+  };
+
+  return {
+    take: (machineId, sample) => minutes.take(machineId, sample, clock.now()),
+    tick: async () => {
+      const watched = await store.watchedMachines(db.read, clock.now());
+      askHosts(watched);
+      await storeDue(watched.keys());
+    },
+    live,
+    look: async (machineId) => {
+      const row = (await store.newestOf(db.read, [machineId])).get(machineId);
+      const nowMs = clock.now();
+      if ((row?.watched_until_ms ?? 0) < nowMs + RENEW_MS)
+        await db.tx('metrics.watch', (tx) => store.setWatched(tx, machineId, nowMs + METRICS_WATCH_MS));
+      return row !== undefined && isFresh(row, nowMs) ? liveOf(row) : undefined;
+    },
+    minutes: async function* (machineId, { fromMs, untilMs }) {
+      for (let next = fromMs; ;) {
+        const page = await store.minutesOf(db.read, machineId, { fromMs: next, untilMs, limit: MINUTES_PER_PAGE });
+        yield page;
+        if (page.length < MINUTES_PER_PAGE) return;
+        next = (page.at(-1)?.minute_ms ?? untilMs) + METRICS_MINUTE_MS;
+      }
+    },
+    close: () => storeDue([], true),
+  };
+}
+
+interface Due {
+  over: ReturnType<ReturnType<typeof openMinutes>['closed']>;
+  newest: ReturnType<ReturnType<typeof openMinutes>['newest']>;
+  within(machineId: string): boolean;
+}
+
+async function storeChunk(
+  machineIds: readonly string[],
+  { over, newest, within }: Due,
+  { db, clock }: FleetMetricsDeps,
+): Promise<void> {
+  // A workload that has gone since its last sample still counts.
+  const found = await instancesOn(db.read, machineIds, clock.now() - METRICS_STALE_MS);
+  const on = (machineId: string): InstanceOf => {
+    const own = found.get(machineId);
+    return (workloadId) => own?.get(workloadId);
+  };
+  const minuteRows = over
+    .filter(({ machineId }) => within(machineId))
+    .toSorted((a, b) => (a.machineId < b.machineId ? -1 : 1))
+    .map(({ machineId, minuteMs, samples, figures }) => ({
+      machine_id: machineId,
+      minute_ms: minuteMs,
+      samples,
+      figures: figures(on(machineId)),
+    }));
+  if (minuteRows.length > 0) await db.tx('metrics.minutes', (tx) => store.insertMinutes(tx, minuteRows));
+  const newestRows = newest
+    .filter(({ machineId }) => within(machineId))
+    .toSorted((a, b) => (a.machineId < b.machineId ? -1 : 1))
+    .map(({ machineId, sampledMs, figures }) => ({
+      machine_id: machineId,
+      sampled_ms: sampledMs,
+      figures: figures(on(machineId)),
+    }));
+  if (newestRows.length > 0) await db.tx('metrics.newest', (tx) => store.setNewest(tx, newestRows));
+}
+
+function isFresh({ sampled_ms: sampledMs, figures }: store.MachineFigures, nowMs: number): boolean {
+  return figures !== null && nowMs - sampledMs <= METRICS_STALE_MS;
+}
+
+function liveOf({ sampled_ms: sampledMs, figures }: store.MachineFigures): LiveFigures {
+  return { sampledMs, figures: figures ?? { gpus: [], containers: [], host: null } };
+}

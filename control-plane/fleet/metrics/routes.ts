@@ -1,0 +1,111 @@
+// The figures of instances and machines, as JSON and as Prometheus reads them.
+import { z } from 'zod';
+import { InstanceMetrics, MachineMetrics, MetricsQuery } from '../../../shared/api/metrics.ts';
+import type { Clock } from '../../../shared/clock.ts';
+import { METRICS_SCRAPED_MAX } from '../../../shared/limits.ts';
+import type { Db, Query } from '../../base/db/db.ts';
+import { type Caller, type Route, route } from '../../base/http/route.ts';
+import { ownMachine } from '../supply/listing.ts';
+import { machinesOfSupplier, supplierOfOrg } from '../supply/store.ts';
+import { prometheusText, type Scraped } from './exposition.ts';
+import type { FleetMetrics } from './metrics.ts';
+import { windowOf } from './series.ts';
+import { instanceMetrics, machineMetrics, type MeasuredInstance } from './views.ts';
+
+export interface MetricsRouteDeps {
+  db: Db;
+  clock: Clock;
+  metrics: FleetMetrics;
+  /** @throws ServiceError `not_found`, also for an instance of another organisation */
+  instanceOf(query: Query, orgId: string, id: string): Promise<MeasuredInstance>;
+  /** The instances of an organisation that run, at most `limit`. */
+  runningOf(query: Query, orgId: string, limit: number): Promise<Scraped[]>;
+}
+
+const DESCRIPTION =
+  'Averages and maxima by the point, from rows of a minute that are kept for seven days. `latest` is the newest sample: a read makes the host take one every second for half a minute, otherwise it is up to two minutes old. The values come from the host.';
+
+export function metricsRoutes(deps: MetricsRouteDeps): Route[] {
+  return [instanceRoute(deps), machineRoute(deps), prometheusRoute(deps)];
+}
+
+function instanceRoute({ db, clock, metrics, instanceOf }: MetricsRouteDeps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/instances/{id}/metrics',
+    operationId: 'getInstanceMetrics',
+    tag: 'Instances',
+    summary: 'What the GPUs and the container of an instance use',
+    description: DESCRIPTION,
+    scope: 'instances:read',
+    idempotency: 'none',
+    params: z.strictObject({ id: z.string().describe('The instance id') }),
+    query: MetricsQuery,
+    responses: { 200: { description: 'The figures', schema: InstanceMetrics } },
+    errors: ['not_found'],
+    handler: async ({ caller, params, query }) => {
+      const instance = await instanceOf(db.read, caller.orgId, params.id);
+      return { status: 200, body: await instanceMetrics(instance, windowOf(query, clock.now()), metrics) };
+    },
+  });
+}
+
+function machineRoute({ db, clock, metrics }: MetricsRouteDeps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/community/machines/{id}/metrics',
+    operationId: 'getMachineMetrics',
+    tag: 'Community supply',
+    summary: 'What the GPUs of a machine, and the machine as a whole, use',
+    description: `${DESCRIPTION} What happens inside the containers of customers is not shown.`,
+    scope: 'supply:read',
+    idempotency: 'none',
+    params: z.strictObject({ id: z.string().describe('The machine id') }),
+    query: MetricsQuery,
+    responses: { 200: { description: 'The figures', schema: MachineMetrics } },
+    errors: ['not_found'],
+    handler: async ({ caller, params, query }) => {
+      const machine = await ownMachine(db.read, caller.orgId, params.id);
+      return { status: 200, body: await machineMetrics(machine.id, windowOf(query, clock.now()), metrics) };
+    },
+  });
+}
+
+function prometheusRoute(deps: MetricsRouteDeps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/metrics',
+    operationId: 'scrapeMetrics',
+    tag: 'Metrics',
+    summary: 'The newest figures in the text format of Prometheus',
+    description: `GPU figures have the names of NVIDIA's DCGM exporter. A key that may read instances gets those of its running instances, and one that may read the supply those of its machines; at most ${METRICS_SCRAPED_MAX} of each. Values are at most two minutes old; what has no newer ones is left out.`,
+    scope: 'metrics:read',
+    idempotency: 'none',
+    responses: { 200: { description: 'Metrics', mediaType: 'text/plain' } },
+    errors: [],
+    handler: async ({ caller }) => {
+      const [instances, machines] = await Promise.all([instancesOf(caller, deps), machinesOf(caller, deps)]);
+      const live = await deps.metrics.live([...new Set([...instances, ...machines].map(({ machineId }) => machineId))]);
+      const { text, contentType } = await prometheusText({ instances, machines, live });
+      return { status: 200, headers: { 'content-type': contentType }, body: text };
+    },
+  });
+}
+
+async function instancesOf(caller: Caller, { db, runningOf }: MetricsRouteDeps): Promise<Scraped[]> {
+  if (!caller.scopes.includes('instances:read')) return [];
+  return runningOf(db.read, caller.orgId, METRICS_SCRAPED_MAX);
+}
+
+async function machinesOf(caller: Caller, { db }: MetricsRouteDeps): Promise<Scraped[]> {
+  if (!caller.scopes.includes('supply:read')) return [];
+  const supplier = await supplierOfOrg(db.read, caller.orgId);
+  if (supplier === undefined) return [];
+  const rows = await machinesOfSupplier(db.read, supplier.id, { count: METRICS_SCRAPED_MAX });
+  return rows.map(({ id, inventory }) => ({
+    id,
+    machineId: id,
+    modelName: inventory?.gpus[0]?.name ?? '',
+    hostname: inventory?.hostname ?? '',
+  }));
+}
