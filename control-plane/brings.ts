@@ -1,4 +1,5 @@
 // What each room adds to the house, as data. Sockets, loops, metrics, retention, proofs and the operator's commands iterate over this list.
+import { fail } from '../shared/errors.ts';
 import type { LoopOptions, LoopStatus } from '../shared/loop.ts';
 import type { Fields } from './base/http/operator.ts';
 import type { Audit } from './admin/audit.ts';
@@ -41,7 +42,7 @@ import { meteringBrings } from './money/metering/brings.ts';
 import { balanceBelowHours } from './money/metering/runway.ts';
 import { payoutsBrings } from './money/payouts/brings.ts';
 import { instancesBrings } from './rental/instances/brings.ts';
-import { machinesOf } from './rental/instances/store.ts';
+import { findShown, LIVE, machinesOf } from './rental/instances/store.ts';
 import { journalBrings } from './rental/journal/brings.ts';
 import { launchBrings } from './rental/launch/brings.ts';
 import { outagesBrings } from './rental/outages/brings.ts';
@@ -106,6 +107,7 @@ export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Bring
       clock,
       ledger: rooms.ledger,
       assertOrg: rooms.accounts.assertOrg,
+      rentalOf,
       billed: () => Object.assign({}, ...inOrder().map((room) => room.billed ?? {})) as Billed,
     }),
     'money/ledger': ledgerBrings({ db, books: openBooks({ db, clock, log, proofs: inOrder }) }),
@@ -181,6 +183,12 @@ function moneyBrings(
     }),
   };
 }
+
+const rentalOf: Parameters<typeof billBrings>[0]['rentalOf'] = async (query, orgId, id) => {
+  const found = await findShown(query, orgId, id);
+  if (found === undefined) return fail('not_found', `There is no instance ${id}.`);
+  return { hasEnded: !LIVE.has(found.status) && found.status !== 'stopping' };
+};
 
 /** Suppliers earn by instances and by fine-tuning jobs. */
 function machinesOfAll({ fineTuning }: Rooms): typeof machinesOf {

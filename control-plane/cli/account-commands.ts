@@ -117,6 +117,28 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     columns: ['created_at', 'type', 'status', 'reason'],
   },
   {
+    words: ['instance', 'bill'],
+    help: 'what an instance cost: charged time, time that was not charged and why, and refunds',
+    method: 'GET',
+    path: '/instances/{id}/bill',
+    columns: [
+      'instance_id',
+      'is_complete',
+      'totals.usage',
+      'totals.held_credits',
+      'totals.uncovered',
+      'totals.refunds',
+      'totals.cost',
+      'currency',
+    ],
+    id: 'instance_id',
+    parts: [
+      { of: 'segments', columns: ['from', 'until', 'seconds', 'price_per_hour', 'amount'] },
+      { of: 'credits', columns: ['from', 'until', 'seconds', 'amount', 'cause', 'status', 'reason'] },
+      { of: 'refunds', columns: ['created_at', 'amount', 'reason'] },
+    ],
+  },
+  {
     words: ['instance', 'operation'],
     help: 'show an operation, such as a launch that is under way',
     method: 'GET',

@@ -21,7 +21,7 @@ const TABLE = {
     makeRecoveryCodes beginPasskey addPasskey listPasskeys removePasskey getDeviceLogin approveDeviceLogin
     denyDeviceLogin leaveOrg joinOrg`,
   'owner, member, billing, read-only': `
-    listMembers listInvitations listUsage getBalance listEarnings listPayouts getBill getSupplier listMachines
+    listMembers listInvitations listUsage getBalance listEarnings listPayouts getBill getInstanceBill getSupplier listMachines
     getMachine listReceipts getReceipt listDeposits getDeposit getPayoutDestination getStatement listEvents`,
   'owner, member, billing': `
     createDeposit`,

@@ -102,7 +102,10 @@ describe('each command that is one request', () => {
     async (_name, plain) => {
       const schema: unknown = z.toJSONSchema(answerOf(plain), { io: 'output', unrepresentable: 'any' });
       const text = JSON.stringify(schema);
-      const last = [...(plain.columns ?? []), plain.id ?? 'id'].map((column) => column.split('.').at(-1) ?? '');
+      const parts = (plain.parts ?? []).flatMap(({ of, columns }) => [of, ...columns]);
+      const last = [...(plain.columns ?? []), ...parts, plain.id ?? 'id'].map(
+        (column) => column.split('.').at(-1) ?? '',
+      );
       expect(last.filter((name) => !text.includes(`"${name}":`))).toEqual([]);
     },
   );
