@@ -291,6 +291,51 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     columns: ['id', 'event_type', 'status', 'attempts', 'next_attempt_at', 'created_at'],
   },
   {
+    words: ['webhook', 'delivery'],
+    help: 'show a delivery: its body as it is sent, and what each attempt met',
+    method: 'GET',
+    path: '/webhook-endpoints/{id}/deliveries/{delivery}',
+    columns: ['id', 'event_id', 'event_type', 'is_test', 'status', 'next_attempt_at', 'created_at', 'body'],
+    parts: [
+      {
+        of: 'attempt_history',
+        columns: [
+          'n',
+          'trigger',
+          'started_at',
+          'duration_ms',
+          'response_status',
+          'error_code',
+          'response_body_excerpt',
+        ],
+      },
+    ],
+  },
+  {
+    words: ['webhook', 'test'],
+    help: 'send a test event to an endpoint',
+    method: 'POST',
+    path: '/webhook-endpoints/{id}/test',
+    options: [{ flags: '--event <type>', help: 'one that the endpoint receives', in: 'body', to: 'event_type' }],
+    columns: ['id', 'event_type', 'status', 'created_at'],
+  },
+  {
+    words: ['webhook', 'replay'],
+    help: 'send all deliveries again that were given up',
+    method: 'PATCH',
+    path: '/webhook-endpoints/{id}',
+    options: [
+      {
+        flags: '--since <time>',
+        help: 'those of events from then on, such as 2026-11-01T00:00:00Z',
+        in: 'body',
+        to: 'replay_since',
+        required: true,
+      },
+    ],
+    columns: ENDPOINT,
+  },
+  {
     words: ['webhook', 'retry'],
     help: 'send a delivery again',
     method: 'POST',

@@ -10,7 +10,7 @@ import { tableOf } from './table.ts';
 export interface SvcDeps {
   logins: Logins;
   clock: Clock;
-  ids: Pick<Ids, 'uuid'>;
+  ids: Pick<Ids, 'uuid' | 'secret'>;
   fetch: typeof fetch;
   /** Answers. */
   print(text: string): void;

@@ -27,14 +27,14 @@ const TABLE = {
     createDeposit`,
   'owner, member, read-only': `
     listApiKeys getOperation listReservations listInstances getInstance listInstanceEvents readInstanceLogs
-    listSshKeys listRegistryCredentials listWebhookEndpoints getWebhookEndpoint listWebhookDeliveries listModels
+    listSshKeys listRegistryCredentials listWebhookEndpoints getWebhookEndpoint listWebhookDeliveries getWebhookDelivery listModels
     getModel listFiles getFile getFileReport getFileContent listFineTuningJobs getFineTuningJob
     listFineTuningEvents listFineTuningCheckpoints quoteFile`,
   'owner, member': `
     createApiKey revokeApiKey createSshKey deleteSshKey becomeSupplier registerMachine reissueEnrollmentToken
     changeMachine delistMachine relistMachine createRegistryCredential deleteRegistryCredential createInstance
     renameInstance deleteInstance createWebhookEndpoint changeWebhookEndpoint rotateWebhookSecret
-    deleteWebhookEndpoint retryWebhookDelivery createChatCompletion createEmbeddings createImages createVideo
+    deleteWebhookEndpoint retryWebhookDelivery testWebhookEndpoint createChatCompletion createEmbeddings createImages createVideo
     listVideos getVideo getVideoContent cancelVideo deleteVideo uploadFile createUpload addUploadPart
     completeUpload cancelUpload deleteFile createFineTuningJob cancelFineTuningJob changePayoutDestination
     cancelPayoutDestination`,

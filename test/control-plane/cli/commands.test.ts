@@ -70,6 +70,7 @@ async function optionsFor(plain: PlainCommand): Promise<string[]> {
     public_key: file,
     url: 'https://93.184.216.34/hook',
     event_types: 'instance.running',
+    replay_since: '2026-01-01T00:00:00Z',
     region: 'eu-west',
     chain: 'base',
     asset: 'usdc',
