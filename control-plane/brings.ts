@@ -46,6 +46,7 @@ import { findShown, LIVE, machinesOf } from './rental/instances/store.ts';
 import { journalBrings } from './rental/journal/brings.ts';
 import { launchBrings } from './rental/launch/brings.ts';
 import { outagesBrings } from './rental/outages/brings.ts';
+import { failingProbesOf } from './rental/outages/store.ts';
 import { reservationsBrings } from './rental/reservations/brings.ts';
 import { webhooksBrings } from './rental/webhooks/brings.ts';
 import type { Rooms } from './rooms.ts';
@@ -200,7 +201,15 @@ function fleetBrings({ db, clock }: Core, rooms: Rooms, { cursors, keep }: Proce
   const { supply, payouts, link, presence, cloneTokens, workloads } = rooms;
   const keepMs = keep.workloads_days * DAY_MS;
   return {
-    'fleet/supply': supplyBrings({ db, clock, cursors, supply, payouts, machinesOf: machinesOfAll(rooms) }),
+    'fleet/supply': supplyBrings({
+      db,
+      clock,
+      cursors,
+      supply,
+      payouts,
+      machinesOf: machinesOfAll(rooms),
+      failingProbes: failingProbesOf,
+    }),
     'fleet/link': linkBrings({ link, presence, cloneTokens }),
     'fleet/placement': {},
     'fleet/workloads': workloadsBrings({ db, clock, workloads, push: link.push, keepMs }),

@@ -22,7 +22,7 @@ const TABLE = {
     denyDeviceLogin leaveOrg joinOrg`,
   'owner, member, billing, read-only': `
     listMembers listInvitations listUsage getBalance listEarnings listPayouts getBill getInstanceBill getSupplier listMachines
-    getMachine listReceipts getReceipt listDeposits getDeposit getPayoutDestination getStatement listEvents`,
+    getMachine listMachineChecks listReceipts getReceipt listDeposits getDeposit getPayoutDestination getStatement listEvents`,
   'owner, member, billing': `
     createDeposit`,
   'owner, member, read-only': `
