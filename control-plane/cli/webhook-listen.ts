@@ -48,12 +48,19 @@ async function listen(options: ListenOptions, deps: SvcDeps): Promise<void> {
         position.id = event.id ?? position.id;
       }
     } catch (error) {
-      if (interrupted.aborted || (error instanceof SvcError && error.refusal.code !== 'unreachable')) throw error;
+      if (interrupted.aborted || isFinal(error)) throw error;
       tell(`The stream of events broke off, and is opened again: ${messageOf(error)}\n`);
     }
     await clock.sleep(waitMs, interrupted);
   }
   throw new SvcError(EXIT.interrupted, { code: 'interrupted', message: 'interrupted' });
+}
+
+/** The API refuses the stream itself. Anything else may pass, such as a restart of the API. */
+function isFinal(error: unknown): boolean {
+  if (!(error instanceof SvcError)) return false;
+  const { code } = error.refusal;
+  return !['unreachable', 'unavailable', 'stream_limit_exceeded'].includes(code) && !code.startsWith('http_5');
 }
 
 async function* streamAfter(

@@ -10,10 +10,10 @@ export interface SourcePage {
 export function llmsText(pages: readonly SourcePage[]): string {
   const first = pages.find(({ name }) => name === 'index')?.source ?? '';
   const about = new Map(
-    [...first.matchAll(/^- \[[^\]]+\]\(([a-z-]+)\.md\): ([^.]+)\./gm)].map(([, name = '', words = '']) => [
-      name,
-      words,
-    ]),
+    first.split('\n').flatMap((line) => {
+      const [, name, words] = /^- \[[^\]]+\]\(([a-z-]+)\.md\): ([^.]+)\./.exec(line) ?? [];
+      return name === undefined ? [] : [[name, words]];
+    }),
   );
   const lines = pages.map(({ name, title }) => {
     const words = about.get(name);

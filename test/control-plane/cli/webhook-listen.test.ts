@@ -33,8 +33,13 @@ afterEach(() => new Promise((resolve) => receiver.close(resolve)));
 const got = (): WebhookEvent[] => received.map(({ body }) => WebhookEvent.parse(JSON.parse(body.toString())));
 
 /** Listens while something happens, until so many events have come, and ends it with Ctrl-C. */
-async function whileListening(options: string[], happens: () => Promise<void>, count: number): Promise<SvcResult> {
-  const svc: Svc = svcOf({ onSleep: async () => undefined });
+async function whileListening(
+  options: string[],
+  happens: () => Promise<void>,
+  count: number,
+  request: typeof fetch = fetch,
+): Promise<SvcResult> {
+  const svc: Svc = svcOf({ fetch: request });
   const running = svc.run('webhook', 'listen', '--forward', url, ...options);
   await eventually('the stream is open', 10_000, async () =>
     api.world.rooms.live.counts().open > 0 ? true : undefined,
@@ -91,6 +96,26 @@ describe('svc webhook listen', () => {
     await runOne();
     await whileListening(['--since', '60'], async () => undefined, 2);
     expect(got().map(({ type }) => type)).toEqual(['instance.creating', 'instance.running']);
+  });
+
+  test('opens the stream again after the last event when it breaks off, also while the API is away', async () => {
+    await runOne();
+    const { json } = await api.call('GET', '/v1/events', { key: owner.key });
+    const created = json.data?.find(({ type }) => type === 'instance.creating')?.['id'];
+    const asked: (string | null)[] = [];
+    const flaky: typeof fetch = async (to, init) => {
+      if (to === url) return fetch(to, init);
+      asked.push(new Headers(init?.headers).get('last-event-id'));
+      if (asked.length === 1) return new Response(`event: ready\nid: ${String(created)}\ndata: {}\n\n`);
+      // The client repeats a request itself before it gives up.
+      if (asked.length <= 5) return new Response('away', { status: 502 });
+      return fetch(to, init);
+    };
+    const { stderr, stdout } = await whileListening([], async () => undefined, 1, flaky);
+    expect(asked).toEqual([null, ...Array.from({ length: 5 }, () => created)]);
+    expect(stderr).toContain('is opened again: the API answered 502');
+    expect(got().map(({ type }) => type)).toEqual(['instance.running']);
+    expect(stdout.split('\n')).toHaveLength(2);
   });
 
   test('ends with the refusal of a key without the scope', async () => {
