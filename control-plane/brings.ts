@@ -1,4 +1,5 @@
 // What each room adds to the house, as data. Sockets, loops, metrics, retention, proofs and the operator's commands iterate over this list.
+import { fail } from '../shared/errors.ts';
 import type { LoopOptions, LoopStatus } from '../shared/loop.ts';
 import type { Fields } from './base/http/operator.ts';
 import type { Audit } from './admin/audit.ts';
@@ -42,10 +43,11 @@ import { meteringBrings } from './money/metering/brings.ts';
 import { balanceBelowHours } from './money/metering/runway.ts';
 import { payoutsBrings } from './money/payouts/brings.ts';
 import { instancesBrings } from './rental/instances/brings.ts';
-import { machinesOf, measuredInstance, runningInstances } from './rental/instances/store.ts';
+import { findShown, LIVE, machinesOf, measuredInstance, runningInstances } from './rental/instances/store.ts';
 import { journalBrings } from './rental/journal/brings.ts';
 import { launchBrings } from './rental/launch/brings.ts';
 import { outagesBrings } from './rental/outages/brings.ts';
+import { failingProbesOf } from './rental/outages/store.ts';
 import { reservationsBrings } from './rental/reservations/brings.ts';
 import { webhooksBrings } from './rental/webhooks/brings.ts';
 import type { Rooms } from './rooms.ts';
@@ -107,6 +109,7 @@ export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Bring
       clock,
       ledger: rooms.ledger,
       assertOrg: rooms.accounts.assertOrg,
+      rentalOf,
       billed: () => Object.assign({}, ...inOrder().map((room) => room.billed ?? {})) as Billed,
     }),
     'money/ledger': ledgerBrings({ db, books: openBooks({ db, clock, log, proofs: inOrder }) }),
@@ -183,6 +186,12 @@ function moneyBrings(
   };
 }
 
+const rentalOf: Parameters<typeof billBrings>[0]['rentalOf'] = async (query, orgId, id) => {
+  const found = await findShown(query, orgId, id);
+  if (found === undefined) return fail('not_found', `There is no instance ${id}.`);
+  return { hasEnded: !LIVE.has(found.status) && found.status !== 'stopping' };
+};
+
 /** Suppliers earn by instances and by fine-tuning jobs. */
 function machinesOfAll({ fineTuning }: Rooms): typeof machinesOf {
   return async (query, ids) =>
@@ -193,7 +202,15 @@ function fleetBrings({ db, clock }: Core, rooms: Rooms, { cursors, keep }: Proce
   const { supply, payouts, link, presence, cloneTokens, workloads, fleetMetrics: metrics } = rooms;
   const keepMs = keep.workloads_days * DAY_MS;
   return {
-    'fleet/supply': supplyBrings({ db, clock, cursors, supply, payouts, machinesOf: machinesOfAll(rooms) }),
+    'fleet/supply': supplyBrings({
+      db,
+      clock,
+      cursors,
+      supply,
+      payouts,
+      machinesOf: machinesOfAll(rooms),
+      failingProbes: failingProbesOf,
+    }),
     'fleet/link': linkBrings({ link, presence, cloneTokens }),
     'fleet/placement': {},
     'fleet/workloads': workloadsBrings({ db, clock, workloads, push: link.push, keepMs }),

@@ -46,6 +46,8 @@ export const WEBHOOK_ATTEMPT_MS_MAX = 30_000;
 export const WEBHOOK_EXCERPT_BYTES_MAX = 1024;
 /** Attempts per delivery, including manual retries: the API returns the whole history. */
 export const WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX = 50;
+/** Tests of one endpoint in any hour. */
+export const WEBHOOK_TESTS_PER_HOUR_MAX = 60;
 
 /** Specification 8: instance create. */
 export const GPU_COUNT_MAX = 8;

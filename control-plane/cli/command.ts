@@ -10,7 +10,7 @@ import { tableOf } from './table.ts';
 export interface SvcDeps {
   logins: Logins;
   clock: Clock;
-  ids: Pick<Ids, 'uuid'>;
+  ids: Pick<Ids, 'uuid' | 'secret'>;
   fetch: typeof fetch;
   /** Answers. */
   print(text: string): void;
@@ -79,14 +79,21 @@ export interface Shown {
   columns: readonly string[];
   /** The member that names a row. */
   id: string;
+  /** Members that are lists of their own. A person reads each below the rest, if it has rows. */
+  parts?: readonly { of: string; columns: readonly string[] }[];
 }
 
 /** Prints an answer in the form that was asked for. */
-export function show(deps: SvcDeps, options: CommonOptions, body: unknown, { rows, columns, id }: Shown): void {
+export function show(deps: SvcDeps, options: CommonOptions, body: unknown, shown: Shown): void {
+  const { rows, columns, id, parts = [] } = shown;
   if (options.json === true) return deps.print(`${JSON.stringify(body)}\n`);
   const list = rowsOf(body, rows);
   if (options.quiet === true) return deps.print(list.map((row) => `${textOf(row[id])}\n`).join(''));
   deps.print(tableOf(list, columns, { isOne: rows === undefined && !Array.isArray(body) }));
+  for (const part of parts) {
+    const partRows = rowsOf(body, part.of);
+    if (partRows.length > 0) deps.print(`\n${part.of}\n${tableOf(partRows, part.columns, { isOne: false })}`);
+  }
   const next = nextOf(body, list.at(-1)?.[id]);
   if (next !== undefined) deps.tell(`There are more: ${next}\n`);
 }

@@ -112,8 +112,8 @@ async function runPlain(
     ...(body === undefined ? {} : { body }),
   });
   if (answer === null) return deps.tell(`${plain.done ?? 'done'}\n`);
-  const { rows, columns = [], id = 'id' } = plain;
-  show(deps, options, answer, { rows, columns, id });
+  const { rows, columns = [], id = 'id', parts = [] } = plain;
+  show(deps, options, answer, { rows, columns, id, parts });
 }
 
 function requestOf(

@@ -62,6 +62,15 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
     id: 'machine_id',
   },
   {
+    words: ['machine', 'checks'],
+    help: 'what decides whether a machine is on offer, with evidence and what to do',
+    method: 'GET',
+    path: '/community/machines/{id}/checks',
+    columns: ['machine_id', 'on_offer'],
+    id: 'machine_id',
+    parts: [{ of: 'checks', columns: ['name', 'state', 'required', 'evidence', 'remedy'] }],
+  },
+  {
     words: ['machine', 'enroll'],
     help: 'register a machine; its enrolment token is shown once',
     method: 'POST',

@@ -17,6 +17,7 @@ import { MODEL_COMMANDS } from './model-commands.ts';
 import { addPlainCommands, type PlainCommand } from './plain.ts';
 import { addSshCommands } from './ssh.ts';
 import { SUPPLIER_COMMANDS } from './supplier-commands.ts';
+import { addListenCommand } from './webhook-listen.ts';
 
 const NOUNS: Readonly<Record<string, string>> = {
   auth: 'sign in and out',
@@ -77,6 +78,7 @@ export function buildProgram(deps: SvcDeps): Command {
   addMetricsCommands(nounOf('instance'), nounOf('machine'), deps);
   addPlainCommands(nounOf, PLAIN_COMMANDS, deps);
   addFileCommands(nounOf('file'), deps);
+  addListenCommand(nounOf('webhook'), deps);
   addSshCommands(program, deps);
   addChatCommand(program, deps);
   addDoctorCommand(program, deps);

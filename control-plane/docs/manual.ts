@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { Marked, type RendererObject, type Tokens } from 'marked';
 import { escapeHtml } from '../base/http/docs-text.ts';
 import { createHash } from 'node:crypto';
+import { llmsText } from './llms.ts';
 
 /** File names without `.md`, in the order of the navigation. `/docs` shows `index`. */
 export const PAGES = [
@@ -34,18 +35,29 @@ const REFERENCE = { href: '/docs/api', title: 'API reference' };
 export interface Manual {
   /** A complete HTML document; undefined if there is no such page. */
   page(name: string): string | undefined;
+  /** The source of a page; undefined if there is no such page. */
+  markdown(name: string): string | undefined;
+  /** The text of /llms.txt. */
+  llms: string;
   headers: Record<string, string>;
 }
 
 /** @throws Error if a page is missing, or if it links to a page that does not exist */
 export function openManual(): Manual {
+  const sources = new Map<string, string>(PAGES.map((name) => [name, sourceOf(name)]));
   const rendered = new Map(PAGES.map((name): [PageName, Rendered] => [name, renderPage(name)]));
   const frame = openFrame(readFileSync(join(import.meta.dirname, 'manual.css'), 'utf8'));
   const entries = [...rendered].map(([name, { title }]) => ({ href: hrefOfPage(name), title }));
   const pages = new Map<string, string>(
     [...rendered].map(([name, page]) => [name, frame.page(page, [...entries, REFERENCE], hrefOfPage(name))]),
   );
-  return { page: (name) => pages.get(name), headers: frame.headers };
+  const titled = [...rendered].map(([name, { title }]) => ({ name, title, source: sources.get(name) ?? '' }));
+  return {
+    page: (name) => pages.get(name),
+    markdown: (name) => sources.get(name),
+    llms: llmsText(titled),
+    headers: frame.headers,
+  };
 }
 
 export interface Section {
@@ -139,10 +151,14 @@ function openFrame(style: string): Frame {
 
 function renderPage(name: PageName): Rendered {
   try {
-    return renderMarkdown(readFileSync(join(import.meta.dirname, `${name}.md`), 'utf8'), hrefOf);
+    return renderMarkdown(sourceOf(name), hrefOf);
   } catch (error) {
     throw new Error(`the page ${name} of the manual cannot be rendered`, { cause: error });
   }
+}
+
+function sourceOf(name: PageName): string {
+  return readFileSync(join(import.meta.dirname, `${name}.md`), 'utf8');
 }
 
 /** Pages link to each other as files (`customer.md#launch`), so that the links also work in the sources. */

@@ -6,10 +6,14 @@ import type { Manual } from './manual.ts';
 
 const common = { method: 'GET', tag: 'system', scope: 'none', idempotency: 'none', hidden: true } as const;
 
+const MARKDOWN = { 'content-type': 'text/markdown; charset=utf-8', 'x-content-type-options': 'nosniff' };
+
 export function docsRoutes({ manual }: { manual: Manual }): Route[] {
   const reply = (name: string): Reply => {
-    const body = manual.page(name) ?? fail('not_found', { detail: `the manual has no page ${name}` });
-    return { status: 200, headers: manual.headers, body };
+    const isSource = name.endsWith('.md');
+    const found = isSource ? manual.markdown(name.slice(0, -'.md'.length)) : manual.page(name);
+    const body = found ?? fail('not_found', { detail: `the manual has no page ${name}` });
+    return { status: 200, headers: isSource ? MARKDOWN : manual.headers, body };
   };
   return [
     route({
@@ -32,9 +36,18 @@ export function docsRoutes({ manual }: { manual: Manual }): Route[] {
     }),
     route({
       ...common,
+      path: '/llms.txt',
+      operationId: 'llms',
+      summary: 'What the service is and where its documents are, for programs that read',
+      responses: { 200: { description: 'Markdown' } },
+      errors: [],
+      handler: async () => ({ status: 200, headers: MARKDOWN, body: manual.llms }),
+    }),
+    route({
+      ...common,
       path: '/docs/{page}',
       operationId: 'manualPage',
-      summary: 'A page of the manual',
+      summary: 'A page of the manual, with `.md` its Markdown',
       params: z.strictObject({ page: z.string() }),
       responses: { 200: { description: 'A page' } },
       errors: ['not_found'],

@@ -136,6 +136,47 @@ export const CommunityMachine = z
   .meta({ id: 'CommunityMachine' });
 export type CommunityMachine = z.infer<typeof CommunityMachine>;
 
+const MACHINE_CHECKS = [
+  'supplier',
+  'listing',
+  'enrolment',
+  'verification',
+  'approval',
+  'connection',
+  'identity',
+  'containers',
+  'engine',
+  'driver',
+  'fence',
+  'container_toolkit',
+  'gpus',
+  'tier',
+  'disk',
+  'rentals',
+] as const;
+
+const MachineCheck = z
+  .strictObject({
+    name: z.enum(MACHINE_CHECKS).describe('What is checked'),
+    state: z
+      .enum(['passed', 'failed', 'waiting'])
+      .describe('waiting: for the host, or for the operator; failed: for you, if there is a remedy'),
+    required: z.boolean().describe('Nothing of the machine is on offer before it has passed'),
+    evidence: z.string().describe('What is known, and from whom'),
+    remedy: z.string().nullable().describe('What to do; null if it has passed'),
+  })
+  .meta({ id: 'MachineCheck' });
+export type MachineCheck = z.infer<typeof MachineCheck>;
+
+export const MachineChecklist = z
+  .strictObject({
+    machine_id: z.uuid().describe('The machine'),
+    on_offer: z.boolean().describe('All required checks have passed: its free GPUs are on offer'),
+    checks: z.array(MachineCheck).describe('In the order in which they decide'),
+  })
+  .meta({ id: 'MachineChecklist' });
+export type MachineChecklist = z.infer<typeof MachineChecklist>;
+
 export const CommunityMachineRegistration = z
   .strictObject({
     machine: CommunityMachine.describe('The machine'),

@@ -16,7 +16,7 @@ export const AccountEvent = z
     type: z.string().describe('`instance.running`, `machine.listed` and so on'),
     created_at: z.iso.datetime().describe('When it happened'),
     resource_type: z.string().describe('The first word of the type'),
-    resource_id: z.string().describe('The instance, machine, reservation, job or video that changed'),
+    resource_id: z.string().describe('What has changed; the person for `session.*`'),
     status: z.string().nullable().describe('The status that it led to, if it has changed'),
     reason: z.string().nullable().describe('Why, if that needs an explanation'),
   })
@@ -28,6 +28,6 @@ export const LiveEvent = AccountEvent.extend({
   resource: z
     .unknown()
     .nullable()
-    .describe('The resource as it is now, as its own endpoint shows it; null if it is gone'),
+    .describe('The resource as it is now, as its own endpoint shows it; null if it is gone, and for `session.*`'),
 }).meta({ id: 'LiveEvent' });
 export type LiveEvent = z.infer<typeof LiveEvent>;

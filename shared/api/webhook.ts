@@ -118,10 +118,39 @@ export const WebhookDelivery = z
     next_attempt_at: z.iso.datetime().nullable().describe('Not before then; null if none is planned'),
     created_at: z.iso.datetime().describe('When the event happened'),
     completed_at: z.iso.datetime().nullable().describe('When it succeeded or was given up'),
+    is_test: z.boolean().describe('You asked for it: no instance has changed'),
     attempt_history: z.array(WebhookAttempt).describe('Every attempt, oldest first'),
   })
   .meta({ id: 'WebhookDelivery' });
 export type WebhookDelivery = z.infer<typeof WebhookDelivery>;
+
+/** One delivery with what was sent. */
+export const WebhookDeliveryDetail = WebhookDelivery.extend({
+  body: z.string().describe('What is posted at every attempt, byte for byte. The signature is computed over it'),
+  attempt_history: z
+    .array(
+      WebhookAttempt.extend({
+        request_url: z
+          .string()
+          .nullable()
+          .describe('Where it was posted to; null for attempts from before it was kept'),
+        request_headers: z
+          .record(z.string(), z.string())
+          .nullable()
+          .describe('The headers that were sent, with the signatures hidden; null for attempts from before'),
+      }).meta({ id: 'WebhookAttemptDetail' }),
+    )
+    .describe('Every attempt, oldest first'),
+}).meta({ id: 'WebhookDeliveryDetail' });
+export type WebhookDeliveryDetail = z.infer<typeof WebhookDeliveryDetail>;
+
+/** Body of POST /v1/webhook-endpoints/{id}/test. */
+export const TestWebhookEndpoint = z
+  .strictObject({
+    event_type: WebhookEventType.optional().describe('One that the endpoint receives; default: the first of them'),
+  })
+  .meta({ id: 'TestWebhookEndpoint' });
+export type TestWebhookEndpoint = z.infer<typeof TestWebhookEndpoint>;
 
 /** `version` and the fields that do not depend on when one looks. */
 export const WebhookInstance = Instance.pick({
@@ -149,6 +178,7 @@ export const WebhookEvent = z
     id: z.string().describe('The same in Svc-Event-Id'),
     type: WebhookEventType.describe('What happened'),
     created_at: z.iso.datetime().describe('When it happened'),
+    test: z.literal(true).optional().describe('Only in a test that you asked for: the instance does not exist'),
     data: z
       .strictObject({
         instance: WebhookInstance.describe(

@@ -9,10 +9,18 @@ export interface LiveCall {
   address?: string;
 }
 
-/** @throws ServiceError if the stream is refused */
-export async function openCall(api: Api, key: string, call: LiveCall): Promise<Readable> {
+/** With an API key, or the token of a session. @throws ServiceError if the stream is refused */
+export async function openCall(
+  api: Api,
+  who: { key: string } | { token: string },
+  call: LiveCall = {},
+): Promise<Readable> {
   const route = api.routes.find(({ operationId }) => operationId === 'listEvents');
-  const caller = await api.world.rooms.accounts.authenticate(key, { confirmsKey: false });
+  const { accounts, users } = api.world.rooms;
+  const caller =
+    'key' in who
+      ? await accounts.authenticate(who.key, { confirmsKey: false })
+      : await users.sessions.authenticate(who.token);
   if (route === undefined || caller === undefined) return fail('unauthorized', 'the test has no such key');
   const reply = await route.handler({
     caller,

@@ -63,7 +63,7 @@ describe('the document', () => {
     const hidden = api.routes.filter((route) => route.hidden === true).map(({ path }) => path);
     const registered = api.routes.filter((route) => route.hidden !== true);
     expect(shown.toSorted()).toEqual(registered.map(({ method, path }) => `${method} ${path}`).toSorted());
-    const manual = ['/', '/docs', '/docs/{page}'];
+    const manual = ['/', '/docs', '/llms.txt', '/docs/{page}'];
     expect(hidden).toEqual(['/v1/blobs/{key}', '/v1/blobs/{key}', '/agent/v1/enroll', ...manual]);
   });
 

@@ -130,6 +130,7 @@ const SENT: Record<string, (made: string) => Sent> = {
   changeMember: () => ({ body: { role: 'billing' } }),
   renameInstance: () => ({ body: { name: 'renamed' } }),
   changeWebhookEndpoint: () => ({ body: { enabled: false } }),
+  testWebhookEndpoint: () => ({ body: {} }),
   changeMachine: () => ({ body: { price_per_hour: 2 } }),
   completeUpload: (made) => ({ body: { part_ids: [partOf(made)] } }),
   addUploadPart: () => ({ form: formOf([{ name: 'data', value: 'x', filename: 'blob' }]) }),

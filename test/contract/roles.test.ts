@@ -15,27 +15,27 @@ const TABLE = {
   everybody: `
     readBlob writeBlob signUp signIn useLink beginPasskeySignIn signInWithPasskey beginOidc finishOidc beginDeviceLogin
     redeemDeviceLogin acceptInvitation listGpuTypes listPricing enrollHost listTemplates getEnvironments home
-    manual manualPage`,
+    llms manual manualPage`,
   'signed in': `
     getSession switchOrg signOut listSessions endSession stepUp changePassword enrolTotp confirmTotp removeTotp
     makeRecoveryCodes beginPasskey addPasskey listPasskeys removePasskey getDeviceLogin approveDeviceLogin
     denyDeviceLogin leaveOrg joinOrg`,
   'owner, member, billing, read-only': `
-    listMembers listInvitations listUsage getBalance listEarnings listPayouts getBill getSupplier listMachines
-    getMachine listReceipts getReceipt listDeposits getDeposit getPayoutDestination getStatement listEvents
+    listMembers listInvitations listUsage getBalance listEarnings listPayouts getBill getInstanceBill getSupplier listMachines
+    getMachine listMachineChecks listReceipts getReceipt listDeposits getDeposit getPayoutDestination getStatement listEvents
     getMachineMetrics scrapeMetrics`,
   'owner, member, billing': `
     createDeposit`,
   'owner, member, read-only': `
     listApiKeys getOperation listReservations listInstances getInstance listInstanceEvents readInstanceLogs
-    listSshKeys listRegistryCredentials listWebhookEndpoints getWebhookEndpoint listWebhookDeliveries listModels
+    listSshKeys listRegistryCredentials listWebhookEndpoints getWebhookEndpoint listWebhookDeliveries getWebhookDelivery listModels
     getModel listFiles getFile getFileReport getFileContent listFineTuningJobs getFineTuningJob
     listFineTuningEvents listFineTuningCheckpoints quoteFile getInstanceMetrics`,
   'owner, member': `
     createApiKey revokeApiKey createSshKey deleteSshKey becomeSupplier registerMachine reissueEnrollmentToken
     changeMachine delistMachine relistMachine createRegistryCredential deleteRegistryCredential createInstance
     renameInstance deleteInstance createWebhookEndpoint changeWebhookEndpoint rotateWebhookSecret
-    deleteWebhookEndpoint retryWebhookDelivery createChatCompletion createEmbeddings createImages createVideo
+    deleteWebhookEndpoint retryWebhookDelivery testWebhookEndpoint createChatCompletion createEmbeddings createImages createVideo
     listVideos getVideo getVideoContent cancelVideo deleteVideo uploadFile createUpload addUploadPart
     completeUpload cancelUpload deleteFile createFineTuningJob cancelFineTuningJob changePayoutDestination
     cancelPayoutDestination`,

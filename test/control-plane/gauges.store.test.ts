@@ -1,6 +1,6 @@
 // The metrics of a small world at /metrics, and the alerts that use them.
 import { readFileSync, statfsSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { join, resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { brought } from '../../control-plane/brings.ts';
@@ -267,17 +267,68 @@ describe('the alerts', () => {
     expect(new Set(rules.map((rule) => rule.alert)).size).toBe(rules.length);
   });
   test.each(rules.map((rule) => [rule.alert, rule.expr]))('%s uses metrics and labels that exist', async (_, expr) => {
-    const known = new Map<string, readonly string[]>();
-    for (const { name, type, ...rest } of await metrics.registry.getMetricsAsJSON()) {
-      const labels = (metrics.registry.getSingleMetric(name) as unknown as { labelNames: string[] }).labelNames;
-      const ends = String(type) === 'histogram' ? ['_bucket', '_count', '_sum'] : [''];
-      for (const end of ends) known.set(`${name}${end}`, labels);
-      expect(rest.help).not.toBe('');
-    }
-    const asked = expr.match(/\b(svc|http|process|nodejs)_\w+/g) ?? [];
-    expect(asked.length).toBeGreaterThan(0);
-    expect(asked.filter((name) => !known.has(name))).toEqual([]);
-    for (const [, name = '', label = ''] of expr.matchAll(/(\w+)\{(\w+)[=!]/g))
-      expect(known.get(name)).toContain(label);
+    await expectExists(expr);
   });
 });
+
+describe('the dashboards', () => {
+  const Dashboard = z.looseObject({
+    uid: z.string().regex(/^svc-/),
+    title: z.string(),
+    schemaVersion: z.int(),
+    templating: z.looseObject({ list: z.array(z.looseObject({ name: z.literal('datasource') })).length(1) }),
+    panels: z.array(
+      z.looseObject({
+        id: z.int(),
+        title: z.string().min(1),
+        datasource: z.strictObject({ type: z.literal('prometheus'), uid: z.literal('${datasource}') }),
+        gridPos: z.strictObject({ x: z.int(), y: z.int(), w: z.int(), h: z.int() }),
+        targets: z.array(z.looseObject({ expr: z.string(), legendFormat: z.string() })).min(1),
+      }),
+    ),
+  });
+  const folder = resolve(import.meta.dirname, '../../systemd/dashboards');
+  const boards = ['operator', 'supply', 'inference'].map((name) =>
+    Dashboard.parse(JSON.parse(readFileSync(join(folder, `${name}.json`), 'utf8'))),
+  );
+  const targets = boards.flatMap(({ title, panels }) =>
+    panels.flatMap((each) => each.targets.map((target) => [`${title}: ${each.title}`, target] as const)),
+  );
+
+  test('have different ids, and their panels do not overlap', () => {
+    expect(new Set(boards.map(({ uid }) => uid)).size).toBe(boards.length);
+    for (const { panels } of boards) {
+      expect(new Set(panels.map(({ id }) => id)).size).toBe(panels.length);
+      const cells = panels.flatMap(({ gridPos: { x, y, w, h } }) =>
+        Array.from({ length: w * h }, (_, i) => `${x + (i % w)},${y + Math.floor(i / w)}`),
+      );
+      expect(new Set(cells).size).toBe(cells.length);
+      expect(Math.max(...panels.map(({ gridPos: { x, w } }) => x + w))).toBeLessThanOrEqual(24);
+    }
+  });
+  test.each(targets)('%s uses metrics and labels that exist', async (_, { expr, legendFormat }) => {
+    const labels = await expectExists(expr);
+    const shown = [...legendFormat.matchAll(/\{\{(\w+)\}\}/g)].map(([, label = '']) => label);
+    expect(shown.filter((label) => !labels.has(label))).toEqual([]);
+  });
+});
+
+/** Each metric of the expression is exported, and has the labels that the expression names. Returns all labels of these metrics. */
+async function expectExists(expr: string): Promise<Set<string>> {
+  const known = new Map<string, readonly string[]>();
+  for (const { name, type, ...rest } of await metrics.registry.getMetricsAsJSON()) {
+    const labels = (metrics.registry.getSingleMetric(name) as unknown as { labelNames: string[] }).labelNames;
+    const ends = String(type) === 'histogram' ? ['_bucket', '_count', '_sum'] : [''];
+    for (const end of ends) known.set(`${name}${end}`, labels);
+    expect(rest.help).not.toBe('');
+  }
+  const asked = expr.match(/\b(svc|http|process|nodejs)_\w+/g) ?? [];
+  expect(asked.length).toBeGreaterThan(0);
+  expect(asked.filter((name) => !known.has(name))).toEqual([]);
+  for (const [, name = '', inner = ''] of expr.matchAll(/(\w+)\{([^}]*)\}/g))
+    for (const [, label = ''] of inner.matchAll(/(\w+)[=!]/g)) expect(known.get(name)).toContain(label);
+  const labels = new Set([...asked.flatMap((name) => known.get(name) ?? []), 'le']);
+  const grouped = [...expr.matchAll(/\bby \(([^)]*)\)/g)].flatMap(([, names = '']) => names.split(/,\s*/));
+  expect(grouped.filter((label) => !labels.has(label))).toEqual([]);
+  return labels;
+}

@@ -51,6 +51,7 @@ const PLACEHOLDERS: ReaderOptions['placeholders'] = {
   'ssh port': { of: /\$API\/instances/, value: /ssh -p (\d+) root@/, which: 'latest' },
   'credential id': { of: /POST \$API\/registry-credentials/, value: /"id":"([^"]+)"/, which: 'latest' },
   'endpoint id': { of: /POST \$API\/webhook-endpoints /, value: /"id":"([^"]+)"/, which: 'latest' },
+  'delivery id': { of: /<endpoint id>\/test /, value: /"id":"(dlv_[^"]+)"/, which: 'latest' },
   'video id': { of: /\$API\/videos /, value: /"id":"([^"]+)"/, which: 'latest' },
   'file id': { of: /\$API\/files /, value: /"id":"([^"]+)"/, which: 'latest' },
   'job id': { of: /\$API\/fine_tuning\/jobs /, value: /"id":"(ftjob_[^"]+)"/, which: 'latest' },

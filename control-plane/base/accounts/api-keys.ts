@@ -133,6 +133,15 @@ export function keyWithId(query: Query, id: string): Promise<ApiKeyRow | undefin
   return query.one(ApiKeyRow, sql`select ${COLUMNS} from api_keys where id = ${id}`);
 }
 
+/** Those of these keys that belong to the organisation. */
+export function keysOfOrg(query: Query, orgId: string, ids: readonly string[]): Promise<ApiKeyRow[]> {
+  if (ids.length === 0) return Promise.resolve([]);
+  return query.all(
+    ApiKeyRow,
+    sql`select ${COLUMNS} from api_keys where id in (${join([...ids])}) and org_id = ${orgId} order by id`,
+  );
+}
+
 /** False if the organisation has no such key, or the key was revoked before. */
 export async function revokeKeyOf(tx: Tx, orgId: string, id: string, nowMs: number): Promise<boolean> {
   const revoked = await tx.run(

@@ -5,6 +5,7 @@ import type { Db } from '../db/db.ts';
 import type { Events } from '../events/events.ts';
 import type { Cursors } from '../http/cursors.ts';
 import type { Accounts } from './accounts.ts';
+import { API_KEY_FEED, ORG_FEED } from './feeds.ts';
 import { apiKeyRoutes, sshKeyRoutes } from './routes.ts';
 import { accountOperatorRoutes } from './operator-routes.ts';
 import type { SshKeys } from './ssh-keys.ts';
@@ -23,5 +24,6 @@ export function accountsBrings({ db, clock, ids, events, cursors, accounts, sshK
   return {
     routes: [...apiKeyRoutes({ db, clock, ids, events, cursors, accounts }), ...sshKeyRoutes({ db, sshKeys, cursors })],
     operatorRoutes: accountOperatorRoutes({ db, cursors, accounts }),
+    feeds: [API_KEY_FEED, ORG_FEED],
   };
 }

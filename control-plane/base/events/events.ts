@@ -4,8 +4,9 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { DepositState, FineTuningState, VideoState } from '../../../shared/states.ts';
 import { int, json, text } from '../db/columns.ts';
-import { join, type Query, type Sql, type Tx, sql } from '../db/db.ts';
+import { join, type Query, type Tx, sql } from '../db/db.ts';
 import { pageFrom, type PageStart } from '../http/cursors.ts';
+import { type Sight, sightCondition } from './feeds.ts';
 
 /** All event types. The four `instance.*` lifecycle types are public (specification 6.1); the others are only for the journal. */
 export type EventType =
@@ -45,11 +46,13 @@ export type EventType =
   | `video.${VideoState}`
   | `deposit.${DepositState}`
   | 'session.created'
+  | 'session.ended'
   | 'session.refused'
   | 'member.added'
   | 'member.changed'
   | 'member.removed'
   | 'invitation.created'
+  | 'invitation.accepted'
   | 'invitation.revoked'
   | 'api_key.created'
   | 'api_key.revoked'
@@ -86,8 +89,8 @@ export interface Events {
   append(tx: Tx, event: NewEvent): Promise<void>;
   /** A page of the events of one subject, newest first. */
   ofSubject(query: Query, subjectId: string, start: PageStart): Promise<EventRow[]>;
-  /** A page of the events of an organisation whose types begin with one of `families`, newest first. */
-  ofOrg(query: Query, orgId: string, families: readonly string[], start: PageStart): Promise<EventRow[]>;
+  /** A page of the events of an organisation that are in sight, newest first. */
+  ofOrg(query: Query, orgId: string, sight: Sight, start: PageStart): Promise<EventRow[]>;
   /** At most `limit` events of an organisation that were appended at `fromMs` or later, oldest first. */
   ofOrgSince(query: Query, orgId: string, from: { fromMs: number; limit: number }): Promise<EventRow[]>;
   /** The newest `limit` events of all organisations that were appended at `fromMs` or later, newest first. */
@@ -128,10 +131,10 @@ export function openEvents({ clock, ids, onAppend }: Deps): Events {
         sql`select ${COLUMNS} from events
             where subject_id = ${subjectId} and ${pageFrom(start)}`,
       ),
-    ofOrg: (query, orgId, families, start) =>
+    ofOrg: (query, orgId, sight, start) =>
       query.all(
         EventRow,
-        sql`select ${COLUMNS} from events where org_id = ${orgId} and ${isOneOf(families)} and ${pageFrom(start)}`,
+        sql`select ${COLUMNS} from events where org_id = ${orgId} and ${sightCondition(sight)} and ${pageFrom(start)}`,
       ),
     ofOrgSince: (query, orgId, { fromMs, limit }) =>
       query.all(
@@ -158,12 +161,4 @@ export function openEvents({ clock, ids, onAppend }: Deps): Events {
       return row?.created_ms;
     },
   };
-}
-
-function isOneOf(families: readonly string[]): Sql {
-  if (families.length === 0) return sql`1 = 0`;
-  return sql`(${join(
-    families.map((family) => sql`type like ${`${family}.%`}`),
-    ' or ',
-  )})`;
 }

@@ -8,6 +8,7 @@ import { forgetChallenges } from './credential-store.ts';
 import { deviceRoutes } from './device-routes.ts';
 import { forgetDeviceLogins } from './device-store.ts';
 import { factorRoutes } from './factor-routes.ts';
+import { invitationFeed, MEMBER_FEED, SESSION_FEED } from './feeds.ts';
 import { forgetInvitations, forgetLinks } from './link-store.ts';
 import { memberRoutes } from './member-routes.ts';
 import { userOperatorRoutes } from './operator-routes.ts';
@@ -42,6 +43,7 @@ export function usersBrings(deps: Deps) {
       ...memberRoutes(deps),
     ],
     operatorRoutes: userOperatorRoutes(deps),
+    feeds: [MEMBER_FEED, invitationFeed(clock), SESSION_FEED],
     forgets: [
       forgets('sessions', 0, forgetSessions),
       forgets('known_networks', NETWORK_KEEP_MS, forgetNetworks),

@@ -33,17 +33,6 @@ export interface Invitations {
 
 export function openInvitations(deps: PeopleDeps): Invitations {
   const { db, clock, ids, events, passwords, sessions, signIn } = deps;
-  /** Uses the invitation up. The transaction must have locked its organisation. */
-  const take = async (tx: Tx, tokenHash: string, email: string): Promise<rows.InvitationRow> => {
-    const found = await find(tx, tokenHash);
-    if (found.email !== null && found.email !== email)
-      fail('not_found', 'This invitation is for another e-mail address. Use that one, or ask for a new invitation.');
-    await rows.deleteInvitation(tx, found.org_id, found.id);
-    return found;
-  };
-  const find = async (query: Query, tokenHash: string): Promise<rows.InvitationRow> =>
-    (await rows.findInvitation(query, tokenHash, clock.now())) ??
-    fail('not_found', 'This invitation was used or revoked, or has expired. Ask for a new one.');
   return {
     create: async (tx, caller, { role, email = null }) => {
       assertMayGive(caller, role);
@@ -77,11 +66,11 @@ export function openInvitations(deps: PeopleDeps): Invitations {
       if (deps.policy() === 'closed')
         fail('sign_up_closed', 'The operator of this installation adds new people. Ask the operator for an account.');
       const tokenHash = hashOf(token);
-      const { org_id: orgId } = await find(db.read, tokenHash);
+      const { org_id: orgId } = await find(db.read, tokenHash, clock.now());
       const hash = await passwords.hash(person.password);
       return db.tx('users.accept_invitation', async (tx) => {
         await tx.lock('org', orgId);
-        const { role, id } = await take(tx, tokenHash, person.email);
+        const { role, id } = await take(tx, { tokenHash, email: person.email }, deps);
         const user = await insertPerson(tx, { ...person, isOperator: false }, deps);
         await signIn.setPassword(tx, user.id, hash);
         await addMember(tx, { orgId, userId: user.id, role, by: id }, deps);
@@ -90,16 +79,36 @@ export function openInvitations(deps: PeopleDeps): Invitations {
     },
     join: async (token, { session }) => {
       const tokenHash = hashOf(token);
-      const { org_id: orgId } = await find(db.read, tokenHash);
+      const { org_id: orgId } = await find(db.read, tokenHash, clock.now());
       const user = await findUser(db.read, session.userId);
       await db.tx('users.join', async (tx) => {
         await tx.lock('org', orgId);
-        const { role, id } = await take(tx, tokenHash, user?.email ?? '');
+        const { role, id } = await take(tx, { tokenHash, email: user?.email ?? '' }, deps);
         await addMember(tx, { orgId, userId: session.userId, role, by: id }, deps);
       });
       return orgId;
     },
   };
+}
+
+/** Uses the invitation up. The transaction must have locked its organisation. */
+async function take(
+  tx: Tx,
+  { tokenHash, email }: { tokenHash: string; email: string },
+  { clock, events }: PeopleDeps,
+): Promise<rows.InvitationRow> {
+  const found = await find(tx, tokenHash, clock.now());
+  if (found.email !== null && found.email !== email)
+    fail('not_found', 'This invitation is for another e-mail address. Use that one, or ask for a new invitation.');
+  const { id: subjectId, org_id: orgId, role } = found;
+  await rows.deleteInvitation(tx, orgId, subjectId);
+  await events.append(tx, { type: 'invitation.accepted', subjectId, orgId, data: { role, email } });
+  return found;
+}
+
+async function find(query: Query, tokenHash: string, nowMs: number): Promise<rows.InvitationRow> {
+  const found = await rows.findInvitation(query, tokenHash, nowMs);
+  return found ?? fail('not_found', 'This invitation was used or revoked, or has expired. Ask for a new one.');
 }
 
 async function mail(

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { Role } from '../../../shared/api/auth.ts';
 import { int, text } from '../db/columns.ts';
-import { type Db, type Query, sql, type Tx } from '../db/db.ts';
+import { type Db, join, type Query, sql, type Tx } from '../db/db.ts';
 import { pageFrom, type PageStart } from '../http/cursors.ts';
 import type { Piece } from '../db/pieces.ts';
 
@@ -67,6 +67,19 @@ export function pageOfInvitations(
   return query.all(
     InvitationRow,
     sql`select ${COLUMNS} from invitations where org_id = ${orgId} and expires_ms > ${nowMs} and ${pageFrom(start)}`,
+  );
+}
+
+/** Those of these invitations that belong to the organisation and can still be accepted. */
+export function invitationsOfOrg(
+  query: Query,
+  orgId: string,
+  { ids, nowMs }: { ids: readonly string[]; nowMs: number },
+): Promise<InvitationRow[]> {
+  if (ids.length === 0) return Promise.resolve([]);
+  return query.all(
+    InvitationRow,
+    sql`select ${COLUMNS} from invitations where id in (${join([...ids])}) and org_id = ${orgId} and expires_ms > ${nowMs} order by id`,
   );
 }
 

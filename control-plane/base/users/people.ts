@@ -10,7 +10,7 @@ import { deleteAllCredentials, factorsOf, hasSecond } from './credential-store.t
 import { deleteLinks, findLink, replaceLink } from './link-store.ts';
 import { addMember } from './members.ts';
 import { deleteOthers } from './session-store.ts';
-import type { NewSession, Visitor } from './sessions.ts';
+import { type NewSession, noteEnded, type Visitor } from './sessions.ts';
 import type { SignIn, SignInDeps } from './sign-in.ts';
 import * as store from './store.ts';
 
@@ -111,7 +111,7 @@ export function openPeople(deps: PeopleDeps): People {
         if ((await findLink(tx, found.token_hash, clock.now())) === undefined) failLink();
         await deleteLinks(tx, userId);
         await deleteAllCredentials(tx, userId);
-        await deleteOthers(tx, userId, '');
+        await noteEnded(tx, await deleteOthers(tx, userId, ''), deps);
         await signIn.setPassword(tx, userId, hash);
         return sessions.begin(tx, { userId, visitor, isStrong: false, method: 'link' });
       });

@@ -14,7 +14,7 @@ import {
   tag,
   visitorOf,
 } from './replies.ts';
-import { deleteSession, type SessionRow, sessionsOf } from './session-store.ts';
+import { type SessionRow, sessionsOf } from './session-store.ts';
 import type { Users } from './users.ts';
 
 interface Deps {
@@ -29,7 +29,7 @@ export function sessionRoutes(deps: Deps): Route[] {
   return [...currentRoutes(deps), ...listRoutes(deps), ...confirmRoutes(deps)];
 }
 
-function currentRoutes({ db, users: { sessions } }: Deps): Route[] {
+function currentRoutes({ users: { sessions } }: Deps): Route[] {
   return [
     route({
       ...own,
@@ -65,14 +65,14 @@ function currentRoutes({ db, users: { sessions } }: Deps): Route[] {
       errors: [],
       handler: async ({ caller }) => {
         const { id, userId } = principalOf(caller);
-        await db.tx('users.sign_out', (tx) => deleteSession(tx, userId, id));
+        await sessions.end(userId, id);
         return signedOutReply();
       },
     }),
   ];
 }
 
-function listRoutes({ db, clock }: Deps): Route[] {
+function listRoutes({ db, clock, users: { sessions } }: Deps): Route[] {
   return [
     route({
       ...own,
@@ -103,7 +103,7 @@ function listRoutes({ db, clock }: Deps): Route[] {
       responses: { 204: { description: 'It is over' } },
       errors: ['not_found'],
       handler: async ({ caller, params }) => {
-        const gone = await db.tx('users.end_session', (tx) => deleteSession(tx, caller.session.userId, params.id));
+        const gone = await sessions.end(caller.session.userId, params.id);
         return gone ? { status: 204 } : fail('not_found', `You have no session ${params.id}.`);
       },
     }),

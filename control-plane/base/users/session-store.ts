@@ -54,6 +54,20 @@ export function sessionWithToken(query: Query, tokenHash: string, nowMs: number)
   );
 }
 
+/** The role of the person of a living session; undefined if the session has ended, or acts for another organisation. */
+export async function roleInSession(
+  query: Query,
+  { id, orgId }: { id: string; orgId: string },
+  nowMs: number,
+): Promise<Role | undefined> {
+  const row = await query.one(
+    z.object({ role: Role }),
+    sql`select m.role from sessions s join members m on m.org_id = s.org_id and m.user_id = s.user_id
+        where s.id = ${id} and s.org_id = ${orgId} and ${isLiving(sql`s.`, nowMs)}`,
+  );
+  return row?.role;
+}
+
 export function findSession(query: Query, id: string, nowMs: number): Promise<SessionRow | undefined> {
   return query.one(SessionRow, sql`select ${COLUMNS} from sessions where id = ${id} and ${isLiving(sql``, nowMs)}`);
 }
@@ -92,19 +106,26 @@ export async function noteUse(tx: Tx, id: string, nowMs: number, staleMs: number
   await tx.run(sql`update sessions set used_ms = ${nowMs} where id = ${id} and used_ms <= ${staleMs}`);
 }
 
-/** False if the person has no such session. */
-export async function deleteSession(tx: Tx, userId: string, id: string): Promise<boolean> {
-  return (await tx.run(sql`delete from sessions where id = ${id} and user_id = ${userId}`)) === 1;
+const EndedRow = SessionRow.pick({ id: true, user_id: true, org_id: true });
+export type EndedSession = z.infer<typeof EndedRow>;
+
+/** Returns the session; none if the person has no such session. */
+export function deleteSession(tx: Tx, userId: string, id: string): Promise<EndedSession[]> {
+  return deleteWhere(tx, sql`id = ${id} and user_id = ${userId}`);
 }
 
 /** All sessions of a person but one. */
-export async function deleteOthers(tx: Tx, userId: string, keptId: string): Promise<void> {
-  await tx.run(sql`delete from sessions where user_id = ${userId} and id <> ${keptId}`);
+export function deleteOthers(tx: Tx, userId: string, keptId: string): Promise<EndedSession[]> {
+  return deleteWhere(tx, sql`user_id = ${userId} and id <> ${keptId}`);
 }
 
 /** Whoever signs in, the session that the browser had before is over. */
-export async function deleteWithToken(tx: Tx, tokenHash: string): Promise<void> {
-  await tx.run(sql`delete from sessions where token_hash = ${tokenHash}`);
+export function deleteWithToken(tx: Tx, tokenHash: string): Promise<EndedSession[]> {
+  return deleteWhere(tx, sql`token_hash = ${tokenHash}`);
+}
+
+function deleteWhere(tx: Tx, which: Sql): Promise<EndedSession[]> {
+  return tx.all(EndedRow, sql`delete from sessions where ${which} returning id, user_id, org_id`);
 }
 
 export async function noteNetwork(tx: Tx, userId: string, network: string, nowMs: number): Promise<void> {

@@ -7,7 +7,8 @@ import type { Ids } from '../../../shared/ids.ts';
 import { hashOf, isLivingKey } from '../accounts/api-keys.ts';
 import type { Accounts } from '../accounts/accounts.ts';
 import { orgsOf } from '../accounts/orgs.ts';
-import { type Db, ignoreFullDisk, type Query, type Sql, type Tx } from '../db/db.ts';
+import { countRow } from '../db/columns.ts';
+import { type Db, ignoreFullDisk, type Query, type Sql, sql, type Tx } from '../db/db.ts';
 import type { Events } from '../events/events.ts';
 import { CONFIRMED_MS } from '../http/browsers.ts';
 import type { Caller } from '../http/route.ts';
@@ -57,6 +58,8 @@ export interface Sessions {
   confirm(tx: Tx, id: string, isStrong: boolean): Promise<NewSession>;
   /** The same person, for another organisation: a new principal. @throws ServiceError `not_found` */
   switchOrg(caller: Caller, orgId: string, visitor: Visitor): Promise<NewSession>;
+  /** Ends one session of the person. False if there is none. */
+  end(userId: string, id: string): Promise<boolean>;
   show(id: string): Promise<Session>;
 }
 
@@ -71,6 +74,18 @@ interface Deps {
 /** A condition: the API key or the session may still act. */
 export function isLivingPrincipal(id: string, nowMs: number): Sql {
   return id.startsWith('ses_') ? rows.isLivingSession(id, nowMs) : isLivingKey(id, nowMs);
+}
+
+/**
+ * Whether a caller who was let in before may still do what it could then. False once the key or the session has ended, or the person has another
+ * role or is no member any more.
+ */
+export async function mayStill(query: Query, { principalId, orgId, scopes }: Caller, nowMs: number): Promise<boolean> {
+  if (!principalId.startsWith('ses_'))
+    return (await query.one(countRow, sql`select 1 as count where ${isLivingKey(principalId, nowMs)}`)) !== undefined;
+  const role = await rows.roleInSession(query, { id: principalId, orgId }, nowMs);
+  const may = role === undefined ? [] : scopesOfRole(role);
+  return role !== undefined && scopes.every((scope) => may.includes(scope));
 }
 
 export function openSessions(deps: Deps): Sessions {
@@ -108,6 +123,13 @@ export function openSessions(deps: Deps): Sessions {
         await rows.insertSession(tx, made);
         return { id: made.id, token };
       }),
+    end: (userId, id) =>
+      db.tx('users.end_session', async (tx) => {
+        await tx.lock('user', userId);
+        const ended = await rows.deleteSession(tx, userId, id);
+        await noteEnded(tx, ended, deps);
+        return ended.length > 0;
+      }),
     show: (id) => show(id, deps),
   };
 }
@@ -140,9 +162,11 @@ function placeOf({ clientIp, userAgent }: Visitor): { client_ip: string; network
 async function insert(tx: Tx, beginning: Beginning, tokenHash: string, deps: Deps): Promise<string> {
   const { userId, visitor, isStrong, method } = beginning;
   const nowMs = deps.clock.now();
-  if (visitor.sessionToken !== undefined) await rows.deleteWithToken(tx, hashOf(visitor.sessionToken));
+  if (visitor.sessionToken !== undefined)
+    await noteEnded(tx, await rows.deleteWithToken(tx, hashOf(visitor.sessionToken)), deps);
   const older = await rows.sessionsOf(tx, userId, nowMs);
-  for (const { id } of older.slice(SESSIONS_MAX - 1)) await rows.deleteSession(tx, userId, id);
+  for (const { id } of older.slice(SESSIONS_MAX - 1))
+    await noteEnded(tx, await rows.deleteSession(tx, userId, id), deps);
   const orgId = beginning.orgId ?? (await membershipsOf(tx, userId))[0]?.org_id ?? null;
   const times = { confirmed_ms: nowMs, created_ms: nowMs, used_ms: nowMs, expires_ms: nowMs + rows.SESSION_MS };
   const id = deps.ids.prefixed('ses');
@@ -160,6 +184,16 @@ async function insert(tx: Tx, beginning: Beginning, tokenHash: string, deps: Dep
   const data = { session_id: id, method, client_ip: visitor.clientIp };
   await deps.events.append(tx, { type: 'session.created', subjectId: userId, orgId, data });
   return id;
+}
+
+/** The journal of the organisation that a session acted for shows its end. */
+export async function noteEnded(
+  tx: Tx,
+  ended: readonly rows.EndedSession[],
+  { events }: Pick<Deps, 'events'>,
+): Promise<void> {
+  for (const { id, user_id: subjectId, org_id: orgId } of ended)
+    await events.append(tx, { type: 'session.ended', subjectId, orgId, data: { session_id: id } });
 }
 
 async function show(id: string, { db, clock }: Deps): Promise<Session> {

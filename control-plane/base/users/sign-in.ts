@@ -10,7 +10,7 @@ import * as credentials from './credential-store.ts';
 import type { Passwords } from './passwords.ts';
 import type { SecondFactors } from './second-factors.ts';
 import { isKnownNetwork, deleteOthers } from './session-store.ts';
-import type { NewSession, Sessions, Visitor } from './sessions.ts';
+import { type NewSession, noteEnded, type Sessions, type Visitor } from './sessions.ts';
 import { findUser, membershipsOf, userWithEmail } from './store.ts';
 import type { Ids } from '../../../shared/ids.ts';
 
@@ -73,7 +73,7 @@ export function openSignIn(deps: SignInDeps): SignIn {
       return db.tx('users.change_password', async (tx) => {
         await tx.lock('user', session.userId);
         await setPassword(tx, session.userId, hash);
-        await deleteOthers(tx, session.userId, session.id);
+        await noteEnded(tx, await deleteOthers(tx, session.userId, session.id), deps);
         await attempts.forgive(tx, attempt);
         return sessions.confirm(tx, session.id, false);
       });

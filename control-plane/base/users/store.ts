@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { type Person, Role } from '../../../shared/api/auth.ts';
 import { flag, int, text } from '../db/columns.ts';
-import { type Query, sql, type Sql, type Tx } from '../db/db.ts';
+import { join, type Query, sql, type Sql, type Tx } from '../db/db.ts';
 import { pageBy, pageFrom, type PageStart } from '../http/cursors.ts';
 
 const UserRow = z.object({ id: text, email: text, name: text, is_operator: flag, created_ms: int });
@@ -96,6 +96,15 @@ export function pageOfMembers(query: Query, orgId: string, start: PageStart): Pr
 
 export function listedMember(query: Query, orgId: string, userId: string): Promise<ListedMemberRow | undefined> {
   return query.one(ListedMemberRow, sql`${LISTED} where m.org_id = ${orgId} and m.user_id = ${userId}`);
+}
+
+/** Those of these people who are members. */
+export function membersOfOrg(query: Query, orgId: string, userIds: readonly string[]): Promise<ListedMemberRow[]> {
+  if (userIds.length === 0) return Promise.resolve([]);
+  return query.all(
+    ListedMemberRow,
+    sql`${LISTED} where m.org_id = ${orgId} and m.user_id in (${join([...userIds])}) order by m.user_id`,
+  );
 }
 
 /** A condition: the person has set up an authenticator app or a passkey. */

@@ -25,9 +25,11 @@ interface Deps {
   payouts: Payouts;
   /** By instance: the machine on which it ran. */
   machinesOf(query: Query, instanceIds: readonly string[]): Promise<Map<string, string>>;
+  /** The evidence of each rental on a machine whose probes fail now. */
+  failingProbes(query: Query, machineId: string): Promise<string[]>;
 }
 
-export function supplyBrings({ db, clock, cursors, supply, payouts, machinesOf }: Deps) {
+export function supplyBrings({ db, clock, cursors, supply, payouts, machinesOf, failingProbes }: Deps) {
   const view = { clock, payouts, machinesOf };
   const forgets: Forgets = {
     what: 'machine_days',
@@ -38,7 +40,7 @@ export function supplyBrings({ db, clock, cursors, supply, payouts, machinesOf }
     routes: [
       ...catalogRoutes({ db, cursors }),
       ...supplyRoutes({ ...view, db, supply }),
-      ...machineRoutes({ ...view, db, cursors, supply }),
+      ...machineRoutes({ ...view, db, cursors, supply, failingProbes }),
     ],
     operatorRoutes: supplyOperatorRoutes({ db, cursors, supply, payouts }),
     measures: measures(db),

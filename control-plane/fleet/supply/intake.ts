@@ -6,7 +6,8 @@ import { setListed } from './offerings.ts';
 import { noteLinkUp } from './reliability.ts';
 import * as slots from './slots.ts';
 import * as store from './store.ts';
-import { brokenWords, obstacleOf } from './verdict.ts';
+import { obstacleOf } from './checks.ts';
+import { brokenWords } from './verdict.ts';
 
 /** GPUs that a launch holds: why they are broken; null if they are healthy. */
 export interface HeldGpus {

@@ -1,11 +1,16 @@
 // The machines of a supplier: list, read, change, delist and relist (specification 2.17, 3.4).
-import { ChangeMachine, CommunityMachine, CommunityMachineDelistResult } from '../../../shared/api/community.ts';
+import {
+  ChangeMachine,
+  CommunityMachine,
+  CommunityMachineDelistResult,
+  MachineChecklist,
+} from '../../../shared/api/community.ts';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
-import type { Db } from '../../base/db/db.ts';
+import type { Db, Query } from '../../base/db/db.ts';
 import { byCreation, type Cursors, type PageStart } from '../../base/http/cursors.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
 import { type MachineChange, ownMachine } from './listing.ts';
-import { MachineId, machineViews, priceUcents, tag, type ViewDeps, viewOf } from './machine-view.ts';
+import { machineChecklist, MachineId, machineViews, priceUcents, tag, type ViewDeps, viewOf } from './machine-view.ts';
 import * as store from './store.ts';
 import type { Supply } from './supply.ts';
 
@@ -13,12 +18,14 @@ interface Deps extends ViewDeps {
   db: Db;
   cursors: Cursors;
   supply: Supply;
+  /** Provided by a room above: the evidence of each rental on the machine whose probes fail now. */
+  failingProbes(query: Query, machineId: string): Promise<string[]>;
 }
 
 const machine = { 200: { description: 'The machine', schema: CommunityMachine } };
 
 export function machineRoutes(deps: Deps): Route[] {
-  return [listRoute(deps), getRoute(deps), changeRoute(deps), delistRoute(deps), relistRoute(deps)];
+  return [listRoute(deps), getRoute(deps), checksRoute(deps), changeRoute(deps), delistRoute(deps), relistRoute(deps)];
 }
 
 function listRoute(deps: Deps): Route {
@@ -68,6 +75,27 @@ function getRoute(deps: Deps): Route {
       status: 200,
       body: await viewOf(db.read, await ownMachine(db.read, caller.orgId, params.id), deps),
     }),
+  });
+}
+
+function checksRoute({ db, failingProbes }: Deps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/community/machines/{id}/checks',
+    operationId: 'listMachineChecks',
+    tag,
+    summary: 'What decides whether a machine is on offer',
+    description:
+      'Each check with its state, its evidence, and what to do. The machine is on offer if all required checks have passed; the first that has not is its `status_reason`.',
+    scope: 'supply:read',
+    idempotency: 'none',
+    params: MachineId,
+    responses: { 200: { description: 'The checks, in the order in which they decide', schema: MachineChecklist } },
+    errors: ['not_found'],
+    handler: async ({ caller, params }) => {
+      const row = await ownMachine(db.read, caller.orgId, params.id);
+      return { status: 200, body: await machineChecklist(db.read, row, await failingProbes(db.read, row.id)) };
+    },
   });
 }
 

@@ -1,6 +1,6 @@
 // How routes about machines name, show and price a machine.
 import { z } from 'zod';
-import type { CommunityMachine, MachineReliability } from '../../../shared/api/community.ts';
+import type { CommunityMachine, MachineChecklist, MachineReliability } from '../../../shared/api/community.ts';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { failField } from '../../../shared/errors.ts';
 import { centsFloor, dollarsFromUcents, ucentsFromDollars } from '../../../shared/money.ts';
@@ -8,7 +8,7 @@ import type { Query } from '../../base/db/db.ts';
 import { earnedByMachine, type MachinesOf } from '../../money/payouts/earnings.ts';
 import { reliabilityOf } from './reliability.ts';
 import { type GpuUse, gpuUseOf, type MachineRow } from './store.ts';
-import { obstacleOf } from './verdict.ts';
+import { checklistOf, obstacleOf, tierObstacle } from './checks.ts';
 
 const DAY_MS = 24 * 3_600_000;
 
@@ -73,12 +73,23 @@ export async function viewOf(query: Query, row: MachineRow, deps: ViewDeps): Pro
   return view;
 }
 
+/** What decides about a machine, and what its rentals show. `failingProbes` is provided by a room above. */
+export async function machineChecklist(
+  query: Query,
+  row: MachineRow,
+  failingProbes: readonly string[],
+): Promise<MachineChecklist> {
+  const checks = checklistOf(row, { gpus: await gpuUseOf(query, [row.id]), failingProbes });
+  const isOnOffer = checks.every(({ required, state }) => !required || state === 'passed');
+  return { machine_id: row.id, on_offer: isOnOffer, checks };
+}
+
 export function machineView(row: MachineRow, { gpus, earnedTodayUcents, reliability }: MachineFacts): CommunityMachine {
   return {
     machine_id: row.id,
     supplier_id: row.supplier_id,
     status: row.status,
-    status_reason: obstacleOf(row) ?? (row.tier === 'spot' ? 'Spot capacity is not sold at present.' : null),
+    status_reason: obstacleOf(row) ?? tierObstacle(row) ?? null,
     verification_status: row.verification_status,
     verification_detail: row.verification_detail,
     gpu_faults: row.inventory?.gpu_faults.map(({ uuid, ...fault }) => ({ gpu_uuid: uuid, ...fault })) ?? [],

@@ -6,7 +6,7 @@ import { type Query, type Sql, type Tx, join, raw, sql } from '../../base/db/db.
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import { gpusWithin, lenders } from './lending.ts';
 import * as store from './store.ts';
-import { obstacleOf } from './verdict.ts';
+import { obstacleOf } from './checks.ts';
 
 const OfferingRow = z.object({
   id: text,

@@ -8,7 +8,8 @@ import type { Payouts } from '../../money/payouts/payouts.ts';
 import type { Standing } from '../../money/payouts/standing.ts';
 import { type MachineRow, pageOfMachines, pageOfSuppliers, type SupplierRow } from './store.ts';
 import type { Supply } from './supply.ts';
-import { faultWords, obstacleOf } from './verdict.ts';
+import { obstacleOf } from './checks.ts';
+import { faultWords } from './verdict.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import { AnyFields, type Fields, Id, ListQuery, operationOf, operator } from '../../base/http/operator.ts';
 

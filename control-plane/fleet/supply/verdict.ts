@@ -1,4 +1,4 @@
-// Pure: whether a host shows what its supplier has declared, and what keeps its GPUs off the market.
+// Pure: whether a host shows what its supplier has declared, and whether its GPUs and its toolkit are fit for customers.
 import type { GpuFault, Inventory } from '../../../shared/protocol/inventory.ts';
 import { driverWords, missingWords } from './approval.ts';
 import { identifyGpu } from './known-gpus.ts';
@@ -66,28 +66,6 @@ function contradiction(field: string, declared: string | number, shown: Iterable
   return `${field} is declared as ${declared}, the host shows ${[...shown].join(', ')}`;
 }
 
-/** The reason, for the supplier, why nothing of the machine is on offer; undefined if its usable GPUs are on offer. */
-export function obstacleOf(machine: MachineRow): string | undefined {
-  if (machine.supplier_status === 'suspended') return 'The operator has suspended the supplier.';
-  if (machine.status !== 'listed') return OBSTACLES[machine.status](machine);
-  if (machine.verification_status === 'failed') return `Its verification failed: ${machine.verification_detail ?? ''}`;
-  if (machine.approved_gpus === null) return 'The operator must approve the GPUs that the host shows.';
-  if (!machine.online) return 'The agent of the host is not connected.';
-  if (machine.copied_ms !== null)
-    return 'Two hosts run with the identity of this machine, from copies of one disk. End one of them for good; then the operator can confirm the other.';
-  const { inventory, unknown_workloads: unknown } = machine;
-  // GPUs that an unknown container may use must not be given to a customer.
-  if (unknown === null) return 'The host has not said yet which containers it runs.';
-  if (unknown.length > 0)
-    return 'The host runs containers that this service does not know; the operator must end them.';
-  // Without a container engine nothing can start, however many GPUs are free.
-  if (inventory === null || inventory.engine_version === '') return 'The Docker Engine of the host does not answer.';
-  const driver = driverWords(machine.approved_gpus, inventory);
-  if (driver !== undefined) return `The operator must approve it again: ${driver}.`;
-  if (inventory.fence_error !== '') return `The network fence of the host does not stand: ${inventory.fence_error}`;
-  return toolkitObstacle(inventory.container_toolkit_version) ?? gpuObstacleOf(inventory);
-}
-
 /** For people: the GPUs that cannot be rented, with the reasons. */
 export function faultWords(faults: readonly GpuFault[]): string {
   return faults.map(({ uuid, severity, detail }) => `${uuid} is ${severity}: ${detail}`).join('; ');
@@ -125,7 +103,8 @@ export function toolkitObstacle(version: string): string | undefined {
   return `The NVIDIA Container Toolkit ${version} of the host lets containers out (${names}): install ${last.fixed} or newer.`;
 }
 
-function gpuObstacleOf({ gpus, gpu_error: error, gpu_faults: faults }: Inventory): string | undefined {
+/** The reason why no GPU of the host can be rented. */
+export function gpuObstacleOf({ gpus, gpu_error: error, gpu_faults: faults }: Inventory): string | undefined {
   const told = faults.length === 0 ? '' : ` ${faultWords(faults)}.`;
   if (error !== '') return `nvidia-smi fails on the host.${told}`;
   if (gpus.length === 0) return `The host shows no GPU.${told}`;
@@ -134,14 +113,6 @@ function gpuObstacleOf({ gpus, gpu_error: error, gpu_faults: faults }: Inventory
   if (!gpus.every((gpu) => gpu.foreign_use || faulty.has(gpu.uuid))) return undefined;
   return `No GPU of the host is free of others and fit to be rented.${told}`;
 }
-
-const OBSTACLES: Record<Exclude<MachineRow['status'], 'listed'>, (machine: MachineRow) => string> = {
-  pending_verification: ({ public_key: key }) =>
-    key === null ? 'The host has not enrolled yet.' : "The operator's approval is awaited.",
-  draining: () => 'It was delisted; a rental on it goes on until it ends.',
-  delisted: () => 'It was delisted.',
-  suspended: () => 'The operator has suspended it.',
-};
 
 /** A release candidate is below its release. Text that is not a version is below nothing. */
 function isBelow(version: string, fixed: string): boolean {

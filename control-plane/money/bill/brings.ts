@@ -1,12 +1,12 @@
-// What this room adds to the house: the bill for customers and operators, and the proof that each change of a wallet has its line.
+// What this room adds to the house: the bills for customers and operators, and the proof that each change of a wallet has its line.
 import type { Query } from '../../base/db/db.ts';
 import type { Billed } from '../ledger/billed.ts';
 import { provenWalletKinds } from '../ledger/proof-store.ts';
-import { type BillRouteDeps, billRoute, statementRoute } from './routes.ts';
+import { type BillRouteDeps, billRoute, instanceBillRoute, statementRoute } from './routes.ts';
 
 export function billBrings(deps: BillRouteDeps) {
   return {
-    routes: [billRoute(deps)],
+    routes: [billRoute(deps), instanceBillRoute(deps)],
     operatorRoutes: [statementRoute(deps)],
     invariants: [(query: Query) => billFaults(query, deps.billed())],
   };

@@ -1,14 +1,16 @@
-// GET /v1/bill for customers, and the same statement for operators.
+// GET /v1/bill and the bill of one instance for customers, and the statement of a month for operators.
 import { Readable } from 'node:stream';
-import type { z } from 'zod';
+import { z } from 'zod';
 import { Bill, BillQuery } from '../../../shared/api/bill.ts';
+import { InstanceBill } from '../../../shared/api/instance-bill.ts';
 import { csvLine } from '../../../shared/csv.ts';
 import { Id, operator } from '../../base/http/operator.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
 import { billRows } from './csv.ts';
 import { type BillDeps, billOf } from './bill.ts';
+import { type InstanceBillDeps, instanceBillOf } from './instance-bill.ts';
 
-export interface BillRouteDeps extends BillDeps {
+export interface BillRouteDeps extends BillDeps, InstanceBillDeps {
   /** @throws ServiceError `not_found` */
   assertOrg(orgId: string): Promise<void>;
 }
@@ -30,6 +32,24 @@ export function billRoute(deps: BillRouteDeps): Route {
     responses,
     errors: [],
     handler: async ({ caller, query }) => replyOf(await billOf(caller.orgId, query.month, deps), query.format),
+  });
+}
+
+export function instanceBillRoute(deps: BillRouteDeps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/instances/{id}/bill',
+    operationId: 'getInstanceBill',
+    tag: 'Billing',
+    summary: 'The bill of one instance',
+    description:
+      'Every stretch of charged time with its price, the time that is not charged with the evidence for it, refunds, and sums. The amount of a segment is its price for that time, rounded down to a microcent; all amounts are exact, and `totals.posted` is what the ledger has.',
+    scope: 'billing:read',
+    idempotency: 'none',
+    params: z.strictObject({ id: z.string().describe('The instance id') }),
+    responses: { 200: { description: 'The bill', schema: InstanceBill } },
+    errors: ['not_found'],
+    handler: async ({ caller, params }) => ({ status: 200, body: await instanceBillOf(caller.orgId, params.id, deps) }),
   });
 }
 

@@ -48,6 +48,14 @@ export async function refundedOf(query: Query, subjectId: string, fromPlatform: 
   return row?.total_ucents ?? 0n;
 }
 
+/** The refunds of a subject, oldest first. */
+export function refundsOf(query: Query, subjectId: string): Promise<Correction[]> {
+  return query.all(
+    CorrectionRow,
+    sql`select ${COLUMNS} from corrections where subject_id = ${subjectId} and kind = 'refund' order by created_ms, id`,
+  );
+}
+
 /** Corrections after `afterId`, in order. */
 export function correctionsAfter(query: Query, afterId: string, limit: number): Promise<Correction[]> {
   return query.all(

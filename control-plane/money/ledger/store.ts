@@ -224,6 +224,23 @@ export function amountsOfSubject(query: Query, subjectId: string, kinds: readonl
   );
 }
 
+const EvidencedRow = AmountOfRow.extend({ evidence: text, effective_ms: int });
+export type EvidencedAmount = z.infer<typeof EvidencedRow>;
+
+/** The transfers of a kind of one subject whose evidence begins with the prefix, in the order of their times. */
+export function amountsByEvidence(
+  query: Query,
+  subjectId: string,
+  { kind, prefix }: { kind: string; prefix: string },
+): Promise<EvidencedAmount[]> {
+  return query.all(
+    EvidencedRow,
+    sql`select id, amount_ucents, evidence, effective_ms from transfers
+        where subject_id = ${subjectId} and kind = ${kind} and substr(evidence, 1, ${prefix.length}) = ${prefix}
+        order by effective_ms, id`,
+  );
+}
+
 const RefundRow = z.object({ evidence: text, total_ucents: ucents });
 
 /** Refunds of customers by evidence, for evidence that begins with the prefix. */

@@ -6,7 +6,7 @@ import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { failField } from '../../../shared/errors.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { EventRow, Events } from '../../base/events/events.ts';
-import { familyOf, type Feed } from '../../base/events/feeds.ts';
+import { familyOf, type Feed, type Sight, sightOf } from '../../base/events/feeds.ts';
 import { byCreation, type Cursors, type PageStart } from '../../base/http/cursors.ts';
 import { EVENT_STREAM_HEADERS, eventStream, type ServerSentEvent } from '../../base/http/event-stream.ts';
 import { type Caller, type Reply, type Route, route } from '../../base/http/route.ts';
@@ -30,18 +30,18 @@ export function liveRoute(deps: LiveRouteDeps): Route {
     tag: 'Events',
     summary: 'What happened to your organisation',
     description:
-      'A page, newest first. With `Accept: text/event-stream`, a stream of server-sent events: `ready`, then each change as it happens with the changed resource, and `resync` if events are missing, after which you read your lists again. A stream that breaks off goes on after the header `Last-Event-ID`. After a break, an event may come twice; its id is the same. A key sees only the events of resources that its scopes let it read.',
+      'A page, newest first. With `Accept: text/event-stream`, a stream of server-sent events: `ready`, then each change as it happens with the changed resource, and `resync` if events are missing, after which you read your lists again. A stream that breaks off goes on after the header `Last-Event-ID`. After a break, an event may come twice; its id is the same. A key sees only the events of resources that its scopes let it read. Sign-ins (`session.*`) are seen by the person and by owners; their `resource_id` is the person, and `resource` is null.',
     scope: 'events:read',
     idempotency: 'none',
     query: EventsQuery,
     responses: { 200: { description: 'The events', schema: pageSchema(AccountEvent), eventSchema: LiveEvent } },
     errors: ['stream_limit_exceeded'],
     handler: async ({ caller, query, accepts, lastEventId, clientIp: address }) => {
-      const feeds = deps.feeds().filter(({ scope }) => caller.scopes.includes(scope));
-      if (!accepts.includes('text/event-stream')) return pageOf({ caller, feeds, query }, deps);
+      const feeds = deps.feeds();
+      const sight = sightOf(feeds, caller);
+      if (!accepts.includes('text/event-stream')) return pageOf({ caller, sight, query }, deps);
       const after = lastEventId === undefined ? query.after : positionOf(lastEventId);
-      const families = new Set(feeds.map(({ of }) => of));
-      const { next, stop } = deps.live.open({ caller, address, families, after });
+      const { next, stop } = deps.live.open({ caller, address, sight, after });
       const stream = eventStream(sentEvents(next, { caller, feeds }, deps), deps.clock);
       stream.once('close', stop);
       return { status: 200, headers: EVENT_STREAM_HEADERS, stream };
@@ -55,13 +55,14 @@ interface Reading {
 }
 
 async function pageOf(
-  { caller, feeds, query }: Reading & { query: z.infer<typeof EventsQuery> },
+  { caller, sight, query }: { caller: Caller; sight: Sight; query: z.infer<typeof EventsQuery> },
   { db, cursors, events }: LiveRouteDeps,
 ): Promise<Reply> {
-  const families = feeds.map(({ of }) => of);
-  // A key with other scopes reads another list.
-  const list = `events/${caller.orgId}/${families.join()}`;
-  const rows = (start: PageStart): Promise<EventRow[]> => events.ofOrg(db.read, caller.orgId, families, start);
+  const { families, ownFamilies, userId = '' } = sight;
+  // Who sees other events reads another list.
+  const own = ownFamilies.length === 0 ? '' : `/${ownFamilies.join()}/${userId}`;
+  const list = `events/${caller.orgId}/${families.join()}${own}`;
+  const rows = (start: PageStart): Promise<EventRow[]> => events.ofOrg(db.read, caller.orgId, sight, start);
   return { status: 200, body: await cursors.page(list, query, rows, { at: byCreation, show: eventView }) };
 }
 

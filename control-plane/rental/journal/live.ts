@@ -6,19 +6,17 @@ import { networkOf } from '../../../shared/client-network.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { EVENT_STREAMS_PER_ADDRESS_MAX, EVENT_STREAMS_PER_KEY_MAX } from '../../../shared/limits.ts';
-import { countRow } from '../../base/db/columns.ts';
-import { type Db, sql } from '../../base/db/db.ts';
+import type { Db } from '../../base/db/db.ts';
 import type { EventRow, Events } from '../../base/events/events.ts';
-import { familyOf } from '../../base/events/feeds.ts';
+import { isInSight, type Sight } from '../../base/events/feeds.ts';
 import type { Caller } from '../../base/http/route.ts';
-import { isLivingPrincipal } from '../../base/users/sessions.ts';
+import { mayStill } from '../../base/users/sessions.ts';
 import { lateMs, openTail } from './tail.ts';
 
 export interface LiveReader {
   caller: Caller;
   address: string;
-  /** Only events whose types begin with one of these words. */
-  families: ReadonlySet<string>;
+  sight: Sight;
   /** Begins after this position; undefined: now. */
   after: string | undefined;
 }
@@ -138,8 +136,8 @@ function lose(reader: Reader): void {
   reader.wake();
 }
 
-function concerns({ caller, families }: LiveReader, { org_id: orgId, type }: EventRow): boolean {
-  return orgId === caller.orgId && families.has(familyOf(type));
+function concerns({ caller, sight }: LiveReader, row: EventRow): boolean {
+  return row.org_id === caller.orgId && isInSight(sight, row);
 }
 
 interface ReadDeps extends Deps {
@@ -170,15 +168,9 @@ async function* read(reader: Reader, deps: ReadDeps): AsyncGenerator<LiveNext> {
     else await woken(reader, clock);
     if (clock.monotonicMs() - checkedMs >= CHECK_MS) {
       checkedMs = clock.monotonicMs();
-      if (!(await isLiving(reader.caller, deps))) return;
+      if (!(await mayStill(deps.db.read, reader.caller, clock.now()))) return;
     }
   }
-}
-
-/** False once the key or session was revoked or has expired. */
-async function isLiving({ principalId }: Caller, { db, clock }: Deps): Promise<boolean> {
-  const row = await db.read.one(countRow, sql`select 1 as count where ${isLivingPrincipal(principalId, clock.now())}`);
-  return row !== undefined;
 }
 
 /** Resolves when something came for the reader, or its key has to be checked. */

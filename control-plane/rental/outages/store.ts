@@ -52,6 +52,15 @@ export function findProbe(query: Query, instanceId: string): Promise<ProbeRow | 
   return query.one(ProbeRow, sql`select ${COLUMNS} from probes where instance_id = ${instanceId}`);
 }
 
+/** The evidence of each instance on the machine whose probes fail now. */
+export async function failingProbesOf(query: Query, machineId: string): Promise<string[]> {
+  const rows = await query.all(
+    ProbeRow,
+    sql`select ${COLUMNS} from probes where machine_id = ${machineId} and failures > 0 order by instance_id`,
+  );
+  return rows.map(evidenceOf);
+}
+
 const MachinesRow = z.object({ machines: int, failing: int });
 
 const FailingRow = z.object({ failing: int });

@@ -1,11 +1,11 @@
 // One attempt of a delivery: signs the body, posts it, and returns the outcome. It writes nothing to the database.
 import { WEBHOOK_ATTEMPT_MS_MAX, WEBHOOK_EXCERPT_BYTES_MAX, WEBHOOK_STATUS_MS_MAX } from '../../../shared/limits.ts';
 import type { Clock } from '../../../shared/clock.ts';
+import { webhookHeaders } from '../../../shared/webhook-signature.ts';
 import { OutboundError } from '../../base/outbound/outbound-error.ts';
 import type { Outbound, OutboundResponse } from '../../base/outbound/outbound.ts';
 import type { AttemptRow, DeliveryRow, Trigger } from './delivery-store.ts';
 import type { DeliveryOutcome } from './schedule.ts';
-import { signatureHeader } from './secrets.ts';
 
 export interface Attempt {
   row: AttemptRow;
@@ -21,16 +21,13 @@ export async function attempt(
   const { clock, outbound } = deps;
   const startedMs = clock.now();
   const monotonicMs = clock.monotonicMs();
+  const event = { id: delivery.event_id, body: delivery.body };
+  const headers = webhookHeaders(event, endpoint.secrets, startedMs);
   const result = await outbound
     .request({
       method: 'POST',
       url: endpoint.url,
-      headers: {
-        'content-type': 'application/json',
-        'user-agent': 'svc-webhooks/1',
-        'svc-event-id': delivery.event_id,
-        'svc-signature': signatureHeader(delivery.body, endpoint.secrets, Math.floor(startedMs / 1000)),
-      },
+      headers,
       body: delivery.body,
       statusMs: WEBHOOK_STATUS_MS_MAX,
       totalMs: WEBHOOK_ATTEMPT_MS_MAX,
@@ -41,11 +38,21 @@ export async function attempt(
       throw error;
     });
   const times = { started_ms: startedMs, duration_ms: Math.round(clock.monotonicMs() - monotonicMs) };
-  const row = { delivery_id: delivery.id, n: delivery.attempts + 1, trigger_kind: endpoint.trigger, ...times };
+  const sent = { request_url: endpoint.url, request_headers: withoutSignatures(headers) };
+  const row = { delivery_id: delivery.id, n: delivery.attempts + 1, trigger_kind: endpoint.trigger, ...times, ...sent };
   return result instanceof OutboundError ? unanswered(row, result) : answered(row, result, clock.now());
 }
 
-type RowStart = Pick<AttemptRow, 'delivery_id' | 'n' | 'trigger_kind' | 'started_ms' | 'duration_ms'>;
+/** Who reads deliveries must not be able to send one that an endpoint would accept. */
+function withoutSignatures(headers: Record<string, string>): Record<string, string> {
+  const signature = (headers['svc-signature'] ?? '').replaceAll(/v1=[0-9a-f]+/g, 'v1=[hidden]');
+  return { ...headers, 'svc-signature': signature };
+}
+
+type RowStart = Pick<
+  AttemptRow,
+  'delivery_id' | 'n' | 'trigger_kind' | 'started_ms' | 'duration_ms' | 'request_url' | 'request_headers'
+>;
 
 function unanswered(row: RowStart, error: OutboundError): Attempt {
   return {

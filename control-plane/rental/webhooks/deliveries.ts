@@ -1,12 +1,12 @@
 // Commands of owners for deliveries: read them, retry one, and replay those that were given up.
-import type { WebhookDelivery } from '../../../shared/api/webhook.ts';
+import type { WebhookDelivery, WebhookDeliveryDetail } from '../../../shared/api/webhook.ts';
 import { fail } from '../../../shared/errors.ts';
 import { WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX } from '../../../shared/limits.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import * as store from './delivery-store.ts';
 import { makeDue, probeNow } from './endpoint-store.ts';
 import { DELIVERY_MS_MAX, urgentFrom } from './schedule.ts';
-import { deliveryView } from './view.ts';
+import { deliveryDetail, deliveryView } from './view.ts';
 
 /** Deliveries as the API shows them, each with its attempts. */
 export async function show(query: Query, rows: readonly store.DeliveryRow[]): Promise<WebhookDelivery[]> {
@@ -16,6 +16,13 @@ export async function show(query: Query, rows: readonly store.DeliveryRow[]): Pr
   );
   const of = Map.groupBy(attempts, (attempt) => attempt.delivery_id);
   return rows.map((row) => deliveryView(row, of.get(row.id) ?? []));
+}
+
+/** One delivery with what was sent. @throws ServiceError `not_found` */
+export async function showOne(query: Query, endpointId: string, id: string): Promise<WebhookDeliveryDetail> {
+  const row = await store.findDelivery(query, id);
+  if (row?.endpoint_id !== endpointId) return fail('not_found', 'This endpoint has no such delivery.');
+  return deliveryDetail(row, await store.attemptsOf(query, [id]));
 }
 
 /**

@@ -1,7 +1,7 @@
-// The routes for an endpoint's delivery history and for a manual retry (specification 2.9 and 6.4).
+// The routes for an endpoint's delivery history, one delivery, a manual retry, and a test (specification 2.9 and 6.4).
 import { z } from 'zod';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
-import { WebhookDelivery } from '../../../shared/api/webhook.ts';
+import { TestWebhookEndpoint, WebhookDelivery, WebhookDeliveryDetail } from '../../../shared/api/webhook.ts';
 import type { Db } from '../../base/db/db.ts';
 import { byCreation, type Cursors, type PageStart } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
@@ -15,8 +15,14 @@ export interface WebhookRouteDeps {
 
 const tag = 'Webhooks';
 
+/** Names a delivery in the path. */
+const DeliveryParams = z.strictObject({
+  id: z.string().describe('The id of the endpoint'),
+  delivery_id: z.string().describe('The id of the delivery'),
+});
+
 export function deliveryRoutes(deps: WebhookRouteDeps): Route[] {
-  return [listRoute(deps), retryRoute(deps)];
+  return [listRoute(deps), getRoute(deps), retryRoute(deps), testRoute(deps)];
 }
 
 function listRoute({ db, cursors, webhooks }: WebhookRouteDeps): Route {
@@ -50,6 +56,52 @@ function listRoute({ db, cursors, webhooks }: WebhookRouteDeps): Route {
   });
 }
 
+function getRoute({ db, webhooks }: WebhookRouteDeps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/webhook-endpoints/{id}/deliveries/{delivery_id}',
+    operationId: 'getWebhookDelivery',
+    tag,
+    summary: 'Show a delivery with what was sent and answered',
+    description:
+      'The body as it is sent, and of each attempt its time, address, headers, answer, duration and error. Signatures are hidden. Kept like the list.',
+    scope: 'webhooks:read',
+    idempotency: 'none',
+    params: DeliveryParams,
+    responses: { 200: { description: 'The delivery', schema: WebhookDeliveryDetail } },
+    errors: ['not_found'],
+    handler: async ({ caller, params }) => {
+      const ids = { endpointId: params.id, deliveryId: params.delivery_id };
+      return { status: 200, body: await webhooks.delivery(db.read, caller.orgId, ids) };
+    },
+  });
+}
+
+function testRoute({ db, webhooks }: WebhookRouteDeps): Route {
+  return route({
+    method: 'POST',
+    path: '/v1/webhook-endpoints/{id}/test',
+    operationId: 'testWebhookEndpoint',
+    tag,
+    summary: 'Send a test event',
+    description:
+      'Posts a made-up event, with `"test": true` in its body, as any event is: the same queue, headers and signature. It is tried once and at once, also if the endpoint is degraded; its delivery shows how it went. At most 60 an hour for each endpoint.',
+    scope: 'webhooks:write',
+    idempotency: 'optional',
+    params: z.strictObject({ id: z.string().describe('The id of the endpoint') }),
+    body: TestWebhookEndpoint,
+    responses: { 202: { description: 'The delivery of the test', schema: WebhookDelivery } },
+    errors: ['not_found', 'conflict'],
+    handler: ({ caller, params, body, settle }) =>
+      db.tx('webhooks.test', async (tx) => {
+        await tx.lock('webhook_endpoint', params.id);
+        const reply = { status: 202, body: await webhooks.test(tx, caller.orgId, params.id, body) };
+        await settle(tx, reply);
+        return reply;
+      }),
+  });
+}
+
 function retryRoute({ db, webhooks }: WebhookRouteDeps): Route {
   return route({
     method: 'POST',
@@ -61,10 +113,7 @@ function retryRoute({ db, webhooks }: WebhookRouteDeps): Route {
       'With the same event id and body. One that waits keeps its schedule after this attempt; one that was given up gets one attempt. A degraded endpoint is probed at once; one that is disabled has to be enabled first.',
     scope: 'webhooks:write',
     idempotency: 'optional',
-    params: z.strictObject({
-      id: z.string().describe('The id of the endpoint'),
-      delivery_id: z.string().describe('The id of the delivery'),
-    }),
+    params: DeliveryParams,
     responses: { 202: { description: 'The delivery as it is now', schema: WebhookDelivery } },
     errors: ['not_found', 'conflict'],
     handler: ({ caller, params, settle }) =>

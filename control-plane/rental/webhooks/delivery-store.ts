@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { WebhookEventType } from '../../../shared/api/webhook.ts';
 import { mayMove, WEBHOOK_DELIVERY_STATES, type WebhookDeliveryState } from '../../../shared/states.ts';
-import { flag, int, text } from '../../base/db/columns.ts';
+import { countRow, flag, int, json, text } from '../../base/db/columns.ts';
 import { type Query, type Tx, join, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 
@@ -27,23 +27,33 @@ const DeliveryRow = z.object({
   deadline_ms: int,
   created_ms: int,
   completed_ms: int.nullable(),
+  is_test: flag,
 });
 export type DeliveryRow = z.infer<typeof DeliveryRow>;
 
 const COLUMNS = sql`id, endpoint_id, event_id, event_type, instance_id, instance_version, body, status, attempts, max_attempts,
-  next_trigger, next_attempt_ms, urgent_ms, deadline_ms, created_ms, completed_ms`;
+  next_trigger, next_attempt_ms, urgent_ms, deadline_ms, created_ms, completed_ms, is_test`;
 
 export async function insertDelivery(tx: Tx, row: DeliveryRow): Promise<void> {
   await tx.run(
     sql`insert into webhook_deliveries (${COLUMNS})
         values (${row.id}, ${row.endpoint_id}, ${row.event_id}, ${row.event_type}, ${row.instance_id}, ${row.instance_version},
                 ${row.body}, ${row.status}, ${row.attempts}, ${row.max_attempts}, ${row.next_trigger}, ${row.next_attempt_ms},
-                ${row.urgent_ms}, ${row.deadline_ms}, ${row.created_ms}, ${row.completed_ms})`,
+                ${row.urgent_ms}, ${row.deadline_ms}, ${row.created_ms}, ${row.completed_ms}, ${row.is_test})`,
   );
 }
 
 export function findDelivery(query: Query, id: string): Promise<DeliveryRow | undefined> {
   return query.one(DeliveryRow, sql`select ${COLUMNS} from webhook_deliveries where id = ${id}`);
+}
+
+/** Tests of an endpoint that were asked for at `sinceMs` or later. */
+export async function countTests(query: Query, endpointId: string, sinceMs: number): Promise<number> {
+  const row = await query.one(
+    countRow,
+    sql`select count(*) as count from webhook_deliveries where endpoint_id = ${endpointId} and is_test = 1 and created_ms >= ${sinceMs}`,
+  );
+  return row?.count ?? 0;
 }
 
 /** A page, newest first. */
@@ -133,7 +143,8 @@ export async function reviveSince(tx: Tx, endpointId: string, sinceMs: number, r
     sql`update webhook_deliveries set status = 'retrying', next_trigger = 'manual', next_attempt_ms = ${nowMs},
           urgent_ms = ${urgentMs}, deadline_ms = ${deadlineMs}, completed_ms = null,
           max_attempts = case when attempts + ${attempts} > ${ceiling} then ${ceiling} else attempts + ${attempts} end
-        where endpoint_id = ${endpointId} and created_ms >= ${sinceMs} and status = 'dead_lettered' and attempts < ${ceiling}`,
+        where endpoint_id = ${endpointId} and created_ms >= ${sinceMs} and status = 'dead_lettered' and attempts < ${ceiling}
+          and is_test = 0`,
   );
 }
 
@@ -149,17 +160,21 @@ const AttemptRow = z.object({
   error_code: z.enum(['timeout', 'dns', 'connect', 'tls', 'protocol', 'blocked_address', 'http_status']).nullable(),
   error_detail: text.nullable(),
   remote_ip: text.nullable(),
+  /** Null for attempts from before these columns. */
+  request_url: text.nullable(),
+  request_headers: json(z.record(z.string(), z.string())).nullable(),
 });
 export type AttemptRow = z.infer<typeof AttemptRow>;
 
 const ATTEMPT_COLUMNS = sql`delivery_id, n, trigger_kind, started_ms, duration_ms, response_status, response_body_excerpt, truncated,
-  error_code, error_detail, remote_ip`;
+  error_code, error_detail, remote_ip, request_url, request_headers`;
 
 export async function insertAttempt(tx: Tx, row: AttemptRow): Promise<void> {
   await tx.run(
     sql`insert into webhook_attempts (${ATTEMPT_COLUMNS})
         values (${row.delivery_id}, ${row.n}, ${row.trigger_kind}, ${row.started_ms}, ${row.duration_ms}, ${row.response_status},
-                ${row.response_body_excerpt}, ${row.truncated}, ${row.error_code}, ${row.error_detail}, ${row.remote_ip})`,
+                ${row.response_body_excerpt}, ${row.truncated}, ${row.error_code}, ${row.error_detail}, ${row.remote_ip},
+                ${row.request_url}, ${row.request_headers === null ? null : JSON.stringify(row.request_headers)})`,
   );
 }
 
@@ -209,7 +224,7 @@ export async function countDeliveries(query: Query, nowMs: number, sinceMs: numb
   );
   const dead = await query.one(
     DeadRow,
-    sql`select count(*) as count from webhook_deliveries where completed_ms > ${sinceMs} and status = 'dead_lettered'`,
+    sql`select count(*) as count from webhook_deliveries where completed_ms > ${sinceMs} and status = 'dead_lettered' and is_test = 0`,
   );
   const dueForMs = Math.max(0, nowMs - (waiting?.next_ms ?? nowMs));
   return { waiting: waiting?.count ?? 0, dueForMs, dead: dead?.count ?? 0 };

@@ -44,6 +44,7 @@ export async function noteEvent(tx: Tx, event: EventRow, deps: { ids: Ids; maxAt
       deadline_ms: deadlineMs,
       created_ms: event.created_ms,
       completed_ms: null,
+      is_test: false,
     });
   }
   await makeDue(

@@ -2,7 +2,6 @@
 import type { Ids } from '../../../shared/ids.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 import type { EndpointRow } from './endpoint-store.ts';
-import { createHmac } from 'node:crypto';
 
 const SECRET_BYTES = 32;
 
@@ -25,15 +24,4 @@ export function openSecrets({ ids, sealing }: { ids: Ids; sealing: Sealing }): S
       return sealed.map((text) => sealing.open(place(id), text));
     },
   };
-}
-
-/**
- * `t=<unix seconds>,v1=<hex>`: HMAC-SHA256 over `<t>.<body>`, one `v1` for each secret, newest first.
- * The key is the secret's 64 hexadecimal characters as text.
- */
-export function signatureHeader(body: string, secrets: readonly string[], unixSeconds: number): string {
-  const signatures = secrets.map(
-    (secret) => `v1=${createHmac('sha256', secret).update(`${unixSeconds}.${body}`).digest('hex')}`,
-  );
-  return [`t=${unixSeconds}`, ...signatures].join(',');
 }

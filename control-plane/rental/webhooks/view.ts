@@ -1,5 +1,10 @@
 // Endpoints and deliveries as the API shows them (specification 2.9), without secrets.
-import type { WebhookAttempt, WebhookDelivery, WebhookEndpoint } from '../../../shared/api/webhook.ts';
+import type {
+  WebhookAttempt,
+  WebhookDelivery,
+  WebhookDeliveryDetail,
+  WebhookEndpoint,
+} from '../../../shared/api/webhook.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import type { AttemptRow, DeliveryRow } from './delivery-store.ts';
 import type { EndpointRow } from './endpoint-store.ts';
@@ -31,7 +36,21 @@ export function deliveryView(row: DeliveryRow, attempts: readonly AttemptRow[]):
     next_attempt_at: timeOrNull(row.next_attempt_ms),
     created_at: isoTime(row.created_ms),
     completed_at: timeOrNull(row.completed_ms),
+    is_test: row.is_test,
     attempt_history: attempts.map(attemptView),
+  };
+}
+
+/** With what was sent: the body, and the address and headers of each attempt. */
+export function deliveryDetail(row: DeliveryRow, attempts: readonly AttemptRow[]): WebhookDeliveryDetail {
+  return {
+    ...deliveryView(row, attempts),
+    body: row.body,
+    attempt_history: attempts.map((attempt) => ({
+      ...attemptView(attempt),
+      request_url: attempt.request_url,
+      request_headers: attempt.request_headers,
+    })),
   };
 }
 

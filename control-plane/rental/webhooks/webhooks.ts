@@ -3,7 +3,9 @@ import type {
   ChangeWebhookEndpoint,
   CreateWebhookEndpoint,
   NewWebhookEndpoint,
+  TestWebhookEndpoint,
   WebhookDelivery,
+  WebhookDeliveryDetail,
   WebhookEndpoint,
 } from '../../../shared/api/webhook.ts';
 import type { Ids } from '../../../shared/ids.ts';
@@ -18,6 +20,7 @@ import { type EndpointRow, markDeleted, pageOfEndpoints, deletedEndpoints, forge
 import * as endpoints from './endpoints.ts';
 import { noteEvent } from './outbox.ts';
 import { openSecrets } from './secrets.ts';
+import { sendTest } from './test-event.ts';
 import { endpointView } from './view.ts';
 import type { Clock } from '../../../shared/clock.ts';
 
@@ -33,6 +36,14 @@ export interface Webhooks {
   view(row: EndpointRow): WebhookEndpoint;
   deliveries(query: Query, endpointId: string, start: PageStart): Promise<DeliveryRow[]>;
   showDeliveries(query: Query, rows: readonly DeliveryRow[]): Promise<WebhookDelivery[]>;
+  /** With what was sent. @throws ServiceError `not_found` */
+  delivery(
+    query: Query,
+    orgId: string,
+    ids: { endpointId: string; deliveryId: string },
+  ): Promise<WebhookDeliveryDetail>;
+  /** Sends a made-up event. @throws ServiceError `conflict`, `validation_failed`, `rate_limit_exceeded` */
+  test(tx: Tx, orgId: string, id: string, request: TestWebhookEndpoint): Promise<WebhookDelivery>;
   retry(tx: Tx, orgId: string, ids: { endpointId: string; deliveryId: string }): Promise<WebhookDelivery>;
   /** Called in the transaction of the event. */
   noteEvent(tx: Tx, event: EventRow): Promise<void>;
@@ -60,6 +71,11 @@ export function openWebhooks(options: Deps): Webhooks {
     view: (row) => endpointView(row, clock.now()),
     deliveries: pageOfDeliveries,
     showDeliveries: deliveries.show,
+    delivery: async (query, orgId, { endpointId, deliveryId }) => {
+      const { id } = await endpoints.ownEndpoint(query, orgId, endpointId);
+      return deliveries.showOne(query, id, deliveryId);
+    },
+    test: async (tx, orgId, id, request) => sendTest(tx, await endpoints.ownEndpoint(tx, orgId, id), request, deps),
     retry: async (tx, orgId, { endpointId, deliveryId }) => {
       const { id } = await endpoints.ownEndpoint(tx, orgId, endpointId);
       return deliveries.retry(tx, id, deliveryId, clock.now());

@@ -70,6 +70,7 @@ async function optionsFor(plain: PlainCommand): Promise<string[]> {
     public_key: file,
     url: 'https://93.184.216.34/hook',
     event_types: 'instance.running',
+    replay_since: '2026-01-01T00:00:00Z',
     region: 'eu-west',
     chain: 'base',
     asset: 'usdc',
@@ -102,7 +103,10 @@ describe('each command that is one request', () => {
     async (_name, plain) => {
       const schema: unknown = z.toJSONSchema(answerOf(plain), { io: 'output', unrepresentable: 'any' });
       const text = JSON.stringify(schema);
-      const last = [...(plain.columns ?? []), plain.id ?? 'id'].map((column) => column.split('.').at(-1) ?? '');
+      const parts = (plain.parts ?? []).flatMap(({ of, columns }) => [of, ...columns]);
+      const last = [...(plain.columns ?? []), ...parts, plain.id ?? 'id'].map(
+        (column) => column.split('.').at(-1) ?? '',
+      );
       expect(last.filter((name) => !text.includes(`"${name}":`))).toEqual([]);
     },
   );

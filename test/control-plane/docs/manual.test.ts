@@ -1,6 +1,6 @@
 // The manual as it is served: every page, no dead link or anchor, nothing from other hosts; and the links of all documents in the sources.
 import { createHash } from 'node:crypto';
-import { existsSync, globSync, statSync } from 'node:fs';
+import { existsSync, globSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, normalize, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openManual, PAGES, anchorOf, renderMarkdown } from '../../../control-plane/docs/manual.ts';
@@ -32,9 +32,21 @@ describe('the routes', () => {
   test('the root redirects people to the manual, and an unknown page is a problem document', async () => {
     const root = await api.call('GET', '/');
     expect([root.status, root.headers['location'], root.body]).toEqual([302, '/docs', '']);
-    for (const name of ['nothing', 'README', 'index.md', '__proto__']) {
+    for (const name of ['nothing', 'README', 'README.md', 'nothing.md', '.md', '__proto__']) {
       expect((await api.call('GET', `/docs/${name}`)).json).toMatchObject({ status: 404, code: 'not_found' });
     }
+  });
+
+  test('/llms.txt names every page, and each of its links answers; a page with .md is its Markdown', async () => {
+    const { status, headers, body } = await api.call('GET', '/llms.txt');
+    expect([status, headers['content-type']]).toEqual([200, 'text/markdown; charset=utf-8']);
+    const links = [...body.matchAll(/\]\(([^)]+)\)/g)].map(([, href = '']) => href);
+    expect(links).toEqual(['/v1/openapi.json', '/docs/api', ...PAGES.map((name) => `/docs/${name}.md`)]);
+    for (const href of links) expect([href, (await api.call('GET', href)).status]).toEqual([href, 200]);
+    const page = await api.call('GET', '/docs/customer.md');
+    expect(page.headers['content-type']).toBe('text/markdown; charset=utf-8');
+    expect(page.body).toBe(readFileSync(join(ROOT, 'control-plane/docs/customer.md'), 'utf8'));
+    expect(body).toMatch(/\]\(\/docs\/customer\.md\): launch, log in/);
   });
 
   test('the navigation of each page lists every page and the API reference, and marks the current one', () => {

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openCloneTokens, type CloneTokens } from '../../../control-plane/fleet/link/clone-tokens.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { findMachine, gpusOf } from '../../../control-plane/fleet/supply/store.ts';
-import { obstacleOf } from '../../../control-plane/fleet/supply/verdict.ts';
+import { obstacleOf } from '../../../control-plane/fleet/supply/checks.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { z } from 'zod';

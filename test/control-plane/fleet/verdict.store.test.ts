@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { machineView } from '../../../control-plane/fleet/supply/machine-view.ts';
 import { findMachine, gpusOf, type MachineRow } from '../../../control-plane/fleet/supply/store.ts';
-import { obstacleOf } from '../../../control-plane/fleet/supply/verdict.ts';
+import { obstacleOf } from '../../../control-plane/fleet/supply/checks.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import { inventoryOf, type MadeMachine, NO_FACTS } from '../../kit/machines.ts';
 import { openWorld, type World } from '../../kit/world.ts';

@@ -1,6 +1,6 @@
 // The live stream: what a reader gets, in which order, after a break, if it is slow, and what nobody gets.
 import type { Readable } from 'node:stream';
-import { describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { LiveEvent } from '../../../shared/api/event.ts';
 import { Instance } from '../../../shared/api/instance.ts';
 import { EVENT_STREAMS_PER_ADDRESS_MAX, EVENT_STREAMS_PER_KEY_MAX } from '../../../shared/limits.ts';
@@ -12,6 +12,8 @@ import { api, openApiForEachTest, owner } from '../../contract/api-of-test.ts';
 import type { Api, ApiAccount } from '../../contract/api.ts';
 
 openApiForEachTest();
+// The key of the owner was made just now, which is an event too. On PostgreSQL the last 15 seconds are read again.
+beforeEach(() => api.world.clock.advance(20_000));
 
 const QUIET_READS = 20;
 
@@ -37,7 +39,7 @@ async function listen(
   options: { on?: Api; lastEventId?: string; after?: string; address?: string } = {},
 ): Promise<Reader> {
   const { on = api } = options;
-  const stream = await openCall(on, who.key, options);
+  const stream = await openCall(on, who, options);
   let text = '';
   let taken = 0;
   let ended = false;
@@ -150,7 +152,7 @@ describe('after a break', () => {
     const missed = (journal.json.data ?? [])
       .map(({ id }) => id)
       .toReversed()
-      .slice(1);
+      .slice(2);
     // On PostgreSQL an event of the last seconds may come twice.
     const unseen = sent.filter(({ event, id }) => event !== 'ready' && id !== seen[0]?.id);
     expect(unseen.map(({ id }) => id)).toEqual(missed);
@@ -197,8 +199,6 @@ describe('after a break', () => {
     [1_001, 1],
   ])('after %i missed events a reader gets %i messages', async (missed, messages) => {
     const { clock } = api.world;
-    // The key of the owner was made just now, which is an event too. On PostgreSQL the last 15 seconds are read again.
-    await clock.advance(20_000);
     const position = `at_${clock.now()}`;
     await append(missed);
     const reader = await listen(owner, { after: position });
@@ -327,7 +327,7 @@ test('the page has what the key may see, newest first', async () => {
   const { json } = await api.call('GET', '/v1/events?limit=2', { key: owner.key });
   expect(json.data?.map(({ type }) => type)).toEqual(['machine.listed', 'instance.placed']);
   const rest = await api.call('GET', `/v1/events?limit=2&cursor=${json.next_cursor}`, { key: owner.key });
-  expect(rest.json.data).toHaveLength(1);
+  expect(rest.json.data?.map(({ type }) => type)).toEqual(['instance.placed', 'api_key.created']);
   const { key } = await api.world.customer(0, ['events:read', 'instances:read']);
   expect((await api.call('GET', '/v1/events', { key })).json.data).toEqual([]);
 });

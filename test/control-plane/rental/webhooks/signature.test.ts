@@ -3,7 +3,7 @@ import { createHmac, timingSafeEqual } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
-import { signatureHeader } from '../../../../control-plane/rental/webhooks/secrets.ts';
+import { signatureHeader } from '../../../../shared/webhook-signature.ts';
 import { webhookRoutes } from '../../../../control-plane/rental/webhooks/routes.ts';
 import { verify } from '../../../kit/webhook-receiver.ts';
 

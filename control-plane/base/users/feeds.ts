@@ -1,0 +1,35 @@
+// The events of people in the live stream: members, invitations, and sign-ins.
+import type { Clock } from '../../../shared/clock.ts';
+import type { Feed } from '../events/feeds.ts';
+import { invitationView } from './invitations.ts';
+import { invitationsOfOrg } from './link-store.ts';
+import { memberView } from './members.ts';
+import { membersOfOrg } from './store.ts';
+
+export const MEMBER_FEED: Feed = {
+  of: 'member',
+  scope: 'members:read',
+  describe: async (query, orgId, ids) =>
+    new Map((await membersOfOrg(query, orgId, ids)).map((row) => [row.user_id, memberView(row)])),
+};
+
+export function invitationFeed(clock: Clock): Feed {
+  return {
+    of: 'invitation',
+    scope: 'members:read',
+    describe: async (query, orgId, ids) => {
+      const found = await invitationsOfOrg(query, orgId, { ids, nowMs: clock.now() });
+      return new Map(found.map((row) => [row.id, invitationView(row)]));
+    },
+  };
+}
+
+/**
+ * Owners see who signs in, and everybody sees the own sign-ins. Only the person may list the sessions themselves, so the events do not show them.
+ */
+export const SESSION_FEED: Feed = {
+  of: 'session',
+  scope: 'members:write',
+  isPersonal: true,
+  describe: () => Promise.resolve(new Map()),
+};

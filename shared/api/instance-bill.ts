@@ -1,0 +1,74 @@
+// The bill of one instance: its metered time, the time that was not charged and why, refunds, and sums that equal the ledger.
+import { z } from 'zod';
+
+const dollars = (what: string) => z.string().describe(`${what}, exactly, in dollars`);
+const seconds = z.number().describe('How long it was, in seconds');
+
+const BillSegment = z
+  .strictObject({
+    from: z.iso.datetime().describe('When charging began'),
+    until: z.iso.datetime().nullable().describe('When it ended; null while the instance is charged'),
+    seconds,
+    price_per_hour: z
+      .number()
+      .describe('The price of the whole instance for an hour, in dollars. A larger disk is in it'),
+    amount: dollars('The price for this time, rounded down to a microcent'),
+  })
+  .meta({ id: 'BillSegment' });
+
+const BillCredit = z
+  .strictObject({
+    cause: z
+      .enum(['outage', 'gpu_fault', 'own_outage', 'dispute'])
+      .describe(
+        'outage: the instance could not be reached. gpu_fault: its host reported a broken GPU. own_outage: this service was away. dispute: decided by the operator',
+      ),
+    from: z.iso.datetime().describe('From then on the time is not charged'),
+    until: z.iso.datetime().nullable().describe('Until then; null while it lasts'),
+    seconds,
+    amount: dollars('What this time would have cost. It is in no segment, so the sums do not contain it'),
+    status: z
+      .enum(['open', 'credited', 'held', 'released', 'refused'])
+      .describe(
+        'open: it lasts. credited: not charged. held: a part stays charged until the operator has decided. released: that part was given back. refused: that part was charged',
+      ),
+    held_amount: dollars('The part that the operator decides, or has decided, about'),
+    reason: z.string().describe('The evidence: what the probes or the host reported'),
+  })
+  .meta({ id: 'BillCredit' });
+export type BillCredit = z.infer<typeof BillCredit>;
+
+const BillRefund = z
+  .strictObject({
+    amount: dollars(
+      'What was given back; negative: a refund that was undone, because the same time was credited later',
+    ),
+    reason: z.string().describe('The words of the operator'),
+    reference: z.string().describe('The reference of the operator'),
+    created_at: z.iso.datetime().describe('When it was given'),
+  })
+  .meta({ id: 'BillRefund' });
+
+export const InstanceBill = z
+  .strictObject({
+    instance_id: z.string().describe('The instance'),
+    currency: z.literal('USD').describe('The currency of all amounts'),
+    as_of: z.iso.datetime().describe('The time of this bill: open segments are counted until then'),
+    is_complete: z.boolean().describe('False while time or a decision about a credit may still be added'),
+    segments: z.array(BillSegment).describe('Charged time, oldest first. Their amounts add up to `totals.usage`'),
+    credits: z.array(BillCredit).describe('Time that is not charged, oldest first'),
+    refunds: z.array(BillRefund).describe('Refunds by the operator, oldest first. They add up to `totals.refunds`'),
+    totals: z
+      .strictObject({
+        usage: dollars('The sum of the segments'),
+        held_credits: dollars('Charged for time whose credit waits or was refused'),
+        uncovered: dollars('The part that your balance did not cover, and that you do not pay'),
+        refunds: dollars('The sum of the refunds'),
+        cost: dollars('What the instance costs you: usage + held_credits - uncovered - refunds'),
+        unposted: dollars('The part of `cost` that the ledger does not have yet: it is posted once an hour'),
+        posted: dollars('What the ledger has taken from your balance for this instance: cost - unposted'),
+      })
+      .describe('The sums'),
+  })
+  .meta({ id: 'InstanceBill' });
+export type InstanceBill = z.infer<typeof InstanceBill>;
