@@ -18,6 +18,8 @@ import { usersBrings } from './base/users/brings.ts';
 import { operationsBrings } from './base/operations/brings.ts';
 import type { Driver } from './base/operations/engine.ts';
 import type { Config } from './config.ts';
+import { consoleBrings } from './console/brings.ts';
+import type { Console } from './console/console.ts';
 import { docsBrings } from './docs/brings.ts';
 import type { Manual } from './docs/manual.ts';
 import { linkBrings } from './fleet/link/brings.ts';
@@ -90,6 +92,7 @@ export interface Process {
   metrics: Metrics;
   /** The pages of the manual, rendered. */
   manual: Manual;
+  console: Console;
   loops(): LoopStatus[];
   reload(): Promise<Fields>;
 }
@@ -130,6 +133,7 @@ export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Bring
       reload: own.reload,
     }),
     docs: docsBrings({ manual: own.manual }),
+    console: consoleBrings({ console: own.console }),
   };
   return inOrder();
 }

@@ -63,6 +63,7 @@ export const ROOMS = [
   'models/finetuning',
   'admin',
   'docs',
+  'console',
 ] as const;
 
 /** The migrations of each room that has some. */

@@ -33,6 +33,7 @@ import {
   s3Settings,
   serviceManager,
 } from './config.ts';
+import { openConsole } from './console/console.ts';
 import { openManual } from './docs/manual.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
 import { type Listeners, openCertificates, openListeners } from './listeners.ts';
@@ -91,6 +92,7 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
     audit,
     metrics,
     manual: openManual(),
+    console: openConsole(),
     loops: () => statusesOf(running),
     reload: async () => reloadSettings(readAgain, { rooms, listeners }, log),
   });

@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { z } from 'zod';
 import { type CommonOptions, signedIn, type SvcDeps, withCommon } from './command.ts';
-import { eventsOf } from './event-reader.ts';
+import { eventsOf } from '../../shared/event-reader.ts';
 
 interface ChatOptions extends CommonOptions {
   system?: string;

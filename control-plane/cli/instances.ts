@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { messageOf } from '../../shared/errors.ts';
 import type { Client } from './client.ts';
 import { type CommonOptions, show, signedIn, type SvcDeps, withCommon } from './command.ts';
-import { eventsOf } from './event-reader.ts';
+import { eventsOf } from '../../shared/event-reader.ts';
 import { EXIT, SvcError } from './exit.ts';
 import { resolveName } from './names.ts';
 import { answersSsh } from './ssh.ts';

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
 import type { Client } from './client.ts';
-import { eventsOf } from './event-reader.ts';
+import { eventsOf } from '../../shared/event-reader.ts';
 import { EXIT, SvcError } from './exit.ts';
 
 export const WAITS = ['running', 'terminated', 'reachable'] as const;

@@ -7,7 +7,7 @@ import { WEBHOOK_STATUS_MS_MAX } from '../../shared/limits.ts';
 import { webhookHeaders } from '../../shared/webhook-signature.ts';
 import type { Client } from './client.ts';
 import { type CommonOptions, signedIn, type SvcDeps, withCommon } from './command.ts';
-import { eventsOf, type ReceivedEvent } from './event-reader.ts';
+import { eventsOf, type ReceivedEvent } from '../../shared/event-reader.ts';
 import { EXIT, SvcError } from './exit.ts';
 
 interface ListenOptions extends CommonOptions {

@@ -102,7 +102,7 @@ export const CreateInstance = z
       .array(argument)
       .max(ENTRYPOINT_ARGUMENTS_MAX)
       .refine(
-        (args) => Buffer.byteLength(args.join('')) <= ENTRYPOINT_BYTES_MAX,
+        (args) => new TextEncoder().encode(args.join('')).byteLength <= ENTRYPOINT_BYTES_MAX,
         `must have at most ${ENTRYPOINT_BYTES_MAX} bytes in all`,
       )
       .optional()

@@ -28,6 +28,7 @@ export async function openCall(
     query: { limit: 50, after: call.after },
     body: undefined,
     accepts: 'text/event-stream',
+    encodings: '',
     lastEventId: call.lastEventId,
     range: undefined,
     requestId: 'req_test',

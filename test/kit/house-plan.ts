@@ -40,6 +40,8 @@ export const DAEMONS: readonly Daemon[] = [
       'config.ts',
     ],
     rooms: [
+      // It runs in a browser and knows only the public API.
+      { path: 'console/web', tables: [] },
       ...ROOMS.map((path) => ({ path, tables: tablesOf(`control-plane/${path}`) })),
       // The command line of customers knows only the public API.
       { path: 'cli', tables: [], apart: ROOMS },
@@ -119,6 +121,11 @@ export const DOORS: readonly Door[] = [
     packages: ['nodemailer'],
     doors: ['control-plane/base/mail/'],
     why: 'the time limits and the rule about TLS are set in one place',
+  },
+  {
+    packages: ['preact', '@preact/signals', 'wouter-preact', 'uplot', '@simplewebauthn/browser', 'uqr'],
+    doors: ['control-plane/console/web/'],
+    why: 'they run in a browser',
   },
   {
     packages: ['marked'],

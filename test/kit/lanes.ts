@@ -39,6 +39,7 @@ const ENGINE = {
 export const LANES: readonly Lane[] = [
   { name: 'types', command: ['tsc'] },
   { name: 'page-types', command: ['tsc', '-p', 'agent/holder/page'] },
+  { name: 'console-types', command: ['tsc', '-p', 'control-plane/console/web'] },
   { name: 'lint', command: ['oxlint', '--type-aware', '--deny-warnings'] },
   { name: 'format', command: ['oxfmt', '--check', '.'] },
   vitest('walls'),

@@ -26,6 +26,7 @@ export function processAround(audit: Audit): Process {
     audit,
     metrics: openMetrics(),
     manual: { headers: {}, page: () => undefined, markdown: () => undefined, llms: '' },
+    console: { page: undefined, asset: () => undefined },
     loops: () => [],
     reload: async () => ({}),
   };

@@ -31,12 +31,13 @@ function ownsLine({ tables }: Room): string {
 
 /** The rooms that the sources of this room import, in the order of the house. */
 function importsLine(files: readonly SourceFile[], folder: string, room: string): string {
-  const own = `${folder}/${room}/`;
-  const targets = files
-    .filter(({ path }) => path.startsWith(own))
-    .flatMap((file) => importsOf(file).map((target) => posix.join(posix.dirname(file.path), target)));
   const rooms = (DAEMONS.find((daemon) => daemon.folder === folder)?.rooms ?? []).map(({ path }) => path);
-  const entered = rooms.filter((path) => path !== room && targets.some((to) => to.startsWith(`${folder}/${path}/`)));
+  // A room inside another one stands before it in the plan.
+  const roomOf = (file: string): string | undefined => rooms.find((path) => file.startsWith(`${folder}/${path}/`));
+  const targets = files
+    .filter(({ path }) => roomOf(path) === room)
+    .flatMap((file) => importsOf(file).map((target) => posix.join(posix.dirname(file.path), target)));
+  const entered = rooms.filter((path) => path !== room && targets.some((to) => roomOf(to) === path));
   return `- Imports: ${entered.length === 0 ? 'only `shared`' : named(entered)}.`;
 }
 

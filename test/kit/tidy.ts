@@ -22,7 +22,7 @@ export function firstLines(files: readonly SourceFile[]): string[] {
 
 export function fileNames(files: readonly SourceFile[]): string[] {
   return typescript(files).flatMap(({ path }) => {
-    const name = path.slice(path.lastIndexOf('/') + 1).replace(/(\.test)?\.ts$/, '');
+    const name = path.slice(path.lastIndexOf('/') + 1).replace(/(\.test)?\.tsx?$/, '');
     if (/^(.*[-.])?(utils?|helpers?|commons?|managers?|index)$/.test(name)) {
       return [`${path}: a file is named after what it does; ${name} is a drawer for anything.`];
     }
@@ -86,7 +86,7 @@ export function leftovers(files: readonly SourceFile[]): string[] {
   const notes = /\b(?:T[O]DO|F[I]XME|X{3}|H[A]CK)\b/;
   const parked = /\b(?:it|test|describe)\.(?:skip|only|todo|fails)\b/;
   return files
-    .filter(({ path }) => /\.(ts|js|sh|md|sql)$/.test(path) || path === '.ci/run')
+    .filter(({ path }) => /\.(tsx?|js|sh|md|sql|css)$/.test(path) || path === '.ci/run')
     .flatMap(({ path, text }) => {
       const broken: string[] = [];
       if (notes.test(text)) broken.push(`${path} holds a note for later: do it, or open an issue.`);
@@ -96,7 +96,7 @@ export function leftovers(files: readonly SourceFile[]): string[] {
 }
 
 function typescript(files: readonly SourceFile[]): SourceFile[] {
-  return files.filter(({ path }) => path.endsWith('.ts'));
+  return files.filter(({ path }) => /\.tsx?$/.test(path));
 }
 
 function lineCount(text: string): number {

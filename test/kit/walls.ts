@@ -127,12 +127,12 @@ function tablesIn(file: SourceFile): string[] {
 }
 
 function sources(files: readonly SourceFile[]): SourceFile[] {
-  return files.filter(({ path }) => /^(agent|control-plane|shared)\/.*\.(ts|sql)$/.test(path));
+  return files.filter(({ path }) => /^(agent|control-plane|shared)\/.*\.(tsx?|sql)$/.test(path));
 }
 
 /** What a source imports, as it is written there: `../db/db.ts`, `node:path`. Comments do not count. */
 export function importsOf(file: SourceFile): string[] {
-  if (!file.path.endsWith('.ts')) return [];
+  if (!/\.tsx?$/.test(file.path)) return [];
   const statements =
     /(?:^|\n)\s*(?:(?:import|export)\b[^;'"]*?\bfrom\s*|import\s*)['"]([^'"]+)['"]|\bimport\(\s*['"]([^'"]+)['"]/g;
   return [...withoutComments(file.text).matchAll(statements)].flatMap(([, fixed, lazy]) => fixed ?? lazy ?? []);

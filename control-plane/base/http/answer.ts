@@ -57,11 +57,12 @@ export async function answer(route: Route, request: ReceivedRequest, deps: Answe
 
 function headersOf({
   headers,
-}: IncomingMessage): Pick<Call<unknown, unknown, unknown>, 'range' | 'accepts' | 'lastEventId'> {
+}: IncomingMessage): Pick<Call<unknown, unknown, unknown>, 'range' | 'accepts' | 'encodings' | 'lastEventId'> {
   const lastEventId = headers['last-event-id'];
   return {
     range: headers.range,
     accepts: headers.accept ?? '',
+    encodings: String(headers['accept-encoding'] ?? ''),
     lastEventId: typeof lastEventId === 'string' ? lastEventId : undefined,
   };
 }

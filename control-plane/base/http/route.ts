@@ -60,6 +60,8 @@ export interface OpenCall<P, Q, B> {
   range: string | undefined;
   /** The Accept header; empty if there is none. */
   accepts: string;
+  /** The Accept-Encoding header; empty if there is none. */
+  encodings: string;
   /** The Last-Event-ID header, with which a client of server-sent events continues. */
   lastEventId: string | undefined;
   requestId: string;

@@ -7,17 +7,23 @@ export interface ReceivedEvent {
   data: unknown;
 }
 
+/** Ends with the answer. Not every browser can iterate over a body, so it is read with a reader. */
 export async function* eventsOf(response: Response): AsyncGenerator<ReceivedEvent> {
   if (response.body === null) return;
-  let text = '';
-  for await (const chunk of response.body.pipeThrough(new TextDecoderStream())) {
-    text += chunk.replaceAll('\r\n', '\n');
-    const blocks = text.split('\n\n');
-    text = blocks.pop() ?? '';
-    for (const block of blocks) {
-      const event = eventOf(block);
-      if (event !== undefined) yield event;
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    let text = '';
+    for (let read = await reader.read(); !read.done; read = await reader.read()) {
+      text += read.value.replaceAll('\r\n', '\n');
+      const blocks = text.split('\n\n');
+      text = blocks.pop() ?? '';
+      for (const block of blocks) {
+        const event = eventOf(block);
+        if (event !== undefined) yield event;
+      }
     }
+  } finally {
+    await reader.cancel().catch(() => undefined);
   }
 }
 

@@ -1,0 +1,123 @@
+// API keys of the organisation. The key itself is shown once.
+import { useState } from 'preact/hooks';
+import type { ApiKey, NewApiKey } from '../../../../shared/api/account.ts';
+import { call, post } from '../core/api.ts';
+import { useLiveList } from '../core/data.ts';
+import { date, relative } from '../core/format.ts';
+import { may, session } from '../core/session.ts';
+import { Copy, quoted, SameAs } from '../parts/command.tsx';
+import { Field, Form, useAction } from '../parts/forms.tsx';
+import { Badge, Card, Empty, Head, Note } from '../parts/layout.tsx';
+import { LiveTable } from '../parts/table.tsx';
+import { Remove } from './security.tsx';
+
+/** Scopes that only sessions have. */
+const NOT_FOR_KEYS = new Set(['session']);
+
+export function ApiKeys() {
+  const [made, setMade] = useState<NewApiKey>();
+  const list = useLiveList<ApiKey>({ path: '/v1/api-keys?limit=50', idOf: ({ id }) => id, type: 'api_key' });
+  const revoke = async (id: string): Promise<void> => {
+    await call('DELETE', `/v1/api-keys/${id}`);
+    await list.reload();
+  };
+  const done = (key: NewApiKey): void => {
+    setMade(key);
+    void list.reload();
+  };
+  return (
+    <>
+      <Head title="API keys" same={{ cli: 'svc key ls', curl: { path: '/v1/api-keys?limit=50' } }} />
+      {made !== undefined && (
+        <Card title={`The key ${made.name}`} note="Shown only now">
+          <div class="pad stack tight">
+            <Copy text={made.key} what="the key" />
+            <Note tone="warn">Copy it now. Whoever has it can do what its scopes say.</Note>
+          </div>
+        </Card>
+      )}
+      {may('api_keys: write') && <NewKey done={done} />}
+      <LiveTable
+        caption="API keys"
+        list={list}
+        columns={[
+          {
+            title: 'Name',
+            cell: ({ name, prefix }) => (
+              <>
+                {name}
+                <br />
+                <small class="quiet">
+                  <code>{prefix}…</code>
+                </small>
+              </>
+            ),
+          },
+          { title: 'Status', cell: (key) => <KeyStatus apiKey={key} /> },
+          { title: 'Scopes', class: 'w', cell: ({ scopes }) => <span class="brk">{scopes.join(', ')}</span> },
+          { title: 'Last used', class: 'w', cell: ({ last_used_at: at }) => (at === null ? 'never' : relative(at)) },
+          {
+            title: 'Revoke',
+            cell: ({ id, name, revoked_at: revoked }) =>
+              revoked === null &&
+              may('api_keys: write') && <Remove name={name} verb="Revoke" remove={() => revoke(id)} />,
+          },
+        ]}
+        empty={
+          <Empty title="No key yet" cli="svc auth login">
+            Programs and the command line call the API with a key.
+          </Empty>
+        }
+      />
+    </>
+  );
+}
+
+function KeyStatus({ apiKey: { revoked_at: revoked, expires_at: end } }: { apiKey: ApiKey }) {
+  if (revoked !== null) return <Badge tone="">revoked</Badge>;
+  const isOver = end !== null && Date.parse(end) <= Date.now();
+  return (
+    <>
+      <Badge tone={isOver ? '' : 'ok'}>{isOver ? 'expired' : 'active'}</Badge>
+      {end !== null && !isOver && <small>until {date(end)}</small>}
+    </>
+  );
+}
+
+function NewKey({ done }: { done(key: NewApiKey): void }) {
+  const [name, setName] = useState('');
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const scopes = (session.value?.scopes ?? []).filter((scope) => !NOT_FOR_KEYS.has(scope));
+  const body = { name, scopes: [...chosen] };
+  const action = useAction(async () => done(await post<NewApiKey>('/v1/api-keys', body)));
+  const toggle = (scope: string): void => {
+    const next = new Set(chosen);
+    if (!next.delete(scope)) next.add(scope);
+    setChosen(next);
+  };
+  return (
+    <Card title="New key">
+      <div class="pad stack">
+        <Form action={action} submit="Make the key" busy="Making…" isDisabled={chosen.size === 0}>
+          <Field label="Name" required value={name} onValue={setName} rule={action.ruleOf('name')} />
+          <fieldset>
+            <legend>It may</legend>
+            <div class="grid">
+              {scopes.map((scope) => (
+                <label key={scope} class="check">
+                  <input type="checkbox" checked={chosen.has(scope)} onChange={() => toggle(scope)} />
+                  {scope}
+                </label>
+              ))}
+            </div>
+          </fieldset>
+        </Form>
+        <SameAs
+          isLong
+          cli={`svc key create ${quoted(name || 'NAME')} ${[...chosen].map((scope) => `--scope ${quoted(scope)}`).join(' ')}`.trimEnd()}
+          curl={{ method: 'POST', path: '/v1/api-keys', body }}
+        />
+      </div>
+    </Card>
+  );
+}

@@ -1,0 +1,163 @@
+// Sign-in by passkey, by password with a code, or through the provider of the operator; and sign-up where it is open.
+import { useState } from 'preact/hooks';
+import type { Session } from '../../../../shared/api/auth.ts';
+import { ApiError, post } from '../core/api.ts';
+import { signInWithPasskey } from '../core/passkey.ts';
+import { session } from '../core/session.ts';
+import { beginSingleSignOn } from '../core/single-sign-on.ts';
+import { Field, Form, useAction } from '../parts/forms.tsx';
+import { Alone, Problem } from '../parts/layout.tsx';
+
+export function SignIn() {
+  const [isNew, setNew] = useState(false);
+  return (
+    <Alone title={isNew ? 'Create an account' : 'Sign in'}>
+      {isNew ? <SignUpForm /> : <SignInForms />}
+      <p class="small">
+        <button class="btn bare" type="button" onClick={() => setNew(!isNew)}>
+          {isNew ? 'I have an account' : 'Create an account'}
+        </button>
+      </p>
+      <p class="small quiet">
+        On a command line: <code>svc auth login</code>
+      </p>
+    </Alone>
+  );
+}
+
+function SignInForms() {
+  const passkey = useAction(async () => {
+    session.value = await signInWithPasskey();
+  });
+  const provider = useAction(beginSingleSignOn);
+  const isWithoutProvider = provider.error?.status === 404;
+  return (
+    <>
+      <button class="btn pri wide" type="button" disabled={passkey.isBusy} onClick={() => void passkey.run()}>
+        {passkey.isBusy ? 'Waiting for your passkey…' : 'Sign in with a passkey'}
+      </button>
+      {passkey.error !== undefined && <Problem error={passkey.error} />}
+      <p class="or">or</p>
+      <PasswordForm />
+      <button
+        class="btn wide"
+        type="button"
+        disabled={provider.isBusy || isWithoutProvider}
+        onClick={() => void provider.run()}
+      >
+        {isWithoutProvider ? 'No single sign-on is set up here' : 'Single sign-on'}
+      </button>
+    </>
+  );
+}
+
+/** The code is asked for once the password was right and the account has an authenticator app. */
+function PasswordForm() {
+  const [email, setEmail] = useState('');
+  const [password, setPassword] = useState('');
+  const [code, setCode] = useState('');
+  const [needsCode, setNeedsCode] = useState(false);
+  const action = useAction(async () => {
+    try {
+      session.value = await post<Session>('/v1/auth/sign-in', { email, password, ...(needsCode ? { code } : {}) });
+    } catch (error) {
+      if (error instanceof ApiError && error.code === 'second_factor_required') return setNeedsCode(true);
+      throw error;
+    }
+  });
+  return (
+    <Form action={action} submit="Sign in" busy="Signing in…">
+      <Field
+        label="E-mail"
+        type="email"
+        autoComplete="username"
+        required
+        value={email}
+        onValue={setEmail}
+        rule={action.ruleOf('email')}
+      />
+      <Field
+        label="Password"
+        type="password"
+        autoComplete="current-password"
+        required
+        value={password}
+        onValue={setPassword}
+      />
+      {needsCode && (
+        <Field
+          label="Code"
+          autoComplete="one-time-code"
+          required
+          autoFocus
+          value={code}
+          onValue={setCode}
+          hint="Six digits of your authenticator app, or a recovery code"
+        />
+      )}
+    </Form>
+  );
+}
+
+function SignUpForm() {
+  const [email, setEmail] = useState('');
+  const [name, setName] = useState('');
+  const [orgName, setOrgName] = useState('');
+  const [password, setPassword] = useState('');
+  const action = useAction(async () => {
+    session.value = await post<Session>('/v1/auth/sign-up', { email, name, password, org_name: orgName });
+  });
+  return (
+    <Form action={action} submit="Create the account" busy="Creating…">
+      <Field
+        label="E-mail"
+        type="email"
+        autoComplete="username"
+        required
+        value={email}
+        onValue={setEmail}
+        rule={action.ruleOf('email')}
+      />
+      <Field
+        label="Your name"
+        autoComplete="name"
+        required
+        value={name}
+        onValue={setName}
+        rule={action.ruleOf('name')}
+      />
+      <Field
+        label="Organisation"
+        autoComplete="organization"
+        required
+        value={orgName}
+        onValue={setOrgName}
+        rule={action.ruleOf('org_name')}
+        hint="It owns what you rent, and pays for it. Others can join it later"
+      />
+      <NewPassword value={password} onValue={setPassword} rule={action.ruleOf('password')} />
+    </Form>
+  );
+}
+
+interface NewPasswordProps {
+  value: string;
+  onValue(value: string): void;
+  rule: string | undefined;
+}
+
+export function NewPassword({ value, onValue, rule }: NewPasswordProps) {
+  return (
+    <Field
+      label="Password"
+      type="password"
+      autoComplete="new-password"
+      required
+      minLength={12}
+      value={value}
+      onValue={onValue}
+      rule={rule}
+      hint="At least 12 characters"
+    />
+  );
+}

@@ -1,0 +1,69 @@
+// Decides what the page shows: a screen for everybody, the sign-in, the set-up of a second factor, or a screen in its frame.
+import type { ComponentType } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { Redirect, Route, Router, Switch, useLocation } from 'wouter-preact';
+import { SecondFactor } from './account/second-factor.tsx';
+import { SignIn } from './account/sign-in.tsx';
+import { StepUp } from './account/step-up.tsx';
+import type { Screen, ScreenProps } from './core/screen.ts';
+import { loadSession, session, sessionError } from './core/session.ts';
+import { Alone, Problem } from './parts/layout.tsx';
+import { SCREENS, START } from './screens.ts';
+import { Shell } from './shell.tsx';
+
+export function App() {
+  return (
+    <Router>
+      <Switch>
+        <Route path="/console">
+          <Redirect to={START} replace />
+        </Route>
+        {SCREENS.map((screen) => (
+          <Route path={screen.path}>{(params) => <Gate screen={screen} params={params} />}</Route>
+        ))}
+        <Route>
+          <Alone title="There is no such page">
+            <p>
+              <a href="/console">Go to the start of the console</a>
+            </p>
+          </Alone>
+        </Route>
+      </Switch>
+    </Router>
+  );
+}
+
+function Gate({ screen, params }: { screen: Screen; params: Record<string, string | undefined> }) {
+  if (screen.isOpen) return <Shown screen={screen} params={params} />;
+  if (session.value === null) return <SignIn />;
+  if (session.value === undefined) {
+    if (sessionError.value === undefined) return <main aria-busy="true" />;
+    return (
+      <Alone title="The console cannot start">
+        <Problem error={sessionError.value} retry={() => void loadSession()} />
+      </Alone>
+    );
+  }
+  if (session.value.must_enrol) return <SecondFactor />;
+  return (
+    <>
+      <Shell screen={screen}>
+        <Shown screen={screen} params={params} />
+      </Shell>
+      <StepUp />
+    </>
+  );
+}
+
+/** The code of a screen is loaded when it is shown for the first time. */
+function Shown({ screen, params }: { screen: Screen; params: Record<string, string | undefined> }) {
+  const [path] = useLocation();
+  const [loaded, setLoaded] = useState<{ screen: Screen; View: ComponentType<ScreenProps> }>();
+  useEffect(() => {
+    document.title = `${screen.title} · svc`;
+    void screen.load().then((View) => setLoaded({ screen, View }));
+  }, [screen]);
+  if (loaded?.screen !== screen) return <div aria-busy="true" />;
+  const { View } = loaded;
+  return <View key={path} params={params as Record<string, string>} />;
+}

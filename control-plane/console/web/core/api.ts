@@ -1,0 +1,144 @@
+// Requests to the API, the only ones of the console. A refusal is an `ApiError` with the API's own code. If the API asks for a confirmation,
+// the person is asked, and the request is sent once more.
+import { type ReceivedEvent, eventsOf } from '../../../../shared/event-reader.ts';
+import type { Problem } from '../../../../shared/api/problem.ts';
+
+export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+
+/** A refusal of the API, or a network that does not answer (status 0). */
+export class ApiError extends Error {
+  readonly status: number;
+  /** The API's own code; `unreachable` without an answer. */
+  readonly code: string;
+  readonly requestId: string | undefined;
+  /** Each broken rule with the field that broke it. */
+  readonly errors: readonly { field: string; rule: string }[];
+  /** Members of the refusal beyond those of every problem, like `current_price_per_hour`. */
+  readonly extra: Readonly<Record<string, unknown>>;
+
+  constructor(
+    status: number,
+    code: string,
+    detail: string,
+    more: Partial<Pick<ApiError, 'requestId' | 'errors' | 'extra'>> = {},
+  ) {
+    super(detail);
+    this.status = status;
+    this.code = code;
+    this.requestId = more.requestId;
+    this.errors = more.errors ?? [];
+    this.extra = more.extra ?? {};
+  }
+}
+
+export interface CallOptions {
+  /** The same key for each try of one decision of the person. Left out: a new one. */
+  idempotencyKey?: string;
+  signal?: AbortSignal;
+}
+
+/** What the page does when the API asks for something that only the person can give. */
+export interface Asked {
+  /** The session is over. */
+  signIn(): void;
+  /** Resolves to true once the person has confirmed with a code, a passkey or the password. */
+  confirm(): Promise<boolean>;
+}
+
+const asked: Asked = { signIn: () => undefined, confirm: async () => false };
+
+export function onAsked(next: Asked): void {
+  Object.assign(asked, next);
+}
+
+/** The parsed answer; undefined if it has no body. @throws ApiError */
+export async function call<T>(method: Method, path: string, body?: unknown, options: CallOptions = {}): Promise<T> {
+  const { idempotencyKey = crypto.randomUUID() } = options;
+  const response = await send(method, path, body, { ...options, idempotencyKey });
+  const text = await response.text();
+  return (text === '' ? undefined : JSON.parse(text)) as T;
+}
+
+export const get = <T>(path: string, options?: CallOptions): Promise<T> => call('GET', path, undefined, options);
+export const post = <T>(path: string, body?: unknown, options?: CallOptions): Promise<T> =>
+  call('POST', path, body, options);
+
+/** The answer itself, for streams, files and headers. @throws ApiError */
+export async function send(method: Method, path: string, body: unknown, options: CallOptions = {}): Promise<Response> {
+  const response = await attempt(method, path, body, options);
+  if (response.ok) return response;
+  const refusal = await refusalOf(response);
+  if (refusal.code === 'step_up_required' && (await asked.confirm())) {
+    const again = await attempt(method, path, body, options);
+    if (again.ok) return again;
+    throw await refusalOf(again);
+  }
+  if (refusal.status === 401 && !path.startsWith('/v1/auth/')) asked.signIn();
+  throw refusal;
+}
+
+/** Server-sent events of a path, until it ends or `signal` aborts. @throws ApiError */
+export async function* events(
+  path: string,
+  { signal, lastEventId }: { signal: AbortSignal; lastEventId?: string | undefined },
+): AsyncGenerator<ReceivedEvent> {
+  const headers: Record<string, string> = { accept: 'text/event-stream' };
+  if (lastEventId !== undefined) headers['last-event-id'] = lastEventId;
+  const response = await fetch(path, { headers, signal }).catch(unreachable);
+  if (!response.ok) throw await refusalOf(response);
+  yield* eventsOf(response);
+}
+
+function attempt(
+  method: Method,
+  path: string,
+  body: unknown,
+  { idempotencyKey, signal }: CallOptions,
+): Promise<Response> {
+  const headers: Record<string, string> = {};
+  if (method === 'POST' && idempotencyKey !== undefined) headers['idempotency-key'] = idempotencyKey;
+  const request: RequestInit = { method, headers, ...(signal === undefined ? {} : { signal }) };
+  if (body instanceof FormData) request.body = body;
+  else if (body !== undefined) {
+    headers['content-type'] = 'application/json';
+    request.body = JSON.stringify(body);
+  }
+  return fetch(path, request).catch(unreachable);
+}
+
+function unreachable(error: unknown): never {
+  if (error instanceof DOMException && error.name === 'AbortError') throw error;
+  throw new ApiError(
+    0,
+    'unreachable',
+    'The service does not answer. Check your network; nothing is known about what you sent.',
+  );
+}
+
+async function refusalOf(response: Response): Promise<ApiError> {
+  const body = jsonOf(await response.text());
+  const problem = body as Partial<Problem> & {
+    error?: { code?: string; message?: string } | string;
+    error_description?: string;
+  };
+  const inference = typeof problem.error === 'object' ? problem.error : undefined;
+  const code =
+    problem.code ?? inference?.code ?? (typeof problem.error === 'string' ? problem.error : `http_${response.status}`);
+  const detail =
+    problem.detail ?? inference?.message ?? problem.error_description ?? `The service answered ${response.status}.`;
+  const requestId = problem.request_id ?? response.headers.get('x-request-id') ?? undefined;
+  return new ApiError(response.status, code, detail, {
+    ...(requestId === undefined ? {} : { requestId }),
+    errors: problem.errors ?? [],
+    extra: body as Record<string, unknown>,
+  });
+}
+
+function jsonOf(text: string): object {
+  try {
+    const parsed: unknown = JSON.parse(text);
+    return typeof parsed === 'object' && parsed !== null ? parsed : {};
+  } catch {
+    return {};
+  }
+}

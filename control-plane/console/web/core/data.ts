@@ -1,0 +1,178 @@
+// What screens read: one resource, or the pages of a list. Both follow the live stream. Each row of a list is a signal of its own, so that a
+// change redraws one row and not the table.
+import { type ReadonlySignal, type Signal, signal } from '@preact/signals';
+import { useEffect, useMemo } from 'preact/hooks';
+import type { Page } from '../../../../shared/api/page.ts';
+import { ApiError, get } from './api.ts';
+import { onLive } from './live.ts';
+
+/** Lists are read again at most this often, however many resources appear. */
+const REREAD_MS = 1_000;
+
+export interface Resource<T> {
+  /** Undefined until it is known. */
+  data: ReadonlySignal<T | undefined>;
+  /** Why the last read failed; the data of the read before stays. */
+  error: ReadonlySignal<ApiError | undefined>;
+  reload(): Promise<void>;
+}
+
+interface ResourceOptions {
+  /** Families of events after which it is read again, like `instance`. With an id, only the events of that resource count. */
+  on?: readonly { type: string; id?: string }[];
+  /** Read again with this period while the page is visible. */
+  everyMs?: number;
+}
+
+/** Reads a path while the component is shown. An undefined path reads nothing. */
+export function useResource<T>(path: string | undefined, { on = [], everyMs }: ResourceOptions = {}): Resource<T> {
+  const resource = useMemo(() => openResource<T>(path), [path]);
+  useEffect(() => {
+    if (path === undefined) return undefined;
+    void resource.reload();
+    const reread = spaced(() => void resource.reload());
+    const stopLive = onLive((event) => {
+      if (event === 'resync') return reread.soon();
+      const isMine = on.some(
+        ({ type, id }) => event.resource_type === type && (id === undefined || event.resource_id === id),
+      );
+      if (isMine) reread.soon();
+    });
+    const stopTimer = everyMs === undefined ? undefined : whileVisible(everyMs, () => void resource.reload());
+    return () => {
+      stopLive();
+      stopTimer?.();
+      reread.stop();
+    };
+  }, [resource, everyMs]);
+  return resource;
+}
+
+function openResource<T>(path: string | undefined): Resource<T> {
+  const data = signal<T | undefined>(undefined);
+  const error = signal<ApiError | undefined>(undefined);
+  return {
+    data,
+    error,
+    reload: async () => {
+      if (path === undefined) return;
+      try {
+        data.value = await get<T>(path);
+        error.value = undefined;
+      } catch (failure) {
+        error.value = asApiError(failure);
+      }
+    },
+  };
+}
+
+export interface LiveList<T> {
+  /** The rows that were read so far, in the order of the API; undefined until the first page is there. */
+  rows: ReadonlySignal<readonly Signal<T>[] | undefined>;
+  error: ReadonlySignal<ApiError | undefined>;
+  /** Null: the last page was read. */
+  next: ReadonlySignal<string | null>;
+  /** Reads the next page. */
+  more(): Promise<void>;
+  /** Reads the first page again. */
+  reload(): Promise<void>;
+}
+
+interface ListOptions<T> {
+  /** A path with its query, without `cursor`. */
+  path: string;
+  idOf(row: T): string;
+  /** The family of events whose resource is a row, like `instance`; `*`: each event is a row. Without it the list does not follow the stream. */
+  type?: string;
+}
+
+/** The pages of a list while the component is shown. Rows that are there change in place; new ones make it read the first page again. */
+export function useLiveList<T>({ path, idOf, type }: ListOptions<T>): LiveList<T> {
+  const list = useMemo(() => openList<T>(path, idOf), [path]);
+  useEffect(() => {
+    void list.reload();
+    const reread = spaced(() => void list.reload());
+    const stopLive = onLive((event) => {
+      if (event === 'resync') return reread.soon();
+      if (type === '*') return reread.soon();
+      if (type === undefined || event.resource_type !== type) return undefined;
+      if (!list.change(event.resource_id, event.resource as T | null)) reread.soon();
+    });
+    return () => {
+      stopLive();
+      reread.stop();
+    };
+  }, [list]);
+  return list;
+}
+
+function openList<T>(
+  path: string,
+  idOf: (row: T) => string,
+): LiveList<T> & { change(id: string, row: T | null): boolean } {
+  const rows = signal<readonly Signal<T>[] | undefined>(undefined);
+  const error = signal<ApiError | undefined>(undefined);
+  const next = signal<string | null>(null);
+  const read = async (cursor: string | null): Promise<void> => {
+    const joined = path.includes('?') ? '&' : '?';
+    try {
+      const page = await get<Page<T>>(cursor === null ? path : `${path}${joined}cursor=${encodeURIComponent(cursor)}`);
+      const known = new Map((rows.value ?? []).map((row) => [idOf(row.peek()), row]));
+      const read = page.data.map((entry) => kept(known.get(idOf(entry)), entry));
+      rows.value =
+        cursor === null ? read : [...(rows.value ?? []), ...read.filter((row) => !known.has(idOf(row.peek())))];
+      next.value = page.next_cursor;
+      error.value = undefined;
+    } catch (failure) {
+      error.value = asApiError(failure);
+    }
+  };
+  return {
+    rows,
+    error,
+    next,
+    reload: () => read(null),
+    more: () => (next.value === null ? Promise.resolve() : read(next.value)),
+    change: (id, row) => {
+      const found = rows.value?.find((each) => idOf(each.peek()) === id);
+      if (found === undefined) return false;
+      if (row !== null) found.value = row;
+      else rows.value = rows.value?.filter((each) => each !== found);
+      return true;
+    },
+  };
+}
+
+/** The row that is shown, changed in place, or a new one. */
+function kept<T>(row: Signal<T> | undefined, entry: T): Signal<T> {
+  if (row === undefined) return signal(entry);
+  if (JSON.stringify(row.peek()) !== JSON.stringify(entry)) row.value = entry;
+  return row;
+}
+
+function asApiError(failure: unknown): ApiError {
+  if (failure instanceof ApiError) return failure;
+  throw failure;
+}
+
+/** Calls `work` soon, and not more often than `REREAD_MS`. */
+function spaced(work: () => void): { soon(): void; stop(): void } {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  return {
+    soon: () => {
+      timer ??= setTimeout(() => {
+        timer = undefined;
+        work();
+      }, REREAD_MS);
+    },
+    stop: () => clearTimeout(timer),
+  };
+}
+
+/** Repeats `work` while the tab is visible. Returns how to stop. */
+export function whileVisible(everyMs: number, work: () => void): () => void {
+  const timer = setInterval(() => {
+    if (document.visibilityState === 'visible') work();
+  }, everyMs);
+  return () => clearInterval(timer);
+}

@@ -1,0 +1,83 @@
+// How numbers, money and times are written. Money is text of the API or a number of dollars; times are UTC.
+
+const MINUTE_S = 60;
+const HOUR_S = 3_600;
+const DAY_S = 86_400;
+
+/** `$12.10`, `−$0.02`. Rates may have more digits: `dollars(1.2345, 4)`. */
+export function dollars(amount: number | string, digits = 2): string {
+  const value = Number(amount);
+  const text = Math.abs(value).toLocaleString('en-US', {
+    minimumFractionDigits: digits,
+    maximumFractionDigits: digits,
+  });
+  const isZero = Number(text.replaceAll(',', '')) === 0;
+  return value < 0 && !isZero ? `−$${text}` : `$${text}`;
+}
+
+/** Whole cents as dollars. */
+export const cents = (amount: number): string => dollars(amount / 100);
+
+/** A rate as short as it can be without losing a digit: `$2.19`, `$0.001221`. */
+export function rate(amount: number): string {
+  const digits = Math.max(2, Math.min(8, (String(amount).split('.')[1] ?? '').length));
+  return dollars(amount, digits);
+}
+
+/** `3 d 4 h`, `5 h 12 m`, `4 m 10 s`, `8 s`: the two largest units. */
+export function duration(seconds: number): string {
+  const s = Math.max(0, Math.floor(seconds));
+  if (s >= DAY_S) return `${Math.floor(s / DAY_S)} d ${Math.floor((s % DAY_S) / HOUR_S)} h`;
+  if (s >= HOUR_S) return `${Math.floor(s / HOUR_S)} h ${Math.floor((s % HOUR_S) / MINUTE_S)} m`;
+  if (s >= MINUTE_S) return `${Math.floor(s / MINUTE_S)} m ${s % MINUTE_S} s`;
+  return `${s} s`;
+}
+
+/** `14:32:10` for today (UTC), `22 Nov 14:32` for another day. */
+export function time(iso: string, nowMs: number = Date.now()): string {
+  const at = new Date(iso);
+  const day = at.toISOString().slice(0, 10);
+  if (day === new Date(nowMs).toISOString().slice(0, 10)) return at.toISOString().slice(11, 19);
+  return `${date(iso)} ${at.toISOString().slice(11, 16)}`;
+}
+
+/** `22 Nov`, with the year if it is another one. */
+export function date(iso: string, nowMs: number = Date.now()): string {
+  const at = new Date(iso);
+  const isThisYear = at.getUTCFullYear() === new Date(nowMs).getUTCFullYear();
+  return at.toLocaleDateString('en-GB', {
+    timeZone: 'UTC',
+    day: 'numeric',
+    month: 'short',
+    ...(isThisYear ? {} : { year: 'numeric' }),
+  });
+}
+
+/** `4 m 10 s ago`, `in 3 h 2 m`. */
+export function relative(iso: string, nowMs: number = Date.now()): string {
+  const seconds = (nowMs - Date.parse(iso)) / 1_000;
+  if (Math.abs(seconds) < 1) return 'now';
+  return seconds > 0 ? `${duration(seconds)} ago` : `in ${duration(-seconds)}`;
+}
+
+/** `6.1 GB`: powers of ten, as disks and images are sold. */
+export function bytes(count: number): string {
+  const units = ['B', 'kB', 'MB', 'GB', 'TB'];
+  const power = count < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log10(count) / 3));
+  const value = count / 1_000 ** power;
+  return `${power === 0 ? value : value.toFixed(value < 10 ? 1 : 0)} ${units[power]}`;
+}
+
+/** `4 × H100 SXM`. */
+export function gpus(count: number, type: string): string {
+  return `${count} × ${type.replaceAll('_', ' ')}`;
+}
+
+export function count(value: number): string {
+  return value.toLocaleString('en-US');
+}
+
+/** `1 instance`, `2 instances`. */
+export function plural(value: number, noun: string): string {
+  return `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
+}

@@ -1,0 +1,81 @@
+// The live stream of the organisation, once for all tabs of a browser: a browser opens at most six connections to a host over HTTP/1.1, and a
+// seventh tab would hang. One tab holds a lock, reads the stream and tells the others over a channel. When it closes, the lock goes to another
+// tab, which goes on after the last event that it has heard of.
+import { signal } from '@preact/signals';
+import type { LiveEvent } from '../../../../shared/api/event.ts';
+import { ApiError, events } from './api.ts';
+
+const RETRY_MS_MIN = 1_000;
+const RETRY_MS_MAX = 30_000;
+
+type Message =
+  | { kind: 'event'; event: LiveEvent }
+  | { kind: 'resync'; id: string | undefined }
+  | { kind: 'state'; isLive: boolean };
+type Listener = (event: LiveEvent | 'resync') => void;
+
+/** Whether changes arrive as they happen. */
+export const isLive = signal(false);
+
+const listeners: { all: Listener[] } = { all: [] };
+
+/** `listener` gets each change, and `resync` if changes may be missing, after which it reads its data again. Returns how to stop. */
+export function onLive(listener: Listener): () => void {
+  listeners.all = [...listeners.all, listener];
+  return () => {
+    listeners.all = listeners.all.filter((each) => each !== listener);
+  };
+}
+
+/** Joins the other tabs of this browser with the same session. Ends when `signal` aborts. */
+export function startLive(sessionId: string, stop: AbortSignal): void {
+  const channel = new BroadcastChannel(`svc-live-${sessionId}`);
+  let last: string | undefined;
+  const take = (message: Message): void => {
+    if (message.kind === 'state') isLive.value = message.isLive;
+    else {
+      last = (message.kind === 'event' ? message.event.id : message.id) ?? last;
+      isLive.value = true;
+      for (const listener of listeners.all) listener(message.kind === 'event' ? message.event : 'resync');
+    }
+  };
+  const tell = (message: Message): void => {
+    take(message);
+    channel.postMessage(message);
+  };
+  channel.addEventListener('message', ({ data }: MessageEvent<Message>) => take(data));
+  stop.addEventListener('abort', () => channel.close());
+  const lead = (): Promise<void> => readStream(() => last, tell, stop);
+  void navigator.locks.request(`svc-live-${sessionId}`, { signal: stop }, lead).catch(() => undefined);
+}
+
+/** Reads the stream until `stop` aborts. After a break it goes on behind the last event. */
+async function readStream(
+  last: () => string | undefined,
+  tell: (message: Message) => void,
+  stop: AbortSignal,
+): Promise<void> {
+  let waitMs = RETRY_MS_MIN;
+  while (!stop.aborted) {
+    try {
+      for await (const { type, id, data } of events('/v1/events', { signal: stop, lastEventId: last() })) {
+        waitMs = RETRY_MS_MIN;
+        if (type === 'ready') tell({ kind: 'state', isLive: true });
+        else if (type === 'resync') tell({ kind: 'resync', id });
+        else tell({ kind: 'event', event: data as LiveEvent });
+      }
+    } catch (error) {
+      if (error instanceof ApiError && error.status === 401) return;
+    }
+    tell({ kind: 'state', isLive: false });
+    await pause(waitMs, stop);
+    waitMs = Math.min(waitMs * 2, RETRY_MS_MAX);
+  }
+}
+
+function pause(ms: number, stop: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, ms);
+    stop.addEventListener('abort', () => (clearTimeout(timer), resolve()), { once: true });
+  });
+}

@@ -1,0 +1,31 @@
+// Passkeys of the browser. The library is loaded when somebody uses one.
+import type { StartAuthenticationOpts, StartRegistrationOpts } from '@simplewebauthn/browser';
+import type { Session } from '../../../../shared/api/auth.ts';
+import { ApiError, post } from './api.ts';
+
+type Options = StartAuthenticationOpts['optionsJSON'];
+type NewOptions = StartRegistrationOpts['optionsJSON'];
+
+/** Asks the authenticator for a signature of the person. @throws ApiError `passkey_failed` if the person or the browser ends it */
+export async function askPasskey(): Promise<unknown> {
+  const { startAuthentication } = await import('@simplewebauthn/browser');
+  const optionsJSON = await post<Options>('/v1/auth/passkeys/options');
+  return startAuthentication({ optionsJSON }).catch(ended);
+}
+
+/** @throws ApiError */
+export async function signInWithPasskey(): Promise<Session> {
+  return post<Session>('/v1/auth/passkeys/sign-in', { passkey: await askPasskey() });
+}
+
+/** Sets up a passkey. The answer has recovery codes if the person had none. @throws ApiError */
+export async function addPasskey(name: string): Promise<{ recovery_codes: string[] }> {
+  const { startRegistration } = await import('@simplewebauthn/browser');
+  const optionsJSON = await post<NewOptions>('/v1/auth/passkeys/registration');
+  const passkey = await startRegistration({ optionsJSON }).catch(ended);
+  return post('/v1/auth/passkeys', { name, passkey });
+}
+
+function ended(): never {
+  throw new ApiError(0, 'passkey_failed', 'The browser gave no passkey. Try again, or use another way to sign in.');
+}

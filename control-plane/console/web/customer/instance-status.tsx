@@ -1,0 +1,32 @@
+// The status of an instance: its word, and why, since when, and whether it costs.
+import type { Instance } from '../../../../shared/api/instance.ts';
+import { time } from '../core/format.ts';
+import { Badge, type Tone } from '../parts/layout.tsx';
+
+const TONES: Record<Instance['status'], Tone> = {
+  allocating: 'info',
+  starting: 'info',
+  running: 'ok',
+  stopping: 'info',
+  stopped: '',
+  terminated: '',
+  unreachable: 'warn',
+  error: 'bad',
+};
+
+export function InstanceStatus({ instance }: { instance: Instance }) {
+  const { status } = instance;
+  const why = whyOf(instance);
+  return (
+    <>
+      <Badge tone={TONES[status]}>{status}</Badge>
+      {why !== undefined && <small>{why}</small>}
+    </>
+  );
+}
+
+function whyOf({ status, status_reason: reason, unreachable_since: since }: Instance): string | undefined {
+  if (status === 'unreachable' && since !== undefined) return `since ${time(since)}, not billed meanwhile`;
+  if (reason !== undefined) return reason;
+  return status === 'allocating' || status === 'starting' ? 'not billed yet' : undefined;
+}

@@ -1,0 +1,12 @@
+// The screens of customers.
+import type { Screen } from '../core/screen.ts';
+
+export const CUSTOMER_SCREENS: readonly Screen[] = [
+  {
+    path: '/console/instances',
+    title: 'Instances',
+    group: 'Rent',
+    scope: 'instances: read',
+    load: async () => (await import('./instances.tsx')).Instances,
+  },
+];

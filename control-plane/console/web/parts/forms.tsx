@@ -1,0 +1,147 @@
+// Forms: fields, actions that are sent once at a time, and dialogs. A refused field shows the rule that it breaks.
+import type { ComponentChildren, JSX } from 'preact';
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
+import { ApiError } from '../core/api.ts';
+import { Problem } from './layout.tsx';
+
+export interface Action {
+  isBusy: boolean;
+  error: ApiError | undefined;
+  /** The rule that a field breaks, as the API says it. */
+  ruleOf(field: string): string | undefined;
+  run(): Promise<void>;
+}
+
+/** Sends one decision at a time. A second click does nothing while the first is under way. */
+export function useAction(work: () => Promise<void>): Action {
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState<ApiError>();
+  const busy = useRef(false);
+  return {
+    isBusy,
+    error,
+    ruleOf: (field) => error?.errors.find((each) => each.field === field)?.rule,
+    run: async () => {
+      if (busy.current) return;
+      busy.current = true;
+      setBusy(true);
+      setError(undefined);
+      try {
+        await work();
+      } catch (failure) {
+        if (!(failure instanceof ApiError)) throw failure;
+        setError(failure);
+      } finally {
+        busy.current = false;
+        setBusy(false);
+      }
+    },
+  };
+}
+
+interface FieldProps extends Omit<JSX.InputHTMLAttributes<HTMLInputElement>, 'onInput' | 'label'> {
+  label: string;
+  value: string;
+  onValue(value: string): void;
+  hint?: ComponentChildren;
+  /** The rule that the value breaks. */
+  rule?: string | undefined;
+}
+
+export function Field({ label, value, onValue, hint, rule, ...input }: FieldProps) {
+  const id = useId();
+  return (
+    <label class="field">
+      <span>{label}</span>
+      <input
+        {...input}
+        value={value}
+        aria-invalid={rule !== undefined}
+        aria-describedby={hint === undefined && rule === undefined ? undefined : id}
+        onInput={(event) => onValue(event.currentTarget.value)}
+      />
+      {rule !== undefined ? (
+        <small class="err" id={id}>
+          {label} {rule}
+        </small>
+      ) : (
+        hint !== undefined && <small id={id}>{hint}</small>
+      )}
+    </label>
+  );
+}
+
+interface SelectProps<T extends string> {
+  label: string;
+  value: T;
+  options: readonly (readonly [value: T, label: string])[];
+  onValue(value: T): void;
+  hint?: ComponentChildren;
+}
+
+export function Select<T extends string>({ label, value, options, onValue, hint }: SelectProps<T>) {
+  return (
+    <label class="field">
+      <span>{label}</span>
+      <select value={value} onChange={(event) => onValue(event.currentTarget.value as T)}>
+        {options.map(([each, text]) => (
+          <option key={each} value={each}>
+            {text}
+          </option>
+        ))}
+      </select>
+      {hint !== undefined && <small>{hint}</small>}
+    </label>
+  );
+}
+
+interface FormProps {
+  action: Action;
+  /** The words of the button; while it is sent, `busy` (like "Signing in…"). */
+  submit: string;
+  busy: string;
+  isDisabled?: boolean;
+  tone?: 'kill';
+  /** A second button, which leaves the form. */
+  cancel?: () => void;
+  children?: ComponentChildren;
+}
+
+/** Fields above one button. The refusal of the API stands between them. */
+export function Form({ action, submit, busy, isDisabled = false, tone, cancel, children }: FormProps) {
+  const send = (event: Event): void => {
+    event.preventDefault();
+    void action.run();
+  };
+  return (
+    <form class="stack" onSubmit={send}>
+      {children}
+      {action.error !== undefined && <Problem error={action.error} />}
+      <div class="row">
+        <button class={`btn pri ${tone ?? ''}`} type="submit" disabled={isDisabled || action.isBusy}>
+          {action.isBusy ? busy : submit}
+        </button>
+        {cancel !== undefined && (
+          <button class="btn" type="button" onClick={cancel}>
+            Cancel
+          </button>
+        )}
+      </div>
+    </form>
+  );
+}
+
+/** Modal while it is shown. Escape closes it. */
+export function Dialog({ title, close, children }: { title: string; close(): void; children: ComponentChildren }) {
+  const ref = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => ref.current?.showModal(), []);
+  return (
+    <dialog ref={ref} aria-labelledby={id} onClose={close}>
+      <div>
+        <h2 id={id}>{title}</h2>
+        {children}
+      </div>
+    </dialog>
+  );
+}

@@ -1,0 +1,182 @@
+// The pieces every screen is made of: title, card, figures, notices, refusals of the API, and what a list shows while it is empty.
+import type { ComponentChildren } from 'preact';
+import type { ApiError } from '../core/api.ts';
+import { type Same, SameAs } from './command.tsx';
+
+export type Tone = 'ok' | 'info' | 'warn' | 'bad' | '';
+
+interface HeadProps {
+  title: string;
+  /** The way to this screen: links above the title. */
+  crumb?: ComponentChildren;
+  /** The same as a command, for what the screen reads. */
+  same?: Same;
+  /** Buttons. At most one is primary. */
+  children?: ComponentChildren;
+}
+
+export function Head({ title, crumb, same, children }: HeadProps) {
+  return (
+    <>
+      <header class="head">
+        <div>
+          {crumb !== undefined && <p class="crumb">{crumb}</p>}
+          <h1>{title}</h1>
+        </div>
+        {children !== undefined && <div class="row">{children}</div>}
+      </header>
+      {same !== undefined && <SameAs {...same} />}
+    </>
+  );
+}
+
+interface CardProps {
+  title?: string;
+  /** A line beside the title. */
+  note?: ComponentChildren;
+  /** What stands at the end of the title's line. */
+  actions?: ComponentChildren;
+  footer?: ComponentChildren;
+  children: ComponentChildren;
+}
+
+export function Card({ title, note, actions, footer, children }: CardProps) {
+  return (
+    <section class="card" aria-label={title}>
+      {title !== undefined && (
+        <header>
+          <h2>{title}</h2>
+          {note !== undefined && <p>{note}</p>}
+          {actions}
+        </header>
+      )}
+      {children}
+      {footer !== undefined && <footer>{footer}</footer>}
+    </section>
+  );
+}
+
+export interface Figure {
+  label: string;
+  value: ComponentChildren;
+  /** What the value is worth: a limit, a time, a comparison. */
+  small?: ComponentChildren;
+  tone?: Tone;
+}
+
+/** At most five in a row. */
+export function Figures({ figures }: { figures: readonly Figure[] }) {
+  return (
+    <section class="card" aria-label="Figures">
+      <dl class="stats">
+        {figures.map(({ label, value, small, tone }) => (
+          <div key={label}>
+            <dt>{label}</dt>
+            <dd>
+              {value}
+              {small !== undefined && <small class={tone}>{small}</small>}
+            </dd>
+          </div>
+        ))}
+      </dl>
+    </section>
+  );
+}
+
+interface NoteProps {
+  tone?: Tone | 'plain';
+  action?: ComponentChildren;
+  children: ComponentChildren;
+}
+
+/** What is wrong or needs attention, what follows from it, and one action. */
+export function Note({ tone = '', action, children }: NoteProps) {
+  return (
+    <div class={`note ${tone}`} role={tone === 'bad' ? 'alert' : undefined}>
+      <div>{children}</div>
+      {action}
+    </div>
+  );
+}
+
+/** A refusal of the API: what it says to do next, its code, and the id with which the operator finds the request. */
+export function Problem({ error, retry }: { error: ApiError; retry?: () => void }) {
+  return (
+    <div class="note bad" role="alert">
+      <div>
+        <p>{error.message}</p>
+        <p class="small">
+          <code>{error.code}</code>
+          {error.requestId !== undefined && (
+            <>
+              {' · request '}
+              <code>{error.requestId}</code>
+            </>
+          )}
+        </p>
+      </div>
+      {retry !== undefined && (
+        <button class="btn" type="button" onClick={retry}>
+          Try again
+        </button>
+      )}
+    </div>
+  );
+}
+
+interface EmptyProps {
+  title: string;
+  action?: ComponentChildren;
+  cli?: string;
+  children: ComponentChildren;
+}
+
+/** What the list is for, how to begin, and the same as a command. */
+export function Empty({ title, action, cli, children }: EmptyProps) {
+  return (
+    <div class="empty">
+      <h2>{title}</h2>
+      <p class="dim">{children}</p>
+      {action}
+      {cli !== undefined && (
+        <p class="small quiet">
+          On a command line: <code>{cli}</code>
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** A page without the frame of the console: sign-in, links and approvals. */
+export function Alone({ title, children }: { title: string; children?: ComponentChildren }) {
+  return (
+    <main class="alone">
+      <Mark />
+      <h1>{title}</h1>
+      {children}
+    </main>
+  );
+}
+
+export function Mark() {
+  return (
+    <a class="mark" href="/console" aria-label="svc, start">
+      <svg viewBox="0 0 16 16" aria-hidden="true">
+        <rect width="7" height="16" rx="1.5" fill="currentColor" />
+        <rect x="9" width="7" height="7" rx="1.5" fill="currentColor" />
+        <rect x="9.75" y="9.75" width="5.5" height="5.5" rx="1" fill="none" stroke="currentColor" stroke-width="1.5" />
+      </svg>
+      svc
+    </a>
+  );
+}
+
+/** Shape and word first, then colour. */
+export function Badge({ tone, children }: { tone: Tone; children: ComponentChildren }) {
+  return <span class={`badge ${tone}`}>{children}</span>;
+}
+
+/** A fact, not a state. */
+export function Tag({ tone = '', children }: { tone?: Tone; children: ComponentChildren }) {
+  return <span class={`tag ${tone}`}>{children}</span>;
+}

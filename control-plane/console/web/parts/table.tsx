@@ -1,0 +1,124 @@
+// A list of the API as a table: its pages, its refusals, what it shows while it is empty. Each row is drawn by itself.
+import type { ReadonlySignal } from '@preact/signals';
+import type { ComponentChildren } from 'preact';
+import type { LiveList } from '../core/data.ts';
+import { Problem } from './layout.tsx';
+
+export interface Column<T> {
+  title: string;
+  /** `w`: leaves on a narrow page. `x`: leaves in a narrow table. `num`: figures, at the end of the cell. */
+  class?: string;
+  cell(row: T): ComponentChildren;
+}
+
+interface LiveTableProps<T> {
+  caption: string;
+  list: LiveList<T>;
+  columns: readonly Column<T>[];
+  /** Instead of the table, if there is no row. */
+  empty: ComponentChildren;
+  /** Rows that are shown; left out: all. */
+  only?: (row: T) => boolean;
+  footer?: ComponentChildren;
+}
+
+/** The first column names the row. */
+export function LiveTable<T>({ caption, list, columns, empty, only, footer }: LiveTableProps<T>) {
+  const rows = list.rows.value;
+  if (rows === undefined) {
+    if (list.error.value === undefined) return <div class="card pad quiet">Reading…</div>;
+    return <Problem error={list.error.value} retry={() => void list.reload()} />;
+  }
+  const shown = only === undefined ? rows : rows.filter((row) => only(row.value));
+  return (
+    <>
+      {list.error.value !== undefined && <Problem error={list.error.value} retry={() => void list.reload()} />}
+      <section class="card" aria-label={caption}>
+        {shown.length === 0 ? (
+          empty
+        ) : (
+          <Table caption={caption} columns={columns} footer={footer}>
+            {shown.map((row, index) => (
+              <Row key={index} row={row} columns={columns} />
+            ))}
+          </Table>
+        )}
+      </section>
+      {list.next.value !== null && (
+        <p class="row">
+          <button class="btn sm" type="button" onClick={() => void list.more()}>
+            Show more
+          </button>
+        </p>
+      )}
+    </>
+  );
+}
+
+function Row<T>({ row, columns }: { row: ReadonlySignal<T>; columns: readonly Column<T>[] }) {
+  return <Cells row={row.value} columns={columns} />;
+}
+
+/** A table of rows that are there already, like the segments of a bill. */
+export function RowsTable<T>({ caption, rows, columns, footer }: RowsTableProps<T>) {
+  return (
+    <Table caption={caption} columns={columns} footer={footer}>
+      {rows.map((row, index) => (
+        <Cells key={index} row={row} columns={columns} />
+      ))}
+    </Table>
+  );
+}
+
+interface RowsTableProps<T> {
+  caption: string;
+  rows: readonly T[];
+  columns: readonly Column<T>[];
+  footer?: ComponentChildren;
+}
+
+interface TableProps<T> {
+  caption: string;
+  columns: readonly Column<T>[];
+  footer: ComponentChildren;
+  children: ComponentChildren;
+}
+
+function Table<T>({ caption, columns, footer, children }: TableProps<T>) {
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label={`${caption}, table`}>
+      <table>
+        <caption class="sr">{caption}</caption>
+        <thead>
+          <tr>
+            {columns.map((column) => (
+              <th key={column.title} scope="col" class={column.class}>
+                {column.title}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>{children}</tbody>
+        {footer !== undefined && <tfoot>{footer}</tfoot>}
+      </table>
+    </div>
+  );
+}
+
+function Cells<T>({ row, columns }: { row: T; columns: readonly Column<T>[] }) {
+  return (
+    <tr>
+      {columns.map((column, index) =>
+        index === 0 ? (
+          <th key={column.title} scope="row">
+            {column.cell(row)}
+          </th>
+        ) : (
+          <td key={column.title} class={column.class}>
+            {column.cell(row)}
+          </td>
+        ),
+      )}
+    </tr>
+  );
+}

@@ -1,0 +1,9 @@
+// All screens of the console in the order of the navigation.
+import { ACCOUNT_SCREENS } from './account/screens.ts';
+import type { Screen } from './core/screen.ts';
+import { CUSTOMER_SCREENS } from './customer/screens.ts';
+
+/** Where `/console` leads. */
+export const START = '/console/instances';
+
+export const SCREENS: readonly Screen[] = [...CUSTOMER_SCREENS, ...ACCOUNT_SCREENS];
