@@ -61,7 +61,7 @@ export default defineConfig({
       {
         test: {
           name: 'e2e',
-          globalSetup: [COMPILED],
+          globalSetup: [COMPILED, 'test/kit/console-build.ts'],
           setupFiles: SETUP,
           include: E2E_TESTS,
           maxWorkers: WAITING,

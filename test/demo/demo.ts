@@ -1,5 +1,6 @@
 // `npm run demo`: the whole service on this machine, from an empty database to the final bill, then yours to play with.
 import { parseArgs } from 'node:util';
+import { buildConsole } from '../../installer/console.ts';
 import { installMissing } from '../kit/setup.ts';
 import { openStack, type Stack } from '../kit/stack.ts';
 import { runInContainer } from './elsewhere.ts';
@@ -34,6 +35,7 @@ process.exit(code);
 async function canHoldDemo(): Promise<boolean> {
   if (process.platform !== 'linux' || process.getuid?.() !== 0) return false;
   return show.step('Programs', async (note) => {
+    await buildConsole();
     const missing = installMissing(['dockerd', 'docker-registry', 'iptables', 'nft', 'busybox', 'ssh'], note);
     const found = 'Docker Engine, image registry and OpenSSH are there';
     return { value: missing.length === 0, result: missing.length === 0 ? found : `${missing.join(', ')} not found` };
@@ -67,7 +69,7 @@ async function demo(): Promise<number> {
     const rented = await walk(show, stack, gpus, model);
     isWalked = true;
     if (values.once) return 0;
-    for (const line of playLines(stack, rented)) show.say(line);
+    for (const line of playLines(stack, rented, await consoleLink(stack, rented.customer.orgId))) show.say(line);
     return cutShort;
   };
   const opened = async (): Promise<Stack | undefined> => opening?.catch(() => undefined);
@@ -87,6 +89,13 @@ async function demo(): Promise<number> {
   }
   show.say('Everything is stopped, and nothing is left behind.');
   return result;
+}
+
+/** A one-time link for an owner of the customer's organisation. It is made last, because somebody may look at it right away. */
+async function consoleLink({ controlPlane }: Stack, orgId: string): Promise<string> {
+  const person = ['--email', 'ada@example.com', '--name', 'Ada', '--org', orgId, '--role', 'owner'];
+  const { url } = (await controlPlane.operator('admin', 'user', 'add', ...person)) as { url: string };
+  return url;
 }
 
 async function demoElsewhere(): Promise<number> {

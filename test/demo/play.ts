@@ -1,4 +1,4 @@
-// The last lines of the demo: addresses of everything, and commands to try.
+// The last lines of the demo: the link into the console, addresses of everything, and commands to try.
 import { relative } from 'node:path';
 import type { Stack } from '../kit/stack.ts';
 import { CONTAINER_VARIABLE, COPY } from './elsewhere.ts';
@@ -8,7 +8,7 @@ import type { Rented } from './walk.ts';
 const CHAT = { model: MODEL, stream: true, messages: [{ role: 'user', content: 'What is this?' }] };
 
 /** Every line can be pasted into a second terminal, in the project's folder. */
-export function playLines({ controlPlane, dir }: Stack, { customer, image, offering }: Rented): string[] {
+export function playLines({ controlPlane, dir }: Stack, { customer, image, offering }: Rented, link: string): string[] {
   const api = controlPlane.baseUrl;
   const serve = 'echo hello > /index.html; exec httpd -f -p 8080 -h /';
   const app = { entrypoint: ['sh', '-c', serve], ports: [{ port: 8080, protocol: 'http', primary: true }] };
@@ -19,7 +19,11 @@ export function playLines({ controlPlane, dir }: Stack, { customer, image, offer
   const config = `--config ${controlPlane.configPath}`;
   return [
     '',
-    'It stays up until Ctrl-C. In a second terminal:',
+    'It stays up until Ctrl-C. The console, in a browser on this machine, with a link that works once:',
+    '',
+    `  ${link}`,
+    '',
+    'In a second terminal:',
     '',
     ...(container === undefined ? [] : [`  docker exec -it -w ${COPY} ${container} bash`]),
     `  export KEY=${customer.key}`,
@@ -40,7 +44,7 @@ export function playLines({ controlPlane, dir }: Stack, { customer, image, offer
     `  ssh -i ${customer.identity.keyFile} -p <port> root@127.0.0.1`,
     `  curl -s -H "Authorization: Bearer $KEY" "${api}/instances/<id>?include=credentials"`,
     '  curl -sk --connect-to ::127.0.0.1: --user svc:<app_password> <app_url>/',
-    '  # the console: open <terminal_url> in a browser, user svc, password <app_password>',
+    '  # a shell in the browser: open <terminal_url> in a browser, user svc, password <app_password>',
     `  curl -sN -H "Authorization: Bearer $KEY" "${api}/instances/<id>/logs?follow=true"`,
     `  curl -s -X DELETE -H "Authorization: Bearer $KEY" ${api}/instances/<id>`,
     '',

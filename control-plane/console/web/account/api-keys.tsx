@@ -27,7 +27,7 @@ export function ApiKeys() {
   };
   return (
     <>
-      <Head title="API keys" same={{ cli: 'svc key ls', curl: { path: '/v1/api-keys?limit=50' } }} />
+      <Head title="API keys" same={{ cli: 'svc api GET /api-keys', curl: { path: '/v1/api-keys?limit=50' } }} />
       {made !== undefined && (
         <Card title={`The key ${made.name}`} note="Shown only now">
           <div class="pad stack tight">
@@ -89,6 +89,7 @@ function NewKey({ done }: { done(key: NewApiKey): void }) {
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const scopes = (session.value?.scopes ?? []).filter((scope) => !NOT_FOR_KEYS.has(scope));
   const body = { name, scopes: [...chosen] };
+  const isComplete = name !== '' && chosen.size > 0;
   const action = useAction(async () => done(await post<NewApiKey>('/v1/api-keys', body)));
   const toggle = (scope: string): void => {
     const next = new Set(chosen);
@@ -98,7 +99,7 @@ function NewKey({ done }: { done(key: NewApiKey): void }) {
   return (
     <Card title="New key">
       <div class="pad stack">
-        <Form action={action} submit="Make the key" busy="Making…" isDisabled={chosen.size === 0}>
+        <Form action={action} submit="Make the key" busy="Making…" isDisabled={!isComplete}>
           <Field label="Name" required value={name} onValue={setName} rule={action.ruleOf('name')} />
           <fieldset>
             <legend>It may</legend>
@@ -112,11 +113,13 @@ function NewKey({ done }: { done(key: NewApiKey): void }) {
             </div>
           </fieldset>
         </Form>
-        <SameAs
-          isLong
-          cli={`svc key create ${quoted(name || 'NAME')} ${[...chosen].map((scope) => `--scope ${quoted(scope)}`).join(' ')}`.trimEnd()}
-          curl={{ method: 'POST', path: '/v1/api-keys', body }}
-        />
+        {isComplete && (
+          <SameAs
+            isLong
+            cli={`svc api POST /api-keys --body ${quoted(JSON.stringify(body))}`}
+            curl={{ method: 'POST', path: '/v1/api-keys', body }}
+          />
+        )}
       </div>
     </Card>
   );

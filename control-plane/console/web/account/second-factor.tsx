@@ -19,11 +19,15 @@ export function SecondFactor() {
   );
 }
 
-/** Both ways, and the recovery codes that the first one brings. */
-export function AddFactors() {
+/** Both ways, and the recovery codes that the first one brings. `added` is called once the session knows the new factor. */
+export function AddFactors({ added }: { added?: () => void }) {
   const [codes, setCodes] = useState<string[]>();
-  if (codes !== undefined) return <RecoveryCodes codes={codes} done={() => void loadSession()} />;
-  const finish = async (made: string[]): Promise<void> => (made.length > 0 ? setCodes(made) : loadSession());
+  const leave = async (): Promise<void> => {
+    await loadSession();
+    added?.();
+  };
+  if (codes !== undefined) return <RecoveryCodes codes={codes} done={() => void leave()} />;
+  const finish = async (made: string[]): Promise<void> => (made.length > 0 ? setCodes(made) : leave());
   return (
     <>
       <AddPasskey done={finish} />

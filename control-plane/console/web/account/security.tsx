@@ -17,6 +17,10 @@ export function Security() {
   const [isAdding, setAdding] = useState(false);
   const current = session.value;
   if (current === null || current === undefined) return null;
+  const added = (): void => {
+    setAdding(false);
+    void passkeys.reload();
+  };
   const hasFactor = current.has_totp || current.passkeys > 0;
   return (
     <>
@@ -28,7 +32,7 @@ export function Security() {
       {!hasFactor && (
         <Note tone="warn">Your password is the only thing that protects the account. Add a second factor.</Note>
       )}
-      {isAdding && <AddFactors />}
+      {isAdding && <AddFactors added={added} />}
       <Passkeys passkeys={passkeys} />
       {current.has_totp && <App />}
       {hasFactor && <Codes left={current.recovery_codes_left} />}

@@ -44,7 +44,7 @@ export function Instances() {
   const wanted = text.trim().toLowerCase();
   return (
     <>
-      <Head title="Instances" same={{ cli: 'svc instance ls', curl: { path: '/v1/instances?limit=50' } }}>
+      <Head title="Instances" same={{ cli: 'svc instance list', curl: { path: '/v1/instances?limit=50' } }}>
         <Link class="btn pri" href="/console/launch">
           Launch
         </Link>

@@ -66,7 +66,8 @@ function CopyButton({ text, what }: { text: string; what: string }) {
 function curlLine({ method = 'GET', path, body }: Same['curl']): string {
   const parts = ['curl'];
   if (method !== 'GET') parts.push('-X', method);
-  parts.push(`"$SVC_BASE_URL${path}"`, '-H "Authorization: Bearer $SVC_API_KEY"');
+  // The address of the environment ends with the version.
+  parts.push(`"$SVC_BASE_URL${path.replace(/^\/v1/, '')}"`, '-H "Authorization: Bearer $SVC_API_KEY"');
   if (method === 'POST') parts.push('-H "Idempotency-Key: $(uuidgen)"');
   if (body !== undefined) parts.push("-H 'Content-Type: application/json'", `-d ${quoted(JSON.stringify(body))}`);
   return parts.join(' ');

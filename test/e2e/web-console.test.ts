@@ -1,0 +1,143 @@
+// The console in Chromium: people come by an invitation, set up a passkey, sign in with it, and reach every screen. The policy of the page is
+// kept, axe-core finds nothing, and no request leaves the origin.
+import { execFileSync } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { gzipSync } from 'node:zlib';
+import type { BrowserContext, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { axeFindings, type ConsolePages, consoleScreens, openConsolePages } from '../kit/console-pages.ts';
+import { openJudge } from '../kit/manual/judge.ts';
+
+const SCREENS = await consoleScreens();
+const OWNER = { email: 'ada@example.com', password: 'correct horse battery' };
+
+let pages: ConsolePages;
+let context: BrowserContext;
+let page: Page;
+
+beforeAll(async () => {
+  pages = await openConsolePages();
+  context = await pages.open();
+  page = await context.newPage();
+});
+afterAll(async () => pages.close());
+
+test('the link of the operator sets a password, and signs in', async () => {
+  const { orgId } = await pages.api.account();
+  const ada = { email: OWNER.email, name: 'Ada', isOperator: false, member: { orgId, role: 'owner' } } as const;
+  const { url } = await pages.api.world.rooms.users.people.add(ada);
+  await page.goto(url);
+  expect(await axeFindings(page)).toEqual([]);
+  await page.getByLabel('Password').fill(OWNER.password);
+  await page.getByRole('button', { name: 'Set the password and sign in' }).click();
+  await page.getByRole('heading', { name: 'Nothing runs yet' }).waitFor();
+  await page.locator('[popovertarget=who]').click();
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+});
+
+test('a person signs in with the password, and sees that nothing runs yet', async () => {
+  await page.goto(`${pages.origin}/console`);
+  expect(await axeFindings(page)).toEqual([]);
+  await page.getByLabel('E-mail').fill(OWNER.email);
+  await page.getByLabel('Password').fill('wrong horse battery');
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await expect.poll(() => page.getByRole('alert').textContent()).toContain('sign_in_failed');
+  await page.getByLabel('Password').fill(OWNER.password);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.getByRole('heading', { name: 'Nothing runs yet' }).waitFor();
+  expect(new URL(page.url()).pathname).toBe('/console/instances');
+});
+
+describe.each([
+  { width: 1440, isDark: false },
+  { width: 390, isDark: true },
+])('at $width px', ({ width, isDark }) => {
+  const screens = SCREENS.filter(({ path }) => !path.includes(':'));
+  test.each(screens.map(({ path, title }) => [path, title]))(
+    '%s has a title, and axe-core finds nothing',
+    async (path, title) => {
+      await page.setViewportSize({ width, height: 900 });
+      await page.emulateMedia({ colorScheme: isDark ? 'dark' : 'light' });
+      await page.goto(`${pages.origin}${path}`);
+      await page.locator('h1').waitFor();
+      expect(await page.title()).toBe(`${title} · svc`);
+      await expect.poll(() => page.locator('[aria-busy=true]').count()).toBe(0);
+      const shots = process.env['CONSOLE_SHOTS'];
+      if (shots !== undefined)
+        await page.screenshot({ path: join(shots, `${path.replaceAll('/', '_')}-${width}.png`), fullPage: true });
+      expect(await axeFindings(page)).toEqual([]);
+      for (const line of await page.locator('.cmd code').allTextContents()) await judged(line);
+      const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
+      expect(overflow, 'the page scrolls sideways').toBeLessThanOrEqual(0);
+    },
+  );
+});
+
+/** The service takes a line that a screen shows: the command with its options, or the route with its query and body. */
+async function judged(line: string): Promise<void> {
+  const env = { SVC_BASE_URL: `${pages.origin}/v1`, SVC_API_KEY: 'svc_live_x', PATH: process.env['PATH'] ?? '' };
+  const words = execFileSync('bash', ['--norc', '-c', `uuidgen() { echo id; }; printf '%s\\0' ${line}`], {
+    env,
+    encoding: 'utf8',
+  });
+  const [program = '', ...args] = words.split('\0').slice(0, -1);
+  await openJudge(pages.api.routes)([program, ...args]);
+}
+
+test('no page has broken the policy, thrown an error or left the origin', () => {
+  expect(pages.broken).toEqual([]);
+});
+
+test('the first load is at most 60 kB of scripts and 8 kB of styles, compressed', async () => {
+  const loaded: string[] = [];
+  const fresh = await (await pages.open()).newPage();
+  fresh.on('response', (response) => loaded.push(new URL(response.url()).pathname));
+  await fresh.goto(`${pages.origin}/console`);
+  await fresh.getByLabel('E-mail').waitFor();
+  const dist = resolve(import.meta.dirname, '../../control-plane/console/dist/assets');
+  const sizeOf = (ending: string): number =>
+    readdirSync(dist)
+      .filter((name) => name.endsWith(ending) && loaded.includes(`/console/assets/${name}`))
+      .reduce((sum, name) => sum + gzipSync(readFileSync(join(dist, name)), { level: 9 }).byteLength, 0);
+  expect(sizeOf('.js')).toBeGreaterThan(5_000);
+  expect(sizeOf('.js')).toBeLessThanOrEqual(60_000);
+  expect(sizeOf('.css')).toBeGreaterThan(1_000);
+  expect(sizeOf('.css')).toBeLessThanOrEqual(8_000);
+});
+
+test('an invited person gets an account, adds a passkey, and signs in with it', async () => {
+  await page.setViewportSize({ width: 1440, height: 900 });
+  await page.goto(`${pages.origin}/console/members`);
+  await page.getByRole('button', { name: 'Make the link' }).click();
+  const link = await page.locator('.copy code').textContent();
+  const guest = await (await pages.open()).newPage();
+  await addAuthenticator(guest);
+  await guest.goto(link ?? '');
+  await guest.getByLabel('E-mail').fill('bob@example.com');
+  await guest.getByLabel('Your name').fill('Bob');
+  await guest.getByLabel('Password').fill('staple battery horse');
+  await guest.getByRole('button', { name: 'Create the account and join' }).click();
+  await guest.getByRole('heading', { name: 'Instances' }).waitFor();
+  await guest.goto(`${pages.origin}/console/security`);
+  await guest.getByRole('button', { name: 'Add a second factor' }).click();
+  await guest.getByLabel('Name').fill('laptop');
+  await guest.getByRole('button', { name: 'Add a passkey' }).click();
+  await guest.getByRole('button', { name: 'I have kept them' }).click();
+  await guest.getByRole('cell', { name: 'Remove laptop' }).waitFor();
+  await guest.locator('[popovertarget=who]').click();
+  await guest.getByRole('button', { name: 'Sign out' }).click();
+  await guest.getByRole('button', { name: 'Sign in with a passkey' }).click();
+  await guest.getByRole('heading', { name: 'Sign-in and security' }).waitFor();
+  expect(pages.broken).toEqual([]);
+});
+
+async function addAuthenticator(on: Page): Promise<void> {
+  const devices = await on.context().newCDPSession(on);
+  await devices.send('WebAuthn.enable');
+  const kind = { protocol: 'ctap2', transport: 'internal', hasResidentKey: true, hasUserVerification: true } as const;
+  await devices.send('WebAuthn.addVirtualAuthenticator', {
+    options: { ...kind, isUserVerified: true, automaticPresenceSimulation: true },
+  });
+}

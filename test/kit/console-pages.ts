@@ -1,0 +1,91 @@
+// A control plane with the built console, and Chromium in front of it. What its pages break is collected: errors of scripts, and violations of
+// the policy of the page.
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { openConsole } from '../../control-plane/console/console.ts';
+import { type Api, openApi } from '../contract/api.ts';
+import { freePort } from './ports.ts';
+import { openBrowser } from './web-clients.ts';
+
+const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
+
+export interface ConsolePages {
+  api: Api;
+  origin: string;
+  browser: Browser;
+  /** A browser profile of its own, whose pages are watched. */
+  open(options?: { isPhone?: boolean; isDark?: boolean }): Promise<BrowserContext>;
+  /** Everything that pages have broken until now, in words. */
+  broken: readonly string[];
+  close(): Promise<void>;
+}
+
+export async function openConsolePages(settings: Partial<Parameters<typeof openApi>[0]> = {}): Promise<ConsolePages> {
+  const port = await freePort();
+  const origin = `http://localhost:${port}`;
+  const api = await openApi(
+    { ...settings, settings: { origin }, process: { console: openConsole() } },
+    { baseUrl: `${origin}/v1` },
+  );
+  await api.http.listen({ host: '127.0.0.1', port });
+  const browser = await openBrowser();
+  const broken: string[] = [];
+  return {
+    api,
+    origin,
+    browser,
+    broken,
+    open: async ({ isPhone = false, isDark = false } = {}) => {
+      const context = await browser.newContext({
+        viewport: isPhone ? { width: 390, height: 844 } : { width: 1440, height: 900 },
+        colorScheme: isDark ? 'dark' : 'light',
+      });
+      context.on('page', (page) => watch(page, origin, broken));
+      return context;
+    },
+    close: async () => {
+      await browser.close();
+      await api.http.close();
+      await api.close();
+    },
+  };
+}
+
+function watch(page: Page, origin: string, broken: string[]): void {
+  page.on('pageerror', (error) => broken.push(`${page.url()}: ${error.message}`));
+  page.on('console', (message) => {
+    // A refusal of the API is shown on the page, and Chromium notes it too.
+    if (message.type() === 'error' && !message.text().startsWith('Failed to load resource'))
+      broken.push(message.text());
+  });
+  page.on('request', (request) => {
+    const { origin: to, protocol } = new URL(request.url());
+    if (to !== origin && protocol !== 'blob:' && protocol !== 'data:')
+      broken.push(`a request left the origin: ${request.url()}`);
+  });
+}
+
+/** What axe-core finds on the page, a line each. It runs outside of the page's policy, which lets no foreign script in. */
+export async function axeFindings(page: Page): Promise<string[]> {
+  const session = await page.context().newCDPSession(page);
+  const { frameTree } = await session.send('Page.getFrameTree');
+  const { executionContextId } = await session.send('Page.createIsolatedWorld', { frameId: frameTree.frame.id });
+  await session.send('Runtime.evaluate', { expression: readFileSync(AXE, 'utf8'), contextId: executionContextId });
+  const { result } = await session.send('Runtime.evaluate', {
+    contextId: executionContextId,
+    awaitPromise: true,
+    returnByValue: true,
+    expression: `axe.run(document).then(({ violations }) => violations.flatMap(({ id, help, nodes }) => nodes.map(({ target, html }) => id + ': ' + help + ' at ' + target.join(' ') + ' ' + html.slice(0, 160))))`,
+  });
+  await session.detach();
+  return result.value as string[];
+}
+
+const SCREENS_FILE = '../../control-plane/console/web/screens.ts';
+
+/** All screens of the console. Its sources are typed for a browser, so they are not part of this program and are loaded by name. */
+export async function consoleScreens(): Promise<readonly { path: string; title: string }[]> {
+  const { SCREENS } = (await import(SCREENS_FILE)) as { SCREENS: readonly { path: string; title: string }[] };
+  return SCREENS;
+}
