@@ -40,6 +40,7 @@ function busySeconds(stat: string): number | null {
 }
 
 function kibibytes(text: string, name: string): number | null {
-  const [, number] = new RegExp(`^${name}:\\s+(\\d+) kB$`, 'm').exec(text) ?? [];
-  return number === undefined ? null : Number(number) * KIB;
+  const line = text.split('\n').find((each) => each.startsWith(`${name}:`));
+  const number = Number.parseInt(line?.slice(name.length + 1) ?? '', 10);
+  return Number.isNaN(number) ? null : number * KIB;
 }

@@ -12,7 +12,8 @@ interface Bytes {
 export function networkBytes(text: string, { onlyPhysical = false } = {}): Bytes {
   let [received, sent] = [0, 0];
   for (const line of text.split('\n')) {
-    const [, name = 'lo', counters = ''] = /^\s*([^\s:]+):\s*(.*)$/.exec(line) ?? [];
+    const [name = '', counters] = line.split(':').map((part) => part.trim());
+    if (counters === undefined) continue;
     if (name === 'lo' || (onlyPhysical && !PHYSICAL.test(name))) continue;
     const numbers = counters.split(/\s+/).map(Number);
     received += numbers[0] ?? 0;

@@ -282,6 +282,7 @@ const OWN_JSON = new Map([
   ['control-plane/base/users/oidc.ts', 'ourselves: the text was sealed'],
   ['control-plane/cli/client.ts', 'the control plane, in the process of its caller'],
   ['control-plane/cli/config.ts', 'the user: the file is theirs'],
+  ['control-plane/console/web/core/api.ts', 'the control plane, in the page of its reader'],
   ['shared/event-reader.ts', 'the control plane, in the process of its caller'],
   ['control-plane/cli/svc.ts', 'the user'],
   ['control-plane/fleet/workloads/workloads.ts', 'ourselves: the text was sealed'],

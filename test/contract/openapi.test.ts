@@ -64,7 +64,9 @@ describe('the document', () => {
     const registered = api.routes.filter((route) => route.hidden !== true);
     expect(shown.toSorted()).toEqual(registered.map(({ method, path }) => `${method} ${path}`).toSorted());
     const manual = ['/', '/docs', '/llms.txt', '/docs/{page}'];
-    expect(hidden).toEqual(['/v1/blobs/{key}', '/v1/blobs/{key}', '/agent/v1/enroll', ...manual]);
+    const entrances = ['/device', '/welcome', '/invitation', '/oidc'];
+    const pages = ['/console', ...entrances, '/console/{id}', '/console/assets/{name}'];
+    expect(hidden).toEqual(['/v1/blobs/{key}', '/v1/blobs/{key}', '/agent/v1/enroll', ...manual, ...pages]);
   });
 
   test('describes the event that a webhook endpoint is sent, with its headers', () => {

@@ -15,7 +15,7 @@ const TABLE = {
   everybody: `
     readBlob writeBlob signUp signIn useLink beginPasskeySignIn signInWithPasskey beginOidc finishOidc beginDeviceLogin
     redeemDeviceLogin acceptInvitation listGpuTypes listPricing enrollHost listTemplates getEnvironments home
-    llms manual manualPage`,
+    llms manual manualPage console console_device console_welcome console_invitation console_oidc consoleScreen consoleAsset`,
   'signed in': `
     getSession switchOrg signOut listSessions endSession stepUp changePassword enrolTotp confirmTotp removeTotp
     makeRecoveryCodes beginPasskey addPasskey listPasskeys removePasskey getDeviceLogin approveDeviceLogin

@@ -2,8 +2,9 @@
 import { ACCOUNT_SCREENS } from './account/screens.ts';
 import type { Screen } from './core/screen.ts';
 import { CUSTOMER_SCREENS } from './customer/screens.ts';
+import { SUPPLIER_SCREENS } from './supplier/screens.ts';
 
 /** Where `/console` leads. */
 export const START = '/console/instances';
 
-export const SCREENS: readonly Screen[] = [...CUSTOMER_SCREENS, ...ACCOUNT_SCREENS];
+export const SCREENS: readonly Screen[] = [...CUSTOMER_SCREENS, ...SUPPLIER_SCREENS, ...ACCOUNT_SCREENS];
