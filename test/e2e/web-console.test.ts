@@ -133,6 +133,36 @@ test('an invited person gets an account, adds a passkey, and signs in with it', 
   expect(pages.broken).toEqual([]);
 });
 
+test('an organisation becomes a supplier, registers a machine, reads its checks, changes its price and takes it off the market', async () => {
+  await page.goto(`${pages.origin}/console/machines`);
+  await page.getByRole('button', { name: 'Become a supplier' }).click();
+  await page.getByRole('button', { name: 'Add a machine' }).click();
+  await page.getByLabel('Region').fill('eu-west');
+  await page.getByLabel('Price of one GPU').fill('2000');
+  await page.getByRole('button', { name: 'Register the machine' }).click();
+  const field = page.getByLabel('Price of one GPU');
+  await expect.poll(() => field.getAttribute('aria-invalid')).toBe('true');
+  await field.fill('0.80');
+  for (const line of await page.locator('.cmd code').allTextContents()) await judged(line);
+  await page.getByRole('button', { name: 'Register the machine' }).click();
+  expect(await page.locator('.copy code').textContent()).toMatch(/^\.\/install\.sh agent --url http:\S+ --token \S+$/);
+  await page.getByRole('link', { name: 'Watch its checks' }).click();
+  await page
+    .getByRole('status')
+    .filter({ hasText: /^\d+ of \d+ passed$/ })
+    .waitFor();
+  expect(await axeFindings(page)).toEqual([]);
+  await page.getByLabel('Price of one GPU').fill('0.95');
+  await page.getByRole('button', { name: 'Change the price' }).click();
+  await page.locator('.stats').filter({ hasText: '$0.95' }).waitFor();
+  await page.getByRole('button', { name: 'Take off the market' }).click();
+  const dialog = page.getByRole('dialog');
+  expect(await axeFindings(page)).toEqual([]);
+  await dialog.getByRole('button', { name: 'Take off the market' }).click();
+  await page.getByRole('button', { name: 'Put on offer again' }).waitFor();
+  expect(pages.broken).toEqual([]);
+});
+
 async function addAuthenticator(on: Page): Promise<void> {
   const devices = await on.context().newCDPSession(on);
   await devices.send('WebAuthn.enable');
