@@ -163,6 +163,50 @@ test('an organisation becomes a supplier, registers a machine, reads its checks,
   expect(pages.broken).toEqual([]);
 });
 
+test('ten tabs follow the organisation with one stream, and another tab reads it when the first is closed', async () => {
+  const streams = new Set<Page>();
+  const tabs = await Promise.all(
+    Array.from({ length: 10 }, async () => {
+      const tab = await context.newPage();
+      tab.on('request', (request) => {
+        if (new URL(request.url()).pathname === '/v1/events' && request.headers()['accept'] === 'text/event-stream')
+          streams.add(tab);
+      });
+      await tab.goto(`${pages.origin}/console/api-keys`);
+      await tab.getByLabel('Name').waitFor();
+      return tab;
+    }),
+  );
+  await page.close();
+  await expect.poll(() => streams.size).toBe(1);
+  const [reader] = streams;
+  const others = tabs.filter((tab) => tab !== reader);
+  await makeKey(reader as Page, 'first');
+  await seeRow(others, 'first');
+  await reader?.close();
+  await expect.poll(() => streams.size).toBe(2);
+  await makeKey(others[0] as Page, 'second');
+  await seeRow(others, 'second');
+  expect(pages.broken).toEqual([]);
+}, 120_000);
+
+/** No loop runs in this world, so the journal is polled here. */
+async function seeRow(tabs: readonly Page[], name: string): Promise<void> {
+  const seen = async (): Promise<number> => {
+    await pages.api.world.rooms.live.tick();
+    const counts = await Promise.all(tabs.map((tab) => tab.getByRole('rowheader', { name }).count()));
+    return counts.filter((count) => count === 1).length;
+  };
+  await expect.poll(seen, { timeout: 20_000 }).toBe(tabs.length);
+}
+
+async function makeKey(tab: Page, name: string): Promise<void> {
+  await tab.getByLabel('Name').fill(name);
+  await tab.getByLabel('instances: read').check();
+  await tab.getByRole('button', { name: 'Make the key' }).click();
+  await tab.getByRole('heading', { name: `The key ${name}` }).waitFor();
+}
+
 async function addAuthenticator(on: Page): Promise<void> {
   const devices = await on.context().newCDPSession(on);
   await devices.send('WebAuthn.enable');
