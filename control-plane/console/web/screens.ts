@@ -2,8 +2,10 @@
 import { ACCOUNT_SCREENS } from './account/screens.ts';
 import type { Screen } from './core/screen.ts';
 import { CUSTOMER_SCREENS } from './customer/screens.ts';
+import { MODEL_SCREENS } from './models/screens.ts';
+import { MONEY_SCREENS } from './money/screens.ts';
 
 /** Where `/console` leads. */
 export const START = '/console/instances';
 
-export const SCREENS: readonly Screen[] = [...CUSTOMER_SCREENS, ...ACCOUNT_SCREENS];
+export const SCREENS: readonly Screen[] = [...CUSTOMER_SCREENS, ...MODEL_SCREENS, ...MONEY_SCREENS, ...ACCOUNT_SCREENS];
