@@ -53,13 +53,16 @@ export function MonthBill() {
       note={bill?.is_complete === false ? 'The month is not over: lines may be added' : undefined}
       actions={
         <span class="row">
-          <select aria-label="Month" value={month} onChange={(event) => setMonth(event.currentTarget.value)}>
-            {months.map((each) => (
-              <option key={each} value={each}>
-                {monthText(each)}
-              </option>
-            ))}
-          </select>
+          <label class="field">
+            <span class="sr">Month</span>
+            <select value={month} onChange={(event) => setMonth(event.currentTarget.value)}>
+              {months.map((each) => (
+                <option key={each} value={each}>
+                  {monthText(each)}
+                </option>
+              ))}
+            </select>
+          </label>
           <a class="btn" href={`${path}&format=csv`} download={`bill-${month}.csv`}>
             Download CSV
           </a>

@@ -9,4 +9,17 @@ export const MONEY_SCREENS: readonly Screen[] = [
     scope: 'billing: read',
     load: async () => (await import('./usage.tsx')).Usage,
   },
+  {
+    path: '/console/deposits',
+    title: 'Deposits',
+    group: 'Account',
+    scope: 'deposits: read',
+    load: async () => (await import('./deposits.tsx')).Deposits,
+  },
+  {
+    path: '/console/deposits/:id',
+    title: 'Deposit',
+    scope: 'deposits: read',
+    load: async () => (await import('./deposit.tsx')).Deposit,
+  },
 ];
