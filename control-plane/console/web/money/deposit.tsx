@@ -9,7 +9,7 @@ import { Card, Head, Note, Problem } from '../parts/layout.tsx';
 import { useNow } from '../parts/now.ts';
 import { QrCode } from '../parts/qr-code.tsx';
 import { difference, STEPS, stateOf, takesTokens } from './deposit-states.ts';
-import { CHAIN_NAMES, DepositStatus } from './deposits.tsx';
+import { chainName, DepositStatus } from './deposits.tsx';
 
 /** Besides the stream, which may be interrupted. */
 const REREAD_MS = 15_000;
@@ -62,10 +62,10 @@ function Pay({ deposit, nowMs }: { deposit: DepositView; nowMs: number }) {
   const { pay_address: address, pay_amount: amount, asset, chain, expires_at: end } = deposit;
   const token = asset.toUpperCase();
   return (
-    <Card title={`Send ${amount} ${token} on ${CHAIN_NAMES[chain]}`}>
+    <Card title={`Send ${amount} ${token} on ${chainName(chain)}`}>
       <div class="pad stack">
         <Note tone="warn">
-          Send only {token}, and only on {CHAIN_NAMES[chain]}. Other tokens and other chains are not credited by
+          Send only {token}, and only on {chainName(chain)}. Other tokens and other chains are not credited by
           themselves.
         </Note>
         <div class="row">
@@ -95,7 +95,7 @@ function Closed({ deposit }: { deposit: DepositView }) {
       <dl class="kv pad">
         <dt>Amount</dt>
         <dd>
-          {amount} {asset.toUpperCase()} on {CHAIN_NAMES[chain]}
+          {amount} {asset.toUpperCase()} on {chainName(chain)}
         </dd>
         <dt>Credited</dt>
         <dd>

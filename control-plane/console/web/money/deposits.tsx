@@ -1,13 +1,7 @@
 // Adding to the balance with stablecoins: a new deposit, and all deposits so far.
 import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
-import {
-  type CreateDeposit,
-  type Deposit,
-  DEPOSIT_ASSETS,
-  DEPOSIT_CHAINS,
-  type DepositChain,
-} from '../../../../shared/api/deposit.ts';
+import type { CreateDeposit, Deposit, DepositChain } from '../../../../shared/api/deposit.ts';
 import { ucentsFromText } from '../../../../shared/money.ts';
 import { post } from '../core/api.ts';
 import { useLiveList } from '../core/data.ts';
@@ -21,13 +15,17 @@ import { difference, stateOf } from './deposit-states.ts';
 
 const UCENTS_PER_CENT = 1_000_000n;
 
-export const CHAIN_NAMES: Record<DepositChain, string> = {
-  ethereum: 'Ethereum',
-  base: 'Base',
-  arbitrum: 'Arbitrum',
-  polygon: 'Polygon',
-  solana: 'Solana',
-};
+const CHAINS: readonly (readonly [DepositChain, string])[] = [
+  ['base', 'Base'],
+  ['arbitrum', 'Arbitrum'],
+  ['polygon', 'Polygon'],
+  ['solana', 'Solana'],
+  ['ethereum', 'Ethereum'],
+];
+const ASSETS: readonly (readonly [CreateDeposit['asset'], string])[] = [
+  ['usdc', 'USDC'],
+  ['usdt', 'USDT'],
+];
 
 const COLUMNS: readonly Column<Deposit>[] = [
   {
@@ -48,7 +46,7 @@ const COLUMNS: readonly Column<Deposit>[] = [
   {
     title: 'Asked for',
     class: 'w',
-    cell: ({ pay_amount: amount, asset, chain }) => `${amount} ${asset.toUpperCase()} on ${CHAIN_NAMES[chain]}`,
+    cell: ({ pay_amount: amount, asset, chain }) => `${amount} ${asset.toUpperCase()} on ${chainName(chain)}`,
   },
   {
     title: 'Transaction',
@@ -92,6 +90,10 @@ export function Deposits() {
   );
 }
 
+export function chainName(chain: DepositChain): string {
+  return CHAINS.find(([each]) => each === chain)?.[1] ?? chain;
+}
+
 export function DepositStatus({ deposit }: { deposit: Deposit }) {
   const { tone, text } = stateOf(deposit);
   const by = difference(deposit);
@@ -124,14 +126,14 @@ function NewDeposit() {
             <Select
               label="Token"
               value={asset}
-              options={DEPOSIT_ASSETS.map((each) => [each, each.toUpperCase()] as const)}
+              options={ASSETS}
               onValue={(next) => setAsset(next)}
               rule={action.ruleOf('asset')}
             />
             <Select
               label="Chain"
               value={chain}
-              options={DEPOSIT_CHAINS.map((each) => [each, CHAIN_NAMES[each]] as const)}
+              options={CHAINS}
               onValue={(next) => setChain(next)}
               rule={action.ruleOf('chain')}
             />
@@ -152,10 +154,12 @@ function NewDeposit() {
             </Note>
           )}
         </Form>
-        <SameAs
-          cli={`svc deposit create --chain ${chain} --asset ${asset} --cents ${amountCents}`}
-          curl={{ method: 'POST', path: '/v1/deposits', body }}
-        />
+        {typeof read === 'number' && (
+          <SameAs
+            cli={`svc deposit create --chain ${chain} --asset ${asset} --cents ${amountCents}`}
+            curl={{ method: 'POST', path: '/v1/deposits', body }}
+          />
+        )}
       </div>
     </Card>
   );

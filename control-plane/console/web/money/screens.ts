@@ -22,4 +22,17 @@ export const MONEY_SCREENS: readonly Screen[] = [
     scope: 'deposits: read',
     load: async () => (await import('./deposit.tsx')).Deposit,
   },
+  {
+    path: '/console/webhooks',
+    title: 'Webhooks',
+    group: 'Account',
+    scope: 'webhooks: read',
+    load: async () => (await import('./webhooks.tsx')).Webhooks,
+  },
+  {
+    path: '/console/webhooks/:id',
+    title: 'Webhook endpoint',
+    scope: 'webhooks: read',
+    load: async () => (await import('./webhook.tsx')).Webhook,
+  },
 ];
