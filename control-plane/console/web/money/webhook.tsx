@@ -157,7 +157,7 @@ function Deliveries({ id, list, choose }: DeliveriesProps) {
             title: 'Event',
             cell: (row) => (
               <>
-                <button class="btn bare sm" type="button" onClick={() => choose(row.id)}>
+                <button class="btn sm" type="button" onClick={() => choose(row.id)}>
                   {row.event_type}
                   {row.is_test ? ', test' : ''}
                 </button>
