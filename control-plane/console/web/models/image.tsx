@@ -4,6 +4,7 @@ import type { ImagesResponse } from '../../../../shared/api/images.ts';
 import type { Model } from '../../../../shared/api/model.ts';
 import { send } from '../core/api.ts';
 import { duration, plural } from '../core/format.ts';
+import { may } from '../core/session.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Form, TextField, useAction } from '../parts/forms.tsx';
 import { Card } from '../parts/layout.tsx';
@@ -33,7 +34,7 @@ export function Image({ model }: { model: Model }) {
     const shown = { prompt, images: data.map((each) => each.b64_json), seconds };
     setMade({ ...shown, cost: undefined });
     const receiptId = response.headers.get('x-receipt-id');
-    if (receiptId !== null) setMade({ ...shown, cost: costText(await receiptOf(receiptId)) });
+    if (receiptId !== null && may('billing: read')) setMade({ ...shown, cost: costText(await receiptOf(receiptId)) });
   });
   return (
     <Card

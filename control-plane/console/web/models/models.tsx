@@ -25,7 +25,9 @@ export function Models() {
   const { data, error, reload } = useResource<{ data: Model[] }>('/v1/models');
   const [chosen, setChosen] = useState<string>();
   const models = data.value?.data;
-  const model = models?.find(({ id }) => id === chosen) ?? models?.find(canTry);
+  const tried = models?.filter(canTry);
+  const model =
+    tried?.find(({ id }) => id === chosen) ?? tried?.find(({ modality }) => modality === 'chat') ?? tried?.[0];
   return (
     <>
       <Head title="Models and playground" same={{ cli: 'svc model list', curl: { path: '/v1/models' } }} />

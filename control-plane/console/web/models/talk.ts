@@ -1,6 +1,7 @@
 // A conversation: its turns, the one that is being answered, and the request that asks the next.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError } from '../core/api.ts';
+import { may } from '../core/session.ts';
 import { type Answer, ask, type Question } from './ask.ts';
 import { costText, receiptOf } from './receipts.ts';
 
@@ -32,7 +33,7 @@ export function useTalk(): Talk {
     setTurns((before) => before.map((turn, index) => (index === before.length - 1 ? { ...turn, ...more } : turn)));
   const run = async (question: Question, signal: AbortSignal): Promise<void> => {
     const { receiptId } = await ask(question, signal, (answer) => change({ answer }));
-    if (receiptId !== undefined) change({ cost: costText(await receiptOf(receiptId)) });
+    if (receiptId !== undefined && may('billing: read')) change({ cost: costText(await receiptOf(receiptId)) });
   };
   return {
     turns,
