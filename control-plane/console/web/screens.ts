@@ -2,9 +2,17 @@
 import { ACCOUNT_SCREENS } from './account/screens.ts';
 import type { Screen } from './core/screen.ts';
 import { CUSTOMER_SCREENS } from './customer/screens.ts';
+import { MODEL_SCREENS } from './models/screens.ts';
+import { MONEY_SCREENS } from './money/screens.ts';
 import { SUPPLIER_SCREENS } from './supplier/screens.ts';
 
 /** Where `/console` leads. */
 export const START = '/console/instances';
 
-export const SCREENS: readonly Screen[] = [...CUSTOMER_SCREENS, ...SUPPLIER_SCREENS, ...ACCOUNT_SCREENS];
+export const SCREENS: readonly Screen[] = [
+  ...CUSTOMER_SCREENS,
+  ...MODEL_SCREENS,
+  ...SUPPLIER_SCREENS,
+  ...MONEY_SCREENS,
+  ...ACCOUNT_SCREENS,
+];

@@ -6,7 +6,12 @@ export interface Same {
   /** The `svc` line. A line that changes something repeats what the form says now. */
   cli: string;
   /** The request that the screen sends. `path` begins with `/v1`. */
-  curl: { method?: Method; path: string; body?: unknown };
+  curl: {
+    method?: Method;
+    path: string;
+    body?: unknown;
+    /** Parts of a form, like `file=@a.jsonl`, in place of a body. */ form?: readonly string[];
+  };
   /** In a box with line breaks. */
   isLong?: boolean;
 }
@@ -63,13 +68,14 @@ function CopyButton({ text, what }: { text: string; what: string }) {
 }
 
 /** A line that works in a shell: the address of the service and the key come from its environment. */
-function curlLine({ method = 'GET', path, body }: Same['curl']): string {
+function curlLine({ method = 'GET', path, body, form = [] }: Same['curl']): string {
   const parts = ['curl'];
   if (method !== 'GET') parts.push('-X', method);
   // The address of the environment ends with the version.
   parts.push(`"$SVC_BASE_URL${path.replace(/^\/v1/, '')}"`, '-H "Authorization: Bearer $SVC_API_KEY"');
   if (method === 'POST') parts.push('-H "Idempotency-Key: $(uuidgen)"');
   if (body !== undefined) parts.push("-H 'Content-Type: application/json'", `-d ${quoted(JSON.stringify(body))}`);
+  for (const part of form) parts.push('-F', quoted(part));
   return parts.join(' ');
 }
 

@@ -60,13 +60,7 @@ export function Field({ label, value, onValue, hint, rule, ...input }: FieldProp
         aria-describedby={hint === undefined && rule === undefined ? undefined : id}
         onInput={(event) => onValue(event.currentTarget.value)}
       />
-      {rule !== undefined ? (
-        <small class="err" id={id}>
-          {label} {rule}
-        </small>
-      ) : (
-        hint !== undefined && <small id={id}>{hint}</small>
-      )}
+      <Below id={id} label={label} hint={hint} rule={rule} />
     </label>
   );
 }
@@ -77,20 +71,80 @@ interface SelectProps<T extends string> {
   options: readonly (readonly [value: T, label: string])[];
   onValue(value: T): void;
   hint?: ComponentChildren;
+  /** The rule that the value breaks. */
+  rule?: string | undefined;
 }
 
-export function Select<T extends string>({ label, value, options, onValue, hint }: SelectProps<T>) {
+export function Select<T extends string>({ label, value, options, onValue, hint, rule }: SelectProps<T>) {
+  const id = useId();
   return (
     <label class="field">
       <span>{label}</span>
-      <select value={value} onChange={(event) => onValue(event.currentTarget.value as T)}>
+      <select
+        value={value}
+        aria-invalid={rule !== undefined}
+        aria-describedby={hint === undefined && rule === undefined ? undefined : id}
+        onChange={(event) => onValue(event.currentTarget.value as T)}
+      >
         {options.map(([each, text]) => (
           <option key={each} value={each}>
             {text}
           </option>
         ))}
       </select>
-      {hint !== undefined && <small>{hint}</small>}
+      <Below id={id} label={label} hint={hint} rule={rule} />
+    </label>
+  );
+}
+
+interface BelowProps {
+  id: string;
+  label: string;
+  hint: ComponentChildren;
+  rule: string | undefined;
+}
+
+function Below({ id, label, hint, rule }: BelowProps) {
+  if (rule === undefined) return hint === undefined ? null : <small id={id}>{hint}</small>;
+  return (
+    <small class="err" id={id}>
+      {label} {rule}
+    </small>
+  );
+}
+
+interface TextProps {
+  label: string;
+  value: string;
+  onValue(value: string): void;
+  rows?: number;
+  placeholder?: string;
+  hint?: ComponentChildren;
+  rule?: string | undefined;
+  /** Ctrl or Command with Enter. */
+  onSend?: () => void;
+}
+
+/** A field of several lines. */
+export function TextField({ label, value, onValue, rows = 3, placeholder, hint, rule, onSend }: TextProps) {
+  const id = useId();
+  return (
+    <label class="field">
+      <span>{label}</span>
+      <textarea
+        rows={rows}
+        placeholder={placeholder}
+        value={value}
+        aria-invalid={rule !== undefined}
+        aria-describedby={hint === undefined && rule === undefined ? undefined : id}
+        onInput={(event) => onValue(event.currentTarget.value)}
+        onKeyDown={(event) => {
+          if (event.key !== 'Enter' || !(event.metaKey || event.ctrlKey)) return;
+          event.preventDefault();
+          onSend?.();
+        }}
+      />
+      <Below id={id} label={label} hint={hint} rule={rule} />
     </label>
   );
 }

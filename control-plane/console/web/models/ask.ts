@@ -1,0 +1,59 @@
+// One streamed answer of a chat model, and what was measured while it came.
+import type { ChatCompletionChunk, ChatRequest, TokenUsage } from '../../../../shared/api/chat.ts';
+import { eventsOf } from '../../../../shared/event-reader.ts';
+import { ApiError, send } from '../core/api.ts';
+
+export interface Answer {
+  text: string;
+  /** From the request to the first text, measured here. */
+  firstMs: number | undefined;
+  /** From the first text to the last one. */
+  textMs: number;
+  /** As the model server counts; undefined before the end. */
+  usage: TokenUsage | undefined;
+  /** Names what was charged. */
+  receiptId: string | undefined;
+  /** Why it ended; undefined while it comes, or if it was stopped. */
+  finish: string | undefined;
+}
+
+export type Question = Pick<ChatRequest, 'model' | 'messages' | 'temperature' | 'max_tokens'>;
+
+/** Tells of each piece. Resolves with the whole answer. @throws ApiError, also for a failure on the way; DOMException if `signal` aborts */
+export async function ask(question: Question, signal: AbortSignal, tell: (soFar: Answer) => void): Promise<Answer> {
+  const body = { ...question, stream: true, stream_options: { include_usage: true } };
+  const beganMs = performance.now();
+  const response = await send('POST', '/v1/chat/completions', body, { signal });
+  const receiptId = response.headers.get('x-receipt-id') ?? undefined;
+  let answer: Answer = { text: '', firstMs: undefined, textMs: 0, usage: undefined, receiptId, finish: undefined };
+  for await (const { data } of eventsOf(response)) {
+    answer = after(answer, data, performance.now() - beganMs);
+    tell(answer);
+  }
+  return answer;
+}
+
+/** Tokens of the answer in a second, without the wait for the first one. */
+export function tokensPerSecond({ usage, textMs }: Answer): number | undefined {
+  if (usage === undefined || usage.completion_tokens < 2 || textMs <= 0) return undefined;
+  return ((usage.completion_tokens - 1) * 1_000) / textMs;
+}
+
+function after(answer: Answer, data: unknown, atMs: number): Answer {
+  // `[DONE]` is no JSON.
+  if (data === undefined) return answer;
+  const chunk = data as Partial<ChatCompletionChunk> & { error?: { code?: string; message?: string } };
+  if (chunk.error !== undefined)
+    throw new ApiError(0, chunk.error.code ?? 'upstream_error', chunk.error.message ?? 'The answer broke off.');
+  const [choice] = chunk.choices ?? [];
+  const text = choice?.delta.content ?? '';
+  const firstMs = answer.firstMs ?? (text === '' ? undefined : atMs);
+  return {
+    ...answer,
+    text: answer.text + text,
+    firstMs,
+    textMs: text === '' || firstMs === undefined ? answer.textMs : atMs - firstMs,
+    usage: chunk.usage ?? answer.usage,
+    finish: choice?.finish_reason ?? answer.finish,
+  };
+}

@@ -1,0 +1,175 @@
+// A conversation with a model: its answers as they come, and how fast and dear they were.
+import { useState } from 'preact/hooks';
+import type { Model } from '../../../../shared/api/model.ts';
+import { count } from '../core/format.ts';
+import { quoted, type Same, SameAs } from '../parts/command.tsx';
+import { Field, TextField } from '../parts/forms.tsx';
+import { Card, Problem } from '../parts/layout.tsx';
+import { Segments } from '../parts/segments.tsx';
+import { type Question, tokensPerSecond } from './ask.ts';
+import { hasEconomy, pricesOf, type Tier } from './prices.ts';
+import { questionOf, type Said, type Talk, type Turn, useTalk } from './talk.ts';
+
+const TIERS: readonly (readonly [Tier, string])[] = [
+  ['serverless', 'Serverless'],
+  ['economy', 'Economy'],
+];
+
+export function Chat({ model }: { model: Model }) {
+  const [tier, setTier] = useState<Tier>('serverless');
+  const [system, setSystem] = useState('');
+  const [message, setMessage] = useState('');
+  const [temperature, setTemperature] = useState('');
+  const [maxTokens, setMaxTokens] = useState('512');
+  const talk = useTalk();
+  const id = tier === 'economy' ? `${model.id}:economy` : model.id;
+  const question = questionOf({ id, system, message, temperature, maxTokens, turns: talk.turns });
+  const send = (): void => {
+    if (message.trim() === '' || talk.isBusy) return;
+    setMessage('');
+    void talk.ask(message, question);
+  };
+  return (
+    <Card
+      title="Playground"
+      note={<code>{id}</code>}
+      actions={
+        hasEconomy(model) && <Segments label="Tier" value={tier} options={TIERS} onValue={(next) => setTier(next)} />
+      }
+      footer={<SameAs isLong {...sameOf(question, { system, message, maxTokens })} />}
+    >
+      {talk.turns.map((turn, index) => (
+        <TurnView key={index} turn={turn} />
+      ))}
+      <form
+        class="pad stack"
+        onSubmit={(event) => {
+          event.preventDefault();
+          send();
+        }}
+      >
+        {talk.error !== undefined && <Problem error={talk.error} />}
+        {talk.turns.length === 0 && <Field label="System, optional" value={system} onValue={setSystem} />}
+        <TextField label="Message" value={message} onValue={setMessage} placeholder="Ask something" onSend={send} />
+        <Limits
+          temperature={temperature}
+          setTemperature={setTemperature}
+          maxTokens={maxTokens}
+          setMaxTokens={setMaxTokens}
+          ruleOf={talk.ruleOf}
+        />
+        <div class="row">
+          {talk.isBusy ? (
+            <button class="btn" type="button" onClick={talk.stop}>
+              Stop
+            </button>
+          ) : (
+            <button class="btn pri" type="submit" disabled={message.trim() === ''}>
+              Send
+            </button>
+          )}
+          {talk.turns.length > 0 && !talk.isBusy && (
+            <button class="btn" type="button" onClick={talk.clear}>
+              Begin anew
+            </button>
+          )}
+          <span class="small quiet">{pricesOf(model, tier).join(', ')} for a million tokens</span>
+        </div>
+      </form>
+    </Card>
+  );
+}
+
+interface LimitsProps extends Pick<Talk, 'ruleOf'> {
+  temperature: string;
+  setTemperature(text: string): void;
+  maxTokens: string;
+  setMaxTokens(text: string): void;
+}
+
+function Limits({ temperature, setTemperature, maxTokens, setMaxTokens, ruleOf }: LimitsProps) {
+  return (
+    <div class="grid">
+      <Field
+        label="Temperature"
+        type="number"
+        min="0"
+        max="2"
+        step="0.1"
+        placeholder="of the model"
+        value={temperature}
+        onValue={setTemperature}
+        rule={ruleOf('temperature')}
+      />
+      <Field
+        label="Max tokens"
+        type="number"
+        min="1"
+        placeholder="of the model"
+        value={maxTokens}
+        onValue={setMaxTokens}
+        rule={ruleOf('max_tokens')}
+      />
+    </div>
+  );
+}
+
+function TurnView({ turn: { question, answer, cost, isOver } }: { turn: Turn }) {
+  const speed = answer === undefined ? undefined : tokensPerSecond(answer);
+  return (
+    <>
+      <div class="turn">
+        <h3>You</h3>
+        <p class="said">{question}</p>
+      </div>
+      <div class="turn" aria-busy={!isOver}>
+        <h3>Answer</h3>
+        <p class="said">{answer?.text ?? (isOver ? 'none' : 'Waiting for the first token…')}</p>
+        {isOver && answer?.finish === undefined && <p class="small quiet">It was stopped before its end.</p>}
+        {answer?.finish === 'length' && <p class="small quiet">It ended at the most tokens that were allowed.</p>}
+      </div>
+      {answer !== undefined && (
+        <dl class="stats">
+          <Stat label="First token" value={answer.firstMs === undefined ? '–' : `${Math.round(answer.firstMs)} ms`} />
+          <Stat label="Speed" value={speed === undefined ? '–' : `${Math.round(speed)} tokens/s`} />
+          <Stat
+            label="Tokens in + out"
+            value={
+              answer.usage === undefined
+                ? '–'
+                : `${count(answer.usage.prompt_tokens)} + ${count(answer.usage.completion_tokens)}`
+            }
+          />
+          <Stat label="Cost" value={cost ?? '–'} />
+        </dl>
+      )}
+      <span class="sr" role="status">
+        {isOver ? 'The answer is complete' : ''}
+      </span>
+    </>
+  );
+}
+
+function Stat({ label, value }: { label: string; value: string }) {
+  return (
+    <div>
+      <dt>{label}</dt>
+      <dd>{value}</dd>
+    </div>
+  );
+}
+
+/** `svc chat` asks one question, and knows no temperature. */
+function sameOf(question: Question, said: Pick<Said, 'system' | 'message' | 'maxTokens'>): Same {
+  const curl = { method: 'POST', path: '/v1/chat/completions', body: question } as const;
+  const isPlain = question.temperature === undefined && question.messages.length === (said.system === '' ? 1 : 2);
+  if (!isPlain) return { cli: `svc api POST /chat/completions --body ${quoted(JSON.stringify(question))}`, curl };
+  const words = [
+    'svc chat',
+    quoted(question.model),
+    ...(said.system === '' ? [] : [`--system ${quoted(said.system)}`]),
+    ...(said.maxTokens === '' ? [] : [`--max-tokens ${said.maxTokens}`]),
+    quoted(said.message === '' ? 'QUESTION' : said.message),
+  ];
+  return { cli: words.join(' '), curl };
+}

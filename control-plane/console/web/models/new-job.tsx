@@ -1,0 +1,140 @@
+// A new fine-tuning job: the base model, the examples, and what it may cost.
+import { useEffect, useState } from 'preact/hooks';
+import { Link, useLocation } from 'wouter-preact';
+import type { FileObject } from '../../../../shared/api/file.ts';
+import type { FineTuningJob, FineTuningQuote } from '../../../../shared/api/fine-tuning.ts';
+import type { Model } from '../../../../shared/api/model.ts';
+import { ApiError, post, send } from '../core/api.ts';
+import { useResource } from '../core/data.ts';
+import { quoted, SameAs } from '../parts/command.tsx';
+import { Field, Form, Select, useAction } from '../parts/forms.tsx';
+import { Card, Note, Problem } from '../parts/layout.tsx';
+import { Quotes } from './quotes.tsx';
+
+type Method = 'lora' | 'qlora';
+const METHODS: readonly (readonly [Method, string])[] = [
+  ['lora', 'LoRA'],
+  ['qlora', 'QLoRA: less memory'],
+];
+
+export function NewJob() {
+  const models = useResource<{ data: Model[] }>('/v1/models?modality=chat');
+  const files = useResource<{ data: FileObject[] }>('/v1/files?limit=100');
+  const bases = (models.data.value?.data ?? []).flatMap(({ fine_tune_base_model: base }) => base ?? []);
+  const valid = (files.data.value?.data ?? []).filter(({ status }) => status === 'processed');
+  const error = models.error.value ?? files.error.value;
+  if (error !== undefined) return <Problem error={error} />;
+  if (models.data.value === undefined || files.data.value === undefined) return null;
+  if (bases.length === 0) return <Note>The operator offers no model that can be fine-tuned.</Note>;
+  if (valid.length === 0)
+    return (
+      <Note
+        action={
+          <Link class="btn" href="/console/files">
+            Upload a file
+          </Link>
+        }
+      >
+        A job needs a file of examples that can be trained with.
+      </Note>
+    );
+  return <JobForm bases={bases} files={valid} />;
+}
+
+function JobForm({ bases, files }: { bases: readonly string[]; files: readonly FileObject[] }) {
+  const [, goTo] = useLocation();
+  const [model, setModel] = useState(bases[0] ?? '');
+  const [file, setFile] = useState(files[0]?.id ?? '');
+  const [method, setMethod] = useState<Method>('lora');
+  const [budget, setBudget] = useState('');
+  const [suffix, setSuffix] = useState('');
+  const body = {
+    model,
+    training_file: file,
+    method: { type: method },
+    ...(suffix === '' ? {} : { suffix }),
+    svc: { max_budget_usd: Number(budget) },
+  };
+  const action = useAction(async () => {
+    const { id } = await post<FineTuningJob>('/v1/fine_tuning/jobs', body);
+    goTo(`/console/fine-tuning/${id}`);
+  });
+  return (
+    <Card title="New job">
+      <div class="pad stack">
+        <Form action={action} submit="Start the job" busy="Starting…" isDisabled={!(Number(budget) > 0)}>
+          <div class="grid">
+            <Select
+              label="Base model"
+              value={model}
+              options={bases.map((each) => [each, each] as const)}
+              onValue={setModel}
+              rule={action.ruleOf('model')}
+            />
+            <Select
+              label="Examples"
+              value={file}
+              options={files.map(({ id, filename }) => [id, filename] as const)}
+              onValue={setFile}
+              rule={action.ruleOf('training_file')}
+            />
+            <Select label="Method" value={method} options={METHODS} onValue={(next) => setMethod(next)} />
+            <Field
+              label="Budget in dollars"
+              required
+              inputMode="decimal"
+              value={budget}
+              onValue={setBudget}
+              rule={action.ruleOf('svc.max_budget_usd')}
+              hint="It is held until the job ends. The job never costs more"
+            />
+            <Field label="Name, optional" value={suffix} onValue={setSuffix} rule={action.ruleOf('suffix')} />
+          </div>
+          <Quote file={file} model={model} />
+        </Form>
+        <SameAs isLong cli={lineOf(body)} curl={{ method: 'POST', path: '/v1/fine_tuning/jobs', body }} />
+      </div>
+    </Card>
+  );
+}
+
+/** What the job would cost, asked anew for each file. */
+function Quote({ file, model }: { file: string; model: string }) {
+  const [quotes, setQuotes] = useState<readonly FineTuningQuote[]>([]);
+  const [error, setError] = useState<ApiError>();
+  useEffect(() => {
+    const stop = new AbortController();
+    const read = async (): Promise<void> => {
+      try {
+        const answer = await send('POST', `/v1/files/${file}/quote`, undefined, { signal: stop.signal });
+        setQuotes(((await answer.json()) as { data: FineTuningQuote[] }).data);
+        setError(undefined);
+      } catch (failure) {
+        if (stop.signal.aborted) return;
+        if (!(failure instanceof ApiError)) throw failure;
+        setError(failure);
+      }
+    };
+    void read();
+    return () => stop.abort();
+  }, [file]);
+  if (error !== undefined) return <Problem error={error} />;
+  const shown = quotes.filter((quote) => quote.model === model);
+  return shown.length === 0 ? null : <Quotes quotes={shown} />;
+}
+
+interface JobBody {
+  model: string;
+  training_file: string;
+  method: { type: Method };
+  suffix?: string;
+  svc: { max_budget_usd: number };
+}
+
+/** `svc job create` makes LoRA jobs alone. */
+function lineOf(body: JobBody): string {
+  if (body.method.type !== 'lora') return `svc api POST /fine_tuning/jobs --body ${quoted(JSON.stringify(body))}`;
+  const { model, training_file: file, suffix, svc } = body;
+  const name = suffix === undefined ? '' : ` --suffix ${quoted(suffix)}`;
+  return `svc job create --model ${quoted(model)} --file ${quoted(file)} --budget ${svc.max_budget_usd}${name}`;
+}

@@ -1,0 +1,28 @@
+// What a call of a model costs, in words.
+import type { Model } from '../../../../shared/api/model.ts';
+import { dollars, rate } from '../core/format.ts';
+
+const UCENTS_PER_DOLLAR = 100_000_000;
+
+export type Tier = 'serverless' | 'economy';
+
+/** The prices of a model, each like `$0.15 in`; empty if nothing has a price. */
+export function pricesOf({ pricing }: Model, tier: Tier = 'serverless'): string[] {
+  const input = tier === 'economy' ? pricing.economy_input_per_1m_tokens_cents : pricing.input_per_1m_tokens_cents;
+  const output = tier === 'economy' ? pricing.economy_output_per_1m_tokens_cents : pricing.output_per_1m_tokens_cents;
+  return [
+    ...(input === undefined ? [] : [`${dollars(input / 100)} in`]),
+    ...(output === undefined ? [] : [`${dollars(output / 100)} out`]),
+    ...exact(pricing.per_image_microcents, 'an image'),
+    ...exact(pricing.per_mpxl_microcents, 'a megapixel'),
+    ...exact(pricing.per_video_second_microcents, 'a second'),
+  ];
+}
+
+export function hasEconomy({ pricing }: Model): boolean {
+  return pricing.economy_input_per_1m_tokens_cents !== undefined;
+}
+
+function exact(ucents: number | undefined, of: string): string[] {
+  return ucents === undefined ? [] : [`${rate(ucents / UCENTS_PER_DOLLAR)} ${of}`];
+}

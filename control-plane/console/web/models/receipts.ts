@@ -1,0 +1,21 @@
+// What a request has cost: its receipt, which is closed soon after the answer.
+import type { Receipt } from '../../../../shared/api/receipt.ts';
+import { get } from '../core/api.ts';
+
+const TRIES = 8;
+const WAIT_MS = 400;
+
+/** Of the header of an answer. @throws ApiError */
+export async function receiptOf(id: string): Promise<Receipt> {
+  let receipt = await get<Receipt>(`/v1/receipts/${id}`);
+  for (let tries = 1; receipt.state === 'open' && tries < TRIES; tries += 1) {
+    await new Promise((resolve) => setTimeout(resolve, WAIT_MS));
+    receipt = await get<Receipt>(`/v1/receipts/${id}`);
+  }
+  return receipt;
+}
+
+/** `$0.00004125`, with all digits that the ledger has. */
+export function costText({ cost, state }: Receipt): string {
+  return state === 'open' ? 'not known yet' : `$${cost}`;
+}

@@ -1,0 +1,93 @@
+// A conversation: its turns, the one that is being answered, and the request that asks the next.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { ApiError } from '../core/api.ts';
+import { may } from '../core/session.ts';
+import { type Answer, ask, type Question } from './ask.ts';
+import { costText, receiptOf } from './receipts.ts';
+
+export interface Turn {
+  question: string;
+  answer: Answer | undefined;
+  /** As the receipt says. */
+  cost: string | undefined;
+  isOver: boolean;
+}
+
+export interface Talk {
+  turns: readonly Turn[];
+  isBusy: boolean;
+  error: ApiError | undefined;
+  ruleOf(field: string): string | undefined;
+  ask(text: string, question: Question): Promise<void>;
+  stop(): void;
+  clear(): void;
+}
+
+export function useTalk(): Talk {
+  const [turns, setTurns] = useState<readonly Turn[]>([]);
+  const [isBusy, setBusy] = useState(false);
+  const [error, setError] = useState<ApiError>();
+  const running = useRef<AbortController>();
+  useEffect(() => () => running.current?.abort(), []);
+  const change = (more: Partial<Turn>): void =>
+    setTurns((before) => before.map((turn, index) => (index === before.length - 1 ? { ...turn, ...more } : turn)));
+  const run = async (question: Question, signal: AbortSignal): Promise<void> => {
+    const { receiptId } = await ask(question, signal, (answer) => change({ answer }));
+    if (receiptId !== undefined && may('billing: read')) change({ cost: costText(await receiptOf(receiptId)) });
+  };
+  return {
+    turns,
+    isBusy,
+    error,
+    ruleOf: (field) => error?.errors.find((each) => each.field === field)?.rule,
+    ask: async (text, question) => {
+      const stop = new AbortController();
+      running.current = stop;
+      setBusy(true);
+      setError(undefined);
+      setTurns((before) => [...before, { question: text, answer: undefined, cost: undefined, isOver: false }]);
+      try {
+        await run(question, stop.signal);
+      } catch (failure) {
+        if (failure instanceof ApiError) setError(failure);
+        else if (!stop.signal.aborted) throw failure;
+      } finally {
+        change({ isOver: true });
+        setBusy(false);
+      }
+    },
+    stop: () => running.current?.abort(),
+    clear: () => setTurns([]),
+  };
+}
+
+export interface Said {
+  id: string;
+  system: string;
+  message: string;
+  temperature: string;
+  maxTokens: string;
+  turns: readonly Turn[];
+}
+
+/** The whole conversation goes with each question: the service keeps none. */
+export function questionOf({ id, system, message, temperature, maxTokens, turns }: Said): Question {
+  const before = turns.flatMap(({ question, answer }) =>
+    answer === undefined || answer.text === ''
+      ? []
+      : [
+          { role: 'user' as const, content: question },
+          { role: 'assistant' as const, content: answer.text },
+        ],
+  );
+  return {
+    model: id,
+    messages: [
+      ...(system === '' ? [] : [{ role: 'system' as const, content: system }]),
+      ...before,
+      { role: 'user', content: message },
+    ],
+    ...(temperature === '' ? {} : { temperature: Number(temperature) }),
+    ...(maxTokens === '' ? {} : { max_tokens: Number(maxTokens) }),
+  };
+}
