@@ -44,7 +44,7 @@ export function Instances() {
   const wanted = text.trim().toLowerCase();
   return (
     <>
-      <Head title="Instances" same={{ cli: 'svc instance ls', curl: { path: '/v1/instances?limit=50' } }}>
+      <Head title="Instances" same={{ cli: 'svc instance list', curl: { path: '/v1/instances?limit=50' } }}>
         <Link class="btn pri" href="/console/launch">
           Launch
         </Link>
@@ -66,7 +66,7 @@ export function Instances() {
         empty={
           <Empty
             title={wanted === '' ? 'Nothing runs yet' : 'No instance matches'}
-            cli="svc run nginx --gpu RTX_4090"
+            cli="svc run --gpu-type RTX_4090 --image nginx"
             action={
               <Link class="btn" href="/console/launch">
                 Launch

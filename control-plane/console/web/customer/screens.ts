@@ -9,4 +9,10 @@ export const CUSTOMER_SCREENS: readonly Screen[] = [
     scope: 'instances: read',
     load: async () => (await import('./instances.tsx')).Instances,
   },
+  {
+    path: '/console/instances/:id',
+    title: 'Instance',
+    scope: 'instances: read',
+    load: async () => (await import('./instance-page.tsx')).InstancePage,
+  },
 ];
