@@ -13,8 +13,8 @@ const MIB = 1_024 ** 2;
 /** The words of the events that belong to a boot. */
 const TITLES: Record<string, string> = {
   'instance.creating': 'Accepted',
-  'instance.placed': 'GPUs allocated',
-  'instance.starting': 'Machine chosen, container being made',
+  'instance.placed': 'Placed on a machine',
+  'instance.starting': 'Container being made',
   'instance.running': 'SSH login tested, running',
 };
 

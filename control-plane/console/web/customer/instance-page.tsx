@@ -109,7 +109,8 @@ function Events({ instance: { id, name }, events }: { instance: Instance; events
             {(reason !== null || since !== null) && (
               <span class="small quiet">
                 {reason}
-                {since !== null && ` Counts from ${time(since)}.`}
+                {reason !== null && since !== null && '; '}
+                {since !== null && `counts from ${time(since)}`}
               </span>
             )}
           </li>

@@ -3,6 +3,13 @@ import type { Screen } from '../core/screen.ts';
 
 export const CUSTOMER_SCREENS: readonly Screen[] = [
   {
+    path: '/console/launch',
+    title: 'Launch',
+    group: 'Rent',
+    scope: 'instances: write',
+    load: async () => (await import('./launch.tsx')).Launch,
+  },
+  {
     path: '/console/instances',
     title: 'Instances',
     group: 'Rent',
