@@ -1,5 +1,5 @@
 // What can be rented now: live prices and counts, filters, and why other offerings are not listed.
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import type { Page } from '../../../../shared/api/page.ts';
 import type { PricingRow } from '../../../../shared/api/pricing.ts';
 import { useResource } from '../core/data.ts';
@@ -15,12 +15,13 @@ const MEMORY_GB = [0, 24, 48, 80, 141] as const;
 const FEW_LEFT = 4;
 
 interface Filters {
+  type: string;
   region: string;
   vramGb: string;
   most: string;
 }
 
-const NO_FILTERS: Filters = { region: '', vramGb: '0', most: '' };
+const NO_FILTERS: Filters = { type: '', region: '', vramGb: '0', most: '' };
 
 interface OfferingsProps {
   draft: LaunchDraft;
@@ -32,6 +33,14 @@ export function Offerings({ draft, change }: OfferingsProps) {
   const { data, error, reload } = useResource<Page<PricingRow>>('/v1/pricing?limit=200', { everyMs: REREAD_MS });
   const rows = data.value?.data;
   const regions = [...new Set((rows ?? []).map(({ region }) => region))].toSorted();
+  const types = [...new Set((rows ?? []).map(({ gpu_type: type }) => type))].toSorted();
+  // The quote follows the price and the count of the chosen offering; one that is gone has no GPU left.
+  useEffect(() => {
+    const { chosen } = draft;
+    if (rows === undefined || chosen === undefined) return;
+    const now = rows.find(({ offering_id: id }) => id === chosen.offering_id) ?? { ...chosen, available: 0 };
+    if (JSON.stringify(now) !== JSON.stringify(chosen)) change({ chosen: now });
+  }, [rows]);
   const listed = (rows ?? [])
     .filter((row) => hiddenBy(row, filters, draft) === undefined)
     .toSorted((a, b) => a.price_per_hour - b.price_per_hour);
@@ -45,7 +54,10 @@ export function Offerings({ draft, change }: OfferingsProps) {
         )
       }
     >
-      <Wishes {...{ draft, change, filters, regions }} setFilters={(part) => setFilters({ ...filters, ...part })} />
+      <Wishes
+        {...{ draft, change, filters, regions, types }}
+        setFilters={(part) => setFilters({ ...filters, ...part })}
+      />
       {error.value !== undefined && <Problem error={error.value} retry={() => void reload()} />}
       {rows === undefined && <p class="pad quiet">Reading…</p>}
       {rows !== undefined && listed.length === 0 && (
@@ -61,10 +73,11 @@ export function Offerings({ draft, change }: OfferingsProps) {
 interface WishesProps extends OfferingsProps {
   filters: Filters;
   regions: readonly string[];
+  types: readonly string[];
   setFilters(part: Partial<Filters>): void;
 }
 
-function Wishes({ draft, change, filters, regions, setFilters }: WishesProps) {
+function Wishes({ draft, change, filters, regions, types, setFilters }: WishesProps) {
   return (
     <div class="pad row" role="group" aria-label="Filters">
       <fieldset class="field">
@@ -91,6 +104,12 @@ function Wishes({ draft, change, filters, regions, setFilters }: WishesProps) {
           ['reserved', 'By a contract'],
         ]}
         onValue={(tier) => change({ tier })}
+      />
+      <Select
+        label="GPU type"
+        value={filters.type}
+        options={[['', 'Any type'] as const, ...types.map((each) => [each, each.replaceAll('_', ' ')] as const)]}
+        onValue={(type) => setFilters({ type })}
       />
       <Select
         label="Memory per GPU"
@@ -168,7 +187,8 @@ function diskOf({ disk_configurable: canChoose, storage_gb: gb }: PricingRow): s
 }
 
 /** The filter that hides an offering, in words. */
-function hiddenBy(row: PricingRow, { region, vramGb, most }: Filters, { disk }: LaunchDraft): string | undefined {
+function hiddenBy(row: PricingRow, { type, region, vramGb, most }: Filters, { disk }: LaunchDraft): string | undefined {
+  if (type !== '' && row.gpu_type !== type) return 'of another type';
   if (row.vram_gb < Number(vramGb)) return `less than ${vramGb} GB`;
   if (region !== '' && row.region !== region) return `not in ${region}`;
   if (most !== '' && row.price_per_hour > Number(most)) return `above $${most} per GPU`;

@@ -22,4 +22,25 @@ export const CUSTOMER_SCREENS: readonly Screen[] = [
     scope: 'instances: read',
     load: async () => (await import('./instance-page.tsx')).InstancePage,
   },
+  {
+    path: '/console/reservations',
+    title: 'Reservations',
+    group: 'Rent',
+    scope: 'instances: read',
+    load: async () => (await import('./reservations.tsx')).Reservations,
+  },
+  {
+    path: '/console/ssh-keys',
+    title: 'SSH keys',
+    group: 'Rent',
+    scope: 'ssh_keys: read',
+    load: async () => (await import('./ssh-keys.tsx')).SshKeys,
+  },
+  {
+    path: '/console/registry-credentials',
+    title: 'Registry logins',
+    group: 'Rent',
+    scope: 'registry_credentials: read',
+    load: async () => (await import('./registry-credentials.tsx')).RegistryCredentials,
+  },
 ];
