@@ -36,7 +36,6 @@ import { Duplex } from 'node:stream';
 import { messageOf } from '../errors.ts';
 import { STREAM_CLOSE_MS_MAX } from '../limits.ts';
 import { acceptOf, frameHeader, OPCODE, openFrameReader, type Opcode } from './websocket.ts';
-import { z } from 'zod';
 
 const EOF_MESSAGE = Buffer.from('eof');
 const NORMAL_CLOSURE = Buffer.from([0x03, 0xe8]);
@@ -139,18 +138,6 @@ export function streamDuplex(socket: StreamSocket, { dialled, head }: StreamEnd)
   if (head.length > 0) onData(head);
   return duplex;
 }
-
-/** A line on a stream of logs: one JSON object and a line feed, in the order in which the container has written them. */
-export const LogLine = z.strictObject({
-  /** RFC 3339 with nanoseconds, by the host's clock, as the engine has recorded it. */
-  at: z.string().max(40).describe('When it was written, by the clock of the host'),
-  stream: z.enum(['stdout', 'stderr']).describe('Where it was written to'),
-  line: z.string().max(20_000).describe('Without its line feed; very long lines come in parts'),
-});
-export type LogLine = z.infer<typeof LogLine>;
-
-/** The longest line as JSON: 20,000 characters, each of them escaped. */
-export const LOG_LINE_BYTES_MAX = 160 * 1024;
 
 type Send = (opcode: Opcode, pieces: readonly Buffer[], done?: (error?: Error | null) => void) => void;
 

@@ -66,7 +66,7 @@ export function Instances() {
         empty={
           <Empty
             title={wanted === '' ? 'Nothing runs yet' : 'No instance matches'}
-            cli="svc run nginx --gpu RTX_4090"
+            cli="svc run --gpu-type RTX_4090 --image nginx"
             action={
               <Link class="btn" href="/console/launch">
                 Launch

@@ -1,0 +1,152 @@
+// What the container writes, as it writes it. A stream that breaks off is taken up again after the last line.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { InstanceLog } from '../../../../shared/api/instance-journal.ts';
+import type { Instance } from '../../../../shared/api/instance.ts';
+import { ApiError, events } from '../core/api.ts';
+import { count, plural, time } from '../core/format.ts';
+import { quoted, SameAs } from '../parts/command.tsx';
+import { Card, Problem } from '../parts/layout.tsx';
+
+type Line = InstanceLog['data'][number];
+
+const TAILS = [100, 500, 2_000] as const;
+const LINES_KEPT = 2_000;
+const DRAW_MS = 250;
+const RETRY_MS = 2_000;
+/** A host keeps the log as long as it has the container. */
+const HAS_LOG: readonly Instance['status'][] = ['running', 'unreachable', 'stopping'];
+
+export function Log({ instance: { id, name, status } }: { instance: Instance }) {
+  const [tail, setTail] = useState<number>(TAILS[0]);
+  const [text, setText] = useState('');
+  const hasLog = HAS_LOG.includes(status);
+  const { lines, error, retry } = useLog(id, tail, hasLog);
+  const wanted = text.trim().toLowerCase();
+  const shown = wanted === '' ? lines : lines.filter(({ line }) => line.toLowerCase().includes(wanted));
+  const ref = `${quoted(name ?? id)}`;
+  return (
+    <Card
+      title="Log"
+      note={wanted === '' ? plural(lines.length, 'line') : `${count(shown.length)} of ${plural(lines.length, 'line')}`}
+      footer={
+        <SameAs
+          cli={`svc instance logs ${ref} --follow`}
+          curl={{ path: `/v1/instances/${id}/logs?tail=${tail}&follow=true` }}
+        />
+      }
+    >
+      {hasLog ? (
+        <div class="pad stack tight">
+          <div class="row">
+            <label class="find">
+              <span class="sr">Search the log</span>
+              <input
+                type="search"
+                placeholder="Search the log"
+                value={text}
+                onInput={(event) => setText(event.currentTarget.value)}
+              />
+            </label>
+            <Tails tail={tail} setTail={setTail} />
+          </div>
+          {error !== undefined && <Problem error={error} retry={retry} />}
+          <Lines lines={shown} />
+        </div>
+      ) : (
+        <p class="pad quiet">The log can be read while the instance runs.</p>
+      )}
+    </Card>
+  );
+}
+
+function Tails({ tail, setTail }: { tail: number; setTail(tail: number): void }) {
+  return (
+    <span class="seg" role="group" aria-label="Last lines">
+      {TAILS.map((each) => (
+        <label key={each}>
+          <input type="radio" name="tail" checked={each === tail} onChange={() => setTail(each)} />
+          {count(each)}
+        </label>
+      ))}
+    </span>
+  );
+}
+
+/** Stays at the end while the reader is there. */
+function Lines({ lines }: { lines: readonly Line[] }) {
+  const ref = useRef<HTMLPreElement>(null);
+  const isAtEnd = useRef(true);
+  useEffect(() => {
+    const place = ref.current;
+    if (place !== null && isAtEnd.current) place.scrollTop = place.scrollHeight;
+  }, [lines]);
+  const onScroll = ({ currentTarget: place }: { currentTarget: HTMLPreElement }): void => {
+    isAtEnd.current = place.scrollTop + place.clientHeight >= place.scrollHeight - 4;
+  };
+  return (
+    <pre class="lines" tabIndex={0} role="log" aria-label="Log of the container" ref={ref} onScroll={onScroll}>
+      {lines.length === 0 ? 'No line.' : lines.map(({ at, line }) => `${time(at)}  ${line}`).join('\n')}
+    </pre>
+  );
+}
+
+interface Following {
+  lines: readonly Line[];
+  error: ApiError | undefined;
+  retry(): void;
+}
+
+function useLog(id: string, tail: number, hasLog: boolean): Following {
+  const [lines, setLines] = useState<readonly Line[]>([]);
+  const [error, setError] = useState<ApiError>();
+  const [attempt, setAttempt] = useState(0);
+  useEffect(() => {
+    if (!hasLog) return undefined;
+    const stop = new AbortController();
+    const taken: Line[] = [];
+    // Many lines may come at once, so they are drawn a few times a second.
+    const timer = setInterval(() => {
+      if (taken.length > 0) setLines((before) => [...before, ...taken.splice(0)].slice(-LINES_KEPT));
+    }, DRAW_MS);
+    setLines([]);
+    setError(undefined);
+    void follow(id, { tail, signal: stop.signal, take: (line) => taken.push(line) }).catch((failure: unknown) => {
+      if (stop.signal.aborted) return;
+      if (!(failure instanceof ApiError)) throw failure;
+      setError(failure);
+    });
+    return () => {
+      stop.abort();
+      clearInterval(timer);
+    };
+  }, [id, tail, hasLog, attempt]);
+  return { lines, error, retry: () => setAttempt(attempt + 1) };
+}
+
+interface FollowOptions {
+  tail: number;
+  signal: AbortSignal;
+  take(line: Line): void;
+}
+
+/** Resolves when the container has stopped. @throws ApiError if the API refuses */
+async function follow(id: string, { tail, signal, take }: FollowOptions): Promise<void> {
+  for (let last: string | undefined; ;) {
+    const since = last === undefined ? '' : `&since=${encodeURIComponent(last)}`;
+    try {
+      for await (const { type, data } of events(`/v1/instances/${id}/logs?follow=true&tail=${tail}${since}`, {
+        signal,
+      })) {
+        if (type === 'end') return;
+        const line = data as Line;
+        last = line.at;
+        take(line);
+      }
+    } catch (error) {
+      // A stream that was open and broke off is taken up again; a refusal is shown.
+      if (signal.aborted || (error instanceof ApiError && error.status !== 0) || last === undefined) throw error;
+    }
+    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
+    if (signal.aborted) return;
+  }
+}

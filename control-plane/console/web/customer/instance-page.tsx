@@ -1,0 +1,177 @@
+// One instance: how to connect, what it costs, whether it works, and when it stops.
+import { Link, useSearchParams } from 'wouter-preact';
+import type { InstanceBill } from '../../../../shared/api/instance-bill.ts';
+import type { InstanceEvent } from '../../../../shared/api/instance-journal.ts';
+import type { Instance } from '../../../../shared/api/instance.ts';
+import type { Page } from '../../../../shared/api/page.ts';
+import { useResource } from '../core/data.ts';
+import { dollars, duration, gpus, rate, relative, time } from '../core/format.ts';
+import type { ScreenProps } from '../core/screen.ts';
+import { may } from '../core/session.ts';
+import { quoted, SameAs } from '../parts/command.tsx';
+import { Card, Empty, type Figure, Figures, Head, Note, Problem } from '../parts/layout.tsx';
+import { Actions } from './instance-actions.tsx';
+import { Bill } from './instance-bill.tsx';
+import { Boot, isBooting } from './instance-boot.tsx';
+import { Connect } from './instance-connect.tsx';
+import { Log } from './instance-log.tsx';
+import { Metrics } from './instance-metrics.tsx';
+import { InstanceStatus } from './instance-status.tsx';
+
+const REREAD_MS = 10_000;
+const EVENTS_SHOWN = 100;
+
+export function InstancePage({ params }: ScreenProps) {
+  const id = encodeURIComponent(params['id'] ?? '');
+  const path = `/v1/instances/${id}`;
+  const on = [{ type: 'instance', id: params['id'] ?? '' }];
+  const [query] = useSearchParams();
+  const instance = useResource<Instance>(path, { on, everyMs: REREAD_MS });
+  const bill = useResource<InstanceBill>(`${path}/bill`, { on, everyMs: REREAD_MS });
+  const events = useResource<Page<InstanceEvent>>(`${path}/events?limit=${EVENTS_SHOWN}`, { on });
+  const shown = instance.data.value;
+  const error = instance.error.value;
+  if (shown === undefined) {
+    return error === undefined ? <p class="quiet">Reading…</p> : <Missing id={params['id'] ?? ''} error={error} />;
+  }
+  const title = shown.name ?? shown.id;
+  const verb = isBooting(shown) ? 'wait' : 'get';
+  const cost = bill.data.value?.totals.cost;
+  return (
+    <>
+      <Head
+        title={title}
+        crumb={
+          <>
+            <Link href="/console/instances">Instances</Link> / <code>{shown.id}</code>
+          </>
+        }
+        same={{ cli: `svc instance ${verb} ${quoted(title)}`, curl: { path } }}
+      >
+        {may('instances: write') && <Actions instance={shown} cost={cost} reload={instance.reload} />}
+      </Head>
+      {error !== undefined && <Problem error={error} retry={() => void instance.reload()} />}
+      {shown.status === 'unreachable' && (
+        <Note tone="warn">SSH does not get through. This time is not charged. The host may come back by itself.</Note>
+      )}
+      <Figures figures={figuresOf(shown, bill.data.value)} />
+      <Parts instance={shown} bill={bill} events={events.data.value?.data ?? []} operationId={query.get('operation')} />
+    </>
+  );
+}
+
+interface PartsProps {
+  instance: Instance;
+  bill: ReturnType<typeof useResource<InstanceBill>>;
+  /** Newest first. */
+  events: readonly InstanceEvent[];
+  operationId: string | null;
+}
+
+function Parts({ instance, bill, events, operationId }: PartsProps) {
+  const booting = isBooting(instance);
+  const boot = <Boot instance={instance} events={events.toReversed()} operationId={operationId} />;
+  const refusal = bill.error.value;
+  return (
+    <div class="split">
+      <div class="stack">
+        {booting && boot}
+        {!booting && instance.connection !== null && <Connect instance={instance} />}
+        {!booting && refusal !== undefined && <Problem error={refusal} retry={() => void bill.reload()} />}
+        {!booting && refusal === undefined && <Bill instance={instance} bill={bill.data.value} />}
+        {!booting && <Log instance={instance} />}
+      </div>
+      <div class="stack">
+        {booting && <Connect instance={instance} />}
+        {instance.ready_at !== null && <Metrics instance={instance} />}
+        {!booting && boot}
+        <Events instance={instance} events={events} />
+      </div>
+    </div>
+  );
+}
+
+function Events({ instance: { id, name }, events }: { instance: Instance; events: readonly InstanceEvent[] }) {
+  return (
+    <Card
+      title="Events"
+      footer={
+        <SameAs cli={`svc instance events ${quoted(name ?? id)}`} curl={{ path: `/v1/instances/${id}/events` }} />
+      }
+    >
+      <ol class="steps pad">
+        {events.map(({ id: eventId, type, created_at: at, reason, since }) => (
+          <li key={eventId}>
+            <code class="small">{type}</code>
+            <time class="at" dateTime={at}>
+              {time(at)}
+            </time>
+            {(reason !== null || since !== null) && (
+              <span class="small quiet">
+                {reason}
+                {reason !== null && since !== null && '; '}
+                {since !== null && `counts from ${time(since)}`}
+              </span>
+            )}
+          </li>
+        ))}
+      </ol>
+    </Card>
+  );
+}
+
+function Missing({ id, error }: { id: string; error: NonNullable<ReturnType<typeof useResource>['error']['value']> }) {
+  return (
+    <>
+      <Head title="Instance" crumb={<Link href="/console/instances">Instances</Link>} />
+      {error.status === 404 ? (
+        <Card>
+          <Empty title={`There is no instance ${id}`} cli="svc instance list">
+            It is of another organisation, or the address is wrong.
+          </Empty>
+        </Card>
+      ) : (
+        <Problem error={error} />
+      )}
+    </>
+  );
+}
+
+function figuresOf(instance: Instance, bill: InstanceBill | undefined): Figure[] {
+  const { gpu_count: count, gpu_type: type, region, disk_gb: disk, price_per_hour: price, tier } = instance;
+  return [
+    { label: 'Status', value: <InstanceStatus instance={instance} /> },
+    billed(instance, bill),
+    {
+      label: isBooting(instance) ? 'When running, per hour' : 'Per hour',
+      value: rate(price),
+      small: tier === 'reserved' ? 'paid by the contract' : 'for the whole instance',
+    },
+    {
+      label: 'GPUs',
+      value: gpus(count, type),
+      small: disk === undefined ? region : `${region}, ${disk} GB disk`,
+    },
+    ending(instance),
+  ];
+}
+
+function billed(instance: Instance, bill: InstanceBill | undefined): Figure {
+  const label = 'Billed so far';
+  if (instance.ready_at === null) return { label, value: '$0.00', small: 'not billed yet', tone: 'ok' };
+  if (bill === undefined) return { label, value: '…' };
+  const seconds = bill.segments.reduce((sum, segment) => sum + segment.seconds, 0);
+  return { label, value: dollars(bill.totals.cost), small: `${duration(seconds)} charged` };
+}
+
+function ending(instance: Instance): Figure {
+  const { terminated_at: ended, auto_terminate_at: end, auto_terminate_hours: hours } = instance;
+  if (ended !== null) return { label: 'Ended', value: time(ended), small: relative(ended) };
+  const label = 'Stops by itself';
+  if (end !== undefined) {
+    const left = Math.max(0, (Date.parse(end) - Date.now()) / 3_600_000) * instance.price_per_hour;
+    return { label, value: relative(end), small: `at ${time(end)}, ${dollars(left)} more` };
+  }
+  if (hours !== undefined) return { label, value: `after ${hours} h`, small: 'counts from running' };
+  return { label, value: 'no limit', small: 'until you terminate it' };
+}

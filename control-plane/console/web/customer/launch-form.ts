@@ -1,0 +1,144 @@
+// What a launch form says: the request that it makes, the `svc` line that makes the same one, and what an hour of it costs.
+import type { CreateInstance, Port } from '../../../../shared/api/instance.ts';
+import type { PricingRow } from '../../../../shared/api/pricing.ts';
+import { quoted } from '../parts/command.tsx';
+
+/** What a launch runs. */
+export type Source = 'environment' | 'template' | 'image';
+
+export interface LaunchDraft {
+  tier: 'on_demand' | 'reserved';
+  gpuCount: number;
+  /** The offering that the person has chosen; undefined before. */
+  chosen: PricingRow | undefined;
+  source: Source;
+  environment: string;
+  template: string;
+  image: string;
+  credential: string;
+  /** `NAME=value` lines. */
+  env: string;
+  /** Like `8080/http 5432/tcp`; the first http one is served at the app address. */
+  ports: string;
+  name: string;
+  /** Fields of figures are text, as they are typed. */
+  disk: string;
+  cap: string;
+  hours: string;
+  /** Undefined: all keys of the organisation, also later ones. */
+  keys: readonly string[] | undefined;
+}
+
+export const EMPTY_DRAFT: LaunchDraft = {
+  tier: 'on_demand',
+  gpuCount: 1,
+  chosen: undefined,
+  source: 'environment',
+  environment: '',
+  template: '',
+  image: '',
+  credential: '',
+  env: '',
+  ports: '',
+  name: '',
+  disk: '',
+  cap: '',
+  hours: '',
+  keys: undefined,
+};
+
+/** Disk that the price of the GPUs includes. */
+const DISK_GB_INCLUDED = 100;
+
+export interface Quote {
+  gpus: number;
+  disk: number;
+  /** Dollars an hour for the whole instance. */
+  total: number;
+}
+
+/** Undefined without an offering: a reserved launch costs nothing by the hour. */
+export function quoteOf({ tier, chosen, gpuCount, disk }: LaunchDraft): Quote | undefined {
+  if (tier === 'reserved' || chosen === undefined) return undefined;
+  const gpus = chosen.price_per_hour * gpuCount;
+  const extraGb = disk === '' ? 0 : Math.max(0, Number(disk) - DISK_GB_INCLUDED);
+  const extra = extraGb * chosen.disk_price_per_gb_hour;
+  return { gpus, disk: extra, total: rounded(gpus + extra) };
+}
+
+/** Sums of decimal prices without the noise of binary fractions. */
+const rounded = (value: number): number => Number(value.toFixed(8));
+
+/** The body of POST /v1/instances. What the API refuses is left to the API. */
+export function requestOf(draft: LaunchDraft): Partial<CreateInstance> {
+  const { chosen, tier, gpuCount, keys, name, disk, cap, hours } = draft;
+  const quote = quoteOf(draft);
+  const env = envOf(draft.env);
+  return {
+    ...(chosen === undefined ? {} : { gpu_type: chosen.gpu_type, region: chosen.region }),
+    gpu_count: gpuCount,
+    tier,
+    ...sourceOf(draft),
+    ...(name === '' ? {} : { name }),
+    ...(disk === '' ? {} : { disk_gb: Number(disk) }),
+    ...(Object.keys(env).length === 0 ? {} : { env }),
+    ...(keys === undefined ? {} : { ssh_key_ids: [...keys] }),
+    ...(cap === '' ? {} : { max_price_per_hour: Number(cap) }),
+    ...(quote === undefined ? {} : { viewed_price_per_hour: quote.total }),
+    ...(hours === '' ? {} : { auto_terminate_hours: Number(hours) }),
+  };
+}
+
+function sourceOf({ source, environment, template, image, credential, ports }: LaunchDraft): Partial<CreateInstance> {
+  if (source === 'environment') return environment === '' ? {} : { environment };
+  if (source === 'template') return { template_id: template };
+  const listed = portsOf(ports);
+  return {
+    image,
+    ...(credential === '' ? {} : { registry_credential_id: credential }),
+    ...(listed.length === 0 ? {} : { ports: listed }),
+  };
+}
+
+/** The lines `NAME=value`. A line without `=` is a name without a value, which the API refuses if it may not be. */
+function envOf(text: string): Record<string, string> {
+  const lines = text.split('\n').filter((line) => line.trim() !== '');
+  return Object.fromEntries(
+    lines.map((line) => {
+      const at = line.indexOf('=');
+      return at === -1 ? [line.trim(), ''] : [line.slice(0, at).trim(), line.slice(at + 1)];
+    }),
+  );
+}
+
+function portsOf(text: string): Port[] {
+  const words = text.split(/[\s,]+/).filter((word) => word !== '');
+  return words.map((word): Port => {
+    const [port, protocol] = word.split('/');
+    return { port: Number(port), protocol: (protocol ?? 'http') as Port['protocol'] };
+  });
+}
+
+/** The `svc` line. It has no flag for the price that was seen, so it says no such price. */
+export function launchLine(draft: LaunchDraft): string {
+  const request = requestOf(draft);
+  const flags: [string, string | number | undefined][] = [
+    ['--gpu-type', request.gpu_type ?? 'TYPE'],
+    ['--count', request.gpu_count],
+    ['--tier', request.tier === 'on_demand' ? undefined : request.tier],
+    ['--region', request.region],
+    ['--environment', request.environment],
+    ['--template', request.template_id],
+    ['--image', draft.source === 'image' ? draft.image || 'IMAGE' : undefined],
+    ['--registry-credential', request.registry_credential_id],
+    ['--name', request.name],
+    ['--disk', request.disk_gb],
+    ...Object.entries(request.env ?? {}).map(([key, value]): [string, string] => ['--env', `${key}=${value}`]),
+    ...(request.ports ?? []).map(({ port, protocol }): [string, string] => ['--port', `${port}/${protocol}`]),
+    ...(request.ssh_key_ids ?? []).map((key): [string, string] => ['--ssh-key', key]),
+    ['--max-price', request.max_price_per_hour],
+    ['--auto-terminate-hours', request.auto_terminate_hours],
+  ];
+  const words = flags.flatMap(([flag, value]) => (value === undefined ? [] : [`${flag} ${quoted(String(value))}`]));
+  return `svc instance create ${words.join(' ')}`;
+}

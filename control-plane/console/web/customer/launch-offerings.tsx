@@ -1,0 +1,226 @@
+// What can be rented now: live prices and counts, filters, and why other offerings are not listed.
+import { useEffect, useState } from 'preact/hooks';
+import type { Page } from '../../../../shared/api/page.ts';
+import type { PricingRow } from '../../../../shared/api/pricing.ts';
+import { useResource } from '../core/data.ts';
+import { plural, rate } from '../core/format.ts';
+import { Field, Select } from '../parts/forms.tsx';
+import { Card, Empty, Problem, Tag } from '../parts/layout.tsx';
+import { RowsTable } from '../parts/table.tsx';
+import type { LaunchDraft } from './launch-form.ts';
+
+const REREAD_MS = 5_000;
+const COUNTS = [1, 2, 4, 8] as const;
+const MEMORY_GB = [0, 24, 48, 80, 141] as const;
+const FEW_LEFT = 4;
+
+interface Filters {
+  type: string;
+  region: string;
+  vramGb: string;
+  most: string;
+}
+
+const NO_FILTERS: Filters = { type: '', region: '', vramGb: '0', most: '' };
+
+interface OfferingsProps {
+  draft: LaunchDraft;
+  change(part: Partial<LaunchDraft>): void;
+}
+
+export function Offerings({ draft, change }: OfferingsProps) {
+  const [filters, setFilters] = useState(NO_FILTERS);
+  const { data, error, reload } = useResource<Page<PricingRow>>('/v1/pricing?limit=200', { everyMs: REREAD_MS });
+  const rows = data.value?.data;
+  const regions = [...new Set((rows ?? []).map(({ region }) => region))].toSorted();
+  const types = [...new Set((rows ?? []).map(({ gpu_type: type }) => type))].toSorted();
+  // The quote follows the price and the count of the chosen offering; one that is gone has no GPU left.
+  useEffect(() => {
+    const { chosen } = draft;
+    if (rows === undefined || chosen === undefined) return;
+    const now = rows.find(({ offering_id: id }) => id === chosen.offering_id) ?? { ...chosen, available: 0 };
+    if (JSON.stringify(now) !== JSON.stringify(chosen)) change({ chosen: now });
+  }, [rows]);
+  const listed = (rows ?? [])
+    .filter((row) => hiddenBy(row, filters, draft) === undefined)
+    .toSorted((a, b) => a.price_per_hour - b.price_per_hour);
+  return (
+    <Card
+      title="Offerings"
+      note={`Prices and counts of now${draft.tier === 'reserved' ? '; a contract pays for its own GPUs' : ''}`}
+      footer={
+        rows !== undefined && (
+          <Hidden rows={rows} filters={filters} draft={draft} clear={() => setFilters(NO_FILTERS)} />
+        )
+      }
+    >
+      <Wishes
+        {...{ draft, change, filters, regions, types }}
+        setFilters={(part) => setFilters({ ...filters, ...part })}
+      />
+      {error.value !== undefined && <Problem error={error.value} retry={() => void reload()} />}
+      {rows === undefined && <p class="pad quiet">Reading…</p>}
+      {rows !== undefined && listed.length === 0 && (
+        <Empty title="No offering fits" cli="svc price list">
+          Fewer GPUs, less memory or another region may be free.
+        </Empty>
+      )}
+      {listed.length > 0 && <Choice rows={listed} draft={draft} change={change} />}
+    </Card>
+  );
+}
+
+interface WishesProps extends OfferingsProps {
+  filters: Filters;
+  regions: readonly string[];
+  types: readonly string[];
+  setFilters(part: Partial<Filters>): void;
+}
+
+function Wishes({ draft, change, filters, regions, types, setFilters }: WishesProps) {
+  return (
+    <div class="pad row" role="group" aria-label="Filters">
+      <fieldset class="field">
+        <legend>GPUs</legend>
+        <span class="seg">
+          {COUNTS.map((each) => (
+            <label key={each}>
+              <input
+                type="radio"
+                name="count"
+                checked={draft.gpuCount === each}
+                onChange={() => change({ gpuCount: each })}
+              />
+              {each}
+            </label>
+          ))}
+        </span>
+      </fieldset>
+      <Select
+        label="Paid"
+        value={draft.tier}
+        options={[
+          ['on_demand', 'By the second'],
+          ['reserved', 'By a contract'],
+        ]}
+        onValue={(tier) => change({ tier })}
+      />
+      <Select
+        label="GPU type"
+        value={filters.type}
+        options={[['', 'Any type'] as const, ...types.map((each) => [each, each.replaceAll('_', ' ')] as const)]}
+        onValue={(type) => setFilters({ type })}
+      />
+      <Select
+        label="Memory per GPU"
+        value={filters.vramGb}
+        options={MEMORY_GB.map((each) => [String(each), each === 0 ? 'Any' : `${each} GB or more`] as const)}
+        onValue={(vramGb) => setFilters({ vramGb })}
+      />
+      <Select
+        label="Region"
+        value={filters.region}
+        options={[['', 'Any region'] as const, ...regions.map((each) => [each, each] as const)]}
+        onValue={(region) => setFilters({ region })}
+      />
+      <Field
+        label="At most, $/h per GPU"
+        class="num short"
+        type="number"
+        min="0"
+        step="0.01"
+        value={filters.most}
+        onValue={(most) => setFilters({ most })}
+      />
+    </div>
+  );
+}
+
+function Choice({ rows, draft, change }: OfferingsProps & { rows: readonly PricingRow[] }) {
+  const { gpuCount, chosen } = draft;
+  const isReserved = draft.tier === 'reserved';
+  return (
+    <RowsTable
+      caption="Offerings"
+      rows={rows}
+      columns={[
+        {
+          title: 'GPU',
+          cell: (row) => (
+            <label class="check">
+              <input
+                type="radio"
+                name="offering"
+                checked={chosen?.offering_id === row.offering_id}
+                disabled={!isReserved && row.available < gpuCount}
+                onChange={() => change({ chosen: row })}
+              />
+              <span>
+                {row.gpu_type.replaceAll('_', ' ')} <span class="quiet num">{row.vram_gb} GB</span>
+                <small class="n quiet">{row.region}</small>
+              </span>
+            </label>
+          ),
+        },
+        { title: 'Region', class: 'w', cell: ({ region }) => region },
+        { title: 'Disk up to', class: 'w x', cell: (row) => <span class="dim">{diskOf(row)}</span> },
+        { title: 'Free', class: 'num', cell: (row) => <Free row={row} gpuCount={gpuCount} /> },
+        { title: '1 GPU', class: 'num w', cell: ({ price_per_hour: price }) => <span class="dim">{rate(price)}</span> },
+        {
+          title: `${plural(gpuCount, 'GPU')}, per hour`,
+          class: 'num',
+          cell: ({ price_per_hour: price }) => <b>{rate(Number((price * gpuCount).toFixed(8)))}</b>,
+        },
+      ]}
+    />
+  );
+}
+
+function Free({ row: { available }, gpuCount }: { row: PricingRow; gpuCount: number }) {
+  if (available < gpuCount) return <span class="quiet">{`${available}, needs ${gpuCount}`}</span>;
+  return available < FEW_LEFT ? <span class="warn">{available} left</span> : <>{available}</>;
+}
+
+function diskOf({ disk_configurable: canChoose, storage_gb: gb }: PricingRow): string {
+  if (!canChoose) return 'not to choose';
+  return gb === 0 ? 'unknown' : `${gb.toLocaleString('en-US')} GB`;
+}
+
+/** The filter that hides an offering, in words. */
+function hiddenBy(row: PricingRow, { type, region, vramGb, most }: Filters, { disk }: LaunchDraft): string | undefined {
+  if (type !== '' && row.gpu_type !== type) return 'of another type';
+  if (row.vram_gb < Number(vramGb)) return `less than ${vramGb} GB`;
+  if (region !== '' && row.region !== region) return `not in ${region}`;
+  if (most !== '' && row.price_per_hour > Number(most)) return `above $${most} per GPU`;
+  if (disk !== '' && !row.disk_configurable) return 'no choice of disk';
+  if (disk !== '' && row.storage_gb < Number(disk)) return `under ${disk} GB disk`;
+  return undefined;
+}
+
+interface HiddenProps {
+  rows: readonly PricingRow[];
+  filters: Filters;
+  draft: LaunchDraft;
+  clear(): void;
+}
+
+function Hidden({ rows, filters, draft, clear }: HiddenProps) {
+  const reasons = rows.map((row) => hiddenBy(row, filters, draft)).filter((reason) => reason !== undefined);
+  const counts = [...new Set(reasons)].map((reason) => [reason, reasons.filter((each) => each === reason).length]);
+  if (reasons.length === 0) return <p class="small quiet">All {plural(rows.length, 'offering')} are listed.</p>;
+  return (
+    <details open>
+      <summary>Why {plural(reasons.length, 'other offering')} are not listed</summary>
+      <div class="row small">
+        {counts.map(([reason, count]) => (
+          <Tag key={reason}>
+            {count} {reason}
+          </Tag>
+        ))}
+        <button class="btn sm" type="button" onClick={clear}>
+          Clear filters
+        </button>
+      </div>
+    </details>
+  );
+}

@@ -1,0 +1,239 @@
+// What a launch runs: an environment, a template or an own image; and who may log in.
+import type { Page } from '../../../../shared/api/page.ts';
+import type { SshKey } from '../../../../shared/api/account.ts';
+import type { Environments, Template } from '../../../../shared/api/preset.ts';
+import type { RegistryCredential } from '../../../../shared/api/registry-credential.ts';
+import { useId } from 'preact/hooks';
+import { Link } from 'wouter-preact';
+import { useResource } from '../core/data.ts';
+import { may } from '../core/session.ts';
+import { type Action, Field, Select } from '../parts/forms.tsx';
+import { Card, Problem } from '../parts/layout.tsx';
+import type { LaunchDraft, Source } from './launch-form.ts';
+
+const SOURCES: readonly (readonly [Source, string])[] = [
+  ['environment', 'Environment'],
+  ['template', 'Template'],
+  ['image', 'Own image'],
+];
+
+interface PartProps {
+  draft: LaunchDraft;
+  change(part: Partial<LaunchDraft>): void;
+  action: Action;
+}
+
+export function WhatToRun({ draft, change, action }: PartProps) {
+  const part = { draft, change, action };
+  return (
+    <Card
+      title="What to run"
+      actions={
+        <span class="seg push" role="group" aria-label="Kind">
+          {SOURCES.map(([source, title]) => (
+            <label key={source}>
+              <input
+                type="radio"
+                name="source"
+                checked={draft.source === source}
+                onChange={() => change({ source, env: '' })}
+              />
+              {title}
+            </label>
+          ))}
+        </span>
+      }
+    >
+      <div class="pad grid">
+        {draft.source === 'environment' && <EnvironmentChoice {...part} />}
+        {draft.source === 'template' && <TemplateChoice {...part} />}
+        {draft.source === 'image' && <OwnImage {...part} />}
+        <Field
+          label="Name, optional"
+          value={draft.name}
+          maxLength={128}
+          onValue={(name) => change({ name })}
+          rule={action.ruleOf('name')}
+        />
+        <Variables {...part} />
+        <Keys {...part} />
+      </div>
+    </Card>
+  );
+}
+
+function EnvironmentChoice({ draft, change, action }: PartProps) {
+  const { data, error } = useResource<Environments>('/v1/environments');
+  const environments = data.value;
+  if (error.value !== undefined) return <Problem error={error.value} />;
+  const options = (environments?.frameworks ?? []).flatMap((framework) =>
+    (environments?.versions[framework] ?? []).map(
+      ({ id, label, variant }) => [`certified:${framework}@${id}`, `${label} (${variant})`] as const,
+    ),
+  );
+  const includes = includesOf(environments, draft.environment);
+  return (
+    <div>
+      <Select
+        label="Environment"
+        value={draft.environment}
+        options={[['', 'The default of the operator'], ...options]}
+        onValue={(environment) => change({ environment })}
+        {...(includes === '' ? {} : { hint: `Includes ${includes}.` })}
+      />
+      <Rule action={action} field="environment" />
+    </div>
+  );
+}
+
+function includesOf(environments: Environments | undefined, chosen: string): string {
+  const [, framework = '', version] = /^certified:([^@]+)@(.+)$/.exec(chosen) ?? [];
+  const variant = environments?.versions[framework]?.find(({ id }) => id === version)?.variant;
+  const items = variant === undefined ? [] : (environments?.includes[framework]?.[variant] ?? []);
+  return items.map(({ name, version: each }) => (each === undefined ? name : `${name} ${each}`)).join(', ');
+}
+
+function TemplateChoice({ draft, change, action }: PartProps) {
+  const { data, error } = useResource<Page<Template>>('/v1/templates?limit=200');
+  if (error.value !== undefined) return <Problem error={error.value} />;
+  const templates = data.value?.data ?? [];
+  const chosen = templates.find(({ id }) => id === draft.template);
+  const variables = (chosen?.env ?? []).filter(({ user_overridable: isOpen }) => isOpen);
+  return (
+    <div>
+      <Select
+        label="Template"
+        value={draft.template}
+        options={[['', 'Choose one'], ...templates.map(({ id, title }) => [id, title] as const)]}
+        onValue={(template) => change({ template })}
+        {...(chosen === undefined
+          ? {}
+          : { hint: `${chosen.description} Needs ${chosen.min_vram_gb} GB of memory per GPU.` })}
+      />
+      <Rule action={action} field="template_id" />
+      {variables.length > 0 && (
+        <ul class="small">
+          {variables.map(({ key, description, required }) => (
+            <li key={key}>
+              <code>{key}</code> {required && <b>required, </b>}
+              <span class="dim">{description}</span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </div>
+  );
+}
+
+function OwnImage({ draft, change, action }: PartProps) {
+  const canRead = may('registry_credentials: read');
+  const path = canRead ? '/v1/registry-credentials?limit=200' : undefined;
+  const credentials = useResource<Page<RegistryCredential>>(path).data.value?.data ?? [];
+  return (
+    <>
+      <Field
+        label="Image"
+        required
+        placeholder="ghcr.io/org/app:1.2"
+        value={draft.image}
+        onValue={(image) => change({ image })}
+        rule={action.ruleOf('image')}
+        hint="For linux/amd64. Its registry is asked before anything is created."
+      />
+      <div>
+        <Select
+          label="Login for a private image"
+          value={draft.credential}
+          options={[
+            ['', 'None, the image is public'],
+            ...credentials.map(({ id, name, registry }) => [id, `${name} (${registry})`] as const),
+          ]}
+          onValue={(credential) => change({ credential })}
+          hint={<Link href="/console/registry-credentials">Store a login</Link>}
+        />
+        <Rule action={action} field="registry_credential_id" />
+      </div>
+      <Field
+        label="Ports"
+        placeholder="8080/http 5432/tcp"
+        value={draft.ports}
+        onValue={(ports) => change({ ports })}
+        rule={ruleBelow(action, 'ports')}
+        hint="http ports are served behind a login, tcp ports are open to everybody."
+      />
+    </>
+  );
+}
+
+function Variables({ draft, change, action }: PartProps) {
+  const id = useId();
+  const rule = ruleBelow(action, 'env');
+  return (
+    <label class="field">
+      <span>Variables</span>
+      <textarea
+        rows={3}
+        placeholder="NAME=value"
+        spellcheck={false}
+        value={draft.env}
+        aria-invalid={rule !== undefined}
+        aria-describedby={id}
+        onInput={(event) => change({ env: event.currentTarget.value })}
+      />
+      <small id={id} class={rule === undefined ? undefined : 'err'}>
+        {rule ?? 'One on each line. Kept encrypted and never shown.'}
+      </small>
+    </label>
+  );
+}
+
+function Keys({ draft, change, action }: PartProps) {
+  const path = may('ssh_keys: read') ? '/v1/ssh-keys?limit=200' : undefined;
+  const { data, error } = useResource<Page<SshKey>>(path);
+  const keys = data.value?.data ?? [];
+  const all = keys.map(({ id }) => id);
+  const chosen = draft.keys ?? all;
+  const toggle = (id: string): void =>
+    change({ keys: chosen.includes(id) ? chosen.filter((each) => each !== id) : [...chosen, id] });
+  return (
+    <fieldset class="field">
+      <legend>SSH keys</legend>
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={draft.keys === undefined}
+          onChange={() => change({ keys: draft.keys === undefined ? all : undefined })}
+        />
+        All keys, also later ones
+      </label>
+      {draft.keys !== undefined &&
+        keys.map(({ id, name, fingerprint }) => (
+          <label key={id} class="check">
+            <input type="checkbox" checked={chosen.includes(id)} onChange={() => toggle(id)} />
+            <span>
+              {name} <code class="quiet">{fingerprint.slice(0, 14)}…</code>
+            </span>
+          </label>
+        ))}
+      {keys.length === 0 && data.value !== undefined && (
+        <small>
+          There is no key yet. <Link href="/console/ssh-keys">Add one</Link>, or log in with the browser terminal.
+        </small>
+      )}
+      {error.value !== undefined && <Problem error={error.value} />}
+      <Rule action={action} field="ssh_key_ids" />
+    </fieldset>
+  );
+}
+
+/** The rule that a part which is no `Field` breaks. */
+export function Rule({ action, field }: { action: Action; field: string }) {
+  const rule = ruleBelow(action, field);
+  return rule === undefined ? null : <small class="err">{rule}</small>;
+}
+
+/** The first rule of a field or of a member of it, like `ports.0.port`. */
+function ruleBelow({ error }: Action, field: string): string | undefined {
+  const broken = error?.errors.find((each) => each.field === field || each.field.startsWith(`${field}.`));
+  return broken === undefined ? undefined : `${broken.field} ${broken.rule}`;
+}

@@ -1,0 +1,175 @@
+// Launching: what is free now, what it costs at most, and why something is missing.
+import { useRef, useState } from 'preact/hooks';
+import { Link, useLocation } from 'wouter-preact';
+import type { Balance } from '../../../../shared/api/billing.ts';
+import type { Operation } from '../../../../shared/api/operation.ts';
+import { ApiError, get, post } from '../core/api.ts';
+import { useResource } from '../core/data.ts';
+import { dollars, gpus, plural, rate } from '../core/format.ts';
+import { may } from '../core/session.ts';
+import { SameAs } from '../parts/command.tsx';
+import { type Action, Field, Form, useAction } from '../parts/forms.tsx';
+import { Card, Head } from '../parts/layout.tsx';
+import { EMPTY_DRAFT, type LaunchDraft, launchLine, quoteOf, requestOf } from './launch-form.ts';
+import { Offerings } from './launch-offerings.tsx';
+import { Rule, WhatToRun } from './launch-source.tsx';
+
+const PLACED_POLL_MS = 500;
+
+export function Launch() {
+  const [draft, setDraft] = useState(EMPTY_DRAFT);
+  const [, goTo] = useLocation();
+  const sent = useRef<{ text: string; key: string }>();
+  const request = requestOf(draft);
+  const action = useAction(async () => {
+    // The same request again is the same decision: a launch whose answer was lost is not made twice.
+    const text = JSON.stringify(request);
+    if (sent.current?.text !== text) sent.current = { text, key: crypto.randomUUID() };
+    const accepted = await post<Operation>('/v1/instances', request, { idempotencyKey: sent.current.key }).catch(
+      (failure: unknown) => {
+        if (failure instanceof ApiError && failure.status !== 0) sent.current = undefined;
+        throw failure;
+      },
+    );
+    goTo(`/console/instances/${await placed(accepted)}?operation=${accepted.operation_id}`);
+  });
+  const change = (part: Partial<LaunchDraft>): void => setDraft((before) => ({ ...before, ...part }));
+  return (
+    <>
+      <Head title="Launch an instance" same={{ cli: 'svc price list', curl: { path: '/v1/pricing' } }} />
+      <div class="split">
+        <div class="stack">
+          <Offerings draft={draft} change={change} />
+          <Rule action={action} field="gpu_type" />
+          <WhatToRun draft={draft} change={change} action={action} />
+        </div>
+        <aside class="stack stick" aria-label="Quote">
+          <QuoteCard draft={draft} change={change} action={action} />
+          <SameAs isLong cli={launchLine(draft)} curl={{ method: 'POST', path: '/v1/instances', body: request }} />
+        </aside>
+      </div>
+    </>
+  );
+}
+
+/** The id of the instance, as soon as the launch has one. @throws ApiError if the launch fails before */
+async function placed(accepted: Operation): Promise<string> {
+  for (let operation = accepted; ;) {
+    if (operation.resource_id !== null) return operation.resource_id;
+    const { state, error } = operation;
+    if (state === 'failed' || state === 'cancelled') {
+      throw new ApiError(0, error?.code ?? 'operation_failed', error?.detail ?? `The launch was ${state}.`);
+    }
+    await new Promise((resolve) => setTimeout(resolve, PLACED_POLL_MS));
+    operation = await get<Operation>(`/v1/operations/${operation.operation_id}`);
+  }
+}
+
+interface QuoteProps {
+  draft: LaunchDraft;
+  change(part: Partial<LaunchDraft>): void;
+  action: Action;
+}
+
+function QuoteCard({ draft, change, action }: QuoteProps) {
+  const { chosen, gpuCount } = draft;
+  const quote = quoteOf(draft);
+  const price = quote === undefined ? '' : ` at ${rate(quote.total)}/h`;
+  const isShort = chosen !== undefined && draft.tier === 'on_demand' && chosen.available < gpuCount;
+  return (
+    <Card
+      title="Quote"
+      {...(chosen === undefined ? {} : { note: `${gpus(gpuCount, chosen.gpu_type)}, ${chosen.region}` })}
+    >
+      <div class="pad stack">
+        <Sum draft={draft} />
+        <Form
+          action={action}
+          submit={`Launch${price}`}
+          busy="Launching…"
+          isDisabled={chosen === undefined || isShort || !may('instances: write')}
+        >
+          <Limits draft={draft} change={change} action={action} />
+          {isShort && <p class="small warn">Only {plural(chosen.available, 'GPU')} of it are free.</p>}
+        </Form>
+        {action.error?.code === 'insufficient_balance' && <Link href="/console/usage">Add to the balance</Link>}
+        <p class="small dim">
+          <b class="ok">Boot is free.</b> The meter starts when your SSH login has been tested. If the price moves by
+          more than $0.01 before then, nothing launches and you are asked again.
+        </p>
+      </div>
+    </Card>
+  );
+}
+
+function Sum({ draft }: { draft: LaunchDraft }) {
+  const { chosen, gpuCount, disk } = draft;
+  const quote = quoteOf(draft);
+  if (chosen === undefined) return <p class="dim">Choose an offering to see what it costs.</p>;
+  if (quote === undefined) return <p class="dim">The contract pays for it: $0.00 per hour.</p>;
+  return (
+    <dl class="kv sum">
+      <dt>
+        {plural(gpuCount, 'GPU')} at {rate(chosen.price_per_hour)}
+      </dt>
+      <dd>{dollars(quote.gpus, 3)}</dd>
+      <dt>{disk === '' ? 'Disk, 100 GB included' : `Disk ${disk} GB, 100 included`}</dt>
+      <dd>{dollars(quote.disk, 3)}</dd>
+      <dt class="total">Per hour</dt>
+      <dd class="total">{dollars(quote.total, 3)}</dd>
+      <dt class="quiet">Per second</dt>
+      <dd class="quiet">{dollars(quote.total / 3_600, 6)}</dd>
+    </dl>
+  );
+}
+
+function Limits({ draft, change, action }: QuoteProps) {
+  const { disk, hours, cap, chosen } = draft;
+  return (
+    <>
+      <Field
+        label="Disk, GB"
+        type="number"
+        placeholder="100"
+        value={disk}
+        onValue={(next) => change({ disk: next })}
+        rule={action.ruleOf('disk_gb')}
+        disabled={chosen?.disk_configurable === false && disk === ''}
+        hint={chosen?.disk_configurable === false ? 'The size cannot be chosen here.' : 'Empty: 100 GB, included.'}
+      />
+      <Field
+        label="Stop by itself after, hours"
+        type="number"
+        min="1"
+        value={hours}
+        onValue={(next) => change({ hours: next })}
+        rule={action.ruleOf('auto_terminate_hours')}
+        hint={<AtMost draft={draft} />}
+      />
+      <Field
+        label="Never pay more than, $ per hour"
+        type="number"
+        step="0.01"
+        min="0"
+        value={cap}
+        onValue={(next) => change({ cap: next })}
+        rule={action.ruleOf('max_price_per_hour')}
+        hint="Holds for every placement, retries too."
+      />
+    </>
+  );
+}
+
+/** What it costs until the limit, and what is left then. */
+function AtMost({ draft }: { draft: LaunchDraft }) {
+  const balance = useResource<Balance>(may('billing: read') ? '/v1/balance' : undefined).data.value;
+  const quote = quoteOf(draft);
+  if (quote === undefined || draft.hours === '') return <>Counts from running. Empty: no limit.</>;
+  const most = quote.total * Number(draft.hours);
+  return (
+    <>
+      Counts from running. At most <b>{dollars(most)}</b>
+      {balance !== undefined && `, leaves ${dollars(Number(balance.available) - most)}`}.
+    </>
+  );
+}
