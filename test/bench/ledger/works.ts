@@ -66,7 +66,7 @@ export const CHARGES: Work = {
       );
     });
   },
-  post: (db, _, serial) => db.hot(chargeBody(serial)),
+  post: async (db, _, serial) => void (await db.hot(chargeBody(serial))),
   raw: (dialect, serial) => {
     const transfer = chargeOf(serial);
     if (dialect === 'postgres') {
@@ -85,9 +85,9 @@ export const CHARGES: Work = {
   },
 };
 
-const Done = z.object({ done: int }).transform((): undefined => undefined);
+const Done = z.object({ done: int });
 
-function chargeBody(serial: number): HotBody<undefined> {
+function chargeBody(serial: number): HotBody<{ done: number }> {
   const charge = chargeOf(serial);
   const settlement = { id: `hold:${serial}`, account: charge.debit, charge, nowMs: serial };
   return {
@@ -95,7 +95,10 @@ function chargeBody(serial: number): HotBody<undefined> {
     locks: accountId(charge.debit),
     statement: sql`with ended as (select 1), ${settleParts(settlement)} select count(*) as done from ended`,
     row: Done,
-    runNow: (tx) => settleNow(tx, settlement),
+    runNow: (tx) => {
+      settleNow(tx, settlement);
+      return { done: 1 };
+    },
   };
 }
 
