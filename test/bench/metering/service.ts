@@ -34,7 +34,7 @@ const service = (): { db: Db; rooms: Rooms; core: Core } => {
 serveOrders(async (order): Promise<Answer> => {
   if (order.kind === 'open') return open(String(order['url']), Number(order['instances']));
   if (order.kind === 'listen') return listen();
-  if (order.kind === 'tick') return tick(Number(order['minute']));
+  if (order.kind === 'tick') return tick(Number(order['minute']), Number(order['forMs']));
   await service().db.close();
   return {};
 });
@@ -75,12 +75,13 @@ async function listen(): Promise<Answer> {
   return http.listen({ host: '127.0.0.1', port: 0 });
 }
 
-async function tick(minute: number): Promise<Answer> {
+/** Stops early after `forMs`. */
+async function tick(minute: number, forMs: number): Promise<Answer> {
   const { db, rooms } = service();
   setMinute(minute);
   const before = await postings(db);
   let exhausted: string[] = [];
-  const ms = await timeMs(async () => (exhausted = await rooms.metering.tick(new AbortController().signal)));
+  const ms = await timeMs(async () => (exhausted = await rooms.metering.tick(AbortSignal.timeout(forMs))));
   return { ms, posted: (await postings(db)) - before, exhausted: exhausted.length };
 }
 
