@@ -164,7 +164,7 @@ function bytesOf(folder: string): number {
 function pack({ name }: DebianPackage, root: string, folder: string): string {
   const file = join(folder, `${name}_${debianVersion()}_amd64.deb`);
   // dpkg-deb writes no time that is later than this one. The default compression has threads, and its bytes depend on their number.
-  const env = { ...process.env, SOURCE_DATE_EPOCH: String(Date.parse(FILE_TIME) / 1000) };
-  execFileSync('dpkg-deb', ['--root-owner-group', '-Zgzip', '--build', root, file], { env, stdio: 'pipe' });
+  const epoch = `SOURCE_DATE_EPOCH=${Date.parse(FILE_TIME) / 1000}`;
+  execFileSync('env', [epoch, 'dpkg-deb', '--root-owner-group', '-Zgzip', '--build', root, file], { stdio: 'pipe' });
   return file;
 }
