@@ -5,6 +5,7 @@ import { benchGateway } from './gateway.ts';
 import { benchLaunch } from './launch.ts';
 import { benchLedger } from './ledger.ts';
 import { benchLinks } from './links.ts';
+import { benchMetering } from './metering.ts';
 import { benchPlacement } from './placement.ts';
 import { benchTunnel } from './tunnel.ts';
 import { benchWebhooks } from './webhooks.ts';
@@ -12,6 +13,7 @@ import { benchWrites } from './writes.ts';
 
 const BENCHES: Record<string, () => Promise<void>> = {
   ledger: benchLedger,
+  metering: benchMetering,
   placement: benchPlacement,
   tunnel: benchTunnel,
   launch: benchLaunch,

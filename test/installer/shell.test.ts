@@ -10,8 +10,8 @@ import { requireProgram } from '../kit/setup.ts';
 const INSTALLER = resolve(import.meta.dirname, '../../installer');
 
 test('shellcheck finds no fault', async () => {
-  const files = globSync(['install.sh', 'bin/*'], { cwd: INSTALLER }).map((file) => resolve(INSTALLER, file));
-  expect(files).toHaveLength(3);
+  const files = globSync(['install.sh', 'bin/*', 'deb/*'], { cwd: INSTALLER }).map((file) => resolve(INSTALLER, file));
+  expect(files).toHaveLength(7);
   const { code, stdout } = await capture([requireProgram('shellcheck'), '--shell=sh', ...files]);
   expect({ code, said: stdout.toString() }).toEqual({ code: 0, said: '' });
 });

@@ -24,7 +24,7 @@ export interface Installation {
 const SYSTEMCTL = [
   'echo "systemctl $*" >>"$INSTALLATION/recorded"',
   'case $1 in',
-  '  is-active) cat "$INSTALLATION/$2" 2>/dev/null || exit 3 ;;',
+  '  is-active) for unit; do :; done; cat "$INSTALLATION/$unit" 2>/dev/null || exit 3 ;;',
   '  restart)',
   '    echo active >"$INSTALLATION/$2"',
   '    [ ! -e "$INSTALLATION/root/opt/gpu-rental-service/$2/broken" ]',

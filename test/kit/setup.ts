@@ -23,6 +23,7 @@ const PACKAGES = {
   chromium: 'chromium',
   shellcheck: 'shellcheck',
   nginx: 'nginx',
+  'dpkg-deb': 'dpkg',
 } as const;
 
 export type ProgramName = keyof typeof PACKAGES;

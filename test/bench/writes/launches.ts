@@ -1,6 +1,6 @@
 // Launches a second that a control plane on PostgreSQL accepts over HTTP, durably: with the server near, and 2 ms away.
-import { Client } from 'pg';
 import { openStage } from '../api/stage.ts';
+import { createDatabase, withDatabase } from '../database.ts';
 import { median, report } from '../measure.ts';
 import { processorUs } from '../processes.ts';
 import type { Answer } from '../side.ts';
@@ -49,18 +49,4 @@ async function measure(url: string, nearUrl: string): Promise<Figures> {
   } finally {
     await stage.close();
   }
-}
-
-async function createDatabase(serverUrl: string, name: string): Promise<string> {
-  const client = new Client({ connectionString: serverUrl });
-  await client.connect();
-  await client.query(`create database ${name}`);
-  await client.end();
-  return withDatabase(serverUrl, name);
-}
-
-function withDatabase(serverUrl: string, name: string): string {
-  const url = new URL(serverUrl);
-  url.pathname = `/${name}`;
-  return url.toString();
 }

@@ -2,18 +2,15 @@
 import { z } from 'zod';
 import { text } from '../../../control-plane/base/db/columns.ts';
 import { type Db, type HotBody, sql, type Tx } from '../../../control-plane/base/db/db.ts';
-import { takeLease } from '../../../control-plane/base/db/lease.ts';
-import { migrate, prepareDatabase } from '../../../control-plane/base/db/migrate.ts';
-import { openPostgres } from '../../../control-plane/base/db/postgres.ts';
-import { openSqlite } from '../../../control-plane/base/db/sqlite.ts';
+import { migrate } from '../../../control-plane/base/db/migrate.ts';
 import { SCHEMA } from '../../../control-plane/foundation.ts';
 import { closeReceipt, openReceipt } from '../../../control-plane/models/gateway/states.ts';
 import { type Ledger, openLedger } from '../../../control-plane/money/ledger/ledger.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { createIds } from '../../../shared/ids.ts';
-import { createLog } from '../../../shared/log.ts';
 import { systemRng } from '../../../shared/rng.ts';
 import { makePayers, newReceipt, type Payer } from '../../kit/payers.ts';
+import { openBenchDb } from '../database.ts';
 import { percentile } from '../measure.ts';
 import { type Answer, serveOrders } from '../side.ts';
 
@@ -24,7 +21,6 @@ const CHARGED_UCENTS = 27_000n;
 const clock = systemClock();
 const rng = systemRng();
 const ids = createIds(clock, rng);
-const log = createLog('bench', 'error');
 const ledger: Ledger = openLedger({ clock });
 
 let db: Db | undefined;
@@ -36,8 +32,7 @@ const database = (): Db => {
 serveOrders(async (order): Promise<Answer> => {
   const { kind } = order;
   if (kind === 'open') {
-    const url = String(order['url']);
-    db = url.startsWith('postgres:') ? await openFenced(url) : openSqlite(url, { clock });
+    db = await openBenchDb(String(order['url']));
     return {};
   }
   if (kind === 'prepare') return prepare();
@@ -45,15 +40,6 @@ serveOrders(async (order): Promise<Answer> => {
   await database().close();
   return {};
 });
-
-/** It takes a lease of its own, because in production each transaction checks one. */
-async function openFenced(url: string): Promise<Db> {
-  const postgres = openPostgres(url, { clock, log, rng });
-  await prepareDatabase(postgres);
-  const held = await takeLease(postgres, { name: `bench-${process.pid}`, holder: 'bench' }, undefined);
-  if (held !== undefined) postgres.fence(held);
-  return postgres;
-}
 
 /** The schema, and customers with money. */
 async function prepare(): Promise<Answer> {

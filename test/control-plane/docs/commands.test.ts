@@ -65,6 +65,7 @@ describe('a fault is found:', () => {
     ['an unknown script', 'npm run demonstration', 'demonstration'],
     ['an unknown project of the tests', 'npx vitest run --project units', 'units'],
     ['an unknown option of install.sh', './install.sh agent --yes', '--yes'],
+    ['a Debian package that we do not make', 'apt-get install ./gpu-rental_*_amd64.deb', 'no such package'],
     ['a program that nobody has', 'kubectl get pods', 'kubectl'],
     ['a fault of the shell', 'curl $API/pricing; do', 'Syntax error'],
   ] as const;

@@ -35,6 +35,7 @@ export function openJudge(routes: readonly Route[]): Judge {
     }
     if (program === 'svc') return judgeSvc(args);
     if (program === 'install.sh') return judgeInstaller(args);
+    if (program === 'apt-get') return judgeApt(args);
   };
   return judge;
 }
@@ -53,6 +54,12 @@ function judgeVitest([program, verb, option, project = '', ...files]: readonly s
   const config = readFileSync(join(ROOT, 'vitest.config.ts'), 'utf8');
   if (!config.includes(`name: '${project}'`)) throw new Error(`vitest has no project ${project}`);
   for (const file of files) if (!existsSync(join(ROOT, file))) throw new Error(`there is no test ${file}`);
+}
+
+function judgeApt([verb, file = '']: readonly string[]): void {
+  const name = /^\.\/([a-z-]+)_\*_amd64\.deb$/.exec(file)?.[1] ?? '';
+  const isMade = readFileSync(join(ROOT, 'installer/deb.ts'), 'utf8').includes(`name: '${name}'`);
+  if (verb !== 'install' || !isMade) throw new Error(`we make no such package: ${file}`);
 }
 
 function judgeCurl(args: string[], routes: readonly Route[]): void {

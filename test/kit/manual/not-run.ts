@@ -9,6 +9,7 @@ export interface NotRun {
 }
 
 const PACKAGE_TEST = 'test/e2e/package.test.ts';
+const DEB_TEST = 'test/installer/deb-scripts.test.ts';
 const INSTALL_TEST = 'test/installer/install.test.ts';
 const RESTORE_TEST = 'test/e2e/restore.test.ts';
 const UNITS_TEST = 'test/systemd/units.test.ts';
@@ -212,6 +213,35 @@ export const NOT_RUN: readonly NotRun[] = [
     command: 'npm run package',
     reason: 'it takes long, and another test makes the package',
     provenBy: [PACKAGE_TEST, 'the tarball is the same for the same sources, and its sum is beside it'],
+  },
+  {
+    command: 'apt-get install ./gpu-rental-control-plane_*_amd64.deb',
+    reason: NEEDS_SYSTEMD,
+    provenBy: [DEB_TEST, 'an installation brings the control plane its user, and enables the unit'],
+  },
+  {
+    command: 'apt-get install ./gpu-rental-agent_*_amd64.deb',
+    reason: NEEDS_SYSTEMD,
+    provenBy: [DEB_TEST, 'the agent is root, so it gets no user; a user that exists stays'],
+  },
+  {
+    command: 'apt-get install ./gpu-rental-cli_*_amd64.deb',
+    reason: 'it changes the machine',
+    provenBy: [
+      'test/e2e/deb.test.ts',
+      'dpkg installs the command line below a root, where it runs without Node, and removes all of it',
+    ],
+  },
+  {
+    command:
+      'svc-agent enroll --config /etc/svc-agent/agent.yaml --url https://api.example.com --token <enrollment token>',
+    reason: 'the host of this test is enrolled already, with its own configuration',
+    provenBy: [PACKAGE_TEST, 'where there is no Node, install.sh puts the agent there; enrolled, it carries a rental'],
+  },
+  {
+    command: 'systemctl start svc-agent',
+    reason: NEEDS_SYSTEMD,
+    provenBy: [UNITS_TEST, 'the programs that the units start exist'],
   },
   {
     command: UNPACK,

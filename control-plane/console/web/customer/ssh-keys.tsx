@@ -77,11 +77,13 @@ function NewKey({ done }: { done(): Promise<void> }) {
           />
           <Field label="Name" required value={name} onValue={setName} rule={action.ruleOf('name')} />
         </Form>
-        <SameAs
-          isLong
-          cli={`svc key add --name ${quoted(name || 'NAME')} --file ~/.ssh/id_ed25519.pub`}
-          curl={{ method: 'POST', path: '/v1/ssh-keys', body }}
-        />
+        {body.name !== '' && body.public_key !== '' && (
+          <SameAs
+            isLong
+            cli={`svc key add --name ${quoted(name || 'NAME')} --file ~/.ssh/id_ed25519.pub`}
+            curl={{ method: 'POST', path: '/v1/ssh-keys', body }}
+          />
+        )}
       </div>
     </Card>
   );

@@ -122,11 +122,13 @@ function NewEndpoint({ done }: { done(endpoint: NewWebhookEndpoint): void }) {
             </div>
           </fieldset>
         </Form>
-        <SameAs
-          isLong
-          cli={`svc webhook create --url ${quoted(url || 'https://hooks.example.com/gpu')} --events ${chosen.join(',')}`}
-          curl={{ method: 'POST', path: '/v1/webhook-endpoints', body }}
-        />
+        {url !== '' && chosen.length > 0 && (
+          <SameAs
+            isLong
+            cli={`svc webhook create --url ${quoted(url || 'https://hooks.example.com/gpu')} --events ${chosen.join(',')}`}
+            curl={{ method: 'POST', path: '/v1/webhook-endpoints', body }}
+          />
+        )}
       </div>
     </Card>
   );

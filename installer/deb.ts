@@ -1,0 +1,170 @@
+// Makes the Debian packages: control plane, agent and command line, each with its own Node, below /usr/lib/<package>.
+//
+// The daemons have the users, folders and units that install.sh gives them. What it does to the system is in deb/, as maintainer scripts.
+import { execFileSync } from 'node:child_process';
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
+import { build } from 'esbuild';
+import { VERSION } from '../shared/version.ts';
+import { FILE_TIME, ROOT } from './tree.ts';
+
+interface DebianPackage {
+  name: string;
+  depends: string;
+  recommends?: string;
+  description: string;
+  /** Puts its own files into the folder that becomes `/`; `lib` is `/usr/lib/<package>` in it. */
+  fill(tree: string, root: string, lib: string): Promise<void>;
+  /** The systemd unit, for a daemon. */
+  unit?: string;
+}
+
+/** The SQLite of the control plane is built against a newer C library than Node. */
+const CONTROL_PLANE_NEEDS = 'libc6 (>= 2.34), libstdc++6, passwd, systemd';
+const NODE_NEEDS = 'libc6 (>= 2.28), libstdc++6';
+/** What every daemon needs of the tree, beside its own folder. */
+const COMMON = ['shared', 'node_modules', 'package.json', 'tsconfig.json', 'LICENSE', 'BUILD'];
+
+const PACKAGES: readonly DebianPackage[] = [
+  {
+    ...daemon('control-plane'),
+    name: 'gpu-rental-control-plane',
+    depends: CONTROL_PLANE_NEEDS,
+    description: 'control plane of a GPU rental and inference service',
+  },
+  {
+    ...daemon('agent'),
+    name: 'gpu-rental-agent',
+    depends: `${NODE_NEEDS}, nftables, systemd`,
+    recommends: 'docker.io | docker-ce, nvidia-container-toolkit',
+    description: 'agent of a GPU rental service, for the host whose GPUs are rented out',
+  },
+  {
+    name: 'gpu-rental-cli',
+    depends: NODE_NEEDS,
+    recommends: 'openssh-client',
+    description: 'command line of a GPU rental service: svc',
+    fill: fillCli,
+  },
+];
+
+/** Builds all packages of the tree into `folder` and returns their paths. `work` is for folders in between. */
+export async function buildDebs(tree: string, { work, folder }: { work: string; folder: string }): Promise<string[]> {
+  const files: string[] = [];
+  for (const each of PACKAGES) {
+    const root = join(work, each.name);
+    const lib = join(root, 'usr/lib', each.name);
+    mkdirSync(join(lib, 'bin'), { recursive: true });
+    mkdirSync(join(root, 'usr/bin'), { recursive: true });
+    for (const file of ['node', 'node.LICENSE']) cpSync(join(tree, 'bin', file), join(lib, 'bin', file));
+    put(join(root, 'usr/share/doc', each.name, 'copyright'), readFileSync(join(tree, 'LICENSE'), 'utf8'));
+    await each.fill(tree, root, lib);
+    // Whatever the umask is; before the control files, of which some are scripts.
+    execFileSync('chmod', ['-R', 'u=rwX,go=rX', root]);
+    if (each.unit !== undefined) chmodSync(configOf(root, each.unit), 0o640);
+    writeControl(each, root);
+    files.push(pack(each, root, folder));
+  }
+  return files;
+}
+
+function daemon(role: 'control-plane' | 'agent'): Pick<DebianPackage, 'fill' | 'unit'> {
+  const unit = `svc-${role}`;
+  const fill = async (tree: string, root: string, lib: string): Promise<void> => {
+    for (const part of [role, ...COMMON]) cpSync(join(tree, part), join(lib, part), { recursive: true });
+    cpSync(join(tree, 'bin', unit), join(lib, 'bin', unit));
+    const inRoot = lib.slice(root.length);
+    symlinkSync(`..${inRoot.slice('/usr'.length)}/bin/${unit}`, join(root, 'usr/bin', unit));
+    const text = readFileSync(join(tree, `systemd/${unit}.service`), 'utf8');
+    put(
+      join(root, `usr/lib/systemd/system/${unit}.service`),
+      text.replaceAll(`/opt/gpu-rental-service/${unit}`, inRoot),
+    );
+    put(configOf(root, unit), readFileSync(join(tree, `etc/${role}.yaml`), 'utf8'));
+  };
+  return { unit, fill };
+}
+
+function configOf(root: string, unit: string): string {
+  return join(root, 'etc', unit, `${unit.slice('svc-'.length)}.yaml`);
+}
+
+/** The command is one file of code, so it starts fast and needs no packages. */
+async function fillCli(_tree: string, root: string, lib: string): Promise<void> {
+  await build({
+    entryPoints: [join(ROOT, 'control-plane/cli/main.ts')],
+    absWorkingDir: ROOT,
+    outfile: join(lib, 'svc.mjs'),
+    bundle: true,
+    platform: 'node',
+    target: 'node24',
+    format: 'esm',
+    // Packages in the older format ask for modules of Node by `require`.
+    banner: { js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);" },
+    logLevel: 'silent',
+  });
+  const launcher = join(root, 'usr/bin/svc');
+  const find = 'here=$(dirname "$(readlink -f "$0")")/../lib/gpu-rental-cli';
+  put(launcher, `#!/bin/sh\n${find}\nexec "$here/bin/node" "$here/svc.mjs" "$@"\n`);
+  chmodSync(launcher, 0o755);
+}
+
+function put(file: string, text: string): void {
+  mkdirSync(dirname(file), { recursive: true });
+  writeFileSync(file, text);
+}
+
+function writeControl({ name, depends, recommends, description, unit }: DebianPackage, root: string): void {
+  const kib = Math.ceil(bytesOf(root) / 1024);
+  const lines = [
+    `Package: ${name}`,
+    `Version: ${debianVersion()}`,
+    'Architecture: amd64',
+    'Maintainer: GPU rental service <root@localhost>',
+    `Installed-Size: ${kib}`,
+    `Depends: ${depends}`,
+    ...(recommends === undefined ? [] : [`Recommends: ${recommends}`]),
+    'Section: admin',
+    'Priority: optional',
+    `Description: ${description}`,
+  ];
+  put(join(root, 'DEBIAN/control'), `${lines.join('\n')}\n`);
+  chmodSync(join(root, 'DEBIAN'), 0o755);
+  chmodSync(join(root, 'DEBIAN/control'), 0o644);
+  if (unit === undefined) return;
+  put(join(root, 'DEBIAN/conffiles'), `${configOf('/', unit)}\n`);
+  chmodSync(join(root, 'DEBIAN/conffiles'), 0o644);
+  for (const script of ['preinst', 'postinst', 'prerm', 'postrm']) {
+    const file = join(root, 'DEBIAN', script);
+    put(file, readFileSync(join(ROOT, 'installer/deb', script), 'utf8').replaceAll('@unit@', unit));
+    chmodSync(file, 0o755);
+  }
+}
+
+/** A tilde sorts before the end, so a version for tests is older than the release. */
+function debianVersion(): string {
+  return VERSION.replace('-', '~');
+}
+
+function bytesOf(folder: string): number {
+  const paths = readdirSync(folder, { recursive: true, encoding: 'utf8' }).map((path) => join(folder, path));
+  return paths.reduce((sum, path) => sum + (existsSync(path) && statSync(path).isFile() ? statSync(path).size : 0), 0);
+}
+
+function pack({ name }: DebianPackage, root: string, folder: string): string {
+  const file = join(folder, `${name}_${debianVersion()}_amd64.deb`);
+  // dpkg-deb writes no time that is later than this one. The default compression has threads, and its bytes depend on their number.
+  const epoch = `SOURCE_DATE_EPOCH=${Date.parse(FILE_TIME) / 1000}`;
+  execFileSync('env', [epoch, 'dpkg-deb', '--root-owner-group', '-Zgzip', '--build', root, file], { stdio: 'pipe' });
+  return file;
+}
