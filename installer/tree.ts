@@ -48,10 +48,13 @@ const LEFT_OUT = [
 
 /**
  * Puts all files into the folder, which is new, and returns the build: `<version>-<beginning of the digest of all files>`. During development,
- * one version has several builds. @throws Error if a package of the lock file is missing, or is for another platform
+ * one version has several builds. @throws Error if a package of the lock file is missing or is for another platform, or if the console was not
+ * built
  */
 export function makeTree(tree: string): string {
   if (process.platform !== 'linux' || process.arch !== 'x64') throw new Error('the package is built on Linux x64');
+  if (!existsSync(join(ROOT, 'control-plane/console/dist/index.html')))
+    throw new Error('the console is not built: npm run console');
   for (const [from, to] of Object.entries(PLACES)) place(from, join(tree, to));
   for (const dependency of dependencies()) place(dependency, join(tree, dependency));
   const build = `${VERSION}-${digestOf(tree).slice(0, 12)}`;
@@ -69,7 +72,8 @@ function place(from: string, target: string): void {
     filter: (path) => {
       const inside = path.slice(ROOT.length + 1);
       if (inside === from) return true;
-      if (!isDependency) return !inside.endsWith('/README.md');
+      // The built console is in dist/.
+      if (!isDependency) return !inside.endsWith('/README.md') && inside !== 'control-plane/console/web';
       // Nested packages are skipped here, because the lock file lists them by themselves.
       return basename(path) !== 'node_modules' && !LEFT_OUT.some((pattern) => pattern.test(inside));
     },

@@ -45,7 +45,9 @@ export function Launch() {
         </div>
         <aside class="stack stick" aria-label="Quote">
           <QuoteCard draft={draft} change={change} action={action} />
-          <SameAs isLong cli={launchLine(draft)} curl={{ method: 'POST', path: '/v1/instances', body: request }} />
+          {request.gpu_type !== undefined && (
+            <SameAs isLong cli={launchLine(draft)} curl={{ method: 'POST', path: '/v1/instances', body: request }} />
+          )}
         </aside>
       </div>
     </>
