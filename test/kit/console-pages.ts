@@ -25,7 +25,7 @@ export async function openConsolePages(settings: Partial<Parameters<typeof openA
   const port = await freePort();
   const origin = `http://localhost:${port}`;
   const api = await openApi(
-    { ...settings, settings: { origin }, process: { console: openConsole() } },
+    { ...settings, settings: { ...settings.settings, origin }, process: { console: openConsole() } },
     { baseUrl: `${origin}/v1` },
   );
   await api.http.listen({ host: '127.0.0.1', port });

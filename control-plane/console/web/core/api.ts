@@ -118,7 +118,7 @@ function unreachable(error: unknown): never {
 async function refusalOf(response: Response): Promise<ApiError> {
   const body = jsonOf(await response.text());
   const problem = body as Partial<Problem> & {
-    error?: { code?: string; message?: string } | string;
+    error?: InferenceRefusal | string;
     error_description?: string;
   };
   const inference = typeof problem.error === 'object' ? problem.error : undefined;
@@ -129,9 +129,23 @@ async function refusalOf(response: Response): Promise<ApiError> {
   const requestId = problem.request_id ?? response.headers.get('x-request-id') ?? undefined;
   return new ApiError(response.status, code, detail, {
     ...(requestId === undefined ? {} : { requestId }),
-    errors: problem.errors ?? [],
+    errors: problem.errors ?? brokenBy(inference),
     extra: body as Record<string, unknown>,
   });
+}
+
+/** The refusal of a route for models. */
+interface InferenceRefusal {
+  code?: string;
+  message?: string;
+  /** The first field that breaks a rule. */
+  param?: string | null;
+}
+
+/** The field and its rule. Their message is the field, then the rule, as in every refusal of a field. */
+function brokenBy({ message = '', param }: InferenceRefusal = {}): { field: string; rule: string }[] {
+  if (param === undefined || param === null || !message.startsWith(`${param} `)) return [];
+  return [{ field: param, rule: message.slice(param.length + 1).replace(/\.$/, '') }];
 }
 
 function jsonOf(text: string): object {

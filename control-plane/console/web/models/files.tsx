@@ -33,7 +33,7 @@ export function Files() {
               <>
                 <span class="brk">{filename}</span>
                 <br />
-                <small class="quiet">
+                <small class="quiet brk">
                   <code>{id}</code>
                 </small>
               </>
@@ -78,9 +78,7 @@ export function Files() {
 function FileStatus({ file: { status, status_details: why } }: { file: FileObject }) {
   return (
     <>
-      <Badge tone={status === 'processed' ? 'ok' : 'bad'}>
-        {status === 'processed' ? 'can be trained with' : 'cannot be trained with'}
-      </Badge>
+      <Badge tone={status === 'processed' ? 'ok' : 'bad'}>{status === 'processed' ? 'valid' : 'not valid'}</Badge>
       {why !== undefined && <small>{why}</small>}
     </>
   );

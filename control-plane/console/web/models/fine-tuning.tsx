@@ -25,7 +25,9 @@ const COLUMNS: readonly Column<FineTuningJob>[] = [
     title: 'Job',
     cell: ({ id, suffix }) => (
       <>
-        <Link href={`/console/fine-tuning/${id}`}>{suffix ?? id}</Link>
+        <Link class="brk" href={`/console/fine-tuning/${id}`}>
+          {suffix ?? id}
+        </Link>
         {suffix !== null && (
           <>
             <br />

@@ -16,6 +16,8 @@ import { lossOf, pathOf, useJobEvents } from './job-events.ts';
 
 const MS = 1_000;
 const REREAD_MS = 15_000;
+/** Until all are asked for. */
+const EVENTS_SHOWN = 20;
 const iso = (seconds: number): string => new Date(seconds * MS).toISOString();
 const isOpen = ({ status }: FineTuningJob): boolean =>
   status === 'validating' || status === 'queued' || status === 'running';
@@ -140,20 +142,33 @@ function Loss({ events }: { events: readonly FineTuningEvent[] }) {
 }
 
 function Events({ id, events }: { id: string; events: readonly FineTuningEvent[] }) {
+  const [isWhole, setWhole] = useState(false);
+  const newest = events.toReversed();
   return (
     <Card
       title="Events"
       note="Newest first"
-      footer={<SameAs cli={`svc job events ${id}`} curl={{ path: `/v1/fine_tuning/jobs/${id}/events` }} />}
+      footer={
+        <div class="stack tight">
+          {!isWhole && events.length > EVENTS_SHOWN && (
+            <p class="row">
+              <button class="btn sm" type="button" onClick={() => setWhole(true)}>
+                Show all {count(events.length)}
+              </button>
+            </p>
+          )}
+          <SameAs cli={`svc job events ${id}`} curl={{ path: `/v1/fine_tuning/jobs/${id}/events` }} />
+        </div>
+      }
     >
       {events.length === 0 ? (
         <Empty title="Nothing was reported yet">What the trainer reports is listed here.</Empty>
       ) : (
         <RowsTable
           caption="Events"
-          rows={events.toReversed()}
+          rows={isWhole ? newest : newest.slice(0, EVENTS_SHOWN)}
           columns={[
-            { title: 'When (UTC)', class: 'num', cell: ({ created_at: at }) => time(iso(at)) },
+            { title: 'When (UTC)', cell: ({ created_at: at }) => time(iso(at)) },
             {
               title: 'Level',
               class: 'w',

@@ -92,7 +92,9 @@ function JobForm({ bases, files }: { bases: readonly string[]; files: readonly F
           </div>
           <Quote file={file} model={model} />
         </Form>
-        <SameAs isLong cli={lineOf(body)} curl={{ method: 'POST', path: '/v1/fine_tuning/jobs', body }} />
+        {Number(budget) > 0 && (
+          <SameAs isLong cli={lineOf(body)} curl={{ method: 'POST', path: '/v1/fine_tuning/jobs', body }} />
+        )}
       </div>
     </Card>
   );

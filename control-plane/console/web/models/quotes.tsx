@@ -6,8 +6,11 @@ import { type Column, RowsTable } from '../parts/table.tsx';
 const COLUMNS: readonly Column<FineTuningQuote>[] = [
   { title: 'Base model', cell: ({ model }) => model },
   { title: 'Tokens', class: 'num w', cell: ({ estimated_tokens: tokens }) => count(tokens) },
-  { title: 'Fast machine', class: 'num', cell: ({ min_usd: usd }) => dollars(usd) },
-  { title: 'Slow machine', class: 'num', cell: ({ max_usd: usd }) => dollars(usd) },
+  {
+    title: 'Fast to slow machine',
+    class: 'num',
+    cell: ({ min_usd: min, max_usd: max }) => `${dollars(min)} to ${dollars(max)}`,
+  },
   { title: 'Smallest budget', class: 'num', cell: ({ min_budget_usd: usd }) => dollars(usd) },
 ];
 

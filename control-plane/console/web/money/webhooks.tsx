@@ -90,6 +90,7 @@ function NewEndpoint({ done }: { done(endpoint: NewWebhookEndpoint): void }) {
   const [url, setUrl] = useState('');
   const [chosen, setChosen] = useState<readonly WebhookEventType[]>(TYPES.map(([type]) => type));
   const body = { url, event_types: chosen };
+  const isComplete = url.startsWith('https://') && chosen.length > 0;
   const action = useAction(async () => done(await post<NewWebhookEndpoint>('/v1/webhook-endpoints', body)));
   const toggle = (type: WebhookEventType): void => {
     setChosen(TYPES.map(([each]) => each).filter((each) => chosen.includes(each) !== (each === type)));
@@ -97,7 +98,7 @@ function NewEndpoint({ done }: { done(endpoint: NewWebhookEndpoint): void }) {
   return (
     <Card title="New endpoint">
       <div class="pad stack">
-        <Form action={action} submit="Add the endpoint" busy="Adding…" isDisabled={chosen.length === 0}>
+        <Form action={action} submit="Add the endpoint" busy="Adding…" isDisabled={!isComplete}>
           <Field
             label="URL"
             type="url"
@@ -122,10 +123,10 @@ function NewEndpoint({ done }: { done(endpoint: NewWebhookEndpoint): void }) {
             </div>
           </fieldset>
         </Form>
-        {url !== '' && chosen.length > 0 && (
+        {isComplete && (
           <SameAs
             isLong
-            cli={`svc webhook create --url ${quoted(url || 'https://hooks.example.com/gpu')} --events ${chosen.join(',')}`}
+            cli={`svc webhook create --url ${quoted(url)} --events ${chosen.join(',')}`}
             curl={{ method: 'POST', path: '/v1/webhook-endpoints', body }}
           />
         )}
