@@ -45,7 +45,9 @@ export function openLogins(env: Environment): Logins {
   const folder = join(env.XDG_CONFIG_HOME ?? join(env.HOME ?? homedir(), '.config'), 'svc');
   const file = join(folder, 'credentials.json');
   const stored = (): Record<string, Profile> => readProfiles(file);
-  const baseUrl = (profile: string): string | undefined => env.SVC_BASE_URL ?? stored()[profile]?.base_url;
+  // An empty variable is one that is not set.
+  const [apiUrl, apiKey] = [env.SVC_BASE_URL || undefined, env.SVC_API_KEY || undefined];
+  const baseUrl = (profile: string): string | undefined => apiUrl ?? stored()[profile]?.base_url;
   return {
     folder,
     host: hostname(),
@@ -53,8 +55,8 @@ export function openLogins(env: Environment): Logins {
     find: (profile) => {
       const found = stored()[profile];
       const address = baseUrl(profile);
-      if (env.SVC_API_KEY !== undefined && address !== undefined)
-        return { base_url: address, api_key: env.SVC_API_KEY, expires_at: null, source: 'SVC_API_KEY' };
+      if (apiKey !== undefined && address !== undefined)
+        return { base_url: address, api_key: apiKey, expires_at: null, source: 'SVC_API_KEY' };
       if (found === undefined || address === undefined) return undefined;
       return { ...found, base_url: address, source: `${file} (profile ${profile})` };
     },

@@ -86,7 +86,10 @@ test('the instance is terminated after its name was typed, and its bill is shown
   await type(/^Type the name to confirm/, 'by-keyboard');
   await press(/^Terminate and delete disk$/);
   await page.locator('.badge', { hasText: 'terminated' }).first().waitFor({ timeout: 60_000 });
-  await page.getByRole('region', { name: 'Bill', exact: true }).getByText(/^Total/).waitFor();
+  await page
+    .getByRole('region', { name: 'Bill', exact: true })
+    .getByText(/^Total/)
+    .waitFor();
   await page.goto(new URL('/console/usage', page.url()).href);
   await page.getByRole('heading', { name: 'Usage and balance' }).waitFor();
   expect(await axeFindings(page)).toEqual([]);

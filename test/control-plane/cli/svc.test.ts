@@ -33,6 +33,8 @@ describe('exit codes and errors', () => {
     expect(nobody.stderr).toBe(
       'svc: you are not signed in\nRun svc auth login, or set SVC_API_KEY and SVC_BASE_URL.\n',
     );
+    const empty = await svcOf({ key: '', baseUrl: '' }).run('balance');
+    expect(empty).toEqual(nobody);
     const wrong = await svcOf({ key: 'svc_live_wrong' }).run('balance', '--json');
     expect(wrong.code).toBe(4);
     expect(JSON.parse(wrong.stderr)).toMatchObject({
