@@ -102,7 +102,9 @@ test('a model answers as it speaks, with the tokens and the cost of its receipt'
 test('examples are uploaded, and a job trains with them within its budget', async () => {
   await page.goto(`${pages.origin}/console/files`);
   const content = Buffer.from(trainingLines(12));
-  await page.getByLabel('File').setInputFiles({ name: 'chats.jsonl', mimeType: 'text/jsonl', buffer: content });
+  await page
+    .locator('input[type=file]')
+    .setInputFiles({ name: 'chats.jsonl', mimeType: 'text/jsonl', buffer: content });
   await press('Upload the file');
   await page.getByRole('rowheader', { name: 'chats.jsonl' }).waitFor();
   await expectWell();

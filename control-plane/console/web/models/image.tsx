@@ -41,11 +41,13 @@ export function Image({ model }: { model: Model }) {
       title="Playground"
       note={<code>{model.id}</code>}
       footer={
-        <SameAs
-          isLong
-          cli={`svc api POST /images/generations --body ${quoted(JSON.stringify(body))}`}
-          curl={{ method: 'POST', path: '/v1/images/generations', body }}
-        />
+        prompt.trim() !== '' && (
+          <SameAs
+            isLong
+            cli={`svc api POST /images/generations --body ${quoted(JSON.stringify(body))}`}
+            curl={{ method: 'POST', path: '/v1/images/generations', body }}
+          />
+        )
       }
     >
       {made !== undefined && (

@@ -33,11 +33,13 @@ export function Video({ model }: { model: Model }) {
       title="Playground"
       note={<code>{model.id}</code>}
       footer={
-        <SameAs
-          isLong
-          cli={`svc api POST /videos --body ${quoted(JSON.stringify(body))}`}
-          curl={{ method: 'POST', path: '/v1/videos', body }}
-        />
+        prompt.trim() !== '' && (
+          <SameAs
+            isLong
+            cli={`svc api POST /videos --body ${quoted(JSON.stringify(body))}`}
+            curl={{ method: 'POST', path: '/v1/videos', body }}
+          />
+        )
       }
     >
       {id !== undefined && <Job key={id} id={id} />}

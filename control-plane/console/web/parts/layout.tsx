@@ -51,7 +51,7 @@ export function Card({ title, note, actions, footer, children }: CardProps) {
         </header>
       )}
       {children}
-      {footer !== undefined && <footer>{footer}</footer>}
+      {footer !== undefined && footer !== false && <footer>{footer}</footer>}
     </section>
   );
 }
