@@ -1,6 +1,7 @@
 // What can be rented now: live prices and counts, filters, and why other offerings are not listed.
 import { useEffect, useState } from 'preact/hooks';
 import type { Page } from '../../../../shared/api/page.ts';
+import type { Reservation } from '../../../../shared/api/reservation.ts';
 import type { PricingRow } from '../../../../shared/api/pricing.ts';
 import { useResource } from '../core/data.ts';
 import { plural, rate } from '../core/format.ts';
@@ -32,6 +33,7 @@ export function Offerings({ draft, change }: OfferingsProps) {
   const [filters, setFilters] = useState(NO_FILTERS);
   const { data, error, reload } = useResource<Page<PricingRow>>('/v1/pricing?limit=200', { everyMs: REREAD_MS });
   const rows = data.value?.data;
+  const isReserved = draft.tier === 'reserved';
   const regions = [...new Set((rows ?? []).map(({ region }) => region))].toSorted();
   const types = [...new Set((rows ?? []).map(({ gpu_type: type }) => type))].toSorted();
   // The quote follows the price and the count of the chosen offering; one that is gone has no GPU left.
@@ -47,11 +49,10 @@ export function Offerings({ draft, change }: OfferingsProps) {
   return (
     <Card
       title="Offerings"
-      note={`Prices and counts of now${draft.tier === 'reserved' ? '; a contract pays for its own GPUs' : ''}`}
+      note="Prices and counts of now"
       footer={
-        rows !== undefined && (
-          <Hidden rows={rows} filters={filters} draft={draft} clear={() => setFilters(NO_FILTERS)} />
-        )
+        rows !== undefined &&
+        !isReserved && <Hidden rows={rows} filters={filters} draft={draft} clear={() => setFilters(NO_FILTERS)} />
       }
     >
       <Wishes
@@ -60,12 +61,13 @@ export function Offerings({ draft, change }: OfferingsProps) {
       />
       {error.value !== undefined && <Problem error={error.value} retry={() => void reload()} />}
       {rows === undefined && <p class="pad quiet">Reading…</p>}
-      {rows !== undefined && listed.length === 0 && (
+      {isReserved && <ReservedChoice draft={draft} change={change} />}
+      {!isReserved && rows !== undefined && listed.length === 0 && (
         <Empty title="No offering fits" cli="svc price list">
           Fewer GPUs, less memory or another region may be free.
         </Empty>
       )}
-      {listed.length > 0 && <Choice rows={listed} draft={draft} change={change} />}
+      {!isReserved && listed.length > 0 && <Choice rows={listed} draft={draft} change={change} />}
     </Card>
   );
 }
@@ -138,7 +140,6 @@ function Wishes({ draft, change, filters, regions, types, setFilters }: WishesPr
 
 function Choice({ rows, draft, change }: OfferingsProps & { rows: readonly PricingRow[] }) {
   const { gpuCount, chosen } = draft;
-  const isReserved = draft.tier === 'reserved';
   return (
     <RowsTable
       caption="Offerings"
@@ -152,7 +153,7 @@ function Choice({ rows, draft, change }: OfferingsProps & { rows: readonly Prici
                 type="radio"
                 name="offering"
                 checked={chosen?.offering_id === row.offering_id}
-                disabled={!isReserved && row.available < gpuCount}
+                disabled={row.available < gpuCount}
                 onChange={() => change({ chosen: row })}
               />
               <span>
@@ -171,6 +172,46 @@ function Choice({ rows, draft, change }: OfferingsProps & { rows: readonly Prici
           class: 'num',
           cell: ({ price_per_hour: price }) => <b>{rate(Number((price * gpuCount).toFixed(8)))}</b>,
         },
+      ]}
+    />
+  );
+}
+
+/** What the active contracts commit, at no price by the hour. */
+function ReservedChoice({ draft, change }: OfferingsProps) {
+  const { data, error, reload } = useResource<Reservation[]>('/v1/reservations', { on: [{ type: 'instance' }] });
+  if (error.value !== undefined) return <Problem error={error.value} retry={() => void reload()} />;
+  const active = (data.value ?? []).filter(({ status }) => status === 'active');
+  if (data.value !== undefined && active.length === 0) {
+    return (
+      <Empty title="No active contract" cli="svc reservation list">
+        The operator of the service makes contracts.
+      </Empty>
+    );
+  }
+  const rows = active.flatMap(({ title, commitment }) => commitment.map((entry) => ({ ...entry, title })));
+  return (
+    <RowsTable
+      caption="GPUs of contracts"
+      rows={rows}
+      columns={[
+        {
+          title: 'GPU',
+          cell: ({ gpu_type: type, region }) => (
+            <label class="check">
+              <input
+                type="radio"
+                name="reserved"
+                checked={draft.reserved?.gpu_type === type && draft.reserved.region === region}
+                onChange={() => change({ reserved: { gpu_type: type, region } })}
+              />
+              {type.replaceAll('_', ' ')}
+            </label>
+          ),
+        },
+        { title: 'Region', cell: ({ region }) => region },
+        { title: 'Contract', class: 'w', cell: ({ title }) => title },
+        { title: 'Committed', class: 'num', cell: ({ gpu_count: count }) => count },
       ]}
     />
   );
