@@ -30,10 +30,21 @@ interface OfferingsProps {
 }
 
 export function Offerings({ draft, change }: OfferingsProps) {
+  if (draft.tier === 'on_demand') return <OnDemand draft={draft} change={change} />;
+  return (
+    <Card title="Contracts">
+      <div class="pad row">
+        <HowMany draft={draft} change={change} />
+      </div>
+      <ReservedChoice draft={draft} change={change} />
+    </Card>
+  );
+}
+
+function OnDemand({ draft, change }: OfferingsProps) {
   const [filters, setFilters] = useState(NO_FILTERS);
   const { data, error, reload } = useResource<Page<PricingRow>>('/v1/pricing?limit=200', { everyMs: REREAD_MS });
   const rows = data.value?.data;
-  const isReserved = draft.tier === 'reserved';
   const regions = [...new Set((rows ?? []).map(({ region }) => region))].toSorted();
   const types = [...new Set((rows ?? []).map(({ gpu_type: type }) => type))].toSorted();
   // The quote follows the price and the count of the chosen offering; one that is gone has no GPU left.
@@ -51,8 +62,9 @@ export function Offerings({ draft, change }: OfferingsProps) {
       title="Offerings"
       note="Prices and counts of now"
       footer={
-        rows !== undefined &&
-        !isReserved && <Hidden rows={rows} filters={filters} draft={draft} clear={() => setFilters(NO_FILTERS)} />
+        rows !== undefined && (
+          <Hidden rows={rows} filters={filters} draft={draft} clear={() => setFilters(NO_FILTERS)} />
+        )
       }
     >
       <Wishes
@@ -61,13 +73,12 @@ export function Offerings({ draft, change }: OfferingsProps) {
       />
       {error.value !== undefined && <Problem error={error.value} retry={() => void reload()} />}
       {rows === undefined && <p class="pad quiet">Reading…</p>}
-      {isReserved && <ReservedChoice draft={draft} change={change} />}
-      {!isReserved && rows !== undefined && listed.length === 0 && (
+      {rows !== undefined && listed.length === 0 && (
         <Empty title="No offering fits" cli="svc price list">
           Fewer GPUs, less memory or another region may be free.
         </Empty>
       )}
-      {!isReserved && listed.length > 0 && <Choice rows={listed} draft={draft} change={change} />}
+      {listed.length > 0 && <Choice rows={listed} draft={draft} change={change} />}
     </Card>
   );
 }
@@ -82,31 +93,7 @@ interface WishesProps extends OfferingsProps {
 function Wishes({ draft, change, filters, regions, types, setFilters }: WishesProps) {
   return (
     <div class="pad row" role="group" aria-label="Filters">
-      <fieldset class="field">
-        <legend>GPUs</legend>
-        <span class="seg">
-          {COUNTS.map((each) => (
-            <label key={each}>
-              <input
-                type="radio"
-                name="count"
-                checked={draft.gpuCount === each}
-                onChange={() => change({ gpuCount: each })}
-              />
-              {each}
-            </label>
-          ))}
-        </span>
-      </fieldset>
-      <Select
-        label="Paid"
-        value={draft.tier}
-        options={[
-          ['on_demand', 'By the second'],
-          ['reserved', 'By a contract'],
-        ]}
-        onValue={(tier) => change({ tier })}
-      />
+      <HowMany draft={draft} change={change} />
       <Select
         label="GPU type"
         value={filters.type}
@@ -135,6 +122,38 @@ function Wishes({ draft, change, filters, regions, types, setFilters }: WishesPr
         onValue={(most) => setFilters({ most })}
       />
     </div>
+  );
+}
+
+function HowMany({ draft, change }: OfferingsProps) {
+  return (
+    <>
+      <fieldset class="field">
+        <legend>GPUs</legend>
+        <span class="seg">
+          {COUNTS.map((each) => (
+            <label key={each}>
+              <input
+                type="radio"
+                name="count"
+                checked={draft.gpuCount === each}
+                onChange={() => change({ gpuCount: each })}
+              />
+              {each}
+            </label>
+          ))}
+        </span>
+      </fieldset>
+      <Select
+        label="Paid"
+        value={draft.tier}
+        options={[
+          ['on_demand', 'By the second'],
+          ['reserved', 'By a contract'],
+        ]}
+        onValue={(tier) => change({ tier })}
+      />
+    </>
   );
 }
 
