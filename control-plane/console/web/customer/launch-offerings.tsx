@@ -267,10 +267,10 @@ interface HiddenProps {
 function Hidden({ rows, filters, draft, clear }: HiddenProps) {
   const reasons = rows.map((row) => hiddenBy(row, filters, draft)).filter((reason) => reason !== undefined);
   const counts = [...new Set(reasons)].map((reason) => [reason, reasons.filter((each) => each === reason).length]);
-  if (reasons.length === 0) return <p class="small quiet">All {plural(rows.length, 'offering')} are listed.</p>;
+  if (reasons.length === 0) return <p class="small quiet">{plural(rows.length, 'offering')}, none hidden.</p>;
   return (
     <details open>
-      <summary>Why {plural(reasons.length, 'other offering')} are not listed</summary>
+      <summary>Not listed: {plural(reasons.length, 'other offering')}. Why?</summary>
       <div class="row small">
         {counts.map(([reason, count]) => (
           <Tag key={reason}>
