@@ -17,12 +17,25 @@ const HOUR_MS = 3_600_000;
 const REREAD_MS = 10_000;
 const MIB = 1_024 ** 2;
 
-const CHARTS: readonly { name: SeriesName; title: string; max?: number; show(value: number): string }[] = [
-  { name: 'utilization_percent', title: 'Utilisation', max: 100, show: (value) => `${value.toFixed(0)}%` },
-  { name: 'memory_used_mib', title: 'Memory', show: (value) => bytes(value * MIB) },
-  { name: 'power_watts', title: 'Power', show: (value) => `${value.toFixed(0)} W` },
-  { name: 'temperature_celsius', title: 'Temperature', max: 100, show: (value) => `${value.toFixed(0)} °C` },
-];
+const CHARTS: readonly { name: SeriesName; title: string; short: string; max?: number; show(value: number): string }[] =
+  [
+    {
+      name: 'utilization_percent',
+      title: 'Utilisation',
+      short: 'Busy',
+      max: 100,
+      show: (value) => `${value.toFixed(0)}%`,
+    },
+    { name: 'memory_used_mib', title: 'Memory', short: 'Memory', show: (value) => bytes(value * MIB) },
+    { name: 'power_watts', title: 'Power', short: 'Power', show: (value) => `${value.toFixed(0)} W` },
+    {
+      name: 'temperature_celsius',
+      title: 'Temperature',
+      short: 'Temp.',
+      max: 100,
+      show: (value) => `${value.toFixed(0)} °C`,
+    },
+  ];
 
 export function Metrics({ instance: { id, name } }: { instance: Instance }) {
   const [hours, setHours] = useState<number>(WINDOWS_H[0]);
@@ -110,8 +123,8 @@ function Latest({ latest }: { latest: InstanceMetrics['latest'] }) {
         rows={latest.gpus}
         columns={[
           { title: 'GPU', class: 'num l', cell: ({ index }) => index },
-          ...CHARTS.map(({ name, title, show }) => ({
-            title,
+          ...CHARTS.map(({ name, short, show }) => ({
+            title: short,
             class: 'num',
             cell: (gpu: (typeof latest.gpus)[number]) => shown(gpu[name], show),
           })),

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import type { Instance } from '../../../../shared/api/instance.ts';
 import { useLiveList } from '../core/data.ts';
-import { gpus, rate, time } from '../core/format.ts';
+import { dollars, duration, gpus, rate, time } from '../core/format.ts';
 import type { Column } from '../parts/table.tsx';
 import { LiveTable } from '../parts/table.tsx';
 import { Empty, Head } from '../parts/layout.tsx';
@@ -35,11 +35,17 @@ const COLUMNS: readonly Column<Instance>[] = [
     ),
   },
   { title: 'Asked for', class: 'w x', cell: ({ created_at: at }) => <time dateTime={at}>{time(at)}</time> },
+  { title: 'Runtime', class: 'w x', cell: (instance) => <span class="dim num l">{runtimeOf(instance)}</span> },
   { title: 'Per hour', class: 'num', cell: ({ price_per_hour: price }) => rate(price) },
 ];
 
+const DAY_MS = 86_400_000;
+const SHOWN = ['Recent', 'Active', 'All'] as const;
+type Shown = (typeof SHOWN)[number];
+
 export function Instances() {
   const [text, setText] = useState('');
+  const [shown, setShown] = useState<Shown>('Recent');
   const list = useLiveList<Instance>({ path: '/v1/instances?limit=50', idOf: ({ id }) => id, type: 'instance' });
   const wanted = text.trim().toLowerCase();
   return (
@@ -49,35 +55,98 @@ export function Instances() {
           Launch
         </Link>
       </Head>
-      <label class="find">
-        <span class="sr">Filter</span>
-        <input
-          type="search"
-          placeholder="Filter by name, id or GPU"
-          value={text}
-          onInput={(event) => setText(event.currentTarget.value)}
-        />
-      </label>
+      <div class="row far">
+        <Show shown={shown} setShown={setShown} />
+        <label class="find">
+          <span class="sr">Filter</span>
+          <input
+            type="search"
+            placeholder="Filter by name, id or GPU"
+            value={text}
+            onInput={(event) => setText(event.currentTarget.value)}
+          />
+        </label>
+      </div>
       <LiveTable
         caption="Instances"
         list={list}
         columns={COLUMNS}
-        only={({ id, name, gpu_type: type }) => `${name ?? ''} ${id} ${type}`.toLowerCase().includes(wanted)}
-        empty={
-          <Empty
-            title={wanted === '' ? 'Nothing runs yet' : 'No instance matches'}
-            cli="svc run --gpu-type RTX_4090 --image nginx"
-            action={
-              <Link class="btn" href="/console/launch">
-                Launch
-              </Link>
-            }
-          >
-            An instance is a container of yours on somebody's GPUs. It is billed by the second from the moment that SSH
-            works.
-          </Empty>
-        }
+        only={(instance) => isAmong(instance, shown) && wordsOf(instance).includes(wanted)}
+        footer={<Now instances={(list.rows.value ?? []).map((row) => row.value)} />}
+        empty={<Nothing isFiltered={wanted !== '' || (shown !== 'All' && (list.rows.value ?? []).length > 0)} />}
       />
+      <p class="small quiet">{NOTES[shown]}</p>
     </>
   );
+}
+
+function Show({ shown, setShown }: { shown: Shown; setShown(shown: Shown): void }) {
+  return (
+    <span class="seg" role="group" aria-label="Show">
+      {SHOWN.map((each) => (
+        <label key={each}>
+          <input type="radio" name="shown" checked={each === shown} onChange={() => setShown(each)} />
+          {each}
+        </label>
+      ))}
+    </span>
+  );
+}
+
+const NOTES: Record<Shown, string> = {
+  Recent: 'Active, or ended in the last 24 hours.',
+  Active: 'Those that have not ended.',
+  All: 'Every instance that there was, newest first.',
+};
+
+function Now({ instances }: { instances: readonly Instance[] }) {
+  const active = instances.filter(isActive);
+  const billed = active.filter(({ status }) => status === 'running');
+  const perHour = billed.reduce((sum, { price_per_hour: price }) => sum + price, 0);
+  return (
+    <tr>
+      <th scope="row" colSpan={2}>
+        Billing now: {billed.length} of {active.length} active
+      </th>
+      <td class="w" />
+      <td class="w x" />
+      <td class="w x" />
+      <td class="num">{dollars(perHour)}</td>
+    </tr>
+  );
+}
+
+function Nothing({ isFiltered }: { isFiltered: boolean }) {
+  return (
+    <Empty
+      title={isFiltered ? 'No instance matches' : 'Nothing runs yet'}
+      cli="svc run --gpu-type RTX_4090 --image nginx"
+      action={
+        <Link class="btn" href="/console/launch">
+          Launch
+        </Link>
+      }
+    >
+      An instance is a container of yours on somebody's GPUs. It is billed by the second from the moment that SSH works.
+    </Empty>
+  );
+}
+
+const isActive = ({ terminated_at: ended, status }: Instance): boolean => ended === null && status !== 'error';
+
+function isAmong(instance: Instance, shown: Shown): boolean {
+  if (shown === 'All' || isActive(instance)) return true;
+  const { terminated_at: ended, created_at: asked } = instance;
+  return shown === 'Recent' && Date.now() - Date.parse(ended ?? asked) < DAY_MS;
+}
+
+const wordsOf = ({ id, name, gpu_type: type }: Instance): string => `${name ?? ''} ${id} ${type}`.toLowerCase();
+
+/** How long it may still run, or has run. */
+function runtimeOf(instance: Instance): string {
+  const { ready_at: ready, terminated_at: ended, auto_terminate_at: end, auto_terminate_hours: hours } = instance;
+  if (ready === null)
+    return ended === null && hours !== undefined ? `limit ${hours} h` : ended === null ? '–' : 'never ran';
+  if (ended !== null) return `ran ${duration((Date.parse(ended) - Date.parse(ready)) / 1_000)}`;
+  return end === undefined ? 'no limit' : `${duration((Date.parse(end) - Date.now()) / 1_000)} left`;
 }

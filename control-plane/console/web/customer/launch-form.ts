@@ -6,11 +6,15 @@ import { quoted } from '../parts/command.tsx';
 /** What a launch runs. */
 export type Source = 'environment' | 'template' | 'image';
 
+export type Reserved = Pick<PricingRow, 'gpu_type' | 'region'>;
+
 export interface LaunchDraft {
   tier: 'on_demand' | 'reserved';
   gpuCount: number;
   /** The offering that the person has chosen; undefined before. */
   chosen: PricingRow | undefined;
+  /** With tier reserved instead of it: what a contract has. */
+  reserved: Reserved | undefined;
   source: Source;
   environment: string;
   template: string;
@@ -33,6 +37,7 @@ export const EMPTY_DRAFT: LaunchDraft = {
   tier: 'on_demand',
   gpuCount: 1,
   chosen: undefined,
+  reserved: undefined,
   source: 'environment',
   environment: '',
   template: '',
@@ -69,13 +74,19 @@ export function quoteOf({ tier, chosen, gpuCount, disk }: LaunchDraft): Quote | 
 /** Sums of decimal prices without the noise of binary fractions. */
 const rounded = (value: number): number => Number(value.toFixed(8));
 
+/** The GPUs that the person has chosen, whichever way they are paid. */
+export function placeOf({ tier, chosen, reserved }: LaunchDraft): Reserved | undefined {
+  return tier === 'reserved' ? reserved : chosen;
+}
+
 /** The body of POST /v1/instances. What the API refuses is left to the API. */
 export function requestOf(draft: LaunchDraft): Partial<CreateInstance> {
-  const { chosen, tier, gpuCount, keys, name, disk, cap, hours } = draft;
+  const { tier, gpuCount, keys, name, disk, cap, hours } = draft;
+  const place = placeOf(draft);
   const quote = quoteOf(draft);
   const env = envOf(draft.env);
   return {
-    ...(chosen === undefined ? {} : { gpu_type: chosen.gpu_type, region: chosen.region }),
+    ...(place === undefined ? {} : { gpu_type: place.gpu_type, region: place.region }),
     gpu_count: gpuCount,
     tier,
     ...sourceOf(draft),

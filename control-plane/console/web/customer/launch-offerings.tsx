@@ -1,6 +1,7 @@
 // What can be rented now: live prices and counts, filters, and why other offerings are not listed.
 import { useEffect, useState } from 'preact/hooks';
 import type { Page } from '../../../../shared/api/page.ts';
+import type { Reservation } from '../../../../shared/api/reservation.ts';
 import type { PricingRow } from '../../../../shared/api/pricing.ts';
 import { useResource } from '../core/data.ts';
 import { plural, rate } from '../core/format.ts';
@@ -29,6 +30,18 @@ interface OfferingsProps {
 }
 
 export function Offerings({ draft, change }: OfferingsProps) {
+  if (draft.tier === 'on_demand') return <OnDemand draft={draft} change={change} />;
+  return (
+    <Card title="Contracts">
+      <div class="pad row">
+        <HowMany draft={draft} change={change} />
+      </div>
+      <ReservedChoice draft={draft} change={change} />
+    </Card>
+  );
+}
+
+function OnDemand({ draft, change }: OfferingsProps) {
   const [filters, setFilters] = useState(NO_FILTERS);
   const { data, error, reload } = useResource<Page<PricingRow>>('/v1/pricing?limit=200', { everyMs: REREAD_MS });
   const rows = data.value?.data;
@@ -47,7 +60,7 @@ export function Offerings({ draft, change }: OfferingsProps) {
   return (
     <Card
       title="Offerings"
-      note={`Prices and counts of now${draft.tier === 'reserved' ? '; a contract pays for its own GPUs' : ''}`}
+      note="Prices and counts of now"
       footer={
         rows !== undefined && (
           <Hidden rows={rows} filters={filters} draft={draft} clear={() => setFilters(NO_FILTERS)} />
@@ -80,31 +93,7 @@ interface WishesProps extends OfferingsProps {
 function Wishes({ draft, change, filters, regions, types, setFilters }: WishesProps) {
   return (
     <div class="pad row" role="group" aria-label="Filters">
-      <fieldset class="field">
-        <legend>GPUs</legend>
-        <span class="seg">
-          {COUNTS.map((each) => (
-            <label key={each}>
-              <input
-                type="radio"
-                name="count"
-                checked={draft.gpuCount === each}
-                onChange={() => change({ gpuCount: each })}
-              />
-              {each}
-            </label>
-          ))}
-        </span>
-      </fieldset>
-      <Select
-        label="Paid"
-        value={draft.tier}
-        options={[
-          ['on_demand', 'By the second'],
-          ['reserved', 'By a contract'],
-        ]}
-        onValue={(tier) => change({ tier })}
-      />
+      <HowMany draft={draft} change={change} />
       <Select
         label="GPU type"
         value={filters.type}
@@ -136,9 +125,40 @@ function Wishes({ draft, change, filters, regions, types, setFilters }: WishesPr
   );
 }
 
+function HowMany({ draft, change }: OfferingsProps) {
+  return (
+    <>
+      <fieldset class="field">
+        <legend>GPUs</legend>
+        <span class="seg">
+          {COUNTS.map((each) => (
+            <label key={each}>
+              <input
+                type="radio"
+                name="count"
+                checked={draft.gpuCount === each}
+                onChange={() => change({ gpuCount: each })}
+              />
+              {each}
+            </label>
+          ))}
+        </span>
+      </fieldset>
+      <Select
+        label="Paid"
+        value={draft.tier}
+        options={[
+          ['on_demand', 'By the second'],
+          ['reserved', 'By a contract'],
+        ]}
+        onValue={(tier) => change({ tier })}
+      />
+    </>
+  );
+}
+
 function Choice({ rows, draft, change }: OfferingsProps & { rows: readonly PricingRow[] }) {
   const { gpuCount, chosen } = draft;
-  const isReserved = draft.tier === 'reserved';
   return (
     <RowsTable
       caption="Offerings"
@@ -152,7 +172,7 @@ function Choice({ rows, draft, change }: OfferingsProps & { rows: readonly Prici
                 type="radio"
                 name="offering"
                 checked={chosen?.offering_id === row.offering_id}
-                disabled={!isReserved && row.available < gpuCount}
+                disabled={row.available < gpuCount}
                 onChange={() => change({ chosen: row })}
               />
               <span>
@@ -171,6 +191,46 @@ function Choice({ rows, draft, change }: OfferingsProps & { rows: readonly Prici
           class: 'num',
           cell: ({ price_per_hour: price }) => <b>{rate(Number((price * gpuCount).toFixed(8)))}</b>,
         },
+      ]}
+    />
+  );
+}
+
+/** What the active contracts commit, at no price by the hour. */
+function ReservedChoice({ draft, change }: OfferingsProps) {
+  const { data, error, reload } = useResource<Reservation[]>('/v1/reservations', { on: [{ type: 'instance' }] });
+  if (error.value !== undefined) return <Problem error={error.value} retry={() => void reload()} />;
+  const active = (data.value ?? []).filter(({ status }) => status === 'active');
+  if (data.value !== undefined && active.length === 0) {
+    return (
+      <Empty title="No active contract" cli="svc reservation list">
+        The operator of the service makes contracts.
+      </Empty>
+    );
+  }
+  const rows = active.flatMap(({ title, commitment }) => commitment.map((entry) => ({ ...entry, title })));
+  return (
+    <RowsTable
+      caption="GPUs of contracts"
+      rows={rows}
+      columns={[
+        {
+          title: 'GPU',
+          cell: ({ gpu_type: type, region }) => (
+            <label class="check">
+              <input
+                type="radio"
+                name="reserved"
+                checked={draft.reserved?.gpu_type === type && draft.reserved.region === region}
+                onChange={() => change({ reserved: { gpu_type: type, region } })}
+              />
+              {type.replaceAll('_', ' ')}
+            </label>
+          ),
+        },
+        { title: 'Region', cell: ({ region }) => region },
+        { title: 'Contract', class: 'w', cell: ({ title }) => title },
+        { title: 'Committed', class: 'num', cell: ({ gpu_count: count }) => count },
       ]}
     />
   );
@@ -207,10 +267,10 @@ interface HiddenProps {
 function Hidden({ rows, filters, draft, clear }: HiddenProps) {
   const reasons = rows.map((row) => hiddenBy(row, filters, draft)).filter((reason) => reason !== undefined);
   const counts = [...new Set(reasons)].map((reason) => [reason, reasons.filter((each) => each === reason).length]);
-  if (reasons.length === 0) return <p class="small quiet">All {plural(rows.length, 'offering')} are listed.</p>;
+  if (reasons.length === 0) return <p class="small quiet">{plural(rows.length, 'offering')}, none hidden.</p>;
   return (
     <details open>
-      <summary>Why {plural(reasons.length, 'other offering')} are not listed</summary>
+      <summary>Not listed: {plural(reasons.length, 'other offering')}. Why?</summary>
       <div class="row small">
         {counts.map(([reason, count]) => (
           <Tag key={reason}>

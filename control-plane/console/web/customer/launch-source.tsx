@@ -232,8 +232,10 @@ export function Rule({ action, field }: { action: Action; field: string }) {
   return rule === undefined ? null : <small class="err">{rule}</small>;
 }
 
-/** The first rule of a field or of a member of it, like `ports.0.port`. */
+/** The first rule of a field or of a member of it, like `ports.0.port` or `ports[0].port`. */
 function ruleBelow({ error }: Action, field: string): string | undefined {
-  const broken = error?.errors.find((each) => each.field === field || each.field.startsWith(`${field}.`));
+  const broken = error?.errors.find(
+    (each) => each.field === field || each.field.startsWith(`${field}.`) || each.field.startsWith(`${field}[`),
+  );
   return broken === undefined ? undefined : `${broken.field} ${broken.rule}`;
 }

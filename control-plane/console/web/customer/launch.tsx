@@ -10,7 +10,7 @@ import { may } from '../core/session.ts';
 import { SameAs } from '../parts/command.tsx';
 import { type Action, Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Head } from '../parts/layout.tsx';
-import { EMPTY_DRAFT, type LaunchDraft, launchLine, quoteOf, requestOf } from './launch-form.ts';
+import { EMPTY_DRAFT, type LaunchDraft, launchLine, placeOf, quoteOf, requestOf } from './launch-form.ts';
 import { Offerings } from './launch-offerings.tsx';
 import { Rule, WhatToRun } from './launch-source.tsx';
 
@@ -75,13 +75,14 @@ interface QuoteProps {
 
 function QuoteCard({ draft, change, action }: QuoteProps) {
   const { chosen, gpuCount } = draft;
+  const place = placeOf(draft);
   const quote = quoteOf(draft);
   const price = quote === undefined ? '' : ` at ${rate(quote.total)}/h`;
   const isShort = chosen !== undefined && draft.tier === 'on_demand' && chosen.available < gpuCount;
   return (
     <Card
       title="Quote"
-      {...(chosen === undefined ? {} : { note: `${gpus(gpuCount, chosen.gpu_type)}, ${chosen.region}` })}
+      {...(place === undefined ? {} : { note: `${gpus(gpuCount, place.gpu_type)}, ${place.region}` })}
     >
       <div class="pad stack">
         <Sum draft={draft} />
@@ -89,7 +90,7 @@ function QuoteCard({ draft, change, action }: QuoteProps) {
           action={action}
           submit={`Launch${price}`}
           busy="Launching…"
-          isDisabled={chosen === undefined || isShort || !may('instances: write')}
+          isDisabled={place === undefined || isShort || !may('instances: write')}
         >
           <Limits draft={draft} change={change} action={action} />
           {isShort && <p class="small warn">Only {plural(chosen.available, 'GPU')} of it are free.</p>}
@@ -107,8 +108,8 @@ function QuoteCard({ draft, change, action }: QuoteProps) {
 function Sum({ draft }: { draft: LaunchDraft }) {
   const { chosen, gpuCount, disk } = draft;
   const quote = quoteOf(draft);
-  if (chosen === undefined) return <p class="dim">Choose an offering to see what it costs.</p>;
-  if (quote === undefined) return <p class="dim">The contract pays for it: $0.00 per hour.</p>;
+  if (placeOf(draft) === undefined) return <p class="dim">Choose GPUs to see what they cost.</p>;
+  if (quote === undefined || chosen === undefined) return <p class="dim">The contract pays for it: $0.00 per hour.</p>;
   return (
     <dl class="kv sum">
       <dt>

@@ -87,7 +87,7 @@ function NewLogin({ done }: { done(): Promise<void> }) {
               type="password"
               autoComplete="new-password"
               {...field('password')}
-              hint="Sealed, never shown, and sent to its registry alone. Use one that can only read."
+              hint="Sealed and never shown. A host gets a short token, but where a registry knows no tokens, it gets this login: use one that can only read."
             />
           </div>
         </Form>

@@ -33,8 +33,7 @@ export function Reservations() {
       {contracts?.length === 0 && (
         <Card>
           <Empty title="No contract" cli="svc reservation list">
-            A contract sets GPUs aside for you for a term at a fixed price. The operator of the service makes it: ask
-            them.
+            A contract sets GPUs aside for you for a term. The operator of the service makes it: ask them.
           </Empty>
         </Card>
       )}
