@@ -22,7 +22,7 @@ export interface LaunchDraft {
   credential: string;
   /** `NAME=value` lines. */
   env: string;
-  /** Like `8080/http 5432/tcp`; the first http one is served at the app address. */
+  /** Like `8080/http 5432/tcp`. Each is served at an address of its own. */
   ports: string;
   name: string;
   /** Fields of figures are text, as they are typed. */
