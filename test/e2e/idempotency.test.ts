@@ -104,6 +104,7 @@ const REQUESTS: Record<string, () => Promise<Asked>> = {
     return { method: 'PATCH', path: `/webhook-endpoints/${await endpoint()}`, body: { enabled: false } };
   },
   rotateWebhookSecret: async () => post(`/webhook-endpoints/${await endpoint()}/rotate-secret`),
+  testWebhookEndpoint: async () => post(`/webhook-endpoints/${await endpoint()}/test`, {}),
   retryWebhookDelivery: async () => {
     const id = await endpoint();
     await launched();

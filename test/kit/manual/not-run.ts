@@ -44,6 +44,14 @@ export const NOT_RUN: readonly NotRun[] = [
   { command: 'svc ssh train hostname', reason: NEEDS_NAMES, provenBy: [CLI_TEST, CLI_TITLE] },
   { command: 'svc cp train:/etc/hostname ./hostname', reason: NEEDS_NAMES, provenBy: [CLI_TEST, CLI_TITLE] },
   { command: 'svc logs train --tail 10', reason: NEEDS_NAMES, provenBy: [CLI_TEST, CLI_TITLE] },
+  {
+    command: 'svc instance metrics train',
+    reason: NEEDS_NAMES,
+    provenBy: [
+      'test/control-plane/cli/metrics.test.ts',
+      'shows the newest figures of an instance by its name, and of a machine',
+    ],
+  },
   { command: 'svc instance delete train --wait', reason: NEEDS_NAMES, provenBy: [CLI_TEST, CLI_TITLE] },
   {
     command: `curl -N $API/events -H "$AUTH" -H 'Accept: text/event-stream'`,
