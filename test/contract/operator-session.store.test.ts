@@ -36,9 +36,9 @@ describe('a route answers', () => {
   test('401 to a stranger and to a wrong key, 403 to a key with all scopes', async () => {
     for (const route of routes) {
       const name = `${route.method} ${route.path}`;
-      expect((await api.call(route.method, urlOf(route))).status, name).toBe(401);
+      expect([name, (await api.call(route.method, urlOf(route))).status]).toEqual([name, 401]);
       const byKey = await api.call(route.method, urlOf(route), { key: account.key });
-      expect([byKey.status, byKey.json['code']], name).toEqual([403, 'session_required']);
+      expect([name, byKey.status, byKey.json['code']]).toEqual([name, 403, 'session_required']);
     }
   });
 
@@ -46,7 +46,7 @@ describe('a route answers', () => {
     const owner = await addPerson(api.world, { orgId: account.orgId, role: 'owner' }, { isStrong: true });
     for (const route of routes.filter(({ body, query }) => body === undefined && query === undefined)) {
       const reply = await api.call(route.method, urlOf(route), { as: owner });
-      expect([reply.status, reply.json['code']], route.path).toEqual([403, 'insufficient_scope']);
+      expect([route.path, reply.status, reply.json['code']]).toEqual([route.path, 403, 'insufficient_scope']);
     }
     const reply = await api.call('POST', '/admin/v1/orgs', { as: owner, body: { name: 'mine' } });
     expect(reply.json['code']).toBe('insufficient_scope');
