@@ -107,7 +107,7 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
   };
   const admin = openAdmin(brought(brings, 'operatorRoutes'), audit, web);
   const systemd = openSystemd(serviceManager(), core);
-  const listeners = openListeners(config, { core, rooms, brings, web, certificates, epoch: foundation.epoch });
+  const listeners = openListeners(config, { core, rooms, brings, web, audit, certificates, epoch: foundation.epoch });
 
   return {
     admin,

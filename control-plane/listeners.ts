@@ -2,6 +2,8 @@
 import { HTTP_CONNECTIONS_PER_ADDRESS_MAX } from '../shared/limits.ts';
 import type { Log } from '../shared/log.ts';
 import { LINK_PATH, STREAMS_PATH } from '../shared/protocol/link.ts';
+import type { Audit } from './admin/audit.ts';
+import { operatorSessionRoutes } from './admin/operator-sessions.ts';
 import { metricsRoute } from './admin/status-routes.ts';
 import { openAddressLimit } from './base/http/address-limit.ts';
 import type { RateLimitOptions } from './base/http/rate-limits.ts';
@@ -44,6 +46,7 @@ interface ListenersDeps {
   /** What the rooms add. */
   brings: readonly Brings[];
   web: HttpDeps;
+  audit: Audit;
   certificates: Certificates;
   /** The epoch of the lease `primary`. */
   epoch: number;
@@ -109,7 +112,7 @@ export function openCertificates(config: Config, log: Log): Certificates {
 function openPublicHttp(
   config: Config,
   tls: Tls | undefined,
-  { core, rooms, brings, web, epoch }: ListenersDeps,
+  { core, rooms, brings, web, audit, epoch }: ListenersDeps,
 ): Http {
   const http = openHttp(web, {
     epoch,
@@ -122,6 +125,7 @@ function openPublicHttp(
     ...(tls === undefined ? {} : { tls }),
   });
   http.register(brought(brings, 'routes'));
+  http.register(operatorSessionRoutes(brought(brings, 'operatorRoutes'), audit));
   http.onUpgrade(LINK_PATH, rooms.link.onLinkUpgrade);
   http.onUpgrade(STREAMS_PATH, rooms.link.onStreamUpgrade);
   return http;

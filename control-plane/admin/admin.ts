@@ -71,7 +71,7 @@ function entryView(entry: AuditEntry): z.infer<typeof Entry> {
 }
 
 /** The same routes. Each route except a GET writes an entry once its request is well-formed. */
-function audited(routes: readonly Route[], audit: Pick<Audit, 'run'>): Route[] {
+export function audited(routes: readonly Route[], audit: Pick<Audit, 'run'>): Route[] {
   return routes.map((each) => {
     if (each.method === 'GET') return each;
     return {

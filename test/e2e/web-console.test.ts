@@ -6,10 +6,17 @@ import { join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { axeFindings, type ConsolePages, consoleScreens, openConsolePages } from '../kit/console-pages.ts';
+import {
+  addAuthenticator,
+  axeFindings,
+  type ConsolePages,
+  consoleScreens,
+  openConsolePages,
+} from '../kit/console-pages.ts';
 import { openJudge } from '../kit/manual/judge.ts';
 
-const SCREENS = await consoleScreens();
+/** Those of operators have a test of their own. */
+const SCREENS = (await consoleScreens()).filter(({ path }) => !path.startsWith('/console/operate/'));
 const OWNER = { email: 'ada@example.com', password: 'correct horse battery' };
 
 let pages: ConsolePages;
@@ -205,13 +212,4 @@ async function makeKey(tab: Page, name: string): Promise<void> {
   await tab.getByLabel('instances: read').check();
   await tab.getByRole('button', { name: 'Make the key' }).click();
   await tab.getByRole('heading', { name: `The key ${name}` }).waitFor();
-}
-
-async function addAuthenticator(on: Page): Promise<void> {
-  const devices = await on.context().newCDPSession(on);
-  await devices.send('WebAuthn.enable');
-  const kind = { protocol: 'ctap2', transport: 'internal', hasResidentKey: true, hasUserVerification: true } as const;
-  await devices.send('WebAuthn.addVirtualAuthenticator', {
-    options: { ...kind, isUserVerified: true, automaticPresenceSimulation: true },
-  });
 }

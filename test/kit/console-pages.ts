@@ -3,6 +3,8 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { operatorSessionRoutes } from '../../control-plane/admin/operator-sessions.ts';
+import { brought } from '../../control-plane/brings.ts';
 import { openConsole } from '../../control-plane/console/console.ts';
 import { type Api, openApi } from '../contract/api.ts';
 import { freePort } from './ports.ts';
@@ -28,6 +30,7 @@ export async function openConsolePages(settings: Partial<Parameters<typeof openA
     { ...settings, settings: { ...settings.settings, origin }, process: { console: openConsole() } },
     { baseUrl: `${origin}/v1` },
   );
+  api.http.register(operatorSessionRoutes(brought(api.world.brings(), 'operatorRoutes'), api.world.audit));
   await api.http.listen({ host: '127.0.0.1', port });
   const browser = await openBrowser();
   const broken: string[] = [];
@@ -88,4 +91,14 @@ const SCREENS_FILE = '../../control-plane/console/web/screens.ts';
 export async function consoleScreens(): Promise<readonly { path: string; title: string }[]> {
   const { SCREENS } = (await import(SCREENS_FILE)) as { SCREENS: readonly { path: string; title: string }[] };
   return SCREENS;
+}
+
+/** An authenticator of the browser, which confirms whatever it is asked for. */
+export async function addAuthenticator(on: Page): Promise<void> {
+  const devices = await on.context().newCDPSession(on);
+  await devices.send('WebAuthn.enable');
+  const kind = { protocol: 'ctap2', transport: 'internal', hasResidentKey: true, hasUserVerification: true } as const;
+  await devices.send('WebAuthn.addVirtualAuthenticator', {
+    options: { ...kind, isUserVerified: true, automaticPresenceSimulation: true },
+  });
 }

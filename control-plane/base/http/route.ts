@@ -26,6 +26,8 @@ export interface SessionFacts {
   confirmedMs: number;
   /** An operator without a second factor may do nothing but set one up. */
   mustEnrol: boolean;
+  /** The e-mail address of a person who operates this installation; undefined for everybody else. */
+  operatorEmail: string | undefined;
 }
 
 /** `suspended`: by the operator. `unfunded`: it came by sign-up and has never had money. */

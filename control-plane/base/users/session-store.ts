@@ -39,7 +39,7 @@ export async function insertSession(tx: Tx, row: SessionRow): Promise<void> {
   );
 }
 
-const FoundRow = SessionRow.extend({ role: Role.nullable(), is_operator: flag });
+const FoundRow = SessionRow.extend({ role: Role.nullable(), is_operator: flag, email: text });
 export type FoundSession = z.infer<typeof FoundRow>;
 
 /** A living session, with what its person may do now. */
@@ -47,7 +47,7 @@ export function sessionWithToken(query: Query, tokenHash: string, nowMs: number)
   return query.one(
     FoundRow,
     sql`select s.id, s.user_id, s.org_id, s.token_hash, s.client_ip, s.network, s.user_agent, s.is_strong, s.confirmed_ms, s.created_ms,
-               s.used_ms, s.expires_ms, m.role, u.is_operator
+               s.used_ms, s.expires_ms, m.role, u.is_operator, u.email
         from sessions s join users u on u.id = s.user_id
         left join members m on m.org_id = s.org_id and m.user_id = s.user_id
         where s.token_hash = ${tokenHash} and ${isLiving(sql`s.`, nowMs)}`,

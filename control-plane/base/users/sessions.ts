@@ -150,7 +150,12 @@ async function authenticate(token: string, { db, clock, accounts }: Deps): Promi
     orgId,
     principalId: found.id,
     scopes: found.role === null || mustEnrol ? [] : scopesOfRole(found.role),
-    session: { userId: found.user_id, confirmedMs: found.confirmed_ms, mustEnrol },
+    session: {
+      userId: found.user_id,
+      confirmedMs: found.confirmed_ms,
+      mustEnrol,
+      operatorEmail: found.is_operator ? found.email : undefined,
+    },
     ...(restriction === undefined ? {} : { restriction }),
   };
 }

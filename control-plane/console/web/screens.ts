@@ -4,6 +4,7 @@ import type { Screen } from './core/screen.ts';
 import { CUSTOMER_SCREENS } from './customer/screens.ts';
 import { MODEL_SCREENS } from './models/screens.ts';
 import { MONEY_SCREENS } from './money/screens.ts';
+import { OPERATOR_SCREENS } from './operator/screens.ts';
 import { SUPPLIER_SCREENS } from './supplier/screens.ts';
 
 /** Where `/console` leads. */
@@ -15,4 +16,5 @@ export const SCREENS: readonly Screen[] = [
   ...SUPPLIER_SCREENS,
   ...MONEY_SCREENS,
   ...ACCOUNT_SCREENS,
+  ...OPERATOR_SCREENS,
 ];

@@ -1,0 +1,80 @@
+// An operator in the console: a second factor comes first, then lists of everything, and a decision that stands in the audit journal.
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import {
+  addAuthenticator,
+  axeFindings,
+  type ConsolePages,
+  consoleScreens,
+  openConsolePages,
+} from '../kit/console-pages.ts';
+
+const OPERATE = (await consoleScreens()).filter(({ path }) => path.startsWith('/console/operate/'));
+
+let pages: ConsolePages;
+let page: Page;
+let orgId: string;
+
+beforeAll(async () => {
+  pages = await openConsolePages();
+  ({ orgId } = await pages.api.account());
+  page = await (await pages.open()).newPage();
+});
+afterAll(async () => pages.close());
+
+test('an operator sees nothing before a second factor is set up', async () => {
+  const olga = { email: 'olga@example.com', name: 'Olga', isOperator: true, member: undefined } as const;
+  const { url } = await pages.api.world.rooms.users.people.add(olga);
+  await page.goto(url);
+  await page.getByLabel('Password').fill('correct horse battery');
+  await page.getByRole('button', { name: 'Set the password and sign in' }).click();
+  await page.getByRole('heading', { name: 'Set up a second factor' }).waitFor();
+  expect(await axeFindings(page)).toEqual([]);
+  // The check above ends what this sets up.
+  await addAuthenticator(page);
+  await page.getByLabel('Name').fill('key');
+  await page.getByRole('button', { name: 'Add a passkey' }).click();
+  await page.getByRole('button', { name: 'I have kept them' }).click();
+  await page.getByRole('link', { name: 'Organisations' }).waitFor();
+});
+
+test.each(OPERATE.map(({ path, title }) => [path, title]))('%s shows its list', async (path, title) => {
+  await page.goto(`${pages.origin}${path}`);
+  await page.getByRole('heading', { name: title }).first().waitFor();
+  await expect.poll(() => page.getByText('Reading…').count()).toBe(0);
+  expect(await page.getByRole('alert').count()).toBe(0);
+  const shots = process.env['CONSOLE_SHOTS'];
+  if (shots !== undefined) await page.screenshot({ path: `${shots}/${path.replaceAll('/', '_')}.png` });
+  expect(await axeFindings(page)).toEqual([]);
+});
+
+test('an organisation is suspended with a reason, which the list and the audit journal show', async () => {
+  await page.goto(`${pages.origin}/console/operate/orgs`);
+  await page.getByRole('button', { name: `Suspend ${orgId}` }).click();
+  const dialog = page.getByRole('dialog');
+  expect(await axeFindings(page)).toEqual([]);
+  await dialog.getByLabel('Reason').fill('asked by the owner');
+  await dialog.getByRole('button', { name: 'Suspend' }).click();
+  await page.getByRole('cell', { name: 'asked by the owner' }).waitFor();
+  await page.goto(`${pages.origin}/console/operate/audit`);
+  const entry = page.getByRole('row').filter({ hasText: 'adminSuspendOrg' });
+  await entry.getByText('olga@example.com').waitFor();
+  expect(pages.broken).toEqual([]);
+});
+
+test('a person who operates nothing has no such screens, and the API refuses the lists', async () => {
+  const other = await (await pages.open()).newPage();
+  const { url } = await pages.api.world.rooms.users.people.add({
+    email: 'ada@example.com',
+    name: 'Ada',
+    isOperator: false,
+    member: { orgId, role: 'owner' },
+  });
+  await other.goto(url);
+  await other.getByLabel('Password').fill('correct horse battery');
+  await other.getByRole('button', { name: 'Set the password and sign in' }).click();
+  await other.getByRole('heading', { name: 'Instances' }).waitFor();
+  expect(await other.getByRole('link', { name: 'Organisations' }).count()).toBe(0);
+  await other.goto(`${pages.origin}/console/operate/orgs`);
+  await other.getByText('insufficient_scope').waitFor();
+});
