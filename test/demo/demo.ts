@@ -60,7 +60,7 @@ async function demo(): Promise<number> {
         models_file: model.writeFile(dir),
         earnings_delay_hours: 0,
       });
-      opening = openStack({ gpus, settings });
+      opening = openStack({ gpus, settings, hostname: 'localhost' });
       const value = await opening;
       const { Version: version } = (await value.engine.docker.version()) as { Version: string };
       const result = `control plane at ${value.controlPlane.baseUrl} on SQLite, Docker Engine ${version}, image registry, ${gpus.description}`;

@@ -49,6 +49,12 @@ async function press(name: string | RegExp): Promise<void> {
   await page.keyboard.press('Enter');
 }
 
+test('a page at an address says that passkeys need a host name', async () => {
+  await page.goto(new URL('/console', stack.controlPlane.baseUrl).href);
+  await page.getByRole('button', { name: 'Sign in with a passkey' }).click();
+  await page.getByRole('alert').getByText('Passkeys need a host name').waitFor();
+});
+
 test('the link of the operator leads to the first page, by keyboard', async () => {
   const person = ['--email', 'ada@example.com', '--name', 'Ada', '--org', stack.customer.orgId, '--role', 'owner'];
   const { url } = (await stack.controlPlane.operator('admin', 'user', 'add', ...person)) as { url: string };

@@ -40,6 +40,8 @@ export interface Surroundings {
   registries: readonly string[];
   /** Left out, the API speaks plain HTTP. */
   authority: Authority | undefined;
+  /** The host of `base_url`; by default 127.0.0.1. Passkeys need a name. */
+  hostname?: string | undefined;
   /** Further keys of its configuration. */
   settings: object;
   /** The beginning of its command line; by default the one of this checkout. */
@@ -48,15 +50,17 @@ export interface Surroundings {
 
 /** Writes its configuration below `dir` and starts it. `dir` is new and short: unix socket paths are limited. */
 export async function startControlPlane(dir: string, around: Surroundings): Promise<ControlPlane> {
-  const { postgresUrl, registries, authority, settings, program = [process.execPath, LAUNCHER] } = around;
+  const { postgresUrl, registries, authority, hostname = '127.0.0.1', settings } = around;
+  const { program = [process.execPath, LAUNCHER] } = around;
   mkdirSync(dir, { mode: 0o700 });
   const configPath = join(dir, 'control-plane.yaml');
   const databaseFile = join(dir, 'control-plane.db');
   const port = await freePort();
   const [sshPorts, appPort] = [await freePorts(SSH_PORTS), await freePort()];
   const apiTls = authority === undefined ? undefined : writePair(dir, 'api', authority.issue(API_NAMES));
-  const agentUrl = `${apiTls === undefined ? 'http' : 'https'}://127.0.0.1:${port}`;
-  const baseUrl = `${agentUrl}/v1`;
+  const scheme = apiTls === undefined ? 'http' : 'https';
+  const agentUrl = `${scheme}://127.0.0.1:${port}`;
+  const baseUrl = `${scheme}://${hostname}:${port}/v1`;
   const appCertificate = makeCertificate([`DNS:*.${APP_DOMAIN}`]);
   const config = {
     listen: { host: '127.0.0.1', port },

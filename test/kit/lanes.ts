@@ -47,7 +47,12 @@ export const LANES: readonly Lane[] = [
   { ...vitest('unit'), wants: ['openssl', 'shellcheck'] },
   { ...vitest('postgres'), needs: ['initdb'], wants: ['openssl'] },
   { ...vitest('docker'), ...ENGINE, wants: ['dbclient', 'dropbearkey'] },
-  { ...vitest('e2e'), ...ENGINE, needs: [...ENGINE.needs, 'chromium'], wants: ['openssl', 'dpkg-deb'] },
+  {
+    ...vitest('e2e'),
+    ...ENGINE,
+    needs: [...ENGINE.needs, 'docker-compose', 'chromium', 'firefox-esr'],
+    wants: ['openssl', 'dpkg-deb'],
+  },
 ];
 
 const ROOT = resolve(import.meta.dirname, '../..');

@@ -6,6 +6,7 @@ import { delimiter, join } from 'node:path';
 /** Program -> Debian package that brings it. */
 const PACKAGES = {
   dockerd: 'docker.io',
+  'docker-compose': 'docker-compose',
   'docker-registry': 'docker-registry',
   iptables: 'iptables',
   nft: 'nftables',
@@ -21,6 +22,7 @@ const PACKAGES = {
   'mkfs.btrfs': 'btrfs-progs',
   python3: 'python3',
   chromium: 'chromium',
+  'firefox-esr': 'firefox-esr',
   shellcheck: 'shellcheck',
   nginx: 'nginx',
   'dpkg-deb': 'dpkg',

@@ -52,6 +52,8 @@ export interface StackOptions {
   postgresUrl?: string | undefined;
   /** Issues the API's certificate; left out, it speaks plain HTTP. */
   authority?: Authority;
+  /** The host of the control plane's `base_url`; left out, 127.0.0.1. */
+  hostname?: string;
   /** Further keys of the control plane's configuration, by the host of the registry and the folder of the run. */
   settings?: (registryHost: string, dir: string) => object;
   /** The beginning of the control plane's command line; left out, it is the one of this checkout. */
@@ -95,6 +97,7 @@ export async function openStack(options: StackOptions = {}): Promise<Stack> {
     const controlPlane = await startControlPlane(join(dir, 'cp'), {
       postgresUrl,
       authority,
+      hostname: options.hostname,
       registries: [registry.host, guarded.host],
       settings: settings(registry.host, dir),
       program: options.controlPlaneProgram,

@@ -1,5 +1,5 @@
-// A customer at the URL of an application or of the console: curl, and Chromium driven by what is on the page and by keys.
-import { chromium, type Browser, type Page } from 'playwright-core';
+// A customer at the URL of an application or of the console: curl, and browsers driven by what is on the page and by keys.
+import { chromium, firefox, type Browser, type Page } from 'playwright-core';
 import { capture } from './capture.ts';
 import { requireProgram } from './setup.ts';
 
@@ -30,6 +30,11 @@ const ARGS = [
 
 export function openBrowser(): Promise<Browser> {
   return chromium.launch({ executablePath: requireProgram('chromium'), args: ARGS });
+}
+
+/** Debian's Firefox, over WebDriver BiDi. From 1.65 on, Playwright sends it a command that the present ESR does not know. */
+export function openFirefox(): Promise<Browser> {
+  return firefox.launch({ channel: 'moz-firefox', executablePath: requireProgram('firefox-esr') });
 }
 
 /** A tab of its own, without cookies of others, that answers the browser's question for a login. */

@@ -26,6 +26,13 @@ export async function addPasskey(name: string): Promise<{ recovery_codes: string
   return post('/v1/auth/passkeys', { name, passkey });
 }
 
-function ended(): never {
-  throw new ApiError(0, 'passkey_failed', 'The browser gave no passkey. Try again, or use another way to sign in.');
+function ended(error: unknown): never {
+  throw new ApiError(0, 'passkey_failed', reasonOf(error));
+}
+
+function reasonOf(error: unknown): string {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  if (code === 'ERROR_INVALID_DOMAIN')
+    return 'Passkeys need a host name, and this page is at an address. Open it at its name, or use another way to sign in.';
+  return 'The browser gave no passkey. Try again, or use another way to sign in.';
 }
