@@ -10,12 +10,15 @@ import { modelsFile, tunableEntries } from '../kit/models.ts';
 import { addPerson } from '../kit/people.ts';
 import { scriptedOutbound } from '../kit/scripted-outbound.ts';
 import { HELLO_EVENTS } from '../kit/stream-chunks.ts';
+import type { ApiAccount } from '../contract/api.ts';
 import { trainingLines } from '../contract/forms.ts';
+import { carryAll } from '../control-plane/rental/webhooks/fixture.ts';
 
 const outbound = scriptedOutbound();
 let upstream: FakeUpstream;
 let pages: ConsolePages;
 let page: Page;
+let account: ApiAccount;
 
 beforeAll(async () => {
   upstream = await openFakeUpstream();
@@ -27,7 +30,8 @@ beforeAll(async () => {
   // The page counts down by the clock of the browser.
   await world.clock.advance(Date.now() - world.clock.now());
   await noteRead(world, 'base');
-  const { orgId } = await pages.api.account();
+  account = await pages.api.account();
+  const { orgId } = account;
   const { token } = await addPerson(world, { orgId, role: 'owner' }, { isStrong: true });
   const context = await pages.open();
   const url = pages.origin.replace('http:', 'https:');
@@ -123,5 +127,32 @@ test('the balance shows what is held for the job, and the bill what the model ha
   await page.goto(`${pages.origin}/console/usage`);
   await page.locator('.stats').filter({ hasText: 'Held$6.00' }).waitFor();
   await page.getByRole('rowheader', { name: 'Requests to models' }).waitFor();
+  await expectWell();
+});
+
+// It is the last one, because hours pass in it.
+test('a delivery that a dead server has cost all attempts is retried by hand, and arrives', async () => {
+  const { world } = pages.api;
+  outbound.answer = async () => ({ status: 503 });
+  await world.machine();
+  await world.launch(account);
+  for (const minutes of [0, 1, 6, 34, 133]) {
+    await world.clock.advance(minutes * 60_000);
+    await carryAll(world);
+  }
+  await page.goto(`${pages.origin}/console/webhooks`);
+  await page.getByRole('link', { name: 'https://hooks.example.com/gpu' }).click();
+  await page.getByText('Failed', { exact: true }).click();
+  const row = page.getByRole('row').filter({ hasText: 'instance.creating' });
+  await row.getByText('503, 5 of 5 failed').waitFor();
+  await row.getByRole('button', { name: 'instance.creating' }).click();
+  await page.getByText('No further attempt is planned').waitFor();
+  await page.getByText('Attempt 5: 503').waitFor();
+  await expectWell();
+  outbound.answer = async () => ({ status: 204 });
+  await press('Retry now');
+  await page.getByText('Attempt 6 of 6').waitFor();
+  await carryAll(world);
+  await page.getByText('Attempt 6: 204').waitFor({ timeout: 20_000 });
   await expectWell();
 });
