@@ -125,8 +125,8 @@ export function openFleet(house: Core, settings: Settings, above: AboveFleet): F
   const { jobUrl, onJobEvents } = above;
   // Hosts are not trusted, so the log lines that they can cause are limited.
   const log = throttledLog(house.log, clock);
-  const { diskPriceUcentsPerGbHour } = settings;
-  const supply = openSupply({ db, clock, ids, log, events, onGpus, diskPriceUcentsPerGbHour });
+  const { diskPriceUcentsPerGbHour, platformFeeBps } = settings;
+  const supply = openSupply({ db, clock, ids, log, events, onGpus, diskPriceUcentsPerGbHour, platformFeeBps });
   const isContested = (machineId: string): boolean => link.isContested(machineId);
   const workloads = openWorkloads({ db, clock, log, sealing, supply, onChange, isContested });
   const records = openLinkRecords({ db, clock });

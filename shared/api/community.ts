@@ -106,6 +106,11 @@ export const CommunityMachine = z
     gpu_type: z.string().nullable().describe('As declared'),
     region: z.string().nullable().describe('Where it stands, as declared'),
     price_per_hour: z.number().nullable().describe('Retail price of one GPU in dollars an hour'),
+    platform_fee_percent: z
+      .number()
+      .min(0)
+      .max(100)
+      .describe('The part of what customers pay that the service keeps, in per cent; for rentals from now on'),
     vram_per_gpu_gb: z.int().nullable().describe('As declared'),
     tier: tier.describe('Tier of its offerings'),
     online: z.boolean().describe('Whether its agent is connected now'),

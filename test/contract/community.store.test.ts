@@ -63,7 +63,7 @@ describe('a machine', () => {
   test('shows what its host reports, whether it is online, what is rented of it and what it has earned today', async () => {
     await ask('POST', '/v1/community/supplier');
     const { json } = await ask('POST', MACHINES, { region: 'eu', price_per_hour: 1 });
-    const fresh = { online: false, reported_gpus: [], earned_today_cents: 0 };
+    const fresh = { online: false, reported_gpus: [], earned_today_cents: 0, platform_fee_percent: 20 };
     expect(json['machine']).toMatchObject(fresh);
     const id = await bringMachine(api, owner, { gpu_type: 'H100_SXM' }, 3);
     const read = async () => (await ask('GET', `${MACHINES}/${id}`)).json;

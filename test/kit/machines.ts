@@ -32,6 +32,7 @@ export interface MadeMachine {
 export const NO_FACTS: MachineFacts = {
   gpus: [],
   earnedTodayUcents: 0n,
+  platformFeeBps: 0,
   reliability: {
     since: null,
     uptime: null,

@@ -7,6 +7,7 @@ import { centsFloor, dollarsFromUcents, ucentsFromDollars } from '../../../share
 import type { Query } from '../../base/db/db.ts';
 import { earnedByMachine, type MachinesOf } from '../../money/payouts/earnings.ts';
 import { reliabilityOf } from './reliability.ts';
+import type { Supply } from './supply.ts';
 import { type GpuUse, gpuUseOf, type MachineRow } from './store.ts';
 import { checklistOf, obstacleOf, tierObstacle } from './checks.ts';
 
@@ -26,10 +27,12 @@ export interface MachineFacts {
   gpus: readonly GpuUse[];
   earnedTodayUcents: bigint;
   reliability: MachineReliability;
+  platformFeeBps: number;
 }
 
 export interface ViewDeps {
   clock: Clock;
+  supply: Pick<Supply, 'platformFeeBps'>;
   /** Provided by a room above: the machine of each rental. */
   machinesOf: MachinesOf;
 }
@@ -49,6 +52,7 @@ export async function machineViews(
     ),
     (gpu) => gpu.machine_id,
   );
+  const { platformFeeBps } = deps.supply;
   const nowMs = deps.clock.now();
   const counted = rows.map(({ id }) => ({ id, gpus: sumOf(gpus.get(id) ?? []) }));
   const reliability = await reliabilityOf(query, counted, nowMs);
@@ -58,7 +62,8 @@ export async function machineViews(
     const numbers = reliability.get(row.id);
     if (numbers === undefined) throw new Error(`the machine ${row.id} has no numbers`);
     const earnedTodayUcents = earned.get(row.id) ?? 0n;
-    return machineView(row, { gpus: gpus.get(row.id) ?? [], earnedTodayUcents, reliability: numbers });
+    const facts = { gpus: gpus.get(row.id) ?? [], earnedTodayUcents, reliability: numbers, platformFeeBps };
+    return machineView(row, facts);
   });
 }
 
@@ -84,7 +89,8 @@ export async function machineChecklist(
   return { machine_id: row.id, on_offer: isOnOffer, checks };
 }
 
-export function machineView(row: MachineRow, { gpus, earnedTodayUcents, reliability }: MachineFacts): CommunityMachine {
+export function machineView(row: MachineRow, facts: MachineFacts): CommunityMachine {
+  const { gpus, earnedTodayUcents, reliability, platformFeeBps } = facts;
   return {
     machine_id: row.id,
     supplier_id: row.supplier_id,
@@ -98,6 +104,7 @@ export function machineView(row: MachineRow, { gpus, earnedTodayUcents, reliabil
     gpu_type: row.declared_gpu_type,
     region: row.region,
     price_per_hour: dollarsFromUcents(row.price_ucents_per_hour),
+    platform_fee_percent: platformFeeBps / 100,
     vram_per_gpu_gb: row.declared_vram_per_gpu_gb,
     tier: row.tier,
     online: row.online,

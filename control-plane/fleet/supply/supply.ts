@@ -40,6 +40,8 @@ export interface DeclaredMachine {
 export const NO_SUPPLIER = 'This organisation is no supplier yet: POST /v1/community/supplier first.';
 
 export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'> {
+  /** The part of what customers pay that the service keeps. */
+  platformFeeBps: number;
   /** The supplier of the organisation, created at the first call. */
   registerSupplier(tx: Tx, orgId: string): Promise<store.SupplierRow>;
   /** The enrolment token is only in this answer. @throws ServiceError `not_found` without a supplier */
@@ -113,6 +115,7 @@ interface SupplyDeps {
   onGpus(found: readonly HeldGpus[]): Promise<void>;
   /** The price of disk space beyond the included one, on hosts that enforce disk_gb. */
   diskPriceUcentsPerGbHour: bigint;
+  platformFeeBps: number;
 }
 
 export function openSupply(deps: SupplyDeps): Supply {
@@ -126,6 +129,7 @@ export function openSupply(deps: SupplyDeps): Supply {
   const intake = { ...deps, appraise: listing.appraise, refresh: offer };
   return {
     ...listing,
+    platformFeeBps: deps.platformFeeBps,
     registerSupplier: (tx, orgId) => registerSupplier(tx, orgId, deps),
     registerMachine: (tx, orgId, declared) => registerMachine(tx, orgId, declared, deps),
     reissueToken: async (tx, orgId, machineId) => {

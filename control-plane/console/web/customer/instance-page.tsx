@@ -9,13 +9,13 @@ import { dollars, duration, gpus, rate, relative, time } from '../core/format.ts
 import type { ScreenProps } from '../core/screen.ts';
 import { may } from '../core/session.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
+import { GpuMetrics } from '../parts/gpu-metrics.tsx';
 import { Card, Empty, type Figure, Figures, Head, Note, Problem } from '../parts/layout.tsx';
 import { Actions } from './instance-actions.tsx';
 import { Bill } from './instance-bill.tsx';
 import { Boot, isBooting } from './instance-boot.tsx';
 import { Connect } from './instance-connect.tsx';
 import { Log } from './instance-log.tsx';
-import { Metrics } from './instance-metrics.tsx';
 import { InstanceStatus } from './instance-status.tsx';
 
 const REREAD_MS = 10_000;
@@ -83,12 +83,16 @@ function Parts({ instance, bill, events, operationId }: PartsProps) {
       </div>
       <div class="stack">
         {booting && <Connect instance={instance} />}
-        {instance.ready_at !== null && <Metrics instance={instance} />}
+        {instance.ready_at !== null && <Usage instance={instance} />}
         {!booting && boot}
         <Events instance={instance} events={events} />
       </div>
     </div>
   );
+}
+
+function Usage({ instance: { id, name } }: { instance: Instance }) {
+  return <GpuMetrics path={`/v1/instances/${id}/metrics`} cli={`svc instance metrics ${quoted(name ?? id)} --watch`} />;
 }
 
 function Events({ instance: { id, name }, events }: { instance: Instance; events: readonly InstanceEvent[] }) {

@@ -4,10 +4,11 @@ import { Link } from 'wouter-preact';
 import type { CommunityMachine, MachineChecklist } from '../../../../shared/api/community.ts';
 import { call, post } from '../core/api.ts';
 import { useResource } from '../core/data.ts';
-import { cents, gpus, rate, relative } from '../core/format.ts';
+import { cents, dollars, gpus, rate, relative } from '../core/format.ts';
 import type { ScreenProps } from '../core/screen.ts';
 import { may } from '../core/session.ts';
 import { SameAs } from '../parts/command.tsx';
+import { GpuMetrics } from '../parts/gpu-metrics.tsx';
 import { Dialog, Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Figures, Head, Note, Problem } from '../parts/layout.tsx';
 import { MachineStatus } from './machine-status.tsx';
@@ -46,7 +47,12 @@ export function Machine({ params: { id = '' } }: ScreenProps) {
       ))}
       <div class="split">
         <Checks id={id} />
-        {may('supply: write') && <Price machine={machine} changed={() => void reload()} />}
+        <div class="stack">
+          {may('supply: write') && <Price machine={machine} changed={() => void reload()} />}
+          {machine.reported_gpus.length > 0 && (
+            <GpuMetrics path={`${path}/metrics`} cli={`svc machine metrics ${id} --watch`} />
+          )}
+        </div>
       </div>
     </>
   );
@@ -54,12 +60,17 @@ export function Machine({ params: { id = '' } }: ScreenProps) {
 
 function MachineFigures({ machine }: { machine: CommunityMachine }) {
   const { reported_gpus: groups, reliability, price_per_hour: price, earned_today_cents: today } = machine;
+  const heard = machine.last_heartbeat_at;
   const { uptime, launches, failed_launches: failed, rented } = reliability;
   const share = (value: number | null): string => (value === null ? 'no data' : `${(value * 100).toFixed(1)} %`);
   return (
     <Figures
       figures={[
-        { label: 'Status', value: <MachineStatus machine={machine} /> },
+        {
+          label: 'Status',
+          value: <MachineStatus machine={machine} />,
+          small: heard === null ? 'its agent was never heard' : `agent heard ${relative(heard)}`,
+        },
         {
           label: 'GPUs',
           value:
@@ -127,6 +138,8 @@ function Price({ machine, changed }: ChangeProps) {
   const [price, setPrice] = useState(String(machine.price_per_hour ?? ''));
   const path = `/v1/community/machines/${machine.machine_id}`;
   const body = { price_per_hour: Number(price) };
+  const fee = machine.platform_fee_percent;
+  const net = Number(price) * (1 - fee / 100);
   const action = useAction(async () => {
     await call('PATCH', path, body);
     changed();
@@ -141,7 +154,7 @@ function Price({ machine, changed }: ChangeProps) {
             value={price}
             onValue={setPrice}
             rule={action.ruleOf('price_per_hour')}
-            hint={machine.last_heartbeat_at === null ? undefined : `Agent heard ${relative(machine.last_heartbeat_at)}`}
+            hint={Number(price) > 0 ? `You earn ${dollars(net, 4)} of it: the fee is ${fee} %` : `The fee is ${fee} %`}
           />
         </Form>
         {Number(price) > 0 && (

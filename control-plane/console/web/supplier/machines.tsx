@@ -177,7 +177,10 @@ function AddMachine({ added }: { added(): void }) {
 /** The line that enrols the host. Its token works once. */
 function Enrol({ made: { machine, enrollment_token: token } }: { made: Registered }) {
   return (
-    <Card title="Run this on the GPU machine, as root" note="Good once, for 24 hours. Only outbound 443 is needed.">
+    <Card
+      title="Run this on the GPU machine, as root"
+      note={`Good once, for 24 hours. Only outbound port ${location.port || (location.protocol === 'https:' ? '443' : '80')} is needed.`}
+    >
       <div class="pad stack tight">
         <Copy text={`./install.sh agent --url ${location.origin} --token ${token}`} what="the line" />
         <p class="small dim">

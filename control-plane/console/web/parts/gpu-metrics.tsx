@@ -1,14 +1,14 @@
-// What the GPUs and the container use: the mean of all GPUs as charts, and each GPU now as a table.
+// What the GPUs of an instance or a machine use: the mean of all GPUs as charts, and each GPU now as a table.
 import { useMemo, useState } from 'preact/hooks';
-import type { Instance } from '../../../../shared/api/instance.ts';
-import type { InstanceMetrics } from '../../../../shared/api/metrics.ts';
+import type { InstanceMetrics, MachineMetrics } from '../../../../shared/api/metrics.ts';
 import { useResource } from '../core/data.ts';
 import { bytes, time } from '../core/format.ts';
-import { Chart } from '../parts/chart.tsx';
-import { quoted, SameAs } from '../parts/command.tsx';
-import { Card, Problem } from '../parts/layout.tsx';
-import { RowsTable } from '../parts/table.tsx';
+import { Chart } from './chart.tsx';
+import { SameAs } from './command.tsx';
+import { Card, Problem } from './layout.tsx';
+import { RowsTable } from './table.tsx';
 
+type Metrics = InstanceMetrics | MachineMetrics;
 type Series = InstanceMetrics['gpus'][number];
 type SeriesName = 'utilization_percent' | 'memory_used_mib' | 'power_watts' | 'temperature_celsius';
 
@@ -37,10 +37,17 @@ const CHARTS: readonly { name: SeriesName; title: string; short: string; max?: n
     },
   ];
 
-export function Metrics({ instance: { id, name } }: { instance: Instance }) {
+interface GpuMetricsProps {
+  /** The route, like `/v1/instances/{id}/metrics`. */
+  path: string;
+  /** The same as a command. */
+  cli: string;
+}
+
+export function GpuMetrics({ path: route, cli }: GpuMetricsProps) {
   const [hours, setHours] = useState<number>(WINDOWS_H[0]);
-  const path = useMemo(() => pathOf(id, hours), [id, hours]);
-  const { data, error, reload } = useResource<InstanceMetrics>(path, { everyMs: REREAD_MS });
+  const path = useMemo(() => pathOf(route, hours), [route, hours]);
+  const { data, error, reload } = useResource<Metrics>(path, { everyMs: REREAD_MS });
   const metrics = data.value;
   const count = metrics?.gpus.length ?? 0;
   return (
@@ -48,12 +55,7 @@ export function Metrics({ instance: { id, name } }: { instance: Instance }) {
       title="GPUs"
       {...(count > 1 ? { note: `mean of ${count}` } : {})}
       actions={<Windows hours={hours} setHours={setHours} />}
-      footer={
-        <SameAs
-          cli={`svc instance metrics ${quoted(name ?? id)} --watch`}
-          curl={{ path: `/v1/instances/${id}/metrics` }}
-        />
-      }
+      footer={<SameAs cli={cli} curl={{ path: route }} />}
     >
       {error.value !== undefined && <Problem error={error.value} retry={() => void reload()} />}
       {metrics !== undefined && <Figures metrics={metrics} />}
@@ -74,7 +76,7 @@ function Windows({ hours, setHours }: { hours: number; setHours(hours: number): 
   );
 }
 
-function Figures({ metrics }: { metrics: InstanceMetrics }) {
+function Figures({ metrics }: { metrics: Metrics }) {
   const times = metrics.points.map((at) => Date.parse(at) / 1_000);
   if (metrics.gpus.length === 0 && metrics.latest === null) {
     return <p class="pad quiet">The host has not sent figures in this time.</p>;
@@ -111,9 +113,10 @@ function Figures({ metrics }: { metrics: InstanceMetrics }) {
   );
 }
 
-function Latest({ latest }: { latest: InstanceMetrics['latest'] }) {
+function Latest({ latest }: { latest: Metrics['latest'] }) {
   if (latest === null) return null;
-  const { container } = latest;
+  const [name, used] =
+    'container' in latest ? (['Container', latest.container] as const) : (['Host', latest.host] as const);
   const shown = (value: number | null, show: (value: number) => string): string =>
     value === null ? 'unknown' : show(value);
   return (
@@ -132,8 +135,8 @@ function Latest({ latest }: { latest: InstanceMetrics['latest'] }) {
       />
       <p class="pad small quiet">
         Sample of {time(latest.at)}.
-        {container !== null &&
-          ` Container: ${shown(container.cpu_cores_used, (cores) => cores.toFixed(1))} cores, ${shown(container.memory_used_bytes, bytes)} of memory.`}
+        {used !== null &&
+          ` ${name}: ${shown(used.cpu_cores_used, (cores) => cores.toFixed(1))} cores, ${shown(used.memory_used_bytes, bytes)} of memory.`}
       </p>
     </>
   );
@@ -149,8 +152,7 @@ function mean(values: readonly (number | null)[]): number | null {
   return known.length === 0 ? null : known.reduce((sum, value) => sum + value, 0) / known.length;
 }
 
-function pathOf(id: string, hours: number): string {
-  const path = `/v1/instances/${id}/metrics`;
-  if (hours === WINDOWS_H[0]) return path;
-  return `${path}?from=${encodeURIComponent(new Date(Date.now() - hours * HOUR_MS).toISOString())}`;
+function pathOf(route: string, hours: number): string {
+  if (hours === WINDOWS_H[0]) return route;
+  return `${route}?from=${encodeURIComponent(new Date(Date.now() - hours * HOUR_MS).toISOString())}`;
 }
