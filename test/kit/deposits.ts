@@ -14,7 +14,7 @@ import type { World } from './world.ts';
 
 const MINUTE_MS = 60_000;
 
-/** Of m/44'/60'/0'/0 of the well-known phrase "test test ... junk". Everybody knows its private keys. */
+/** The key of m/44'/60'/0'/0 of the well-known phrase "test test ... junk". Everybody knows its private keys. */
 export const TEST_XPUB =
   'xpub6DyUKdwoLWmUJ4Tn9Bbsdtx7B5Ws18mEN19e5HT52ikE53FiUheSQXrZUNPovqfyKmw4579A1Mm3GXXKM39N64uooBfJ4tNAzFsEbodRTx4';
 
@@ -41,7 +41,7 @@ export function offlineDeposits(chains: readonly DepositChain[] = ['ethereum', '
   return depositSettingsOf(new Map(offline));
 }
 
-/** As if its watcher had read the chain up to now. */
+/** Does what the watcher does after it has read the chain up to now. */
 export async function noteRead({ db, clock }: Pick<Core, 'db' | 'clock'>, chain: DepositChain): Promise<void> {
   const nowMs = clock.now();
   await db.tx('test.read', (tx) =>
@@ -80,7 +80,7 @@ interface Payment {
   ms?: number;
 }
 
-/** As if its watcher had seen these tokens at its address, in a final block. The deposit is due afterwards. */
+/** Does what the watcher does after it has seen these tokens at its address, in a final block. The deposit is due afterwards. */
 export async function payDeposit(
   { db, clock }: Pick<Core, 'db' | 'clock'>,
   { id, chain, address, ...paid }: Deposit,

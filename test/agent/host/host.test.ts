@@ -125,7 +125,7 @@ describe('files', () => {
     wallMs += 86_400_000;
     const again = await openDesired(state, { files: DISK, log, clock, bootId: 'boot' });
     expect(again.serverNowMs()).toBe(8_205_000);
-    // After a boot: no earlier than the time that was sent, plus the time since the boot.
+    // The host has booted: the time is not earlier than the time that was sent, plus the time since the boot.
     monotonicMs = 2_000;
     const booted = await openDesired(state, { files: DISK, log, clock, bootId: 'another boot' });
     expect(booted.serverNowMs()).toBe(8_202_000);

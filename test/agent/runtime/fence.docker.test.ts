@@ -30,7 +30,7 @@ beforeAll(async () => {
   image = await busyboxImage(world.registry);
   bundle = await prepareBundle(world.stateDir);
   const { docker } = world.engine;
-  // As an agent has left it that named no bridges.
+  // An earlier agent that named no bridges has left this network.
   await docker.createNetwork({ Name: 'svc-wl_old', Labels: { 'svc.machine_id': 'earlier' } });
   await publishedPort();
   // Docker keeps networks apart too; here nothing may hide what the fence lets through.

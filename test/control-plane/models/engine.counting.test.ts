@@ -93,7 +93,7 @@ describe('embeddings', () => {
     const tokens = texts.reduce((sum, text) => sum + text.length + 1, 0);
     expect(answer.json['usage']).toEqual({ prompt_tokens: tokens, total_tokens: tokens });
     const receipts = await closedReceipts();
-    // In whole cents, rounded up.
+    // The cost is in whole cents, rounded up.
     expect(receipts).toMatchObject([{ counted_by: 'upstream', prompt_tokens: tokens, cost: '0.02' }]);
     expect(receipts[0]?.attempts).toHaveLength(3);
   });

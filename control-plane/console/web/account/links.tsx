@@ -1,4 +1,4 @@
-// Where links of mails and of the operator lead. Their secret stands behind the #, which no server ever sees.
+// The screens to which links of mails and of the operator lead. Their secret stands behind the #, which no server ever sees.
 import { useEffect, useState } from 'preact/hooks';
 import type { Session } from '../../../../shared/api/auth.ts';
 import { ApiError, post } from '../core/api.ts';
@@ -84,7 +84,7 @@ function AcceptForm() {
   );
 }
 
-/** Where the provider of a single sign-on sends the browser back to. */
+/** The screen to which the provider of a single sign-on sends the browser back. */
 export function Oidc() {
   const [error, setError] = useState<ApiError>();
   useEffect(() => {

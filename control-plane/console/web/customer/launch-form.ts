@@ -13,7 +13,7 @@ export interface LaunchDraft {
   gpuCount: number;
   /** The offering that the person has chosen; undefined before. */
   chosen: PricingRow | undefined;
-  /** With tier reserved instead of it: what a contract has. */
+  /** The capacity of the contract. It stands in place of `chosen` if the tier is reserved. */
   reserved: Reserved | undefined;
   source: Source;
   environment: string;
@@ -22,7 +22,7 @@ export interface LaunchDraft {
   credential: string;
   /** `NAME=value` lines. */
   env: string;
-  /** Like `8080/http 5432/tcp`. Each is served at an address of its own. */
+  /** The ports, like `8080/http 5432/tcp`. Each is served at an address of its own. */
   ports: string;
   name: string;
   /** Fields of figures are text, as they are typed. */

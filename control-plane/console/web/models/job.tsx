@@ -16,7 +16,7 @@ import { lossOf, pathOf, useJobEvents } from './job-events.ts';
 
 const MS = 1_000;
 const REREAD_MS = 15_000;
-/** Until all are asked for. */
+/** The page shows so many events until all are asked for. */
 const EVENTS_SHOWN = 20;
 const iso = (seconds: number): string => new Date(seconds * MS).toISOString();
 const isOpen = ({ status }: FineTuningJob): boolean =>

@@ -38,7 +38,7 @@ const SPANS: Record<Bucket, { ms: number; count: number; fromMs: number }> = {
   day: { ms: DAY_MS, count: 30, fromMs: 0 },
   week: { ms: WEEK_MS, count: 13, fromMs: MONDAY_MS },
 };
-/** As many as there are colours for, with the rest. */
+/** The chart has so many colours, and one for the rest. */
 const SERIES_MAX = 3;
 const PAGE = 200;
 /** So many rows are more than anybody reads. The page says so where there are more. */

@@ -16,7 +16,7 @@ import { type Bucket, chartOf, type Group, type GroupBy, groupsOf, startOf, sum,
 
 const BALANCE_MS = 15_000;
 const HOUR_S = 3_600;
-/** Below it the figures warn: a night passes without anybody who could add funds. */
+/** The figures warn if less is left: a night passes without anybody who could add funds. */
 const WARN_H = 48;
 
 const BUCKETS: readonly (readonly [Bucket, string])[] = [

@@ -12,7 +12,7 @@ export interface Same {
     body?: unknown;
     /** Parts of a form, like `file=@a.jsonl`, in place of a body. */ form?: readonly string[];
   };
-  /** In a box with line breaks. */
+  /** The command stands in a box with line breaks. */
   isLong?: boolean;
 }
 
