@@ -162,7 +162,7 @@ describe.each(['wl_a', 'wl_old'])('from %s', (id) => {
     await outside.asked(label);
   });
 
-  test.skipIf(!CLOSED.test(resolvers[0] ?? ''))('of a private name server, nothing but port 53 is open', async () => {
+  test.skipIf(!CLOSED.test(resolvers[0] ?? ''))('a private name server is open at port 53 alone', async () => {
     const targets = { 'another port': `tcp ${resolvers[0]} 80` };
     expect(await attackFrom(id, targets)).toEqual(nothing(targets));
   });
@@ -173,7 +173,7 @@ const FROM_OUTSIDE = async (): Promise<Record<string, string>> => ({
 });
 const onNeighbour = (argv: string[]): Promise<string> => outside.onNeighbour(process.execPath, ...argv);
 
-test('from outside, no workload is reached; from the host it is, as by its supplier', async () => {
+test('no workload can be reached from outside; its host, and so its supplier, can reach it', async () => {
   const targets = await FROM_OUTSIDE();
   expect(await attack(onNeighbour, targets)).toEqual(nothing(targets));
   expect(await attack((argv) => outside.onHost(process.execPath, ...argv), targets)).toEqual(everything(targets));

@@ -113,7 +113,7 @@ describe('a chat', () => {
     });
   const asked = (): number[] => all.map((each) => each.asked.length);
 
-  test('and its continuations go to one server, whole and streamed, other chats go to others', async () => {
+  test('goes to one server with its continuations, whole and streamed; other chats go to others', async () => {
     for (let turn = 0; turn < 4; turn += 1) await ask('you are a poet', false);
     const before = asked();
     expect(before.filter((count) => count > 0)).toEqual([4]);

@@ -98,7 +98,7 @@ describe('embeddings', () => {
     expect(receipts[0]?.attempts).toHaveLength(3);
   });
 
-  test('of a text that is too long are 400, however often one caller or several ask, and others are served', async () => {
+  test('answer 400 to a text that is too long, however often one caller or several ask, and others are served', async () => {
     const other = await api.account();
     for (let i = 0; i < 12; i += 1) {
       const answer = await embeddings('w'.repeat(300), i % 2 === 0 ? owner : other);
