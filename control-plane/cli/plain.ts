@@ -61,6 +61,15 @@ export const MONTH: PlainOption = {
   to: 'month',
 };
 
+/** The option of everything that moves stablecoins. */
+export const CHAIN: PlainOption = {
+  flags: '--chain <chain>',
+  help: 'ethereum, base, arbitrum, polygon or solana',
+  in: 'body',
+  to: 'chain',
+  required: true,
+};
+
 /** `nounOf` gives the command that stands for a noun. */
 export function addPlainCommands(
   nounOf: (noun: string) => Command,

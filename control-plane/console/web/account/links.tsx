@@ -4,9 +4,9 @@ import type { Session } from '../../../../shared/api/auth.ts';
 import { ApiError, post } from '../core/api.ts';
 import { keptLogin } from '../core/single-sign-on.ts';
 import { loadSession, session } from '../core/session.ts';
-import { Field, Form, useAction } from '../parts/forms.tsx';
+import { Form, useAction } from '../parts/forms.tsx';
 import { Alone, Problem } from '../parts/layout.tsx';
-import { NewPassword } from './sign-in.tsx';
+import { Email, NewPassword, OwnName } from './identity-fields.tsx';
 
 const token = (): string => location.hash.slice(1);
 
@@ -58,23 +58,8 @@ function AcceptForm() {
   return (
     <Alone title="You are invited">
       <Form action={action} submit="Create the account and join" busy="Joining…">
-        <Field
-          label="E-mail"
-          type="email"
-          autoComplete="username"
-          required
-          value={email}
-          onValue={setEmail}
-          rule={action.ruleOf('email')}
-        />
-        <Field
-          label="Your name"
-          autoComplete="name"
-          required
-          value={name}
-          onValue={setName}
-          rule={action.ruleOf('name')}
-        />
+        <Email value={email} onValue={setEmail} rule={action.ruleOf('email')} />
+        <OwnName value={name} onValue={setName} rule={action.ruleOf('name')} />
         <NewPassword value={password} onValue={setPassword} rule={action.ruleOf('password')} />
       </Form>
       <p class="small quiet">

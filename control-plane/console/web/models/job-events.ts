@@ -1,8 +1,8 @@
 // The events of a fine-tuning job, oldest first, read on from the last one; and the curve of its loss.
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import type { FineTuningEvent } from '../../../../shared/api/fine-tuning.ts';
-import { ApiError, get } from '../core/api.ts';
-import { whileVisible } from '../core/data.ts';
+import { type ApiError, get } from '../core/api.ts';
+import { useReads } from '../core/data.ts';
 
 const PAGE = 100;
 const REREAD_MS = 5_000;
@@ -15,27 +15,11 @@ export interface JobEvents {
 /** Follows the job while `isOpen`, and reads once more when it has ended. */
 export function useJobEvents(id: string, isOpen: boolean): JobEvents {
   const [events, setEvents] = useState<readonly FineTuningEvent[]>([]);
-  const [error, setError] = useState<ApiError>();
-  useEffect(() => {
-    const stop = new AbortController();
-    const reader = openReader(id, stop.signal, setEvents);
-    const read = async (): Promise<void> => {
-      try {
-        await reader();
-        setError(undefined);
-      } catch (failure) {
-        if (stop.signal.aborted) return;
-        if (!(failure instanceof ApiError)) throw failure;
-        setError(failure);
-      }
-    };
-    void read();
-    const stopTimer = isOpen ? whileVisible(REREAD_MS, () => void read()) : undefined;
-    return () => {
-      stop.abort();
-      stopTimer?.();
-    };
-  }, [id, isOpen]);
+  const { error } = useReads(
+    (signal) => openReader(id, signal, setEvents),
+    [id, isOpen],
+    isOpen ? REREAD_MS : undefined,
+  );
   return { events, error };
 }
 

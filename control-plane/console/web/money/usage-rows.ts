@@ -1,10 +1,10 @@
 // What was used, as a chart and as sums: rows of the API by time bucket and group. Pure, apart from the hook that reads the pages.
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import type { UsageRow } from '../../../../shared/api/billing.ts';
 import type { Page } from '../../../../shared/api/page.ts';
 import { nearestUcents } from '../../../../shared/money.ts';
-import { ApiError, get } from '../core/api.ts';
-import { whileVisible } from '../core/data.ts';
+import { get } from '../core/api.ts';
+import { type Reads, useReads } from '../core/data.ts';
 
 export type Bucket = 'hour' | 'day' | 'week';
 export type GroupBy = 'gpu_type' | 'instance_id';
@@ -98,44 +98,26 @@ function topOf(highest: number): number {
   return power * ([1, 2, 2.5, 5].find((step) => step * power >= highest) ?? 10);
 }
 
-export interface Usage {
+export interface Usage extends Reads {
   rows: readonly UsageRow[] | undefined;
   /** There are more rows than were read. */
   isCut: boolean;
-  error: ApiError | undefined;
-  reload(): void;
 }
 
 /** All pages of a window, once a minute while the page is visible. */
 export function useUsage(path: string): Usage {
   const [found, setFound] = useState<{ path: string } & Pick<Usage, 'rows' | 'isCut'>>();
-  const [error, setError] = useState<ApiError>();
-  const [round, setRound] = useState(0);
-  useEffect(() => {
-    const stop = new AbortController();
-    const read = async (): Promise<void> => {
-      try {
-        setFound({ path, ...(await readAll(path, stop.signal)) });
-        setError(undefined);
-      } catch (failure) {
-        if (stop.signal.aborted) return;
-        if (!(failure instanceof ApiError)) throw failure;
-        setError(failure);
-      }
-    };
-    void read();
-    const stopTimer = whileVisible(REREAD_MS, () => void read());
-    return () => {
-      stop.abort();
-      stopTimer();
-    };
-  }, [path, round]);
+  const { error, reload } = useReads(
+    (signal) => async () => setFound({ path, ...(await readAll(path, signal)) }),
+    [path],
+    REREAD_MS,
+  );
   const isOfPath = found?.path === path;
   return {
     rows: isOfPath ? found.rows : undefined,
     isCut: isOfPath && found.isCut,
     error,
-    reload: () => setRound(round + 1),
+    reload,
   };
 }
 
