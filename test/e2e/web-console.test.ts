@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import type { BrowserContext, Page } from 'playwright-core';
+import type { BrowserContext, Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
   addAuthenticator,
@@ -167,6 +167,54 @@ test('an organisation becomes a supplier, registers a machine, reads its checks,
   expect(await axeFindings(page)).toEqual([]);
   await dialog.getByRole('button', { name: 'Take off the market' }).click();
   await page.getByRole('button', { name: 'Put on offer again' }).waitFor();
+  expect(pages.broken).toEqual([]);
+});
+
+test('a launch names its ports, the primary one of them, and the arguments of its program, as its two lines do', async () => {
+  await pages.api.world.machine();
+  await page.goto(`${pages.origin}/console/launch`);
+  await page.getByRole('radio', { name: /H100/ }).check();
+  await page.getByRole('radio', { name: 'Own image' }).check();
+  const box = (name: RegExp): Locator => page.getByRole('textbox', { name });
+  const choice = (name: RegExp): Locator => page.getByRole('combobox', { name });
+  await box(/^Image/).fill('busybox');
+  await box(/^Ports/).fill('8080 5432/tcp 9090/http');
+  await choice(/^Primary port/).selectOption('9090');
+  const lines = page.getByRole('complementary').locator('.cmd code');
+  await expect.poll(() => lines.first().textContent()).toContain('9090/http/primary');
+  // A port that is not listed any more is not the primary one.
+  await box(/^Ports/).fill('8080');
+  await expect.poll(() => lines.first().textContent()).toMatch(/ --port 8080\/http$/);
+  await box(/^Ports/).fill('8080 5432/tcp 9090/http');
+  await choice(/^Entrypoint/).selectOption('These arguments');
+  await box(/^Entrypoint/).fill('/bin/env\n-i');
+  await choice(/^Command/).selectOption('None');
+  const ports = '--port 8080/http --port 5432/tcp --port 9090/http/primary';
+  await expect
+    .poll(() => lines.first().textContent())
+    .toContain(`${ports} --entrypoint /bin/env --entrypoint -i -- ''`);
+  await choice(/^Command/).selectOption('These arguments');
+  await box(/^Command/).fill('sh\n-c\nexec sleep infinity');
+  await expect.poll(() => lines.first().textContent()).toMatch(/ --entrypoint -i -- sh -c 'exec sleep infinity'$/);
+  expect(await lines.count()).toBe(2);
+  for (const line of await lines.allTextContents()) await judged(line);
+  const asked = {
+    image: 'busybox',
+    ports: [
+      { port: 8080, protocol: 'http' },
+      { port: 5432, protocol: 'tcp' },
+      { port: 9090, protocol: 'http', primary: true },
+    ],
+    entrypoint: ['/bin/env', '-i'],
+    cmd: ['sh', '-c', 'exec sleep infinity'],
+  };
+  expect(await lines.last().textContent()).toContain(JSON.stringify(asked).slice(1, -1));
+  expect(await axeFindings(page)).toEqual([]);
+  const sent = page.waitForRequest((request) => request.method() === 'POST' && request.url().endsWith('/v1/instances'));
+  await page.getByRole('button', { name: /^Launch at/ }).click();
+  const request = await sent;
+  expect(request.postDataJSON()).toMatchObject(asked);
+  expect((await request.response())?.status()).toBe(202);
   expect(pages.broken).toEqual([]);
 });
 

@@ -10,7 +10,8 @@ export interface Same {
     method?: Method;
     path: string;
     body?: unknown;
-    /** Parts of a form, like `file=@a.jsonl`, in place of a body. */ form?: readonly string[];
+    /** Parts of a form, like `file=@a.jsonl`, in place of a body. */
+    form?: readonly string[];
   };
   /** The command stands in a box with line breaks. */
   isLong?: boolean;
