@@ -12,7 +12,8 @@ import { Segments } from '../parts/segments.tsx';
 import { type Column, RowsTable } from '../parts/table.tsx';
 import { MonthBill } from './bill.tsx';
 import { UsageChart } from './usage-chart.tsx';
-import { type Bucket, chartOf, type Group, type GroupBy, groupsOf, startOf, sum, useUsage } from './usage-rows.ts';
+import { useUsage } from './usage-pages.ts';
+import { type Bucket, chartOf, type Group, type GroupBy, groupsOf, startOf, sum } from './usage-rows.ts';
 
 const BALANCE_MS = 15_000;
 const HOUR_S = 3_600;
