@@ -4,6 +4,7 @@ import type { Model } from '../../../../shared/api/model.ts';
 import type { VideoJob } from '../../../../shared/api/videos.ts';
 import { post } from '../core/api.ts';
 import { useResource } from '../core/data.ts';
+import { duration } from '../core/format.ts';
 import { useAction } from '../parts/forms.tsx';
 import { Badge, Note, Problem, type Tone } from '../parts/layout.tsx';
 import { type PromptBody, PromptCard } from './prompt-card.tsx';
@@ -58,7 +59,8 @@ function Job({ id }: { id: string }) {
         <>
           <video class="made" controls src={`${path}/content`} aria-label="The video" />
           <p class="small quiet">
-            {job.seconds} s, cost ${job.cost}. The file is kept for 24 hours.
+            {job.seconds} s of video, made in {duration((job.completed_at ?? 0) - job.created_at)}, cost ${job.cost}.
+            The file is kept for 24 hours.
           </p>
         </>
       )}
