@@ -17,6 +17,7 @@ import { openJudge } from '../kit/manual/judge.ts';
 
 /** Those of operators have a test of their own. */
 const SCREENS = (await consoleScreens()).filter(({ path }) => !path.startsWith('/console/operate/'));
+const DIST = resolve(import.meta.dirname, '../../control-plane/console/dist/assets');
 const OWNER = { email: 'ada@example.com', password: 'correct horse battery' };
 
 let pages: ConsolePages;
@@ -97,17 +98,22 @@ test('no page has broken the policy, thrown an error or left the origin', () => 
   expect(pages.broken).toEqual([]);
 });
 
+test('the built files name no path of this checkout', () => {
+  const files = readdirSync(DIST).map((name) => [name, readFileSync(join(DIST, name), 'utf8')] as const);
+  expect(files.length).toBeGreaterThan(10);
+  expect(files.filter(([, text]) => text.includes(resolve(DIST, '../..'))).map(([name]) => name)).toEqual([]);
+});
+
 test('the first load is at most 60 kB of scripts and 8 kB of styles, compressed', async () => {
   const loaded: string[] = [];
   const fresh = await (await pages.open()).newPage();
   fresh.on('response', (response) => loaded.push(new URL(response.url()).pathname));
   await fresh.goto(`${pages.origin}/console`);
   await fresh.getByLabel('E-mail').waitFor();
-  const dist = resolve(import.meta.dirname, '../../control-plane/console/dist/assets');
   const sizeOf = (ending: string): number =>
-    readdirSync(dist)
+    readdirSync(DIST)
       .filter((name) => name.endsWith(ending) && loaded.includes(`/console/assets/${name}`))
-      .reduce((sum, name) => sum + gzipSync(readFileSync(join(dist, name)), { level: 9 }).byteLength, 0);
+      .reduce((sum, name) => sum + gzipSync(readFileSync(join(DIST, name)), { level: 9 }).byteLength, 0);
   expect(sizeOf('.js')).toBeGreaterThan(5_000);
   expect(sizeOf('.js')).toBeLessThanOrEqual(60_000);
   expect(sizeOf('.css')).toBeGreaterThan(1_000);
