@@ -12,7 +12,7 @@ const WALLS = ['test/house.test.ts', 'test/contract/spec-rows.test.ts'];
 const SETUP = ['test/kit/seed.ts'];
 const COMPILED = 'test/kit/compile-cache.ts';
 
-/** With full counts (`npm run soak`) a test takes as long as it takes. */
+/** A test with full counts (`npm run soak`) may take as long as it needs. */
 const patience = (timeoutMs: number): number => (process.env['SOAK'] === '1' ? 30 * 60_000 : timeoutMs);
 
 /** Files at a time: vitest by itself keeps a processor free for its own work, of which there is next to none. */

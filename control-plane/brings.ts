@@ -74,7 +74,7 @@ export interface Brings extends Proofs {
   forgets?: readonly Forgets[];
   /** Resources whose events are in the live stream. */
   feeds?: readonly Feed[];
-  /** Where the transfers with which the room changes wallets are on the bill, by kind. */
+  /** The section of the bill for each kind of transfer with which the room changes wallets. */
   billed?: Billed;
   /** Disconnects clients, before the API closes. */
   leave?(): Promise<void>;
@@ -100,7 +100,7 @@ export interface Process {
 type Room = (typeof ROOMS)[number];
 type Wing<Name extends string> = Record<Extract<Room, `${Name}/${string}`>, Brings>;
 
-/** In the order of the house. A missing room is a compile error. */
+/** The rooms stand in the order of the house. A missing room is a compile error. */
 export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Brings[] {
   const { db, clock, log } = core;
   const inOrder = (): Brings[] => ROOMS.map((room) => brings[room]);

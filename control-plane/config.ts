@@ -197,7 +197,7 @@ const ConfigFields = z.strictObject({
       private_registries: z
         .array(
           z.strictObject({
-            /** As in the names of images. Without a port, all its ports are allowed. */
+            /** The host as the names of images spell it. If it has no port, all its ports are allowed. */
             host: z
               .string()
               .max(255)
@@ -212,7 +212,7 @@ const ConfigFields = z.strictObject({
   templates_file: AbsolutePath.optional(),
   /** YAML file of the environments that can be launched. It replaces the built-in environments. */
   environments_file: AbsolutePath.optional(),
-  /** YAML file of the models that can be called. Without it there are none. */
+  /** YAML file of the models that can be called. If it is missing, there are none. */
   models_file: AbsolutePath.optional(),
   /** Open requests of one API key, including streams. Above this, callers get 429. */
   open_inference_requests_per_key: z.int().min(1).max(RATE_MAX).default(64),

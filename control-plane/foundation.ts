@@ -91,7 +91,7 @@ interface Deps {
   rng: Rng;
   log: Log;
   onCommit?: OnCommit;
-  /** On SQLite: called if the disk is full; true if it freed space. */
+  /** SQLite calls it if the disk is full; true if it freed space. */
   makeRoom?: (() => boolean) | undefined;
 }
 

@@ -40,7 +40,7 @@ export interface Settings {
   reservationLeadMs: number;
   /** What may be given away in a day without the operator. */
   lossBounds: LossBounds;
-  /** Without it, no stablecoin deposits are taken. */
+  /** If it is missing, no stablecoin deposits are taken. */
   deposits?: DepositSettings | undefined;
   openLaunchesPerOrg: number;
   /** GPU hours that launches of one organisation may hold without running, in any 24 hours. */

@@ -11,8 +11,9 @@ export async function buildConsole(outDir: string = resolve(ROOM, 'dist')): Prom
     root: resolve(ROOM, 'web'),
     base: '/console/',
     logLevel: 'warn',
-    // Node runs the sources of both daemons as they are, so JSX is the only thing that must be translated.
-    oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
+    // Node runs the sources of both daemons as they are, so JSX is the only thing that must be translated. With NODE_ENV=test, vite would
+    // write the path and line of each element into the scripts.
+    oxc: { jsx: { runtime: 'automatic', importSource: 'preact', development: false } },
     build: {
       outDir,
       emptyOutDir: true,

@@ -260,7 +260,7 @@ export const MEDIA_TYPE_CHARS_MAX = 255;
 export const FILES_PAGE_MAX = 10_000;
 /** A line of a training file. A longer one is a mistake, or does not fit into the context of any model. */
 export const TRAINING_LINE_BYTES_MAX = 1024 * 1024;
-/** With fewer examples, a model only memorises them. */
+/** A model that gets fewer examples only memorises them. */
 export const TRAINING_EXAMPLES_MIN = 10;
 /** Problems of a training file that its report lists; all are counted. */
 export const TRAINING_PROBLEMS_MAX = 20;

@@ -142,7 +142,7 @@ export const FINE_TUNING_STATES: StateTable<FineTuningState> = {
 
 export type UploadState = 'pending' | 'completed' | 'cancelled' | 'expired';
 
-/** Of a file that comes in parts. */
+/** The states of a file that comes in parts. */
 export const UPLOAD_STATES: StateTable<UploadState> = {
   pending: ['completed', 'cancelled', 'expired'],
   completed: [],

@@ -2,7 +2,16 @@
 import { resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { readSources, type SourceFile } from './kit/sources.ts';
-import { barrels, fileNames, fileSizes, firstLines, leftovers, lockFile, origins } from './kit/tidy.ts';
+import {
+  barrels,
+  commentSubjects,
+  fileNames,
+  fileSizes,
+  firstLines,
+  leftovers,
+  lockFile,
+  origins,
+} from './kit/tidy.ts';
 import { roomReadmes, unusedEntries } from './kit/plan-checks.ts';
 import { ambientState, importCircles, importOrder, migrations, packageDoors, tableOwners } from './kit/walls.ts';
 
@@ -21,6 +30,7 @@ const RULES = {
   barrels,
   roomReadmes,
   leftovers,
+  commentSubjects,
   lockFile,
   origins: (files: readonly SourceFile[]) => origins(files, CHECKOUT),
 };
@@ -150,6 +160,16 @@ const FAULTS: [Rule, string, SourceFile, string][] = [
   ],
   ['leftovers', 'a note', file('agent/host/a.ts', `// ${LATER} later`), 'note for later'],
   ['leftovers', 'a parked test', file('test/a.test.ts', `${PARKED}('x')`), 'parks a test'],
+  ['commentSubjects', 'whose thing it is', file('agent/host/a.ts', '/** Of an answer. */'), '"Of an answer."'],
+  ['commentSubjects', 'a key', file('agent/host/a.ts', '  /** By machine. */'), '"By machine."'],
+  ['commentSubjects', 'a lone clause', file('agent/host/a.ts', '// So that it is the last.'), 'without a subject'],
+  [
+    'commentSubjects',
+    'a comparison',
+    file('agent/host/a.ts', '/**', ' * As it came, byte for', ' * byte.', ' */'),
+    'As it',
+  ],
+  ['commentSubjects', 'SQL', file('control-plane/base/db/migrations/0001-a.sql', '-- In microcents.'), 'In microcents'],
 ];
 
 describe('a planted fault is caught', () => {
@@ -211,6 +231,13 @@ const FINE: [Rule, string, SourceFile][] = [
     file('control-plane/admin/a.ts', '// taken from events', '/** read from', ' * from events */'),
   ],
   ['barrels', 'a re-export beside code', file('agent/host/a.ts', "export { x } from './b.ts';", 'export const y = 1;')],
+  ['commentSubjects', 'a clause before a sentence', file('agent/host/a.ts', '// Without a key, nothing is sent.')],
+  [
+    'commentSubjects',
+    'a noun phrase',
+    file('agent/host/a.ts', '/** The largest count. Of others, nothing is known. */'),
+  ],
+  ['commentSubjects', 'a second line', file('agent/host/a.ts', '// The port of the host', '// in the container.')],
   ['firstLines', 'after a shebang', file('agent/host/a.ts', '#!/usr/bin/env node', '// what it is for')],
 ];
 

@@ -30,7 +30,7 @@ export interface GpuWatchDeps {
 }
 
 const ERROR_CHARS_MAX = 400;
-/** For eight cards without persistence mode, nvidia-smi takes ten seconds per query. */
+/** If eight cards have no persistence mode, nvidia-smi takes ten seconds per query. */
 const READ_MS_MAX = 60_000;
 
 /**

@@ -175,7 +175,7 @@ function tell(socket: Socket, news: SessionMessage): void {
   if (socket.writable) sendJson(socket, news);
 }
 
-/** A command runs in the user's shell, as in sshd. Without a command it is a login shell. */
+/** A command runs in the user's shell, as in sshd. If there is no command, it is a login shell. */
 function shellArgv(shell: string, command: string | null): [string, ...string[]] {
   const argv: [string, ...string[]] = shell.endsWith('/busybox') ? [shell, 'sh'] : [shell];
   return command === null ? [...argv, '-l'] : [...argv, '-c', command];

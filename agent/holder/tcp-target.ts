@@ -57,7 +57,7 @@ export function openTcpServer({ guests, clock }: { guests: Guests; clock: Clock 
         const stream = await dialStream();
         stream.on('error', () => stream.destroy());
         const sink = frameSink(inside);
-        // In the same way, the application must not mistake half a request for a whole one.
+        // The application must not mistake half a request for a whole one either.
         stream.once('close', () => void (sink.writableEnded ? leaveSession(inside, sink, clock) : inside.destroy()));
         stream.pipe(sink);
         outside.resolve(stream);

@@ -19,5 +19,5 @@ export type TerminalMessage =
   /** The terminal could not be started. */
   | { kind: 'failed'; detail: string };
 
-/** After these codes the page does not reconnect by itself. */
+/** The page does not reconnect by itself after these codes. */
 export const TERMINAL_CLOSE = { ended: 4000, taken: 4001 } as const;

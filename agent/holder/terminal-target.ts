@@ -135,7 +135,7 @@ async function showTerminal(socket: WebSocket, query: SessionQuery, terminals: T
       terminals.left(id);
     });
     listen(socket, session, viewer);
-    // In a new terminal, the page has shown nothing yet.
+    // The page of a new terminal has shown nothing yet.
     session.attach(viewer, id === query.session ? query.place : 0, { cols, rows });
   } catch (error) {
     say({ kind: 'failed', detail: messageOf(error) });

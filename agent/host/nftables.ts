@@ -126,7 +126,7 @@ export function openNftables(): Nftables {
   };
 }
 
-/** For a supplier at the command line. Rejects if this agent cannot install a fence. */
+/** A supplier reads the error at the command line. Rejects if this agent cannot install a fence. */
 export async function assertNftables(): Promise<void> {
   await nft(['list', 'tables']);
 }

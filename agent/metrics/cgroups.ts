@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { ContainerFigures } from '../../shared/protocol/metrics.ts';
 import { networkBytes } from './network.ts';
 
-/** Where the kernel shows cgroups and processes; other folders in tests. */
+/** The folders in which the kernel shows cgroups and processes; other folders in tests. */
 export interface KernelFiles {
   cgroups: string;
   proc: string;
@@ -12,7 +12,7 @@ export interface KernelFiles {
 
 export const KERNEL: KernelFiles = { cgroups: '/sys/fs/cgroup', proc: '/proc' };
 
-/** Where Docker puts the cgroup of a container, by its two drivers: `cgroupfs` and `systemd`. */
+/** The folders in which Docker puts the cgroup of a container, by its two drivers: `cgroupfs` and `systemd`. */
 const foldersOf = (id: string): string[] => [`docker/${id}`, `system.slice/docker-${id}.scope`];
 /** A limit above this is version 1's way to write "none". */
 const LIMIT_BYTES_MAX = 2 ** 60;

@@ -33,7 +33,7 @@ export interface SamplerDeps {
   log: Log;
 }
 
-/** For eight cards without persistence mode, nvidia-smi takes ten seconds. A hung one is ended after twenty. */
+/** If eight cards have no persistence mode, nvidia-smi takes ten seconds. A hung one is ended after twenty. */
 const GPUS_MS_MAX = 25_000;
 
 /** Starts sampling. A sample begins only after the last one has ended. */

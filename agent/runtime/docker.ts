@@ -250,7 +250,7 @@ function registryAuth(login: PullLogin): Docker.AuthConfig {
     : { username: login.username, password: login.password };
 }
 
-/** Without `follow` the whole log is read into memory: the engine's client has no other way, and LOG_LINES_MAX bounds it. */
+/** If `follow` is not set, the whole log is read into memory: the engine's client has no other way, and LOG_LINES_MAX bounds it. */
 async function readLogs(
   container: Docker.Container,
   { tail, follow, since }: Omit<LogsTarget, 'kind'>,
@@ -286,7 +286,7 @@ function createOptions(
     Labels: labels,
     // Off, because the image's check would run without the image's environment (see containerEnv).
     Healthcheck: { Test: ['NONE'] },
-    // For our guest, which then sends the image's own stop signal to the main process.
+    // The guest gets this signal, and then sends the image's own stop signal to the main process.
     StopSignal: 'SIGTERM',
     HostConfig: {
       Init: true,
@@ -305,7 +305,7 @@ function createOptions(
         { Name: 'nofile', Soft: shape.nofile, Hard: shape.nofile },
       ],
       LogConfig: { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '3' } },
-      // After a reboot the agent starts the container again. Only the agent knows whether it should run.
+      // The agent starts the container again after a reboot. Only the agent knows whether it should run.
       RestartPolicy: { Name: 'no' },
       ...(shape.gpu_uuids.length === 0 ? {} : { DeviceRequests: [gpus] }),
       ...(shape.disk_gb === null ? {} : { StorageOpt: { size: `${shape.disk_gb}G` } }),

@@ -41,11 +41,11 @@ export interface Facts extends GpuStanding {
   records: ReadonlyMap<string, WorkloadRecord>;
   /** Our containers, or null while the engine does not answer. */
   containers: readonly LocalContainer[] | null;
-  /** For how long the engine has not answered. */
+  /** How long the engine has not answered. */
   engineAwayMs: number;
   /** Workloads whose holder process answers. */
   holdersUp: ReadonlySet<string>;
-  /** Per workload: for how long its container and holder have run although the guest has never connected. */
+  /** How long the container and holder of each workload have run although the guest has never connected. */
   silentMs: ReadonlyMap<string, number>;
   /** Workloads (and `holder <id>`) with a step at work: the facts about them are out of date. */
   busy: ReadonlySet<string>;

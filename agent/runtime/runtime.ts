@@ -301,7 +301,7 @@ interface Listing {
   current(): LocalContainer[] | null;
   /** The engine's last answer, also while it is away: it has not lost anything. Null before the first answer. */
   known(): LocalContainer[] | null;
-  /** For how long the engine has not answered; 0 if it answers. */
+  /** How long the engine has not answered; 0 if it answers. */
   awayMs(): number;
   refresh(): Promise<void>;
 }

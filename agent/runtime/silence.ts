@@ -4,7 +4,7 @@ import type { LocalContainer } from './engine.ts';
 import type { HolderStatus } from './observe.ts';
 
 export interface Silence {
-  /** For how long each workload has run without its guest, as far as this process has seen. */
+  /** How long each workload has run without its guest, as far as this process has seen. */
   ms: ReadonlyMap<string, number>;
   /** Workloads whose guest has connected at least once, also if it left a moment later. */
   spoken: ReadonlySet<string>;

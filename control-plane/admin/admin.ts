@@ -12,7 +12,7 @@ import { pageSchema } from '../../shared/api/page.ts';
 /** Use `listen` for a unix socket. `inject` needs no socket: commands use it while the daemon is stopped. */
 export function openAdmin(routes: readonly Route[], audit: Audit, core: Omit<HttpDeps, 'authenticate'>): Http {
   const deps: HttpDeps = { ...core, authenticate: async () => undefined };
-  // Without API keys there are no Idempotency-Keys, so the epoch is never used.
+  // There are no API keys here and so no Idempotency-Keys, so the epoch is never used.
   const http = openHttp(deps, { epoch: 0, audience: 'operator', baseUrl: 'http://localhost/v1', trustProxy: [] });
   http.register(audited(routes, audit));
   return http;

@@ -1,5 +1,5 @@
 // Commands of one request for customers: what is on offer, keys, instances, reservations, money and webhooks.
-import { MONTH, type PlainCommand } from './plain.ts';
+import { CHAIN, MONTH, type PlainCommand } from './plain.ts';
 
 const INSTANCE = ['id', 'name', 'status', 'gpu_type', 'gpu_count', 'region', 'price_per_hour', 'created_at'] as const;
 const DEPOSIT = [
@@ -193,13 +193,7 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     method: 'POST',
     path: '/deposits',
     options: [
-      {
-        flags: '--chain <chain>',
-        help: 'ethereum, base, arbitrum, polygon or solana',
-        in: 'body',
-        to: 'chain',
-        required: true,
-      },
+      CHAIN,
       { flags: '--asset <asset>', help: 'usdc or usdt', in: 'body', to: 'asset', required: true },
       {
         flags: '--cents <cents>',

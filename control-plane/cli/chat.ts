@@ -38,7 +38,7 @@ export function addChatCommand(program: Command, deps: SvcDeps): void {
     });
 }
 
-/** With `--json`, the chunks themselves, one on each line. */
+/** If `--json` is given, the chunks themselves are written, one on each line. */
 function write(data: unknown, { json }: ChatOptions, { print }: SvcDeps): void {
   if (data === undefined) return;
   if (json === true) return print(`${JSON.stringify(data)}\n`);

@@ -8,7 +8,7 @@ import { EXIT, SvcError } from './exit.ts';
 
 export interface SvcRequest {
   method: string;
-  /** Below the base URL, with its query. */
+  /** The path below the base URL, with its query. */
   path: string;
   /** Sent as JSON. */
   body?: unknown;

@@ -1,4 +1,4 @@
-// Where the key and the address of the API come from: the environment, then the profile in credentials.json.
+// Finds the key and the address of the API: in the environment, then in the profile of credentials.json.
 import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir, hostname } from 'node:os';
 import { dirname, join } from 'node:path';

@@ -27,6 +27,7 @@ interface LaunchOptions extends CommonOptions {
   disk?: number;
   env?: string[];
   port?: string[];
+  entrypoint?: string[];
   sshKey?: string[];
   registryCredential?: string;
   maxPrice?: number;
@@ -64,7 +65,7 @@ const Ending = z.looseObject({ status: z.string(), status_reason: z.string().opt
 /** `instance create|delete|wait|logs`, and the same as shortcuts at the top. */
 export function addInstanceCommands(program: Command, instance: Command, deps: SvcDeps): void {
   launchCommand(instance.command('create [argv...]'), deps, false).description(
-    'launch an instance; what follows -- replaces the CMD of the image',
+    "launch an instance; what follows -- replaces the CMD of the image, and '' clears it",
   );
   launchCommand(program.command('run [argv...]'), deps, true).description(
     'launch an image, follow its output, and exit with the code of its program',
@@ -92,7 +93,16 @@ function launchCommand(command: Command, deps: SvcDeps, isRun: boolean): Command
     .option('--name <name>', 'a name of your own')
     .option('--disk <gb>', 'size of the disk', number)
     .option('--env <name=value>', 'a variable of the container; may be repeated', repeated)
-    .option('--port <port/protocol>', 'a port of the application, such as 8080/http; may be repeated', repeated)
+    .option(
+      '--port <port/protocol>',
+      'a port of the application, such as 5432/tcp; 8080/http/primary is served at the app URL; may be repeated',
+      repeated,
+    )
+    .option(
+      '--entrypoint <argument>',
+      "an argument of the program, in place of the image's ENTRYPOINT; may be repeated; '' clears it",
+      repeated,
+    )
     .option('--ssh-key <id>', 'a key that may log in; may be repeated; all keys without it', repeated)
     .option('--registry-credential <id>', 'the login for a private image')
     .option('--max-price <usd>', 'the most that an hour of the whole instance may cost', number)
@@ -277,7 +287,8 @@ function launchOf(argv: string[], options: LaunchOptions): Record<string, unknow
     registry_credential_id: options.registryCredential,
     max_price_per_hour: options.maxPrice,
     auto_terminate_hours: options.autoTerminateHours,
-    cmd: argv.length === 0 ? undefined : argv,
+    cmd: argv.length === 0 ? undefined : argumentsOf(argv),
+    entrypoint: options.entrypoint === undefined ? undefined : argumentsOf(options.entrypoint),
   };
   const set = Object.entries(given).filter(([, value]) => value !== undefined);
   return { gpu_count: options.count, tier: options.tier, ...Object.fromEntries(set) };
@@ -289,10 +300,17 @@ function variableOf(text: string): [string, string] {
   throw usage(`--env must be NAME=value, which "${text}" is not`);
 }
 
-function portOf(text: string): { port: number; protocol: string } {
-  const [, port, protocol = 'http'] = /^(\d{1,5})(?:\/(http|tcp))?$/.exec(text) ?? [];
-  if (port !== undefined) return { port: Number(port), protocol };
-  throw usage(`--port must be like 8080/http or 5432/tcp, which "${text}" is not`);
+function portOf(text: string): { port: number; protocol: string; primary?: true } {
+  const [, port, protocol = 'http', primary] = /^(\d{1,5})(?:\/(http|tcp))?(\/primary)?$/.exec(text) ?? [];
+  if (port === undefined) {
+    throw usage(`--port must be like 8080/http, 8080/http/primary or 5432/tcp, which "${text}" is not`);
+  }
+  return { port: Number(port), protocol, ...(primary === undefined ? {} : { primary: true }) };
+}
+
+/** A single empty text stands for no argument at all, as it does for `docker run --entrypoint ''`. */
+function argumentsOf(given: string[]): string[] {
+  return given.length === 1 && given[0] === '' ? [] : given;
 }
 
 function usage(message: string): SvcError {

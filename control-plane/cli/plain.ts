@@ -17,7 +17,7 @@ import {
 import { resolveName } from './names.ts';
 
 export interface PlainOption {
-  /** As commander takes them: `--name <text>`. */
+  /** The option in the form that commander takes: `--name <text>`. */
   flags: string;
   help: string;
   in: 'query' | 'body';
@@ -31,11 +31,11 @@ export interface PlainOption {
 }
 
 export interface PlainCommand extends Partial<Shown> {
-  /** For example `key add`. */
+  /** The command's own words, for example `key add`. */
   words: readonly [noun: string, verb: string];
   help: string;
   method: 'GET' | 'POST' | 'PATCH' | 'PUT' | 'DELETE';
-  /** Below /v1. Each `{name}` is an argument. */
+  /** The path below /v1. Each `{name}` is an argument. */
   path: string;
   options?: readonly PlainOption[];
   /** How a list names its next page: by a cursor, or by the id of the last row, as lists for clients of OpenAI do. */
@@ -59,6 +59,15 @@ export const MONTH: PlainOption = {
   help: 'such as 2026-11; the present one without it',
   in: 'query',
   to: 'month',
+};
+
+/** The option of everything that moves stablecoins. */
+export const CHAIN: PlainOption = {
+  flags: '--chain <chain>',
+  help: 'ethereum, base, arbitrum, polygon or solana',
+  in: 'body',
+  to: 'chain',
+  required: true,
 };
 
 /** `nounOf` gives the command that stands for a noun. */

@@ -21,7 +21,7 @@ const Instance = z.looseObject({
       app_url: z.string().nullish(),
       terminal_url: z.string().nullish(),
     })
-    // Without an SSH endpoint there is nothing to connect to yet.
+    // If there is no SSH endpoint, there is nothing to connect to yet.
     .nullable()
     .catch(null),
 });

@@ -1,5 +1,5 @@
 // Commands of one request for suppliers: machines, earnings and payouts.
-import { MONTH, type PlainCommand, type PlainOption } from './plain.ts';
+import { CHAIN, MONTH, type PlainCommand, type PlainOption } from './plain.ts';
 
 const MACHINE = [
   'machine_id',
@@ -158,13 +158,7 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
     method: 'PUT',
     path: '/community/payout-destination',
     options: [
-      {
-        flags: '--chain <chain>',
-        help: 'ethereum, base, arbitrum, polygon or solana',
-        in: 'body',
-        to: 'chain',
-        required: true,
-      },
+      CHAIN,
       {
         flags: '--address <address>',
         help: 'an address of yours on that chain',

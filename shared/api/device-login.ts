@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { NewApiKey, OrgName } from './account.ts';
 
 const SCOPES_MAX = 64;
-/** Without vowels and Y, so that no code is a word. */
+/** There are no vowels and no Y, so that no code is a word. */
 export const USER_CODE_LETTERS = 'BCDFGHJKLMNPQRSTVWXZ';
 export const USER_CODE_CHARS = 8;
 

@@ -70,7 +70,7 @@ function explain(issue: z.core.$ZodIssue, input: unknown, whole: string): FieldE
   if (issue.code === 'unrecognized_keys') {
     return issue.keys.map((key) => ({ field: fieldPath([...issue.path, key]), rule: 'is not a known field' }));
   }
-  // For a missing value, zod reports only the expected type. Our own rules (`custom`) explain when it is required.
+  // If a value is missing, zod reports only the expected type. Our own rules (`custom`) explain when it is required.
   if (valueAt(input, issue.path) === undefined && issue.code !== 'custom') return [{ field, rule: 'is required' }];
   if (issue.code === 'invalid_union') return explainUnion(issue, input, whole);
   if (issue.code === 'invalid_key') {

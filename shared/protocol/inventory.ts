@@ -5,7 +5,7 @@ import { GPUS_PER_MACHINE_MAX } from '../limits.ts';
 export const GpuFacts = z.strictObject({
   uuid: z.string().min(1).max(128),
   index: z.int().min(0).max(255),
-  /** As nvidia-smi prints it, e.g. `NVIDIA H100 80GB HBM3`. */
+  /** The name that nvidia-smi prints, e.g. `NVIDIA H100 80GB HBM3`. */
   name: z.string().min(1).max(128),
   memory_mib: z.int().min(0),
   driver_version: z.string().max(64),

@@ -62,7 +62,7 @@ export const JobEvent = z.object({
   loss: finite.optional(),
   lr: finite.optional(),
   tokens: z.int().min(0).max(1e15).optional(),
-  /** For `checkpoint`: the name of a finished file in `/job/ckpt`. */
+  /** The name of a finished file in `/job/ckpt`. Only a `checkpoint` has it. */
   file: JobFileName.optional(),
 });
 export type JobEvent = z.infer<typeof JobEvent>;

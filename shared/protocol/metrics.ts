@@ -45,7 +45,7 @@ export type Counters = z.infer<typeof Counters>;
 
 /** Null: the host's cgroups do not have the value. */
 export const ContainerFigures = Counters.extend({
-  /** Without the page cache that the kernel can drop at any time. */
+  /** Memory in use without the page cache, which the kernel can drop at any time. */
   memory_used_bytes: bytes.nullable(),
   memory_limit_bytes: bytes.nullable(),
 });
@@ -56,7 +56,7 @@ export type ContainerSample = z.infer<typeof ContainerSample>;
 
 export const HostFigures = ContainerFigures.extend({
   cpu_cores: z.int().min(0).max(65_536),
-  /** Of the file system with the agent's state. */
+  /** The file system with the agent's state. */
   disk_used_bytes: bytes.nullable(),
   disk_total_bytes: bytes.nullable(),
 });

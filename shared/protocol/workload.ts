@@ -30,8 +30,8 @@ export const DesiredWorkload = z.strictObject({
   /** Limit of the container's file system; null if the host cannot enforce one. */
   disk_gb: z.int().min(1).nullable(),
   /**
-   * By the control plane's clock. The host ends the rental by itself AUTO_TERMINATE_GRACE_MS later, in case it has no link. Null without
-   * a limit, and before the instance runs.
+   * The end of the runtime limit, by the control plane's clock. The host ends the rental by itself AUTO_TERMINATE_GRACE_MS later, in case
+   * it has no link. Null without a limit, and before the instance runs.
    */
   ends_at_ms: z.int().nullable(),
   /** Only for a job: no network, no guest, and it ends by itself. The protocol has it since version 2. */

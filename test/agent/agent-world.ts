@@ -34,7 +34,7 @@ export interface AgentWorld {
 export interface AgentWorldOptions {
   /** How long a stopped workload keeps its disk. */
   quarantineMinutes: number;
-  /** For the engine's device hook, beside the number of its GPUs. */
+  /** Variables of the engine's device hook, beside the number of its GPUs. */
   engineEnv?: Record<string, string>;
 }
 
@@ -63,7 +63,7 @@ export async function startAgentWorld(options: AgentWorldOptions): Promise<Agent
     rmSync(dir, { recursive: true, force: true });
   };
   const startAgent = async (more: Record<string, string> = {}): Promise<Program> => {
-    // Where the engine's bridges are: the fence is put up there.
+    // The engine's bridges are in this network namespace: the fence is put up there.
     const [program, ...args] = engine.inside([command, LAUNCHER, 'run', '--config', configFile]);
     agent = startProgram({ command: program, args, env: { ...env, ...more } });
     await agent.waitForOutput(/the agent runs/, 30_000);

@@ -14,7 +14,7 @@ async function read(text: string): Promise<unknown> {
   return readConfig(file).catch((error: unknown) => String(error).replaceAll(`${dir}/`, ''));
 }
 
-test('without a file, and with an empty one, every setting has its default', async () => {
+test('every setting has its default if there is no file or an empty one', async () => {
   const defaults = await readConfig(undefined);
   expect(defaults).toEqual({
     state_dir: '/var/lib/svc-agent',

@@ -75,7 +75,7 @@ async function listen(serve: (socket: Socket) => void): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-/** As between holder and guest: a unix socket. */
+/** A unix socket connects both, like holder and guest. */
 async function socketPair(): Promise<[Socket, Socket]> {
   const dir = mkdtempSync(join(tmpdir(), 'run-'));
   const server = createServer().listen(join(dir, 'socket'));

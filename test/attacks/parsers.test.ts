@@ -147,7 +147,7 @@ test.each(PARSERS)('$name: the worst text takes no longer than 20 ms', ({ chars,
 const YARDSTICK_MS = 8;
 const YARDSTICK = `"${'\\n'.repeat(INFERENCE_BODY_BYTES_MAX / 2)}"`;
 
-/** In milliseconds of a quiet machine: one that has much else to do is measured by the yardstick, and a call that is too long is repeated. */
+/** The time in milliseconds of a quiet machine. If the machine is busy, a yardstick measures it. A call that takes too long is repeated. */
 function shortestMs(call: () => unknown): number {
   let shortest = Number.POSITIVE_INFINITY;
   for (let tries = 0; tries < TRIES_MAX && shortest > LONGEST_MS; tries += 1) {

@@ -11,7 +11,7 @@ import type { Answer } from './side.ts';
 
 const ROUNDS = 3;
 const COMMITS = 200;
-/** On top of its two commits. */
+/** The limit for what is added to its two commits. */
 const CHAT_ADDED_MS_MAX = 0.6;
 const FIRST_EVENT_ADDED_MS_MAX = 5;
 const OPEN_STREAMS = 1_000;

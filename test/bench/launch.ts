@@ -1,4 +1,4 @@
-// From the accepted request to a running instance whose endpoint answers, on a warm image, against `docker run -d` of that image on the same engine.
+// The time from the accepted request to a running instance whose endpoint answers, on a warm image, against `docker run -d` on the same engine.
 import { Instance } from '../../shared/api/instance.ts';
 import { terminate } from '../kit/api-client.ts';
 import { runProgram } from '../kit/processes.ts';
@@ -45,7 +45,7 @@ export async function benchLaunch(): Promise<void> {
   }
 }
 
-/** As the service itself books it. */
+/** The time that the service itself books. */
 async function rentMs({ rent, customer }: RentalStack): Promise<number> {
   const { id } = await rent();
   const { created_at: created, ready_at: ready } = await customer.api.get(`/instances/${id}`, Instance);

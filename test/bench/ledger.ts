@@ -19,7 +19,7 @@ const POSTINGS = { 1: 400, 64: 8_000, 256: 16_000 } as const;
 const SINGLE_MAX = 2_000;
 const WARM_UP = 2_000;
 const ROUNDS = 3;
-/** As many as the driver of the service has for transactions. */
+/** The driver of the service has as many for transactions. */
 const POOL = 16;
 const OF_GROUPED: Target = { rule: 'at least', ratio: 0.8 };
 const OF_SINGLE: Record<Db['dialect'], Target> = {
@@ -51,7 +51,7 @@ interface Way {
   name: string;
   /** Postings of one run, at most. */
   postingsMax: number;
-  /** Of the service, at 256 callers. */
+  /** The target of the service, at 256 callers. */
   target?: Target;
   open(url: string, work: Work): Promise<Poster>;
 }

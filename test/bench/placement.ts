@@ -27,7 +27,7 @@ export async function benchPlacement(): Promise<void> {
   const large = await openFleet(LARGE);
   const smallMs: number[] = [];
   const largeMs: number[] = [];
-  // In turn, so that other load on the machine affects both.
+  // The sides take turns, so that other load on the machine affects both.
   for (let round = 0; round < ROUNDS; round += 1) {
     smallMs.push(await small.choiceMs());
     largeMs.push(await large.choiceMs());

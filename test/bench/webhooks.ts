@@ -4,7 +4,7 @@ import { percentile, report } from './measure.ts';
 
 const SIZE = { endpoints: 100, hanging: 10, refusing: 10, events: 10_000, perSecond: 200 };
 const PATIENCE_MS = 180_000;
-/** Of the slowest twentieth. */
+/** The limit for the slowest twentieth. */
 const P95_MS_MAX = 2_000;
 
 export async function benchWebhooks(): Promise<void> {
@@ -37,7 +37,7 @@ export async function benchWebhooks(): Promise<void> {
   }
 }
 
-/** Of every delivery to an endpoint that works. */
+/** The delay of every delivery to an endpoint that works. */
 async function delaysMs(load: WebhookLoad, mode: 'service' | 'plain'): Promise<number[]> {
   load.reset();
   const program = load.start(mode);

@@ -6,7 +6,7 @@ import { type Api, type ApiAccount, openApi } from './api.ts';
 export let api: Api;
 export let owner: ApiAccount;
 
-/** For every test of the file. `outside` is asked anew for each. */
+/** Every test of the file gets its own API. `outside` is called anew for each. */
 export function openApiForEachTest(outside: () => WorldOutside = () => ({})): void {
   beforeEach(async () => {
     api = await openApi(outside());

@@ -20,7 +20,7 @@ export interface Api {
   routes: readonly Route[];
   /** A new organisation with a prepaid balance and a key of these scopes, all scopes unless named. */
   account(scopes?: readonly string[]): Promise<ApiAccount>;
-  /** With a key, and an Idempotency-Key of its own if none is given. */
+  /** Calls with a key, and with an Idempotency-Key of its own if none is given. */
   call(method: InjectedRequest['method'], url: string, options?: CallOptions): Promise<Answer>;
   /** The API of the next process; see `World.restart`. */
   restart(): Promise<Api>;
@@ -61,7 +61,7 @@ export type JsonObject = {
 
 /** POST /v1/instances with exactly this body, later than every launch before it. */
 export async function postLaunch(api: Api, { key }: ApiAccount, body: object): Promise<Answer> {
-  // So that the newest is the last one.
+  // The newest must be the last one.
   await api.world.clock.advance(1);
   return api.call('POST', '/v1/instances', { key, body });
 }

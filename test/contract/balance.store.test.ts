@@ -83,7 +83,7 @@ test('the balance falls second by second before the hour is posted, and balance 
   await passes(193);
   await tick();
   expect(await balance()).toMatchObject(cents(FUNDS - 300, 300));
-  // From now on the hold reaches to the posting of this hour, which is at most half an hour after its end, and ten minutes further.
+  // The hold now reaches to the posting of this hour, which is at most half an hour after its end, and ten minutes further.
   await passes(1);
   await tick();
   const { held_cents: held } = await balance();

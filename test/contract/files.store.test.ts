@@ -200,7 +200,7 @@ describe('limits', () => {
     expect(over.headers['x-should-retry']).toBe('false');
     await uploaded(ofBytes(10_000));
     expect(blobsOnDisk()).toHaveLength(3);
-    // Before the form is read.
+    // The refusal comes before the form is read.
     expectRefused(PATH, await send([]), 'conflict');
     const other = await api.account();
     expect((await postForm(api, other, uploadForm(GOOD))).status).toBe(200);
@@ -262,7 +262,7 @@ describe('limits', () => {
     const both = await Promise.all([1, 2].map(() => send(uploadForm(GOOD))));
     expect(both.map(({ status }) => status).toSorted(upwards)).toEqual([200, 409]);
     expect((await listed('?limit=10000')).data).toHaveLength(FILES_PER_ORG_MAX);
-    // Before the form is read.
+    // The refusal comes before the form is read.
     expectRefused(PATH, await send([]), 'conflict');
   });
 });

@@ -35,7 +35,7 @@ function formText(parts: readonly FormPart[]): string {
   return `${texts.join('')}--${BOUNDARY}--\r\n`;
 }
 
-/** As official clients send it: the file comes before what it is for. */
+/** The form that official clients send: the file comes before what it is for. */
 export function uploadForm(content: string, filename = 'train.jsonl'): FormPart[] {
   return [
     { name: 'file', value: content, filename },

@@ -16,7 +16,7 @@ openApiForEachTest();
 
 const launch = (body: object = {}): Promise<Answer> => postLaunch(api, owner, { ...LAUNCH, ...body });
 
-/** As large as a body may be, to the byte. */
+/** A launch whose body is as large as a body may be, to the byte. */
 function largest(): object {
   const text = 'x'.repeat(32_768);
   const env: Record<string, string> = { A: text, B: text, C: text };

@@ -160,7 +160,7 @@ async function expectHonoured({ allowed }: Bound): Promise<void> {
     const { id, ...shown } = await newestInstance(api, owner);
     expect(shown['status']).toBe('allocating');
     expect(shown).toMatchObject(Object.fromEntries(Object.entries(body).filter(([member]) => SHOWN.has(member))));
-    // So that the next one finds the machine free.
+    // The next one must find the machine free.
     await api.call('DELETE', `/v1/instances/${String(id)}`, { key: owner.key });
     await api.world.observe(String(id), { phase: 'removed' });
   }
@@ -286,7 +286,7 @@ describe('Idempotency-Key', () => {
     expect(await newestInstance(api, owner)).toEqual(instance);
     const first = await send(method, url, body, 'k'.repeat(255));
     expect(first.status).toBeLessThan(300);
-    // Without a key it is a new request, which finds what the first one has left.
+    // If there is no key, it is a new request, which finds what the first one has left.
     expect((await send(method, url, body)).status).toBe(method === 'DELETE' ? 404 : 200);
     expect(await send(method, url, body, 'k'.repeat(255))).toMatchObject({ status: first.status, body: first.body });
   });

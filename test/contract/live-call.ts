@@ -9,7 +9,7 @@ export interface LiveCall {
   address?: string;
 }
 
-/** With an API key, or the token of a session. @throws ServiceError if the stream is refused */
+/** The caller has an API key, or the token of a session. @throws ServiceError if the stream is refused */
 export async function openCall(
   api: Api,
   who: { key: string } | { token: string },

@@ -8,7 +8,7 @@ import { api, openApiForEachTest } from './api-of-test.ts';
 
 export let upstream: FakeUpstream;
 
-/** For every test of the file. Its server closes after the API, which may still be asking it. */
+/** Every test of the file gets its own. The server closes after the API, which may still be asking it. */
 export function openModelsForEachTest(): void {
   beforeEach(async () => {
     upstream = await openFakeUpstream();

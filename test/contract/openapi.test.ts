@@ -50,7 +50,7 @@ function walk(value: unknown, path = ''): { path: string; value: unknown }[] {
   return [{ path, value }, ...inner.flatMap(([name, child]) => walk(child, `${path}/${name}`))];
 }
 
-/** By the codes, as a path spells them. */
+/** The HTTP statuses by the codes, as a path spells them. */
 function statuses(path: string): Map<string, number> {
   const codes = Object.keys(ERRORS) as ErrorCode[];
   const spelled = isInferencePath(path) ? inferenceCode : (code: string) => code;

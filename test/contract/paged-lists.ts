@@ -5,20 +5,20 @@ import { makerFor } from './resources.ts';
 import { bringMachine } from './suppliers.ts';
 
 export interface PagedList {
-  /** With the query that all its pages have. */
+  /** The address with the query that all its pages have. */
   url: string;
   /** Adds an entry, and answers how to take it away, if that can be done. */
   add(): Promise<(() => Promise<unknown>) | undefined>;
   idOf(entry: Record<string, unknown>): string;
   /** What the entries stand under, if that is not `data`. */
   member?: 'entries';
-  /** In the order of names: what is added may still come. The others end where they began, however much is added. */
+  /** The list is in the order of names: what is added may still come. The others end where they began, however much is added. */
   isByName?: true;
 }
 
 type Open = (api: Api, owner: ApiAccount) => Promise<PagedList>;
 
-/** By operation. */
+/** The key is the id of the operation. */
 export const PAGED_LISTS: Record<string, Open> = {
   listGpuTypes: async (api) => {
     const names = GPU_NAMES.values();
@@ -155,7 +155,7 @@ async function earn(api: Api): Promise<void> {
   await world.end(customer, id);
 }
 
-/** In no order. */
+/** The names stand in no order. */
 const GPU_NAMES = ['L40', 'A10', 'H20', 'B200', 'A16', 'RTX 4090', 'L4', 'A40', 'RTX 5090', 'A30', 'H200', 'L40S'];
 
 function idOf(entry: Record<string, unknown>): string {

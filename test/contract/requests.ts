@@ -28,7 +28,7 @@ export interface Schema {
 /** Longer texts and lists find nothing more and take long. */
 const SIZE_MAX = 12;
 
-/** Of a route's body or query; undefined if it takes none. */
+/** The schema of a route's body or query; undefined if it takes none. */
 export function inputSchema(part: Route['body']): Schema | undefined {
   if (part === undefined) return undefined;
   const { $defs = {}, ...schema } = z.toJSONSchema(part, { io: 'input' });

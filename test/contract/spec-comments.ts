@@ -6,7 +6,7 @@
 export interface SpecRule {
   /** Section of the specification. */
   section: string;
-  /** Without the full stop at its end. */
+  /** The text without the full stop at its end. */
   rule: string;
 }
 

@@ -14,7 +14,7 @@ export const FOUR_SECONDS = 4_000_000n;
 
 export let server: VideoServer;
 
-/** For every test of the file. Its server closes after the API, which may still be asking it. */
+/** Every test of the file gets its own. The server closes after the API, which may still be asking it. */
 export function openVideosForEachTest(settings: WorldOutside['settings'] = {}): void {
   beforeEach(async () => {
     server = await openVideoServer();
@@ -59,7 +59,7 @@ export async function completed(body: object = {}, account: ApiAccount = owner):
   return read({ id }, account);
 }
 
-/** In microcents: what the owner has, and what of it is set aside. */
+/** The owner's money in microcents, and what of it is set aside. */
 export async function money({ orgId }: ApiAccount = owner): Promise<{ posted: bigint; held: bigint }> {
   const { postedUcents, heldUcents } = await api.world.rooms.ledger.balance(api.world.db.read, wallet(orgId));
   return { posted: postedUcents, held: heldUcents };

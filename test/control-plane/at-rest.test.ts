@@ -17,7 +17,7 @@ const MACHINES = 50;
 const RENTALS_PER_MACHINE = 2;
 const REPORT_MS = 30_000;
 const HOUR_MS = 3_600_000;
-/** For each machine, in a second. */
+/** The limit for each machine and second. */
 const ROW_WRITES_MAX = 0.02;
 
 let world: World;

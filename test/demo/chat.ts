@@ -13,7 +13,7 @@ import type { Show } from './show.ts';
 
 /** What the customer rents; the model needs one more. */
 export const GPUS_RENTED = 2;
-/** Between two notes: where each is a line of its own, a word is too little. */
+/** The number of characters between two notes: if each is a line of its own, a word is too little. */
 const NOTE_CHARS = 24;
 
 /** How long a replica may take to be pulled, start and answer. */

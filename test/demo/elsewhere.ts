@@ -8,7 +8,7 @@ export const CONTAINER_VARIABLE = 'DEMO_CONTAINER';
 
 const CHECKOUT = resolve(import.meta.dirname, '../..');
 const IMAGE = 'node:24-bookworm';
-/** Where the container has its own copy: node_modules of another system would not run there. */
+/** The folder of the container's own copy: node_modules of another system would not run there. */
 export const COPY = '/demo';
 
 /** Resolves with the exit code of the demo in there. Rejects if there is no `docker` command. */

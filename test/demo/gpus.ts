@@ -6,7 +6,7 @@ import type { GpuOptions } from '../kit/agent-host.ts';
 import type { ImageOptions } from '../kit/images.ts';
 
 export interface DemoGpus extends GpuOptions {
-  /** For the demo's `Service` line. */
+  /** The text of the demo's `Service` line. */
   description: string;
   /** What the demo's image needs so that nvidia-smi runs in it. */
   image: Pick<ImageOptions, 'files' | 'config'>;

@@ -9,7 +9,7 @@ export interface Show {
 
 export interface Outcome<T> {
   value: T;
-  /** In a few words. */
+  /** The result in a few words. */
   result: string;
 }
 

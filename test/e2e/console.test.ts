@@ -43,7 +43,7 @@ async function enter(line: string, shows: string): Promise<void> {
   await expect.poll(screen, { timeout: 15_000 }).toContain(shows);
 }
 
-/** As the browser does it for Ctrl-V. In words of the page, whose globals these tests do not have. */
+/** Does what the browser does for Ctrl-V. It is written in words of the page, whose globals these tests do not have. */
 function paste(text: string): Promise<unknown> {
   return page.evaluate(`{
     const clipboardData = new DataTransfer();

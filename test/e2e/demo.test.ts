@@ -80,7 +80,7 @@ test('without it, it stays up to play with until Ctrl-C, which ends what still r
   const { id } = await launch(api, JSON.parse(request));
   expect(await api.get(`/instances/${id}`, Instance)).toMatchObject({ status: 'running' });
 
-  // As a terminal does it: to npm, its shell and the demo alike.
+  // A terminal sends the signal to npm, its shell and the demo alike.
   process.kill(-program.pid, 'SIGINT');
   await program.exited;
   expectNothingLeft(dir, program.output());

@@ -84,7 +84,7 @@ const Chains = z.object({ data: z.array(z.looseObject({ final: z.number().nullab
 
 type Asked = Pick<KeyedRequest, 'method' | 'path' | 'body'>;
 
-/** By operation: a request of everyone that takes an Idempotency-Key, with what it needs to be there. */
+/** A request of each operation that takes an Idempotency-Key, with what it needs to be there. */
 const REQUESTS: Record<string, () => Promise<Asked>> = {
   createInstance: async () => post('/instances', await oneLaunch()),
   renameInstance: async () => ({ method: 'PATCH', path: `/instances/${await launched()}`, body: { name: 'renamed' } }),
@@ -204,7 +204,7 @@ async function machine(): Promise<string> {
   return (await api.post('/community/machines', MACHINE, CommunityMachineRegistration)).machine.machine_id;
 }
 
-/** After a restart the machine is on offer as soon as its agent is back. */
+/** The machine is on offer after a restart as soon as its agent is back. */
 async function oneLaunch(): Promise<object> {
   await waitForOffering(stack.controlPlane);
   return { ...ONE_GPU, image: stack.image.ref };
@@ -219,7 +219,7 @@ function keyed(asked: Asked, key = apiKey): KeyedRequest {
   return { ...asked, apiKey: key, idempotencyKey: randomUUID() };
 }
 
-/** Of the customer whose only launch it is: what it must have had once, when it runs. */
+/** The only launch of the customer: checks what it must have had once, when it runs. */
 async function oneOfEach(customer: Account, { headers }: WireAnswer): Promise<Instance> {
   expect(await followOperation(customer.api, headers['operation-id'] ?? '')).toMatchObject({ state: 'succeeded' });
   const { data } = await customer.api.get('/instances', pageSchema(Instance));

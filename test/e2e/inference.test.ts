@@ -14,7 +14,7 @@ import { eventually } from '../kit/processes.ts';
 import { openAccount, verifyLedger } from '../kit/stack.ts';
 import { BEGIN, HELLO_EVENTS, say } from '../kit/stream-chunks.ts';
 
-/** So that what a request holds is more than a cent. */
+/** The prices are so high that a request holds more than a cent. */
 const PRICING = { input_per_1m_tokens_cents: 1_000, output_per_1m_tokens_cents: 10_000 };
 const HI = [{ role: 'user' as const, content: 'hi' }];
 

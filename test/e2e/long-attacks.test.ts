@@ -16,7 +16,7 @@ import { eventually } from '../kit/processes.ts';
 import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
 
 const MINUTE_MS = 60_000;
-/** As long as the audit's, and somewhat more. */
+/** The attack lasts as long as the audit's, and somewhat more. */
 const FRAMES_MS = 3 * MINUTE_MS;
 /** 110 frames held everything up for 121 seconds. */
 const READ_MS_MAX = 3_000;
@@ -72,7 +72,7 @@ describe.skipIf(process.env['SOAK'] !== '1')('for minutes', () => {
     'a registry that trickles holds GPUs for a minute, by the fault of the image',
     { timeout: 10 * MINUTE_MS },
     async () => {
-      // With a layer that the engine has not.
+      // The image has a layer that the engine does not have.
       const { ref } = await busyboxImage(stack.registry, { name: 'slow', files: { '/noise': randomBytes(1024 ** 2) } });
       const image = ref.replace(stack.registry.host, `127.0.0.1:${slowPort}`);
       const stranger = openApiClient(stack.controlPlane.baseUrl);

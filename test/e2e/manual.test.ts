@@ -33,7 +33,7 @@ const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}';
 
 /** Less would be nothing after the fee of the platform. */
 const CENTS_PAID = 3;
-/** In which answer each placeholder is shown. */
+/** The answer in which each placeholder is shown. */
 const PLACEHOLDERS: ReaderOptions['placeholders'] = {
   'org id': { of: /admin org create/, value: new RegExp(UUID), which: 'latest' },
   'api key': { of: /admin key create/, value: /svc_live_[\w-]{43}/, which: 'first' },

@@ -34,7 +34,7 @@ test('a private image runs with a stored login, pinned to its digest, and no fil
   const instance = await stack.rent({ image: privateRef(), registry_credential_id: await credential() });
   expect(instance.image).toBe(stack.image.pinnedRef.replace(stack.registry.host, stack.guarded.host));
   expect((await stack.ssh(instance).run('hostname')).stdout.toString()).toBe(`${instance.id}\n`);
-  // In the state, logs and databases of everybody, and in the engine's own folders. The name of the login is no secret.
+  // The search covers the state, logs and databases of everybody, and the engine's own folders. The name of the login is no secret.
   expect(await filesWith(LOGIN.username)).toContain('control-plane.db');
   expect(await filesWith(LOGIN.password)).toBe('');
   await terminate(stack.customer.api, instance.id);

@@ -13,7 +13,7 @@ const before = getCACertificates('default');
 let stack: RentalStack;
 
 beforeAll(async () => {
-  // For the fetch of this process; the agent and curl read a file.
+  // The fetch of this process needs it; the agent and curl read a file.
   setDefaultCACertificates([...before, authority.cert]);
   stack = await openRentalStack({ authority });
 });
@@ -49,7 +49,7 @@ test('a rental runs over wss, and its session goes on while the certificate is r
   const { serialNumber: first } = await served();
   const files = stack.controlPlane.apiTls;
   const renewed = authority.issue(API_NAMES);
-  // Written one after the other, as renewal programs do. In between they do not match.
+  // The files are written one after the other, as renewal programs do. They do not match in between.
   writeFileSync(files?.certificate_file ?? '', renewed.cert);
   expect((await served()).serialNumber).toBe(first);
   writeFileSync(files?.key_file ?? '', renewed.key);

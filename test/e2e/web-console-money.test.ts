@@ -1,30 +1,45 @@
-// The console in Chromium where money, webhooks and models are: a deposit is begun and followed, a webhook is inspected and its signature
-// checked, a model answers with what was measured, and examples are uploaded and trained with.
-import type { Page } from 'playwright-core';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+// The console in Chromium where money, webhooks and models are: a deposit is begun and followed through its states, a webhook is inspected and
+// its signature checked, models answer with what was measured, and examples are uploaded and trained with.
+import type { BrowserContext, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseModels } from '../../control-plane/models/catalog/models.ts';
 import { axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
-import { noteRead, offlineDeposits } from '../kit/deposits.ts';
+import { depositIn, noteRead, offlineDeposits } from '../kit/deposits.ts';
 import { type FakeUpstream, openFakeUpstream } from '../kit/fake-upstream.ts';
-import { modelsFile, tunableEntries } from '../kit/models.ts';
+import { modelsFile, tunableEntries, videoModelsFile } from '../kit/models.ts';
 import { addPerson } from '../kit/people.ts';
 import { scriptedOutbound } from '../kit/scripted-outbound.ts';
 import { HELLO_EVENTS } from '../kit/stream-chunks.ts';
+import { openVideoServer, type VideoServer } from '../kit/video-server.ts';
 import type { ApiAccount } from '../contract/api.ts';
 import { trainingLines } from '../contract/forms.ts';
 import { carryAll } from '../control-plane/rental/webhooks/fixture.ts';
+import type { DepositState } from '../../shared/states.ts';
 
 const outbound = scriptedOutbound();
+/** A picture of one pixel. */
+const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==';
 let upstream: FakeUpstream;
+let videos: VideoServer;
 let pages: ConsolePages;
+let context: BrowserContext;
 let page: Page;
 let account: ApiAccount;
 
 beforeAll(async () => {
   upstream = await openFakeUpstream();
-  upstream.usual = () => ({ events: HELLO_EVENTS, pauseMs: 20 });
-  const entries = (JSON.parse(modelsFile(upstream.baseUrl)) as { models: object[] }).models;
-  const models = parseModels(JSON.stringify({ models: [...entries, ...tunableEntries().slice(0, 1)] }), 'models.yaml');
+  upstream.usual = ({ path }) =>
+    path.endsWith('/images/generations')
+      ? { body: { created: 1, data: [{ b64_json: PNG }] } }
+      : { events: HELLO_EVENTS, pauseMs: 20 };
+  videos = await openVideoServer();
+  const entriesOf = (file: string): object[] => (JSON.parse(file) as { models: object[] }).models;
+  const entries = [
+    ...entriesOf(modelsFile(upstream.baseUrl)),
+    ...entriesOf(videoModelsFile([{ base_url: videos.baseUrl, engine: 'vllm_omni' }])),
+    ...tunableEntries().slice(0, 1),
+  ];
+  const models = parseModels(JSON.stringify({ models: entries }), 'models.yaml');
   pages = await openConsolePages({ webhookOutbound: outbound, settings: { deposits: offlineDeposits(), models } });
   const { world } = pages.api;
   // The page counts down by the clock of the browser.
@@ -33,7 +48,7 @@ beforeAll(async () => {
   account = await pages.api.account();
   const { orgId } = account;
   const { token } = await addPerson(world, { orgId, role: 'owner' }, { isStrong: true });
-  const context = await pages.open();
+  context = await pages.open();
   const url = pages.origin.replace('http:', 'https:');
   await context.addCookies([
     { name: '__Host-svc_session', value: token, url, secure: true, httpOnly: true, sameSite: 'Lax' },
@@ -43,6 +58,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await pages.close();
   await upstream.close();
+  await videos.close();
 });
 
 const press = (name: string): Promise<void> => page.getByRole('button', { name, exact: true }).click();
@@ -64,6 +80,89 @@ test('a deposit is begun, refused by its field, and shows where to send how much
   await page.getByRole('img', { name: 'The address as a QR code' }).waitFor();
   expect(await page.locator('.copy code').allTextContents()).toEqual([expect.stringMatching(/^0x/), '250.50']);
   await expectWell();
+});
+
+/** What the page of a deposit says: its badge, how many of the five steps are done, and what comes next. */
+const DEPOSITS: Record<DepositState, [badge: string, done: number, next: string]> = {
+  created: ['waits for tokens', 0, 'Send the amount to the address.'],
+  detected: ['seen', 1, 'The transfer was seen. The chain has to confirm it.'],
+  confirming: ['confirming', 2, 'The chain has to make the transfer final.'],
+  settled: ['settled', 3, 'The senders are checked against sanctions lists.'],
+  screening: ['screening', 3, 'The senders are checked against sanctions lists.'],
+  held_screening: ['held for screening', 3, 'The check waits for an answer or for the operator. Nothing is lost.'],
+  credited: ['credited', 5, 'It is part of the balance.'],
+  credited_underpaid: ['credited, underpaid', 5, 'Less came than was asked for.'],
+  credited_overpaid: ['credited, overpaid', 5, 'More came than was asked for. All is credited.'],
+  expired: ['expired', 0, 'Nothing came in time. Send nothing to this address.'],
+  expired_received: [
+    'came too late',
+    1,
+    'Tokens came after the end. The operator decides: write to them with the id of this deposit.',
+  ],
+  failed: ['cancelled', 0, 'The operator has cancelled it. Send nothing to this address.'],
+  failed_screening: ['failed screening', 3, 'A sender is on a sanctions list. Nothing is credited.'],
+};
+/** What the page says was credited, where that is known. */
+const CREDITED: Partial<Record<DepositState, string>> = {
+  credited: '$25.00',
+  credited_underpaid: '$20.00 $5.00 less than asked',
+  credited_overpaid: '$30.00 $5.00 more than asked',
+};
+
+describe('a deposit', () => {
+  test.each(Object.keys(DEPOSITS) as DepositState[])('that is %s says so, and what comes next', async (state) => {
+    const [badge, done, next] = DEPOSITS[state];
+    const id = await depositIn(pages.api.world, account.orgId, state);
+    await page.goto(`${pages.origin}/console/deposits/${id}`);
+    const progress = page.getByRole('region', { name: 'Progress' });
+    await progress.locator('.badge').waitFor();
+    expect(await progress.locator('.badge').textContent()).toBe(badge);
+    expect(await progress.locator('.steps .done').count()).toBe(done);
+    expect(await progress.locator('.steps .small').allTextContents()).toEqual([next]);
+    const takesTokens = ['created', 'detected', 'confirming'].includes(state);
+    expect(await page.getByRole('img', { name: 'The address as a QR code' }).count()).toBe(takesTokens ? 1 : 0);
+    const credited = page.locator('dt', { hasText: 'Credited' }).locator('xpath=following-sibling::dd[1]');
+    const words = takesTokens ? [] : [CREDITED[state] ?? 'not yet'];
+    expect((await credited.allTextContents()).map((text) => text.trim())).toEqual(words);
+    await expectWell();
+  });
+
+  test('of each state stands in the list with its badge', async () => {
+    await page.goto(`${pages.origin}/console/deposits`);
+    const badges = page.getByRole('table', { name: 'Deposits' }).locator('.badge');
+    await badges.first().waitFor();
+    const all = Object.values(DEPOSITS).map(([badge]) => badge);
+    expect(new Set(await badges.allTextContents())).toEqual(new Set(all));
+    await expectWell();
+  });
+
+  test('that is credited raises the balance that is shown, without a timer or a reload', async () => {
+    const tab = await context.newPage();
+    // Pages read again with a period too. Without it, only the live stream is left.
+    await tab.addInitScript('window.setInterval = () => 0');
+    await tab.goto(`${pages.origin}/console/usage`);
+    const figure = tab.locator('.stats > *').filter({ hasText: /^Balance/ });
+    const shown = async (text: string | null): Promise<number> =>
+      Math.round(Number(/\$([\d,]+\.\d\d)/.exec(text ?? '')?.[1]?.replaceAll(',', '')) * 100);
+    await figure.waitFor();
+    await tab.locator('.gauge b').waitFor();
+    const [balance, gauge] = [
+      await shown(await figure.textContent()),
+      await shown(await tab.locator('.gauge b').textContent()),
+    ];
+    expect(balance).toBeGreaterThan(0);
+    await depositIn(pages.api.world, account.orgId, 'credited');
+    await expect
+      .poll(
+        async () => {
+          await pages.api.world.rooms.live.tick();
+          return [await shown(await figure.textContent()), await shown(await tab.locator('.gauge b').textContent())];
+        },
+        { timeout: 20_000 },
+      )
+      .toEqual([balance + 2_500, gauge + 2_500]);
+    await tab.close();
+  });
 });
 
 test('a test event is delivered, its attempt is shown, and its signature is checked in the browser', async () => {
@@ -103,6 +202,56 @@ test('a model answers as it speaks, with the tokens and the cost of its receipt'
   await expectWell();
 });
 
+test('a model makes an image in the playground, with the time that it took and the cost of its receipt', async () => {
+  await page.goto(`${pages.origin}/console/models`);
+  await page.getByRole('button', { name: 'Try acme/artist' }).click();
+  await page.getByLabel('Size').selectOption('1024x768');
+  await page.getByLabel('Prompt').fill('a red fox');
+  const lines = page.locator('.cmd.long code');
+  expect(await lines.first().textContent()).toContain('svc api POST /images/generations --body');
+  await press('Make the image');
+  await page.getByText(/^1 image in \d+ s, cost \$0\.02500001$/).waitFor();
+  await page.getByRole('img', { name: 'a red fox' }).waitFor();
+  const width = `(async () => { const image = document.querySelector('img.made'); await image.decode(); return image.naturalWidth; })()`;
+  expect(await page.evaluate<number>(width)).toBe(1);
+  const asked = upstream.asked.find(({ path }) => path.endsWith('/images/generations'));
+  expect(asked?.body).toMatchObject({ prompt: 'a red fox', size: '1024x768' });
+  await expectWell();
+});
+
+test('a model makes a video in the playground: its progress, its file, its length, its time and its cost', async () => {
+  const { world } = pages.api;
+  await page.goto(`${pages.origin}/console/models`);
+  await page.getByRole('button', { name: 'Try acme/director' }).click();
+  await page.getByLabel('Prompt', { exact: true }).fill('a red fox runs');
+  await page.getByLabel('Seconds').fill('6');
+  await press('Make the video');
+  await page.locator('.turn .badge', { hasText: 'queued' }).waitFor();
+  videos.usual = { status: 'in_progress', progress: 40 };
+  await passes(1);
+  await expect.poll(() => page.getByRole('progressbar').getAttribute('value'), { timeout: 20_000 }).toBe('40');
+  await expectWell();
+  for (const job of videos.jobs) Object.assign(job, { status: 'completed', progress: 100 });
+  const film = page.waitForResponse((response) => response.url().endsWith('/content'));
+  await passes(60);
+  await page.locator('.turn .badge', { hasText: 'completed' }).waitFor({ timeout: 20_000 });
+  expect([200, 206]).toContain((await film).status());
+  expect((await film).headers()['content-type']).toBe('video/mp4');
+  await page
+    .getByText(/^6 s of video, made in (\d+ m )?\d+ s, cost \$0\.06\. The file is kept for 24 hours\.$/)
+    .waitFor();
+  await expectWell();
+
+  /** Drives what comes due within so many seconds, and tells the page. */
+  async function passes(seconds: number): Promise<void> {
+    for (let second = 0; second < seconds; second += 1) {
+      await world.clock.advance(1_000);
+      await world.drive();
+    }
+    await world.rooms.live.tick();
+  }
+});
+
 test('examples are uploaded, and a job trains with them within its budget', async () => {
   await page.goto(`${pages.origin}/console/files`);
   const content = Buffer.from(trainingLines(12));
@@ -126,7 +275,9 @@ test('examples are uploaded, and a job trains with them within its budget', asyn
 test('the balance shows what is held for the job, and the bill what the model has cost', async () => {
   await page.goto(`${pages.origin}/console/usage`);
   await page.locator('.stats').filter({ hasText: 'Held$6.00' }).waitFor();
-  await page.getByRole('rowheader', { name: 'Requests to models' }).waitFor();
+  await page.getByRole('rowheader', { name: 'Requests to models acme/small' }).waitFor();
+  await page.getByRole('rowheader', { name: 'Requests to models acme/artist' }).waitFor();
+  await page.getByRole('rowheader', { name: 'acme/director' }).waitFor();
   await expectWell();
 });
 

@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
-import type { BrowserContext, Page } from 'playwright-core';
+import type { BrowserContext, Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
   addAuthenticator,
@@ -17,6 +17,7 @@ import { openJudge } from '../kit/manual/judge.ts';
 
 /** Those of operators have a test of their own. */
 const SCREENS = (await consoleScreens()).filter(({ path }) => !path.startsWith('/console/operate/'));
+const DIST = resolve(import.meta.dirname, '../../control-plane/console/dist/assets');
 const OWNER = { email: 'ada@example.com', password: 'correct horse battery' };
 
 let pages: ConsolePages;
@@ -97,17 +98,22 @@ test('no page has broken the policy, thrown an error or left the origin', () => 
   expect(pages.broken).toEqual([]);
 });
 
+test('the built files name no path of this checkout', () => {
+  const files = readdirSync(DIST).map((name) => [name, readFileSync(join(DIST, name), 'utf8')] as const);
+  expect(files.length).toBeGreaterThan(10);
+  expect(files.filter(([, text]) => text.includes(resolve(DIST, '../..'))).map(([name]) => name)).toEqual([]);
+});
+
 test('the first load is at most 60 kB of scripts and 8 kB of styles, compressed', async () => {
   const loaded: string[] = [];
   const fresh = await (await pages.open()).newPage();
   fresh.on('response', (response) => loaded.push(new URL(response.url()).pathname));
   await fresh.goto(`${pages.origin}/console`);
   await fresh.getByLabel('E-mail').waitFor();
-  const dist = resolve(import.meta.dirname, '../../control-plane/console/dist/assets');
   const sizeOf = (ending: string): number =>
-    readdirSync(dist)
+    readdirSync(DIST)
       .filter((name) => name.endsWith(ending) && loaded.includes(`/console/assets/${name}`))
-      .reduce((sum, name) => sum + gzipSync(readFileSync(join(dist, name)), { level: 9 }).byteLength, 0);
+      .reduce((sum, name) => sum + gzipSync(readFileSync(join(DIST, name)), { level: 9 }).byteLength, 0);
   expect(sizeOf('.js')).toBeGreaterThan(5_000);
   expect(sizeOf('.js')).toBeLessThanOrEqual(60_000);
   expect(sizeOf('.css')).toBeGreaterThan(1_000);
@@ -167,6 +173,54 @@ test('an organisation becomes a supplier, registers a machine, reads its checks,
   expect(await axeFindings(page)).toEqual([]);
   await dialog.getByRole('button', { name: 'Take off the market' }).click();
   await page.getByRole('button', { name: 'Put on offer again' }).waitFor();
+  expect(pages.broken).toEqual([]);
+});
+
+test('a launch names its ports, the primary one of them, and the arguments of its program, as its two lines do', async () => {
+  await pages.api.world.machine();
+  await page.goto(`${pages.origin}/console/launch`);
+  await page.getByRole('radio', { name: /H100/ }).check();
+  await page.getByRole('radio', { name: 'Own image' }).check();
+  const box = (name: RegExp): Locator => page.getByRole('textbox', { name });
+  const choice = (name: RegExp): Locator => page.getByRole('combobox', { name });
+  await box(/^Image/).fill('busybox');
+  await box(/^Ports/).fill('8080 5432/tcp 9090/http');
+  await choice(/^Primary port/).selectOption('9090');
+  const lines = page.getByRole('complementary').locator('.cmd code');
+  await expect.poll(() => lines.first().textContent()).toContain('9090/http/primary');
+  // A port that is not listed any more is not the primary one.
+  await box(/^Ports/).fill('8080');
+  await expect.poll(() => lines.first().textContent()).toMatch(/ --port 8080\/http$/);
+  await box(/^Ports/).fill('8080 5432/tcp 9090/http');
+  await choice(/^Entrypoint/).selectOption('These arguments');
+  await box(/^Entrypoint/).fill('/bin/env\n-i');
+  await choice(/^Command/).selectOption('None');
+  const ports = '--port 8080/http --port 5432/tcp --port 9090/http/primary';
+  await expect
+    .poll(() => lines.first().textContent())
+    .toContain(`${ports} --entrypoint /bin/env --entrypoint -i -- ''`);
+  await choice(/^Command/).selectOption('These arguments');
+  await box(/^Command/).fill('sh\n-c\nexec sleep infinity');
+  await expect.poll(() => lines.first().textContent()).toMatch(/ --entrypoint -i -- sh -c 'exec sleep infinity'$/);
+  expect(await lines.count()).toBe(2);
+  for (const line of await lines.allTextContents()) await judged(line);
+  const asked = {
+    image: 'busybox',
+    ports: [
+      { port: 8080, protocol: 'http' },
+      { port: 5432, protocol: 'tcp' },
+      { port: 9090, protocol: 'http', primary: true },
+    ],
+    entrypoint: ['/bin/env', '-i'],
+    cmd: ['sh', '-c', 'exec sleep infinity'],
+  };
+  expect(await lines.last().textContent()).toContain(JSON.stringify(asked).slice(1, -1));
+  expect(await axeFindings(page)).toEqual([]);
+  const sent = page.waitForRequest((request) => request.method() === 'POST' && request.url().endsWith('/v1/instances'));
+  await page.getByRole('button', { name: /^Launch at/ }).click();
+  const request = await sent;
+  expect(request.postDataJSON()).toMatchObject(asked);
+  expect((await request.response())?.status()).toBe(202);
   expect(pages.broken).toEqual([]);
 });
 

@@ -11,13 +11,13 @@ import { freePort, freePorts } from './ports.ts';
 
 export interface ControlPlane {
   daemon: Daemon;
-  /** Of the public API; ends with /v1. */
+  /** The address of the public API; it ends with /v1. */
   baseUrl: string;
   /** The address that agents enrol at. */
   agentUrl: string;
   configPath: string;
   databaseFile: string;
-  /** Where the certificate of the API is, if it has one. */
+  /** The files of the API's certificate, if it has one. */
   apiTls: TlsFiles | undefined;
   /** PEM of the certificate of applications. */
   appCertificate: string;

@@ -50,7 +50,7 @@ async function openOnPostgres(serverUrl: string, rooms: RoomMigrations[]): Promi
       await db.close();
       // A test that has made or dropped a table leaves nothing that another could begin with.
       if (left.join() !== tables.join()) return;
-      // In one statement, since some refer to others.
+      // One statement truncates all tables, since some refer to others.
       if (tables.length > 0) await asAdministrator(url, `truncate ${tables.join(', ')}`);
       emptied.set(rooms, [...(emptied.get(rooms) ?? []), url]);
     },

@@ -1,12 +1,14 @@
 // Deposits without a chain: settings whose node is nowhere, a chain that was read, a deposit that waits, and one that is paid.
 import { readAddressKey } from '../../control-plane/money/deposits/evm-addresses.ts';
 import type { ChainReader } from '../../control-plane/money/deposits/reader.ts';
+import type { Verdict } from '../../control-plane/money/deposits/screening.ts';
 import type { DepositSettings } from '../../control-plane/money/deposits/settings.ts';
 import { driveDeposit, type StepDeps } from '../../control-plane/money/deposits/steps.ts';
 import { type Deposit, findDeposit, insertDeposit, setDue } from '../../control-plane/money/deposits/store.ts';
 import { transfersOf, upsertTransfer } from '../../control-plane/money/deposits/transfers-store.ts';
 import { CHAINS } from '../../control-plane/money/deposits/chains.ts';
 import type { DepositAsset, DepositChain } from '../../shared/api/deposit.ts';
+import type { DepositState } from '../../shared/states.ts';
 import { sql } from '../../control-plane/base/db/db.ts';
 import type { Rooms } from '../../control-plane/rooms.ts';
 import type { Core } from '../../control-plane/settings.ts';
@@ -14,7 +16,7 @@ import type { World } from './world.ts';
 
 const MINUTE_MS = 60_000;
 
-/** Of m/44'/60'/0'/0 of the well-known phrase "test test ... junk". Everybody knows its private keys. */
+/** The key of m/44'/60'/0'/0 of the well-known phrase "test test ... junk". Everybody knows its private keys. */
 export const TEST_XPUB =
   'xpub6DyUKdwoLWmUJ4Tn9Bbsdtx7B5Ws18mEN19e5HT52ikE53FiUheSQXrZUNPovqfyKmw4579A1Mm3GXXKM39N64uooBfJ4tNAzFsEbodRTx4';
 
@@ -41,13 +43,18 @@ export function offlineDeposits(chains: readonly DepositChain[] = ['ethereum', '
   return depositSettingsOf(new Map(offline));
 }
 
-/** As if its watcher had read the chain up to now. */
-export async function noteRead({ db, clock }: Pick<Core, 'db' | 'clock'>, chain: DepositChain): Promise<void> {
+/** Does what the watcher does after it has read the chain up to a block of `finalMs`, by default of now. */
+export async function noteRead(
+  { db, clock }: Pick<Core, 'db' | 'clock'>,
+  chain: DepositChain,
+  finalMs: number = clock.now(),
+): Promise<void> {
   const nowMs = clock.now();
   await db.tx('test.read', (tx) =>
     tx.run(
       sql`insert into deposit_chains (id, head_number, head_ms, final_number, final_hash, final_ms, updated_ms)
-          values (${chain}, 9, ${nowMs}, 5, '0x5', ${nowMs}, ${nowMs})`,
+          values (${chain}, 9, ${finalMs}, 5, '0x5', ${finalMs}, ${nowMs})
+          on conflict (id) do update set head_ms = ${finalMs}, final_ms = ${finalMs}, updated_ms = ${nowMs}`,
     ),
   );
 }
@@ -80,7 +87,7 @@ interface Payment {
   ms?: number;
 }
 
-/** As if its watcher had seen these tokens at its address, in a final block. The deposit is due afterwards. */
+/** Does what the watcher does after it has seen these tokens at its address, in a final block. The deposit is due afterwards. */
 export async function payDeposit(
   { db, clock }: Pick<Core, 'db' | 'clock'>,
   { id, chain, address, ...paid }: Deposit,
@@ -96,16 +103,60 @@ export async function payDeposit(
   });
 }
 
-/** Drives a paid deposit until nothing of it is due, with a node that confirms what was seen, and senders that nobody objects to. */
+/**
+ * Drives a paid deposit until nothing of it is due, or until it has a status. The node confirms what was seen. By default nobody objects to
+ * the senders.
+ */
 export async function drivePaid(
   core: Core,
   { ledger, events }: Pick<Rooms, 'ledger' | 'events'>,
   id: string,
+  { until, verdict = 'clear' }: { until?: DepositState; verdict?: Verdict } = {},
 ): Promise<void> {
   const { db, clock } = core;
   const nodesOf = (): { first: ChainReader; second: null } => ({ first: witness(core), second: null });
-  const deps: StepDeps = { ...core, ledger, events, nodesOf, screen: async () => 'clear', toleranceUnits: 0n };
-  while (((await findDeposit(db.read, id))?.due_ms ?? Infinity) <= clock.now()) await driveDeposit(id, deps);
+  const deps: StepDeps = { ...core, ledger, events, nodesOf, screen: async () => verdict, toleranceUnits: 0n };
+  for (;;) {
+    const { status, due_ms: dueMs } = (await findDeposit(db.read, id)) ?? { status: until, due_ms: null };
+    if (status === until || (dueMs ?? Infinity) > clock.now()) return;
+    await driveDeposit(id, deps);
+  }
+}
+
+const DUE_UNITS = 25_000_000n;
+/** What is paid in time on the way to each state, and what is said about its sender. */
+const PAID: Partial<Record<DepositState, { units: bigint; verdict?: Verdict }>> = {
+  detected: { units: DUE_UNITS },
+  confirming: { units: DUE_UNITS },
+  settled: { units: DUE_UNITS },
+  screening: { units: DUE_UNITS },
+  held_screening: { units: DUE_UNITS, verdict: 'unknown' },
+  failed_screening: { units: DUE_UNITS, verdict: 'hit' },
+  credited: { units: DUE_UNITS },
+  credited_underpaid: { units: DUE_UNITS - 5_000_000n },
+  credited_overpaid: { units: DUE_UNITS + 5_000_000n },
+};
+/** The time for tokens must be over on the way to these states. */
+const OVER: readonly DepositState[] = ['expired', 'expired_received', 'credited_underpaid'];
+
+/** A deposit of 25 USDC on Ethereum. The steps of the service bring it to `state`. */
+export async function depositIn({ core, rooms }: World, orgId: string, state: DepositState): Promise<string> {
+  const { db, clock } = core;
+  const request = { asset: 'usdc', chain: 'ethereum', amount_usd_cents: 2_500 } as const;
+  await noteRead(core, 'ethereum');
+  const deposit = await db.tx('test.deposit', (tx) => rooms.deposits.create(tx, orgId, request));
+  const { id, expires_ms: expiresMs } = deposit;
+  const paid = PAID[state];
+  if (paid !== undefined) await payDeposit(core, deposit, paid);
+  if (OVER.includes(state)) await noteRead(core, 'ethereum', expiresMs + 1);
+  await db.tx('test.due', (tx) => setDue(tx, id, clock.now(), null));
+  await drivePaid(core, rooms, id, { until: state, verdict: paid?.verdict ?? 'clear' });
+  if (state === 'expired_received') {
+    await payDeposit(core, deposit, { units: DUE_UNITS, ms: expiresMs + 1 });
+    await drivePaid(core, rooms, id);
+  }
+  if (state === 'failed') await rooms.deposits.decisions.reject(id, 'a test');
+  return id;
 }
 
 /** A node that knows each transfer of `payDeposit`, and is asked for nothing else. */

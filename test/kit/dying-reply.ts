@@ -7,7 +7,7 @@ import type { ControlPlane } from './control-plane.ts';
 
 export interface KeyedRequest {
   method: 'POST' | 'PUT' | 'PATCH' | 'DELETE';
-  /** Below /v1. */
+  /** The path below /v1. */
   path: string;
   body?: object;
   apiKey: string;

@@ -96,7 +96,7 @@ function packagesOf(names: readonly string[]): string[] {
   return [...found];
 }
 
-/** As Node finds a package: in the next `node_modules` above. */
+/** The search of Node: the package is in the next `node_modules` above. */
 function folderOf(name: string, from: string): string | undefined {
   for (let dir = from; dir.startsWith(ROOT); dir = dirname(dir)) {
     const path = join(dir, 'node_modules', name);

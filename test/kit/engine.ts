@@ -31,7 +31,7 @@ export interface EngineOptions {
   dir?: string;
   /** Environment of dockerd, and so of the GPU hook: FAKE_GPU_COUNT, FAKE_GPU_NAME, FAKE_GPU_SEED, FAKE_GPU_TABLE. */
   env?: Record<string, string>;
-  /** By default true: the fake hook is what dockerd finds. With false it finds the machine's own. */
+  /** If it is true (the default), dockerd finds the fake hook. If it is false, dockerd finds the machine's own. */
   simulatesGpus?: boolean;
   storageDriver?: string;
 }

@@ -11,11 +11,11 @@ export interface FakeAnswer {
   body?: object | string;
   /** Server-sent events instead of a body; a string as it is. */
   events?: (object | string)[];
-  /** Between two events, in real time: for those who watch. */
+  /** The pause between two events, in real time, for those who watch. */
   pauseMs?: number;
   /** The same as bytes, each piece in a packet of its own. */
   pieces?: Uint8Array[];
-  /** After what it says: the end, silence, or a cut connection. */
+  /** What follows the last words: the end, silence, or a cut connection. */
   ending?: 'end' | 'stall' | 'cut';
   /** Time in silence before the answer. */
   after?: Promise<unknown>;
@@ -31,7 +31,7 @@ export interface FakeUpstream {
   /** It ends with /v1. */
   baseUrl: string;
   asked: Asked[];
-  /** Of the next requests, one each; after them it is `usual` again. */
+  /** The next requests get these answers, one each. After them it is `usual` again. */
   next(...answers: FakeAnswer[]): void;
   usual: (asked: Asked) => FakeAnswer;
   /** The answer to health checks, which do not count in `asked`. */

@@ -17,11 +17,11 @@ export interface Daemon {
   folder: string;
   /** Files beside the rooms that put the daemon together; no room may import them. */
   composition: readonly string[];
-  /** In import order: a room may import only rooms that stand before it. */
+  /** The rooms in import order: a room may import only rooms that stand before it. */
   rooms: readonly Room[];
 }
 
-/** In import order. A new room is one line in `ROOMS` of the control plane, or one here for the agent. */
+/** The daemons in import order. A new room is one line in `ROOMS` of the control plane, or one here for the agent. */
 export const DAEMONS: readonly Daemon[] = [
   {
     folder: 'control-plane',

@@ -39,7 +39,7 @@ export interface ImageOptions {
   name?: string;
   tag?: string;
   config?: ImageConfig;
-  /** As images name it; by default this machine's. */
+  /** The architecture as images name it; this machine's by default. */
   architecture?: string;
   /** Path in the image -> content; scripts and programs become executable. */
   files?: Record<string, string | Buffer>;
@@ -67,7 +67,7 @@ export function busyboxImage(registry: Registry, options: ImageOptions = {}): Pr
   });
 }
 
-/** Like an image built from scratch: one static program `/sleep`, no shell, no users, no folders. */
+/** An image as if built from scratch: one static program `/sleep`, no shell, no users, no folders. */
 export function scratchImage(registry: Registry, options: ImageOptions = {}): Promise<TestImage> {
   const config = { Entrypoint: ['/sleep', '1000000'], ...options.config };
   return pushImage(registry, { name: 'scratch', ...options, config }, (root) => {

@@ -5,7 +5,7 @@ import { join, resolve } from 'node:path';
 import { capture, type Captured } from './capture.ts';
 
 export interface Installation {
-  /** Where everything is written to. */
+  /** The folder to which everything is written. */
   root: string;
   /** Put in front of PATH. */
   programs: string;

@@ -9,7 +9,7 @@ export const RUN_MARKER = 'GPU_RENTAL_TEST_RUN';
 export interface Run {
   /** Value of `RUN_MARKER`. */
   id: string;
-  /** Where everything of the run is written (TMPDIR of its programs). */
+  /** The folder in which everything of the run is written (TMPDIR of its programs). */
   dir: string;
 }
 

@@ -21,7 +21,7 @@ export interface Chat {
   generation: Generation;
   /** The server's name of its model. */
   model: string;
-  /** Without it, neither usage nor timings are written. llama.cpp's server always counts; others do not. */
+  /** If it is false, neither usage nor timings are written. llama.cpp's server always counts; others do not. */
   counts: boolean;
   id: string;
 }

@@ -7,7 +7,7 @@ import type { ProgramOptions } from './llama-server-program.ts';
 import { eventually, startProgram } from './processes.ts';
 
 export interface LlamaServer {
-  /** With its /v1. */
+  /** The address ends with /v1. */
   baseUrl: string;
   pid: number;
   /** Tokens of answers that were computed so far. */

@@ -8,14 +8,14 @@ import { type DesiredMessage, ServerMessage } from '../../shared/protocol/link.t
 
 export interface MachineOptions {
   gpus?: number;
-  /** As nvidia-smi names and measures it; an H100 with 80 GB unless said otherwise. */
+  /** The GPU as nvidia-smi names and measures it; an H100 with 80 GB by default. */
   gpu?: { name: string; memory_mib: number };
   dollars?: number;
   region?: string;
   /** Whether the host holds a disk to its size. */
   diskEnforced?: boolean;
   storageBytes?: number;
-  /** Of the host, base64url; none that anybody has the private half of unless said otherwise. */
+  /** The key of the host, base64url. By default nobody has its private half. */
   publicKey?: string;
 }
 
@@ -24,7 +24,7 @@ export interface MadeMachine {
   supplierId: string;
   /** The supplier's. */
   orgId: string;
-  /** As it has enrolled. */
+  /** The inventory with which the machine has enrolled. */
   inventory: Inventory;
 }
 

@@ -38,7 +38,7 @@ const ARTIST = {
 
 /** The same by the megapixel: 3 cents and a microcent. */
 const MURALIST = { ...ARTIST, id: 'acme/muralist', aliases: [], pricing: { per_mpxl_microcents: 3_000_001 } };
-/** Of a size that is its own affair. */
+/** The sizes of this model are not in its parameters: its server decides them. */
 const MINIATURIST = { ...ARTIST, id: 'acme/miniaturist', aliases: [], parameters: [] };
 
 const SOON = [

@@ -138,7 +138,7 @@ export const LISTS: List[] = [
   {
     path: '/admin/deposits/addresses',
     key: 'address',
-    // By index, from the lowest one.
+    // The list is in the order of positions, from the lowest one.
     fill: (tx) =>
       each(
         tx,

@@ -19,7 +19,7 @@ export async function earnCents(world: World, supplierId: string, count: number)
   await world.clock.advance(1);
 }
 
-/** Over the database of the process, so that its transactions take part in what a test does to it. */
+/** The call goes over the database of the process, so that its transactions take part in what a test does to it. */
 export function nameDestination(
   { core, rooms }: World,
   payee: Payee,

@@ -7,7 +7,7 @@ export interface Person {
   userId: string;
   email: string;
   sessionId: string;
-  /** Of the cookie. */
+  /** The token in the cookie. */
   token: string;
 }
 

@@ -3,14 +3,14 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 
-/** Below the range from which Linux takes the ports of outgoing connections: nobody comes in between while a program starts again. */
+/** The range lies below the one from which Linux takes the ports of outgoing connections: nobody takes a port while a program starts again. */
 const RANGE = { first: 20_000, last: 32_767 };
 /** So many workers of a test run have ports of their own; more share them. */
 const SHARES = 16;
 const SHARE = Math.floor((RANGE.last - RANGE.first + 1) / SHARES);
 
 const share = RANGE.first + (Number(process.env['VITEST_POOL_ID'] ?? 0) % SHARES) * SHARE;
-/** Where to look next: what was given away may not be listened at yet. */
+/** The place where the next search begins: nobody may listen yet at a port that was given away. */
 let next = Math.floor(Math.random() * SHARE);
 
 /** A TCP port that was free a moment ago. */
@@ -48,7 +48,7 @@ async function isFree(port: number): Promise<boolean> {
 /** What the kernel names the timer of keep-alives. */
 const KEEP_ALIVE_TIMER = '02';
 
-/** Of the connection's end at `port`; `peerPort` is its other end. Both on 127.0.0.1. */
+/** Whether the connection's end at `port` has keep-alives; `peerPort` is its other end. Both are on 127.0.0.1. */
 export function hasKeepAlive(port: number | undefined, peerPort: number | undefined): boolean {
   const address = (of = 0): string => `0100007F:${of.toString(16).toUpperCase().padStart(4, '0')}`;
   const line = readFileSync('/proc/net/tcp', 'utf8')

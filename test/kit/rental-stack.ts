@@ -41,7 +41,7 @@ const DOLLARS_PER_GPU_HOUR = 36;
 const BALANCE_DOLLARS = '10000';
 
 export interface RentalStackOptions extends Omit<StackOptions, 'gpus'> {
-  /** For the scripted nvidia-smi of the host, not for the engine's. */
+  /** The scripted nvidia-smi of the host gets these variables. The engine's does not. */
   hostEnv?: Record<string, string>;
 }
 
@@ -95,7 +95,7 @@ async function end(stack: Stack, host: AgentHost, customer: Customer): Promise<s
   return wrong;
 }
 
-/** Without instances, the agent leaves no holder, and nothing on the engine but the network that waits for the next one. */
+/** If there are no instances, the agent leaves no holder, and nothing on the engine but the network that waits for the next one. */
 async function nothingRuns(stack: Stack, host: AgentHost): Promise<void> {
   let left: string[] = [];
   await eventually('empty machine', 30_000, async () => {

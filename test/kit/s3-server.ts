@@ -24,7 +24,7 @@ export interface S3Call {
 export type S3Fault = Refused | 'lost' | 'silent' | { cutAfter: number };
 
 export interface S3Server {
-  /** With which a client reaches it. */
+  /** The settings with which a client reaches it. */
   settings: S3Settings;
   /** The objects by their keys. */
   objects: Map<string, StoredObject>;

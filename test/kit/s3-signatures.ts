@@ -11,7 +11,7 @@ export interface RawRequest {
   method: string;
   /** Path and query as they came. */
   target: string;
-  /** With names in lower case. */
+  /** The names are in lower case. */
   headers: Record<string, string>;
 }
 
@@ -29,7 +29,7 @@ interface Claim {
   payloadHash: string;
   /** The query without the signature. */
   query: [string, string][];
-  /** Only of a presigned URL. */
+  /** Only a presigned URL has it. */
   seconds?: number;
 }
 

@@ -2,7 +2,7 @@
 import { basename } from 'node:path';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** By their names, longest first; the rest follows in the order that vitest gives it. */
+/** The names of the files, longest first. The rest follows in the order that vitest gives it. */
 export const LONG: readonly string[] = [
   'unreachable',
   'idempotency',

@@ -30,7 +30,7 @@ const PACKAGES = {
 
 export type ProgramName = keyof typeof PACKAGES;
 
-/** Where Debian keeps programs that are not in every PATH. */
+/** The folders in which Debian keeps programs that are not in every PATH. */
 const MORE_FOLDERS = ['/usr/local/sbin', '/usr/sbin', '/sbin', '/usr/lib/postgresql/*/bin'];
 
 const POLICY = '/usr/sbin/policy-rc.d';
@@ -46,7 +46,7 @@ function findProgram(name: string): string | undefined {
     .find((path) => isExecutable(path) && (name !== 'busybox' || isStatic(path)));
 }
 
-/** As `findProgram`, but a missing program is an error that names its package. */
+/** Does the same as `findProgram`, but a missing program is an error that names its package. */
 export function requireProgram(name: ProgramName): string {
   const path = findProgram(name);
   if (path === undefined) throw new Error(`${name} is missing: on Debian, apt-get install ${PACKAGES[name]}`);

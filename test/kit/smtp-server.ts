@@ -6,7 +6,7 @@ export interface SmtpServer {
   port: number;
   /** Each as it was sent, with its envelope. */
   mails: { from: string; to: string; text: string }[];
-  /** From the next mail on. */
+  /** The server refuses or takes every mail from now on. */
   refuse(isRefusing: boolean): void;
   close(): Promise<void>;
 }

@@ -35,3 +35,22 @@ export function withoutComments(text: string): string {
     .replace(/^\s*\/\/.*$/gm, '')
     .replace(/\s\/\/\s.*$/gm, '');
 }
+
+/** The text of each comment that has its own lines: a block for documentation, and successive lines of `//` or `--` as one. */
+export function commentsOf({ path, text }: SourceFile): string[] {
+  const line = path.endsWith('.sql') ? /^[ \t]*--(.*)$/ : /^[ \t]*\/\/(.*)$/;
+  const runs: string[] = [];
+  let isInside = false;
+  for (const each of text.split('\n')) {
+    const words = line.exec(each)?.[1]?.trim();
+    if (words !== undefined) runs.push(isInside ? `${runs.pop() ?? ''} ${words}` : words);
+    isInside = words !== undefined;
+  }
+  const blocks = [...text.matchAll(/^[ \t]*\/\*\*([\s\S]*?)\*\//gm)].map(([, body = '']) =>
+    body
+      .replace(/^\s*\*/gm, '')
+      .replace(/\s+/g, ' ')
+      .trim(),
+  );
+  return path.endsWith('.sql') ? runs : [...runs, ...blocks];
+}

@@ -1,5 +1,5 @@
 // House rules about single files, as pure functions from files to broken rules: names, sizes, first lines, things left behind.
-import { withoutComments, type SourceFile } from './sources.ts';
+import { commentsOf, withoutComments, type SourceFile } from './sources.ts';
 
 const MAX_LINES = 400;
 const MAX_TEST_LINES = 600;
@@ -93,6 +93,21 @@ export function leftovers(files: readonly SourceFile[]): string[] {
       if (parked.test(text)) broken.push(`${path} parks a test: a test that does not run proves nothing.`);
       return broken;
     });
+}
+
+/** A comment is a sentence with a subject, or a noun phrase. `Of an answer.` is neither; `With no key, nothing is sent.` is a sentence. */
+export function commentSubjects(files: readonly SourceFile[]): string[] {
+  const never = /^(?:and|as|of)\b/i;
+  const opening =
+    /^(?:after|before|below|between|by|for|from|in|like|over|per|so that|to|until|with|without)\b(?!.*,)/i;
+  return files
+    .filter(({ path }) => /\.(?:tsx?|sql)$/.test(path))
+    .flatMap((file) =>
+      commentsOf(file)
+        .map((comment) => comment.split(/(?<=[.:;!?])\s/)[0] ?? '')
+        .filter((first) => never.test(first) || opening.test(first))
+        .map((first) => `${file.path} has a comment without a subject: "${first}" Say what the thing is.`),
+    );
 }
 
 function typescript(files: readonly SourceFile[]): SourceFile[] {

@@ -14,7 +14,7 @@ export interface TokenServer {
   /** `127.0.0.1:port` */
   host: string;
   port: number;
-  /** For the registry that believes it. */
+  /** The settings of the registry that believes it. */
   auth: RegistryAuth;
   /** Scopes that tokens were given for. */
   scopes: string[];

@@ -12,14 +12,14 @@ export interface ServerJob {
   file: Buffer;
 }
 
-/** In place of what it would answer. */
+/** The server sends this in place of its usual answer. */
 export interface Scripted {
   status?: number;
   body?: object | string | Buffer;
   headers?: Record<string, string>;
   /** The job is taken, and then this is said in place of that. */
   takes?: boolean;
-  /** After what it says: the end, silence, or a cut connection. */
+  /** What follows the last words: the end, silence, or a cut connection. */
   ending?: 'end' | 'stall' | 'cut';
   /** Time in silence before the answer. */
   after?: Promise<unknown>;
@@ -31,7 +31,7 @@ export interface VideoServer {
   /** `POST /videos` and the like, in the order in which they came. */
   asked: string[];
   headers: IncomingMessage['headers'][];
-  /** In the order in which they were taken; those that were deleted are gone. */
+  /** The jobs in the order in which they were taken, without those that were deleted. */
   jobs: ServerJob[];
   /** How jobs stand once they are taken. */
   usual: Pick<ServerJob, 'status' | 'progress'>;
@@ -120,7 +120,7 @@ export async function openVideoServer(engine: 'vllm_omni' | 'sglang' = 'vllm_omn
   return server;
 }
 
-/** With what only the server knows: none of it may reach a customer. */
+/** The view holds what only the server knows: none of it may reach a customer. */
 function viewOf({ id, status, progress, fields }: ServerJob): object {
   const error = status === 'failed' ? { code: 'cuda', message: 'CUDA out of memory at /models/secret' } : null;
   return {

@@ -73,7 +73,7 @@ export function virtualClock(startMs: number = Date.UTC(2026, 0, 1)): VirtualClo
   };
 }
 
-/** The next timer. Of two at the same time, the one that was set first. */
+/** The next timer. If two have the same time, the one that was set first. */
 function earlier(first: Timer | undefined, other: Timer): Timer {
   return first === undefined || other.atMs < first.atMs ? other : first;
 }

@@ -17,7 +17,7 @@ export async function curlApp(
   return { status, body: lines.toReversed().join('\n') };
 }
 
-/** As root there is no sandbox; the others keep it from asking the internet for things. */
+/** Root has no sandbox. The other flags keep the browser from asking the internet for things. */
 const ARGS = [
   '--no-sandbox',
   '--disable-gpu',

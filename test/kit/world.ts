@@ -82,7 +82,7 @@ export interface World {
   observe(instanceId: string, patch: Partial<ObservedWorkload> & Pick<ObservedWorkload, 'phase'>): Promise<void>;
   /** Drives every due row until nothing is due now. */
   drive(): Promise<void>;
-  /** From when on the last event of this type counts for billing, if not from its own time. */
+  /** The time from which the last event of this type counts for billing, if that is not its own time. */
   sinceMs(subjectId: string, type: string): Promise<number | undefined>;
   /** Types of all events of an instance or machine, oldest first. */
   journal(subjectId: string): Promise<string[]>;

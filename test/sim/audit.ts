@@ -100,7 +100,7 @@ function placedRates(rental: Rental, { witness }: Fleet): bigint[] {
     .filter((rate) => rate <= (launch.placedUcentsPerHour ?? rate));
 }
 
-/** For each instance and kind of account: amounts taken less amounts returned. */
+/** Amounts taken less amounts returned, for each instance and kind of account. */
 type Entries = Map<string, Map<string, bigint>>;
 
 const EntryRow = z.object({ subject_id: text, account_id: text, taken_ucents: ucents });

@@ -8,7 +8,7 @@ import { openTestDb } from '../kit/databases.ts';
 
 type Row = Record<string, unknown>;
 export interface Backup {
-  /** By table. */
+  /** The key is the name of the table. */
   rows: Map<string, Row[]>;
   /** When the control plane last was at work before it. */
   atMs: number;

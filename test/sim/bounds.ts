@@ -41,7 +41,7 @@ const TOGETHER_HOLD_MS = 10 * 60_000;
 /** Only longer own outages are credited; the beat is written this often. */
 const OWN_OUTAGE_MS = 60_000;
 const BEAT_EVERY_MS = 11_000;
-/** From the start of the process to its first beat. */
+/** Time from the start of the process to its first beat. */
 const START_MS = 5_000;
 /** A link is there again so long after nothing is in its way: silence, a try that has begun before, and the wait for the next. */
 const LINK_BACK_MS = 35_000 + 10_000 + 15_000;

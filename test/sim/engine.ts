@@ -15,7 +15,7 @@ export type EngineCall = 'list' | 'inspectImage' | 'pull' | 'create' | 'start' |
 
 export interface SimEngine {
   engine: Engine;
-  /** By workload. */
+  /** The key is the id of the workload. */
   containers: Map<string, SimContainer>;
   /** Calls that are under way fail, and further ones until it is there again; `isLive`: containers go on meanwhile. */
   setAway(isAway: boolean, isLive: boolean): void;

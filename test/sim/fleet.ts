@@ -115,7 +115,7 @@ function requests(
   };
 }
 
-/** Between one dollar and four. */
+/** An amount between one dollar and four. */
 function someCents(rng: Rng): number {
   return 100 + Math.floor(rng.float() * 300);
 }

@@ -27,14 +27,14 @@ export interface SimHost {
   disk: Disk;
   holders: SimHolders;
   path: Path;
-  /** By how much its wall clock is wrong. */
+  /** Sets by how much its wall clock is wrong. */
   setClockAhead(ms: number): void;
   /** Makes its calls take so many times as long. */
   setSlowness(factor: number): void;
   /** Somebody who asks for the workload's endpoint over the network gets to it. */
   answersFor(workloadId: string): boolean;
   startAgent(): Promise<void>;
-  /** As by kill -9. */
+  /** The agent ends like after kill -9. */
   killAgent(): void;
   /** The power goes: nothing says goodbye, containers and holders are gone, the disk stays. */
   cutPower(): void;
@@ -53,7 +53,7 @@ interface HostDeps {
   clock: Clock;
   rng: Rng;
   machineId: string;
-  /** Of its supplier. */
+  /** The organisation of its supplier. */
   orgId: string;
   identity: Identity;
   inventory: Inventory;
@@ -161,7 +161,7 @@ async function runAgent(deps: AgentDeps): Promise<() => void> {
   const desired = await openDesired('state', { files, log, clock, bootId: deps.bootId });
   const records = await openRecords('state', { files, log, now: clock.now });
   const cloneToken = await openCloneToken('state', { files, log });
-  // From here on nothing is awaited: the runtime reports to the link.
+  // Nothing is awaited from here on: the runtime reports to the link.
   const runtime = openRuntime(
     {
       clock,

@@ -13,7 +13,7 @@ export interface Life {
 }
 
 export interface HostTime {
-  /** By how much the wall clock is wrong. */
+  /** The error of the wall clock. */
   aheadMs(): number;
   /** When the host has booted, by the monotonic time of the world. */
   bootedMs: number;

@@ -7,12 +7,12 @@ import { type Life, openLife } from './life.ts';
 import type { Socket } from './wire.ts';
 
 export interface Plane {
-  /** Of the process that runs, or ran last. */
+  /** The world of the process that runs, or ran last. */
   world(): World;
   isUp(): boolean;
   /** A host is at the other end; false if nobody listens. */
   accept(socket: Socket): boolean;
-  /** As by kill -9. */
+  /** The process ends like after kill -9. */
   kill(): void;
   /** The next process, on the same database or on another. */
   restart(db?: Db): Promise<void>;

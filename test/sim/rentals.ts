@@ -11,7 +11,7 @@ export interface Rental {
   machineId: string;
   supplierId: string;
   workloadId: string;
-  /** Of the whole instance, as the API shows it. */
+  /** The price of the whole instance, as the API shows it. */
   ucentsPerHour: bigint;
   /** When it ran for the first time. */
   readyMs: number;

@@ -69,7 +69,7 @@ async function wrongLinks({ db, rooms }: World): Promise<string[]> {
 
 const EventRow = z.object({ id: text, type: text, subject_id: text, created_ms: int, data: text });
 
-/** Of everything that has happened: the same for the same seed. */
+/** A hash of everything that has happened. The same seed gives the same hash. */
 export async function journalHash({ plane }: Fleet): Promise<string> {
   const rows = await plane
     .world()

@@ -1,9 +1,9 @@
 // Pure: stretches of time, and what is left of them.
 
-/** From the first millisecond on, up to and without the second; the end may be Infinity. */
+/** The first millisecond belongs to the span, the second does not. The end may be Infinity. */
 export type Span = readonly [fromMs: number, untilMs: number];
 
-/** In order, without overlap, none of them empty. */
+/** The spans are in order, do not overlap, and none of them is empty. */
 export function union(spans: readonly Span[]): Span[] {
   const merged: [number, number][] = [];
   for (const [fromMs, untilMs] of spans.toSorted((a, b) => a[0] - b[0])) {

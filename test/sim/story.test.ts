@@ -5,7 +5,7 @@ import { live, type Plot } from './story.ts';
 import { TROUBLES } from './troubles.ts';
 
 const troubles = TROUBLES.map(({ name }) => name);
-/** In the order of what `SIM_SEED` may repeat: the story of every day, and with `SOAK` that of a large fleet. */
+/** The stories in the order of what `SIM_SEED` may repeat: the story of every day, and with `SOAK` that of a large fleet. */
 const SMALL: Plot = { size: { hosts: [2, 2, 4, 1, 2], customers: [1_000_000, 1_000_000, 400] }, steps: 90, troubles };
 const LARGE: Plot = {
   size: {

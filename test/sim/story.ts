@@ -9,7 +9,7 @@ import { brokenRules, journalHash, leftOver } from './rules.ts';
 export interface Plot {
   size: FleetSize;
   steps: number;
-  /** By name; all others stay away. */
+  /** The names of the troubles that happen. All others stay away. */
   troubles: readonly Trouble['name'][];
 }
 

@@ -150,7 +150,7 @@ export const TROUBLES: readonly Trouble[] = [
     }),
   },
   {
-    // And with it what was under way.
+    // What was under way is lost too.
     name: 'lost link',
     begin: onHost('link', ({ path }, fleet) => {
       const links = path.connections().flatMap(({ near, far }) => [near, far]);
@@ -234,7 +234,7 @@ function copyDisk(host: SimHost, fleet: Fleet): Course {
   return { forMs: startsMs + between(fleet, 20, 400), end };
 }
 
-/** On one of the hosts, unless something of the same kind has hit it already. */
+/** The trouble hits one of the hosts, unless something of the same kind has hit it already. */
 function onHost(kind: string, begin: (host: SimHost, fleet: Fleet) => Course): Trouble['begin'] {
   return (fleet) => {
     const host = fleet.hosts[Math.floor(fleet.rng.float() * fleet.hosts.length)];

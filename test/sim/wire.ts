@@ -5,16 +5,16 @@ import type { Clock } from '../../shared/clock.ts';
 import { LINK_HELLO_MS_MAX } from '../../shared/limits.ts';
 import type { LinkSocket } from '../../shared/protocol/link.ts';
 
-/** Between a host and the control plane. */
+/** The network path between a host and the control plane. */
 export interface Path {
   isOpen(): boolean;
   /** What was under way in the meantime arrives when it is open again. */
   set(isOpen: boolean): void;
-  /** Of one packet. */
+  /** The delay of one packet. */
   delayMs(): number;
-  /** At once if it is open. */
+  /** Calls `fn` at once if the path is open. */
   whenOpen(fn: () => void): void;
-  /** That are not closed at both ends. */
+  /** The connections that are not closed at both ends. */
   connections(): Connection[];
   join(connection: Connection): void;
   /** Nothing on it lags or is lost. */
@@ -62,7 +62,7 @@ interface Goodbye {
 }
 
 const [CONNECTING, OPEN, CLOSING, CLOSED] = [0, 1, 2, 3];
-/** As `ws` waits for the answer to a goodbye. */
+/** `ws` waits so long for the answer to a goodbye. */
 const CLOSE_MS_MAX = 30_000;
 const ABNORMAL = 1006;
 

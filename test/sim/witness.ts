@@ -8,22 +8,22 @@ export interface LaunchedInstance {
   gpuCount: number;
   /** The runtime limit; Infinity without one. */
   limitMs: number;
-  /** Of the whole instance, where it was placed at once. */
+  /** The price of the whole instance, if it was placed at once. */
   placedUcentsPerHour: bigint | undefined;
 }
 
 export interface Witness {
   /** Something may have changed. */
   watch(): void;
-  /** Of the path, the agent and the holder of a workload together: somebody who comes to its host may get in. */
+  /** The spans in which path, agent and holder of a workload all work: somebody who comes to its host may get in. */
   holders(workloadId: string): Span[];
-  /** And nothing of the host's connections lags or is lost: they do get in. */
+  /** Nothing of the host's connections lags or is lost: customers do get in. */
   goodEndpoints(workloadId: string): Span[];
   containers(workloadId: string): Span[];
   /** A host of its identity ran beside it. */
   copies(machineId: string): Span[];
   planeUp(): Span[];
-  /** Until when the control plane was there: what the database holds is from then. */
+  /** The time until which the control plane was there: what the database holds is from then. */
   upUntilMs(): number;
   /** The control plane was gone for so long, and what it did in it is lost: its death and its return, or the backup and the return. */
   absences(): readonly Span[];
@@ -35,7 +35,7 @@ export interface Witness {
   launches: Map<string, LaunchedInstance>;
   /** Customers' ends that were accepted: by instance, when. */
   ends: Map<string, number>;
-  /** By machine: what one GPU of it cost, and since when. */
+  /** What one GPU of each machine cost, and since when. */
   prices: Map<string, { sinceMs: number; ucentsPerHour: bigint }[]>;
 }
 

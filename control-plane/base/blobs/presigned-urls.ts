@@ -59,7 +59,7 @@ export function openPresignedUrls({ secret, baseUrl, keys }: Deps): PresignedUrl
       };
       const given = Buffer.from(sig, 'base64url');
       const right = sign(kid, permission);
-      // Before the database is read, so that a stranger's guess costs no query.
+      // The check comes before the database is read, so that a stranger's guess costs no query.
       if (given.length !== right.length || !timingSafeEqual(given, right)) return undefined;
       const signer = await keys.find(kid);
       if (signer === undefined || (signer.untilMs !== null && exp * 1000 > signer.untilMs)) return undefined;

@@ -84,7 +84,7 @@ async function* explainedBytes(bytes: AsyncGenerator<Buffer>, explained: Explain
       yield next.value;
     }
   } finally {
-    // Also if the reader stops early: the connection to the store is closed.
+    // If the reader stops early, the connection to the store is closed too.
     await bytes.return(undefined);
   }
 }

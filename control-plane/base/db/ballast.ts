@@ -8,7 +8,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Rng } from '../../../shared/rng.ts';
 
-/** Without new work the service writes a few KiB a second at most, so this lasts for hours. */
+/** If there is no new work, the service writes a few KiB a second at most, so this lasts for hours. */
 export const BALLAST_BYTES = 64 * 1024 ** 2;
 const PIECE_BYTES = 1024 ** 2;
 const RESTORE_AGAIN_MS = 5_000;

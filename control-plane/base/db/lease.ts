@@ -75,7 +75,7 @@ export async function renewLease(db: Db, { name, holder, epoch }: Held): Promise
   return changed === 1;
 }
 
-/** For a transaction that only the holder may make. It locks the row that the next holder's transactions lock too, before it asks. */
+/** Only a transaction of the holder asks this. It locks the row that the next holder's transactions lock too, before it asks. */
 export async function isHeld(query: Query, { name, holder, epoch }: Held): Promise<boolean> {
   const row = await query.one(LeaseRow, sql`select holder, epoch, beat from leases where name = ${name}`);
   return row?.holder === holder && row.epoch === epoch;

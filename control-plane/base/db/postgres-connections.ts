@@ -28,7 +28,7 @@ export interface Writing {
   onAway(): void;
 }
 
-/** With `pipeline`, a connection sends statements without waiting for the answers to earlier ones. */
+/** If `pipeline` is set, a connection sends statements without waiting for the answers to earlier ones. */
 export function openPool(url: string, size: { max: number; pipeline?: boolean }, log: Log): Pool {
   const pool = new Pool({
     ...size,
@@ -47,7 +47,7 @@ export function openPool(url: string, size: { max: number; pipeline?: boolean },
         id === INT8_TYPE && format !== 'binary' ? BigInt : types.getTypeParser(id, format),
     },
   });
-  // Without a listener, an idle connection that the server drops would end the process. The next query opens a new one.
+  // If there were no listener, an idle connection that the server drops would end the process. The next query opens a new one.
   pool.on('error', (error) => log.warn({ err: error }, 'an idle database connection was lost'));
   return pool;
 }

@@ -24,7 +24,7 @@ const READERS_MAX = 8;
 const LANES_MAX = 16;
 
 export interface PostgresDb extends Db {
-  /** From now on, each transaction is refused with `lease_lost` if another process holds the lease. */
+  /** Each transaction from now on is refused with `lease_lost` if another process holds the lease. */
   fence(held: Held): void;
 }
 

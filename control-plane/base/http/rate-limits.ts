@@ -117,7 +117,7 @@ const EPSILON_MS = 1e-6;
 export function openBuckets(rate: Rate, clock: Clock): Buckets {
   let tokenMs = 1000 / rate.perSecond;
   let { burst } = rate;
-  /** For each bucket, the moment at which it is full again. A missing bucket is full. */
+  /** The moment at which each bucket is full again. A missing bucket is full. */
   const fullAtMs = new Map<string, number>();
   const set = (name: string, ms: number, nowMs: number): void => {
     // Delete and set keeps the map in the order of use, so an active caller is not forgotten.

@@ -49,7 +49,7 @@ export interface Reply {
 export interface Upload {
   /** The Content-Type header with its parameters; empty if there is none. */
   contentType: string;
-  /** From the Content-Length header; undefined for a chunked body. */
+  /** The Content-Length header; undefined for a chunked body. */
   bytes: number | undefined;
   stream: Readable;
 }
@@ -70,7 +70,7 @@ export interface OpenCall<P, Q, B> {
   clientIp: string;
   /** Aborts if the caller disconnects before its answer was sent completely. */
   gone: AbortSignal;
-  /** On the operator's socket: the operator that the command names (header `Svc-Operator`). */
+  /** The operator that the command names (header `Svc-Operator`), on the operator's socket. */
   actor: string;
   /** The body came as a form, so its members are text. */
   isForm: boolean;
@@ -131,7 +131,7 @@ export interface UploadSpec {
 
 export interface RouteFacts {
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
-  /** For example `/v1/instances/{id}`. */
+  /** The path of the route, for example `/v1/instances/{id}`. */
   path: string;
   operationId: string;
   tag: string;

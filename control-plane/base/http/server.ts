@@ -62,7 +62,7 @@ export interface HttpOptions {
   sealing?: Sealing;
   /** Plain HTTP if left out: on a unix socket, or behind a proxy that terminates TLS. */
   tls?: Tls;
-  /** For tests: an undeclared reply or refusal becomes an internal error. */
+  /** Tests set it: an undeclared reply or refusal becomes an internal error. */
   strictResponses?: boolean;
 }
 
@@ -123,7 +123,7 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
   };
 
   upgrades.serve(app.server);
-  // Before the body is read: a body of any type and size is refused for its path.
+  // The hook runs before the body is read: a body of any type and size is refused for its path.
   app.addHook('onRequest', (request, reply, done) => {
     if (!request.is404) return done();
     finish(() => {
@@ -232,7 +232,7 @@ function nodeOptions(tls: Tls | undefined, takesUpgrade: (path: string) => boole
     headersTimeout: REQUEST_MS_MAX,
     // Node would answer with a bare status; `assertHead` gives the reason.
     requireHostHeader: false,
-    // Without this, a client that offers h2c on a plain request would get no response.
+    // If this were missing, a client that offers h2c on a plain request would get no response.
     shouldUpgradeCallback: (request) => takesUpgrade(request.url ?? ''),
   };
   if (tls === undefined) return { http: options };

@@ -29,7 +29,7 @@ export interface ServiceManager {
   watchdogMs: number | undefined;
 }
 
-/** Without systemd this does nothing. A message that cannot be sent is only logged: systemd decides what follows. */
+/** If there is no systemd, this does nothing. A message that cannot be sent is only logged: systemd decides what follows. */
 export function openSystemd(manager: ServiceManager | undefined, { log }: { log: Log }): Systemd {
   const say = async (...message: string[]): Promise<void> => {
     if (manager === undefined) return;

@@ -18,7 +18,7 @@ const MINUTE = 60 * SECOND;
 /** Failures are forgotten after this time without another one. */
 export const ATTEMPTS_KEEP_MS = 60 * MINUTE;
 
-/** From so many failures on, the next try must wait so long. The last line that fits counts. */
+/** After so many failures, the next try must wait so long. The last line that fits counts. */
 type Waits = readonly { failures: number; waitMs: number }[];
 
 const WAITS = {

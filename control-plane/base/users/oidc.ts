@@ -124,7 +124,7 @@ async function personOf(query: Query, claims: Claims, deps: Deps): Promise<strin
   return fail('sign_up_closed', 'There is no account with your verified e-mail address. Ask for an invitation first.');
 }
 
-/** Written at each sign-in: from the second one on, it exists already. */
+/** The row is written at each sign-in. At the second one it exists already. */
 function linkOf(userId: string, claims: Claims, deps: Deps): Parameters<typeof credentials.insertCredential>[1] {
   const nowMs = deps.clock.now();
   return {

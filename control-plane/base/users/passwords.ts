@@ -45,7 +45,7 @@ export function openPasswords({ clock, ids }: { clock: Clock; ids: Ids }): Passw
 
 const derive = promisify(argon2);
 
-/** In the form of PHC strings, so that the costs can be raised later. */
+/** The hash has the form of a PHC string, so that the costs can be raised later. */
 async function hashOf(password: string, cost: typeof COST, salt: Buffer): Promise<string> {
   const tag = await derive('argon2id', { message: password.normalize('NFKC'), nonce: salt, ...cost });
   const { memory, passes, parallelism } = cost;

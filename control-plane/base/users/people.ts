@@ -60,7 +60,7 @@ export function openPeople(deps: PeopleDeps): People {
     const nowMs = clock.now();
     const times = { created_ms: nowMs, expires_ms: nowMs + LINK_MS };
     await replaceLink(tx, { token_hash: hashOf(token), user_id: userId, ...times });
-    // After the #, so that it is in no log of a proxy.
+    // The token stands after the #, so that it is in no log of a proxy.
     return `${deps.origin}/welcome#${token}`;
   };
   return {

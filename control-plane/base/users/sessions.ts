@@ -24,17 +24,17 @@ const USED_MS_STEP = 60_000;
 /** More than a person has devices. The oldest ones end first. */
 const SESSIONS_MAX = 50;
 
-/** From where somebody signs in. */
+/** The place from which somebody signs in. */
 export interface Visitor {
   clientIp: string;
   userAgent: string;
-  /** Of the session that the browser has now. It ends with the sign-in. */
+  /** The session that the browser has now. It ends with the sign-in. */
   sessionToken: string | undefined;
 }
 
 export interface NewSession {
   id: string;
-  /** For the cookie. Only its hash is stored. */
+  /** The value of the cookie. Only its hash is stored. */
   token: string;
 }
 

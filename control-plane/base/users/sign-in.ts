@@ -102,7 +102,7 @@ async function withPassword(
   const attempt: Attempt = { account: email, clientIp: visitor.clientIp, isKnown };
   await attempts.take(attempt);
   const stored = await passwordOf(db.read, userId);
-  // Without an account or a password, this takes as long and fits nothing.
+  // If there is no account or no password, this takes as long and fits nothing.
   const fits = await passwords.fits(password, stored);
   if (!fits || stored === undefined) return failSignIn();
   const needsCode = hasSecond(await factorsOf(db.read, userId));

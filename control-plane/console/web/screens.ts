@@ -7,7 +7,7 @@ import { MONEY_SCREENS } from './money/screens.ts';
 import { OPERATOR_SCREENS } from './operator/screens.ts';
 import { SUPPLIER_SCREENS } from './supplier/screens.ts';
 
-/** Where `/console` leads. */
+/** The screen to which `/console` leads. */
 export const START = '/console/instances';
 
 export const SCREENS: readonly Screen[] = [

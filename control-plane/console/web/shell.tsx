@@ -145,7 +145,10 @@ function listed(): Screen[] {
 
 /** What is left, what it goes to, and how long it lasts. */
 function Gauge() {
-  const { data } = useResource<Balance>('/v1/balance', { on: [{ type: 'instance' }], everyMs: BALANCE_MS });
+  const { data } = useResource<Balance>('/v1/balance', {
+    on: [{ type: 'instance' }, { type: 'deposit' }],
+    everyMs: BALANCE_MS,
+  });
   const balance = data.value;
   if (balance === undefined) return <span class="gauge push" aria-busy="true" />;
   const { available, burn_rate_per_hour: burn, hours_left: hours } = balance;

@@ -49,7 +49,7 @@ export interface TokenVerdict {
    * was set back.
    */
   isGenuine: boolean;
-  /** To be called after the commit. */
+  /** The caller calls it after the commit. */
   take(): void;
 }
 

@@ -133,7 +133,7 @@ type LinkDeps = Pick<SessionDeps, 'clock' | 'ids' | 'rng' | 'log' | 'machineKey'
 
 export function openLink(deps: LinkDeps): Link {
   const sessions = new Map<string, Session>();
-  /** By machine: when its contested time ends, on the monotonic clock. */
+  /** The time at which a machine's contested time ends, on the monotonic clock. The key is the machine's id. */
   const contestedMs = new Map<string, number>();
   const streams = openStreams(deps);
   const budget = openReadBudget(deps.clock);

@@ -30,7 +30,7 @@ export interface Scraped {
 export interface Scrape {
   instances: readonly Scraped[];
   machines: readonly Scraped[];
-  /** By machine. */
+  /** The key is the machine's id. */
   live: ReadonlyMap<string, LiveFigures>;
 }
 

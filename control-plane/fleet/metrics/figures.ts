@@ -21,7 +21,7 @@ export const HOST_NAMES = [...CONTAINER_NAMES, 'cpu_cores', 'disk_used_bytes', '
 const Values = z.array(z.number().nullable());
 export type Values = z.infer<typeof Values>;
 
-/** Figures over some samples. Of throttle reasons, both lists have all bits that were set. */
+/** Figures over some samples. Both lists have all bits of throttle reasons that were set. */
 const Summary = z.object({ n: z.number(), avg: Values, max: Values });
 export type Summary = z.infer<typeof Summary>;
 
@@ -111,7 +111,7 @@ export function valuesOf(sample: MetricsSample, before: MetricsSample | undefine
   };
 }
 
-/** In the order of CONTAINER_NAMES. */
+/** The values stand in the order of CONTAINER_NAMES. */
 function usage(now: ContainerFigures, before: Counters | undefined, seconds: number): Values {
   const rate = (name: keyof Counters): number | null => {
     const [from, to] = [before?.[name] ?? null, now[name]];

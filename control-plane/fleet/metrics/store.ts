@@ -76,7 +76,7 @@ export async function newestOf(query: Query, machineIds: readonly string[]): Pro
 const StoredMinute = z.object({ minute_ms: int, figures: json(StoredFigures) });
 export type StoredMinute = z.infer<typeof StoredMinute>;
 
-/** In the order of time; times as half-open span. */
+/** The minutes stand in the order of time. The times are a half-open span. */
 export function minutesOf(
   query: Query,
   machineId: string,

@@ -23,7 +23,7 @@ interface Deps {
   cursors: Cursors;
   supply: Supply;
   payouts: Payouts;
-  /** By instance: the machine on which it ran. */
+  /** The machine on which each instance ran. */
   machinesOf(query: Query, instanceIds: readonly string[]): Promise<Map<string, string>>;
   /** The evidence of each rental on a machine whose probes fail now. */
   failingProbes(query: Query, machineId: string): Promise<string[]>;

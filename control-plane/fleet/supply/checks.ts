@@ -60,7 +60,7 @@ const hasReported = ({ inventory }: MachineRow): boolean => inventory !== null;
 const hasEnrolled = ({ public_key: key }: MachineRow): boolean => key !== null;
 const isWithdrawn = ({ status }: MachineRow): boolean => status === 'draining' || status === 'delisted';
 
-/** In the order in which their reasons are told. */
+/** The checks stand in the order in which their reasons are told. */
 const DECIDING: readonly Check[] = [
   {
     name: 'supplier',
@@ -145,7 +145,7 @@ const DECIDING: readonly Check[] = [
   },
   {
     name: 'engine',
-    // Without a container engine nothing can start, however many GPUs are free.
+    // If there is no container engine, nothing can start, however many GPUs are free.
     obstacle: ({ inventory }) =>
       inventory === null || inventory.engine_version === ''
         ? 'The Docker Engine of the host does not answer.'

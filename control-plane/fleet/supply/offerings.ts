@@ -344,7 +344,7 @@ function trustCondition({ trustedOnly }: Pick<CapacityRequest, 'trustedOnly'>): 
   return trustedOnly ? sql`machine_id in (select id from machines where trusted = 1)` : sql`1 = 1`;
 }
 
-/** Without extra disk, this is a bound on the indexed price of one GPU. */
+/** If no extra disk is asked for, this is a bound on the indexed price of one GPU. */
 function priceCondition({ gpuCount, diskGb }: Pick<CapacityRequest, 'gpuCount' | 'diskGb'>, cap: bigint): Sql {
   const extra = extraGb(diskGb);
   if (extra === 0) return sql`price_ucents_per_hour <= ${cap / BigInt(gpuCount)}`;

@@ -1,4 +1,4 @@
-// To whom a machine belongs: the organisation that reads its events, and that sees it in the live stream.
+// The organisation to which a machine belongs. It reads the machine's events and sees the machine in the live stream.
 import { z } from 'zod';
 import type { CommunitySupplier } from '../../../shared/api/community.ts';
 import { isoTime } from '../../../shared/clock.ts';

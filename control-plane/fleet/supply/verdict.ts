@@ -66,7 +66,7 @@ function contradiction(field: string, declared: string | number, shown: Iterable
   return `${field} is declared as ${declared}, the host shows ${[...shown].join(', ')}`;
 }
 
-/** For people: the GPUs that cannot be rented, with the reasons. */
+/** A text for people: the GPUs that cannot be rented, with the reasons. */
 export function faultWords(faults: readonly GpuFault[]): string {
   return faults.map(({ uuid, severity, detail }) => `${uuid} is ${severity}: ${detail}`).join('; ');
 }

@@ -54,7 +54,7 @@ export async function instancesOf(query: Query, workloadIds: readonly string[]):
 
 const PlacedRow = WorkloadRow.pick({ id: true, machine_id: true, instance_id: true });
 
-/** By machine: the instances of its workloads, including those that have gone since this time. */
+/** The instances of the workloads of each machine, including those that have gone since this time. */
 export async function instancesOn(
   query: Query,
   machineIds: readonly string[],

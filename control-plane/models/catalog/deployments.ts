@@ -12,13 +12,13 @@ export const Serving = z.strictObject({
   model: z.string().min(1),
   /** Requests that it answers at the same time. Further requests go to other servers. */
   max_open_requests: z.int().min(1).max(100_000).default(256),
-  /** For embedding models: texts in one request. */
+  /** The number of texts in one request, for embedding models. */
   max_inputs: z.int().min(1).max(EMBEDDINGS_INPUTS_MAX).default(32),
   /** Limit for a whole answer. Official clients give up after 300 s without headers. */
   answer_ms: Milliseconds.default(280_000),
-  /** For a stream: time until it begins. */
+  /** Time until a stream begins. */
   first_byte_ms: Milliseconds.default(60_000),
-  /** For a stream: time between two pieces. */
+  /** Time between two pieces of a stream. */
   idle_ms: Milliseconds.default(60_000),
   /**
    * The kind of server. vllm, sglang and llama_cpp count tokens while they stream. vllm, llama_cpp and tei have a tokenizer, each with its own
@@ -32,7 +32,7 @@ export const Deployment = z
   .strictObject({
     ...Serving.shape,
     image: z.string().min(1),
-    /** The command of the container, as in a launch. Without them the image's own. */
+    /** The command of the container, as in a launch. If it is missing, the image's own is used. */
     entrypoint: z.array(z.string()).optional(),
     args: z.array(z.string()).optional(),
     env: z.record(z.string(), z.string()).default({}),
@@ -48,7 +48,7 @@ export const Deployment = z
     max_replicas: z.int().min(1).max(REPLICAS_MAX),
     /** After so long without need, one replica is stopped. */
     idle_minutes: z.int().min(1).max(1_440).default(10),
-    /** From the start of a replica until it answers. Callers wait for the first one at most so long. */
+    /** Time from the start of a replica until it answers. Callers wait for the first one at most so long. */
     start_deadline_seconds: z.int().min(10).max(3_600).default(120),
   })
   .superRefine((deployment, context) => {

@@ -16,7 +16,7 @@ export const FineTuning = z
       .string()
       .max(IMAGE_REFERENCE_CHARS_MAX)
       .regex(/@sha256:[0-9a-f]{64}$/, 'must end with the digest of the image, like @sha256:...'),
-    /** Where the base model is in that image. */
+    /** The path of the base model in that image. */
     base_model_path: z.string().startsWith('/', 'must be an absolute path'),
     gpu_count: z.int().min(1).max(GPU_COUNT_MAX).default(1),
     min_vram_gb: z.int().min(0).max(1_000).default(0),

@@ -23,7 +23,7 @@ const Upstream = z.strictObject({
   weight: z.int().min(1).max(1_000).default(1),
   /** Limit for DNS, TCP and TLS together. */
   connect_ms: Milliseconds.default(2_000),
-  /** For video models: time from the start of a job until its video is finished. */
+  /** Time from the start of a job until its video is finished, for video models. */
   video_ms: Milliseconds.default(1_800_000),
 });
 
@@ -66,16 +66,16 @@ const ModelEntry = z
     pricing: Pricing,
     /** Tokens of prompt and answer together. */
     context_length: TokenCount.optional(),
-    /** For chat models: the longest answer, and the default if the caller sets no limit. */
+    /** The longest answer of a chat model, and the default if the caller sets no limit. */
     max_output_tokens: TokenCount.optional(),
     /** Optional parameters that this model accepts in addition to those of its modality. */
     supported_parameters: z.array(z.string()).default([]),
-    /** For image models: `size` with all sizes. For video models: `seconds`, and the other parameters of a request. */
+    /** Image models have `size` with all sizes. Video models have `seconds` and the other parameters of a request. */
     parameters: z.array(ModelParameter).default([]),
     upstreams: z.array(Upstream).default([]),
     /** Servers that the platform runs itself, in place of `upstreams` or beside them. */
     deployment: Deployment.optional(),
-    /** For chat models: prices and servers of `<id>:economy`. */
+    /** Prices and servers of `<id>:economy`, for chat models. */
     economy: z
       .strictObject({
         pricing: Pricing,
@@ -83,7 +83,7 @@ const ModelEntry = z
         deployment: Deployment.optional(),
       })
       .optional(),
-    /** For chat models: how customers fine-tune it. */
+    /** The way in which customers fine-tune a chat model. */
     fine_tuning: FineTuning.optional(),
   })
   .superRefine(refuseInconsistent);
@@ -109,7 +109,7 @@ export interface CatalogModel extends Omit<ModelEntry, 'upstreams' | 'economy'> 
   economy: Tier | undefined;
 }
 
-/** Without a file there are no models. @throws Error that lists every problem of the file with its line */
+/** If there is no file, there are no models. @throws Error that lists every problem of the file with its line */
 export function readModels(file: string | undefined): CatalogModel[] {
   if (file === undefined) return [];
   const text = readNamed('models_file', file, (path) => readFileSync(path, 'utf8'));

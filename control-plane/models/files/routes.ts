@@ -10,7 +10,7 @@ import { fileView } from './view.ts';
 const tag = 'Files';
 const params = z.strictObject({ id: z.string().describe('The id of the file') });
 
-/** For the API description only. The handler reads the parts as a stream. */
+/** The schema is only for the API description. The handler reads the parts as a stream. */
 const UploadForm = z.strictObject({
   file: z.file().describe('The file with its name'),
   purpose: z.literal(FILE_PURPOSE).describe('What it is for'),

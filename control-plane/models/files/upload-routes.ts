@@ -6,7 +6,7 @@ import type { Uploads } from './uploads.ts';
 
 const params = z.strictObject({ id: z.string().describe('The id of the upload') });
 
-/** For the API description only. The handler reads the part as a stream. */
+/** The schema is only for the API description. The handler reads the part as a stream. */
 const PartForm = z.strictObject({ data: z.file().describe('The bytes of the part, at most 64 MiB') });
 
 const common = { method: 'POST', tag: 'Files', scope: 'files:write' } as const;

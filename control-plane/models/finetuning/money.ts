@@ -44,7 +44,7 @@ export function dueOf(attempt: Attempt, throughMs: number, leftUcents: bigint): 
   return { chargeUcents: leftUcents, supplierUcents: (supplier * leftUcents) / cost };
 }
 
-/** For how long the rest of the budget pays. */
+/** The time for which the rest of the budget pays. */
 export function paidMs(leftUcents: bigint, rateUcentsPerHour: bigint): number {
   return Number((leftUcents * 3_600_000n) / rateUcentsPerHour);
 }

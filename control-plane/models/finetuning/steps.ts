@@ -90,7 +90,7 @@ async function factsOf(query: Query, id: string, { openedMs }: Pick<StepDeps, 'o
 interface Due {
   step: Step;
   nowMs: number;
-  /** For `validate`: the content of the training file is there. */
+  /** The content of the training file is there. Only the step `validate` uses it. */
   isThere: boolean;
 }
 

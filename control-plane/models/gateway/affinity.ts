@@ -3,7 +3,7 @@ import { hash } from 'node:crypto';
 import type { ChatMessage } from '../../../shared/api/chat.ts';
 import type { Upstream } from '../catalog/models.ts';
 
-/** For a shorter conversation, the cache saves less time than the wait for a busy server costs. */
+/** If a conversation is shorter, the cache saves less time than the wait for a busy server costs. */
 const PREFIX_CHARS = 1_024;
 /** A server gets at most so many times its share of the open requests. */
 const LOAD_BOUND = 1.25;

@@ -22,7 +22,7 @@ export interface UpstreamRequest {
   attempts: Attempts;
   /** The caller's organisation. Failures of one organisation alone do not make a server rest. */
   orgId: string;
-  /** On the monotonic clock. */
+  /** The start on the monotonic clock. */
   startedMs: number;
   /** Time limit from `startedMs`, for all attempts together. */
   answerMs(upstream: Upstream): number;
@@ -109,7 +109,7 @@ export function brokenAnswer(error: unknown, signal: AbortSignal): ServiceError 
 
 type ServerAnswer = { answering: Answering } | { passedOver: string; retryAfterSeconds: number };
 
-/** With these errors the request has not reached the server. */
+/** Errors that end a request before it reaches the server. */
 const UNSENT: readonly string[] = ['connect', 'dns', 'tls', 'blocked_address'];
 const BUSY = 429;
 const REFUSING: readonly number[] = [BUSY, 502, 503];

@@ -12,7 +12,7 @@ export type Attempt = z.infer<typeof Attempt>;
 export interface Attempts {
   /** Notes that a server is asked. The returned function notes what came of it; a later note replaces an earlier one. */
   begin(upstream: Upstream, callable: Callable): (outcome: Attempt['outcome']) => void;
-  /** In the order in which the servers were asked, the last ones if there are many. */
+  /** The servers in the order in which they were asked. If there are many, the last ones. */
   list(): Attempt[];
 }
 

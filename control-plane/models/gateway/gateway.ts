@@ -23,7 +23,7 @@ export interface Gateway {
   sweep(signal: AbortSignal): Promise<number>;
   /** Makes the health checks of model servers that are due. */
   checkServers(signal: AbortSignal): Promise<void>;
-  /** For the operator's metrics. */
+  /** Counts for the operator's metrics. */
   readonly counts: Pick<Counts, 'endings' | 'failures' | 'beyondContexts'>;
   servers: Upstreams['states'];
   openRequests(): number;

@@ -50,7 +50,7 @@ export function chatBound(
   };
 }
 
-/** In microcents. */
+/** The price in microcents. */
 export function chatUcents(usage: Pick<TokenUsage, 'prompt_tokens' | 'completion_tokens'>, pricing: Pricing): bigint {
   const { input_per_1m_tokens_cents: input = 0, output_per_1m_tokens_cents: output = 0 } = pricing;
   return BigInt(usage.prompt_tokens) * BigInt(input) + BigInt(usage.completion_tokens) * BigInt(output);
@@ -66,7 +66,7 @@ export function estimatedTokens(inputs: readonly string[]): number {
   return inputs.reduce((sum, input) => sum + Math.ceil(Buffer.byteLength(input) / BYTES_PER_TOKEN), 0);
 }
 
-/** In microcents, rounded up to the next whole cent, and at least one cent (specification 4.8). */
+/** The price in microcents, rounded up to the next whole cent, and at least one cent (specification 4.8). */
 export function embeddingsUcents(tokens: number, { input_per_1m_tokens_cents: input = 0 }: Pricing): bigint {
   const charge = ceilToCents(BigInt(tokens) * BigInt(input));
   return charge > UCENTS_PER_CENT ? charge : UCENTS_PER_CENT;
@@ -79,7 +79,7 @@ export function estimatedUsage(messages: readonly ChatMessage[], answer: string)
   return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
 }
 
-/** In microcents: exact for a price per image, rounded up to the next microcent for a price per megapixel. */
+/** The price in microcents: exact for a price per image, rounded up to the next microcent for a price per megapixel. */
 export function imagesUcents({ count, size }: { count: number; size: string | undefined }, pricing: Pricing): bigint {
   const { per_image_microcents: perImage = 0, per_mpxl_microcents: perMegapixel } = pricing;
   if (perMegapixel === undefined) return BigInt(count) * BigInt(perImage);

@@ -20,12 +20,12 @@ export interface ComparisonDeps extends StepDeps {
   counts: StepDeps['counts'] & DisagreementCounts;
 }
 
-/** For the operator's metrics. */
+/** Counts for the operator's metrics. */
 export interface DisagreementCounts {
   disagreed(poolId: string): void;
 }
 
-/** Between two comparisons of a pool. */
+/** Time between two comparisons of a pool. */
 const COMPARE_MS = 10 * 60_000;
 const ANSWER_TOKENS = 12;
 const DISAGREEMENTS_MAX = 2;

@@ -13,7 +13,7 @@ import * as store from './store.ts';
 
 export interface Wait {
   deployment: Deployment;
-  /** On the monotonic clock: when the caller began to wait. */
+  /** The time on the monotonic clock when the caller began to wait. */
   sinceMs: number;
   signal: AbortSignal;
 }

@@ -107,7 +107,7 @@ export type ReplicaStep =
 
 /** Health checks that fail in a row before a replica is given up. */
 const HEALTH_FAILURES_MAX = 3;
-/** By then each process has read that the replica drains, and has written the requests that it had sent there before. */
+/** After this time, each process has read that the replica drains, and has written the requests that it had sent there before. */
 const DRAIN_MS_MIN = 3_000;
 /** The longest stream lasts 30 minutes. */
 const DRAIN_MS_MAX = 31 * 60_000;

@@ -29,7 +29,7 @@ export async function whyNotReady(upstream: Upstream, modality: Modality, asking
   return unwell ?? whyNoAnswer(upstream, modality, asking);
 }
 
-/** For servers without a health check, any answer is a sign of life. */
+/** If a server has no health check, any answer is a sign of life. */
 export async function whyUnwell(upstream: Upstream, asking: Asking): Promise<Complaint> {
   return complaintOf(async () => {
     const exchange = await send(upstream, { path: besideV1(upstream, '/health'), ms: HEALTH_MS }, asking);

@@ -28,9 +28,9 @@ export interface WakeCounts {
 
 /** The platform itself. Nobody has its key. */
 const PLATFORM = { orgId: PLATFORM_ORG, principalId: 'platform' };
-/** Between two questions to a server that is not ready. */
+/** Time between two questions to a server that is not ready. */
 const ASK_MS = 1_000;
-/** Between two health checks of a ready server. */
+/** Time between two health checks of a ready server. */
 const CHECK_MS = 10_000;
 /** A machine is avoided for so long after a replica of the same pool has failed there. */
 const AVOID_MS = 30 * 60_000;

@@ -72,7 +72,7 @@ export function findPool(query: Query, id: string): Promise<PoolRow | undefined>
   return query.one(PoolRow, sql`select ${POOL} from model_pools where id = ${id}`);
 }
 
-/** At most as many as there are tiers of models. */
+/** There are at most as many as tiers of models. */
 export function allPools(query: Query): Promise<PoolRow[]> {
   return query.all(PoolRow, sql`select ${POOL} from model_pools order by id`);
 }

@@ -4,9 +4,9 @@ import type { ErrorCode } from '../../../shared/errors.ts';
 import { isOpen } from './states.ts';
 import type { Job } from './store.ts';
 
-/** After so many lost submissions the request itself is taken for the cause. */
+/** The request itself is taken for the cause after so many lost submissions. */
 const SUBMISSIONS_LOST_MAX = 3;
-/** After so many failures we stop trying to remove an unwanted job from its server. */
+/** We stop trying to remove an unwanted job from its server after so many failures. */
 const RELEASE_FAILURES_MAX = 5;
 
 /** How long the server may take, from the catalog. Undefined if the server is not in the catalog any more. */

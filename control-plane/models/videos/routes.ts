@@ -11,7 +11,7 @@ import type { Videos } from './videos.ts';
 import { videoView } from './view.ts';
 
 const tag = 'Inference';
-/** Also for reading, because `serverless:read` is for models only (specification 5). */
+/** Reading needs this scope too, because `serverless:read` is for models only (specification 5). */
 const scope = 'serverless:write';
 const params = z.strictObject({ id: z.string().describe('The id of the video') });
 

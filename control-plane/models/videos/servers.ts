@@ -15,7 +15,7 @@ const STATUS_MS = 30_000;
 const ANSWER_BYTES_MAX = 256 * 1024;
 const LOGGED_CHARS = 500;
 
-/** With these errors the request has not reached the server. */
+/** Errors that end a request before it reaches the server. */
 const UNSENT: readonly string[] = ['connect', 'dns', 'tls', 'blocked_address'];
 const BUSY: readonly number[] = [429, 502, 503];
 const REFUSING: readonly number[] = [400, 413, 422];

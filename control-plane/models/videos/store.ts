@@ -83,7 +83,7 @@ export interface ListStart extends PageStart {
   order: 'asc' | 'desc';
 }
 
-/** Without deleted jobs. */
+/** The page leaves out deleted jobs. */
 export function pageOfJobs(query: Query, orgId: string, start: ListStart): Promise<Job[]> {
   return query.all(
     JobRow,

@@ -70,7 +70,7 @@ function readParameters({ members, isForm }: Given, model: CatalogModel): Record
   for (const parameter of parameters) {
     const { name, default: standard } = parameter;
     const sent = Object.hasOwn(members, name) ? members[name] : null;
-    // In a form, null stands for a file, which is not a valid value.
+    // A null in a form stands for a file, which is not a valid value.
     const isMissing = sent === null && !(isForm && Object.hasOwn(members, name));
     if (isMissing) {
       if (standard !== undefined) values[name] = standard;

@@ -25,7 +25,7 @@ export interface Videos {
   /** @throws ServiceError `not_found`, also for a job of another organisation and for a deleted one */
   get(orgId: string, id: string): Promise<store.Job>;
   list(orgId: string, start: store.ListStart): Promise<store.Job[]>;
-  /** As the API shows them. Jobs of other organisations are left out. */
+  /** The jobs in the form of the API. Jobs of other organisations are left out. */
   describe(query: Query, orgId: string, ids: readonly string[]): Promise<Map<string, VideoJob>>;
   /** The cursor of the page after a job, also if the job was deleted meanwhile. @throws ServiceError `validation_failed` */
   positionOf(orgId: string, id: string): Promise<Cursor>;
@@ -39,7 +39,7 @@ export interface Videos {
   driver: Driver;
   /** The blob keys that belong to a job. */
   namedBlobs(keys: readonly string[]): Promise<readonly string[]>;
-  /** For the operator's metrics. */
+  /** Counts for the operator's metrics. */
   readonly counts: Pick<Counts, 'endings' | 'failures'>;
   close(): Promise<void>;
 }

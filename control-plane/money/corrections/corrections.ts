@@ -44,7 +44,7 @@ export interface NewAdjustment extends NewCredit {
 export interface Corrections {
   /** @throws ServiceError `not_found`, `conflict` if more would be refunded than was charged, or while the amount may still change */
   refund(refund: NewRefund): Promise<store.Correction>;
-  /** From our revenue. @throws ServiceError `conflict` if the reference was used for another credit */
+  /** The platform's revenue pays the credit. @throws ServiceError `conflict` if the reference was used for another credit */
   credit(credit: NewCredit): Promise<store.Correction>;
   /** @throws ServiceError `conflict` if the balance does not cover a deduction, or the reference was used for another adjustment */
   adjust(adjustment: NewAdjustment): Promise<store.Correction>;

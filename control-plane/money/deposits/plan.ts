@@ -26,7 +26,7 @@ export type Plan =
 
 export interface Facts {
   deposit: Deposit;
-  /** In the order of the chain. */
+  /** The transfers in the order of the chain. */
   transfers: readonly Transfer[];
   /** Undefined if the chain was never read. */
   chain: Pick<ChainRow, 'head_number' | 'final_ms'> | undefined;

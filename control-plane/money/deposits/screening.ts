@@ -27,7 +27,7 @@ export function openScreening(deps: {
       log.warn({ chain, detail: messageOf(error) }, 'the oracle for sanctions gave no answer; the deposit waits');
       return 'unknown';
     }
-    // Without an oracle, the lists decide. Without lists, nobody has looked.
+    // If there is no oracle, the lists decide. If there are no lists either, nobody has looked.
     return (await countSanctioned(db.read)) > 0 ? 'clear' : 'unknown';
   };
 }

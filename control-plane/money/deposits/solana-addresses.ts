@@ -16,7 +16,7 @@ export function readSolanaAddress(text: string): string | undefined {
   return bytes !== undefined && isOnCurve(bytes) ? text : undefined;
 }
 
-/** Where wallets send tokens of `mint` if they are told the address of the owner. */
+/** The account to which wallets send tokens of `mint` if they are given the address of the owner. */
 export function tokenAccountOf(owner: string, mint: string): string {
   const seeds = [owner, TOKEN_PROGRAM, mint].map((text) => base58.decode(text));
   for (let bump = BUMP_MAX; bump >= 0; bump -= 1) {

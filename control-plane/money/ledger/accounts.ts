@@ -14,7 +14,7 @@ export type AccountKind =
   | 'supplier_payouts'
   /** The source of money that an operator adds by hand. */
   | 'operator_funding'
-  /** Between the charge of a customer and its split: zero after every batch. */
+  /** Money between the charge of a customer and its split: zero after every batch. */
   | 'rental_clearing'
   /** Charges for time that may have been dead, until the operator decides who gets them. */
   | 'credit_suspense'

@@ -11,5 +11,5 @@ export interface BilledAs {
   by: 'subject' | 'model' | 'batch';
 }
 
-/** By the kind of the transfer. */
+/** The key is the kind of the transfer. */
 export type Billed = Readonly<Record<string, BilledAs>>;

@@ -13,7 +13,7 @@ import type { PostedWindow } from './wallets.ts';
 const SETTLED_MS = 60_000;
 
 export interface Month {
-  /** Like 2026-11, in UTC. */
+  /** The month, like 2026-11, in UTC. */
   name: string;
   window: PostedWindow;
   /** False while something may still be posted in it. */
@@ -71,7 +71,7 @@ export async function shownMonth<Section extends string, Line extends Entry<Sect
   };
 }
 
-/** In the order of the first lines. */
+/** The sections stand in the order of their first lines. */
 function totalsOf<Section extends string>(lines: readonly Entry<Section>[]): { section: Section; amount: string }[] {
   const sums = new Map<Section, bigint>();
   for (const { section, ucents } of lines) sums.set(section, (sums.get(section) ?? 0n) + ucents);

@@ -53,7 +53,7 @@ interface Settlement {
   /** The hold. */
   id: string;
   account: AccountRef;
-  /** To an account of the platform, and not more than was held. */
+  /** A transfer to an account of the platform. It is not larger than the hold. */
   charge: NewTransfer | undefined;
   nowMs: number;
 }

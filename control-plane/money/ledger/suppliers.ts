@@ -130,7 +130,7 @@ export async function earnedByKind(
 
 const StandingRow = z.object({ id: text, earned_ucents: ucents, paid_ucents: ucents });
 
-/** By account: total earnings, and total payouts that did not come back. */
+/** The total earnings of each account, and its total payouts that did not come back. */
 export function standings(query: Query): Promise<z.infer<typeof StandingRow>[]> {
   return query.all(
     StandingRow,

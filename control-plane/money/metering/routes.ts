@@ -15,7 +15,7 @@ import { type GroupBy, type UsageRow as UsageEntry, usageRows } from './usage.ts
 /** The fields of the last row that a cursor stores. */
 const LastRow = z.strictObject({ key: z.string(), now_ms: z.int() });
 
-/** Of an hour. */
+/** A hundredth of an hour. */
 const HUNDREDTH_MS = 36_000;
 
 interface Deps {

@@ -41,7 +41,7 @@ export async function balanceBelowHours(
   return crossed.length === 0 ? null : Math.min(...crossed);
 }
 
-/** In hours; an empty list warns never. */
+/** The limits, in hours. An empty list means that nobody is warned. */
 export async function warnBelowHours(query: Query, orgId: string): Promise<number[]> {
   const row = await query.one(
     z.object({ below_hours: json(z.array(z.int())) }),

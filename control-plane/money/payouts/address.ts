@@ -35,7 +35,7 @@ export function readEvmAddress(text: string): string | undefined {
   return isMixed && address !== text ? undefined : address;
 }
 
-/** From 40 hexadecimal digits in lower case. A letter is upper case if the digit of the hash at its place is 8 or more. */
+/** `digits` are 40 hexadecimal digits in lower case. A letter becomes upper case if the digit of the hash at its place is 8 or more. */
 export function withChecksum(digits: string): string {
   const hash = bytesToHex(keccak_256(utf8ToBytes(digits)));
   const letters = Array.from(digits).map((digit, at) => ((hash[at] ?? '0') >= '8' ? digit.toUpperCase() : digit));

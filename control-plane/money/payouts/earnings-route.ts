@@ -20,7 +20,7 @@ export interface EarningsRouteDeps {
   payouts: Payouts;
   /** The supplier of the organisation; undefined if it is none. */
   supplierOf(query: Query, orgId: string): Promise<string | undefined>;
-  /** By instance: the machine on which it ran. */
+  /** The machine on which each instance ran. */
   machinesOf(query: Query, instanceIds: readonly string[]): Promise<Map<string, string>>;
 }
 

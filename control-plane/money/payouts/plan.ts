@@ -11,7 +11,7 @@ export function periodStart(nowMs: number, every: Every): number {
   return bucketStart(nowMs, every);
 }
 
-/** Where payouts go, and the change that waits. `rows` are the newest first, without the cancelled ones. */
+/** The present address for payouts, and the change that waits. `rows` are the newest first, without the cancelled ones. */
 export interface Destinations {
   inForce: DestinationRow | undefined;
   pending: DestinationRow | undefined;

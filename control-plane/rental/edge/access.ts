@@ -1,5 +1,5 @@
-// Decides who may connect to an instance's endpoint at this moment. For its applications and its console every instance has its own user and
-// password (specification 5).
+// Decides who may connect to an instance's endpoint at this moment. Every instance has its own user and
+// password for its applications and its console (specification 5).
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import type { AppAddress } from '../endpoints/app-address.ts';

@@ -59,7 +59,7 @@ interface PublicPortsDeps {
 
 export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
   const { db, log } = deps;
-  /** By port and target, so that a port that another instance gets has a new listener. */
+  /** The key names the port and its target, so that a port that another instance gets has a new listener. */
   const listeners = new Map<string, Listener>();
 
   const listen = async (name: string, port: PublicPort): Promise<void> => {

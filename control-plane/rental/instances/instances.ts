@@ -65,9 +65,9 @@ export interface Instances extends Verdicts {
   /** @throws ServiceError `not_found` */
   get(orgId: string, id: string): Promise<InstanceWithEndpoint>;
   list(orgId: string, start: PageStart): Promise<InstanceWithEndpoint[]>;
-  /** As the API shows them, without credentials. Instances of other organisations are left out. */
+  /** The instances in the form of the API, without credentials. Instances of other organisations are left out. */
   describe(query: Query, orgId: string, ids: readonly string[]): Promise<Map<string, Instance>>;
-  /** As the API shows it. `credentials` shows the application's password, which nothing else does. */
+  /** The instance in the form of the API. `credentials` shows the application's password, which nothing else does. */
   show(found: InstanceWithEndpoint, options?: { credentials: boolean }): Instance;
   /** The driver that the engine calls for due instances. */
   driver: Driver;
@@ -75,7 +75,7 @@ export interface Instances extends Verdicts {
   noteObserved(tx: Tx, instanceId: string, observed: ObservedWorkload): Promise<void>;
   /** The host has found the GPUs of a workload broken (`fault` says what), or whole again (null). */
   noteGpus(found: readonly HeldGpus[]): Promise<void>;
-  /** For each contract, its instances that have not ended, as the list of contracts shows them (specification 2.7). */
+  /** The instances of each contract that have not ended, as the list of contracts shows them (specification 2.7). */
   ofReservations(query: Query, reservationIds: readonly string[]): Promise<Map<string, ReservedInstance[]>>;
   /** The login with which a machine pulls the private image of its workload; undefined if the workload is not the machine's. */
   pullLogin(machineId: string, workloadId: string): Promise<PullLogin | null | undefined>;

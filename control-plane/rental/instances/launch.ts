@@ -26,7 +26,7 @@ export const Launch = z.strictObject({
 });
 export type Launch = z.infer<typeof Launch>;
 
-/** Where a launch of the platform itself may run. */
+/** The machines on which a launch of the platform itself may run. */
 export interface Whereabouts {
   trustedOnly: boolean;
   avoidedMachineIds: string[];

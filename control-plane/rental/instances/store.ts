@@ -98,7 +98,7 @@ const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request
 
 const MachineOfRow = z.object({ id: text, machine_id: text });
 
-/** For each instance, the machine of its last placement. */
+/** The machine of the last placement of each instance. */
 export async function machinesOf(query: Query, instanceIds: readonly string[]): Promise<Map<string, string>> {
   if (instanceIds.length === 0) return new Map();
   const rows = await query.all(

@@ -97,7 +97,7 @@ export function environmentsView({ base, frameworks }: Environments): Environmen
   };
 }
 
-/** Without the image, which customers never see. */
+/** The view leaves out the image, which customers never see. */
 function versionView({ id, label, variant, default: isDefault }: z.infer<typeof Version>): FrameworkVersion {
   return { id, label, variant, default: isDefault };
 }

@@ -16,7 +16,7 @@ export interface ImageRequest {
 
 /** The templates and environments that the operator offers. The operator may change them, so they are read at each use. */
 export interface Presets {
-  /** By id. */
+  /** The key is the id of the template. */
   templates: ReadonlyMap<string, Template>;
   environments: Environments;
 }

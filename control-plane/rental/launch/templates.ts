@@ -40,7 +40,7 @@ const Template = z
     min_vram_gb: z.int().min(0).default(0),
     /** True if it serves the model in its variable MODEL, on all GPUs together. */
     serves_model: z.boolean().default(false),
-    /** Without these, the image's own are used. */
+    /** If these are missing, the image's own are used. */
     entrypoint: Arguments.optional(),
     cmd: Arguments.optional(),
     ports: Ports.default([]),
@@ -60,14 +60,14 @@ const TemplatesFile = z.strictObject({
 
 const SHIPPED = new URL('templates.yaml', import.meta.url);
 
-/** By id. @throws Error that lists every problem of the file with its line */
+/** The templates of a file, by id. @throws Error that lists every problem of the file with its line */
 export function readTemplates(file: string | undefined): Map<string, Template> {
   const text = readNamed('templates_file', file ?? fileURLToPath(SHIPPED), (path) => readFileSync(path, 'utf8'));
   const { templates } = parseYamlConfig(text, TemplatesFile, file ?? 'templates.yaml');
   return new Map(templates.map((template) => [template.id, template]));
 }
 
-/** Without the image, which customers never see. */
+/** The view leaves out the image, which customers never see. */
 export function templateView({ id, title, description, min_vram_gb, ports, env }: Template): TemplateView {
   const primary = ports.find((port) => port.primary === true);
   return {

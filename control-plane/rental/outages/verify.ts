@@ -75,7 +75,7 @@ function ranIn(journal: readonly EventRow[], charged: readonly Span[], nowMs: nu
   return { fromMs: countsFrom(began), untilMs: (ended === undefined ? nowMs : countsFrom(ended)) - MOVE_MS_MAX };
 }
 
-/** From when the event counts for billing. */
+/** The time from which the event counts for billing. */
 function countsFrom({ data, created_ms: createdMs }: EventRow): number {
   const sinceMs = data['since_ms'];
   return typeof sinceMs === 'number' ? sinceMs : createdMs;

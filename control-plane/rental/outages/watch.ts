@@ -277,7 +277,7 @@ async function judge(probed: Probed, fleet: FleetView, deps: ProbeDeps): Promise
       await instances.giveUp(tx, rental, `The host could not be reached for too long (${after.last_detail}).`);
     }
   });
-  // From now on the row has all that counts.
+  // The row has all that counts from now on.
   if (!isWell) wells.drop(rental.id);
   if (series.failures === 1) wells.hastenOthers(before.machine_id, endMs, ALARMED_MAX);
   const told = { instance_id: rental.id, machine_id: rental.machine_id, verdict: decided, detail: after.last_detail };

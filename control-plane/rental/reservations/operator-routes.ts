@@ -135,11 +135,11 @@ function reservationFields({ contract, slots, awaited, claimMs, outlook }: Opera
     ends_at: isoTime(contract.ends_ms),
     renewal: contract.renewal,
     commitment: entries.join(', '),
-    // From this time its GPUs are off the market: free ones at once, used ones when they come free.
+    // Its GPUs are off the market from this time: free ones at once, used ones when they come free.
     set_aside_at: isoTime(claimMs),
     set_aside: placesText(slots.map((machine) => ({ ...machine, count: machine.slots }))),
     missing: awaited,
-    // Before `set_aside_at`: how many GPUs the contract would find if all used GPUs stayed in use.
+    // The number of GPUs that the contract would find before `set_aside_at` if all used GPUs stayed in use.
     free_at_start:
       outlook === null
         ? null

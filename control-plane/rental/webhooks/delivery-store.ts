@@ -22,7 +22,7 @@ const DeliveryRow = z.object({
   max_attempts: int,
   next_trigger: Trigger,
   next_attempt_ms: int.nullable(),
-  /** From this time it is tried even if the circuit of its endpoint is open. */
+  /** The delivery is tried from this time on, even if the circuit of its endpoint is open. */
   urgent_ms: int.nullable(),
   deadline_ms: int,
   created_ms: int,

@@ -37,7 +37,7 @@ export interface DeliveryStep {
   to: WebhookDeliveryState;
   /** Null if the delivery has ended. */
   nextMs: number | null;
-  /** From this time it is tried even if the circuit is open; null if the delivery has ended. */
+  /** The delivery is tried from this time on, even if the circuit is open; null if it has ended. */
   urgentMs: number | null;
 }
 

@@ -41,7 +41,7 @@ export function deliveryView(row: DeliveryRow, attempts: readonly AttemptRow[]):
   };
 }
 
-/** With what was sent: the body, and the address and headers of each attempt. */
+/** A delivery with what was sent: the body, and the address and headers of each attempt. */
 export function deliveryDetail(row: DeliveryRow, attempts: readonly AttemptRow[]): WebhookDeliveryDetail {
   return {
     ...deliveryView(row, attempts),

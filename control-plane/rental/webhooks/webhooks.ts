@@ -36,7 +36,7 @@ export interface Webhooks {
   view(row: EndpointRow): WebhookEndpoint;
   deliveries(query: Query, endpointId: string, start: PageStart): Promise<DeliveryRow[]>;
   showDeliveries(query: Query, rows: readonly DeliveryRow[]): Promise<WebhookDelivery[]>;
-  /** With what was sent. @throws ServiceError `not_found` */
+  /** The delivery, with what was sent. @throws ServiceError `not_found` */
   delivery(
     query: Query,
     orgId: string,

@@ -93,7 +93,7 @@ test('a driver that knows neither name still gives the other figures', async () 
   expect((await openFigures(smi)())[0]).toMatchObject({ utilization_percent: 98, throttle_reasons: null });
 });
 
-test('without nvidia-smi there is no card, and a driver error is an error', async () => {
+test('a host without nvidia-smi has no card, and a driver error is an error', async () => {
   expect(await openFigures('/no/such/nvidia-smi')()).toEqual([]);
   const broken = script('echo "Failed to initialize NVML: Driver/library version mismatch"; exit 18');
   await expect(openFigures(broken)()).rejects.toThrow('version mismatch');

@@ -49,7 +49,7 @@ test('a process outside our containers makes its card foreign, one inside does n
   expect(foreign.map((gpu) => gpu.foreign_use)).toEqual([true, false]);
 });
 
-test('without nvidia-smi there are no GPUs; a failing one gives an error in its own words', async () => {
+test('a host without nvidia-smi has no GPUs; a failing nvidia-smi gives an error in its own words', async () => {
   expect(await readGpus('/no/such/nvidia-smi', [])).toEqual([]);
   const broken = script('echo "NVIDIA-SMI has failed because it could not communicate with the driver"; exit 9');
   await expect(readGpus(broken, [])).rejects.toThrow('could not communicate with the driver');

@@ -93,7 +93,7 @@ test('sftp: folders, links, moving, modes, cutting off and what is free', async 
   expect(await output('ls work; readlink work/symbolic; cat work/moved')).toBe('moved\nsymbolic\nnote\na note');
 });
 
-test('what cannot be done is said, and the session goes on', async () => {
+test('a request that cannot be done is refused in words, and the session goes on', async () => {
   const refused = await sftp(
     busybox,
     '-get /nowhere',

@@ -198,7 +198,7 @@ test.each(['disconnects', 'sends EOF'])('the open files of a client are closed w
   expect(openFiles()).not.toContain(join(home, 'left'));
 });
 
-/** Of this process, which is the server's. */
+/** The open files of this process, which is the server's. */
 function openFiles(): string[] {
   return readdirSync('/proc/self/fd').flatMap((fd) => {
     try {

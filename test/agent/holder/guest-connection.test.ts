@@ -171,7 +171,7 @@ test('all bytes before the close of a session arrive, even at a slow consumer', 
   expect(heard).toMatchObject({ bytes: 'stdout:a stdout:b eof ', exits: [{ code: 3, signal: null }] });
 });
 
-test('without a guest, or with one that does not start it, opening fails with a reason', async () => {
+test('opening a session fails with a reason if there is no guest, or if the guest does not start it', async () => {
   await expect(guests.open(request, listener())).rejects.toThrow('does not answer');
   await guest();
   const opening = guests.open(request, listener());

@@ -243,7 +243,7 @@ describe("the client's SSH agent (-A)", () => {
   });
   afterAll(() => agent.kill());
 
-  // As ssh-add asks, spoken by the bundle's own Node: the images here have no OpenSSH. Prints the answer.
+  // The bundle's own Node asks what ssh-add would ask: the images here have no OpenSSH. It prints the answer.
   const list = `for loader in /.svc/ld-*; do $loader --library-path /.svc/lib /.svc/node -e '
     require("net").connect(process.env.SSH_AUTH_SOCK, function () {
       this.write(Buffer.from([0, 0, 0, 1, 11]));

@@ -70,7 +70,7 @@ describe('files', () => {
     await expect(readJson(join(dir, 'damaged'), z.string())).rejects.toThrow(`${dir}/damaged is damaged`);
   });
 
-  test('with a damaged desired state count as nothing held, and the next one is taken', async () => {
+  test('count as nothing held if the desired state is damaged, and the next state is taken', async () => {
     const state = join(dir, 'state');
     await writeFileSafely(join(state, 'desired.json'), 'x');
     const clock = { ...systemClock(), monotonicMs: () => 70 };
@@ -95,7 +95,7 @@ describe('files', () => {
     expect(again.held()).toEqual({ epoch: 3, revision: 0, workloads: [], told });
   });
 
-  test('with a desired state that cannot be stored: it takes effect, and is stored when it is sent again', async () => {
+  test('cannot store a desired state: it takes effect, and is stored when it is sent again', async () => {
     const state = join(dir, 'full');
     mkdirSync(join(state, 'desired.json.new'), { recursive: true });
     const clock = systemClock();
@@ -125,7 +125,7 @@ describe('files', () => {
     wallMs += 86_400_000;
     const again = await openDesired(state, { files: DISK, log, clock, bootId: 'boot' });
     expect(again.serverNowMs()).toBe(8_205_000);
-    // After a boot: no earlier than the time that was sent, plus the time since the boot.
+    // The host has booted: the time is not earlier than the time that was sent, plus the time since the boot.
     monotonicMs = 2_000;
     const booted = await openDesired(state, { files: DISK, log, clock, bootId: 'another boot' });
     expect(booted.serverNowMs()).toBe(8_202_000);

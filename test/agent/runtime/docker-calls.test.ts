@@ -86,7 +86,7 @@ describe('a container', () => {
     });
   });
 
-  test('without GPUs and without a disk size asks for neither', async () => {
+  test('asks for no GPUs and no disk size if the workload has neither', async () => {
     answer('GET /images/app/json', { body: IMAGE });
     await engine.create({ ...SHAPE, gpu_uuids: [], disk_gb: null });
     const { HostConfig } = bodyOf('POST /containers/create') as { HostConfig: object };
@@ -110,7 +110,7 @@ describe('a container', () => {
     expect(made.map(({ query }) => query['path'])).toEqual(['/', '/']);
   });
 
-  test('of an image with a volume keeps the folder that the image has, and needs a copy that the engine takes', async () => {
+  test('keeps the folder of a volume of its image, and needs a copy of the image that the engine takes', async () => {
     answer('GET /images/app/json', { body: { ...IMAGE, Config: { Volumes: { '/data': {} } } } });
     answer('GET /images/svc-without-volumes:1/json', { body: {} });
     await engine.create(SHAPE);

@@ -106,7 +106,7 @@ describe('a log', () => {
     ]);
   });
 
-  test('of a container that is gone is an error', async () => {
+  test('cannot be read if its container is gone', async () => {
     await expect(engine.logs('w-1', { tail: 5, follow: false, since: null })).rejects.toThrow('no longer exists');
   });
 });

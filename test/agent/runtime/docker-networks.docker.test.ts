@@ -16,7 +16,7 @@ beforeAll(async () => {
 });
 afterEach(async () => {
   for (const id of ['wl_a', 'wl_b']) await agent.remove(id);
-  // As the next agent does.
+  // The next agent does the same.
   await openAgent().removeUnusedNetworks();
   agent = openAgent();
   expect(await engineContents(engine.docker)).toEqual([]);

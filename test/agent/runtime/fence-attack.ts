@@ -3,7 +3,7 @@ import type Docker from 'dockerode';
 import { text } from 'node:stream/consumers';
 import { PassThrough } from 'node:stream';
 
-/** For Node. A port that is said to be closed was reached; a packet by UDP has to be answered, by ICMP to report that nobody is there. */
+/** A program for Node. A port that is said to be closed was reached. A packet by UDP has to be answered, by ICMP to report that nobody is there. */
 const PROGRAM = `
 const dgram = require('node:dgram');
 const net = require('node:net');
@@ -41,7 +41,7 @@ const all = Object.entries(targets).map(([name, target], index) => new Promise((
 Promise.all(all).then((found) => console.log(JSON.stringify(found)));
 `;
 
-/** For Node inside: asks a name server for a name, from an address; does not wait for the answer. */
+/** A program for Node inside: it asks a name server for a name, from an address. It does not wait for the answer. */
 export const QUESTION = `
 const [, name, server, from] = process.argv;
 const label = Buffer.from(name);

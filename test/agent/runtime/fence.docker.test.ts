@@ -30,7 +30,7 @@ beforeAll(async () => {
   image = await busyboxImage(world.registry);
   bundle = await prepareBundle(world.stateDir);
   const { docker } = world.engine;
-  // As an agent has left it that named no bridges.
+  // An earlier agent that named no bridges has left this network.
   await docker.createNetwork({ Name: 'svc-wl_old', Labels: { 'svc.machine_id': 'earlier' } });
   await publishedPort();
   // Docker keeps networks apart too; here nothing may hide what the fence lets through.
@@ -162,7 +162,7 @@ describe.each(['wl_a', 'wl_old'])('from %s', (id) => {
     await outside.asked(label);
   });
 
-  test.skipIf(!CLOSED.test(resolvers[0] ?? ''))('of a private name server, nothing but port 53 is open', async () => {
+  test.skipIf(!CLOSED.test(resolvers[0] ?? ''))('a private name server is open at port 53 alone', async () => {
     const targets = { 'another port': `tcp ${resolvers[0]} 80` };
     expect(await attackFrom(id, targets)).toEqual(nothing(targets));
   });
@@ -173,7 +173,7 @@ const FROM_OUTSIDE = async (): Promise<Record<string, string>> => ({
 });
 const onNeighbour = (argv: string[]): Promise<string> => outside.onNeighbour(process.execPath, ...argv);
 
-test('from outside, no workload is reached; from the host it is, as by its supplier', async () => {
+test('no workload can be reached from outside; its host, and so its supplier, can reach it', async () => {
   const targets = await FROM_OUTSIDE();
   expect(await attack(onNeighbour, targets)).toEqual(nothing(targets));
   expect(await attack((argv) => outside.onHost(process.execPath, ...argv), targets)).toEqual(everything(targets));

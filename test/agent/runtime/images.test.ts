@@ -62,7 +62,7 @@ describe('a sweep', () => {
     expect(removed).toEqual([]);
   });
 
-  test('above the bound removes the least recently used images until enough is free, and leaves the images of others', async () => {
+  test('removes the least recently used images above the bound until enough is free, and no images of others', async () => {
     for (const [image, gib] of [
       ['a', 10],
       ['b', 10],

@@ -186,7 +186,7 @@ describe('a pull', () => {
   const status = (): ReturnType<Pulls['status']> => pulls.status(open('wl_a'));
   beforeEach(() => (ended = false));
 
-  test('from a registry that is too slow ends after a minute with the image as the cause, and is not tried again', async () => {
+  test('ends after a minute if the registry is too slow, with the image as the cause, and is not tried again', async () => {
     registry = sends(PULL_BYTES_PER_SECOND_MIN - 1, 10 * GIB);
     pulls.begin(open('wl_a'));
     await clock.advance(59_999);
@@ -198,7 +198,7 @@ describe('a pull', () => {
     expect(logins).toHaveLength(1);
   });
 
-  test('from a registry that sends nothing ends after a minute', async () => {
+  test('ends after a minute if the registry sends nothing', async () => {
     registry = (_, signal) => clock.sleep(1e9, signal);
     pulls.begin(open('wl_a'));
     await clock.advance(60_000);
@@ -224,7 +224,7 @@ describe('a pull', () => {
     expect(status()).toMatchObject({ state: 'ready' });
   });
 
-  test('at the lowest allowed speed may take the whole time limit, for all tries together', async () => {
+  test('may take the whole time limit for all tries together at the lowest allowed speed', async () => {
     failures = ['reset', 'reset'];
     registry = sends(2 * PULL_BYTES_PER_SECOND_MIN, 2 * PULL_BYTES_PER_SECOND_MIN * 500);
     pulls.begin(open('wl_a'));
@@ -235,7 +235,7 @@ describe('a pull', () => {
     expect(logins).toHaveLength(3);
   });
 
-  test('of an image that does not fit on the disk ends at once, with the host as the cause', async () => {
+  test('ends at once if the image does not fit on the disk, with the host as the cause', async () => {
     roomBytes = 19 * GIB;
     registry = sends(100 * PULL_BYTES_PER_SECOND_MIN, 10 * GIB);
     pulls.begin(open('wl_a'));

@@ -174,7 +174,7 @@ test('a container is created, but not started before the network fence stands', 
 });
 
 test('an image that is removed from the host after its pull is pulled again', async () => {
-  // At the pull, at the creation of the container, and at the second pull.
+  // The image is absent at the pull, at the creation of the container, and at the second pull.
   absences = [true, true, true];
   const workloads = [desiredWorkload(ID, 'image')];
   await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });

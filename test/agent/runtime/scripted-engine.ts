@@ -25,7 +25,7 @@ export interface EngineAnswer {
 export interface ScriptedEngine {
   socketPath: string;
   asked: AskedEngine[];
-  /** By line; a function is called at each request. Every other request succeeds. */
+  /** The answer to each request line. A function is called at each request. Every other request succeeds. */
   answers: Map<string, EngineAnswer | (() => EngineAnswer)>;
   /** The lines of all requests, in order. */
   lines(): string[];

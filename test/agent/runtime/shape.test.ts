@@ -41,13 +41,13 @@ test.each([
 });
 
 describe('the environment', () => {
-  test("of the main process is the image's, overridden by the request's", () => {
+  test('belongs to the image for the main process, and the request overrides it', () => {
     const { env, stop_signal } = mainProgramOf(workload, image);
     expect(env).toMatchObject({ PATH: '/image', LD_PRELOAD: '/evil.so', A: '2', NODE_OPTIONS: '--inspect' });
     expect(stop_signal).toBe('SIGQUIT');
   });
 
-  test('of the guest has no variable of the image, and no image can choose its GPUs', () => {
+  test('gives the guest no variable of the image, and lets no image choose its GPUs', () => {
     const { env } = shapeOf(workload, image, entry, machine);
     const set = env.filter((line) => line.includes('='));
     expect(set).toEqual(['NVIDIA_DRIVER_CAPABILITIES=compute']);

@@ -67,7 +67,7 @@ describe('a container is silent', () => {
     expect(silence.ms.get('wl_a')).toBe(15_000);
   });
 
-  test('from zero on, if a new container follows a removed one', () => {
+  test('and the time counts from zero for a new container that follows a removed one', () => {
     pass(60, container(true));
     silence.note([]);
     pass(10, container(true));

@@ -94,13 +94,13 @@ describe('a creation', () => {
     });
   });
 
-  test('of an image that is gone is pulled again, and starts nothing', async () => {
+  test('pulls the image again if it is gone, and starts nothing', async () => {
     image = undefined;
     await perform(CREATE);
     expect(calls.toSorted()).toEqual(['fenced', 'forget']);
   });
 
-  test('of an image without a command fails, and starts nothing', async () => {
+  test('fails if the image has no command, and starts nothing', async () => {
     image = { ...(image as LocalImage), entrypoint: [] };
     await perform(CREATE);
     expect(record.failure).toMatchObject({ code: 'no_command' });

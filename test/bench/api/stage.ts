@@ -19,7 +19,7 @@ export interface Stage {
   client: Side;
   /** An API key of each customer, in one text, as the client takes them. */
   keys: string;
-  /** Of a launch. */
+  /** The image of a launch. */
   image: string;
   /** Process ids. */
   pids: { service: number; peer: number };

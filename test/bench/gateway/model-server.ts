@@ -6,7 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { DONE, HELLO_EVENTS, say, stop, usage } from '../../kit/stream-chunks.ts';
 import { type Answer, serveOrders } from '../side.ts';
 
-/** Of an answer. */
+/** The length of an answer. */
 const TOKENS = 50;
 const PACE_MS = 20;
 /** Text in a request that selects this kind of answer. */

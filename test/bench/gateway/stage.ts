@@ -13,7 +13,7 @@ export const MODEL = 'bench/chat';
 export type Way = 'direct' | 'nginx' | 'bare Node' | 'Portkey' | 'gateway';
 
 export interface Stage {
-  /** On the disk of the service's database. */
+  /** The folder is on the disk of the service's database. */
   dir: string;
   origins: Record<Way, string>;
   /** The process that carries the chats of each way. */

@@ -116,7 +116,7 @@ function helloOf(host: Host, proof: Buffer): AgentMessage {
   };
 }
 
-/** With `ca` the server is trusted that has a certificate of it. */
+/** A server is trusted if its certificate is of `ca`. */
 function optionsOf(ca: string | number | undefined): ClientOptions {
   return { perMessageDeflate: false, ...(ca === undefined ? {} : { ca: String(ca) }) };
 }

@@ -10,7 +10,7 @@ import { memoryNow } from './memory.ts';
 
 serveOrders(async (order) => (order.kind === 'memory' ? { ...(await memoryNow()) } : serve(order)));
 
-/** With `key` and `cert` over TLS. */
+/** The server uses TLS if `key` and `cert` are given. */
 async function serve({ key, cert }: Order): Promise<Answer> {
   const http = key === undefined ? createServer() : createSecureServer({ key: String(key), cert: String(cert) });
   new WebSocketServer({ server: http, perMessageDeflate: false }).on('connection', (socket) => {

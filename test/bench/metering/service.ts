@@ -19,7 +19,7 @@ const HOUR_MS = 3_600_000;
 const ORGS = 1_000;
 const TICK_MS = 30_000;
 const AHEAD_MS = 10 * 60_000;
-/** Of an hour, in minutes: half of its postings are due by then. */
+/** The minute of the hour at which the ticks begin: half of the hour's postings are due by then. */
 const FIRST_TICK = 15;
 
 let offsetMs = 0;

@@ -2,7 +2,7 @@
 import { residentMb } from '../processes.ts';
 
 export interface Chain {
-  /** Where users connect, on 127.0.0.1. */
+  /** The port at which users connect, on 127.0.0.1. */
   port: number;
   /** The processes on the way; their children belong to them. */
   pids: readonly number[];

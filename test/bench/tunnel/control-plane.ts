@@ -15,7 +15,7 @@ import { serveOrders, tellParent, type Answer, type Order } from '../side.ts';
 
 const MACHINE = 'm';
 
-// As main.ts does.
+// main.ts does the same.
 countBuffersWithHeap();
 serveOrders(open);
 

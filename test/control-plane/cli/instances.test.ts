@@ -8,6 +8,18 @@ import { api, openSvcForEachTest, owner, svcOf } from './svc-of-test.ts';
 
 openSvcForEachTest();
 
+/** The body of the last POST. */
+function spiedBody(): { body: unknown; fetch: typeof fetch } {
+  const spied = {
+    body: undefined as unknown,
+    fetch: async (url: Parameters<typeof fetch>[0], init?: RequestInit) => {
+      if (init?.method === 'POST') spied.body = await new Request(url, init).json();
+      return fetch(url, init);
+    },
+  };
+  return spied;
+}
+
 const idOfLaunch = (): Promise<string> => api.world.launch(owner);
 
 test('a launch whose answer was lost is repeated with the same key, and launches once', async () => {
@@ -32,11 +44,7 @@ test('a launch whose answer was lost is repeated with the same key, and launches
 });
 
 test('a launch sends what its options say', async () => {
-  let sent: unknown;
-  const spy: typeof fetch = async (url, init) => {
-    if (init?.method === 'POST') sent = await new Request(url, init).json();
-    return fetch(url, init);
-  };
+  const sent = spiedBody();
   const options = [
     '--env',
     'A=b=c',
@@ -45,13 +53,19 @@ test('a launch sends what its options say', async () => {
     '--port',
     '8080',
     '--port',
+    '8888/http/primary',
+    '--port',
     '5432/tcp',
+    '--entrypoint',
+    '/bin/env',
+    '--entrypoint',
+    '-i',
     '--disk',
     '200',
     '--ssh-key',
     'k1',
   ];
-  await svcOf({ fetch: spy }).run(
+  await svcOf({ fetch: sent.fetch }).run(
     'instance',
     'create',
     '--image',
@@ -62,26 +76,37 @@ test('a launch sends what its options say', async () => {
     '-c',
     'echo --json',
   );
-  expect(sent).toEqual({
+  expect(sent.body).toEqual({
     gpu_count: 1,
     tier: 'on_demand',
     image: 'busybox',
     env: { A: 'b=c', E: '' },
     ports: [
       { port: 8080, protocol: 'http' },
+      { port: 8888, protocol: 'http', primary: true },
       { port: 5432, protocol: 'tcp' },
     ],
     disk_gb: 200,
     ssh_key_ids: ['k1'],
     cmd: ['sh', '-c', 'echo --json'],
+    entrypoint: ['/bin/env', '-i'],
   });
   for (const [option, text] of [
     ['--env', 'novalue'],
     ['--port', '80/udp'],
+    ['--port', '80/primary/http'],
   ] as const) {
     const refused = await svcOf().run('instance', 'create', '--image', 'busybox', option, text);
     expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining(`${option} must be`) });
   }
+});
+
+test("an empty argument clears the image's command and its entrypoint, which are sent as empty lists", async () => {
+  const sent = spiedBody();
+  await svcOf({ fetch: sent.fetch }).run('instance', 'create', '--image', 'busybox', '--entrypoint', '', '--', '');
+  expect(sent.body).toMatchObject({ cmd: [], entrypoint: [] });
+  await svcOf({ fetch: sent.fetch }).run('instance', 'create', '--image', 'busybox');
+  expect(sent.body).toEqual({ gpu_count: 1, tier: 'on_demand', image: 'busybox' });
 });
 
 describe('waiting', () => {

@@ -22,7 +22,7 @@ const GIB = 1024 ** 3;
 const DOLLAR = 100_000_000n;
 
 let world: World;
-/** By machine id. */
+/** The key is the machine's id. */
 let names: Map<string, string>;
 beforeEach(async () => {
   world = await openWorld();

@@ -72,7 +72,7 @@ describe('the server of a key', () => {
 
   test('is the next one in the order if the first has more than 1.25 times its share, and not before', () => {
     const key = KEYS.find((each) => chosen(servers([1, 1]), each) === 'http://10.0.0.0:8000/v1') ?? '';
-    // Of 8 with the new one 5 are 1.25 times the half.
+    // There are 8 with the new one. 5 of them are 1.25 times the half.
     expect(chosen(servers([1, 1], [4, 3]), key)).toBe('http://10.0.0.0:8000/v1');
     expect(chosen(servers([1, 1], [5, 2]), key)).toBe('http://10.0.0.1:8000/v1');
     // Three times the weight, three times the share: 8 of 8.
@@ -113,7 +113,7 @@ describe('a chat', () => {
     });
   const asked = (): number[] => all.map((each) => each.asked.length);
 
-  test('and its continuations go to one server, whole and streamed, other chats go to others', async () => {
+  test('goes to one server with its continuations, whole and streamed; other chats go to others', async () => {
     for (let turn = 0; turn < 4; turn += 1) await ask('you are a poet', false);
     const before = asked();
     expect(before.filter((count) => count > 0)).toEqual([4]);

@@ -38,7 +38,7 @@ describe('a server is out', () => {
     expect(breaker.takes()).toBe(takes);
   });
 
-  test('by any five within ten seconds, also if there were others long before', async () => {
+  test('after any five within ten seconds, also if there were others long before', async () => {
     fail(4);
     await clock.advance(60_000);
     fail(4);
@@ -61,7 +61,7 @@ describe('a server is out', () => {
     },
   );
 
-  test('and requests from before that end now change nothing', async () => {
+  test('and requests that began before change nothing when they end', async () => {
     const [first, second] = [breaker.send('org_x'), breaker.send('org_x')];
     fail(5);
     await clock.advance(1_000);

@@ -160,7 +160,7 @@ describe('the file', () => {
       expect(complaint(deployment(changes))).toContain(expected);
     });
 
-    test('of the serverless tier must keep one replica, unless there are upstreams', () => {
+    test('must keep one replica of the serverless tier, unless there are upstreams', () => {
       expect(complaint(deployment({}, true))).toContain(
         'deployment.min_replicas: must be at least 1 without upstreams',
       );
@@ -376,7 +376,7 @@ describe('a name in a call', () => {
     expect(codeOf(name, modality)).toBe(expected);
   });
 
-  test('with :economy has the price of that tier, and is not found if there is none', () => {
+  test('has the price of the economy tier under :economy, and is not found if there is none', () => {
     expect(catalog.callable('small:economy', 'chat').pricing).toEqual({
       input_per_1m_tokens_cents: 5,
       output_per_1m_tokens_cents: 20,

@@ -25,7 +25,7 @@ export function chatModel({ baseUrl }: LlamaServer, changes: object = {}): objec
   };
 }
 
-/** For every test of the file: an API and an account of its own. The servers may be those of all tests. */
+/** Every test of the file gets an API and an account of its own. The servers may be those of all tests. */
 export function openEngineForEachTest(models: () => object[]): void {
   openApiForEachTest(() => ({
     settings: { models: parseModels(JSON.stringify({ models: models() }), 'models.yaml') },

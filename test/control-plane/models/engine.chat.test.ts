@@ -87,7 +87,7 @@ describe('an answer', () => {
     });
   });
 
-  test('as a stream has no usage unless it is asked for', async () => {
+  test('has no usage as a stream unless the caller asks for it', async () => {
     const { body } = await chat({ stream: true });
     expect(body).not.toContain('usage');
     expect(body).not.toContain('timings');

@@ -93,12 +93,12 @@ describe('embeddings', () => {
     const tokens = texts.reduce((sum, text) => sum + text.length + 1, 0);
     expect(answer.json['usage']).toEqual({ prompt_tokens: tokens, total_tokens: tokens });
     const receipts = await closedReceipts();
-    // In whole cents, rounded up.
+    // The cost is in whole cents, rounded up.
     expect(receipts).toMatchObject([{ counted_by: 'upstream', prompt_tokens: tokens, cost: '0.02' }]);
     expect(receipts[0]?.attempts).toHaveLength(3);
   });
 
-  test('of a text that is too long are 400, however often one caller or several ask, and others are served', async () => {
+  test('answer 400 to a text that is too long, however often one caller or several ask, and others are served', async () => {
     const other = await api.account();
     for (let i = 0; i < 12; i += 1) {
       const answer = await embeddings('w'.repeat(300), i % 2 === 0 ? owner : other);

@@ -83,7 +83,7 @@ describe('a caller who leaves', () => {
     expect(receipt).toMatchObject({ ending: 'client_left', counted_by: 'running', ...priced(PROMPT, completion) });
   });
 
-  test('with the official client stops the engine by a break of its loop', async () => {
+  test('stops the engine if it leaves the loop over a stream of the official client', async () => {
     const before = await endless.predictedTokens();
     const client = new OpenAI({ apiKey: owner.key, baseURL: await listen(), maxRetries: 0 });
     const messages = [{ role: 'user' as const, content: 'hi' }];
@@ -153,7 +153,7 @@ describe('a server that is killed', () => {
     expect(Number(answer.headers['retry-after'])).toBeGreaterThanOrEqual(1);
   });
 
-  test('and started again answers the first request, although its connections are gone', async () => {
+  test('answers the first request after its start, although its connections are gone', async () => {
     const port = Number(new URL(mortal.baseUrl).port);
     // Two at once, so that two connections are kept.
     await Promise.all([true, false].map((stream) => chat({ stream, max_tokens: 2 })));

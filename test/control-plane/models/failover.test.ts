@@ -22,7 +22,7 @@ afterEach(async () => {
   for (const server of servers) await server.close();
 });
 
-/** In the order in which idle servers are asked. */
+/** Idle servers are asked in this order. */
 async function serve(...upstreams: object[]): Promise<void> {
   const entries = upstreams.map((more, i) => ({ base_url: servers[i]?.baseUrl, model: `m${i}`, ...more }));
   api = await openApi({ settings: { models: someModels(undefined, { upstreams: entries }) } });

@@ -78,7 +78,7 @@ describe('a lost machine', () => {
     expect(await training.money()).toEqual({ paid: 70, held: 0 });
   });
 
-  test('without another one fails the job after a day in the queue, and what was charged stays', async () => {
+  test('fails the job after a day in the queue if there is no other machine, and what was charged stays', async () => {
     const { id, machineId } = await training.running();
     await training.pass(60);
     await training.upload(id, { step: 4 }, 'state');
@@ -198,7 +198,7 @@ describe('the budget', () => {
     expect(await training.earnedCents(machine.supplierId)).toBeLessThanOrEqual(600 * 0.5 * 0.8 * 1.02);
   });
 
-  test('without a partial result, the newest checkpoint is kept and nothing after it is charged', async () => {
+  test('keeps the newest checkpoint if there is no partial result, and charges nothing after it', async () => {
     await training.machine();
     const id = await training.create({ svc: { max_budget_usd: 6 } });
     await training.world.drive();
@@ -241,7 +241,7 @@ describe('the budget', () => {
 describe('a cancel', () => {
   const cancel = (id: string) => training.world.rooms.fineTuning.cancel(training.who.orgId, id, async () => undefined);
 
-  test('of a job that waits is done at once', async () => {
+  test('is done at once if the job waits', async () => {
     await training.world.machine();
     const id = await training.create();
     await training.world.drive();
@@ -249,7 +249,7 @@ describe('a cancel', () => {
     expect(await training.money()).toEqual({ paid: 0, held: 0 });
   });
 
-  test('of a job that runs is done once its host has stopped it; its last checkpoint is charged', async () => {
+  test('is done once the host has stopped a job that runs, and its last checkpoint is charged', async () => {
     const { id, machineId } = await training.running();
     await training.pass(100);
     expect(await cancel(id)).toMatchObject({ status: 'running' });
@@ -264,7 +264,7 @@ describe('a cancel', () => {
     expect(await cancel(id)).toMatchObject({ status: 'cancelled' });
   });
 
-  test('of a job that has a machine but does not run yet waits for the host too', async () => {
+  test('waits for the host too if the job has a machine but does not run yet', async () => {
     await training.machine();
     const id = await training.create();
     await training.world.drive();

@@ -15,7 +15,7 @@ afterEach(async () => {
 });
 
 const NEVER = new AbortController().signal;
-/** As five processes would do it: each reads the facts before any of them has written. */
+/** Does what five processes would do: each reads the facts before any of them has written. */
 const driveFiveTimes = (id: string): Promise<unknown> =>
   Promise.all(Array.from({ length: 5 }, () => training.world.rooms.fineTuning.driver.drive(id, NEVER)));
 

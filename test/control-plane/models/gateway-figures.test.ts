@@ -47,13 +47,13 @@ describe('the bound of a chat', () => {
 });
 
 describe('a cost', () => {
-  test('of tokens is exact', () => {
+  test('is exact for tokens', () => {
     const usage = { prompt_tokens: 7, completion_tokens: 5 };
     expect(chatUcents(usage, { input_per_1m_tokens_cents: 15, output_per_1m_tokens_cents: 60 })).toBe(405n);
     expect(chatUcents(usage, {})).toBe(0n);
   });
 
-  test('of texts is in whole cents, and a cent at least', () => {
+  test('is in whole cents for texts, and at least a cent', () => {
     const price = { input_per_1m_tokens_cents: 2 };
     expect([0, 500_000, 500_001, 1_000_000].map((tokens) => embeddingsUcents(tokens, price))).toEqual([
       1_000_000n,
@@ -64,7 +64,7 @@ describe('a cost', () => {
     expect(embeddingsBound(['ä', 'abc'])).toBe(2 + 3 + 2 * 16);
   });
 
-  test('of images is exact by the image, and rounded up to a microcent by the megapixel', () => {
+  test('is exact for a price per image, and rounded up to a microcent for a price per megapixel', () => {
     const image = { count: 3, size: '512x512' };
     expect(imagesUcents(image, { per_image_microcents: 7 })).toBe(21n);
     expect(imagesUcents(image, {})).toBe(0n);

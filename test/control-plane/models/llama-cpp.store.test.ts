@@ -82,7 +82,7 @@ describe('a whole answer', () => {
     expect(world.rooms.gateway.counts.failures()).toEqual([]);
   });
 
-  test('of a model that thinks first is paid from its first token, if its caller leaves while it thinks', async () => {
+  test('is paid from its first token if its model thinks first and its caller leaves meanwhile', async () => {
     const thought = {
       choices: [{ index: 0, delta: { reasoning_content: 'hmm' }, finish_reason: null }],
       ...timed(6, 50),

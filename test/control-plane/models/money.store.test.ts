@@ -16,7 +16,7 @@ import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 const RUNS = process.env['SOAK'] === '1' ? 200 : 10;
 const OUTPUT_CENTS = 600;
 const INPUT_CENTS = 15;
-/** Of `hi`: 256 for the template, 16 for the message, 2 bytes. */
+/** The bound for `hi`: 256 for the template, 16 for the message, 2 bytes. */
 const boundUcents = (maxTokens: number): bigint => BigInt(274 * INPUT_CENTS + maxTokens * OUTPUT_CENTS);
 const forever = new AbortController().signal;
 
@@ -261,7 +261,7 @@ test('a gateway that closes ends its idle connections to the servers', async () 
   expect(await codeOf(complete(own, await own.customer(100)))).toBe('answered');
   expect(sockets.map((socket) => socket.destroyed)).toEqual([false]);
   await own.close();
-  // By the time of this request, the server has seen the end of the connection.
+  // The server has seen the end of the connection before this request arrives.
   await fetch(`http://127.0.0.1:${port}`, { headers: { connection: 'close' } }).then((response) => response.text());
   expect(sockets[0]?.destroyed).toBe(true);
   await new Promise((resolve) => server.close(resolve));

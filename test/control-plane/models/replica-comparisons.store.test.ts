@@ -80,7 +80,7 @@ describe('among three replicas', () => {
   });
 });
 
-test('of two replicas that disagree nobody is accused, and the operator is told by a metric', async () => {
+test('two replicas that disagree are both left alone, and a metric shows it to the operator', async () => {
   replicas = 2;
   const honest = await trusted();
   const { machine } = await liar();

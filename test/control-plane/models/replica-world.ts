@@ -19,7 +19,7 @@ export let server: FakeUpstream;
 export let serverOf: Map<string, FakeUpstream | null>;
 let servers: FakeUpstream[];
 
-/** For every test of the file. */
+/** Every test of the file gets its own world. */
 export function openReplicasForEachTest(deployment: () => object = () => ({})): void {
   beforeEach(async () => {
     servers = [];

@@ -58,7 +58,7 @@ const counted = (prompt_tokens: number, completion_tokens: number, counted_by: s
   counted_by,
   charged_ucents: BigInt(prompt_tokens * 15 + completion_tokens * 60),
 });
-/** Of `hi` and `Hello there.`. */
+/** The counts of `hi` and `Hello there.`. */
 const ESTIMATED = counted(1, 3, 'estimate');
 const askedFor = (): object[] => upstream.asked.slice(1).map(({ path, body }) => ({ path, body }));
 

@@ -183,7 +183,7 @@ test('it stores only the beginning of a line without an end', () => {
   const piece = Buffer.alloc(1024 * 1024, 'x');
   const before = process.memoryUsage().arrayBuffers;
   for (let i = 0; i < 1024; i += 1) check.take(Buffer.from(piece));
-  // In memory they would be a gigabyte.
+  // The examples would take a gigabyte in memory.
   expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(512 * 1024 * 1024);
   expect(check.report().problems).toMatchObject([{ line: 1, rule: 'line_too_long' }, { line: null }]);
 });

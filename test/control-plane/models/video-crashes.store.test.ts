@@ -47,7 +47,7 @@ function mortal(db: Db, nth: number, when: 'before' | 'after'): Mortal {
 interface Dying {
   nth: number;
   when: 'before' | 'after';
-  /** In a process that lives. */
+  /** Runs in a process that lives. */
   prepare?(world: World): Promise<void>;
   work(world: World): Promise<void>;
 }

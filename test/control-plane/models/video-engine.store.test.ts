@@ -37,7 +37,7 @@ const script = (server: VideoServer, kind: string, scripted: Scripted, times = I
 const said = (kind: string): number => first().asked.filter((what) => what.startsWith(kind)).length;
 
 describe('a dialect', () => {
-  test('of vLLM-Omni is a form of texts; its copy is deleted once ours is here', async () => {
+  test('is a form of texts for vLLM-Omni, whose copy is deleted once ours is here', async () => {
     await open({});
     first().usual = { status: 'completed', progress: 100 };
     const id = await submitVideo(world, who, { prompt: '--x\r\nname="y"', seed: 7, generate_sound: false });
@@ -52,7 +52,7 @@ describe('a dialect', () => {
     expect(first().headers[0]?.['content-type']).toMatch(/^multipart\/form-data; boundary=[\w-]{32}$/);
   });
 
-  test('of SGLang is JSON with its numbers, and knows no DELETE', async () => {
+  test('is JSON with numbers for SGLang, which has no DELETE', async () => {
     await servers[0].close();
     servers[0] = await openVideoServer('sglang');
     await open({ engine: 'sglang' });

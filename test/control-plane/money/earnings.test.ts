@@ -16,7 +16,7 @@ const amounts = fc.array(
 const sum = (values: readonly bigint[]): bigint => values.reduce((total, value) => total + value, 0n);
 const cents = (earnings: readonly Earning[]): bigint => sum(earnings.map((each) => each.amountCents));
 
-/** In the order of the ledger: newest first. */
+/** The entries in the order of the ledger: newest first. */
 function entriesOf(ucents: readonly bigint[]): SupplierEntry[] {
   return ucents
     .map((amount, i) => ({

@@ -20,9 +20,9 @@ const FUNDS_UCENTS = 1_000_000n * 1_000_000n;
 /** One microcent for each millisecond. */
 const DOLLARS = 0.036;
 const RUNS = inject('postgresUrl') === undefined ? 25 : 6;
-/** Before a failure: a period of probes in which nobody has answered a ping. After it: the time until two probes are good again. */
+/** The time before a failure is a period of probes in which nobody has answered a ping. The time after it lasts until two probes are good again. */
 const CREDITED_MS_MAX = 60_000 + 10_000;
-/** From a failure until a probe shows it, for a host that goes on answering pings. */
+/** Time from a failure until a probe shows it, for a host that goes on answering pings. */
 const UNSEEN_MS_MAX = 38_000;
 /** Shorter outages do not count: a silent host has twenty seconds, a host that answers has a repair and twenty more. */
 const SHORT_MS = 45_000;

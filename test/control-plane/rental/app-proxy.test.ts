@@ -30,7 +30,7 @@ const open = ({ method = 'GET', path = '/', headers = {}, body }: Sent = {}): Pr
     const outgoing = sendRequest({ port, host: '127.0.0.1', method, path, headers: all, agent: false });
     outgoing.once('response', resolve);
     outgoing.once('error', reject);
-    // As bytes: Node would write the headers in the encoding of a text.
+    // The body is sent as bytes: Node would write the headers in the encoding of a text.
     outgoing.end(body === undefined ? undefined : Buffer.from(body));
   });
 const ask = async (

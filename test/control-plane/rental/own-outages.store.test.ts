@@ -93,7 +93,7 @@ test('a process that dies while it credits begins again and credits nobody twice
   await world.rooms.ownOutages.beat();
   const fromMs = world.clock.now();
   await world.clock.advance(HOUR_MS);
-  // As far as it came: the row was not written.
+  // The credit was made, and the process ended before it wrote the row.
   await world.rooms.metering.creditOwnOutage({
     fromMs,
     untilMs: world.clock.now(),

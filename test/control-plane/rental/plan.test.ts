@@ -202,7 +202,7 @@ describe('an image of the operator', () => {
 
 describe('a container that failed', () => {
   const UNAVAILABLE = 'image_unavailable';
-  /** By failure code: the error that ends a launch of the customer's own image, and the reason that is given for an operator's image. */
+  /** The two ends of each failure code: the error of a launch with the customer's own image, and the reason for an operator's image. */
   const FAILURES: Record<NonNullable<ObservedWorkload['failure_code']>, [ErrorCode | undefined, string]> = {
     image_pull_failed: [UNAVAILABLE, 'its image could not be pulled'],
     no_command: [UNAVAILABLE, 'its image has nothing to run'],

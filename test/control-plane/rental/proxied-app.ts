@@ -11,14 +11,14 @@ import { createLog } from '../../../shared/log.ts';
 
 export const HOST = 'i-abcdefghij234567abcd.apps.test';
 const LOGIN = { user: 'svc', password: 'secret' };
-/** Of one address. */
+/** The connections that one address may have. */
 export const CONNECTIONS_MAX = 40;
 export const AUTHORIZATION = `Basic ${Buffer.from('svc:secret').toString('base64')}`;
 export const NOT_HTTP = { status: 502, body: 'The application on port 8080 answers, but not in HTTP.\n' };
 
 export interface ProxiedApp {
   app: Server;
-  /** Where clients connect. */
+  /** The port to which clients connect. */
   port: number;
   /** The application's ends of all connections so far. */
   sockets: Socket[];

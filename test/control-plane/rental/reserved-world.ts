@@ -10,10 +10,10 @@ export const DAY_MS = 24 * 3_600_000;
 export const H100 = { gpu_type: 'H100_SXM', region: 'eu-west' };
 
 export let world: World;
-/** Without a cent: reserved capacity is paid for by contract. */
+/** The account has no money: reserved capacity is paid for by contract. */
 export let who: WorldAccount;
 
-/** For every test of the file; after it, its books are proved. */
+/** Every test of the file gets its own world. After the test, the books of the world are proved. */
 export function openReservedWorldForEachTest(): void {
   beforeEach(async () => {
     world = await openWorld();
@@ -68,7 +68,7 @@ export function refusal(code: string, detail: RegExp): object {
   return { code, details: expect.objectContaining({ detail: expect.stringMatching(detail) }) };
 }
 
-/** Over all machines of a contract. */
+/** The totals over all machines of a contract. */
 export function totals({ slots }: OperatorView): { slots: number; inUse: number; free: number } {
   return {
     slots: slots.reduce((sum, machine) => sum + machine.slots, 0),

@@ -30,7 +30,7 @@ async function squat(gpus: number, ms: number): Promise<void> {
 const refused = { code: 'rate_limit_exceeded', details: { retryAfterSeconds: 600 } };
 
 test('a launch fits that fills the budget to the millisecond; one more is 429 and leaves nothing', async () => {
-  // Of 120 GPU minutes, a launch of one GPU needs five.
+  // The budget is 120 GPU minutes. A launch of one GPU needs five.
   await squat(8, 14 * MINUTE_MS);
   await squat(1, 3 * MINUTE_MS);
   const last = await world.launch(who);

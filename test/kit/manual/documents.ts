@@ -15,7 +15,7 @@ export interface Page {
 
 export interface Block {
   path: string;
-  /** Where the block begins, from 1. */
+  /** The first line of the block. The first line of the file is 1. */
   line: number;
   language: string;
   text: string;
@@ -24,7 +24,7 @@ export interface Block {
 export interface Command {
   path: string;
   line: number;
-  /** As it is written, over several lines if it is, without a note (`  # ...`) at its end. */
+  /** The command as the page writes it, possibly over several lines, without a note (`  # ...`) at its end. */
   text: string;
 }
 

@@ -11,7 +11,7 @@ export interface Answer {
   output: string;
 }
 
-/** Where the value of a placeholder is found: in the answer to which command, the first or the latest of them. */
+/** The command whose answer holds the value of a placeholder: the first or the latest of them. */
 export interface Source {
   of: RegExp;
   value: RegExp;

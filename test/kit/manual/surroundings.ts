@@ -19,7 +19,7 @@ import type { ReaderOptions } from './reader.ts';
 
 export interface Surroundings {
   dir: string;
-  /** Of the control plane that the reader starts. */
+  /** The address of the control plane that the reader starts. */
   baseUrl: string;
   /** What a reader needs of it, all but the values of placeholders. */
   reader: Omit<ReaderOptions, 'placeholders'>;

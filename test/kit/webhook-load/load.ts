@@ -13,7 +13,7 @@ import { EVENT_TYPES, type LoadPlan, openLoadRooms, orgOf } from './rooms.ts';
 
 export interface Arrival {
   event: Received;
-  /** From the event to its arrival. */
+  /** Time from the event to its arrival. */
   delayMs: number;
   answer: 204 | 400;
 }
@@ -22,7 +22,7 @@ export interface WebhookLoad {
   plan: LoadPlan;
   /** Places of the endpoints that answer. */
   healthy: readonly number[];
-  /** By the place of the endpoint, in the order of arrival. */
+  /** The arrivals at each endpoint, in their order. The index is the place of the endpoint. */
   arrivals: readonly Arrival[][];
   start(mode: 'service' | 'plain'): Program;
   /** Resolves when healthy endpoints have received so many different events. */
@@ -100,7 +100,7 @@ function placeOf(event: number, { endpoints }: LoadSize): number {
 
 interface Receivers {
   port: number;
-  /** By place; without one, nothing that is signed is genuine. */
+  /** The secret of each place. If there is none, nothing that is signed is genuine. */
   secrets: string[];
   arrivals: Arrival[][];
   /** Ids of events. */

@@ -1,7 +1,7 @@
 -- People, how they prove who they are, the organisations that they belong to, and their sessions. Secrets are hashed or sealed.
 create table users (
   id TEXT not null primary key,
-  -- in lower case
+  -- The address in lower case.
   email TEXT not null unique,
   name TEXT not null,
   is_operator INTEGER not null,
@@ -102,7 +102,7 @@ create table invitations (
   id TEXT not null primary key,
   org_id TEXT not null references orgs (id),
   role TEXT not null,
-  -- for whom it is meant; null: for whoever has the link
+  -- the person for whom it is meant; null: for whoever has the link
   email TEXT,
   token_hash TEXT not null unique,
   -- the principal that made it

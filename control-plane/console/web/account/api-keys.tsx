@@ -5,9 +5,10 @@ import { call, post } from '../core/api.ts';
 import { useLiveList } from '../core/data.ts';
 import { date, relative } from '../core/format.ts';
 import { may, session } from '../core/session.ts';
-import { Copy, quoted, SameAs } from '../parts/command.tsx';
+import { quoted, SameAs } from '../parts/command.tsx';
 import { Field, Form, useAction } from '../parts/forms.tsx';
-import { Badge, Card, Empty, Head, Note } from '../parts/layout.tsx';
+import { Badge, Card, Empty, Head } from '../parts/layout.tsx';
+import { ShownOnce } from '../parts/shown-once.tsx';
 import { LiveTable } from '../parts/table.tsx';
 import { Remove } from './security.tsx';
 
@@ -29,12 +30,12 @@ export function ApiKeys() {
     <>
       <Head title="API keys" same={{ cli: 'svc api GET /api-keys', curl: { path: '/v1/api-keys?limit=50' } }} />
       {made !== undefined && (
-        <Card title={`The key ${made.name}`} note="Shown only now">
-          <div class="pad stack tight">
-            <Copy text={made.key} what="the key" />
-            <Note tone="warn">Copy it now. Whoever has it can do what its scopes say.</Note>
-          </div>
-        </Card>
+        <ShownOnce
+          title={`The key ${made.name}`}
+          secret={made.key}
+          what="the key"
+          note="Whoever has it can do what its scopes say."
+        />
       )}
       {may('api_keys: write') && <NewKey done={done} />}
       <LiveTable

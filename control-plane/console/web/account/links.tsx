@@ -1,12 +1,12 @@
-// Where links of mails and of the operator lead. Their secret stands behind the #, which no server ever sees.
+// The screens to which links of mails and of the operator lead. Their secret stands behind the #, which no server ever sees.
 import { useEffect, useState } from 'preact/hooks';
 import type { Session } from '../../../../shared/api/auth.ts';
 import { ApiError, post } from '../core/api.ts';
 import { keptLogin } from '../core/single-sign-on.ts';
 import { loadSession, session } from '../core/session.ts';
-import { Field, Form, useAction } from '../parts/forms.tsx';
+import { Form, useAction } from '../parts/forms.tsx';
 import { Alone, Problem } from '../parts/layout.tsx';
-import { NewPassword } from './sign-in.tsx';
+import { Email, NewPassword, OwnName } from './identity-fields.tsx';
 
 const token = (): string => location.hash.slice(1);
 
@@ -58,23 +58,8 @@ function AcceptForm() {
   return (
     <Alone title="You are invited">
       <Form action={action} submit="Create the account and join" busy="Joining…">
-        <Field
-          label="E-mail"
-          type="email"
-          autoComplete="username"
-          required
-          value={email}
-          onValue={setEmail}
-          rule={action.ruleOf('email')}
-        />
-        <Field
-          label="Your name"
-          autoComplete="name"
-          required
-          value={name}
-          onValue={setName}
-          rule={action.ruleOf('name')}
-        />
+        <Email value={email} onValue={setEmail} rule={action.ruleOf('email')} />
+        <OwnName value={name} onValue={setName} rule={action.ruleOf('name')} />
         <NewPassword value={password} onValue={setPassword} rule={action.ruleOf('password')} />
       </Form>
       <p class="small quiet">
@@ -84,7 +69,7 @@ function AcceptForm() {
   );
 }
 
-/** Where the provider of a single sign-on sends the browser back to. */
+/** The screen to which the provider of a single sign-on sends the browser back. */
 export function Oidc() {
   const [error, setError] = useState<ApiError>();
   useEffect(() => {

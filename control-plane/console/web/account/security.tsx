@@ -10,7 +10,7 @@ import { Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Head, Note, Problem, Tag } from '../parts/layout.tsx';
 import { RowsTable } from '../parts/table.tsx';
 import { AddFactors, RecoveryCodes } from './second-factor.tsx';
-import { NewPassword } from './sign-in.tsx';
+import { NewPassword } from './identity-fields.tsx';
 
 export function Security() {
   const passkeys = useResource<{ data: Passkey[] }>('/v1/auth/passkeys');

@@ -7,6 +7,7 @@ import { session } from '../core/session.ts';
 import { beginSingleSignOn } from '../core/single-sign-on.ts';
 import { Field, Form, useAction } from '../parts/forms.tsx';
 import { Alone, Problem } from '../parts/layout.tsx';
+import { Email, NewPassword, OwnName } from './identity-fields.tsx';
 
 export function SignIn() {
   const [isNew, setNew] = useState(false);
@@ -67,15 +68,7 @@ function PasswordForm() {
   });
   return (
     <Form action={action} submit="Sign in" busy="Signing in…">
-      <Field
-        label="E-mail"
-        type="email"
-        autoComplete="username"
-        required
-        value={email}
-        onValue={setEmail}
-        rule={action.ruleOf('email')}
-      />
+      <Email value={email} onValue={setEmail} rule={action.ruleOf('email')} />
       <Field
         label="Password"
         type="password"
@@ -109,23 +102,8 @@ function SignUpForm() {
   });
   return (
     <Form action={action} submit="Create the account" busy="Creating…">
-      <Field
-        label="E-mail"
-        type="email"
-        autoComplete="username"
-        required
-        value={email}
-        onValue={setEmail}
-        rule={action.ruleOf('email')}
-      />
-      <Field
-        label="Your name"
-        autoComplete="name"
-        required
-        value={name}
-        onValue={setName}
-        rule={action.ruleOf('name')}
-      />
+      <Email value={email} onValue={setEmail} rule={action.ruleOf('email')} />
+      <OwnName value={name} onValue={setName} rule={action.ruleOf('name')} />
       <Field
         label="Organisation"
         autoComplete="organization"
@@ -137,27 +115,5 @@ function SignUpForm() {
       />
       <NewPassword value={password} onValue={setPassword} rule={action.ruleOf('password')} />
     </Form>
-  );
-}
-
-interface NewPasswordProps {
-  value: string;
-  onValue(value: string): void;
-  rule: string | undefined;
-}
-
-export function NewPassword({ value, onValue, rule }: NewPasswordProps) {
-  return (
-    <Field
-      label="Password"
-      type="password"
-      autoComplete="new-password"
-      required
-      minLength={12}
-      value={value}
-      onValue={onValue}
-      rule={rule}
-      hint="At least 12 characters"
-    />
   );
 }

@@ -1,7 +1,7 @@
 // What screens read: one resource, or the pages of a list. Both follow the live stream. Each row of a list is a signal of its own, so that a
 // change redraws one row and not the table.
 import { type ReadonlySignal, type Signal, signal } from '@preact/signals';
-import { useEffect, useMemo } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { Page } from '../../../../shared/api/page.ts';
 import { ApiError, get } from './api.ts';
 import { onLive } from './live.ts';
@@ -148,6 +148,45 @@ function kept<T>(row: Signal<T> | undefined, entry: T): Signal<T> {
   if (row === undefined) return signal(entry);
   if (JSON.stringify(row.peek()) !== JSON.stringify(entry)) row.value = entry;
   return row;
+}
+
+export interface Reads {
+  /** Why the last read failed. */
+  error: ApiError | undefined;
+  /** Begins anew. */
+  reload(): void;
+}
+
+/**
+ * Repeats a read of several requests while the component is shown. `begin` is called at first and after each change of `facts`; it returns
+ * the read, which is called at once and then with a period, if there is one, while the page is visible.
+ */
+export function useReads(
+  begin: (signal: AbortSignal) => () => Promise<void>,
+  facts: readonly unknown[],
+  everyMs?: number,
+): Reads {
+  const [error, setError] = useState<ApiError>();
+  const [round, setRound] = useState(0);
+  useEffect(() => {
+    const stop = new AbortController();
+    const once = begin(stop.signal);
+    const read = async (): Promise<void> => {
+      try {
+        await once();
+        setError(undefined);
+      } catch (failure) {
+        if (!stop.signal.aborted) setError(asApiError(failure));
+      }
+    };
+    void read();
+    const stopTimer = everyMs === undefined ? undefined : whileVisible(everyMs, () => void read());
+    return () => {
+      stop.abort();
+      stopTimer?.();
+    };
+  }, [...facts, everyMs, round]);
+  return { error, reload: () => setRound(round + 1) };
 }
 
 function asApiError(failure: unknown): ApiError {

@@ -18,10 +18,13 @@ export function dollars(amount: number | string, digits = 2): string {
 /** Whole cents as dollars. */
 export const cents = (amount: number): string => dollars(amount / 100);
 
+/** A microcent is the smallest amount. */
+const RATE_DIGITS_MAX = 8;
+
 /** A rate as short as it can be without losing a digit: `$2.19`, `$0.001221`. */
 export function rate(amount: number): string {
-  const digits = Math.max(2, Math.min(8, (String(amount).split('.')[1] ?? '').length));
-  return dollars(amount, digits);
+  const decimals = amount.toFixed(RATE_DIGITS_MAX).split('.')[1] ?? '';
+  return dollars(amount, Math.max(2, decimals.replace(/0+$/, '').length));
 }
 
 /** `3 d 4 h`, `5 h 12 m`, `4 m 10 s`, `8 s`: the two largest units. */
@@ -63,9 +66,11 @@ export function relative(iso: string, nowMs: number = Date.now()): string {
 /** `6.1 GB`: powers of ten, as disks and images are sold. */
 export function bytes(count: number): string {
   const units = ['B', 'kB', 'MB', 'GB', 'TB'];
-  const power = count < 1 ? 0 : Math.min(units.length - 1, Math.floor(Math.log10(count) / 3));
+  let power = 0;
+  // From 999.5 on, the number would be rounded to the next unit.
+  while (power < units.length - 1 && count / 1_000 ** power >= 999.5) power += 1;
   const value = count / 1_000 ** power;
-  return `${power === 0 ? value : value.toFixed(value < 10 ? 1 : 0)} ${units[power]}`;
+  return `${power === 0 ? value : value.toFixed(value < 9.95 ? 1 : 0)} ${units[power]}`;
 }
 
 /** `4 × H100 SXM`. */

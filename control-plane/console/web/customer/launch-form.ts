@@ -8,12 +8,18 @@ export type Source = 'environment' | 'template' | 'image';
 
 export type Reserved = Pick<PricingRow, 'gpu_type' | 'region'>;
 
+/** The arguments of a program: the image's own, none, or those that the person has typed, one on each line. */
+export interface Argv {
+  kind: 'own' | 'none' | 'typed';
+  text: string;
+}
+
 export interface LaunchDraft {
   tier: 'on_demand' | 'reserved';
   gpuCount: number;
   /** The offering that the person has chosen; undefined before. */
   chosen: PricingRow | undefined;
-  /** With tier reserved instead of it: what a contract has. */
+  /** The capacity of the contract. It stands in place of `chosen` if the tier is reserved. */
   reserved: Reserved | undefined;
   source: Source;
   environment: string;
@@ -22,8 +28,12 @@ export interface LaunchDraft {
   credential: string;
   /** `NAME=value` lines. */
   env: string;
-  /** Like `8080/http 5432/tcp`. Each is served at an address of its own. */
+  /** The ports, like `8080/http 5432/tcp`. Each is served at an address of its own. */
   ports: string;
+  /** The http port that is served at the app URL; empty: none. */
+  primary: string;
+  entrypoint: Argv;
+  cmd: Argv;
   name: string;
   /** Fields of figures are text, as they are typed. */
   disk: string;
@@ -45,6 +55,9 @@ export const EMPTY_DRAFT: LaunchDraft = {
   credential: '',
   env: '',
   ports: '',
+  primary: '',
+  entrypoint: { kind: 'own', text: '' },
+  cmd: { kind: 'own', text: '' },
   name: '',
   disk: '',
   cap: '',
@@ -100,14 +113,18 @@ export function requestOf(draft: LaunchDraft): Partial<CreateInstance> {
   };
 }
 
-function sourceOf({ source, environment, template, image, credential, ports }: LaunchDraft): Partial<CreateInstance> {
+function sourceOf(draft: LaunchDraft): Partial<CreateInstance> {
+  const { source, environment, template, image, credential } = draft;
   if (source === 'environment') return environment === '' ? {} : { environment };
   if (source === 'template') return { template_id: template };
-  const listed = portsOf(ports);
+  const ports = portsOf(draft);
+  const [entrypoint, cmd] = [argumentsOf(draft.entrypoint), argumentsOf(draft.cmd)];
   return {
     image,
     ...(credential === '' ? {} : { registry_credential_id: credential }),
-    ...(listed.length === 0 ? {} : { ports: listed }),
+    ...(ports.length === 0 ? {} : { ports }),
+    ...(entrypoint === undefined ? {} : { entrypoint }),
+    ...(cmd === undefined ? {} : { cmd }),
   };
 }
 
@@ -122,11 +139,20 @@ function envOf(text: string): Record<string, string> {
   );
 }
 
-function portsOf(text: string): Port[] {
-  const words = text.split(/[\s,]+/).filter((word) => word !== '');
+/** Undefined: what the image says. */
+function argumentsOf({ kind, text }: Argv): string[] | undefined {
+  if (kind === 'none') return [];
+  const lines = text.split('\n').filter((line) => line !== '');
+  return kind === 'own' || lines.length === 0 ? undefined : lines;
+}
+
+/** The ports that the text names. The primary one counts only while the text names it. */
+export function portsOf({ ports, primary }: Pick<LaunchDraft, 'ports' | 'primary'>): Port[] {
+  const words = ports.split(/[\s,]+/).filter((word) => word !== '');
   return words.map((word): Port => {
     const [port, protocol] = word.split('/');
-    return { port: Number(port), protocol: (protocol ?? 'http') as Port['protocol'] };
+    const listed = { port: Number(port), protocol: (protocol ?? 'http') as Port['protocol'] };
+    return listed.protocol === 'http' && String(listed.port) === primary ? { ...listed, primary: true } : listed;
   });
 }
 
@@ -145,11 +171,21 @@ export function launchLine(draft: LaunchDraft): string {
     ['--name', request.name],
     ['--disk', request.disk_gb],
     ...Object.entries(request.env ?? {}).map(([key, value]): [string, string] => ['--env', `${key}=${value}`]),
-    ...(request.ports ?? []).map(({ port, protocol }): [string, string] => ['--port', `${port}/${protocol}`]),
+    ...(request.ports ?? []).map(({ port, protocol, primary }): [string, string] => [
+      '--port',
+      `${port}/${protocol}${primary === true ? '/primary' : ''}`,
+    ]),
+    ...typedOf(request.entrypoint).map((argument): [string, string] => ['--entrypoint', argument]),
     ...(request.ssh_key_ids ?? []).map((key): [string, string] => ['--ssh-key', key]),
     ['--max-price', request.max_price_per_hour],
     ['--auto-terminate-hours', request.auto_terminate_hours],
   ];
   const words = flags.flatMap(([flag, value]) => (value === undefined ? [] : [`${flag} ${quoted(String(value))}`]));
-  return `svc instance create ${words.join(' ')}`;
+  const cmd = typedOf(request.cmd).map((argument) => ` ${quoted(argument)}`);
+  return `svc instance create ${words.join(' ')}${cmd.length === 0 ? '' : ` --${cmd.join('')}`}`;
+}
+
+/** What is typed on a command line: one empty argument stands for none. */
+function typedOf(given: readonly string[] | undefined): readonly string[] {
+  return given?.length === 0 ? [''] : (given ?? []);
 }

@@ -7,9 +7,9 @@ import { useId } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useResource } from '../core/data.ts';
 import { may } from '../core/session.ts';
-import { type Action, Field, Select } from '../parts/forms.tsx';
+import { type Action, Field, Select, TextField } from '../parts/forms.tsx';
 import { Card, Problem } from '../parts/layout.tsx';
-import type { LaunchDraft, Source } from './launch-form.ts';
+import { type Argv, type LaunchDraft, portsOf, type Source } from './launch-form.ts';
 
 const SOURCES: readonly (readonly [Source, string])[] = [
   ['environment', 'Environment'],
@@ -129,6 +129,8 @@ function OwnImage({ draft, change, action }: PartProps) {
   const canRead = may('registry_credentials: read');
   const path = canRead ? '/v1/registry-credentials?limit=200' : undefined;
   const credentials = useResource<Page<RegistryCredential>>(path).data.value?.data ?? [];
+  const pages = portsOf(draft).filter(({ protocol }) => protocol === 'http');
+  const primary = pages.find((port) => port.primary === true);
   return (
     <>
       <Field
@@ -161,7 +163,63 @@ function OwnImage({ draft, change, action }: PartProps) {
         rule={ruleBelow(action, 'ports')}
         hint="http ports are served behind a login, tcp ports are open to everybody."
       />
+      <Select
+        label="Primary port"
+        value={primary === undefined ? '' : String(primary.port)}
+        options={[['', 'None'], ...pages.map(({ port }) => [String(port), String(port)] as const)]}
+        onValue={(next) => change({ primary: next })}
+        hint="The http port that is served at the app URL."
+      />
+      <Arguments
+        label="Entrypoint"
+        argv={draft.entrypoint}
+        onArgv={(entrypoint) => change({ entrypoint })}
+        rule={ruleBelow(action, 'entrypoint')}
+        hint="It replaces the ENTRYPOINT of the image, and drops its CMD unless there is a command."
+      />
+      <Arguments
+        label="Command"
+        argv={draft.cmd}
+        onArgv={(cmd) => change({ cmd })}
+        rule={ruleBelow(action, 'cmd')}
+        hint="It replaces the CMD of the image."
+      />
     </>
+  );
+}
+
+interface ArgumentsProps {
+  label: string;
+  argv: Argv;
+  onArgv(argv: Argv): void;
+  rule: string | undefined;
+  hint: string;
+}
+
+function Arguments({ label, argv, onArgv, rule, hint }: ArgumentsProps) {
+  return (
+    <div class="stack tight">
+      <Select
+        label={label}
+        value={argv.kind}
+        options={[
+          ['own', "The image's own"],
+          ['none', 'None'],
+          ['typed', 'These arguments'],
+        ]}
+        onValue={(kind) => onArgv({ ...argv, kind })}
+        {...(argv.kind === 'typed' ? {} : { hint, rule })}
+      />
+      {argv.kind === 'typed' && (
+        <TextField
+          label={`${label}, one argument on each line`}
+          value={argv.text}
+          onValue={(text) => onArgv({ ...argv, text })}
+          hint={hint}
+          rule={rule}
+        />
+      )}
+    </div>
   );
 }
 

@@ -5,11 +5,11 @@ import { ApiError, send } from '../core/api.ts';
 
 export interface Answer {
   text: string;
-  /** From the request to the first text, measured here. */
+  /** Time from the request to the first text, measured here. */
   firstMs: number | undefined;
-  /** From the first text to the last one. */
+  /** Time from the first text to the last one. */
   textMs: number;
-  /** As the model server counts; undefined before the end. */
+  /** The counts of the model server; undefined before the end. */
   usage: TokenUsage | undefined;
   /** Names what was charged. */
   receiptId: string | undefined;

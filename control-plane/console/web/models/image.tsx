@@ -5,11 +5,7 @@ import type { Model } from '../../../../shared/api/model.ts';
 import { send } from '../core/api.ts';
 import { duration, plural } from '../core/format.ts';
 import { may } from '../core/session.ts';
-import { quoted, SameAs } from '../parts/command.tsx';
-import { Form, TextField, useAction } from '../parts/forms.tsx';
-import { Card } from '../parts/layout.tsx';
-import { membersOf, ParameterFields, type Values } from './parameters.tsx';
-import { pricesOf } from './prices.ts';
+import { type PromptBody, PromptCard } from './prompt-card.tsx';
 import { costText, receiptOf } from './receipts.ts';
 
 interface Made {
@@ -22,34 +18,20 @@ interface Made {
 export function Image({ model }: { model: Model }) {
   // A request for images may name a size alone.
   const parameters = (model.parameters ?? []).filter(({ name }) => name === 'size');
-  const [prompt, setPrompt] = useState('');
-  const [values, setValues] = useState<Values>({});
   const [made, setMade] = useState<Made>();
-  const body = { model: model.id, prompt, ...membersOf(parameters, values) };
-  const action = useAction(async () => {
+  const ask = async (body: PromptBody): Promise<void> => {
     const beganMs = performance.now();
     const response = await send('POST', '/v1/images/generations', body);
     const { data } = (await response.json()) as ImagesResponse;
     const seconds = (performance.now() - beganMs) / 1_000;
-    const shown = { prompt, images: data.map((each) => each.b64_json), seconds };
+    const shown = { prompt: body.prompt, images: data.map((each) => each.b64_json), seconds };
     setMade({ ...shown, cost: undefined });
     const receiptId = response.headers.get('x-receipt-id');
     if (receiptId !== null && may('billing: read')) setMade({ ...shown, cost: costText(await receiptOf(receiptId)) });
-  });
+  };
+  const words = { path: '/images/generations', submit: 'Make the image', busy: 'Making…' };
   return (
-    <Card
-      title="Playground"
-      note={<code>{model.id}</code>}
-      footer={
-        prompt.trim() !== '' && (
-          <SameAs
-            isLong
-            cli={`svc api POST /images/generations --body ${quoted(JSON.stringify(body))}`}
-            curl={{ method: 'POST', path: '/v1/images/generations', body }}
-          />
-        )
-      }
-    >
+    <PromptCard model={model} parameters={parameters} {...words} ask={ask}>
       {made !== undefined && (
         <div class="turn stack tight">
           {made.images.map((image, index) => (
@@ -60,13 +42,6 @@ export function Image({ model }: { model: Model }) {
           </p>
         </div>
       )}
-      <div class="pad">
-        <Form action={action} submit="Make the image" busy="Making…" isDisabled={prompt.trim() === ''}>
-          <TextField label="Prompt" value={prompt} onValue={setPrompt} rule={action.ruleOf('prompt')} />
-          <ParameterFields parameters={parameters} values={values} onValues={setValues} action={action} />
-          <p class="small quiet">{pricesOf(model).join(', ')}</p>
-        </Form>
-      </div>
-    </Card>
+    </PromptCard>
   );
 }

@@ -1,8 +1,8 @@
-// The events of a fine-tuning job, oldest first, read on from the last one; and the curve of its loss.
-import { useEffect, useState } from 'preact/hooks';
+// The events of a fine-tuning job, oldest first, read on from the last one.
+import { useState } from 'preact/hooks';
 import type { FineTuningEvent } from '../../../../shared/api/fine-tuning.ts';
-import { ApiError, get } from '../core/api.ts';
-import { whileVisible } from '../core/data.ts';
+import { type ApiError, get } from '../core/api.ts';
+import { useReads } from '../core/data.ts';
 
 const PAGE = 100;
 const REREAD_MS = 5_000;
@@ -15,27 +15,11 @@ export interface JobEvents {
 /** Follows the job while `isOpen`, and reads once more when it has ended. */
 export function useJobEvents(id: string, isOpen: boolean): JobEvents {
   const [events, setEvents] = useState<readonly FineTuningEvent[]>([]);
-  const [error, setError] = useState<ApiError>();
-  useEffect(() => {
-    const stop = new AbortController();
-    const reader = openReader(id, stop.signal, setEvents);
-    const read = async (): Promise<void> => {
-      try {
-        await reader();
-        setError(undefined);
-      } catch (failure) {
-        if (stop.signal.aborted) return;
-        if (!(failure instanceof ApiError)) throw failure;
-        setError(failure);
-      }
-    };
-    void read();
-    const stopTimer = isOpen ? whileVisible(REREAD_MS, () => void read()) : undefined;
-    return () => {
-      stop.abort();
-      stopTimer?.();
-    };
-  }, [id, isOpen]);
+  const { error } = useReads(
+    (signal) => openReader(id, signal, setEvents),
+    [id, isOpen],
+    isOpen ? REREAD_MS : undefined,
+  );
   return { events, error };
 }
 
@@ -64,31 +48,4 @@ function openReader(
       isReading = false;
     }
   };
-}
-
-export interface LossPoint {
-  step: number;
-  loss: number;
-}
-
-/** One point for each step: a step that was trained again after a loss of its machine counts as it was the last time. */
-export function lossOf(events: readonly FineTuningEvent[]): LossPoint[] {
-  const points = new Map<number, number>();
-  for (const { type, data } of events) {
-    const { step, loss } = data;
-    if (type === 'metrics' && typeof step === 'number' && typeof loss === 'number') points.set(step, loss);
-  }
-  return [...points].map(([step, loss]) => ({ step, loss })).toSorted((a, b) => a.step - b.step);
-}
-
-/** The path of the curve in a square of 100 by 100; the lower edge is a loss of 0. */
-export function pathOf(points: readonly LossPoint[], top: number): string {
-  const [first, last] = [points.at(0)?.step ?? 0, points.at(-1)?.step ?? 0];
-  const width = Math.max(1, last - first);
-  return points
-    .map(({ step, loss }, index) => {
-      const x = (((step - first) / width) * 100).toFixed(2);
-      return `${index === 0 ? 'M' : 'L'}${x} ${(100 - (loss / top) * 100).toFixed(2)}`;
-    })
-    .join('');
 }

@@ -12,11 +12,12 @@ import { Dialog, Form, useAction } from '../parts/forms.tsx';
 import { Badge, Card, Empty, Figures, Head, Note, Problem } from '../parts/layout.tsx';
 import { RowsTable } from '../parts/table.tsx';
 import { JobStatus } from './fine-tuning.tsx';
-import { lossOf, pathOf, useJobEvents } from './job-events.ts';
+import { useJobEvents } from './job-events.ts';
+import { lossOf, pathOf } from './loss.ts';
 
 const MS = 1_000;
 const REREAD_MS = 15_000;
-/** Until all are asked for. */
+/** The page shows so many events until all are asked for. */
 const EVENTS_SHOWN = 20;
 const iso = (seconds: number): string => new Date(seconds * MS).toISOString();
 const isOpen = ({ status }: FineTuningJob): boolean =>

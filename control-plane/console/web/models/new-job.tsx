@@ -1,11 +1,11 @@
 // A new fine-tuning job: the base model, the examples, and what it may cost.
-import { useEffect, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import type { FileObject } from '../../../../shared/api/file.ts';
 import type { FineTuningJob, FineTuningQuote } from '../../../../shared/api/fine-tuning.ts';
 import type { Model } from '../../../../shared/api/model.ts';
-import { ApiError, post, send } from '../core/api.ts';
-import { useResource } from '../core/data.ts';
+import { post, send } from '../core/api.ts';
+import { useReads, useResource } from '../core/data.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Field, Form, Select, useAction } from '../parts/forms.tsx';
 import { Card, Note, Problem } from '../parts/layout.tsx';
@@ -103,23 +103,13 @@ function JobForm({ bases, files }: { bases: readonly string[]; files: readonly F
 /** What the job would cost, asked anew for each file. */
 function Quote({ file, model }: { file: string; model: string }) {
   const [quotes, setQuotes] = useState<readonly FineTuningQuote[]>([]);
-  const [error, setError] = useState<ApiError>();
-  useEffect(() => {
-    const stop = new AbortController();
-    const read = async (): Promise<void> => {
-      try {
-        const answer = await send('POST', `/v1/files/${file}/quote`, undefined, { signal: stop.signal });
-        setQuotes(((await answer.json()) as { data: FineTuningQuote[] }).data);
-        setError(undefined);
-      } catch (failure) {
-        if (stop.signal.aborted) return;
-        if (!(failure instanceof ApiError)) throw failure;
-        setError(failure);
-      }
-    };
-    void read();
-    return () => stop.abort();
-  }, [file]);
+  const { error } = useReads(
+    (signal) => async () => {
+      const answer = await send('POST', `/v1/files/${file}/quote`, undefined, { signal });
+      setQuotes(((await answer.json()) as { data: FineTuningQuote[] }).data);
+    },
+    [file],
+  );
   if (error !== undefined) return <Problem error={error} />;
   const shown = quotes.filter((quote) => quote.model === model);
   return shown.length === 0 ? null : <Quotes quotes={shown} />;

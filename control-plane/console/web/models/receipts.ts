@@ -5,7 +5,7 @@ import { get } from '../core/api.ts';
 const TRIES = 8;
 const WAIT_MS = 400;
 
-/** Of the header of an answer. @throws ApiError */
+/** The receipt that the header of an answer names. @throws ApiError */
 export async function receiptOf(id: string): Promise<Receipt> {
   let receipt = await get<Receipt>(`/v1/receipts/${id}`);
   for (let tries = 1; receipt.state === 'open' && tries < TRIES; tries += 1) {

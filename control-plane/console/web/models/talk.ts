@@ -8,7 +8,7 @@ import { costText, receiptOf } from './receipts.ts';
 export interface Turn {
   question: string;
   answer: Answer | undefined;
-  /** As the receipt says. */
+  /** The charge that the receipt names. */
   cost: string | undefined;
   isOver: boolean;
 }

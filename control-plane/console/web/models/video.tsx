@@ -4,11 +4,10 @@ import type { Model } from '../../../../shared/api/model.ts';
 import type { VideoJob } from '../../../../shared/api/videos.ts';
 import { post } from '../core/api.ts';
 import { useResource } from '../core/data.ts';
-import { quoted, SameAs } from '../parts/command.tsx';
-import { Form, TextField, useAction } from '../parts/forms.tsx';
-import { Badge, Card, Note, Problem, type Tone } from '../parts/layout.tsx';
-import { membersOf, ParameterFields, type Values } from './parameters.tsx';
-import { pricesOf } from './prices.ts';
+import { duration } from '../core/format.ts';
+import { useAction } from '../parts/forms.tsx';
+import { Badge, Note, Problem, type Tone } from '../parts/layout.tsx';
+import { type PromptBody, PromptCard } from './prompt-card.tsx';
 
 const REREAD_MS = 3_000;
 
@@ -22,35 +21,13 @@ const TONES: Record<VideoJob['status'], Tone> = {
 };
 
 export function Video({ model }: { model: Model }) {
-  const parameters = model.parameters ?? [];
-  const [prompt, setPrompt] = useState('');
-  const [values, setValues] = useState<Values>({});
   const [id, setId] = useState<string>();
-  const body = { model: model.id, prompt, ...membersOf(parameters, values) };
-  const action = useAction(async () => setId((await post<VideoJob>('/v1/videos', body)).id));
+  const ask = async (body: PromptBody): Promise<void> => setId((await post<VideoJob>('/v1/videos', body)).id);
+  const words = { path: '/videos', submit: 'Make the video', busy: 'Asking…' };
   return (
-    <Card
-      title="Playground"
-      note={<code>{model.id}</code>}
-      footer={
-        prompt.trim() !== '' && (
-          <SameAs
-            isLong
-            cli={`svc api POST /videos --body ${quoted(JSON.stringify(body))}`}
-            curl={{ method: 'POST', path: '/v1/videos', body }}
-          />
-        )
-      }
-    >
+    <PromptCard model={model} parameters={model.parameters ?? []} {...words} ask={ask}>
       {id !== undefined && <Job key={id} id={id} />}
-      <div class="pad">
-        <Form action={action} submit="Make the video" busy="Asking…" isDisabled={prompt.trim() === ''}>
-          <TextField label="Prompt" value={prompt} onValue={setPrompt} rule={action.ruleOf('prompt')} />
-          <ParameterFields parameters={parameters} values={values} onValues={setValues} action={action} />
-          <p class="small quiet">{pricesOf(model).join(', ')}</p>
-        </Form>
-      </div>
-    </Card>
+    </PromptCard>
   );
 }
 
@@ -82,7 +59,8 @@ function Job({ id }: { id: string }) {
         <>
           <video class="made" controls src={`${path}/content`} aria-label="The video" />
           <p class="small quiet">
-            {job.seconds} s, cost ${job.cost}. The file is kept for 24 hours.
+            {job.seconds} s of video, made in {duration((job.completed_at ?? 0) - job.created_at)}, cost ${job.cost}.
+            The file is kept for 24 hours.
           </p>
         </>
       )}

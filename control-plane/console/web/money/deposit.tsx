@@ -43,12 +43,19 @@ function Shown({ deposit }: { deposit: DepositView }) {
   return (
     <div class="split even">
       {takesTokens(deposit, nowMs) ? <Pay deposit={deposit} nowMs={nowMs} /> : <Closed deposit={deposit} />}
-      <Card title="Progress" actions={<DepositStatus deposit={deposit} />}>
+      <Card
+        title="Progress"
+        actions={
+          <span class="push">
+            <DepositStatus deposit={deposit} />
+          </span>
+        }
+      >
         <div class="pad stack">
           <Progress deposit={deposit} />
           {deposit.tx_hash !== undefined && (
             <div class="stack tight">
-              <h3>First transfer that counts</h3>
+              <h3>First transfer</h3>
               <Copy text={deposit.tx_hash} what="the transaction" />
             </div>
           )}

@@ -4,7 +4,7 @@
 const AGE_S_MAX = 300;
 
 export interface Signed {
-  /** As it came, byte for byte. */
+  /** The body as the receiver got it, byte for byte. */
   body: string;
   /** The value of `Svc-Signature`. */
   header: string;

@@ -2,7 +2,7 @@
 import { dollars } from '../core/format.ts';
 import { type Bucket, type Chart, OTHERS } from './usage-rows.ts';
 
-/** Of a bucket's width, in per cent: the bar. */
+/** The width of a bar, in per cent of the width of its bucket. */
 const BAR = 78;
 const LABELS = 5;
 

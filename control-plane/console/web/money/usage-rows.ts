@@ -1,10 +1,6 @@
-// What was used, as a chart and as sums: rows of the API by time bucket and group. Pure, apart from the hook that reads the pages.
-import { useEffect, useState } from 'preact/hooks';
+// What was used, as a chart and as sums: rows of the API by time bucket and group. All of it is pure.
 import type { UsageRow } from '../../../../shared/api/billing.ts';
-import type { Page } from '../../../../shared/api/page.ts';
 import { nearestUcents } from '../../../../shared/money.ts';
-import { ApiError, get } from '../core/api.ts';
-import { whileVisible } from '../core/data.ts';
 
 export type Bucket = 'hour' | 'day' | 'week';
 export type GroupBy = 'gpu_type' | 'instance_id';
@@ -38,12 +34,8 @@ const SPANS: Record<Bucket, { ms: number; count: number; fromMs: number }> = {
   day: { ms: DAY_MS, count: 30, fromMs: 0 },
   week: { ms: WEEK_MS, count: 13, fromMs: MONDAY_MS },
 };
-/** As many as there are colours for, with the rest. */
+/** The chart has so many colours, and one for the rest. */
 const SERIES_MAX = 3;
-const PAGE = 200;
-/** So many rows are more than anybody reads. The page says so where there are more. */
-const PAGES_MAX = 25;
-const REREAD_MS = 60_000;
 
 /** The first moment of the window that a chart shows: the present bucket is its last one. */
 export function startOf(bucket: Bucket, nowMs: number): number {
@@ -96,57 +88,4 @@ function topOf(highest: number): number {
   if (highest <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(highest));
   return power * ([1, 2, 2.5, 5].find((step) => step * power >= highest) ?? 10);
-}
-
-export interface Usage {
-  rows: readonly UsageRow[] | undefined;
-  /** There are more rows than were read. */
-  isCut: boolean;
-  error: ApiError | undefined;
-  reload(): void;
-}
-
-/** All pages of a window, once a minute while the page is visible. */
-export function useUsage(path: string): Usage {
-  const [found, setFound] = useState<{ path: string } & Pick<Usage, 'rows' | 'isCut'>>();
-  const [error, setError] = useState<ApiError>();
-  const [round, setRound] = useState(0);
-  useEffect(() => {
-    const stop = new AbortController();
-    const read = async (): Promise<void> => {
-      try {
-        setFound({ path, ...(await readAll(path, stop.signal)) });
-        setError(undefined);
-      } catch (failure) {
-        if (stop.signal.aborted) return;
-        if (!(failure instanceof ApiError)) throw failure;
-        setError(failure);
-      }
-    };
-    void read();
-    const stopTimer = whileVisible(REREAD_MS, () => void read());
-    return () => {
-      stop.abort();
-      stopTimer();
-    };
-  }, [path, round]);
-  const isOfPath = found?.path === path;
-  return {
-    rows: isOfPath ? found.rows : undefined,
-    isCut: isOfPath && found.isCut,
-    error,
-    reload: () => setRound(round + 1),
-  };
-}
-
-async function readAll(path: string, signal: AbortSignal): Promise<{ rows: UsageRow[]; isCut: boolean }> {
-  const rows: UsageRow[] = [];
-  let cursor: string | null = '';
-  for (let page = 0; page < PAGES_MAX && cursor !== null; page += 1) {
-    const after: string = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;
-    const answer: Page<UsageRow> = await get<Page<UsageRow>>(`${path}&limit=${PAGE}${after}`, { signal });
-    rows.push(...answer.data);
-    cursor = answer.next_cursor;
-  }
-  return { rows, isCut: cursor !== null };
 }

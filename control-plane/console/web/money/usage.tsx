@@ -12,11 +12,12 @@ import { Segments } from '../parts/segments.tsx';
 import { type Column, RowsTable } from '../parts/table.tsx';
 import { MonthBill } from './bill.tsx';
 import { UsageChart } from './usage-chart.tsx';
-import { type Bucket, chartOf, type Group, type GroupBy, groupsOf, startOf, sum, useUsage } from './usage-rows.ts';
+import { useUsage } from './usage-pages.ts';
+import { type Bucket, chartOf, type Group, type GroupBy, groupsOf, startOf, sum } from './usage-rows.ts';
 
 const BALANCE_MS = 15_000;
 const HOUR_S = 3_600;
-/** Below it the figures warn: a night passes without anybody who could add funds. */
+/** The figures warn if less is left: a night passes without anybody who could add funds. */
 const WARN_H = 48;
 
 const BUCKETS: readonly (readonly [Bucket, string])[] = [

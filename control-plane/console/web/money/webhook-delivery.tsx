@@ -24,7 +24,7 @@ const ERRORS: Record<NonNullable<Attempt['error_code']>, string> = {
 };
 
 interface DeliveryProps {
-  /** Of the endpoint. */
+  /** The path of the endpoint. */
   path: string;
   id: string;
   deliveryId: string;

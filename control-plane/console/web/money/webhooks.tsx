@@ -6,9 +6,10 @@ import { post } from '../core/api.ts';
 import { useLiveList } from '../core/data.ts';
 import { date } from '../core/format.ts';
 import { may } from '../core/session.ts';
-import { Copy, quoted, SameAs } from '../parts/command.tsx';
+import { quoted, SameAs } from '../parts/command.tsx';
 import { Field, Form, useAction } from '../parts/forms.tsx';
-import { Badge, Card, Empty, Head, Note } from '../parts/layout.tsx';
+import { Badge, Card, Empty, Head } from '../parts/layout.tsx';
+import { ShownOnce } from '../parts/shown-once.tsx';
 import { type Column, LiveTable } from '../parts/table.tsx';
 
 const TYPES: readonly (readonly [WebhookEventType, string])[] = [
@@ -67,12 +68,12 @@ export function Webhooks() {
 /** Shown after a creation and after a rotation. */
 export function Secret({ endpoint: { url, secret } }: { endpoint: NewWebhookEndpoint }) {
   return (
-    <Card title={`The secret of ${url}`} note="Shown only now">
-      <div class="pad stack tight">
-        <Copy text={secret} what="the secret" />
-        <Note tone="warn">Copy it now. The signatures are computed with these 64 characters as they stand.</Note>
-      </div>
-    </Card>
+    <ShownOnce
+      title={`The secret of ${url}`}
+      secret={secret}
+      what="the secret"
+      note="The signatures are computed with these 64 characters as they stand."
+    />
   );
 }
 

@@ -10,9 +10,10 @@ export interface Same {
     method?: Method;
     path: string;
     body?: unknown;
-    /** Parts of a form, like `file=@a.jsonl`, in place of a body. */ form?: readonly string[];
+    /** Parts of a form, like `file=@a.jsonl`, in place of a body. */
+    form?: readonly string[];
   };
-  /** In a box with line breaks. */
+  /** The command stands in a box with line breaks. */
   isLong?: boolean;
 }
 

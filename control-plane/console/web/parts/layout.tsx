@@ -64,7 +64,7 @@ export interface Figure {
   tone?: Tone;
 }
 
-/** At most five in a row. */
+/** A row has at most five figures. */
 export function Figures({ figures }: { figures: readonly Figure[] }) {
   return (
     <section class="card" aria-label="Figures">

@@ -4,7 +4,7 @@ create table slot_wants (
   gpu_type TEXT not null,
   region TEXT not null,
   gpus_missing INTEGER not null,
-  -- Of the contract: the one that begins first is served first.
+  -- The start of the contract. The contract that begins first is served first.
   starts_ms INTEGER not null,
   primary key (reserved_by, gpu_type, region),
   check (gpus_missing > 0)

@@ -5,7 +5,7 @@ create table machine_links (
   since_ms INTEGER
 ) STRICT;
 
--- By UTC day: how long the machine had a link, as far as that link has ended, and how launches on it ended.
+-- Each row is a UTC day: how long the machine had a link, as far as that link has ended, and how launches on it ended.
 create table machine_days (
   machine_id TEXT not null,
   day_ms INTEGER not null,

@@ -22,7 +22,7 @@ create table model_replicas (
   id TEXT not null primary key,
   pool_id TEXT not null references model_pools (id),
   state TEXT not null,
-  -- As in the file of models when it was started.
+  -- The deployment in the file of models when the replica was started.
   deployment TEXT not null,
   instance_id TEXT unique,
   machine_id TEXT,

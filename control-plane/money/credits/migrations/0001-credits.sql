@@ -39,7 +39,7 @@ create table held_credits (
   org_id TEXT not null,
   supplier_id TEXT not null,
   amount_ucents INTEGER not null check (amount_ucents > 0),
-  -- Of a credit: what the wallet paid of it; the rest is bad debt.
+  -- The part of a credit that the wallet paid; the rest is bad debt.
   wallet_ucents INTEGER not null check (wallet_ucents between 0 and amount_ucents),
   supplier_bps INTEGER not null,
   from_ms INTEGER not null,

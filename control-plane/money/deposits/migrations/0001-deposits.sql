@@ -89,7 +89,7 @@ create table deposit_transfers (
   status TEXT not null,
   -- It is part of what the deposit waits to be credited with.
   is_counted INTEGER not null default 0,
-  -- Where its money is in the books: `wallet`, `suspense` or `returned`; null if it is not there yet.
+  -- The place of its money in the books: `wallet`, `suspense` or `returned`; null if it is not there yet.
   booking TEXT,
   unique (chain, tx_hash, log_index),
   check (booking is null or status = 'final')

@@ -4,7 +4,7 @@ create table payouts (
   supplier_id TEXT not null,
   state TEXT not null check (state in ('due', 'in_flight', 'paid', 'failed')),
   amount_ucents INTEGER not null check (amount_ucents > 0),
-  -- Where the money goes; null for a payout that an operator has made by hand.
+  -- The chain to which the money goes; null for a payout that an operator has made by hand.
   chain TEXT,
   address TEXT,
   -- The beginning of the period for which the loop has made it; null: by hand.
@@ -35,7 +35,7 @@ create table payout_batches (
   closed_ms INTEGER
 ) STRICT;
 
--- Where a supplier wants its money. The newest row whose time has come is in force, unless it was cancelled before.
+-- The address at which a supplier wants its money. The newest row whose time has come is in force, unless it was cancelled before.
 create table payout_destinations (
   id TEXT not null primary key,
   supplier_id TEXT not null,

@@ -20,7 +20,7 @@ import { type VirtualClock, virtualClock } from '../../../kit/virtual-clock.ts';
 export const BACKENDS = ['local disk', 'S3'] as const;
 export type Backend = (typeof BACKENDS)[number];
 
-/** Of the local disk. */
+/** The folder of the local disk. */
 export let directory: string;
 export let s3: S3Server;
 export let clock: VirtualClock;
@@ -28,7 +28,7 @@ export let blobs: Blobs;
 let current: Backend;
 
 const HOUR_MS = 3_600_000;
-/** From this age on, the sweep removes a blob without a row. */
+/** The sweep removes a blob without a row if it is this old. */
 export const ORPHAN_MS: Record<Backend, number> = { 'local disk': HOUR_MS, S3: 24 * HOUR_MS };
 
 /** Closes the store after each test. */
@@ -46,7 +46,7 @@ export function openStoreForEachTest(backend: Backend = 'local disk'): void {
   });
 }
 
-/** For tests that ask for no URL. */
+/** Tests that ask for no URL use it. */
 export const NO_URLS = { urlOf: () => Promise.reject(new Error('nobody asks for a URL here')) };
 
 /** The store of the next process on the same files. Those of the local disk make their URLs with `presignedUrls`. */
@@ -98,7 +98,7 @@ export async function waitedFor<T>(work: Promise<T>): Promise<T> {
   let isOver = false;
   const over = work.finally(() => (isOver = true));
   over.catch(() => undefined);
-  // In small steps: the work also waits for real input, and a signature of the store is valid for minutes.
+  // The steps are small: the work also waits for real input, and a signature of the store is valid for minutes.
   while (!isOver) await clock.advance(20);
   return over;
 }

@@ -241,7 +241,7 @@ describe('a slow body', () => {
       answer,
       send: async (text) => {
         socket.write(text);
-        // Until the server has received it; this cannot be observed from outside.
+        // The server must have received it; this cannot be observed from outside.
         await new Promise((resolve) => setTimeout(resolve, 20));
       },
     };

@@ -178,7 +178,7 @@ describe('a claim', () => {
   test('of a request in progress makes a repeated one wait, then answers 409 with Retry-After; another body is refused at once', async () => {
     const go = Promise.withResolvers<void>();
     const entered = Promise.withResolvers<void>();
-    // With real time the test would wait two seconds.
+    // If the time were real, the test would wait two seconds.
     const fast: Clock = { ...clock, monotonicMs: () => clock.monotonicMs() * 40 };
     const idempotency = openIdempotency({ ...deps, clock: fast, db, epoch: 1 });
     const handle = async (): Promise<typeof reply> => {

@@ -22,7 +22,7 @@ beforeEach(async () => {
 });
 afterEach(() => api.close());
 
-/** As the person, whose browser keeps the new cookie. */
+/** Asks as the person, whose browser keeps the new cookie. */
 async function ask(method: 'GET' | 'POST' | 'DELETE', path: string, body?: object): Promise<Answer> {
   const answer = await api.call(method, `/v1/auth/${path}`, { as: ada, ...(body === undefined ? {} : { body }) });
   ada = { ...ada, token: tokenIn(answer) ?? ada.token };

@@ -73,7 +73,8 @@ test('a deposit is credited once, whenever a process dies', async () => {
       deaths += 1;
     }
   }
-  // Before and after: the watcher saw it twice, and the driver moved it to detected, confirming, settled, screening and credited.
+  // The process died before and after each step: the watcher saw it twice, and the driver moved it to detected, confirming, settled,
+  // screening and credited.
   expect(deaths).toBeGreaterThanOrEqual(14);
   await process.world.verify();
   await process.world.close();

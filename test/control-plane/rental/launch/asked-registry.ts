@@ -15,7 +15,7 @@ export const BASIC = `Basic ${Buffer.from('me:pass:word').toString('base64')}`;
 export interface AskedRegistry {
   registry: ScriptedRegistry;
   images: Images;
-  /** Of a name in this registry. */
+  /** Verifies a name in this registry. */
   verify(name: string, login?: ImageLogin): Promise<ImageFacts>;
   /** Timers stay real: only what has passed is more. */
   skip(ms: number): void;

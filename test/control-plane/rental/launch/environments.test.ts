@@ -40,7 +40,7 @@ const file = (...versions: string[]): string[] => [
 ];
 const SOUND = file(version('1.0', ', default: true'), version('0.9'));
 
-describe('what ships', () => {
+describe('the built-in environments', () => {
   const shipped = readEnvironments(undefined);
   const { frameworks, versions, includes } = environmentsView(shipped);
 
@@ -131,7 +131,7 @@ describe('a file', () => {
   });
 });
 
-describe('what a launch names', () => {
+describe('the environment of a launch', () => {
   // Specification 4.3: certified, certified:<framework>, certified:<framework>@<version>, provider_template.
   test.each([
     [undefined, 'jax:1.0'],
@@ -156,7 +156,7 @@ describe('what a launch names', () => {
     );
   });
 
-  test('without a version needs a default one', () => {
+  test('needs a default version if it names no version', () => {
     const lines = ['default: certified', ...file(version('1')).slice(1)];
     expect(() => imageOf(read(...lines), 'certified:jax')).toThrow(
       'jax has no default version; name one of 1 after an @',

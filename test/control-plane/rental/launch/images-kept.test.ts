@@ -54,7 +54,7 @@ describe('answers are kept', () => {
     await expect(verify(`app@${digest}`, other)).rejects.toMatchObject({ code: 'image_unavailable' });
   });
 
-  test('and fifty equal questions at once are one', async () => {
+  test('so that fifty equal questions at once are one', async () => {
     registry.put('app', {});
     await Promise.all(Array.from({ length: 50 }, () => verify('app')));
     expect(heads()).toHaveLength(1);

@@ -17,12 +17,12 @@ beforeEach(async () => {
 afterEach(() => asked.close());
 
 describe('an image', () => {
-  test('is pinned to its digest, and of its command is kept only whether there is one', async () => {
+  test('is pinned to its digest, and only whether it has a command is kept', async () => {
     const digest = registry.put('app:1', { entrypoint: ['/entry'], cmd: ['a', 'b'] });
     expect(await verify('app:1')).toEqual({ digest, hasEntrypoint: true, hasCmd: true, layersBytes: 7 });
   });
 
-  test('of an index is the one for linux/amd64, the plain one before a variant', async () => {
+  test('is the one for linux/amd64 if an index names several, and the plain one before a variant', async () => {
     const { entries } = registry.putIndex('app', [
       { platform: 'unknown/unknown' },
       { platform: 'linux/arm64', image: { cmd: [] } },
@@ -38,7 +38,7 @@ describe('an image', () => {
     expect(await verify(`app:gone@${digest}`)).toMatchObject({ digest });
   });
 
-  test('of a registry that tells no digest is hashed here', async () => {
+  test('is hashed here if its registry names no digest', async () => {
     const digest = registry.put('app', {});
     registry.tellsDigests = false;
     expect(await verify('app')).toMatchObject({ digest });
@@ -55,7 +55,7 @@ describe('an image', () => {
   });
 
   // Specification 4.3: An image must be for linux/amd64.
-  test('for other platforms alone is refused, naming them', async () => {
+  test('is refused if it is for other platforms alone, and the answer names them', async () => {
     registry.putIndex('app', [
       { platform: 'linux/arm64/v8' },
       { platform: 'windows/amd64' },
@@ -110,7 +110,7 @@ describe('an image', () => {
     });
   });
 
-  test('with a manifest that is too large is refused without reading it whole', async () => {
+  test('is refused if its manifest is too large, and the manifest is not read whole', async () => {
     const digest = digestOf('x');
     registry.paths.set(
       `/v2/app/manifests/${digest}`,

@@ -107,7 +107,7 @@ describe('a model', () => {
 });
 
 describe('a hub', () => {
-  test('that is slow is waited for no longer than three seconds', async () => {
+  test('delays a launch by at most three seconds if it is slow', async () => {
     const clock = virtualClock();
     const slow = openModelHub(url, { clock, log });
     const arrived = Promise.withResolvers<void>();

@@ -40,10 +40,10 @@ const app = (...lines: string[]): Template => {
   return template;
 };
 
-describe('what ships', () => {
+describe('the built-in templates', () => {
   const shipped = readTemplates(undefined);
 
-  test('is vllm, sglang, jupyter, comfyui, pytorch and ssh', () => {
+  test('are vllm, sglang, jupyter, comfyui, pytorch and ssh', () => {
     expect([...shipped.keys()]).toEqual(['vllm', 'sglang', 'jupyter', 'comfyui', 'pytorch', 'ssh']);
   });
 
@@ -194,7 +194,7 @@ describe('a launch', () => {
     );
   });
 
-  test('without what is required, or with what may not be set, is refused by every name', () => {
+  test('is refused with the name of each missing or forbidden value', () => {
     for (const given of [{}, { NAME: '' }]) {
       expect(() => fillTemplate(app(...lines), given, 1)).toThrow('env.NAME is required by the template app: The name');
     }

@@ -7,7 +7,7 @@ type Phase = ObservedWorkload['phase'];
 
 export interface Host {
   machineId: string;
-  /** Of its supplier. */
+  /** The organisation of its supplier. */
   orgId: string;
   isUp: boolean;
   /** The container is in this phase from now on, if there is one that it has not let go of: no host takes that back. */

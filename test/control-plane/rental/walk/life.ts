@@ -13,7 +13,7 @@ const INSTANCES = 6;
 const POOR_CENTS = 3_000;
 
 export interface Life {
-  /** Of the process that lives now. */
+  /** The API of the process that lives now. */
   api: Api;
   owners: readonly ApiAccount[];
   hosts: readonly Host[];

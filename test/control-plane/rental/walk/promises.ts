@@ -62,7 +62,7 @@ export async function unfinished({ db }: World): Promise<string[]> {
 
 const EventRow = z.object({ id: text, type: text, subject_id: text });
 
-/** Of an organisation, oldest first. */
+/** The public events of an organisation, oldest first. */
 export function publicEvents({ db }: World, orgId: string): Promise<z.infer<typeof EventRow>[]> {
   return db.read.all(
     EventRow,

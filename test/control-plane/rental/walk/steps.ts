@@ -62,7 +62,7 @@ const ofOperators = fc.oneof(
 
 const ofHosts = fc.oneof(
   { weight: 2, arbitrary: fc.record({ do: fc.constant('host' as const), machine: any }) },
-  // Of one container, whatever it likes.
+  // One container reports whatever it likes.
   {
     weight: 1,
     arbitrary: fc.record({
@@ -106,7 +106,7 @@ export type Step = typeof anyStep extends fc.Arbitrary<infer T> ? T : never;
 /** Long enough that what one step begins is met by others, and comes to its end. */
 export const anyWalk: fc.Arbitrary<Step[]> = fc.array(anyStep, { minLength: 60, maxLength: 120, size: 'max' });
 
-/** So that no walk has to find by chance what launches need. */
+/** These steps come first, so that no walk has to find by chance what launches need. */
 export const BEGINNING: readonly Step[] = [
   ...[0, 1].flatMap((who): Step[] => [
     { do: 'store', what: 'registry-credentials', who },

@@ -40,7 +40,7 @@ const ALL_ROWS = sql`
   union all select id, 'delivery', status from webhook_deliveries`;
 const Row = z.object({ id: text, kind: text, state: text });
 
-/** Of one life. Each `kind state` that it sees goes into `seen`. */
+/** The watcher of one life. Each `kind state` that it sees goes into `seen`. */
 export function openWatcher(seen: Set<string>): Watcher {
   const states = new Map<string, string>();
   return {

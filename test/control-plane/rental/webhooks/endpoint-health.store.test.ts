@@ -21,7 +21,7 @@ const fails = async (): Promise<never> => {
   throw new OutboundError('connect', 'no connection to example.com port 443: ECONNREFUSED');
 };
 
-/** In steps of five minutes, in each of which the courier comes to rest. */
+/** The day passes in steps of five minutes. The courier comes to rest in each of them. */
 async function passDay(): Promise<void> {
   for (let passedMs = 0; passedMs <= DAY; passedMs += 5 * MINUTE) {
     await world.carry();

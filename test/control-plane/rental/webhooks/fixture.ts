@@ -16,7 +16,7 @@ export interface WebhookWorld extends World {
   outbound: ScriptedOutbound;
   who: WorldAccount;
   endpoint(types?: readonly WebhookEventType[], path?: string): Promise<NewWebhookEndpoint>;
-  /** On a machine of its own: `instance.creating`, and nothing more until the world is driven. */
+  /** Launches on a machine of its own: `instance.creating` happens, and nothing more until the world is driven. */
   launchOne(): Promise<string>;
   /** Starts what is due now and waits until every row of it is written. */
   carry(): Promise<void>;
