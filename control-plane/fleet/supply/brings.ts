@@ -30,7 +30,7 @@ interface Deps {
 }
 
 export function supplyBrings({ db, clock, cursors, supply, payouts, machinesOf, failingProbes }: Deps) {
-  const view = { clock, payouts, machinesOf, supply };
+  const view = { clock, payouts, machinesOf, platformFeeBps: supply.platformFeeBps };
   const forgets: Forgets = {
     what: 'machine_days',
     run: (signal) =>
@@ -39,8 +39,8 @@ export function supplyBrings({ db, clock, cursors, supply, payouts, machinesOf, 
   return {
     routes: [
       ...catalogRoutes({ db, cursors }),
-      ...supplyRoutes({ ...view, db }),
-      ...machineRoutes({ ...view, db, cursors, failingProbes }),
+      ...supplyRoutes({ ...view, db, supply }),
+      ...machineRoutes({ ...view, db, cursors, supply, failingProbes }),
     ],
     operatorRoutes: supplyOperatorRoutes({ db, cursors, supply, payouts }),
     measures: measures(db),

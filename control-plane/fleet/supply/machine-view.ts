@@ -7,7 +7,6 @@ import { centsFloor, dollarsFromUcents, ucentsFromDollars } from '../../../share
 import type { Query } from '../../base/db/db.ts';
 import { earnedByMachine, type MachinesOf } from '../../money/payouts/earnings.ts';
 import { reliabilityOf } from './reliability.ts';
-import type { Supply } from './supply.ts';
 import { type GpuUse, gpuUseOf, type MachineRow } from './store.ts';
 import { checklistOf, obstacleOf, tierObstacle } from './checks.ts';
 
@@ -32,7 +31,7 @@ export interface MachineFacts {
 
 export interface ViewDeps {
   clock: Clock;
-  supply: Pick<Supply, 'platformFeeBps'>;
+  platformFeeBps: number;
   /** Provided by a room above: the machine of each rental. */
   machinesOf: MachinesOf;
 }
@@ -52,7 +51,6 @@ export async function machineViews(
     ),
     (gpu) => gpu.machine_id,
   );
-  const { platformFeeBps } = deps.supply;
   const nowMs = deps.clock.now();
   const counted = rows.map(({ id }) => ({ id, gpus: sumOf(gpus.get(id) ?? []) }));
   const reliability = await reliabilityOf(query, counted, nowMs);
@@ -62,8 +60,8 @@ export async function machineViews(
     const numbers = reliability.get(row.id);
     if (numbers === undefined) throw new Error(`the machine ${row.id} has no numbers`);
     const earnedTodayUcents = earned.get(row.id) ?? 0n;
-    const facts = { gpus: gpus.get(row.id) ?? [], earnedTodayUcents, reliability: numbers, platformFeeBps };
-    return machineView(row, facts);
+    const facts = { gpus: gpus.get(row.id) ?? [], earnedTodayUcents, reliability: numbers };
+    return machineView(row, { ...facts, platformFeeBps: deps.platformFeeBps });
   });
 }
 
