@@ -1,5 +1,6 @@
 // `npm run bench [name ...]`: prints ratios against a named peer measured in the same run. Never part of CI.
 import { benchApi } from './api.ts';
+import { benchConsole } from './console.ts';
 import { benchFiles } from './files.ts';
 import { benchGateway } from './gateway.ts';
 import { benchLaunch } from './launch.ts';
@@ -23,6 +24,7 @@ const BENCHES: Record<string, () => Promise<void>> = {
   writes: benchWrites,
   links: benchLinks,
   files: benchFiles,
+  console: benchConsole,
 };
 
 const wanted = process.argv.slice(2);

@@ -7,7 +7,6 @@ import { axeFindings, type ConsolePages, openConsolePages } from '../kit/console
 import { depositIn, noteRead, offlineDeposits } from '../kit/deposits.ts';
 import { type FakeUpstream, openFakeUpstream } from '../kit/fake-upstream.ts';
 import { modelsFile, tunableEntries, videoModelsFile } from '../kit/models.ts';
-import { addPerson } from '../kit/people.ts';
 import { scriptedOutbound } from '../kit/scripted-outbound.ts';
 import { HELLO_EVENTS } from '../kit/stream-chunks.ts';
 import { openVideoServer, type VideoServer } from '../kit/video-server.ts';
@@ -47,12 +46,7 @@ beforeAll(async () => {
   await noteRead(world, 'base');
   account = await pages.api.account();
   const { orgId } = account;
-  const { token } = await addPerson(world, { orgId, role: 'owner' }, { isStrong: true });
-  context = await pages.open();
-  const url = pages.origin.replace('http:', 'https:');
-  await context.addCookies([
-    { name: '__Host-svc_session', value: token, url, secure: true, httpOnly: true, sameSite: 'Lax' },
-  ]);
+  context = await pages.openAs(orgId, 'owner');
   page = await context.newPage();
 });
 afterAll(async () => {

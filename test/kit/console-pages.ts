@@ -6,7 +6,9 @@ import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { operatorSessionRoutes } from '../../control-plane/admin/operator-sessions.ts';
 import { brought } from '../../control-plane/brings.ts';
 import { openConsole } from '../../control-plane/console/console.ts';
+import type { Role } from '../../shared/api/auth.ts';
 import { type Api, openApi } from '../contract/api.ts';
+import { addPerson } from './people.ts';
 import { freePort } from './ports.ts';
 import { openBrowser } from './web-clients.ts';
 
@@ -18,6 +20,8 @@ export interface ConsolePages {
   browser: Browser;
   /** A browser profile of its own, whose pages are watched. */
   open(options?: { isPhone?: boolean; isDark?: boolean }): Promise<BrowserContext>;
+  /** A profile in which a member of this role has signed in with a second factor. */
+  openAs(orgId: string, role: Role): Promise<BrowserContext>;
   /** Everything that pages have broken until now, in words. */
   broken: readonly string[];
   close(): Promise<void>;
@@ -34,17 +38,26 @@ export async function openConsolePages(settings: Partial<Parameters<typeof openA
   await api.http.listen({ host: '127.0.0.1', port });
   const browser = await openBrowser();
   const broken: string[] = [];
+  const open: ConsolePages['open'] = async ({ isPhone = false, isDark = false } = {}) => {
+    const context = await browser.newContext({
+      viewport: isPhone ? { width: 390, height: 844 } : { width: 1440, height: 900 },
+      colorScheme: isDark ? 'dark' : 'light',
+    });
+    context.on('page', (page) => watch(page, origin, broken));
+    return context;
+  };
   return {
     api,
     origin,
     browser,
     broken,
-    open: async ({ isPhone = false, isDark = false } = {}) => {
-      const context = await browser.newContext({
-        viewport: isPhone ? { width: 390, height: 844 } : { width: 1440, height: 900 },
-        colorScheme: isDark ? 'dark' : 'light',
-      });
-      context.on('page', (page) => watch(page, origin, broken));
+    open,
+    openAs: async (orgId, role) => {
+      const { token: value } = await addPerson(api.world, { orgId, role }, { isStrong: true });
+      const url = origin.replace('http:', 'https:');
+      const context = await open();
+      const kind = { secure: true, httpOnly: true, sameSite: 'Lax' } as const;
+      await context.addCookies([{ name: '__Host-svc_session', value, url, ...kind }]);
       return context;
     },
     close: async () => {

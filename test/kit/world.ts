@@ -120,6 +120,8 @@ export interface WorldOutside {
   logIn?: typeof logIn;
   /** A login at the holder of an instance. */
   probe?: (instanceId: string) => Promise<ProbeResult>;
+  /** Opens the database; left out, the one of the lane. */
+  openDb?: () => Promise<Db>;
   /** What one process sees of what outlasts it; called for the first, and at each restart. */
   processOn?: (ground: Pick<Core, 'db' | 'clock'>) => Pick<Core, 'db' | 'clock'>;
 }
@@ -144,7 +146,7 @@ type Ground = Pick<World, 'db' | 'clock' | 'blobsDirectory' | 'probeAnswers' | '
 
 export async function openWorld(seed = 1, outside: WorldOutside = {}): Promise<World> {
   const clock = virtualClock();
-  const db = await openTestDb(SCHEMA, clock);
+  const db = await (outside.openDb?.() ?? openTestDb(SCHEMA, clock));
   const ground: Ground = {
     db,
     clock,

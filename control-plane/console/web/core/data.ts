@@ -6,6 +6,8 @@ import type { Page } from '../../../../shared/api/page.ts';
 import { ApiError, get } from './api.ts';
 import { onLive } from './live.ts';
 
+/** A list that is read as a whole ends here, so that a browser can keep it. */
+const ROWS_MAX = 10_000;
 /** Lists are read again at most this often, however many resources appear. */
 const REREAD_MS = 1_000;
 
@@ -74,7 +76,7 @@ export interface LiveList<T> {
   next: ReadonlySignal<string | null>;
   /** Reads the next page. */
   more(): Promise<void>;
-  /** Reads the first page again. */
+  /** Reads the first page again; rows behind it stay, because events change them. A list without events reads all that was read before. */
   reload(): Promise<void>;
 }
 
@@ -84,16 +86,19 @@ interface ListOptions<T> {
   idOf(row: T): string;
   /** The family of events whose resource is a row, like `instance`; `*`: each event is a row. Without it the list does not follow the stream. */
   type?: string;
+  /** All pages are read, up to `ROWS_MAX` rows, so that filters and sums are true of the whole list. */
+  isWhole?: boolean;
 }
 
 /** The pages of a list while the component is shown. Rows that are there change in place; new ones make it read the first page again. */
-export function useLiveList<T>({ path, idOf, type }: ListOptions<T>): LiveList<T> {
-  const list = useMemo(() => openList<T>(path, idOf), [path]);
+export function useLiveList<T>({ path, idOf, type, isWhole = false }: ListOptions<T>): LiveList<T> {
+  const list = useMemo(() => openList<T>({ path, idOf, isWhole, isLive: type !== undefined }), [path]);
   useEffect(() => {
-    void list.reload();
+    void list.restart();
     const reread = spaced(() => void list.reload());
+    const restart = spaced(() => void list.restart());
     const stopLive = onLive((event) => {
-      if (event === 'resync') return reread.soon();
+      if (event === 'resync') return restart.soon();
       if (type === '*') return reread.soon();
       if (type === undefined || event.resource_type !== type) return undefined;
       if (!list.change(event.resource_id, event.resource as T | null)) reread.soon();
@@ -101,46 +106,96 @@ export function useLiveList<T>({ path, idOf, type }: ListOptions<T>): LiveList<T
     return () => {
       stopLive();
       reread.stop();
+      restart.stop();
     };
   }, [list]);
   return list;
 }
 
-function openList<T>(
-  path: string,
-  idOf: (row: T) => string,
-): LiveList<T> & { change(id: string, row: T | null): boolean } {
+interface OpenList<T> extends LiveList<T> {
+  /** Reads all pages again that were read before, because events were missed. */
+  restart(): Promise<void>;
+  /** False: the row is not there. */
+  change(id: string, row: T | null): boolean;
+}
+
+interface OpenOptions<T> extends Pick<ListOptions<T>, 'path' | 'idOf'> {
+  isWhole: boolean;
+  isLive: boolean;
+}
+
+function openList<T>({ path, idOf, isWhole, isLive }: OpenOptions<T>): OpenList<T> {
   const rows = signal<readonly Signal<T>[] | undefined>(undefined);
   const error = signal<ApiError | undefined>(undefined);
   const next = signal<string | null>(null);
-  const read = async (cursor: string | null): Promise<void> => {
+  const idOfRow = (row: Signal<T>): string => idOf(row.peek());
+  /** The rows of the page at `cursor`. Those that are shown are changed in place. Undefined: the API refused it. */
+  const read = async (cursor: string | null): Promise<ReadPage<T> | undefined> => {
     const joined = path.includes('?') ? '&' : '?';
     try {
       const page = await get<Page<T>>(cursor === null ? path : `${path}${joined}cursor=${encodeURIComponent(cursor)}`);
-      const known = new Map((rows.value ?? []).map((row) => [idOf(row.peek()), row]));
-      const read = page.data.map((entry) => kept(known.get(idOf(entry)), entry));
-      rows.value =
-        cursor === null ? read : [...(rows.value ?? []), ...read.filter((row) => !known.has(idOf(row.peek())))];
-      next.value = page.next_cursor;
+      const known = new Map((rows.peek() ?? []).map((row) => [idOfRow(row), row]));
       error.value = undefined;
+      return { rows: page.data.map((entry) => kept(known.get(idOf(entry)), entry)), next: page.next_cursor };
     } catch (failure) {
       error.value = asApiError(failure);
+      return undefined;
     }
+  };
+  const show = (shown: readonly Signal<T>[], cursor: string | null): void => {
+    rows.value = shown;
+    next.value = cursor;
+  };
+  const more = async (): Promise<void> => {
+    const page = next.peek() === null ? undefined : await read(next.peek());
+    if (page === undefined) return;
+    const before = rows.peek() ?? [];
+    const ids = new Set(before.map(idOfRow));
+    show([...before, ...page.rows.filter((row) => !ids.has(idOfRow(row)))], page.next);
+  };
+  const reload = async (): Promise<void> => {
+    const page = await read(null);
+    if (page === undefined) return;
+    const behind = tailOf(rows.peek() ?? [], page.rows);
+    show([...page.rows, ...behind], behind.length === 0 ? page.next : next.peek());
+  };
+  const restart = async (): Promise<void> => {
+    const before = rows.peek()?.length ?? 0;
+    const page = await read(null);
+    if (page === undefined) return;
+    show(page.rows, page.next);
+    const wanted = isWhole ? ROWS_MAX : before;
+    while (next.peek() !== null && error.peek() === undefined && (rows.peek()?.length ?? 0) < wanted) await more();
   };
   return {
     rows,
     error,
     next,
-    reload: () => read(null),
-    more: () => (next.value === null ? Promise.resolve() : read(next.value)),
+    reload: isLive ? reload : restart,
+    more,
+    restart,
     change: (id, row) => {
-      const found = rows.value?.find((each) => idOf(each.peek()) === id);
+      const found = rows.value?.find((each) => idOfRow(each) === id);
       if (found === undefined) return false;
       if (row !== null) found.value = row;
       else rows.value = rows.value?.filter((each) => each !== found);
       return true;
     },
   };
+}
+
+interface ReadPage<T> {
+  rows: readonly Signal<T>[];
+  next: string | null;
+}
+
+/**
+ * The rows that were read behind the first page. Example: 2 rows are new, so the last row of the first page, which was row 50, was row 48 before;
+ * rows 49 and later stand behind it. Empty if the first page has no row of before, because then nobody knows what is between.
+ */
+function tailOf<T>(before: readonly Signal<T>[], firstPage: readonly Signal<T>[]): readonly Signal<T>[] {
+  const last = firstPage.findLast((row) => before.includes(row));
+  return last === undefined ? [] : before.slice(before.indexOf(last) + 1);
 }
 
 /** The row that is shown, changed in place, or a new one. */

@@ -46,7 +46,12 @@ type Shown = (typeof SHOWN)[number];
 export function Instances() {
   const [text, setText] = useState('');
   const [shown, setShown] = useState<Shown>('Recent');
-  const list = useLiveList<Instance>({ path: '/v1/instances?limit=50', idOf: ({ id }) => id, type: 'instance' });
+  const list = useLiveList<Instance>({
+    path: '/v1/instances?limit=200',
+    idOf: ({ id }) => id,
+    type: 'instance',
+    isWhole: true,
+  });
   const wanted = text.trim().toLowerCase();
   return (
     <>

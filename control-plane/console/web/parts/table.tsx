@@ -1,8 +1,13 @@
 // A list of the API as a table: its pages, its refusals, what it shows while it is empty. Each row is drawn by itself.
 import type { ReadonlySignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
+import { useState } from 'preact/hooks';
 import type { LiveList } from '../core/data.ts';
+import { count } from '../core/format.ts';
 import { Problem } from './layout.tsx';
+
+/** A browser draws this many rows at once without a pause. */
+const ROWS_STEP = 100;
 
 export interface Column<T> {
   title: string;
@@ -24,12 +29,17 @@ interface LiveTableProps<T> {
 
 /** The first column names the row. */
 export function LiveTable<T>({ caption, list, columns, empty, only, footer }: LiveTableProps<T>) {
+  const [limit, setLimit] = useState(ROWS_STEP);
   const rows = list.rows.value;
   if (rows === undefined) {
     if (list.error.value === undefined) return <div class="card pad quiet">Reading…</div>;
     return <Problem error={list.error.value} retry={() => void list.reload()} />;
   }
   const shown = only === undefined ? rows : rows.filter((row) => only(row.value));
+  const more = (): void => {
+    setLimit(limit + ROWS_STEP);
+    if (shown.length <= limit + ROWS_STEP) void list.more();
+  };
   return (
     <>
       {list.error.value !== undefined && <Problem error={list.error.value} retry={() => void list.reload()} />}
@@ -38,17 +48,21 @@ export function LiveTable<T>({ caption, list, columns, empty, only, footer }: Li
           empty
         ) : (
           <Table caption={caption} columns={columns} footer={footer}>
-            {shown.map((row, index) => (
+            {shown.slice(0, limit).map((row, index) => (
               <Row key={index} row={row} columns={columns} />
             ))}
           </Table>
         )}
       </section>
-      {list.next.value !== null && (
+      {(shown.length > limit || list.next.value !== null) && (
         <p class="row">
-          <button class="btn sm" type="button" onClick={() => void list.more()}>
+          <button class="btn sm" type="button" onClick={more}>
             Show more
           </button>
+          <span class="small quiet">
+            {count(Math.min(limit, shown.length))} of {count(shown.length)}
+            {list.next.value !== null && ', and more that are not read yet'}
+          </span>
         </p>
       )}
     </>

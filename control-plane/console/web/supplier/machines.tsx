@@ -84,8 +84,13 @@ function Become({ done }: { done(): void }) {
 
 function Listed({ isSuspended }: { isSuspended: boolean }) {
   const [isAdding, setAdding] = useState(false);
-  const path = '/v1/community/machines?limit=50';
-  const list = useLiveList<CommunityMachine>({ path, idOf: ({ machine_id: id }) => id, type: 'machine' });
+  const path = '/v1/community/machines?limit=200';
+  const list = useLiveList<CommunityMachine>({
+    path,
+    idOf: ({ machine_id: id }) => id,
+    type: 'machine',
+    isWhole: true,
+  });
   return (
     <>
       <Head title="Machines" same={{ cli: 'svc machine list', curl: { path } }}>
