@@ -162,7 +162,7 @@ const FAULTS: [Rule, string, SourceFile, string][] = [
   ['leftovers', 'a parked test', file('test/a.test.ts', `${PARKED}('x')`), 'parks a test'],
   ['commentSubjects', 'whose thing it is', file('agent/host/a.ts', '/** Of an answer. */'), '"Of an answer."'],
   ['commentSubjects', 'a key', file('agent/host/a.ts', '  /** By machine. */'), '"By machine."'],
-  ['commentSubjects', 'a lone clause', file('agent/host/a.ts', '// So that it is the last.'), 'without a subject'],
+  ['commentSubjects', 'a lone clause', file('agent/host/a.ts', '// So that it is the last.'), 'no subject'],
   [
     'commentSubjects',
     'a comparison',

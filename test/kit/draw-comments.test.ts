@@ -1,6 +1,7 @@
 // The draw of comments: it finds each comment of a source with its place, and draws the same ones for the same seed.
 import { expect, test } from 'vitest';
-import { commentsOf, drawComments } from './draw-comments.ts';
+import { drawComments } from './draw-comments.ts';
+import { commentsOf } from './sources.ts';
 
 const SOURCE = {
   path: 'shared/a.ts',
@@ -22,6 +23,14 @@ test('runs of lines and blocks are one comment each, without their marks', () =>
     { place: 'shared/a.ts:1', text: 'The first line\nand the second.' },
     { place: 'shared/a.ts:4', text: 'One line.' },
     { place: 'shared/a.ts:6', text: 'Two\nlines.' },
+  ]);
+});
+
+test('a migration has comments too', () => {
+  const text = ['-- A table.', 'create table a (', '  -- The key.', '  id TEXT', ');'].join('\n');
+  expect(commentsOf({ path: 'a.sql', text })).toEqual([
+    { place: 'a.sql:1', text: 'A table.' },
+    { place: 'a.sql:3', text: 'The key.' },
   ]);
 });
 

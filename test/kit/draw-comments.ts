@@ -2,28 +2,11 @@
 import { resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { seededRng } from '../../shared/rng.ts';
-import { readSources, type SourceFile } from './sources.ts';
+import { type Comment, commentsOf, readSources, type SourceFile } from './sources.ts';
 
 /** The seed of the reading that the project counts: the same comments for everybody, until the sources change. */
 const SEED = 20261122;
 const COUNT = 200;
-
-interface Comment {
-  place: string;
-  text: string;
-}
-
-/** Every comment of a source: runs of `//` lines, and blocks. */
-export function commentsOf({ path, text }: SourceFile): Comment[] {
-  const found = text.matchAll(/^[ \t]*\/\*\*?[\s\S]*?\*\/|(?:^[ \t]*\/\/.*\n?)+/gm);
-  return [...found].map((match) => ({
-    place: `${path}:${text.slice(0, match.index).split('\n').length}`,
-    text: match[0]
-      .replace(/^[ \t]*(?:\/\*\*?|\*\/|\*(?!\/)|\/\/)[ \t]?/gm, '')
-      .replace(/\*\/\s*$/, '')
-      .trim(),
-  }));
-}
 
 /** `count` different comments, the same for the same seed and the same sources. */
 export function drawComments(

@@ -36,21 +36,21 @@ export function withoutComments(text: string): string {
     .replace(/\s\/\/\s.*$/gm, '');
 }
 
-/** The text of each comment that has its own lines: a block for documentation, and successive lines of `//` or `--` as one. */
-export function commentsOf({ path, text }: SourceFile): string[] {
-  const line = path.endsWith('.sql') ? /^[ \t]*--(.*)$/ : /^[ \t]*\/\/(.*)$/;
-  const runs: string[] = [];
-  let isInside = false;
-  for (const each of text.split('\n')) {
-    const words = line.exec(each)?.[1]?.trim();
-    if (words !== undefined) runs.push(isInside ? `${runs.pop() ?? ''} ${words}` : words);
-    isInside = words !== undefined;
-  }
-  const blocks = [...text.matchAll(/^[ \t]*\/\*\*([\s\S]*?)\*\//gm)].map(([, body = '']) =>
-    body
-      .replace(/^\s*\*/gm, '')
-      .replace(/\s+/g, ' ')
+export interface Comment {
+  place: string;
+  text: string;
+}
+
+/** Every comment of a source that has lines of its own: runs of `//` lines (`--` in SQL), and blocks. */
+export function commentsOf({ path, text }: SourceFile): Comment[] {
+  const found = path.endsWith('.sql')
+    ? text.matchAll(/(?:^[ \t]*--.*\n?)+/gm)
+    : text.matchAll(/^[ \t]*\/\*\*?[\s\S]*?\*\/|(?:^[ \t]*\/\/.*\n?)+/gm);
+  return [...found].map((match) => ({
+    place: `${path}:${text.slice(0, match.index).split('\n').length}`,
+    text: match[0]
+      .replace(/^[ \t]*(?:\/\*\*?|\*\/|\*(?!\/)|\/\/|--)[ \t]?/gm, '')
+      .replace(/\*\/\s*$/, '')
       .trim(),
-  );
-  return path.endsWith('.sql') ? runs : [...runs, ...blocks];
+  }));
 }

@@ -102,12 +102,10 @@ export function commentSubjects(files: readonly SourceFile[]): string[] {
     /^(?:after|before|below|between|by|for|from|in|like|over|per|so that|to|until|with|without)\b(?!.*,)/i;
   return files
     .filter(({ path }) => /\.(?:tsx?|sql)$/.test(path))
-    .flatMap((file) =>
-      commentsOf(file)
-        .map((comment) => comment.split(/(?<=[.:;!?])\s/)[0] ?? '')
-        .filter((first) => never.test(first) || opening.test(first))
-        .map((first) => `${file.path} has a comment without a subject: "${first}" Say what the thing is.`),
-    );
+    .flatMap(commentsOf)
+    .map(({ place, text }) => ({ place, first: text.replace(/\s+/g, ' ').split(/(?<=[.:;!?])\s/)[0] ?? '' }))
+    .filter(({ first }) => never.test(first) || opening.test(first))
+    .map(({ place, first }) => `${place}: this comment has no subject, say what the thing is: "${first}"`);
 }
 
 function typescript(files: readonly SourceFile[]): SourceFile[] {

@@ -10,10 +10,10 @@ import type { Fleet } from './fleet.ts';
 import { overlap, type Span, without } from './spans.ts';
 import { readRentals, type Rental } from './rentals.ts';
 
-/** What suppliers get of a price: the platform's fee is 20 %. */
+/** The part of a price that suppliers get: the platform's fee is 20 %. */
 const SUPPLIER_PERCENT = 80n;
 const HOUR_MS = 3_600_000n;
-/** The most that is charged beyond an empty wallet: two ticks of 30 s, and a short own outage. */
+/** The largest charge beyond an empty wallet: two ticks of 30 s, and a short own outage. */
 const UNCOVERED_MS_MAX = 2 * 30_000 + 60_000;
 
 /** A sentence for each amount that differs. All instances must have ended. */
@@ -88,7 +88,7 @@ function machinesFailing(outage: Span, rentals: readonly Rental[], witness: Flee
   return new Set(failing.map(({ machineId }) => machineId)).size;
 }
 
-/** What its GPUs cost on its machine while it was launched, and no more than where it was placed first. */
+/** The price of the GPUs on their machine during the launch, and no more than at the first placement. */
 function placedRates(rental: Rental, { witness }: Fleet): bigint[] {
   const launch = witness.launches.get(rental.id);
   if (launch === undefined) return [];
@@ -123,7 +123,7 @@ async function readEntries({ db }: World): Promise<Entries> {
   return entries;
 }
 
-/** Only what has run moves money. */
+/** Only instances that have run, and customers, may move money. */
 function strays(entries: Entries, rentals: readonly Rental[], { customers }: Fleet): string[] {
   const known = new Set([...rentals.map(({ id }) => id), ...customers.map(({ orgId }) => orgId)]);
   return [...entries.keys()].filter((id) => !known.has(id)).map((id) => `${id} has moved money and never ran`);

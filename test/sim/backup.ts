@@ -10,7 +10,7 @@ type Row = Record<string, unknown>;
 export interface Backup {
   /** The key is the name of the table. */
   rows: Map<string, Row[]>;
-  /** When the control plane last was at work before it. */
+  /** The time at which the control plane last worked before the backup. */
   atMs: number;
 }
 

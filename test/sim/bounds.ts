@@ -1,24 +1,24 @@
 // Pure: what a customer may be charged for a rental and what its supplier must earn, from what the world itself has seen (specification 2.2
-// and 3.1, DESIGN section 7). Nothing of how the product counts is used here.
+// and 3.1, DESIGN section 7). Nothing here uses the product's own counting.
 import { lengthMs, overlap, type Span, union, without } from './spans.ts';
 import type { Rental } from './rentals.ts';
 
 /** The facts of the world that decide about one instance. */
 export interface Seen {
-  /** Its endpoint may have worked; at other times it did not. */
+  /** The spans in which its endpoint may have worked. It did not work at other times. */
   run: Span[];
-  /** It did work. */
+  /** The spans in which its endpoint worked. */
   goodEndpoint: Span[];
-  /** Its container ran. */
+  /** The spans in which its container ran. */
   container: Span[];
   planeUp: Span[];
-  /** Two hosts had the identity of its host. From then on no report of a host counts, until the operator clears it. */
+  /** The spans in which two hosts had the identity of its host. Reports of a host do not count from then on, until the operator clears it. */
   copies: Span[];
-  /** The control plane was gone. */
+  /** The spans in which the control plane was gone. */
   absences: readonly Span[];
   /** The largest number of machines that failed at the same time as this one, itself included, during the given stretch. */
   failingWith(outage: Span): number;
-  /** When the customer's DELETE was accepted; Infinity before. */
+  /** The time at which the customer's DELETE was accepted; Infinity before. */
   askedToEndMs: number;
   /** The runtime limit that it was launched with; Infinity without one. */
   limitMs: number;
@@ -27,7 +27,7 @@ export interface Seen {
 
 /** A second between two ticks of the watch, and the time of one probe. */
 const ROUND_MS = 2_000;
-/** Every 30 s +- 20 %. */
+/** The longest time between two regular probes, which come every 30 s +- 20 %. */
 const PROBE_EVERY_MS = 36_000 + ROUND_MS;
 const PROBE_MS = 5_000;
 /** Time between two probes while an instance fails. */
@@ -35,7 +35,7 @@ const AGAIN_MS = 2_000;
 /** Twenty seconds of failures, of which the last probe may take its longest time, and a repair before them. */
 const CONFIRM_MS = 20_000 + 10_000 + 2 * (PROBE_MS + AGAIN_MS + ROUND_MS);
 const QUIET_AFTER_START_MS = 120_000;
-/** The verdict is held for so long where so many machines fail at once. */
+/** The verdict is held for so long if so many machines fail at once. */
 const TOGETHER_MACHINES = 5;
 const TOGETHER_HOLD_MS = 10 * 60_000;
 /** Only longer own outages are credited; the beat is written this often. */
@@ -43,7 +43,7 @@ const OWN_OUTAGE_MS = 60_000;
 const BEAT_EVERY_MS = 11_000;
 /** Time from the start of the process to its first beat. */
 const START_MS = 5_000;
-/** A link is there again so long after nothing is in its way: silence, a try that has begun before, and the wait for the next. */
+/** The longest time until a link is there again once nothing blocks it: silence, a try that has begun before, and the wait for the next. */
 const LINK_BACK_MS = 35_000 + 10_000 + 15_000;
 /** Two good probes end an outage. */
 const RECOVER_MS = LINK_BACK_MS + 2 * (PROBE_MS + AGAIN_MS + ROUND_MS);

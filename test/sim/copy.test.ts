@@ -23,7 +23,7 @@ test('the first link of a copied disk shows that it is a copy, and ends no renta
 test('a copy that is as young as its disk ends no rental before it is found out', { timeout: 60_000 }, async () => {
   const { fleet, host } = await openSmallFleet();
   const id = await rent(fleet);
-  // The copy knows of the container, which stays with its host, and has the newest clone token.
+  // The copy knows the container, which stays with its host, and has the newest clone token.
   const copy = await startCopy(fleet, host, host.disk.copy());
   await endCopy(fleet, host, copy);
   await settle(fleet, host, id);
@@ -65,7 +65,7 @@ async function endCopy({ clock }: Fleet, host: SimHost, copy: SimHost): Promise<
   await clock.advance(5 * MINUTE_MS);
 }
 
-/** The instance runs on, and after the operator has cleared the machines nothing is left. */
+/** The instance goes on. Nothing is left after the operator has cleared the machines. */
 async function settle(fleet: Fleet, host: SimHost, id: string): Promise<void> {
   const { clock, plane } = fleet;
   expect((await findInstance(plane.world().db.read, id))?.status).toBe('running');

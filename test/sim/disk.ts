@@ -5,7 +5,7 @@ import type { Clock } from '../../shared/clock.ts';
 export interface Disk {
   files: StateFiles;
   isFull: boolean;
-  /** Another one with the same on it. */
+  /** A second disk with the same content. */
   copy(): Disk;
 }
 

@@ -7,7 +7,7 @@ import type { Rng } from '../../shared/rng.ts';
 export interface SimContainer extends LocalContainer {
   instance_id: string;
   gpu_uuids: readonly string[];
-  /** Its network is gone: it cannot be started any more. */
+  /** The network of the container is gone, so it cannot be started any more. */
   isCut: boolean;
 }
 
@@ -17,11 +17,11 @@ export interface SimEngine {
   engine: Engine;
   /** The key is the id of the workload. */
   containers: Map<string, SimContainer>;
-  /** Calls that are under way fail, and further ones until it is there again; `isLive`: containers go on meanwhile. */
+  /** Calls fail while the engine is away, also those under way. `isLive`: containers go on meanwhile. */
   setAway(isAway: boolean, isLive: boolean): void;
-  /** Its storage is gone, and all containers with it. */
+  /** The storage of the engine is gone, and all containers with it. */
   lose(): void;
-  /** Why a call fails now, if one does. */
+  /** The reason for which a call fails now, if it does. */
   trouble: ((call: EngineCall) => string | undefined) | undefined;
 }
 
@@ -37,7 +37,7 @@ const TAKES: Record<EngineCall, readonly [number, number]> = {
   remove: [50, 800],
 };
 
-/** `onEnd` hears of each container that is to be stopped or removed, `onChange` of each change. */
+/** `onEnd` is called for each container that is to be stopped or removed, `onChange` after each change. */
 export function openEngine(
   deps: { clock: Clock; rng: Rng; slowness: () => number },
   onEnd: (workloadId: string) => void,

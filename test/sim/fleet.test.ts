@@ -36,7 +36,7 @@ test(
       'instance.creating',
       'instance.starting',
       'instance.running',
-      // What was prepaid does not last for a day.
+      // The prepaid amount does not last for a day.
       'instance.balance_low',
       'instance.stopping',
       'instance.terminated',

@@ -15,7 +15,7 @@ import { openWitness, type Witness } from './witness.ts';
 export interface Customer {
   orgId: string;
   principalId: string;
-  /** What they have paid in. */
+  /** The amount that customers have paid in. */
   fundedUcents: bigint;
 }
 
@@ -27,22 +27,22 @@ export interface Fleet {
   hosts: readonly SimHost[];
   customers: readonly Customer[];
   witness: Witness;
-  /** All so far, with whose they are. */
+  /** All instances so far, each with its customer. */
   instances: Map<string, Customer>;
-  /** Troubles that are not over. */
+  /** The troubles that are not over. */
   busy: Set<string>;
   /** The newest copy of the database. */
   backup: Backup | undefined;
   launch(who: Customer, wish: Partial<CreateInstance>): Promise<string | undefined>;
   remove(instanceId: string): Promise<void>;
-  /** Its supplier asks for another price from now on. */
+  /** The supplier asks for another price from now on. */
   reprice(host: SimHost): Promise<void>;
 }
 
 export interface FleetSize {
-  /** GPUs of each host. */
+  /** The number of GPUs of each host. */
   hosts: readonly number[];
-  /** What each of them pays in, in cents. */
+  /** The amount that each customer pays in, in cents. */
   customers: readonly number[];
 }
 
@@ -78,7 +78,7 @@ export async function openFleet(seed: number, size: FleetSize): Promise<Fleet> {
   return { ...known, instances, busy: new Set(), backup: undefined, ...requests(known, instances) };
 }
 
-/** What customers and suppliers ask for. */
+/** The requests of customers and suppliers. */
 function requests(
   { plane, clock, rng, witness }: Pick<Fleet, 'plane' | 'clock' | 'rng' | 'witness'>,
   instances: Map<string, Customer>,

@@ -1,21 +1,21 @@
-// The holders of a host: one process per workload that goes on while agents come and go, and answers at the workload's run.
+// The holders of a host: one process for each workload. It outlasts agents, and answers while the workload runs.
 import type { HolderStatus } from '../../agent/runtime/observe.ts';
 import type { Holders } from '../../agent/runtime/steps.ts';
 import type { Clock } from '../../shared/clock.ts';
 import type { SimEngine } from './engine.ts';
 
 export interface SimHolders {
-  /** Whoever dials its SSH server is let in. */
+  /** True if whoever connects to its SSH server is let in. */
   answers(workloadId: string): boolean;
-  /** It is there, and answers nobody. */
+  /** The holder is there, and answers nobody. */
   hang(workloadId: string): void;
-  /** The agent ends it, whatever state it is in; its runtime starts another. */
+  /** The agent ends the holder, whatever state it is in. The runtime starts another. */
   replace(workloadId: string): void;
-  /** It dies, or its memory ran out. */
+  /** The holder dies, or its memory ran out. */
   kill(workloadId: string): void;
   endAll(): void;
   ids(): string[];
-  /** A fresh agent knows none of them until it has asked. */
+  /** A new agent knows none of them until it has asked. */
   holdersOfAnAgent(): Holders;
 }
 

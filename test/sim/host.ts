@@ -1,4 +1,4 @@
-// A host that is played, with the agent's real reconciler and link on it: what is on its disk and in its engine outlasts each agent.
+// A simulated host with the agent's real reconciler and link. What is on its disk and in its engine outlasts each agent.
 import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { proveIdentity, type Identity, openCloneToken } from '../../agent/link/identity.ts';
 import { openLink } from '../../agent/link/link.ts';
@@ -29,23 +29,23 @@ export interface SimHost {
   path: Path;
   /** Sets by how much its wall clock is wrong. */
   setClockAhead(ms: number): void;
-  /** Makes its calls take so many times as long. */
+  /** Makes the calls of the host take so many times as long. */
   setSlowness(factor: number): void;
-  /** Somebody who asks for the workload's endpoint over the network gets to it. */
+  /** True if somebody who connects to the workload's endpoint over the network is let in. */
   answersFor(workloadId: string): boolean;
   startAgent(): Promise<void>;
   /** The agent ends like after kill -9. */
   killAgent(): void;
-  /** The power goes: nothing says goodbye, containers and holders are gone, the disk stays. */
+  /** The power fails: no connection is closed, containers and holders are gone, the disk stays. */
   cutPower(): void;
   /** A second host of the same identity, with what was on this one's disk; its agent does not run yet. */
   copyTo(disk: Disk): SimHost;
-  /** It has a copy that runs: each keeps the other from its link. */
+  /** Tells the host that a copy of it runs: each keeps the other from its link. */
   setCopied(isCopied: boolean): void;
   isCopied(): boolean;
-  /** It has a link to the control plane that nothing troubles. */
+  /** True if the host has a link to the control plane that nothing disturbs. */
   isLinked(): boolean;
-  /** What the agent has done that it must never do. */
+  /** What the agent has done although it must never do it. */
   crimes: readonly string[];
 }
 
@@ -57,7 +57,7 @@ interface HostDeps {
   orgId: string;
   identity: Identity;
   inventory: Inventory;
-  /** Something may answer now that did not, or the other way round. */
+  /** Called if the answers of the host may have changed. */
   onChange(): void;
   /** Connects to the control plane. */
   dial(path: Path): Socket;
@@ -118,7 +118,7 @@ export function openHost(deps: HostDeps, disk = openDisk(deps.clock)): SimHost {
         sockets.add(socket);
         socket.on('close', (code: number) => {
           sockets.delete(socket);
-          // It has no other: whatever says so is older.
+          // There is no newer link, so nobody may close this one in favour of another.
           if (code === LINK_CLOSE.superseded && !isCopied)
             orders.crimes.push(`the only link of ${machineId} was closed for a newer one`);
         });
@@ -151,7 +151,7 @@ interface AgentDeps extends Omit<HostDeps, 'dial'> {
   orders: Orders;
 }
 
-/** Put together as in agent/house.ts; gives what hears of changes at the holders. */
+/** Puts the parts together like agent/house.ts. Returns what is called when a holder changes. */
 async function runAgent(deps: AgentDeps): Promise<() => void> {
   const { life, machineId, identity, inventory, orders } = deps;
   const log = createLog('agent', 'silent');

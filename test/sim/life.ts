@@ -1,4 +1,4 @@
-// The life of one process: while it lasts it has a clock and is answered; after its end, as by kill -9, nothing of it happens any more.
+// The life of one process: it has a clock and gets answers. After its end, which is like kill -9, nothing of it happens any more.
 import type { Db } from '../../control-plane/base/db/db.ts';
 import type { Clock } from '../../shared/clock.ts';
 
@@ -6,9 +6,9 @@ export interface Life {
   clock: Clock;
   isOver(): boolean;
   end(): void;
-  /** The same functions, whose answers are never heard by a process that is over. What they do outside of it goes on. */
+  /** The same functions. A process that is over never gets their answers. What they do outside of it goes on. */
   within<T extends object>(outside: T): T;
-  /** A transaction that has not begun at the end never does. */
+  /** A transaction that has not begun when the process ends never begins. */
   withinDb(db: Db): Db;
 }
 

@@ -10,18 +10,18 @@ export interface Plane {
   /** The world of the process that runs, or ran last. */
   world(): World;
   isUp(): boolean;
-  /** A host is at the other end; false if nobody listens. */
+  /** Accepts the connection of a host; false if nobody listens. */
   accept(socket: Socket): boolean;
   /** The process ends like after kill -9. */
   kill(): void;
-  /** The next process, on the same database or on another. */
+  /** Starts the next process, on the same database or on another. */
   restart(db?: Db): Promise<void>;
 }
 
 interface Outside {
-  /** How holders are probed. */
+  /** The way in which holders are probed. */
   probe(instanceId: string, plane: Plane, life: Life): Promise<ProbeResult>;
-  /** It comes or goes. */
+  /** Called when the control plane starts or ends. */
   onChange(): void;
 }
 

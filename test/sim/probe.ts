@@ -1,4 +1,4 @@
-// One login of the probe: over the link to the holder, as far as it gets.
+// One login of the probe over the link to the holder, as far as it comes.
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import type { ProbeResult } from '../../control-plane/rental/instances/steps.ts';
 import { PROBE_MS_MAX } from '../../control-plane/rental/outages/probe.ts';

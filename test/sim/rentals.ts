@@ -1,4 +1,4 @@
-// What became of each rental, from the journal that customers read.
+// The life of each rental, from the journal that customers read.
 import { z } from 'zod';
 import { int, json, text, ucents } from '../../control-plane/base/db/columns.ts';
 import { sql } from '../../control-plane/base/db/db.ts';
@@ -15,13 +15,13 @@ export interface Rental {
   ucentsPerHour: bigint;
   /** When it ran for the first time. */
   readyMs: number;
-  /** When it was said to be over; Infinity before. */
+  /** The time at which the journal says that it was over; Infinity before. */
   endMs: number;
-  /** It was said to run. */
+  /** The spans in which it ran, as the journal says. */
   running: Span[];
-  /** Outages, each from the last proof of life before it to the first one after it, as the journal says. */
+  /** The outages in the journal, each from the last proof of life before it to the first one after it. */
   dead: Span[];
-  /** It was given up after an outage. */
+  /** True if it was given up after an outage. */
   givenUp: boolean;
 }
 
@@ -74,7 +74,7 @@ function pastOf(journal: readonly z.infer<typeof RowOfEvent>[]): Past {
     if (runsSinceMs !== undefined) past.running.push([runsSinceMs, atMs]);
     if (deadSinceMs !== undefined) past.dead.push([deadSinceMs, isUp ? sinceMs : atMs]);
     if (OVER.has(type)) {
-      // An outage that was not confirmed yet.
+      // The outage was not confirmed yet.
       if (runsSinceMs !== undefined && sinceMs < atMs) past.dead.push([sinceMs, atMs]);
       past.endMs = atMs;
       past.givenUp = type === 'instance.failed' && deadSinceMs !== undefined;

@@ -29,7 +29,7 @@ export async function brokenRules(fleet: Fleet): Promise<string[]> {
 
 const InstanceRow = z.object({ id: text, status: text, status_reason: text.nullable(), workload_id: text.nullable() });
 
-/** A sentence for each thing that is not over, though nothing keeps it from its end; and for what hosts have kept or lost. */
+/** A sentence for each thing that has not ended although nothing keeps it from its end, and for what hosts have kept or lost. */
 export async function leftOver({ plane, hosts }: Fleet): Promise<string[]> {
   const world = plane.world();
   const instances = await world.db.read.all(
@@ -52,7 +52,7 @@ export async function leftOver({ plane, hosts }: Fleet): Promise<string[]> {
 
 const LinkRow = z.object({ machine_id: text, is_noted: int, is_online: int });
 
-/** What operators and customers see of the links of hosts. */
+/** The state of the hosts' links as operators and customers see it. */
 async function wrongLinks({ db, rooms }: World): Promise<string[]> {
   const rows = await db.read.all(
     LinkRow,
@@ -80,8 +80,8 @@ export async function journalHash({ plane }: Fleet): Promise<string> {
 const GpuRow = z.object({ gpu_uuid: text, held_by: text.nullable() });
 
 /**
- * A GPU that a container has is held for it. A restored database knows of some no more, and keeps new work away from their hosts; a copy of
- * a host that comes before its disk is a minute old is believed once that the container is gone.
+ * A GPU that a container has is held for it. A restored database does not know some containers any more, and keeps new work away from their
+ * hosts. The first report of a copied host is believed if its disk is less than a minute old, even if it says that the container is gone.
  */
 async function freedTooEarly({ plane, hosts, backup, witness }: Fleet): Promise<string[]> {
   if (backup !== undefined) return [];

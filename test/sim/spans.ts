@@ -1,4 +1,4 @@
-// Pure: stretches of time, and what is left of them.
+// Pure: spans of time, and what is left of them.
 
 /** The first millisecond belongs to the span, the second does not. The end may be Infinity. */
 export type Span = readonly [fromMs: number, untilMs: number];
@@ -15,7 +15,7 @@ export function union(spans: readonly Span[]): Span[] {
   return merged;
 }
 
-/** What lies in both. */
+/** The time that lies in both. */
 export function overlap(spans: readonly Span[], others: readonly Span[]): Span[] {
   const cuts = union(others);
   return union(spans).flatMap(([fromMs, untilMs]) =>
@@ -26,12 +26,12 @@ export function overlap(spans: readonly Span[], others: readonly Span[]): Span[]
   );
 }
 
-/** What of `spans` is not in `others`. */
+/** The time of `spans` that is not in `others`. */
 export function without(spans: readonly Span[], others: readonly Span[]): Span[] {
   return overlap(spans, gaps(others));
 }
 
-/** All the time that is not in them. */
+/** The time that is in none of them. */
 function gaps(spans: readonly Span[]): Span[] {
   const left: Span[] = [];
   let fromMs = Number.NEGATIVE_INFINITY;
@@ -47,10 +47,10 @@ export function lengthMs(spans: readonly Span[]): number {
   return union(spans).reduce((sum, [fromMs, untilMs]) => sum + untilMs - fromMs, 0);
 }
 
-/** Since when something is so, again and again. */
+/** A fact that becomes true and false again and again, with the times. */
 export interface Track {
   note(isSo: boolean): void;
-  /** Up to now. */
+  /** The spans up to now. */
   spans(): Span[];
 }
 

@@ -30,7 +30,7 @@ async function tell(seed: number, plot: Plot): Promise<void> {
   expect(seen).toContain('launch');
 }
 
-/** The same ones in `npm test`, others in each soak. */
+/** `npm test` runs the same seeds each time. Each soak draws others. */
 function seedsOf(few: number, many: number): number[] {
   if (SEED !== undefined) return [Number(SEED)];
   if (!isSoak) return Array.from({ length: few }, (_, i) => i + 1);

@@ -20,12 +20,12 @@ export interface Outcome {
 }
 
 const STEP_MS_MAX = 90_000;
-/** Past every deadline of a launch on three hosts, the grace of an outage, and a quarantine. */
+/** The time is longer than every deadline of a launch on three hosts, the grace of an outage, and a quarantine. */
 const PEACE_MS_MAX = 3 * 3_600_000;
 const PEACE_STEP_MS = 120_000;
 const NOTES = 25;
 const IMAGES = 5;
-/** Customers delete what they have launched lately; some of it is over by then. */
+/** Customers delete what they have launched lately. Some of it is over by then. */
 const LATEST = 8;
 
 /** @throws Error with the seed, the last steps and the rules that are broken */
@@ -62,7 +62,7 @@ export async function live(seed: number, plot: Plot): Promise<Outcome> {
   }
 }
 
-/** Nothing goes wrong any more: resolves once everything is over, with what is not if it takes too long. */
+/** Waits until everything is over. Returns what is not over if that takes too long. */
 async function peace(fleet: Fleet): Promise<string[]> {
   let left = ['nothing was asked'];
   for (let waitedMs = 0; waitedMs < PEACE_MS_MAX && left.length > 0; waitedMs += PEACE_STEP_MS) {
@@ -73,7 +73,7 @@ async function peace(fleet: Fleet): Promise<string[]> {
   return left;
 }
 
-/** The operator's part: what hosts run and nobody here knows, after a restored backup, goes by hand; of two copies one is gone. */
+/** Does the operator's part: containers that nobody knows after a restored backup are removed by hand, and one of two copies ends. */
 async function clearUnknown({ plane, hosts, witness }: Fleet): Promise<void> {
   if (!plane.isUp()) return;
   const { rooms, db } = plane.world();
@@ -83,7 +83,7 @@ async function clearUnknown({ plane, hosts, witness }: Fleet): Promise<void> {
     for (const id of machine?.unknown_workloads ?? []) {
       const order = rooms.workloads.removeUnknown(machineId, id).then(() => true);
       const wasCopied = witness.copies(machineId).length > 0;
-      // A copy said that it is over; as the refusal says, somebody removes it on the host.
+      // A copy has reported the end of the container. As the refusal says, somebody removes it on the host.
       if ((await (wasCopied ? orRefused(order) : order)) === undefined) engine.containers.delete(id);
       rooms.link.push(machineId);
     }

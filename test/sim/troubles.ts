@@ -25,14 +25,14 @@ export interface Trouble {
     | 'plane absence'
     | 'restored backup'
     | 'lost containers';
-  /** Says what it has hit; undefined if there is nothing to hit. */
+  /** Returns what the trouble has hit; undefined if there is nothing to hit. */
   begin(fleet: Fleet): string | undefined;
 }
 
 const SECOND_MS = 1_000;
-/** Two days. */
+/** Two days in milliseconds. */
 const CLOCK_ERROR_MS_MAX = 172_800_000;
-/** Older than that, nobody restores one: it is made anew. */
+/** A backup that is older is not restored: a new one is made. */
 const BACKUP_AGE_MS_MAX = 20 * 60_000;
 const FALLIBLE = new Set<EngineCall>(['pull', 'create', 'start', 'stopAndCut', 'remove']);
 const WORDS = [
@@ -134,7 +134,7 @@ export const TROUBLES: readonly Trouble[] = [
     },
   },
   {
-    // What was sent over it arrives when the next link is up already, and one end thinks that it is still there.
+    // What was sent over the old link arrives when the next link is up already, and one end still takes the old link for open.
     name: 'stray link',
     begin: onHost('link', ({ path }, fleet) => {
       const lagMs = between(fleet, 1, 25);
@@ -182,7 +182,7 @@ export const TROUBLES: readonly Trouble[] = [
     },
   },
   {
-    // Only its agent can end it, when the control plane asks.
+    // The agent ends the holder when the control plane asks. Nothing else can.
     name: 'holder hangs',
     begin: ({ hosts, rng }) => {
       const host = hosts[Math.floor(rng.float() * hosts.length)];
@@ -217,7 +217,7 @@ function cutPath(host: SimHost, fleet: Fleet): Course {
   return { forMs: between(fleet, 5, 600), end: async () => host.path.set(true) };
 }
 
-/** An image of the disk is started elsewhere after some minutes, and goes for good some more later: the operator says so. */
+/** A copy of the disk is started elsewhere after some minutes. Some minutes later it goes for good, and the operator says so. */
 function copyDisk(host: SimHost, fleet: Fleet): Course {
   const copy = host.copyTo(host.disk.copy());
   const startsMs = between(fleet, 120, 400);
@@ -251,7 +251,7 @@ function during(fleet: Fleet, what: string, begin: () => Course): string | undef
   return `${what} for ${Math.round(forMs / SECOND_MS)} s`;
 }
 
-/** Milliseconds; the bounds are seconds. */
+/** The result is in milliseconds, and the bounds are in seconds. */
 function between({ rng }: Fleet, least: number, most: number): number {
   return Math.round((least + rng.float() ** 2 * (most - least)) * SECOND_MS);
 }

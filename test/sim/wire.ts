@@ -1,5 +1,5 @@
-// A network that is played: sockets in pairs whose packets take time, wait while the path is cut, and are in order as TCP keeps them. Over
-// two connections anything goes: one may lag behind the next, and either end may lose it while the other knows nothing.
+// A simulated network: pairs of sockets whose packets take time, wait while the path is cut, and arrive in order, as over TCP. Two connections
+// are independent: one may lag behind the next, and either end may lose one while the other end notices nothing.
 import { EventEmitter } from 'node:events';
 import type { Clock } from '../../shared/clock.ts';
 import { LINK_HELLO_MS_MAX } from '../../shared/limits.ts';
@@ -8,7 +8,7 @@ import type { LinkSocket } from '../../shared/protocol/link.ts';
 /** The network path between a host and the control plane. */
 export interface Path {
   isOpen(): boolean;
-  /** What was under way in the meantime arrives when it is open again. */
+  /** What was sent while the path was closed arrives when it is open again. */
   set(isOpen: boolean): void;
   /** The delay of one packet. */
   delayMs(): number;
@@ -17,16 +17,16 @@ export interface Path {
   /** The connections that are not closed at both ends. */
   connections(): Connection[];
   join(connection: Connection): void;
-  /** Nothing on it lags or is lost. */
+  /** True if nothing on the path lags or is lost. */
   isCalm(): boolean;
-  /** One of its connections is not what it was. */
+  /** Called if the state of a connection has changed. */
   onChange(): void;
 }
 
 interface Connection {
-  /** The host's. */
+  /** The end at the host. */
   near: Socket;
-  /** The control plane's. */
+  /** The end at the control plane. */
   far: Socket;
 }
 
@@ -62,7 +62,7 @@ interface Goodbye {
 }
 
 const [CONNECTING, OPEN, CLOSING, CLOSED] = [0, 1, 2, 3];
-/** `ws` waits so long for the answer to a goodbye. */
+/** `ws` waits so long for the answer to a close frame. */
 const CLOSE_MS_MAX = 30_000;
 const ABNORMAL = 1006;
 
@@ -117,7 +117,7 @@ export class Socket extends EventEmitter implements LinkSocket {
     this.#drain();
   }
 
-  /** The process that has it dies; its kernel says so, unless the power went as well. */
+  /** The process of this end dies. Its kernel closes the connection, unless the power went as well. */
   vanish(isPowerCut: boolean): void {
     this.removeAllListeners();
     if (this.readyState !== CLOSED && !isPowerCut) this.#post({ kind: 'close', code: ABNORMAL, reason: '' });
@@ -125,13 +125,13 @@ export class Socket extends EventEmitter implements LinkSocket {
     if (this.isTroubled()) this.#path.onChange();
   }
 
-  /** All that it sends takes so much longer from now on. */
+  /** Everything that this end sends takes so much longer from now on. */
   lag(ms: number): void {
     this.#lagMs = ms;
     this.#path.onChange();
   }
 
-  /** What it has sent and sends never arrives. */
+  /** Nothing that this end has sent or sends arrives. */
   lose(): void {
     this.#isLossy = true;
     this.#path.onChange();
@@ -141,7 +141,7 @@ export class Socket extends EventEmitter implements LinkSocket {
     return this.#isLossy || this.#lagMs > 0;
   }
 
-  /** A box on the way says that the connection is gone, to this end alone. What is under way goes on. */
+  /** A router resets the connection towards this end alone. What is under way goes on. */
   fail(detail: string): void {
     if (this.readyState === CLOSED) return;
     if (this.listenerCount('error') > 0) this.emit('error', new Error(detail));
@@ -156,7 +156,7 @@ export class Socket extends EventEmitter implements LinkSocket {
     const nowMs = this.#clock.now();
     this.#arrivesMs = Math.max(this.#arrivesMs, nowMs + this.#path.delayMs() + this.#lagMs);
     this.#clock.after(this.#arrivesMs - nowMs, () => {
-      // A reset is said once; all else is repeated until it arrives.
+      // A reset is sent once. Everything else is repeated until it arrives.
       if (this.#isLossy || (packet.kind === 'reset' && !this.#path.isOpen())) return;
       this.#path.whenOpen(() => this.#peer?.take(packet));
     });
@@ -204,7 +204,7 @@ export class Socket extends EventEmitter implements LinkSocket {
   }
 }
 
-/** Connects; `accept` gets the far end, and says false if nobody listens. */
+/** `accept` gets the far end, and returns false if nobody listens. */
 export function dial(path: Path, clock: Clock, accept: (far: Socket) => boolean): Socket {
   const near = new Socket(path, clock);
   clock.after(path.delayMs(), () => {

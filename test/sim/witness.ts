@@ -1,4 +1,4 @@
-// What the world itself knows of a fleet, whatever the control plane believes: which holders worked, when somebody was away, what was asked.
+// The facts of a fleet, whatever the control plane believes: which holders worked, when somebody was away, what was asked.
 import type { VirtualClock } from '../kit/virtual-clock.ts';
 import type { SimHost } from './host.ts';
 import { openTrack, type Span, type Track } from './spans.ts';
@@ -13,33 +13,33 @@ export interface LaunchedInstance {
 }
 
 export interface Witness {
-  /** Something may have changed. */
+  /** The caller says that something may have changed. */
   watch(): void;
   /** The spans in which path, agent and holder of a workload all work: somebody who comes to its host may get in. */
   holders(workloadId: string): Span[];
   /** Nothing of the host's connections lags or is lost: customers do get in. */
   goodEndpoints(workloadId: string): Span[];
   containers(workloadId: string): Span[];
-  /** A host of its identity ran beside it. */
+  /** The spans in which another host with the same identity ran too. */
   copies(machineId: string): Span[];
   planeUp(): Span[];
-  /** The time until which the control plane was there: what the database holds is from then. */
+  /** The time up to which the control plane was there. The database holds what happened until then. */
   upUntilMs(): number;
-  /** The control plane was gone for so long, and what it did in it is lost: its death and its return, or the backup and the return. */
+  /** The spans whose writes are lost: from a death to the return, or from a backup to the return. */
   absences(): readonly Span[];
   noteOwnOutage(span: Span): void;
-  /** A backup of then is back: what was said to customers and by suppliers since then is not known any more. */
+  /** A backup of this time is restored: nobody knows any more what customers and suppliers were told since then. */
   forgetSince(ms: number): void;
-  /** What one GPU of it costs from now on. */
+  /** Notes what one GPU of the machine costs from now on. */
   notePrice(machineId: string, ucentsPerHour: bigint): void;
   launches: Map<string, LaunchedInstance>;
-  /** Customers' ends that were accepted: by instance, when. */
+  /** The time at which the end of each instance was accepted. */
   ends: Map<string, number>;
   /** What one GPU of each machine cost, and since when. */
   prices: Map<string, { sinceMs: number; ucentsPerHour: bigint }[]>;
 }
 
-/** `isPlaneUp` and `hosts` are asked at each change. */
+/** The witness calls `isPlaneUp` and `hosts` at each change. */
 export function openWitness(clock: VirtualClock, hosts: readonly SimHost[], isPlaneUp: () => boolean): Witness {
   const holders = new Map<string, Track>();
   const goodEndpoints = new Map<string, Track>();
