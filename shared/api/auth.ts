@@ -20,6 +20,19 @@ const Password = z.string().min(1).max(PASSWORD_CHARS_MAX).describe('The passwor
 const Code = z.string().min(6).max(32).describe('The six digits of the authenticator app, or a recovery code');
 export const LinkToken = z.string().min(1).max(TOKEN_CHARS_MAX).describe('What stands after the # of the link');
 
+/** GET /v1/auth/methods. */
+export const SignInMethods = z
+  .strictObject({
+    sign_up: z
+      .enum(['open', 'invite', 'closed'])
+      .describe(
+        'open: everybody can make an account; invite: with an invitation; closed: only the operator makes them',
+      ),
+    single_sign_on: z.boolean().describe('The operator has an OpenID provider: see POST /v1/auth/oidc/begin'),
+  })
+  .meta({ id: 'SignInMethods' });
+export type SignInMethods = z.infer<typeof SignInMethods>;
+
 /** Body of POST /v1/auth/sign-up. */
 export const SignUp = z
   .strictObject({

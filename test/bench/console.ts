@@ -46,7 +46,7 @@ export async function benchConsole(): Promise<void> {
 }
 
 interface Figures {
-  /** From the address to the last page of the list. */
+  /** The time from the address to the last page of the list. */
   readMs: number;
   p75Ms: number;
 }

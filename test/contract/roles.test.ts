@@ -13,7 +13,7 @@ afterAll(() => api.close());
 /** Who may call what, by operation. */
 const TABLE = {
   everybody: `
-    readBlob writeBlob signUp signIn useLink beginPasskeySignIn signInWithPasskey beginOidc finishOidc beginDeviceLogin
+    readBlob writeBlob getSignInMethods signUp signIn useLink beginPasskeySignIn signInWithPasskey beginOidc finishOidc beginDeviceLogin
     redeemDeviceLogin acceptInvitation listGpuTypes listPricing enrollHost listTemplates getEnvironments home
     llms manual manualPage console console_device console_welcome console_invitation console_oidc consoleScreen consoleAsset`,
   'signed in': `

@@ -1,7 +1,10 @@
 // The console in Chromium: people come by an invitation, set up a passkey, sign in with it, and reach every screen. The policy of the page is
 // kept, axe-core finds nothing, and no request leaves the origin.
 import { execFileSync } from 'node:child_process';
+import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import type { BrowserContext, Locator, Page } from 'playwright-core';
@@ -43,6 +46,30 @@ test('the link of the operator sets a password, and signs in', async () => {
   await page.locator('[popovertarget=who]').click();
   await page.getByRole('button', { name: 'Sign out' }).click();
   await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+  // This installation takes sign-ups, and has no single sign-on.
+  await page.getByRole('button', { name: 'Create an account' }).waitFor();
+  expect(await page.getByRole('button', { name: 'Single sign-on' }).count()).toBe(0);
+});
+
+test('a page of another origin cannot frame the console, where it could lead the clicks of a person', async () => {
+  const attacker = createServer((_request, reply) => {
+    reply.setHeader('content-type', 'text/html');
+    reply.end(`<iframe src="${pages.origin}/console"></iframe><iframe src="${pages.origin}/welcome"></iframe>`);
+  }).listen(0, '127.0.0.1');
+  await once(attacker, 'listening');
+  // A profile of its own: what Chromium refuses here is not a fault of our pages.
+  const victim = await (await pages.browser.newContext()).newPage();
+  await victim.goto(`http://127.0.0.1:${(attacker.address() as AddressInfo).port}/`);
+  await expect
+    .poll(() =>
+      victim
+        .frames()
+        .map((frame) => frame.url())
+        .slice(1),
+    )
+    .toEqual(['chrome-error://chromewebdata/', 'chrome-error://chromewebdata/']);
+  await victim.context().close();
+  attacker.close();
 });
 
 test('a person signs in with the password, and sees that nothing runs yet', async () => {

@@ -20,6 +20,8 @@ export interface OidcSettings {
 }
 
 export interface Oidc {
+  /** The operator has named a provider. */
+  isConfigured: boolean;
   /** The browser goes to `url` and brings `login` back. @throws ServiceError `not_found` without a provider, `unavailable` */
   begin(): Promise<{ url: string; login: string }>;
   /**
@@ -71,6 +73,7 @@ export function openOidc(deps: Deps): Oidc {
     );
   };
   return {
+    isConfigured: oidc !== undefined,
     begin: async () => {
       const { buildAuthorizationUrl, calculatePKCECodeChallenge } = await library();
       const config = await provider();

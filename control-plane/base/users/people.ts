@@ -1,5 +1,5 @@
 // People: added by the operator or by signing up, and given access again by a one-time link after they have lost it.
-import type { OperatorUser, Role } from '../../../shared/api/auth.ts';
+import type { OperatorUser, Role, SignInMethods } from '../../../shared/api/auth.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { hashOf } from '../accounts/api-keys.ts';
@@ -17,9 +17,11 @@ import * as store from './store.ts';
 const LINK_BYTES = 32;
 const LINK_MS = 24 * 3_600_000;
 
-export type SignUpPolicy = 'open' | 'invite' | 'closed';
+export type SignUpPolicy = SignInMethods['sign_up'];
 
 export interface People {
+  /** Who may make an account now. */
+  policy(): SignUpPolicy;
   /** @throws ServiceError `sign_up_closed`, `conflict` if the address is taken, `rate_limit_exceeded` */
   signUp(request: NewPerson & { orgName: string }, visitor: Visitor): Promise<NewSession>;
   /** The link is in this answer only. @throws ServiceError `conflict` if the address is taken, `not_found` for an unknown organisation */
@@ -64,6 +66,7 @@ export function openPeople(deps: PeopleDeps): People {
     return `${deps.origin}/welcome#${token}`;
   };
   return {
+    policy: deps.policy,
     signUp: async ({ orgName, ...person }, visitor) => {
       if (deps.policy() !== 'open')
         fail(

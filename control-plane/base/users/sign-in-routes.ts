@@ -1,5 +1,5 @@
 // The endpoints with which a person gets a session (our own paths): signing up, signing in, and the link of the operator.
-import { SignIn as SignInBody, SignUp, UseLink } from '../../../shared/api/auth.ts';
+import { SignIn as SignInBody, SignInMethods, SignUp, UseLink } from '../../../shared/api/auth.ts';
 import { type Route, route } from '../http/route.ts';
 import { sessionReply, sessionResponse, tag, visitorOf } from './replies.ts';
 import type { Users } from './users.ts';
@@ -7,8 +7,23 @@ import type { Users } from './users.ts';
 const open = { method: 'POST', tag, scope: 'none', idempotency: 'none', signsIn: true } as const;
 
 export function signInRoutes({ users }: { users: Users }): Route[] {
-  const { people, signIn, sessions } = users;
+  const { people, signIn, sessions, oidc } = users;
   return [
+    route({
+      method: 'GET',
+      path: '/v1/auth/methods',
+      operationId: 'getSignInMethods',
+      tag,
+      summary: 'Show how people get an account and sign in here',
+      scope: 'none',
+      idempotency: 'none',
+      responses: { 200: { description: 'What the operator has set up', schema: SignInMethods } },
+      errors: [],
+      handler: async () => ({
+        status: 200,
+        body: { sign_up: people.policy(), single_sign_on: oidc.isConfigured },
+      }),
+    }),
     route({
       ...open,
       path: '/v1/auth/sign-up',

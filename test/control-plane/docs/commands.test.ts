@@ -66,6 +66,7 @@ describe('a fault is found:', () => {
     ['an unknown project of the tests', 'npx vitest run --project units', 'units'],
     ['an unknown option of install.sh', './install.sh agent --yes', '--yes'],
     ['a Debian package that we do not make', 'apt-get install ./gpu-rental_*_amd64.deb', 'no such package'],
+    ['a service that the try-out does not have', 'docker compose exec database psql', 'no service database'],
     ['a program that nobody has', 'kubectl get pods', 'kubectl'],
     ['a fault of the shell', 'curl $API/pricing; do', 'Syntax error'],
   ] as const;

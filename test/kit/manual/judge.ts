@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Command as Program } from 'commander';
+import { parse } from 'yaml';
 import { buildProgram } from '../../../control-plane/cli/svc.ts';
 import { addOperatorCommands } from '../../../control-plane/admin/commands.ts';
 import type { Route } from '../../../control-plane/base/http/route.ts';
@@ -36,6 +37,7 @@ export function openJudge(routes: readonly Route[]): Judge {
     if (program === 'svc') return judgeSvc(args);
     if (program === 'install.sh') return judgeInstaller(args);
     if (program === 'apt-get') return judgeApt(args);
+    if (program === 'docker') return judgeCompose(args, judge);
   };
   return judge;
 }
@@ -54,6 +56,18 @@ function judgeVitest([program, verb, option, project = '', ...files]: readonly s
   const config = readFileSync(join(ROOT, 'vitest.config.ts'), 'utf8');
   if (!config.includes(`name: '${project}'`)) throw new Error(`vitest has no project ${project}`);
   for (const file of files) if (!existsSync(join(ROOT, file))) throw new Error(`there is no test ${file}`);
+}
+
+/** The compose file is that of the try-out, whose services have our programs. */
+async function judgeCompose([compose, verb, ...args]: readonly string[], judge: Judge): Promise<void> {
+  if (compose !== 'compose') throw new Error(`docker ${compose} is not known`);
+  if (verb !== 'exec') return;
+  const [service = '', ...own] = args;
+  const { services } = parse(readFileSync(join(ROOT, 'installer/try-out/compose.yaml'), 'utf8')) as {
+    services: object;
+  };
+  if (!(service in services)) throw new Error(`the try-out has no service ${service}`);
+  await judge(own);
 }
 
 function judgeApt([verb, file = '']: readonly string[]): void {

@@ -31,7 +31,7 @@ const DEPOSIT_TEST = 'test/control-plane/admin/deposit-commands.store.test.ts';
 
 export const NOT_RUN: readonly NotRun[] = [
   {
-    command: 'cd gpu-rental-service-*-linux-x64/try-out',
+    command: 'tar -xzf gpu-rental-service-*-linux-x64.tar.gz && cd gpu-rental-service-*-linux-x64/try-out',
     reason: NEEDS_PACKAGE,
     provenBy: [TRY_OUT_TEST, 'one command brings the control plane up'],
   },

@@ -14,7 +14,7 @@ export interface Recorder {
 
 /** Programs that are not called, with those that are real because they only read or write below the scratch folder. */
 const WRITTEN_DOWN =
-  'curl npm npx svc svc-control-plane svc-agent ssh scp sftp ssh-keygen tar systemctl pg_dump pg_restore nft grep sleep apt-get';
+  'curl npm npx svc svc-control-plane svc-agent ssh scp sftp ssh-keygen tar systemctl pg_dump pg_restore nft grep sleep apt-get docker';
 const REAL = { cat: '/bin/cat', install: '/usr/bin/install' };
 
 const STUB = `#!/bin/sh
@@ -30,7 +30,8 @@ export function openRecorder(dir: string, sampleOf: (placeholder: string) => str
     string,
     string,
   ];
-  for (const folder of [bin, join(home, '.ssh'), join(work, PACKAGE_FOLDER)]) mkdirSync(folder, { recursive: true });
+  for (const folder of [bin, join(home, '.ssh'), join(work, PACKAGE_FOLDER, 'try-out')])
+    mkdirSync(folder, { recursive: true });
   const stub = (file: string): void => {
     writeFileSync(file, STUB);
     chmodSync(file, 0o755);

@@ -1,7 +1,8 @@
 // Sign-in by passkey, by password with a code, or through the provider of the operator; and sign-up where it is open.
 import { useState } from 'preact/hooks';
-import type { Session } from '../../../../shared/api/auth.ts';
+import type { Session, SignInMethods } from '../../../../shared/api/auth.ts';
 import { ApiError, post } from '../core/api.ts';
+import { useResource } from '../core/data.ts';
 import { signInWithPasskey } from '../core/passkey.ts';
 import { session } from '../core/session.ts';
 import { beginSingleSignOn } from '../core/single-sign-on.ts';
@@ -11,14 +12,19 @@ import { Email, NewPassword, OwnName } from './identity-fields.tsx';
 
 export function SignIn() {
   const [isNew, setNew] = useState(false);
+  const methods = useResource<SignInMethods>('/v1/auth/methods').data.value;
   return (
     <Alone title={isNew ? 'Create an account' : 'Sign in'}>
-      {isNew ? <SignUpForm /> : <SignInForms />}
-      <p class="small">
-        <button class="btn bare" type="button" onClick={() => setNew(!isNew)}>
-          {isNew ? 'I have an account' : 'Create an account'}
-        </button>
-      </p>
+      {isNew ? <SignUpForm /> : <SignInForms hasSingleSignOn={methods?.single_sign_on === true} />}
+      {methods?.sign_up === 'open' && (
+        <p class="small">
+          <button class="btn bare" type="button" onClick={() => setNew(!isNew)}>
+            {isNew ? 'I have an account' : 'Create an account'}
+          </button>
+        </p>
+      )}
+      {methods?.sign_up === 'invite' && <p class="small quiet">New here? Ask a member for an invitation.</p>}
+      {methods?.sign_up === 'closed' && <p class="small quiet">New here? The operator makes the accounts.</p>}
       <p class="small quiet">
         On a command line: <code>svc auth login</code>
       </p>
@@ -26,12 +32,11 @@ export function SignIn() {
   );
 }
 
-function SignInForms() {
+function SignInForms({ hasSingleSignOn }: { hasSingleSignOn: boolean }) {
   const passkey = useAction(async () => {
     session.value = await signInWithPasskey();
   });
   const provider = useAction(beginSingleSignOn);
-  const isWithoutProvider = provider.error?.status === 404;
   return (
     <>
       <button class="btn pri wide" type="button" disabled={passkey.isBusy} onClick={() => void passkey.run()}>
@@ -40,14 +45,12 @@ function SignInForms() {
       {passkey.error !== undefined && <Problem error={passkey.error} />}
       <p class="or">or</p>
       <PasswordForm />
-      <button
-        class="btn wide"
-        type="button"
-        disabled={provider.isBusy || isWithoutProvider}
-        onClick={() => void provider.run()}
-      >
-        {isWithoutProvider ? 'No single sign-on is set up here' : 'Single sign-on'}
-      </button>
+      {hasSingleSignOn && (
+        <button class="btn wide" type="button" disabled={provider.isBusy} onClick={() => void provider.run()}>
+          Single sign-on
+        </button>
+      )}
+      {provider.error !== undefined && <Problem error={provider.error} />}
     </>
   );
 }

@@ -102,5 +102,7 @@ test('without a provider, or if it is away, people are told', async () => {
   expect(await api.call('POST', '/v1/auth/oidc/begin')).toMatchObject({ status: 503, json: { code: 'unavailable' } });
   const without = await openApi();
   expect((await without.call('POST', '/v1/auth/oidc/begin')).status).toBe(404);
+  const told = async (on: Api): Promise<unknown> => (await on.call('GET', '/v1/auth/methods')).json['single_sign_on'];
+  expect([await told(api), await told(without)]).toEqual([true, false]);
   await without.close();
 });

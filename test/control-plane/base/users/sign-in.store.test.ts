@@ -228,3 +228,12 @@ describe('a link of the operator', () => {
     expect(JSON.stringify(await api.world.audit.list(api.world.db.read, 0, { count: 10 }))).not.toContain(token);
   });
 });
+
+describe('the ways in', () => {
+  test.each(['open', 'invite', 'closed'] as const)('are told to everybody if sign-ups are %s', async (policy) => {
+    const own = await openApi({ settings: { signUpPolicy: policy } });
+    const answer = await own.call('GET', '/v1/auth/methods');
+    expect(answer).toMatchObject({ status: 200, json: { sign_up: policy, single_sign_on: false } });
+    await own.close();
+  });
+});
