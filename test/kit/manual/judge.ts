@@ -62,12 +62,12 @@ function judgeVitest([program, verb, option, project = '', ...files]: readonly s
 async function judgeCompose([compose, verb, ...args]: readonly string[], judge: Judge): Promise<void> {
   if (compose !== 'compose') throw new Error(`docker ${compose} is not known`);
   if (verb !== 'exec') return;
-  const [service = '', ...own] = args;
+  const [service = '', program = '', ...own] = args;
   const { services } = parse(readFileSync(join(ROOT, 'installer/try-out/compose.yaml'), 'utf8')) as {
     services: object;
   };
   if (!(service in services)) throw new Error(`the try-out has no service ${service}`);
-  await judge(own);
+  await judge([program, ...own]);
 }
 
 function judgeApt([verb, file = '']: readonly string[]): void {
