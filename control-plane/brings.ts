@@ -176,7 +176,7 @@ function moneyBrings(
     'money/credits': creditsBrings({ db, cursors, credits: rooms.credits }),
     'money/metering': meteringBrings({ db, clock, cursors, ledger, metering, beat, stopUnpaid }),
     'money/corrections': correctionsBrings({ corrections: rooms.corrections, assertOrg: rooms.accounts.assertOrg }),
-    'money/deposits': depositsBrings({ db, clock, cursors, deposits: rooms.deposits }),
+    'money/deposits': depositsBrings({ db, clock, cursors, events: rooms.events, deposits: rooms.deposits }),
     'money/payouts': payoutsBrings({
       db,
       clock,

@@ -47,13 +47,8 @@ beforeAll(async () => {
   await noteRead(world, 'base');
   account = await pages.api.account();
   const { orgId } = account;
-  const { token } = await addPerson(world, { orgId, role: 'owner' }, { isStrong: true });
-  context = await pages.open();
-  const url = pages.origin.replace('http:', 'https:');
-  await context.addCookies([
-    { name: '__Host-svc_session', value: token, url, secure: true, httpOnly: true, sameSite: 'Lax' },
-  ]);
-  page = await context.newPage();
+  page = await pages.signedIn(await addPerson(world, { orgId, role: 'owner' }, { isStrong: true }));
+  context = page.context();
 });
 afterAll(async () => {
   await pages.close();

@@ -9,7 +9,9 @@ import {
   openConsolePages,
 } from '../kit/console-pages.ts';
 
-const OPERATE = (await consoleScreens()).filter(({ path }) => path.startsWith('/console/operate/'));
+const OPERATE = (await consoleScreens()).filter(
+  ({ path }) => path.startsWith('/console/operate/') && !path.includes(':'),
+);
 
 let pages: ConsolePages;
 let page: Page;
@@ -43,6 +45,7 @@ test.each(OPERATE.map(({ path, title }) => [path, title]))('%s shows its list', 
   await page.getByRole('heading', { name: title }).first().waitFor();
   await expect.poll(() => page.getByText('Reading…').count()).toBe(0);
   expect(await page.getByRole('alert').count()).toBe(0);
+  for (const line of await page.locator('.cmd code').allTextContents()) await pages.judge(line);
   const shots = process.env['CONSOLE_SHOTS'];
   if (shots !== undefined) await page.screenshot({ path: `${shots}/${path.replaceAll('/', '_')}.png` });
   expect(await axeFindings(page)).toEqual([]);

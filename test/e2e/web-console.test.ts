@@ -1,6 +1,5 @@
 // The console in Chromium: people come by an invitation, set up a passkey, sign in with it, and reach every screen. The policy of the page is
 // kept, axe-core finds nothing, and no request leaves the origin.
-import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
@@ -13,7 +12,6 @@ import {
   consoleScreens,
   openConsolePages,
 } from '../kit/console-pages.ts';
-import { openJudge } from '../kit/manual/judge.ts';
 
 /** Those of operators have a test of their own. */
 const SCREENS = (await consoleScreens()).filter(({ path }) => !path.startsWith('/console/operate/'));
@@ -76,23 +74,12 @@ describe.each([
       if (shots !== undefined)
         await page.screenshot({ path: join(shots, `${path.replaceAll('/', '_')}-${width}.png`), fullPage: true });
       expect(await axeFindings(page)).toEqual([]);
-      for (const line of await page.locator('.cmd code').allTextContents()) await judged(line);
+      for (const line of await page.locator('.cmd code').allTextContents()) await pages.judge(line);
       const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
       expect(overflow, 'the page scrolls sideways').toBeLessThanOrEqual(0);
     },
   );
 });
-
-/** The service takes a line that a screen shows: the command with its options, or the route with its query and body. */
-async function judged(line: string): Promise<void> {
-  const env = { SVC_BASE_URL: `${pages.origin}/v1`, SVC_API_KEY: 'svc_live_x', PATH: process.env['PATH'] ?? '' };
-  const words = execFileSync('bash', ['--norc', '-c', `uuidgen() { echo id; }; printf '%s\\0' ${line}`], {
-    env,
-    encoding: 'utf8',
-  });
-  const [program = '', ...args] = words.split('\0').slice(0, -1);
-  await openJudge(pages.api.routes)([program, ...args]);
-}
 
 test('no page has broken the policy, thrown an error or left the origin', () => {
   expect(pages.broken).toEqual([]);
@@ -156,7 +143,7 @@ test('an organisation becomes a supplier, registers a machine, reads its checks,
   const field = page.getByLabel('Price of one GPU');
   await expect.poll(() => field.getAttribute('aria-invalid')).toBe('true');
   await field.fill('0.80');
-  for (const line of await page.locator('.cmd code').allTextContents()) await judged(line);
+  for (const line of await page.locator('.cmd code').allTextContents()) await pages.judge(line);
   await page.getByRole('button', { name: 'Register the machine' }).click();
   expect(await page.locator('.copy code').textContent()).toMatch(/^\.\/install\.sh agent --url http:\S+ --token \S+$/);
   await page.getByRole('link', { name: 'Watch its checks' }).click();

@@ -1,6 +1,7 @@
 // What this room adds to the house: routes, the watchers of chains, the driver of deposits, metrics, and the proof.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Db } from '../../base/db/db.ts';
+import type { Events } from '../../base/events/events.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import type { Measure } from '../../base/http/metrics.ts';
 import { addressPools } from './addresses-store.ts';
@@ -17,6 +18,7 @@ interface Deps {
   db: Db;
   clock: Clock;
   cursors: Cursors;
+  events: Pick<Events, 'ofSubject'>;
   deposits: Deposits;
 }
 

@@ -15,8 +15,8 @@ export type Judge = (call: Call) => Promise<void>;
 const ROOT = resolve(import.meta.dirname, '../../..');
 const OPERATOR_COMMANDS = ['admin', 'ledger'];
 
-/** `routes` are those of the public listener. */
-export function openJudge(routes: readonly Route[]): Judge {
+/** `routes` are those of the public listener, and `ofSocket` those that people may ask on the operator's socket. */
+export function openJudge(routes: readonly Route[], ofSocket: readonly Route[] = []): Judge {
   const helps = new Map<string, Promise<string>>();
   const helpOf = (launcher: string, command: string): Promise<string> => {
     const key = `${launcher} ${command}`;
@@ -27,7 +27,7 @@ export function openJudge(routes: readonly Route[]): Judge {
   const judge: Judge = async ([program, ...args]) => {
     if (program === 'npm') return judgeNpm(args, judge);
     if (program === 'npx') return judgeVitest(args);
-    if (program === 'curl') return judgeCurl(args, routes);
+    if (program === 'curl') return judgeCurl(args, routes, ofSocket);
     if (program === 'svc-agent') return judgeOptions(args, (command) => helpOf('agent/svc-agent.js', command));
     if (program === 'svc-control-plane') {
       if (OPERATOR_COMMANDS.includes(args[0] ?? '')) return judgeOperator(args);
@@ -62,7 +62,7 @@ function judgeApt([verb, file = '']: readonly string[]): void {
   if (verb !== 'install' || !isMade) throw new Error(`we make no such package: ${file}`);
 }
 
-function judgeCurl(args: string[], routes: readonly Route[]): void {
+function judgeCurl(args: string[], routes: readonly Route[], ofSocket: readonly Route[]): void {
   const { values, positionals } = parseArgs({
     args,
     allowPositionals: true,
@@ -78,16 +78,14 @@ function judgeCurl(args: string[], routes: readonly Route[]): void {
     },
   });
   const url = new URL(positionals[0] ?? '');
-  if (values['unix-socket'] !== undefined) {
-    if (url.pathname !== '/metrics') throw new Error(`${url.pathname} is not served for people on the admin socket`);
-    return;
-  }
+  const isSocket = values['unix-socket'] !== undefined;
+  if (isSocket && url.pathname === '/metrics') return;
   const hasBody = values.data !== undefined || values.form !== undefined;
   const method = values.request ?? (hasBody ? 'POST' : 'GET');
   // openapi.json is served by the server itself.
   if (method === 'GET' && url.pathname === '/v1/openapi.json') return;
-  const found = routes.find((each) => each.method === method && matches(each, url.pathname));
-  if (found === undefined) throw new Error(`there is no route ${method} ${url.pathname}`);
+  const found = (isSocket ? ofSocket : routes).find((each) => each.method === method && matches(each, url.pathname));
+  if (found === undefined) throw new Error(`there is no route ${method} ${url.pathname} for people`);
   const headers = new Headers(values.header.map((header) => header.split(/: */, 2) as [string, string]));
   judgeHeaders(found, headers, values.data !== undefined);
   judgeQuery(found, url);
@@ -103,7 +101,8 @@ function matches({ path, idHasSlashes }: Route, pathname: string): boolean {
 }
 
 function judgeHeaders({ scope, idempotency, path }: Route, headers: Headers, sendsJson: boolean): void {
-  if (scope !== 'none' && !headers.has('authorization')) throw new Error(`${path} wants an Authorization header`);
+  if (scope !== 'none' && scope !== 'operator' && !headers.has('authorization'))
+    throw new Error(`${path} wants an Authorization header`);
   if (idempotency === 'required' && !headers.has('idempotency-key')) {
     throw new Error(`${path} wants an Idempotency-Key`);
   }
@@ -166,7 +165,7 @@ async function judgeOperator(args: readonly string[]): Promise<void> {
 function answerTo(url: string): object {
   if (url.startsWith('/admin/transfers')) return { data: [], next_cursor: null };
   if (url.startsWith('/admin/deposits/balances')) return { data: [], next_after_index: null };
-  if (/^\/admin\/deposits\/[^/]+$/.test(url)) return { deposit: {}, transfers: [] };
+  if (/^\/admin\/deposits\/[^/]+$/.test(url)) return { deposit: {}, transfers: [], history: [] };
   if (!url.includes('/statement')) return { ok: true, faults: [] };
   const balances = { opening_balance: '0.00', closing_balance: '0.00' };
   return { org_id: 'o', month: '2026-01', currency: 'USD', is_complete: true, ...balances, totals: [], lines: [] };

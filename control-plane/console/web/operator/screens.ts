@@ -1,6 +1,8 @@
 // The screens of operators: each list of the operator's routes is one screen, described as data.
 import type { Screen } from '../core/screen.ts';
 import type { Listing } from './listing.tsx';
+import { MONEY_SCREENS } from './money-screens.ts';
+import { NOTE, REASON } from './verbs.ts';
 
 const LISTINGS: readonly (Listing & { name: string })[] = [
   {
@@ -24,7 +26,7 @@ const LISTINGS: readonly (Listing & { name: string })[] = [
       {
         verb: 'suspend',
         says: 'It can read and delete, and starts nothing that costs money. What runs goes on.',
-        takes: 'reason',
+        takes: [REASON],
       },
       { verb: 'resume', says: 'It may do everything again.' },
     ],
@@ -60,27 +62,9 @@ const LISTINGS: readonly (Listing & { name: string })[] = [
     columns: ['credit_id', 'state', 'dollars', 'org_id', 'cause', 'because'],
     what: 'Credits for outages that wait for a decision.',
     verbs: [
-      { verb: 'release', says: 'The customer gets the credit now.', takes: 'note' },
-      { verb: 'refuse', says: 'The customer gets no credit.', takes: 'note' },
+      { verb: 'release', says: 'The customer gets the credit now.', takes: [NOTE] },
+      { verb: 'refuse', says: 'The customer gets no credit.', takes: [NOTE] },
     ],
-  },
-  {
-    name: 'deposit-queue',
-    title: 'Deposit queue',
-    path: '/admin/v1/deposits?limit=100',
-    cli: 'svc-control-plane admin deposit list',
-    id: 'deposit_id',
-    columns: ['deposit_id', 'status', 'amount', 'chain', 'asset', 'org_id', 'created_at'],
-    what: 'Stablecoin deposits. Those that are late, held or wrong wait for a decision on the command line.',
-  },
-  {
-    name: 'payouts',
-    title: 'Payouts',
-    path: '/admin/v1/payouts?limit=100',
-    cli: 'svc-control-plane admin payout list',
-    id: 'payout_id',
-    columns: ['payout_id', 'status', 'amount_cents', 'supplier_id', 'chain', 'reason'],
-    what: 'What suppliers are paid and were paid.',
   },
   {
     name: 'people',
@@ -102,10 +86,12 @@ const LISTINGS: readonly (Listing & { name: string })[] = [
   },
 ];
 
-export const OPERATOR_SCREENS: readonly Screen[] = LISTINGS.map(({ name, ...listing }): Screen => ({
+const LISTED = LISTINGS.map(({ name, ...listing }): Screen => ({
   path: `/console/operate/${name}`,
   title: listing.title,
   group: 'Operate',
   scope: 'operator',
   load: async () => (await import('./listing.tsx')).listingScreen(listing),
 }));
+
+export const OPERATOR_SCREENS: readonly Screen[] = [...LISTED, ...MONEY_SCREENS];

@@ -1,0 +1,39 @@
+// What the operator's screens write as data: rows of the operator's routes, and decisions about them.
+
+/** A row of a list, or one thing, as the operator's routes write it. */
+export type Row = Record<string, unknown>;
+
+/** A text that a decision takes. */
+interface Taken {
+  /** The member of the request. */
+  field: string;
+  /** The option of the command. */
+  option: string;
+  label: string;
+}
+
+export const REASON: Taken = { field: 'reason', option: 'reason', label: 'Reason' };
+export const NOTE: Taken = { field: 'note', option: 'note', label: 'Note' };
+
+/** A decision about a row: `POST <path>/<id>/<verb>`, and `<command> <verb> <id>`. */
+export interface Verb {
+  verb: string;
+  /** What follows from it. */
+  says: string;
+  takes?: readonly Taken[];
+  /** Whether it can be decided about this row. Left out: about each one. */
+  fits?: (row: Row) => boolean;
+}
+
+/** `in_flight` as `In flight`. */
+export function capital(word: string): string {
+  const words = word.replaceAll('_', ' ');
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+/** A value of a row as it is read. */
+export function textOf(value: unknown): string {
+  if (value === null || value === undefined) return '';
+  if (Array.isArray(value)) return value.map(textOf).join(', ');
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}

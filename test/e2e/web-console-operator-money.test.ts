@@ -1,0 +1,136 @@
+// Operators decide about money in the browser: what they decide is in the customer's balance, and in the books.
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { sql } from '../../control-plane/base/db/db.ts';
+import { findDeposit } from '../../control-plane/money/deposits/store.ts';
+import { axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
+import { addDeposit, drivePaid, noteRead, offlineDeposits, payDeposit } from '../kit/deposits.ts';
+import { addPerson } from '../kit/people.ts';
+
+const MINUTE_MS = 60_000;
+
+let pages: ConsolePages;
+/** The operator's. */
+let page: Page;
+let orgId: string;
+
+beforeAll(async () => {
+  pages = await openConsolePages({ settings: { deposits: offlineDeposits() } });
+  const { world } = pages.api;
+  ({ orgId } = await world.customer(0));
+  await world.clock.advance(Date.now() - world.clock.now());
+  await noteRead(world, 'base');
+  page = await pages.signedIn(await addPerson(world, undefined, { isOperator: true, isStrong: true }));
+});
+afterAll(async () => pages.close());
+
+const goTo = (path: string): Promise<unknown> => page.goto(`${pages.origin}/console/operate/${path}`);
+
+/** Nothing on the page hinders people with other senses, nothing has broken, and the books agree. */
+async function expectWell(): Promise<void> {
+  expect(await axeFindings(page)).toEqual([]);
+  for (const line of await page.locator('.cmd code').allTextContents()) await pages.judge(line);
+  expect(pages.broken).toEqual([]);
+  await pages.api.world.verify();
+}
+
+/** Presses a button of the dialog that `opener` opens, after its fields are filled. */
+async function decide(opener: string, submit: string, fields: Record<string, string> = {}): Promise<void> {
+  await page.getByRole('button', { name: opener, exact: true }).click();
+  const dialog = page.getByRole('dialog');
+  for (const [label, text] of Object.entries(fields)) await dialog.getByLabel(label).fill(text);
+  for (const line of await dialog.locator('.cmd code').allTextContents()) await pages.judge(line);
+  await dialog.getByRole('button', { name: submit, exact: true }).click();
+}
+
+/** What the customer reads. */
+async function available(): Promise<string | null> {
+  const customer = await pages.signedIn(await addPerson(pages.api.world, { orgId, role: 'owner' }));
+  await customer.goto(`${pages.origin}/console/usage`);
+  const figure = customer.locator('.stats div').filter({ hasText: 'Available' }).locator('dd');
+  const text = await figure.textContent();
+  await customer.context().close();
+  return text;
+}
+
+/** A deposit of 25.00 that was paid, whose senders nobody can say anything about. */
+async function addHeld(id: string): Promise<string> {
+  const { world } = pages.api;
+  await addDeposit(world, id, orgId);
+  await payNow(id, world.clock.now(), 'unknown');
+  return id;
+}
+
+async function payNow(id: string, ms: number, senders: 'clear' | 'unknown'): Promise<void> {
+  const { world } = pages.api;
+  const deposit = await findDeposit(world.db.read, id);
+  if (deposit === undefined) throw new Error(`there is no deposit ${id}`);
+  await payDeposit(world, deposit, { units: 25_000_000n, ms });
+  await drivePaid(world.core, world.rooms, id, { verdict: senders });
+}
+
+test('a held deposit is credited with a reason, and the customer has it', async () => {
+  const id = await addHeld('held-1');
+  await addDeposit(pages.api.world, 'open-1', orgId);
+  expect(await available()).toMatch(/^\$0\.00/);
+  await goTo('deposit-queue');
+  await page.getByRole('link', { name: id }).waitFor();
+  // What needs no decision is shown by another choice.
+  expect(await page.getByRole('link', { name: 'open-1' }).count()).toBe(0);
+  await decide(`Credit ${id}`, 'Credit', { Reason: 'the customer has shown where it is from' });
+  await page.getByRole('heading', { name: 'Nothing here' }).waitFor();
+  expect(await available()).toMatch(/^\$25\.00/);
+  await page.getByText('All', { exact: true }).click();
+  await page.getByRole('link', { name: id }).click();
+  await page.getByRole('heading', { name: 'Deposit of 25.00' }).waitFor();
+  await page.getByRole('table', { name: 'Transfers on its chain' }).getByText('0xpayer').waitFor();
+  await page.getByRole('table', { name: 'History' }).getByText('held_screening').waitFor();
+  await expectWell();
+});
+
+test('a deposit that came late is credited on its page, where a second decision is refused with the reason', async () => {
+  const { world } = pages.api;
+  const id = await addDeposit(world, 'late-1', orgId);
+  await world.db.tx('test.late', (tx) =>
+    tx.run(sql`update deposits set expires_ms = ${world.clock.now() - MINUTE_MS} where id = ${id}`),
+  );
+  await payNow(id, world.clock.now(), 'clear');
+  await goTo(`deposit-queue/${id}`);
+  await page.getByText('expired_received').first().waitFor();
+  await decide(`Credit ${id}`, 'Credit', { Reason: 'late by a minute' });
+  await page.locator('.kv').getByText('credited', { exact: true }).waitFor();
+  expect(await available()).toMatch(/^\$50\.00/);
+  await decide(`Reject ${id}`, 'Reject', { Reason: 'once more' });
+  await page.getByRole('alert').getByText('nothing of it waits for a decision').waitFor();
+  await expectWell();
+});
+
+test('a held deposit is refused, and the customer gets nothing', async () => {
+  const id = await addHeld('held-2');
+  await goTo('deposit-queue');
+  await decide(`Reject ${id}`, 'Reject', { Reason: 'nobody knows the sender' });
+  await page.getByRole('link', { name: id }).waitFor();
+  await goTo(`deposit-queue/${id}`);
+  await page.getByRole('table', { name: 'Transfers on its chain' }).getByText('suspense').waitFor();
+  expect(await available()).toMatch(/^\$50\.00/);
+  await shots(`deposit-queue/${id}`);
+});
+
+/** With CONSOLE_SHOTS, pictures of a screen on a wide page and on a phone, in both colours. */
+async function shots(path: string): Promise<void> {
+  const folder = process.env['CONSOLE_SHOTS'];
+  await goTo(path);
+  for (const width of [1_440, 390]) {
+    for (const colorScheme of ['light', 'dark'] as const) {
+      await page.setViewportSize({ width, height: 900 });
+      await page.emulateMedia({ colorScheme });
+      await expect.poll(() => page.getByText('Reading…').count()).toBe(0);
+      const name = `${path.replaceAll('/', '_')}-${width}-${colorScheme}.png`;
+      if (folder !== undefined) await page.screenshot({ path: `${folder}/${name}`, fullPage: true });
+      const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
+      expect(overflow, 'the page scrolls sideways').toBeLessThanOrEqual(0);
+      await expectWell();
+    }
+  }
+  await page.setViewportSize({ width: 1_440, height: 900 });
+}
