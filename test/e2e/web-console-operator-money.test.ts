@@ -1,10 +1,13 @@
 // Operators decide about money in the browser: what they decide is in the customer's balance, and in the books.
+import { readFileSync } from 'node:fs';
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sql } from '../../control-plane/base/db/db.ts';
 import { findDeposit } from '../../control-plane/money/deposits/store.ts';
 import { axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
 import { addDeposit, drivePaid, noteRead, offlineDeposits, payDeposit } from '../kit/deposits.ts';
+import { runCommand } from '../kit/operator-commands.ts';
+import { earnCents, nameDestination } from '../kit/payees.ts';
 import { addPerson } from '../kit/people.ts';
 
 const MINUTE_MS = 60_000;
@@ -114,6 +117,50 @@ test('a held deposit is refused, and the customer gets nothing', async () => {
   await page.getByRole('table', { name: 'Transfers on its chain' }).getByText('suspense').waitFor();
   expect(await available()).toMatch(/^\$50\.00/);
   await shots(`deposit-queue/${id}`);
+});
+
+test('what is due is exported as the file of the command, and entered as sent with its transaction or as failed', async () => {
+  const { world } = pages.api;
+  for (const payee of [await world.machine(), await world.machine()]) {
+    await nameDestination(world, payee);
+    await earnCents(world, payee.supplierId, 3_000);
+  }
+  await world.rooms.payouts.makeDue(new AbortController().signal);
+  await goTo('payouts');
+  await expect.poll(() => page.getByRole('button', { name: /^Failed / }).count()).toBe(2);
+  expect(await page.getByRole('button', { name: /^Sent / }).count()).toBe(0);
+  await page.getByLabel('Batch').fill('monday 1');
+  await page.getByRole('button', { name: 'Export', exact: true }).click();
+  const [file] = await Promise.all([
+    page.waitForEvent('download'),
+    page.getByRole('link', { name: 'Download the list' }).click(),
+  ]);
+  expect(file.suggestedFilename()).toBe('payouts-monday 1.json');
+  const text = readFileSync(await file.path(), 'utf8');
+  expect(text).toBe(await runCommand(world, ['admin', 'payout', 'export', '--batch', 'monday 1', '--json']));
+  const [first = '', second = ''] = (JSON.parse(text) as { data: { payout_id: string }[] }).data.map(
+    (row) => row.payout_id,
+  );
+  await page.getByRole('heading', { name: 'Nothing here' }).waitFor();
+  await expectWell();
+  await page.getByText('In flight', { exact: true }).click();
+  await decide(`Sent ${first}`, 'Sent', { Transaction: '0x5f1c' });
+  await expect.poll(() => page.getByRole('button', { name: `Sent ${first}` }).count()).toBe(0);
+  await decide(`Failed ${second}`, 'Failed', { Reason: 'the address refuses transfers' });
+  await page.getByRole('heading', { name: 'Nothing here' }).waitFor();
+  await page.getByText('Paid', { exact: true }).click();
+  await page.getByRole('cell', { name: '0x5f1c' }).waitFor();
+  expect(await page.getByRole('button', { name: /^(Sent|Failed) / }).count()).toBe(0);
+  await shots('payouts');
+});
+
+test('a supplier is suspended and resumed in the list that says what it is owed', async () => {
+  const { supplierId } = await pages.api.world.machine();
+  await goTo('suppliers');
+  await decide(`Suspend ${supplierId}`, 'Suspend');
+  await decide(`Resume ${supplierId}`, 'Resume');
+  await page.getByRole('button', { name: `Suspend ${supplierId}` }).waitFor();
+  await shots('suppliers');
 });
 
 /** With CONSOLE_SHOTS, pictures of a screen on a wide page and on a phone, in both colours. */

@@ -1,7 +1,7 @@
 // One thing of the operator's routes as a list of its members, and a short list of things as a table.
 import type { ComponentChildren } from 'preact';
 import { Link } from 'wouter-preact';
-import { time } from '../core/format.ts';
+import { cents, time } from '../core/format.ts';
 import { Badge, type Tone } from '../parts/layout.tsx';
 import { type Column, RowsTable } from '../parts/table.tsx';
 import { capital, type Row, textOf } from './verbs.ts';
@@ -12,7 +12,7 @@ export function FactsOf({ row }: { row: Row }) {
     <dl class="kv pad">
       {Object.entries(row).map(([name, value]) => (
         <>
-          <dt>{capital(name)}</dt>
+          <dt>{titleOf(name)}</dt>
           <dd>
             <Fact name={name} value={value} />
           </dd>
@@ -41,7 +41,7 @@ export function FactsTable({ caption, rows, columns, decide, children }: FactsTa
 /** `hrefOf`: where the name of a row leads. */
 export function factColumns(columns: readonly string[], hrefOf?: (row: Row) => string): Column<Row>[] {
   return columns.map((name, index) => ({
-    title: capital(name),
+    title: titleOf(name),
     class: index < 2 ? '' : 'w',
     cell: (row) => {
       const text = <Fact name={name} value={row[name]} />;
@@ -49,6 +49,9 @@ export function factColumns(columns: readonly string[], hrefOf?: (row: Row) => s
     },
   }));
 }
+
+/** Cents are written as dollars. */
+const titleOf = (name: string): string => capital(name.replace(/_cents$/, ''));
 
 /** States in which an operator has something to do, or something has ended badly. */
 const TONES: Record<string, Tone> = {
@@ -72,6 +75,7 @@ function Fact({ name, value }: { name: string; value: unknown }) {
       </time>
     );
   }
+  if (typeof value === 'number' && name.endsWith('_cents')) return <span>{cents(value)}</span>;
   const tone = name === 'status' || name === 'state' ? TONES[text] : undefined;
   return tone === undefined ? <span class="brk">{text}</span> : <Badge tone={tone}>{text}</Badge>;
 }
