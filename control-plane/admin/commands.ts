@@ -111,6 +111,12 @@ function addOrgCommands(admin: Command, deps: CommandDeps): void {
   withPages(org.command('list').description('all organisations, newest first')).action((options: ListOptions) =>
     showPage(deps, options, '/admin/orgs'),
   );
+  withCommon(org.command('show <id>').description('one of them')).action((id: string, options: CommonOptions) =>
+    show(deps, options, { method: 'GET', url: `/admin/orgs/${encodeURIComponent(id)}` }),
+  );
+  withPages(org.command('members <id>').description('its members and their roles, newest first')).action(
+    (id: string, options: ListOptions) => showPage(deps, options, `/admin/orgs/${encodeURIComponent(id)}/members`),
+  );
   addSuspensionCommands(org, deps);
 }
 

@@ -32,9 +32,14 @@ const goTo = (path: string): Promise<unknown> => page.goto(`${pages.origin}/cons
 /** Nothing on the page hinders people with other senses, nothing has broken, and the books agree. */
 async function expectWell(): Promise<void> {
   expect(await axeFindings(page)).toEqual([]);
-  for (const line of await page.locator('.cmd code').allTextContents()) await pages.judge(line);
+  await judgeLines();
   expect(pages.broken).toEqual([]);
   await pages.api.world.verify();
+}
+
+/** The service takes the commands and the requests that the page shows. */
+async function judgeLines(): Promise<void> {
+  for (const line of await page.locator('.cmd code').allTextContents()) await pages.judge(line);
 }
 
 /** Presses a button of the dialog that `opener` opens, after its fields are filled. */
@@ -42,7 +47,7 @@ async function decide(opener: string, submit: string, fields: Record<string, str
   await page.getByRole('button', { name: opener, exact: true }).click();
   const dialog = page.getByRole('dialog');
   for (const [label, text] of Object.entries(fields)) await dialog.getByLabel(label).fill(text);
-  for (const line of await dialog.locator('.cmd code').allTextContents()) await pages.judge(line);
+  await judgeLines();
   await dialog.getByRole('button', { name: submit, exact: true }).click();
 }
 
@@ -161,6 +166,62 @@ test('a supplier is suspended and resumed in the list that says what it is owed'
   await decide(`Resume ${supplierId}`, 'Resume');
   await page.getByRole('button', { name: `Suspend ${supplierId}` }).waitFor();
   await shots('suppliers');
+});
+
+test('a credit and a deduction are refused above their bounds and posted at them, and the reason is on the bill', async () => {
+  const other = await pages.api.world.customer(0);
+  await goTo('orgs');
+  await page.getByRole('row').filter({ hasText: other.orgId }).getByRole('link').click();
+  const correct = async (kind: string, amount: string, reference: string): Promise<void> => {
+    await page.getByText(kind, { exact: true }).click();
+    await page.getByLabel('Amount in dollars').fill(amount);
+    await page.getByLabel('Reason').fill(`because of ${reference}`);
+    await page.getByLabel('Reference').fill(reference);
+    await page.getByRole('button', { name: 'Post the correction' }).click();
+  };
+  await correct('Credit', '1000000000.01', 'ticket 1');
+  await page.getByText('Amount in dollars must be at most 1000000000.00').waitFor();
+  await correct('Credit', '1000000000.00', 'ticket 1');
+  await page.getByRole('status').getByText('Posted $1,000,000,000.00').waitFor();
+  await judgeLines();
+  await correct('Adjust down', '1000000000.00000001', 'ticket 2');
+  await page.getByText('Amount in dollars must be at most 1000000000.00').waitFor();
+  await correct('Adjust down', '999999999.99', 'ticket 2');
+  await page.getByRole('status').getByText('Posted −$999,999,999.99').waitFor();
+  await judgeLines();
+  await correct('Adjust down', '0.02', 'ticket 3');
+  await page.getByRole('alert').getByText('Only $0.01 is available').waitFor();
+  await correct('Adjust down', '0.01', 'ticket 3');
+  await page.getByRole('status').getByText('Posted −$0.01').waitFor();
+  await correct('Adjust down', '0.01', 'ticket 4');
+  await page.getByRole('alert').getByText('Only $0.00 is available').waitFor();
+  await page.reload();
+  await page.getByRole('cell', { name: 'because of ticket 1' }).waitFor();
+  expect(await page.getByRole('cell', { name: 'because of ticket 4' }).count()).toBe(0);
+  await expectWell();
+});
+
+test('an organisation is suspended, its key revoked, and its warnings changed on its page, which lists its members', async () => {
+  const { world } = pages.api;
+  const other = await world.customer(500);
+  const { email } = await addPerson(world, { orgId: other.orgId, role: 'billing' });
+  await goTo(`orgs/${other.orgId}`);
+  await page.getByRole('table', { name: 'Members' }).getByText(email).waitFor();
+  await page.getByRole('button', { name: /^Revoke / }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Revoke' }).click();
+  await expect.poll(() => page.getByRole('button', { name: /^Revoke / }).count()).toBe(0);
+  expect((await pages.api.call('GET', '/v1/balance', { key: other.key })).status).toBe(401);
+  await page.getByLabel('Hours left').fill('48, 0');
+  await page.getByRole('button', { name: 'Change the warnings' }).click();
+  await page.getByText('Hours left must be at least 1').waitFor();
+  await page.getByLabel('Hours left').fill('48, 2');
+  await page.getByRole('button', { name: 'Change the warnings' }).click();
+  await page.getByText('below 48, 2 hours').waitFor();
+  await decide(`Suspend ${other.orgId}`, 'Suspend', { Reason: 'unpaid invoice 9' });
+  await page.getByText('unpaid invoice 9').waitFor();
+  await shots(`orgs/${other.orgId}`);
+  await decide(`Resume ${other.orgId}`, 'Resume');
+  await page.getByRole('button', { name: `Suspend ${other.orgId}` }).waitFor();
 });
 
 /** With CONSOLE_SHOTS, pictures of a screen on a wide page and on a phone, in both colours. */

@@ -62,6 +62,22 @@ export const LISTS: List[] = [
       );
     },
   })),
+  {
+    path: '/admin/orgs/o-1/members',
+    key: 'user_id',
+    fill: async (tx) => {
+      await tx.run(sql`insert into orgs (id, name, created_ms) values ('o-1', 'x', 0)`);
+      await each(
+        tx,
+        (id, ms) =>
+          sql`insert into users (id, email, name, is_operator, created_ms) values (${id}, ${id}, 'x', 0, ${ms})`,
+      );
+      await each(
+        tx,
+        (id, ms) => sql`insert into members (org_id, user_id, role, created_ms) values ('o-1', ${id}, 'member', ${ms})`,
+      );
+    },
+  },
   { path: '/admin/suppliers', key: 'supplier_id', fill: (tx) => each(tx, supplier) },
   {
     path: '/admin/machines',

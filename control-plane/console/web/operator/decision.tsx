@@ -50,15 +50,16 @@ interface DecisionProps extends Decided {
 
 function Decision({ path, command, verb: { verb, says, takes = [] }, id, close, decided }: DecisionProps) {
   const [texts, setTexts] = useState<Record<string, string>>({});
-  const given = takes.map(({ field, option }) => ({ field, option, text: texts[field] ?? '' }));
-  const body = takes.length === 0 ? undefined : Object.fromEntries(given.map(({ field, text }) => [field, text]));
+  // Fields that are empty as yet are dots in the lines.
+  const bodyOf = (empty: string) =>
+    takes.length === 0 ? undefined : Object.fromEntries(takes.map(({ field }) => [field, texts[field] || empty]));
   const target = `${path}/${encodeURIComponent(id)}/${verb}`;
   const action = useAction(async () => {
-    await post(target, body);
+    await post(target, bodyOf(''));
     close();
     await decided();
   });
-  const options = given.map(({ option, text }) => ` --${option} ${quoted(text === '' ? '…' : text)}`);
+  const options = takes.map(({ field, option }) => ` --${option} ${quoted(texts[field] || '…')}`);
   return (
     <Dialog title={`${capital(verb)} ${id}?`} close={close}>
       <p class="dim">{says} It stands in the audit journal under your address.</p>
@@ -76,7 +77,7 @@ function Decision({ path, command, verb: { verb, says, takes = [] }, id, close, 
       </Form>
       <SameAs
         cli={`${command} ${verb} ${quoted(id)}${options.join('')}`}
-        curl={{ method: 'POST', path: target, body }}
+        curl={{ method: 'POST', path: target, body: bodyOf('…') }}
       />
     </Dialog>
   );

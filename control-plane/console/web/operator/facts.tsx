@@ -76,6 +76,9 @@ function Fact({ name, value }: { name: string; value: unknown }) {
     );
   }
   if (typeof value === 'number' && name.endsWith('_cents')) return <span>{cents(value)}</span>;
-  const tone = name === 'status' || name === 'state' ? TONES[text] : undefined;
-  return tone === undefined ? <span class="brk">{text}</span> : <Badge tone={tone}>{text}</Badge>;
+  const isState = name === 'status' || name === 'state';
+  const tone = isState ? TONES[text] : undefined;
+  if (tone !== undefined) return <Badge tone={tone}>{text}</Badge>;
+  // A word of a state is never cut.
+  return <span class={isState ? '' : 'brk'}>{text}</span>;
 }

@@ -1,8 +1,9 @@
 // A list of the operator's routes as a screen. What changes something asks first; the API keeps it in the audit journal.
 import type { ComponentChildren, ComponentType } from 'preact';
 import { useState } from 'preact/hooks';
-import { useLiveList } from '../core/data.ts';
+import { type LiveList, useLiveList } from '../core/data.ts';
 import type { ScreenProps } from '../core/screen.ts';
+import { SameAs } from '../parts/command.tsx';
 import { Empty, Head } from '../parts/layout.tsx';
 import { Segments } from '../parts/segments.tsx';
 import { type Column, LiveTable } from '../parts/table.tsx';
@@ -16,7 +17,7 @@ type Filter = readonly [words: string, query: string, options: string];
 export interface Listing {
   title: string;
   path: string;
-  /** The same on the machine of the control plane. It ends with ` list` if the list has decisions. */
+  /** The same on the machine of the control plane. If the list has decisions, their commands begin with what is before ` list`. */
   cli: string;
   /** The member that identifies a row. */
   id: string;
@@ -42,19 +43,12 @@ interface ListingProps {
 
 /** The list with its filters and decisions. */
 export function ListingView({ listing, above }: ListingProps) {
-  const { title, id, columns, page, what, verbs = [], filters = [] } = listing;
+  const { title, id, filters = [] } = listing;
   const [chosen, setChosen] = useState(filters[0]?.[0] ?? '');
   const [, query = '', options = ''] = filters.find(([words]) => words === chosen) ?? [];
   const path = query === '' ? listing.path : `${listing.path}&${query}`;
   const cli = options === '' ? listing.cli : `${listing.cli} ${options}`;
   const list = useLiveList<Row>({ path, idOf: (row) => textOf(row[id]) });
-  const about = { path: path.replace(/\?.*/, ''), command: listing.cli.replace(/ list$/, '') };
-  const decide: Column<Row> = {
-    title: 'Decide',
-    cell: (row) => <Decisions {...about} verbs={verbs} row={row} id={textOf(row[id])} decided={list.reload} />,
-  };
-  const pageOf = (row: Row): string => `${page}/${encodeURIComponent(textOf(row[id]))}`;
-  const cells = factColumns(columns, page === undefined ? undefined : pageOf);
   return (
     <>
       <Head title={title} same={{ cli, curl: { path } }} />
@@ -67,16 +61,43 @@ export function ListingView({ listing, above }: ListingProps) {
           onValue={setChosen}
         />
       )}
-      <LiveTable
-        caption={title}
-        list={list}
-        columns={verbs.length === 0 ? cells : [...cells, decide]}
-        empty={
-          <Empty title="Nothing here" cli={cli}>
-            {what}
-          </Empty>
-        }
-      />
+      <Rows listing={{ ...listing, path, cli }} list={list} />
     </>
+  );
+}
+
+/** A list as a part of a page. */
+export function ListingPart({ listing }: { listing: Listing }) {
+  const { title, path, cli, id } = listing;
+  const list = useLiveList<Row>({ path, idOf: (row) => textOf(row[id]) });
+  return (
+    <div class="stack tight">
+      <h2>{title}</h2>
+      <SameAs cli={cli} curl={{ path }} />
+      <Rows listing={listing} list={list} />
+    </div>
+  );
+}
+
+function Rows({ listing, list }: { listing: Listing; list: LiveList<Row> }) {
+  const { title, path, cli, id, columns, page, what, verbs = [] } = listing;
+  const about = { path: path.replace(/\?.*/, ''), command: cli.replace(/ list.*/, '') };
+  const decide: Column<Row> = {
+    title: 'Decide',
+    cell: (row) => <Decisions {...about} verbs={verbs} row={row} id={textOf(row[id])} decided={list.reload} />,
+  };
+  const pageOf = (row: Row): string => `${page}/${encodeURIComponent(textOf(row[id]))}`;
+  const cells = factColumns(columns, page === undefined ? undefined : pageOf);
+  return (
+    <LiveTable
+      caption={title}
+      list={list}
+      columns={verbs.length === 0 ? cells : [...cells, decide]}
+      empty={
+        <Empty title="Nothing here" cli={cli}>
+          {what}
+        </Empty>
+      }
+    />
   );
 }

@@ -27,6 +27,12 @@ const listed = { group: 'Operate', scope: 'operator' } as const;
 
 export const MONEY_SCREENS: readonly Screen[] = [
   {
+    path: '/console/operate/orgs/:id',
+    title: 'Organisation',
+    scope: 'operator',
+    load: async () => (await import('./org.tsx')).OrgPage,
+  },
+  {
     ...listed,
     path: '/console/operate/deposit-queue',
     title: 'Deposit queue',

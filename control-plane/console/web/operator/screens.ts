@@ -2,7 +2,7 @@
 import type { Screen } from '../core/screen.ts';
 import type { Listing } from './listing.tsx';
 import { MONEY_SCREENS } from './money-screens.ts';
-import { NOTE, REASON } from './verbs.ts';
+import { NOTE, ORG_VERBS } from './verbs.ts';
 
 const LISTINGS: readonly (Listing & { name: string })[] = [
   {
@@ -22,14 +22,8 @@ const LISTINGS: readonly (Listing & { name: string })[] = [
     id: 'id',
     columns: ['name', 'id', 'suspended_at', 'suspended_reason', 'created_at'],
     what: 'Customers and suppliers.',
-    verbs: [
-      {
-        verb: 'suspend',
-        says: 'It can read and delete, and starts nothing that costs money. What runs goes on.',
-        takes: [REASON],
-      },
-      { verb: 'resume', says: 'It may do everything again.' },
-    ],
+    page: '/console/operate/orgs',
+    verbs: ORG_VERBS,
   },
   {
     name: 'fleet',

@@ -25,6 +25,21 @@ export interface Verb {
   fits?: (row: Row) => boolean;
 }
 
+/** What is decided about organisations. */
+export const ORG_VERBS: readonly Verb[] = [
+  {
+    verb: 'suspend',
+    says: 'It can read and delete, and starts nothing that costs money. What runs goes on.',
+    takes: [REASON],
+    fits: (row) => row['suspended_at'] === null,
+  },
+  {
+    verb: 'resume',
+    says: 'It may do everything again.',
+    fits: (row) => row['suspended_at'] !== null,
+  },
+];
+
 /** `in_flight` as `In flight`. */
 export function capital(word: string): string {
   const words = word.replaceAll('_', ' ');
