@@ -79,6 +79,5 @@ function Fact({ name, value }: { name: string; value: unknown }) {
   const isState = name === 'status' || name === 'state';
   const tone = isState ? TONES[text] : undefined;
   if (tone !== undefined) return <Badge tone={tone}>{text}</Badge>;
-  // A word of a state is never cut.
-  return <span class={isState ? '' : 'brk'}>{text}</span>;
+  return <span class={isState || name === 'role' ? '' : 'brk'}>{text}</span>;
 }

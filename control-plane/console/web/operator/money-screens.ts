@@ -46,6 +46,12 @@ export const MONEY_SCREENS: readonly Screen[] = [
   },
   {
     ...listed,
+    path: '/console/operate/ledger',
+    title: 'Ledger',
+    load: async () => (await import('./ledger.tsx')).Ledger,
+  },
+  {
+    ...listed,
     path: '/console/operate/payouts',
     title: 'Payouts',
     load: async () => (await import('./payouts.tsx')).Payouts,

@@ -42,7 +42,10 @@ export function QueuedDeposit({ params: { id = '' } }: ScreenProps) {
       {error.value !== undefined && <Problem error={error.value} retry={() => void reload()} />}
       {shown !== undefined && (
         <>
-          <Card title="Deposit">
+          <Card
+            title="Deposit"
+            actions={<Link href={`/console/operate/ledger?subject_id=${encodeURIComponent(id)}`}>Its postings</Link>}
+          >
             <FactsOf row={shown.deposit} />
           </Card>
           <Card title="Transfers on its chain">
