@@ -22,6 +22,7 @@ import { addCreditCommands, addDisputeCommands, addPayoutCommands, addSupplierCo
 import { addModelCommands } from './model-commands.ts';
 import { addSuspensionCommands, addUserCommands } from './people-commands.ts';
 import { addInstanceCommands, addReservationCommands } from './rental-commands.ts';
+import { addWebhookCommands } from './webhook-commands.ts';
 
 const DAY_MS = 86_400_000;
 const Verdict = z.strictObject({ ok: z.boolean(), faults: z.array(z.string()) });
@@ -42,6 +43,7 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   addCreditCommands(admin, deps);
   addReservationCommands(admin, deps);
   addDepositCommands(admin, deps);
+  addWebhookCommands(admin, deps);
   addRefundCommand(admin, deps);
   addAdjustCommand(admin, deps);
   addStatementCommand(admin, deps);

@@ -130,6 +130,26 @@ export const LISTS: List[] = [
       ),
   },
   {
+    path: '/admin/webhook-endpoints',
+    key: 'endpoint_id',
+    fill: async (tx) => {
+      await each(
+        tx,
+        (id, ms) => sql`insert into webhook_endpoints (id, org_id, url, event_types, status, secret_sealed, created_ms)
+          values (${id}, 'o', 'https://example.com/', '[]', 'healthy', 'x', ${ms})`,
+      );
+      await each(
+        tx,
+        (
+          id,
+          ms,
+        ) => sql`insert into webhook_deliveries (id, endpoint_id, event_id, event_type, instance_id, instance_version, body, status,
+            attempts, max_attempts, next_trigger, deadline_ms, created_ms, completed_ms)
+          values (${`d-${id}`}, ${id}, 'e', 'instance.running', 'i', 1, '{}', 'dead_lettered', 5, 5, 'schedule', ${ms}, ${ms}, ${ms})`,
+      );
+    },
+  },
+  {
     path: '/admin/reservations',
     key: 'reservation_id',
     fill: (tx) =>

@@ -6,6 +6,7 @@ import type { Forgets } from '../../base/db/pieces.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import { countDeliveries } from './delivery-store.ts';
+import { webhookOperatorRoutes } from './operator-routes.ts';
 import { webhookRoutes } from './routes.ts';
 import type { Webhooks } from './webhooks.ts';
 
@@ -25,6 +26,7 @@ export function webhooksBrings({ db, clock, cursors, webhooks }: Deps) {
   const forgets: Forgets = { what: 'webhook_deliveries', run: webhooks.purge };
   return {
     routes: webhookRoutes({ db, cursors, webhooks }),
+    operatorRoutes: webhookOperatorRoutes({ db, clock, cursors, webhooks }),
     loops: [courier],
     measures: measures(db, clock),
     forgets: [forgets],
