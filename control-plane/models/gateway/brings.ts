@@ -7,6 +7,7 @@ import type { Cursors } from '../../base/http/cursors.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import type { Billed } from '../../money/ledger/billed.ts';
 import type { Gateway } from './gateway.ts';
+import { upstreamsRoute } from './operator-routes.ts';
 import { receiptRoutes } from './receipt-routes.ts';
 import { gatewayRoutes } from './routes.ts';
 import { CHARGE_KIND } from './states.ts';
@@ -40,6 +41,7 @@ export function gatewayBrings({ db, clock, cursors, gateway, keepMs }: Deps) {
   };
   return {
     routes: [...gatewayRoutes({ gateway }), ...receiptRoutes({ db, cursors })],
+    operatorRoutes: [upstreamsRoute(gateway)],
     loops,
     measures: measures(gateway),
     charges: receiptProof,

@@ -121,7 +121,8 @@ function openList<T>(
       const read = page.data.map((entry) => kept(known.get(idOf(entry)), entry));
       rows.value =
         cursor === null ? read : [...(rows.value ?? []), ...read.filter((row) => !known.has(idOf(row.peek())))];
-      next.value = page.next_cursor;
+      // A list that is short by its nature has no cursor.
+      next.value = page.next_cursor ?? null;
       error.value = undefined;
     } catch (failure) {
       error.value = asApiError(failure);

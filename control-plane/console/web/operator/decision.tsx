@@ -32,7 +32,7 @@ export function Decisions({ verbs, row, id, ...about }: DecisionsProps) {
         .filter(({ fits }) => fits === undefined || fits(row))
         .map((verb) => (
           <button key={verb.verb} class="btn sm" type="button" onClick={() => setAsked({ verb, id })}>
-            {capital(verb.verb)}
+            {wordsOf(verb)}
             <span class="sr"> {id}</span>
           </button>
         ))}
@@ -48,8 +48,11 @@ interface DecisionProps extends Decided {
   decided(): Promise<void>;
 }
 
-function Decision({ path, command, verb: { verb, says, takes = [] }, id, close, decided }: DecisionProps) {
-  const [texts, setTexts] = useState<Record<string, string>>({});
+function Decision({ path, command, verb: decision, id, close, decided }: DecisionProps) {
+  const { verb, says, takes = [] } = decision;
+  const [texts, setTexts] = useState<Record<string, string>>(() =>
+    Object.fromEntries(takes.map(({ field, initial }) => [field, initial?.() ?? ''])),
+  );
   // Fields that are empty as yet are dots in the lines.
   const bodyOf = (empty: string) =>
     takes.length === 0 ? undefined : Object.fromEntries(takes.map(({ field }) => [field, texts[field] || empty]));
@@ -61,9 +64,9 @@ function Decision({ path, command, verb: { verb, says, takes = [] }, id, close, 
   });
   const options = takes.map(({ field, option }) => ` --${option} ${quoted(texts[field] || '…')}`);
   return (
-    <Dialog title={`${capital(verb)} ${id}?`} close={close}>
+    <Dialog title={`${wordsOf(decision)} ${id}?`} close={close}>
       <p class="dim">{says} It stands in the audit journal under your address.</p>
-      <Form action={action} submit={capital(verb)} busy="Sending…" cancel={close}>
+      <Form action={action} submit={wordsOf(decision)} busy="Sending…" cancel={close}>
         {takes.map(({ field, label }) => (
           <Field
             key={field}
@@ -81,4 +84,8 @@ function Decision({ path, command, verb: { verb, says, takes = [] }, id, close, 
       />
     </Dialog>
   );
+}
+
+function wordsOf({ verb, words = capital(verb) }: Verb): string {
+  return words;
 }

@@ -10,6 +10,8 @@ interface Taken {
   /** The option of the command. */
   option: string;
   label: string;
+  /** What stands in its field at first. */
+  initial?: () => string;
 }
 
 export const REASON: Taken = { field: 'reason', option: 'reason', label: 'Reason' };
@@ -18,6 +20,8 @@ export const NOTE: Taken = { field: 'note', option: 'note', label: 'Note' };
 /** A decision about a row: `POST <path>/<id>/<verb>`, and `<command> <verb> <id>`. */
 export interface Verb {
   verb: string;
+  /** The words of its button. Left out: the verb. */
+  words?: string;
   /** What follows from it. */
   says: string;
   takes?: readonly Taken[];
