@@ -25,11 +25,13 @@ test.each([
   [{ subject_id: 's', org_id: 'o', kind: 'k' }, 'transfers_by_subject'],
 ])('a search by %j reads along %s, and never the whole table', async (query: Record<string, string>, index) => {
   recording.sent.length = 0;
-  const parameters = new URLSearchParams({ from: '2026-01-01T00:00:00Z', ...query });
+  const parameters = new URLSearchParams({ from: '2000-01-01T00:00:00Z', ...query });
   await http.inject({ method: 'GET', url: `/admin/transfers?${parameters.toString()}` });
   const pages = recording.sent.filter(({ sql }) => sql.includes('from transfers'));
   expect(pages).toHaveLength(1);
   const steps = await planSteps(world.db, pages);
   expect(steps.filter((step) => step.startsWith('SCAN transfers'))).toEqual([]);
-  expect(steps.some((step) => /^SEARCH transfers USING/.test(step) && step.includes(`INDEX ${index} `))).toBe(true);
+  expect(steps.some((step) => step.startsWith('SEARCH transfers USING') && step.includes(`INDEX ${index} `))).toBe(
+    true,
+  );
 });

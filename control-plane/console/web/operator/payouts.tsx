@@ -49,7 +49,7 @@ export function Payouts() {
 }
 
 function Export({ exported }: { exported(): Promise<void> }) {
-  const [batch, setBatch] = useState(new Date().toISOString().slice(0, 10));
+  const [batch, setBatch] = useState(new Date(Date.now()).toISOString().slice(0, 10));
   const [made, setMade] = useState<{ batch: string; page: Page<Row> }>();
   const action = useAction(async () => {
     setMade({ batch, page: await post<Page<Row>>(`${PATH}/export`, { batch }) });
