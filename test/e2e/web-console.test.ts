@@ -190,7 +190,7 @@ test('a launch names its ports, the primary one of them, and the arguments of it
   await box(/^Command/).fill('sh\n-c\nexec sleep infinity');
   await expect.poll(() => lines.first().textContent()).toMatch(/ --entrypoint -i -- sh -c 'exec sleep infinity'$/);
   expect(await lines.count()).toBe(2);
-  for (const line of await lines.allTextContents()) await judged(line);
+  for (const line of await lines.allTextContents()) await pages.judge(line);
   const asked = {
     image: 'busybox',
     ports: [

@@ -47,7 +47,7 @@ interface MonthBillProps {
   isOwn?: boolean;
 }
 
-/** Without properties the bill of the organisation of the session. */
+/** Without properties it is the bill of the session's organisation. */
 export function MonthBill({ path: base = '/v1/bill', cli = 'svc bill show', isOwn = true }: MonthBillProps) {
   const months = lastMonths(Date.now());
   const [month, setMonth] = useState(months[0] ?? '');
