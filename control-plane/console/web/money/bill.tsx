@@ -47,7 +47,7 @@ interface MonthBillProps {
   isOwn?: boolean;
 }
 
-/** Without properties it is the bill of the session's organisation. */
+/** It is the bill of the session's organisation, unless properties name another one. */
 export function MonthBill({ path: base = '/v1/bill', cli = 'svc bill show', isOwn = true }: MonthBillProps) {
   const months = lastMonths(Date.now());
   const [month, setMonth] = useState(months[0] ?? '');
