@@ -20,6 +20,7 @@ import { addAdjustCommand, addExportCommand, addRefundCommand, addStatementComma
 import { addDepositCommands } from './deposit-commands.ts';
 import { addCreditCommands, addDisputeCommands, addPayoutCommands, addSupplierCommands } from './money-commands.ts';
 import { addModelCommands } from './model-commands.ts';
+import { addOverviewCommand } from './overview-command.ts';
 import { addSuspensionCommands, addUserCommands } from './people-commands.ts';
 import { addInstanceCommands, addReservationCommands } from './rental-commands.ts';
 import { addWebhookCommands } from './webhook-commands.ts';
@@ -30,6 +31,7 @@ const Verdict = z.strictObject({ ok: z.boolean(), faults: z.array(z.string()) })
 /** Adds `admin ...` and `ledger verify` to the program. If the daemon refuses a request, the detail is thrown. */
 export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   const admin = program.command('admin').description('operator commands, sent to the daemon over its unix socket');
+  addOverviewCommand(admin, deps);
   addOrgCommands(admin, deps);
   addKeyCommands(admin, deps);
   addUserCommands(admin, deps);

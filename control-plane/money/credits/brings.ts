@@ -6,6 +6,7 @@ import type { Cursors } from '../../base/http/cursors.ts';
 import type { Billed } from '../ledger/billed.ts';
 import type { Credits } from './credits.ts';
 import { creditOperatorRoutes } from './operator-routes.ts';
+import { waitingCredits } from './overview.ts';
 import { countFlags, countHeld } from './store.ts';
 import { creditFaults } from './verify.ts';
 
@@ -21,6 +22,7 @@ export function creditsBrings({ db, cursors, credits }: { db: Db; cursors: Curso
     measures: measures(db),
     invariants: [creditFaults],
     billed: BILLED,
+    waits: [waitingCredits],
   };
 }
 

@@ -196,6 +196,14 @@ export function heldOf(query: Query, subjectId: string): Promise<HeldCredit[]> {
   );
 }
 
+/** Those that wait, oldest first. */
+export function oldestHeld(query: Query, limit: number): Promise<HeldCredit[]> {
+  return query.all(
+    HeldRow,
+    sql`select ${HELD} from held_credits where state = 'held' order by created_ms, id limit ${limit}`,
+  );
+}
+
 export function allHeld(query: Query): Promise<HeldCredit[]> {
   return query.all(HeldRow, sql`select ${HELD} from held_credits order by id`);
 }

@@ -9,6 +9,7 @@ import { allChains } from './chains-store.ts';
 import { depositChainRoutes } from './chain-routes.ts';
 import type { Deposits } from './deposits.ts';
 import { depositOperatorRoutes } from './operator-routes.ts';
+import { DUE_DEPOSITS, waitingDeposits } from './overview.ts';
 import { BILLED } from './posting.ts';
 import { DEPOSIT_FEED, depositRoutes } from './routes.ts';
 import { countByStatus, countWaiting } from './store.ts';
@@ -31,6 +32,8 @@ export function depositsBrings(deps: Deps) {
     loops: deposits.loops,
     measures: measures(deps),
     billed: BILLED,
+    waits: [waitingDeposits],
+    dueRows: [DUE_DEPOSITS],
     invariants: [depositFaults],
     feeds: [DEPOSIT_FEED],
     close: deposits.close,

@@ -8,6 +8,7 @@ import { type Measure, one } from '../../base/http/metrics.ts';
 import { type BalanceWarningsDeps, warnOfBalances } from './balance-warnings.ts';
 import { countByStatus, dueForMs } from './store.ts';
 import type { Instances } from './instances.ts';
+import { DUE_INSTANCES } from './overview.ts';
 import { instanceRoutes } from './routes.ts';
 
 interface Deps extends BalanceWarningsDeps {
@@ -29,6 +30,7 @@ export function instancesBrings({ clock, cursors, instances, ...warnings }: Deps
     routes: instanceRoutes({ db, cursors, instances }),
     drivers: [instances.driver],
     loops: [loop],
+    dueRows: [DUE_INSTANCES],
     measures: measures(db, clock),
     feeds: [{ of: 'instance', scope: 'instances:read', describe: instances.describe } satisfies Feed],
   };

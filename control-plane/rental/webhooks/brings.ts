@@ -7,6 +7,7 @@ import type { Cursors } from '../../base/http/cursors.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import { countDeliveries } from './delivery-store.ts';
 import { webhookOperatorRoutes } from './operator-routes.ts';
+import { DUE_WEBHOOKS, waitingWebhooks } from './overview.ts';
 import { webhookRoutes } from './routes.ts';
 import type { Webhooks } from './webhooks.ts';
 
@@ -30,6 +31,8 @@ export function webhooksBrings({ db, clock, cursors, webhooks }: Deps) {
     loops: [courier],
     measures: measures(db, clock),
     forgets: [forgets],
+    waits: [waitingWebhooks],
+    dueRows: [DUE_WEBHOOKS],
     close: () => webhooks.courier.stop(),
   };
 }

@@ -80,6 +80,14 @@ const LISTINGS: readonly (Listing & { name: string })[] = [
   },
 ];
 
+const OVERVIEW: Screen = {
+  path: '/console/operate/overview',
+  title: 'Overview',
+  group: 'Operate',
+  scope: 'operator',
+  load: async () => (await import('./overview.tsx')).OverviewScreen,
+};
+
 const LISTED = LISTINGS.map(({ name, ...listing }): Screen => ({
   path: `/console/operate/${name}`,
   title: listing.title,
@@ -88,4 +96,4 @@ const LISTED = LISTINGS.map(({ name, ...listing }): Screen => ({
   load: async () => (await import('./listing.tsx')).listingScreen(listing),
 }));
 
-export const OPERATOR_SCREENS: readonly Screen[] = [...LISTED, ...MONEY_SCREENS];
+export const OPERATOR_SCREENS: readonly Screen[] = [OVERVIEW, ...LISTED, ...MONEY_SCREENS];
