@@ -20,6 +20,7 @@ import { addAdjustCommand, addExportCommand, addRefundCommand, addStatementComma
 import { addDepositCommands } from './deposit-commands.ts';
 import { addCreditCommands, addDisputeCommands, addPayoutCommands, addSupplierCommands } from './money-commands.ts';
 import { addModelCommands } from './model-commands.ts';
+import { addOutageCommands } from './outage-commands.ts';
 import { addOverviewCommand } from './overview-command.ts';
 import { addSuspensionCommands, addUserCommands } from './people-commands.ts';
 import { addInstanceCommands, addReservationCommands } from './rental-commands.ts';
@@ -40,6 +41,7 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   addSupplierCommands(admin, deps);
   addPayoutCommands(admin, deps);
   addInstanceCommands(admin, deps);
+  addOutageCommands(admin, deps);
   addModelCommands(admin, deps);
   addDisputeCommands(admin, deps);
   addCreditCommands(admin, deps);

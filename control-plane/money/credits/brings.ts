@@ -6,6 +6,7 @@ import type { Cursors } from '../../base/http/cursors.ts';
 import type { Billed } from '../ledger/billed.ts';
 import type { Credits } from './credits.ts';
 import { creditOperatorRoutes } from './operator-routes.ts';
+import { outageRoutes } from './outage-routes.ts';
 import { waitingCredits } from './overview.ts';
 import { countFlags, countHeld } from './store.ts';
 import { creditFaults } from './verify.ts';
@@ -18,7 +19,7 @@ const BILLED: Billed = {
 
 export function creditsBrings({ db, cursors, credits }: { db: Db; cursors: Cursors; credits: Credits }) {
   return {
-    operatorRoutes: creditOperatorRoutes({ db, cursors, credits }),
+    operatorRoutes: [...creditOperatorRoutes({ db, cursors, credits }), ...outageRoutes({ db, cursors })],
     measures: measures(db),
     invariants: [creditFaults],
     billed: BILLED,
