@@ -2,6 +2,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
 import { isoTime } from '../../shared/clock.ts';
+import { MachineMetrics } from '../../shared/api/metrics.ts';
 import { SCOPES } from '../base/http/scopes.ts';
 import {
   askOrThrow,
@@ -12,6 +13,7 @@ import {
   readCents,
   show,
   showPage,
+  showParts,
   withCommon,
   withPages,
   readTime,
@@ -240,6 +242,14 @@ function addMachineCommands(admin: Command, deps: CommandDeps): void {
       .command('list')
       .description('all machines, newest first: their state, their GPUs, and what is wrong with them'),
   ).action((options: ListOptions) => showPage(deps, options, '/admin/machines'));
+  withCommon(
+    machine.command('show <id>').description('one of them: its checks, GPUs, rentals, outages and events'),
+  ).action((id: string, options: CommonOptions) =>
+    showParts(deps, options, { method: 'GET', url: `/admin/machines/${encodeURIComponent(id)}` }),
+  );
+  withCommon(
+    machine.command('metrics <id>').description('the newest figures of its GPUs; --json: also those of the last hour'),
+  ).action((id: string, options: CommonOptions) => showMachineMetrics(deps, options, id));
   for (const [verb, meaning] of Object.entries(MACHINE_VERBS)) {
     withCommon(machine.command(`${verb} <id>`).description(meaning)).action((id: string, options: CommonOptions) =>
       show(deps, options, { method: 'POST', url: `/admin/machines/${encodeURIComponent(id)}/${verb}` }),
@@ -256,6 +266,16 @@ function addMachineCommands(admin: Command, deps: CommandDeps): void {
       method: 'DELETE',
       url: `/admin/machines/${encodeURIComponent(id)}/unknown-workloads/${encodeURIComponent(workload)}`,
     }),
+  );
+}
+
+async function showMachineMetrics(deps: CommandDeps, options: CommonOptions, id: string): Promise<void> {
+  const url = `/admin/machines/${encodeURIComponent(id)}/metrics`;
+  const answer = await askOrThrow(deps, options, { method: 'GET', url });
+  printAnswer(
+    deps,
+    options,
+    options.json === true ? answer : { data: MachineMetrics.parse(answer).latest?.gpus ?? [] },
   );
 }
 

@@ -31,7 +31,7 @@ function textOf(overview: Overview): string {
 
 function figuresOf({ ledger, machines, gpus, outages, launches, ...rest }: Overview): Record<string, unknown>[] {
   const { disk, database_bytes: bytes } = rest;
-  const used = disk === null ? 'not ours' : `${Math.round((100 * disk.used_bytes) / disk.total_bytes)} % used`;
+  const used = disk === null ? 'not measured' : `${Math.round((100 * disk.used_bytes) / disk.total_bytes)} % used`;
   const rows: [string, string, string][] = [
     [
       'ledger',

@@ -78,7 +78,7 @@ function figuresOf(overview: Overview): Figure[] {
     },
     {
       label: 'Disk',
-      value: disk === null ? 'not ours' : `${Math.round((100 * disk.used_bytes) / disk.total_bytes)} % used`,
+      value: disk === null ? 'not measured' : `${Math.round((100 * disk.used_bytes) / disk.total_bytes)} % used`,
       small: `database ${bytes(size)}`,
     },
   ];
@@ -121,7 +121,7 @@ function NeedsYou({ overview: { waiting, at } }: { overview: Overview }) {
       title: 'Open',
       class: 'num',
       cell: ({ kind, id }) => (
-        <Link class="btn sm" href={SCREENS[kind]}>
+        <Link class="btn sm" href={kind === 'machine' ? `${SCREENS.machine}/${id}` : SCREENS[kind]}>
           Open<span class="sr"> {id}</span>
         </Link>
       ),

@@ -2,7 +2,7 @@
 import type { Screen } from '../core/screen.ts';
 import type { Listing } from './listing.tsx';
 import { MONEY_SCREENS } from './money-screens.ts';
-import { NOTE, ORG_VERBS } from './verbs.ts';
+import { CREDIT_VERBS, MACHINE_VERBS, ORG_VERBS } from './verbs.ts';
 
 const LISTINGS: readonly (Listing & { name: string })[] = [
   {
@@ -33,10 +33,22 @@ const LISTINGS: readonly (Listing & { name: string })[] = [
     id: 'machine_id',
     columns: ['machine_id', 'status', 'gpu_name', 'gpus', 'online', 'off_market_because'],
     what: 'Machines of all suppliers.',
-    verbs: [
-      { verb: 'approve', says: 'Its GPUs come on offer if nothing else stands in the way.' },
-      { verb: 'suspend', says: 'Nothing new starts on it. What runs goes on.' },
+    verbs: MACHINE_VERBS,
+    page: '/console/operate/fleet',
+  },
+  {
+    name: 'outages',
+    title: 'Outages',
+    path: '/admin/v1/outages?limit=100',
+    cli: 'svc-control-plane admin outage list',
+    id: 'outage_id',
+    columns: ['outage_id', 'cause', 'machine_id', 'from', 'until', 'rentals', 'credited', 'held'],
+    what: 'What stopped rentals: hosts that nobody could reach, broken GPUs, and outages of our own.',
+    filters: [
+      ['All', '', ''],
+      ['Now', 'open=true', '--open'],
     ],
+    page: '/console/operate/outages',
   },
   {
     name: 'rentals',
@@ -55,10 +67,7 @@ const LISTINGS: readonly (Listing & { name: string })[] = [
     id: 'credit_id',
     columns: ['credit_id', 'state', 'dollars', 'org_id', 'cause', 'because'],
     what: 'Credits for outages that wait for a decision.',
-    verbs: [
-      { verb: 'release', says: 'The customer gets the credit now.', takes: [NOTE] },
-      { verb: 'refuse', says: 'The customer gets no credit.', takes: [NOTE] },
-    ],
+    verbs: CREDIT_VERBS,
   },
   {
     name: 'people',
@@ -88,6 +97,22 @@ const OVERVIEW: Screen = {
   load: async () => (await import('./overview.tsx')).OverviewScreen,
 };
 
+/** Lists lead to these. */
+const PAGES: readonly Screen[] = [
+  {
+    path: '/console/operate/fleet/:id',
+    title: 'Machine',
+    scope: 'operator',
+    load: async () => (await import('./fleet-machine.tsx')).FleetMachine,
+  },
+  {
+    path: '/console/operate/outages/:id',
+    title: 'Outage',
+    scope: 'operator',
+    load: async () => (await import('./outage.tsx')).OutagePage,
+  },
+];
+
 const LISTED = LISTINGS.map(({ name, ...listing }): Screen => ({
   path: `/console/operate/${name}`,
   title: listing.title,
@@ -96,4 +121,4 @@ const LISTED = LISTINGS.map(({ name, ...listing }): Screen => ({
   load: async () => (await import('./listing.tsx')).listingScreen(listing),
 }));
 
-export const OPERATOR_SCREENS: readonly Screen[] = [OVERVIEW, ...LISTED, ...MONEY_SCREENS];
+export const OPERATOR_SCREENS: readonly Screen[] = [OVERVIEW, ...LISTED, ...PAGES, ...MONEY_SCREENS];

@@ -44,6 +44,55 @@ export const ORG_VERBS: readonly Verb[] = [
   },
 ];
 
+/** What is decided about machines. */
+export const MACHINE_VERBS: readonly Verb[] = [
+  {
+    verb: 'approve',
+    says: 'Its GPUs come on offer if nothing else stands in the way. It also ends a suspension.',
+    fits: (row) => row['status'] !== 'listed' || row['off_market_because'] !== null,
+  },
+  {
+    verb: 'suspend',
+    says: 'Nothing new starts on it. What runs goes on.',
+    fits: (row) => row['status'] !== 'suspended',
+  },
+];
+
+/** Decisions that stand on the page of a machine alone. */
+export const RARE_MACHINE_VERBS: readonly Verb[] = [
+  {
+    verb: 'unify',
+    says: 'You confirm that only one host has its identity again.',
+    fits: (row) => row['copied_since'] !== null,
+  },
+  {
+    verb: 'trust',
+    says: 'Replicas of models and training may run on it.',
+    fits: (row) => row['trusted'] === false,
+  },
+  {
+    verb: 'distrust',
+    says: 'No new replicas of models and no training run on it. What runs goes on.',
+    fits: (row) => row['trusted'] === true,
+  },
+];
+
+/** What is decided about held credits. */
+export const CREDIT_VERBS: readonly Verb[] = [
+  {
+    verb: 'release',
+    says: 'The customer gets the credit now, or the supplier the payment.',
+    takes: [NOTE],
+    fits: (row) => row['state'] === 'held',
+  },
+  {
+    verb: 'refuse',
+    says: 'The customer gets no credit, or the supplier no payment.',
+    takes: [NOTE],
+    fits: (row) => row['state'] === 'held',
+  },
+];
+
 /** `in_flight` as `In flight`. */
 export function capital(word: string): string {
   const words = word.replaceAll('_', ' ');
