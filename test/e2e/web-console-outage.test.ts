@@ -136,6 +136,22 @@ test('the host comes back: the operator releases what was held, and the balance 
   expect(pages.broken).toEqual([]);
 });
 
+test('the list of rentals leads to the explanation of a placement', async () => {
+  await show('/console/operate/rentals');
+  await page.getByRole('link', { name: instanceId }).click();
+  await page.getByRole('heading', { name: `Why ${instanceId} got its machine` }).waitFor();
+  await page.getByText('No offering fits now.').waitFor();
+  await page.getByRole('row').filter({ hasText: 'GPU type is H100_SXM' }).waitFor();
+  await page.getByText('No change of one point helps.').waitFor();
+  await checkLook('placement-nothing');
+  await pages.api.world.machine({ gpus: 4, dollars: 3 });
+  await page.getByRole('button', { name: 'Explain again' }).click();
+  await page.getByText('1 offering fits now.').waitFor();
+  expect(await page.getByRole('region', { name: 'Ranked candidates, table' }).textContent()).toContain('$3.00');
+  await checkLook('placement');
+  expect(pages.broken).toEqual([]);
+});
+
 test.each([
   ['light', false],
   ['dark', true],
@@ -144,7 +160,8 @@ test.each([
   await phone.context().addCookies(await page.context().cookies());
   const all = { machineId: undefined, isOpen: false };
   const [outage] = await pageOfOutages(pages.api.world.db.read, all, { count: 1 });
-  for (const path of ['overview', 'outages', `outages/${outage?.id}`, `fleet/${machineId}`]) {
+  const shown = ['overview', 'outages', `outages/${outage?.id}`, `fleet/${machineId}`, `rentals/${instanceId}`];
+  for (const path of shown) {
     await phone.goto(`${pages.origin}/console/operate/${path}`);
     await expect.poll(() => phone.getByText('Reading…').count()).toBe(0);
     await phone.locator('main .card').first().waitFor();

@@ -107,6 +107,16 @@ export const LISTS: List[] = [
           sql`insert into disputes (id, instance_id, since_ms, reason, state, opened_ms) values (${id}, ${id}, 0, 'x', 'open', ${ms})`,
       ),
   },
+  ...['', '?machine_id=m'].map((filter) => ({
+    path: `/admin/outages${filter}`,
+    key: 'outage_id',
+    fill: (tx: Tx) =>
+      each(
+        tx,
+        (id, ms) =>
+          sql`insert into outages (id, cause, machine_id, evidence, opened_ms) values (${id}, 'outage', 'm', 'x', ${ms})`,
+      ),
+  })),
   {
     path: '/admin/credits',
     key: 'credit_id',

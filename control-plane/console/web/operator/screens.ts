@@ -58,6 +58,7 @@ const LISTINGS: readonly (Listing & { name: string })[] = [
     id: 'instance_id',
     columns: ['instance_id', 'status', 'gpus', 'org_id', 'machine_id', 'created_at'],
     what: 'Instances of all organisations.',
+    page: '/console/operate/rentals',
   },
   {
     name: 'credits',
@@ -104,6 +105,12 @@ const PAGES: readonly Screen[] = [
     title: 'Machine',
     scope: 'operator',
     load: async () => (await import('./fleet-machine.tsx')).FleetMachine,
+  },
+  {
+    path: '/console/operate/rentals/:id',
+    title: 'Placement',
+    scope: 'operator',
+    load: async () => (await import('./placement.tsx')).PlacementPage,
   },
   {
     path: '/console/operate/outages/:id',
