@@ -342,6 +342,11 @@ export const NOT_RUN: readonly NotRun[] = [
     provenBy: [RESTORE_TEST, "command: 'pg_restore'"],
   },
   {
+    command: 'svc-control-plane admin outage show <outage id>',
+    reason: 'no host dies in this test',
+    provenBy: ['test/control-plane/money/outages.store.test.ts', 'the commands list outages and show one'],
+  },
+  {
     command: 'svc-control-plane admin credit release <credit id> --note "the host was down"',
     reason: 'a credit is held only above a bound of dollars a day',
     provenBy: [ADMIN_TEST, "trust: 'adminTrustTenant'"],

@@ -68,7 +68,7 @@ const TONES: Record<string, Tone> = {
 function Fact({ name, value }: { name: string; value: unknown }) {
   const text = textOf(value);
   if (text === '') return <span class="quiet">–</span>;
-  if (/(^|_)(at|since)$/.test(name) && !Number.isNaN(Date.parse(text))) {
+  if (/(^|_)(at|since)$|^(from|until)$/.test(name) && !Number.isNaN(Date.parse(text))) {
     return (
       <time dateTime={text} title={text}>
         {time(text)}

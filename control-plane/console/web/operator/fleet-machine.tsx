@@ -142,6 +142,7 @@ function Gpus({ id, gpus }: { id: string; gpus: readonly OperatorGpu[] }) {
       cell: (gpu) => (
         <>
           {gpu.index}: {gpu.gpu_type.replaceAll('_', ' ')}
+          <br />
           <small class="quiet brk">{gpu.gpu_uuid}</small>
         </>
       ),

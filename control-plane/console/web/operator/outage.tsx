@@ -49,7 +49,7 @@ export function OutagePage({ params: { id = '' } }: ScreenProps) {
 function Verdict({ shown: { outage, affected } }: { shown: OutageDetail }) {
   const { cause, machine_id: machineId, until, from, evidence } = outage;
   const open = affected.filter(({ credit_state: state }) => state === 'held').length;
-  const seconds = (Date.parse(until ?? new Date().toISOString()) - Date.parse(from)) / 1_000;
+  const seconds = ((until === null ? Date.now() : Date.parse(until)) - Date.parse(from)) / 1_000;
   return (
     <>
       <Note tone={until === null ? 'bad' : open > 0 ? 'warn' : 'plain'}>

@@ -112,6 +112,7 @@ function NeedsYou({ overview: { waiting, at } }: { overview: Overview }) {
       cell: ({ what, since }) => (
         <>
           <b class="brk">{what}</b>
+          <br />
           <small class="quiet">{`since ${time(since)}, ${relative(since, Date.parse(at))}`}</small>
         </>
       ),

@@ -2,7 +2,7 @@
 import { Link } from 'wouter-preact';
 import type { PlacementAttempt, PlacementExplanation, PlacementFilter } from '../../../../shared/api/placement.ts';
 import { useResource } from '../core/data.ts';
-import { count, rate, time } from '../core/format.ts';
+import { count, plural, rate, time } from '../core/format.ts';
 import type { ScreenProps } from '../core/screen.ts';
 import { Card, Head, Note, Problem } from '../parts/layout.tsx';
 import { type Column, RowsTable } from '../parts/table.tsx';
@@ -94,7 +94,12 @@ function Filters({ shown: { filters, as_of: at, market } }: { shown: PlacementEx
       cell: ({ filter, field }) => (
         <>
           {filter}
-          {field !== null && <code class="small quiet block">{field}</code>}
+          {field !== null && (
+            <>
+              <br />
+              <code class="small quiet">{field}</code>
+            </>
+          )}
         </>
       ),
     },
@@ -105,7 +110,7 @@ function Filters({ shown: { filters, as_of: at, market } }: { shown: PlacementEx
   return (
     <Card
       title="What each condition removes"
-      note={`${count(all)} offerings at ${time(at)}`}
+      note={`${plural(all, 'offering')} at ${time(at)}`}
       footer={filters.length > 0 && <span class="w">Bars are on a logarithmic scale.</span>}
     >
       {filters.length === 0 ? (
