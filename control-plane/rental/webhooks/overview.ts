@@ -3,9 +3,8 @@ import { z } from 'zod';
 import { int, text } from '../../base/db/columns.ts';
 import { sql } from '../../base/db/db.ts';
 import { countDue, type DueRows, type Waits } from '../../base/http/overview.ts';
+import { OVERDUE_MS } from './operator-routes.ts';
 
-/** The courier tries what is due within seconds, so this is late. */
-const OVERDUE_MS = 300_000;
 const GIVEN_UP_MS = 86_400_000;
 /** More deliveries than this are not counted. */
 const COUNTED_MAX = 1_000;
@@ -34,7 +33,7 @@ export const waitingWebhooks: Waits = async (query, { nowMs, limit }) => {
           where status = 'dead_lettered' and is_test = 0 and completed_ms > ${nowMs - GIVEN_UP_MS}
           order by completed_ms limit ${COUNTED_MAX}) as dead`,
   );
-  const command = 'svc-control-plane admin loops';
+  const command = 'svc-control-plane admin webhook list';
   const late = overdue.map(({ id, org_id: orgId, due_ms: sinceMs }) => ({
     kind: 'webhook' as const,
     id,

@@ -159,7 +159,7 @@ describe('what waits for an operator', () => {
         tx.run(sql`insert into webhook_endpoints (id, org_id, url, event_types, status, secret_sealed, due_ms, created_ms)
                    values (${id}, 'o', 'https://x', '[]', ${status}, 'x', ${dueMs}, 0)`);
       await endpoint('late', nowMs - 6 * MINUTE_MS, 'healthy');
-      await endpoint('in time', nowMs - 4 * MINUTE_MS, 'healthy');
+      await endpoint('in time', nowMs - MINUTE_MS + 1, 'healthy');
       await endpoint('off', nowMs - 6 * MINUTE_MS, 'disabled');
       const delivery = (id: string, atMs: number, status: string, isTest = 0) =>
         tx.run(sql`insert into webhook_deliveries (id, endpoint_id, event_id, event_type, instance_id, instance_version, body, status, attempts,

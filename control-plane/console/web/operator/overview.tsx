@@ -96,7 +96,7 @@ const SCREENS: Record<OverviewWaiting['kind'], string> = {
   payout: '/console/operate/payouts',
   dispute: '/console/operate/rentals',
   machine: '/console/operate/fleet',
-  webhook: '/console/operate/loops',
+  webhook: '/console/operate/webhooks',
   loop: '/console/operate/loops',
 };
 
