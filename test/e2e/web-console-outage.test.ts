@@ -62,6 +62,7 @@ async function show(path: string): Promise<void> {
 
 async function checkLook(name: string): Promise<void> {
   expect(await axeFindings(page)).toEqual([]);
+  for (const line of await page.locator('.cmd code').allTextContents()) await pages.judge(line);
   const shots = process.env['CONSOLE_SHOTS'];
   if (shots !== undefined) await page.screenshot({ path: `${shots}/${name}.png`, fullPage: true });
 }

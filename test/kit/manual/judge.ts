@@ -4,6 +4,7 @@ import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Command as Program } from 'commander';
 import { buildProgram } from '../../../control-plane/cli/svc.ts';
+import type { Overview } from '../../../shared/api/overview.ts';
 import { addOperatorCommands } from '../../../control-plane/admin/commands.ts';
 import type { Route } from '../../../control-plane/base/http/route.ts';
 import { capture } from '../capture.ts';
@@ -166,10 +167,32 @@ function answerTo(url: string): object {
   if (url.startsWith('/admin/transfers')) return { data: [], next_cursor: null };
   if (url.startsWith('/admin/deposits/balances')) return { data: [], next_after_index: null };
   if (/^\/admin\/deposits\/[^/]+$/.test(url)) return { deposit: {}, transfers: [], history: [] };
+  if (url === '/admin/overview') return NOTHING_THERE;
+  if (url.endsWith('/metrics')) return { latest: null };
   if (!url.includes('/statement')) return { ok: true, faults: [] };
   const balances = { opening_balance: '0.00', closing_balance: '0.00' };
   return { org_id: 'o', month: '2026-01', currency: 'USD', is_complete: true, ...balances, totals: [], lines: [] };
 }
+
+const AT = '2026-01-01T00:00:00.000Z';
+/** An overview of a service in which nothing has happened. */
+const NOTHING_THERE: Overview = {
+  at: AT,
+  version: '0.1.0',
+  started_at: AT,
+  epoch: 1,
+  ledger: { faults: 0, transfers: 0, new_proven_at: null, whole_proven_at: null },
+  machines: { listed: 0, linked: 0 },
+  gpus: { offered: 0, rented: 0, revenue_per_hour: '0.00' },
+  outages: { machines: 0, rentals: 0 },
+  launches: { seconds: 3_600, asked: 0, ran: 0, failed: 0, median_seconds: null },
+  disk: null,
+  database_bytes: 0,
+  waiting: { count: 0, oldest: [] },
+  loops: [],
+  due: [],
+  models: [],
+};
 
 function silence(program: Program): void {
   program.exitOverride().configureOutput({ writeOut: () => undefined, writeErr: () => undefined });

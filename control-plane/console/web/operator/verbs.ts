@@ -15,7 +15,7 @@ interface Taken {
 }
 
 export const REASON: Taken = { field: 'reason', option: 'reason', label: 'Reason' };
-export const NOTE: Taken = { field: 'note', option: 'note', label: 'Note' };
+const NOTE: Taken = { field: 'note', option: 'note', label: 'Note' };
 
 /** A decision about a row: `POST <path>/<id>/<verb>`, and `<command> <verb> <id>`. */
 export interface Verb {
