@@ -17,7 +17,7 @@ export interface OverviewDeps {
   clock: Clock;
   loops(): LoopStatus[];
   process: { startedMs: number; epoch: number; disk?: (() => Promise<DiskUse>) | undefined };
-  /** Of all rooms. */
+  /** The next three are those of all rooms. */
   waits(): readonly Waits[];
   dueRows(): readonly DueRows[];
   servers(): readonly Servers[];
@@ -27,7 +27,7 @@ const LAUNCHES_MS = 3_600_000;
 /** Things of one kind that are read. */
 const WAITING_READ_MAX = 50;
 const WAITING_SHOWN_MAX = 20;
-/** As in systemd/alerts.yaml: an alert is raised for a loop that has not ended well for longer. */
+/** These are the numbers of systemd/alerts.yaml, so that the overview and the alert say late of the same loops. */
 const LATE_PERIODS = 2;
 const LATE_MS = 300_000;
 

@@ -55,7 +55,7 @@ export function gatewayBrings({ db, clock, cursors, gateway, keepMs }: Deps) {
   };
 }
 
-/** As this process sees them: servers that it has asked or checked since its start. */
+/** The servers that this process has asked or checked since its start, as it sees them. */
 function serverStates(gateway: Gateway): OverviewServer[] {
   return gateway.servers().map(({ upstream, model, isOut }) => ({
     model,
