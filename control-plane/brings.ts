@@ -7,12 +7,14 @@ import { adminBrings } from './admin/brings.ts';
 import { accountsBrings } from './base/accounts/brings.ts';
 import { blobsBrings } from './base/blobs/brings.ts';
 import { dbBrings } from './base/db/brings.ts';
+import type { DiskUse } from './base/db/size.ts';
 import type { Query } from './base/db/db.ts';
 import type { Forgets } from './base/db/pieces.ts';
 import { eventsBrings } from './base/events/brings.ts';
 import type { Feed } from './base/events/feeds.ts';
 import type { Cursors } from './base/http/cursors.ts';
 import type { Measure, Metrics } from './base/http/metrics.ts';
+import type { DueRows, Servers, Waits } from './base/http/overview.ts';
 import type { Route } from './base/http/route.ts';
 import { usersBrings } from './base/users/brings.ts';
 import { operationsBrings } from './base/operations/brings.ts';
@@ -71,6 +73,12 @@ export interface Brings extends Proofs {
   drivers?: readonly Driver[];
   loops?: readonly RoomLoop[];
   measures?: readonly Measure[];
+  /** What waits for operators. */
+  waits?: readonly Waits[];
+  /** Kinds of rows that the loops and drivers of the room work off. */
+  dueRows?: readonly DueRows[];
+  /** The servers of models. */
+  servers?: readonly Servers[];
   forgets?: readonly Forgets[];
   /** Resources whose events are in the live stream. */
   feeds?: readonly Feed[];
@@ -94,6 +102,11 @@ export interface Process {
   manual: Manual;
   console: Console;
   loops(): LoopStatus[];
+  startedMs: number;
+  /** Grows with every start. */
+  epoch: number;
+  /** The disk of the database; undefined if it is not ours. */
+  disk?: (() => Promise<DiskUse>) | undefined;
   reload(): Promise<Fields>;
 }
 
@@ -130,6 +143,10 @@ export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Bring
       audit: own.audit,
       metrics: own.metrics,
       loops: own.loops,
+      process: own,
+      waits: () => brought(inOrder(), 'waits'),
+      dueRows: () => brought(inOrder(), 'dueRows'),
+      servers: () => brought(inOrder(), 'servers'),
       reload: own.reload,
     }),
     docs: docsBrings({ manual: own.manual }),
@@ -140,7 +157,17 @@ export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Bring
 
 /** One part of what all rooms add. */
 export function brought<
-  Part extends 'routes' | 'operatorRoutes' | 'drivers' | 'loops' | 'measures' | 'forgets' | 'feeds',
+  Part extends
+    | 'routes'
+    | 'operatorRoutes'
+    | 'drivers'
+    | 'loops'
+    | 'measures'
+    | 'forgets'
+    | 'feeds'
+    | 'waits'
+    | 'dueRows'
+    | 'servers',
 >(brings: readonly Brings[], part: Part): NonNullable<Brings[Part]>[number][] {
   return brings.flatMap((room) => (room[part] ?? []) as NonNullable<Brings[Part]>[number][]);
 }
@@ -176,7 +203,7 @@ function moneyBrings(
     'money/credits': creditsBrings({ db, cursors, credits: rooms.credits }),
     'money/metering': meteringBrings({ db, clock, cursors, ledger, metering, beat, stopUnpaid }),
     'money/corrections': correctionsBrings({ corrections: rooms.corrections, assertOrg: rooms.accounts.assertOrg }),
-    'money/deposits': depositsBrings({ db, clock, cursors, deposits: rooms.deposits }),
+    'money/deposits': depositsBrings({ db, clock, cursors, events: rooms.events, deposits: rooms.deposits }),
     'money/payouts': payoutsBrings({
       db,
       clock,

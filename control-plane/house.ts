@@ -19,6 +19,7 @@ import { openCursors } from './base/http/cursors.ts';
 import { addMeasures, openMetrics } from './base/http/metrics.ts';
 import { BALLAST_BYTES, openBallast } from './base/db/ballast.ts';
 import { assertSecretFits, openSealing } from './base/http/sealing.ts';
+import { type DiskUse, diskUse } from './base/db/size.ts';
 import type { Http, HttpDeps } from './base/http/server.ts';
 import { openMail } from './base/mail/mail.ts';
 import { openOutbound, type Outbound } from './base/outbound/outbound.ts';
@@ -94,6 +95,7 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
     manual: openManual(),
     console: openConsole(),
     loops: () => statusesOf(running),
+    ...startOf(config, { clock, foundation }),
     reload: async () => reloadSettings(readAgain, { rooms, listeners }, log),
   });
   addMeasures(metrics.registry, brought(brings, 'measures'));
@@ -135,6 +137,12 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
       await foundation.close();
     },
   };
+}
+
+/** What operators see of this start. The disk of a PostgreSQL server is not ours to measure. */
+function startOf({ database }: Config, { clock, foundation }: { clock: Clock; foundation: Foundation }) {
+  const disk = 'sqlite' in database ? (): Promise<DiskUse> => diskUse(database.sqlite) : undefined;
+  return { startedMs: clock.now(), epoch: foundation.epoch, disk };
 }
 
 interface Ground extends Foundation {

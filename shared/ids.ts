@@ -16,6 +16,7 @@ export type IdPrefix =
   | 'seg'
   | 'dsp'
   | 'free'
+  | 'out'
   | 'crd'
   | 'cor'
   | 'req'

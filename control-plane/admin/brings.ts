@@ -8,6 +8,7 @@ import type { Audit } from './audit.ts';
 import { type BalanceDeps, balanceRoutes, FUNDING_KIND } from './balance-routes.ts';
 import { exportRoute } from './export-routes.ts';
 import { instanceRoutes } from './instance-routes.ts';
+import { machineRoute } from './machine-route.ts';
 import { type StatusDeps, statusRoutes } from './status-routes.ts';
 
 type Deps = BalanceDeps & Parameters<typeof instanceRoutes>[0] & StatusDeps & { audit: Audit; cursors: Cursors };
@@ -17,6 +18,7 @@ export function adminBrings(deps: Deps) {
     operatorRoutes: [
       ...balanceRoutes(deps),
       ...instanceRoutes(deps),
+      machineRoute(deps),
       ...statusRoutes(deps),
       auditRoute(deps),
       exportRoute(deps),

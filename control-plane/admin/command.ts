@@ -72,6 +72,22 @@ export function printAnswer({ print }: Pick<CommandDeps, 'print'>, options: Comm
   print(`${tableOf(data)}${next === null ? '' : `\nThere are more. The next page: --after ${next}\n`}`);
 }
 
+/** Prints an answer that has several parts: a table for each. Values of its own come first. */
+export async function showParts(deps: CommandDeps, options: CommonOptions, request: InjectedRequest): Promise<void> {
+  const body = await askOrThrow(deps, options, request);
+  if (options.json === true) return deps.print(`${JSON.stringify(body)}\n`);
+  const parts = Object.entries(Row.parse(body));
+  const own = parts.filter(([, value]) => !isPart(value));
+  const tables = parts
+    .filter(([, value]) => isPart(value))
+    .map(([name, value]) => `${name}\n${tableOf(Array.isArray(value) ? z.array(Row).parse(value) : fieldsOf(value))}`);
+  deps.print([...(own.length === 0 ? [] : [tableOf(fieldsOf(Object.fromEntries(own)))]), ...tables].join('\n'));
+}
+
+const isPart = (value: unknown): boolean => typeof value === 'object' && value !== null;
+const fieldsOf = (value: unknown): Record<string, unknown>[] =>
+  Object.entries(Row.parse(value)).map(([field, each]) => ({ field, value: each }));
+
 /** The body of the answer. @throws Error with the detail of a refusal */
 export async function askOrThrow(
   deps: CommandDeps,

@@ -12,6 +12,7 @@ import {
   readCents,
   show,
   showPage,
+  showParts,
   withCommon,
   withPages,
   readTime,
@@ -20,8 +21,11 @@ import { addAdjustCommand, addExportCommand, addRefundCommand, addStatementComma
 import { addDepositCommands } from './deposit-commands.ts';
 import { addCreditCommands, addDisputeCommands, addPayoutCommands, addSupplierCommands } from './money-commands.ts';
 import { addModelCommands } from './model-commands.ts';
+import { addOutageCommands } from './outage-commands.ts';
+import { addOverviewCommand } from './overview-command.ts';
 import { addSuspensionCommands, addUserCommands } from './people-commands.ts';
 import { addInstanceCommands, addReservationCommands } from './rental-commands.ts';
+import { addWebhookCommands } from './webhook-commands.ts';
 
 const DAY_MS = 86_400_000;
 const Verdict = z.strictObject({ ok: z.boolean(), faults: z.array(z.string()) });
@@ -29,6 +33,7 @@ const Verdict = z.strictObject({ ok: z.boolean(), faults: z.array(z.string()) })
 /** Adds `admin ...` and `ledger verify` to the program. If the daemon refuses a request, the detail is thrown. */
 export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   const admin = program.command('admin').description('operator commands, sent to the daemon over its unix socket');
+  addOverviewCommand(admin, deps);
   addOrgCommands(admin, deps);
   addKeyCommands(admin, deps);
   addUserCommands(admin, deps);
@@ -37,11 +42,13 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   addSupplierCommands(admin, deps);
   addPayoutCommands(admin, deps);
   addInstanceCommands(admin, deps);
+  addOutageCommands(admin, deps);
   addModelCommands(admin, deps);
   addDisputeCommands(admin, deps);
   addCreditCommands(admin, deps);
   addReservationCommands(admin, deps);
   addDepositCommands(admin, deps);
+  addWebhookCommands(admin, deps);
   addRefundCommand(admin, deps);
   addAdjustCommand(admin, deps);
   addStatementCommand(admin, deps);
@@ -66,6 +73,9 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
     printAnswer(deps, options, await deps.backup(options.config, file)),
   );
   const ledger = program.command('ledger').description('the books');
+  withCommon(
+    ledger.command('show').description('what the last proof has found, and when the books were last proven'),
+  ).action((options: CommonOptions) => show(deps, options, { method: 'GET', url: '/admin/ledger' }));
   withCommon(ledger.command('verify').description('prove that the books agree; exit code 1 where they do not')).action(
     (options: CommonOptions) => verifyLedger(deps, options),
   );
@@ -110,6 +120,12 @@ function addOrgCommands(admin: Command, deps: CommandDeps): void {
   );
   withPages(org.command('list').description('all organisations, newest first')).action((options: ListOptions) =>
     showPage(deps, options, '/admin/orgs'),
+  );
+  withCommon(org.command('show <id>').description('one of them')).action((id: string, options: CommonOptions) =>
+    show(deps, options, { method: 'GET', url: `/admin/orgs/${encodeURIComponent(id)}` }),
+  );
+  withPages(org.command('members <id>').description('its members and their roles, newest first')).action(
+    (id: string, options: ListOptions) => showPage(deps, options, `/admin/orgs/${encodeURIComponent(id)}/members`),
   );
   addSuspensionCommands(org, deps);
 }
@@ -225,6 +241,14 @@ function addMachineCommands(admin: Command, deps: CommandDeps): void {
       .command('list')
       .description('all machines, newest first: their state, their GPUs, and what is wrong with them'),
   ).action((options: ListOptions) => showPage(deps, options, '/admin/machines'));
+  withCommon(
+    machine.command('show <id>').description('one of them: its checks, GPUs, rentals, outages and events'),
+  ).action((id: string, options: CommonOptions) =>
+    showParts(deps, options, { method: 'GET', url: `/admin/machines/${encodeURIComponent(id)}` }),
+  );
+  withCommon(
+    machine.command('metrics <id>').description('the newest figures of its GPUs; --json: also those of the last hour'),
+  ).action((id: string, options: CommonOptions) => showMachineMetrics(deps, options, id));
   for (const [verb, meaning] of Object.entries(MACHINE_VERBS)) {
     withCommon(machine.command(`${verb} <id>`).description(meaning)).action((id: string, options: CommonOptions) =>
       show(deps, options, { method: 'POST', url: `/admin/machines/${encodeURIComponent(id)}/${verb}` }),
@@ -242,6 +266,15 @@ function addMachineCommands(admin: Command, deps: CommandDeps): void {
       url: `/admin/machines/${encodeURIComponent(id)}/unknown-workloads/${encodeURIComponent(workload)}`,
     }),
   );
+}
+
+/** The part of the figures that people read. */
+const Latest = z.object({ latest: z.object({ gpus: z.array(z.record(z.string(), z.unknown())) }).nullable() });
+
+async function showMachineMetrics(deps: CommandDeps, options: CommonOptions, id: string): Promise<void> {
+  const url = `/admin/machines/${encodeURIComponent(id)}/metrics`;
+  const answer = await askOrThrow(deps, options, { method: 'GET', url });
+  printAnswer(deps, options, options.json === true ? answer : { data: Latest.parse(answer).latest?.gpus ?? [] });
 }
 
 async function verifyLedger(deps: CommandDeps, options: CommonOptions): Promise<void> {

@@ -1,6 +1,5 @@
 // `admin refund`, `admin credit grant` and `admin adjust` correct mistakes. `admin statement` and `admin export` are for bookkeeping.
 import { type Command, InvalidArgumentError } from 'commander';
-import type { z } from 'zod';
 import { Bill } from '../../shared/api/bill.ts';
 import { pageSchema } from '../../shared/api/page.ts';
 import { csvLine } from '../../shared/csv.ts';
@@ -15,7 +14,7 @@ import {
   show,
   withCommon,
 } from './command.ts';
-import { TransferFields } from './export-routes.ts';
+import { csvOfFields, TRANSFER_COLUMNS, TransferFields } from './export-routes.ts';
 
 interface NamedOptions extends CommonOptions {
   reference: string;
@@ -126,6 +125,9 @@ export function addStatementCommand(admin: Command, deps: CommandDeps): void {
 interface ExportOptions extends CommonOptions {
   from: string;
   to: string;
+  org?: string;
+  subject?: string;
+  kind?: string;
 }
 
 const TransferPage = pageSchema(TransferFields);
@@ -140,17 +142,26 @@ export function addExportCommand(admin: Command, deps: CommandDeps): void {
       'the first moment after the window; the last minute before now is left out',
       readTime,
     )
+    .option('--org <id>', 'only those that changed the balance of this organisation')
+    .option('--subject <id>', 'only those of this instance, receipt, job, deposit or payout')
+    .option('--kind <kind>', 'only those of this kind; with --org or --subject')
     .option('--config <file>', 'configuration of the control plane; without it the one that SVC_CONFIG names');
-  transfers.action(async ({ from, to, ...options }: ExportOptions) => {
-    const columns = Object.keys(TransferFields.shape) as (keyof z.infer<typeof TransferFields>)[];
+  transfers.action(async ({ from, to, org, subject, kind, ...options }: ExportOptions) => {
+    const wanted = {
+      from,
+      to,
+      ...(org && { org_id: org }),
+      ...(subject && { subject_id: subject }),
+      ...(kind && { kind }),
+    };
     // Each page is printed before the next one is read, so that a year needs no more memory than a page.
     for (let cursor: string | null | undefined; cursor !== null;) {
-      const query = new URLSearchParams({ from, to, limit: '1000', ...(cursor !== undefined && { cursor }) });
+      const query = new URLSearchParams({ ...wanted, limit: '1000', ...(cursor !== undefined && { cursor }) });
       const page = TransferPage.parse(
         await askOrThrow(deps, options, { method: 'GET', url: `/admin/transfers?${query.toString()}` }),
       );
-      const head = cursor === undefined ? csvLine(columns) : '';
-      deps.print(head + page.data.map((row) => csvLine(columns.map((column) => row[column]))).join(''));
+      const head = cursor === undefined ? csvLine(TRANSFER_COLUMNS) : '';
+      deps.print(head + page.data.map(csvOfFields).join(''));
       cursor = page.next_cursor;
     }
   });

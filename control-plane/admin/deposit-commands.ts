@@ -39,9 +39,9 @@ export function addDepositCommands(admin: Command, deps: CommandDeps): void {
   ).action(({ status, org, waiting, ...options }: DepositListOptions) =>
     showPage(deps, options, BASE, { status, org_id: org, waiting: waiting === true ? 'true' : undefined }),
   );
-  withCommon(deposit.command('show <id>').description('one of them, with its transfers')).action(
-    (id: string, options: CommonOptions) => showDeposit(deps, id, options),
-  );
+  withCommon(
+    deposit.command('show <id>').description('one of them, with its transfers and the changes of its status'),
+  ).action((id: string, options: CommonOptions) => showDeposit(deps, id, options));
   addDecisions(deposit, deps);
   addChains(deposit, deps);
   addAddresses(deposit.command('addresses').description('addresses that deposits are paid to'), deps);
@@ -63,13 +63,14 @@ export function addDepositCommands(admin: Command, deps: CommandDeps): void {
 const Shown = z.object({
   deposit: z.record(z.string(), z.unknown()),
   transfers: z.array(z.record(z.string(), z.unknown())),
+  history: z.array(z.record(z.string(), z.unknown())),
 });
 
 async function showDeposit(deps: CommandDeps, id: string, options: CommonOptions): Promise<void> {
   const answer = await askOrThrow(deps, options, { method: 'GET', url: `${BASE}/${encodeURIComponent(id)}` });
   if (options.json === true) return printAnswer(deps, options, answer);
-  const { deposit, transfers } = Shown.parse(answer);
-  deps.print(`${tableOf([deposit])}\ntransfers:\n${tableOf(transfers)}`);
+  const { deposit, transfers, history } = Shown.parse(answer);
+  deps.print(`${tableOf([deposit])}\ntransfers:\n${tableOf(transfers)}\nhistory:\n${tableOf(history)}`);
 }
 
 const DECISIONS = {

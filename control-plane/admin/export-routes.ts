@@ -1,6 +1,8 @@
 // The operator's route for the bookkeeping export: every transfer of a window, in the order of posting.
+import { Readable } from 'node:stream';
 import { z } from 'zod';
 import { type Clock, isoTime } from '../../shared/clock.ts';
+import { csvLine } from '../../shared/csv.ts';
 import { failField } from '../../shared/errors.ts';
 import { dollarText } from '../../shared/money.ts';
 import { pageSchema } from '../../shared/api/page.ts';
@@ -8,7 +10,7 @@ import type { Db } from '../base/db/db.ts';
 import type { Cursors, PageStart } from '../base/http/cursors.ts';
 import { listParameters, operator } from '../base/http/operator.ts';
 import { type Route, route } from '../base/http/route.ts';
-import { type TransferRow, transfersIn } from '../money/ledger/wallets.ts';
+import { type PostedWindow, type TransferFilter, type TransferRow, transfersIn } from '../money/ledger/wallets.ts';
 
 /** The columns of the export, in their order. Programs of others read them: they only ever get new ones at the end. */
 export const TransferFields = z.strictObject({
@@ -25,6 +27,10 @@ export const TransferFields = z.strictObject({
   evidence: z.string().nullable(),
 });
 
+export const TRANSFER_COLUMNS = Object.keys(TransferFields.shape) as (keyof z.infer<typeof TransferFields>)[];
+
+const CSV_PIECE = 1_000;
+
 /** No transaction lasts this long, so nothing is added to the time before. */
 const SETTLED_MS = 60_000;
 
@@ -34,32 +40,79 @@ export interface ExportDeps {
   cursors: Cursors;
 }
 
+const time = z.iso.datetime({ offset: true });
+const id = z.string().min(1).max(255).optional();
+const TransferQuery = z.strictObject({
+  ...listParameters,
+  from: time.optional(),
+  to: time.optional(),
+  org_id: id,
+  subject_id: id,
+  kind: id,
+  format: z.enum(['json', 'csv']).default('json'),
+});
+
 export function exportRoute({ db, clock, cursors }: ExportDeps): Route {
-  const time = z.iso.datetime({ offset: true });
   return route({
     ...operator,
     method: 'GET',
     path: '/admin/transfers',
     operationId: 'adminListTransfers',
-    summary: 'Transfers of a window in the order of posting; those of the last minute are left out',
-    query: z.strictObject({ ...listParameters, from: time, to: time }),
-    responses: { 200: { description: 'A page of transfers', schema: pageSchema(TransferFields) } },
+    summary:
+      'Transfers of a window in the order of posting, of an organisation, a subject and a kind; those of the last minute are left out. `format=csv`: all of them, not a page',
+    query: TransferQuery,
+    responses: {
+      200: { description: 'A page of transfers', schema: pageSchema(TransferFields), streamType: 'text/csv' },
+    },
     errors: [],
     handler: async ({ query }) => {
-      const [fromMs, toMs] = [Date.parse(query.from), Date.parse(query.to)];
-      if (fromMs >= toMs) failField('to', 'must be after from');
-      const window = { fromMs, untilMs: Math.min(toMs, clock.now() - SETTLED_MS) };
-      const rows = ({ from, count }: PageStart): Promise<TransferRow[]> => {
+      const wanted = wantedBy(query, clock.now());
+      const page = ({ from, count }: PageStart): Promise<TransferRow[]> => {
         const after = from === undefined ? undefined : { postedMs: from.createdMs, id: from.id };
-        return transfersIn(db.read, window, { after, limit: count });
+        return transfersIn(db.read, wanted, { after, limit: count });
       };
-      const view = {
-        at: ({ posted_ms: createdMs, id }: TransferRow) => ({ createdMs, id }),
-        show: fieldsOf,
-      };
-      return { status: 200, body: await cursors.page(`admin/transfers/${fromMs}/${toMs}`, query, rows, view) };
+      if (query.format === 'csv') {
+        const headers = {
+          'content-type': 'text/csv; charset=utf-8',
+          'content-disposition': 'attachment; filename="transfers.csv"',
+        };
+        return { status: 200, headers, stream: Readable.from(csvOf(page)) };
+      }
+      const { from = '', to = '', org_id: orgId, subject_id: subjectId, kind } = query;
+      const name = `admin/transfers/${JSON.stringify([from, to, orgId, subjectId, kind])}`;
+      return { status: 200, body: await cursors.page(name, query, page, { at: positionOf, show: fieldsOf }) };
     },
   });
+}
+
+/** @throws ServiceError `validation_failed` */
+function wantedBy(query: z.infer<typeof TransferQuery>, nowMs: number): PostedWindow & TransferFilter {
+  const { from, to, org_id: orgId, subject_id: subjectId, kind } = query;
+  const fromMs = from === undefined ? 0 : Date.parse(from);
+  const toMs = to === undefined ? nowMs : Date.parse(to);
+  if (fromMs >= toMs) failField('to', 'must be after from');
+  // No index has all kinds, so a search by the kind alone would read all transfers.
+  if (kind !== undefined && orgId === undefined && subjectId === undefined)
+    failField('kind', 'must be given with org_id or subject_id');
+  return { fromMs, untilMs: Math.min(toMs, nowMs - SETTLED_MS), orgId, subjectId, kind };
+}
+
+const positionOf = ({ posted_ms: createdMs, id: transferId }: TransferRow) => ({ createdMs, id: transferId });
+
+/** The head, and a line for each transfer. A page is read when the one before it was taken. */
+async function* csvOf(page: (start: PageStart) => Promise<TransferRow[]>): AsyncGenerator<string> {
+  yield csvLine(TRANSFER_COLUMNS);
+  for (let from: PageStart['from'], isLast = false; !isLast;) {
+    const rows: TransferRow[] = await page({ count: CSV_PIECE, ...(from && { from }) });
+    if (rows.length > 0) yield rows.map((row) => csvOfFields(fieldsOf(row))).join('');
+    from = rows.length > 0 ? positionOf(rows.at(-1) as TransferRow) : from;
+    isLast = rows.length < CSV_PIECE;
+  }
+}
+
+/** One line of the export. */
+export function csvOfFields(fields: z.infer<typeof TransferFields>): string {
+  return csvLine(TRANSFER_COLUMNS.map((column) => fields[column]));
 }
 
 function fieldsOf(row: TransferRow): z.infer<typeof TransferFields> {

@@ -40,6 +40,11 @@ export function addModelCommands(admin: Command, deps: CommandDeps): void {
       payload: { model: name, min_replicas: min ?? null, max_replicas: max ?? null },
     }),
   );
+  withCommon(
+    model
+      .command('upstreams')
+      .description('the servers that answer requests, as the daemon has found them: which get no requests'),
+  ).action((options: CommonOptions) => show(deps, options, { method: 'GET', url: '/admin/upstreams' }));
   withCommon(model.command('drain <replica>').description('let a replica answer its last requests, and end it')).action(
     (id: string, options: CommonOptions) =>
       show(deps, options, { method: 'POST', url: `${URL}/replicas/${encodeURIComponent(id)}/drain` }),

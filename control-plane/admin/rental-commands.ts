@@ -6,6 +6,7 @@ import {
   type ListOptions,
   show,
   showPage,
+  showParts,
   withCommon,
   withPages,
   readTime,
@@ -42,6 +43,15 @@ export function addInstanceCommands(admin: Command, deps: CommandDeps): void {
         'show what decided its bill: events, probes, charged and uncharged time, credits, with their evidence',
       ),
   ).action((id: string, options: CommonOptions) => show(deps, options, { method: 'GET', url: `${urlOf(id)}/why` }));
+  withCommon(
+    instance
+      .command('placement <id>')
+      .description(
+        'explain its placement: what each condition removes now, the candidates, and what would work instead',
+      ),
+  ).action((id: string, options: CommonOptions) =>
+    showParts(deps, options, { method: 'GET', url: `${urlOf(id)}/placement` }),
+  );
   withCommon(
     instance
       .command('end <id>')

@@ -1,12 +1,13 @@
 // The operator's routes for the process itself: its loops, its metrics, and reloading its files.
+import { Overview } from '../../shared/api/overview.ts';
 import { isoTime } from '../../shared/clock.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
 import type { Metrics } from '../base/http/metrics.ts';
 import { AnyFields, type Fields, listOf, operator } from '../base/http/operator.ts';
 import { type Route, route } from '../base/http/route.ts';
+import { type OverviewDeps, overviewOf } from './overview.ts';
 
-export interface StatusDeps {
-  loops(): LoopStatus[];
+export interface StatusDeps extends OverviewDeps {
   metrics: Pick<Metrics, 'text' | 'contentType'>;
   /**
    * Reloads the operator's files: models, templates, environments, and the limits of the configuration. If there is a mistake in one file,
@@ -15,8 +16,19 @@ export interface StatusDeps {
   reload(): Promise<Fields>;
 }
 
-export function statusRoutes({ loops, metrics, reload }: StatusDeps): Route[] {
+export function statusRoutes(deps: StatusDeps): Route[] {
+  const { loops, metrics, reload } = deps;
   return [
+    route({
+      ...operator,
+      method: 'GET',
+      path: '/admin/overview',
+      operationId: 'adminShowOverview',
+      summary: 'What the service does now, and what waits for an operator',
+      responses: { 200: { description: 'The overview', schema: Overview } },
+      errors: [],
+      handler: async () => ({ status: 200, body: await overviewOf(deps) }),
+    }),
     route({
       ...operator,
       method: 'GET',

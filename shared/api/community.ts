@@ -160,7 +160,7 @@ const MACHINE_CHECKS = [
   'rentals',
 ] as const;
 
-const MachineCheck = z
+export const MachineCheck = z
   .strictObject({
     name: z.enum(MACHINE_CHECKS).describe('What is checked'),
     state: z

@@ -74,7 +74,9 @@ export const ChangeWebhookEndpoint = z
     replay_since: z.iso
       .datetime({ offset: true })
       .optional()
-      .describe('Deliveries of events from then on that were given up are tried anew, with the same event ids'),
+      .describe(
+        'Deliveries of events from then on that were given up are tried anew, with the same event ids: 500 of them at once, the rest in pieces soon after',
+      ),
   })
   .meta({ id: 'ChangeWebhookEndpoint' });
 export type ChangeWebhookEndpoint = z.infer<typeof ChangeWebhookEndpoint>;

@@ -4,6 +4,7 @@ import type { Page } from 'playwright-core';
 import { buildConsole } from '../../installer/console.ts';
 import type { ApiAccount } from '../contract/api.ts';
 import { type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
+import { addPerson } from '../kit/people.ts';
 import { copyInstances, copyMachines } from '../kit/long-lists.ts';
 import { installMissing } from '../kit/setup.ts';
 import { openMigrated } from './database.ts';
@@ -56,7 +57,7 @@ async function measure(instances: number, machines: number): Promise<[Figures, F
   const pages = await openConsolePages({ openDb: () => openMigrated(':memory:') });
   try {
     const account = await fill(pages, { instances, machines });
-    const page = await (await pages.openAs(account.orgId, 'owner')).newPage();
+    const page = await pages.signedIn(await addPerson(pages.api.world, { orgId: account.orgId, role: 'owner' }));
     await page.addInitScript(OBSERVE);
     const onInstances = await rounds(page, { url: `${pages.origin}/console/instances`, rows: instances }, async () => {
       const find = page.getByPlaceholder('Filter by name, id or GPU');

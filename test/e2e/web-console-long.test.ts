@@ -3,6 +3,7 @@ import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { ApiAccount } from '../contract/api.ts';
 import { type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
+import { addPerson } from '../kit/people.ts';
 import { copyInstances } from '../kit/long-lists.ts';
 
 const COPIES = 4_999;
@@ -18,7 +19,7 @@ beforeAll(async () => {
   await world.clock.advance(Date.now() - world.clock.now());
   await world.machine({ gpus: 2 });
   await copyInstances(world.db, await world.run(account), COPIES);
-  page = await (await pages.openAs(account.orgId, 'owner')).newPage();
+  page = await pages.signedIn(await addPerson(world, { orgId: account.orgId, role: 'owner' }));
   await page.goto(`${pages.origin}/console/instances`);
 });
 afterAll(async () => pages.close());

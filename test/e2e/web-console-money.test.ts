@@ -7,6 +7,7 @@ import { axeFindings, type ConsolePages, openConsolePages } from '../kit/console
 import { depositIn, noteRead, offlineDeposits } from '../kit/deposits.ts';
 import { type FakeUpstream, openFakeUpstream } from '../kit/fake-upstream.ts';
 import { modelsFile, tunableEntries, videoModelsFile } from '../kit/models.ts';
+import { addPerson } from '../kit/people.ts';
 import { scriptedOutbound } from '../kit/scripted-outbound.ts';
 import { HELLO_EVENTS } from '../kit/stream-chunks.ts';
 import { openVideoServer, type VideoServer } from '../kit/video-server.ts';
@@ -46,8 +47,8 @@ beforeAll(async () => {
   await noteRead(world, 'base');
   account = await pages.api.account();
   const { orgId } = account;
-  context = await pages.openAs(orgId, 'owner');
-  page = await context.newPage();
+  page = await pages.signedIn(await addPerson(world, { orgId, role: 'owner' }, { isStrong: true }));
+  context = page.context();
 });
 afterAll(async () => {
   await pages.close();

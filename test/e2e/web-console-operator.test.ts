@@ -9,7 +9,9 @@ import {
   openConsolePages,
 } from '../kit/console-pages.ts';
 
-const OPERATE = (await consoleScreens()).filter(({ path }) => path.startsWith('/console/operate/'));
+const OPERATE = (await consoleScreens()).filter(
+  ({ path }) => path.startsWith('/console/operate/') && !path.includes(':'),
+);
 
 let pages: ConsolePages;
 let page: Page;
@@ -38,11 +40,19 @@ test('an operator sees nothing before a second factor is set up', async () => {
   await page.getByRole('link', { name: 'Organisations' }).waitFor();
 });
 
+test('the start of the console leads an operator without an organisation to the first screen of operators', async () => {
+  await page.goto(`${pages.origin}/console`);
+  await page.waitForURL(`${pages.origin}${OPERATE[0]?.path}`);
+  await page.getByRole('heading', { name: OPERATE[0]?.title ?? '' }).waitFor();
+  expect(await page.getByRole('alert').count()).toBe(0);
+});
+
 test.each(OPERATE.map(({ path, title }) => [path, title]))('%s shows its list', async (path, title) => {
   await page.goto(`${pages.origin}${path}`);
   await page.getByRole('heading', { name: title }).first().waitFor();
   await expect.poll(() => page.getByText('Reading…').count()).toBe(0);
   expect(await page.getByRole('alert').count()).toBe(0);
+  for (const line of await page.locator('.cmd code').allTextContents()) await pages.judge(line);
   const shots = process.env['CONSOLE_SHOTS'];
   if (shots !== undefined) await page.screenshot({ path: `${shots}/${path.replaceAll('/', '_')}.png` });
   expect(await axeFindings(page)).toEqual([]);
@@ -73,6 +83,7 @@ test('a person who operates nothing has no such screens, and the API refuses the
   await other.goto(url);
   await other.getByLabel('Password').fill('correct horse battery');
   await other.getByRole('button', { name: 'Set the password and sign in' }).click();
+  await other.waitForURL(`${pages.origin}/console/instances`);
   await other.getByRole('heading', { name: 'Instances' }).waitFor();
   expect(await other.getByRole('link', { name: 'Organisations' }).count()).toBe(0);
   await other.goto(`${pages.origin}/console/operate/orgs`);

@@ -1,6 +1,5 @@
 // The console in Chromium: people come by an invitation, set up a passkey, sign in with it, and reach every screen. The policy of the page is
 // kept, axe-core finds nothing, and no request leaves the origin.
-import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -16,7 +15,6 @@ import {
   consoleScreens,
   openConsolePages,
 } from '../kit/console-pages.ts';
-import { openJudge } from '../kit/manual/judge.ts';
 
 /** Those of operators have a test of their own. */
 const SCREENS = (await consoleScreens()).filter(({ path }) => !path.startsWith('/console/operate/'));
@@ -39,6 +37,7 @@ test('the link of the operator sets a password, and signs in', async () => {
   const ada = { email: OWNER.email, name: 'Ada', isOperator: false, member: { orgId, role: 'owner' } } as const;
   const { url } = await pages.api.world.rooms.users.people.add(ada);
   await page.goto(url);
+  await page.getByLabel('Password').waitFor();
   expect(await axeFindings(page)).toEqual([]);
   await page.getByLabel('Password').fill(OWNER.password);
   await page.getByRole('button', { name: 'Set the password and sign in' }).click();
@@ -74,6 +73,7 @@ test('a page of another origin cannot frame the console, where it could lead the
 
 test('a person signs in with the password, and sees that nothing runs yet', async () => {
   await page.goto(`${pages.origin}/console`);
+  await page.getByLabel('E-mail').waitFor();
   expect(await axeFindings(page)).toEqual([]);
   await page.getByLabel('E-mail').fill(OWNER.email);
   await page.getByLabel('Password').fill('wrong horse battery');
@@ -103,23 +103,12 @@ describe.each([
       if (shots !== undefined)
         await page.screenshot({ path: join(shots, `${path.replaceAll('/', '_')}-${width}.png`), fullPage: true });
       expect(await axeFindings(page)).toEqual([]);
-      for (const line of await page.locator('.cmd code').allTextContents()) await judged(line);
+      for (const line of await page.locator('.cmd code').allTextContents()) await pages.judge(line);
       const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
       expect(overflow, 'the page scrolls sideways').toBeLessThanOrEqual(0);
     },
   );
 });
-
-/** The service takes a line that a screen shows: the command with its options, or the route with its query and body. */
-async function judged(line: string): Promise<void> {
-  const env = { SVC_BASE_URL: `${pages.origin}/v1`, SVC_API_KEY: 'svc_live_x', PATH: process.env['PATH'] ?? '' };
-  const words = execFileSync('bash', ['--norc', '-c', `uuidgen() { echo id; }; printf '%s\\0' ${line}`], {
-    env,
-    encoding: 'utf8',
-  });
-  const [program = '', ...args] = words.split('\0').slice(0, -1);
-  await openJudge(pages.api.routes)([program, ...args]);
-}
 
 test('no page has broken the policy, thrown an error or left the origin', () => {
   expect(pages.broken).toEqual([]);
@@ -183,7 +172,7 @@ test('an organisation becomes a supplier, registers a machine, reads its checks,
   const field = page.getByLabel('Price of one GPU');
   await expect.poll(() => field.getAttribute('aria-invalid')).toBe('true');
   await field.fill('0.80');
-  for (const line of await page.locator('.cmd code').allTextContents()) await judged(line);
+  for (const line of await page.locator('.cmd code').allTextContents()) await pages.judge(line);
   await page.getByRole('button', { name: 'Register the machine' }).click();
   expect(await page.locator('.copy code').textContent()).toMatch(/^\.\/install\.sh agent --url http:\S+ --token \S+$/);
   await page.getByRole('link', { name: 'Watch its checks' }).click();
@@ -230,7 +219,7 @@ test('a launch names its ports, the primary one of them, and the arguments of it
   await box(/^Command/).fill('sh\n-c\nexec sleep infinity');
   await expect.poll(() => lines.first().textContent()).toMatch(/ --entrypoint -i -- sh -c 'exec sleep infinity'$/);
   expect(await lines.count()).toBe(2);
-  for (const line of await lines.allTextContents()) await judged(line);
+  for (const line of await lines.allTextContents()) await pages.judge(line);
   const asked = {
     image: 'busybox',
     ports: [

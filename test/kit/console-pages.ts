@@ -1,14 +1,15 @@
 // A control plane with the built console, and Chromium in front of it. What its pages break is collected: errors of scripts, and violations of
 // the policy of the page.
+import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { operatorSessionRoutes } from '../../control-plane/admin/operator-sessions.ts';
 import { brought } from '../../control-plane/brings.ts';
 import { openConsole } from '../../control-plane/console/console.ts';
-import type { Role } from '../../shared/api/auth.ts';
 import { type Api, openApi } from '../contract/api.ts';
-import { addPerson } from './people.ts';
+import { openJudge } from './manual/judge.ts';
+import type { Person } from './people.ts';
 import { freePort } from './ports.ts';
 import { openBrowser } from './web-clients.ts';
 
@@ -20,8 +21,10 @@ export interface ConsolePages {
   browser: Browser;
   /** A browser profile of its own, whose pages are watched. */
   open(options?: { isPhone?: boolean; isDark?: boolean }): Promise<BrowserContext>;
-  /** A profile in which a member of this role has signed in with a second factor. */
-  openAs(orgId: string, role: Role): Promise<BrowserContext>;
+  /** A page of a browser profile of its own, in which this person has signed in. */
+  signedIn(person: Pick<Person, 'token'>): Promise<Page>;
+  /** Throws if the service does not take a line that a screen shows: the command with its options, or the route with its query and body. */
+  judge(line: string): Promise<void>;
   /** Everything that pages have broken until now, in words. */
   broken: readonly string[];
   close(): Promise<void>;
@@ -34,7 +37,9 @@ export async function openConsolePages(settings: Partial<Parameters<typeof openA
     { ...settings, settings: { ...settings.settings, origin }, process: { console: openConsole() } },
     { baseUrl: `${origin}/v1` },
   );
-  api.http.register(operatorSessionRoutes(brought(api.world.brings(), 'operatorRoutes'), api.world.audit));
+  const operatorRoutes = brought(api.world.brings(), 'operatorRoutes');
+  api.http.register(operatorSessionRoutes(operatorRoutes, api.world.audit));
+  const judge = openJudge(api.routes, operatorRoutes);
   await api.http.listen({ host: '127.0.0.1', port });
   const browser = await openBrowser();
   const broken: string[] = [];
@@ -52,20 +57,30 @@ export async function openConsolePages(settings: Partial<Parameters<typeof openA
     browser,
     broken,
     open,
-    openAs: async (orgId, role) => {
-      const { token: value } = await addPerson(api.world, { orgId, role }, { isStrong: true });
-      const url = origin.replace('http:', 'https:');
+    signedIn: async ({ token }) => {
       const context = await open();
-      const kind = { secure: true, httpOnly: true, sameSite: 'Lax' } as const;
-      await context.addCookies([{ name: '__Host-svc_session', value, url, ...kind }]);
-      return context;
+      const url = origin.replace('http:', 'https:');
+      await context.addCookies([
+        { name: '__Host-svc_session', value: token, url, secure: true, httpOnly: true, sameSite: 'Lax' },
+      ]);
+      return context.newPage();
     },
+    judge: (line) => judge(wordsOf(line, origin)),
     close: async () => {
       await browser.close();
       await api.http.close();
       await api.close();
     },
   };
+}
+
+/** The words of the line as a shell reads them. */
+function wordsOf(line: string, origin: string): [string, ...string[]] {
+  const env = { SVC_BASE_URL: `${origin}/v1`, SVC_API_KEY: 'svc_live_x', PATH: process.env['PATH'] ?? '' };
+  const script = `uuidgen() { echo id; }; printf '%s\\0' ${line}`;
+  const text = execFileSync('bash', ['--norc', '-c', script], { env, encoding: 'utf8' });
+  const [program = '', ...args] = text.split('\0').slice(0, -1);
+  return [program, ...args];
 }
 
 function watch(page: Page, origin: string, broken: string[]): void {

@@ -62,6 +62,22 @@ export const LISTS: List[] = [
       );
     },
   })),
+  {
+    path: '/admin/orgs/o-1/members',
+    key: 'user_id',
+    fill: async (tx) => {
+      await tx.run(sql`insert into orgs (id, name, created_ms) values ('o-1', 'x', 0)`);
+      await each(
+        tx,
+        (id, ms) =>
+          sql`insert into users (id, email, name, is_operator, created_ms) values (${id}, ${id}, 'x', 0, ${ms})`,
+      );
+      await each(
+        tx,
+        (id, ms) => sql`insert into members (org_id, user_id, role, created_ms) values ('o-1', ${id}, 'member', ${ms})`,
+      );
+    },
+  },
   { path: '/admin/suppliers', key: 'supplier_id', fill: (tx) => each(tx, supplier) },
   {
     path: '/admin/machines',
@@ -91,6 +107,16 @@ export const LISTS: List[] = [
           sql`insert into disputes (id, instance_id, since_ms, reason, state, opened_ms) values (${id}, ${id}, 0, 'x', 'open', ${ms})`,
       ),
   },
+  ...['', '?machine_id=m'].map((filter) => ({
+    path: `/admin/outages${filter}`,
+    key: 'outage_id',
+    fill: (tx: Tx) =>
+      each(
+        tx,
+        (id, ms) =>
+          sql`insert into outages (id, cause, machine_id, evidence, opened_ms) values (${id}, 'outage', 'm', 'x', ${ms})`,
+      ),
+  })),
   {
     path: '/admin/credits',
     key: 'credit_id',
@@ -112,6 +138,26 @@ export const LISTS: List[] = [
         (id, ms) =>
           sql`insert into credit_flags (org_id, flagged_ms, trusted_ms, detail) values (${id}, ${ms}, null, 'x')`,
       ),
+  },
+  {
+    path: '/admin/webhook-endpoints',
+    key: 'endpoint_id',
+    fill: async (tx) => {
+      await each(
+        tx,
+        (id, ms) => sql`insert into webhook_endpoints (id, org_id, url, event_types, status, secret_sealed, created_ms)
+          values (${id}, 'o', 'https://example.com/', '[]', 'healthy', 'x', ${ms})`,
+      );
+      await each(
+        tx,
+        (
+          id,
+          ms,
+        ) => sql`insert into webhook_deliveries (id, endpoint_id, event_id, event_type, instance_id, instance_version, body, status,
+            attempts, max_attempts, next_trigger, deadline_ms, created_ms, completed_ms)
+          values (${`d-${id}`}, ${id}, 'e', 'instance.running', 'i', 1, '{}', 'dead_lettered', 5, 5, 'schedule', ${ms}, ${ms}, ${ms})`,
+      );
+    },
   },
   {
     path: '/admin/reservations',

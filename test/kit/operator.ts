@@ -28,6 +28,8 @@ export function processAround(audit: Audit): Process {
     manual: { headers: {}, page: () => undefined, markdown: () => undefined, llms: '' },
     console: { page: undefined, asset: () => undefined },
     loops: () => [],
+    startedMs: 0,
+    epoch: 1,
     reload: async () => ({}),
   };
 }

@@ -8,7 +8,7 @@ import { Id, listParameters, ListQuery, operator } from '../http/operator.ts';
 import { type Route, route } from '../http/route.ts';
 import type { Accounts } from './accounts.ts';
 import { apiKeyView, pageOfKeys } from './api-keys.ts';
-import { orgView, pageOfOrgs } from './orgs.ts';
+import { assertOrg, orgView, pageOfOrgs } from './orgs.ts';
 
 interface Deps {
   db: Db;
@@ -49,6 +49,17 @@ function orgRoutes({ db, cursors, accounts }: Deps): Route[] {
           show: orgView,
         }),
       }),
+    }),
+    route({
+      ...operator,
+      method: 'GET',
+      path: '/admin/orgs/{id}',
+      operationId: 'adminShowOrg',
+      summary: 'Show an organisation',
+      params: Id,
+      responses: { 200: { description: 'The organisation', schema: Org } },
+      errors: ['not_found'],
+      handler: async ({ params }) => ({ status: 200, body: orgView(await assertOrg(db.read, params.id)) }),
     }),
     route({
       ...operator,

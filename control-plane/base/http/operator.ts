@@ -18,15 +18,15 @@ export const listParameters = {
 };
 export const ListQuery = z.strictObject(listParameters);
 export type ListQuery = z.infer<typeof ListQuery>;
-/** A trillion dollars: far above any payment, and far below the exact limit of a JSON number. */
-const CENTS_MAX = 10 ** 14;
+/** A billion dollars: far above any payment. A database has microcents in 64 bits, which are 92 billion dollars for the sum of a balance. */
+const CENTS_MAX = 10 ** 11;
 const DOLLARS_MAX_UCENTS = BigInt(CENTS_MAX) * UCENTS_PER_CENT;
 export const Cents = z.int().min(1).max(CENTS_MAX);
 /** An exact amount as text. A JSON number could not hold every amount exactly. `readUcents` reads it. */
 export const Dollars = z.string().superRefine((text, context) => {
   const ucents = ucentsFromText(text);
   if (typeof ucents === 'string') context.addIssue(ucents);
-  else if (ucents > DOLLARS_MAX_UCENTS) context.addIssue('must be at most 1000000000000.00');
+  else if (ucents > DOLLARS_MAX_UCENTS) context.addIssue('must be at most 1000000000.00');
 });
 /** The microcents of `Dollars`. */
 export function readUcents(dollars: string): bigint {

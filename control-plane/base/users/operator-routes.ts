@@ -1,12 +1,14 @@
 // The operator's routes for people: adding them, giving them access again, and listing them.
 import { z } from 'zod';
 import { Email, OperatorUser, PersonName, Role } from '../../../shared/api/auth.ts';
+import { Member } from '../../../shared/api/member.ts';
 import { pageSchema } from '../../../shared/api/page.ts';
 import type { Db } from '../db/db.ts';
 import type { Cursors, PageStart } from '../http/cursors.ts';
-import { ListQuery, operator } from '../http/operator.ts';
+import { Id, ListQuery, operator } from '../http/operator.ts';
 import { type Route, route } from '../http/route.ts';
-import { pageOfUsers, type UserRow } from './store.ts';
+import { memberView } from './members.ts';
+import { type ListedMemberRow, pageOfMembers, pageOfUsers, type UserRow } from './store.ts';
 import type { Users } from './users.ts';
 
 /** The link is shown once. */
@@ -77,5 +79,26 @@ export function userOperatorRoutes({ db, cursors, users: { people } }: Deps): Ro
         return { status: 200, body: await cursors.page('admin/users', query, rows, view) };
       },
     }),
+    membersRoute({ db, cursors }),
   ];
+}
+
+function membersRoute({ db, cursors }: Pick<Deps, 'db' | 'cursors'>): Route {
+  const at = ({ created_ms: createdMs, user_id: id }: ListedMemberRow) => ({ createdMs, id });
+  return route({
+    ...operator,
+    method: 'GET',
+    path: '/admin/orgs/{id}/members',
+    operationId: 'adminListMembers',
+    summary: 'List the members of an organisation, newest first',
+    params: Id,
+    query: ListQuery,
+    responses: { 200: { description: 'A page of members', schema: pageSchema(Member) } },
+    errors: [],
+    handler: async ({ params: { id }, query }) => {
+      const rows = (start: PageStart) => pageOfMembers(db.read, id, start);
+      const name = `admin/members/${id}`;
+      return { status: 200, body: await cursors.page(name, query, rows, { at, show: memberView }) };
+    },
+  });
 }

@@ -6,9 +6,9 @@ import { SecondFactor } from './account/second-factor.tsx';
 import { SignIn } from './account/sign-in.tsx';
 import { StepUp } from './account/step-up.tsx';
 import type { Screen, ScreenProps } from './core/screen.ts';
-import { loadSession, session, sessionError } from './core/session.ts';
+import { loadSession, may, session, sessionError } from './core/session.ts';
 import { Alone, Problem } from './parts/layout.tsx';
-import { SCREENS, START } from './screens.ts';
+import { SCREENS, START, WITHOUT_SCOPE } from './screens.ts';
 import { Shell } from './shell.tsx';
 
 export function App() {
@@ -16,7 +16,7 @@ export function App() {
     <Router>
       <Switch>
         <Route path="/console">
-          <Redirect to={START} replace />
+          <Start />
         </Route>
         {SCREENS.map((screen) => (
           <Route path={screen.path}>{(params) => <Gate screen={screen} params={params} />}</Route>
@@ -31,6 +31,13 @@ export function App() {
       </Switch>
     </Router>
   );
+}
+
+/** Leads to the first screen that the session may see. Whoever has no organisation may see none of an organisation's screens. */
+function Start() {
+  if (session.value === null || session.value === undefined) return <Gate screen={START} params={{}} />;
+  const first = [START, ...SCREENS].find(({ scope }) => scope !== undefined && may(scope));
+  return <Redirect to={first?.path ?? WITHOUT_SCOPE} replace />;
 }
 
 function Gate({ screen, params }: { screen: Screen; params: Record<string, string | undefined> }) {

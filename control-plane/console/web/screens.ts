@@ -7,8 +7,8 @@ import { MONEY_SCREENS } from './money/screens.ts';
 import { OPERATOR_SCREENS } from './operator/screens.ts';
 import { SUPPLIER_SCREENS } from './supplier/screens.ts';
 
-/** The screen to which `/console` leads. */
-export const START = '/console/instances';
+/** Where `/console` leads people who may see nothing else. */
+export const WITHOUT_SCOPE = '/console/security';
 
 export const SCREENS: readonly Screen[] = [
   ...CUSTOMER_SCREENS,
@@ -18,3 +18,12 @@ export const SCREENS: readonly Screen[] = [
   ...ACCOUNT_SCREENS,
   ...OPERATOR_SCREENS,
 ];
+
+/** Where `/console` leads members of an organisation who may see it. */
+export const START = screenAt('/console/instances');
+
+function screenAt(path: string): Screen {
+  const screen = SCREENS.find((each) => each.path === path);
+  if (screen === undefined) throw new Error(`there is no screen at ${path}`);
+  return screen;
+}

@@ -4,7 +4,7 @@ import { METRICS_KEEP_MS } from '../../../shared/limits.ts';
 import type { LoopOptions } from '../../../shared/loop.ts';
 import type { Db } from '../../base/db/db.ts';
 import { type Forgets, inPieces } from '../../base/db/pieces.ts';
-import { metricsRoutes, type MetricsRouteDeps } from './routes.ts';
+import { machineOperatorRoute, metricsRoutes, type MetricsRouteDeps } from './routes.ts';
 import { forgetMachines, forgetMinutes } from './store.ts';
 
 /** A host learns within this time that somebody looks at it. */
@@ -15,6 +15,7 @@ export function metricsBrings(deps: MetricsRouteDeps) {
   const loop: LoopOptions = { name: 'metrics', periodMs: PERIOD_MS, run: () => metrics.tick() };
   return {
     routes: metricsRoutes(deps),
+    operatorRoutes: [machineOperatorRoute(deps)],
     loops: [loop],
     forgets: [forgets(deps)],
     close: () => metrics.close(),

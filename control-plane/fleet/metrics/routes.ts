@@ -2,11 +2,13 @@
 import { z } from 'zod';
 import { InstanceMetrics, MachineMetrics, MetricsQuery } from '../../../shared/api/metrics.ts';
 import type { Clock } from '../../../shared/clock.ts';
+import { fail } from '../../../shared/errors.ts';
 import { METRICS_SCRAPED_MAX } from '../../../shared/limits.ts';
 import type { Db, Query } from '../../base/db/db.ts';
+import { Id, operator } from '../../base/http/operator.ts';
 import { type Caller, type Route, route } from '../../base/http/route.ts';
 import { ownMachine } from '../supply/listing.ts';
-import { machinesOfSupplier, supplierOfOrg } from '../supply/store.ts';
+import { findMachine, machinesOfSupplier, supplierOfOrg } from '../supply/store.ts';
 import { prometheusText, type Scraped } from './exposition.ts';
 import type { FleetMetrics } from './metrics.ts';
 import { windowOf } from './series.ts';
@@ -67,6 +69,25 @@ function machineRoute({ db, clock, metrics }: MetricsRouteDeps): Route {
     handler: async ({ caller, params, query }) => {
       const machine = await ownMachine(db.read, caller.orgId, params.id);
       return { status: 200, body: await machineMetrics(machine.id, windowOf(query, clock.now()), metrics) };
+    },
+  });
+}
+
+/** What a supplier reads of its machine, for operators. */
+export function machineOperatorRoute({ db, clock, metrics }: MetricsRouteDeps): Route {
+  return route({
+    ...operator,
+    method: 'GET',
+    path: '/admin/machines/{id}/metrics',
+    operationId: 'adminShowMachineMetrics',
+    summary: 'What the GPUs of a machine, and the machine as a whole, use',
+    params: Id,
+    query: MetricsQuery,
+    responses: { 200: { description: 'The figures', schema: MachineMetrics } },
+    errors: ['not_found'],
+    handler: async ({ params: { id }, query }) => {
+      if ((await findMachine(db.read, id)) === undefined) fail('not_found', `There is no machine ${id}.`);
+      return { status: 200, body: await machineMetrics(id, windowOf(query, clock.now()), metrics) };
     },
   });
 }

@@ -1,5 +1,6 @@
 // Chooses the offering for a launch, explains a refusal, and chooses the machines of a reservation contract.
-import type { Candidate, CapacityRequest, Narrowing } from '../supply/offerings.ts';
+import type { Narrowing } from '../supply/narrowing.ts';
+import type { Candidate, CapacityRequest } from '../supply/offerings.ts';
 import type { Capacity } from '../supply/slots.ts';
 
 /**

@@ -8,6 +8,7 @@ import type { Payouts } from '../../money/payouts/payouts.ts';
 import { catalogRoutes } from './catalog-routes.ts';
 import { machineRoutes } from './machine-routes.ts';
 import { supplyOperatorRoutes } from './operator-routes.ts';
+import { waitingMachines } from './overview.ts';
 import { supplyRoutes } from './routes.ts';
 import { machineFeed, SUPPLIER_FEED } from './owners.ts';
 import { forgetDays } from './reliability.ts';
@@ -46,6 +47,7 @@ export function supplyBrings({ db, clock, cursors, supply, payouts, machinesOf, 
     measures: measures(db),
     feeds: [machineFeed(view), SUPPLIER_FEED],
     forgets: [forgets],
+    waits: [waitingMachines],
   };
 }
 

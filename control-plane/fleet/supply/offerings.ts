@@ -106,57 +106,6 @@ function lentCandidates(query: Query, request: CapacityRequest, endsMs: number):
   );
 }
 
-/** The number of offerings that each further condition leaves. Computed only to explain a refusal. */
-export interface Narrowing {
-  listed: number;
-  ofType: number;
-  bigEnough: number;
-  withVram: number;
-  free: number;
-  withDisk: number;
-  trusted: number;
-  affordable: number;
-}
-
-const NarrowingRow = z.object({
-  listed: int,
-  of_type: int,
-  big_enough: int,
-  with_vram: int,
-  free: int,
-  with_disk: int,
-  trusted: int,
-  affordable: int,
-});
-
-export async function narrowing(query: Query, request: CapacityRequest): Promise<Narrowing> {
-  const ofType = sql`gpu_type = ${request.gpuType}`;
-  const bigEnough = sql`${ofType} and gpu_total >= ${request.gpuCount}`;
-  const withVram = sql`${bigEnough} and vram_gb >= ${request.minVramGb}`;
-  const free = sql`${withVram} and ${gpusWithin(request.endsMs)} >= ${request.gpuCount}`;
-  const withDisk = sql`${free} and ${diskCondition(request)}`;
-  const trusted = sql`${withDisk} and ${trustCondition(request)}`;
-  const affordable = sql`${free} and ${conditions(request)}`;
-  const count = (condition: Sql): Sql => sql`coalesce(sum(case when ${condition} then 1 else 0 end), 0)`;
-  const row = await query.one(
-    NarrowingRow,
-    sql`select count(*) as listed, cast(${count(ofType)} as bigint) as of_type, cast(${count(bigEnough)} as bigint) as big_enough,
-          cast(${count(withVram)} as bigint) as with_vram, cast(${count(free)} as bigint) as free, cast(${count(withDisk)} as bigint) as with_disk,
-          cast(${count(trusted)} as bigint) as trusted, cast(${count(affordable)} as bigint) as affordable
-        from offerings where listed = 1 and tier = 'on_demand'`,
-  );
-  return {
-    listed: row?.listed ?? 0,
-    ofType: row?.of_type ?? 0,
-    bigEnough: row?.big_enough ?? 0,
-    withVram: row?.with_vram ?? 0,
-    free: row?.free ?? 0,
-    withDisk: row?.with_disk ?? 0,
-    trusted: row?.trusted ?? 0,
-    affordable: row?.affordable ?? 0,
-  };
-}
-
 const ListedRow = OfferingRow.pick({
   id: true,
   gpu_type: true,
@@ -326,7 +275,7 @@ async function forgetOldTypes(tx: Tx, machineId: string): Promise<void> {
   );
 }
 
-function conditions(request: Omit<CapacityRequest, 'gpuType'>): Sql {
+export function conditions(request: Omit<CapacityRequest, 'gpuType'>): Sql {
   const parts = [diskCondition(request), trustCondition(request)];
   if (request.minVramGb > 0) parts.push(sql`vram_gb >= ${request.minVramGb}`);
   if (request.offeringId !== null) parts.push(sql`id = ${request.offeringId}`);
@@ -336,16 +285,16 @@ function conditions(request: Omit<CapacityRequest, 'gpuType'>): Sql {
   return join(parts, ' and ');
 }
 
-function diskCondition({ diskGb }: Pick<CapacityRequest, 'diskGb'>): Sql {
+export function diskCondition({ diskGb }: Pick<CapacityRequest, 'diskGb'>): Sql {
   return diskGb === null ? sql`1 = 1` : sql`disk_configurable = 1 and disk_free_gb >= ${diskGb}`;
 }
 
-function trustCondition({ trustedOnly }: Pick<CapacityRequest, 'trustedOnly'>): Sql {
+export function trustCondition({ trustedOnly }: Pick<CapacityRequest, 'trustedOnly'>): Sql {
   return trustedOnly ? sql`machine_id in (select id from machines where trusted = 1)` : sql`1 = 1`;
 }
 
 /** If no extra disk is asked for, this is a bound on the indexed price of one GPU. */
-function priceCondition({ gpuCount, diskGb }: Pick<CapacityRequest, 'gpuCount' | 'diskGb'>, cap: bigint): Sql {
+export function priceCondition({ gpuCount, diskGb }: Pick<CapacityRequest, 'gpuCount' | 'diskGb'>, cap: bigint): Sql {
   const extra = extraGb(diskGb);
   if (extra === 0) return sql`price_ucents_per_hour <= ${cap / BigInt(gpuCount)}`;
   return sql`price_ucents_per_hour * ${gpuCount} + disk_price_ucents_per_gb_hour * ${extra} <= ${cap}`;

@@ -135,7 +135,8 @@ function standingFields({ accruedCents, unpaidCents, payableCents }: Standing): 
   };
 }
 
-function machineFields(row: MachineRow): Fields {
+/** A machine as a row of the operator's list. */
+export function machineFields(row: MachineRow): Fields {
   return {
     machine_id: row.id,
     supplier_id: row.supplier_id,

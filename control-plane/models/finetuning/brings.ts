@@ -1,7 +1,8 @@
 // What this room brings to the house.
-import type { Db } from '../../base/db/db.ts';
+import { type Db, sql } from '../../base/db/db.ts';
 import type { Feed } from '../../base/events/feeds.ts';
 import type { Measure } from '../../base/http/metrics.ts';
+import { countDue, type DueRows } from '../../base/http/overview.ts';
 import type { Billed } from '../../money/ledger/billed.ts';
 import type { FineTuningRoom } from './finetuning.ts';
 import { KINDS } from './money.ts';
@@ -18,6 +19,7 @@ export function fineTuningBrings({ db, fineTuning }: Deps) {
   return {
     routes: fineTuningRoutes({ db, fineTuning }),
     drivers: [fineTuning.driver],
+    dueRows: [DUE_JOBS],
     measures: measures(db),
     charges: fineTuningProof,
     billed: { [KINDS.charge]: { section: 'fine_tuning', by: 'subject' } } satisfies Billed,
@@ -25,6 +27,11 @@ export function fineTuningBrings({ db, fineTuning }: Deps) {
     feeds: [{ of: 'fine_tuning_job', scope: 'finetuning:read', describe: fineTuning.describe } satisfies Feed],
   };
 }
+
+const DUE_JOBS: DueRows = {
+  kind: 'finetuning_jobs',
+  count: (query, nowMs) => countDue(query, sql`select due_ms from finetuning_jobs where due_ms <= ${nowMs}`),
+};
 
 function measures(db: Db): Measure[] {
   return [

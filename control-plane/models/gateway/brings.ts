@@ -5,8 +5,10 @@ import type { Db } from '../../base/db/db.ts';
 import { type Forgets, inPieces, type Piece } from '../../base/db/pieces.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
+import type { OverviewServer } from '../../../shared/api/overview.ts';
 import type { Billed } from '../../money/ledger/billed.ts';
 import type { Gateway } from './gateway.ts';
+import { upstreamsRoute } from './operator-routes.ts';
 import { receiptRoutes } from './receipt-routes.ts';
 import { gatewayRoutes } from './routes.ts';
 import { CHARGE_KIND } from './states.ts';
@@ -40,8 +42,10 @@ export function gatewayBrings({ db, clock, cursors, gateway, keepMs }: Deps) {
   };
   return {
     routes: [...gatewayRoutes({ gateway }), ...receiptRoutes({ db, cursors })],
+    operatorRoutes: [upstreamsRoute(gateway)],
     loops,
     measures: measures(gateway),
+    servers: [() => serverStates(gateway)],
     charges: receiptProof,
     billed: { [CHARGE_KIND]: { section: 'inference', by: 'model' } } satisfies Billed,
     invariants: [receiptHoldFaults],
@@ -49,6 +53,16 @@ export function gatewayBrings({ db, clock, cursors, gateway, keepMs }: Deps) {
     finish: () => gateway.drain(ANSWERS_GRACE_MS),
     close: () => gateway.close(),
   };
+}
+
+/** The servers that this process has asked or checked since its start, as it sees them. */
+function serverStates(gateway: Gateway): OverviewServer[] {
+  return gateway.servers().map(({ upstream, model, isOut }) => ({
+    model,
+    server: upstream,
+    is_well: !isOut,
+    state: isOut ? 'fails, and is sent no requests' : 'answers',
+  }));
 }
 
 function measures(gateway: Gateway): Measure[] {

@@ -1,8 +1,9 @@
 // What this room brings to the house.
 import type { Clock } from '../../../shared/clock.ts';
-import type { Db } from '../../base/db/db.ts';
+import { type Db, sql } from '../../base/db/db.ts';
 import { type Forgets, inPieces } from '../../base/db/pieces.ts';
 import type { Measure } from '../../base/http/metrics.ts';
+import { countDue, type DueRows, type Servers } from '../../base/http/overview.ts';
 import type { Billed } from '../../money/ledger/billed.ts';
 import { replicaOperatorRoutes } from './operator-routes.ts';
 import { FUND_KIND, tiersOf } from './pools.ts';
@@ -42,10 +43,40 @@ export function replicasBrings({ db, clock, catalog, replicas, keepMs }: Deps) {
     billed: { [FUND_KIND]: { section: 'adjustment', by: 'batch' } } satisfies Billed,
     operatorRoutes: replicaOperatorRoutes({ db, replicas }),
     drivers: replicas.drivers,
+    dueRows: DUE,
+    servers: [replicaStates(catalog)],
     loops: replicas.loops,
     measures: measures(db, catalog, replicas),
     forgets,
     close: () => replicas.close(),
+  };
+}
+
+const DUE: readonly DueRows[] = [
+  {
+    kind: 'model_pools',
+    count: (query, nowMs) => countDue(query, sql`select due_ms from model_pools where due_ms <= ${nowMs}`),
+  },
+  {
+    kind: 'model_replicas',
+    count: (query, nowMs) => countDue(query, sql`select due_ms from model_replicas where due_ms <= ${nowMs}`),
+  },
+];
+
+/** One row for each tier that runs on the fleet. A tier that should have a replica and has none that is ready is not well. */
+function replicaStates(catalog: Catalog): Servers {
+  return async (query) => {
+    const counts = Map.groupBy(await store.countReplicas(query), (row) => row.pool_id);
+    return tiersOf(catalog).map(({ poolId, deployment }) => {
+      const states = counts.get(poolId) ?? [];
+      const isReady = states.some(({ state }) => state === 'ready');
+      return {
+        model: poolId,
+        server: 'replicas on the fleet',
+        is_well: isReady || deployment.min_replicas === 0,
+        state: states.length === 0 ? 'no replica' : states.map(({ state, count }) => `${count} ${state}`).join(', '),
+      };
+    });
   };
 }
 

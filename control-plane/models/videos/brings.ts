@@ -1,9 +1,10 @@
 // What this room brings to the house.
 import type { Blobs } from '../../base/blobs/blobs.ts';
-import type { Db } from '../../base/db/db.ts';
+import { type Db, sql } from '../../base/db/db.ts';
 import type { Feed } from '../../base/events/feeds.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import type { Measure } from '../../base/http/metrics.ts';
+import { countDue, type DueRows } from '../../base/http/overview.ts';
 import type { Billed } from '../../money/ledger/billed.ts';
 import { videoRoutes } from './routes.ts';
 import { CHARGE_KIND } from './states.ts';
@@ -22,6 +23,7 @@ export function videosBrings({ db, cursors, blobs, videos }: Deps) {
   return {
     routes: videoRoutes({ videos, cursors, blobs }),
     drivers: [videos.driver],
+    dueRows: [DUE_JOBS],
     measures: measures(db, videos),
     charges: videoProof,
     billed: { [CHARGE_KIND]: { section: 'video', by: 'model' } } satisfies Billed,
@@ -30,6 +32,11 @@ export function videosBrings({ db, cursors, blobs, videos }: Deps) {
     close: () => videos.close(),
   };
 }
+
+const DUE_JOBS: DueRows = {
+  kind: 'video_jobs',
+  count: (query, nowMs) => countDue(query, sql`select due_ms from video_jobs where due_ms <= ${nowMs}`),
+};
 
 function measures(db: Db, { counts }: Videos): Measure[] {
   return [

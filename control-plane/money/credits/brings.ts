@@ -6,6 +6,8 @@ import type { Cursors } from '../../base/http/cursors.ts';
 import type { Billed } from '../ledger/billed.ts';
 import type { Credits } from './credits.ts';
 import { creditOperatorRoutes } from './operator-routes.ts';
+import { outageRoutes } from './outage-routes.ts';
+import { waitingCredits } from './overview.ts';
 import { countFlags, countHeld } from './store.ts';
 import { creditFaults } from './verify.ts';
 
@@ -17,10 +19,11 @@ const BILLED: Billed = {
 
 export function creditsBrings({ db, cursors, credits }: { db: Db; cursors: Cursors; credits: Credits }) {
   return {
-    operatorRoutes: creditOperatorRoutes({ db, cursors, credits }),
+    operatorRoutes: [...creditOperatorRoutes({ db, cursors, credits }), ...outageRoutes({ db, cursors })],
     measures: measures(db),
     invariants: [creditFaults],
     billed: BILLED,
+    waits: [waitingCredits],
   };
 }
 

@@ -11,6 +11,7 @@ import { wallet } from '../ledger/accounts.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { earnedByKind } from '../ledger/suppliers.ts';
 import { type Bound, BOUND_WINDOW_MS, FLAG_WINDOW_MS, isSuspect, type LossBounds, splitAt } from './bounds.ts';
+import { outageOf } from './outages.ts';
 import { OWN_OUTAGE_PAYMENT, decisionOf, holdingOf } from './posting.ts';
 import * as store from './store.ts';
 
@@ -75,27 +76,9 @@ interface CreditsDeps {
 }
 
 export function openCredits(deps: CreditsDeps): Credits {
-  const { db, clock, ids } = deps;
+  const { db } = deps;
   return {
-    begin: (tx, time) =>
-      store.beginFreeTime(tx, {
-        id: ids.prefixed('free'),
-        subject_id: time.subjectId,
-        org_id: time.orgId,
-        supplier_id: time.supplierId,
-        machine_id: time.machineId,
-        cause: time.cause,
-        rate_ucents_per_hour: time.rateUcentsPerHour,
-        supplier_bps: time.supplierBps,
-        from_ms: time.fromMs,
-        counted_ms: time.countedMs,
-        counted_at_ms: clock.now(),
-        ended_ms: null,
-        free_ms: null,
-        granted_ucents: 0n,
-        held_ucents: 0n,
-        evidence: time.evidence,
-      }),
+    begin: (tx, time) => begin(tx, time, deps),
     end: (tx, subjectId, untilMs) => end(tx, subjectId, untilMs, deps),
     skip: (tx, stepMs) => store.shortenFreeTimes(tx, stepMs),
     payOwnOutage: (tx, payment) => payOwnOutage(tx, payment, deps),
@@ -107,6 +90,30 @@ export function openCredits(deps: CreditsDeps): Credits {
         return trust(tx, orgId, note, deps);
       }),
   };
+}
+
+async function begin(tx: Tx, time: NewFreeTime, { ids, clock }: CreditsDeps): Promise<void> {
+  const nowMs = clock.now();
+  const row = {
+    id: ids.prefixed('free'),
+    subject_id: time.subjectId,
+    org_id: time.orgId,
+    supplier_id: time.supplierId,
+    machine_id: time.machineId,
+    cause: time.cause,
+    rate_ucents_per_hour: time.rateUcentsPerHour,
+    supplier_bps: time.supplierBps,
+    from_ms: time.fromMs,
+    counted_ms: time.countedMs,
+    counted_at_ms: nowMs,
+    ended_ms: null,
+    free_ms: null,
+    granted_ucents: 0n,
+    held_ucents: 0n,
+    evidence: time.evidence,
+  };
+  const outageId = await outageOf(tx, row, { newId: ids.prefixed('out'), nowMs });
+  await store.beginFreeTime(tx, { ...row, outage_id: outageId });
 }
 
 async function end(tx: Tx, subjectId: string, untilMs: number, deps: CreditsDeps): Promise<void> {

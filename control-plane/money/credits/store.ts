@@ -21,6 +21,8 @@ const FreeTimeRow = z.object({
   granted_ucents: ucents,
   held_ucents: ucents,
   evidence: text,
+  /** What operators see as one outage; see outages.ts. */
+  outage_id: text,
 });
 export type FreeTime = z.infer<typeof FreeTimeRow>;
 
@@ -47,7 +49,7 @@ const HeldRow = z.object({
 export type HeldCredit = z.infer<typeof HeldRow>;
 
 const FREE_TIME = sql`id, subject_id, org_id, supplier_id, machine_id, cause, rate_ucents_per_hour, supplier_bps, from_ms, counted_ms,
-  counted_at_ms, ended_ms, free_ms, granted_ucents, held_ucents, evidence`;
+  counted_at_ms, ended_ms, free_ms, granted_ucents, held_ucents, evidence, outage_id`;
 const HELD = sql`id, kind, why, free_time_id, cause, subject_id, org_id, supplier_id, amount_ucents, wallet_ucents, supplier_bps, from_ms,
   until_ms, evidence, state, note, created_ms, decided_ms`;
 
@@ -57,7 +59,7 @@ export async function beginFreeTime(tx: Tx, row: FreeTime): Promise<void> {
     sql`insert into free_times (${FREE_TIME})
         values (${row.id}, ${row.subject_id}, ${row.org_id}, ${row.supplier_id}, ${row.machine_id}, ${row.cause},
           ${row.rate_ucents_per_hour}, ${row.supplier_bps}, ${row.from_ms}, ${row.counted_ms}, ${row.counted_at_ms}, null, null, 0, 0,
-          ${row.evidence})
+          ${row.evidence}, ${row.outage_id})
         on conflict (subject_id) where ended_ms is null do update set counted_ms = free_times.counted_ms + excluded.counted_ms,
           from_ms = case when excluded.from_ms < free_times.from_ms then excluded.from_ms else free_times.from_ms end`,
   );
@@ -89,18 +91,17 @@ export async function endFreeTime(
 
 /** The uncharged times of a rental, oldest first. */
 export function freeTimesOf(query: Query, subjectId: string): Promise<FreeTime[]> {
-  return query.all(
-    FreeTimeRow,
-    sql`select ${FREE_TIME} from free_times where subject_id = ${subjectId} order by from_ms, id`,
-  );
+  return freeTimesWhere(query, sql`subject_id = ${subjectId} order by from_ms, id`);
 }
 
 /** A page of all uncharged times, in the order of ids. */
 export function freeTimesAfter(query: Query, afterId: string, limit: number): Promise<FreeTime[]> {
-  return query.all(
-    FreeTimeRow,
-    sql`select ${FREE_TIME} from free_times where id > ${afterId} order by id limit ${limit}`,
-  );
+  return freeTimesWhere(query, sql`id > ${afterId} order by id limit ${limit}`);
+}
+
+/** `which`: the condition and the order. */
+export function freeTimesWhere(query: Query, which: Sql): Promise<FreeTime[]> {
+  return query.all(FreeTimeRow, sql`select ${FREE_TIME} from free_times where ${which}`);
 }
 
 const SumRow = z.object({ total_ucents: ucents });
@@ -190,10 +191,17 @@ export function placeOfHeld({ state, created_ms: createdMs, id }: HeldCredit): C
 
 /** The rows of one rental, oldest first. */
 export function heldOf(query: Query, subjectId: string): Promise<HeldCredit[]> {
-  return query.all(
-    HeldRow,
-    sql`select ${HELD} from held_credits where subject_id = ${subjectId} order by created_ms, id`,
-  );
+  return heldWhere(query, sql`subject_id = ${subjectId} order by created_ms, id`);
+}
+
+/** Those that wait, oldest first. */
+export function oldestHeld(query: Query, limit: number): Promise<HeldCredit[]> {
+  return heldWhere(query, sql`state = 'held' order by created_ms, id limit ${limit}`);
+}
+
+/** `which`: the condition and the order. */
+export function heldWhere(query: Query, which: Sql): Promise<HeldCredit[]> {
+  return query.all(HeldRow, sql`select ${HELD} from held_credits where ${which}`);
 }
 
 export function allHeld(query: Query): Promise<HeldCredit[]> {

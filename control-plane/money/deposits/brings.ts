@@ -1,6 +1,7 @@
 // What this room adds to the house: routes, the watchers of chains, the driver of deposits, metrics, and the proof.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Db } from '../../base/db/db.ts';
+import type { Events } from '../../base/events/events.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import type { Measure } from '../../base/http/metrics.ts';
 import { addressPools } from './addresses-store.ts';
@@ -8,6 +9,7 @@ import { allChains } from './chains-store.ts';
 import { depositChainRoutes } from './chain-routes.ts';
 import type { Deposits } from './deposits.ts';
 import { depositOperatorRoutes } from './operator-routes.ts';
+import { DUE_DEPOSITS, waitingDeposits } from './overview.ts';
 import { BILLED } from './posting.ts';
 import { DEPOSIT_FEED, depositRoutes } from './routes.ts';
 import { countByStatus, countWaiting } from './store.ts';
@@ -17,6 +19,7 @@ interface Deps {
   db: Db;
   clock: Clock;
   cursors: Cursors;
+  events: Pick<Events, 'ofSubject'>;
   deposits: Deposits;
 }
 
@@ -29,6 +32,8 @@ export function depositsBrings(deps: Deps) {
     loops: deposits.loops,
     measures: measures(deps),
     billed: BILLED,
+    waits: [waitingDeposits],
+    dueRows: [DUE_DEPOSITS],
     invariants: [depositFaults],
     feeds: [DEPOSIT_FEED],
     close: deposits.close,

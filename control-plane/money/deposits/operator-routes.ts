@@ -5,6 +5,7 @@ import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { DEPOSIT_STATES, type DepositState } from '../../../shared/states.ts';
 import type { Db } from '../../base/db/db.ts';
+import type { EventRow, Events } from '../../base/events/events.ts';
 import { byCreation, type Cursors } from '../../base/http/cursors.ts';
 import { AnyFields, type Fields, Id, listParameters, operationOf, operator } from '../../base/http/operator.ts';
 import { type Route, route } from '../../base/http/route.ts';
@@ -17,13 +18,17 @@ import { type Transfer, transfersOf } from './transfers-store.ts';
 export interface DepositOperatorDeps {
   db: Db;
   cursors: Cursors;
+  events: Pick<Events, 'ofSubject'>;
   deposits: Deposits;
 }
+
+/** A deposit changes a few times in its life. Operators who decide about it again and again could make it more. */
+const HISTORY_MAX = 100;
 
 const BASE = '/admin/deposits';
 const reply = { 200: { description: 'The deposit', schema: AnyFields } };
 const Reason = z.strictObject({ reason: z.string().trim().min(1).max(1_000) });
-const Shown = z.strictObject({ deposit: AnyFields, transfers: z.array(AnyFields) });
+const Shown = z.strictObject({ deposit: AnyFields, transfers: z.array(AnyFields), history: z.array(AnyFields) });
 const DepositQuery = z.strictObject({
   ...listParameters,
   status: z.enum(Object.keys(DEPOSIT_STATES) as [DepositState, ...DepositState[]]).optional(),
@@ -58,13 +63,13 @@ function listRoute({ db, cursors }: DepositOperatorDeps): Route {
   });
 }
 
-function showRoute({ db }: DepositOperatorDeps): Route {
+function showRoute({ db, events }: DepositOperatorDeps): Route {
   return route({
     ...operator,
     method: 'GET',
     path: `${BASE}/{id}`,
     operationId: 'adminShowDeposit',
-    summary: 'Show a deposit with all its transfers',
+    summary: 'Show a deposit with all its transfers, and the newest 100 changes of its status',
     params: Id,
     responses: { 200: { description: 'The deposit', schema: Shown } },
     errors: ['not_found'],
@@ -73,7 +78,9 @@ function showRoute({ db }: DepositOperatorDeps): Route {
       const transfers = await transfersOf(db.read, id);
       const waiting = sumOf(transfers.filter(({ booking }) => booking === 'suspense'));
       const fields = { ...depositFields(deposit), in_suspense: tokenText(waiting) };
-      return { status: 200, body: { deposit: fields, transfers: transfers.map(transferFields) } };
+      const history = await events.ofSubject(db.read, id, { count: HISTORY_MAX });
+      const body = { deposit: fields, transfers: transfers.map(transferFields), history: history.map(changeFields) };
+      return { status: 200, body };
     },
   });
 }
@@ -154,4 +161,9 @@ function transferFields(transfer: Transfer): Fields {
     counts: transfer.is_counted,
     booked: transfer.booking,
   };
+}
+
+function changeFields({ created_ms: createdMs, data }: EventRow): Fields {
+  const { status = null, amount = null, credited_cents: creditedCents = null } = data;
+  return { at: isoTime(createdMs), status, amount, credited_cents: creditedCents };
 }

@@ -1,9 +1,10 @@
 // What this room adds to the house: the loop and the command that prove the books, and their metrics.
 import { z } from 'zod';
+import { isoTime } from '../../../shared/clock.ts';
 import type { LoopOptions } from '../../../shared/loop.ts';
 import type { Db } from '../../base/db/db.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
-import { operator } from '../../base/http/operator.ts';
+import { AnyFields, operator } from '../../base/http/operator.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import type { Books } from './books.ts';
 import { proofState } from './proof-store.ts';
@@ -17,7 +18,7 @@ export function ledgerBrings({ db, books }: { db: Db; books: Books }) {
     periodMs: BOOKS_PERIOD_MS,
     run: async (signal) => ((await books.run(signal)) ? 'again' : undefined),
   };
-  return { loops: [loop], measures: measures(db), operatorRoutes: [verifyRoute(books)] };
+  return { loops: [loop], measures: measures(db), operatorRoutes: [showRoute(db), verifyRoute(books)] };
 }
 
 /** The metrics are 0 before the first proof. */
@@ -43,6 +44,23 @@ function measures(db: Db): Measure[] {
       },
     },
   ];
+}
+
+function showRoute(db: Db): Route {
+  const timeOf = (ms: number | null): string | null => (ms === null ? null : isoTime(ms));
+  return route({
+    ...operator,
+    method: 'GET',
+    path: '/admin/ledger',
+    operationId: 'adminShowLedger',
+    summary: 'What the last proof of the books has found, and when they were last proven to the end',
+    responses: { 200: { description: 'The result', schema: AnyFields } },
+    errors: [],
+    handler: async () => {
+      const { faults, new_proven_ms: newMs, whole_proven_ms: wholeMs } = await proofState(db.read);
+      return { status: 200, body: { faults, new_proven_at: timeOf(newMs), whole_proven_at: timeOf(wholeMs) } };
+    },
+  });
 }
 
 function verifyRoute(books: Pick<Books, 'verify'>): Route {

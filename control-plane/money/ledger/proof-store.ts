@@ -7,6 +7,8 @@ import { hasTotals } from './accounts.ts';
 const StateRow = z.object({
   posted_ms: int,
   transfer_id: text,
+  /** How many transfers are in the proven sums. */
+  transfers: int,
   faults: int,
   new_proven_ms: int.nullable(),
   whole_proven_ms: int.nullable(),
@@ -16,6 +18,7 @@ export type ProofState = z.infer<typeof StateRow>;
 const NOTHING_PROVEN: ProofState = {
   posted_ms: 0,
   transfer_id: '',
+  transfers: 0,
   faults: 0,
   new_proven_ms: null,
   whole_proven_ms: null,
@@ -25,17 +28,17 @@ const NOTHING_PROVEN: ProofState = {
 export async function proofState(query: Query): Promise<ProofState> {
   const row = await query.one(
     StateRow,
-    sql`select posted_ms, transfer_id, faults, new_proven_ms, whole_proven_ms from ledger_proof where id = 1`,
+    sql`select posted_ms, transfer_id, transfers, faults, new_proven_ms, whole_proven_ms from ledger_proof where id = 1`,
   );
   return row ?? NOTHING_PROVEN;
 }
 
 export async function writeProofState(tx: Tx, state: ProofState): Promise<void> {
   await tx.run(
-    sql`insert into ledger_proof (id, posted_ms, transfer_id, faults, new_proven_ms, whole_proven_ms)
-        values (1, ${state.posted_ms}, ${state.transfer_id}, ${state.faults}, ${state.new_proven_ms}, ${state.whole_proven_ms})
-        on conflict (id) do update set posted_ms = excluded.posted_ms, transfer_id = excluded.transfer_id, faults = excluded.faults,
-          new_proven_ms = excluded.new_proven_ms, whole_proven_ms = excluded.whole_proven_ms`,
+    sql`insert into ledger_proof (id, posted_ms, transfer_id, transfers, faults, new_proven_ms, whole_proven_ms)
+        values (1, ${state.posted_ms}, ${state.transfer_id}, ${state.transfers}, ${state.faults}, ${state.new_proven_ms}, ${state.whole_proven_ms})
+        on conflict (id) do update set posted_ms = excluded.posted_ms, transfer_id = excluded.transfer_id,
+          transfers = excluded.transfers, faults = excluded.faults, new_proven_ms = excluded.new_proven_ms, whole_proven_ms = excluded.whole_proven_ms`,
   );
 }
 
@@ -43,7 +46,7 @@ export async function writeProofState(tx: Tx, state: ProofState): Promise<void> 
 export async function forgetProven(tx: Tx): Promise<void> {
   await tx.run(sql`delete from proven_accounts`);
   await tx.run(sql`delete from proven_wallet_kinds`);
-  await writeProofState(tx, { ...(await proofState(tx)), posted_ms: 0, transfer_id: '' });
+  await writeProofState(tx, { ...(await proofState(tx)), posted_ms: 0, transfer_id: '', transfers: 0 });
 }
 
 /** Stores the result of a proof. A full proof also covers the new transfers. */

@@ -28,7 +28,8 @@ export async function advance(tx: Tx, { untilMs, limit }: Reach): Promise<string
   }
   for (const [accountId, sum] of sums) await store.addToProven(tx, accountId, sum);
   await store.noteWalletKinds(tx, [...new Set(rows.filter(changesWallet).map((row) => row.kind))]);
-  await store.writeProofState(tx, { ...state, posted_ms: last.posted_ms, transfer_id: last.id });
+  const transfers = state.transfers + rows.length;
+  await store.writeProofState(tx, { ...state, posted_ms: last.posted_ms, transfer_id: last.id, transfers });
   return [...new Set(rows.map((row) => row.subject_id))];
 }
 

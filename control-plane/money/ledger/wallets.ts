@@ -143,26 +143,62 @@ const TransferRow = z.object({
 });
 export type TransferRow = z.infer<typeof TransferRow>;
 
-/** Transfers of the window after a position, in the order of posting. */
+export interface TransferFilter {
+  /** Only those that changed the wallet of this organisation. */
+  orgId?: string | undefined;
+  /** Only those of this instance, receipt, job, deposit or payout. */
+  subjectId?: string | undefined;
+  /** Only with one of the others: no index has all kinds. */
+  kind?: string | undefined;
+}
+
+/** Transfers of the window that the filter lets through, after a position, in the order of posting. */
 export function transfersIn(
   query: Query,
-  { fromMs, untilMs }: PostedWindow,
+  { fromMs, untilMs, orgId, subjectId, kind }: PostedWindow & TransferFilter,
   page: { after: EntryCursor | undefined; limit: number },
 ): Promise<TransferRow[]> {
   const { after = { postedMs: fromMs, id: '' }, limit } = page;
+  const isKind = kind === undefined ? sql`1 = 1` : sql`kind = ${kind}`;
+  const isIn = sql`(posted_ms, id) > (${after.postedMs}, ${after.id}) and posted_ms < ${untilMs} and ${isKind}`;
+  const order = sql`order by posted_ms, id limit ${limit}`;
+  const sides = orgId === undefined ? undefined : sidesOfWallet(orgId);
+  if (subjectId !== undefined) {
+    // Its transfers are found by the subject first. A plan that walks along the times instead would read all transfers.
+    const isSide = sides === undefined ? sql`1 = 1` : sql`(${sides.to} or ${sides.from})`;
+    return query.all(
+      TransferRow,
+      sql`with of_subject as materialized (select ${TRANSFER} from transfers where subject_id = ${subjectId})
+          select ${TRANSFER} from of_subject where ${isIn} and ${isSide} ${order}`,
+    );
+  }
+  if (sides === undefined) {
+    return query.all(TransferRow, sql`select ${TRANSFER} from transfers where ${isIn} ${order}`);
+  }
+  const side = (is: Sql): Sql =>
+    sql`select * from (select ${TRANSFER} from transfers where ${is} and ${isIn} ${order}) as side`;
   return query.all(
     TransferRow,
-    sql`select id, batch_id, debit_account_id, credit_account_id, amount_ucents, kind, subject_id, evidence, effective_ms, posted_ms
-        from transfers where (posted_ms, id) > (${after.postedMs}, ${after.id}) and posted_ms < ${untilMs}
-        order by posted_ms, id limit ${limit}`,
+    sql`select ${TRANSFER} from (${side(sides.to)} union all ${side(sides.from)}) as sides ${order}`,
   );
 }
 
-/** Money to the wallet, and money from it. Each side has its own index, whose condition is repeated here. */
+const TRANSFER = sql`id, batch_id, debit_account_id, credit_account_id, amount_ucents, kind, subject_id, evidence, effective_ms, posted_ms`;
+
+/** Money to the wallet, and money from it. */
 function sidesOf(orgId: string, { fromMs, untilMs }: PostedWindow, to: Sql, from: Sql): Sql {
-  const account = accountId(wallet(orgId));
+  const sides = sidesOfWallet(orgId);
   const isIn = sql`posted_ms >= ${fromMs} and posted_ms < ${untilMs}`;
-  return sql`select ${to} from transfers where ${TO_WALLET} and credit_account_id = ${account} and ${isIn}
+  return sql`select ${to} from transfers where ${sides.to} and ${isIn}
     union all
-    select ${from} from transfers where ${FROM_WALLET} and debit_account_id = ${account} and ${isIn}`;
+    select ${from} from transfers where ${sides.from} and ${isIn}`;
+}
+
+/** Conditions on a transfer. Each side has its own index, whose condition is repeated here. */
+function sidesOfWallet(orgId: string): { to: Sql; from: Sql } {
+  const account = accountId(wallet(orgId));
+  return {
+    to: sql`${TO_WALLET} and credit_account_id = ${account}`,
+    from: sql`${FROM_WALLET} and debit_account_id = ${account}`,
+  };
 }

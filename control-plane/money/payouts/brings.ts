@@ -6,6 +6,7 @@ import type { Measure } from '../../base/http/metrics.ts';
 import { disputeOperatorRoutes } from './dispute-routes.ts';
 import { earningsRoute } from './earnings-route.ts';
 import { type PayoutOperatorDeps, payoutOperatorRoutes } from './payout-operator-routes.ts';
+import { waitingDisputes, waitingPayouts } from './overview.ts';
 import { type PayoutRouteDeps, payoutRoutes } from './payout-routes.ts';
 import { countOpen } from './store.ts';
 import { payoutFaults } from './verify.ts';
@@ -22,6 +23,7 @@ export function payoutsBrings(deps: PayoutRouteDeps & PayoutOperatorDeps) {
     loops: [due],
     measures: measures(deps.db),
     invariants: [payoutFaults],
+    waits: [waitingPayouts, waitingDisputes],
   };
 }
 

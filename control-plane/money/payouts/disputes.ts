@@ -93,6 +93,14 @@ function findDispute(query: Query, id: string): Promise<Dispute | undefined> {
   return query.one(DisputeRow, sql`select ${COLUMNS} from disputes where id = ${id}`);
 }
 
+/** Open disputes, oldest first. */
+export function oldestDisputes(query: Query, limit: number): Promise<Dispute[]> {
+  return query.all(
+    DisputeRow,
+    sql`select ${COLUMNS} from disputes where state = 'open' order by opened_ms, id limit ${limit}`,
+  );
+}
+
 /** Rentals with an open dispute. */
 export async function disputedInstances(query: Query): Promise<string[]> {
   const rows = await query.all(

@@ -8,6 +8,8 @@ import { type Measure, one } from '../../base/http/metrics.ts';
 import { type BalanceWarningsDeps, warnOfBalances } from './balance-warnings.ts';
 import { countByStatus, dueForMs } from './store.ts';
 import type { Instances } from './instances.ts';
+import { DUE_INSTANCES } from './overview.ts';
+import { placementRoute } from './placement-route.ts';
 import { instanceRoutes } from './routes.ts';
 
 interface Deps extends BalanceWarningsDeps {
@@ -27,8 +29,10 @@ export function instancesBrings({ clock, cursors, instances, ...warnings }: Deps
   };
   return {
     routes: instanceRoutes({ db, cursors, instances }),
+    operatorRoutes: [placementRoute({ db, clock, events: warnings.events })],
     drivers: [instances.driver],
     loops: [loop],
+    dueRows: [DUE_INSTANCES],
     measures: measures(db, clock),
     feeds: [{ of: 'instance', scope: 'instances:read', describe: instances.describe } satisfies Feed],
   };

@@ -13,9 +13,9 @@ import {
   type CapacityRequest,
   extraDiskUcentsPerHour,
   findListed,
-  narrowing,
   type Offering,
 } from '../../fleet/supply/offerings.ts';
+import { narrowing } from '../../fleet/supply/narrowing.ts';
 import { findOffer, type Offer } from '../../fleet/supply/holding.ts';
 import { slotCandidates } from '../../fleet/supply/slots.ts';
 import type { Supply } from '../../fleet/supply/supply.ts';
@@ -282,7 +282,7 @@ export async function fittingCandidates(
 }
 
 /** The capacity that an instance needs if it is placed now. */
-function capacityRequest(instance: store.InstanceRow, nowMs: number): CapacityRequest {
+export function capacityRequest(instance: store.InstanceRow, nowMs: number): CapacityRequest {
   const { trusted_only: trustedOnly, avoided_machine_ids: avoidedMachineIds } = instance.launch;
   const wanted = wantedCapacity(instance.request, nowMs, { trustedOnly, avoidedMachineIds });
   const placed = instance.price_ucents_per_hour > 0n ? instance.price_ucents_per_hour : null;

@@ -6,6 +6,8 @@ import type { Forgets } from '../../base/db/pieces.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import { countDeliveries } from './delivery-store.ts';
+import { webhookOperatorRoutes } from './operator-routes.ts';
+import { DUE_WEBHOOKS, waitingWebhooks } from './overview.ts';
 import { webhookRoutes } from './routes.ts';
 import type { Webhooks } from './webhooks.ts';
 
@@ -25,9 +27,12 @@ export function webhooksBrings({ db, clock, cursors, webhooks }: Deps) {
   const forgets: Forgets = { what: 'webhook_deliveries', run: webhooks.purge };
   return {
     routes: webhookRoutes({ db, cursors, webhooks }),
+    operatorRoutes: webhookOperatorRoutes({ db, clock, cursors, webhooks }),
     loops: [courier],
     measures: measures(db, clock),
     forgets: [forgets],
+    waits: [waitingWebhooks],
+    dueRows: [DUE_WEBHOOKS],
     close: () => webhooks.courier.stop(),
   };
 }

@@ -19,6 +19,7 @@ import {
 } from './delivery-store.ts';
 import { dueEndpoints, type EndpointRow, findEndpoint, refreshDue, setHealth } from './endpoint-store.ts';
 import { openLanes } from './lanes.ts';
+import { continueReplays } from './replay.ts';
 import { deliveryAfter, healthAfter, slotsOf, URGENT_AT_ONCE_MAX } from './schedule.ts';
 import type { Secrets } from './secrets.ts';
 
@@ -75,6 +76,7 @@ export function openCourier(deps: CourierDeps): Courier {
 
   return {
     run: async () => {
+      await continueReplays(deps);
       await giveUpOverdue(deps, (row) => lanes.isUnderWay(row.endpoint_id, row.id));
       const limit = lanes.limit();
       if (limit === 0) return;

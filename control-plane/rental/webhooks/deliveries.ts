@@ -1,11 +1,11 @@
-// Commands of owners for deliveries: read them, retry one, and replay those that were given up.
+// Commands of owners for deliveries: read them, and retry one.
 import type { WebhookDelivery, WebhookDeliveryDetail } from '../../../shared/api/webhook.ts';
 import { fail } from '../../../shared/errors.ts';
 import { WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX } from '../../../shared/limits.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import * as store from './delivery-store.ts';
 import { makeDue, probeNow } from './endpoint-store.ts';
-import { DELIVERY_MS_MAX, urgentFrom } from './schedule.ts';
+import { DELIVERY_MS_MAX } from './schedule.ts';
 import { deliveryDetail, deliveryView } from './view.ts';
 
 /** Deliveries as the API shows them, each with its attempts. */
@@ -50,25 +50,4 @@ export async function retry(tx: Tx, endpointId: string, id: string, nowMs: numbe
   await makeDue(tx, [endpointId], { nowMs, urgentMs: row.urgent_ms ?? nowMs });
   const [shown] = await show(tx, [(await store.findDelivery(tx, id)) ?? row]);
   return shown ?? deliveryView(row, []);
-}
-
-/** Gives every delivery that was given up since `sinceMs` a whole new schedule. */
-export async function replayDead(
-  tx: Tx,
-  endpointId: string,
-  { sinceMs, nowMs }: { sinceMs: number; nowMs: number },
-  { maxAttempts }: { maxAttempts: number },
-): Promise<void> {
-  const deadlineMs = nowMs + DELIVERY_MS_MAX;
-  const urgentMs = urgentFrom({ deadlineMs, left: maxAttempts, scheduled: maxAttempts });
-  const revived = await store.reviveSince(tx, endpointId, sinceMs, {
-    attempts: maxAttempts,
-    ceiling: WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX,
-    nowMs,
-    urgentMs,
-    deadlineMs,
-  });
-  if (revived === 0) return;
-  await probeNow(tx, endpointId);
-  await makeDue(tx, [endpointId], { nowMs, urgentMs });
 }

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { WebhookEventType } from '../../../shared/api/webhook.ts';
 import { mayMove, WEBHOOK_DELIVERY_STATES, type WebhookDeliveryState } from '../../../shared/states.ts';
 import { countRow, flag, int, json, text } from '../../base/db/columns.ts';
-import { type Query, type Tx, join, sql } from '../../base/db/db.ts';
+import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 
 const Trigger = z.enum(['schedule', 'manual', 'probe']);
@@ -95,7 +95,7 @@ export interface DeliveryMove {
   patch?: Partial<Pick<DeliveryRow, 'attempts' | 'max_attempts' | 'next_trigger' | 'deadline_ms'>>;
 }
 
-/** Writes a delivery's `status` (`reviveSince` does so for many). False if the status has changed, or if another attempt was recorded meanwhile. */
+/** Writes a delivery's `status` (`reviveDead` does so for many). False if the status has changed, or if another attempt was recorded meanwhile. */
 export async function moveDelivery(tx: Tx, row: DeliveryRow, step: DeliveryMove): Promise<boolean> {
   if (!mayMove(WEBHOOK_DELIVERY_STATES, row.status, step.to)) {
     throw new Error(`webhook delivery ${row.id} cannot go from ${row.status} to ${step.to}`);
@@ -127,7 +127,7 @@ export function overdueDeliveries(query: Query, nowMs: number, limit: number): P
   );
 }
 
-export interface Revival {
+interface Revival {
   /** How many more attempts each gets, but never more than `ceiling` in all. */
   attempts: number;
   ceiling: number;
@@ -136,16 +136,47 @@ export interface Revival {
   deadlineMs: number;
 }
 
-/** Moves all of an endpoint's deliveries since then from `dead_lettered` to `retrying`, in one statement because there may be very many. */
-export async function reviveSince(tx: Tx, endpointId: string, sinceMs: number, revival: Revival): Promise<number> {
-  const { attempts, ceiling, nowMs, urgentMs, deadlineMs } = revival;
-  return tx.run(
+const RevivedRow = z.object({ created_ms: int });
+
+/**
+ * Moves deliveries of an endpoint from `dead_lettered` to `retrying`, oldest first: those that were made since `sinceMs` and given up by
+ * `askedMs`. Returns how many, and when the last of them was made.
+ */
+export async function reviveDead(
+  tx: Tx,
+  { endpointId, sinceMs, askedMs, limit }: { endpointId: string; sinceMs: number; askedMs: number; limit: number },
+  { attempts, ceiling, nowMs, urgentMs, deadlineMs }: Revival,
+): Promise<{ count: number; lastCreatedMs: number }> {
+  const rows = await tx.all(
+    RevivedRow,
     sql`update webhook_deliveries set status = 'retrying', next_trigger = 'manual', next_attempt_ms = ${nowMs},
           urgent_ms = ${urgentMs}, deadline_ms = ${deadlineMs}, completed_ms = null,
           max_attempts = case when attempts + ${attempts} > ${ceiling} then ${ceiling} else attempts + ${attempts} end
-        where endpoint_id = ${endpointId} and created_ms >= ${sinceMs} and status = 'dead_lettered' and attempts < ${ceiling}
-          and is_test = 0`,
+        where id in (
+          select id from webhook_deliveries
+          where ${IS_DEAD} and endpoint_id = ${endpointId} and created_ms >= ${sinceMs} and completed_ms <= ${askedMs} and attempts < ${ceiling}
+          order by created_ms, id limit ${limit})
+        returning created_ms`,
   );
+  return { count: rows.length, lastCreatedMs: Math.max(sinceMs, ...rows.map((row) => row.created_ms)) };
+}
+
+/** It was given up, and was no test. The same words are the condition of an index. */
+const IS_DEAD = sql`status = 'dead_lettered' and is_test = 0`;
+
+/** A condition: the endpoint has a delivery that was given up. */
+export function hasDead(endpointId: Sql): Sql {
+  return sql`exists (select 1 from webhook_deliveries where ${IS_DEAD} and endpoint_id = ${endpointId})`;
+}
+
+/** How many deliveries of the endpoint were given up, at most `limit`. */
+export async function countDead(query: Query, endpointId: string, limit: number): Promise<number> {
+  const row = await query.one(
+    countRow,
+    sql`select count(*) as count from (
+          select 1 from webhook_deliveries where ${IS_DEAD} and endpoint_id = ${endpointId} limit ${limit}) as dead`,
+  );
+  return row?.count ?? 0;
 }
 
 const AttemptRow = z.object({

@@ -5,6 +5,7 @@ import { mayMove, WEBHOOK_ENDPOINT_STATES } from '../../../shared/states.ts';
 import { countRow, int, json, text } from '../../base/db/columns.ts';
 import { type Query, type Tx, join, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
+import { hasDead } from './delivery-store.ts';
 import type { Health } from './schedule.ts';
 
 const EndpointRow = z.object({
@@ -64,6 +65,27 @@ export function pageOfEndpoints(query: Query, orgId: string, start: PageStart): 
   );
 }
 
+/** A page of the endpoints of all organisations with deliveries that were given up or are due since `overdueMs`, newest first. */
+export function pageOfFailing(query: Query, overdueMs: number, start: PageStart): Promise<FailingRow[]> {
+  return query.all(
+    FailingRow,
+    sql`select ${COLUMNS}, due_ms from webhook_endpoints
+        where deleted_ms is null and ((due_ms <= ${overdueMs} and status <> 'disabled') or ${hasDead(sql`webhook_endpoints.id`)})
+          and ${pageFrom(start)}`,
+  );
+}
+
+/** The endpoint with when its deliveries are due. Undefined also for a deleted endpoint. */
+export function findFailing(query: Query, id: string): Promise<FailingRow | undefined> {
+  return query.one(
+    FailingRow,
+    sql`select ${COLUMNS}, due_ms from webhook_endpoints where id = ${id} and deleted_ms is null`,
+  );
+}
+
+const FailingRow = EndpointRow.extend({ due_ms: int.nullable() });
+export type FailingRow = z.infer<typeof FailingRow>;
+
 /** Writes all fields but the health, which `setHealth` writes. */
 export async function updateEndpoint(tx: Tx, row: EndpointRow): Promise<void> {
   await tx.run(
@@ -89,7 +111,7 @@ export async function setHealth(tx: Tx, row: EndpointRow, health: Health): Promi
 /** Hides the endpoint and removes its secrets at once. Its history is removed in pieces (`purge`). */
 export async function markDeleted(tx: Tx, id: string, nowMs: number): Promise<void> {
   await tx.run(
-    sql`update webhook_endpoints set deleted_ms = ${nowMs}, due_ms = null, secret_sealed = '', previous_secret_sealed = null
+    sql`update webhook_endpoints set deleted_ms = ${nowMs}, due_ms = null, replay_since_ms = null, secret_sealed = '', previous_secret_sealed = null
         where id = ${id}`,
   );
 }
@@ -134,6 +156,41 @@ export async function refreshDue(tx: Tx, id: string): Promise<void> {
           select min(urgent_ms) from webhook_deliveries where endpoint_id = ${id} and next_attempt_ms is not null)
         where id = ${id} and deleted_ms is null`,
   );
+}
+
+/** A replay that is not over: deliveries from `sinceMs` on that were given up by `askedMs` are revived. */
+export interface Replay {
+  sinceMs: number;
+  askedMs: number;
+}
+
+const ReplayRow = z.object({ replay_since_ms: int, replay_asked_ms: int });
+
+/** The replay of the endpoint; undefined if there is none. */
+export async function replayOf(query: Query, id: string): Promise<Replay | undefined> {
+  const row = await query.one(
+    ReplayRow,
+    sql`select replay_since_ms, replay_asked_ms from webhook_endpoints
+        where id = ${id} and replay_since_ms is not null and deleted_ms is null`,
+  );
+  return row && { sinceMs: row.replay_since_ms, askedMs: row.replay_asked_ms };
+}
+
+/** Null: the replay is over. */
+export async function setReplay(tx: Tx, id: string, replay: Replay | null): Promise<void> {
+  await tx.run(
+    sql`update webhook_endpoints set replay_since_ms = ${replay?.sinceMs ?? null}, replay_asked_ms = ${replay?.askedMs ?? null}
+        where id = ${id}`,
+  );
+}
+
+/** Endpoints with a replay that is not over, longest waiting first. */
+export async function replaying(query: Query, limit: number): Promise<string[]> {
+  const rows = await query.all(
+    IdRow,
+    sql`select id from webhook_endpoints where replay_since_ms is not null order by replay_asked_ms limit ${limit}`,
+  );
+  return rows.map((row) => row.id);
 }
 
 export async function deletedEndpoints(query: Query, limit: number): Promise<string[]> {

@@ -12,10 +12,10 @@ import { WEBHOOK_ENDPOINTS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import { OutboundError } from '../../base/outbound/outbound-error.ts';
 import type { Outbound } from '../../base/outbound/outbound.ts';
-import { replayDead } from './deliveries.ts';
 import * as store from './endpoint-store.ts';
 import { disabled, type Health, HEALTHY } from './schedule.ts';
 import type { Secrets } from './secrets.ts';
+import { beginReplay } from './replay.ts';
 import { endpointView } from './view.ts';
 
 /** How long the old secret still signs, beside the new one, after a rotation. */
@@ -76,7 +76,7 @@ export async function change(
   await store.updateEndpoint(tx, { ...row, url, event_types });
   const health = healthAfterChange(row, request);
   if (health !== undefined) await store.setHealth(tx, row, health);
-  if (replay_since !== undefined) await replayDead(tx, row.id, { sinceMs: Date.parse(replay_since), nowMs }, deps);
+  if (replay_since !== undefined) await beginReplay(tx, row.id, Date.parse(replay_since), deps);
   return endpointView(await ownEndpoint(tx, row.org_id, row.id), nowMs);
 }
 

@@ -19,6 +19,7 @@ import { type DeliveryRow, pageOfDeliveries, forgetDeliveries, forgettable } fro
 import { type EndpointRow, markDeleted, pageOfEndpoints, deletedEndpoints, forgetEndpoint } from './endpoint-store.ts';
 import * as endpoints from './endpoints.ts';
 import { noteEvent } from './outbox.ts';
+import { beginReplay } from './replay.ts';
 import { openSecrets } from './secrets.ts';
 import { sendTest } from './test-event.ts';
 import { endpointView } from './view.ts';
@@ -30,6 +31,8 @@ export interface Webhooks {
   page(query: Query, orgId: string, start: PageStart): Promise<EndpointRow[]>;
   get(query: Query, orgId: string, id: string): Promise<WebhookEndpoint>;
   change(tx: Tx, orgId: string, id: string, request: ChangeWebhookEndpoint): Promise<WebhookEndpoint>;
+  /** Begins a replay of what was given up since then, for an operator. The caller has locked the endpoint. */
+  replay(tx: Tx, id: string, sinceMs: number): Promise<void>;
   remove(tx: Tx, orgId: string, id: string): Promise<void>;
   /** The new secret is shown in this answer only. */
   rotateSecret(tx: Tx, orgId: string, id: string): Promise<NewWebhookEndpoint>;
@@ -66,6 +69,7 @@ export function openWebhooks(options: Deps): Webhooks {
     get: async (query, orgId, id) => endpointView(await endpoints.ownEndpoint(query, orgId, id), clock.now()),
     change: async (tx, orgId, id, request) =>
       endpoints.change(tx, await endpoints.ownEndpoint(tx, orgId, id), request, deps),
+    replay: (tx, id, sinceMs) => beginReplay(tx, id, sinceMs, deps),
     remove: async (tx, orgId, id) => markDeleted(tx, (await endpoints.ownEndpoint(tx, orgId, id)).id, clock.now()),
     rotateSecret: async (tx, orgId, id) => endpoints.rotateSecret(tx, await endpoints.ownEndpoint(tx, orgId, id), deps),
     view: (row) => endpointView(row, clock.now()),

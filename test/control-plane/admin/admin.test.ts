@@ -177,7 +177,7 @@ describe('balances', () => {
     ['25', 2_500],
     ['25.5', 2_550],
     ['0.01', 1],
-    ['999999999999.99', 99_999_999_999_999],
+    ['999999999.99', 99_999_999_999],
   ])('%s dollars are %d cents', async (usd, cents) => {
     const added = await asked('admin', 'balance', 'add', '--org', 'o', '--usd', usd, '--reference', 'r');
     expect(added).toEqual(['adminAddBalance', { id: 'o', cents, reference: 'r' }]);

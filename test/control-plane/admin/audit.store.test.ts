@@ -130,10 +130,17 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminImportDepositAddresses: { body: { addresses: ['EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v'] } },
     adminRetireDepositAddresses: { body: { reason: 'restored' } },
     adminImportSanctioned: { body: { source: 'x', addresses: [chain.sanctioned] } },
+    adminReplayWebhookEndpoint: { id: await endpoint(orgId), body: { since: term(-30), reason: 'asked' } },
     adminVerifyLedger: {},
     adminRotateUrlKey: { body: { revoke: true } },
     adminReload: {},
   };
+}
+
+/** A webhook endpoint. */
+async function endpoint(orgId: string): Promise<string> {
+  const request = { url: 'https://example.com/hook', event_types: ['instance.running' as const] };
+  return (await world.db.tx('test.endpoint', (tx) => world.rooms.webhooks.create(tx, orgId, request))).id;
 }
 
 /** A replica that answers. */

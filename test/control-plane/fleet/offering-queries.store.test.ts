@@ -11,9 +11,9 @@ import {
   gpuTypes,
   isOffered,
   largestVramGb,
-  narrowing,
   offeredRegion,
 } from '../../../control-plane/fleet/supply/offerings.ts';
+import { narrowing } from '../../../control-plane/fleet/supply/narrowing.ts';
 import { CANDIDATES_MAX } from '../../../shared/limits.ts';
 import type { MachineOptions } from '../../kit/machines.ts';
 import { openWorld, type World } from '../../kit/world.ts';
@@ -207,10 +207,21 @@ test('an explanation counts the offerings that each condition leaves', async () 
     free: 5,
     withDisk: 3,
     trusted: 3,
+    priced: 2,
     affordable: 1,
   });
   expect(await narrowing(world.db.read, { ...REQUEST, minVramGb: 81 })).toMatchObject({ bigEnough: 6, withVram: 0 });
-  const nothing = { listed: 8, ofType: 0, bigEnough: 0, withVram: 0, free: 0, withDisk: 0, trusted: 0, affordable: 0 };
+  const nothing = {
+    listed: 8,
+    ofType: 0,
+    bigEnough: 0,
+    withVram: 0,
+    free: 0,
+    withDisk: 0,
+    trusted: 0,
+    priced: 0,
+    affordable: 0,
+  };
   expect(await narrowing(world.db.read, { ...REQUEST, gpuType: 'B200' })).toEqual(nothing);
 });
 

@@ -197,7 +197,7 @@ describe('a credit and an adjustment', () => {
     ['0.00000000', 'must be more than 0'],
     ['-1', 'must not be negative'],
     ['1.000000001', 'must have at most 8 decimals: a microcent is the smallest amount'],
-    ['1000000000000.01', 'must be at most 1000000000000.00'],
+    ['1000000000.01', 'must be at most 1000000000.00'],
     ['1e3', 'must be dollars like 25 or 25.50'],
     ['', 'must be dollars like 25 or 25.50'],
   ])('of the amount %o is refused with its rule, and nothing is written', async (amount, rule) => {
@@ -205,6 +205,16 @@ describe('a credit and an adjustment', () => {
     expect(error).toMatchObject({ code: 'validation_failed', errors: [{ field: 'amount', rule }] });
     expect(await balanceOf(wallet(who.orgId))).toBe(100n * DOLLAR);
   });
+});
+
+test('the largest amount is credited exactly, and can be taken again', async () => {
+  const { orgId } = await world.customer(0);
+  const largest = { org_id: orgId, amount: '1000000000.00' };
+  expect(await correct('credits', largest)).toMatchObject({ amount: '1000000000.00' });
+  expect(await balanceOf(wallet(orgId))).toBe(10n ** 9n * DOLLAR);
+  const down = { ...largest, direction: 'down' };
+  expect(await correct('adjustments', down)).toMatchObject({ amount: '-1000000000.00', bad_debt: '0.00' });
+  expect(await balanceOf(wallet(orgId))).toBe(0n);
 });
 
 test('the customer reads the reason on the bill, in one line for supplier and fee', async () => {

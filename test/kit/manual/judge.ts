@@ -5,6 +5,7 @@ import { parseArgs } from 'node:util';
 import { Command as Program } from 'commander';
 import { parse } from 'yaml';
 import { buildProgram } from '../../../control-plane/cli/svc.ts';
+import type { Overview } from '../../../shared/api/overview.ts';
 import { addOperatorCommands } from '../../../control-plane/admin/commands.ts';
 import type { Route } from '../../../control-plane/base/http/route.ts';
 import { capture } from '../capture.ts';
@@ -16,8 +17,8 @@ export type Judge = (call: Call) => Promise<void>;
 const ROOT = resolve(import.meta.dirname, '../../..');
 const OPERATOR_COMMANDS = ['admin', 'ledger'];
 
-/** `routes` are those of the public listener. */
-export function openJudge(routes: readonly Route[]): Judge {
+/** `routes` are those of the public listener, and `ofSocket` those that people may ask on the operator's socket. */
+export function openJudge(routes: readonly Route[], ofSocket: readonly Route[] = []): Judge {
   const helps = new Map<string, Promise<string>>();
   const helpOf = (launcher: string, command: string): Promise<string> => {
     const key = `${launcher} ${command}`;
@@ -28,7 +29,7 @@ export function openJudge(routes: readonly Route[]): Judge {
   const judge: Judge = async ([program, ...args]) => {
     if (program === 'npm') return judgeNpm(args, judge);
     if (program === 'npx') return judgeVitest(args);
-    if (program === 'curl') return judgeCurl(args, routes);
+    if (program === 'curl') return judgeCurl(args, routes, ofSocket);
     if (program === 'svc-agent') return judgeOptions(args, (command) => helpOf('agent/svc-agent.js', command));
     if (program === 'svc-control-plane') {
       if (OPERATOR_COMMANDS.includes(args[0] ?? '')) return judgeOperator(args);
@@ -76,7 +77,7 @@ function judgeApt([verb, file = '']: readonly string[]): void {
   if (verb !== 'install' || !isMade) throw new Error(`we make no such package: ${file}`);
 }
 
-function judgeCurl(args: string[], routes: readonly Route[]): void {
+function judgeCurl(args: string[], routes: readonly Route[], ofSocket: readonly Route[]): void {
   const { values, positionals } = parseArgs({
     args,
     allowPositionals: true,
@@ -92,16 +93,14 @@ function judgeCurl(args: string[], routes: readonly Route[]): void {
     },
   });
   const url = new URL(positionals[0] ?? '');
-  if (values['unix-socket'] !== undefined) {
-    if (url.pathname !== '/metrics') throw new Error(`${url.pathname} is not served for people on the admin socket`);
-    return;
-  }
+  const isSocket = values['unix-socket'] !== undefined;
+  if (isSocket && url.pathname === '/metrics') return;
   const hasBody = values.data !== undefined || values.form !== undefined;
   const method = values.request ?? (hasBody ? 'POST' : 'GET');
   // openapi.json is served by the server itself.
   if (method === 'GET' && url.pathname === '/v1/openapi.json') return;
-  const found = routes.find((each) => each.method === method && matches(each, url.pathname));
-  if (found === undefined) throw new Error(`there is no route ${method} ${url.pathname}`);
+  const found = (isSocket ? ofSocket : routes).find((each) => each.method === method && matches(each, url.pathname));
+  if (found === undefined) throw new Error(`there is no route ${method} ${url.pathname} for people`);
   const headers = new Headers(values.header.map((header) => header.split(/: */, 2) as [string, string]));
   judgeHeaders(found, headers, values.data !== undefined);
   judgeQuery(found, url);
@@ -117,7 +116,8 @@ function matches({ path, idHasSlashes }: Route, pathname: string): boolean {
 }
 
 function judgeHeaders({ scope, idempotency, path }: Route, headers: Headers, sendsJson: boolean): void {
-  if (scope !== 'none' && !headers.has('authorization')) throw new Error(`${path} wants an Authorization header`);
+  if (scope !== 'none' && scope !== 'operator' && !headers.has('authorization'))
+    throw new Error(`${path} wants an Authorization header`);
   if (idempotency === 'required' && !headers.has('idempotency-key')) {
     throw new Error(`${path} wants an Idempotency-Key`);
   }
@@ -180,11 +180,33 @@ async function judgeOperator(args: readonly string[]): Promise<void> {
 function answerTo(url: string): object {
   if (url.startsWith('/admin/transfers')) return { data: [], next_cursor: null };
   if (url.startsWith('/admin/deposits/balances')) return { data: [], next_after_index: null };
-  if (/^\/admin\/deposits\/[^/]+$/.test(url)) return { deposit: {}, transfers: [] };
+  if (/^\/admin\/deposits\/[^/]+$/.test(url)) return { deposit: {}, transfers: [], history: [] };
+  if (url === '/admin/overview') return NOTHING_THERE;
+  if (url.endsWith('/metrics')) return { latest: null };
   if (!url.includes('/statement')) return { ok: true, faults: [] };
   const balances = { opening_balance: '0.00', closing_balance: '0.00' };
   return { org_id: 'o', month: '2026-01', currency: 'USD', is_complete: true, ...balances, totals: [], lines: [] };
 }
+
+const AT = '2026-01-01T00:00:00.000Z';
+/** An overview of a service in which nothing has happened. */
+const NOTHING_THERE: Overview = {
+  at: AT,
+  version: '0.1.0',
+  started_at: AT,
+  epoch: 1,
+  ledger: { faults: 0, transfers: 0, new_proven_at: null, whole_proven_at: null },
+  machines: { listed: 0, linked: 0 },
+  gpus: { offered: 0, rented: 0, revenue_per_hour: '0.00' },
+  outages: { machines: 0, rentals: 0 },
+  launches: { seconds: 3_600, asked: 0, ran: 0, failed: 0, median_seconds: null },
+  disk: null,
+  database_bytes: 0,
+  waiting: { count: 0, oldest: [] },
+  loops: [],
+  due: [],
+  models: [],
+};
 
 function silence(program: Program): void {
   program.exitOverride().configureOutput({ writeOut: () => undefined, writeErr: () => undefined });

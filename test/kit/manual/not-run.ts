@@ -98,6 +98,15 @@ export const NOT_RUN: readonly NotRun[] = [
     provenBy: [PAYOUTS_TEST, 'payouts are listed, exported, and entered as sent or failed'],
   },
   {
+    command:
+      'svc-control-plane admin webhook replay <endpoint id> --since 2026-11-23 --reason "the customer has mended its server"',
+    reason: 'it needs an endpoint that was not deleted',
+    provenBy: [
+      'test/control-plane/rental/webhooks/replay.store.test.ts',
+      'an operator replays an endpoint with a reason, which stands in the audit journal',
+    ],
+  },
+  {
     command: 'svc-control-plane admin deposit addresses retire --reason "a backup was restored"',
     reason: NEEDS_DEPOSITS,
     provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
@@ -331,6 +340,11 @@ export const NOT_RUN: readonly NotRun[] = [
     command: 'pg_restore --clean --if-exists --dbname=postgres://svc@db.internal/svc /var/backups/control-plane.dump',
     reason: 'the test of the manual stands on SQLite',
     provenBy: [RESTORE_TEST, "command: 'pg_restore'"],
+  },
+  {
+    command: 'svc-control-plane admin outage show <outage id>',
+    reason: 'no host dies in this test',
+    provenBy: ['test/control-plane/money/outages.store.test.ts', 'the commands list outages and show one'],
   },
   {
     command: 'svc-control-plane admin credit release <credit id> --note "the host was down"',

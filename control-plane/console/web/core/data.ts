@@ -136,7 +136,8 @@ function openList<T>({ path, idOf, isWhole, isLive }: OpenOptions<T>): OpenList<
       const page = await get<Page<T>>(cursor === null ? path : `${path}${joined}cursor=${encodeURIComponent(cursor)}`);
       const known = new Map((rows.peek() ?? []).map((row) => [idOfRow(row), row]));
       error.value = undefined;
-      return { rows: page.data.map((entry) => kept(known.get(idOf(entry)), entry)), next: page.next_cursor };
+      // A list that is short by its nature has no cursor.
+      return { rows: page.data.map((entry) => kept(known.get(idOf(entry)), entry)), next: page.next_cursor ?? null };
     } catch (failure) {
       error.value = asApiError(failure);
       return undefined;

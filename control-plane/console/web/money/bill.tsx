@@ -22,16 +22,14 @@ const SECTIONS: Record<BillSection, string> = {
   other: 'Other',
 };
 
-const COLUMNS: readonly Column<BillLine>[] = [
+const columnsOf = (isOwn: boolean): readonly Column<BillLine>[] => [
   {
     title: 'What',
     cell: (line) => (
       <>
         {SECTIONS[line.section]}
         <br />
-        <small class="quiet brk">
-          <Subject line={line} />
-        </small>
+        <small class="quiet brk">{isOwn ? <Subject line={line} /> : <code>{aboutOf(line)}</code>}</small>
       </>
     ),
   },
@@ -41,10 +39,19 @@ const COLUMNS: readonly Column<BillLine>[] = [
   { title: 'Amount', class: 'num', cell: ({ amount }) => <span title={amount}>{dollars(amount)}</span> },
 ];
 
-export function MonthBill() {
+interface MonthBillProps {
+  /** The route of the bill, and the command that prints it. */
+  path?: string;
+  cli?: string;
+  /** Whether lines lead to the customer's pages of what they are about. */
+  isOwn?: boolean;
+}
+
+/** It is the bill of the session's organisation, unless properties name another one. */
+export function MonthBill({ path: base = '/v1/bill', cli = 'svc bill show', isOwn = true }: MonthBillProps) {
   const months = lastMonths(Date.now());
   const [month, setMonth] = useState(months[0] ?? '');
-  const path = `/v1/bill?month=${month}`;
+  const path = `${base}?month=${month}`;
   const { data, error, reload } = useResource<Bill>(path);
   const bill = data.value;
   return (
@@ -68,7 +75,7 @@ export function MonthBill() {
           </a>
         </span>
       }
-      footer={<SameAs cli={`svc bill show --month ${month}`} curl={{ path }} />}
+      footer={<SameAs cli={`${cli} --month ${month}`} curl={{ path }} />}
     >
       {error.value !== undefined && <Problem error={error.value} retry={() => void reload()} />}
       {bill === undefined ? (
@@ -79,7 +86,7 @@ export function MonthBill() {
           {bill.lines.length === 0 ? (
             <Empty title="No line">Nothing changed the balance in this month.</Empty>
           ) : (
-            <RowsTable caption={`Lines of ${monthText(month)}`} rows={bill.lines} columns={COLUMNS} />
+            <RowsTable caption={`Lines of ${monthText(month)}`} rows={bill.lines} columns={columnsOf(isOwn)} />
           )}
         </>
       )}
@@ -117,7 +124,11 @@ function Subject({ line: { section, subject_id: id, model } }: { line: BillLine 
         <code>{id}</code>
       </Link>
     );
-  return <code>{model ?? id ?? ''}</code>;
+  return <code>{aboutOf({ subject_id: id, model })}</code>;
+}
+
+function aboutOf({ subject_id: id, model }: Pick<BillLine, 'subject_id' | 'model'>): string {
+  return model ?? id ?? '';
 }
 
 /** The present month and those before it, like `2026-11`, in UTC. */

@@ -1,27 +1,23 @@
 // A list of the operator's routes as a screen. What changes something asks first; the API keeps it in the audit journal.
-import type { ComponentType } from 'preact';
+import type { ComponentChildren, ComponentType } from 'preact';
 import { useState } from 'preact/hooks';
-import { post } from '../core/api.ts';
 import { type LiveList, useLiveList } from '../core/data.ts';
 import type { ScreenProps } from '../core/screen.ts';
-import { Copy } from '../parts/command.tsx';
-import { Dialog, Field, Form, useAction } from '../parts/forms.tsx';
+import { SameAs } from '../parts/command.tsx';
 import { Empty, Head } from '../parts/layout.tsx';
+import { Segments } from '../parts/segments.tsx';
 import { type Column, LiveTable } from '../parts/table.tsx';
+import { Decisions } from './decision.tsx';
+import { factColumns } from './facts.tsx';
+import { type Row, textOf, type Verb } from './verbs.ts';
 
-/** A decision about a row: `POST <list>/<id>/<verb>`. */
-interface Verb {
-  verb: string;
-  /** What follows from it. */
-  says: string;
-  /** It takes a text of this name. */
-  takes?: 'note' | 'reason';
-}
+/** A choice above the list: the words, the query that it adds, and the same as options of the command. */
+type Filter = readonly [words: string, query: string, options: string];
 
 export interface Listing {
   title: string;
   path: string;
-  /** The same on the machine of the control plane. */
+  /** The same on the machine of the control plane. If the list has decisions, their commands begin with what is before ` list`. */
   cli: string;
   /** The member that identifies a row. */
   id: string;
@@ -29,102 +25,79 @@ export interface Listing {
   columns: readonly string[];
   what: string;
   verbs?: readonly Verb[];
+  /** The first one holds at the beginning. */
+  filters?: readonly Filter[];
+  /** Rows have pages of their own: `<page>/<id>`. */
+  page?: string;
 }
-
-type Row = Record<string, unknown>;
 
 export function listingScreen(listing: Listing): ComponentType<ScreenProps> {
   return () => <ListingView listing={listing} />;
 }
 
-function ListingView({ listing }: { listing: Listing }) {
-  const { title, path, cli, id, columns, what, verbs = [] } = listing;
+interface ListingProps {
+  listing: Listing;
+  /** Forms above the list. They get how to read the list again. */
+  above?: (reload: () => Promise<void>) => ComponentChildren;
+}
+
+/** The list with its filters and decisions. */
+export function ListingView({ listing, above }: ListingProps) {
+  const { title, id, filters = [] } = listing;
+  const [chosen, setChosen] = useState(filters[0]?.[0] ?? '');
+  const [, query = '', options = ''] = filters.find(([words]) => words === chosen) ?? [];
+  const path = query === '' ? listing.path : `${listing.path}&${query}`;
+  const cli = options === '' ? listing.cli : `${listing.cli} ${options}`;
   const list = useLiveList<Row>({ path, idOf: (row) => textOf(row[id]) });
-  const [asked, setAsked] = useState<{ verb: Verb; row: Row }>();
-  const cells = columns.map((name, index): Column<Row> => {
-    const words = name.replaceAll('_', ' ');
-    return {
-      title: words.charAt(0).toUpperCase() + words.slice(1),
-      class: index < 2 ? '' : 'w',
-      cell: (row) => <span class="brk">{textOf(row[name])}</span>,
-    };
-  });
-  const decide: Column<Row> = {
-    title: 'Decide',
-    cell: (row) => (
-      <div class="row">
-        {verbs.map((verb) => (
-          <button key={verb.verb} class="btn sm" type="button" onClick={() => setAsked({ verb, row })}>
-            {capital(verb.verb)}
-            <span class="sr"> {textOf(row[id])}</span>
-          </button>
-        ))}
-      </div>
-    ),
-  };
   return (
     <>
-      <Head title={title} />
-      <Copy text={cli} what="the command" />
-      <LiveTable
-        caption={title}
-        list={list}
-        columns={verbs.length === 0 ? cells : [...cells, decide]}
-        empty={
-          <Empty title="Nothing here" cli={cli}>
-            {what}
-          </Empty>
-        }
-      />
-      {asked !== undefined && (
-        <Decision
-          path={path}
-          list={list}
-          verb={asked.verb}
-          id={textOf(asked.row[id])}
-          close={() => setAsked(undefined)}
+      <Head title={title} same={{ cli, curl: { path } }} />
+      {above?.(list.reload)}
+      {filters.length > 0 && (
+        <Segments
+          label="Show"
+          value={chosen}
+          options={filters.map(([words]) => [words, words] as const)}
+          onValue={setChosen}
         />
       )}
+      <Rows listing={{ ...listing, path, cli }} list={list} />
     </>
   );
 }
 
-interface DecisionProps {
-  path: string;
-  list: LiveList<Row>;
-  verb: Verb;
-  id: string;
-  close(): void;
-}
-
-function Decision({ path, list, verb: { verb, says, takes }, id, close }: DecisionProps) {
-  const [text, setText] = useState('');
-  const action = useAction(async () => {
-    await post(
-      `${path.replace(/\?.*/, '')}/${encodeURIComponent(id)}/${verb}`,
-      takes === undefined ? undefined : { [takes]: text },
-    );
-    close();
-    await list.reload();
-  });
+/** A list as a part of a page. */
+export function ListingPart({ listing }: { listing: Listing }) {
+  const { title, path, cli, id } = listing;
+  const list = useLiveList<Row>({ path, idOf: (row) => textOf(row[id]) });
   return (
-    <Dialog title={`${capital(verb)} ${id}?`} close={close}>
-      <p class="dim">{says} It stands in the audit journal under your address.</p>
-      <Form action={action} submit={capital(verb)} busy="Sending…" cancel={close}>
-        {takes !== undefined && (
-          <Field label={capital(takes)} required value={text} onValue={setText} rule={action.ruleOf(takes)} />
-        )}
-      </Form>
-    </Dialog>
+    <div class="stack tight">
+      <h2>{title}</h2>
+      <SameAs cli={cli} curl={{ path }} />
+      <Rows listing={listing} list={list} />
+    </div>
   );
 }
 
-function capital(word: string): string {
-  return word.charAt(0).toUpperCase() + word.slice(1);
-}
-
-function textOf(value: unknown): string {
-  if (value === null || value === undefined) return '';
-  if (Array.isArray(value)) return value.map(textOf).join(', ');
-  return typeof value === 'string' ? value : JSON.stringify(value);
+function Rows({ listing, list }: { listing: Listing; list: LiveList<Row> }) {
+  const { title, path, cli, id, columns, page, what, verbs = [] } = listing;
+  const about = { path: path.replace(/\?.*/, ''), command: cli.replace(/ list.*/, '') };
+  const decide: Column<Row> = {
+    title: 'Decide',
+    cell: (row) => <Decisions {...about} verbs={verbs} row={row} id={textOf(row[id])} decided={list.reload} />,
+  };
+  const pageOf = (row: Row): string => `${page}/${encodeURIComponent(textOf(row[id]))}`;
+  const cells = factColumns(columns, page === undefined ? undefined : pageOf);
+  return (
+    <LiveTable
+      caption={title}
+      list={list}
+      columns={verbs.length === 0 ? cells : [...cells, decide]}
+      empty={
+        <Empty title="Nothing here" cli={cli}>
+          {what}
+        </Empty>
+      }
+    />
+  );
 }

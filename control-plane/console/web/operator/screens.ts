@@ -1,6 +1,8 @@
 // The screens of operators: each list of the operator's routes is one screen, described as data.
 import type { Screen } from '../core/screen.ts';
 import type { Listing } from './listing.tsx';
+import { MONEY_SCREENS } from './money-screens.ts';
+import { CREDIT_VERBS, MACHINE_VERBS, ORG_VERBS } from './verbs.ts';
 
 const LISTINGS: readonly (Listing & { name: string })[] = [
   {
@@ -20,14 +22,8 @@ const LISTINGS: readonly (Listing & { name: string })[] = [
     id: 'id',
     columns: ['name', 'id', 'suspended_at', 'suspended_reason', 'created_at'],
     what: 'Customers and suppliers.',
-    verbs: [
-      {
-        verb: 'suspend',
-        says: 'It can read and delete, and starts nothing that costs money. What runs goes on.',
-        takes: 'reason',
-      },
-      { verb: 'resume', says: 'It may do everything again.' },
-    ],
+    page: '/console/operate/orgs',
+    verbs: ORG_VERBS,
   },
   {
     name: 'fleet',
@@ -37,10 +33,22 @@ const LISTINGS: readonly (Listing & { name: string })[] = [
     id: 'machine_id',
     columns: ['machine_id', 'status', 'gpu_name', 'gpus', 'online', 'off_market_because'],
     what: 'Machines of all suppliers.',
-    verbs: [
-      { verb: 'approve', says: 'Its GPUs come on offer if nothing else stands in the way.' },
-      { verb: 'suspend', says: 'Nothing new starts on it. What runs goes on.' },
+    verbs: MACHINE_VERBS,
+    page: '/console/operate/fleet',
+  },
+  {
+    name: 'outages',
+    title: 'Outages',
+    path: '/admin/v1/outages?limit=100',
+    cli: 'svc-control-plane admin outage list',
+    id: 'outage_id',
+    columns: ['outage_id', 'cause', 'machine_id', 'from', 'until', 'rentals', 'credited', 'held'],
+    what: 'What stopped rentals: hosts that nobody could reach, broken GPUs, and outages of our own.',
+    filters: [
+      ['All', '', ''],
+      ['Now', 'open=true', '--open'],
     ],
+    page: '/console/operate/outages',
   },
   {
     name: 'rentals',
@@ -50,6 +58,7 @@ const LISTINGS: readonly (Listing & { name: string })[] = [
     id: 'instance_id',
     columns: ['instance_id', 'status', 'gpus', 'org_id', 'machine_id', 'created_at'],
     what: 'Instances of all organisations.',
+    page: '/console/operate/rentals',
   },
   {
     name: 'credits',
@@ -59,28 +68,7 @@ const LISTINGS: readonly (Listing & { name: string })[] = [
     id: 'credit_id',
     columns: ['credit_id', 'state', 'dollars', 'org_id', 'cause', 'because'],
     what: 'Credits for outages that wait for a decision.',
-    verbs: [
-      { verb: 'release', says: 'The customer gets the credit now.', takes: 'note' },
-      { verb: 'refuse', says: 'The customer gets no credit.', takes: 'note' },
-    ],
-  },
-  {
-    name: 'deposit-queue',
-    title: 'Deposit queue',
-    path: '/admin/v1/deposits?limit=100',
-    cli: 'svc-control-plane admin deposit list',
-    id: 'deposit_id',
-    columns: ['deposit_id', 'status', 'amount', 'chain', 'asset', 'org_id', 'created_at'],
-    what: 'Stablecoin deposits. Those that are late, held or wrong wait for a decision on the command line.',
-  },
-  {
-    name: 'payouts',
-    title: 'Payouts',
-    path: '/admin/v1/payouts?limit=100',
-    cli: 'svc-control-plane admin payout list',
-    id: 'payout_id',
-    columns: ['payout_id', 'status', 'amount_cents', 'supplier_id', 'chain', 'reason'],
-    what: 'What suppliers are paid and were paid.',
+    verbs: CREDIT_VERBS,
   },
   {
     name: 'people',
@@ -102,10 +90,42 @@ const LISTINGS: readonly (Listing & { name: string })[] = [
   },
 ];
 
-export const OPERATOR_SCREENS: readonly Screen[] = LISTINGS.map(({ name, ...listing }): Screen => ({
+const OVERVIEW: Screen = {
+  path: '/console/operate/overview',
+  title: 'Overview',
+  group: 'Operate',
+  scope: 'operator',
+  load: async () => (await import('./overview.tsx')).OverviewScreen,
+};
+
+/** Lists lead to these. */
+const PAGES: readonly Screen[] = [
+  {
+    path: '/console/operate/fleet/:id',
+    title: 'Machine',
+    scope: 'operator',
+    load: async () => (await import('./fleet-machine.tsx')).FleetMachine,
+  },
+  {
+    path: '/console/operate/rentals/:id',
+    title: 'Placement',
+    scope: 'operator',
+    load: async () => (await import('./placement.tsx')).PlacementPage,
+  },
+  {
+    path: '/console/operate/outages/:id',
+    title: 'Outage',
+    scope: 'operator',
+    load: async () => (await import('./outage.tsx')).OutagePage,
+  },
+];
+
+const LISTED = LISTINGS.map(({ name, ...listing }): Screen => ({
   path: `/console/operate/${name}`,
   title: listing.title,
   group: 'Operate',
   scope: 'operator',
   load: async () => (await import('./listing.tsx')).listingScreen(listing),
 }));
+
+export const OPERATOR_SCREENS: readonly Screen[] = [OVERVIEW, ...LISTED, ...PAGES, ...MONEY_SCREENS];

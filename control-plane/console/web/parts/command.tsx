@@ -5,7 +5,7 @@ import type { Method } from '../core/api.ts';
 export interface Same {
   /** The `svc` line. A line that changes something repeats what the form says now. */
   cli: string;
-  /** The request that the screen sends. `path` begins with `/v1`. */
+  /** The request that the screen sends. `path` begins with `/v1`, or with `/admin/v1`, whose line asks the socket of the control plane. */
   curl: {
     method?: Method;
     path: string;
@@ -18,6 +18,8 @@ export interface Same {
 }
 
 const COPIED_MS = 2_000;
+/** Where the packages have the socket of operators. */
+const SOCKET = '/run/svc-control-plane/admin.sock';
 
 export function SameAs({ cli, curl, isLong = false }: Same) {
   const [kind, setKind] = useState<'CLI' | 'curl'>('CLI');
@@ -72,9 +74,14 @@ function CopyButton({ text, what }: { text: string; what: string }) {
 function curlLine({ method = 'GET', path, body, form = [] }: Same['curl']): string {
   const parts = ['curl'];
   if (method !== 'GET') parts.push('-X', method);
-  // The address of the environment ends with the version.
-  parts.push(`"$SVC_BASE_URL${path.replace(/^\/v1/, '')}"`, '-H "Authorization: Bearer $SVC_API_KEY"');
-  if (method === 'POST') parts.push('-H "Idempotency-Key: $(uuidgen)"');
+  if (path.startsWith('/admin/v1/')) {
+    // A key of the API opens no route of operators.
+    parts.push(`--unix-socket ${SOCKET} "http://localhost${path.replace('/v1', '')}"`);
+  } else {
+    // The address of the environment ends with the version.
+    parts.push(`"$SVC_BASE_URL${path.replace(/^\/v1/, '')}"`, '-H "Authorization: Bearer $SVC_API_KEY"');
+    if (method === 'POST') parts.push('-H "Idempotency-Key: $(uuidgen)"');
+  }
   if (body !== undefined) parts.push("-H 'Content-Type: application/json'", `-d ${quoted(JSON.stringify(body))}`);
   for (const part of form) parts.push('-F', quoted(part));
   return parts.join(' ');

@@ -11,6 +11,7 @@ import { SameAs } from '../parts/command.tsx';
 import { GpuMetrics } from '../parts/gpu-metrics.tsx';
 import { Dialog, Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Figures, Head, Note, Problem } from '../parts/layout.tsx';
+import { CheckSteps, passedWords } from './check-steps.tsx';
 import { MachineStatus } from './machine-status.tsx';
 
 const CHECKS_MS = 10_000;
@@ -93,8 +94,6 @@ function MachineFigures({ machine }: { machine: CommunityMachine }) {
   );
 }
 
-const STEPS = { passed: 'done', failed: 'bad', waiting: 'now' } as const;
-
 /** Each check with its evidence, and with what to do if it has failed. */
 function Checks({ id }: { id: string }) {
   const path = `/v1/community/machines/${id}/checks`;
@@ -104,27 +103,13 @@ function Checks({ id }: { id: string }) {
   });
   if (error.value !== undefined) return <Problem error={error.value} retry={() => void reload()} />;
   const checks = data.value?.checks ?? [];
-  const passed = checks.filter(({ state }) => state === 'passed').length;
   return (
     <Card
       title="Checks"
-      note={<span role="status">{`${passed} of ${checks.length} passed`}</span>}
+      note={<span role="status">{passedWords(checks)}</span>}
       footer={<SameAs cli={`svc machine checks ${id}`} curl={{ path }} />}
     >
-      <ol class="steps pad">
-        {checks.map(({ name, state, evidence, remedy, required }) => (
-          <li key={name} class={STEPS[state]}>
-            <b>{name.replaceAll('_', ' ')}</b>
-            <span class="at">{required ? state : `${state}, not required`}</span>
-            <span class="small quiet">{evidence}</span>
-            {remedy !== null && (
-              <div class={state === 'failed' ? 'wide fix' : 'wide'}>
-                <p class="small">{remedy}</p>
-              </div>
-            )}
-          </li>
-        ))}
-      </ol>
+      <CheckSteps checks={checks} />
     </Card>
   );
 }

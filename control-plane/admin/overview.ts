@@ -1,0 +1,138 @@
+// The overview of operators: what the rooms know of themselves, read at one moment.
+import type { Overview, OverviewLoop } from '../../shared/api/overview.ts';
+import { type Clock, isoTime } from '../../shared/clock.ts';
+import type { LoopStatus } from '../../shared/loop.ts';
+import { dollarText } from '../../shared/money.ts';
+import { VERSION } from '../../shared/version.ts';
+import type { Db, Query } from '../base/db/db.ts';
+import { databaseBytes, type DiskUse } from '../base/db/size.ts';
+import type { DueRows, Servers, Waiting, Waits } from '../base/http/overview.ts';
+import { gpusOffered, linkedMachines } from '../fleet/supply/overview.ts';
+import { openFreeTimes } from '../money/credits/overview.ts';
+import { proofState } from '../money/ledger/proof-store.ts';
+import { launchesSince, rentedNow } from '../rental/instances/overview.ts';
+
+export interface OverviewDeps {
+  db: Db;
+  clock: Clock;
+  loops(): LoopStatus[];
+  process: { startedMs: number; epoch: number; disk?: (() => Promise<DiskUse>) | undefined };
+  /** The next three are those of all rooms. */
+  waits(): readonly Waits[];
+  dueRows(): readonly DueRows[];
+  servers(): readonly Servers[];
+}
+
+const LAUNCHES_MS = 3_600_000;
+/** Things of one kind that are read. */
+const WAITING_READ_MAX = 50;
+const WAITING_SHOWN_MAX = 20;
+/** These are the numbers of systemd/alerts.yaml, so that the overview and the alert say late of the same loops. */
+const LATE_PERIODS = 2;
+const LATE_MS = 300_000;
+
+export async function overviewOf(deps: OverviewDeps): Promise<Overview> {
+  const { db, clock, process } = deps;
+  const nowMs = clock.now();
+  const loops = deps.loops().map((loop) => ({ loop, state: stateOf(loop, { nowMs, startedMs: process.startedMs }) }));
+  const [ledger, machines, offered, rented, outages, launches, disk, size, waiting, due, models] = await Promise.all([
+    proofState(db.read),
+    linkedMachines(db.read),
+    gpusOffered(db.read),
+    rentedNow(db.read),
+    openFreeTimes(db.read),
+    launchFigures(db.read, nowMs),
+    process.disk?.() ?? null,
+    databaseBytes(db),
+    waitingOf(deps, nowMs),
+    dueOf(deps, nowMs),
+    Promise.all(deps.servers().map(async (read) => read(db.read))),
+  ]);
+  return {
+    at: isoTime(nowMs),
+    version: VERSION,
+    started_at: isoTime(process.startedMs),
+    epoch: process.epoch,
+    ledger: {
+      faults: ledger.faults,
+      transfers: ledger.transfers,
+      new_proven_at: timeOf(ledger.new_proven_ms),
+      whole_proven_at: timeOf(ledger.whole_proven_ms),
+    },
+    machines,
+    gpus: { offered, rented: rented.gpus, revenue_per_hour: dollarText(rented.ucents_per_hour) },
+    outages,
+    launches,
+    disk,
+    database_bytes: size,
+    waiting: waitingView([...waiting, ...loops.flatMap((each) => waitingLoop(each))]),
+    loops: loops.map(({ loop, state }) => loopView(loop, state)),
+    due,
+    models: models.flat(),
+  };
+}
+
+function stateOf(loop: LoopStatus, { nowMs, startedMs }: { nowMs: number; startedMs: number }): OverviewLoop['state'] {
+  if (loop.last_error !== null) return 'failed';
+  const sinceMs = loop.last_success_ms ?? startedMs;
+  if (nowMs - sinceMs > LATE_PERIODS * loop.period_ms + LATE_MS) return 'late';
+  return loop.last_success_ms === null ? 'starting' : 'ok';
+}
+
+function loopView(loop: LoopStatus, state: OverviewLoop['state']): OverviewLoop {
+  return {
+    name: loop.name,
+    state,
+    error: loop.last_error,
+    period_seconds: loop.period_ms / 1000,
+    last_duration_ms: loop.last_duration_ms,
+    last_success_at: timeOf(loop.last_success_ms),
+  };
+}
+
+function waitingLoop({ loop, state }: { loop: LoopStatus; state: OverviewLoop['state'] }): Waiting[] {
+  if (state === 'ok' || state === 'starting') return [];
+  const why = loop.last_error === null ? 'has not ended well for too long' : `fails: ${loop.last_error}`;
+  const sinceMs = loop.last_success_ms ?? loop.last_started_ms ?? 0;
+  const what = `The loop ${loop.name} ${why}.`;
+  return [{ kind: 'loop', id: loop.name, what, sinceMs, command: 'svc-control-plane admin loops' }];
+}
+
+async function waitingOf({ db, waits }: OverviewDeps, nowMs: number): Promise<Waiting[]> {
+  const parts = await Promise.all(waits().map((read) => read(db.read, { nowMs, limit: WAITING_READ_MAX })));
+  return parts.flat();
+}
+
+function waitingView(waiting: readonly Waiting[]): Overview['waiting'] {
+  const oldest = waiting.toSorted((a, b) => a.sinceMs - b.sinceMs).slice(0, WAITING_SHOWN_MAX);
+  return {
+    count: waiting.length,
+    oldest: oldest.map(({ sinceMs, ...rest }) => ({ ...rest, since: isoTime(sinceMs) })),
+  };
+}
+
+async function dueOf({ db, dueRows }: OverviewDeps, nowMs: number): Promise<Overview['due']> {
+  return Promise.all(
+    dueRows().map(async ({ kind, count: read }) => {
+      const { count, oldest_ms: oldestMs } = await read(db.read, nowMs);
+      return { kind, count, oldest_seconds: oldestMs === null ? null : (nowMs - oldestMs) / 1000 };
+    }),
+  );
+}
+
+async function launchFigures(query: Query, nowMs: number): Promise<Overview['launches']> {
+  const rows = await launchesSince(query, nowMs - LAUNCHES_MS);
+  const boots = rows.flatMap((row) => (row.ready_ms === null ? [] : [row.ready_ms - row.created_ms]));
+  const medianMs = boots.toSorted((a, b) => a - b)[Math.floor(boots.length / 2)];
+  return {
+    seconds: LAUNCHES_MS / 1000,
+    asked: rows.length,
+    ran: boots.length,
+    failed: rows.filter((row) => row.ready_ms === null && !row.is_on_its_way).length,
+    median_seconds: medianMs === undefined ? null : medianMs / 1000,
+  };
+}
+
+function timeOf(ms: number | null): string | null {
+  return ms === null ? null : isoTime(ms);
+}

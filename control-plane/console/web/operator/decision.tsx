@@ -1,0 +1,91 @@
+// A decision of an operator about one thing: a dialog says what follows, takes what the route needs, and shows the same as a command. The API
+// keeps the decision in the audit journal.
+import { useState } from 'preact/hooks';
+import { post } from '../core/api.ts';
+import { quoted, SameAs } from '../parts/command.tsx';
+import { Dialog, Field, Form, useAction } from '../parts/forms.tsx';
+import { capital, type Row, type Verb } from './verbs.ts';
+
+/** What the decisions are about. */
+export interface Decided {
+  /** The list of its kind, which begins with `/admin/v1/`. */
+  path: string;
+  /** The commands of its kind, like `svc-control-plane admin payout`. */
+  command: string;
+}
+
+interface DecisionsProps extends Decided {
+  verbs: readonly Verb[];
+  row: Row;
+  /** The id of the row. */
+  id: string;
+  decided(): Promise<void>;
+}
+
+/** A button for each decision that fits the row. */
+export function Decisions({ verbs, row, id, ...about }: DecisionsProps) {
+  // The table may show another row here while the dialog is open.
+  const [asked, setAsked] = useState<{ verb: Verb; id: string }>();
+  return (
+    <div class="row">
+      {verbs
+        .filter(({ fits }) => fits === undefined || fits(row))
+        .map((verb) => (
+          <button key={verb.verb} class="btn sm" type="button" onClick={() => setAsked({ verb, id })}>
+            {wordsOf(verb)}
+            <span class="sr"> {id}</span>
+          </button>
+        ))}
+      {asked !== undefined && <Decision {...about} {...asked} close={() => setAsked(undefined)} />}
+    </div>
+  );
+}
+
+interface DecisionProps extends Decided {
+  verb: Verb;
+  id: string;
+  close(): void;
+  decided(): Promise<void>;
+}
+
+function Decision({ path, command, verb: decision, id, close, decided }: DecisionProps) {
+  const { verb, says, takes = [] } = decision;
+  const [texts, setTexts] = useState<Record<string, string>>(() =>
+    Object.fromEntries(takes.map(({ field, initial }) => [field, initial?.() ?? ''])),
+  );
+  // Fields that are empty as yet are dots in the lines.
+  const bodyOf = (empty: string) =>
+    takes.length === 0 ? undefined : Object.fromEntries(takes.map(({ field }) => [field, texts[field] || empty]));
+  const target = `${path}/${encodeURIComponent(id)}/${verb}`;
+  const action = useAction(async () => {
+    await post(target, bodyOf(''));
+    close();
+    await decided();
+  });
+  const options = takes.map(({ field, option }) => ` --${option} ${quoted(texts[field] || '…')}`);
+  return (
+    <Dialog title={`${wordsOf(decision)} ${id}?`} close={close}>
+      <p class="dim">{says} It stands in the audit journal under your address.</p>
+      <Form action={action} submit={wordsOf(decision)} busy="Sending…" cancel={close}>
+        {takes.map(({ field, label }) => (
+          <Field
+            key={field}
+            label={label}
+            required
+            value={texts[field] ?? ''}
+            onValue={(text) => setTexts({ ...texts, [field]: text })}
+            rule={action.ruleOf(field)}
+          />
+        ))}
+      </Form>
+      <SameAs
+        cli={`${command} ${verb} ${quoted(id)}${options.join('')}`}
+        curl={{ method: 'POST', path: target, body: bodyOf('…') }}
+      />
+    </Dialog>
+  );
+}
+
+function wordsOf({ verb, words = capital(verb) }: Verb): string {
+  return words;
+}

@@ -1,0 +1,53 @@
+// Stablecoin deposits of all organisations, and what operators decide about them.
+import { type Listing, ListingView } from './listing.tsx';
+import { REASON, type Row, type Verb } from './verbs.ts';
+
+export const DEPOSITS = { path: '/admin/v1/deposits', command: 'svc-control-plane admin deposit' };
+
+/** More tokens may have come to these, which are in suspense. */
+const CREDITED = ['credited', 'credited_underpaid', 'credited_overpaid'];
+const CREDITABLE = ['held_screening', 'expired_received', ...CREDITED];
+const REJECTABLE = ['created', 'detected', 'confirming', 'failed', 'failed_screening', ...CREDITABLE];
+
+const isOf = (states: readonly string[], row: Row): boolean => states.includes(String(row['status']));
+
+export const DEPOSIT_VERBS: readonly Verb[] = [
+  {
+    verb: 'credit',
+    says: 'The customer gets what nobody could check, or what came late. A sender that is known to be sanctioned stays refused.',
+    takes: [REASON],
+    fits: (row) => isOf(CREDITABLE, row),
+  },
+  {
+    verb: 'reject',
+    says: 'An open deposit is cancelled, and a held one refused. Tokens in suspense count as sent back: send them first.',
+    takes: [REASON],
+    fits: (row) => isOf(REJECTABLE, row),
+  },
+  {
+    verb: 'rescan',
+    says: 'The transfers of one transaction are looked for that no watcher has seen.',
+    takes: [{ field: 'tx_hash', option: 'tx', label: 'Transaction' }, REASON],
+  },
+];
+
+const LISTING: Listing = {
+  title: 'Deposit queue',
+  path: `${DEPOSITS.path}?limit=100`,
+  cli: `${DEPOSITS.command} list`,
+  id: 'deposit_id',
+  columns: ['deposit_id', 'status', 'amount', 'credited', 'chain', 'asset', 'org_id', 'created_at'],
+  what: 'Stablecoin deposits. Those that are held, or got tokens late, wait for a decision.',
+  verbs: DEPOSIT_VERBS,
+  filters: [
+    ['Needs a decision', 'waiting=true', '--waiting'],
+    ['All', '', ''],
+    ['Held', 'status=held_screening', '--status held_screening'],
+    ['Late', 'status=expired_received', '--status expired_received'],
+  ],
+  page: '/console/operate/deposit-queue',
+};
+
+export function DepositQueue() {
+  return <ListingView listing={LISTING} />;
+}

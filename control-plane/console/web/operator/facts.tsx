@@ -1,0 +1,83 @@
+// One thing of the operator's routes as a list of its members, and a short list of things as a table.
+import type { ComponentChildren } from 'preact';
+import { Link } from 'wouter-preact';
+import { cents, time } from '../core/format.ts';
+import { Badge, type Tone } from '../parts/layout.tsx';
+import { type Column, RowsTable } from '../parts/table.tsx';
+import { capital, type Row, textOf } from './verbs.ts';
+
+/** All members of the row; those without a value are a dash. */
+export function FactsOf({ row }: { row: Row }) {
+  return (
+    <dl class="kv pad">
+      {Object.entries(row).map(([name, value]) => (
+        <>
+          <dt>{titleOf(name)}</dt>
+          <dd>
+            <Fact name={name} value={value} />
+          </dd>
+        </>
+      ))}
+    </dl>
+  );
+}
+
+interface FactsTableProps {
+  caption: string;
+  rows: readonly Row[];
+  columns: readonly string[];
+  /** A column of buttons. */
+  decide?: Column<Row>;
+  /** What is said if there is no row. */
+  children: ComponentChildren;
+}
+
+/** The first column names the row, and the third and later ones leave on a narrow page. */
+export function FactsTable({ caption, rows, columns, decide, children }: FactsTableProps) {
+  if (rows.length === 0) return <p class="pad quiet">{children}</p>;
+  return <RowsTable caption={caption} rows={rows} columns={[...factColumns(columns), ...(decide ? [decide] : [])]} />;
+}
+
+/** `hrefOf`: where the name of a row leads. */
+export function factColumns(columns: readonly string[], hrefOf?: (row: Row) => string): Column<Row>[] {
+  return columns.map((name, index) => ({
+    title: titleOf(name),
+    class: index < 2 ? '' : 'w',
+    cell: (row) => {
+      const text = <Fact name={name} value={row[name]} />;
+      return index === 0 && hrefOf !== undefined ? <Link href={hrefOf(row)}>{text}</Link> : text;
+    },
+  }));
+}
+
+/** Cents are written as dollars. */
+const titleOf = (name: string): string => capital(name.replace(/_cents$/, ''));
+
+/** States in which an operator has something to do, or something has ended badly. */
+const TONES: Record<string, Tone> = {
+  held: 'warn',
+  held_screening: 'warn',
+  expired_received: 'warn',
+  due: 'warn',
+  failed: 'bad',
+  failed_screening: 'bad',
+  suspended: 'bad',
+};
+
+/** A member of a row: times are short, and states that need somebody have a colour. */
+function Fact({ name, value }: { name: string; value: unknown }) {
+  const text = textOf(value);
+  if (text === '') return <span class="quiet">–</span>;
+  if (/(^|_)(at|since)$|^(from|until)$/.test(name) && !Number.isNaN(Date.parse(text))) {
+    return (
+      <time dateTime={text} title={text}>
+        {time(text)}
+      </time>
+    );
+  }
+  if (typeof value === 'number' && name.endsWith('_cents')) return <span>{cents(value)}</span>;
+  const isState = name === 'status' || name === 'state';
+  const tone = isState ? TONES[text] : undefined;
+  if (tone !== undefined) return <Badge tone={tone}>{text}</Badge>;
+  return <span class={isState || name === 'role' ? '' : 'brk'}>{text}</span>;
+}

@@ -1,0 +1,107 @@
+// What the operator's screens write as data: rows of the operator's routes, and decisions about them.
+
+/** A row of a list, or one thing, as the operator's routes write it. */
+export type Row = Record<string, unknown>;
+
+/** A text that a decision takes. */
+interface Taken {
+  /** The member of the request. */
+  field: string;
+  /** The option of the command. */
+  option: string;
+  label: string;
+  /** What stands in its field at first. */
+  initial?: () => string;
+}
+
+export const REASON: Taken = { field: 'reason', option: 'reason', label: 'Reason' };
+const NOTE: Taken = { field: 'note', option: 'note', label: 'Note' };
+
+/** A decision about a row: `POST <path>/<id>/<verb>`, and `<command> <verb> <id>`. */
+export interface Verb {
+  verb: string;
+  /** The words of its button. Left out: the verb. */
+  words?: string;
+  /** What follows from it. */
+  says: string;
+  takes?: readonly Taken[];
+  /** Whether it can be decided about this row. Left out: about each one. */
+  fits?: (row: Row) => boolean;
+}
+
+/** What is decided about organisations. */
+export const ORG_VERBS: readonly Verb[] = [
+  {
+    verb: 'suspend',
+    says: 'It can read and delete, and starts nothing that costs money. What runs goes on.',
+    takes: [REASON],
+    fits: (row) => row['suspended_at'] === null,
+  },
+  {
+    verb: 'resume',
+    says: 'It may do everything again.',
+    fits: (row) => row['suspended_at'] !== null,
+  },
+];
+
+/** What is decided about machines. */
+export const MACHINE_VERBS: readonly Verb[] = [
+  {
+    verb: 'approve',
+    says: 'Its GPUs come on offer if nothing else stands in the way. It also ends a suspension.',
+    fits: (row) => row['status'] !== 'listed' || row['off_market_because'] !== null,
+  },
+  {
+    verb: 'suspend',
+    says: 'Nothing new starts on it. What runs goes on.',
+    fits: (row) => row['status'] !== 'suspended',
+  },
+];
+
+/** Decisions that stand on the page of a machine alone. */
+export const RARE_MACHINE_VERBS: readonly Verb[] = [
+  {
+    verb: 'unify',
+    says: 'You confirm that only one host has its identity again.',
+    fits: (row) => row['copied_since'] !== null,
+  },
+  {
+    verb: 'trust',
+    says: 'Replicas of models and training may run on it.',
+    fits: (row) => row['trusted'] === false,
+  },
+  {
+    verb: 'distrust',
+    says: 'No new replicas of models and no training run on it. What runs goes on.',
+    fits: (row) => row['trusted'] === true,
+  },
+];
+
+/** What is decided about held credits. */
+export const CREDIT_VERBS: readonly Verb[] = [
+  {
+    verb: 'release',
+    says: 'The customer gets the credit now, or the supplier the payment.',
+    takes: [NOTE],
+    fits: (row) => row['state'] === 'held',
+  },
+  {
+    verb: 'refuse',
+    says: 'The customer gets no credit, or the supplier no payment.',
+    takes: [NOTE],
+    fits: (row) => row['state'] === 'held',
+  },
+];
+
+/** `in_flight` as `In flight`. */
+export function capital(word: string): string {
+  const words = word.replaceAll('_', ' ');
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+/** A value of a row as it is read. */
+export function textOf(value: unknown): string {
+  if (value === null || value === undefined) return '';
+  if (Array.isArray(value)) return value.map(textOf).join(', ');
+  return typeof value === 'string' ? value : JSON.stringify(value);
+}

@@ -1,0 +1,99 @@
+// The operator's routes for webhooks: endpoints whose deliveries fail, over all organisations, and a replay for one of them.
+import { z } from 'zod';
+import { pageSchema } from '../../../shared/api/page.ts';
+import { type Clock, isoTime } from '../../../shared/clock.ts';
+import { fail } from '../../../shared/errors.ts';
+import type { Db, Query } from '../../base/db/db.ts';
+import { byCreation, type Cursors, type PageStart, type PageView } from '../../base/http/cursors.ts';
+import { AnyFields, type Fields, Id, ListQuery, operator } from '../../base/http/operator.ts';
+import { type Route, route } from '../../base/http/route.ts';
+import { countDead } from './delivery-store.ts';
+import { type FailingRow, findFailing, pageOfFailing } from './endpoint-store.ts';
+import type { Webhooks } from './webhooks.ts';
+
+const BASE = '/admin/webhook-endpoints';
+/** A delivery that is due for so long is overdue. */
+export const OVERDUE_MS = 60_000;
+/** Nobody needs to know how many more there are. */
+const DEAD_COUNTED_MAX = 1_000;
+
+interface Deps {
+  db: Db;
+  clock: Clock;
+  cursors: Cursors;
+  webhooks: Pick<Webhooks, 'replay'>;
+}
+
+interface Counted {
+  row: FailingRow;
+  dead: number;
+}
+
+export function webhookOperatorRoutes(deps: Deps): Route[] {
+  return [listRoute(deps), replayRoute(deps)];
+}
+
+function listRoute({ db, clock, cursors }: Deps): Route {
+  return route({
+    ...operator,
+    method: 'GET',
+    path: BASE,
+    operationId: 'adminListWebhookEndpoints',
+    summary: 'List webhook endpoints with deliveries that were given up or are overdue, newest first',
+    query: ListQuery,
+    responses: { 200: { description: 'A page', schema: pageSchema(AnyFields) } },
+    errors: [],
+    handler: async ({ query }) => {
+      const overdueMs = clock.now() - OVERDUE_MS;
+      const rows = async (start: PageStart): Promise<Counted[]> =>
+        Promise.all((await pageOfFailing(db.read, overdueMs, start)).map((row) => counted(db.read, row)));
+      const view: PageView<Counted, Fields> = {
+        at: ({ row }) => byCreation(row),
+        show: (each) => fieldsOf(each, overdueMs),
+      };
+      return { status: 200, body: await cursors.page('admin/webhook-endpoints', query, rows, view) };
+    },
+  });
+}
+
+function replayRoute({ db, clock, webhooks }: Deps): Route {
+  return route({
+    ...operator,
+    method: 'POST',
+    path: `${BASE}/{id}/replay`,
+    operationId: 'adminReplayWebhookEndpoint',
+    summary: 'Give all deliveries of an endpoint that were given up since then a new schedule',
+    params: Id,
+    body: z.strictObject({ since: z.iso.datetime({ offset: true }), reason: z.string().trim().min(1).max(1_000) }),
+    responses: { 200: { description: 'The endpoint', schema: AnyFields } },
+    errors: ['not_found'],
+    handler: async ({ params: { id }, body: { since } }) => {
+      const row = await db.tx('webhooks.admin_replay', async (tx) => {
+        await tx.lock('webhook_endpoint', id);
+        await webhooks.replay(tx, id, Date.parse(since));
+        return (await findFailing(tx, id)) ?? fail('not_found', `There is no webhook endpoint ${id}.`);
+      });
+      return { status: 200, body: fieldsOf(await counted(db.read, row), clock.now() - OVERDUE_MS) };
+    },
+  });
+}
+
+async function counted(query: Query, row: FailingRow): Promise<Counted> {
+  return { row, dead: await countDead(query, row.id, DEAD_COUNTED_MAX) };
+}
+
+function fieldsOf({ row, dead }: Counted, overdueMs: number): Fields {
+  const { id, org_id: orgId, url, status, due_ms: dueMs, failing_since_ms: failingMs } = row;
+  const isOverdue = dueMs !== null && dueMs <= overdueMs && status !== 'disabled';
+  return {
+    endpoint_id: id,
+    org_id: orgId,
+    url,
+    status,
+    dead,
+    overdue_since: isOverdue ? isoTime(dueMs) : null,
+    failing_since: failingMs === null ? null : isoTime(failingMs),
+    status_reason: row.status_reason,
+    created_at: isoTime(row.created_ms),
+  };
+}

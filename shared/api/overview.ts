@@ -1,0 +1,90 @@
+// The overview of operators: what the service does now, what waits for a person, and whether its own work is in time.
+import { z } from 'zod';
+
+const time = z.iso.datetime();
+const count = z.int().min(0);
+
+export const OverviewWaiting = z
+  .strictObject({
+    kind: z.enum(['deposit', 'credit', 'payout', 'dispute', 'machine', 'webhook', 'loop']),
+    id: z.string().describe('What it is about'),
+    what: z.string().describe('What waits, in words'),
+    since: time.describe('When it began to wait'),
+    command: z.string().describe('The command that shows it or decides about it'),
+  })
+  .meta({ id: 'OverviewWaiting' });
+export type OverviewWaiting = z.infer<typeof OverviewWaiting>;
+
+const OverviewLoop = z.strictObject({
+  name: z.string(),
+  state: z
+    .enum(['ok', 'starting', 'late', 'failed'])
+    .describe('late: it has not ended well for too long; failed: its last run failed; starting: no run has ended yet'),
+  error: z.string().nullable().describe('Why the last run failed'),
+  period_seconds: z.number(),
+  last_duration_ms: z.int().nullable(),
+  last_success_at: time.nullable(),
+});
+export type OverviewLoop = z.infer<typeof OverviewLoop>;
+
+const OverviewDue = z.strictObject({
+  kind: z.string(),
+  count: count.describe('Rows that are due now; not counted beyond 1000'),
+  oldest_seconds: z.number().nullable().describe('How long the oldest one has been due; null if none is due'),
+});
+
+export const OverviewServer = z.strictObject({
+  model: z.string(),
+  server: z.string().describe('The address of a model server, or the replicas of the fleet'),
+  is_well: z.boolean(),
+  state: z.string().describe('In words'),
+});
+export type OverviewServer = z.infer<typeof OverviewServer>;
+
+export const Overview = z
+  .strictObject({
+    at: time.describe('When it was read'),
+    version: z.string(),
+    started_at: time.describe('When this process was started'),
+    epoch: z.int().describe('Grows with every start on this database'),
+    ledger: z.strictObject({
+      faults: count.describe('Broken invariants that the last proof has found'),
+      transfers: count.describe('Transfers that were proven'),
+      new_proven_at: time.nullable().describe('When everything new was last proven'),
+      whole_proven_at: time.nullable().describe('When everything was last proven'),
+    }),
+    machines: z.strictObject({
+      listed: count.describe('Machines that may be rented or run rentals'),
+      linked: count.describe('Those of them whose agent is connected'),
+    }),
+    gpus: z.strictObject({
+      offered: count.describe('GPUs that are on the market now, rented or not'),
+      rented: count.describe('GPUs of instances that run or are unreachable'),
+      revenue_per_hour: z.string().describe('What the running instances pay in an hour, in dollars'),
+    }),
+    outages: z.strictObject({
+      machines: count.describe('Machines on which rentals are not charged now'),
+      rentals: count.describe('Rentals that are not charged now: an outage, a broken GPU, an outage of our own'),
+    }),
+    launches: z.strictObject({
+      seconds: z.int().describe('Launches of the last so many seconds'),
+      asked: count.describe('At most the newest 2000'),
+      ran: count,
+      failed: count.describe('Ended without ever running'),
+      median_seconds: z.number().nullable().describe('From the request to running'),
+    }),
+    disk: z
+      .strictObject({ used_bytes: z.int(), total_bytes: z.int() })
+      .nullable()
+      .describe('The disk of the database; null on PostgreSQL, whose server is not ours to measure'),
+    database_bytes: z.int(),
+    waiting: z.strictObject({
+      count: count.describe('What waits for an operator; of each kind at most 50 are counted'),
+      oldest: z.array(OverviewWaiting).describe('The oldest 20, oldest first'),
+    }),
+    loops: z.array(OverviewLoop),
+    due: z.array(OverviewDue),
+    models: z.array(OverviewServer),
+  })
+  .meta({ id: 'Overview' });
+export type Overview = z.infer<typeof Overview>;

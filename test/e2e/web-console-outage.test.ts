@@ -1,0 +1,175 @@
+// An operator resolves an outage in the console: a host dies, the outage stands on the overview and in the list, its held credit is released, the
+// machine is suspended, and the customer's balance shows the credit.
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { findMachine } from '../../control-plane/fleet/supply/store.ts';
+import { pageOfOutages } from '../../control-plane/money/credits/outages.ts';
+import { QUIET_AFTER_START_MS } from '../../control-plane/rental/outages/verdict.ts';
+import { addAuthenticator, axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
+
+const NO_CREDITS = { orgCreditsUcents: 0n, supplierCreditsUcents: 0n, supplierPaymentsUcents: 0n };
+const DEAD = { ok: false, leg: 'banner', detail: 'banner: the connection was closed' } as const;
+const PASSWORD = 'correct horse battery';
+
+let pages: ConsolePages;
+let page: Page;
+let customer: Page;
+let machineId: string;
+let instanceId: string;
+
+beforeAll(async () => {
+  pages = await openConsolePages({ settings: { lossBounds: NO_CREDITS } });
+  const { world } = pages.api;
+  ({ machineId } = await world.machine({ gpus: 2, dollars: 100 }));
+  const who = await world.customer(1_000_000);
+  instanceId = await world.run(who);
+  const person = { email: 'ada@example.com', name: 'Ada', isOperator: false } as const;
+  const owner = await world.rooms.users.people.add({ ...person, member: { orgId: who.orgId, role: 'owner' } });
+  const olga = { email: 'olga@example.com', name: 'Olga', isOperator: true, member: undefined } as const;
+  const operator = await world.rooms.users.people.add(olga);
+  customer = await signIn(owner.url);
+  page = await signIn(operator.url);
+  await addAuthenticator(page);
+  await page.getByLabel('Name').fill('key');
+  await page.getByRole('button', { name: 'Add a passkey' }).click();
+  await page.getByRole('button', { name: 'I have kept them' }).click();
+  await page.getByRole('link', { name: 'Outages' }).waitFor();
+});
+afterAll(async () => pages.close());
+
+async function signIn(url: string): Promise<Page> {
+  const opened = await (await pages.open()).newPage();
+  await opened.goto(url);
+  await opened.getByLabel('Password').fill(PASSWORD);
+  await opened.getByRole('button', { name: 'Set the password and sign in' }).click();
+  return opened;
+}
+
+/** Runs the watch loop for `ms` of virtual time. */
+async function watch(ms: number): Promise<void> {
+  const { rooms, clock } = pages.api.world;
+  const { signal } = new AbortController();
+  for (let passed = 0; passed < ms; passed += 1_000) {
+    await rooms.watch.run(signal);
+    await clock.advance(1_000);
+  }
+}
+
+async function show(path: string): Promise<void> {
+  await page.goto(`${pages.origin}${path}`);
+  await expect.poll(() => page.getByText('Reading…').count()).toBe(0);
+}
+
+async function checkLook(name: string): Promise<void> {
+  expect(await axeFindings(page)).toEqual([]);
+  for (const line of await page.locator('.cmd code').allTextContents()) await pages.judge(line);
+  const shots = process.env['CONSOLE_SHOTS'];
+  if (shots !== undefined) await page.screenshot({ path: `${shots}/${name}.png`, fullPage: true });
+}
+
+const figure = (name: string) => page.getByLabel('Figures').locator('div', { hasText: name }).last();
+
+/** The balance in the frame of the customer's console, in cents. */
+async function balanceOf(): Promise<number> {
+  await customer.goto(`${pages.origin}/console/instances`);
+  const text = (await customer.locator('.gauge b').textContent()) ?? '';
+  return Math.round(Number(text.replaceAll(/[$,]/g, '')) * 100);
+}
+
+test('a host dies: the outage stands on the overview, in the list, and on the page of the machine', async () => {
+  await watch(QUIET_AFTER_START_MS);
+  await show('/console/operate/overview');
+  await expect.poll(() => figure('Outages now').textContent()).toContain('0 rentals');
+  pages.api.world.probeAnswers.set(instanceId, DEAD);
+  await watch(60_000);
+  await show('/console/operate/overview');
+  await expect.poll(() => figure('Outages now').textContent()).toContain('1 rental,');
+  await checkLook('overview-outage');
+  await page.getByRole('link', { name: 'Outages' }).click();
+  await page.getByText('Now', { exact: true }).click();
+  const row = page.getByRole('row').filter({ hasText: machineId });
+  await row.waitFor();
+  await checkLook('outages');
+  await row.getByRole('link').first().click();
+  await page.getByText('It lasts.').waitFor();
+  await page.getByText('failed SSH probes').first().waitFor();
+  await page.getByRole('row').filter({ hasText: instanceId }).waitFor();
+  await checkLook('outage-lasts');
+  await page.getByRole('link', { name: machineId.slice(0, 8), exact: true }).click();
+  await page.getByRole('heading', { name: `Machine ${machineId.slice(0, 8)}` }).waitFor();
+  await page.getByRole('cell', { name: 'unreachable' }).waitFor();
+  await checkLook('machine');
+});
+
+test('the operator suspends the machine', async () => {
+  await page.getByRole('button', { name: `Suspend ${machineId}` }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Suspend' }).click();
+  await page.getByText('Nothing of it is on offer: The operator has suspended it.').waitFor();
+  expect((await findMachine(pages.api.world.db.read, machineId))?.status).toBe('suspended');
+});
+
+test('the host comes back: the operator releases what was held, and the balance of the customer shows it', async () => {
+  pages.api.world.probeAnswers.delete(instanceId);
+  await watch(12_000);
+  await show('/console/operate/overview');
+  const waiting = page.getByRole('row').filter({ hasText: 'waits for your decision' });
+  await waiting.waitFor();
+  expect(await figure('Outages now').textContent()).toContain('0 rentals');
+  await checkLook('overview-waits');
+  const before = await balanceOf();
+  await page.getByRole('link', { name: 'Outages' }).click();
+  await page.getByRole('row').filter({ hasText: machineId }).getByRole('link').first().click();
+  await page.getByText('1 credit to decide.').waitFor();
+  const held = (await page.getByText(/^\$[\d.]+ held$/).textContent()) ?? '';
+  await page.getByRole('button', { name: /^Release/ }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Note').fill('the host was dead');
+  await checkLook('outage-decision');
+  await dialog.getByRole('button', { name: 'Release' }).click();
+  await page.getByText(held.replace('held', 'released')).waitFor();
+  await page.getByText('It is over.').waitFor();
+  const cents = Math.round(Number(held.replace(/^\$([\d.]+) held$/, '$1')) * 100);
+  expect(cents).toBeGreaterThan(100);
+  // Both amounts are shown in whole cents.
+  expect(Math.abs((await balanceOf()) - before - cents)).toBeLessThanOrEqual(1);
+  await show('/console/operate/overview');
+  await page.getByText('Nothing waits for an operator.').waitFor();
+  expect(pages.broken).toEqual([]);
+});
+
+test('the list of rentals leads to the explanation of a placement', async () => {
+  await show('/console/operate/rentals');
+  await page.getByRole('link', { name: instanceId }).click();
+  await page.getByRole('heading', { name: `Why ${instanceId} got its machine` }).waitFor();
+  await page.getByText('No offering fits now.').waitFor();
+  await page.getByRole('row').filter({ hasText: 'GPU type is H100_SXM' }).waitFor();
+  await page.getByText('No change of one point helps.').waitFor();
+  await checkLook('placement-nothing');
+  await pages.api.world.machine({ gpus: 4, dollars: 3 });
+  await page.getByRole('button', { name: 'Explain again' }).click();
+  await page.getByText('1 offering fits now.').waitFor();
+  expect(await page.getByRole('region', { name: 'Ranked candidates, table' }).textContent()).toContain('$3.00');
+  await checkLook('placement');
+  expect(pages.broken).toEqual([]);
+});
+
+test.each([
+  ['light', false],
+  ['dark', true],
+])('the pages fit a phone, %s', async (name, isDark) => {
+  const phone = await (await pages.open({ isPhone: true, isDark })).newPage();
+  await phone.context().addCookies(await page.context().cookies());
+  const all = { machineId: undefined, isOpen: false };
+  const [outage] = await pageOfOutages(pages.api.world.db.read, all, { count: 1 });
+  const shown = ['overview', 'outages', `outages/${outage?.id}`, `fleet/${machineId}`, `rentals/${instanceId}`];
+  for (const path of shown) {
+    await phone.goto(`${pages.origin}/console/operate/${path}`);
+    await expect.poll(() => phone.getByText('Reading…').count()).toBe(0);
+    await phone.locator('main .card').first().waitFor();
+    expect(await phone.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(390);
+    expect(await axeFindings(phone)).toEqual([]);
+    const shots = process.env['CONSOLE_SHOTS'];
+    const file = `phone-${name}-${path.replaceAll('/', '_').slice(0, 20)}.png`;
+    if (shots !== undefined) await phone.screenshot({ path: `${shots}/${file}`, fullPage: true });
+  }
+});
