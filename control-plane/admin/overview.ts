@@ -1,4 +1,4 @@
-// The overview of operators: what the rooms know of themselves, read at one moment.
+// The overview of operators: what the rooms know of themselves now.
 import type { Overview, OverviewLoop } from '../../shared/api/overview.ts';
 import { type Clock, isoTime } from '../../shared/clock.ts';
 import type { LoopStatus } from '../../shared/loop.ts';

@@ -6,7 +6,7 @@ import { openStack, type Stack } from '../kit/stack.ts';
 import { runInContainer } from './elsewhere.ts';
 import { findGpus } from './gpus.ts';
 import { openDemoModel } from './model.ts';
-import { playLines } from './play.ts';
+import { launchPage, playLines } from './play.ts';
 import { openShow, StepFailed } from './show.ts';
 import { walk } from './walk.ts';
 
@@ -69,6 +69,10 @@ async function demo(): Promise<number> {
     const rented = await walk(show, stack, gpus, model);
     isWalked = true;
     if (values.once) return 0;
+    await show.step('Instance to look at', async () => {
+      const { id } = await launchPage(rented);
+      return { value: id, result: `${id} runs a small web page; the console shows it` };
+    });
     for (const line of playLines(stack, rented, await consoleLink(stack, rented.customer.orgId))) show.say(line);
     return cutShort;
   };

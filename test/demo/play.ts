@@ -1,5 +1,7 @@
-// The last lines of the demo: the link into the console, addresses of everything, and commands to try.
+// After the walk: an instance that stays, so that the console has something to show, and the last lines with commands to try.
 import { relative } from 'node:path';
+import type { CreateInstance, Instance } from '../../shared/api/instance.ts';
+import { launch } from '../kit/api-client.ts';
 import type { Stack } from '../kit/stack.ts';
 import { CONTAINER_VARIABLE, COPY } from './elsewhere.ts';
 import { MODEL } from './model.ts';
@@ -7,12 +9,26 @@ import type { Rented } from './walk.ts';
 
 const CHAT = { model: MODEL, stream: true, messages: [{ role: 'user', content: 'What is this?' }] };
 
+/** A running instance with a small web page. */
+export function launchPage({ customer, image, offering }: Rented): Promise<Instance> {
+  return launch(customer.api, { ...pageOf({ image, offering }), name: 'hello' });
+}
+
+function pageOf({ image, offering }: Pick<Rented, 'image' | 'offering'>): CreateInstance {
+  const serve = 'echo hello > /index.html; exec httpd -f -p 8080 -h /';
+  return {
+    gpu_type: offering.gpu_type,
+    gpu_count: 1,
+    tier: 'on_demand',
+    image,
+    entrypoint: ['sh', '-c', serve],
+    ports: [{ port: 8080, protocol: 'http', primary: true }],
+  };
+}
+
 /** Every line can be pasted into a second terminal, in the project's folder. */
 export function playLines({ controlPlane, dir }: Stack, { customer, image, offering }: Rented, link: string): string[] {
   const api = controlPlane.baseUrl;
-  const serve = 'echo hello > /index.html; exec httpd -f -p 8080 -h /';
-  const app = { entrypoint: ['sh', '-c', serve], ports: [{ port: 8080, protocol: 'http', primary: true }] };
-  const launch = { gpu_type: offering.gpu_type, gpu_count: 1, tier: 'on_demand', image, ...app };
   const node = relative(process.cwd(), process.execPath);
   const operator = `${node} control-plane/svc-control-plane.js`;
   const container = process.env[CONTAINER_VARIABLE];
@@ -38,7 +54,7 @@ export function playLines({ controlPlane, dir }: Stack, { customer, image, offer
     '',
     '  # launch a second instance with a small web page, follow its operation, read it, log in, open the page',
     `  curl -s -H "Authorization: Bearer $KEY" -H "Idempotency-Key: $(date +%s)" -H 'Content-Type: application/json' \\`,
-    `    -d '${JSON.stringify(launch)}' ${api}/instances`,
+    `    -d '${JSON.stringify(pageOf({ image, offering }))}' ${api}/instances`,
     `  curl -s -H "Authorization: Bearer $KEY" ${api}/operations/<operation_id>`,
     `  curl -s -H "Authorization: Bearer $KEY" ${api}/instances`,
     `  ssh -i ${customer.identity.keyFile} -p <port> root@127.0.0.1`,

@@ -7,6 +7,7 @@ import { Instance } from '../../shared/api/instance.ts';
 import { launch, openApiClient } from '../kit/api-client.ts';
 import { leftoverProcesses, listeningPorts, mountsBelow } from '../kit/leaks.ts';
 import { startProgram, type Program } from '../kit/processes.ts';
+import { openBrowser } from '../kit/web-clients.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const DEMO_MS_MAX = 150_000;
@@ -18,12 +19,23 @@ function startDemo(...args: string[]): { program: Program; dir: string } {
   return { program: startProgram({ ...command, env: { TMPDIR: dir } }), dir };
 }
 
+/** What a newcomer sees who follows the link. */
+async function expectLiveInstance(link: string): Promise<void> {
+  const browser = await openBrowser();
+  const page = await browser.newPage();
+  await page.goto(link);
+  await page.getByLabel('Password').fill('correct horse battery');
+  await page.getByRole('button', { name: 'Set the password and sign in' }).click();
+  await page.getByRole('row').filter({ hasText: 'hello' }).getByText('running').waitFor();
+  await browser.close();
+}
+
 function expectNothingLeft(dir: string, output: string): void {
   expect(output).toContain('Everything is stopped, and nothing is left behind.');
   expect(leftoverProcesses({ id: dir, dir })).toEqual([]);
   expect(mountsBelow(dir)).toEqual([]);
   expect(readdirSync(dir)).toEqual([]);
-  const ports = [...output.matchAll(/127\.0\.0\.1:(\d+)|ssh -p (\d+)/g)].map(([, first, second]) =>
+  const ports = [...output.matchAll(/(?:127\.0\.0\.1|localhost):(\d+)|ssh -p (\d+)/g)].map(([, first, second]) =>
     Number(first ?? second),
   );
   expect(ports.length).toBeGreaterThan(2);
@@ -70,12 +82,14 @@ test('with --once it walks through every step, exits 0, and nothing is left', as
   expectNothingLeft(dir, output);
 });
 
-test('without it, it stays up to play with until Ctrl-C, which ends what still runs too', async () => {
+test('without it, its link shows a live instance in a browser, and it stays up until Ctrl-C, which ends what still runs too', async () => {
   const { program, dir } = startDemo();
   const [, key] = await program.waitForOutput(/export KEY=(\S+)/, DEMO_MS_MAX);
   const [, baseUrl = ''] = await program.waitForOutput(/curl -s (http\S+\/v1)\/pricing/);
   const [, request = ''] = await program.waitForOutput(/-d '(\{"gpu_type.*\})'/);
+  const [, link = ''] = await program.waitForOutput(/(http\S+\/welcome#\S+)/);
   await program.waitForOutput(/logs and data/);
+  await expectLiveInstance(link);
   const api = openApiClient(baseUrl, key);
   const { id } = await launch(api, JSON.parse(request));
   expect(await api.get(`/instances/${id}`, Instance)).toMatchObject({ status: 'running' });

@@ -93,9 +93,9 @@ export const CREDIT_VERBS: readonly Verb[] = [
   },
 ];
 
-/** `in_flight` as `In flight`. */
+/** `in_flight` becomes `In flight`, and `gpus` becomes `GPUs`. */
 export function capital(word: string): string {
-  const words = word.replaceAll('_', ' ');
+  const words = word.replaceAll('_', ' ').replace(/\bgpu(s?)\b/g, 'GPU$1');
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
