@@ -1,4 +1,4 @@
-// After the walk: an instance that stays, so that the console has something to show, and the last lines with commands to try.
+// What the demo does after the walk: it keeps an instance that the console can show, and prints commands to try.
 import { relative } from 'node:path';
 import type { CreateInstance, Instance } from '../../shared/api/instance.ts';
 import { launch } from '../kit/api-client.ts';
