@@ -1,6 +1,6 @@
 // Random requests to every route: allowed ones never cause an internal error, and forbidden ones are refused with the field.
 import fc from 'fast-check';
-import { afterAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeEach, describe, expect, inject, test } from 'vitest';
 import type { Route } from '../../control-plane/base/http/route.ts';
 import { type Answer, type Api, type ApiAccount, type CallOptions, openApi } from './api.ts';
 import { brokenOnce, inputSchema, valid } from './requests.ts';
@@ -11,7 +11,9 @@ import { LAUNCH } from '../kit/world.ts';
 import { refusalOf } from './refusals.ts';
 import { makerFor, urlOf, urlWith } from './resources.ts';
 
-const RUNS = process.env['SOAK'] === '1' ? 1000 : 40;
+/** A request costs several times as much on PostgreSQL. */
+const FEW = inject('postgresUrl') === undefined ? 40 : 15;
+const RUNS = process.env['SOAK'] === '1' ? 1000 : FEW;
 
 const api: Api = await openApi({ settings: { deposits: offlineDeposits() } });
 for (const chain of ['ethereum', 'base'] as const) await noteRead(api.world, chain);
