@@ -6,6 +6,7 @@ import { expectRefused } from '../../contract/refusals.ts';
 import { type FakeAnswer, type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
 import { someModels } from '../../kit/models.ts';
 import { BEGIN, say } from '../../kit/stream-chunks.ts';
+import { runCommand } from '../../kit/operator-commands.ts';
 
 const PATH = '/v1/chat/completions';
 const forever = new AbortController().signal;
@@ -91,6 +92,20 @@ describe('a failure of a server', () => {
     await askTimes(5);
     expect(out()).toEqual([true]);
     expect((await ask()).headers['retry-after']).toBe('5');
+  });
+
+  test('is what operators see of the server', async () => {
+    await serve({ base_url: 'http://127.0.0.1:1/v1', model: 'm' });
+    const listed = async (): Promise<object[]> => {
+      const answer = JSON.parse(await runCommand(api.world, ['admin', 'model', 'upstreams', '--json'])) as {
+        data: object[];
+      };
+      return answer.data.filter((row) => 'upstream' in row && row.upstream === 'http://127.0.0.1:1/v1');
+    };
+    await askTimes(4);
+    expect(await listed()).toEqual([{ upstream: 'http://127.0.0.1:1/v1', model: 'm', is_out: false }]);
+    await ask();
+    expect(await listed()).toEqual([{ upstream: 'http://127.0.0.1:1/v1', model: 'm', is_out: true }]);
   });
 
   test.each<[string, FakeAnswer]>([

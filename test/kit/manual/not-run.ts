@@ -195,6 +195,11 @@ export const NOT_RUN: readonly NotRun[] = [
     provenBy: [ADMIN_TEST, 'models on the fleet are listed, shown, scaled and drained'],
   },
   {
+    command: 'svc-control-plane admin model upstreams',
+    reason: 'it needs a model',
+    provenBy: ['test/control-plane/models/servers-out.test.ts', 'is what operators see of the server'],
+  },
+  {
     command: 'svc-control-plane admin model show <model>:economy',
     reason: NEEDS_REPLICAS,
     provenBy: [ADMIN_TEST, 'models on the fleet are listed, shown, scaled and drained'],
