@@ -24,7 +24,8 @@ const RATE_DIGITS_MAX = 8;
 /** A rate as short as it can be without losing a digit: `$2.19`, `$0.001221`. */
 export function rate(amount: number): string {
   const decimals = amount.toFixed(RATE_DIGITS_MAX).split('.')[1] ?? '';
-  return dollars(amount, Math.max(2, decimals.replace(/0+$/, '').length));
+  const digits = [...decimals].findLastIndex((digit) => digit !== '0') + 1;
+  return dollars(amount, Math.max(2, digits));
 }
 
 /** `3 d 4 h`, `5 h 12 m`, `4 m 10 s`, `8 s`: the two largest units. */
