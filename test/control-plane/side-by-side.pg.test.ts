@@ -16,7 +16,7 @@ import { someModels } from '../kit/models.ts';
 import { openWorldOver, type World, type WorldAccount } from '../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
-const SEEDS = process.env['SOAK'] === '1' ? Array.from({ length: 60 }, (_, i) => i + 1) : [1, 2, 3, 4, 5];
+const SEEDS = process.env['SOAK'] === '1' ? Array.from({ length: 60 }, (_, i) => i + 1) : [1, 2, 3];
 
 let world: World;
 let interleaved: Interleaved;
