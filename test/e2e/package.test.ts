@@ -95,6 +95,7 @@ test('it holds what runs on this platform, and nothing else', () => {
       'package.json',
       'shared',
       'systemd',
+      'try-out',
       'tsconfig.json',
     ]),
   );
