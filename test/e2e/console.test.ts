@@ -80,7 +80,8 @@ test('what is typed while the past is shown arrives, and what programs asked in 
 
 test('a killed control plane is waited for, and the shell goes on', async () => {
   const { daemon } = stack.controlPlane;
-  await enter('(sleep 2; echo meanwhile) & clear', '#');
+  // What is typed is lost if it is under way when the control plane dies.
+  await enter('(sleep 2; echo meanwhile) & clear; echo cle""ared', 'cleared');
   await daemon.stop('SIGKILL');
   await expect.poll(status, { timeout: 15_000 }).toContain('connection is lost');
   await daemon.start();
