@@ -24,7 +24,8 @@ const RATE_DIGITS_MAX = 8;
 /** A rate as short as it can be without losing a digit: `$2.19`, `$0.001221`. */
 export function rate(amount: number): string {
   const decimals = amount.toFixed(RATE_DIGITS_MAX).split('.')[1] ?? '';
-  const digits = [...decimals].findLastIndex((digit) => digit !== '0') + 1;
+  let digits = decimals.length;
+  while (decimals.endsWith('0', digits)) digits -= 1;
   return dollars(amount, Math.max(2, digits));
 }
 
