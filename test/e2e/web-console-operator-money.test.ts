@@ -219,7 +219,7 @@ test('an organisation is suspended, its key revoked, and its warnings changed on
   await page.getByRole('button', { name: 'Change the warnings' }).click();
   await page.getByText('below 48, 2 hours').waitFor();
   await decide(`Suspend ${other.orgId}`, 'Suspend', { Reason: 'unpaid invoice 9' });
-  await page.getByText('unpaid invoice 9').waitFor();
+  await page.getByText('UTC: unpaid invoice 9').waitFor();
   await shots(`orgs/${other.orgId}`);
   await decide(`Resume ${other.orgId}`, 'Resume');
   await page.getByRole('button', { name: `Suspend ${other.orgId}` }).waitFor();
