@@ -35,8 +35,15 @@ export interface CheckpointOptions {
   thread?: URL;
 }
 
-/** `writer` is the connection that commits. It makes no checkpoints by itself any more. */
-export function openCheckpoints(path: string, writer: Database.Database, options: CheckpointOptions = {}): Checkpoints {
+/**
+ * `writer` is the connection that commits. It makes no checkpoints by itself any more. `settle` commits what it has left open, because SQLite
+ * refuses a checkpoint inside a transaction.
+ */
+export function openCheckpoints(
+  path: string,
+  { writer, settle }: { writer: Database.Database; settle(): void },
+  options: CheckpointOptions = {},
+): Checkpoints {
   const { pages = CHECKPOINT_PAGES, thread = new URL('./checkpoint-thread.ts', import.meta.url) } = options;
   writer.pragma('wal_autocheckpoint = 0');
   const length = writer.prepare('pragma wal_checkpoint(NOOP)');
@@ -47,7 +54,9 @@ export function openCheckpoints(path: string, writer: Database.Database, options
 
   const copied = (): void => {
     isCopying = false;
-    if (writer.open) copyRest.get();
+    if (!writer.open) return;
+    settle();
+    copyRest.get();
   };
   const start = (): Worker => {
     const started = new Worker(thread, { workerData: path, name: 'checkpoints' });

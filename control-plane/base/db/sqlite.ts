@@ -2,39 +2,16 @@
 import Database from 'better-sqlite3';
 import { type Clock } from '../../../shared/clock.ts';
 import { type CheckpointOptions, openCheckpoints } from './checkpoints.ts';
-import { type Body, decoding, type NowBody, openBodies, openLockOrder } from './bodies.ts';
-import {
-  type Db,
-  DbError,
-  type HotBody,
-  isFull,
-  type NowTx,
-  type Query,
-  type Sql,
-  sql,
-  storedValue,
-  templateOf,
-  type Tx,
-} from './db.ts';
+import { decoding, openBodies } from './bodies.ts';
+import { type Db, DbError, type HotBody, type Query, type Sql, storedValue, templateOf, type Tx } from './db.ts';
 import { type BodyResult, type OnCommit, openGroupCommit, type SettleEarly } from './group-commit.ts';
+import { type AnyBody, type Connection, mayBeLost, openBatches } from './sqlite-batches.ts';
 import { type Datasync, openWal, type Wal } from './wal.ts';
 
 /** Limits how many bodies share one commit, and so how long the first of them waits. */
 const BODIES_PER_COMMIT_MAX = 512;
 /** Older versions can lose committed writes if a checkpoint coincides with a write (WAL-reset bug, fixed in 3.51.3). */
 const SQLITE_VERSION_MIN = [3, 51, 3] as const;
-
-const BEGIN = sql`BEGIN IMMEDIATE`;
-const COMMIT = sql`COMMIT`;
-const ROLLBACK = sql`ROLLBACK`;
-const SAVEPOINT = sql`SAVEPOINT body`;
-const ROLLBACK_TO = sql`ROLLBACK TO body`;
-const RELEASE = sql`RELEASE body`;
-
-interface Connection {
-  database: Database.Database;
-  prepare(statement: Sql): Database.Statement;
-}
 
 interface SqliteDeps {
   clock: Clock;
@@ -60,19 +37,26 @@ export function openSqlite(
   refuseUnsafeVersion(versionOf(writer.database));
   const reader = inMemory ? undefined : connect(path, true);
   const wal = inMemory ? undefined : openWal(`${path}-wal`, datasync);
-  const checkpoints = inMemory ? undefined : openCheckpoints(path, writer.database, more.checkpoints);
+  const batches = openBatches(writer, {
+    clock,
+    makeRoom,
+    inMemory,
+    settled: () => {
+      wal?.leave();
+      checkpoints?.afterCommit();
+    },
+  });
+  const checkpoints = inMemory
+    ? undefined
+    : openCheckpoints(path, { writer: writer.database, settle: batches.settle }, more.checkpoints);
   const commit = async (batch: readonly AnyBody[], settleEarly: SettleEarly): Promise<BodyResult[]> => {
     wal?.refuseBroken();
-    const { results, hasWritten } = await commitBatch(writer, batch, clock).catch((error: unknown) => {
-      if (!isFull(error) || !makeRoom()) throw error;
-      return commitBatch(writer, batch, clock);
-    });
-    if (!hasWritten) return results;
+    const { results, state } = await batches.run(batch);
+    if (state !== 'committed') return results;
     checkpoints?.afterCommit();
-    const isLosable = batch.map((body) => 'runNow' in body && body.mayBeLost === true);
+    const isLosable = batch.map(mayBeLost);
     for (const [i, result] of results.entries()) if (isLosable[i] === true) settleEarly(i, result);
-    if (isLosable.includes(false)) await wal?.flush();
-    else wal?.leave();
+    await wal?.flush();
     return results;
   };
   const bodies = openBodies();
@@ -80,7 +64,7 @@ export function openSqlite(
   const tx = async <T>(name: string, body: (tx: Tx) => Promise<T>): Promise<T> =>
     (await group.add(bodies.make(name, body))) as T;
   // A database in memory has one connection. Reads wait their turn like writes, so that they never see half a transaction.
-  const reads = reader === undefined || wal === undefined ? queuedReads(tx) : durableReads(reader, wal);
+  const reads = reader === undefined || wal === undefined ? queuedReads(tx) : durableReads(reader, wal, batches.settle);
 
   return {
     dialect: 'sqlite',
@@ -93,6 +77,7 @@ export function openSqlite(
     },
     close: async () => {
       await group.idle();
+      batches.settle();
       await checkpoints?.close();
       await wal?.close();
       reader?.database.close();
@@ -100,123 +85,6 @@ export function openSqlite(
       unlock();
     },
   };
-}
-
-type AnyBody = Body | NowBody;
-
-interface Committed {
-  results: BodyResult[];
-  hasWritten: boolean;
-}
-
-/** Runs the bodies in one transaction. If one of them throws after it has written, all run again, each in a savepoint. */
-async function commitBatch(writer: Connection, batch: readonly AnyBody[], clock: Clock): Promise<Committed> {
-  const committed =
-    (await runBatch(writer, batch, { clock, inSavepoints: false })) ??
-    (await runBatch(writer, batch, { clock, inSavepoints: true }));
-  if (committed === undefined) throw new Error('a savepoint did not undo its body');
-  return committed;
-}
-
-/** Undefined if the batch was rolled back because a body threw after it had written. */
-async function runBatch(
-  writer: Connection,
-  batch: readonly AnyBody[],
-  { clock, inSavepoints }: { clock: Clock; inSavepoints: boolean },
-): Promise<Committed | undefined> {
-  const committed: Committed = { results: [], hasWritten: false };
-  const nextTurn = (): Promise<'turn over'> => clock.nextTurn().then(() => 'turn over' as const);
-  try {
-    writer.prepare(BEGIN).run();
-    let turn: Promise<'turn over'> | undefined;
-    for (const body of batch) {
-      if (inSavepoints) writer.prepare(SAVEPOINT).run();
-      const { result, hasWritten } =
-        'runNow' in body ? runNow(writer, body) : await runBody(writer, body, (turn ??= nextTurn()));
-      const failed = 'error' in result;
-      // On a full disk, SQLite may have rolled the whole transaction back. Then the whole batch fails with this error.
-      if (failed && !writer.database.inTransaction) throw result.error;
-      if (failed && hasWritten && !inSavepoints) {
-        writer.prepare(ROLLBACK).run();
-        return undefined;
-      }
-      if (failed && inSavepoints) writer.prepare(ROLLBACK_TO).run();
-      if (inSavepoints) writer.prepare(RELEASE).run();
-      if (failed && isCode(result.error, 'tx_awaited_outside')) turn = undefined;
-      committed.results.push(result);
-      committed.hasWritten ||= hasWritten;
-    }
-    writer.prepare(COMMIT).run();
-    return committed;
-  } catch (error) {
-    if (writer.database.inTransaction) writer.prepare(ROLLBACK).run();
-    throw error;
-  }
-}
-
-interface BodyRun {
-  result: BodyResult;
-  hasWritten: boolean;
-}
-
-function runNow(writer: Connection, body: NowBody): BodyRun {
-  let hasWritten = false;
-  const statementOf = (statement: Sql): Database.Statement => {
-    const prepared = writer.prepare(statement);
-    hasWritten ||= !prepared.readonly;
-    return prepared;
-  };
-  const tx: NowTx = {
-    run: (statement) => statementOf(statement).run(...statement.values.map(storedValue)).changes,
-    one: (row, statement) => {
-      const found = statementOf(statement).get(...statement.values.map(storedValue));
-      return found === undefined ? undefined : row.parse(found);
-    },
-  };
-  try {
-    return { result: { value: body.runNow(tx) }, hasWritten };
-  } catch (error) {
-    return { result: { error }, hasWritten };
-  }
-}
-
-/**
- * A body that awaits only `tx` ends before the next turn of the event loop. If the turn comes first, the body waited for something else.
- */
-async function runBody(writer: Connection, body: Body, turn: Promise<'turn over'>): Promise<BodyRun> {
-  let open = true;
-  let hasWritten = false;
-  const order = openLockOrder();
-  const statementOf = (statement: Sql): Database.Statement => {
-    if (!open) throw new DbError('tx_over', 'this transaction is over');
-    const prepared = writer.prepare(statement);
-    hasWritten ||= !prepared.readonly;
-    return prepared;
-  };
-  const tx: Tx = {
-    ...decoding(async (statement) => statementOf(statement).all(...statement.values.map(storedValue))),
-    run: async (statement) => statementOf(statement).run(...statement.values.map(storedValue)).changes,
-    // Bodies run one after another, so only the order is checked.
-    lock: async (root, ...ids) => void order.next(root, ids),
-    lockFirst: async (root, ids) => {
-      const first = order.held(root, ids) ?? ids[0];
-      if (first !== undefined) order.next(root, [first]);
-      return first;
-    },
-  };
-  const settled = body.run(tx).then(
-    (value): BodyResult => ({ value }),
-    (error: unknown): BodyResult => ({ error }),
-  );
-  const first = await Promise.race([settled, turn]);
-  open = false;
-  if (first !== 'turn over') return { result: first, hasWritten };
-  const message = `the transaction ${body.name} waited for something other than tx`;
-  return { result: { error: new DbError('tx_awaited_outside', message) }, hasWritten };
-}
-
-function isCode(error: unknown, code: DbError['code']): boolean {
-  return error instanceof DbError && error.code === code;
 }
 
 /**
@@ -235,8 +103,9 @@ function queuedReads(tx: Db['tx']): Query {
 }
 
 /** A read may see a commit that is not flushed yet. Its result waits for the flush, so that no caller acts on what a crash takes back. */
-function durableReads(reader: Connection, wal: Wal): Query {
+function durableReads(reader: Connection, wal: Wal, settle: () => void): Query {
   return decoding(async (statement) => {
+    settle();
     const rows = reader.prepare(statement).all(...statement.values.map(storedValue));
     await wal.flushed();
     return rows;

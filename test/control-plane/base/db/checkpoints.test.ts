@@ -8,7 +8,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { int } from '../../../../control-plane/base/db/columns.ts';
 import { type CheckpointOptions } from '../../../../control-plane/base/db/checkpoints.ts';
-import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
+import { type Db, type NowTx, sql } from '../../../../control-plane/base/db/db.ts';
 import { openSqlite } from '../../../../control-plane/base/db/sqlite.ts';
 import { systemClock } from '../../../../shared/clock.ts';
 
@@ -80,4 +80,31 @@ test('a thread that ends at once costs nothing but time: the pages are copied wi
   const commits = await writeUntilAnew(3);
   expect(commits).toBeLessThan(COMMITS_MAX);
   expect(await count()).toBe(commits);
+});
+
+test('a checkpoint ends although a body that may be lost has left its transaction open', async () => {
+  const done = join(dir, 'done');
+  const thread = program(`
+    import { existsSync } from 'node:fs';
+    import { parentPort } from 'node:worker_threads';
+    parentPort.on('message', () => {
+      const whenDone = () => (existsSync(${JSON.stringify(done)}) ? parentPort.postMessage('done') : setImmediate(whenDone));
+      whenDone();
+    });
+  `);
+  // No timer commits what is left open.
+  const timeless = { ...clock, after: () => () => undefined };
+  db = openSqlite(join(dir, 'a.db'), { clock: timeless, checkpoints: { pages: 1, thread } });
+  await db.tx('setup', (tx) => tx.run(sql`create table t (v TEXT not null) strict`));
+  for (let i = 0; i < 16; i += 1) await db.tx('write', (tx) => tx.run(sql`insert into t (v) values ('a')`));
+  const statement = sql`insert into t (v) values ('b')`;
+  const runNow = (tx: NowTx): number => tx.run(statement);
+  await db.hot({ name: 'losable', locks: '', row: int, statement, runNow, mayBeLost: true });
+  const stored = new Database(join(dir, 'a.db'), { readonly: true });
+  const losable = (): unknown => stored.prepare("select count(*) from t where v = 'b'").pluck().get();
+  expect(losable()).toBe(0);
+  writeFileSync(done, '');
+  await expect.poll(losable).toBe(1);
+  stored.close();
+  expect(await count()).toBe(17);
 });

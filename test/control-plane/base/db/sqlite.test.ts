@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
+import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { int } from '../../../../control-plane/base/db/columns.ts';
@@ -172,5 +173,67 @@ describe('the flush of the write-ahead log', () => {
     await expect(insert(1)).rejects.toMatchObject({ code: 'unavailable' });
     await expect(insert(2)).rejects.toMatchObject({ code: 'unavailable' });
     expect(failures).toEqual([]);
+  });
+});
+
+describe('the transaction of bodies that a crash may take back', () => {
+  let stored: Database.Database;
+  let timers: (() => void)[];
+  /** What is committed, as a process that reads the file after a crash would find it. */
+  const committed = (): unknown[] => stored.prepare('select v from t order by v').pluck().all();
+  const failing = (v: number): HotBody<number> => ({
+    ...losable(v),
+    name: 'failing',
+    mayBeLost: false,
+    runNow: (tx) => {
+      tx.run(sql`insert into t (v) values (${v})`);
+      throw new Error('no');
+    },
+  });
+  beforeEach(async () => {
+    await db.close();
+    timers = [];
+    const caught = { ...clock, after: (_: number, work: () => void) => (timers.push(work), () => undefined) };
+    db = openSqlite(join(dir, 'a.db'), { clock: caught });
+    stored = new Database(join(dir, 'a.db'), { readonly: true });
+  });
+  afterEach(() => stored.close());
+
+  test('is committed with the next body that must not be lost', async () => {
+    await db.hot(losable(1));
+    await db.hot(losable(2));
+    expect(committed()).toEqual([]);
+    await db.hot({ ...losable(3), mayBeLost: false });
+    expect(committed()).toEqual([1, 2, 3]);
+  });
+
+  test('is committed before a body that may wait, so that an error of that body undoes nothing of it', async () => {
+    await db.hot(losable(1));
+    const waiting = db.tx('waiting', async (tx) => {
+      expect(committed()).toEqual([1]);
+      await tx.run(sql`insert into t (v) values (2)`);
+      throw new Error('no');
+    });
+    await expect(waiting).rejects.toThrow('no');
+    expect(committed()).toEqual([1]);
+  });
+
+  test('outlives an error of a later body of one statement, alone and among others', async () => {
+    await db.hot(losable(1));
+    await expect(db.hot(failing(2))).rejects.toThrow('no');
+    await Promise.allSettled([db.hot(losable(3)), db.hot(failing(4)), db.hot(losable(5))]);
+    await insert(6);
+    expect(committed()).toEqual([1, 3, 5, 6]);
+  });
+
+  test('is committed by a read, by its timer and by the end of the process', async () => {
+    await db.hot(losable(1));
+    expect([await count(), committed()]).toEqual([1, [1]]);
+    await db.hot(losable(2));
+    timers.at(-1)?.();
+    expect(committed()).toEqual([1, 2]);
+    await db.hot(losable(3));
+    await db.close();
+    expect(committed()).toEqual([1, 2, 3]);
   });
 });
