@@ -67,10 +67,11 @@ export async function benchGateway(): Promise<void> {
   if (missing.length > 0) return console.log(`gateway: not measured, ${missing.join(', ')} is missing here`);
   const stage = await openStage();
   try {
+    // The busy loads come first: they compile what the single chats run. A service is at work for weeks, and its first hundred chats say little.
+    for (const work of [MANY, BURSTS]) compare(work, await measure(stage, work));
     const commitsMs = 2 * bareCommitMs(stage.dir);
     const added = addedMs(await measure(stage, ONE), 'p50Ms');
     reportMost('added to one chat beyond its two commits, p50', added - commitsMs, CHAT_ADDED_MS_MAX, 'ms');
-    for (const work of [MANY, BURSTS]) compare(work, await measure(stage, work));
     const first = addedMs(await measure(stage, PACED), 'firstP50Ms');
     reportMost('added to the first event of 20 paced streams, p50', first, FIRST_EVENT_ADDED_MS_MAX, 'ms');
     await benchOpenStreams(stage);
