@@ -139,7 +139,7 @@ const ConfigFields = z.strictObject({
       every: z.enum(['day', 'week']).default('week'),
       /** Dollars. What is less waits for more. */
       minimum: Dollars.default(25),
-      /** A supplier that changes its payout destination gets no payout for so long. Until then it can cancel the change. */
+      /** How long a supplier that has changed its payout destination gets no payout. Until then it can cancel the change. */
       destination_delay_hours: z.int().min(0).max(8_760).default(48),
     })
     .prefault({}),

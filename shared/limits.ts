@@ -29,7 +29,7 @@ export const HEADER_BYTES_READ_MAX = 64 * 1024;
 export const API_KEYS_PER_ORG_MAX = 200;
 /** Open invitations of an organisation: a list that a person can still read. */
 export const INVITATIONS_PER_ORG_MAX = 100;
-/** One link message may contain all SSH keys of an organisation. With 3 KiB for the largest kind, so many stay below its limit. */
+/** One link message may contain all SSH keys of an organisation. With 3 KiB for the largest kind, this number of keys stays below its limit. */
 export const SSH_KEYS_PER_ORG_MAX = 250;
 /** Far more registries than an organisation uses, and a list that a person can still read. */
 export const REGISTRY_CREDENTIALS_PER_ORG_MAX = 100;
@@ -72,7 +72,7 @@ export const GPUS_PER_MACHINE_MAX = 16;
 export const MACHINES_AWAITED_MAX = 1_000;
 /** Machines per supplier, including delisted ones: a data centre has fewer. */
 export const MACHINES_PER_SUPPLIER_MAX = 10_000;
-/** Workloads in a host's desired state, including those in quarantine. A host with so many gets no new ones. */
+/** Workloads in a host's desired state, including those in quarantine. A host that has this number gets no new ones. */
 export const WORKLOADS_PER_MACHINE_MAX = 256;
 
 /** The longest usage window in days, by bucket size: at most about 1,500 buckets, and at most twenty years. */
@@ -96,7 +96,7 @@ export const PULL_MS_MAX = 20 * 60_000;
 export const GUEST_SILENT_MS_MAX = 2 * 60_000;
 
 /**
- * The control plane ends a rental at its runtime limit. A host without a link ends it by itself so much later, so that small clock
+ * The control plane ends a rental at its runtime limit. A host without a link ends it by itself, this much later, so that small clock
  * differences cause no race between the two.
  */
 export const AUTO_TERMINATE_GRACE_MS = 30_000;
@@ -157,7 +157,7 @@ export const TCP_KEEP_ALIVE_MS = 60_000;
 /** Guards of the SSH server: without them, strangers could exhaust its memory or sockets. */
 export const SSH_LOGIN_GRACE_MS = 20_000;
 export const SSH_UNAUTHENTICATED_MAX = 10;
-/** A caller waits so long for a place. */
+/** How long a caller waits for a place. */
 export const SSH_QUEUE_MS_MAX = 10_000;
 /** An honest client on a slow line has logged in by then. After this time, a waiting caller may take the place. */
 export const SSH_LOGIN_FAIR_MS = 5_000;
@@ -188,7 +188,7 @@ export const SESSION_LINGER_MS = 30_000;
 /** Lines of a container's log in one answer; the engine keeps 30 MB of it. */
 export const LOG_LINES_DEFAULT = 100;
 export const LOG_LINES_MAX = 1_000;
-/** A host sends so many lines in less than a second. A host that never ends its answer must not keep a request open. */
+/** A host sends all lines in less than a second. A host that never ends its answer must not keep a request open. */
 export const LOG_READ_MS_MAX = 30_000;
 /** Logs that one organisation may follow at the same time: each takes a connection here and one on the host. */
 export const LOG_FOLLOWERS_PER_ORG_MAX = 20;
@@ -234,7 +234,7 @@ export const VIDEO_KEEP_MS = 24 * 3_600_000;
 /** Time to download a video after its server has reported it as finished. */
 export const VIDEO_FETCH_MS_MAX = 15 * 60_000;
 
-/** No known form has so many fields. A field may be as long as a body. */
+/** No known form has as many fields. A field may be as long as a body. */
 export const FORM_PARTS_MAX = 32;
 /** Bytes that a form adds to a file: delimiters, headers, and the other fields. */
 export const FORM_BYTES_AROUND_MAX = 512 * 1024;
@@ -256,7 +256,7 @@ export const UPLOAD_MS = 3_600_000;
 export const FILENAME_CHARS_MAX = 255;
 /** RFC 6838 allows 127 characters before and after the slash. */
 export const MEDIA_TYPE_CHARS_MAX = 255;
-/** Official clients request so many files per page. */
+/** The number of files that official clients request per page. */
 export const FILES_PAGE_MAX = 10_000;
 /** A line of a training file. A longer one is a mistake, or does not fit into the context of any model. */
 export const TRAINING_LINE_BYTES_MAX = 1024 * 1024;
@@ -317,5 +317,5 @@ export const FINE_TUNING_URL_MS = 15 * 60_000;
 export const REPLICAS_MAX = 1_000;
 /** Requests of one tier of a model that wait in a process for a replica to start. */
 export const WAITING_REQUESTS_MAX = 256;
-/** A stream that waits for a replica is silent for so long, so that a quick failure has its own status. Then it has pings. */
+/** How long a stream that waits for a replica is silent, so that a quick failure has its own status. Then pings come. */
 export const COLD_START_SILENCE_MS = 5_000;

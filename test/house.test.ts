@@ -10,6 +10,7 @@ import {
   firstLines,
   leftovers,
   lockFile,
+  namedAmounts,
   origins,
 } from './kit/tidy.ts';
 import { roomReadmes, unusedEntries } from './kit/plan-checks.ts';
@@ -31,6 +32,7 @@ const RULES = {
   roomReadmes,
   leftovers,
   commentSubjects,
+  namedAmounts,
   lockFile,
   origins: (files: readonly SourceFile[]) => origins(files, CHECKOUT),
 };
@@ -169,6 +171,12 @@ const FAULTS: [Rule, string, SourceFile, string][] = [
     file('agent/host/a.ts', '/**', ' * As it came, byte for', ' * byte.', ' */'),
     'As it',
   ],
+  [
+    'namedAmounts',
+    'a number',
+    file('agent/host/a.ts', '// A launch fails after so', '// many hosts.'),
+    'so many hosts',
+  ],
   ['commentSubjects', 'SQL', file('control-plane/base/db/migrations/0001-a.sql', '-- In microcents.'), 'In microcents'],
 ];
 
@@ -238,6 +246,11 @@ const FINE: [Rule, string, SourceFile][] = [
     file('agent/host/a.ts', '/** The largest count. Of others, nothing is known. */'),
   ],
   ['commentSubjects', 'a second line', file('agent/host/a.ts', '// The port of the host', '// in the container.')],
+  [
+    'namedAmounts',
+    'a consequence',
+    file('agent/host/a.ts', '// It is so long that nobody waits, as long as it lives.'),
+  ],
   ['firstLines', 'after a shebang', file('agent/host/a.ts', '#!/usr/bin/env node', '// what it is for')],
 ];
 

@@ -31,7 +31,7 @@ export const Memory = z.strictObject({
 export type Memory = z.infer<typeof Memory>;
 type Card = Memory['cards'][number];
 
-/** A card counts as lost after so many listings without it. One may be a moment's fault. */
+/** Number of listings without a card after which it counts as lost. A single one may be a passing fault. */
 const MISSED_MIN = 2;
 /** A card that breaks so often within BREAKS_MS, although each reset repaired it, is not offered. */
 const BREAKS_MAX = 3;

@@ -35,9 +35,9 @@ export type Rest = (frame: Frame) => Promise<void> | undefined;
 
 /** Frames of one connection that are read in one turn of the event loop. */
 const FRAMES_PER_TURN = 16;
-/** A JSON message costs as much as so many data frames, because it is parsed. */
+/** Number of data frames that cost as much as one JSON message, which is parsed. */
 const MESSAGE_COST = 10;
-/** After a pause, so much may be read at once. */
+/** What may be read at once after a pause. */
 const BURST_MS = 100;
 
 /** All connections of one container share the bound. Each connection yields to the event loop by itself. */

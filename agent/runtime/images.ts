@@ -14,7 +14,7 @@ export interface Images {
   use(image: string): Promise<void>;
   /** Removes images that are not `wanted` while the disk is fuller than it should be. */
   sweep(wanted: ReadonlySet<string>): Promise<void>;
-  /** Removes images that are not `wanted` until so many bytes fit beside the reserve; false if they do not. */
+  /** Removes images that are not `wanted` until the bytes fit beside the reserve; false if they do not fit. */
   makeRoom(bytes: number, wanted: ReadonlySet<string>): Promise<boolean>;
 }
 

@@ -24,7 +24,7 @@ export interface PullWatch {
 
 interface WatchDeps {
   clock: Clock;
-  /** Frees space on the engine's disk if it can; false if so many bytes do not fit. */
+  /** Frees space on the engine's disk if it can; false if the bytes still do not fit. */
   hasRoom(bytes: number): Promise<boolean>;
 }
 

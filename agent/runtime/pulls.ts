@@ -37,7 +37,7 @@ interface PullsDeps {
   clock: Clock;
   log: Log;
   pullLogin(workloadId: string): Promise<PullAnswer | null>;
-  /** Frees space on the engine's disk if it can; false if so many bytes do not fit. */
+  /** Frees space on the engine's disk if it can; false if the bytes still do not fit. */
   hasRoom(bytes: number): Promise<boolean>;
 }
 

@@ -32,7 +32,7 @@ export interface StepsDeps extends JobStepsDeps {
   assertFenced(): Promise<void>;
 }
 
-/** After so many failures before it was ever reachable, a workload is reported as failed, so that another host can be tried. */
+/** Number of failures after which a workload that was never reachable is reported as failed. Then another host can be tried. */
 const ATTEMPTS_MAX = 3;
 
 type StepOf<K extends Step['kind']> = Extract<Step, { kind: K }>;

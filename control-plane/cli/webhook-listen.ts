@@ -18,7 +18,7 @@ interface ListenOptions extends CommonOptions {
 }
 
 const SECRET_BYTES = 32;
-/** The stream is opened again after so long, and after twice as long each time that it fails. */
+/** The wait before the stream is opened again. It doubles each time that it fails. */
 const WAIT_MS = 1_000;
 const WAIT_MS_MAX = 30_000;
 

@@ -41,7 +41,7 @@ export async function read({ id }: Pick<VideoJob, 'id'>, account: ApiAccount = o
   return VideoJob.parse((await api.call('GET', `${VIDEOS}/${id}`, { key: account.key })).json);
 }
 
-/** Drives what is due, then what comes due within so many seconds. */
+/** Drives what is due, then what comes due within the given seconds. */
 export async function driveFor(seconds: number): Promise<void> {
   await api.world.drive();
   for (let i = 0; i < seconds; i += 1) {

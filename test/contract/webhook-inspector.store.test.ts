@@ -20,7 +20,7 @@ openApiForEachTest(() => {
 const call = (method: 'GET' | 'POST' | 'PATCH', path: string, body?: unknown): Promise<Answer> =>
   api.call(method, `/v1/webhook-endpoints${path}`, { key: owner.key, ...(body === undefined ? {} : { body }) });
 const sendTest = (body: object = {}): Promise<Answer> => call('POST', `/${endpoint.id}/test`, body);
-/** Lets the courier work until the delivery has had so many attempts. */
+/** Lets the courier work until the delivery has had the given number of attempts. */
 const tried = (id: string, attempts: number): Promise<Record<string, unknown>> =>
   eventually(`${attempts} attempts`, 10_000, async () => {
     await api.world.rooms.webhooks.courier.run();

@@ -126,7 +126,7 @@ function shuffled<T>(all: readonly T[], rng: Rng): T[] {
     .map(({ value }) => value);
 }
 
-/** Kills the program after it has acknowledged so many operations. Returns the keys of those. */
+/** Kills the program after it has acknowledged the given number of operations. Returns their keys. */
 async function killUnderLoad(order: Order, count: number, crash: () => Promise<void>): Promise<string[]> {
   const args = ['test/kit/money-writer.ts', JSON.stringify(order)];
   const writer = startProgram({ command: process.execPath, args });

@@ -237,7 +237,7 @@ test('a model makes a video in the playground: its progress, its file, its lengt
     .waitFor();
   await expectWell();
 
-  /** Drives what comes due within so many seconds, and tells the page. */
+  /** Drives what comes due within the given seconds, and tells the page. */
   async function passes(seconds: number): Promise<void> {
     for (let second = 0; second < seconds; second += 1) {
       await world.clock.advance(1_000);

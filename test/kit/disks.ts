@@ -8,7 +8,7 @@ import { requireProgram } from './setup.ts';
 export interface SmallDisk {
   dir: string;
   freeBytes(): number;
-  /** Fills the disk except for so many bytes. */
+  /** Fills the disk and leaves the given number of bytes. */
   fill(leaveBytes?: number): void;
   /** Frees that space again. */
   empty(): void;

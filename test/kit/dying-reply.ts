@@ -41,7 +41,7 @@ export async function sendAndKillAtReply(controlPlane: ControlPlane, request: Ke
   return answer;
 }
 
-/** When a daemon dies: so long after the query finds a row, by `value`. */
+/** When a daemon dies: how long after the query finds a row, by `value`. */
 export interface Death {
   query: string;
   value: string;

@@ -35,7 +35,7 @@ export interface EvmChain {
 }
 
 const require = createRequire(import.meta.url);
-/** A block is final when so many are on top of it. */
+/** Number of blocks on top of a block that make it final. */
 const FINAL_BLOCKS = 4;
 
 const SOURCE = `// SPDX-License-Identifier: Apache-2.0

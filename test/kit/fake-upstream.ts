@@ -37,9 +37,9 @@ export interface FakeUpstream {
   /** The answer to health checks, which do not count in `asked`. */
   health: FakeAnswer;
   looks: number;
-  /** Resolves when so many requests in total have arrived. */
+  /** Resolves when `count` requests in total have arrived. */
   came(count: number): Promise<void>;
-  /** Resolves when callers have left so many requests in total before the answer was complete. */
+  /** Resolves when callers have left `count` requests in total before the answer was complete. */
   wereLeft(count: number): Promise<void>;
   /** Requests that callers have left so far. */
   left(): number;

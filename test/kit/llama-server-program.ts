@@ -65,7 +65,7 @@ const server = createServer((request, response) => {
     return send(response, status, { error: { code: status, message, type, ...more } });
   });
 });
-// llama.cpp's HTTP library keeps connections for so long.
+// This is how long llama.cpp's HTTP library keeps connections.
 server.keepAliveTimeout = 5_000;
 server.maxRequestsPerSocket = 100;
 server.listen(options.port, '127.0.0.1');

@@ -12,9 +12,9 @@ export interface LlamaServer {
   pid: number;
   /** Tokens of answers that were computed so far. */
   predictedTokens(): Promise<number>;
-  /** Resolves when so many tokens in total were computed. */
+  /** Resolves when `tokens` tokens in total were computed. */
   predicts(tokens: number): Promise<void>;
-  /** Resolves when so many requests wait for a slot. */
+  /** Resolves when `requests` requests wait for a slot. */
   waits(requests: number): Promise<void>;
   /** Resolves when no slot works any more. */
   idle(): Promise<void>;

@@ -18,8 +18,8 @@ export interface S3Call {
 }
 
 /**
- * `lost`: the work is done, but the connection ends without an answer. `silent`: nothing ever comes. `cutAfter`: the answer breaks off after so
- * many bytes of its body.
+ * `lost`: the work is done, but the connection ends without an answer. `silent`: nothing ever comes. `cutAfter`: the answer breaks off after
+ * this number of bytes of its body.
  */
 export type S3Fault = Refused | 'lost' | 'silent' | { cutAfter: number };
 

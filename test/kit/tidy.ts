@@ -108,6 +108,21 @@ export function commentSubjects(files: readonly SourceFile[]): string[] {
     .map(({ place, first }) => `${place}: this comment has no subject, say what the thing is: "${first}"`);
 }
 
+/**
+ * A comment says what a number is for. The words that this law looks for only point at the number, and the reader has to find it. Before "that"
+ * and "as" they mean something else.
+ */
+export function namedAmounts(files: readonly SourceFile[]): string[] {
+  const pointing = /\bso (?:few|long|many|much)\b(?! as\b)(?!.*\bthat\b)/;
+  return files
+    .filter(({ path }) => /\.(?:tsx?|sql)$/.test(path))
+    .flatMap(commentsOf)
+    .flatMap(({ place, text }) => text.split(/(?<=[.:;!?])\s/).map((sentence) => ({ place, sentence })))
+    .map(({ place, sentence }) => ({ place, sentence: sentence.replace(/\s+/g, ' ') }))
+    .filter(({ sentence }) => pointing.test(sentence))
+    .map(({ place, sentence }) => `${place}: say which amount this is, and what it is for: "${sentence}"`);
+}
+
 function typescript(files: readonly SourceFile[]): SourceFile[] {
   return files.filter(({ path }) => /\.tsx?$/.test(path));
 }

@@ -37,7 +37,7 @@ export interface VideoServer {
   usual: Pick<ServerJob, 'status' | 'progress'>;
   /** Asked about each request before it is answered as usual. */
   script: (what: string) => Scripted | undefined;
-  /** Resolves when so many requests in total have arrived. */
+  /** Resolves when `count` requests in total have arrived. */
   came(count: number): Promise<void>;
   close(): Promise<void>;
 }

@@ -35,7 +35,7 @@ const AGAIN_MS = 2_000;
 /** Twenty seconds of failures, of which the last probe may take its longest time, and a repair before them. */
 const CONFIRM_MS = 20_000 + 10_000 + 2 * (PROBE_MS + AGAIN_MS + ROUND_MS);
 const QUIET_AFTER_START_MS = 120_000;
-/** The verdict is held for so long if so many machines fail at once. */
+/** How many machines must fail at once for a verdict to be held, and how long it is held at most. */
 const TOGETHER_MACHINES = 5;
 const TOGETHER_HOLD_MS = 10 * 60_000;
 /** Only longer own outages are credited; the beat is written this often. */

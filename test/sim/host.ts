@@ -29,7 +29,7 @@ export interface SimHost {
   path: Path;
   /** Sets by how much its wall clock is wrong. */
   setClockAhead(ms: number): void;
-  /** Makes the calls of the host take so many times as long. */
+  /** Makes the calls of the host slower by a factor. */
   setSlowness(factor: number): void;
   /** True if somebody who connects to the workload's endpoint over the network is let in. */
   answersFor(workloadId: string): boolean;

@@ -62,7 +62,7 @@ interface Goodbye {
 }
 
 const [CONNECTING, OPEN, CLOSING, CLOSED] = [0, 1, 2, 3];
-/** `ws` waits so long for the answer to a close frame. */
+/** How long `ws` waits for the answer to a close frame. */
 const CLOSE_MS_MAX = 30_000;
 const ABNORMAL = 1006;
 
@@ -125,7 +125,7 @@ export class Socket extends EventEmitter implements LinkSocket {
     if (this.isTroubled()) this.#path.onChange();
   }
 
-  /** Everything that this end sends takes so much longer from now on. */
+  /** Delays everything that this end sends from now on. */
   lag(ms: number): void {
     this.#lagMs = ms;
     this.#path.onChange();

@@ -23,7 +23,7 @@ export interface Checkpoints {
 
 /** A checkpoint writes each page once, however many commits have changed it. This many pages are 32 MB of log. */
 const CHECKPOINT_PAGES = 8_000;
-/** The length of the log is read once in so many commits. */
+/** Number of commits after which the length of the log is read again. */
 const COMMITS_BETWEEN = 16;
 
 const Log = z.object({ log: int });

@@ -16,12 +16,12 @@
 //                                   each caller gets the result or the error of its own body
 //
 // This file owns the queue. `commit`, which a driver passes in, runs one batch in one transaction. While a batch commits, new
-// bodies wait in the queue for the next batch, so a busier service gets larger batches by itself. SQLite runs all bodies so. PostgreSQL
-// sends the bodies that are one statement (`HotBody`) so, a batch in one packet.
+// bodies wait in the queue for the next batch, so a busier service gets larger batches by itself. SQLite runs all bodies this way. PostgreSQL
+// sends only the bodies that are one statement (`HotBody`) this way, a batch in one packet.
 //
 // States of a body: queued, running (in its batch), settled. There are three ways to be settled:
 // - Its batch is committed, and the body returned a value: the caller gets the value. A body that a crash may take back (`mayBeLost`) is
-//   settled as soon as the batch is written, before the flush.
+//   settled before the flush. A batch of such bodies alone is settled even before its COMMIT (see sqlite-batches.ts).
 // - Its batch is committed, and the body threw: only this body was rolled back, and only its caller gets the error.
 // - The batch failed (full disk, lost lease, server away): nothing of the batch is stored, and every caller gets the error.
 //   The drivers try a batch again before they give up, if that can help, so a body may run more than once.

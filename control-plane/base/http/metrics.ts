@@ -55,7 +55,7 @@ function addMeasure(registry: Registry, first: Measure, others: readonly Measure
   });
 }
 
-/** Measures alone, in the text format. */
+/** The text format of some measures, without those of the process. */
 export async function exposition(measures: readonly Measure[]): Promise<{ text: string; contentType: string }> {
   const registry = new Registry();
   addMeasures(registry, measures);

@@ -18,7 +18,7 @@ const MINUTE = 60 * SECOND;
 /** Failures are forgotten after this time without another one. */
 export const ATTEMPTS_KEEP_MS = 60 * MINUTE;
 
-/** After so many failures, the next try must wait so long. The last line that fits counts. */
+/** The wait before the next try, by the number of failures. The last line that fits counts. */
 type Waits = readonly { failures: number; waitMs: number }[];
 
 const WAITS = {

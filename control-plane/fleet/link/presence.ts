@@ -21,7 +21,7 @@ export const RETURN_MS = 4 * LINK_RECONNECT_MS_MAX;
  * the whole fleet.
  */
 export const STORE_MS = 600_000;
-/** One statement reads or locks so many machines at most. */
+/** Number of machines that one statement reads or locks at most. */
 const MACHINES_AT_ONCE = 200;
 
 export interface Presence {

@@ -97,7 +97,7 @@ export function forgetMinutes(tx: Tx, { untilMs, limit }: Piece): Promise<number
   );
 }
 
-/** Machines without a sample for so long, that nobody looks at. */
+/** Machines without a recent sample that nobody looks at. */
 export function forgetMachines(tx: Tx, { untilMs, limit }: Piece): Promise<number> {
   return tx.run(
     sql`delete from metric_machines where machine_id in (

@@ -46,9 +46,9 @@ export const Deployment = z
     placement: z.enum(['trusted', 'any']).default('trusted'),
     min_replicas: z.int().min(0).max(REPLICAS_MAX),
     max_replicas: z.int().min(1).max(REPLICAS_MAX),
-    /** After so long without need, one replica is stopped. */
+    /** Time without need after which one replica is stopped. */
     idle_minutes: z.int().min(1).max(1_440).default(10),
-    /** Time from the start of a replica until it answers. Callers wait for the first one at most so long. */
+    /** Limit from the start of a replica until it answers. Callers wait no longer for the first one. */
     start_deadline_seconds: z.int().min(10).max(3_600).default(120),
   })
   .superRefine((deployment, context) => {

@@ -27,7 +27,7 @@ export const FineTuning = z
     /** How fast one GPU trains, on a slow and on a fast machine: for quotes alone. */
     tokens_per_gpu_second: z.strictObject({ min: z.int().min(1), max: z.int().min(1) }),
     epochs: z.int().min(1).max(100).default(3),
-    /** A budget must pay for so many minutes: less is used up before the first checkpoint. */
+    /** The minutes that a budget must pay for. Less would be used up before the first checkpoint. */
     budget_minutes_min: z.int().min(2).max(1_440).default(10),
     /** Limit of all files of a result, and of one checkpoint. */
     result_mib_max: z.int().min(1).max(65_536).default(8_192),

@@ -11,9 +11,9 @@ import {
 } from '../../../shared/limits.ts';
 import { estimatedTokens } from '../gateway/price.ts';
 
-/** Repeated lines are searched among so many. Their hashes take a few megabytes for each upload. */
+/** Number of lines that repeated ones are searched among. Their hashes take a few megabytes for each upload. */
 const HASHES_MAX = 100_000;
-/** After so many problems the check stops, so that a useless file does not keep the processor busy. */
+/** Number of problems after which the check stops, so that a useless file does not keep the processor busy. */
 const PROBLEMS_COUNTED_MAX = 10_000;
 
 type Rule = TrainingProblem['rule'];

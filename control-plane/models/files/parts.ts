@@ -13,7 +13,7 @@ import { failNoUpload } from './view.ts';
 
 export type PartCall = Pick<Call<{ id: string }, undefined, Upload>, 'caller' | 'params' | 'body' | 'gone'>;
 
-/** A client repeats a part whose answer was lost, so the parts may have together so many times the bytes of the file. */
+/** How many times the bytes of the file its parts may have together: a client repeats a part whose answer was lost. */
 const REPEATED_MAX = 2;
 
 /** If it throws, nothing is stored. Parts may arrive side by side and in any order. */

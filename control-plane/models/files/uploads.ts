@@ -29,7 +29,7 @@ export interface Uploads {
   clean(signal: AbortSignal): Promise<void>;
 }
 
-/** An upload that is being completed when its time is over has so long to finish. */
+/** Time to finish for an upload that is being completed when its own time is over. */
 const COMPLETING_MS = 30 * 60_000;
 const CLEANED_ROWS = 100;
 

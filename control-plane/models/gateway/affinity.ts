@@ -5,7 +5,7 @@ import type { Upstream } from '../catalog/models.ts';
 
 /** If a conversation is shorter, the cache saves less time than the wait for a busy server costs. */
 const PREFIX_CHARS = 1_024;
-/** A server gets at most so many times its share of the open requests. */
+/** How many times its share of the open requests a server gets at most. */
 const LOAD_BOUND = 1.25;
 const HASH_HEX_DIGITS = 12;
 

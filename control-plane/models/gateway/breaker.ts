@@ -22,14 +22,14 @@ export interface Breaker {
 }
 
 /**
- * A server rests after so many failures within the time, if it has answered no more requests than that between them. The requests of one caller
+ * Number of failures within the time after which a server rests, if it has answered no more requests than that between them. The requests of one caller
  * may be the cause, and must not take the server from all others. So if all failures are of one organisation, a health check decides.
  */
 const FAILURES = 5;
 const WINDOW_MS = 10_000;
 /** How long it rests, and again after a health check or a trial that fails. */
 const REST_MS = 5_000;
-/** A server that has answered nothing for so long gets a health check, so that no caller finds out that it is gone. */
+/** A server that has answered nothing for longer gets a health check, so that no caller finds out that it is gone. */
 const PROOF_MS = 10_000;
 /** A server that loads its model is back soon, so it is checked more often. */
 const LOADING_REST_MS = 500;

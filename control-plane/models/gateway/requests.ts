@@ -4,7 +4,7 @@
 //              │        (one transaction)          │          (one transaction)
 //              └─ full: stream_limit_exceeded      └─ throws: closed here, free of charge
 //
-// 1. Slot. Each API key, and each organisation with all its keys, may have so many requests open at once. Slots are counted in memory. So
+// 1. Slot. The number of open requests is limited for each API key, and for all keys of an organisation. Slots are counted in memory. So
 //    the limits hold in each process: several processes on one database would each need their share of them.
 // 2. Hold. The most that the request can cost (`boundUcents`, see price.ts) is set aside in the ledger before a model server is asked.
 //    If the balance does not cover it, the request is refused with `insufficient_balance` and nothing was computed. Nobody waits for the

@@ -127,7 +127,7 @@ export function planReplica(facts: ReplicaFacts, nowMs: number): ReplicaStep {
   return { do: 'check' };
 }
 
-/** The time before the next start, after so many starts failed in a row. The first retry is at once, on another machine. */
+/** The time before the next start, by the number of starts that failed in a row. The first retry is at once, on another machine. */
 export function retryAfterMs(failures: number): number {
   return [0, 0, 5_000, 15_000, 60_000][failures] ?? 300_000;
 }

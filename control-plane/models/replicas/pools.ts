@@ -31,11 +31,11 @@ export interface PoolDeps {
   catalog: Pick<Catalog, 'models'>;
 }
 
-/** A row that was not renewed for so long belongs to a process that has died. */
+/** A row that was not renewed for longer belongs to a process that has died. */
 const LOAD_MS_MAX = 15_000;
 /** The time between two plans of a pool that has replicas or should have some. */
 const PLAN_MS = 2_000;
-/** The wallet covers all replicas for so long ahead. */
+/** How long ahead the wallet covers all replicas. */
 const FUNDED_HOURS = 2n;
 /** The kind of the transfers with which the platform's revenue pays for its replicas. */
 export const FUND_KIND = 'models.fund';

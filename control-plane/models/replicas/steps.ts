@@ -32,7 +32,7 @@ const PLATFORM = { orgId: PLATFORM_ORG, principalId: 'platform' };
 const ASK_MS = 1_000;
 /** Time between two health checks of a ready server. */
 const CHECK_MS = 10_000;
-/** A machine is avoided for so long after a replica of the same pool has failed there. */
+/** How long a machine is avoided after a replica of the same pool has failed there. */
 const AVOID_MS = 30 * 60_000;
 
 /** Does one step. A second call for the same state is harmless. */

@@ -4,9 +4,9 @@ import type { ErrorCode } from '../../../shared/errors.ts';
 import { isOpen } from './states.ts';
 import type { Job } from './store.ts';
 
-/** The request itself is taken for the cause after so many lost submissions. */
+/** Number of lost submissions after which the request itself is taken for the cause. */
 const SUBMISSIONS_LOST_MAX = 3;
-/** We stop trying to remove an unwanted job from its server after so many failures. */
+/** Number of failures after which we stop trying to remove an unwanted job from its server. */
 const RELEASE_FAILURES_MAX = 5;
 
 /** How long the server may take, from the catalog. Undefined if the server is not in the catalog any more. */

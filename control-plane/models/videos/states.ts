@@ -90,7 +90,7 @@ export async function noteSilence(job: Job, reason: string, deps: StepDeps): Pro
   await note(job, { failures, due_ms: deps.clock.now() + waitMs(failures) }, deps);
 }
 
-/** The wait after so many failures in a row. */
+/** The wait after a number of failures in a row. */
 export function waitMs(failures: number): number {
   return Math.min(500 * 2 ** Math.min(failures, 10), WAIT_MS_MAX);
 }

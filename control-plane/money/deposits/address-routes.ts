@@ -26,7 +26,7 @@ interface AddressRouteDeps {
 
 const PATH = '/admin/deposits/addresses';
 const ADDRESSES_PER_REQUEST_MAX = 10_000;
-/** The body with so many addresses. */
+/** Limit of a body with the largest number of addresses. */
 export const ADDRESSES_BYTES_MAX = 1024 ** 2;
 
 export function addressRoutes(deps: AddressRouteDeps): Route[] {

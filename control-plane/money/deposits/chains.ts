@@ -4,7 +4,7 @@ import type { DepositAsset, DepositChain } from '../../../shared/api/deposit.ts'
 /** Chains of one family share their addresses. */
 export type Family = 'evm' | 'solana';
 
-/** Both tokens have so many decimals on every chain here. The watcher refuses a contract with others. */
+/** The decimals of both tokens on every chain here. The watcher refuses a contract with another number. */
 export const TOKEN_DECIMALS = 6;
 
 const UNITS_PER_CENT = 10_000n;

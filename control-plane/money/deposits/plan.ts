@@ -64,7 +64,7 @@ export function planOf(facts: Facts): Plan {
   }
 }
 
-/** The status of a deposit that was credited with so much. */
+/** The status of a deposit by the amount that was credited. */
 export function creditedState(
   { due_units: due }: Pick<Deposit, 'due_units'>,
   units: bigint,

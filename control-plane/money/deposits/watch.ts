@@ -19,7 +19,7 @@ import { wake, watchedDeposits } from './store.ts';
 import { orphan, upsertTransfer } from './transfers-store.ts';
 import type { WatchLease } from './watch-lease.ts';
 
-/** A tick reads so many ranges, so that it ends soon when there is much to catch up with. */
+/** Number of ranges that a tick reads at most, so that it ends soon even if there is much to catch up with. */
 const RANGES_PER_TICK = 20;
 
 export interface WatchDeps {

@@ -147,7 +147,7 @@ export function standings(query: Query): Promise<z.infer<typeof StandingRow>[]> 
 
 const OwnerRow = z.object({ owner_id: text });
 
-/** Suppliers after `afterId` to whom we owe at least so much, in order. */
+/** Suppliers after `afterId` to whom we owe at least the amount, in order. */
 export async function suppliersOwed(
   query: Query,
   leastUcents: bigint,

@@ -55,7 +55,7 @@ export interface ProbeKey {
 export interface Endpoints {
   /** Adds the configured ports to the table. A port outside of the range stays with the instance that has it. */
   prepare(): Promise<void>;
-  /** Takes so many public ports for the instance, or as many as are free. */
+  /** Takes `count` public ports for the instance, or all that are free if there are fewer. */
   takePorts(tx: Tx, instanceId: string, count: number): Promise<number[]>;
   /**
    * Opens an endpoint with the taken ports: one for SSH and one for each of `tcpPorts`. Makes its logins. @throws ServiceError `unavailable`

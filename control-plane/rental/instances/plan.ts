@@ -71,7 +71,7 @@ const OPERATORS_FAULT: Record<NonNullable<ObservedWorkload['failure_code']>, str
   gpu_unavailable: 'a GPU was not there',
   engine_unavailable: 'the container engine of the host did not answer',
 };
-/** A launch fails after so many hosts. */
+/** Number of hosts that a launch is tried on before it fails. */
 const MACHINES_TRIED_MAX = 3;
 
 export function plan(facts: Facts, nowMs: number): Step {

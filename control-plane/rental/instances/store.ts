@@ -47,7 +47,7 @@ const InstanceRow = z.object({
   /** The fault that the host has reported about its GPUs, and since when we know it; null while they are whole. */
   gpu_fault: text.nullable(),
   gpu_fault_since_ms: int.nullable(),
-  /** The customer was warned that the balance ends in less than so many hours; null if it is enough. */
+  /** The lowest threshold that the customer was warned about, in hours until the balance ends; null if the balance is enough. */
   balance_below_hours: int.nullable(),
 });
 export type InstanceRow = z.infer<typeof InstanceRow>;

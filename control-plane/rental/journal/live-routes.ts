@@ -59,7 +59,7 @@ async function pageOf(
   { db, cursors, events }: LiveRouteDeps,
 ): Promise<Reply> {
   const { families, ownFamilies, userId = '' } = sight;
-  // Who sees other events reads another list.
+  // Callers that see different events have different lists, so a cursor of one is refused by another.
   const own = ownFamilies.length === 0 ? '' : `/${ownFamilies.join()}/${userId}`;
   const list = `events/${caller.orgId}/${families.join()}${own}`;
   const rows = (start: PageStart): Promise<EventRow[]> => events.ofOrg(db.read, caller.orgId, sight, start);

@@ -56,7 +56,7 @@ const REPAIR_MS_MAX = 10_000;
 const SUCCESSES_MIN = 2;
 /** No outage is confirmed for this long after a start of the control plane, because agents are still reconnecting. */
 export const QUIET_AFTER_START_MS = 120_000;
-/** If so many machines, and this share of all machines, fail together, the fault is probably ours. The verdict is held, but not for ever. */
+/** If at least this number and this share of all machines fail together, the fault is probably ours. The verdict is held, but not for ever. */
 const TOGETHER_MACHINES_MIN = 5;
 const TOGETHER_PART_MIN = 0.3;
 const TOGETHER_HOLD_MS_MAX = 10 * 60_000;
@@ -160,7 +160,7 @@ export function isDown(series: Series, { isAnswering, nowMs }: Pick<Standing, 'i
   return isRepaired && failures >= FAILURES_MIN && nowMs - firstFailureMs >= SPAN_MS_MIN;
 }
 
-/** True if so many machines fail at once that our own network is the more likely cause. */
+/** True if our own network is the more likely cause, because many machines fail at once. */
 export function failsTogether(machines: number, failingMachines: number): boolean {
   return failingMachines >= TOGETHER_MACHINES_MIN && failingMachines > machines * TOGETHER_PART_MIN;
 }

@@ -58,7 +58,7 @@ const PROBES_AT_ONCE_MAX = 50;
 /** Due rows beyond these wait for the next tick, a second later. */
 const PROBES_PER_TICK_MAX = 1000;
 
-/** If the loop has not run for so long, another process may have probed the instances since. */
+/** If the loop has not run for longer, another process may have probed the instances since. */
 const TAKE_OVER_MS = 10_000;
 /** How often, and from which age on, `last_reachable_ms` of instances with good probes is written. So it is at most 10 minutes old. */
 const STORE_PERIOD_MS = 30_000;

@@ -12,7 +12,7 @@ import { type FailingRow, findFailing, pageOfFailing } from './endpoint-store.ts
 import type { Webhooks } from './webhooks.ts';
 
 const BASE = '/admin/webhook-endpoints';
-/** A delivery that is due for so long is overdue. */
+/** A delivery that is due for longer is overdue. */
 export const OVERDUE_MS = 60_000;
 /** Nobody needs to know how many more there are. */
 const DEAD_COUNTED_MAX = 1_000;

@@ -12,12 +12,12 @@ const JITTER = 0.1;
 /** A delivery is given up this long after its event. */
 export const DELIVERY_MS_MAX = 24 * 3_600_000;
 
-/** After so many failures in a row, over all deliveries, an endpoint gets one probe per period until one succeeds. */
+/** Number of failures in a row, over all deliveries, after which an endpoint gets one probe per period until one succeeds. */
 const FAILURES_TO_DEGRADE = 20;
 const PROBE_PERIOD_MS = 300_000;
 const GONE = 410;
 
-/** A healthy endpoint gets so many deliveries at once. After a failure it gets one at a time until one succeeds. */
+/** Number of deliveries that a healthy endpoint gets at once. After a failure it gets one at a time until one succeeds. */
 const AT_ONCE_MAX = 4;
 /** Urgent deliveries do not wait for each other, because their attempts would no longer fit into the 24 hours. */
 export const URGENT_AT_ONCE_MAX = 32;

@@ -36,7 +36,7 @@ async function guestEnd(place: number): Promise<Socket> {
   return eventually('session', 5_000, () => Promise.resolve(world.sessions[place]?.peer));
 }
 
-/** Sends so many bytes and EOF, and closes the channel without waiting. */
+/** Sends the given number of bytes and EOF, and closes the channel without waiting. */
 async function sayAndLeave(channel: ClientChannel, bytes: number): Promise<void> {
   channel.end(Buffer.alloc(bytes));
   await once(channel, 'finish');

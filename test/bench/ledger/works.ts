@@ -10,7 +10,7 @@ import type { Raw } from './peers.ts';
 
 export interface Work {
   name: string;
-  /** Makes what so many postings use up. Their numbers begin with 1. */
+  /** Makes what the given number of postings uses up. Their numbers begin with 1. */
   prepare(db: Db, postings: number): Promise<void>;
   post(db: Db, ledger: Ledger, serial: number): Promise<void>;
   /** The same row changes. */

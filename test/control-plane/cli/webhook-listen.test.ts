@@ -32,7 +32,7 @@ afterEach(() => new Promise((resolve) => receiver.close(resolve)));
 
 const got = (): WebhookEvent[] => received.map(({ body }) => WebhookEvent.parse(JSON.parse(body.toString())));
 
-/** Listens while something happens, until so many events have come, and ends it with Ctrl-C. */
+/** Listens while something happens, until the given number of events has come, and ends it with Ctrl-C. */
 async function whileListening(
   options: string[],
   happens: () => Promise<void>,

@@ -32,7 +32,7 @@ afterAll(() => endless.stop());
 
 const LIMITS = { context_length: 1_024, max_output_tokens: MOST };
 
-/** Reads a stream until so many words have arrived, or else to its end. */
+/** Reads a stream until the given number of words has arrived, or else to its end. */
 async function read(reader: ReadableStreamDefaultReader<Uint8Array>, words: number): Promise<string> {
   const decoder = new TextDecoder();
   let text = '';
@@ -114,7 +114,7 @@ describe('a caller who leaves', () => {
     await endless.idle();
   });
 
-  test('leaves the slots to others: so many as there are slots, and then one more', async () => {
+  test('leaves the slots to others: as many as there are slots, and then one more', async () => {
     const baseUrl = await listen();
     const leave = new AbortController();
     const streams = Array.from({ length: SLOTS }, () => openChat(baseUrl, { stream: true }, leave.signal));

@@ -68,7 +68,7 @@ export function live(): Promise<ReplicaRow[]> {
   return liveReplicas(api.world.db.read);
 }
 
-/** Drives everything until so many requests wait. */
+/** Drives everything until the given number of requests wait. */
 export async function waiting(count: number): Promise<void> {
   await eventually('requests that wait', 5_000, async () =>
     api.world.rooms.replicas.waiting().some((pool) => pool.count === count) ? true : undefined,

@@ -114,7 +114,7 @@ test('an emptying wallet is reported two ticks ahead and never becomes negative;
   expect(await posted(payable('s'))).toBe(16_000_000n);
 });
 
-/** Runs the tick every 30 seconds for so long, and returns the rentals that it stops. */
+/** Runs the tick every 30 seconds for the given time, and returns the rentals that it stops. */
 async function ticksFor(ms: number): Promise<string[]> {
   const stopped: string[] = [];
   for (let passed = 0; passed < ms; passed += TICK_MS) {

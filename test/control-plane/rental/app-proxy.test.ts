@@ -286,7 +286,7 @@ test('a client that vanishes silently is detected by TCP keep-alive', async () =
   socket.destroy();
 });
 
-test('one address gets so many connections and no more', async () => {
+test('one address gets as many connections as the limit allows, and no more', async () => {
   const dialled = Array.from({ length: CONNECTIONS_MAX + 1 }, () => connect(port, '127.0.0.1'));
   let closed = 0;
   for (const socket of dialled) socket.resume().on('close', () => (closed += 1));

@@ -16,7 +16,7 @@ let ports: PublicPorts;
 /** The instance that the SSH port belongs to. */
 let owner: string;
 const sockets: Socket[] = [];
-/** The clock of the ports is ahead by so much. */
+/** How far the clock of the ports is ahead. */
 let aheadMs = 0;
 /** What waits for its time. */
 let later: (() => void)[] = [];

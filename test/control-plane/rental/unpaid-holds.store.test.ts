@@ -19,7 +19,7 @@ afterEach(async () => {
   await world.close();
 });
 
-/** A launch that holds its GPUs for so long and never runs. */
+/** A launch that holds its GPUs for the given time and never runs. */
 async function squat(gpus: number, ms: number): Promise<void> {
   const id = await world.launch(who, { gpu_count: gpus });
   await world.observe(id, { phase: 'pulling' });

@@ -25,7 +25,7 @@ export interface WebhookLoad {
   /** The arrivals at each endpoint, in their order. The index is the place of the endpoint. */
   arrivals: readonly Arrival[][];
   start(mode: 'service' | 'plain'): Program;
-  /** Resolves when healthy endpoints have received so many different events. */
+  /** Resolves when healthy endpoints have received this number of different events. */
   received(count: number, timeoutMs: number): Promise<void>;
   /** Different events that go to healthy endpoints. */
   expected: number;

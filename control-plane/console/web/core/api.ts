@@ -32,7 +32,7 @@ export class ApiError extends Error {
 }
 
 export interface CallOptions {
-  /** The same key for each try of one decision of the person. Left out: a new one. */
+  /** Each try of one decision of the person has the same key. If it is left out, the call makes a new one. */
   idempotencyKey?: string;
   signal?: AbortSignal;
 }

@@ -191,8 +191,8 @@ interface ReadPage<T> {
 }
 
 /**
- * The rows that were read behind the first page. Example: 2 rows are new, so the last row of the first page, which was row 50, was row 48 before;
- * rows 49 and later stand behind it. Empty if the first page has no row of before, because then nobody knows what is between.
+ * The rows behind the first page, as they were read before. Example: 50 rows are on a page, and 2 rows are new. The first page ends with the row
+ * that was number 48 before, so the old rows 49 and later stand behind it. Empty if the first page has no old row: then rows between may be missing.
  */
 function tailOf<T>(before: readonly Signal<T>[], firstPage: readonly Signal<T>[]): readonly Signal<T>[] {
   const last = firstPage.findLast((row) => before.includes(row));

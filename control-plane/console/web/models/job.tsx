@@ -17,7 +17,7 @@ import { lossOf, pathOf } from './loss.ts';
 
 const MS = 1_000;
 const REREAD_MS = 15_000;
-/** The page shows so many events until all are asked for. */
+/** Number of events that the page shows until all are asked for. */
 const EVENTS_SHOWN = 20;
 const iso = (seconds: number): string => new Date(seconds * MS).toISOString();
 const isOpen = ({ status }: FineTuningJob): boolean =>

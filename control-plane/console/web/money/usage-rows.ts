@@ -34,7 +34,7 @@ const SPANS: Record<Bucket, { ms: number; count: number; fromMs: number }> = {
   day: { ms: DAY_MS, count: 30, fromMs: 0 },
   week: { ms: WEEK_MS, count: 13, fromMs: MONDAY_MS },
 };
-/** The chart has so many colours, and one for the rest. */
+/** The number of colours of the chart, beside the one for the rest. */
 const SERIES_MAX = 3;
 
 /** The first moment of the window that a chart shows: the present bucket is its last one. */

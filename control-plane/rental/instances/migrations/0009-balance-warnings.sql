@@ -1,2 +1,2 @@
--- The customer was warned that the balance ends in less than so many hours. Null: the balance is enough.
+-- The lowest threshold that the customer was warned about, in hours until the balance ends. Null: the balance is enough.
 alter table instances add column balance_below_hours INTEGER;

@@ -38,7 +38,7 @@ function program(text: string): URL {
 
 const Log = z.object({ log: int });
 
-/** Writes one commit after the other until the log has begun anew so many times, and returns the number of commits. */
+/** Writes one commit after the other until the log has begun anew `times` times, and returns the number of commits. */
 async function writeUntilAnew(times: number): Promise<number> {
   await db.tx('setup', (tx) => tx.run(sql`create table if not exists t (v TEXT not null) strict`));
   const watcher = new Database(join(dir, 'a.db'), { readonly: true });

@@ -278,7 +278,7 @@ describe('a node', () => {
     expect(await deposits.status(id)).toBe('credited');
   });
 
-  test('of a chain whose finality is a number of blocks is believed after so many', async () => {
+  test('a payment on a chain whose finality is a number of blocks is believed after that number', async () => {
     await deposits.world.close();
     deposits = await openDepositWorld(settingsFor(chain, { finality: 2 }));
     await deposits.settle();
