@@ -24,7 +24,7 @@ export function drawComments(
 if (import.meta.main) {
   const { values } = parseArgs({ options: { seed: { type: 'string' }, count: { type: 'string' } } });
   const files = readSources(resolve(import.meta.dirname, '../..')).filter(({ path }) =>
-    /^(agent|control-plane|shared)\/.*\.ts$/.test(path),
+    /^(agent|control-plane|installer|shared)\/.*\.tsx?$/.test(path),
   );
   const draw = { seed: Number(values.seed ?? SEED), count: Number(values.count ?? COUNT) };
   for (const { place, text } of drawComments(files, draw))

@@ -11,7 +11,7 @@ import {
 } from '../../../shared/limits.ts';
 import { estimatedTokens } from '../gateway/price.ts';
 
-/** Number of lines that repeated ones are searched among. Their hashes take a few megabytes for each upload. */
+/** A repeated line is looked for among this number of lines. Their hashes take a few megabytes for each upload. */
 const HASHES_MAX = 100_000;
 /** Number of problems after which the check stops, so that a useless file does not keep the processor busy. */
 const PROBLEMS_COUNTED_MAX = 10_000;
