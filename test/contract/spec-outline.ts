@@ -90,5 +90,4 @@ export const OUTLINE: Readonly<Record<string, string>> = {
 export const NOT_BUILT: Readonly<Record<string, readonly string[]>> = {
   '2.17': ['verification_status verified: no check yet makes a machine verified, so it is unverified or failed'],
   '6.1': ['instance.terminated by an end-of-spot preemption: there is no spot capacity that could be taken back'],
-  '8': ['Economy cold start of 30 to 60 seconds: no server is started from zero yet'],
 };

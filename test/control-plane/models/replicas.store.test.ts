@@ -229,6 +229,7 @@ describe('a replica', () => {
     await next.world.rooms.gateway.close();
   });
 
+  // Specification 8: Economy cold start: a server starts from zero, and the model shows how long that took (about 30 to 60 seconds).
   test('shows in GET /v1/models how long it took to wake', async () => {
     await trusted();
     const answer = chat();
