@@ -16,7 +16,7 @@ export interface Body {
 export interface NowBody {
   name: string;
   runNow(tx: NowTx): unknown;
-  mayBeLost?: boolean;
+  mayBeLost?(result: never): boolean;
 }
 
 export interface Bodies {

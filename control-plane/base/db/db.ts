@@ -89,10 +89,10 @@ export interface HotBody<T> {
   /** SQLite runs this. */
   runNow(tx: NowTx): T;
   /**
-   * A crash of the machine may take the body back, because nobody relies on it before a later body is durable. Then its caller does not wait
-   * for the disk on SQLite. PostgreSQL stores it like every other body, because its answer takes a round trip anyway.
+   * True if a crash of the machine may take the body with this result back, because nobody relies on it before a later body is durable. Then
+   * its caller does not wait for the disk on SQLite. PostgreSQL stores it like every other body, because its answer takes a round trip anyway.
    */
-  mayBeLost?: boolean;
+  mayBeLost?(result: T): boolean;
 }
 
 /** Misuse of the database by our own code, or a database that cannot be used. Tests rely on `code`. */

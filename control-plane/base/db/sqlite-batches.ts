@@ -92,7 +92,7 @@ export function openBatches(writer: Connection, deps: BatchDeps): Batches {
         if ('error' in bodyRun.result && isCode(bodyRun.result.error, 'tx_awaited_outside')) turn.next();
       }
       const { results, writers } = ran;
-      const isLosable = !inMemory && writers.length > 0 && writers.every(mayBeLost);
+      const isLosable = !inMemory && writers.length > 0 && writers.every(({ body, result }) => mayBeLost(body, result));
       if (isLosable || (isContinued && writers.length === 0)) {
         if (isContinued) writer.prepare(BATCH.release).run();
         leftOpen ??= clock.after(LEFT_OPEN_MS_MAX, settle);
@@ -127,7 +127,7 @@ export function openBatches(writer: Connection, deps: BatchDeps): Batches {
 interface RanBodies {
   results: BodyResult[];
   /** Those that have written. */
-  writers: AnyBody[];
+  writers: { body: AnyBody; result: BodyResult }[];
 }
 
 /**
@@ -147,7 +147,7 @@ function keep(
   if (inSavepoints && failed) undoTo(writer, BODY);
   else if (inSavepoints) writer.prepare(BODY.release).run();
   results.push(result);
-  if (hasWritten) writers.push(body);
+  if (hasWritten) writers.push({ body, result });
   return true;
 }
 
@@ -166,8 +166,8 @@ function isNow(body: AnyBody): body is NowBody {
   return 'runNow' in body;
 }
 
-export function mayBeLost(body: AnyBody): boolean {
-  return isNow(body) && body.mayBeLost === true;
+export function mayBeLost(body: AnyBody, result: BodyResult): boolean {
+  return isNow(body) && 'value' in result && body.mayBeLost?.(result.value as never) === true;
 }
 
 function commit(writer: Connection, makeRoom: () => boolean): void {

@@ -54,8 +54,10 @@ export function openSqlite(
     const { results, state } = await batches.run(batch);
     if (state !== 'committed') return results;
     checkpoints?.afterCommit();
-    const isLosable = batch.map(mayBeLost);
-    for (const [i, result] of results.entries()) if (isLosable[i] === true) settleEarly(i, result);
+    for (const [i, body] of batch.entries()) {
+      const result = results[i];
+      if (result !== undefined && mayBeLost(body, result)) settleEarly(i, result);
+    }
     await wal?.flush();
     return results;
   };

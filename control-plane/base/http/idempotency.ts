@@ -180,6 +180,8 @@ function claimBody(claim: Claim): HotBody<ClaimRow> {
     },
     row: ClaimRow,
     runNow: (tx) => claimInSteps(tx, claim),
+    // A crash ends the request too, and frees its claim in any case. A stored reply is not replayed before it is durable.
+    mayBeLost: ({ claimed }) => claimed,
   };
 }
 

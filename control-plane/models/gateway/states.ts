@@ -41,7 +41,7 @@ export function openReceipt(receipt: store.NewReceipt): HotBody<Opened> {
     name: 'inference.open',
     locks: accountId(account),
     // If a crash takes the receipt back, the request has died with it, and nothing was charged.
-    mayBeLost: true,
+    mayBeLost: () => true,
     row: OpenedRow,
     statement: sql`with living as (select 1 where ${isLivingPrincipal(keyId, nowMs)}), ${parts}, ${store.receiptPart(receipt)}
       select (select count(*) from living) as living, (select count(*) from held) as held`,

@@ -38,7 +38,7 @@ const turns = async (): Promise<void> => {
 };
 const losable = (v: number): HotBody<number> => {
   const statement = sql`insert into t (v) values (${v})`;
-  return { name: 'losable', locks: '', row: int, statement, runNow: (tx) => tx.run(statement), mayBeLost: true };
+  return { name: 'losable', locks: '', row: int, statement, runNow: (tx) => tx.run(statement), mayBeLost: () => true };
 };
 
 describe('group commit', () => {
@@ -163,6 +163,25 @@ describe('the flush of the write-ahead log', () => {
     expect(order).toEqual(['read 1', 'written']);
   });
 
+  test('is waited for by a body whose result must not be lost, although another result of it may be', async () => {
+    const gate = Promise.withResolvers<void>();
+    await db.close();
+    db = openSqlite(join(dir, 'a.db'), { clock, datasync: () => gate.promise });
+    const claim = (v: number): HotBody<number> => ({
+      ...losable(v),
+      runNow: (tx) => (tx.run(sql`insert into t (v) values (${v})`), v),
+      mayBeLost: (result) => result === 1,
+    });
+    expect(await db.hot(claim(1))).toBe(1);
+    const order: string[] = [];
+    const replay = db.hot(claim(2)).then((result) => order.push(`result ${result}`));
+    await turns();
+    expect(order).toEqual([]);
+    gate.resolve();
+    await replay;
+    expect(order).toEqual(['result 2']);
+  });
+
   test('that fails fails its transactions and all later ones, because nobody knows what the disk has', async () => {
     await db.close();
     const failures = [new Error('EIO')];
@@ -184,7 +203,7 @@ describe('the transaction of bodies that a crash may take back', () => {
   const failing = (v: number): HotBody<number> => ({
     ...losable(v),
     name: 'failing',
-    mayBeLost: false,
+    mayBeLost: () => false,
     runNow: (tx) => {
       tx.run(sql`insert into t (v) values (${v})`);
       throw new Error('no');
@@ -203,7 +222,7 @@ describe('the transaction of bodies that a crash may take back', () => {
     await db.hot(losable(1));
     await db.hot(losable(2));
     expect(committed()).toEqual([]);
-    await db.hot({ ...losable(3), mayBeLost: false });
+    await db.hot({ ...losable(3), mayBeLost: () => false });
     expect(committed()).toEqual([1, 2, 3]);
   });
 
