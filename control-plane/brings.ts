@@ -47,7 +47,14 @@ import { meteringBrings } from './money/metering/brings.ts';
 import { balanceBelowHours } from './money/metering/runway.ts';
 import { payoutsBrings } from './money/payouts/brings.ts';
 import { instancesBrings } from './rental/instances/brings.ts';
-import { findShown, LIVE, machinesOf, measuredInstance, runningInstances } from './rental/instances/store.ts';
+import {
+  findShown,
+  LIVE,
+  machinesOf,
+  measuredInstance,
+  rentalsOf,
+  runningInstances,
+} from './rental/instances/store.ts';
 import { journalBrings } from './rental/journal/brings.ts';
 import { launchBrings } from './rental/launch/brings.ts';
 import { outagesBrings } from './rental/outages/brings.ts';
@@ -125,7 +132,9 @@ export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Bring
       clock,
       ledger: rooms.ledger,
       assertOrg: rooms.accounts.assertOrg,
+      cursors: own.cursors,
       rentalOf,
+      rentalsOf,
       billed: () => Object.assign({}, ...inOrder().map((room) => room.billed ?? {})) as Billed,
     }),
     'money/ledger': ledgerBrings({ db, books: openBooks({ db, clock, log, proofs: inOrder }) }),

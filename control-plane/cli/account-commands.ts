@@ -139,6 +139,17 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     ],
   },
   {
+    words: ['instance', 'costs'],
+    help: 'what each instance has cost, newest first',
+    method: 'GET',
+    path: '/instance-costs',
+    options: [{ flags: '--ids <ids>', help: 'only these, separated by commas', in: 'query', to: 'instance_ids' }],
+    rows: 'data',
+    pages: 'cursor',
+    columns: ['instance_id', 'cost', 'posted', 'as_of'],
+    id: 'instance_id',
+  },
+  {
     words: ['instance', 'operation'],
     help: 'show an operation, such as a launch that is under way',
     method: 'GET',

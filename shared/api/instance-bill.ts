@@ -1,5 +1,8 @@
-// The bill of one instance: its metered time, the time that was not charged and why, refunds, and sums that equal the ledger.
+// The bill of one instance: its metered time, the time that was not charged and why, refunds, and sums that equal the ledger. And what many
+// instances have cost, in short.
 import { z } from 'zod';
+import { PAGE_MAX } from '../limits.ts';
+import { pageParameters } from './page.ts';
 
 const dollars = (what: string) => z.string().describe(`${what}, exactly, in dollars`);
 const seconds = z.number().describe('How long it was, in seconds');
@@ -72,3 +75,39 @@ export const InstanceBill = z
   })
   .meta({ id: 'InstanceBill' });
 export type InstanceBill = z.infer<typeof InstanceBill>;
+
+const InstanceSpan = z
+  .strictObject({
+    kind: z
+      .enum(['starting', 'charged', 'not_charged'])
+      .describe('starting: before it ran, which is free. not_charged: an outage, a broken GPU or a dispute'),
+    from: z.iso.datetime().describe('When it began, also if that was earlier'),
+    until: z.iso.datetime().nullable().describe('When it ended; null while it lasts'),
+  })
+  .meta({ id: 'InstanceSpan' });
+
+/** Spans of one instance in one answer. */
+export const SPANS_MAX = 100;
+
+export const InstanceCost = z
+  .strictObject({
+    instance_id: z.string().describe('The instance'),
+    as_of: z.iso.datetime().describe('The time of these figures'),
+    cost: dollars('What it has cost you until then, the same as `totals.cost` of its bill'),
+    posted: dollars('The part of it that the ledger has taken from your balance'),
+    last_24_hours: z
+      .array(InstanceSpan)
+      .describe(`What the last 24 hours were, oldest first; of more than ${SPANS_MAX} spans the newest`),
+  })
+  .meta({ id: 'InstanceCost' });
+export type InstanceCost = z.infer<typeof InstanceCost>;
+
+export const InstanceCostQuery = z.strictObject({
+  ...pageParameters,
+  instance_ids: z
+    .string()
+    .transform((text) => text.split(',').map((id) => id.trim()))
+    .pipe(z.array(z.string().min(1)).max(PAGE_MAX))
+    .optional()
+    .describe(`Only these instances, separated by commas, at most ${PAGE_MAX}; those that are not yours are left out`),
+});

@@ -57,6 +57,11 @@ export const PAGED_LISTS: Record<string, Open> = {
     idOf: (entry) => String(entry['deposit_id']),
   }),
   listInstances: ofResource('/v1/instances'),
+  listInstanceCosts: async (api, owner) => ({
+    ...(await ofResource('/v1/instances')(api, owner)),
+    url: '/v1/instance-costs?',
+    idOf: (entry) => String(entry['instance_id']),
+  }),
   listEvents: async (api, owner) => {
     const { db, rooms } = api.world;
     const event = { type: 'machine.listed', subjectId: 'm', orgId: owner.orgId, data: {} } as const;

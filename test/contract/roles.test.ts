@@ -21,7 +21,7 @@ const TABLE = {
     makeRecoveryCodes beginPasskey addPasskey listPasskeys removePasskey getDeviceLogin approveDeviceLogin
     denyDeviceLogin leaveOrg joinOrg`,
   'owner, member, billing, read-only': `
-    listMembers listInvitations listUsage getBalance listEarnings listPayouts getBill getInstanceBill getSupplier listMachines
+    listMembers listInvitations listUsage getBalance listEarnings listPayouts getBill getInstanceBill listInstanceCosts getSupplier listMachines
     getMachine listMachineChecks listReceipts getReceipt listDeposits getDeposit getPayoutDestination getStatement listEvents
     getMachineMetrics scrapeMetrics`,
   'owner, member, billing': `

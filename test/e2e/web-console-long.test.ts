@@ -12,6 +12,9 @@ let pages: ConsolePages;
 let page: Page;
 let account: ApiAccount;
 
+/** The requests for costs until now. */
+const asked: string[] = [];
+
 beforeAll(async () => {
   pages = await openConsolePages();
   const { world } = pages.api;
@@ -20,6 +23,9 @@ beforeAll(async () => {
   await world.machine({ gpus: 2 });
   await copyInstances(world.db, await world.run(account), COPIES);
   page = await pages.signedIn(await addPerson(world, { orgId: account.orgId, role: 'owner' }));
+  page.on('request', (request) => {
+    if (request.url().includes('/v1/instance-costs')) asked.push(request.url());
+  });
   await page.goto(`${pages.origin}/console/instances`);
 });
 afterAll(async () => pages.close());
@@ -32,6 +38,13 @@ test('all pages are read, so that the sums count each instance, and a part of th
   await page.getByText('100 of 5,000').waitFor();
   await page.getByRole('button', { name: 'Show more' }).click();
   await expect.poll(drawn).toBe(200);
+});
+
+test('the costs are those of the rows that are drawn, a hundred in one request', async () => {
+  await expect.poll(() => page.locator('tbody td:last-child', { hasText: /^\$/ }).count()).toBe(200);
+  const first = new URL(asked[0] ?? '').searchParams.get('instance_ids')?.split(',');
+  expect(first).toHaveLength(100);
+  expect(first?.at(-1)).toBe('i-copy-99');
 });
 
 test('the filter finds the oldest instance', async () => {

@@ -2,11 +2,11 @@
 import type { Query } from '../../base/db/db.ts';
 import type { Billed } from '../ledger/billed.ts';
 import { provenWalletKinds } from '../ledger/proof-store.ts';
-import { type BillRouteDeps, billRoute, instanceBillRoute, statementRoute } from './routes.ts';
+import { type BillRouteDeps, billRoute, instanceBillRoute, instanceCostsRoute, statementRoute } from './routes.ts';
 
 export function billBrings(deps: BillRouteDeps) {
   return {
-    routes: [billRoute(deps), instanceBillRoute(deps)],
+    routes: [billRoute(deps), instanceBillRoute(deps), instanceCostsRoute(deps)],
     operatorRoutes: [statementRoute(deps)],
     invariants: [(query: Query) => billFaults(query, deps.billed())],
   };

@@ -40,7 +40,7 @@ export function instanceBillOf(
     const segments = (await segmentsOf(query, [id])).filter((each) => each.ended_ms !== each.started_ms);
     const free = await freeTimesOf(query, id);
     const held = await heldOf(query, id);
-    const disputed = await amountsByEvidence(query, id, { kind: 'rental.refund_charge', prefix: DISPUTED });
+    const disputed = await amountsByEvidence(query, [id], { kind: 'rental.refund_charge', prefix: DISPUTED });
     const refunds = await refundsOf(query, id);
     const isOpen = segments.some(({ ended_ms: endedMs }) => endedMs === null);
     const waits = free.some(({ ended_ms: endedMs }) => endedMs === null) || held.some(({ state }) => state === 'held');
@@ -80,6 +80,12 @@ function endOf({ ended_ms: endedMs, posted_through_ms: postedMs }: Segment, nowM
   return endedMs ?? Math.max(nowMs, postedMs);
 }
 
+/** When the time ended for the customer: when charging went on. */
+export function freeUntilMs(time: FreeTime, freeMs: number, segments: readonly Segment[]): number {
+  const next = segments.find(({ started_ms: startedMs }) => startedMs >= time.from_ms + freeMs);
+  return next?.started_ms ?? time.from_ms + freeMs;
+}
+
 function creditOf(
   time: FreeTime,
   { segments, held, nowMs }: { segments: readonly Segment[]; held: readonly HeldCredit[]; nowMs: number },
@@ -88,11 +94,10 @@ function creditOf(
   const freeMs = time.free_ms ?? Math.max(0, time.counted_ms + nowMs - time.counted_at_ms);
   const worthUcents = accruedUcents(time.rate_ucents_per_hour, freeMs);
   const row = held.find((each) => each.free_time_id === time.id);
-  const next = segments.find(({ started_ms: startedMs }) => startedMs >= time.from_ms + freeMs);
   return {
     cause: time.cause,
     from: isoTime(time.from_ms),
-    until: isOpen ? null : isoTime(next?.started_ms ?? time.from_ms + freeMs),
+    until: isOpen ? null : isoTime(freeUntilMs(time, freeMs, segments)),
     seconds: freeMs / 1000,
     amount: dollarText(worthUcents),
     status: isOpen ? 'open' : (row?.state ?? 'credited'),

@@ -1,18 +1,23 @@
-// GET /v1/bill and the bill of one instance for customers, and the statement of a month for operators.
+// GET /v1/bill, the bill of one instance and the costs of many for customers, and the statement of a month for operators.
 import { Readable } from 'node:stream';
 import { z } from 'zod';
 import { Bill, BillQuery } from '../../../shared/api/bill.ts';
-import { InstanceBill } from '../../../shared/api/instance-bill.ts';
+import { InstanceBill, InstanceCost, InstanceCostQuery } from '../../../shared/api/instance-bill.ts';
+import { pageSchema } from '../../../shared/api/page.ts';
 import { csvLine } from '../../../shared/csv.ts';
+import type { Cursors, PageStart } from '../../base/http/cursors.ts';
 import { Id, operator } from '../../base/http/operator.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
 import { billRows } from './csv.ts';
 import { type BillDeps, billOf } from './bill.ts';
 import { type InstanceBillDeps, instanceBillOf } from './instance-bill.ts';
+import { instanceCosts, type RentalsOf } from './instance-costs.ts';
 
 export interface BillRouteDeps extends BillDeps, InstanceBillDeps {
   /** @throws ServiceError `not_found` */
   assertOrg(orgId: string): Promise<void>;
+  cursors: Cursors;
+  rentalsOf: RentalsOf;
 }
 
 const responses = { 200: { description: 'The bill', schema: Bill, streamType: 'text/csv' } };
@@ -50,6 +55,33 @@ export function instanceBillRoute(deps: BillRouteDeps): Route {
     responses: { 200: { description: 'The bill', schema: InstanceBill } },
     errors: ['not_found'],
     handler: async ({ caller, params }) => ({ status: 200, body: await instanceBillOf(caller.orgId, params.id, deps) }),
+  });
+}
+
+export function instanceCostsRoute(deps: BillRouteDeps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/instance-costs',
+    operationId: 'listInstanceCosts',
+    tag: 'Billing',
+    summary: 'What instances have cost, and what their last 24 hours were',
+    description:
+      'In the order of `GET /v1/instances`, newest first. The cost of an instance is exact and equals the `totals.cost` of its bill at the same moment; `last_24_hours` says when it started, was charged, and was not charged.',
+    scope: 'billing:read',
+    idempotency: 'none',
+    query: InstanceCostQuery,
+    responses: { 200: { description: 'A page of costs', schema: pageSchema(InstanceCost) } },
+    errors: [],
+    handler: async ({ caller, query }) => {
+      const { instance_ids: ids } = query;
+      const list = `instance-costs/${caller.orgId}/${ids?.join() ?? ''}`;
+      const rows = (start: PageStart) => instanceCosts(caller.orgId, { ...start, ids }, deps);
+      const body = await deps.cursors.page(list, query, rows, {
+        at: ({ rental: { createdMs, id } }) => ({ createdMs, id }),
+        show: ({ cost }) => cost,
+      });
+      return { status: 200, body };
+    },
   });
 }
 

@@ -1,7 +1,7 @@
 // The SQL of uncharged time, held amounts, and flagged organisations.
 import { z } from 'zod';
 import { countRow, int, text, ucents } from '../../base/db/columns.ts';
-import { type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
+import { join, type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
 import { type Cursor, pageBy, type PageStart } from '../../base/http/cursors.ts';
 
 const FreeTimeRow = z.object({
@@ -92,6 +92,13 @@ export async function endFreeTime(
 /** The uncharged times of a rental, oldest first. */
 export function freeTimesOf(query: Query, subjectId: string): Promise<FreeTime[]> {
   return freeTimesWhere(query, sql`subject_id = ${subjectId} order by from_ms, id`);
+}
+
+/** The uncharged times of these rentals that last or ended after `sinceMs`, oldest first. */
+export function freeTimesSince(query: Query, subjectIds: readonly string[], sinceMs: number): Promise<FreeTime[]> {
+  if (subjectIds.length === 0) return Promise.resolve([]);
+  const isRecent = sql`(ended_ms is null or ended_ms > ${sinceMs})`;
+  return freeTimesWhere(query, sql`subject_id in (${join([...subjectIds])}) and ${isRecent} order by from_ms, id`);
 }
 
 /** A page of all uncharged times, in the order of ids. */

@@ -217,19 +217,20 @@ export function amountsOfSubject(query: Query, subjectId: string, kinds: readonl
   );
 }
 
-const EvidencedRow = AmountOfRow.extend({ evidence: text, effective_ms: int });
+const EvidencedRow = AmountOfRow.extend({ subject_id: text, evidence: text, effective_ms: int });
 export type EvidencedAmount = z.infer<typeof EvidencedRow>;
 
-/** The transfers of a kind of one subject whose evidence begins with the prefix, in the order of their times. */
+/** The transfers of a kind of these subjects whose evidence begins with the prefix, in the order of their times. */
 export function amountsByEvidence(
   query: Query,
-  subjectId: string,
+  subjectIds: readonly string[],
   { kind, prefix }: { kind: string; prefix: string },
 ): Promise<EvidencedAmount[]> {
+  if (subjectIds.length === 0) return Promise.resolve([]);
   return query.all(
     EvidencedRow,
-    sql`select id, amount_ucents, evidence, effective_ms from transfers
-        where subject_id = ${subjectId} and kind = ${kind} and substr(evidence, 1, ${prefix.length}) = ${prefix}
+    sql`select id, subject_id, amount_ucents, evidence, effective_ms from transfers
+        where subject_id in (${join([...subjectIds])}) and kind = ${kind} and substr(evidence, 1, ${prefix.length}) = ${prefix}
         order by effective_ms, id`,
   );
 }

@@ -125,7 +125,7 @@ async function refund(
   { sinceMs, evidence }: { sinceMs: number; evidence: string },
   { ids, clock, ledger }: MeteringDeps,
 ): Promise<bigint> {
-  const segments = await store.segmentsPast(tx, subjectId, sinceMs);
+  const segments = await store.segmentsPast(tx, [subjectId], sinceMs);
   const refundedUcents = await cutBack(tx, segments, { toMs: sinceMs, evidence }, ledger);
   const open = segments.find((segment) => segment.ended_ms === null);
   const nowMs = clock.now();
@@ -142,7 +142,7 @@ async function close(
   { cause, ...until }: Until & { cause: FreeTime['cause'] },
   { clock, credits, ledger, keepRefundsWithinCharge }: MeteringDeps,
 ): Promise<void> {
-  const segments = await store.segmentsPast(tx, subjectId, until.toMs);
+  const segments = await store.segmentsPast(tx, [subjectId], until.toMs);
   const backUcents = await cutBack(tx, segments, until, ledger);
   if (backUcents > 0n) await keepRefundsWithinCharge(tx, subjectId, until.evidence ?? '');
   const last = segments.at(-1);

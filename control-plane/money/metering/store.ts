@@ -44,12 +44,13 @@ export async function insertSegment(tx: Tx, segment: Segment): Promise<void> {
   );
 }
 
-/** Segments of a rental that are open or end after `ms`. */
-export function segmentsPast(query: Query, subjectId: string, ms: number): Promise<Segment[]> {
+/** Segments of these rentals that are open or end after `ms`, ordered by start. */
+export function segmentsPast(query: Query, subjectIds: readonly string[], ms: number): Promise<Segment[]> {
+  if (subjectIds.length === 0) return Promise.resolve([]);
   return query.all(
     SegmentRow,
-    sql`select ${COLUMNS} from meter_segments where subject_id = ${subjectId} and (ended_ms is null or ended_ms > ${ms})
-        order by started_ms, id`,
+    sql`select ${COLUMNS} from meter_segments
+        where subject_id in (${join([...subjectIds])}) and (ended_ms is null or ended_ms > ${ms}) order by started_ms, id`,
   );
 }
 

@@ -129,7 +129,7 @@ async function openDispute(
   { instanceId, sinceMs, reason }: NewDispute,
   { ids, clock }: DisputesDeps,
 ): Promise<Dispute> {
-  if ((await segmentsPast(tx, instanceId, sinceMs ?? 0)).length === 0) {
+  if ((await segmentsPast(tx, [instanceId], sinceMs ?? 0)).length === 0) {
     return fail(
       'not_found',
       `Nothing was charged for an instance ${instanceId} in that time: there is nothing to dispute.`,

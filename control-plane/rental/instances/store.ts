@@ -178,6 +178,23 @@ export function instancesOfOrg(query: Query, orgId: string, start: PageStart): P
   return query.all(ShownRow, sql`select ${SHOWN} from instances where org_id = ${orgId} and ${pageFrom(start)}`);
 }
 
+const RentalRow = z.object({ id: text, created_ms: int, started_ms: int.nullable() });
+
+/** What a page of costs needs of the instances of an organisation, newest first. `ids`: only these; undefined: all. */
+export async function rentalsOf(
+  query: Query,
+  orgId: string,
+  { ids, ...start }: PageStart & { ids: readonly string[] | undefined },
+): Promise<{ id: string; createdMs: number; startedMs: number | null }[]> {
+  const isOneOf = ids === undefined ? sql`1 = 1` : sql`id in (${join([...ids])})`;
+  const rows = await query.all(
+    RentalRow,
+    sql`select id, created_ms, coalesce(ready_ms, launch_ended_ms, terminated_ms) as started_ms from instances
+        where org_id = ${orgId} and ${isOneOf} and ${pageFrom(start)}`,
+  );
+  return rows.map((row) => ({ id: row.id, createdMs: row.created_ms, startedMs: row.started_ms }));
+}
+
 /** Those of the instances that belong to the organisation. */
 export function instancesByIds(query: Query, orgId: string, ids: readonly string[]): Promise<ShownInstance[]> {
   return query.all(ShownRow, sql`select ${SHOWN} from instances where id in (${join([...ids])}) and org_id = ${orgId}`);

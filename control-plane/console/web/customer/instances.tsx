@@ -1,15 +1,19 @@
 // All instances, newest first. Rows change as the service reports it.
-import { useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import type { Instance } from '../../../../shared/api/instance.ts';
 import { useLiveList } from '../core/data.ts';
-import { dollars, duration, gpus, rate, time } from '../core/format.ts';
+import { dollars, duration, gpus, rate } from '../core/format.ts';
+import { SameAs } from '../parts/command.tsx';
 import type { Column } from '../parts/table.tsx';
 import { LiveTable } from '../parts/table.tsx';
-import { Empty, Head } from '../parts/layout.tsx';
+import { Empty, Head, Problem } from '../parts/layout.tsx';
+import { RibbonKey } from '../parts/ribbon.tsx';
+import { type Costs, useCosts } from './instance-costs.ts';
+import { LastDay, Spent, SpentByRows } from './instance-spent.tsx';
 import { InstanceStatus } from './instance-status.tsx';
 
-const COLUMNS: readonly Column<Instance>[] = [
+const columnsOf = (costs: Costs): readonly Column<Instance>[] => [
   {
     title: 'Name',
     cell: ({ id, name, gpu_count: count, gpu_type: type }) => (
@@ -34,9 +38,14 @@ const COLUMNS: readonly Column<Instance>[] = [
       </>
     ),
   },
-  { title: 'Asked for', class: 'w x', cell: ({ created_at: at }) => <time dateTime={at}>{time(at)}</time> },
+  { title: 'Last 24 hours', class: 'w rib', cell: (instance) => <LastDay instance={instance} costs={costs} /> },
   { title: 'Runtime', class: 'w x', cell: (instance) => <span class="dim num l">{runtimeOf(instance)}</span> },
-  { title: 'Per hour', class: 'num', cell: ({ price_per_hour: price }) => rate(price) },
+  {
+    title: 'Per hour',
+    class: 'num w',
+    cell: ({ price_per_hour: price, status }) => <span class={status === 'running' ? '' : 'quiet'}>{rate(price)}</span>,
+  },
+  { title: 'Spent', class: 'num', cell: ({ id }) => <Spent id={id} costs={costs} /> },
 ];
 
 const DAY_MS = 86_400_000;
@@ -52,6 +61,8 @@ export function Instances() {
     type: 'instance',
     isWhole: true,
   });
+  const costs = useCosts();
+  const columns = useMemo(() => columnsOf(costs), [costs]);
   const wanted = text.trim().toLowerCase();
   return (
     <>
@@ -75,12 +86,14 @@ export function Instances() {
       <LiveTable
         caption="Instances"
         list={list}
-        columns={COLUMNS}
+        columns={columns}
         only={(instance) => isAmong(instance, shown) && wordsOf(instance).includes(wanted)}
-        footer={<Now instances={(list.rows.value ?? []).map((row) => row.value)} />}
+        footer={<Now instances={(list.rows.value ?? []).map((row) => row.value)} costs={costs} />}
         empty={<Nothing isFiltered={wanted !== '' || (shown !== 'All' && (list.rows.value ?? []).length > 0)} />}
       />
-      <p class="small quiet">{NOTES[shown]}</p>
+      {costs.error.value !== undefined && <Problem error={costs.error.value} />}
+      <p class="small quiet">{NOTES[shown]} The sum of what was spent is that of the rows above.</p>
+      <SameAs cli="svc instance costs" curl={{ path: '/v1/instance-costs?limit=50' }} />
     </>
   );
 }
@@ -104,7 +117,7 @@ const NOTES: Record<Shown, string> = {
   All: 'Every instance that there was, newest first.',
 };
 
-function Now({ instances }: { instances: readonly Instance[] }) {
+function Now({ instances, costs }: { instances: readonly Instance[]; costs: Costs }) {
   const active = instances.filter(isActive);
   const billed = active.filter(({ status }) => status === 'running');
   const perHour = billed.reduce((sum, { price_per_hour: price }) => sum + price, 0);
@@ -113,10 +126,14 @@ function Now({ instances }: { instances: readonly Instance[] }) {
       <th scope="row" colSpan={2}>
         Billing now: {billed.length} of {active.length} active
       </th>
-      <td class="w" />
+      <td class="w" colSpan={2}>
+        <RibbonKey />
+      </td>
       <td class="w x" />
-      <td class="w x" />
-      <td class="num">{dollars(perHour)}</td>
+      <td class="num w">{dollars(perHour)}</td>
+      <td class="num">
+        <SpentByRows costs={costs} />
+      </td>
     </tr>
   );
 }

@@ -1,0 +1,111 @@
+// What many instances have cost, and what their last 24 hours were, in as many queries for one instance as for a page of them.
+//
+// The cost is what the wallet has paid, from the transfers, and what the open segments have not posted yet. So it equals `totals.cost` of the bill.
+import { type InstanceCost, SPANS_MAX } from '../../../shared/api/instance-bill.ts';
+import { type Clock, isoTime } from '../../../shared/clock.ts';
+import { dollarText } from '../../../shared/money.ts';
+import type { Db, Query } from '../../base/db/db.ts';
+import type { PageStart } from '../../base/http/cursors.ts';
+import { type FreeTime, freeTimesSince } from '../credits/store.ts';
+import { amountsByEvidence, type EvidencedAmount } from '../ledger/store.ts';
+import { paidOfSubjects } from '../ledger/wallets.ts';
+import { DISPUTED } from '../metering/metering.ts';
+import { stretchOf, unpostedUcents } from '../metering/posting.ts';
+import { type Segment, segmentsPast } from '../metering/store.ts';
+import { freeUntilMs } from './instance-bill.ts';
+
+export interface Rental {
+  id: string;
+  createdMs: number;
+  /** When it ran for the first time, or was given up; null while it starts. */
+  startedMs: number | null;
+}
+
+/** A page of the instances of an organisation, newest first. `ids`: only these; undefined: all. */
+export type RentalsOf = (
+  query: Query,
+  orgId: string,
+  page: PageStart & { ids: readonly string[] | undefined },
+) => Promise<Rental[]>;
+
+export interface CostEntry {
+  rental: Rental;
+  cost: InstanceCost;
+}
+
+const DAY_MS = 24 * 3_600_000;
+
+export function instanceCosts(
+  orgId: string,
+  page: PageStart & { ids: readonly string[] | undefined },
+  { db, clock, rentalsOf }: { db: Db; clock: Clock; rentalsOf: RentalsOf },
+): Promise<CostEntry[]> {
+  return db.snapshot('instance_costs', async (query) => {
+    const rentals = await rentalsOf(query, orgId, page);
+    const ids = rentals.map(({ id }) => id);
+    const nowMs = clock.now();
+    const sinceMs = nowMs - DAY_MS;
+    const paid = await paidOfSubjects(query, ids);
+    const segments = Map.groupBy(await segmentsPast(query, ids, sinceMs), (each) => each.subject_id);
+    const free = Map.groupBy(await freeTimesSince(query, ids, sinceMs), (each) => each.subject_id);
+    const refunded = await amountsByEvidence(query, ids, { kind: 'rental.refund_charge', prefix: DISPUTED });
+    const disputed = Map.groupBy(refunded, (each) => each.subject_id);
+    return rentals.map((rental) => {
+      const { id } = rental;
+      const ofRental = segments.get(id) ?? [];
+      const postedUcents = paid.get(id) ?? 0n;
+      const unposted = ofRental
+        .filter(({ ended_ms: endedMs }) => endedMs === null)
+        .reduce((sum, segment) => sum + unpostedUcents(segment, nowMs), 0n);
+      const spans = [
+        { kind: 'starting', fromMs: rental.createdMs, untilMs: rental.startedMs } as const,
+        ...ofRental.map(chargedSpan),
+        ...(free.get(id) ?? []).map((time) => freeSpan(time, ofRental)),
+        ...(disputed.get(id) ?? []).map(disputedSpan),
+      ];
+      return {
+        rental,
+        cost: {
+          instance_id: id,
+          as_of: isoTime(nowMs),
+          cost: dollarText(postedUcents + unposted),
+          posted: dollarText(postedUcents),
+          last_24_hours: shownSpans(spans, sinceMs),
+        },
+      };
+    });
+  });
+}
+
+interface Span {
+  kind: InstanceCost['last_24_hours'][number]['kind'];
+  fromMs: number;
+  untilMs: number | null;
+}
+
+function chargedSpan({ started_ms: fromMs, ended_ms: untilMs }: Segment): Span {
+  return { kind: 'charged', fromMs, untilMs };
+}
+
+function freeSpan(time: FreeTime, segments: readonly Segment[]): Span {
+  const { from_ms: fromMs, free_ms: freeMs } = time;
+  return { kind: 'not_charged', fromMs, untilMs: freeMs === null ? null : freeUntilMs(time, freeMs, segments) };
+}
+
+/** A dispute takes back what was posted: the id of its transfer names the time. */
+function disputedSpan({ id, effective_ms: fromMs }: EvidencedAmount): Span {
+  return { kind: 'not_charged', fromMs, untilMs: stretchOf(id)?.fromMs ?? fromMs };
+}
+
+/** A segment that was credited completely has no length. */
+function shownSpans(spans: readonly Span[], sinceMs: number): InstanceCost['last_24_hours'] {
+  return spans
+    .filter(({ fromMs, untilMs }) => untilMs === null || (untilMs > sinceMs && untilMs > fromMs))
+    .toSorted((a, b) => a.fromMs - b.fromMs)
+    .slice(-SPANS_MAX)
+    .map(({ kind, fromMs, untilMs }) => ({
+      kind,
+      from: isoTime(fromMs),
+      until: untilMs === null ? null : isoTime(untilMs),
+    }));
+}

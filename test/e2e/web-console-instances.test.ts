@@ -1,0 +1,129 @@
+// The list of instances: what each has spent, equal to its bill, and its last 24 hours as a ribbon. On a large screen and a phone, light and dark.
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { InstanceBill } from '../../shared/api/instance-bill.ts';
+import type { ApiAccount } from '../contract/api.ts';
+import { axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
+import { addPerson } from '../kit/people.ts';
+
+const HOUR_MS = 3_600_000;
+const DEAD = { ok: false, leg: 'banner', detail: 'banner: the connection was closed' } as const;
+
+let pages: ConsolePages;
+let account: ApiAccount;
+let page: Page;
+const ids: Record<string, string> = {};
+
+/** Runs the watch loop for `ms` of virtual time. */
+async function watch(ms: number): Promise<void> {
+  const { rooms, clock } = pages.api.world;
+  const { signal } = new AbortController();
+  for (let passed = 0; passed < ms; passed += 1_000) {
+    await rooms.watch.run(signal);
+    await clock.advance(1_000);
+  }
+}
+
+beforeAll(async () => {
+  pages = await openConsolePages();
+  const { world } = pages.api;
+  account = await pages.api.account();
+  await world.clock.advance(Date.now() - 12 * HOUR_MS - world.clock.now());
+  await world.machine({ gpus: 4, dollars: 2.19 });
+  const run = async (name: string): Promise<string> => {
+    const id = await world.launch(account, { name });
+    await world.clock.advance(4 * 60_000);
+    await world.start(id);
+    ids[name] = id;
+    return id;
+  };
+  const ended = await run('sweep-030');
+  await world.clock.advance(4 * HOUR_MS);
+  await world.end(account, ended);
+  await run('llama-serve');
+  await world.clock.advance(2 * HOUR_MS);
+  const failed = await run('train-vit-l');
+  await world.clock.advance(2 * HOUR_MS);
+  await watch(60_000);
+  world.probeAnswers.set(failed, DEAD);
+  await watch(600_000);
+  world.probeAnswers.delete(failed);
+  await watch(60_000);
+  const dead = await run('notebook-2');
+  await world.clock.advance(Date.now() - 120_000 - world.clock.now());
+  world.probeAnswers.set(dead, DEAD);
+  await watch(120_000);
+  ids['eval-nightly'] = await world.launch(account, { name: 'eval-nightly' });
+  page = await pages.signedIn(await addPerson(world, { orgId: account.orgId, role: 'owner' }));
+}, 120_000);
+afterAll(async () => pages.close());
+
+const rowOf = (name: string) => page.getByRole('row').filter({ hasText: name });
+
+async function spentBy(name: string): Promise<string> {
+  const cell = rowOf(name).locator('td').last();
+  await expect.poll(() => cell.textContent()).toMatch(/^\$/);
+  return (await cell.textContent()) ?? '';
+}
+
+async function billed(name: string): Promise<string> {
+  const { json } = await pages.api.call('GET', `/v1/instances/${ids[name]}/bill`, { key: account.key });
+  return `$${Number((json as unknown as InstanceBill).totals.cost).toFixed(2)}`;
+}
+
+test('each row says what was spent, which is what the bill says, and the last row has their sum', async () => {
+  await page.goto(`${pages.origin}/console/instances`);
+  const names = ['sweep-030', 'llama-serve', 'train-vit-l', 'notebook-2', 'eval-nightly'];
+  for (const name of names) expect(await spentBy(name)).toBe(await billed(name));
+  expect(await spentBy('eval-nightly')).toBe('$0.00');
+  const { json } = await pages.api.call('GET', '/v1/instance-costs', { key: account.key });
+  const sum = (json['data'] as { cost: string }[]).reduce((total, { cost }) => total + Number(cost), 0);
+  expect(await spentBy('Billing now: 2 of 4 active')).toBe(`$${sum.toFixed(2)}`);
+});
+
+test('the ribbon of a row says in words what was charged, starting, and not charged', async () => {
+  const ribbonOf = (name: string) => rowOf(name).getByRole('img').getAttribute('aria-label');
+  expect(await ribbonOf('train-vit-l')).toMatch(
+    /hours: \d+ h \d+ m charged, 4 m \d+ s starting, 1?\d m \d+ s not charged$/,
+  );
+  expect(await ribbonOf('sweep-030')).toMatch(/hours: \d+ h \d+ m charged, 4 m \d+ s starting$/);
+  expect(await ribbonOf('eval-nightly')).toMatch(/hours: \d+ s starting$|hours: nothing$/);
+});
+
+test('an instance that recovers is read again as soon as the service says so', async () => {
+  const { world } = pages.api;
+  const before = await rowOf('notebook-2').locator('td').last().textContent();
+  world.probeAnswers.delete(ids['notebook-2'] ?? '');
+  await watch(12_000);
+  await world.clock.advance(HOUR_MS);
+  const read = page.waitForResponse((response) => response.url().includes('/v1/instance-costs'));
+  await world.rooms.live.tick();
+  await rowOf('notebook-2').getByText('running').waitFor();
+  expect(new URL((await read).url()).searchParams.get('instance_ids')).toBe(ids['notebook-2']);
+  await expect.poll(() => rowOf('notebook-2').locator('td').last().textContent()).not.toBe(before);
+});
+
+describe.each([
+  { isPhone: false, isDark: false },
+  { isPhone: false, isDark: true },
+  { isPhone: true, isDark: false },
+  { isPhone: true, isDark: true },
+])('phone $isPhone, dark $isDark', ({ isPhone, isDark }) => {
+  test('the list fits, axe-core finds nothing, and the service takes the commands that it shows', async () => {
+    const shown = await (await pages.open({ isPhone, isDark })).newPage();
+    await shown.context().addCookies(await page.context().cookies());
+    await shown.goto(`${pages.origin}/console/instances`);
+    await shown.getByRole('row').filter({ hasText: 'llama-serve' }).getByText(/^\$\d/).last().waitFor();
+    await expect.poll(() => shown.getByText('…', { exact: true }).count()).toBe(0);
+    expect(await axeFindings(shown)).toEqual([]);
+    for (const line of await shown.locator('.cmd code').allTextContents()) await pages.judge(line);
+    expect(await shown.evaluate('document.documentElement.scrollWidth - innerWidth')).toBeLessThanOrEqual(0);
+    const shots = process.env['CONSOLE_SHOTS'];
+    const file = `instances-${isPhone ? 'phone' : 'wide'}-${isDark ? 'dark' : 'light'}.png`;
+    if (shots !== undefined) await shown.screenshot({ path: `${shots}/${file}`, fullPage: true });
+  });
+});
+
+test('no page has broken the policy, thrown an error or left the origin', () => {
+  expect(pages.broken).toEqual([]);
+});
