@@ -54,6 +54,7 @@ import {
   measuredInstance,
   rentalsOf,
   runningInstances,
+  subjectsOf,
 } from './rental/instances/store.ts';
 import { journalBrings } from './rental/journal/brings.ts';
 import { launchBrings } from './rental/launch/brings.ts';
@@ -220,6 +221,10 @@ function moneyBrings(
       ledger,
       payouts,
       machinesOf: machinesOfAll(rooms),
+      subjectsOf: async (query, id) => [
+        ...(await subjectsOf(query, id)),
+        ...(await rooms.fineTuning.jobsOf(query, id)),
+      ],
       supplierOf,
       supplierStatus: async (query, id) => (await findSupplier(query, id))?.status,
     }),

@@ -1,6 +1,7 @@
 // Community supply as suppliers see it, with what they earned (specification 2.17).
 import { z } from 'zod';
 import { GPUS_PER_MACHINE_MAX } from '../limits.ts';
+import { pageParameters } from './page.ts';
 
 export const CommunitySupplier = z
   .strictObject({
@@ -230,6 +231,39 @@ export const EarningsEntry = z
   .meta({ id: 'EarningsEntry' });
 export type EarningsEntry = z.infer<typeof EarningsEntry>;
 
+export const EarningsQuery = z.strictObject({
+  ...pageParameters,
+  machine_id: z
+    .string()
+    .min(1)
+    .optional()
+    .describe(
+      'Only the entries of this machine. A page may then have fewer entries than `limit`, or none, although there is a next one',
+    ),
+});
+
+const outage = {
+  outage_id: z.string().describe('Identifies the outage'),
+  cause: z
+    .enum(['outage', 'gpu_fault'])
+    .describe('outage: rentals could not be reached from outside. gpu_fault: the host reported a broken GPU'),
+  confirmed_at: z.iso.datetime().describe('When it was certain'),
+  from: z.iso.datetime().describe('From then on the first of its rentals is not charged'),
+  until: z.iso
+    .datetime()
+    .nullable()
+    .describe('When the last of its rentals was charged again or ended; null while it lasts'),
+  rentals: z.int().describe('How many rentals were not charged'),
+  not_earned: z
+    .string()
+    .describe(
+      'Your part of what this time would have cost, exactly, in dollars; while it lasts, until now. If the operator refuses a credit, you are paid that part',
+    ),
+  reason: z.string().describe('What the probes from outside or the host reported'),
+};
+export const MachineOutage = z.strictObject(outage).meta({ id: 'MachineOutage' });
+export type MachineOutage = z.infer<typeof MachineOutage>;
+
 export const CommunityEarnings = z
   .strictObject({
     accrued_cents: z.int().describe('Earned over the whole life of the supplier, less what was taken back'),
@@ -239,6 +273,15 @@ export const CommunityEarnings = z
     payable_cents: z
       .int()
       .describe('Of what is unpaid, what can be paid out now: old enough, and not disputed by the customer'),
+    of_machine: z
+      .strictObject({
+        machine_id: z.string().describe('The machine that was asked for'),
+        accrued: z
+          .string()
+          .describe('What it earned over its whole life, less what was taken back, exactly, in dollars'),
+      })
+      .nullable()
+      .describe('With machine_id: what this machine alone earned. The exact amounts of all its entries add up to it'),
     entries: z
       .array(EarningsEntry)
       .describe('The entries of this page, newest first; all of them add up to accrued_cents'),

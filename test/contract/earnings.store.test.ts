@@ -40,7 +40,8 @@ const supplierId = async (): Promise<string> =>
 const sumOf = ({ entries }: CommunityEarnings): number => entries.reduce((sum, each) => sum + each.amount_cents, 0);
 
 test('a supplier without earnings and an organisation that is no supplier read zeros', async () => {
-  const nothing = { accrued_cents: 0, unpaid_cents: 0, payable_cents: 0, entries: [], next_cursor: null };
+  const none = { accrued_cents: 0, unpaid_cents: 0, payable_cents: 0 };
+  const nothing = { ...none, of_machine: null, entries: [], next_cursor: null };
   expect(await earnings()).toEqual(nothing);
   await bringMachine(api, owner);
   expect(await earnings()).toEqual(nothing);

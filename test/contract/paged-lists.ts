@@ -1,4 +1,5 @@
 // Every list of the API that comes in pages: how entries get into it, and how they leave it. A list without a line here fails its test.
+import { sql } from '../../control-plane/base/db/db.ts';
 import { LAUNCH } from '../kit/world.ts';
 import type { Api, ApiAccount } from './api.ts';
 import { makerFor } from './resources.ts';
@@ -123,6 +124,20 @@ export const PAGED_LISTS: Record<string, Open> = {
     ...(await ofResource('/v1/community/machines')(api, owner)),
     idOf: (entry) => String(entry['machine_id']),
   }),
+  listMachineOutages: async (api, owner) => {
+    const machineId = await bringMachine(api, owner);
+    let count = 0;
+    return {
+      url: `/v1/community/machines/${machineId}/outages?`,
+      idOf: (entry) => String(entry['outage_id']),
+      add: async () => {
+        const columns = sql`id, cause, machine_id, evidence, opened_ms`;
+        const row = sql`${`o-${(count += 1)}`}, 'outage', ${machineId}, 'dead', ${api.world.clock.now()}`;
+        await api.world.db.tx('test.outage', (tx) => tx.run(sql`insert into outages (${columns}) values (${row})`));
+        return undefined;
+      },
+    };
+  },
   listEarnings: async (api, owner) => {
     await bringMachine(api, owner);
     return {

@@ -186,7 +186,7 @@ async function brokenEarnings({ rooms }: World, rentals: readonly Rental[], entr
   const broken: string[] = [];
   for (const [supplierId, ofSupplier] of Map.groupBy(rentals, (rental) => rental.supplierId)) {
     const earned = ofSupplier.reduce((sum, { id }) => sum - (entries.get(id)?.get('supplier_payable') ?? 0n), 0n);
-    const page = await rooms.payouts.earnings(supplierId, undefined, 100_000);
+    const page = await rooms.payouts.earnings(supplierId, { from: undefined, limit: 100_000 });
     const shown = page.earnings.reduce((sum, { entry }) => sum + entry.amount_ucents, 0n);
     const cents = page.earnings.reduce((sum, { amountCents }) => sum + amountCents, 0n);
     if (shown !== earned) broken.push(`supplier ${supplierId} has earned ${earned} and is shown ${shown}`);

@@ -7,6 +7,7 @@ import { type Measure, one } from '../../base/http/metrics.ts';
 import type { Payouts } from '../../money/payouts/payouts.ts';
 import { catalogRoutes } from './catalog-routes.ts';
 import { machineRoutes } from './machine-routes.ts';
+import { machineOutagesRoute } from './outage-route.ts';
 import { supplyOperatorRoutes } from './operator-routes.ts';
 import { waitingMachines } from './overview.ts';
 import { supplyRoutes } from './routes.ts';
@@ -42,6 +43,7 @@ export function supplyBrings({ db, clock, cursors, supply, payouts, machinesOf, 
       ...catalogRoutes({ db, cursors }),
       ...supplyRoutes({ ...view, db, supply }),
       ...machineRoutes({ ...view, db, cursors, supply, failingProbes }),
+      machineOutagesRoute({ db, clock, cursors }),
     ],
     operatorRoutes: supplyOperatorRoutes({ db, cursors, supply, payouts }),
     measures: measures(db),

@@ -106,6 +106,14 @@ export function earnedOf(query: Query, jobIds: readonly string[]): Promise<z.inf
   );
 }
 
+const JobRow = z.object({ job_id: text });
+
+/** The jobs that ever ran on the machine. */
+export async function jobsOfMachine(query: Query, machineId: string): Promise<string[]> {
+  const which = sql`select distinct job_id from finetuning_attempts where machine_id = ${machineId} order by job_id`;
+  return (await query.all(JobRow, which)).map((row) => row.job_id);
+}
+
 const MachineRow = z.object({ job_id: text, machine_id: text });
 
 /** The last machine of each of these jobs, for the list of a supplier's earnings. Ids of other things are skipped. */

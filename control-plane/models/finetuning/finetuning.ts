@@ -16,7 +16,7 @@ import type { JobUrlAnswer, JobUrlPurpose, SentJobEvent } from '../../../shared/
 import type { Query, Tx } from '../../base/db/db.ts';
 import type { Reply } from '../../base/http/route.ts';
 import type { Driver } from '../../base/operations/engine.ts';
-import { machinesOfJobs } from './attempts.ts';
+import { jobsOfMachine, machinesOfJobs } from './attempts.ts';
 import { cancelJob, failMissing } from './cancel.ts';
 import { createJob, type CreateCall } from './create.ts';
 import type { FineTuningDeps } from './deps.ts';
@@ -64,6 +64,8 @@ export interface FineTuningRoom {
   namedBlobs(keys: readonly string[]): Promise<readonly string[]>;
   /** The last machine of each job, for the list of earnings. */
   machinesOf(query: Query, jobIds: readonly string[]): Promise<Map<string, string>>;
+  /** The jobs that ever ran on the machine. */
+  jobsOf(query: Query, machineId: string): Promise<string[]>;
 }
 
 /** Jobs that are driven at once. Files are read to their end, and the engine must serve other rooms too. */
@@ -127,6 +129,7 @@ export function openFineTuning(deps: FineTuningDeps): FineTuningRoom {
     urlFor: (machineId, workloadId, purpose) => urlFor({ machineId, workloadId }, purpose, deps),
     namedBlobs: (keys) => namedBlobs(db.read, keys),
     machinesOf: machinesOfJobs,
+    jobsOf: jobsOfMachine,
   };
 }
 

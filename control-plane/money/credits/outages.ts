@@ -93,6 +93,12 @@ export async function sumsOfOutages(query: Query, ids: readonly string[]): Promi
   return new Map(rows.map((row) => [row.outage_id, row]));
 }
 
+/** All uncharged times of these outages, oldest first. */
+export function timesOfOutages(query: Query, ids: readonly string[]): Promise<FreeTime[]> {
+  if (ids.length === 0) return Promise.resolve([]);
+  return freeTimesWhere(query, sql`outage_id in (${join([...ids])}) order by from_ms, id`);
+}
+
 /** No page shows more rentals of one outage. */
 const TIMES_SHOWN_MAX = 200;
 

@@ -4,7 +4,7 @@ import type { LoopOptions } from '../../../shared/loop.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Measure } from '../../base/http/metrics.ts';
 import { disputeOperatorRoutes } from './dispute-routes.ts';
-import { earningsRoute } from './earnings-route.ts';
+import { type EarningsRouteDeps, earningsRoute } from './earnings-route.ts';
 import { type PayoutOperatorDeps, payoutOperatorRoutes } from './payout-operator-routes.ts';
 import { waitingDisputes, waitingPayouts } from './overview.ts';
 import { type PayoutRouteDeps, payoutRoutes } from './payout-routes.ts';
@@ -14,7 +14,7 @@ import { payoutFaults } from './verify.ts';
 /** A period lasts a day or a week. The loop looks more often, because a process may be down when one begins. */
 const DUE_PERIOD_MS = 3_600_000;
 
-export function payoutsBrings(deps: PayoutRouteDeps & PayoutOperatorDeps) {
+export function payoutsBrings(deps: PayoutRouteDeps & PayoutOperatorDeps & EarningsRouteDeps) {
   const { payouts } = deps;
   const due: LoopOptions = { name: 'payouts', periodMs: DUE_PERIOD_MS, run: (signal) => payouts.makeDue(signal) };
   return {

@@ -1,14 +1,13 @@
 // GET /v1/community/earnings (specification 2.17).
 import { z } from 'zod';
-import { CommunityEarnings, type EarningsEntry } from '../../../shared/api/community.ts';
-import { PageQuery } from '../../../shared/api/page.ts';
+import { CommunityEarnings, type EarningsEntry, EarningsQuery } from '../../../shared/api/community.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { uuidOf } from '../../../shared/ids.ts';
 import { dollarText } from '../../../shared/money.ts';
 import type { Db, Query } from '../../base/db/db.ts';
-import type { Cursors } from '../../base/http/cursors.ts';
+import type { Cursor, Cursors } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
-import type { Earning } from './earnings.ts';
+import type { Earning, Walk } from './earnings.ts';
 import type { Payouts } from './payouts.ts';
 
 /** The fields of the last entry that a cursor stores. */
@@ -22,9 +21,11 @@ export interface EarningsRouteDeps {
   supplierOf(query: Query, orgId: string): Promise<string | undefined>;
   /** The machine on which each instance ran. */
   machinesOf(query: Query, instanceIds: readonly string[]): Promise<Map<string, string>>;
+  /** Everything that ran on a machine. */
+  subjectsOf(query: Query, machineId: string): Promise<string[]>;
 }
 
-export function earningsRoute({ db, cursors, payouts, supplierOf, machinesOf }: EarningsRouteDeps): Route {
+export function earningsRoute({ db, cursors, payouts, supplierOf, machinesOf, subjectsOf }: EarningsRouteDeps): Route {
   return route({
     method: 'GET',
     tag: 'Community supply',
@@ -35,43 +36,72 @@ export function earningsRoute({ db, cursors, payouts, supplierOf, machinesOf }: 
     summary: 'What your machines earned, newest first',
     description:
       'Entries are made at the end of each hour, and when a rental ends. Time of a host that turns out to have been dead is taken back by an entry with a negative amount, which says why. What a rental earned can be paid out some time after it was entered (`payable_at`), in which its customer may dispute it.',
-    query: PageQuery,
+    query: EarningsQuery,
     responses: { 200: { description: 'Totals, and a page of entries', schema: CommunityEarnings } },
     errors: [],
     handler: async ({ caller, query }) => {
-      const list = `earnings/${caller.orgId}`;
-      const position = cursors.read(list, query.cursor);
-      const last = position === undefined ? undefined : LastEntry.parse(JSON.parse(position.id));
-      const after =
-        position === undefined || last === undefined
-          ? undefined
-          : {
-              postedMs: position.createdMs,
-              id: last.id,
-              totalUcents: BigInt(last.total),
-              leastUcents: BigInt(last.least),
-            };
+      const { machine_id: machineId } = query;
+      const list = `earnings/${caller.orgId}/${machineId ?? ''}`;
+      const from = walkOf(cursors.read(list, query.cursor));
       const supplierId = await supplierOf(db.read, caller.orgId);
-      const { earnings, disputed, ...now } = await payouts.earnings(supplierId ?? '', after, query.limit + 1);
+      const only = machineId === undefined ? undefined : { machineId, machinesOf, subjectsOf };
+      const { earnings, cutAt, disputed, machineUcents, ...now } = await payouts.earnings(
+        supplierId ?? '',
+        { from, limit: query.limit + 1 },
+        only,
+      );
       const machines = await machinesOf(
         db.read,
         earnings.map(({ entry }) => entry.subject_id),
       );
-      const page = cursors.pageOf(list, earnings, query.limit, {
-        at: ({ entry, next }) => ({
-          createdMs: entry.posted_ms,
-          id: JSON.stringify({ id: entry.id, total: String(next.totalUcents), least: String(next.leastUcents) }),
-        }),
-        show: (earning) => entryView(earning, { machines, disputed, delayMs: payouts.delayMs }),
+      const facts = { machines, disputed, delayMs: payouts.delayMs };
+      const rows: Row[] = earnings.map((earning) => ({ earning, at: placeOf(earning) }));
+      // A page that was cut ends where it stopped to look: behind that row stands one that nobody sees.
+      if (cutAt !== undefined) rows.push({ at: cutAt }, { at: cutAt });
+      const limit = cutAt === undefined ? query.limit : earnings.length + 1;
+      const page = cursors.pageOf(list, rows, limit, {
+        at: ({ at }) => cursorOf(at),
+        show: ({ earning }) => (earning === undefined ? [] : [entryView(earning, facts)]),
       });
       const totals = {
         accrued_cents: Number(now.accruedCents),
         unpaid_cents: Number(now.unpaidCents),
         payable_cents: Number(now.payableCents),
       };
-      return { status: 200, body: { ...totals, entries: page.data, next_cursor: page.next_cursor } };
+      const ofMachine =
+        machineId === undefined ? null : { machine_id: machineId, accrued: dollarText(machineUcents ?? 0n) };
+      const body = { ...totals, of_machine: ofMachine, entries: page.data.flat(), next_cursor: page.next_cursor };
+      return { status: 200, body };
     },
   });
+}
+
+interface Row {
+  /** Undefined for the place at which a page was cut. */
+  earning?: Earning;
+  at: Walk;
+}
+
+function placeOf({ entry, next }: Earning): Walk {
+  return { ...next, after: { postedMs: entry.posted_ms, id: entry.id } };
+}
+
+function cursorOf({ after, totalUcents, leastUcents }: Walk): Cursor {
+  const { postedMs = 0, id = '' } = after ?? {};
+  return {
+    createdMs: postedMs,
+    id: JSON.stringify({ id, total: String(totalUcents), least: String(leastUcents) }),
+  };
+}
+
+function walkOf(cursor: Cursor | undefined): Walk | undefined {
+  if (cursor === undefined) return undefined;
+  const last = LastEntry.parse(JSON.parse(cursor.id));
+  return {
+    after: { postedMs: cursor.createdMs, id: last.id },
+    totalUcents: BigInt(last.total),
+    leastUcents: BigInt(last.least),
+  };
 }
 
 function entryView(

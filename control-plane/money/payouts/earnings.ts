@@ -1,6 +1,12 @@
-// Earnings of a supplier: its account's entries in whole cents from new to old (pure), and the sums of its machines.
+// Earnings of a supplier: its account's entries in whole cents from new to old, those of one machine, and the sums of its machines.
 import { centsFloor } from '../../../shared/money.ts';
-import { type SupplierEntry, earnedBySubject } from '../ledger/suppliers.ts';
+import {
+  earnedBySubject,
+  earnedBySubjects,
+  earnedEntries,
+  type EntryCursor,
+  type SupplierEntry,
+} from '../ledger/suppliers.ts';
 import type { Query } from '../../base/db/db.ts';
 
 /** The state of the walk from new to old. */
@@ -35,6 +41,80 @@ export function earningsFrom(level: Level, entries: readonly SupplierEntry[], pa
     earnings.push({ entry, amountCents, isPaid, next: { totalUcents, leastUcents } });
   }
   return earnings;
+}
+
+/** Entries of a supplier that are read at once, and for one page, while those of one machine are looked for. */
+const PIECE_ENTRIES = 1_000;
+const SCANNED_ENTRIES_MAX = 5_000;
+
+/** One machine, and how a room above says what ran there. */
+export interface OfMachine {
+  machineId: string;
+  machinesOf: MachinesOf;
+  /** Everything that ran on the machine. */
+  subjectsOf(query: Query, machineId: string): Promise<string[]>;
+}
+
+/** Where a walk from new to old is. */
+export interface Walk extends Level {
+  /** Undefined at its begin. */
+  after: EntryCursor | undefined;
+}
+
+export interface WalkedEarnings {
+  earnings: Earning[];
+  /** Where the next page begins, if one page may not read on until it has enough entries of the machine; else undefined. */
+  cutAt: Walk | undefined;
+}
+
+/**
+ * At most `limit` entries of one machine. They are looked for among all entries of the supplier, because whether an entry is paid depends on
+ * all that are newer.
+ */
+export async function earningsOfMachine(
+  query: Query,
+  { machineId, machinesOf }: Pick<OfMachine, 'machineId' | 'machinesOf'>,
+  { supplierId, paidUcents, start }: { supplierId: string; paidUcents: bigint; start: Walk },
+  limit: number,
+): Promise<WalkedEarnings> {
+  const found: Earning[] = [];
+  let at = start;
+  for (let scanned = 0; scanned < SCANNED_ENTRIES_MAX; scanned += PIECE_ENTRIES) {
+    const entries = await earnedEntries(query, supplierId, at.after, PIECE_ENTRIES);
+    const machines = await machinesOf(query, [...new Set(entries.map((entry) => entry.subject_id))]);
+    for (const earning of earningsFrom(at, entries, paidUcents)) {
+      const { entry, next } = earning;
+      if (machines.get(entry.subject_id) === machineId) found.push(earning);
+      if (found.length === limit) return { earnings: found, cutAt: undefined };
+      at = { ...next, after: { postedMs: entry.posted_ms, id: entry.id } };
+    }
+    if (entries.length < PIECE_ENTRIES) return { earnings: found, cutAt: undefined };
+  }
+  return { earnings: found, cutAt: at };
+}
+
+/** Subjects in one query. */
+const SUBJECTS = 1_000;
+
+/** What a machine earned over its whole life. */
+export async function earnedOnMachine(
+  query: Query,
+  { machineId, machinesOf, subjectsOf }: OfMachine,
+  supplierId: string,
+): Promise<bigint> {
+  const subjectIds = await subjectsOf(query, machineId);
+  let sum = 0n;
+  for (let from = 0; from < subjectIds.length; from += SUBJECTS) {
+    const ids = subjectIds.slice(from, from + SUBJECTS);
+    // A job that went on elsewhere is counted there, as in the list of entries.
+    const machines = await machinesOf(query, ids);
+    sum += await earnedBySubjects(
+      query,
+      supplierId,
+      ids.filter((id) => machines.get(id) === machineId),
+    );
+  }
+  return sum;
 }
 
 /** The machine of each instance. A room above provides this function. */

@@ -1,25 +1,37 @@
 // Earnings of suppliers, what we owe them, and payouts.
 import type { Metering } from '../metering/metering.ts';
 import type { Query } from '../../base/db/db.ts';
-import { earnedEntries, type EntryCursor } from '../ledger/suppliers.ts';
+import { earnedEntries } from '../ledger/suppliers.ts';
 import { disputedInstances, type Disputes, openDisputes } from './disputes.ts';
 import { openDestinations, type DestinationsDeps, type PayoutDestinations } from './destinations.ts';
-import { type Earning, earningsFrom, type Level } from './earnings.ts';
+import {
+  earnedOnMachine,
+  earningsFrom,
+  earningsOfMachine,
+  type OfMachine,
+  type Walk,
+  type WalkedEarnings,
+} from './earnings.ts';
 import type { PayingDeps } from './making.ts';
 import { openSending, type Sending } from './sending.ts';
 import { type Standing, standingOf, sumsOf } from './standing.ts';
 
-export interface EarningsPage extends Standing {
-  earnings: Earning[];
+export interface EarningsPage extends Standing, WalkedEarnings {
   /** Rentals whose earnings wait for a decision of the operator. */
   disputed: ReadonlySet<string>;
+  /** What the machine earned that was asked for; undefined if none was. */
+  machineUcents: bigint | undefined;
 }
 
 export interface Payouts extends Sending {
   /** Zero for a supplier without earnings. */
   standing(query: Query, supplierId: string): Promise<Standing>;
-  /** At most `limit` entries after `after`, newest first. */
-  earnings(supplierId: string, after: (EntryCursor & Level) | undefined, limit: number): Promise<EarningsPage>;
+  /** At most `limit` entries after `from`, newest first. `only`: those of one machine. */
+  earnings(
+    supplierId: string,
+    page: { from: Walk | undefined; limit: number },
+    only?: OfMachine,
+  ): Promise<EarningsPage>;
   disputes: Disputes;
   destinations: PayoutDestinations;
   /** The time from an entry of earnings until it is payable. */
@@ -40,14 +52,21 @@ export function openPayouts(deps: PayoutsDeps): Payouts {
     destinations,
     delayMs: deps.delayMs,
     // One transaction, so that the first page begins at the total of exactly the entries that it shows.
-    earnings: (supplierId, after, limit) =>
+    earnings: (supplierId, { from, limit }, only) =>
       db.snapshot('payouts.earnings', async (query) => {
         const sums = await sumsOf(query, supplierId, deps);
         const totalUcents = sums.owedUcents + sums.paidUcents;
-        const level = after ?? { totalUcents, leastUcents: totalUcents };
-        const entries = await earnedEntries(query, supplierId, after, limit);
+        const start = from ?? { totalUcents, leastUcents: totalUcents, after: undefined };
+        const { paidUcents } = sums;
         const disputed = new Set(await disputedInstances(query));
-        return { ...standingOf(sums), disputed, earnings: earningsFrom(level, entries, sums.paidUcents) };
+        const common = { ...standingOf(sums), disputed };
+        if (only !== undefined) {
+          const walked = await earningsOfMachine(query, only, { supplierId, paidUcents, start }, limit);
+          return { ...common, ...walked, machineUcents: await earnedOnMachine(query, only, supplierId) };
+        }
+        const entries = await earnedEntries(query, supplierId, start.after, limit);
+        const earnings = earningsFrom(start, entries, paidUcents);
+        return { ...common, earnings, cutAt: undefined, machineUcents: undefined };
       }),
   };
 }

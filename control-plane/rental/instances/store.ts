@@ -108,6 +108,12 @@ export async function machinesOf(query: Query, instanceIds: readonly string[]): 
   return new Map(rows.map((row) => [row.id, row.machine_id]));
 }
 
+/** The instances whose last machine it was. */
+export async function subjectsOf(query: Query, machineId: string): Promise<string[]> {
+  const rows = await query.all(IdRow, sql`select id from instances where machine_id = ${machineId} order by id`);
+  return rows.map(({ id }) => id);
+}
+
 /** The last machine of an instance. @throws ServiceError `not_found`, also for an instance of another organisation */
 export async function measuredInstance(
   query: Query,

@@ -225,8 +225,8 @@ async function walk(page: number): Promise<Earning[]> {
   const all: Earning[] = [];
   for (;;) {
     const last = all.at(-1);
-    const after = last && { postedMs: last.entry.posted_ms, id: last.entry.id, ...last.next };
-    const { earnings } = await world.rooms.payouts.earnings('s', after, page);
+    const from = last && { after: { postedMs: last.entry.posted_ms, id: last.entry.id }, ...last.next };
+    const { earnings } = await world.rooms.payouts.earnings('s', { from, limit: page });
     all.push(...earnings);
     if (earnings.length < page) return all;
   }

@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { type AccountRef, clearing, paidOut, payable } from '../../../control-plane/money/ledger/accounts.ts';
+import type { Walk } from '../../../control-plane/money/payouts/earnings.ts';
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
@@ -78,7 +79,7 @@ test('a dispute that is resolved keeps nothing back', async () => {
 
 test('the list of earnings has the entries of the supplier, newest first', async () => {
   const listed = async (supplierId: string): Promise<string[]> => {
-    const { earnings } = await world.rooms.payouts.earnings(supplierId, undefined, 10);
+    const { earnings } = await world.rooms.payouts.earnings(supplierId, { from: undefined, limit: 10 });
     return earnings.map(({ entry, amountCents }) => `${entry.subject_id} ${amountCents}`);
   };
   expect((await listed('s')).slice(0, 2).toSorted()).toEqual(['i-1 -20', 'i-3 70']);
@@ -88,15 +89,15 @@ test('the list of earnings has the entries of the supplier, newest first', async
 
 test('entries of one moment are in the order of their ids, and pages of one entry skip none of them', async () => {
   for (const cents of [1, 2, 3, 4]) await (cents % 2 === 0 ? takeBack : earn)('s', 'i-4', cents);
-  const page = async (after: Parameters<World['rooms']['payouts']['earnings']>[1], limit: number) =>
-    (await world.rooms.payouts.earnings('s', after, limit)).earnings;
+  const page = async (from: Walk | undefined, limit: number) =>
+    (await world.rooms.payouts.earnings('s', { from, limit })).earnings;
   const all = await page(undefined, 100);
   const order = all.map(({ entry }) => [entry.posted_ms, entry.id] as const);
   expect(order).toEqual(order.toSorted(([aMs, aId], [bMs, bId]) => bMs - aMs || (aId < bId ? 1 : -1)));
   const seen: string[] = [];
   for (let last = (await page(undefined, 1))[0]; last !== undefined;) {
     seen.push(last.entry.id);
-    [last] = await page({ postedMs: last.entry.posted_ms, id: last.entry.id, ...last.next }, 1);
+    [last] = await page({ after: { postedMs: last.entry.posted_ms, id: last.entry.id }, ...last.next }, 1);
   }
   expect(seen).toEqual(all.map(({ entry }) => entry.id));
 });

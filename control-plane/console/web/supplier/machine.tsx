@@ -12,6 +12,7 @@ import { GpuMetrics } from '../parts/gpu-metrics.tsx';
 import { Dialog, Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Figures, Head, Note, Problem } from '../parts/layout.tsx';
 import { CheckSteps, passedWords } from './check-steps.tsx';
+import { MachineEarnings, MachineOutages } from './machine-money.tsx';
 import { MachineStatus } from './machine-status.tsx';
 
 const CHECKS_MS = 10_000;
@@ -54,6 +55,10 @@ export function Machine({ params: { id = '' } }: ScreenProps) {
             <GpuMetrics path={`${path}/metrics`} cli={`svc machine metrics ${id} --watch`} />
           )}
         </div>
+      </div>
+      <div class="split even">
+        <MachineOutages id={id} />
+        <MachineEarnings id={id} />
       </div>
     </>
   );

@@ -1,0 +1,187 @@
+// What a supplier reads of one machine's money: its earnings among those of all machines, and the outages that it did not earn by.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { z } from 'zod';
+import { ucents } from '../../control-plane/base/db/columns.ts';
+import { sql } from '../../control-plane/base/db/db.ts';
+import { clearing, payable } from '../../control-plane/money/ledger/accounts.ts';
+import { CommunityEarnings, MachineOutage } from '../../shared/api/community.ts';
+import { isoTime } from '../../shared/clock.ts';
+import { dollarText } from '../../shared/money.ts';
+import { type Api, type ApiAccount, openApi } from './api.ts';
+import { bringMachine } from './suppliers.ts';
+
+const HOUR_MS = 3_600_000;
+const DEAD = { ok: false, leg: 'banner', detail: 'banner: the connection was closed' } as const;
+
+let api: Api;
+let owner: ApiAccount;
+let customer: ApiAccount;
+beforeEach(async () => {
+  api = await openApi();
+  owner = await api.account();
+  customer = await api.account();
+});
+afterEach(() => api.close());
+
+async function earnings(query = '', key = owner.key): Promise<CommunityEarnings> {
+  const { status, json } = await api.call('GET', `/v1/community/earnings${query}`, { key });
+  expect(status).toBe(200);
+  return CommunityEarnings.parse(json);
+}
+
+/** Every page of a machine's earnings. */
+async function pagesOf(machineId: string, limit: number): Promise<CommunityEarnings[]> {
+  const pages: CommunityEarnings[] = [];
+  for (let cursor: string | null = ''; cursor !== null;) {
+    const from: string = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;
+    const page = await earnings(`?machine_id=${machineId}&limit=${limit}${from}`);
+    pages.push(page);
+    cursor = page.next_cursor;
+  }
+  return pages;
+}
+
+async function outagesOf(machineId: string, query = ''): Promise<MachineOutage[]> {
+  const path = `/v1/community/machines/${machineId}/outages${query}`;
+  const { status, json } = await api.call('GET', path, { key: owner.key });
+  expect(status).toBe(200);
+  return MachineOutage.array().parse(json['data']);
+}
+
+const tick = () => api.world.rooms.metering.tick(new AbortController().signal);
+
+/** Runs the watch loop for `ms` of virtual time. */
+async function watch(ms: number): Promise<void> {
+  const { signal } = new AbortController();
+  for (let passed = 0; passed < ms; passed += 1_000) {
+    await api.world.rooms.watch.run(signal);
+    await api.world.clock.advance(1_000);
+  }
+}
+
+async function machineOf(instanceId: string): Promise<string> {
+  const row = await api.world.db.read.one(
+    z.object({ id: z.string() }),
+    sql`select machine_id as id from instances where id = ${instanceId}`,
+  );
+  return row?.id ?? '';
+}
+
+/** What the ledger has for this rental in all accounts of suppliers. */
+async function inLedger(instanceId: string): Promise<string> {
+  const isTo = sql`substr(credit_account_id, 1, 17) = 'supplier_payable:'`;
+  const isFrom = sql`substr(debit_account_id, 1, 17) = 'supplier_payable:'`;
+  const row = await api.world.db.read.one(
+    z.object({ sum: ucents }),
+    sql`select cast(coalesce(sum(case when ${isTo} then amount_ucents when ${isFrom} then -amount_ucents else 0 end), 0) as bigint) as sum
+        from transfers where subject_id = ${instanceId}`,
+  );
+  return dollarText(row?.sum ?? 0n);
+}
+
+const microcents = (dollars: string): bigint => {
+  const [, sign = '', whole = '', fraction = ''] = /^(-?)(\d+)\.(\d+)$/.exec(dollars) ?? [];
+  return BigInt(`${sign}${whole}${fraction.padEnd(8, '0')}`);
+};
+
+test('each machine earned what the ledger has for its rentals, in pages of any size', async () => {
+  const machines = [await bringMachine(api, owner, { price_per_hour: 1.29 }), await bringMachine(api, owner)];
+  const rentals = [await api.world.run(customer), await api.world.run(customer)];
+  for (let hours = 0; hours < 3; hours += 1) {
+    await api.world.clock.advance(HOUR_MS);
+    await tick();
+  }
+  const first = rentals[0] ?? '';
+  await watch(60_000);
+  api.world.probeAnswers.set(first, DEAD);
+  await watch(120_000);
+  for (const id of rentals) await api.world.end(customer, id);
+  const all = await earnings('?limit=200');
+  expect(all.of_machine).toBeNull();
+  const sums: bigint[] = [];
+  for (const id of rentals) {
+    const machineId = await machineOf(id);
+    const whole = await earnings(`?machine_id=${machineId}&limit=200`);
+    expect(whole.of_machine).toEqual({ machine_id: machineId, accrued: await inLedger(id) });
+    const sum = whole.entries.reduce((total, { amount }) => total + microcents(amount), 0n);
+    expect(dollarText(sum)).toBe(whole.of_machine?.accrued);
+    expect(whole.entries).toEqual(all.entries.filter((entry) => entry.machine_id === machineId));
+    for (const limit of [1, 2])
+      expect((await pagesOf(machineId, limit)).flatMap(({ entries }) => entries)).toEqual(whole.entries);
+    sums.push(sum);
+  }
+  expect(new Set(await Promise.all(rentals.map(machineOf)))).toEqual(new Set(machines));
+  expect(sums.reduce((a, b) => a + b, 0n) / 1_000_000n).toBe(BigInt(all.accrued_cents));
+  await api.world.verify();
+});
+
+test('a page that finds nothing of the machine in 5,000 entries ends there, and the next one goes on', async () => {
+  const machineId = await bringMachine(api, owner);
+  const id = await api.world.run(customer);
+  await api.world.clock.advance(HOUR_MS);
+  await api.world.end(customer, id);
+  await api.world.clock.advance(1_000);
+  const supplier = await api.call('GET', '/v1/community/supplier', { key: owner.key });
+  const account = payable(String(supplier.json['supplier_id']));
+  const entry = { debit: clearing, credit: account, kind: 'test', subjectId: 'i-elsewhere', amountUcents: 1n };
+  const transfers = Array.from({ length: 5_001 }, (_, n) => ({ ...entry, id: `t-${n}`, effectiveMs: 0 }));
+  await api.world.db.tx('test.post', (tx) => api.world.rooms.ledger.post(tx, 'b', transfers));
+  const pages = await pagesOf(machineId, 10);
+  expect(pages.map(({ entries }) => entries.length)).toEqual([0, 1]);
+  expect(pages[1]?.entries[0]).toMatchObject({ instance_id: id, paid: false });
+});
+
+test('a machine of another supplier has earned nothing that the caller sees', async () => {
+  const machineId = await bringMachine(api, owner);
+  const id = await api.world.run(customer);
+  await api.world.clock.advance(HOUR_MS);
+  await api.world.end(customer, id);
+  const other = await api.account();
+  await bringMachine(api, other);
+  const seen = await earnings(`?machine_id=${machineId}`, other.key);
+  expect(seen).toMatchObject({ entries: [], of_machine: { accrued: '0.00' } });
+});
+
+test('an outage says when, why and how much was not earned, and neither who rented nor which rental', async () => {
+  const machineId = await bringMachine(api, owner, { price_per_hour: 3.6 }, 2);
+  expect(await outagesOf(machineId)).toEqual([]);
+  const ids = [await api.world.run(customer), await api.world.run(customer)];
+  await watch(180_000);
+  for (const id of ids) api.world.probeAnswers.set(id, DEAD);
+  await watch(120_000);
+  const [open] = await outagesOf(machineId);
+  expect(open).toMatchObject({ cause: 'outage', until: null, rentals: 2 });
+  const openMs = api.world.clock.now() - Date.parse(open?.from ?? '');
+  // $3.60 an hour are 0.1 cents a second, of which the supplier gets 85 %, for each of two rentals. The last proof of life of one is later.
+  const most = (openMs / 1_000) * 0.001 * 0.85 * 2;
+  expect(Number(open?.not_earned)).toBeLessThanOrEqual(most);
+  expect(Number(open?.not_earned)).toBeGreaterThan(most * 0.8);
+  api.world.probeAnswers.clear();
+  await watch(30_000);
+  await api.world.clock.advance(HOUR_MS);
+  const [over] = await outagesOf(machineId);
+  expect(over).toMatchObject({ outage_id: open?.outage_id, from: open?.from, rentals: 2 });
+  expect(Date.parse(over?.until ?? '')).toBeGreaterThan(Date.parse(over?.from ?? '') + 100_000);
+  expect(over?.reason).toContain('failed SSH probes since');
+  const words = JSON.stringify(over);
+  for (const secret of [...ids, customer.orgId, customer.key]) expect(words).not.toContain(secret);
+  for (const id of ids) await api.world.end(customer, id);
+  await api.world.verify();
+});
+
+test('outages come newest first in pages, and only to the owner of the machine', async () => {
+  const machineId = await bringMachine(api, owner);
+  const row = (n: number) => sql`(${`o-${n}`}, 'gpu_fault', ${machineId}, ${`fault ${n}`}, ${n * 1_000})`;
+  await api.world.db.tx('test.outages', async (tx) => {
+    for (let n = 1; n <= 3; n += 1)
+      await tx.run(sql`insert into outages (id, cause, machine_id, evidence, opened_ms) values ${row(n)}`);
+  });
+  const path = `/v1/community/machines/${machineId}/outages`;
+  const { json } = await api.call('GET', `${path}?limit=2`, { key: owner.key });
+  expect(json['data']).toMatchObject([{ reason: 'fault 3', confirmed_at: isoTime(3_000) }, { reason: 'fault 2' }]);
+  const rest = await outagesOf(machineId, `?limit=2&cursor=${String(json['next_cursor'])}`);
+  expect(rest).toMatchObject([{ reason: 'fault 1' }]);
+  const other = await api.account();
+  await bringMachine(api, other);
+  expect((await api.call('GET', path, { key: other.key })).status).toBe(404);
+});

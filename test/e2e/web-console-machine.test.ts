@@ -1,0 +1,107 @@
+// The page of one machine for its supplier: what this machine alone earned, and the outages that it did not earn by.
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { CommunityEarnings } from '../../shared/api/community.ts';
+import type { ApiAccount } from '../contract/api.ts';
+import { bringMachine } from '../contract/suppliers.ts';
+import { axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
+import { addPerson } from '../kit/people.ts';
+
+const HOUR_MS = 3_600_000;
+const DEAD = { ok: false, leg: 'banner', detail: 'banner: the connection was closed' } as const;
+
+let pages: ConsolePages;
+let supplier: ApiAccount;
+let page: Page;
+let machineId: string;
+let idleId: string;
+let rentalId: string;
+
+/** Runs the watch loop for `ms` of virtual time. */
+async function watch(ms: number): Promise<void> {
+  const { rooms, clock } = pages.api.world;
+  const { signal } = new AbortController();
+  for (let passed = 0; passed < ms; passed += 1_000) {
+    await rooms.watch.run(signal);
+    await clock.advance(1_000);
+  }
+}
+
+beforeAll(async () => {
+  pages = await openConsolePages();
+  const { world } = pages.api;
+  supplier = await pages.api.account();
+  await world.clock.advance(Date.now() - 6 * HOUR_MS - world.clock.now());
+  machineId = await bringMachine(pages.api, supplier, { price_per_hour: 2.19 });
+  const customer = await world.customer(100_000);
+  rentalId = await world.run(customer);
+  idleId = await bringMachine(pages.api, supplier);
+  for (let hours = 0; hours < 4; hours += 1) {
+    await world.clock.advance(HOUR_MS);
+    await world.rooms.metering.tick(new AbortController().signal);
+  }
+  await watch(60_000);
+  world.probeAnswers.set(rentalId, DEAD);
+  await watch(15 * 60_000);
+  world.probeAnswers.delete(rentalId);
+  await watch(60_000);
+  page = await pages.signedIn(await addPerson(world, { orgId: supplier.orgId, role: 'owner' }));
+}, 120_000);
+afterAll(async () => pages.close());
+
+async function show(id: string): Promise<void> {
+  await page.goto(`${pages.origin}/console/machines/${id}`);
+  await page.getByRole('region', { name: 'Outages', exact: true }).waitFor();
+  await expect.poll(() => page.getByText('Reading…').count()).toBe(0);
+}
+
+test('the machine has its own earnings with their sum, which is that of the API', async () => {
+  await show(machineId);
+  const path = `/v1/community/earnings?machine_id=${machineId}`;
+  const { of_machine: sum, entries } = CommunityEarnings.parse(
+    (await pages.api.call('GET', path, { key: supplier.key })).json,
+  );
+  const table = page.getByRole('region', { name: 'Earnings, table' });
+  const rows = table.getByRole('row').filter({ hasText: rentalId });
+  expect(await rows.count()).toBe(entries.length);
+  expect(entries.length).toBeGreaterThan(3);
+  const total = table.getByRole('row').filter({ hasText: 'over its whole life' });
+  expect(await total.textContent()).toContain(`$${Number(sum?.accrued).toFixed(4)}`);
+  expect(Number(sum?.accrued)).toBeGreaterThan(4);
+});
+
+test('the outage has its time, its reason and what was not earned', async () => {
+  const row = page.getByRole('region', { name: 'Outages, table' }).getByRole('row').last();
+  expect(await row.textContent()).toMatch(
+    /Out of reach for 15 m \d+ s, 1 rental.*failed SSH probes since.*\$0\.\d{4}$/,
+  );
+  await page.getByRole('img', { name: 'The last 24 hours: 1 outage' }).waitFor();
+});
+
+test('a machine that nothing has run on says so', async () => {
+  await show(idleId);
+  await page.getByRole('heading', { name: 'Nothing earned yet' }).waitFor();
+  await page.getByRole('heading', { name: 'No outage' }).waitFor();
+  expect(await axeFindings(page)).toEqual([]);
+});
+
+test.each([
+  { isPhone: false, isDark: false },
+  { isPhone: false, isDark: true },
+  { isPhone: true, isDark: false },
+  { isPhone: true, isDark: true },
+])('phone $isPhone, dark $isDark: the page fits, and its commands are taken', async ({ isPhone, isDark }) => {
+  const shown = await (await pages.open({ isPhone, isDark })).newPage();
+  await shown.context().addCookies(await page.context().cookies());
+  await shown.goto(`${pages.origin}/console/machines/${machineId}`);
+  await shown.getByText('over its whole life').waitFor();
+  await shown.getByText('Out of reach').waitFor();
+  await expect.poll(() => shown.getByText('Reading…').count()).toBe(0);
+  expect(await axeFindings(shown)).toEqual([]);
+  for (const line of await shown.locator('.cmd code').allTextContents()) await pages.judge(line);
+  expect(await shown.evaluate('document.documentElement.scrollWidth - innerWidth')).toBeLessThanOrEqual(0);
+  const shots = process.env['CONSOLE_SHOTS'];
+  const file = `machine-${isPhone ? 'phone' : 'wide'}-${isDark ? 'dark' : 'light'}.png`;
+  if (shots !== undefined) await shown.screenshot({ path: `${shots}/${file}`, fullPage: true });
+  expect(pages.broken).toEqual([]);
+});
