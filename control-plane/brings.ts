@@ -110,6 +110,8 @@ export interface Process {
   manual: Manual;
   console: Console;
   loops(): LoopStatus[];
+  /** Rows that the engine of this process drove since its start, by driver. */
+  driven(): ReadonlyMap<string, number>;
   startedMs: number;
   /** Grows with every start. */
   epoch: number;
@@ -153,6 +155,8 @@ export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Bring
       audit: own.audit,
       metrics: own.metrics,
       loops: own.loops,
+      driven: own.driven,
+      processId: core.ids.prefixed('prc'),
       process: own,
       waits: () => brought(inOrder(), 'waits'),
       dueRows: () => brought(inOrder(), 'dueRows'),

@@ -95,6 +95,7 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
     manual: openManual(),
     console: openConsole(),
     loops: () => statusesOf(running),
+    driven: () => running?.engine.driven() ?? new Map(),
     ...startOf(config, { clock, foundation }),
     reload: async () => reloadSettings(readAgain, { rooms, listeners }, log),
   });

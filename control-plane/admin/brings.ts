@@ -9,9 +9,13 @@ import { type BalanceDeps, balanceRoutes, FUNDING_KIND } from './balance-routes.
 import { exportRoute } from './export-routes.ts';
 import { instanceRoutes } from './instance-routes.ts';
 import { machineRoute } from './machine-route.ts';
+import { minutesForgets, minutesLoop } from './minutes.ts';
 import { type StatusDeps, statusRoutes } from './status-routes.ts';
 
-type Deps = BalanceDeps & Parameters<typeof instanceRoutes>[0] & StatusDeps & { audit: Audit; cursors: Cursors };
+type Deps = BalanceDeps &
+  Parameters<typeof instanceRoutes>[0] &
+  StatusDeps &
+  Parameters<typeof minutesLoop>[0] & { audit: Audit; cursors: Cursors };
 
 export function adminBrings(deps: Deps) {
   return {
@@ -25,6 +29,8 @@ export function adminBrings(deps: Deps) {
     ],
     billed: { [FUNDING_KIND]: { section: 'deposit', by: 'batch' } } satisfies Billed,
     measures: loopMeasures(deps.loops),
+    loops: [minutesLoop(deps)],
+    forgets: [minutesForgets(deps)],
   };
 }
 

@@ -16,7 +16,7 @@ export function addOverviewCommand(admin: Command, deps: CommandDeps): void {
 }
 
 function textOf(overview: Overview): string {
-  const { version, epoch, started_at: started, at, waiting, loops, due, models } = overview;
+  const { version, epoch, started_at: started, at, waiting, loops, due, models, traffic } = overview;
   const minutes = Math.floor((Date.parse(at) - Date.parse(started)) / 1000 / MINUTE_S);
   const parts = [
     `svc ${version}, up ${minutes} minutes, epoch ${epoch}, read at ${at}\n`,
@@ -25,12 +25,13 @@ function textOf(overview: Overview): string {
     `Loops\n${tableOf(loops)}`,
     `Due rows\n${tableOf(due)}`,
     `Model servers\n${tableOf(models)}`,
+    `Requests to models\n${tableOf(traffic)}`,
   ];
   return parts.join('\n');
 }
 
 function figuresOf({ ledger, machines, gpus, outages, launches, ...rest }: Overview): Record<string, unknown>[] {
-  const { disk, database_bytes: bytes } = rest;
+  const { disk, database_bytes: bytes, last_day: day } = rest;
   const used = disk === null ? 'not measured' : `${Math.round((100 * disk.used_bytes) / disk.total_bytes)} % used`;
   const rows: [string, string, string][] = [
     [
@@ -45,6 +46,11 @@ function figuresOf({ ledger, machines, gpus, outages, launches, ...rest }: Overv
       'launches',
       `${launches.ran} of ${launches.asked} ran`,
       `${launches.failed} failed, median ${launches.median_seconds ?? '-'} s, last ${launches.seconds / MINUTE_S} minutes`,
+    ],
+    [
+      'last 24 hours',
+      `${day.outages} outages`,
+      `$${day.credited} credited, at most ${day.silent_most} machines without a link`,
     ],
     ['disk', used, `database ${(bytes / GB).toFixed(2)} GB`],
   ];

@@ -9,8 +9,11 @@ import { databaseBytes, type DiskUse } from '../base/db/size.ts';
 import type { DueRows, Servers, Waiting, Waits } from '../base/http/overview.ts';
 import { gpusOffered, linkedMachines } from '../fleet/supply/overview.ts';
 import { openFreeTimes } from '../money/credits/overview.ts';
+import { modelTraffic } from '../models/gateway/overview.ts';
 import { proofState } from '../money/ledger/proof-store.ts';
 import { launchesSince, rentedNow } from '../rental/instances/overview.ts';
+import { lastDayOf } from './last-day.ts';
+import { MINUTE_MS, workOfLastMinute } from './minutes.ts';
 
 export interface OverviewDeps {
   db: Db;
@@ -35,19 +38,22 @@ export async function overviewOf(deps: OverviewDeps): Promise<Overview> {
   const { db, clock, process } = deps;
   const nowMs = clock.now();
   const loops = deps.loops().map((loop) => ({ loop, state: stateOf(loop, { nowMs, startedMs: process.startedMs }) }));
-  const [ledger, machines, offered, rented, outages, launches, disk, size, waiting, due, models] = await Promise.all([
-    proofState(db.read),
-    linkedMachines(db.read),
-    gpusOffered(db.read),
-    rentedNow(db.read),
-    openFreeTimes(db.read),
-    launchFigures(db.read, nowMs),
-    process.disk?.() ?? null,
-    databaseBytes(db),
-    waitingOf(deps, nowMs),
-    dueOf(deps, nowMs),
-    Promise.all(deps.servers().map(async (read) => read(db.read))),
-  ]);
+  const [ledger, machines, offered, rented, outages, launches, disk, size, waiting, due, models, traffic, day] =
+    await Promise.all([
+      proofState(db.read),
+      linkedMachines(db.read),
+      gpusOffered(db.read),
+      rentedNow(db.read),
+      openFreeTimes(db.read),
+      launchFigures(db.read, nowMs),
+      process.disk?.() ?? null,
+      databaseBytes(db),
+      waitingOf(deps, nowMs),
+      dueOf(deps, nowMs),
+      Promise.all(deps.servers().map(async (read) => read(db.read))),
+      modelTraffic(db.read, nowMs),
+      lastDayOf(db.read, nowMs),
+    ]);
   return {
     at: isoTime(nowMs),
     version: VERSION,
@@ -69,6 +75,8 @@ export async function overviewOf(deps: OverviewDeps): Promise<Overview> {
     loops: loops.map(({ loop, state }) => loopView(loop, state)),
     due,
     models: models.flat(),
+    traffic,
+    last_day: day,
   };
 }
 
@@ -112,10 +120,13 @@ function waitingView(waiting: readonly Waiting[]): Overview['waiting'] {
 }
 
 async function dueOf({ db, dueRows }: OverviewDeps, nowMs: number): Promise<Overview['due']> {
+  const work = await workOfLastMinute(db.read, nowMs);
   return Promise.all(
-    dueRows().map(async ({ kind, count: read }) => {
+    dueRows().map(async ({ kind, count: read, done }) => {
       const { count, oldest_ms: oldestMs } = await read(db.read, nowMs);
-      return { kind, count, oldest_seconds: oldestMs === null ? null : (nowMs - oldestMs) / 1000 };
+      const perMinute = 'driver' in done ? work.get(done.driver) : await done.since(db.read, nowMs - MINUTE_MS);
+      const oldestSeconds = oldestMs === null ? null : (nowMs - oldestMs) / 1000;
+      return { kind, count, oldest_seconds: oldestSeconds, per_minute: perMinute ?? null };
     }),
   );
 }

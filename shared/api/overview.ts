@@ -31,6 +31,9 @@ const OverviewDue = z.strictObject({
   kind: z.string(),
   count: count.describe('Rows that are due now; not counted beyond 1000'),
   oldest_seconds: z.number().nullable().describe('How long the oldest one has been due; null if none is due'),
+  per_minute: count
+    .nullable()
+    .describe('What all control planes have worked off in the last minute; null before the first was written'),
 });
 
 export const OverviewServer = z.strictObject({
@@ -40,6 +43,40 @@ export const OverviewServer = z.strictObject({
   state: z.string().describe('In words'),
 });
 export type OverviewServer = z.infer<typeof OverviewServer>;
+
+export const OverviewTraffic = z.strictObject({
+  model: z.string(),
+  requests: count.describe('Requests that ended in the last five minutes; of more than 5000 the newest'),
+  requests_per_second: z.number(),
+  p95_ms: z
+    .number()
+    .nullable()
+    .describe('95 % of those that were answered to their end took at most this long; null without one'),
+  failed: count.describe('Those of them that no model server answered'),
+});
+export type OverviewTraffic = z.infer<typeof OverviewTraffic>;
+
+const OverviewDay = z.strictObject({
+  from: time,
+  until: time,
+  spans: z
+    .array(
+      z.strictObject({
+        state: z
+          .enum(['up', 'silent', 'away', 'outage'])
+          .describe(
+            'up: all machines in use were linked. silent: some were not. away: no control plane ran. outage: rentals were not charged',
+          ),
+        from: time,
+        until: time,
+      }),
+    )
+    .describe('Links minute by minute, then the outages, which lie above them. No span before the first minute'),
+  silent_most: count.describe('The most machines without a link in one minute'),
+  outages: count.describe('Outages that began within this time or last, at most 200 of each'),
+  credited: z.string().describe('What they gave to customers at once, in dollars'),
+});
+export type OverviewDay = z.infer<typeof OverviewDay>;
 
 export const Overview = z
   .strictObject({
@@ -85,6 +122,8 @@ export const Overview = z
     loops: z.array(OverviewLoop),
     due: z.array(OverviewDue),
     models: z.array(OverviewServer),
+    traffic: z.array(OverviewTraffic).describe('Requests to models, from the receipts'),
+    last_day: OverviewDay,
   })
   .meta({ id: 'Overview' });
 export type Overview = z.infer<typeof Overview>;

@@ -2,6 +2,7 @@
 // machine is suspended, and the customer's balance shows the credit.
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { sql } from '../../control-plane/base/db/db.ts';
 import { findMachine } from '../../control-plane/fleet/supply/store.ts';
 import { pageOfOutages } from '../../control-plane/money/credits/outages.ts';
 import { QUIET_AFTER_START_MS } from '../../control-plane/rental/outages/verdict.ts';
@@ -67,6 +68,30 @@ async function checkLook(name: string): Promise<void> {
   if (shots !== undefined) await page.screenshot({ path: `${shots}/${name}.png`, fullPage: true });
 }
 
+/** Twenty hours of links, with a silence and a restart, up to now. */
+async function noteMinutes(): Promise<void> {
+  const nowMs = pages.api.world.clock.now();
+  await pages.api.world.db.tx('test.minutes', async (tx) => {
+    for (let back = 1_200; back > 0; back -= 1) {
+      const minuteMs = Math.floor(nowMs / 60_000) * 60_000 - back * 60_000;
+      const linked = back > 700 && back < 720 ? 1 : 2;
+      if (back < 900 && back > 890) continue;
+      await tx.run(sql`insert into service_minutes (minute_ms, listed, linked) values (${minuteMs}, 2, ${linked})`);
+    }
+    for (const [driver, done] of Object.entries({ instances: 94, videos: 12, deposits: 0 }))
+      await tx.run(
+        sql`insert into work_minutes (minute_ms, kind, process, done) values (${nowMs - 60_000}, ${driver}, 'prc_1', ${done})`,
+      );
+    for (let n = 0; n < 60; n += 1) {
+      const ending = n === 0 ? 'upstream_failed' : 'completed';
+      const times = sql`${nowMs - n * 1_000 - 300}, ${nowMs - n * 1_000}`;
+      await tx.run(sql`insert into request_receipts (id, org_id, api_key_id, request_id, model_id, tier, state, held_ucents, charged_ucents, opened_ms,
+              closed_ms, ending)
+            values (${`r${n}`}, 'o', 'k', 'r', ${n % 3 === 0 ? 'qwen/qwen3-32b' : 'meta/llama-4-70b-instruct'}, 'serverless', 'x', 0, 0, ${times}, ${ending})`);
+    }
+  });
+}
+
 const figure = (name: string) => page.getByLabel('Figures').locator('div', { hasText: name }).last();
 
 /** The balance in the frame of the customer's console, in cents. */
@@ -84,6 +109,12 @@ test('a host dies: the outage stands on the overview, in the list, and on the pa
   await watch(60_000);
   await show('/console/operate/overview');
   await expect.poll(() => figure('Outages now').textContent()).toContain('1 rental,');
+  await noteMinutes();
+  await show('/console/operate/overview');
+  await page.getByRole('img', { name: 'The last 24 hours: 1 outage, at most 1 machine without a link' }).waitFor();
+  expect(await page.getByRole('row').filter({ hasText: 'instances' }).last().textContent()).toMatch(/94$/);
+  const models = page.getByRole('region', { name: 'Requests to models, table' });
+  expect(await models.getByRole('row').last().textContent()).toMatch(/qwen3-32b0\.07300 ms5\.00 %$/);
   await checkLook('overview-outage');
   await page.getByRole('link', { name: 'Outages' }).click();
   await page.getByText('Now', { exact: true }).click();

@@ -28,6 +28,7 @@ export function processAround(audit: Audit): Process {
     manual: { headers: {}, page: () => undefined, markdown: () => undefined, llms: '' },
     console: { page: undefined, asset: () => undefined },
     loops: () => [],
+    driven: () => new Map(),
     startedMs: 0,
     epoch: 1,
     reload: async () => ({}),

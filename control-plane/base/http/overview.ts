@@ -17,6 +17,8 @@ export type Waits = (query: Query, now: { nowMs: number; limit: number }) => Pro
 export interface DueRows {
   kind: string;
   count(query: Query, nowMs: number): Promise<DueCount>;
+  /** The driver of the engine that works them off, or how many were worked off since then. */
+  done: { driver: string } | { since(query: Query, sinceMs: number): Promise<number> };
 }
 
 /** The state of the servers of models. */

@@ -20,6 +20,8 @@ export interface Driver {
 
 export interface Engine {
   nudge(): void;
+  /** Rows that were driven without a failure since the start, by driver. */
+  driven(): ReadonlyMap<string, number>;
   /** Waits for the rows in progress. */
   stop(): Promise<void>;
   loop: Loop;
@@ -34,12 +36,14 @@ export function startEngine(drivers: Driver[], deps: { clock: Clock; log: Log; r
   const { clock, log, rng } = deps;
   const inFlight = new Map<string, Promise<void>>();
   const troubles = new Map<string, Trouble>();
+  const driven = new Map(drivers.map(({ name }) => [name, 0]));
   const stopping = new AbortController();
 
   const driveOne = async (driver: Driver, id: string, key: string): Promise<void> => {
     try {
       await driver.drive(id, stopping.signal);
       troubles.delete(key);
+      driven.set(driver.name, (driven.get(driver.name) ?? 0) + 1);
     } catch (error) {
       const failures = (troubles.get(key)?.failures ?? 0) + 1;
       const waitMs = fullJitterMs(failures, RETRY_MS_MIN, RETRY_MS_MAX, rng);
@@ -79,6 +83,7 @@ export function startEngine(drivers: Driver[], deps: { clock: Clock; log: Log; r
 
   return {
     nudge: () => loop.nudge(),
+    driven: () => driven,
     loop,
     stop: async () => {
       stopping.abort();

@@ -30,6 +30,7 @@ export function fineTuningBrings({ db, fineTuning }: Deps) {
 
 const DUE_JOBS: DueRows = {
   kind: 'finetuning_jobs',
+  done: { driver: 'finetuning' },
   count: (query, nowMs) => countDue(query, sql`select due_ms from finetuning_jobs where due_ms <= ${nowMs}`),
 };
 

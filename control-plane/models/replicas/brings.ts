@@ -55,10 +55,12 @@ export function replicasBrings({ db, clock, catalog, replicas, keepMs }: Deps) {
 const DUE: readonly DueRows[] = [
   {
     kind: 'model_pools',
+    done: { driver: 'model-pools' },
     count: (query, nowMs) => countDue(query, sql`select due_ms from model_pools where due_ms <= ${nowMs}`),
   },
   {
     kind: 'model_replicas',
+    done: { driver: 'model-replicas' },
     count: (query, nowMs) => countDue(query, sql`select due_ms from model_replicas where due_ms <= ${nowMs}`),
   },
 ];

@@ -35,6 +35,7 @@ export function videosBrings({ db, cursors, blobs, videos }: Deps) {
 
 const DUE_JOBS: DueRows = {
   kind: 'video_jobs',
+  done: { driver: 'videos' },
   count: (query, nowMs) => countDue(query, sql`select due_ms from video_jobs where due_ms <= ${nowMs}`),
 };
 

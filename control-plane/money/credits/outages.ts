@@ -93,6 +93,44 @@ export async function sumsOfOutages(query: Query, ids: readonly string[]): Promi
   return new Map(rows.map((row) => [row.outage_id, row]));
 }
 
+/** No overview of a day has more outages. */
+const SPANS_MAX = 200;
+const OPEN_TIMES_MAX = 10_000;
+
+export interface OutageSpan extends Pick<OutageRow, 'id' | 'cause'> {
+  fromMs: number;
+  /** Null while it lasts. */
+  untilMs: number | null;
+  grantedUcents: bigint;
+}
+
+/** The outages that last or began after `sinceMs`, with the time of all their rentals. */
+export async function outagesSince(query: Query, sinceMs: number): Promise<OutageSpan[]> {
+  const open = sql`select distinct outage_id as id from (
+    select outage_id from free_times where ended_ms is null and subject_id > '' limit ${OPEN_TIMES_MAX}) as open_times limit ${SPANS_MAX}`;
+  const lasting = (await query.all(IdRow, open)).map(({ id }) => id);
+  const rows = [
+    ...(lasting.length === 0
+      ? []
+      : await query.all(OutageRow, sql`select ${OUTAGE} from outages where id in (${join(lasting)})`)),
+    ...(await query.all(
+      OutageRow,
+      sql`select ${OUTAGE} from outages where opened_ms > ${sinceMs} order by opened_ms desc, id desc limit ${SPANS_MAX}`,
+    )),
+  ];
+  const unique = [...new Map(rows.map((row) => [row.id, row])).values()];
+  const sums = await sumsOfOutages(
+    query,
+    unique.map(({ id }) => id),
+  );
+  return unique.flatMap(({ id, cause }) => {
+    const sum = sums.get(id);
+    if (sum === undefined) return [];
+    const untilMs = sum.open > 0 ? null : sum.until_ms;
+    return [{ id, cause, fromMs: sum.from_ms, untilMs, grantedUcents: sum.granted_ucents }];
+  });
+}
+
 /** All uncharged times of these outages, oldest first. */
 export function timesOfOutages(query: Query, ids: readonly string[]): Promise<FreeTime[]> {
   if (ids.length === 0) return Promise.resolve([]);

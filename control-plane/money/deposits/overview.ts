@@ -7,6 +7,7 @@ import { countDue, type DueRows, type Waits } from '../../base/http/overview.ts'
 
 export const DUE_DEPOSITS: DueRows = {
   kind: 'deposits',
+  done: { driver: 'deposits' },
   count: (query, nowMs) =>
     countDue(query, sql`select due_ms from deposits where due_ms is not null and due_ms <= ${nowMs}`),
 };

@@ -6,6 +6,7 @@ import { countDue, type DueRows } from '../../base/http/overview.ts';
 
 export const DUE_INSTANCES: DueRows = {
   kind: 'instances',
+  done: { driver: 'instances' },
   count: (query, nowMs) => countDue(query, sql`select due_ms from instances where due_ms <= ${nowMs}`),
 };
 

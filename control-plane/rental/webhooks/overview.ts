@@ -1,7 +1,7 @@
 // What operators see of webhooks at a glance: endpoints that are due, those that have waited too long for us, and deliveries that were given up.
 import { z } from 'zod';
-import { int, text } from '../../base/db/columns.ts';
-import { sql } from '../../base/db/db.ts';
+import { countRow, int, text } from '../../base/db/columns.ts';
+import { type Query, sql } from '../../base/db/db.ts';
 import { countDue, type DueRows, type Waits } from '../../base/http/overview.ts';
 import { OVERDUE_MS } from './operator-routes.ts';
 
@@ -15,6 +15,7 @@ const isDue = (nowMs: number) =>
 
 export const DUE_WEBHOOKS: DueRows = {
   kind: 'webhook_endpoints',
+  done: { since: deliveriesSince },
   count: (query, nowMs) => countDue(query, sql`select due_ms from webhook_endpoints where ${isDue(nowMs)}`),
 };
 
@@ -46,3 +47,12 @@ export const waitingWebhooks: Waits = async (query, { nowMs, limit }) => {
   const what = `${count === COUNTED_MAX ? 'At least ' : ''}${count} webhook ${count === 1 ? 'delivery was' : 'deliveries were'} given up in the last 24 hours.`;
   return [...late, { kind: 'webhook', id: 'given up', what, sinceMs, command }];
 };
+
+/** Deliveries that were completed since then: delivered or given up. */
+async function deliveriesSince(query: Query, sinceMs: number): Promise<number> {
+  const row = await query.one(
+    countRow,
+    sql`select count(*) as count from webhook_deliveries where completed_ms > ${sinceMs} and completed_ms is not null`,
+  );
+  return row?.count ?? 0;
+}

@@ -180,6 +180,7 @@ describe('what waits for an operator', () => {
       kind: 'webhook_endpoints',
       count: 2,
       oldest_seconds: 360,
+      per_minute: 0,
     });
   });
 });
@@ -212,7 +213,7 @@ test('due rows are counted with the age of the oldest', async () => {
   await world.db.tx('test.due', (tx) => tx.run(sql`update instances set due_ms = ${dueMs} where id = ${id}`));
   await world.clock.advance(7_000);
   const row = (await read()).due.find(({ kind }) => kind === 'instances');
-  expect(row).toEqual({ kind: 'instances', count: 1, oldest_seconds: 7 });
+  expect(row).toEqual({ kind: 'instances', count: 1, oldest_seconds: 7, per_minute: null });
 });
 
 test('the command prints a table of each part, and the answer itself as JSON', async () => {

@@ -206,6 +206,8 @@ const NOTHING_THERE: Overview = {
   loops: [],
   due: [],
   models: [],
+  traffic: [],
+  last_day: { from: AT, until: AT, spans: [], silent_most: 0, outages: 0, credited: '0.00' },
 };
 
 function silence(program: Program): void {

@@ -1,6 +1,5 @@
 // The cells of the list of instances that are about money: the last 24 hours as a ribbon, and what was spent.
 import { useEffect } from 'preact/hooks';
-import type { InstanceCost } from '../../../../shared/api/instance-bill.ts';
 import type { Instance } from '../../../../shared/api/instance.ts';
 import { dollars, duration } from '../core/format.ts';
 import { Ribbon, type RibbonPiece } from '../parts/ribbon.tsx';
@@ -8,12 +7,8 @@ import type { Costs } from './instance-costs.ts';
 
 const DAY_MS = 86_400_000;
 
-const KINDS: Record<InstanceCost['last_24_hours'][number]['kind'], RibbonPiece['kind']> = {
-  starting: 'free',
-  charged: 'billed',
-  not_charged: 'outage',
-};
-const WORDS: Record<RibbonPiece['kind'], string> = { free: 'starting', billed: 'charged', outage: 'not charged' };
+const KINDS = { starting: 'free', charged: 'billed', not_charged: 'outage' } as const;
+const WORDS = { billed: 'charged', free: 'starting', outage: 'not charged' } as const;
 
 export function LastDay({ instance: { id, name }, costs }: { instance: Instance; costs: Costs }) {
   const cost = costs.of(id).value;

@@ -5,6 +5,7 @@ import { useResource } from '../core/data.ts';
 import { bytes, count, dollars, duration, plural, relative, time } from '../core/format.ts';
 import { Badge, Card, type Figure, Figures, Head, Problem } from '../parts/layout.tsx';
 import { type Column, RowsTable } from '../parts/table.tsx';
+import { LinksDay, Traffic } from './overview-figures.tsx';
 
 const PATH = '/admin/v1/overview';
 const EVERY_MS = 10_000;
@@ -32,8 +33,12 @@ export function OverviewScreen() {
       <NeedsYou overview={overview} />
       <div class="split even">
         <Loops loops={overview.loops} at={at} />
-        <DueRows overview={overview} />
+        <div class="stack">
+          <DueRows overview={overview} />
+          <LinksDay day={overview.last_day} />
+        </div>
       </div>
+      {overview.traffic.length > 0 && <Traffic traffic={overview.traffic} />}
       {models.length > 0 && (
         <Card title="Model servers" note="as this control plane sees them">
           <RowsTable caption="Model servers" rows={models} columns={SERVERS} />
@@ -189,6 +194,11 @@ const DUE: readonly Column<Overview['due'][number]>[] = [
     class: 'num dim',
     cell: ({ oldest_seconds: seconds }) =>
       seconds === null ? '–' : <span class={seconds > LATE_SECONDS ? 'warn' : ''}>{duration(seconds)}</span>,
+  },
+  {
+    title: 'Per minute',
+    class: 'num w dim',
+    cell: ({ per_minute: done }) => (done === null ? 'not known' : count(done)),
   },
 ];
 

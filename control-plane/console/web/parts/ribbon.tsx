@@ -1,10 +1,13 @@
-// Money over time: solid is billed, hatched is free. The two hatches are defined once, by the frame of the console.
+// Money over time: solid is billed, hatched is free. The two hatches are defined once, by the frame of the console. The health of something over
+// time stands in the same drawing, in the colours of states.
 import type { ComponentChildren } from 'preact';
+
+type Health = 'up' | 'silent' | 'down';
 
 export interface RibbonPiece {
   fromMs: number;
   untilMs: number;
-  kind: 'billed' | 'free' | 'outage';
+  kind: 'billed' | 'free' | 'outage' | Health;
 }
 
 interface RibbonProps {
@@ -18,12 +21,16 @@ interface RibbonProps {
 
 /** A hatched piece is at least this wide, so that a boot of two minutes can be seen in a day. */
 const HATCHED_PERCENT_MIN = 1.8;
+/** Trouble of a minute can be seen in a day too. */
+const TROUBLE_PERCENT_MIN = 0.6;
+
+/** The later ones lie above the earlier ones, because a narrow one is drawn wider than it is. */
+const ORDER: readonly RibbonPiece['kind'][] = ['billed', 'up', 'free', 'silent', 'outage', 'down'];
 
 export function Ribbon({ label, fromMs, untilMs, pieces, isTall = false }: RibbonProps) {
   const spanMs = Math.max(1, untilMs - fromMs);
   const shown = pieces.filter((piece) => piece.untilMs > fromMs && piece.fromMs < untilMs);
-  // Hatched pieces lie above solid ones: a narrow one is drawn wider than it is.
-  const ordered = shown.toSorted((a, b) => Number(a.kind !== 'billed') - Number(b.kind !== 'billed'));
+  const ordered = shown.toSorted((a, b) => ORDER.indexOf(a.kind) - ORDER.indexOf(b.kind));
   return (
     <svg class={isTall ? 'ribbon tall' : 'ribbon'} role="img" aria-label={label}>
       {ordered.map((piece) => {
@@ -35,10 +42,14 @@ export function Ribbon({ label, fromMs, untilMs, pieces, isTall = false }: Ribbo
   );
 }
 
+const SOLID: Partial<Record<RibbonPiece['kind'], string>> = { billed: 'f1', up: 'fok', silent: 'fwarn', down: 'fbad' };
+
 function Piece({ start, width, kind }: { start: number; width: number; kind: RibbonPiece['kind'] }) {
-  if (kind === 'billed') return <rect x={percent(start)} width={percent(width)} height="100%" class="f1" />;
-  const wide = Math.max(width, HATCHED_PERCENT_MIN);
+  const fill = SOLID[kind];
+  const least = fill === undefined ? HATCHED_PERCENT_MIN : kind === 'billed' || kind === 'up' ? 0 : TROUBLE_PERCENT_MIN;
+  const wide = Math.max(width, least);
   const box = { x: percent(Math.min(start, 100 - wide)), width: percent(wide), height: '100%' };
+  if (fill !== undefined) return <rect {...box} class={fill} />;
   return (
     <>
       <rect {...box} class="f0" />
@@ -49,7 +60,7 @@ function Piece({ start, width, kind }: { start: number; width: number; kind: Rib
 
 const percent = (value: number): string => `${value.toFixed(2)}%`;
 
-/** What the three fills mean. */
+/** What the three fills of money mean. */
 export function RibbonKey() {
   return (
     <span class="key">
@@ -60,7 +71,7 @@ export function RibbonKey() {
   );
 }
 
-function KeyEntry({ fill, children }: { fill: RibbonPiece['kind']; children: ComponentChildren }) {
+function KeyEntry({ fill, children }: { fill: 'billed' | 'free' | 'outage'; children: ComponentChildren }) {
   const box = { width: 10, height: 10, rx: 2 };
   return (
     <span>
