@@ -25,13 +25,13 @@ interface DecisionsProps extends Decided {
 /** A button for each decision that fits the row. */
 export function Decisions({ verbs, row, id, ...about }: DecisionsProps) {
   // The table may show another row here while the dialog is open.
-  const [asked, setAsked] = useState<{ verb: Verb; id: string }>();
+  const [asked, setAsked] = useState<{ verb: Verb; row: Row; id: string }>();
   return (
     <div class="row">
       {verbs
         .filter(({ fits }) => fits === undefined || fits(row))
         .map((verb) => (
-          <button key={verb.verb} class="btn sm" type="button" onClick={() => setAsked({ verb, id })}>
+          <button key={verb.verb} class="btn sm" type="button" onClick={() => setAsked({ verb, row, id })}>
             {wordsOf(verb)}
             <span class="sr"> {id}</span>
           </button>
@@ -43,15 +43,16 @@ export function Decisions({ verbs, row, id, ...about }: DecisionsProps) {
 
 interface DecisionProps extends Decided {
   verb: Verb;
+  row: Row;
   id: string;
   close(): void;
   decided(): Promise<void>;
 }
 
-function Decision({ path, command, verb: decision, id, close, decided }: DecisionProps) {
+function Decision({ path, command, verb: decision, row, id, close, decided }: DecisionProps) {
   const { verb, says, takes = [] } = decision;
   const [texts, setTexts] = useState<Record<string, string>>(() =>
-    Object.fromEntries(takes.map(({ field, initial }) => [field, initial?.() ?? ''])),
+    Object.fromEntries(takes.map(({ field, initial }) => [field, initial?.(row) ?? ''])),
   );
   // Fields that are empty as yet are dots in the lines.
   const bodyOf = (empty: string) =>

@@ -39,10 +39,12 @@ interface ListingProps {
   listing: Listing;
   /** Forms above the list. They get how to read the list again. */
   above?: (reload: () => Promise<void>) => ComponentChildren;
+  /** Buttons beside the title. They get the same. */
+  actions?: (reload: () => Promise<void>) => ComponentChildren;
 }
 
 /** The list with its filters and decisions. */
-export function ListingView({ listing, above }: ListingProps) {
+export function ListingView({ listing, above, actions }: ListingProps) {
   const { title, id, filters = [] } = listing;
   const [chosen, setChosen] = useState(filters[0]?.[0] ?? '');
   const [, query = '', options = ''] = filters.find(([words]) => words === chosen) ?? [];
@@ -51,7 +53,9 @@ export function ListingView({ listing, above }: ListingProps) {
   const list = useLiveList<Row>({ path, idOf: (row) => textOf(row[id]) });
   return (
     <>
-      <Head title={title} same={{ cli, curl: { path } }} />
+      <Head title={title} same={{ cli, curl: { path } }}>
+        {actions?.(list.reload)}
+      </Head>
       {above?.(list.reload)}
       {filters.length > 0 && (
         <Segments
@@ -67,12 +71,15 @@ export function ListingView({ listing, above }: ListingProps) {
 }
 
 /** A list as a part of a page. */
-export function ListingPart({ listing }: { listing: Listing }) {
+export function ListingPart({ listing, actions }: Omit<ListingProps, 'above'>) {
   const { title, path, cli, id } = listing;
   const list = useLiveList<Row>({ path, idOf: (row) => textOf(row[id]) });
   return (
     <div class="stack tight">
-      <h2>{title}</h2>
+      <div class="row far">
+        <h2>{title}</h2>
+        {actions?.(list.reload)}
+      </div>
       <SameAs cli={cli} curl={{ path }} />
       <Rows listing={listing} list={list} />
     </div>

@@ -54,38 +54,6 @@ const WEBHOOKS: Listing = {
   ],
 };
 
-const RESERVATIONS: Listing = {
-  title: 'Reservations',
-  path: '/admin/v1/reservations?limit=100',
-  cli: 'svc-control-plane admin reservation list',
-  id: 'reservation_id',
-  columns: ['title', 'status', 'org_id', 'starts_at', 'ends_at', 'commitment', 'set_aside', 'reservation_id'],
-  what: 'Contracts that set GPUs aside for one organisation.',
-  verbs: [
-    {
-      verb: 'suspend',
-      says: 'New launches on it are refused. What runs goes on, and its GPUs stay set aside.',
-      fits: ({ status }) => status === 'active',
-    },
-    {
-      verb: 'resume',
-      says: 'Launches may use it again.',
-      fits: ({ status }) => status === 'suspended',
-    },
-    {
-      verb: 'cancel',
-      words: 'End the contract',
-      says: 'The contract ends for good. What runs goes on, and all other GPUs are on offer again.',
-      fits: ({ status }) => !['cancelled', 'expired'].includes(String(status)),
-    },
-    {
-      verb: 'reassign',
-      says: 'Unused GPUs whose host is offline or delisted are replaced by free ones of the same type and region.',
-      fits: ({ status }) => status === 'active' || status === 'pending',
-    },
-  ],
-};
-
 export const MONEY_SCREENS: readonly Screen[] = [
   {
     path: '/console/operate/orgs/:id',
@@ -139,6 +107,6 @@ export const MONEY_SCREENS: readonly Screen[] = [
     ...listed,
     path: '/console/operate/reservations',
     title: 'Reservations',
-    load: async () => (await import('./listing.tsx')).listingScreen(RESERVATIONS),
+    load: async () => (await import('./reservations.tsx')).Reservations,
   },
 ];

@@ -1,7 +1,7 @@
 // One organisation for operators: its balance and warnings, its bill, corrections, API keys and members.
 import { Link } from 'wouter-preact';
 import { useState } from 'preact/hooks';
-import type { Org } from '../../../../shared/api/account.ts';
+import type { NewApiKey, Org } from '../../../../shared/api/account.ts';
 import { post } from '../core/api.ts';
 import { type Resource, useResource } from '../core/data.ts';
 import { dollars, time } from '../core/format.ts';
@@ -10,10 +10,13 @@ import { MonthBill } from '../money/bill.tsx';
 import { SameAs } from '../parts/command.tsx';
 import { Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Figures, Head, Note, Problem } from '../parts/layout.tsx';
+import { ShownOnce } from '../parts/shown-once.tsx';
 import { Corrections } from './corrections.tsx';
 import { Decisions } from './decision.tsx';
 import { type Listing, ListingPart } from './listing.tsx';
-import { ORG_VERBS } from './verbs.ts';
+import { Make } from './making.tsx';
+import { keyOf } from './makings.ts';
+import { ORG_VERBS, type Row, textOf } from './verbs.ts';
 
 const ORGS = { path: '/admin/v1/orgs', command: 'svc-control-plane admin org' };
 const REREAD_MS = 15_000;
@@ -63,10 +66,32 @@ export function OrgPage({ params: { id = '' } }: ScreenProps) {
             cli={`svc-control-plane admin statement --org ${id}`}
             isOwn={false}
           />
-          <ListingPart listing={keysOf(id)} />
+          <Keys orgId={id} />
           <ListingPart listing={membersOf(id)} />
         </>
       )}
+    </>
+  );
+}
+
+/** A key that is made here is shown once. */
+function Keys({ orgId }: { orgId: string }) {
+  const [key, setKey] = useState<Pick<NewApiKey, 'name' | 'key'>>();
+  const made = (reload: () => Promise<void>) => (answer: Row) => {
+    setKey({ name: textOf(answer['name']), key: textOf(answer['key']) });
+    return reload();
+  };
+  return (
+    <>
+      {key !== undefined && (
+        <ShownOnce
+          title={`The key ${key.name}`}
+          secret={key.key}
+          what="the key"
+          note="Whoever has it can do what its scopes say."
+        />
+      )}
+      <ListingPart listing={keysOf(orgId)} actions={(reload) => <Make making={keyOf(orgId)} made={made(reload)} />} />
     </>
   );
 }

@@ -8,11 +8,13 @@ import { Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Note } from '../parts/layout.tsx';
 import { FactsTable } from './facts.tsx';
 import { type Listing, ListingView } from './listing.tsx';
+import { Make } from './making.tsx';
+import { PAYMENT } from './makings.ts';
 import { REASON, type Row } from './verbs.ts';
 
 const PATH = '/admin/v1/payouts';
 const COMMAND = 'svc-control-plane admin payout';
-const PAYMENT = ['payout_id', 'amount', 'asset', 'chain', 'address', 'supplier_id'];
+const COLUMNS = ['payout_id', 'amount', 'asset', 'chain', 'address', 'supplier_id'];
 
 const LISTING: Listing = {
   title: 'Payouts',
@@ -45,7 +47,8 @@ const LISTING: Listing = {
 };
 
 export function Payouts() {
-  return <ListingView listing={LISTING} above={(reload) => <Export exported={reload} />} />;
+  const actions = (reload: () => Promise<void>) => <Make making={PAYMENT} made={reload} />;
+  return <ListingView listing={LISTING} above={(reload) => <Export exported={reload} />} actions={actions} />;
 }
 
 function Export({ exported }: { exported(): Promise<void> }) {
@@ -98,7 +101,7 @@ function Made({ batch, page }: { batch: string; page: Page<Row> }) {
       >
         {plural(page.data.length, 'payout')} of the batch {batch} {page.data.length === 1 ? 'is' : 'are'} in flight.
       </Note>
-      <FactsTable caption="Payments to send" rows={page.data} columns={PAYMENT}>
+      <FactsTable caption="Payments to send" rows={page.data} columns={COLUMNS}>
         Nothing was due that may leave.
       </FactsTable>
     </>

@@ -11,7 +11,7 @@ interface Taken {
   option: string;
   label: string;
   /** What stands in its field at first. */
-  initial?: () => string;
+  initial?: (row: Row) => string;
 }
 
 export const REASON: Taken = { field: 'reason', option: 'reason', label: 'Reason' };

@@ -1,0 +1,101 @@
+// What operators make in a dialog: it takes the fields, and shows the same as a command while they are filled in. The API keeps it in the audit
+// journal.
+import { useState } from 'preact/hooks';
+import { post } from '../core/api.ts';
+import { SameAs } from '../parts/command.tsx';
+import { Dialog, Field, Form, Select, useAction } from '../parts/forms.tsx';
+import type { Row } from './verbs.ts';
+
+/** The texts of the fields, by name. */
+export type Texts = Readonly<Record<string, string>>;
+
+interface MadeField {
+  /** The member of the request. */
+  field: string;
+  label: string;
+  hint?: string;
+  isOptional?: boolean;
+  /** What the lines have while the field is empty; for an optional field: nothing. */
+  example: string;
+  /** The field is a choice of these; the first one holds at first. */
+  choices?: readonly (readonly [value: string, label: string])[];
+  /** The rule that the text breaks. */
+  broken?(text: string): string | undefined;
+}
+
+export interface Making {
+  /** The words of the button, and the title of the dialog. */
+  words: string;
+  says: string;
+  fields: readonly MadeField[];
+  requestOf(texts: Texts): { path: string; body: Row };
+  lineOf(texts: Texts): string;
+}
+
+interface MakeProps {
+  making: Making;
+  /** Gets the answer of the API. */
+  made(answer: Row): Promise<void> | void;
+}
+
+/** The button that opens the dialog. */
+export function Make({ making, made }: MakeProps) {
+  const [isAsking, setAsking] = useState(false);
+  return (
+    <>
+      <button class="btn" type="button" onClick={() => setAsking(true)}>
+        {making.words}
+      </button>
+      {isAsking && <MakeDialog making={making} made={made} close={() => setAsking(false)} />}
+    </>
+  );
+}
+
+function MakeDialog({ making, made, close }: MakeProps & { close(): void }) {
+  const { words, says, fields, requestOf, lineOf } = making;
+  const [texts, setTexts] = useState<Texts>(() =>
+    Object.fromEntries(fields.map(({ field, choices }) => [field, choices?.[0]?.[0] ?? ''])),
+  );
+  const brokenOf = ({ field, broken }: MadeField): string | undefined =>
+    texts[field] === '' ? undefined : broken?.(texts[field] ?? '');
+  const action = useAction(async () => {
+    const { path, body } = requestOf(texts);
+    const answer = await post<Row>(path, body);
+    close();
+    await made(answer);
+  });
+  // The lines have the example of a field that is empty or breaks its rule.
+  const shown = Object.fromEntries(
+    fields.map((each) => {
+      const text = texts[each.field] ?? '';
+      return [each.field, text === '' || brokenOf(each) !== undefined ? each.example : text];
+    }),
+  );
+  const { path, body } = requestOf(shown);
+  return (
+    <Dialog title={words} close={close}>
+      <p class="dim">{says} It stands in the audit journal under your address.</p>
+      <Form
+        action={action}
+        submit={words}
+        busy="Sending…"
+        isDisabled={fields.some((each) => brokenOf(each) !== undefined)}
+        cancel={close}
+      >
+        {fields.map((each) => {
+          const { field, label, hint, isOptional, choices } = each;
+          const common = {
+            label,
+            hint,
+            value: texts[field] ?? '',
+            onValue: (text: string) => setTexts({ ...texts, [field]: text }),
+            rule: brokenOf(each) ?? action.ruleOf(field),
+          };
+          if (choices !== undefined) return <Select key={field} {...common} options={choices} />;
+          return <Field key={field} {...common} required={isOptional !== true} />;
+        })}
+      </Form>
+      <SameAs isLong cli={lineOf(shown)} curl={{ method: 'POST', path, body }} />
+    </Dialog>
+  );
+}

@@ -1,0 +1,150 @@
+// What operators make, as data: an API key of an organisation, a payment in another way, a reservation.
+import { quoted } from '../parts/command.tsx';
+import type { Making, Texts } from './making.tsx';
+
+const ADMIN = 'svc-control-plane admin';
+const DAY_MS = 86_400_000;
+const DOLLARS = /^(\d{1,12})(?:\.(\d{1,2}))?$/;
+const GPUS = /^([^:@\s,]+):(\d{1,5})@([^:@\s,]+)$/;
+
+const textIn = (texts: Texts, field: string): string => texts[field] ?? '';
+/** Entries of a text, separated by commas. */
+const entriesOf = (text: string): string[] =>
+  text.split(',').flatMap((each) => (each.trim() === '' ? [] : [each.trim()]));
+/** A day is its begin in UTC, as the command takes it. */
+const timeOf = (text: string): string => (/^\d{4}-\d{2}-\d{2}$/.test(text) ? `${text}T00:00:00Z` : text);
+
+/** The name of the organisation stands above the button. */
+export function keyOf(orgId: string): Making {
+  return {
+    words: 'Make a key',
+    says: 'The key is shown once. Whoever has it can do what its scopes say.',
+    fields: [
+      { field: 'name', label: 'Name', example: 'worker' },
+      {
+        field: 'scopes',
+        label: 'Scopes',
+        hint: 'Separated by commas, like instances: read, billing: read. Or full_access.',
+        example: 'full_access',
+      },
+      {
+        field: 'days',
+        label: 'Days until it ends',
+        hint: 'Empty: it does not end.',
+        isOptional: true,
+        example: '',
+        broken: (text) => (/^[1-9]\d{0,4}$/.test(text) ? undefined : 'must be a whole number of days'),
+      },
+    ],
+    requestOf: (texts) => {
+      const days = textIn(texts, 'days');
+      const expiry = days === '' ? {} : { expires_at: new Date(Date.now() + Number(days) * DAY_MS).toISOString() };
+      const body = {
+        org_id: orgId,
+        name: textIn(texts, 'name'),
+        scopes: entriesOf(textIn(texts, 'scopes')),
+        ...expiry,
+      };
+      return { path: '/admin/v1/keys', body };
+    },
+    lineOf: (texts) => {
+      const days = textIn(texts, 'days');
+      const expiry = days === '' ? '' : ` --expires-in-days ${quoted(days)}`;
+      const scopes = quoted(entriesOf(textIn(texts, 'scopes')).join(','));
+      return `${ADMIN} key create --org ${orgId} --name ${quoted(textIn(texts, 'name'))} --scopes ${scopes}${expiry}`;
+    },
+  };
+}
+
+export const PAYMENT: Making = {
+  words: 'Record a payment',
+  says: 'A supplier was paid in another way, like a bank transfer. This moves no money.',
+  fields: [
+    { field: 'supplier_id', label: 'Supplier', hint: 'Its id, as in the list of suppliers.', example: 'SUPPLIER' },
+    {
+      field: 'reference',
+      label: 'Reference',
+      hint: 'The name of the payment elsewhere. A second one under it has no effect.',
+      example: '…',
+    },
+    {
+      field: 'cents',
+      label: 'Dollars',
+      hint: 'Empty: all that is owed.',
+      isOptional: true,
+      example: '',
+      broken: (text) =>
+        DOLLARS.test(text) ? undefined : 'must be dollars with at most two decimals, like 25 or 25.50',
+    },
+  ],
+  requestOf: (texts) => {
+    const [, dollars = '', cents = ''] = DOLLARS.exec(textIn(texts, 'cents')) ?? [];
+    const amount = dollars === '' ? {} : { cents: Number(dollars) * 100 + Number(cents.padEnd(2, '0')) };
+    const path = `/admin/v1/suppliers/${encodeURIComponent(textIn(texts, 'supplier_id'))}/payouts`;
+    return { path, body: { reference: textIn(texts, 'reference'), ...amount } };
+  },
+  lineOf: (texts) => {
+    const dollars = textIn(texts, 'cents');
+    const amount = dollars === '' ? '' : ` --usd ${quoted(dollars)}`;
+    const named = `--supplier ${quoted(textIn(texts, 'supplier_id'))} --reference ${quoted(textIn(texts, 'reference'))}`;
+    return `${ADMIN} payout create ${named}${amount}`;
+  },
+};
+
+const notTime = (text: string): string | undefined =>
+  Number.isNaN(Date.parse(timeOf(text)))
+    ? 'must be a day like 2026-12-01 (UTC), or a time like 2026-12-01T09:00:00Z'
+    : undefined;
+
+export const RESERVATION: Making = {
+  words: 'Make a reservation',
+  says: 'A contract sets GPUs aside for one organisation. The answer shows when, and which are free.',
+  fields: [
+    { field: 'org_id', label: 'Organisation', hint: 'Its id, as in the list of organisations.', example: 'ORG' },
+    { field: 'title', label: 'Title', hint: 'The customer sees it.', example: '…' },
+    { field: 'starts_at', label: 'Begin', hint: 'A day in UTC, or a time.', example: '2036-12-01', broken: notTime },
+    { field: 'ends_at', label: 'End', hint: 'Exclusive.', example: '2037-12-01', broken: notTime },
+    {
+      field: 'commitment',
+      label: 'GPUs',
+      hint: 'type:count@region, like H100_SXM:8@eu-west. Several: separated by commas.',
+      example: 'H100_SXM:8@eu-west',
+      broken: (text) =>
+        entriesOf(text).every((entry) => GPUS.test(entry))
+          ? undefined
+          : 'must be type:count@region, like H100_SXM:8@eu-west',
+    },
+    {
+      field: 'renewal',
+      label: 'Renewal',
+      example: 'none',
+      choices: [
+        ['none', 'None'],
+        ['manual', 'You extend it'],
+        ['auto_renew', 'A term of the same length follows'],
+      ],
+    },
+  ],
+  requestOf: (texts) => {
+    const commitment = entriesOf(textIn(texts, 'commitment')).map((entry) => {
+      const [, type = '', count = '', region = ''] = GPUS.exec(entry) ?? [];
+      return { gpu_type: type, gpu_count: Number(count), region };
+    });
+    const body = {
+      org_id: textIn(texts, 'org_id'),
+      title: textIn(texts, 'title'),
+      starts_at: timeOf(textIn(texts, 'starts_at')),
+      ends_at: timeOf(textIn(texts, 'ends_at')),
+      renewal: textIn(texts, 'renewal'),
+      commitment,
+    };
+    return { path: '/admin/v1/reservations', body };
+  },
+  lineOf: (texts) => {
+    const option = (name: string, field: string): string => `--${name} ${quoted(textIn(texts, field))}`;
+    const gpus = entriesOf(textIn(texts, 'commitment')).map((entry) => ` --gpus ${quoted(entry)}`);
+    const term = `${option('starts', 'starts_at')} ${option('ends', 'ends_at')}`;
+    const named = `${option('org', 'org_id')} ${option('title', 'title')}`;
+    return `${ADMIN} reservation create ${named} ${term}${gpus.join('')} ${option('renewal', 'renewal')}`;
+  },
+};
