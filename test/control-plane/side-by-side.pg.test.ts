@@ -108,6 +108,31 @@ describe.each(SEEDS)('in the order of seed %d', (seed) => {
     expect(types.filter((type) => type === 'instance.terminated')).toHaveLength(1);
   });
 
+  test('rentals of one machine that fail at once have one outage', async () => {
+    await world.machine({ gpus: 3 });
+    const ids: string[] = [];
+    for (let count = 0; count < 3; count += 1) ids.push(await world.run(await world.customer(100_000)));
+    // They were dead from their start on. So nothing is posted, and they do not wait for each other at the account of the supplier.
+    const outage = { sinceMs: world.clock.now() - HOUR_MS, evidence: 'probes' };
+    const { instances } = world.rooms;
+    const fail = async (id: string): Promise<unknown> => {
+      const rental = await findInstance(world.db.read, id);
+      if (rental === undefined) throw new Error('the rental is gone');
+      return interleaved.db.tx('test.confirm', async (tx) => {
+        await instances.lock(tx, rental);
+        return instances.confirmOutage(tx, rental, outage);
+      });
+    };
+    const failing = ids.map((id) => () => fail(id));
+    expect(refusalsOf(await interleaved.run(seed, failing))).toEqual([]);
+    const rows = await world.db.read.all(
+      z.object({ subject_id: text, outage_id: text }),
+      sql`select subject_id, outage_id from free_times order by subject_id`,
+    );
+    expect(rows.map((row) => row.subject_id)).toEqual(ids.toSorted());
+    expect(new Set(rows.map((row) => row.outage_id)).size).toBe(1);
+  });
+
   test('rentals of one wallet that runs dry are charged side by side with requests to models', async () => {
     await world.machine({ gpus: 2, dollars: 2 });
     const who = await world.customer(200);

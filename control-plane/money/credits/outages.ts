@@ -20,8 +20,8 @@ type Opening = Pick<FreeTime, 'subject_id' | 'cause' | 'machine_id' | 'evidence'
 
 /**
  * The outage that a new uncharged time belongs to: that of the rental if it is uncharged already, that of our own with the same evidence, or
- * the one that has stopped other rentals on the machine. Otherwise a new one. If two rentals of a machine open one at the same moment, there
- * may be two. Nothing but the lists of operators depends on it.
+ * the one that has stopped other rentals on the machine. Otherwise a new one. The transaction has locked the supplier, whom all rentals of
+ * the machine have, so two of them that fail at the same moment find one outage. Nothing but lists of outages depends on it.
  */
 export async function outageOf(
   tx: Tx,
