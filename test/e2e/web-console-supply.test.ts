@@ -80,4 +80,11 @@ test('the operator approves it in the console, and it is listed', async () => {
   await operator.getByRole('dialog').getByRole('button', { name: 'Approve' }).click();
   await page.locator('.stats .badge.ok', { hasText: 'listed' }).waitFor();
   expect(await waitForOffering(stack.controlPlane)).toMatchObject({ gpu_type: 'H100_SXM' });
+  // The daemon has written its first minute.
+  await operator.getByRole('link', { name: 'Overview' }).click();
+  const instances = operator.getByRole('region', { name: 'Due rows, table' }).getByRole('row', { name: /^instances/ });
+  await expect.poll(() => instances.locator('td').last().textContent()).toMatch(/^\d+$/);
+  await operator
+    .getByRole('img', { name: /^The last 24 hours: 0 outages, at most \d machines? without a link$/ })
+    .waitFor();
 }, 90_000);

@@ -1,5 +1,5 @@
-// A control plane with the built console, and Chromium in front of it. What its pages break is collected: errors of scripts, and violations of
-// the policy of the page.
+// A control plane with the built console, and a browser in front of it: Chromium, or the one that is opened instead. What its pages break is
+// collected: errors of scripts, and violations of the policy of the page.
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -30,7 +30,10 @@ export interface ConsolePages {
   close(): Promise<void>;
 }
 
-export async function openConsolePages(settings: Partial<Parameters<typeof openApi>[0]> = {}): Promise<ConsolePages> {
+export async function openConsolePages(
+  settings: Partial<Parameters<typeof openApi>[0]> = {},
+  open: () => Promise<Browser> = openBrowser,
+): Promise<ConsolePages> {
   const port = await freePort();
   const origin = `http://localhost:${port}`;
   const api = await openApi(
@@ -41,9 +44,9 @@ export async function openConsolePages(settings: Partial<Parameters<typeof openA
   api.http.register(operatorSessionRoutes(operatorRoutes, api.world.audit));
   const judge = openJudge(api.routes, operatorRoutes);
   await api.http.listen({ host: '127.0.0.1', port });
-  const browser = await openBrowser();
+  const browser = await open();
   const broken: string[] = [];
-  const open: ConsolePages['open'] = async ({ isPhone = false, isDark = false } = {}) => {
+  const openProfile: ConsolePages['open'] = async ({ isPhone = false, isDark = false } = {}) => {
     const context = await browser.newContext({
       viewport: isPhone ? { width: 390, height: 844 } : { width: 1440, height: 900 },
       colorScheme: isDark ? 'dark' : 'light',
@@ -56,9 +59,9 @@ export async function openConsolePages(settings: Partial<Parameters<typeof openA
     origin,
     browser,
     broken,
-    open,
+    open: openProfile,
     signedIn: async ({ token }) => {
-      const context = await open();
+      const context = await openProfile();
       const url = origin.replace('http:', 'https:');
       await context.addCookies([
         { name: '__Host-svc_session', value: token, url, secure: true, httpOnly: true, sameSite: 'Lax' },
