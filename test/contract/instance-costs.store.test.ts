@@ -8,6 +8,7 @@ import { sql } from '../../control-plane/base/db/db.ts';
 import { instanceCosts } from '../../control-plane/money/bill/instance-costs.ts';
 import { rentalsOf } from '../../control-plane/rental/instances/store.ts';
 import { countingDb } from '../kit/counting-db.ts';
+import { heldOf } from '../../control-plane/money/credits/store.ts';
 import { openOperator } from '../kit/operator.ts';
 import { type Api, type ApiAccount, openApi } from './api.ts';
 
@@ -75,6 +76,55 @@ test('equals each bill to the microcent, newest first: running, posted in part, 
     expect([id, cost, posted]).toEqual([id, totals.cost, totals.posted]);
   }
   expect(found.map(({ cost }) => cost === '0.00')).toEqual([true, false, false, false]);
+});
+
+describe('equals the bill', () => {
+  const same = async (id: string): Promise<InstanceBill['totals']> => {
+    const { totals } = await billOf(id);
+    expect(await costOf(id)).toMatchObject({ cost: totals.cost, posted: totals.posted });
+    return totals;
+  };
+
+  test('of an instance whose balance was used up', async () => {
+    owner = await api.world.customer(100);
+    const id = await api.world.run(owner);
+    await api.world.clock.advance(3 * HOUR_MS);
+    await api.world.end(owner, id);
+    expect(await same(id)).toMatchObject({ cost: '1.00', posted: '1.00' });
+  });
+
+  test.each(['release', 'refuse'] as const)('of a credit that waits, before and after a decision: %s', async (verb) => {
+    await api.close();
+    const lossBounds = { orgCreditsUcents: 1_000n, supplierCreditsUcents: 1_000n, supplierPaymentsUcents: 0n };
+    api = await openApi({ settings: { lossBounds } });
+    owner = await api.account();
+    await api.world.machine({ dollars: 1.29 });
+    const id = await api.world.run(owner);
+    await watch(MINUTE_MS);
+    api.world.probeAnswers.set(id, DEAD);
+    await watch(5 * MINUTE_MS);
+    api.world.probeAnswers.delete(id);
+    await watch(MINUTE_MS);
+    await api.world.end(owner, id);
+    expect((await same(id)).held_credits).not.toBe('0.00');
+    const [waiting] = await heldOf(api.world.db.read, id);
+    await api.world.rooms.credits[verb](waiting?.id ?? '', 'seen');
+    await same(id);
+  });
+
+  test('of a rental whose time was disputed and given back', async () => {
+    const id = await api.world.run(owner);
+    const startMs = api.world.clock.now();
+    await api.world.clock.advance(3 * HOUR_MS);
+    await tick();
+    const { disputes } = api.world.rooms.payouts;
+    const dispute = await disputes.open({ instanceId: id, sinceMs: startMs + HOUR_MS, reason: 'wrong GPU' });
+    await disputes.resolve(dispute.id, { refund: true, note: 'agreed' });
+    await same(id);
+    await api.world.clock.advance(HOUR_MS);
+    await tick();
+    await same(id);
+  });
 });
 
 test('says when an instance started, was charged, and was not charged, within the last 24 hours', async () => {

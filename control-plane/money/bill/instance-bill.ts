@@ -15,7 +15,7 @@ import type { Db, Query } from '../../base/db/db.ts';
 import { refundsOf } from '../corrections/store.ts';
 import { type FreeTime, freeTimesOf, type HeldCredit, heldOf } from '../credits/store.ts';
 import { badDebt, accountId, isWallet } from '../ledger/accounts.ts';
-import { amountsByEvidence, type EvidencedAmount } from '../ledger/store.ts';
+import { type EvidencedAmount, refundsByEvidence } from '../ledger/store.ts';
 import { type SubjectEntry, subjectEntries } from '../ledger/wallets.ts';
 import { DISPUTED } from '../metering/metering.ts';
 import { costUcents, stretchOf, unpostedUcents } from '../metering/posting.ts';
@@ -40,7 +40,7 @@ export function instanceBillOf(
     const segments = (await segmentsOf(query, [id])).filter((each) => each.ended_ms !== each.started_ms);
     const free = await freeTimesOf(query, id);
     const held = await heldOf(query, id);
-    const disputed = await amountsByEvidence(query, [id], { kind: 'rental.refund_charge', prefix: DISPUTED });
+    const disputed = await refundsByEvidence(query, [id], DISPUTED);
     const refunds = await refundsOf(query, id);
     const isOpen = segments.some(({ ended_ms: endedMs }) => endedMs === null);
     const waits = free.some(({ ended_ms: endedMs }) => endedMs === null) || held.some(({ state }) => state === 'held');
@@ -76,7 +76,7 @@ function segmentView(segment: Segment, nowMs: number): InstanceBill['segments'][
 }
 
 /** If the clock was set back, an open segment counts until its last posting. */
-function endOf({ ended_ms: endedMs, posted_through_ms: postedMs }: Segment, nowMs: number): number {
+export function endOf({ ended_ms: endedMs, posted_through_ms: postedMs }: Segment, nowMs: number): number {
   return endedMs ?? Math.max(nowMs, postedMs);
 }
 

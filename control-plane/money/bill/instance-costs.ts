@@ -1,18 +1,19 @@
 // What many instances have cost, and what their last 24 hours were, in as many queries for one instance as for a page of them.
 //
-// The cost is what the wallet has paid, from the transfers, and what the open segments have not posted yet. So it equals `totals.cost` of the bill.
+// The cost is that of the segments, and of the few transfers that the segments do not give: a rental of a month has two thousand others. The bill
+// sums up all transfers; `ledger verify` proves that both are the same.
 import { type InstanceCost, SPANS_MAX } from '../../../shared/api/instance-bill.ts';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { dollarText } from '../../../shared/money.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import type { PageStart } from '../../base/http/cursors.ts';
 import { type FreeTime, freeTimesSince } from '../credits/store.ts';
-import { amountsByEvidence, type EvidencedAmount } from '../ledger/store.ts';
-import { paidOfSubjects } from '../ledger/wallets.ts';
+import { type EvidencedAmount, refundsByEvidence } from '../ledger/store.ts';
+import { besideSegments } from '../ledger/wallets.ts';
 import { DISPUTED } from '../metering/metering.ts';
-import { stretchOf, unpostedUcents } from '../metering/posting.ts';
-import { type Segment, segmentsPast } from '../metering/store.ts';
-import { freeUntilMs } from './instance-bill.ts';
+import { costUcents, stretchOf, unpostedUcents } from '../metering/posting.ts';
+import { type Segment, segmentsOf } from '../metering/store.ts';
+import { endOf, freeUntilMs } from './instance-bill.ts';
 
 export interface Rental {
   id: string;
@@ -45,18 +46,18 @@ export function instanceCosts(
     const ids = rentals.map(({ id }) => id);
     const nowMs = clock.now();
     const sinceMs = nowMs - DAY_MS;
-    const paid = await paidOfSubjects(query, ids);
-    const segments = Map.groupBy(await segmentsPast(query, ids, sinceMs), (each) => each.subject_id);
+    const beside = await besideSegments(query, ids);
+    const segments = Map.groupBy(await segmentsOf(query, ids), (each) => each.subject_id);
     const free = Map.groupBy(await freeTimesSince(query, ids, sinceMs), (each) => each.subject_id);
-    const refunded = await amountsByEvidence(query, ids, { kind: 'rental.refund_charge', prefix: DISPUTED });
-    const disputed = Map.groupBy(refunded, (each) => each.subject_id);
+    const disputed = Map.groupBy(await refundsByEvidence(query, ids, DISPUTED), (each) => each.subject_id);
     return rentals.map((rental) => {
       const { id } = rental;
       const ofRental = segments.get(id) ?? [];
-      const postedUcents = paid.get(id) ?? 0n;
-      const unposted = ofRental
-        .filter(({ ended_ms: endedMs }) => endedMs === null)
-        .reduce((sum, segment) => sum + unpostedUcents(segment, nowMs), 0n);
+      const sum = (of: (segment: Segment) => bigint): bigint => ofRental.reduce((total, each) => total + of(each), 0n);
+      const { wallet_ucents: walletUcents = 0n, shortfall_ucents: shortfallUcents = 0n } = beside.get(id) ?? {};
+      const usageUcents = sum((segment) => costUcents(segment, endOf(segment, nowMs)));
+      const unpostedNow = sum((segment) => (segment.ended_ms === null ? unpostedUcents(segment, nowMs) : 0n));
+      const cost = usageUcents - shortfallUcents - walletUcents;
       const spans = [
         { kind: 'starting', fromMs: rental.createdMs, untilMs: rental.startedMs } as const,
         ...ofRental.map(chargedSpan),
@@ -68,8 +69,8 @@ export function instanceCosts(
         cost: {
           instance_id: id,
           as_of: isoTime(nowMs),
-          cost: dollarText(postedUcents + unposted),
-          posted: dollarText(postedUcents),
+          cost: dollarText(cost),
+          posted: dollarText(cost - unpostedNow),
           last_24_hours: shownSpans(spans, sinceMs),
         },
       };

@@ -220,19 +220,24 @@ export function amountsOfSubject(query: Query, subjectId: string, kinds: readonl
 const EvidencedRow = AmountOfRow.extend({ subject_id: text, evidence: text, effective_ms: int });
 export type EvidencedAmount = z.infer<typeof EvidencedRow>;
 
-/** The transfers of a kind of these subjects whose evidence begins with the prefix, in the order of their times. */
-export function amountsByEvidence(
+/** Transfers of rentals that are few beside those of their segments. The condition is that of their index. */
+export const BESIDE_SEGMENTS = sql`(kind in ('rental.shortfall', 'rental.refund_charge') or substr(kind, 1, 7) = 'credit.' or substr(kind, 1, 11) = 'correction.')`;
+
+/** The refunds of charges of these rentals whose evidence begins with the prefix, in the order of their times. */
+export async function refundsByEvidence(
   query: Query,
   subjectIds: readonly string[],
-  { kind, prefix }: { kind: string; prefix: string },
+  prefix: string,
 ): Promise<EvidencedAmount[]> {
-  if (subjectIds.length === 0) return Promise.resolve([]);
-  return query.all(
+  if (subjectIds.length === 0) return [];
+  const rows = await query.all(
     EvidencedRow,
     sql`select id, subject_id, amount_ucents, evidence, effective_ms from transfers
-        where subject_id in (${join([...subjectIds])}) and kind = ${kind} and substr(evidence, 1, ${prefix.length}) = ${prefix}
-        order by effective_ms, id`,
+        where subject_id in (${join([...subjectIds])}) and kind = 'rental.refund_charge' and ${BESIDE_SEGMENTS}
+          and substr(evidence, 1, ${prefix.length}) = ${prefix}`,
   );
+  // Sorted here: an order in the query would make it walk along all transfers of the rental.
+  return rows.toSorted((a, b) => a.effective_ms - b.effective_ms || (a.id < b.id ? -1 : 1));
 }
 
 const RefundRow = z.object({ evidence: text, total_ucents: ucents });

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, type Sql, sql } from '../../base/db/db.ts';
 import { accountId, wallet } from './accounts.ts';
+import { BESIDE_SEGMENTS } from './store.ts';
 import type { EntryCursor } from './suppliers.ts';
 
 /** The first time is inclusive, the second is exclusive. Both are times of posting. */
@@ -84,6 +85,28 @@ export function subjectEntries(query: Query, subjectId: string): Promise<Subject
           select debit_account_id as account_id, kind, -amount_ucents as change from transfers where subject_id = ${subjectId}
         ) as sides group by account_id, kind order by account_id, kind`,
   );
+}
+
+const BesideRow = z.object({ id: text, wallet_ucents: ucents, shortfall_ucents: ucents });
+
+/**
+ * Beside the charges of their segments: what changed the wallets because of these rentals, negative if they paid, and what wallets did not
+ * cover.
+ */
+export async function besideSegments(
+  query: Query,
+  subjectIds: readonly string[],
+): Promise<Map<string, z.infer<typeof BesideRow>>> {
+  if (subjectIds.length === 0) return new Map();
+  const rows = await query.all(
+    BesideRow,
+    sql`select subject_id as id,
+          cast(sum(case when substr(kind, 1, 7) = 'rental.' then 0 when ${TO_WALLET} then amount_ucents when ${FROM_WALLET} then -amount_ucents else 0 end)
+            as bigint) as wallet_ucents,
+          cast(sum(case when kind = 'rental.shortfall' then amount_ucents else 0 end) as bigint) as shortfall_ucents
+        from transfers where subject_id in (${join([...subjectIds])}) and ${BESIDE_SEGMENTS} group by subject_id`,
+  );
+  return new Map(rows.map((row) => [row.id, row]));
 }
 
 const PaidRow = z.object({ id: text, paid_ucents: ucents });

@@ -1,6 +1,9 @@
-// No search over transfers reads their whole table: SQLite's query plans say so.
+// No search over transfers reads their whole table, and a page of costs does not read what each hour of a rental has posted: SQLite's query plans
+// say so.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Http } from '../../../control-plane/base/http/server.ts';
+import { instanceCosts } from '../../../control-plane/money/bill/instance-costs.ts';
+import { rentalsOf } from '../../../control-plane/rental/instances/store.ts';
 import { openOperator } from '../../kit/operator.ts';
 import { planSteps, type RecordingDb, recordingDb } from '../../kit/recording-db.ts';
 import { openWorldOver, type World } from '../../kit/world.ts';
@@ -34,4 +37,17 @@ test.each([
   expect(steps.some((step) => step.startsWith('SEARCH transfers USING') && step.includes(`INDEX ${index} `))).toBe(
     true,
   );
+});
+
+test('the costs of instances are read along the few transfers beside their segments', async () => {
+  await world.machine();
+  const who = await world.customer(100_000);
+  await world.launch(who);
+  recording.sent.length = 0;
+  const page = { count: 10, ids: undefined };
+  expect(await instanceCosts(who.orgId, page, { db: recording.db, clock: world.clock, rentalsOf })).toHaveLength(1);
+  const sent = recording.sent.filter(({ sql }) => sql.includes('from transfers'));
+  expect(sent).toHaveLength(2);
+  for (const step of (await planSteps(world.db, sent)).filter((each) => each.includes('transfers')))
+    expect(step).toMatch(/^SEARCH transfers USING (COVERING )?INDEX transfers_beside_segments /);
 });
