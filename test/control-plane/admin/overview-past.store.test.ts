@@ -27,7 +27,7 @@ async function read(): Promise<Overview> {
   return Overview.parse(answer);
 }
 
-/** A process on the database, whose engine has driven so many rows; it writes its minutes when it is told. */
+/** A process on the database. `driven` are the rows that its engine has driven. It writes a minute when it is told. */
 function processThatDrove(driven: ReadonlyMap<string, number>): () => Promise<unknown> {
   const loop = brought(world.brings({ driven: () => driven }), 'loops').find(({ name }) => name === 'minutes');
   return () => loop?.run(new AbortController().signal) ?? Promise.reject(new Error('there is no such loop'));
