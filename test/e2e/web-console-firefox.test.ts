@@ -69,7 +69,7 @@ test('the operator approves it, and the supplier sees it listed', async () => {
   await operator.goto(`${pages.origin}/console/operate/fleet`);
   await operator.getByRole('button', { name: /^Approve/ }).click();
   await operator.getByRole('dialog').getByRole('button', { name: 'Approve' }).click();
-  await expect.poll(() => operator.getByRole('dialog').count()).toBe(0);
+  await operator.getByRole('dialog').waitFor({ state: 'detached' });
   await supplier.reload();
   await supplier.locator('.stats .badge.ok', { hasText: 'listed' }).waitFor();
 });
@@ -103,7 +103,7 @@ test('it comes back: the operator releases the credit, and the supplier reads bo
   await operator.getByRole('dialog').getByLabel('Note').fill('the host was dead');
   await operator.getByRole('dialog').getByRole('button', { name: 'Release' }).click();
   await operator.getByText('It is over.').waitFor();
-  await expect.poll(() => operator.getByRole('button', { name: /^Release/ }).count()).toBe(0);
+  await operator.getByRole('button', { name: /^Release/ }).waitFor({ state: 'detached' });
   await supplier.reload();
   await supplier.locator('.stats .badge', { hasText: 'suspended' }).waitFor();
   const outages = supplier.getByRole('region', { name: 'Outages, table' });

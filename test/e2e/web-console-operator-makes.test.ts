@@ -128,7 +128,7 @@ test('a reservation is made, and its term is extended', async () => {
   await ends.fill(`${later}T00:00:00Z`);
   for (const line of await linesOf()) await pages.judge(line);
   await send('Extend');
-  await expect.poll(() => dialog.count()).toBe(0);
+  await dialog.waitFor({ state: 'detached' });
   const [contract] = (await world.rooms.reservations.list({ count: 1 })).map((view) => view.contract);
   expect(new Date(contract?.ends_ms ?? 0).toISOString()).toBe(`${later}T00:00:00.000Z`);
   expect(pages.broken).toEqual([]);

@@ -83,7 +83,7 @@ test('the operator approves it in the console, and it is listed', async () => {
   // The daemon has written its first minute.
   await operator.getByRole('link', { name: 'Overview' }).click();
   const instances = operator.getByRole('region', { name: 'Due rows, table' }).getByRole('row', { name: /^instances/ });
-  await expect.poll(() => instances.locator('td').last().textContent()).toMatch(/^\d+$/);
+  await expect.poll(() => instances.locator('td').last().textContent(), { timeout: 20_000 }).toMatch(/^\d+$/);
   await operator
     .getByRole('img', { name: /^The last 24 hours: 0 outages, at most \d machines? without a link$/ })
     .waitFor();
