@@ -165,7 +165,7 @@ function openOnPostgres(url: string, deps: Deps): Opened {
       db.fence(held);
       return held;
     },
-    keep: (held, onLost) => keepRenewing(db, held, deps, onLost),
+    keep: (held, onLost) => keepRenewing(db.keeper, held, deps, onLost),
   };
 }
 
@@ -190,7 +190,12 @@ async function waitForLease(db: Db, holder: string, clock: Clock): Promise<Held>
 }
 
 /** Calls `onLost` once, if another process has the lease or if ours was not renewed in time for any reason. */
-function keepRenewing(db: Db, held: Held, { clock, log }: Deps, onLost: (why: string) => void): () => void {
+function keepRenewing(
+  keeper: Pick<Db, 'tx'>,
+  held: Held,
+  { clock, log }: Deps,
+  onLost: (why: string) => void,
+): () => void {
   let cancelNext = (): void => undefined;
   let cancelDeadline = (): void => undefined;
   let isOver = false;
@@ -212,7 +217,7 @@ function keepRenewing(db: Db, held: Held, { clock, log }: Deps, onLost: (why: st
   const renew = async (): Promise<void> => {
     const startedMs = clock.monotonicMs();
     try {
-      if (!(await renewLease(db, held))) return lose('another control plane has taken this database over');
+      if (!(await renewLease(keeper, held))) return lose('another control plane has taken this database over');
       if (!isOver) watch(startedMs);
     } catch (error) {
       if (error instanceof DbError && error.code === 'lease_lost') return lose(error.message);

@@ -20,7 +20,8 @@ import type { Rooms } from './rooms.ts';
 import type { Core } from './settings.ts';
 
 /** Each launch asks for a run, and each run reads every open endpoint. */
-const EDGE_TIMES = { periodMs: 2_000, gapMs: 200 };
+/** Each run reads all open endpoints. */
+const EDGE_TIMES = { periodMs: 2_000, gapMs: 200, gapOfRun: 20 };
 /** A renewed certificate is served within this time. */
 const CERTIFICATES_PERIOD_MS = 10_000;
 

@@ -28,6 +28,8 @@ export interface LoopOptions {
   periodMs: number;
   /** The shortest time between two runs, for a run that is dear and that many nudges ask for; none if left out. */
   gapMs?: number;
+  /** The pause after a run is also this many times as long as the run took, but at most a period. So a run that grows with the fleet takes a bounded part of the time. */
+  gapOfRun?: number;
   /**
    * Reads the state and does all work that is due. A throw is logged, and the next period tries again. If it resolves with `again`, there
    * is more to do and the next run follows at once.
@@ -76,7 +78,8 @@ export function startLoop(options: LoopOptions, deps: { clock: Clock; log: Log }
     while (!stopping.signal.aborted) {
       nudged = false;
       await runOnce();
-      if (options.gapMs !== undefined) await clock.sleep(options.gapMs, stopping.signal);
+      const gapMs = gapAfter(options, status.last_duration_ms ?? 0);
+      if (gapMs > 0) await clock.sleep(gapMs, stopping.signal);
       if (nudged || stopping.signal.aborted) continue;
       wake = new AbortController();
       await clock.sleep(options.periodMs, wake.signal);
@@ -96,4 +99,8 @@ export function startLoop(options: LoopOptions, deps: { clock: Clock; log: Log }
     },
     status: () => ({ ...status }),
   };
+}
+
+function gapAfter({ gapMs = 0, gapOfRun = 0, periodMs }: LoopOptions, durationMs: number): number {
+  return Math.max(gapMs, Math.min(gapOfRun * durationMs, periodMs));
 }

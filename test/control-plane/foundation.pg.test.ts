@@ -99,6 +99,26 @@ test('a process whose clock is a day ahead cannot take the lease from a holder t
   expect(await renewLease(db, held)).toBe(true);
 });
 
+test('a process whose transactions all wait still renews its lease', async () => {
+  const clock = virtualClock();
+  const busy = await start(url, clock);
+  let isLost = false;
+  busy.onLost(() => (isLost = true));
+  const before = await seeLease(db, 'primary');
+  const end = Promise.withResolvers<void>();
+  // More than it has lanes, so that further transactions wait in its queue.
+  const waiting = Array.from({ length: 40 }, () => busy.db.tx('waits', () => end.promise));
+  const wanted = (before?.beat ?? 0) + 4;
+  const renewed = async (): Promise<void> => {
+    while (!isLost && ((await seeLease(db, 'primary'))?.beat ?? 0) < wanted);
+  };
+  await pass(clock, renewed());
+  expect(isLost).toBe(false);
+  end.resolve();
+  await Promise.all(waiting);
+  await busy.close();
+});
+
 test('a lease that is not renewed changes hands; its former holder writes nothing more and ends', async () => {
   const clockA = virtualClock();
   const a = await start(url, clockA);

@@ -1,9 +1,11 @@
-// Counts what a database is asked to do: round trips to a server, and rows that are written.
+// Counts what a database is asked to do: round trips to a server, statements, and rows that are written.
 import type { Db, Query, Tx } from '../../control-plane/base/db/db.ts';
 
 export interface DbCounts {
   /** Statements that are sent together are one. BEGIN and locks travel with the first statement; the end of a transaction is one more. */
   roundTrips: number;
+  /** BEGIN, COMMIT and locks of known rows are not counted. */
+  statements: number;
   rowWrites: number;
 }
 
@@ -15,11 +17,12 @@ export interface CountingDb {
 const WRITE = /^\s*(insert|update|delete)/i;
 
 export function countingDb(db: Db): CountingDb {
-  const counts: DbCounts = { roundTrips: 0, rowWrites: 0 };
+  const counts: DbCounts = { roundTrips: 0, statements: 0, rowWrites: 0 };
   const counted = <Q extends Query>(query: Q): Q => {
     let unanswered = 0;
     const sent = async <T>(answer: () => Promise<T>): Promise<T> => {
       if (unanswered === 0) counts.roundTrips += 1;
+      counts.statements += 1;
       unanswered += 1;
       return answer().finally(() => (unanswered -= 1));
     };

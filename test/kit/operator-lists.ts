@@ -63,6 +63,16 @@ export const LISTS: List[] = [
     },
   })),
   {
+    path: '/admin/users',
+    key: 'id',
+    fill: (tx) =>
+      each(
+        tx,
+        (id, ms) =>
+          sql`insert into users (id, email, name, is_operator, created_ms) values (${id}, ${id}, 'x', 0, ${ms})`,
+      ),
+  },
+  {
     path: '/admin/orgs/o-1/members',
     key: 'user_id',
     fill: async (tx) => {

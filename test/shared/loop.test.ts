@@ -60,6 +60,28 @@ test('a loop with a gap answers the first nudge at once, and all nudges within t
   await loop.stop();
 });
 
+test.each([
+  ['so many times as long as it took', 30, 600],
+  ['and at least the shortest pause', 5, 200],
+  ['and at most a period', 500, 5_000],
+])('after a run, a loop that nudges wake pauses %s', async (_what, tookMs, pauseMs) => {
+  const clock = virtualClock();
+  let runs = 0;
+  const run = (): Promise<void> => {
+    runs += 1;
+    return clock.sleep(tookMs);
+  };
+  const loop = startLoop({ name: 'l', periodMs: 5_000, gapMs: 200, gapOfRun: 20, run }, { clock, log });
+  loop.nudge();
+  await clock.advance(tookMs + pauseMs - 1);
+  expect(runs).toBe(1);
+  await clock.advance(1);
+  expect(runs).toBe(2);
+  const stopped = loop.stop();
+  await clock.advance(tookMs);
+  await stopped;
+});
+
 test('a run that throws is visible and tried again', async () => {
   const clock = virtualClock();
   let runs = 0;

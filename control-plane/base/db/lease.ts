@@ -68,7 +68,7 @@ export async function takeLease(
 }
 
 /** Proves that the holder is alive; false if it no longer holds the lease. */
-export async function renewLease(db: Db, { name, holder, epoch }: Held): Promise<boolean> {
+export async function renewLease(db: Pick<Db, 'tx'>, { name, holder, epoch }: Held): Promise<boolean> {
   const changed = await db.tx('lease.renew', (tx) =>
     tx.run(sql`update leases set beat = beat + 1 where name = ${name} and holder = ${holder} and epoch = ${epoch}`),
   );

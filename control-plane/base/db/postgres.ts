@@ -1,6 +1,7 @@
 // PostgreSQL driver. Each kind of work has connections of its own:
 //
 //   db.tx        16 lanes: each runs one body in a transaction of its own (postgres-lanes.ts)
+//   db.keeper    one more lane: the renewal of the lease
 //   db.hot       one connection: bodies that are one statement, many in one packet (postgres-packets.ts)
 //   db.read      a pool: single statements on committed data
 //   db.snapshot  the same pool: several reads of the same moment
@@ -15,7 +16,7 @@ import { type Db, engineError, type HotBody, type Query, type Sql, type Tx } fro
 import { type OnCommit, openGroupCommit } from './group-commit.ts';
 import type { Held } from './lease.ts';
 import { borrow, fenceOf, openPool, openStatements, type Statements, type Writing } from './postgres-connections.ts';
-import { openLanes } from './postgres-lanes.ts';
+import { type Lanes, openLanes } from './postgres-lanes.ts';
 import { BODIES_PER_PACKET_MAX, sendPacket } from './postgres-packets.ts';
 
 /** Connections for reads. */
@@ -24,6 +25,11 @@ const READERS_MAX = 8;
 const LANES_MAX = 16;
 
 export interface PostgresDb extends Db {
+  /**
+   * Renews the lease. It has a lane of its own: behind the queue of a busy process, the renewal would come too late, and the process would
+   * end itself.
+   */
+  keeper: Pick<Db, 'tx'>;
   /** Each transaction from now on is refused with `lease_lost` if another process holds the lease. */
   fence(held: Held): void;
 }
@@ -38,7 +44,7 @@ interface PostgresDeps {
 /** Opens a pool on `url` (`postgres://...`). Connections are made when first needed. */
 export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
   const { clock, rng, log, onCommit } = deps;
-  const writers = openPool(url, { max: LANES_MAX + 1, pipeline: true }, log);
+  const writers = openPool(url, { max: LANES_MAX + 2, pipeline: true }, log);
   const statements = openStatements();
   let readers = openPool(url, { max: READERS_MAX }, log);
   let fence: QueryConfig | undefined;
@@ -54,6 +60,11 @@ export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
   };
   const bodies = openBodies();
   const lanes = openLanes(LANES_MAX, writing, { clock, rng, onCommit });
+  const ownLane = openLanes(1, writing, { clock, rng, onCommit });
+  const through =
+    ({ run }: Lanes): Db['tx'] =>
+    async <T>(name: string, body: (tx: Tx) => Promise<T>) =>
+      (await run(bodies.make(name, body))) as T;
   const packets = openGroupCommit<HotBody<unknown>>((packet) => sendPacket(packet, writing, { clock, rng }), {
     clock,
     batchMax: BODIES_PER_PACKET_MAX,
@@ -70,7 +81,8 @@ export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
   return {
     dialect: 'postgres',
     read: bodies.outside(decoding(read)),
-    tx: async <T>(name: string, body: (tx: Tx) => Promise<T>) => (await lanes.run(bodies.make(name, body))) as T,
+    tx: through(lanes),
+    keeper: { tx: through(ownLane) },
     hot: async <T>(body: HotBody<T>) => {
       bodies.refuseNested(body.name);
       return (await packets.add(body)) as T;
@@ -83,6 +95,7 @@ export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
     close: async () => {
       await packets.idle();
       await lanes.idle();
+      await ownLane.idle();
       await writers.end();
       await readers.end();
     },

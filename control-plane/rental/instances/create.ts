@@ -45,6 +45,8 @@ export interface LaunchRequest {
   runnable: Runnable;
   /** Set for a launch of the platform itself, which the limits of customers do not bound. */
   whereabouts: Whereabouts | undefined;
+  /** Throws TakenMeanwhile if another launch was faster, so that the caller begins again with the candidates of now. */
+  mayStartOver: boolean;
   /** Stores the reply under the caller's Idempotency-Key. */
   settle(tx: Tx, operation: OperationRow, instanceId: string): Promise<void>;
 }
@@ -84,7 +86,7 @@ export async function create(
     reservation_id: contract?.id ?? null,
   };
   const [place, ports] = await Promise.all([
-    takePlace(tx, asked, fitting, deps),
+    takePlace(tx, asked, { fitting, leavesTaken: wish.mayStartOver }, deps),
     fitting.length === 0 ? [] : takePorts(tx, asked, deps),
   ]);
   if (place === undefined && ports.length > 0) await deps.endpoints.close(tx, id);

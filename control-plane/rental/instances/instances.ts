@@ -20,9 +20,13 @@ import { gpuGrace, noteGpus, pullLogin, type PullLoginDeps } from './host-messag
 import { confirmOutage, endOutage, giveUp } from './outages.ts';
 import { plan } from './plan.ts';
 import { runningReason, instanceView, reservedView } from './view.ts';
+import { TakenMeanwhile } from './place.ts';
 import { lockRental } from './states.ts';
 import { perform, type StepDeps } from './steps.ts';
 import * as store from './store.ts';
+
+/** Attempts of a launch while others take the machines that it has read. */
+const STARTS_MAX = 4;
 
 export interface CallerKey {
   orgId: string;
@@ -109,11 +113,12 @@ export function openInstances(deps: InstancesDeps): Instances {
   return {
     create: async (caller, request, settle, whereabouts) => {
       const runnable = await deps.runnable(caller.orgId, request);
-      const attempt = (): Promise<Created> =>
+      const once = (mayStartOver: boolean): Promise<Created> =>
         db.tx('instances.create', async (tx) => {
           await tx.lock('org', caller.orgId);
-          return create(tx, caller, { request, runnable, settle, whereabouts }, deps);
+          return create(tx, caller, { request, runnable, settle, whereabouts, mayStartOver }, deps);
         });
+      const attempt = (): Promise<Created> => untilPlaced(once);
       const created = await attempt().catch(async (error: unknown) => {
         // The rentals of the organisation may hold for a later time what the launch needs now.
         const isShort = error instanceof ServiceError && error.code === 'insufficient_balance';
@@ -162,6 +167,21 @@ export function openInstances(deps: InstancesDeps): Instances {
       if (machineId !== undefined) afterCommit([machineId]);
     },
   };
+}
+
+/**
+ * Launches at the same moment wait for the cheapest machine, one after another. One that waited in vain would keep the next one waiting until
+ * its own end, although it goes elsewhere. So it leaves its transaction and begins again. The last attempt goes on to the next machine.
+ */
+async function untilPlaced<T>(attempt: (mayStartOver: boolean) => Promise<T>): Promise<T> {
+  for (let left = STARTS_MAX - 1; left > 0; left -= 1) {
+    try {
+      return await attempt(true);
+    } catch (error) {
+      if (!(error instanceof TakenMeanwhile)) throw error;
+    }
+  }
+  return attempt(false);
 }
 
 function verdictsOf(deps: InstancesDeps): Verdicts {

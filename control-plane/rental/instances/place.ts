@@ -50,15 +50,18 @@ export interface Place {
   priceUcentsPerHour: bigint;
 }
 
+/** Another launch took the GPUs of a candidate after it was read. Thrown to leave the transaction with the lock of that machine. */
+export class TakenMeanwhile extends Error {}
+
 /**
  * Holds GPUs of the first candidate that still fits. Undefined if there is none. Statements that do not depend on each other are sent
  * together here and in `occupy`, because on PostgreSQL each answer that is waited for is a round trip, and the locks are held meanwhile.
- * @throws ServiceError `price_changed`
+ * @throws ServiceError `price_changed`; TakenMeanwhile if `leavesTaken`
  */
 export async function takePlace(
   tx: Tx,
   instance: store.InstanceRow,
-  fitting: readonly Candidate[],
+  { fitting, leavesTaken = false }: { fitting: readonly Candidate[]; leavesTaken?: boolean },
   deps: PlaceDeps,
 ): Promise<Place | undefined> {
   const workloadId = deps.ids.prefixed('wl');
@@ -67,7 +70,8 @@ export async function takePlace(
     const candidate = await nextCandidate(tx, left);
     if (candidate === undefined) return undefined;
     const place = await holdAt(tx, instance, { candidate, workloadId }, deps);
-    if (place !== undefined) return place;
+    if (place === 'taken' && leavesTaken) throw new TakenMeanwhile();
+    if (place !== 'taken' && place !== undefined) return place;
     left = left.filter(({ id }) => id !== candidate.id);
   }
 }
@@ -109,7 +113,7 @@ export async function occupy(
 export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps): Promise<string | undefined> {
   if (instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
   const fitting = await fittingCandidates(tx, instance, capacityRequest(instance, deps.clock.now()));
-  const found = await takePlace(tx, instance, fitting, deps);
+  const found = await takePlace(tx, instance, { fitting }, deps);
   if (found === undefined) return undefined;
   const isOpen = (await deps.endpoints.find(tx, instance.id)) !== undefined;
   const ports = isOpen ? undefined : await takePorts(tx, instance, deps);
@@ -194,13 +198,13 @@ async function nextCandidate(tx: Tx, left: readonly Candidate[]): Promise<Candid
   return equal.find((candidate) => candidate.machine_id === machineId) ?? best;
 }
 
-/** Undefined if it does not fit any more. What was read of a candidate is checked once its machine is locked. */
+/** `taken` if it has too few free GPUs now; undefined if it does not fit any more for another reason. What was read of a candidate is checked once its machine is locked. */
 async function holdAt(
   tx: Tx,
   instance: store.InstanceRow,
   { candidate, workloadId }: { candidate: Candidate; workloadId: string },
   { supply, workloads, clock }: PlaceDeps,
-): Promise<Place | undefined> {
+): Promise<Place | 'taken' | undefined> {
   const { machine_id: machineId } = candidate;
   const diskGb = diskOn(candidate, instance.request.disk_gb);
   await tx.lock('machine', machineId);
@@ -217,7 +221,7 @@ async function holdAt(
       diskGb: diskGb ?? 0,
     }),
   ]);
-  if (gpuUuids === undefined) return undefined;
+  if (gpuUuids === undefined) return 'taken';
   if (offer === undefined || !hasCapacity || !isAsRead(offer, candidate, instance)) {
     await supply.release(tx, workloadId);
     return undefined;

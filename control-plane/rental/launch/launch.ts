@@ -77,7 +77,7 @@ export function openLaunch(deps: {
       throw unavailable(reference, 'has nothing to run: set cmd or entrypoint');
     }
     const image = pinnedText(reference, facts.digest);
-    log.info({ org_id: orgId, image, bytes: facts.layersBytes }, 'an image was verified');
+    log.debug({ org_id: orgId, image, bytes: facts.layersBytes }, 'an image was verified');
     return image;
   };
 

@@ -35,6 +35,8 @@ const CLIENT = new URL('./client.ts', import.meta.url);
 const PEER = new URL('./peer.ts', import.meta.url);
 const OFFERINGS = 10_000;
 const GPUS_EACH = 8;
+/** Suppliers name prices in whole cents, so many machines cost the same. */
+const PRICED_ALIKE = 50;
 /** Each may have 50 launches in progress by default. */
 const CUSTOMERS = 50;
 const MONEY_UCENTS = 10n ** 15n;
@@ -117,7 +119,7 @@ function machines(): string[] {
   return [
     `insert into suppliers (id, org_id, status, created_ms, updated_ms) values ('s', 'o', 'active', 0, 0)`,
     `insert into machines (id, supplier_id, status, verification_status, region, price_ucents_per_hour, tier, online, created_ms, updated_ms)
-      ${numbers(OFFERINGS)} select 'm' || i, 's', 'listed', 'verified', 'eu', 100000000 + i * 1000, 'on_demand', 1, i, i from n`,
+      ${numbers(OFFERINGS)} select 'm' || i, 's', 'listed', 'verified', 'eu', 100000000 + (i / ${PRICED_ALIKE}) * 1000000, 'on_demand', 1, i, i from n`,
     `insert into offerings (id, machine_id, gpu_type, region, tier, price_ucents_per_hour, vram_gb, cpu_cores, ram_gb, storage_gb,
         disk_configurable, disk_free_gb, disk_price_ucents_per_gb_hour, gpu_total, gpu_free, listed, created_ms)
       select 'off_' || id, id, 'H100_SXM', region, tier, price_ucents_per_hour, 80, 64, 512, 4000, 0, 4000, 0,

@@ -1,15 +1,21 @@
 // The operator's lists are answered in pages: each is walked whole, and asked at both edges of its limit.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import type { Route } from '../../../control-plane/base/http/route.ts';
 import type { Http } from '../../../control-plane/base/http/server.ts';
 import { openOperator } from '../../kit/operator.ts';
 import { type List, LISTS, NEWEST_FIRST } from '../../kit/operator-lists.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
+/** A page for programs: its order is that of posting. `transfers.store.test.ts` walks it. */
+const WALKED_ELSEWHERE = new Set(['/admin/transfers']);
+
 let world: World;
 let http: Http;
+let routes: readonly Route[];
 beforeEach(async () => {
   world = await openWorld();
-  ({ http } = openOperator(world));
+  ({ http, routes } = openOperator(world));
 });
 afterEach(async () => {
   await http.close();
@@ -41,6 +47,13 @@ async function walk({ path, key }: List, limit: number): Promise<unknown[][]> {
   } while (cursor !== null);
   return pages;
 }
+
+test('every list of the operator that has pages is walked here', () => {
+  const walked = new Set(LISTS.map(({ path }) => path.replace(/\?.*/, '').replace('/o-1/', '/{id}/')));
+  const paged = routes.filter(({ query }) => query instanceof z.ZodObject && 'cursor' in query.shape);
+  const paths = paged.map(({ path }) => path).filter((path) => !WALKED_ELSEWHERE.has(path));
+  expect(new Set(paths)).toEqual(walked);
+});
 
 describe.each(LISTS.map((list) => [list.path, list] as const))('GET %s', (_path, list) => {
   test('shows every row once, newest first, in pages of any size', async () => {

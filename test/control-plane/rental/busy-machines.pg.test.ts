@@ -2,15 +2,34 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { int } from '../../../control-plane/base/db/columns.ts';
-import { sql } from '../../../control-plane/base/db/db.ts';
+import { type Db, sql, type Tx } from '../../../control-plane/base/db/db.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
-import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
+import { openWorldOver, type World, type WorldAccount } from '../../kit/world.ts';
+
+/** Notes the machines that each transaction of a launch locks. */
+function notingLocks(db: Db): { db: Db; launches: string[][] } {
+  const launches: string[][] = [];
+  const tx: Db['tx'] = (name, body) =>
+    db.tx(name, (inner) => {
+      const machines: string[] = [];
+      if (name === 'instances.create') launches.push(machines);
+      return body({
+        ...inner,
+        lock: (root, ...ids) => {
+          if (root === 'machine') machines.push(...ids);
+          return inner.lock(root, ...ids);
+        },
+      });
+    });
+  return { db: { ...db, tx }, launches };
+}
 
 let world: World;
+let noting: ReturnType<typeof notingLocks>;
 let who: WorldAccount;
 let cheapest: string;
 beforeEach(async () => {
-  world = await openWorld();
+  ({ world, over: noting } = await openWorldOver(notingLocks));
   who = await world.customer(100_000);
   cheapest = (await world.machine({ gpus: 2, dollars: 2 })).machineId;
 });
@@ -20,16 +39,25 @@ afterEach(async () => {
 });
 
 /** Another transaction holds the machine until the returned function is called. */
-async function keepBusy(machineId: string): Promise<() => Promise<void>> {
+async function keepBusy(
+  machineId: string,
+  atEnd: (tx: Tx) => Promise<unknown> = async () => undefined,
+): Promise<() => Promise<void>> {
   const [begun, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const work = world.db.tx('busy', async (tx) => {
     const held = await tx.lockFirst('machine', [machineId]);
     if (held !== machineId) throw new Error('the machine was busy already');
     begun.resolve();
     await end.promise;
+    await atEnd(tx);
   });
   await begun.promise;
   return () => (end.resolve(), work);
+}
+
+async function takeAll(tx: Tx, machineId: string, heldBy: string): Promise<void> {
+  const want = { machineId, gpuType: 'H100_SXM', count: 2, heldBy, reservedBy: null, endsMs: null, diskGb: 0 };
+  if ((await world.rooms.supply.hold(tx, want)) === undefined) throw new Error('the GPUs were taken');
 }
 
 const Waiting = z.object({ count: int });
@@ -58,4 +86,15 @@ test('a launch waits for the cheapest machine if the others cost more', async ()
   await letGo();
   expect(first).toBe('waits');
   expect(await machineOf(await launched)).toBe(cheapest);
+});
+
+test('a launch that waited for a machine in vain does not keep it from the next one', async () => {
+  const other = (await world.machine({ gpus: 2, dollars: 2.01 })).machineId;
+  const letGo = await keepBusy(cheapest, (tx) => takeAll(tx, cheapest, 'another'));
+  const launched = world.launch(who);
+  await waitForLock();
+  await letGo();
+  expect(await machineOf(await launched)).toBe(other);
+  expect(noting.launches.map((machines) => new Set(machines))).toEqual([new Set([cheapest]), new Set([other])]);
+  await world.db.tx('test.release', (tx) => world.rooms.supply.release(tx, 'another'));
 });
