@@ -6,9 +6,9 @@ import { requireProgram } from './setup.ts';
 const UNITS = resolve(import.meta.dirname, '../../systemd');
 
 /**
- * A manager for this one unit. systemd refuses to run where `/run/systemd/system` is missing, so the manager sees one of its own. The
- * unit's output goes through a file, because a manager passes its own output on to nobody. Arguments: the manager's
- * folder, its program, the unit, the folder of our units.
+ * A manager for this one unit. systemd refuses to run where `/run/systemd/system` is missing, so the manager sees one of its own. It moves
+ * all processes of its cgroup into another one, so it gets a cgroup of its own. The unit's output goes through a file, because a manager
+ * passes its own output on to nobody. Arguments: the manager's folder, its program, the unit, the folder of our units.
  */
 const MANAGE = `
 set -e
@@ -17,6 +17,13 @@ if ! [ -d /run/systemd/system ]; then
   mount -t tmpfs none /run/systemd
   mkdir /run/systemd/system
 fi
+while IFS=: read -r number names path; do
+  case $names in
+    '') tree=/sys/fs/cgroup/unified; [ -d $tree ] || tree=/sys/fs/cgroup ;;
+    *) tree=/sys/fs/cgroup/\${names#name=} ;;
+  esac
+  { mkdir "$tree$path/svc-unit-$$" && echo $$ > "$tree$path/svc-unit-$$/cgroup.procs"; } 2> /dev/null || true
+done < /proc/self/cgroup
 touch "$1/output"
 tail -n +1 -s 0.1 -f --pid=$$ "$1/output" &
 export HOME="$1" XDG_RUNTIME_DIR="$1/run" XDG_CONFIG_HOME="$1/config" SYSTEMD_UNIT_PATH="$1/units:$4:"
