@@ -9,7 +9,7 @@ import { systemRng } from '../shared/rng.ts';
 import { VERSION } from '../shared/version.ts';
 import { dialStream } from './wire/dial.ts';
 import { HOLDER_FLAGS } from './holders/holder-client.ts';
-import { type HolderProcesses, openHolders } from './holders/holders.ts';
+import { type HolderProcesses, type HoldersDeps, openHolders } from './holders/holders.ts';
 import { bareNode, type Bundle, prepareBundle } from './holders/bundle.ts';
 import { readCa, type AgentConfig } from './config.ts';
 import { openFigures } from './gpus/figures.ts';
@@ -18,7 +18,7 @@ import { readHost } from './metrics/host-figures.ts';
 import { type Sampler, startSampler } from './metrics/sampler.ts';
 import type { JobLink } from './jobs/job-link.ts';
 import { type Jobs, openJobs } from './jobs/jobs.ts';
-import { openConfinement } from './host/confinement.ts';
+import { type Confinement, openConfinement } from './host/confinement.ts';
 import { readBootId, readHostFacts, readLimits, readOwnNetworks, readResolvers } from './host/facts.ts';
 import { openNftables } from './host/nftables.ts';
 import { startDetached } from './host/run.ts';
@@ -68,7 +68,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
   const { inventory } = inventoryWatch;
   const changed = (): void => link?.observedChanged();
 
-  const startHolder = await holderStarter(bundle, log);
+  const { startHolder, confinement } = await holderStarter(bundle, log);
   const tell: Link['sendHolder'] = (seen) => link?.sendHolder(seen);
   const holders = openHolders({ clock, log, stateDir: config.state_dir, bundle, startHolder, tell }, () => {
     changed();
@@ -115,7 +115,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
   log.info({ version: VERSION, machine_id: machineId, url, gpus: inventory().gpus.length }, 'the agent runs');
 
   return {
-    status: () => statusOf({ link, runtime, jobs, fence, inventoryWatch, sampler, holders }),
+    status: () => statusOf({ link, runtime, jobs, fence, inventoryWatch, sampler, holders, confinement }),
     stop: async () => {
       const rooms = [link, inventoryWatch, sampler, fence, runtime, jobs];
       await Promise.all(rooms.map((room) => room.stop()));
@@ -211,13 +211,14 @@ function toldOf(inventory: Inventory): Pick<AgentStatus, 'gpus' | 'gpu_error' | 
 async function holderStarter(
   { holderProgram }: Bundle,
   log: Log,
-): Promise<(folder: string, logFile: string) => Promise<number>> {
+): Promise<Pick<HoldersDeps, 'startHolder'> & { confinement: Confinement }> {
   const confinement = await openConfinement();
-  if (confinement.lack !== '') log.warn({ detail: confinement.lack }, 'holders run without limits of their own');
-  return async (folder, logFile) => {
+  if (confinement.lack !== '') log.warn({ detail: confinement.lack }, 'holders run without all of their limits');
+  const startHolder: HoldersDeps['startHolder'] = async (folder, logFile) => {
     const program = [process.execPath, ...HOLDER_FLAGS, holderProgram, 'holder', '--dir', folder];
     return startDetached(await confinement.around(basename(folder), program), logFile);
   };
+  return { startHolder, confinement };
 }
 
 function statusOf(rooms: {
@@ -228,8 +229,9 @@ function statusOf(rooms: {
   inventoryWatch: InventoryWatch;
   sampler: Sampler;
   holders: HolderProcesses;
+  confinement: Confinement;
 }): AgentStatus {
-  const { link, runtime, jobs, fence, inventoryWatch, sampler, holders } = rooms;
+  const { link, runtime, jobs, fence, inventoryWatch, sampler, holders, confinement } = rooms;
   return {
     version: VERSION,
     link: link.status(),
@@ -243,6 +245,7 @@ function statusOf(rooms: {
     ],
     ...toldOf(inventoryWatch.inventory()),
     ...fence.finding(),
+    holders_lack: confinement.lack,
   };
 }
 

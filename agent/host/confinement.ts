@@ -31,6 +31,8 @@ const NO_SWAP = 'memory.swap.max';
 /** Higher than the agent's and every container's score, so that the kernel kills a holder first. */
 const OOM_SCORE = 500;
 const PROBE_MS_MAX = 10_000;
+/** Does what the unit svc-agent.service refuses to all that the agent starts, and what root may do otherwise. */
+const REFUSED = ['chroot', '/', 'true'] as const;
 
 /** Joins the group before the program begins, so that all of the program is in it. Arguments: the group or nothing, then the program. */
 const START = `
@@ -44,8 +46,15 @@ exec "$@"
 const USER_FIRST = 0x7000_0000;
 const USERS = 0x0fe0_0000;
 
-/** Finds out which limits this host can enforce. `cgroups` is for tests. */
-export async function openConfinement(cgroups = CGROUPS): Promise<Confinement> {
+interface Kernel {
+  cgroups: string;
+  /** Succeeds if no filter of system calls is in force. */
+  refused: readonly [string, ...string[]];
+}
+
+/** Finds out which limits this host can enforce. `kernel` is for tests. */
+export async function openConfinement(kernel: Partial<Kernel> = {}): Promise<Confinement> {
+  const { cgroups = CGROUPS, refused = REFUSED } = kernel;
   const groups = join(cgroups, GROUP);
   const noGroups = await prepareGroups(cgroups, groups).then(() => '', messageOf);
   const privileges = ['setpriv', '--no-new-privs', '--'] as const;
@@ -53,8 +62,13 @@ export async function openConfinement(cgroups = CGROUPS): Promise<Confinement> {
     ({ code }) => (code === 0 ? '' : 'setpriv --no-new-privs fails'),
     () => 'the program setpriv is missing (package util-linux)',
   );
+  // The filter is set by systemd for the agent, and holders inherit it. Neither this process nor Node can set one.
+  const noFilter = await run(refused, { timeoutMs: PROBE_MS_MAX }).then(
+    ({ code }) => (code === 0 ? 'no filter of system calls: the agent does not run as the unit svc-agent.service' : ''),
+    (error: unknown) => `it is not known whether a filter of system calls is in force (${messageOf(error)})`,
+  );
   return {
-    lack: [noGroups, noPrivileges].filter((each) => each !== '').join('; '),
+    lack: [noGroups, noPrivileges, noFilter].filter((each) => each !== '').join('; '),
     around: async (name, program) => {
       const group = noGroups === '' ? await makeGroup(groups, name) : '';
       const prefix = noPrivileges === '' ? privileges : [];

@@ -24,6 +24,8 @@ export interface AgentStatus {
   network_fence: string;
   /** Why the fence does not stand; empty if it does. */
   fence_error: string;
+  /** Which limits of holders this host cannot enforce; empty if it enforces all. */
+  holders_lack: string;
 }
 
 export interface LinkStatus {
@@ -106,6 +108,8 @@ export async function askStatus(stateDir: string): Promise<AgentStatus> {
 /** One line for each condition that must hold before the host is rented out. `isWell` is true if all hold. */
 export function statusWords(status: AgentStatus): { lines: string[]; isWell: boolean } {
   const { link, loops, gpu_faults: faults, engine_version: engine, network_fence: fence, fence_error: hole } = status;
+  // A host without these limits may be rented out.
+  const lack = status.holders_lack;
   const failing = loops.filter((loop) => loop.last_error !== null);
   const gpus = status.gpu_error === '' ? `${status.gpus}` : `not known: ${status.gpu_error}`;
   return {
@@ -116,6 +120,7 @@ export function statusWords(status: AgentStatus): { lines: string[]; isWell: boo
       ...faults.map(({ uuid, severity, detail }) => `gpu ${uuid} is ${severity}: ${detail}`),
       `docker engine: ${engine === '' ? 'does not answer' : engine}`,
       `network fence: ${hole === '' ? fence : `${fence}, does not stand: ${hole}`}`,
+      `holders: ${lack === '' ? 'confined' : `not wholly confined: ${lack}`}`,
       ...failing.map((loop) => `loop ${loop.name} fails: ${loop.last_error}`),
     ],
     isWell:

@@ -8,6 +8,7 @@ import { GPU_DIR, startEngine, type Engine } from '../kit/engine.ts';
 import { startProgram, runProgram, type Program } from '../kit/processes.ts';
 import { startRegistry, type Registry } from '../kit/registry.ts';
 import { makeIdentity, type SshIdentity } from '../kit/ssh-client.ts';
+import { underUnit } from '../kit/unit.ts';
 import { desiredWorkload } from './desired-workload.ts';
 import { startFakeControlPlane, type FakeControlPlane } from './fake-control-plane.ts';
 
@@ -34,6 +35,8 @@ export interface AgentWorld {
 export interface AgentWorldOptions {
   /** How long a stopped workload keeps its disk. */
   quarantineMinutes: number;
+  /** The supervisor runs under systemd by its unit, with the unit's filters and limits. */
+  asUnit?: boolean;
   /** Variables of the engine's device hook, beside the number of its GPUs. */
   engineEnv?: Record<string, string>;
 }
@@ -64,7 +67,10 @@ export async function startAgentWorld(options: AgentWorldOptions): Promise<Agent
   };
   const startAgent = async (more: Record<string, string> = {}): Promise<Program> => {
     // The engine's bridges are in this network namespace: the fence is put up there.
-    const [program, ...args] = engine.inside([command, LAUNCHER, 'run', '--config', configFile]);
+    const argv = [command, LAUNCHER, 'run', '--config', configFile];
+    const [program, ...args] = engine.inside(
+      options.asUnit === true ? underUnit('svc-agent.service', dir, argv) : argv,
+    );
     agent = startProgram({ command: program, args, env: { ...env, ...more } });
     await agent.waitForOutput(/the agent runs/, 30_000);
     return agent;

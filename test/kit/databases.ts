@@ -50,8 +50,7 @@ async function openOnPostgres(serverUrl: string, rooms: RoomMigrations[]): Promi
       await db.close();
       // A test that has made or dropped a table leaves nothing that another could begin with.
       if (left.join() !== tables.join()) return;
-      // One statement truncates all tables, since some refer to others.
-      if (tables.length > 0) await asAdministrator(url, `truncate ${tables.join(', ')}`);
+      await asAdministrator(url, emptying(tables));
       emptied.set(rooms, [...(emptied.get(rooms) ?? []), url]);
     },
   };
@@ -89,6 +88,14 @@ async function tablesOf(db: Db): Promise<string[]> {
     sql`select tablename from pg_tables where schemaname = 'public' and tablename <> 'schema_migrations' order by tablename`,
   );
   return rows.map((row) => row.tablename);
+}
+
+/**
+ * Deletes the rows of all tables, in one transaction. Most tables are empty, and `truncate` makes new files even for those: it took most
+ * of the time of a test. A replica checks no reference and fires no trigger.
+ */
+function emptying(tables: readonly string[]): string {
+  return ['set session_replication_role = replica', ...tables.map((table) => `delete from ${table}`)].join(';');
 }
 
 export async function createDatabase(serverUrl: string): Promise<string> {

@@ -46,7 +46,7 @@ export const LANES: readonly Lane[] = [
   { name: 'dead-code', command: ['knip', '--no-progress'] },
   { ...vitest('unit'), wants: ['openssl', 'shellcheck'] },
   { ...vitest('postgres'), needs: ['initdb'], wants: ['openssl'] },
-  { ...vitest('docker'), ...ENGINE, wants: ['dbclient', 'dropbearkey'] },
+  { ...vitest('docker'), ...ENGINE, wants: ['dbclient', 'dropbearkey', 'systemd'] },
   {
     ...vitest('e2e'),
     ...ENGINE,

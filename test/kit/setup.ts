@@ -26,12 +26,20 @@ const PACKAGES = {
   shellcheck: 'shellcheck',
   nginx: 'nginx',
   'dpkg-deb': 'dpkg',
+  systemd: 'systemd',
 } as const;
 
 export type ProgramName = keyof typeof PACKAGES;
 
 /** The folders in which Debian keeps programs that are not in every PATH. */
-const MORE_FOLDERS = ['/usr/local/sbin', '/usr/sbin', '/sbin', '/usr/lib/postgresql/*/bin'];
+const MORE_FOLDERS = [
+  '/usr/local/sbin',
+  '/usr/sbin',
+  '/sbin',
+  '/usr/lib/postgresql/*/bin',
+  '/usr/lib/systemd',
+  '/lib/systemd',
+];
 
 const POLICY = '/usr/sbin/policy-rc.d';
 

@@ -22,7 +22,7 @@ let keys: { authorized_keys: string[] };
 let busybox: TestImage;
 
 beforeAll(async () => {
-  world = await startAgentWorld({ quarantineMinutes: 0 });
+  world = await startAgentWorld({ quarantineMinutes: 0, asUnit: true });
   busybox = await busyboxImage(world.registry);
   const key = await world.identity('user');
   const gpu = 'GPU-00000000-0000-4000-8000-000000000000';
@@ -306,6 +306,15 @@ test('a holder runs as its own user without rights, and is killed first if memor
   const { uid: owner, mode } = statSync(world.engine.socketPath);
   expect([owner, mode & 0o007]).toEqual([0, 0]);
   expect(statSync(`${world.stateDir}/workloads/wl_busybox/host_key`).mode & 0o777).toBe(0o600);
+});
+
+// The agent of this file runs as the unit svc-agent.service, so all tests here pass under its filter.
+test('a holder inherits the filter of system calls that the unit of the agent sets', async () => {
+  const status = readFileSync(`/proc/${world.holderPid('wl_busybox')}/status`, 'utf8');
+  expect(status).toMatch(/^Seccomp:\t2$/m);
+  const { stdout } = await world.svcAgent('status');
+  expect(stdout.toString()).toMatch(/^holders: /m);
+  expect(stdout.toString()).not.toContain('no filter of system calls');
 });
 
 test('several sessions share one connection', async () => {

@@ -18,7 +18,7 @@ const SAY = ['sh', '-c', 'echo $$; cat /proc/self/oom_score_adj; grep NoNewPrivs
 
 describe('a holder', () => {
   test('runs in its own cgroup, which limits memory, processors and processes before it begins', async () => {
-    const confinement = await openConfinement(cgroups);
+    const confinement = await openConfinement({ cgroups, refused: ['false'] });
     expect(confinement.lack).toBe('');
     const { stdout } = await capture(await confinement.around('wl_a', [...SAY, 'a b', '--dir']));
     const [pid, score, privileges, rest] = stdout.toString().split('\n');
@@ -37,25 +37,32 @@ describe('a holder', () => {
   });
 
   test('does not run outside the cgroup that was made for it', async () => {
-    const argv = await (await openConfinement(cgroups)).around('wl_a', SAY);
+    const argv = await (await openConfinement({ cgroups })).around('wl_a', SAY);
     rmSync(join(cgroups, 'svc-holders'), { recursive: true });
     expect(await capture(argv)).toMatchObject({ code: 1, stdout: Buffer.alloc(0) });
   });
 
   test('leaves a cgroup that the start of the next one removes', async () => {
     mkdirSync(join(cgroups, 'svc-holders/wl_over'), { recursive: true });
-    await (await openConfinement(cgroups)).around('wl_a', SAY);
+    await (await openConfinement({ cgroups, refused: ['false'] })).around('wl_a', SAY);
     expect(readdirSync(join(cgroups, 'svc-holders')).toSorted()).toEqual(['cgroup.subtree_control', 'wl_a']);
   });
 
   test('is killed first if memory runs out, even on a host without cgroups, which is reported', async () => {
     writeFileSync(join(cgroups, 'cgroup.controllers'), 'hugetlb\n');
-    const confinement = await openConfinement(cgroups);
+    const confinement = await openConfinement({ cgroups, refused: ['false'] });
     expect(confinement.lack).toContain('no cgroups of version 2 with cpu, memory, pids');
     const { stdout } = await capture(await confinement.around('wl_a', SAY));
     expect(stdout.toString()).toMatch(/^\d+\n500\n/);
     expect(readdirSync(cgroups)).toEqual(['cgroup.controllers']);
   });
+});
+
+test.each([
+  [['true'], 'no filter of system calls: the agent does not run as the unit svc-agent.service'],
+  [['/none'], 'it is not known whether a filter of system calls is in force (spawn /none ENOENT)'],
+] as const)('a host where %o succeeds or is missing is reported: it filters no system calls', async (refused, lack) => {
+  expect((await openConfinement({ cgroups, refused })).lack).toBe(lack);
 });
 
 test('each holder has its own user', () => {

@@ -18,13 +18,27 @@ const WELL: AgentStatus = {
   engine_version: '28.2.2',
   network_fence: 'nftables',
   fence_error: '',
+  holders_lack: '',
 };
 
 test('a healthy agent is reported as well', () => {
   expect(statusWords(WELL)).toEqual({
-    lines: ['agent: 0.1.0', 'link: up', 'gpus: 8', 'docker engine: 28.2.2', 'network fence: nftables'],
+    lines: [
+      'agent: 0.1.0',
+      'link: up',
+      'gpus: 8',
+      'docker engine: 28.2.2',
+      'network fence: nftables',
+      'holders: confined',
+    ],
     isWell: true,
   });
+});
+
+test('a host that cannot confine holders wholly is reported so, and may be rented out', () => {
+  const { lines, isWell } = statusWords({ ...WELL, holders_lack: 'no filter of system calls' });
+  expect(lines).toContain('holders: not wholly confined: no filter of system calls');
+  expect(isWell).toBe(true);
 });
 
 const loop = {
