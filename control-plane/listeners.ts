@@ -19,8 +19,7 @@ import { openPublicPorts, type PublicPorts } from './rental/edge/public-ports.ts
 import type { Rooms } from './rooms.ts';
 import type { Core } from './settings.ts';
 
-/** Each launch asks for a run, and each run reads every open endpoint. */
-/** Each run reads all open endpoints. */
+/** Each launch asks for a run, and each run reads all open endpoints. */
 const EDGE_TIMES = { periodMs: 2_000, gapMs: 200, gapOfRun: 20 };
 /** A renewed certificate is served within this time. */
 const CERTIFICATES_PERIOD_MS = 10_000;

@@ -35,7 +35,7 @@ const CLIENT = new URL('./client.ts', import.meta.url);
 const PEER = new URL('./peer.ts', import.meta.url);
 const OFFERINGS = 10_000;
 const GPUS_EACH = 8;
-/** Suppliers name prices in whole cents, so many machines cost the same. */
+/** Suppliers name prices in whole cents, so several machines cost the same. */
 const PRICED_ALIKE = 50;
 /** Each may have 50 launches in progress by default. */
 const CUSTOMERS = 50;
