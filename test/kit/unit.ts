@@ -19,10 +19,15 @@ if ! [ -d /run/systemd/system ]; then
 fi
 while IFS=: read -r number names path; do
   case $names in
-    '') tree=/sys/fs/cgroup/unified; [ -d $tree ] || tree=/sys/fs/cgroup ;;
-    *) tree=/sys/fs/cgroup/\${names#name=} ;;
+    '') tree=/sys/fs/cgroup/unified; [ -d $tree ] || tree=/sys/fs/cgroup; need=must ;;
+    name=systemd) tree=/sys/fs/cgroup/systemd; need=must ;;
+    *) tree=/sys/fs/cgroup/$names; need=may ;;
   esac
-  { mkdir "$tree$path/svc-unit-$$" && echo $$ > "$tree$path/svc-unit-$$/cgroup.procs"; } 2> /dev/null || true
+  own="$tree$path/svc-unit-$$"
+  if ! { mkdir "$own" && echo $$ > "$own/cgroup.procs"; } 2> /dev/null && [ $need = must ]; then
+    echo "cannot make the cgroup $own: without it, systemd would move the processes of this machine" >&2
+    exit 1
+  fi
 done < /proc/self/cgroup
 touch "$1/output"
 tail -n +1 -s 0.1 -f --pid=$$ "$1/output" &
