@@ -1,6 +1,7 @@
 // Payouts never exceed what is owed and count once per reference, and earnings always agree with the ledger.
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
+import { sql } from '../../../control-plane/base/db/db.ts';
 import { type AccountRef, clearing, paidOut, payable } from '../../../control-plane/money/ledger/accounts.ts';
 import { earnedBySubject } from '../../../control-plane/money/ledger/suppliers.ts';
 import { pageOfPayouts } from '../../../control-plane/money/payouts/store.ts';
@@ -79,6 +80,12 @@ describe('a payout', () => {
   });
 
   test('counts once per reference, and another amount under the same reference is refused', async () => {
+    // Payouts lock the row of their supplier. Without it, two at the same moment would not wait for each other.
+    await world.db.tx('test.supplier', (tx) =>
+      tx.run(
+        sql`insert into suppliers (id, org_id, status, created_ms, updated_ms) values ('s', 'org-s', 'active', 0, 0)`,
+      ),
+    );
     await earn(cents(100));
     const first = await pay(40);
     expect(await pay(40)).toEqual(first);
