@@ -5,8 +5,13 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 /** The names of the files, longest first. The rest follows in the order that vitest gives it. */
 export const LONG: readonly string[] = [
   'unreachable',
+  'fine-tuning',
+  'deb',
+  'manual',
   'idempotency',
+  'demo',
   'restore',
+  'web-console-story',
   'package',
   'instances-random.store',
   'story',
