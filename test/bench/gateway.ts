@@ -27,6 +27,8 @@ interface Work {
   text: string;
   connections: number;
   count: number;
+  /** Chats before the measured ones. A service is at work for weeks, and its first thousands run code that is not compiled yet. */
+  warmUp: number;
   peers: readonly Way[];
   /** Chats a second, against these peers. */
   targets?: Partial<Record<Way, Target>>;
@@ -34,12 +36,20 @@ interface Work {
 
 const WHOLE = { stream: false, text: 'hi' };
 const PASSERS = ['nginx', 'bare Node'] as const;
-const ONE: Work = { ...WHOLE, what: 'whole answers, one after another', connections: 1, count: 200, peers: PASSERS };
+const ONE: Work = {
+  ...WHOLE,
+  what: 'whole answers, one after another',
+  connections: 1,
+  count: 200,
+  warmUp: 50,
+  peers: PASSERS,
+};
 const MANY: Work = {
   ...WHOLE,
   what: 'whole answers, 32 connections',
   connections: 32,
-  count: 1_000,
+  count: 2_000,
+  warmUp: 4_000,
   peers: [...PASSERS, 'Portkey'],
   targets: { 'bare Node': { rule: 'at least', ratio: 0.6 }, Portkey: { rule: 'at least', ratio: 3 } },
 };
@@ -48,7 +58,8 @@ const BURSTS: Work = {
   stream: true,
   text: 'hi',
   connections: 32,
-  count: 320,
+  count: 640,
+  warmUp: 1_000,
   // Portkey fails on streams with the versions of Node that we run on.
   peers: PASSERS,
   targets: { 'bare Node': { rule: 'at least', ratio: 0.5 } },
@@ -59,6 +70,7 @@ const PACED: Work = {
   text: 'paced',
   connections: 20,
   count: 20,
+  warmUp: 20,
   peers: PASSERS,
 };
 
@@ -67,7 +79,7 @@ export async function benchGateway(): Promise<void> {
   if (missing.length > 0) return console.log(`gateway: not measured, ${missing.join(', ')} is missing here`);
   const stage = await openStage();
   try {
-    // The busy loads come first: they compile what the single chats run. A service is at work for weeks, and its first hundred chats say little.
+    // The busy loads come first: they compile what the single chats run.
     for (const work of [MANY, BURSTS]) compare(work, await measure(stage, work));
     const commitsMs = 2 * bareCommitMs(stage.dir);
     const added = addedMs(await measure(stage, ONE), 'p50Ms');
@@ -86,7 +98,7 @@ type Figures = Record<string, Record<string, number>>;
 async function measure(stage: Stage, work: Work): Promise<Figures> {
   const ways: Way[] = ['direct', 'gateway', ...work.peers];
   const answers = new Map<Way, Answer[]>(ways.map((way) => [way, []]));
-  for (const way of ways) await load(stage, way, { ...work, count: Math.ceil(work.count / 4) });
+  for (const way of ways) await load(stage, way, { ...work, count: work.warmUp });
   for (let round = 0; round < ROUNDS; round += 1)
     for (const way of shuffled(ways)) answers.get(way)?.push(await load(stage, way, work));
   const figures = ['perSecond', 'p50Ms', 'p99Ms', 'firstP50Ms', 'processorUs'];
