@@ -55,7 +55,7 @@ export interface OfMachine {
   subjectsOf(query: Query, machineId: string): Promise<string[]>;
 }
 
-/** Where a walk from new to old is. */
+/** The position of a walk from new to old. */
 export interface Walk extends Level {
   /** Undefined at its begin. */
   after: EntryCursor | undefined;
@@ -63,7 +63,7 @@ export interface Walk extends Level {
 
 export interface WalkedEarnings {
   earnings: Earning[];
-  /** Where the next page begins, if one page may not read on until it has enough entries of the machine; else undefined. */
+  /** The beginning of the next page, if this page ended before it had enough entries of the machine; undefined otherwise. */
   cutAt: Walk | undefined;
 }
 
