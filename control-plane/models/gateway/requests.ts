@@ -105,6 +105,8 @@ export function receiptHeader({ id }: OpenRequest): Record<string, string> {
   return { 'x-receipt-id': id };
 }
 
+/** Another process took this one for dead, or the disk did not store the beginning of the request. */
+const UNCHARGED = 'an answered request was not open any more, so nothing was charged for it';
 /** Rows that the sweep reads at once. */
 const SWEEP_ROWS = 200;
 
@@ -133,7 +135,10 @@ export function openRequests(deps: RequestsDeps): Requests {
     const close = (outcome: Outcome): Promise<void> =>
       db
         .hot(closeReceipt(receipt, outcome, { nowMs: clock.now(), attempts: attempts.list() }))
-        .then(() => deps.counts.ended(callable.model.id, outcome.ending))
+        .then((wasOpen) => {
+          if (!wasOpen) deps.log.error({ receipt: id }, UNCHARGED);
+          deps.counts.ended(callable.model.id, outcome.ending);
+        })
         .finally(leave);
     return {
       id,

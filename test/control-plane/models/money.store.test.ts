@@ -9,6 +9,7 @@ import { wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import type { Balance } from '../../../control-plane/money/ledger/ledger.ts';
 import { findReceipt } from '../../../control-plane/models/gateway/store.ts';
 import { ServiceError } from '../../../shared/errors.ts';
+import { createLog } from '../../../shared/log.ts';
 import { type FakeUpstream, HELLO, openFakeUpstream } from '../../kit/fake-upstream.ts';
 import { someModels } from '../../kit/models.ts';
 import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
@@ -22,10 +23,14 @@ const forever = new AbortController().signal;
 
 let upstream: FakeUpstream;
 let world: World;
+/** The errors in the log of the control plane. */
+let logged: string[];
 beforeEach(async () => {
+  logged = [];
   upstream = await openFakeUpstream();
   const pricing = { input_per_1m_tokens_cents: INPUT_CENTS, output_per_1m_tokens_cents: OUTPUT_CENTS };
   world = await openWorld(1, {
+    log: createLog('test', 'error', { write: (line: string) => void logged.push(line) }),
     settings: {
       models: someModels(upstream.baseUrl, { pricing }),
       openInferenceRequestsPerKey: 30,
@@ -162,6 +167,7 @@ describe('the hold of a request', () => {
     expect(await balanceOf(next, who)).toMatchObject({ heldUcents: 0n, postedUcents: 100_000_000n });
     gate.resolve();
     const receipt = await receiptOf(await asking);
+    expect(logged.filter((line) => line.includes('nothing was charged for it'))).toHaveLength(1);
     expect(receipt).toMatchObject({ state: 'released', ending: 'process_ended', charged_ucents: 0n });
     expect(await balanceOf(next, who)).toMatchObject({ heldUcents: 0n, postedUcents: 100_000_000n });
     expect(await next.rooms.gateway.sweep(forever)).toBe(0);
