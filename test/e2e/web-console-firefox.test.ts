@@ -32,16 +32,6 @@ async function newOperator(): Promise<Page> {
   return pages.signedIn(await addPerson(pages.api.world, undefined, { isOperator: true, isStrong: true }));
 }
 
-/** Runs the watch loop for `ms` of virtual time. */
-async function watch(ms: number): Promise<void> {
-  const { rooms, clock } = pages.api.world;
-  const { signal } = new AbortController();
-  for (let passed = 0; passed < ms; passed += 1_000) {
-    await rooms.watch.run(signal);
-    await clock.advance(1_000);
-  }
-}
-
 test('a supplier registers a machine, and its page says what is missing', async () => {
   await supplier.goto(`${pages.origin}/console/machines`);
   await supplier.getByRole('button', { name: 'Become a supplier' }).click();
@@ -77,11 +67,11 @@ test('the operator approves it, and the supplier sees it listed', async () => {
 test('its host dies: the operator sees the outage, and suspends the machine', async () => {
   const { world } = pages.api;
   rentalId = await world.run(await world.customer(1_000_000));
-  await watch(QUIET_AFTER_START_MS);
+  await pages.probe(QUIET_AFTER_START_MS);
   await world.clock.advance(HOUR_MS);
-  await watch(10_000);
+  await pages.probe(10_000);
   world.probeAnswers.set(rentalId, DEAD);
-  await watch(60_000);
+  await pages.probe(60_000);
   operator = await newOperator();
   await operator.goto(`${pages.origin}/console/operate/overview`);
   await operator.getByText('1 rental, not charged').waitFor();
@@ -96,7 +86,7 @@ test('its host dies: the operator sees the outage, and suspends the machine', as
 
 test('it comes back: the operator releases the credit, and the supplier reads both its earnings and the outage', async () => {
   pages.api.world.probeAnswers.delete(rentalId);
-  await watch(12_000);
+  await pages.probe(12_000);
   await operator.getByRole('link', { name: 'Outages' }).click();
   await operator.getByRole('row').filter({ hasText: machineId }).getByRole('link').first().click();
   await operator.getByRole('button', { name: /^Release/ }).click();

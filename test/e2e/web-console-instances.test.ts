@@ -16,16 +16,6 @@ let account: ApiAccount;
 let page: Page;
 const ids: Record<string, string> = {};
 
-/** Runs the watch loop for `ms` of virtual time. */
-async function watch(ms: number): Promise<void> {
-  const { rooms, clock } = pages.api.world;
-  const { signal } = new AbortController();
-  for (let passed = 0; passed < ms; passed += 1_000) {
-    await rooms.watch.run(signal);
-    await clock.advance(1_000);
-  }
-}
-
 beforeAll(async () => {
   pages = await openConsolePages();
   const { world } = pages.api;
@@ -46,15 +36,15 @@ beforeAll(async () => {
   await world.clock.advance(2 * HOUR_MS);
   const failed = await run('train-vit-l');
   await world.clock.advance(2 * HOUR_MS);
-  await watch(60_000);
+  await pages.probe(60_000);
   world.probeAnswers.set(failed, DEAD);
-  await watch(600_000);
+  await pages.probe(600_000);
   world.probeAnswers.delete(failed);
-  await watch(60_000);
+  await pages.probe(60_000);
   const dead = await run('notebook-2');
   await world.clock.advance(Date.now() - 120_000 - world.clock.now());
   world.probeAnswers.set(dead, DEAD);
-  await watch(120_000);
+  await pages.probe(120_000);
   ids['eval-nightly'] = await world.launch(account, { name: 'eval-nightly' });
   page = await pages.signedIn(await addPerson(world, { orgId: account.orgId, role: 'owner' }));
 }, 120_000);
@@ -96,7 +86,7 @@ test('an instance that recovers is read again as soon as the service says so', a
   const { world } = pages.api;
   const before = await rowOf('notebook-2').locator('td').last().textContent();
   world.probeAnswers.delete(ids['notebook-2'] ?? '');
-  await watch(12_000);
+  await pages.probe(12_000);
   await world.clock.advance(HOUR_MS);
   const read = page.waitForResponse((response) => response.url().includes('/v1/instance-costs'));
   await world.rooms.live.tick();

@@ -17,16 +17,6 @@ let machineId: string;
 let idleId: string;
 let rentalId: string;
 
-/** Runs the watch loop for `ms` of virtual time. */
-async function watch(ms: number): Promise<void> {
-  const { rooms, clock } = pages.api.world;
-  const { signal } = new AbortController();
-  for (let passed = 0; passed < ms; passed += 1_000) {
-    await rooms.watch.run(signal);
-    await clock.advance(1_000);
-  }
-}
-
 beforeAll(async () => {
   pages = await openConsolePages();
   const { world } = pages.api;
@@ -40,11 +30,11 @@ beforeAll(async () => {
     await world.clock.advance(HOUR_MS);
     await world.rooms.metering.tick(new AbortController().signal);
   }
-  await watch(60_000);
+  await pages.probe(60_000);
   world.probeAnswers.set(rentalId, DEAD);
-  await watch(15 * 60_000);
+  await pages.probe(15 * 60_000);
   world.probeAnswers.delete(rentalId);
-  await watch(60_000);
+  await pages.probe(60_000);
   page = await pages.signedIn(await addPerson(world, { orgId: supplier.orgId, role: 'owner' }));
 }, 120_000);
 afterAll(async () => pages.close());

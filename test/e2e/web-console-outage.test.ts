@@ -46,16 +46,6 @@ async function signIn(url: string): Promise<Page> {
   return opened;
 }
 
-/** Runs the watch loop for `ms` of virtual time. */
-async function watch(ms: number): Promise<void> {
-  const { rooms, clock } = pages.api.world;
-  const { signal } = new AbortController();
-  for (let passed = 0; passed < ms; passed += 1_000) {
-    await rooms.watch.run(signal);
-    await clock.advance(1_000);
-  }
-}
-
 async function show(path: string): Promise<void> {
   await page.goto(`${pages.origin}${path}`);
   await expect.poll(() => page.getByText('Reading…').count()).toBe(0);
@@ -102,11 +92,11 @@ async function balanceOf(): Promise<number> {
 }
 
 test('a host dies: the outage stands on the overview, in the list, and on the page of the machine', async () => {
-  await watch(QUIET_AFTER_START_MS);
+  await pages.probe(QUIET_AFTER_START_MS);
   await show('/console/operate/overview');
   await expect.poll(() => figure('Outages now').textContent()).toContain('0 rentals');
   pages.api.world.probeAnswers.set(instanceId, DEAD);
-  await watch(60_000);
+  await pages.probe(60_000);
   await show('/console/operate/overview');
   await expect.poll(() => figure('Outages now').textContent()).toContain('1 rental,');
   await noteMinutes();
@@ -141,7 +131,7 @@ test('the operator suspends the machine', async () => {
 
 test('the host comes back: the operator releases what was held, and the balance of the customer shows it', async () => {
   pages.api.world.probeAnswers.delete(instanceId);
-  await watch(12_000);
+  await pages.probe(12_000);
   await show('/console/operate/overview');
   const waiting = page.getByRole('row').filter({ hasText: 'waits for your decision' });
   await waiting.waitFor();

@@ -25,6 +25,8 @@ export interface ConsolePages {
   signedIn(person: Pick<Person, 'token'>): Promise<Page>;
   /** Throws if the service does not take a line that a screen shows: the command with its options, or the route with its query and body. */
   judge(line: string): Promise<void>;
+  /** Probes the rentals for `ms` of virtual time. */
+  probe(ms: number): Promise<void>;
   /** Everything that pages have broken until now, in words. */
   broken: readonly string[];
   close(): Promise<void>;
@@ -69,6 +71,13 @@ export async function openConsolePages(
       return context.newPage();
     },
     judge: (line) => judge(wordsOf(line, origin)),
+    probe: async (ms) => {
+      const { rooms, clock } = api.world;
+      for (let passed = 0; passed < ms; passed += 1_000) {
+        await rooms.watch.run(new AbortController().signal);
+        await clock.advance(1_000);
+      }
+    },
     close: async () => {
       await browser.close();
       await api.http.close();
