@@ -15,6 +15,12 @@ const COMPILED = 'test/kit/compile-cache.ts';
 /** A test with full counts (`npm run soak`) may take as long as it needs. */
 const patience = (timeoutMs: number): number => (process.env['SOAK'] === '1' ? 30 * 60_000 : timeoutMs);
 
+/**
+ * Node loads the sources itself, as it does in production. The files of a worker share what they have loaded: a store test would otherwise
+ * spend a third of its time on loading. A test that changes what all modules of the process see must put it back.
+ */
+const NATIVE = { viteModuleRunner: false, nodeLoader: false };
+
 /** Files at a time: vitest by itself keeps a processor free for its own work, of which there is next to none. */
 const COMPUTING = availableParallelism();
 /** Each file has an engine, a network and ports of its own, and waits for other programs much of its time. */
@@ -24,7 +30,7 @@ export default defineConfig({
   test: {
     sequence: { sequencer: LongestFirst },
     projects: [
-      { test: { name: 'walls', include: WALLS, maxWorkers: COMPUTING } },
+      { test: { name: 'walls', include: WALLS, maxWorkers: COMPUTING, experimental: NATIVE } },
       {
         test: {
           name: 'unit',
@@ -33,6 +39,8 @@ export default defineConfig({
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.pg.test.ts', ...DOCKER_TESTS, ...E2E_TESTS, ...WALLS],
           maxWorkers: COMPUTING,
+          isolate: false,
+          experimental: NATIVE,
           testTimeout: patience(30_000),
         },
       },
@@ -43,6 +51,8 @@ export default defineConfig({
           include: DATABASE_TESTS,
           globalSetup: [COMPILED, 'test/kit/postgres.ts'],
           maxWorkers: COMPUTING,
+          isolate: false,
+          experimental: NATIVE,
           testTimeout: patience(30_000),
         },
       },
@@ -54,6 +64,7 @@ export default defineConfig({
           include: DOCKER_TESTS,
           exclude: E2E_TESTS,
           maxWorkers: WAITING,
+          experimental: NATIVE,
           testTimeout: patience(120_000),
           hookTimeout: 120_000,
         },
@@ -65,6 +76,7 @@ export default defineConfig({
           setupFiles: SETUP,
           include: E2E_TESTS,
           maxWorkers: WAITING,
+          experimental: NATIVE,
           testTimeout: patience(300_000),
           hookTimeout: 180_000,
         },

@@ -41,7 +41,7 @@ const LEFT_OUT = [
   /^node_modules\/esbuild\/bin(\/|$)/,
   // Its command line and the page about it.
   /^node_modules\/marked\/(bin|man)(\/|$)/,
-  // What it is tried and measured with.
+  // Its tests and benchmarks.
   /^node_modules\/@fastify\/busboy\/(bench|benchmarks|test)(\/|$)/,
   // Other platforms.
   /^node_modules\/better-sqlite3\/prebuilds\/(?!linux-x64\.node$)./,

@@ -6,9 +6,9 @@ export interface Clock {
   now(): number;
   /** Milliseconds since the boot of the host. It never goes back, and is the same for all processes of the host. */
   monotonicMs(): number;
-  /** Resolves after `ms`, or at once (without error) when the signal aborts. */
+  /** Resolves after `ms`, or at once (without error) when the signal aborts. A time that is over already, a negative `ms`, counts as 0. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
-  /** Calls `fn` once after `ms`. The returned function cancels it. */
+  /** Calls `fn` once after `ms`, counted as by `sleep`. The returned function cancels it. */
   after(ms: number, fn: () => void): () => void;
   /** Resolves in a later turn of the event loop, after all pending microtasks. */
   nextTurn(): Promise<void>;
@@ -17,7 +17,7 @@ export interface Clock {
 /** The real clock. Its timers never keep the process alive by themselves. */
 export function systemClock(): Clock {
   const after = (ms: number, fn: () => void): (() => void) => {
-    const timer = setTimeout(fn, ms);
+    const timer = setTimeout(fn, Math.max(0, ms));
     timer.unref();
     return () => clearTimeout(timer);
   };
@@ -38,7 +38,7 @@ function sleep(ms: number, signal?: AbortSignal): Promise<void> {
       signal?.removeEventListener('abort', done);
       resolve();
     };
-    const timer = setTimeout(done, ms);
+    const timer = setTimeout(done, Math.max(0, ms));
     signal?.addEventListener('abort', done, { once: true });
   });
 }

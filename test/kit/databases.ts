@@ -1,4 +1,8 @@
 // Opens the database that a store test runs on: SQLite in memory, or a fresh PostgreSQL database if the lane provides a server.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import Database from 'better-sqlite3';
 import { Client } from 'pg';
 import { inject } from 'vitest';
 import { z } from 'zod';
@@ -20,38 +24,114 @@ declare module 'vitest' {
   }
 }
 
+/** A database of the lane's server that is open: by two processes, and by an administrator who empties it. */
+interface Opened {
+  db: Db;
+  administrator: Client;
+  /** All but the record of migrations. */
+  tables: readonly string[];
+}
+
 /**
- * Databases of this test file that a test has closed, emptied, by their rooms: making one takes longer than most tests. They go with
- * the lane's server.
+ * Open databases of this worker that no test uses, emptied, by their rooms. Making one, and opening its connections, takes longer than most
+ * tests. They go with the lane's server.
  */
-const emptied = new Map<RoomMigrations[], string[]>();
+const idle = new Map<string, Opened[]>();
+
+/** The bytes of a SQLite file after its migrations, by its rooms. */
+const migratedBytes = new Map<string, Promise<Buffer>>();
+
+const keyOf = (rooms: RoomMigrations[]): string => rooms.map(({ directory }) => directory.href).join();
 
 /** A migrated, empty database. */
 export async function openTestDb(rooms: RoomMigrations[], clock: Clock = systemClock()): Promise<Db> {
   const serverUrl = inject('postgresUrl');
   if (serverUrl !== undefined) return openOnPostgres(serverUrl, rooms);
-  const db = openSqlite(':memory:', { clock });
+  const key = keyOf(rooms);
+  const migrated = migratedBytes.get(key) ?? newMigratedBytes(rooms);
+  migratedBytes.set(key, migrated);
+  return checkLocks(openSqlite(await migrated, { clock }));
+}
+
+/** The migrations take longer than most tests, so they run in a file once. */
+async function newMigratedBytes(rooms: RoomMigrations[]): Promise<Buffer> {
+  const dir = mkdtempSync(join(tmpdir(), 'migrated-'));
+  const path = join(dir, 'a.db');
+  const clock = systemClock();
+  const db = openSqlite(path, { clock });
   await migrate(db, rooms, { clock });
-  return checkLocks(db);
+  await db.close();
+  const file = new Database(path);
+  // A copy in memory cannot have a write-ahead log.
+  file.pragma('journal_mode = DELETE');
+  const bytes = file.serialize();
+  file.close();
+  rmSync(dir, { recursive: true });
+  return bytes;
+}
+
+async function openOnPostgres(serverUrl: string, rooms: RoomMigrations[]): Promise<Db> {
+  const key = keyOf(rooms);
+  const opened = idle.get(key)?.pop() ?? (await openNew(serverUrl, rooms));
+  const use = usable(checkLocks(opened.db));
+  return {
+    ...use.db,
+    close: async () => {
+      await use.end();
+      // A test that has made or dropped a table leaves nothing that another could begin with.
+      if ((await tablesOf(opened.db)).join() !== opened.tables.join()) {
+        await Promise.all([opened.db.close(), opened.administrator.end()]);
+        return;
+      }
+      await opened.administrator.query(emptying(opened.tables));
+      idle.set(key, [...(idle.get(key) ?? []), opened]);
+    },
+  };
 }
 
 /** Its retries wait on real time, whatever clock the rooms have. */
-async function openOnPostgres(serverUrl: string, rooms: RoomMigrations[]): Promise<Db> {
+async function openNew(serverUrl: string, rooms: RoomMigrations[]): Promise<Opened> {
   const [clock, rng] = [systemClock(), systemRng()];
-  const url = emptied.get(rooms)?.pop() ?? (await createDatabase(serverUrl));
+  const url = await createDatabase(serverUrl);
   const open = (): Db => openPostgres(url, { clock, rng, log: createLog('test', 'silent') });
   const db = inTurns(open(), open());
   await migrate(db, rooms, { clock });
-  const tables = await tablesOf(db);
+  const administrator = new Client({ connectionString: url });
+  // The server ends before this connection does.
+  administrator.on('error', () => undefined);
+  await administrator.connect();
+  return { db, administrator, tables: await tablesOf(db) };
+}
+
+/** The same database for one test. `end` waits for all that the test has begun, and refuses what it begins later. */
+function usable(db: Db): { db: Db; end(): Promise<void> } {
+  const begun = new Set<Promise<unknown>>();
+  let isOver = false;
+  const counted = async <T>(work: () => Promise<T>): Promise<T> => {
+    if (isOver) throw new Error('the database is closed');
+    const result = work();
+    begun.add(result);
+    try {
+      return await result;
+    } finally {
+      begun.delete(result);
+    }
+  };
   return {
-    ...checkLocks(db),
-    close: async () => {
-      const left = await tablesOf(db);
-      await db.close();
-      // A test that has made or dropped a table leaves nothing that another could begin with.
-      if (left.join() !== tables.join()) return;
-      await asAdministrator(url, emptying(tables));
-      emptied.set(rooms, [...(emptied.get(rooms) ?? []), url]);
+    db: {
+      dialect: db.dialect,
+      read: {
+        all: (row, statement) => counted(() => db.read.all(row, statement)),
+        one: (row, statement) => counted(() => db.read.one(row, statement)),
+      },
+      tx: (name, body) => counted(() => db.tx(name, body)),
+      hot: (body) => counted(() => db.hot(body)),
+      snapshot: (name, body) => counted(() => db.snapshot(name, body)),
+      close: () => db.close(),
+    },
+    end: async () => {
+      isOver = true;
+      while (begun.size > 0) await Promise.allSettled(begun);
     },
   };
 }
@@ -81,7 +161,6 @@ function inTurns(first: Db, second: Db): Db {
   };
 }
 
-/** All but the record of migrations. */
 async function tablesOf(db: Db): Promise<string[]> {
   const rows = await db.read.all(
     z.object({ tablename: text }),

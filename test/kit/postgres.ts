@@ -28,7 +28,7 @@ export async function startPostgres({ durable = false } = {}): Promise<PostgresS
   await runProgram({ command: bin('initdb'), args: init, ...as });
 
   const port = await freePort();
-  const settings = { port, unix_socket_directories: dir, listen_addresses: '127.0.0.1', max_connections: 200 };
+  const settings = { port, unix_socket_directories: dir, listen_addresses: '127.0.0.1', max_connections: 400 };
   const fast = durable ? {} : { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' };
   const options = Object.entries({ ...settings, ...fast }).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
   const start = async (): Promise<Program> => {

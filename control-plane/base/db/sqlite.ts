@@ -24,31 +24,32 @@ interface SqliteDeps {
 }
 
 /**
- * Opens (and creates) the database at `path`, or a private one in memory for `:memory:`.
+ * Opens (and creates) the database at a path. For `:memory:`, opens an empty one in memory; for the bytes of a database file, a copy in memory.
  * @throws DbError `database_in_use` if another process has it, `unsupported` for an unsafe SQLite version
  */
 export function openSqlite(
-  path: string,
+  at: string | Buffer,
   { clock, onCommit, makeRoom = () => false, datasync, ...more }: SqliteDeps,
 ): Db {
-  const inMemory = path === ':memory:';
-  const unlock = inMemory ? () => undefined : lockSqlite(path);
-  const writer = connect(path, false);
+  const path = typeof at === 'string' && at !== ':memory:' ? at : undefined;
+  const unlock = path === undefined ? () => undefined : lockSqlite(path);
+  const writer = connect(at, false);
   refuseUnsafeVersion(versionOf(writer.database));
-  const reader = inMemory ? undefined : connect(path, true);
-  const wal = inMemory ? undefined : openWal(`${path}-wal`, datasync);
+  const reader = path === undefined ? undefined : connect(path, true);
+  const wal = path === undefined ? undefined : openWal(`${path}-wal`, datasync);
   const batches = openBatches(writer, {
     clock,
     makeRoom,
-    inMemory,
+    inMemory: path === undefined,
     settled: () => {
       wal?.leave();
       checkpoints?.afterCommit();
     },
   });
-  const checkpoints = inMemory
-    ? undefined
-    : openCheckpoints(path, { writer: writer.database, settle: batches.settle }, more.checkpoints);
+  const checkpoints =
+    path === undefined
+      ? undefined
+      : openCheckpoints(path, { writer: writer.database, settle: batches.settle }, more.checkpoints);
   const commit = async (batch: readonly AnyBody[], settleEarly: SettleEarly): Promise<BodyResult[]> => {
     wal?.refuseBroken();
     const { results, state } = await batches.run(batch);
@@ -118,8 +119,8 @@ function durableReads(reader: Connection, wal: Wal, settle: () => void): Query {
  * With `synchronous = NORMAL`, a commit writes to the write-ahead log and does not flush it: `Wal` does, outside the event loop. A checkpoint
  * (checkpoints.ts) still flushes the log before it copies pages, and the database after that.
  */
-function connect(path: string, readonly: boolean): Connection {
-  const connection = new Database(path, { readonly });
+function connect(at: string | Buffer, readonly: boolean): Connection {
+  const connection = new Database(at, { readonly });
   connection.defaultSafeIntegers(true);
   if (!readonly) connection.pragma('journal_mode = WAL');
   connection.pragma('synchronous = NORMAL');

@@ -62,9 +62,12 @@ export async function exposition(measures: readonly Measure[]): Promise<{ text: 
   return { text: await registry.metrics(), contentType: registry.contentType };
 }
 
+/** The metrics of Node: one set for the process. A further set would watch the event loop and each garbage collection once more, for ever. */
+const ofNode: { registry?: Registry } = {};
+
 export function openMetrics(): Metrics {
+  const node = (ofNode.registry ??= watchNode());
   const registry = new Registry();
-  collectDefaultMetrics({ register: registry });
   const durations = new Histogram({
     name: 'http_request_duration_seconds',
     help: 'Time from the request head to the end of the response',
@@ -98,7 +101,13 @@ export function openMetrics(): Metrics {
       if (series === undefined) seriesOf.set(key, (series = durations.labels(method, route, String(status))));
       series.observe(seconds);
     },
-    text: () => registry.metrics(),
+    text: () => Registry.merge([node, registry]).metrics(),
     contentType: registry.contentType,
   };
+}
+
+function watchNode(): Registry {
+  const registry = new Registry();
+  collectDefaultMetrics({ register: registry });
+  return registry;
 }

@@ -79,7 +79,7 @@ export function memberView(row: store.ListedMemberRow): Member {
   return { user_id: userId, email, name, role, ...facts };
 }
 
-/** Everybody may leave. Whoever changes others needs all that their role may do. */
+/** Everybody may leave. To change another member, the caller needs all permissions of that member's role. */
 async function memberOf(tx: Tx, caller: Caller, userId: string): Promise<store.MemberRow> {
   const member = (await store.findMember(tx, caller.orgId, userId)) ?? failUnknown(userId);
   if (caller.session?.userId !== userId) assertMayGive(caller, member.role);

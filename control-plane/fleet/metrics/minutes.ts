@@ -39,7 +39,10 @@ export interface Minutes {
   size(): number;
 }
 
-/** Subjects of one kind in a minute: all GPUs of a machine change hands once. A host that reports more is not believed. */
+/**
+ * Number of subjects of one kind that a host may report in a minute. An honest host reaches it if each of its GPUs goes to another rental
+ * within the minute.
+ */
 const SUBJECTS_MAX = 2 * GPUS_PER_MACHINE_MAX;
 /** Minutes of one machine that wait while the database is away. */
 const WAITING_MAX = 5;

@@ -3,7 +3,7 @@ import type { Ending } from './store.ts';
 
 export interface Counts {
   ended(model: string, ending: Ending): void;
-  /** Counts a server that has refused or failed. */
+  /** Counts a request that a server has refused or failed. */
   failed(upstream: string): void;
   /** Counts an answer that used more context than the catalog states for the model. */
   beyondContext(model: string): void;

@@ -65,7 +65,7 @@ const DUE: readonly DueRows[] = [
   },
 ];
 
-/** One row for each tier that runs on the fleet. A tier that should have a replica and has none that is ready is not well. */
+/** One row for each tier that runs on the fleet. A tier is unhealthy if it should have a replica and none is ready. */
 function replicaStates(catalog: Catalog): Servers {
   return async (query) => {
     const counts = Map.groupBy(await store.countReplicas(query), (row) => row.pool_id);

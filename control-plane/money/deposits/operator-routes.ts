@@ -22,7 +22,7 @@ export interface DepositOperatorDeps {
   deposits: Deposits;
 }
 
-/** A deposit changes a few times in its life. Operators who decide about it again and again could make it more. */
+/** Number of changes that are shown. A deposit changes a few times in its life, but an operator can change it without end. */
 const HISTORY_MAX = 100;
 
 const BASE = '/admin/deposits';

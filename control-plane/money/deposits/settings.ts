@@ -1,4 +1,4 @@
-// The operator's `deposits` in the configuration, and the settings that come of it.
+// The operator's `deposits` in the configuration, and the settings that are derived from it.
 import { z } from 'zod';
 import {
   DEPOSIT_ASSETS,

@@ -90,8 +90,8 @@ export function subjectEntries(query: Query, subjectId: string): Promise<Subject
 const BesideRow = z.object({ id: text, wallet_ucents: ucents, shortfall_ucents: ucents });
 
 /**
- * Beside the charges of their segments: what changed the wallets because of these rentals, negative if they paid, and what wallets did not
- * cover.
+ * The transfers of these rentals that are no charge of a segment, summed: `wallet_ucents` is what their wallets received (negative if they
+ * paid), and `shortfall_ucents` is what the wallets could not cover.
  */
 export async function besideSegments(
   query: Query,

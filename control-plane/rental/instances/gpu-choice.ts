@@ -17,9 +17,9 @@ const VRAM_FACTOR = 1.2;
 const GIB = 1024 ** 3;
 
 /**
- * Chooses the GPU type. A type that the request names, or that the pinned offering has, is taken if it is large enough, and refused if not.
- * If there is none, the cheapest that is large enough is taken, or with tier reserved that of the contract (`choices.reserved`). `want` is the
- * launch without the type, and `choices.pinned` its offering, if it names one that is listed.
+ * Chooses the GPU type. If the request names a type, or pins an offering, that type is taken; a type that is too small is refused. Otherwise
+ * the tier decides: a reserved launch takes the type of its contract (`choices.reserved`), and every other launch takes the cheapest type that
+ * is large enough. `want` is the launch without the type. `choices.pinned` is the pinned offering; undefined if none is pinned or listed.
  * @throws ServiceError `gpu_vram_too_small`, `model_too_large`, `environment_unavailable`
  */
 export async function chooseGpu(

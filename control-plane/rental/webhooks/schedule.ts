@@ -62,7 +62,7 @@ export function deliveryAfter(
   if (left <= 0) return { to: 'dead_lettered', ...over };
   const urgentMs = urgentFrom({ deadlineMs, left, scheduled });
   const plannedMs = waitMs(left, scheduled) * (1 + JITTER * rng.float());
-  // Retry-After can stretch a wait to that of the next step at most, and never so far that an attempt is lost.
+  // Retry-After can make a wait longer: at most as long as the wait after the next attempt, and only if all attempts still fit.
   const stretchedMs = Math.min(outcome.retryAfterMs ?? 0, waitMs(left - 1, scheduled), urgentMs - nowMs);
   const nextMs = nowMs + Math.ceil(Math.max(plannedMs, stretchedMs));
   return nextMs >= deadlineMs ? { to: 'dead_lettered', ...over } : { to: 'retrying', nextMs, urgentMs };

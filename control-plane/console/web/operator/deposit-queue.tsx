@@ -4,7 +4,7 @@ import { REASON, type Row, type Verb } from './verbs.ts';
 
 export const DEPOSITS = { path: '/admin/v1/deposits', command: 'svc-control-plane admin deposit' };
 
-/** More tokens may have come to these, which are in suspense. */
+/** A deposit in one of these states may have received more tokens later. Those tokens are held until the operator credits them. */
 const CREDITED = ['credited', 'credited_underpaid', 'credited_overpaid'];
 const CREDITABLE = ['held_screening', 'expired_received', ...CREDITED];
 const REJECTABLE = ['created', 'detected', 'confirming', 'failed', 'failed_screening', ...CREDITABLE];
@@ -14,7 +14,7 @@ const isOf = (states: readonly string[], row: Row): boolean => states.includes(S
 export const DEPOSIT_VERBS: readonly Verb[] = [
   {
     verb: 'credit',
-    says: 'The customer gets what nobody could check, or what came late. A sender that is known to be sanctioned stays refused.',
+    says: 'Credits tokens whose senders could not be checked, or that came late. A sender that is known to be sanctioned stays refused.',
     takes: [REASON],
     fits: (row) => isOf(CREDITABLE, row),
   },
@@ -26,7 +26,7 @@ export const DEPOSIT_VERBS: readonly Verb[] = [
   },
   {
     verb: 'rescan',
-    says: 'The transfers of one transaction are looked for that no watcher has seen.',
+    says: 'Looks for transfers of one transaction that no watcher has seen.',
     takes: [{ field: 'tx_hash', option: 'tx', label: 'Transaction' }, REASON],
   },
 ];
