@@ -262,7 +262,15 @@ function fleetBrings({ db, clock }: Core, rooms: Rooms, { cursors, keep }: Proce
     }),
     'fleet/link': linkBrings({ link, presence, cloneTokens }),
     'fleet/placement': {},
-    'fleet/workloads': workloadsBrings({ db, clock, workloads, push: link.push, keepMs }),
+    'fleet/workloads': workloadsBrings({
+      db,
+      clock,
+      cursors,
+      workloads,
+      push: link.push,
+      keepMs,
+      chargedJobs: rooms.fineTuning.chargedTimes,
+    }),
     'fleet/metrics': metricsBrings({ db, clock, metrics, instanceOf: measuredInstance, runningOf: runningInstances }),
   };
 }

@@ -115,6 +115,12 @@ const FAULTS: [Rule, string, SourceFile, string][] = [
   ['packageDoors', 'the prefix of a sub path', imports('agent/runtime/a.ts', 'ws/wrapper.mjs'), 'own sockets'],
   ['ambientState', 'the environment', file('agent/host/a.ts', 'const home = process.env.HOME;'), 'config.ts'],
   ['ambientState', 'the time', file('agent/host/a.ts', 'const now = new Date();'), 'Clock'],
+  [
+    'ambientState',
+    'the time of a browser',
+    file('control-plane/console/web/a.ts', 'const ms = Date.now();'),
+    'serviceNow',
+  ],
   ['ambientState', 'a module variable', file('agent/host/a.ts', 'let count = 0;'), 'two houses'],
   ['ambientState', 'a module map', file('agent/host/a.ts', 'const seen = new Map<string, number>();'), 'two houses'],
   ['tableOwners', 'select', file('control-plane/admin/a.ts', 'sql`SELECT * FROM transfers t`'), 'money/ledger'],

@@ -137,6 +137,16 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
     id: 'outage_id',
   },
   {
+    words: ['machine', 'rentals'],
+    help: 'which GPUs of a machine were rented when, newest first',
+    method: 'GET',
+    path: '/community/machines/{id}/rentals',
+    rows: 'data',
+    pages: 'cursor',
+    columns: ['from', 'until', 'instance_id', 'gpu_uuids'],
+    id: 'rental_id',
+  },
+  {
     words: ['machine', 'payouts'],
     help: 'what you are and were paid, newest first',
     method: 'GET',

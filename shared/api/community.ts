@@ -264,6 +264,26 @@ const outage = {
 export const MachineOutage = z.strictObject(outage).meta({ id: 'MachineOutage' });
 export type MachineOutage = z.infer<typeof MachineOutage>;
 
+const charged = {
+  from: z.iso.datetime().describe('When the charge begins'),
+  until: z.iso.datetime().nullable().describe('When it ends; null while it lasts'),
+};
+export const MachineRental = z
+  .strictObject({
+    rental_id: z.string().describe('Identifies this use of the machine'),
+    instance_id: z.string().describe('The instance or fine-tuning job, as in the entries of your earnings'),
+    gpu_uuids: z.array(z.string()).describe('The GPUs that it held, as nvidia-smi names them'),
+    from: z.iso.datetime().describe('When it was placed on the machine'),
+    until: z.iso.datetime().nullable().describe('When the host had removed all of it; null before'),
+    charged: z
+      .array(z.strictObject(charged))
+      .describe(
+        'The parts of that time that were charged, oldest first. A refund that comes later does not change them',
+      ),
+  })
+  .meta({ id: 'MachineRental' });
+export type MachineRental = z.infer<typeof MachineRental>;
+
 export const CommunityEarnings = z
   .strictObject({
     accrued_cents: z.int().describe('Earned over the whole life of the supplier, less what was taken back'),

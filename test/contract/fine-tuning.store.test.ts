@@ -1,13 +1,18 @@
 // Fine-tuning over the API: every refusal with its field and rule, the forms of answers, idempotency, and files in use.
 import { beforeEach, describe, expect, test } from 'vitest';
+import { sql } from '../../control-plane/base/db/db.ts';
+import { MachineRental } from '../../shared/api/community.ts';
 import { FineTuningJob } from '../../shared/api/fine-tuning.ts';
+import { isoTime } from '../../shared/clock.ts';
 import type { ErrorCode } from '../../shared/errors.ts';
 import { FINE_TUNING_OPEN_PER_ORG_MAX } from '../../shared/limits.ts';
 import { tunableModels } from '../kit/models.ts';
+import { NOTHING_OBSERVED } from '../kit/world.ts';
 import type { Answer, ApiAccount } from './api.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
 import { postForm, trainingLines, uploadForm } from './forms.ts';
 import { expectRefused } from './refusals.ts';
+import { bringMachine } from './suppliers.ts';
 
 const JOBS = '/v1/fine_tuning/jobs';
 openApiForEachTest(() => ({ settings: { models: tunableModels() } }));
@@ -258,4 +263,35 @@ describe('a model', () => {
       pricing: { training_gpu_second_microcents: 1_000_000, training_gpus: 1 },
     });
   });
+});
+
+test('the supplier reads when its GPU trained a job: charged while it goes on, and as far as it was paid afterwards', async () => {
+  const { rooms, db, clock } = api.world;
+  const machineId = await bringMachine(api, owner);
+  await rooms.supply.setTrusted(machineId, true);
+  const { id } = await created();
+  await api.world.drive();
+  const rentals = async (): Promise<MachineRental[]> => {
+    const { json } = await api.call('GET', `/v1/community/machines/${machineId}/rentals`, { key: owner.key });
+    return MachineRental.array().parse(json['data']);
+  };
+  const [placed] = await rentals();
+  expect(placed).toMatchObject({ instance_id: id, until: null, charged: [] });
+  expect(placed?.gpu_uuids).toHaveLength(1);
+  const report = async (phase: 'running' | 'stopped'): Promise<void> => {
+    const workload = { ...NOTHING_OBSERVED, workload_id: placed?.rental_id ?? '', phase };
+    const observed = { type: 'observed' as const, held: null, unknown_workload_ids: [], workloads: [workload] };
+    await rooms.workloads.observe(machineId, observed);
+    await api.world.drive();
+  };
+  await report('running');
+  const startedAt = isoTime(clock.now());
+  expect((await rentals())[0]?.charged).toEqual([{ from: startedAt, until: null }]);
+  await clock.advance(60_000);
+  expect((await api.call('POST', `${JOBS}/${id}/cancel`, { key: owner.key })).status).toBe(200);
+  await report('stopped');
+  expect((await rentals())[0]?.charged).toEqual([]);
+  const paidMs = Date.parse(startedAt) + 40_000;
+  await db.tx('test.paid', (tx) => tx.run(sql`update finetuning_attempts set charged_through_ms = ${paidMs}`));
+  expect((await rentals())[0]?.charged).toEqual([{ from: startedAt, until: isoTime(paidMs) }]);
 });

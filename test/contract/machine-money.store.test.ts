@@ -1,10 +1,11 @@
-// What a supplier reads of one machine's money: its earnings among those of all machines, and the outages that it did not earn by.
+// What a supplier reads of one machine's money: its earnings among those of all machines, what was rented of it, and the outages that it did not
+// earn by.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { ucents } from '../../control-plane/base/db/columns.ts';
 import { sql } from '../../control-plane/base/db/db.ts';
 import { clearing, payable } from '../../control-plane/money/ledger/accounts.ts';
-import { CommunityEarnings, MachineOutage } from '../../shared/api/community.ts';
+import { CommunityEarnings, MachineOutage, MachineRental } from '../../shared/api/community.ts';
 import { isoTime } from '../../shared/clock.ts';
 import { dollarText } from '../../shared/money.ts';
 import { type Api, type ApiAccount, openApi } from './api.ts';
@@ -183,5 +184,68 @@ test('outages come newest first in pages, and only to the owner of the machine',
   expect(rest).toMatchObject([{ reason: 'fault 1' }]);
   const other = await api.account();
   await bringMachine(api, other);
+  expect((await api.call('GET', path, { key: other.key })).status).toBe(404);
+});
+
+async function rentalsOf(machineId: string): Promise<MachineRental[]> {
+  const { status, json } = await api.call('GET', `/v1/community/machines/${machineId}/rentals`, { key: owner.key });
+  expect(status).toBe(200);
+  return MachineRental.array().parse(json['data']);
+}
+
+test('a rental has its GPUs, its time on the machine and what of it was charged, without an outage', async () => {
+  const machineId = await bringMachine(api, owner, {}, 2);
+  expect(await rentalsOf(machineId)).toEqual([]);
+  const placedMs = api.world.clock.now();
+  const id = await api.world.run(customer);
+  const [starting] = await rentalsOf(machineId);
+  expect(starting).toMatchObject({ instance_id: id, from: isoTime(placedMs), until: null });
+  expect(starting?.gpu_uuids).toHaveLength(1);
+  await watch(180_000);
+  api.world.probeAnswers.set(id, DEAD);
+  await watch(120_000);
+  api.world.probeAnswers.clear();
+  await watch(30_000);
+  const [outage] = await outagesOf(machineId);
+  const [running] = await rentalsOf(machineId);
+  expect(running?.charged).toHaveLength(2);
+  expect(running?.charged[0]?.until).toBe(outage?.from);
+  expect(running?.charged[1]?.until).toBeNull();
+  const goneMs = Date.parse(running?.charged[1]?.from ?? '') - Date.parse(outage?.from ?? '');
+  expect(goneMs).toBeGreaterThan(100_000);
+  await api.world.end(customer, id);
+  const endedMs = api.world.clock.now();
+  const other = await api.world.run(customer);
+  const [newer, over] = await rentalsOf(machineId);
+  expect(newer?.instance_id).toBe(other);
+  expect(over).toMatchObject({ instance_id: id, until: isoTime(endedMs) });
+  expect(Date.parse(over?.charged[1]?.until ?? '')).toBeLessThanOrEqual(endedMs);
+  expect(JSON.stringify(over)).not.toContain(customer.orgId);
+});
+
+test('an instance that comes back to a machine has the charges of each time for itself', async () => {
+  const machineId = await bringMachine(api, owner);
+  const id = await api.world.run(customer);
+  await api.world.clock.advance(HOUR_MS);
+  await api.world.end(customer, id);
+  const laterMs = api.world.clock.now() + HOUR_MS;
+  await api.world.db.tx('test.again', async (tx) => {
+    await tx.run(sql`insert into workloads (id, machine_id, instance_id, state, spec, created_ms, changed_ms)
+      select 'w-again', machine_id, instance_id, state, spec, ${laterMs}, ${laterMs + HOUR_MS} from workloads where instance_id = ${id}`);
+    await tx.run(sql`insert into meter_segments (id, subject_id, org_id, supplier_id, machine_id, gpu_type, gpu_count, rate_ucents_per_hour,
+        supplier_bps, started_ms, posted_through_ms, ended_ms)
+      select 's-again', subject_id, org_id, supplier_id, machine_id, gpu_type, gpu_count, rate_ucents_per_hour, supplier_bps, ${laterMs + 1},
+        ${laterMs + 2}, ${laterMs + 2} from meter_segments where subject_id = ${id}`);
+  });
+  const rentals = await rentalsOf(machineId);
+  expect(rentals.map(({ charged }) => charged.length)).toEqual([1, 1]);
+  expect(rentals[0]?.charged[0]).toEqual({ from: isoTime(laterMs + 1), until: isoTime(laterMs + 2) });
+});
+
+test('what was rented of a machine is read by its owner only', async () => {
+  const machineId = await bringMachine(api, owner);
+  const other = await api.account();
+  await bringMachine(api, other);
+  const path = `/v1/community/machines/${machineId}/rentals`;
   expect((await api.call('GET', path, { key: other.key })).status).toBe(404);
 });

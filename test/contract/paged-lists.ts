@@ -5,6 +5,17 @@ import type { Api, ApiAccount } from './api.ts';
 import { makerFor } from './resources.ts';
 import { bringMachine } from './suppliers.ts';
 
+const SPEC = {
+  instance_id: 'i-1',
+  image: 'x',
+  pull_login: false,
+  command: { entrypoint: null, cmd: null },
+  sealed_env: '',
+  gpu_uuids: [],
+  disk_gb: null,
+  ends_at_ms: null,
+};
+
 export interface PagedList {
   /** The address with the query that all its pages have. */
   url: string;
@@ -134,6 +145,23 @@ export const PAGED_LISTS: Record<string, Open> = {
         const columns = sql`id, cause, machine_id, evidence, opened_ms`;
         const row = sql`${`o-${(count += 1)}`}, 'outage', ${machineId}, 'dead', ${api.world.clock.now()}`;
         await api.world.db.tx('test.outage', (tx) => tx.run(sql`insert into outages (${columns}) values (${row})`));
+        return undefined;
+      },
+    };
+  },
+  listMachineRentals: async (api, owner) => {
+    const machineId = await bringMachine(api, owner);
+    let count = 0;
+    return {
+      url: `/v1/community/machines/${machineId}/rentals?`,
+      idOf: (entry) => String(entry['rental_id']),
+      add: async () => {
+        const id = `w-${(count += 1)}`;
+        const spec = JSON.stringify({ ...SPEC, workload_id: id });
+        const nowMs = api.world.clock.now();
+        const columns = sql`id, machine_id, instance_id, state, spec, created_ms, changed_ms`;
+        const row = sql`${id}, ${machineId}, 'i-1', 'gone', ${spec}, ${nowMs}, ${nowMs}`;
+        await api.world.db.tx('test.workload', (tx) => tx.run(sql`insert into workloads (${columns}) values (${row})`));
         return undefined;
       },
     };

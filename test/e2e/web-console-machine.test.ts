@@ -1,4 +1,4 @@
-// The page of one machine for its supplier: what this machine alone earned, and the outages that it did not earn by.
+// The page of one machine for its supplier: the last day of each GPU, what this machine alone earned, and the outages that it did not earn by.
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { CommunityEarnings } from '../../shared/api/community.ts';
@@ -24,7 +24,10 @@ beforeAll(async () => {
   await world.clock.advance(Date.now() - 6 * HOUR_MS - world.clock.now());
   machineId = await bringMachine(pages.api, supplier, { price_per_hour: 2.19 });
   const customer = await world.customer(100_000);
-  rentalId = await world.run(customer);
+  rentalId = await world.launch(customer);
+  await world.drive();
+  await world.clock.advance(60_000);
+  await world.start(rentalId);
   idleId = await bringMachine(pages.api, supplier);
   for (let hours = 0; hours < 4; hours += 1) {
     await world.clock.advance(HOUR_MS);
@@ -68,10 +71,20 @@ test('the outage has its time, its reason and what was not earned', async () => 
   await page.getByRole('img', { name: 'The last 24 hours: 1 outage' }).waitFor();
 });
 
+test('each GPU has its last day as a ribbon: the start is free, then it is charged but for the outage', async () => {
+  const table = page.getByRole('region', { name: 'GPU by GPU, table' });
+  const ribbon = table.getByRole('img', { name: /: 2\d\.\d % of the last 24 hours were charged$/ });
+  await ribbon.waitFor();
+  expect(await ribbon.locator('rect.f1').count()).toBe(2);
+  expect(await ribbon.locator('rect[fill="url(#free)"]').count()).toBe(1);
+  expect(await ribbon.locator('rect[fill="url(#out)"]').count()).toBe(1);
+});
+
 test('a machine that nothing has run on says so', async () => {
   await show(idleId);
   await page.getByRole('heading', { name: 'Nothing earned yet' }).waitFor();
   await page.getByRole('heading', { name: 'No outage' }).waitFor();
+  await page.getByRole('heading', { name: 'Nothing was rented' }).waitFor();
   expect(await axeFindings(page)).toEqual([]);
 });
 

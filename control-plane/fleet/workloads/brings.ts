@@ -1,14 +1,14 @@
-// What this room adds to the house: retention and an operator route.
+// What this room adds to the house: a route of suppliers, an operator route, and retention.
 import type { Clock } from '../../../shared/clock.ts';
 import { WorkloadId } from '../../../shared/protocol/workload.ts';
 import { type Db, sql } from '../../base/db/db.ts';
 import { type Forgets, inPieces, type Piece } from '../../base/db/pieces.ts';
 import { AnyFields, Id, operator } from '../../base/http/operator.ts';
 import { type Route, route } from '../../base/http/route.ts';
+import { machineRentalsRoute, type RentalDeps } from './rental-route.ts';
 import type { Workloads } from './workloads.ts';
 
-interface Deps {
-  db: Db;
+interface Deps extends RentalDeps {
   clock: Clock;
   workloads: Workloads;
   /** Sends the desired state to a machine. */
@@ -23,7 +23,7 @@ export function workloadsBrings(deps: Deps) {
     what: 'workloads',
     run: (signal) => inPieces(clock.now() - keepMs, (piece) => forgetWorkloads(db, piece), signal),
   };
-  return { forgets: [forgets], operatorRoutes: [removeUnknownRoute(deps)] };
+  return { routes: [machineRentalsRoute(deps)], forgets: [forgets], operatorRoutes: [removeUnknownRoute(deps)] };
 }
 
 function removeUnknownRoute({ workloads, push }: Deps): Route {

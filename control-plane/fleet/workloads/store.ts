@@ -5,6 +5,7 @@ import type { Revision } from '../../../shared/protocol/link.ts';
 import { mayMove, WORKLOAD_STATES, type WorkloadState } from '../../../shared/states.ts';
 import { countRow, int, json, text } from '../../base/db/columns.ts';
 import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
+import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 
 /**
  * A desired workload without `desired`, which the state of the row decides, and with its environment sealed, because that may hold secrets.
@@ -96,6 +97,25 @@ export async function desiredOf(
   const { epoch, revision } = found[0] ?? FIRST;
   const rows = found.flatMap(({ state, spec }) => (state === null || spec === null ? [] : [{ state, spec }]));
   return { epoch, revision, rows };
+}
+
+const RanRow = WorkloadRow.pick({
+  id: true,
+  instance_id: true,
+  state: true,
+  spec: true,
+  created_ms: true,
+  changed_ms: true,
+});
+export type RanRow = z.infer<typeof RanRow>;
+
+/** What was placed on the machine, newest first, as far back as rows are kept. */
+export function ranOn(query: Query, machineId: string, start: PageStart): Promise<RanRow[]> {
+  return query.all(
+    RanRow,
+    sql`select id, instance_id, state, spec, created_ms, changed_ms from workloads
+        where machine_id = ${machineId} and ${pageFrom(start)}`,
+  );
 }
 
 export async function countLive(query: Query, machineId: string): Promise<number> {

@@ -125,3 +125,18 @@ export async function machinesOfJobs(query: Query, jobIds: readonly string[]): P
   );
   return new Map(rows.map(({ job_id: jobId, machine_id: machineId }) => [jobId, machineId]));
 }
+
+const ChargedRow = z.object({ id: text, started_ms: int, charged_through_ms: int });
+
+/** The time for which each of these attempts was charged so far. One whose program never ran is left out. */
+export async function chargedTimes(
+  query: Query,
+  ids: readonly string[],
+): Promise<Map<string, { fromMs: number; untilMs: number }>> {
+  if (ids.length === 0) return new Map();
+  const rows = await query.all(
+    ChargedRow,
+    sql`select id, started_ms, charged_through_ms from finetuning_attempts where id in (${join([...ids])}) and started_ms is not null`,
+  );
+  return new Map(rows.map((row) => [row.id, { fromMs: row.started_ms, untilMs: row.charged_through_ms }]));
+}

@@ -16,7 +16,7 @@ import type { JobUrlAnswer, JobUrlPurpose, SentJobEvent } from '../../../shared/
 import type { Query, Tx } from '../../base/db/db.ts';
 import type { Reply } from '../../base/http/route.ts';
 import type { Driver } from '../../base/operations/engine.ts';
-import { jobsOfMachine, machinesOfJobs } from './attempts.ts';
+import { chargedTimes, jobsOfMachine, machinesOfJobs } from './attempts.ts';
 import { cancelJob, failMissing } from './cancel.ts';
 import { createJob, type CreateCall } from './create.ts';
 import type { FineTuningDeps } from './deps.ts';
@@ -66,6 +66,8 @@ export interface FineTuningRoom {
   machinesOf(query: Query, jobIds: readonly string[]): Promise<Map<string, string>>;
   /** The jobs that ever ran on the machine. */
   jobsOf(query: Query, machineId: string): Promise<string[]>;
+  /** When each of these workloads of jobs was charged. */
+  chargedTimes: typeof chargedTimes;
 }
 
 /** Jobs that are driven at once. Files are read to their end, and the engine must serve other rooms too. */
@@ -130,6 +132,7 @@ export function openFineTuning(deps: FineTuningDeps): FineTuningRoom {
     namedBlobs: (keys) => namedBlobs(db.read, keys),
     machinesOf: machinesOfJobs,
     jobsOf: jobsOfMachine,
+    chargedTimes,
   };
 }
 

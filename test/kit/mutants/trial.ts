@@ -112,7 +112,8 @@ interface Result {
 
 /** A file that fails runs once more alone, because a busy machine can make a test too slow. */
 async function timesOf(place: Place, tests: readonly string[]): Promise<Map<string, number>> {
-  const run = { bail: false, limitMs: WHOLE_LIMIT_MS, workers: 2 };
+  // Each file loads the sources again: otherwise only the first file of a worker would reach what runs while they load.
+  const run = { bail: false, limitMs: WHOLE_LIMIT_MS, workers: 2, isolate: true };
   const { code, results } = await runTests(place, { ...run, tests });
   const failed = failedOf(results, place.copy);
   const again = code === 0 ? code : (await runTests(place, { ...run, tests: failed, workers: 1 })).code;
@@ -129,12 +130,13 @@ function failedOf(results: readonly Result[], copy: string): string[] {
 /** `code` is null if the run had to be ended. */
 async function runTests(
   { copy, bin, env }: Place,
-  { tests, bail, limitMs, workers = 1 }: TestRun & { workers?: number },
+  { tests, bail, limitMs, workers = 1, isolate = false }: TestRun & { workers?: number; isolate?: boolean },
 ): Promise<{ code: number | null; results: Result[] }> {
   const path = join(dirname(copy), 'results.json');
   rmSync(path, { force: true });
   const args = ['run', '--project', 'unit', '--reporter=json', `--outputFile.json=${path}`];
-  args.push('--maxWorkers', String(workers), ...(bail ? ['--bail', '1'] : []), ...tests);
+  args.push('--maxWorkers', String(workers), isolate ? '--isolate' : '--no-isolate');
+  args.push(...(bail ? ['--bail', '1'] : []), ...tests);
   const child = spawn(join(bin, 'vitest'), args, {
     cwd: copy,
     env,

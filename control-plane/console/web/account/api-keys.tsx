@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks';
 import type { ApiKey, NewApiKey } from '../../../../shared/api/account.ts';
 import { call, post } from '../core/api.ts';
+import { serviceNow } from '../core/clock.ts';
 import { useLiveList } from '../core/data.ts';
 import { date, relative } from '../core/format.ts';
 import { may, session } from '../core/session.ts';
@@ -76,7 +77,7 @@ export function ApiKeys() {
 
 function KeyStatus({ apiKey: { revoked_at: revoked, expires_at: end } }: { apiKey: ApiKey }) {
   if (revoked !== null) return <Badge tone="">revoked</Badge>;
-  const isOver = end !== null && Date.parse(end) <= Date.now();
+  const isOver = end !== null && Date.parse(end) <= serviceNow();
   return (
     <>
       <Badge tone={isOver ? '' : 'ok'}>{isOver ? 'expired' : 'active'}</Badge>

@@ -2,6 +2,7 @@
 // the person is asked, and the request is sent once more.
 import { type ReceivedEvent, eventsOf } from '../../../../shared/event-reader.ts';
 import type { Problem } from '../../../../shared/api/problem.ts';
+import { hearTime } from './clock.ts';
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
@@ -89,7 +90,7 @@ export async function* events(
   yield* eventsOf(response);
 }
 
-function attempt(
+async function attempt(
   method: Method,
   path: string,
   body: unknown,
@@ -103,7 +104,9 @@ function attempt(
     headers['content-type'] = 'application/json';
     request.body = JSON.stringify(body);
   }
-  return fetch(path, request).catch(unreachable);
+  const response = await fetch(path, request).catch(unreachable);
+  hearTime(response);
+  return response;
 }
 
 function unreachable(error: unknown): never {

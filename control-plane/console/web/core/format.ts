@@ -1,4 +1,5 @@
 // How numbers, money and times are written. Money is text of the API or a number of dollars; times are UTC.
+import { serviceNow } from './clock.ts';
 
 const MINUTE_S = 60;
 const HOUR_S = 3_600;
@@ -39,7 +40,7 @@ export function duration(seconds: number): string {
 }
 
 /** `14:32:10` for today (UTC), `22 Nov 14:32` for another day. */
-export function time(iso: string, nowMs: number = Date.now()): string {
+export function time(iso: string, nowMs: number = serviceNow()): string {
   const at = new Date(iso);
   const day = at.toISOString().slice(0, 10);
   if (day === new Date(nowMs).toISOString().slice(0, 10)) return at.toISOString().slice(11, 19);
@@ -47,7 +48,7 @@ export function time(iso: string, nowMs: number = Date.now()): string {
 }
 
 /** `22 Nov`, with the year if it is another one. */
-export function date(iso: string, nowMs: number = Date.now()): string {
+export function date(iso: string, nowMs: number = serviceNow()): string {
   const at = new Date(iso);
   const isThisYear = at.getUTCFullYear() === new Date(nowMs).getUTCFullYear();
   return at.toLocaleDateString('en-GB', {
@@ -59,7 +60,7 @@ export function date(iso: string, nowMs: number = Date.now()): string {
 }
 
 /** `4 m 10 s ago`, `in 3 h 2 m`. */
-export function relative(iso: string, nowMs: number = Date.now()): string {
+export function relative(iso: string, nowMs: number = serviceNow()): string {
   const seconds = (nowMs - Date.parse(iso)) / 1_000;
   if (Math.abs(seconds) < 1) return 'now';
   return seconds > 0 ? `${duration(seconds)} ago` : `in ${duration(-seconds)}`;

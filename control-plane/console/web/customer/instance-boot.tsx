@@ -3,6 +3,7 @@ import type { ComponentChildren } from 'preact';
 import type { InstanceEvent } from '../../../../shared/api/instance-journal.ts';
 import type { Instance } from '../../../../shared/api/instance.ts';
 import type { Operation } from '../../../../shared/api/operation.ts';
+import { serviceNow } from '../core/clock.ts';
 import { useResource } from '../core/data.ts';
 import { bytes, duration, time } from '../core/format.ts';
 import { Card, Tag } from '../parts/layout.tsx';
@@ -90,7 +91,7 @@ function Now({ instance, operation }: { instance: Instance; operation: Operation
   return (
     <li class="now">
       <b>{instance.status === 'allocating' ? 'Looking for free GPUs' : nowOf(progress)}</b>
-      <span class="at">{duration((Date.now() - Date.parse(since)) / 1_000)}</span>
+      <span class="at">{duration((serviceNow() - Date.parse(since)) / 1_000)}</span>
       <span class="small quiet" role="status">
         {pull === undefined ? (instance.status_reason ?? '') : `${bytes(pull.done)} of ${bytes(pull.total)}`}
       </span>

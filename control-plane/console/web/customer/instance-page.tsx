@@ -4,6 +4,7 @@ import type { InstanceBill } from '../../../../shared/api/instance-bill.ts';
 import type { InstanceEvent } from '../../../../shared/api/instance-journal.ts';
 import type { Instance } from '../../../../shared/api/instance.ts';
 import type { Page } from '../../../../shared/api/page.ts';
+import { serviceNow } from '../core/clock.ts';
 import { useResource } from '../core/data.ts';
 import { dollars, duration, gpus, rate, relative, time } from '../core/format.ts';
 import type { ScreenProps } from '../core/screen.ts';
@@ -173,7 +174,7 @@ function ending(instance: Instance): Figure {
   if (ended !== null) return { label: 'Ended', value: time(ended), small: relative(ended) };
   const label = 'Stops by itself';
   if (end !== undefined) {
-    const left = Math.max(0, (Date.parse(end) - Date.now()) / 3_600_000) * instance.price_per_hour;
+    const left = Math.max(0, (Date.parse(end) - serviceNow()) / 3_600_000) * instance.price_per_hour;
     return { label, value: relative(end), small: `at ${time(end)}, ${dollars(left)} more` };
   }
   if (hours !== undefined) return { label, value: `after ${hours} h`, small: 'counts from running' };

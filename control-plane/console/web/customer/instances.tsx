@@ -2,6 +2,7 @@
 import { useMemo, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import type { Instance } from '../../../../shared/api/instance.ts';
+import { serviceNow } from '../core/clock.ts';
 import { useLiveList } from '../core/data.ts';
 import { dollars, duration, gpus, rate } from '../core/format.ts';
 import { SameAs } from '../parts/command.tsx';
@@ -159,7 +160,7 @@ const isActive = ({ terminated_at: ended, status }: Instance): boolean => ended 
 function isAmong(instance: Instance, shown: Shown): boolean {
   if (shown === 'All' || isActive(instance)) return true;
   const { terminated_at: ended, created_at: asked } = instance;
-  return shown === 'Recent' && Date.now() - Date.parse(ended ?? asked) < DAY_MS;
+  return shown === 'Recent' && serviceNow() - Date.parse(ended ?? asked) < DAY_MS;
 }
 
 const wordsOf = ({ id, name, gpu_type: type }: Instance): string => `${name ?? ''} ${id} ${type}`.toLowerCase();
@@ -170,5 +171,5 @@ function runtimeOf(instance: Instance): string {
   if (ready === null)
     return ended === null && hours !== undefined ? `limit ${hours} h` : ended === null ? '–' : 'never ran';
   if (ended !== null) return `ran ${duration((Date.parse(ended) - Date.parse(ready)) / 1_000)}`;
-  return end === undefined ? 'no limit' : `${duration((Date.parse(end) - Date.now()) / 1_000)} left`;
+  return end === undefined ? 'no limit' : `${duration((Date.parse(end) - serviceNow()) / 1_000)} left`;
 }

@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import type { Bill, BillLine, BillSection } from '../../../../shared/api/bill.ts';
+import { serviceNow } from '../core/clock.ts';
 import { useResource } from '../core/data.ts';
 import { count, dollars, time } from '../core/format.ts';
 import { SameAs } from '../parts/command.tsx';
@@ -49,7 +50,7 @@ interface MonthBillProps {
 
 /** It is the bill of the session's organisation, unless properties name another one. */
 export function MonthBill({ path: base = '/v1/bill', cli = 'svc bill show', isOwn = true }: MonthBillProps) {
-  const months = lastMonths(Date.now());
+  const months = lastMonths(serviceNow());
   const [month, setMonth] = useState(months[0] ?? '');
   const path = `${base}?month=${month}`;
   const { data, error, reload } = useResource<Bill>(path);

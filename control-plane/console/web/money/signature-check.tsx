@@ -1,5 +1,6 @@
 // A box in which a person checks what the own server has received.
 import { useState } from 'preact/hooks';
+import { serviceNow } from '../core/clock.ts';
 import { Field, TextField } from '../parts/forms.tsx';
 import { Note } from '../parts/layout.tsx';
 import { checkSignature, type Verdict } from './signature.ts';
@@ -12,7 +13,7 @@ export function SignatureCheck({ sent }: { sent: string }) {
   const [verdict, setVerdict] = useState<Verdict>();
   const check = (event: Event): void => {
     event.preventDefault();
-    void checkSignature({ body, header, secret }, Date.now()).then(setVerdict);
+    void checkSignature({ body, header, secret }, serviceNow()).then(setVerdict);
   };
   return (
     <form class="stack tight" onSubmit={check}>

@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import type { Balance } from '../../../../shared/api/billing.ts';
 import { dollarsFromUcents } from '../../../../shared/money.ts';
+import { serviceNow } from '../core/clock.ts';
 import { useResource } from '../core/data.ts';
 import { count, date, dollars, duration, rate } from '../core/format.ts';
 import { may } from '../core/session.ts';
@@ -87,7 +88,7 @@ function BalanceNow() {
 
 /** `24 Nov 00:39`. */
 function until(hours: number): string {
-  const iso = new Date(Date.now() + hours * HOUR_S * 1_000).toISOString();
+  const iso = new Date(serviceNow() + hours * HOUR_S * 1_000).toISOString();
   return `${date(iso)} ${iso.slice(11, 16)}`;
 }
 
@@ -121,7 +122,7 @@ function Runway({ hours, available }: { hours: number | null; available: number 
 function UsageOverTime() {
   const [bucket, setBucket] = useState<Bucket>('day');
   const [groupBy, setGroupBy] = useState<GroupBy>('gpu_type');
-  const nowMs = Date.now();
+  const nowMs = serviceNow();
   const startMs = startOf(bucket, nowMs);
   const start = startText(startMs, bucket);
   const path = `/v1/usage?bucket=${bucket}&group_by=${groupBy}&start=${start}`;

@@ -3,6 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import type { NewWebhookEndpoint, WebhookDelivery, WebhookEndpoint } from '../../../../shared/api/webhook.ts';
 import { call, post } from '../core/api.ts';
+import { serviceNow } from '../core/clock.ts';
 import { type LiveList, useLiveList, useResource, whileVisible } from '../core/data.ts';
 import { count, date, plural, relative, time } from '../core/format.ts';
 import type { ScreenProps } from '../core/screen.ts';
@@ -121,7 +122,7 @@ interface DeliveriesProps {
 function Deliveries({ id, list, choose }: DeliveriesProps) {
   const [show, setShow] = useState<Show>('all');
   const path = `/v1/webhook-endpoints/${id}`;
-  const since = new Date(Date.now() - KEPT_MS).toISOString();
+  const since = new Date(serviceNow() - KEPT_MS).toISOString();
   const test = useAction(async () => {
     const { id: made } = await post<WebhookDelivery>(`${path}/test`, {});
     await list.reload();

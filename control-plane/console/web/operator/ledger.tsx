@@ -1,6 +1,7 @@
 // The books: what the last proof has found, a new proof, and a search over transfers.
 import { useState } from 'preact/hooks';
 import { post } from '../core/api.ts';
+import { serviceNow } from '../core/clock.ts';
 import { useLiveList, useResource } from '../core/data.ts';
 import { time } from '../core/format.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
@@ -164,8 +165,8 @@ function atFirst(): Wanted {
     org_id: orgId,
     subject_id: subjectId,
     kind: '',
-    from: dayOf(Date.now() - days * DAY_MS),
-    to: dayOf(Date.now() + DAY_MS),
+    from: dayOf(serviceNow() - days * DAY_MS),
+    to: dayOf(serviceNow() + DAY_MS),
   };
 }
 

@@ -1,4 +1,5 @@
 // What operators make, as data: an API key of an organisation, a payment in another way, a reservation.
+import { serviceNow } from '../core/clock.ts';
 import { quoted } from '../parts/command.tsx';
 import type { Making, Texts } from './making.tsx';
 
@@ -38,7 +39,7 @@ export function keyOf(orgId: string): Making {
     ],
     requestOf: (texts) => {
       const days = textIn(texts, 'days');
-      const expiry = days === '' ? {} : { expires_at: new Date(Date.now() + Number(days) * DAY_MS).toISOString() };
+      const expiry = days === '' ? {} : { expires_at: new Date(serviceNow() + Number(days) * DAY_MS).toISOString() };
       const body = {
         org_id: orgId,
         name: textIn(texts, 'name'),

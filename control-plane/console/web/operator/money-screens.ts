@@ -1,4 +1,5 @@
 // The screens of operators that are about money, models and webhooks.
+import { serviceNow } from '../core/clock.ts';
 import type { Screen } from '../core/screen.ts';
 import type { Listing } from './listing.tsx';
 import { REASON } from './verbs.ts';
@@ -45,7 +46,7 @@ const WEBHOOKS: Listing = {
           field: 'since',
           option: 'since',
           label: 'Since',
-          initial: () => new Date(Date.now() - KEPT_MS).toISOString(),
+          initial: () => new Date(serviceNow() - KEPT_MS).toISOString(),
         },
         REASON,
       ],

@@ -1,6 +1,7 @@
 // One outage for operators: what stopped which rentals, what that gave, and the decisions that it still needs.
 import { Link } from 'wouter-preact';
 import type { Outage, OutageDetail, OutageRental } from '../../../../shared/api/outage.ts';
+import { serviceNow } from '../core/clock.ts';
 import { useResource } from '../core/data.ts';
 import { dollars, duration, plural, time } from '../core/format.ts';
 import type { ScreenProps } from '../core/screen.ts';
@@ -49,7 +50,7 @@ export function OutagePage({ params: { id = '' } }: ScreenProps) {
 function Verdict({ shown: { outage, affected } }: { shown: OutageDetail }) {
   const { cause, machine_id: machineId, until, from, evidence } = outage;
   const open = affected.filter(({ credit_state: state }) => state === 'held').length;
-  const seconds = ((until === null ? Date.now() : Date.parse(until)) - Date.parse(from)) / 1_000;
+  const seconds = ((until === null ? serviceNow() : Date.parse(until)) - Date.parse(from)) / 1_000;
   return (
     <>
       <Note tone={until === null ? 'bad' : open > 0 ? 'warn' : 'plain'}>

@@ -1,6 +1,7 @@
 // What the GPUs of an instance or a machine use: the mean of all GPUs as charts, and each GPU now as a table.
 import { useMemo, useState } from 'preact/hooks';
 import type { InstanceMetrics, MachineMetrics } from '../../../../shared/api/metrics.ts';
+import { serviceNow } from '../core/clock.ts';
 import { useResource } from '../core/data.ts';
 import { bytes, time } from '../core/format.ts';
 import { Chart } from './chart.tsx';
@@ -154,5 +155,5 @@ function mean(values: readonly (number | null)[]): number | null {
 
 function pathOf(route: string, hours: number): string {
   if (hours === WINDOWS_H[0]) return route;
-  return `${route}?from=${encodeURIComponent(new Date(Date.now() - hours * HOUR_MS).toISOString())}`;
+  return `${route}?from=${encodeURIComponent(new Date(serviceNow() - hours * HOUR_MS).toISOString())}`;
 }

@@ -1,6 +1,7 @@
 // What one machine earned, and the outages that it did not earn by.
 import type { CommunityEarnings, EarningsEntry, MachineOutage } from '../../../../shared/api/community.ts';
 import type { Page } from '../../../../shared/api/page.ts';
+import { serviceNow } from '../core/clock.ts';
 import { useResource } from '../core/data.ts';
 import { dollars, duration, plural, time } from '../core/format.ts';
 import { SameAs } from '../parts/command.tsx';
@@ -79,7 +80,7 @@ const OUTAGE_COLUMNS: readonly Column<MachineOutage>[] = [
 ];
 
 function What({ outage: { cause, from, until, rentals, reason } }: { outage: MachineOutage }) {
-  const untilMs = until === null ? Date.now() : Date.parse(until);
+  const untilMs = until === null ? serviceNow() : Date.parse(until);
   const seconds = (untilMs - Date.parse(from)) / 1_000;
   return (
     <>
@@ -117,7 +118,7 @@ export function MachineOutages({ id }: { id: string }) {
 }
 
 function LastDay({ outages }: { outages: readonly MachineOutage[] }) {
-  const nowMs = Date.now();
+  const nowMs = serviceNow();
   const pieces = outages.map(({ from, until }) => ({
     kind: 'outage' as const,
     fromMs: Date.parse(from),

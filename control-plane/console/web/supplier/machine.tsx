@@ -13,6 +13,7 @@ import { Dialog, Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Figures, Head, Note, Problem } from '../parts/layout.tsx';
 import { CheckSteps, passedWords } from './check-steps.tsx';
 import { MachineEarnings, MachineOutages } from './machine-money.tsx';
+import { MachineRentals } from './machine-rentals.tsx';
 import { MachineStatus } from './machine-status.tsx';
 
 const CHECKS_MS = 10_000;
@@ -56,6 +57,7 @@ export function Machine({ params: { id = '' } }: ScreenProps) {
           )}
         </div>
       </div>
+      <MachineRentals id={id} />
       <div class="split even">
         <MachineOutages id={id} />
         <MachineEarnings id={id} />
