@@ -216,6 +216,19 @@ test('due rows are counted with the age of the oldest', async () => {
   expect(row).toEqual({ kind: 'instances', count: 1, oldest_seconds: 7, per_minute: null });
 });
 
+test('a row is due at its time, and not a millisecond earlier', async () => {
+  await world.machine();
+  const id = await world.launch(await world.customer(1_000_000));
+  for (const [inMs, count] of [
+    [0, 1],
+    [1, 0],
+  ] as const) {
+    const dueMs = world.clock.now() + inMs;
+    await world.db.tx('test.due', (tx) => tx.run(sql`update instances set due_ms = ${dueMs} where id = ${id}`));
+    expect((await read()).due.find(({ kind }) => kind === 'instances')).toMatchObject({ count });
+  }
+});
+
 test('the command prints a table of each part, and the answer itself as JSON', async () => {
   await world.machine();
   const text = await runCommand(world, ['admin', 'overview']);

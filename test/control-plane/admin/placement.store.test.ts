@@ -1,6 +1,9 @@
 // The operator's explanation of a placement: what each condition removes now, the candidates in their order, what would work instead, and the
 // attempts.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { text } from '../../../control-plane/base/db/columns.ts';
+import { sql } from '../../../control-plane/base/db/db.ts';
 import { PlacementExplanation } from '../../../shared/api/placement.ts';
 import { openOperator, type Operator } from '../../kit/operator.ts';
 import { runCommand } from '../../kit/operator-commands.ts';
@@ -87,6 +90,19 @@ describe('of an instance whose launch found nothing more', () => {
     expect(shown.attempts.at(-1)).toMatchObject({ what: 'instance.failed' });
     expect(shown.attempts.at(-1)?.detail).not.toBeNull();
   });
+});
+
+test('machines that were tried are left out by no field of the request, and a pinned offering by its field', async () => {
+  await world.machine({ dollars: 1 });
+  const [offer] = await world.db.read.all(z.object({ id: text }), sql`select id from offerings`);
+  const tried = await world.launch(who);
+  await world.machine({ dollars: 2 });
+  await world.observe(tried, { phase: 'failed', failure_code: 'engine_unavailable', detail: 'the disk broke' });
+  await world.drive();
+  const pinned = await world.launch(who, { offering_id: offer?.id ?? '' });
+  const lastFilter = async (id: string) => (await explain(id)).filters.at(-1);
+  expect(await lastFilter(tried)).toMatchObject({ field: null, filter: 'Not one of 1 machines that were tried' });
+  expect(await lastFilter(pinned)).toMatchObject({ field: 'offering_id' });
 });
 
 test('of an instance that does not exist is refused', async () => {

@@ -72,6 +72,15 @@ describe('uptime', () => {
     expect(await numbers()).toMatchObject({ since, uptime: 0.8333 });
   });
 
+  test('of a machine goes on while another one loses its link', async () => {
+    const other = await world.machine();
+    await world.rooms.supply.setOnline(other.machineId, false);
+    await world.clock.advance(10 * HOUR_MS);
+    await link(false);
+    await world.clock.advance(10 * HOUR_MS);
+    expect(await numbers()).toMatchObject({ uptime: 0.5 });
+  });
+
   test('counts 30 UTC days with today, and forgets what is older', async () => {
     await world.clock.advance(DAY_MS / 2);
     await link(false);

@@ -12,7 +12,7 @@ import {
   machineOfOrg,
   type GpuRow,
 } from '../../../control-plane/fleet/supply/store.ts';
-import type { Want } from '../../../control-plane/fleet/supply/holding.ts';
+import { findOffer, type Want } from '../../../control-plane/fleet/supply/holding.ts';
 import { createLog } from '../../../shared/log.ts';
 import { inventoryOf, type MadeMachine } from '../../kit/machines.ts';
 import { openWorld, type World } from '../../kit/world.ts';
@@ -260,4 +260,19 @@ test.each([
   }
   expect(lines).toHaveLength(times);
   await logged.close();
+});
+
+test('an offer is found while it is listed on demand', async () => {
+  const offers = await world.db.read.all(
+    z.object({ id: text }),
+    sql`select id from offerings where machine_id = ${made.machineId}`,
+  );
+  const id = offers[0]?.id ?? '';
+  const change = (to: ReturnType<typeof sql>): Promise<number> =>
+    world.db.tx('change', (tx) => tx.run(sql`update offerings set ${to} where id = ${id}`));
+  expect(await findOffer(world.db.read, id)).toMatchObject({ id, machine_id: made.machineId });
+  await change(sql`tier = 'spot'`);
+  expect(await findOffer(world.db.read, id)).toBeUndefined();
+  await change(sql`tier = 'on_demand', listed = 0`);
+  expect(await findOffer(world.db.read, id)).toBeUndefined();
 });

@@ -219,6 +219,15 @@ describe('an outage that reaches back into time that an operator has refunded', 
     expect(await shares(supplierId)).toEqual([100n * DOLLAR, 0n, 0n]);
   });
 
+  test('undoes first what was taken from the supplier too, if the platform alone has refunded as much', async () => {
+    const { id, supplierId } = await paused();
+    await refund(id, { amount: '0.75' });
+    await refund(id, { amount: '0.75', from_platform: true, reference: 'r2' });
+    await dead(id, HOUR_MS);
+    const part = (DOLLAR * 6n) / 10n;
+    expect(await shares(supplierId)).toEqual([100n * DOLLAR, part, -part]);
+  });
+
   test('lets the supplier keep its part if the platform alone has refunded', async () => {
     const { id, supplierId } = await paused();
     await refund(id, { from_platform: true });

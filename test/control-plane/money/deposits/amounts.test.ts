@@ -84,7 +84,13 @@ describe('the settings', () => {
 
   test('have the contracts of the issuers, and finality by the tag of the chain', () => {
     const settings = depositSettings(DepositsConfig.parse({ evm_xpub: TEST_XPUB, chains: { base: { rpc_url } } }));
-    expect(settings).toMatchObject({ centsMin: 1_000, centsMax: 10_000_000, expiryMs: 3_600_000, openPerOrgMax: 20 });
+    expect(settings).toMatchObject({
+      centsMin: 1_000,
+      centsMax: 10_000_000,
+      expiryMs: 3_600_000,
+      toleranceUnits: 0n,
+      openPerOrgMax: 20,
+    });
     expect([...settings.chains]).toEqual([
       [
         'base',
