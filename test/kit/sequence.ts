@@ -4,6 +4,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
 /** The names of the files, longest first. The rest follows in the order that vitest gives it. */
 export const LONG: readonly string[] = [
+  'jobs.docker',
   'unreachable',
   'fine-tuning',
   'deb',

@@ -33,7 +33,6 @@ export function openEventWriter({ clock }: { clock: Clock }): EventWriter {
     read: () => {
       isFull = false;
       drained?.();
-      drained = undefined;
     },
   });
   // The signal reports a caller that has left.

@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { readChunk, readCompletion, streamMembers } from '../../../control-plane/models/gateway/chat-wire.ts';
-import type { PlannedChat } from '../../../control-plane/models/gateway/chat-plan.ts';
+import { assertFits, type PlannedChat } from '../../../control-plane/models/gateway/chat-plan.ts';
 import { noteContext } from '../../../control-plane/models/gateway/count-chat.ts';
 import { openCounts } from '../../../control-plane/models/gateway/counts.ts';
 import { failedOutcome } from '../../../control-plane/models/gateway/outcome.ts';
@@ -22,6 +22,12 @@ import { type ErrorCode, ServiceError } from '../../../shared/errors.ts';
 import { createLog } from '../../../shared/log.ts';
 
 const said = (content: string) => ({ role: 'user' as const, content });
+
+test('a prompt that fills the context fits, and one token more is refused', () => {
+  const planned = { callable: { model: { id: 'm', context_length: 100 } }, contextLength: 100 } as PlannedChat;
+  expect(() => assertFits(100, planned)).not.toThrow();
+  expect(() => assertFits(101, planned)).toThrow(expect.objectContaining({ code: 'context_length_exceeded' }));
+});
 
 describe('the bound of a chat', () => {
   const limits = { contextLength: 1_000, maxOutputTokens: 300 };
