@@ -269,6 +269,14 @@ describe('networks', () => {
     expect(removed()).toEqual([`DELETE /networks/${spare}`]);
   });
 
+  test('have no second spare: of two containers that fail at once, one leaves its network and the other removes it', async () => {
+    answer('GET /images/app/json', { body: IMAGE });
+    answer('POST /containers/create', { status: 500 });
+    await Promise.allSettled([engine.create(SHAPE), engine.create(SHAPE)]);
+    expect(script.lines().filter((line) => line === 'POST /networks/create')).toHaveLength(2);
+    expect(removed()).toHaveLength(1);
+  });
+
   test('that exist already are made, and any other refusal is an error', async () => {
     answer('GET /images/app/json', { body: IMAGE });
     answer('POST /networks/create', { status: 409 });

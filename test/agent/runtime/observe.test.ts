@@ -111,6 +111,17 @@ describe('a report', () => {
     expect(seen({})).toMatchObject({ image_digest: null, host_key: null, main_exit: null, pull: null, detail: null });
   });
 
+  test('has what came of a job while it is wanted, and afterwards as long as its record is there', () => {
+    const job = { exit_code: 3, stopped_at_limit: true } as never;
+    const result = { exit_code: 3, stopped_at_limit: true, results: null };
+    expect(seen({ record: { job } })?.job).toMatchObject(result);
+    expect(seen({ desired: null, record: { job }, running: false })?.job).toMatchObject(result);
+    const wanted = factsOf({ pull: { state: 'ready' } });
+    const desired = wanted.desired.map((each) => ({ ...each, job: {} as never }));
+    expect(observe({ ...wanted, desired }).workloads[0]?.job).toMatchObject({ exit_code: null, results: null });
+    expect(seen({ record: {}, running: true })).not.toHaveProperty('job');
+  });
+
   test('has the progress of a pull while it is under way', () => {
     const progress = { done_bytes: 1, total_bytes: 2 };
     expect(seen({ pull: { state: 'pulling', progress } })?.pull).toEqual(progress);
