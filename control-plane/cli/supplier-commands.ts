@@ -147,6 +147,15 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
     id: 'rental_id',
   },
   {
+    words: ['machine', 'probes'],
+    help: 'how many of our logins at a machine succeeded in the last day, by hour',
+    method: 'GET',
+    path: '/community/machines/{id}/probes',
+    rows: 'hours',
+    columns: ['hour', 'good', 'failed'],
+    id: 'hour',
+  },
+  {
     words: ['machine', 'payouts'],
     help: 'what you are and were paid, newest first',
     method: 'GET',

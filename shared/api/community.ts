@@ -284,6 +284,21 @@ export const MachineRental = z
   .meta({ id: 'MachineRental' });
 export type MachineRental = z.infer<typeof MachineRental>;
 
+const probeCounts = {
+  good: z.int().describe('Logins that succeeded'),
+  failed: z.int().describe('Logins that did not. Two in a row that are not repaired are an outage'),
+};
+export const MachineProbes = z
+  .strictObject({
+    machine_id: z.string().describe('The machine'),
+    ...probeCounts,
+    hours: z
+      .array(z.strictObject({ hour: z.iso.datetime().describe('The start of the hour'), ...probeCounts }))
+      .describe('The hours of the last day in which the machine was rented, oldest first'),
+  })
+  .meta({ id: 'MachineProbes' });
+export type MachineProbes = z.infer<typeof MachineProbes>;
+
 export const CommunityEarnings = z
   .strictObject({
     accrued_cents: z.int().describe('Earned over the whole life of the supplier, less what was taken back'),

@@ -1,11 +1,12 @@
 // What a supplier reads of one machine's money: its earnings among those of all machines, what was rented of it, and the outages that it did not
 // earn by.
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { ucents } from '../../control-plane/base/db/columns.ts';
 import { sql } from '../../control-plane/base/db/db.ts';
+import { brought } from '../../control-plane/brings.ts';
 import { clearing, payable } from '../../control-plane/money/ledger/accounts.ts';
-import { CommunityEarnings, MachineOutage, MachineRental } from '../../shared/api/community.ts';
+import { CommunityEarnings, MachineOutage, MachineProbes, MachineRental } from '../../shared/api/community.ts';
 import { isoTime } from '../../shared/clock.ts';
 import { dollarText } from '../../shared/money.ts';
 import { type Api, type ApiAccount, openApi } from './api.ts';
@@ -248,4 +249,79 @@ test('what was rented of a machine is read by its owner only', async () => {
   await bringMachine(api, other);
   const path = `/v1/community/machines/${machineId}/rentals`;
   expect((await api.call('GET', path, { key: other.key })).status).toBe(404);
+});
+
+async function probesOf(machineId: string): Promise<MachineProbes> {
+  const { status, json } = await api.call('GET', `/v1/community/machines/${machineId}/probes`, { key: owner.key });
+  expect(status).toBe(200);
+  return MachineProbes.parse(json);
+}
+
+describe('the probes of a machine', () => {
+  const WRITTEN_MS = 10 * 60_000;
+
+  test('are counted by hour, good and failed ones, and written every ten minutes', async () => {
+    const machineId = await bringMachine(api, owner);
+    const id = await api.world.run(customer);
+    expect(await probesOf(machineId)).toEqual({ machine_id: machineId, good: 0, failed: 0, hours: [] });
+    await watch(WRITTEN_MS - 60_000);
+    expect((await probesOf(machineId)).hours).toEqual([]);
+    await watch(120_000);
+    const [first, ...more] = (await probesOf(machineId)).hours;
+    expect(more).toEqual([]);
+    expect(first).toMatchObject({ hour: '2026-01-01T00:00:00.000Z', failed: 0 });
+    // One about every 30 seconds.
+    expect(first?.good).toBeGreaterThan(15);
+    expect(first?.good).toBeLessThan(30);
+    api.world.probeAnswers.set(id, DEAD);
+    await watch(600_000);
+    api.world.probeAnswers.clear();
+    await watch(HOUR_MS);
+    const { good, failed, hours } = await probesOf(machineId);
+    expect(hours.map(({ hour }) => hour)).toEqual(['2026-01-01T00:00:00.000Z', '2026-01-01T01:00:00.000Z']);
+    // While it fails, it is probed every two seconds, and one of these in twenty seconds counts.
+    expect(hours[0]?.failed).toBeGreaterThan(25);
+    expect(hours[0]?.failed).toBeLessThan(32);
+    expect(hours[1]?.failed).toBe(0);
+    expect([good, failed]).toEqual([(hours[0]?.good ?? 0) + (hours[1]?.good ?? 0), hours[0]?.failed]);
+  });
+
+  test('are written by a process that stops, added to those of the process before, and forgotten after eight days', async () => {
+    const machineId = await bringMachine(api, owner);
+    await api.world.run(customer);
+    await watch(61_000);
+    await api.world.rooms.watch.store();
+    const { good } = await probesOf(machineId);
+    expect(good).toBeGreaterThan(1);
+    await watch(61_000);
+    await api.world.rooms.watch.store();
+    expect((await probesOf(machineId)).good).toBeGreaterThan(good);
+    expect((await probesOf(machineId)).hours).toHaveLength(1);
+    const forget = brought(api.world.brings(), 'forgets').find(({ what }) => what === 'probe_hours');
+    await api.world.clock.advance(8 * 24 * HOUR_MS - 123_000);
+    expect(await forget?.run(new AbortController().signal)).toBe(0);
+    await api.world.clock.advance(HOUR_MS);
+    expect(await forget?.run(new AbortController().signal)).toBe(1);
+  });
+
+  test('of another machine, or of more than a day ago, are not among them, and others do not read them', async () => {
+    const machineId = await bringMachine(api, owner);
+    const hours = (machine: string, ...starts: number[]) =>
+      api.world.db.tx('test.hours', async (tx) => {
+        for (const hourMs of starts)
+          await tx.run(
+            sql`insert into probe_hours (machine_id, hour_ms, good, failed) values (${machine}, ${hourMs}, 3, 1)`,
+          );
+      });
+    const nowMs = Math.floor(api.world.clock.now() / HOUR_MS) * HOUR_MS;
+    await hours(machineId, nowMs, nowMs - 24 * HOUR_MS, nowMs - 25 * HOUR_MS);
+    await hours('another', nowMs);
+    const shown = await probesOf(machineId);
+    expect(shown).toMatchObject({ good: 6, failed: 2 });
+    expect(shown.hours.map(({ hour }) => Date.parse(hour))).toEqual([nowMs - 24 * HOUR_MS, nowMs]);
+    const other = await api.account();
+    await bringMachine(api, other);
+    const path = `/v1/community/machines/${machineId}/probes`;
+    expect((await api.call('GET', path, { key: other.key })).status).toBe(404);
+  });
 });

@@ -1,4 +1,5 @@
-// The page of one machine for its supplier: the last day of each GPU, what this machine alone earned, and the outages that it did not earn by.
+// The page of one machine for its supplier: the last day of each GPU and of its
+// probes, what this machine alone earned, and the outages that it did not earn by.
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { CommunityEarnings } from '../../shared/api/community.ts';
@@ -80,11 +81,18 @@ test('each GPU has its last day as a ribbon: the start is free, then it is charg
   expect(await ribbon.locator('rect[fill="url(#out)"]').count()).toBe(1);
 });
 
+test('the probes of the last day are counted, and drawn by hour', async () => {
+  await page.getByRole('region', { name: 'Probes' }).getByText(/^\d+ of \d+ probes good$/).waitFor();
+  const ribbon = page.getByRole('img', { name: /^The last 24 hours: \d+ of \d+ probes good$/ });
+  expect(await ribbon.locator('rect.fwarn, rect.fok').count()).toBeGreaterThan(0);
+});
+
 test('a machine that nothing has run on says so', async () => {
   await show(idleId);
   await page.getByRole('heading', { name: 'Nothing earned yet' }).waitFor();
   await page.getByRole('heading', { name: 'No outage' }).waitFor();
   await page.getByRole('heading', { name: 'Nothing was rented' }).waitFor();
+  await page.getByRole('heading', { name: 'No probe' }).waitFor();
   expect(await axeFindings(page)).toEqual([]);
 });
 

@@ -2,10 +2,13 @@
 import type { LoopOptions } from '../../../shared/loop.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Db } from '../../base/db/db.ts';
+import { type Forgets, inPieces } from '../../base/db/pieces.ts';
 import type { Events } from '../../base/events/events.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import type { Decoys } from './decoys.ts';
 import { type OwnOutages, BEAT_PERIOD_MS } from './own-outages.ts';
+import { forgetHours } from './probe-hours.ts';
+import { machineProbesRoute } from './probe-route.ts';
 import { countFailing, countMachines } from './store.ts';
 import { failsTogether } from './verdict.ts';
 import { gapProof } from './verify.ts';
@@ -13,6 +16,8 @@ import type { Watch } from './watch.ts';
 
 const WATCH_PERIOD_MS = 1_000;
 const DECOYS_PERIOD_MS = 30_000;
+/** Counts of probes are kept this long. */
+const HOURS_KEPT_MS = 8 * 86_400_000;
 
 interface Deps {
   db: Db;
@@ -31,9 +36,15 @@ export function outagesBrings({ db, clock, events, watch, decoys, ownOutages }: 
     { name: 'watch', periodMs: WATCH_PERIOD_MS, run: (signal) => watch.run(signal), endsBeforeDrain },
     { name: 'decoys', periodMs: DECOYS_PERIOD_MS, run: (signal) => decoys.run(signal), endsBeforeDrain },
   ];
+  const forgets: Forgets = {
+    what: 'probe_hours',
+    run: (signal) => inPieces(clock.now() - HOURS_KEPT_MS, (piece) => forgetHours(db, piece), signal),
+  };
   // A planned stop loses nothing of what the rows do not have yet.
   return {
+    routes: [machineProbesRoute({ db, clock })],
     loops,
+    forgets: [forgets],
     close: () => watch.store(),
     measures: measures(db, ownOutages),
     subjects: gapProof({ events, clock }),

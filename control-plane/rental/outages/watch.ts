@@ -38,6 +38,7 @@ import type { Verdicts } from '../instances/instances.ts';
 import { findInstance, type InstanceRow } from '../instances/store.ts';
 import type { ProbeResult, Probes } from '../instances/steps.ts';
 import { storedGoodSinceMs } from './own-outages.ts';
+import { openProbeHours, type ProbeHours } from './probe-hours.ts';
 import { evidenceOf, seriesOf } from './store.ts';
 import * as store from './store.ts';
 import {
@@ -63,6 +64,8 @@ const TAKE_OVER_MS = 10_000;
 /** How often, and from which age on, `last_reachable_ms` of instances with good probes is written. So it is at most 10 minutes old. */
 const STORE_PERIOD_MS = 30_000;
 const STORE_AFTER_MS = 520_000;
+/** How often the counts of probes are written. */
+const STORE_HOURS_MS = 600_000;
 /** Limit of rows in one statement. */
 const ROWS_PER_WRITE = 200;
 const ROWS_PER_READ = 1000;
@@ -95,6 +98,7 @@ interface WatchDeps {
 export function openWatch(deps: WatchDeps): Watch {
   const { db, clock } = deps;
   const wells = openWells();
+  const hours = openProbeHours(deps);
   const fleetView = openFleetView(deps);
   let ranMs = -Infinity;
   let storedMs = clock.monotonicMs();
@@ -110,17 +114,21 @@ export function openWatch(deps: WatchDeps): Watch {
       const due = [...inRows.keys(), ...inMemory].slice(0, PROBES_PER_TICK_MAX);
       const worker = async (): Promise<void> => {
         for (let id = due.shift(); id !== undefined && !signal.aborted; id = due.shift()) {
-          await probeOrLog(id, inRows.get(id), fleet, { ...deps, wells });
+          await probeOrLog(id, inRows.get(id), fleet, { ...deps, wells, hours });
         }
       };
       await Promise.all(Array.from({ length: PROBES_AT_ONCE_MAX }, worker));
       if (clock.monotonicMs() - storedMs >= STORE_PERIOD_MS) {
         storedMs = clock.monotonicMs();
         await storeReachable(wells.behind(STORE_AFTER_MS), deps);
+        await hours.store(STORE_HOURS_MS);
       }
       ranMs = clock.monotonicMs();
     },
-    store: () => storeReachable(wells.behind(1), deps),
+    store: async () => {
+      await storeReachable(wells.behind(1), deps);
+      await hours.store(0);
+    },
     goodSinceMs: wells.goodSinceMs,
     onLife: (machineId) => {
       wells.hastenMachine(machineId, clock.now());
@@ -185,7 +193,7 @@ async function storeReachable(
   }
 }
 
-type ProbeDeps = WatchDeps & { wells: Wells };
+type ProbeDeps = WatchDeps & { wells: Wells; hours: ProbeHours };
 
 /** `row` is given if the row itself says that the probe is due. */
 async function probeOrLog(
@@ -216,6 +224,7 @@ async function probe(
   const startMs = clock.now();
   const result = await deps.probes.holder(rental.id);
   const endMs = clock.now();
+  if (rental.machine_id !== null) deps.hours.count({ id: rental.id, machineId: rental.machine_id }, result.ok);
   if (result.ok && row === undefined && wells.has(rental.id) && rental.status === 'running') {
     return wells.noteGood(rental.id, {
       machineId: rental.machine_id ?? '',

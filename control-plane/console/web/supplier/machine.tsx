@@ -13,6 +13,7 @@ import { Dialog, Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Figures, Head, Note, Problem } from '../parts/layout.tsx';
 import { CheckSteps, passedWords } from './check-steps.tsx';
 import { MachineEarnings, MachineOutages } from './machine-money.tsx';
+import { MachineProbes } from './machine-probes.tsx';
 import { MachineRentals } from './machine-rentals.tsx';
 import { MachineStatus } from './machine-status.tsx';
 
@@ -59,7 +60,10 @@ export function Machine({ params: { id = '' } }: ScreenProps) {
       </div>
       <MachineRentals id={id} />
       <div class="split even">
-        <MachineOutages id={id} />
+        <div class="stack">
+          <MachineProbes id={id} />
+          <MachineOutages id={id} />
+        </div>
         <MachineEarnings id={id} />
       </div>
     </>
