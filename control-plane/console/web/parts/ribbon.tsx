@@ -60,6 +60,17 @@ function Piece({ start, width, kind }: { start: number; width: number; kind: Rib
 
 const percent = (value: number): string => `${value.toFixed(2)}%`;
 
+/** The times below a ribbon of the last 24 hours. */
+export function DayAxis() {
+  return (
+    <div class="axis">
+      <span>24 h ago</span>
+      <span>12 h</span>
+      <span>now</span>
+    </div>
+  );
+}
+
 /** What the three fills of money mean. */
 export function RibbonKey() {
   return (

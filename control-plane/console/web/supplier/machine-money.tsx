@@ -6,7 +6,7 @@ import { useResource } from '../core/data.ts';
 import { dollars, duration, plural, time } from '../core/format.ts';
 import { SameAs } from '../parts/command.tsx';
 import { Badge, Card, Empty, Problem } from '../parts/layout.tsx';
-import { Ribbon } from '../parts/ribbon.tsx';
+import { DayAxis, Ribbon } from '../parts/ribbon.tsx';
 import { type Column, RowsTable } from '../parts/table.tsx';
 
 const REREAD_MS = 30_000;
@@ -133,11 +133,7 @@ function LastDay({ outages }: { outages: readonly MachineOutage[] }) {
         untilMs={nowMs}
         pieces={pieces}
       />
-      <div class="axis">
-        <span>24 h ago</span>
-        <span>12 h</span>
-        <span>now</span>
-      </div>
+      <DayAxis />
     </div>
   );
 }

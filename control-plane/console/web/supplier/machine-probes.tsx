@@ -5,7 +5,7 @@ import { useResource } from '../core/data.ts';
 import { count, plural } from '../core/format.ts';
 import { SameAs } from '../parts/command.tsx';
 import { Card, Empty, Problem } from '../parts/layout.tsx';
-import { Ribbon, type RibbonPiece } from '../parts/ribbon.tsx';
+import { DayAxis, Ribbon, type RibbonPiece } from '../parts/ribbon.tsx';
 
 const REREAD_MS = 60_000;
 const HOUR_MS = 3_600_000;
@@ -47,11 +47,7 @@ function Day({ probes: { good, failed, hours } }: { probes: Counts }) {
         untilMs={nowMs}
         pieces={hours.map(pieceOf)}
       />
-      <div class="axis">
-        <span>24 h ago</span>
-        <span>12 h</span>
-        <span>now</span>
-      </div>
+      <DayAxis />
     </div>
   );
 }
