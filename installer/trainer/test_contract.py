@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import tarfile
 import tempfile
 import unittest
 from pathlib import Path
@@ -40,6 +41,20 @@ class Contract(unittest.TestCase):
         back = Path(FOLDER.name) / "back"
         contract.unpack_checkpoint(contract.CHECKPOINTS / "step-3.tar", back)
         self.assertEqual((back / "deep" / "state").read_text(), "state")
+
+    def test_a_checkpoint_with_a_link_or_a_path_that_leads_out_of_its_folder_is_refused(self):
+        outside = tarfile.TarInfo("../outside")
+        absolute = tarfile.TarInfo("/outside")
+        link = tarfile.TarInfo("link")
+        link.type = tarfile.SYMTYPE
+        link.linkname = "/etc"
+        for member in (outside, absolute, link):
+            archive_path = contract.CHECKPOINTS / "evil.tar"
+            with tarfile.open(archive_path, "w") as archive:
+                archive.addfile(member)
+            with self.assertRaisesRegex(ValueError, member.name):
+                contract.unpack_checkpoint(archive_path, Path(FOLDER.name) / "evil")
+            archive_path.unlink()
 
     def test_the_manifest_has_sizes_and_hashes(self):
         (contract.OUT / "adapter").write_bytes(b"adapter")
