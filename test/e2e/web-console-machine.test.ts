@@ -82,7 +82,10 @@ test('each GPU has its last day as a ribbon: the start is free, then it is charg
 });
 
 test('the probes of the last day are counted, and drawn by hour', async () => {
-  await page.getByRole('region', { name: 'Probes' }).getByText(/^\d+ of \d+ probes good$/).waitFor();
+  await page
+    .getByRole('region', { name: 'Probes' })
+    .getByText(/^\d+ of \d+ probes good$/)
+    .waitFor();
   const ribbon = page.getByRole('img', { name: /^The last 24 hours: \d+ of \d+ probes good$/ });
   expect(await ribbon.locator('rect.fwarn, rect.fok').count()).toBeGreaterThan(0);
 });
