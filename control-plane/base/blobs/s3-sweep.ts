@@ -7,8 +7,8 @@ import type { S3Requests } from './s3-requests.ts';
 import type { Claims } from './sweep.ts';
 
 /**
- * S3 counts the age of a blob from the begin of its upload, so this is far longer than the longest upload. Its own clock is the measure,
- * which may differ from ours by minutes.
+ * S3 counts the age of a blob from the beginning of its upload, so this is far longer than the longest upload. The clock of S3 may differ from
+ * ours by minutes.
  */
 const LEFT_MS = 24 * 3_600_000;
 

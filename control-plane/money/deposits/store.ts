@@ -37,7 +37,7 @@ export type Deposit = z.infer<typeof DepositRow>;
 const COLUMNS = sql`id, org_id, status, chain, asset, family, amount_cents, due_units, address, position, tx_hash, credited_units, credited_cents, note,
   created_ms, expires_ms, watched_until_ms, due_ms`;
 
-/** These count against the limit of their organisation. The same words are the condition of an index. */
+/** Selects the deposits that count against the limit of their organisation. An index has the same condition. */
 const IS_UNDECIDED = sql`status in ('created', 'detected', 'confirming', 'settled', 'screening', 'held_screening')`;
 
 export async function insertDeposit(tx: Tx, row: Deposit): Promise<void> {

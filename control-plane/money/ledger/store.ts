@@ -220,7 +220,7 @@ export function amountsOfSubject(query: Query, subjectId: string, kinds: readonl
 const EvidencedRow = AmountOfRow.extend({ subject_id: text, evidence: text, effective_ms: int });
 export type EvidencedAmount = z.infer<typeof EvidencedRow>;
 
-/** Transfers of rentals that are few beside those of their segments. The condition is that of their index. */
+/** Selects the transfers of rentals that are no charges of segments. An index has the same condition, so the text must stay equal to that. */
 export const BESIDE_SEGMENTS = sql`(kind in ('rental.shortfall', 'rental.refund_charge') or substr(kind, 1, 7) = 'credit.' or substr(kind, 1, 11) = 'correction.')`;
 
 /** The refunds of charges of these rentals whose evidence begins with the prefix, in the order of their times. */

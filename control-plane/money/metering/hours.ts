@@ -8,7 +8,7 @@
 //     |  end       |  posted to 10:00     |  end       |  posted to 11:00
 //     |  of hour   |  hold until 11:12 + 10 min        |  hold until 12:12 + 10 min
 //
-// A wallet that does not last for WALLET_MS at the price of all rentals of its organisation is another matter. Long holds would leave nothing
+// The exception is a wallet that does not last for WALLET_MS at the price of all rentals of its organisation. Long holds would leave nothing
 // for the next launch, or stop one rental while another one holds what it needs much later. Holds on such a wallet cover `aheadMs` alone, and
 // are renewed when half of that has passed. A launch that costs more than the others may still lack what they hold: then all of them are shortened
 // to `aheadMs`, and only a launch that lacks more is refused.

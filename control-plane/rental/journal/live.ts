@@ -152,7 +152,7 @@ async function* read(reader: Reader, deps: ReadDeps): AsyncGenerator<LiveNext> {
   const missed = await missedOf(reader, deps);
   if (missed === undefined) reader.hasLost = true;
   else yield { kind: 'ready', position: reader.after ?? opened };
-  // What was missed may be found by the next poll too.
+  // The next poll may find events again that are in `missed`.
   const sent = new Set((missed ?? []).map(({ id }) => id));
   let pending = missed ?? [];
   let checkedMs = clock.monotonicMs();

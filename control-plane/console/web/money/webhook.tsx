@@ -19,7 +19,7 @@ import { EndpointStatus, Secret } from './webhooks.tsx';
 /** Webhooks are not in the live stream. */
 const REREAD_MS = 5_000;
 const PAGE = 50;
-/** So long deliveries are kept. */
+/** How long deliveries are kept. */
 const KEPT_MS = 30 * 24 * 3_600_000;
 
 type Show = 'all' | 'failed' | 'waiting' | 'delivered';
