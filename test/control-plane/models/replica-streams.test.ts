@@ -78,3 +78,16 @@ test('a wait ends without a charge when the service stops', async () => {
   ]);
   expect(await ending()).toEqual([['process_ended', '0.00']]);
 });
+
+test('a replica that was still loading its model is asked again after the wait', async () => {
+  await trusted();
+  const loading = { error: { code: 503, message: 'Loading model', type: 'unavailable_error' } };
+  let asked = 0;
+  const answer = chat();
+  await waiting(1);
+  server.usual = () => ((asked += 1) === 2 ? { status: 503, body: loading } : {});
+  await startAll();
+  for (let n = 0; n < 10; n += 1) await tick();
+  expect((await answer).status).toBe(200);
+  expect(asked).toBeGreaterThan(2);
+});

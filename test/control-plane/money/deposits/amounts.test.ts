@@ -158,14 +158,19 @@ describe('the settings', () => {
     ],
     ['an expiry below five minutes', { expiry_minutes: 4 }, 'expiry_minutes'],
     ['an expiry above a week', { expiry_minutes: 10_081 }, 'expiry_minutes'],
+    ['a tolerance below zero', { tolerance_cents: -1 }, 'tolerance_cents'],
+    ['a tolerance above ten dollars', { tolerance_cents: 1_001 }, 'tolerance_cents'],
   ])('are refused with %s', (_what, config, path) => {
     expect(parse(config).error?.issues.map((issue) => issue.path.join('.'))).toEqual([path]);
   });
 
-  test.each([{ amount_min_usd: 20, amount_max_usd: 20 }, { expiry_minutes: 5 }, { expiry_minutes: 10_080 }])(
-    'are taken at the edge: %o',
-    (config) => {
-      expect(parse(config).success).toBe(true);
-    },
-  );
+  test.each([
+    { amount_min_usd: 20, amount_max_usd: 20 },
+    { expiry_minutes: 5 },
+    { expiry_minutes: 10_080 },
+    { tolerance_cents: 0 },
+    { tolerance_cents: 1_000 },
+  ])('are taken at the edge: %o', (config) => {
+    expect(parse(config).success).toBe(true);
+  });
 });
