@@ -15,11 +15,13 @@ const COMPILED = 'test/kit/compile-cache.ts';
 /** A test with full counts (`npm run soak`) may take as long as it needs. */
 const patience = (timeoutMs: number): number => (process.env['SOAK'] === '1' ? 30 * 60_000 : timeoutMs);
 
+/** Node loads the sources itself, as it does in production. */
+const NATIVE = { experimental: { viteModuleRunner: false, nodeLoader: false } };
 /**
- * Node loads the sources itself, as it does in production. The files of a worker share what they have loaded: a store test would otherwise
- * spend a third of its time on loading. A test that changes what all modules of the process see must put it back.
+ * The files of a worker also share what they have loaded: a store test would otherwise spend a third of its time on loading. A test that
+ * changes what all modules of the process see must put it back.
  */
-const NATIVE = { viteModuleRunner: false, nodeLoader: false };
+const SHARED = { ...NATIVE, isolate: false };
 
 /** Files at a time: vitest by itself keeps a processor free for its own work, of which there is next to none. */
 const COMPUTING = availableParallelism();
@@ -30,7 +32,7 @@ export default defineConfig({
   test: {
     sequence: { sequencer: LongestFirst },
     projects: [
-      { test: { name: 'walls', include: WALLS, maxWorkers: COMPUTING, experimental: NATIVE } },
+      { test: { name: 'walls', include: WALLS, maxWorkers: COMPUTING, ...NATIVE } },
       {
         test: {
           name: 'unit',
@@ -39,8 +41,7 @@ export default defineConfig({
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.pg.test.ts', ...DOCKER_TESTS, ...E2E_TESTS, ...WALLS],
           maxWorkers: COMPUTING,
-          isolate: false,
-          experimental: NATIVE,
+          ...SHARED,
           testTimeout: patience(30_000),
         },
       },
@@ -51,8 +52,7 @@ export default defineConfig({
           include: DATABASE_TESTS,
           globalSetup: [COMPILED, 'test/kit/postgres.ts'],
           maxWorkers: COMPUTING,
-          isolate: false,
-          experimental: NATIVE,
+          ...SHARED,
           testTimeout: patience(30_000),
         },
       },
@@ -64,7 +64,7 @@ export default defineConfig({
           include: DOCKER_TESTS,
           exclude: E2E_TESTS,
           maxWorkers: WAITING,
-          experimental: NATIVE,
+          ...NATIVE,
           testTimeout: patience(120_000),
           hookTimeout: 120_000,
         },
@@ -76,7 +76,7 @@ export default defineConfig({
           setupFiles: SETUP,
           include: E2E_TESTS,
           maxWorkers: WAITING,
-          experimental: NATIVE,
+          ...NATIVE,
           testTimeout: patience(300_000),
           hookTimeout: 180_000,
         },

@@ -278,7 +278,7 @@ export const MachineRental = z
     charged: z
       .array(z.strictObject(charged))
       .describe(
-        'The parts of that time that were charged, oldest first. A refund that comes later does not change them',
+        'The parts of that time that were charged, oldest first. A refund that comes later does not change them. A job is charged at its checkpoints, so what it has trained since then may still turn out to be free',
       ),
   })
   .meta({ id: 'MachineRental' });

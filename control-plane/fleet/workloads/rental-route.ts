@@ -31,7 +31,7 @@ export function machineRentalsRoute({ db, cursors, chargedJobs }: RentalDeps): R
     tag,
     summary: 'Which GPUs of a machine were rented, newest first',
     description:
-      'Each instance and each fine-tuning job that was placed on the machine, with its GPUs, the time in which it held them, and the parts of that time that were charged. A start is free; outages are listed for themselves.',
+      'Each instance and each fine-tuning job that was placed on the machine, with its GPUs, the time from its placement until its host had removed it, and the parts of that time that were charged. A start is free; outages are a list of their own.',
     scope: 'supply:read',
     idempotency: 'none',
     params: MachineId,

@@ -33,6 +33,8 @@ export function openEventWriter({ clock }: { clock: Clock }): EventWriter {
     read: () => {
       isFull = false;
       drained?.();
+      // Otherwise each later read would call it again.
+      drained = undefined;
     },
   });
   // The signal reports a caller that has left.
