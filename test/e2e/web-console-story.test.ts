@@ -5,24 +5,22 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Org } from '../../shared/api/account.ts';
 import { addAuthenticator } from '../kit/console-pages.ts';
 import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
-import { openBrowser, openFirefox } from '../kit/web-clients.ts';
+import { BROWSERS, openVisits, PASSWORD, type Visits } from '../kit/console-visitors.ts';
 
-const PASSWORD = 'correct horse battery';
 const BOOT_MS_MAX = 120_000;
 
 let stack: RentalStack;
+let visits: Visits;
 beforeAll(async () => {
   stack = await openRentalStack({ hostname: 'localhost' });
+  visits = openVisits(stack.controlPlane);
 });
 afterAll(async () => {
   expect(await stack.end()).toEqual([]);
+  expect(visits.broken).toEqual([]);
 });
 
-describe.each([
-  { name: 'Chromium', open: openBrowser, hasAuthenticator: true },
-  // No protocol gives Firefox an authenticator of its own, so this person signs in with the password.
-  { name: 'Firefox', open: openFirefox, hasAuthenticator: false },
-])('$name', ({ name, open, hasAuthenticator }) => {
+describe.each(BROWSERS)('$name', ({ name, open, hasPasskeys }) => {
   const email = `ben@${name.toLowerCase()}.example.com`;
   let browser: Browser;
   let context: BrowserContext;
@@ -41,14 +39,8 @@ describe.each([
   afterAll(async () => browser.close());
 
   test('the owner follows the link of the operator and invites somebody', async () => {
-    const owner = await (await browser.newContext()).newPage();
     const person = ['--email', `ada@${name.toLowerCase()}.example.com`, '--name', 'Ada', '--org', orgId];
-    const { url } = (await stack.controlPlane.operator('admin', 'user', 'add', ...person, '--role', 'owner')) as {
-      url: string;
-    };
-    await owner.goto(url);
-    await owner.getByLabel('Password').fill(PASSWORD);
-    await owner.getByRole('button', { name: 'Set the password and sign in' }).click();
+    const owner = await visits.visit(browser, [...person, '--role', 'owner']);
     await owner.getByRole('link', { name: 'Members' }).click();
     await owner.getByLabel('E-mail').fill(email);
     await owner.getByRole('button', { name: 'Make the link' }).click();
@@ -57,17 +49,17 @@ describe.each([
   });
 
   test('the invited person creates an account, and signs in again', async () => {
-    if (hasAuthenticator) await addAuthenticator(page);
+    if (hasPasskeys) await addAuthenticator(page);
     await page.goto(invitation);
     await page.getByLabel('E-mail').fill(email);
     await page.getByLabel('Your name').fill('Ben');
     await page.getByLabel('Password').fill(PASSWORD);
     await page.getByRole('button', { name: 'Create the account and join' }).click();
     await page.getByRole('heading', { name: 'Nothing runs yet' }).waitFor();
-    if (hasAuthenticator) await addPasskey();
+    if (hasPasskeys) await addPasskey();
     await page.locator('[popovertarget=who]').click();
     await page.getByRole('button', { name: 'Sign out' }).click();
-    if (hasAuthenticator) await page.getByRole('button', { name: 'Sign in with a passkey' }).click();
+    if (hasPasskeys) await page.getByRole('button', { name: 'Sign in with a passkey' }).click();
     else {
       await page.getByLabel('E-mail').fill(email);
       await page.getByLabel('Password').fill(PASSWORD);

@@ -1,5 +1,4 @@
-// A control plane with the built console, and a browser in front of it: Chromium, or the one that is opened instead. What its pages break is
-// collected: errors of scripts, and violations of the policy of the page.
+// A control plane with the built console, and Chromium in front of it. What its pages break is collected: errors of scripts, and violations of the policy of the page.
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -32,10 +31,7 @@ export interface ConsolePages {
   close(): Promise<void>;
 }
 
-export async function openConsolePages(
-  settings: Partial<Parameters<typeof openApi>[0]> = {},
-  open: () => Promise<Browser> = openBrowser,
-): Promise<ConsolePages> {
+export async function openConsolePages(settings: Partial<Parameters<typeof openApi>[0]> = {}): Promise<ConsolePages> {
   const port = await freePort();
   const origin = `http://localhost:${port}`;
   const api = await openApi(
@@ -46,7 +42,7 @@ export async function openConsolePages(
   api.http.register(operatorSessionRoutes(operatorRoutes, api.world.audit));
   const judge = openJudge(api.routes, operatorRoutes);
   await api.http.listen({ host: '127.0.0.1', port });
-  const browser = await open();
+  const browser = await openBrowser();
   const broken: string[] = [];
   const openProfile: ConsolePages['open'] = async ({ isPhone = false, isDark = false } = {}) => {
     const context = await browser.newContext({
@@ -95,7 +91,8 @@ function wordsOf(line: string, origin: string): [string, ...string[]] {
   return [program, ...args];
 }
 
-function watch(page: Page, origin: string, broken: string[]): void {
+/** Adds what the page breaks to `broken`, in words. */
+export function watch(page: Page, origin: string, broken: string[]): void {
   page.on('pageerror', (error) => broken.push(`${page.url()}: ${error.message}`));
   page.on('console', (message) => {
     // A refusal of the API is shown on the page, and Chromium notes it too.

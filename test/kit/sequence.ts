@@ -6,6 +6,7 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 export const LONG: readonly string[] = [
   'jobs.docker',
   'unreachable',
+  'web-console-troubles',
   'fine-tuning',
   'idempotency',
   'deb',
