@@ -25,6 +25,8 @@ export interface DockerOptions {
 
 const LABEL_WORKLOAD = 'svc.workload_id';
 const LABEL_INSTANCE = 'svc.instance_id';
+/** UUIDs separated by commas: the engine lists labels, and tells the device requests of one container at a time only. */
+const LABEL_GPUS = 'svc.gpu_uuids';
 const LABEL_MACHINE = 'svc.machine_id';
 /** Docker's name for a container without any network. */
 const NO_NETWORK = 'none';
@@ -108,6 +110,7 @@ async function create(docker: Docker, networks: Networks, shape: ContainerShape,
     [LABEL_WORKLOAD]: shape.workload_id,
     [LABEL_INSTANCE]: shape.instance_id,
     [LABEL_MACHINE]: machineId,
+    [LABEL_GPUS]: shape.gpu_uuids.join(','),
   };
   const createIn = (network: string): Promise<Docker.Container> =>
     createContainer(docker, createOptions(shape, labels, network));
@@ -319,6 +322,7 @@ function localContainer(info: Docker.ContainerInfo): LocalContainer {
     workload_id: info.Labels[LABEL_WORKLOAD] ?? '',
     running: info.State === 'running',
     started: info.State !== 'created',
+    gpu_uuids: (info.Labels[LABEL_GPUS] ?? '').split(',').filter((uuid) => uuid !== ''),
     mount_sources: info.Mounts.flatMap(({ Source }) => (Source === undefined ? [] : [Source])),
   };
 }

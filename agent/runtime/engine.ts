@@ -9,6 +9,8 @@ export interface LocalContainer {
   running: boolean;
   /** It has been started at least once. */
   started: boolean;
+  /** The GPUs that it was created with. */
+  gpu_uuids: readonly string[];
   /** Folders of the host that are mounted into it. They must stay as long as the container exists. */
   mount_sources: string[];
 }

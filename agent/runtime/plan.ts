@@ -67,7 +67,41 @@ const SILENT = `nothing inside the container has answered within ${GUEST_SILENT_
 export function plan(facts: Facts): Step[] {
   const wanted = new Map(facts.desired.map((workload) => [workload.workload_id, workload]));
   const ids = new Set([...wanted.keys(), ...facts.records.keys()]);
-  return [...ids].flatMap((id) => planWorkload(id, wanted.get(id), facts));
+  return withoutSharedGpus(
+    [...ids].flatMap((id) => planWorkload(id, wanted.get(id), facts)),
+    facts,
+  );
+}
+
+/**
+ * A GPU never has two containers, whatever the control plane asks for. A copy of this host may have told it that a container is gone, which
+ * still runs here. A workload whose GPU has another container fails, so that another host is tried. An older container waits instead, because
+ * it may hold a customer's data; so does a workload whose GPU has a step at work.
+ */
+function withoutSharedGpus(steps: readonly Step[], { desired, containers, busy }: Facts): Step[] {
+  const users = new Map((containers ?? []).flatMap((one) => (one.running ? usersOf(one) : [])));
+  const comers = new Map(desired.filter(({ workload_id: id }) => busy.has(id)).flatMap(usersOf));
+  return steps.flatMap((step): Step[] => {
+    if (step.kind !== 'create' && step.kind !== 'start') return [step];
+    const { workload_id: id } = step;
+    const own = step.kind === 'create' ? step.workload : containers?.find((one) => one.workload_id === id);
+    const uuids = own?.gpu_uuids ?? [];
+    const shared = uuids.find((uuid) => (users.get(uuid) ?? id) !== id);
+    if (shared !== undefined && step.kind === 'create') {
+      const detail = `${shared} is in use by the container of ${users.get(shared)}, which this host was not told to end`;
+      return [{ kind: 'fail', workload_id: id, workload: step.workload, code: 'gpu_unavailable', detail }];
+    }
+    if (shared !== undefined || uuids.some((uuid) => (comers.get(uuid) ?? id) !== id)) return [];
+    for (const uuid of uuids) comers.set(uuid, id);
+    return [step];
+  });
+}
+
+function usersOf({
+  gpu_uuids: uuids,
+  workload_id: id,
+}: Pick<LocalContainer, 'gpu_uuids' | 'workload_id'>): [string, string][] {
+  return uuids.map((uuid) => [uuid, id]);
 }
 
 function planWorkload(id: string, workload: DesiredWorkload | undefined, facts: Facts): Step[] {

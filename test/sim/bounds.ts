@@ -32,7 +32,7 @@ const PROBE_EVERY_MS = 36_000 + ROUND_MS;
 const PROBE_MS = 5_000;
 /** Time between two probes while an instance fails. */
 const AGAIN_MS = 2_000;
-/** Twenty seconds of failures, of which the last probe may take its longest time, and a repair before them. */
+/** Twenty seconds of failures, of which the last probe may take its longest time, and two failures and a repair before them. */
 const CONFIRM_MS = 20_000 + 10_000 + 2 * (PROBE_MS + AGAIN_MS + ROUND_MS);
 const QUIET_AFTER_START_MS = 120_000;
 /** How many machines must fail at once for a verdict to be held, and how long it is held at most. */

@@ -4,15 +4,15 @@
 // asks `verdict` what to do:
 //
 //   as it is   Do nothing. The next probe follows.
-//   repair     The host answers, but its holder does not. Ask the host to replace the holder.
+//   repair     The host answers, but its holder failed two probes. Ask the host to replace the holder.
 //   confirm    The outage is certain: running -> unreachable. Billing ends at the last proof of life.
 //   recover    Two good probes in a row: unreachable -> running. Billing begins again at the first of them.
 //   give up    The outage has lasted 30 minutes (GRACE_MS) and probes still fail: unreachable -> error.
 //
 // There are two kinds of outage. A tenant or a stranger can cause neither of them.
 // - Silent host: its link is gone or it missed a ping, two probes in a row have failed, and the last proof of life is 20 s old.
-// - Broken holder: the link answers, but probes fail. The host replaces the holder first. If three probes have failed, the first of them 20 s
-//   ago, and the replacement is 10 s old, it is an outage.
+// - Broken holder: the link answers, but probes fail. After the second failure the host replaces the holder. If three probes have failed, the
+//   first of them 20 s ago, and the replacement is 10 s old, it is an outage.
 //
 // Example of a silent host (it freezes at 12:00:00):
 //   11:59:52  The host answers a ping. This is the last proof of life.
@@ -27,7 +27,8 @@
 // - At least 5 machines, and more than 30 % of all machines, fail at the same time. This holds for at most 10 minutes.
 // If the customer ends a held instance, `isDown` still says that it was out of reach, and that time is not charged (store.ts).
 //
-// What must never happen: one failed probe ends billing; an outage begins after its first failed probe; time in which we did not probe is
+// What must never happen: one failed probe ends billing, or ends the SSH sessions of a customer by a new holder (a busy host may answer one login
+// late); an outage begins after its first failed probe; time in which we did not probe is
 // credited (the last proof of life counts as at most one minute old); all hosts are marked unreachable because our own network is down.
 import { GRACE_MS } from '../../../shared/limits.ts';
 
@@ -42,6 +43,8 @@ export const REPROBE_MS = 2_000;
 export const ALARMED_MAX = 20;
 /** Failures in a row that confirm the outage of a silent host. Its silence is the second sign. */
 const FAILURES_SILENT_MIN = 2;
+/** Failures in a row after which a host that answers replaces the holder. */
+const FAILURES_REPAIR_MIN = 2;
 /** Failures in a row that confirm the outage of a holder whose host answers. */
 const FAILURES_MIN = 3;
 /** An outage lasts at least this long. An agent that restarts is back sooner. */
@@ -139,7 +142,8 @@ export type Verdict = 'as it is' | 'repair' | 'confirm' | 'recover' | 'give up';
 /** What to do about an instance after a probe. */
 export function verdict(series: Series, standing: Standing, fleet: FleetView): Verdict {
   const { unreachableSinceMs, isAnswering, isSettled, nowMs } = standing;
-  const mayRepair = series.failures > 0 && isAnswering && isSettled && series.repairMs === null;
+  const isHung = series.failures >= FAILURES_REPAIR_MIN && isAnswering;
+  const mayRepair = isHung && isSettled && series.repairMs === null;
   const repair = mayRepair ? 'repair' : 'as it is';
   if (unreachableSinceMs !== null) {
     if (series.successes >= SUCCESSES_MIN) return 'recover';

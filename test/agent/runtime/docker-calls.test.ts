@@ -35,7 +35,7 @@ const SHAPE: ContainerShape = {
 const OURS = {
   Id: 'c-1',
   State: 'running',
-  Labels: { 'svc.workload_id': 'w-1' },
+  Labels: { 'svc.workload_id': 'w-1', 'svc.gpu_uuids': 'GPU-1,GPU-2' },
   Mounts: [{ Source: '/a' }, {}],
   HostConfig: { NetworkMode: 'net-1' },
 };
@@ -59,7 +59,12 @@ describe('a container', () => {
       Hostname: 'host',
       Entrypoint: ['/guest'],
       Env: ['A=1', 'B'],
-      Labels: { 'svc.workload_id': 'w-1', 'svc.instance_id': 'i-1', 'svc.machine_id': 'm-1' },
+      Labels: {
+        'svc.workload_id': 'w-1',
+        'svc.instance_id': 'i-1',
+        'svc.machine_id': 'm-1',
+        'svc.gpu_uuids': 'GPU-1,GPU-2',
+      },
       Healthcheck: { Test: ['NONE'] },
       StopSignal: 'SIGTERM',
       HostConfig: {
@@ -131,11 +136,18 @@ describe('a container', () => {
     expect(await engine.create(SHAPE)).toBe('c-new');
   });
 
-  test('is found by the labels of this machine, and shown with its folders', async () => {
+  test('is found by the labels of this machine, and shown with its folders and GPUs', async () => {
     found(OURS, { ...OURS, Id: 'c-2', State: 'exited', Labels: {} });
     expect(await engine.list()).toEqual([
-      { id: 'c-1', workload_id: 'w-1', running: true, started: true, mount_sources: ['/a'] },
-      { id: 'c-2', workload_id: '', running: false, started: true, mount_sources: ['/a'] },
+      {
+        id: 'c-1',
+        workload_id: 'w-1',
+        running: true,
+        started: true,
+        mount_sources: ['/a'],
+        gpu_uuids: ['GPU-1', 'GPU-2'],
+      },
+      { id: 'c-2', workload_id: '', running: false, started: true, mount_sources: ['/a'], gpu_uuids: [] },
     ]);
     await engine.remove('w-1');
     const filters = script.asked

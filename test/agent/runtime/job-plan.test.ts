@@ -40,7 +40,7 @@ const facts = (
 ) => ({
   desired: [JOB],
   records: new Map([['wl_job', record(job)]]),
-  containers: [{ id: 'c', workload_id: 'wl_job', mount_sources: [], ...container }],
+  containers: [{ id: 'c', workload_id: 'wl_job', mount_sources: [], gpu_uuids: [], ...container }],
   engineAwayMs: 0,
   holdersUp: new Set<string>(),
   silentMs: new Map(),

@@ -31,7 +31,14 @@ interface Given {
 }
 
 function factsOf({ record, running, holder, desired = 'running', pull, busy, error }: Given): ObservedFacts {
-  const container = { id: 'c', workload_id: 'w', running: running === true, mount_sources: [], started: true };
+  const container = {
+    id: 'c',
+    workload_id: 'w',
+    running: running === true,
+    mount_sources: [],
+    gpu_uuids: [],
+    started: true,
+  };
   const status = { up: true, guest: true, host_key: 'key', main_exit: EXIT as never, ...holder };
   return {
     desired: desired === null ? [] : [desiredWorkload('w', 'image', { desired })],
@@ -141,7 +148,14 @@ describe('a report', () => {
 
   test('names containers that nobody knows once, and at most as many as a machine may have', () => {
     const facts = factsOf({});
-    const container = (id: string) => ({ id, workload_id: id, running: true, mount_sources: [], started: true });
+    const container = (id: string) => ({
+      id,
+      workload_id: id,
+      running: true,
+      mount_sources: [],
+      gpu_uuids: [],
+      started: true,
+    });
     expect(observe({ ...facts, containers: ['w', 'x', 'x'].map(container) }).unknown_workload_ids).toEqual(['x']);
     const many = Array.from({ length: WORKLOADS_PER_MACHINE_MAX + 1 }, (_, i) => `x-${i}`);
     expect(observe({ ...facts, containers: many.map(container) }).unknown_workload_ids).toHaveLength(

@@ -78,6 +78,7 @@ const anyFacts = fc
           workload_id: id,
           running,
           mount_sources: [],
+          gpu_uuids: [GPU],
           started: true,
         })) ?? null,
       busy: new Set(drawn.busy),
@@ -97,7 +98,7 @@ describe('a runtime limit', () => {
     facts({
       desired: [{ ...workload('wl_a', 'running'), ends_at_ms: END_MS }],
       records: new Map([['wl_a', record('wl_a', { container_id: 'c' })]]),
-      containers: [{ id: 'c', workload_id: 'wl_a', running: true, mount_sources: [], started: true }],
+      containers: [{ id: 'c', workload_id: 'wl_a', running: true, mount_sources: [], gpu_uuids: [], started: true }],
       holdersUp: new Set(['wl_a']),
       serverNowMs,
     });
@@ -109,11 +110,51 @@ describe('a runtime limit', () => {
   });
 });
 
+describe('a GPU that another container has', () => {
+  const other = { id: 'c1', workload_id: 'wl_b', running: true, mount_sources: [], gpu_uuids: [GPU], started: true };
+  const ready = { pulls: (): PullStatus => ({ state: 'ready' }), desired: [workload('wl_a')] };
+
+  test('fails a new workload, so that another host is tried', () => {
+    const detail = `${GPU} is in use by the container of wl_b, which this host was not told to end`;
+    const [step] = plan(facts({ ...ready, containers: [other] }));
+    expect(step).toMatchObject({ kind: 'fail', workload_id: 'wl_a', code: 'gpu_unavailable', detail });
+    expect(plan(facts({ ...ready, containers: [{ ...other, gpu_uuids: ['GPU-1'] }] }))).toMatchObject([
+      { kind: 'create' },
+    ]);
+    expect(plan(facts({ ...ready, containers: [{ ...other, running: false }] }))).toMatchObject([{ kind: 'create' }]);
+  });
+
+  test('keeps a container waiting that has run before', () => {
+    const own = { ...other, id: 'c2', workload_id: 'wl_a', running: false };
+    expect(plan(facts({ ...ready, containers: [own, other] }))).toEqual([]);
+    expect(plan(facts({ ...ready, containers: [own] }))).toMatchObject([{ kind: 'start', container_id: 'c2' }]);
+  });
+
+  test('keeps a workload waiting while a step for the other is at work', () => {
+    const both = { ...ready, desired: [workload('wl_a'), workload('wl_b')] };
+    expect(plan(facts({ ...both, busy: new Set(['wl_b']) }))).toEqual([]);
+    expect(plan(facts(both)).map((step) => [step.kind, step.workload_id])).toEqual([['create', 'wl_a']]);
+  });
+});
+
 describe('for every mixture of facts', () => {
   test('only an order to remove stops or removes anything', () => {
     fc.assert(
       fc.property(anyFacts, (all) => {
         for (const step of plan(all).filter(ends)) expect(orderedGone(all, step.workload_id)).toBe(true);
+      }),
+    );
+  });
+
+  test('no container is created or started on a GPU that another container has, or gets at the same time', () => {
+    fc.assert(
+      fc.property(anyFacts, (all) => {
+        const comers = plan(all).filter(({ kind }) => kind === 'create' || kind === 'start');
+        const users = new Set(all.containers?.filter(({ running }) => running).map(({ workload_id: id }) => id));
+        const atWork = all.desired.filter(({ workload_id: id }) => all.busy.has(id)).map(({ workload_id: id }) => id);
+        const ids = new Set([...users, ...atWork, ...comers.map(({ workload_id: id }) => id)]);
+        // All workloads here have the one GPU of this machine.
+        if (comers.length > 0) expect(ids.size).toBe(1);
       }),
     );
   });
@@ -148,7 +189,9 @@ describe('for every mixture of facts', () => {
     ['set back', { nowMs: 0, serverNowMs: 1_400 }, [{ kind: 'remove', workload_id: 'wl_a' }]],
   ])('a clock of the host that is %s changes no quarantine', (_how, times, steps) => {
     const records = new Map([['wl_a', record('wl_a', { removing: true, stopped_ms: 900 })]]);
-    const containers = [{ id: 'c1', workload_id: 'wl_a', running: false, mount_sources: [], started: true }];
+    const containers = [
+      { id: 'c1', workload_id: 'wl_a', running: false, mount_sources: [], gpu_uuids: [], started: true },
+    ];
     expect(plan(facts({ records, containers, ...times }))).toEqual(steps);
   });
 
@@ -188,7 +231,7 @@ test('an image that does not fit on this host can be tried on another one; an im
 
 describe('a workload on its way', () => {
   const wanted = { desired: [workload('wl_a')] };
-  const running = { id: 'c1', workload_id: 'wl_a', running: true, mount_sources: [], started: true };
+  const running = { id: 'c1', workload_id: 'wl_a', running: true, mount_sources: [], gpu_uuids: [], started: true };
 
   test.each([
     ['nothing there', {}, 'pull'],
@@ -226,7 +269,7 @@ describe('a container whose guest has never connected', () => {
       facts({
         desired: [workload('wl_a')],
         records: new Map([['wl_a', record('wl_a', { container_id: 'c1', ...patch })]]),
-        containers: [{ id: 'c1', workload_id: 'wl_a', running: true, mount_sources: [], started: true }],
+        containers: [{ id: 'c1', workload_id: 'wl_a', running: true, mount_sources: [], gpu_uuids: [], started: true }],
         silentMs: new Map([['wl_a', ms]]),
       }),
     );

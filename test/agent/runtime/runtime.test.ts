@@ -91,7 +91,7 @@ async function open(): Promise<Runtime> {
 function slowEngine(): Engine {
   let containers: LocalContainer[] = [];
   const put = (running: boolean): void => {
-    containers = [{ id: 'c', workload_id: ID, running, mount_sources: [], started: true }];
+    containers = [{ id: 'c', workload_id: ID, running, mount_sources: [], gpu_uuids: [], started: true }];
   };
   const image = {
     digest: 'sha256:0',

@@ -19,7 +19,7 @@ beforeEach(() => {
 });
 
 const container = (running: boolean): LocalContainer[] => [
-  { id: 'c', workload_id: 'wl_a', running, mount_sources: [], started: true },
+  { id: 'c', workload_id: 'wl_a', running, mount_sources: [], gpu_uuids: [], started: true },
 ];
 /** Notes it now and again every 5 s. */
 function pass(seconds: number, containers: LocalContainer[] | null): void {

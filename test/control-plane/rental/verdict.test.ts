@@ -43,9 +43,14 @@ test('a silent host is down after two failures, twenty seconds after its last pr
   expect(series.lifeMs).toBe(START_MS - 5_000);
 });
 
+test('one late login replaces no holder, because that would end the sessions of the customer', () => {
+  expect(verdict(after(look(0)), standing(5_000, true), fleet)).toBe('as it is');
+  expect(verdict(after(look(0), look(2_500)), standing(3_000, true), fleet)).toBe('repair');
+  const said = after(look(0, { hostFailedMs: START_MS - 2_000 }));
+  expect(verdict(said, standing(500, true), fleet)).toBe('repair');
+});
+
 test('a host that answers replaces the holder first, and only what fails after that is an outage', () => {
-  const one = after(look(0));
-  expect(verdict(one, standing(500, true), fleet)).toBe('repair');
   const repaired = { ...after(look(0), look(2_500), look(12_000)), repairMs: START_MS + 11_000 };
   expect(verdict(repaired, standing(20_999, true), fleet)).toBe('as it is');
   expect(verdict(repaired, standing(21_000, true), fleet)).toBe('confirm');
@@ -56,16 +61,17 @@ test('a host that answers replaces the holder first, and only what fails after t
 });
 
 test('a host whose link has just come up replaces nothing: its agent finds the holders first', () => {
-  const one = after(look(0));
-  expect(verdict(one, { ...standing(500, true), isSettled: false }, fleet)).toBe('as it is');
-  expect(verdict(one, standing(500, true), fleet)).toBe('repair');
+  const two = after(look(0), look(2_500));
+  expect(verdict(two, { ...standing(3_000, true), isSettled: false }, fleet)).toBe('as it is');
+  expect(verdict(two, standing(3_000, true), fleet)).toBe('repair');
 });
 
 test('a repair is requested once in a series of failures, and again in the next series', () => {
-  const repaired = { ...after(look(0)), repairMs: START_MS + 500 };
-  expect(verdict(afterProbe(repaired, look(2_500)), standing(3_000, true), fleet)).toBe('as it is');
+  const repaired = { ...after(look(0), look(2_500)), repairMs: START_MS + 3_000 };
+  expect(verdict(afterProbe(repaired, look(5_000)), standing(5_500, true), fleet)).toBe('as it is');
   const well = afterProbe(repaired, look(5_000, { ok: true }));
-  expect(verdict(afterProbe(well, look(30_000)), standing(30_500, true), fleet)).toBe('repair');
+  const again = afterProbe(afterProbe(well, look(30_000)), look(32_500));
+  expect(verdict(again, standing(33_000, true), fleet)).toBe('repair');
 });
 
 test('an outage begins with the last proof of life, however it was shown, and never after the first failure', () => {
