@@ -19,6 +19,8 @@ import { type Life, openLife } from './life.ts';
 import { openPath, type Path, type Socket } from './wire.ts';
 
 export const QUARANTINE_MS = 10 * 60_000;
+/** What was sent while a copy ran arrives within this time after its end. */
+const ON_THE_WAY_MS = 1_000;
 
 export interface SimHost {
   machineId: string;
@@ -75,6 +77,7 @@ export function openHost(deps: HostDeps, disk = openDisk(deps.clock)): SimHost {
   const orders = openOrders(clock);
   let [aheadMs, slowness, boots, bootedMs] = [0, 1, 1, 0];
   let isCopied = false;
+  let copiedUntilMs = Number.NEGATIVE_INFINITY;
   let agent: Agent | undefined;
   const onEnd = orders.noteEnd;
   const changed = (): void => {
@@ -105,6 +108,7 @@ export function openHost(deps: HostDeps, disk = openDisk(deps.clock)): SimHost {
     copyTo: (other) => openHost(deps, other),
     setCopied: (to) => {
       isCopied = to;
+      copiedUntilMs = clock.now();
       deps.onChange();
     },
     isCopied: () => isCopied,
@@ -119,7 +123,8 @@ export function openHost(deps: HostDeps, disk = openDisk(deps.clock)): SimHost {
         socket.on('close', (code: number) => {
           sockets.delete(socket);
           // There is no newer link, so nobody may close this one in favour of another.
-          if (code === LINK_CLOSE.superseded && !isCopied)
+          const isOfCopy = isCopied || clock.now() - copiedUntilMs < ON_THE_WAY_MS;
+          if (code === LINK_CLOSE.superseded && !isOfCopy)
             orders.crimes.push(`the only link of ${machineId} was closed for a newer one`);
         });
         return socket;
