@@ -39,9 +39,14 @@ export function dueOf(attempt: Attempt, throughMs: number, leftUcents: bigint): 
     accruedUcents(attempt.supplier_rate_ucents_per_hour, trainedMs),
     attempt.supplier_bps,
   );
-  const supplier = earned - attempt.supplier_ucents;
+  const supplier = smaller(earned - attempt.supplier_ucents, cost);
   if (cost <= leftUcents) return { chargeUcents: cost, supplierUcents: supplier };
   return { chargeUcents: leftUcents, supplierUcents: (supplier * leftUcents) / cost };
+}
+
+/** The two cumulative amounts round at different moments. What the supplier gets less now, it gets with the next charge. */
+function smaller(one: bigint, other: bigint): bigint {
+  return one < other ? one : other;
 }
 
 /** The time for which the rest of the budget pays. */

@@ -61,6 +61,17 @@ test('charges in pieces come to the same as one charge, and none of them exceeds
   );
 });
 
+test('the supplier gets no more than a charge, although both amounts round at different moments', () => {
+  // After 4,800,000 ms, the job has cost 5 and the supplier has earned 3. The last charge was at 1 and 0.
+  const one = {
+    ...attempt(4n, 3n),
+    charged_ucents: 4n,
+    supplier_ucents: 1n,
+    charged_through_ms: STARTED_MS + 4_799_000,
+  };
+  expect(dueOf(one, STARTED_MS + 4_800_000, 9n)).toEqual({ chargeUcents: 1n, supplierUcents: 1n });
+});
+
 test('the time that is paid costs no more than what is left', () => {
   fc.assert(
     fc.property(ucents, ucents, (left, rate) => {
