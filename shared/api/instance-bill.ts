@@ -102,12 +102,15 @@ export const InstanceCost = z
   .meta({ id: 'InstanceCost' });
 export type InstanceCost = z.infer<typeof InstanceCost>;
 
+/** At most PAGE_MAX ids. */
+const IDS = /^\s*[^,\s][^,]*(,\s*[^,\s][^,]*){0,199}$/;
+
 export const InstanceCostQuery = z.strictObject({
   ...pageParameters,
   instance_ids: z
     .string()
+    .regex(IDS, `must be ids separated by commas, at most ${PAGE_MAX}`)
     .transform((text) => text.split(',').map((id) => id.trim()))
-    .pipe(z.array(z.string().min(1)).max(PAGE_MAX))
     .optional()
     .describe(`Only these instances, separated by commas, at most ${PAGE_MAX}; those that are not yours are left out`),
 });
