@@ -39,12 +39,12 @@ function statusOf(type: string): ReservationState | undefined {
 const HeldRow = z.object({ reserved_by: text.nullable(), tier: text.nullable(), reservation_id: text.nullable() });
 
 /**
- * A slot is held by launches under its contract, and until the contract begins by those that end by themselves. Those under a contract hold
- * nothing else while it has its slots.
+ * A slot is held by launches under its contract, and until the contract begins by those that end by themselves. If nothing has run since their
+ * end, they hold it still. Launches under a contract hold nothing else while it has its slots.
  */
 async function misusedSlots({ db, clock }: World): Promise<string[]> {
   const isBorrowed = sql`i.reservation_id is null and i.request like '%auto_terminate_hours%'
-    and (g.reserved_from_ms > ${clock.now()} or i.status not in ('allocating', 'starting', 'running', 'unreachable'))`;
+    and (g.reserved_from_ms > ${clock.now()} or i.auto_terminate_ms <= ${clock.now()} or i.status not in ('allocating', 'starting', 'running', 'unreachable'))`;
   const rows = await db.read.all(
     HeldRow,
     sql`select g.reserved_by, i.tier, i.reservation_id
