@@ -9,6 +9,7 @@ import {
   pageOfFlags,
   pageOfHeld,
 } from '../../../control-plane/money/credits/store.ts';
+import { pageOfOutages } from '../../../control-plane/money/credits/outages.ts';
 import { creditFaults } from '../../../control-plane/money/credits/verify.ts';
 import { createLog } from '../../../shared/log.ts';
 import { accruedUcents, supplierPartUcents } from '../../../shared/money.ts';
@@ -183,6 +184,16 @@ describe('uncharged time', () => {
     await world.verify();
     await world.rooms.credits.release(row?.id ?? '', 'proved');
     expect([await posted(wallet(orgId)), await posted(badDebt)]).toEqual([DOLLAR / 2n, 0n]);
+  });
+
+  test('is another outage if the rental fails again', async () => {
+    const { orgId } = await world.customer(100_000);
+    await rent(orgId, 'i-1');
+    await outage(orgId, 'i-1', MINUTE_MS);
+    await world.clock.advance(HOUR_MS);
+    await outage(orgId, 'i-1', MINUTE_MS);
+    const all = { machineId: undefined, isOpen: false };
+    expect(await pageOfOutages(world.db.read, all, { count: 10 })).toHaveLength(2);
   });
 
   test('does not exist for a rental that ends normally', async () => {
