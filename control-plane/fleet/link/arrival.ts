@@ -1,11 +1,12 @@
-// What a hello does in the database. Thousands of hosts link within seconds after a restart of the control plane, so it is one transaction of
-// few round trips, and what is equal already is not written:
+// What a hello does in the database. Thousands of hosts link within seconds after a restart of the control plane. So a hello is one transaction
+// of few round trips, and it does not write what is stored already:
 //
 //   lock the machine │ clone token, link record, revision, machine and its GPUs   -> their rows
 //                    │ online, offerings on the market                            -> rows changed
 //                    │ COMMIT
 //
-// All statements of a line are sent together. If the inventory differs from the stored one, the machine is judged again, which takes more.
+// All statements of a line are sent together. If the inventory differs from the stored one, the machine is judged again, which takes more
+// statements.
 import type { HelloMessage } from '../../../shared/protocol/link.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
 import type { MachineFacts } from '../supply/intake.ts';

@@ -49,7 +49,7 @@ export interface TokenVerdict {
    * was set back.
    */
   isGenuine: boolean;
-  /** The caller calls it after the commit. */
+  /** Takes over the counts in memory. The caller calls it after the commit. */
   take(): void;
 }
 
@@ -60,9 +60,9 @@ export interface CloneTokens {
   next(machineId: string): Promise<string>;
   /** The host has stored this token on its disk. From now on an older token belongs to a copy. */
   kept(machineId: string, value: string): void;
-  /** The link of the machine is down: writes what its row does not have yet. */
+  /** Called when the link of the machine is down. Writes the counts of its row that only memory has. */
   leave(machineId: string): Promise<void>;
-  /** Writes what the rows of all machines do not have yet. */
+  /** Writes the counts of all rows that only memory has. */
   store(): Promise<void>;
 }
 
@@ -76,10 +76,10 @@ interface Counts {
   publicKey: string;
   /** The highest number that was sent. */
   issued: number;
-  /** Numbers up to this one belong to this process. */
+  /** Numbers up to this one are reserved for this process. */
   reserved: number;
   kept: number;
-  /** `kept` in the row. */
+  /** The value of `kept` in the row. It may be lower than `kept` in memory. */
   storedKept: number;
 }
 
@@ -91,7 +91,7 @@ const NumbersRow = z.object({ issued: int, kept: int });
 export function openCloneTokens({ db, sealing }: CloneTokensDeps): CloneTokens {
   const counts = new Map<string, Counts>();
   const placeOf = (machineId: string): string => `cloneToken/${machineId}`;
-  /** A token that this control plane did not issue counts as none. */
+  /** The number in a token. A token that this control plane did not issue counts as no token. */
   const numberOf = (machineId: string, value: string | null): number => {
     if (value === null) return 0;
     try {
@@ -138,7 +138,7 @@ export function openCloneTokens({ db, sealing }: CloneTokensDeps): CloneTokens {
     leave: async (machineId) => {
       const count = counts.get(machineId);
       await store([machineId]);
-      // The next link may be up already.
+      // The machine may have a new link by now, whose counts must stay.
       if (counts.get(machineId) === count) counts.delete(machineId);
     },
     store: () => store([...counts.keys()]),
@@ -179,7 +179,7 @@ async function reserve(tx: Tx, machineId: string): Promise<number> {
   return row.issued;
 }
 
-/** A row that another host has changed since is left alone. */
+/** Leaves a row unchanged if the host has enrolled again since, or if the row has a newer `kept`. */
 async function writeKept(tx: Tx, rows: readonly { machineId: string; count: Counts; kept: number }[]): Promise<void> {
   const values = rows.map(({ machineId, count, kept }) => sql`(${machineId}, ${count.publicKey}, ${kept})`);
   const kept = sql`cast(given.column3 as bigint)`;

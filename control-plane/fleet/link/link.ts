@@ -78,7 +78,7 @@ export interface LinkHandlers extends RequestHandlers {
   onHolder(machineId: string, message: HolderMessage): Promise<void>;
   /** False if the report was ignored for now, so that the same report has to be handled when it comes again. */
   onObserved(machineId: string, message: ObservedMessage): Promise<boolean>;
-  /** False as above. */
+  /** False if the report was ignored for now, so that the same report has to be handled when it comes again. */
   onInventory(machineId: string, inventory: Inventory): Promise<boolean>;
   /** The host's figures of this moment. */
   onMetrics(machineId: string, sample: MetricsSample): void;
@@ -96,9 +96,9 @@ export interface Link {
   isContested(machineId: string): boolean;
   /** The signs of life of a workload that this process has seen. */
   lifeOf(machineId: string, workloadId: string): WorkloadLife;
-  /** Tells the host to replace the holder of a workload; false if the host is not connected. */
+  /** Asks the host to replace the holder of a workload; false if the host is not connected. */
   repair(machineId: string, workloadId: string): boolean;
-  /** Tells the host to sample its figures every second for this time. Does nothing without a link, and for a host that sends none. */
+  /** Asks the host to sample its figures every second for `forMs`. Does nothing without a link, or if the host's protocol has no figures. */
   watch(machineId: string, forMs: number): void;
   /** The number of links that are up. */
   count(): number;

@@ -17,8 +17,8 @@ import { type Db, type Tx, sql } from '../../base/db/db.ts';
 export const RETURN_MS = 4 * LINK_RECONNECT_MS_MAX;
 
 /**
- * The largest age of `last_heartbeat_at` of a connected machine, and of what else is exact in memory alone. Each update writes the rows of
- * the whole fleet.
+ * How often values that only memory knows exactly are stored, for example `last_heartbeat_at`. So a stored value is at most this old. Each time,
+ * rows of the whole fleet are written.
  */
 export const STORE_MS = 600_000;
 /** Number of machines that one statement reads or locks at most. */
@@ -26,8 +26,8 @@ const MACHINES_AT_ONCE = 200;
 
 export interface Presence {
   /**
-   * Level-triggered: marks machines without a link offline after RETURN_MS. Once in STORE_MS it records heartbeats of the others and stores
-   * clone tokens.
+   * Marks machines without a link offline after RETURN_MS. Each run checks all machines that the database marks online, so no change is missed.
+   * Once in STORE_MS it stores the heartbeats of connected machines, and clone tokens.
    */
   run(): Promise<void>;
 }

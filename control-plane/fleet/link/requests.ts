@@ -6,7 +6,7 @@ import { fileOf, type JobUrlAnswer, type JobUrlPurpose } from '../../../shared/p
 import type { JobUrlRequest, PullAnswer, PullLogin, ServerMessage } from '../../../shared/protocol/link.ts';
 import type { Session } from './session.ts';
 
-/** Requests of one machine that are worked on at once: about one for each of its GPUs. Further ones are not answered. */
+/** Largest number of requests of one machine that are worked on at once: about one for each of its GPUs. Requests beyond it are not answered. */
 const PER_MACHINE_MAX = 16;
 
 /** The rooms above that know the answers. */
@@ -36,7 +36,7 @@ export function openRequests({ handlers, log }: { handlers: RequestHandlers; log
       return { kind: 'refused', detail: error.details.detail.slice(0, 512) };
     }
   };
-  /** Sends what `find` returns. Undefined means that the workload is not one of the machine's. */
+  /** Sends what `find` returns. If `find` returns undefined, the workload does not belong to the machine. */
   const answer = async (
     session: Session,
     asked: { what: string; workloadId: string },

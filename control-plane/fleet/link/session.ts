@@ -81,7 +81,8 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
 
   const send = (message: ServerMessage): void => {
     if (socket.bufferedAmount <= LINK_UNSENT_BYTES_MAX) return socket.send(JSON.stringify(message));
-    // A host that sends but never reads is not silent, and its unread messages would fill our memory.
+    // The link is closed, because the unread messages would fill our memory. Pings do not show this: a host that sends is not silent, even if it
+    // never reads.
     log.warn(
       { client_ip: clientIp, machine_id: session?.machineId },
       'a host does not read from its link; the link is closed',

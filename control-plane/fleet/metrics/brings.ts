@@ -7,7 +7,7 @@ import { type Forgets, inPieces } from '../../base/db/pieces.ts';
 import { machineOperatorRoute, metricsRoutes, type MetricsRouteDeps } from './routes.ts';
 import { forgetMachines, forgetMinutes } from './store.ts';
 
-/** A host learns within this time that somebody looks at it. */
+/** Within this time, a host is asked for quick samples after somebody has begun to look at its figures. */
 const PERIOD_MS = 1_000;
 
 export function metricsBrings(deps: MetricsRouteDeps) {

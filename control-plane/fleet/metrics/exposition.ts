@@ -80,7 +80,7 @@ function gpuRow(gpu: StoredGpu, { id, modelName, hostname }: Scraped, kind: 'ins
   return { labels: { ...labels, [kind]: id }, summary: gpu };
 }
 
-/** Each card once: a host that names one twice would make the text invalid. */
+/** Keeps one entry for each GPU. A host may name a GPU twice, which would make the text invalid. */
 function perCard(gpus: readonly StoredGpu[]): StoredGpu[] {
   return [...new Map(gpus.map((gpu) => [gpu.uuid, gpu])).values()].toSorted((a, b) => a.index - b.index);
 }

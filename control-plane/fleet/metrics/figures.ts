@@ -21,11 +21,14 @@ export const HOST_NAMES = [...CONTAINER_NAMES, 'cpu_cores', 'disk_used_bytes', '
 const Values = z.array(z.number().nullable());
 export type Values = z.infer<typeof Values>;
 
-/** Figures over some samples. Both lists have all bits of throttle reasons that were set. */
+/** The averages and the peaks of some samples. For throttle reasons, both lists have all bits that were set in any of the samples. */
 const Summary = z.object({ n: z.number(), avg: Values, max: Values });
 export type Summary = z.infer<typeof Summary>;
 
-/** What is stored of a minute, and of the newest sample. `instance_id`: of the workload that had the GPU; null if none had it. */
+/**
+ * The stored form of a minute, and of the newest sample. `instance_id` of a GPU is the instance whose workload had the GPU; null if no workload
+ * had it.
+ */
 export const StoredFigures = z.object({
   gpus: z.array(Summary.extend({ uuid: z.string(), index: z.number(), instance_id: z.string().nullable() })),
   containers: z.array(Summary.extend({ instance_id: z.string() })),
@@ -42,7 +45,7 @@ export interface Tally {
 
 const REASONS = GPU_NAMES.indexOf('throttle_reasons');
 
-/** `names`: the order of the values. */
+/** Begins a tally. `names` are the names of the values, in their order. */
 export function newTally(names: readonly string[]): Tally {
   const sums = names.map(() => 0);
   const weights = names.map(() => 0);
@@ -72,7 +75,7 @@ export function newTally(names: readonly string[]): Tally {
   };
 }
 
-/** The values of one moment. */
+/** The summary of a single sample. */
 export function summaryOf(values: Values): Summary {
   return { n: 1, avg: values, max: values };
 }
@@ -111,11 +114,11 @@ export function valuesOf(sample: MetricsSample, before: MetricsSample | undefine
   };
 }
 
-/** The values stand in the order of CONTAINER_NAMES. */
+/** The values of a container, in the order of CONTAINER_NAMES. Rates are null without a sample before. */
 function usage(now: ContainerFigures, before: Counters | undefined, seconds: number): Values {
   const rate = (name: keyof Counters): number | null => {
     const [from, to] = [before?.[name] ?? null, now[name]];
-    // A counter that went back belongs to a container that was started again.
+    // A counter that is lower than before belongs to a container that was started again, so there is no rate.
     if (from === null || to === null || to < from || seconds <= 0) return null;
     return Math.round(((to - from) / seconds) * 1000) / 1000;
   };

@@ -1,10 +1,12 @@
-// The figures of all machines: takes samples from their links, stores them by the minute, and tells hosts that somebody looks at them.
+// The figures of all machines: takes samples from their links, stores them by the minute, and asks hosts for quick samples while somebody looks
+// at their figures.
 //
-// A host sends a sample every ten seconds. This room sums the samples up in memory and writes one row per machine and minute, many machines
-// in one statement. The newest sample is written with the minute, and every second for a machine that somebody looks at. So 2,000 machines
-// cost a few transactions per minute. If the process dies, the minute that was not stored is lost: it is a picture, not a bill.
+// A host sends a sample every ten seconds. This room sums the samples up in memory and writes one row per machine and minute, many machines in
+// one statement. The newest sample is written with the minute, and every second for a machine that somebody looks at. So 2,000 machines cost a
+// few transactions per minute. If the process dies, the minute that was not stored is lost. That is acceptable, because nobody is charged by
+// these figures.
 //
-// Who reads live figures of a machine sets `watched_until_ms` in its row. The process that has the link of the machine sees that within a
+// A request for live figures of a machine sets `watched_until_ms` in its row. The process that has the link of the machine sees that within a
 // second, and asks the host for a sample every second.
 import type { Clock } from '../../../shared/clock.ts';
 import { METRICS_MINUTE_MS, METRICS_STALE_MS, METRICS_WATCH_MS } from '../../../shared/limits.ts';
@@ -41,16 +43,16 @@ export interface FleetMetricsDeps {
   link: Pick<Link, 'isUp' | 'watch'>;
 }
 
-/** Machines in one statement. */
+/** Number of machines that one statement writes. */
 const CHUNK = 100;
-/** A reader that polls renews its look when this is left of it, so that most reads write nothing. */
+/** A request for live figures renews `watched_until_ms` only if less than this time is left, so that most requests write nothing. */
 const RENEW_MS = METRICS_WATCH_MS / 2;
 const MINUTES_PER_PAGE = 1_440;
 
 export function openFleetMetrics(deps: FleetMetricsDeps): FleetMetrics {
   const { db, clock, link } = deps;
   const minutes = openMinutes();
-  /** Until when the hosts sample quickly, as they were told. */
+  /** The time until which each host was asked to sample quickly, by machine id. */
   let told = new Map<string, number>();
 
   const askHosts = (watched: ReadonlyMap<string, number>): void => {
@@ -115,7 +117,7 @@ async function storeChunk(
   { over, newest, within }: Due,
   { db, clock }: FleetMetricsDeps,
 ): Promise<void> {
-  // A workload that has gone since its last sample still counts.
+  // A workload that has ended counts if it ended a short time ago, because samples of it may not be stored yet.
   const found = await instancesOn(db.read, machineIds, clock.now() - METRICS_STALE_MS);
   const on = (machineId: string): InstanceOf => {
     const own = found.get(machineId);

@@ -13,7 +13,7 @@ import {
   valuesOf,
 } from './figures.ts';
 
-/** The instance of a workload that is on the machine; undefined for any other id. */
+/** Finds the instance of a workload that is on the machine; undefined for any other workload id. */
 export type InstanceOf = (workloadId: string) => string | undefined;
 
 export interface ClosedMinute {
@@ -31,9 +31,9 @@ export interface NewestSample {
 
 export interface Minutes {
   take(machineId: string, sample: MetricsSample, nowMs: number): void;
-  /** Takes out all minutes that are over, the oldest first; with `all`, those that go on too. */
+  /** Removes and returns all minutes that are over, the oldest first. With `all`, the minutes that are not over are included. */
   closed(nowMs: number, all?: boolean): ClosedMinute[];
-  /** The newest samples of these machines that were not taken out yet. */
+  /** The newest samples of these machines, without samples that were returned before. */
   newest(machineIds: ReadonlySet<string>): NewestSample[];
   /** The number of machines that are remembered. */
   size(): number;
@@ -44,7 +44,7 @@ export interface Minutes {
  * within the minute.
  */
 const SUBJECTS_MAX = 2 * GPUS_PER_MACHINE_MAX;
-/** Minutes of one machine that wait while the database is away. */
+/** Largest number of minutes of one machine that are kept in memory while the database does not answer. */
 const WAITING_MAX = 5;
 /** A machine that is silent for this time is forgotten. */
 const SILENT_MS = 2 * METRICS_MINUTE_MS;
@@ -119,7 +119,7 @@ function newMinute(minuteMs: number): Minute {
     add: (values) => {
       samples += 1;
       for (const { uuid, index, workload_id, values: own } of values.gpus) {
-        // A GPU that changes hands within the minute has two entries, so that no tenant sees figures of another.
+        // A GPU that goes to another workload within the minute has two entries, so that no customer sees figures of another.
         const key = `${uuid} ${workload_id ?? ''}`;
         if (!gpus.has(key) && gpus.size >= SUBJECTS_MAX) continue;
         const entry = gpus.get(key) ?? { uuid, index, workload_id, tally: newTally(GPU_NAMES) };

@@ -13,8 +13,8 @@ export interface MinuteRow {
 }
 
 /**
- * One statement for many machines, in the order of ids, so that two processes lock rows in one order. After a restart within a minute, the
- * part with more samples stays.
+ * Stores minutes of many machines with one statement. The caller sorts them by machine id, so that two processes lock rows in the same order. If
+ * two processes store the same minute (after a restart), the row with more samples is kept.
  */
 export async function insertMinutes(tx: Tx, rows: readonly MinuteRow[]): Promise<void> {
   const values = rows.map(
@@ -33,7 +33,7 @@ export interface NewestRow {
   figures: StoredFigures;
 }
 
-/** An older sample of another process changes nothing. */
+/** Stores the newest samples. A sample that is older than the stored one changes nothing. */
 export async function setNewest(tx: Tx, rows: readonly NewestRow[]): Promise<void> {
   const values = rows.map((row) => sql`(${row.machine_id}, ${row.sampled_ms}, ${JSON.stringify(row.figures)})`);
   await tx.run(
@@ -76,7 +76,7 @@ export async function newestOf(query: Query, machineIds: readonly string[]): Pro
 const StoredMinute = z.object({ minute_ms: int, figures: json(StoredFigures) });
 export type StoredMinute = z.infer<typeof StoredMinute>;
 
-/** The minutes stand in the order of time. The times are a half-open span. */
+/** The minutes of a machine in the order of time, from `fromMs` and before `untilMs`. */
 export function minutesOf(
   query: Query,
   machineId: string,
@@ -89,7 +89,7 @@ export function minutesOf(
   );
 }
 
-/** Rows of one piece that are too old. The pairs are found through the index by age. */
+/** Deletes at most `limit` minutes that are too old, and returns their number. They are found through the index by age. */
 export function forgetMinutes(tx: Tx, { untilMs, limit }: Piece): Promise<number> {
   return tx.run(
     sql`delete from metric_minutes where (machine_id, minute_ms) in (
@@ -97,7 +97,7 @@ export function forgetMinutes(tx: Tx, { untilMs, limit }: Piece): Promise<number
   );
 }
 
-/** Machines without a recent sample that nobody looks at. */
+/** Deletes machines that have no recent sample and that nobody looks at. Returns their number. */
 export function forgetMachines(tx: Tx, { untilMs, limit }: Piece): Promise<number> {
   return tx.run(
     sql`delete from metric_machines where machine_id in (

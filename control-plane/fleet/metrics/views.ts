@@ -10,11 +10,11 @@ import { type GpuPoints, named, newGpuPoints, newPoints, pointsOf, type Window }
 type Averaged = Exclude<(typeof GPU_NAMES)[number], 'throttle_reasons'>;
 const AVERAGED = GPU_NAMES.filter((name): name is Averaged => name !== 'throttle_reasons');
 
-/** The last machine of an instance; null before its first placement. */
+/** An instance and its last machine. `machineId` is null before the first placement. */
 export interface MeasuredInstance {
   id: string;
   machineId: string | null;
-  /** It has GPUs now, so that live figures have a meaning. */
+  /** True if the instance has GPUs now. Only then do live figures mean anything. */
   isLive: boolean;
 }
 

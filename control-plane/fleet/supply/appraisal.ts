@@ -22,7 +22,7 @@ interface AppraisalDeps {
   refresh(tx: Tx, machineId: string): Promise<void>;
 }
 
-/** Called after each change of a machine's inventory, approval, status or declared fields, and when its last rental ends. */
+/** Judges a machine. Must be called after each change of its inventory, approval, status or declared fields, and when its last rental ends. */
 export async function appraise(tx: Tx, machineId: string, deps: AppraisalDeps): Promise<void> {
   // A claim that comes or goes changes what other machines may offer. Each claim changes hands at most once, so the loop ends.
   const due = [machineId];
@@ -81,7 +81,7 @@ async function appraiseOne(tx: Tx, machineId: string, deps: AppraisalDeps): Prom
   const verdict = verificationOf(machine, elsewhere.length);
   await store.setVerification(tx, machineId, verdict);
   const { verification_status: status, verification_detail: detail } = verdict;
-  // Logged once per verdict, because a host that reports often must not fill the log.
+  // Logged only when the verdict becomes `failed`, because a host that reports often must not fill the log.
   if (status === 'failed' && before.verification_status !== 'failed') {
     const claimedBy = [...new Set(elsewhere.map((claim) => claim.machine_id))];
     deps.log.error(

@@ -16,7 +16,7 @@ import { forgetDays } from './reliability.ts';
 import { countMachines, countMachinesByState } from './store.ts';
 import type { Supply } from './supply.ts';
 
-/** More than the days that count. */
+/** A little longer than the days from which the reliability is computed. */
 const DAYS_KEPT_MS = 32 * 86_400_000;
 
 interface Deps {

@@ -16,12 +16,12 @@ export function obstacleOf(machine: MachineRow): string | undefined {
   return undefined;
 }
 
-/** Nothing of this tier is sold, although the machine is listed. */
+/** Why this tier is not sold, even if the machine is listed; undefined if it is sold. */
 export function tierObstacle({ tier }: Pick<MachineRow, 'tier'>): string | undefined {
   return tier === 'spot' ? 'Spot capacity is not sold at present.' : undefined;
 }
 
-/** What is not in the row of a machine. */
+/** Facts for the checklist that are not in the row of a machine. */
 export interface ChecklistFacts {
   gpus: readonly GpuUse[];
   /** The evidence of each rental on it whose SSH probes fail now. */
@@ -45,11 +45,11 @@ export function checklistOf(machine: MachineRow, facts: ChecklistFacts): Machine
 
 interface Check {
   name: MachineCheck['name'];
-  /** Undefined: it passes, or is not known yet. */
+  /** The reason why the check fails; undefined if it passes, or if its result is not known yet. */
   obstacle(machine: MachineRow): string | undefined;
-  /** Left out: it is always known. */
+  /** True if the result is known. If this function is missing, the result is always known. */
   isKnown?(machine: MachineRow): boolean;
-  /** The supplier has nothing to mend, because somebody else is to act or the host is to report. */
+  /** True if the supplier cannot repair anything, because the operator must act or the host must report first. */
   waits?(machine: MachineRow): boolean;
   passed(machine: MachineRow, facts: ChecklistFacts): string;
   remedy: string;
@@ -60,7 +60,7 @@ const hasReported = ({ inventory }: MachineRow): boolean => inventory !== null;
 const hasEnrolled = ({ public_key: key }: MachineRow): boolean => key !== null;
 const isWithdrawn = ({ status }: MachineRow): boolean => status === 'draining' || status === 'delisted';
 
-/** The checks stand in the order in which their reasons are told. */
+/** The checks in the order in which they decide: the first one that fails gives the reason that people read. */
 const DECIDING: readonly Check[] = [
   {
     name: 'supplier',

@@ -10,7 +10,7 @@ export interface Want extends GpuWant {
   diskGb: number;
 }
 
-/** Undefined if there are too few GPUs; then nothing is held. */
+/** Holds GPUs and returns their UUIDs. If there are too few GPUs, it holds nothing and returns undefined. */
 export async function holdGpus(tx: Tx, want: Want): Promise<string[] | undefined> {
   await tx.lock('machine', want.machineId);
   const [uuids] = await Promise.all([
@@ -55,7 +55,10 @@ async function setHeldDisk(tx: Tx, { machineId, heldBy, diskGb }: Want): Promise
   );
 }
 
-/** Counts what is left of the machine. The rest of its offerings does not depend on who holds its GPUs (`refreshOfferings`). */
+/**
+ * Updates the free GPUs and the free disk of the machine's offerings. Their other columns do not depend on who holds the GPUs
+ * (`refreshOfferings`).
+ */
 async function countFree(tx: Tx, machineId: string): Promise<void> {
   const ofMachine = sql`from machine_gpus g where g.machine_id = offerings.machine_id`;
   const heldGb = sql`(select coalesce(sum(g.held_disk_gb), 0) ${ofMachine})`;

@@ -45,7 +45,7 @@ export async function reportInventory(machineId: string, inventory: Inventory, d
     await takeInventory(tx, machineId, inventory, deps);
     return brokenGpus(await store.gpusOf(tx, machineId), inventory);
   });
-  // Afterwards, because a rental locks more than its machine. The next link repeats what a crash has cut off.
+  // Called after the commit, because `onGpus` locks more than the machine. If the process dies before it, the next link repeats the report.
   await deps.onGpus(broken ?? []);
   return broken !== undefined;
 }
@@ -69,7 +69,10 @@ export async function arrive(
   return brokenGpus(await store.gpusOf(tx, machine.id), inventory);
 }
 
-/** Nothing has changed but the link, so the offerings are right as they are. They come back on the market, and contracts get theirs first. */
+/**
+ * Marks the machine online. Its offerings are still right, because nothing but the link has changed. They return to the market, and contracts
+ * that wait for GPUs get theirs first.
+ */
 async function putOnline(tx: Tx, machine: store.MachineRow, nowMs: number, deps: IntakeDeps): Promise<void> {
   const listed = obstacleOf({ ...machine, online: true }) === undefined;
   const [, , , wants] = await Promise.all([

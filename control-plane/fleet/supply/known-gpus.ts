@@ -73,12 +73,16 @@ const KNOWN_GPUS: readonly KnownGpu[] = [
   { gpu_type: 'T4', architecture: 'Turing', vram_gb: 16, names: ['t4'] },
 ];
 
-/** Some boards are sold under one name with different amounts of memory. The part that a driver reserves stays below this fraction. */
+/**
+ * A driver reserves a part of the memory, which stays below this fraction. If the difference is larger, the board has the same name and other
+ * memory.
+ */
 const DRIVER_SHARE_MAX = 0.12;
 
 /**
- * The type and memory of a GPU. An unknown model keeps its own name as type and the VRAM that the driver reports (in whole GiB). So does a
- * known model whose memory differs from its data sheet.
+ * The type and memory of a GPU. A known model has its canonical type and the VRAM of its data sheet. If the memory that the driver reports
+ * differs too much from the data sheet, the reported memory (in whole GiB) counts. An unknown model has its own name as its type, and the
+ * reported memory.
  */
 export function identifyGpu(name: string, memoryMib: number): { gpu_type: string; vram_gb: number } {
   const plain = name.trim().replace(/^nvidia\s+/i, '');

@@ -8,8 +8,8 @@ import { raw, type Sql, sql } from '../../base/db/db.ts';
 export const isFree: Sql = sql`held_by is null and usable = 1`;
 
 /**
- * The condition for the first `count` free GPUs of a type on a machine, of those to which `which` applies. An update repeats it for each row, so
- * it never takes a GPU that somebody else has taken meanwhile. The number stands in the text, so that PostgreSQL keeps the plan.
+ * The condition for the first `count` free GPUs of a type on a machine, among those to which `which` applies. An update checks it again for each
+ * row, so it never takes a GPU that somebody else has taken meanwhile. `count` is written into the text, so that PostgreSQL keeps the plan.
  */
 export function firstFree(
   { machineId, gpuType, count }: { machineId: string; gpuType: string; count: number },

@@ -44,7 +44,7 @@ export interface Listing {
   relist(tx: Tx, orgId: string, machineId: string): Promise<store.MachineRow>;
   /** New prices and tiers apply to later rentals. @throws ServiceError `not_found`, `conflict` for a new region of a machine in use */
   change(tx: Tx, orgId: string, machineId: string, change: MachineChange): Promise<store.MachineRow>;
-  /** A GPU of the machine was released. The last one ends the draining. */
+  /** Called when a GPU of the machine was released. The machine becomes `delisted` if it is draining and this was its last held GPU. */
   noteReleased(tx: Tx, machineId: string): Promise<void>;
   /** Judges what the host shows now and updates its offerings. */
   appraise(tx: Tx, machineId: string): Promise<void>;

@@ -76,7 +76,7 @@ export async function viewOf(query: Query, row: MachineRow, deps: ViewDeps): Pro
   return view;
 }
 
-/** What decides about a machine, and what its rentals show. `failingProbes` is provided by a room above. */
+/** The checklist of a machine: what decides whether it is on offer, and what its rentals show. `failingProbes` is provided by a room above. */
 export async function machineChecklist(
   query: Query,
   row: MachineRow,

@@ -17,7 +17,7 @@ const NarrowingRow = z.object({
   affordable: int,
 });
 
-/** The number of offerings that each further condition leaves. `priced`: within the price cap, whether they were tried before or not. */
+/** The number of offerings that are left after each condition. `priced`: within the price cap, including those that were tried before. */
 export interface Narrowing {
   listed: number;
   ofType: number;

@@ -20,7 +20,7 @@ const OfferingRow = z.object({
   cpu_cores: int,
   ram_gb: int,
   storage_gb: int,
-  /** A launch can choose its disk size, and the host enforces it. */
+  /** True if a launch can choose its disk size, and the host enforces it. */
   disk_configurable: flag,
   disk_free_gb: int,
   /** The price of disk space beyond the included one. */
@@ -47,7 +47,7 @@ const CandidateRow = OfferingRow.pick({
 /** The fields of an offering that placement needs. */
 export type Candidate = z.infer<typeof CandidateRow>;
 const CANDIDATE = sql`id, machine_id, region, gpu_free, price_ucents_per_hour, disk_configurable, disk_free_gb`;
-/** The fields that decide which candidates are the best. They are in the index, so only the rows of these are read. */
+/** The fields that decide which candidates are the best. An index contains them, so full rows are read only for the best candidates. */
 const IN_INDEX = sql`id, gpu_free, price_ucents_per_hour`;
 const CANDIDATES = raw(String(CANDIDATES_MAX));
 
@@ -74,11 +74,11 @@ export interface CapacityRequest {
 
 /**
  * At most CANDIDATES_MAX matching offerings: the cheapest first, and among equals those with the fewest free GPUs. It reads one index range per
- * number of free GPUs, so machines with too few free GPUs cost nothing, however large the fleet is. A launch that ends in time may borrow
- * GPUs of contracts; then `gpu_free` includes them.
+ * number of free GPUs, so machines with too few free GPUs cost nothing, however large the fleet is. A launch that ends in time may borrow GPUs of
+ * contracts; then `gpu_free` includes them.
  *
- * Our own numbers stand in the text. With a limit as a parameter, PostgreSQL would plan the many ranges again for each launch, which takes
- * longer than reading them.
+ * Our own numbers are written into the text of the statement. With a limit as a parameter, PostgreSQL would plan the many ranges again for each
+ * launch, which takes longer than reading them.
  */
 export async function candidates(query: Query, request: CapacityRequest): Promise<Candidate[]> {
   const fits = conditions(request);
@@ -297,7 +297,7 @@ export function trustCondition({ trustedOnly }: Pick<CapacityRequest, 'trustedOn
   return trustedOnly ? sql`machine_id in (select id from machines where trusted = 1)` : sql`1 = 1`;
 }
 
-/** If no extra disk is asked for, this is a bound on the indexed price of one GPU. */
+/** The condition that the whole instance costs at most `cap`. Without extra disk, it compares the price of one GPU, which an index contains. */
 export function priceCondition({ gpuCount, diskGb }: Pick<CapacityRequest, 'gpuCount' | 'diskGb'>, cap: bigint): Sql {
   const extra = extraGb(diskGb);
   if (extra === 0) return sql`price_ucents_per_hour <= ${cap / BigInt(gpuCount)}`;
@@ -324,8 +324,8 @@ const GpuTypeRow = z.object({
 export type GpuTypeFacts = z.infer<typeof GpuTypeRow>;
 
 /**
- * The GPU types on offer, ordered by name. The smallest host stands for a type, so that no customer gets less than the catalogue shows.
- * Hosts that report nothing do not count.
+ * The GPU types on offer, ordered by name. The figures of a type are those of its smallest host, so that no customer gets less than the catalogue
+ * shows. A host that does not report a figure is ignored for that figure.
  */
 export function gpuTypes(query: Query, afterType: string, limit: number): Promise<GpuTypeFacts[]> {
   return query.all(

@@ -13,7 +13,7 @@ import { faultWords } from './verdict.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import { AnyFields, type Fields, Id, ListQuery, operationOf, operator } from '../../base/http/operator.ts';
 
-/** Verb -> its effect. Each verb is a POST without a body. */
+/** The effect of each verb. Each verb is a POST without a body. */
 export const SUPPLIER_VERBS = {
   suspend:
     'take all its machines off the market, accept no new ones, and pay it nothing; running rentals go on, and earnings stay owed',

@@ -58,7 +58,7 @@ async function outagesOf(
 }
 
 function outageView(row: OutageRow, times: readonly FreeTime[], nowMs: number): MachineOutage {
-  // An outage of our own stands for all machines, so it has none.
+  // An outage of our own concerns all machines, so its row names no machine and is not read here.
   if (row.cause === 'own_outage') throw new Error(`the outage ${row.id} is our own and has a machine`);
   const lasts = times.some(({ ended_ms: endedMs }) => endedMs === null);
   const sum = times.reduce((total, time) => total + notEarnedUcents(time, nowMs), 0n);

@@ -4,8 +4,8 @@
 //   failed launches       launches that their host failed / all launches that it failed or brought to run
 //   rented                charged GPU time / GPU time of all its GPUs since the same begin
 //
-// A link writes once when it comes and once when it goes. The link that a machine has now is added when the numbers are read. While the
-// control plane was away itself, links that it had before count on.
+// A link writes once when it comes and once when it goes. The present link of a machine is added when the numbers are read. If the control plane
+// itself was away, a link that a machine had before counts as if it had lasted.
 import { z } from 'zod';
 import type { MachineReliability } from '../../../shared/api/community.ts';
 import { isoTime } from '../../../shared/clock.ts';
@@ -15,7 +15,7 @@ import type { Piece } from '../../base/db/pieces.ts';
 import { chargedOnMachines } from '../../money/metering/store.ts';
 
 const DAY_MS = 86_400_000;
-/** Today is one of them. */
+/** Length of the window in days, today included. */
 const DAYS = 30;
 const DECIMALS = 10_000;
 
@@ -26,7 +26,7 @@ const LinkRow = z.object({ machine_id: text, first_ms: int, since_ms: int.nullab
 type LinkRow = z.infer<typeof LinkRow>;
 const LINK = sql`machine_id, first_ms, since_ms`;
 
-/** The machine has a link. A second call while it has one changes nothing. */
+/** Notes that the machine has a link. A second call while it has one changes nothing. */
 export async function noteLinkUp(tx: Tx, machineId: string, nowMs: number): Promise<void> {
   await tx.run(
     sql`insert into machine_links (${LINK}) values (${machineId}, ${nowMs}, ${nowMs})
@@ -34,13 +34,13 @@ export async function noteLinkUp(tx: Tx, machineId: string, nowMs: number): Prom
   );
 }
 
-/** The machine has no link any more. A second call changes nothing. */
+/** Notes that the machine has no link any more. A second call changes nothing. */
 export async function noteLinkDown(tx: Tx, machineId: string, nowMs: number): Promise<void> {
   const links = await tx.all(LinkRow, sql`select ${LINK} from machine_links where machine_id = ${machineId}`);
   await endLinks(tx, links, nowMs);
 }
 
-/** No machine has a link any more: the control plane was away, and links that it had before count until now. */
+/** Notes that no machine has a link any more. While the control plane was away, the links that it had before count until now. */
 export async function noteAllLinksDown(tx: Tx, nowMs: number): Promise<void> {
   await endLinks(tx, await tx.all(LinkRow, sql`select ${LINK} from machine_links where since_ms is not null`), nowMs);
 }
@@ -60,7 +60,7 @@ async function endLinks(tx: Tx, links: readonly LinkRow[], nowMs: number): Promi
   }
 }
 
-/** Pure: the parts of a time on each of its UTC days. */
+/** Divides a time into its parts on each UTC day. Pure. */
 export function linkedByDay(fromMs: number, untilMs: number): { dayMs: number; linkedMs: number }[] {
   const days: { dayMs: number; linkedMs: number }[] = [];
   for (let atMs = fromMs; atMs < untilMs;) {
@@ -71,7 +71,10 @@ export function linkedByDay(fromMs: number, untilMs: number): { dayMs: number; l
   return days;
 }
 
-/** A launch on the machine ended: it runs, or its host has failed it. What the customer cancelled, and a wrong image, is no launch here. */
+/**
+ * Counts a launch on the machine that has come to run, or that its host has failed. Launches that the customer cancelled, or whose image is
+ * wrong, are not counted.
+ */
 export async function countLaunch(
   tx: Tx,
   machineId: string,
@@ -86,7 +89,7 @@ export async function countLaunch(
 
 const DaysRow = z.object({ machine_id: text, linked_ms: int, launches: int, failed_launches: int });
 
-/** `machines` are the machines with the number of their GPUs. */
+/** The reliability of each machine by id. `gpus` is the number of GPUs of the machine. */
 export async function reliabilityOf(
   query: Query,
   machines: readonly { id: string; gpus: number }[],
@@ -119,7 +122,7 @@ interface Facts {
   chargedMs: number;
 }
 
-/** Pure. */
+/** Computes the shown numbers from the facts. Pure. */
 function numbersOf({ link, day, gpus, chargedMs }: Facts, nowMs: number): MachineReliability {
   const launches = day?.launches ?? 0;
   const failed = day?.failed_launches ?? 0;
@@ -136,12 +139,12 @@ function numbersOf({ link, day, gpus, chargedMs }: Facts, nowMs: number): Machin
   };
 }
 
-/** At most 1, with four decimals; null of nothing. */
+/** The share of `part` in `whole`: at most 1, with four decimals; null if `whole` is 0. */
 function shareOf(part: number, whole: number): number | null {
   return whole <= 0 ? null : Math.min(1, Math.round((part / whole) * DECIMALS) / DECIMALS);
 }
 
-/** Days that no number counts any more. */
+/** Deletes days that count no longer. Returns their number. */
 export function forgetDays(tx: Tx, { untilMs, limit }: Piece): Promise<number> {
   return tx.run(
     sql`delete from machine_days where (machine_id, day_ms) in (

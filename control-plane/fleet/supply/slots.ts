@@ -10,7 +10,7 @@ const SlotsRow = z.object({
   offering_id: text,
   gpu_type: text,
   region: text,
-  /** The machine is listed and online. */
+  /** True if the machine is listed and online. */
   listed: flag,
   disk_configurable: flag,
   storage_gb: int,
@@ -55,7 +55,7 @@ export async function slotCandidates(query: Query, reservedBy: string, request: 
     }));
 }
 
-/** Whether the launch could go there now, or after other launches have ended. */
+/** True if the launch can go there now, or could after other launches have ended. */
 export function isFor(row: Slots, { gpuType, region, offeringId }: SlotRequest): boolean {
   const right = row.gpu_type === gpuType && (region === null || row.region === region);
   return right && (offeringId === null || row.offering_id === offeringId);
@@ -124,7 +124,7 @@ export interface SlotReservation {
   machineId: string;
   gpuType: string;
   count: number;
-  /** The reservation contract and its start. Until then, its GPUs may be lent. */
+  /** The id of the reservation contract. Its GPUs may be lent until `startsMs`. */
   reservedBy: string;
   startsMs: number;
 }
@@ -138,7 +138,7 @@ export function setAside(tx: Tx, want: SlotReservation): Promise<number> {
 }
 
 const WantRow = z.object({ reserved_by: text, gpu_type: text, region: text, gpus_missing: int });
-/** GPUs that a contract needs but does not have yet. */
+/** A number of GPUs that a contract needs but does not have yet. */
 export type SlotWant = z.infer<typeof WantRow>;
 const DatedWantRow = WantRow.extend({ starts_ms: int });
 
@@ -161,7 +161,7 @@ export async function dropWants(tx: Tx, reservedBy: string): Promise<void> {
   await tx.run(sql`delete from slot_wants where reserved_by = ${reservedBy}`);
 }
 
-/** What contracts need and this machine could give now, in the order of their starts. */
+/** The needs of contracts that this machine could fill now, in the order in which the contracts start. */
 export function wantsFor(query: Query, machineId: string): Promise<z.infer<typeof DatedWantRow>[]> {
   return query.all(
     DatedWantRow,
@@ -197,7 +197,7 @@ export function giveUpAll(tx: Tx, reservedBy: string): Promise<string[]> {
   return giveUp(tx, sql`reserved_by = ${reservedBy}`);
 }
 
-/** The same for slots that nobody holds and on which nothing can be launched. */
+/** Turns the slots of the contract that nobody holds, and on which nothing can be launched, into ordinary GPUs. Returns the affected machines. */
 export function giveUpStranded(tx: Tx, reservedBy: string): Promise<string[]> {
   const onOffer = sql`select 1 from offerings o
     where o.machine_id = machine_gpus.machine_id and o.gpu_type = machine_gpus.gpu_type and o.listed = 1`;

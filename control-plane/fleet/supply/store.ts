@@ -23,7 +23,7 @@ const MachineRow = z.object({
   status: z.enum(['pending_verification', 'listed', 'draining', 'delisted', 'suspended']),
   /** The operator has approved the machine. It is never listed without that. */
   approved: flag,
-  /** The operator trusts it with the requests and training data of other customers. */
+  /** True if the operator trusts the machine with the requests and training data of other customers. */
   trusted: flag,
   /** The GPUs that the approval covers; null without an approval. */
   approved_gpus: json(z.array(ApprovedGpu)).nullable(),
@@ -231,7 +231,7 @@ export async function setOnline(tx: Tx, id: string, online: boolean, nowMs: numb
   await tx.run(sql`update machines set online = ${online}, last_heartbeat_ms = ${nowMs} where id = ${id}`);
 }
 
-/** The machines have a link, and a link ends soon after its host falls silent. */
+/** Sets the heartbeats of machines that have a link. A link ends soon after its host falls silent. */
 export async function noteHeartbeats(tx: Tx, ids: readonly string[], nowMs: number): Promise<void> {
   if (ids.length === 0) return;
   await tx.run(sql`update machines set last_heartbeat_ms = ${nowMs} where id in (${join([...ids])}) and online = 1`);
@@ -387,7 +387,7 @@ export function countMachinesByState(query: Query): Promise<z.infer<typeof State
   );
 }
 
-/** Each condition has an index, so that no count reads the inventories. `withUnknown`: unknown containers, or online and no report yet. */
+/** Conditions of counted machines, each with an index. `withUnknown`: the host has unknown containers, or is online without a report. */
 const COUNTED = {
   withUnknown: sql`(unknown_workloads <> '[]' or (unknown_workloads is null and online = 1))`,
   failed: sql`verification_status = 'failed' and status = 'listed'`,

@@ -50,7 +50,7 @@ export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'> {
     orgId: string,
     declared: DeclaredMachine,
   ): Promise<{ machine: store.MachineRow; token: string }>;
-  /** A new token for a machine that has not enrolled (its token was lost or has expired), or that is delisted and gets another host. */
+  /** Makes a new token for a machine that never enrolled (the old token was lost or has expired), or that is delisted and gets another host. */
   reissueToken(tx: Tx, orgId: string, machineId: string): Promise<{ machine: store.MachineRow; token: string }>;
   /**
    * Binds the key of the host to the machine of the token. A repeat with the same key succeeds. @throws ServiceError `enrollment_token_*`
@@ -79,13 +79,13 @@ export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'> {
    */
   setCopied(machineId: string, isCopied: boolean): Promise<store.MachineRow>;
   isCopied(query: Query, machineId: string): Promise<boolean>;
-  /** Replicas of models and training are placed on trusted machines. What runs goes on. @throws ServiceError `not_found` */
+  /** Trust lets replicas of models and training be placed there. What runs already goes on if the trust ends. @throws ServiceError `not_found` */
   setTrusted(machineId: string, isTrusted: boolean): Promise<store.MachineRow>;
   /** Takes a machine off the market until the operator approves it again, and ends its trust. `detail` is the reason. */
   accuse(tx: Tx, machineId: string, detail: string): Promise<void>;
   /** Marks all machines offline, because what the database knows about them is too old. */
   setAllOffline(): Promise<void>;
-  /** A launch on the machine runs, or its host has failed it. */
+  /** Counts a launch on the machine that runs, or that its host has failed. */
   countLaunch(tx: Tx, machineId: string, failed: boolean): Promise<void>;
   /** Updates the heartbeats of these machines. */
   noteHeartbeats(machineIds: readonly string[]): Promise<void>;
@@ -187,7 +187,7 @@ export function openSupply(deps: SupplyDeps): Supply {
   };
 }
 
-/** What the database knows about machines is too old. */
+/** Marks all machines offline, because what the database knows about them is too old. */
 export async function setAllOffline(tx: Tx, nowMs: number): Promise<void> {
   await store.setAllOffline(tx);
   await noteAllLinksDown(tx, nowMs);

@@ -10,7 +10,7 @@ import { ownMachine } from '../supply/listing.ts';
 import { MachineId, tag } from '../supply/machine-view.ts';
 import { type RanRow, ranOn } from './store.ts';
 
-/** A part of the time of a workload; `untilMs` is null while it lasts. */
+/** A part of a workload's time that was charged. `untilMs` is null while the part lasts. */
 interface Charged {
   fromMs: number;
   untilMs: number | null;
@@ -19,7 +19,7 @@ interface Charged {
 export interface RentalDeps {
   db: Db;
   cursors: Cursors;
-  /** The time for which workloads of fine-tuning jobs were charged so far, by workload. */
+  /** The time for which each of these workloads of fine-tuning jobs was charged so far, by workload id. */
   chargedJobs(query: Query, workloadIds: readonly string[]): Promise<Map<string, { fromMs: number; untilMs: number }>>;
 }
 
@@ -56,7 +56,9 @@ export function machineRentalsRoute({ db, cursors, chargedJobs }: RentalDeps): R
   });
 }
 
-/** An instance may come back to a machine, so its segments are told apart by the time of the workload. */
+/**
+ * The charged parts of each workload's time. An instance may come back to a machine, so a segment belongs to the workload in whose time it lies.
+ */
 async function chargedOf(
   query: Query,
   machineId: string,

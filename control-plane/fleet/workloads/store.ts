@@ -8,7 +8,8 @@ import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 
 /**
- * A desired workload without `desired`, which the state of the row decides, and with its environment sealed, because that may hold secrets.
+ * A desired workload as it is stored. It has no `desired`, because the state of the row decides that. Its environment is sealed, because it may
+ * hold secrets.
  */
 export const WorkloadSpec = DesiredWorkload.omit({ desired: true, env: true }).extend({ sealed_env: z.string() });
 export type WorkloadSpec = z.infer<typeof WorkloadSpec>;
@@ -28,7 +29,7 @@ const WorkloadRow = z.object({
 export type WorkloadRow = z.infer<typeof WorkloadRow>;
 
 const PositionRow = z.object({ epoch: int, revision: int });
-/** The position of a machine that never had a workload. */
+/** The revision of a machine that never had a workload. */
 const FIRST: Revision = { epoch: 1, revision: 0 };
 const COLUMNS = sql`id, machine_id, instance_id, state, spec, observed, starting_ms, created_ms, changed_ms`;
 
@@ -55,7 +56,7 @@ export async function instancesOf(query: Query, workloadIds: readonly string[]):
 
 const PlacedRow = WorkloadRow.pick({ id: true, machine_id: true, instance_id: true });
 
-/** The instances of the workloads of each machine, including those that have gone since this time. */
+/** The instances of the workloads of each machine, including workloads that have ended since `sinceMs`. */
 export async function instancesOn(
   query: Query,
   machineIds: readonly string[],
@@ -109,7 +110,7 @@ const RanRow = WorkloadRow.pick({
 });
 export type RanRow = z.infer<typeof RanRow>;
 
-/** What was placed on the machine, newest first, as far back as rows are kept. */
+/** The workloads that were placed on the machine, newest first, as far back as rows are kept. */
 export function ranOn(query: Query, machineId: string, start: PageStart): Promise<RanRow[]> {
   return query.all(
     RanRow,

@@ -214,7 +214,7 @@ async function observe(machineId: string, message: ObservedMessage, deps: Worklo
   });
 }
 
-/** `unknown`: the workload is not a live one of this machine. `doubtful`: the report is ignored for now. */
+/** Stores what the host reports about one workload. `unknown`: this machine has no such workload. `doubtful`: the report is ignored for now. */
 async function observeOne(
   tx: Tx,
   machineId: string,

@@ -36,7 +36,7 @@ export const Deployment = z
     entrypoint: z.array(z.string()).optional(),
     args: z.array(z.string()).optional(),
     env: z.record(z.string(), z.string()).default({}),
-    /** The server listens on it inside the container. It is reached through the tunnel and never public. */
+    /** The port on which the server listens inside the container. Requests reach it through the tunnel. It is never public. */
     port: z.int().min(1).max(65_535),
     gpu_type: z.string().min(1),
     gpu_count: z.int().min(1).max(GPUS_PER_MACHINE_MAX).default(1),
@@ -46,9 +46,9 @@ export const Deployment = z
     placement: z.enum(['trusted', 'any']).default('trusted'),
     min_replicas: z.int().min(0).max(REPLICAS_MAX),
     max_replicas: z.int().min(1).max(REPLICAS_MAX),
-    /** Time without need after which one replica is stopped. */
+    /** Minutes in which fewer replicas were needed than there are. After them, one replica is stopped. */
     idle_minutes: z.int().min(1).max(1_440).default(10),
-    /** Limit from the start of a replica until it answers. Callers wait no longer for the first one. */
+    /** Limit in seconds from the start of a replica until it answers. A caller does not wait longer than this for the first replica. */
     start_deadline_seconds: z.int().min(10).max(3_600).default(120),
   })
   .superRefine((deployment, context) => {
@@ -81,6 +81,6 @@ export interface Replica {
   id: string;
   /** Opens a connection to the server inside the container. */
   dial: Dial;
-  /** Notes that a request to it begins. The returned function notes its end. */
+  /** Notes that a request to the replica begins. The returned function notes its end. */
   enter(): () => void;
 }

@@ -11,7 +11,7 @@ export const FineTuning = z
     base_model: z
       .string()
       .regex(/^[A-Za-z0-9][\w./-]{0,95}$/, 'must be letters, digits, dots, dashes, slashes and underscores'),
-    /** The trainer with the base model in it: a job has no network. Hosts pull it without a login. */
+    /** The image of the trainer. It contains the base model, because a job has no network. Hosts pull it without a login. */
     image: z
       .string()
       .max(IMAGE_REFERENCE_CHARS_MAX)
@@ -20,14 +20,14 @@ export const FineTuning = z
     base_model_path: z.string().startsWith('/', 'must be an absolute path'),
     gpu_count: z.int().min(1).max(GPU_COUNT_MAX).default(1),
     min_vram_gb: z.int().min(0).max(1_000).default(0),
-    /** Disk of the job on hosts that enforce one: its checkpoints and its result lie there. */
+    /** Disk of the job in GB, on hosts that can limit the disk. It holds the checkpoints and the result. */
     disk_gb: z.int().min(DISK_GB_MIN).max(DISK_GB_MAX).default(100),
     /** The price of one GPU. Machines that cost more are not used. */
     gpu_second_microcents: z.int().min(1).max(UCENTS_PER_SECOND_MAX),
-    /** How fast one GPU trains, on a slow and on a fast machine: for quotes alone. */
+    /** Tokens that one GPU trains in a second, on a slow and on a fast machine. Used only for quotes. */
     tokens_per_gpu_second: z.strictObject({ min: z.int().min(1), max: z.int().min(1) }),
     epochs: z.int().min(1).max(100).default(3),
-    /** The minutes that a budget must pay for. Less would be used up before the first checkpoint. */
+    /** The smallest budget pays for this number of minutes. Less would be used up before the first checkpoint. */
     budget_minutes_min: z.int().min(2).max(1_440).default(10),
     /** Limit of all files of a result, and of one checkpoint. */
     result_mib_max: z.int().min(1).max(65_536).default(8_192),

@@ -3,7 +3,7 @@ import type { OutboundPolicy } from '../../base/outbound/policy.ts';
 import type { Catalog } from './catalog.ts';
 import type { CatalogModel } from './models.ts';
 
-/** Read at each request. The operator chooses these servers, so they may be private and use plain HTTP. */
+/** The catalog is read at each request. The operator chooses these servers, so they may be private and use plain HTTP. */
 export function policyOf(catalog: Pick<Catalog, 'models'>): OutboundPolicy {
   let models: readonly CatalogModel[] = [];
   let hosts: OutboundPolicy['namedHosts'] = [];

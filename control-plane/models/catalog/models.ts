@@ -93,7 +93,7 @@ const ModelsFile = z.strictObject({ models: z.array(ModelEntry).superRefine(refu
 
 export interface Upstream extends Omit<z.infer<typeof Upstream>, 'api_key_file'> {
   apiKey: string | undefined;
-  /** Set if the server is a replica on our own fleet. Then `base_url` only names it. */
+  /** Set if the server is a replica on our own fleet. `base_url` is then only a name, because a replica has no address. */
   replica?: Replica | undefined;
 }
 

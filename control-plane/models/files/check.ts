@@ -21,7 +21,7 @@ type Rule = TrainingProblem['rule'];
 export interface Check {
   /** The next piece of the file, of any length. */
   take(piece: Uint8Array): void;
-  /** Call it after the last piece. */
+  /** The result of the check. Must be called after the last piece. */
   report(): TrainingReport;
 }
 
@@ -44,7 +44,7 @@ export function openCheck(): Check {
       counts.emptyLines += 1;
       return;
     }
-    // Empty lines at the end are allowed. That these are not at the end is known only now.
+    // Empty lines are allowed at the end of the file. Only this line, which is not empty, shows that the ones before it are not at the end.
     for (; counts.emptyLines > 0 && !isHopeless(); counts.emptyLines -= 1) {
       note(counts.lines - counts.emptyLines, 'empty_line', 'The line is empty.');
     }
@@ -175,7 +175,7 @@ interface Message {
   content: string;
 }
 
-/** The same as in a chat request. */
+/** The same roles as in a chat request. */
 const ROLES = ['system', 'user', 'assistant'];
 const MESSAGE_KEYS = ['role', 'content', 'name', 'weight'];
 

@@ -98,7 +98,7 @@ function namedParts({ id, bytes }: UploadRow, all: readonly PartRow[], partIds: 
 async function* contentOf(parts: readonly PartRow[], blobs: Blobs): AsyncGenerator<Uint8Array> {
   for (const { id, upload_id: uploadId, blob_key: key } of parts) {
     const blob = await blobs.open(key);
-    // The upload has just ended, or a restored database does not match the store.
+    // The blob of a part is missing: the upload has just ended, or a restored database does not match the store.
     if (blob === undefined)
       return fail('conflict', `The part ${id} is gone. Create another upload in place of ${uploadId}.`);
     yield* blob.stream() as AsyncIterable<Uint8Array>;

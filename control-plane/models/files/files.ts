@@ -21,7 +21,7 @@ export interface Files {
   content(orgId: string, id: string): Promise<{ file: FileRow; blob: OpenBlob }>;
   /** @throws ServiceError `not_found`, `conflict` for a file that a fine-tuning job reads */
   remove(orgId: string, id: string): Promise<void>;
-  /** The keys that belong to files. The sweep of blobs asks for them. */
+  /** The blob keys among `keys` that belong to files. The sweep of blobs removes only blobs that nobody names. */
   namedBlobs(keys: readonly string[]): Promise<string[]>;
   /** Files that come in parts. */
   uploads: Uploads;

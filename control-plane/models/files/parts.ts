@@ -13,7 +13,7 @@ import { failNoUpload } from './view.ts';
 
 export type PartCall = Pick<Call<{ id: string }, undefined, Upload>, 'caller' | 'params' | 'body' | 'gone'>;
 
-/** How many times the bytes of the file its parts may have together: a client repeats a part whose answer was lost. */
+/** All parts of an upload together may have this number of times the bytes of the file, because a client repeats a part whose answer was lost. */
 const REPEATED_MAX = 2;
 
 /** If it throws, nothing is stored. Parts may arrive side by side and in any order. */
@@ -37,7 +37,7 @@ export async function addPart(call: PartCall, deps: FilesDeps): Promise<UploadPa
   await db
     .tx('uploads.part', async (tx) => {
       await tx.lock('org', caller.orgId);
-      // Checked again: the upload may have ended meanwhile, or other parts have arrived.
+      // The upload is checked again: it may have ended meanwhile, or other parts have arrived.
       const upload = await pendingUpload(tx, caller.orgId, params.id, clock.now());
       if (bytes > (await roomFor(tx, upload))) failTooMany(upload);
       await insertPart(tx, part);
@@ -61,7 +61,7 @@ async function pendingUpload(query: Query, orgId: string, id: string, nowMs: num
   return upload;
 }
 
-/** The largest part that the upload still takes. @throws ServiceError `conflict` if it takes none */
+/** The size in bytes of the largest part that the upload still accepts. @throws ServiceError `conflict` if it accepts none */
 async function roomFor(query: Query, upload: UploadRow): Promise<number> {
   const sent = await sentOf(query, upload.id);
   const room = REPEATED_MAX * upload.bytes - sent.bytes;

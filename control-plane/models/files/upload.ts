@@ -21,7 +21,7 @@ export interface FilesDeps {
   bytesMax: number;
   /** Limit for all files of one organisation together. */
   bytesPerOrgMax: number;
-  /** The room above that trains with files. @throws ServiceError `conflict` if an open job reads the file */
+  /** Provided by the room that trains with files. @throws ServiceError `conflict` if an open job reads the file */
   refuseInUse(tx: Tx, fileId: string): Promise<void>;
   /** What a job with such a file would cost, for each base model. */
   quotes(report: TrainingReport): FineTuningQuote[];
@@ -135,7 +135,7 @@ function keepFile(
       created_ms: clock.now(),
     };
     await insertFile(tx, file);
-    // Checked again, because other uploads of the organisation may have ended since this one began.
+    // The limits are checked again, because other uploads of the organisation may have ended since this one began.
     const { count, bytes } = await storedOf(tx, orgId);
     if (count > FILES_PER_ORG_MAX || bytes > bytesPerOrgMax) failNoRoom(deps);
     return file;

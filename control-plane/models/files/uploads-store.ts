@@ -55,7 +55,7 @@ export async function setStatus(
   return changed === 1;
 }
 
-/** At most `count` uploads whose time was over at `nowMs`. */
+/** At most `count` pending uploads that have expired by `nowMs`. */
 export function lateUploads(query: Query, nowMs: number, count: number): Promise<{ id: string; org_id: string }[]> {
   return query.all(
     z.object({ id: text, org_id: text }),

@@ -25,7 +25,7 @@ export interface Uploads {
   complete(call: CompleteCall): Promise<Reply>;
   /** @throws ServiceError `not_found`, `conflict` if the upload is completed */
   cancel(call: CancelCall): Promise<Reply>;
-  /** Ends uploads whose time is over, and removes the parts of all that have ended. */
+  /** Ends the uploads that have expired, and removes the parts of all uploads that have ended. */
   clean(signal: AbortSignal): Promise<void>;
 }
 

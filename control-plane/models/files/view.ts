@@ -31,7 +31,7 @@ export async function completedReply(query: Query, upload: UploadRow, nowMs: num
   return { status: 200, body: { ...uploadView(upload, nowMs), file: file === undefined ? null : fileView(file) } };
 }
 
-/** The upload while there is no file of it. */
+/** The answer for an upload that has no file yet. */
 export function uploadReply(upload: UploadRow, nowMs: number): Reply {
   return { status: 200, body: { ...uploadView(upload, nowMs), file: null } };
 }

@@ -13,12 +13,12 @@ const AttemptRow = z.object({
   machine_id: text,
   supplier_id: text,
   gpu_type: text,
-  /** What the customer pays for the whole job. */
+  /** The price that the customer pays for all GPUs of the job. */
   rate_ucents_per_hour: ucents,
-  /** The price of the machine, of which the supplier gets `supplier_bps`. */
+  /** The price of the machine. The supplier gets `supplier_bps` of it. */
   supplier_rate_ucents_per_hour: ucents,
   supplier_bps: int,
-  /** The checkpoint that it goes on from. */
+  /** Id of the checkpoint from which the attempt goes on; null if it begins at the start. */
   resume_file_id: text.nullable(),
   resume_step: int,
   run_ms_max: int,
@@ -128,7 +128,7 @@ export async function machinesOfJobs(query: Query, jobIds: readonly string[]): P
 
 const ChargedRow = z.object({ id: text, started_ms: int, charged_through_ms: int });
 
-/** The time for which each of these attempts was charged so far. One whose program never ran is left out. */
+/** The time for which each of these attempts was charged so far. Attempts whose program never ran are left out. */
 export async function chargedTimes(
   query: Query,
   ids: readonly string[],

@@ -8,7 +8,8 @@ import { isOpen, move } from './states.ts';
 import { findJob, type Job, patchJob } from './store.ts';
 
 /**
- * Orders the stop, calls `settle` with the job, and resolves with what it returns. A job that has ended stays unchanged, and so does one that is being cancelled.
+ * Orders the stop, calls `settle` with the job, and resolves with the result of `settle`. A job that has ended, or that is being cancelled
+ * already, stays unchanged.
  * @throws ServiceError `not_found`
  */
 export async function cancelJob<T>(
@@ -35,7 +36,7 @@ export function failMissing(id: string): never {
   return fail('not_found', `There is no fine-tuning job ${id}.`);
 }
 
-/** A program that runs is sent SIGTERM, so that its last checkpoint arrives. Returns the machine that must be told. */
+/** Orders the stop. A program that runs is sent SIGTERM, so that its last checkpoint arrives. Returns the machine to notify. */
 async function order(tx: Tx, job: Job, nowMs: number, deps: FineTuningDeps): Promise<string | undefined> {
   const attempt = job.workload_id === null ? undefined : await findAttempt(tx, job.workload_id);
   if (attempt === undefined) {

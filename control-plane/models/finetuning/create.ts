@@ -120,7 +120,10 @@ async function refuseUnknownTypes(query: Query, preference: string | null): Prom
   }
 }
 
-/** The file of another organisation is not found. One that has faults was stored, but nothing can be trained with it. */
+/**
+ * Finds the training file. A file that has faults is stored too, but it cannot be used for training.
+ * @throws ServiceError `not_found`, `validation_failed`
+ */
 async function readFile(tx: Tx, orgId: string, id: string): Promise<FileRow> {
   const file = await findFile(tx, orgId, id);
   if (file === undefined)

@@ -69,7 +69,7 @@ export function eventOf(event: JobEvent, attempt: Attempt, nowMs: number): NewEv
   return { level, type: 'metrics', message: message ?? `${at}${loss}`, data: Object.fromEntries(figures) };
 }
 
-/** The estimate uses the speed of this attempt alone: another machine may have been faster. */
+/** Estimates the seconds until the end from the speed of this attempt alone, because another machine may have been faster. */
 function etaSeconds(
   { started_ms: startedMs, resume_step: from }: Attempt,
   { step, total, nowMs }: { step: number | undefined; total: number | undefined; nowMs: number },

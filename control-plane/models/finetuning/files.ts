@@ -14,7 +14,10 @@ const FileRow = z.object({
   /** Size and hash as the host has announced them. */
   bytes: int,
   sha256: text,
-  /** `awaited`: the host has a URL. `uploaded`: there is a blob. `verified`: it has this size and hash. `wrong`: it has not. */
+  /**
+   * `awaited`: the host has a URL. `uploaded`: there is a blob. `verified`: the blob has this size and hash. `wrong`: it has another size or
+   * hash.
+   */
   state: z.enum(['awaited', 'uploaded', 'verified', 'wrong']),
   /** Null once the blob is not kept any more. */
   blob_key: text.nullable(),
@@ -71,7 +74,7 @@ export async function moveFile(
   return (await tx.run(sql`update finetuning_files set state = ${to} where id = ${id} and state = ${from}`)) === 1;
 }
 
-/** The row gives its blob up. The caller removes the blob after the commit; the sweep removes what is left after a crash. */
+/** Removes the blob keys from these files. The caller removes the blobs after the commit. After a crash, the sweep removes what is left. */
 export async function dropBlobs(tx: Tx, ids: readonly string[]): Promise<void> {
   if (ids.length > 0) await tx.run(sql`update finetuning_files set blob_key = null where id in (${join([...ids])})`);
 }
@@ -90,7 +93,7 @@ export function pageOfCheckpoints(
   );
 }
 
-/** The keys that belong to a file. */
+/** The blob keys among `keys` that belong to a file. */
 export async function namedBlobs(query: Query, keys: readonly string[]): Promise<string[]> {
   const rows = await query.all(
     z.object({ blob_key: text }),

@@ -54,7 +54,7 @@ export interface FineTuningRoom {
   /** Refuses the removal of a file that an open job reads. @throws ServiceError `conflict` */
   refuseInUse(tx: Tx, fileId: string): Promise<void>;
   driver: Driver;
-  /** Whether the id of an instance is that of a job. */
+  /** True if the instance id of a workload is the id of a job. */
   isJob(instanceId: string): boolean;
   /** A host reported something new about a job. */
   noteObserved(tx: Tx, jobId: string): Promise<void>;
@@ -70,7 +70,7 @@ export interface FineTuningRoom {
   chargedTimes: typeof chargedTimes;
 }
 
-/** Jobs that are driven at once. Files are read to their end, and the engine must serve other rooms too. */
+/** Largest number of jobs that are driven at once. A step may read a whole file, and the engine must serve other rooms too. */
 const DRIVEN_MAX = 16;
 
 export function openFineTuning(deps: FineTuningDeps): FineTuningRoom {

@@ -11,7 +11,7 @@ import { INPUTS } from './placing.ts';
 import { findJob, type Job, makeDue } from './store.ts';
 
 const MIB = 1024 ** 2;
-/** Far more checkpoints than a job of a day writes. */
+/** Limit for the files of one attempt. A job of a day writes far fewer checkpoints. */
 const FILES_PER_ATTEMPT_MAX = 1_000;
 
 interface Owned {
@@ -29,8 +29,8 @@ async function owned(machineId: string, workloadId: string, { db }: FineTuningDe
 }
 
 /**
- * Stores events beyond those that are stored. Resolves with the offset from which the host should go on; undefined if the job is not one of the
- * machine's.
+ * Stores the events that are not stored yet. Resolves with the offset from which the host should go on; undefined if the job is not on this
+ * machine.
  */
 export async function takeEvents(
   from: { machineId: string; workloadId: string },
@@ -59,7 +59,7 @@ export async function takeEvents(
   });
 }
 
-/** The URL for a file of a job; undefined if the job is not one of the machine's. */
+/** The URL for a file of a job; undefined if the job is not on this machine. */
 export async function urlFor(
   from: { machineId: string; workloadId: string },
   purpose: JobUrlPurpose,
@@ -80,7 +80,10 @@ async function inputUrl({ job, attempt }: Owned, name: string, deps: FineTuningD
   return allowed({ method: 'GET', key }, deps);
 }
 
-/** A file has one row. So a host that asks again gets the same blob, and `stored` once it is there. */
+/**
+ * The URL to which the host uploads a file. A file has one row: a host that asks again gets the same blob, and the answer `stored` once the file
+ * is there.
+ */
 async function outputUrl(
   { job, attempt }: Owned,
   purpose: Exclude<JobUrlPurpose, { kind: 'input' }>,
@@ -115,7 +118,7 @@ async function outputUrl(
   return inserted === undefined ? { kind: 'refused', detail: 'the job is gone' } : putUrl(inserted, deps);
 }
 
-/** A host could fill the storage: with too many files, or with files that are too large together. */
+/** Why the host may not upload this file; undefined if it may. Without these limits, a host could fill the storage with many or large files. */
 function refusalOf(
   files: readonly JobFileRow[],
   wanted: Pick<JobFileRow, 'workload_id' | 'kind' | 'name' | 'bytes'>,
@@ -123,7 +126,7 @@ function refusalOf(
 ): string | undefined {
   const ofAttempt = files.filter(({ workload_id: id }) => id === wanted.workload_id);
   if (ofAttempt.length >= FILES_PER_ATTEMPT_MAX) return 'the job has too many files';
-  // Older checkpoints are removed, so each of them counts alone.
+  // Older checkpoints are removed, so only the size of the new one counts. The files of a result are kept, so their sizes count together.
   const beside = wanted.kind === 'result' ? ofAttempt.filter(({ kind }) => kind === 'result') : [];
   const bytes = beside.reduce((sum, file) => sum + file.bytes, wanted.bytes);
   return bytes > bytesMax ? `${wanted.name} is beyond the ${bytesMax} bytes that a job may leave` : undefined;

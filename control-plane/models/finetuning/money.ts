@@ -29,7 +29,7 @@ export interface Due {
   supplierUcents: bigint;
 }
 
-/** What is due for the attempt up to `throughMs`, beyond what was charged. At most `leftUcents`. */
+/** The amounts to charge for the attempt up to `throughMs`, without what was charged before. The charge is at most `leftUcents`. */
 export function dueOf(attempt: Attempt, throughMs: number, leftUcents: bigint): Due {
   const { started_ms: startedMs, charged_through_ms: chargedMs } = attempt;
   if (startedMs === null || throughMs <= (chargedMs ?? startedMs)) return { chargeUcents: 0n, supplierUcents: 0n };

@@ -21,8 +21,8 @@ export interface Place {
 }
 
 /**
- * Undefined if no machine is free. Holds the GPUs under `workloadId`. A machine that has had the job before is taken only if there is no other:
- * it may have been restarted.
+ * Finds a machine and holds its GPUs under `workloadId`. Undefined if no machine is free. A machine that has had the job before is taken only if
+ * there is no other machine. The job may succeed there now, for example after a restart of the machine.
  */
 export async function takePlace(
   tx: Tx,
@@ -73,7 +73,7 @@ function capacityRequest({ terms, tried_machine_ids: tried }: Job): Omit<Capacit
   };
 }
 
-/** A preference is soft: behind the preferred types comes whatever is cheapest. */
+/** The GPU types to try, in this order: the preferred ones, then the cheapest one. A preference is only a wish, so the job may get another type. */
 async function typesOf(
   query: Query,
   { request: { gpu_preference: preference } }: Job,
@@ -91,7 +91,10 @@ interface Trial {
   candidate: Candidate;
 }
 
-/** What was read of a candidate is checked once its machine is locked. */
+/**
+ * Locks the machine of the candidate, checks again what was read before the lock, and holds the GPUs. Undefined if the candidate does not fit any
+ * more.
+ */
 async function holdAt(
   tx: Tx,
   { job, workloadId, gpuType, candidate }: Trial,

@@ -17,16 +17,16 @@ import type { Job } from './store.ts';
 
 export interface Facts {
   job: Job;
-  /** The present one. */
+  /** The present attempt; undefined while the job is on no machine. */
   attempt: Attempt | undefined;
-  /** What the host has reported about it; `gone`: nothing is left of it there. */
+  /** What the host has last reported about the workload of the attempt. `gone`: the host has nothing of it any more. Null: no report yet. */
   observed: ObservedWorkload | 'gone' | null;
-  /** The host was told to remove it. */
+  /** True if the host was ordered to remove the workload. */
   isRemoving: boolean;
-  /** The machine has a link. */
+  /** True if the machine of the attempt has a link. */
   isOnline: boolean;
   files: readonly JobFileRow[];
-  /** When this control plane began to look. Machines get time to connect to it before they count as lost. */
+  /** The time at which this control plane began to drive jobs. Machines get time to connect to it before they count as lost. */
   openedMs: number;
 }
 
@@ -44,7 +44,7 @@ export type Step =
   | { do: 'leave'; because: string }
   | { do: 'succeed' }
   | { do: 'fail'; code: ErrorCode; message: string }
-  /** The budget is used up: the time of the program is charged, and what it has left is kept. */
+  /** The budget is used up. The time of the program is charged, and the checkpoints that it has left are kept. */
   | { do: 'exhaust' }
   | { do: 'cancel' }
   /** The host does not end the job in time: order its removal, which kills the program. */
@@ -83,8 +83,8 @@ export function planUnplaced(job: Job, nowMs: number): Step {
 }
 
 /**
- * Cancelled only once the host has stopped the program, because until then its GPUs work for this job. A program that runs was sent SIGTERM, so
- * that its last checkpoint still arrives.
+ * A job is cancelled only after the host has stopped its program, because the GPUs work for the job until then. A program that runs was sent
+ * SIGTERM, so that its last checkpoint still arrives.
  */
 function planCancel(facts: Facts, cancelMs: number, nowMs: number): Step {
   const { attempt, observed, isOnline, isRemoving } = facts;
@@ -144,7 +144,7 @@ function planRunning(facts: Facts, attempt: Attempt, nowMs: number): Step {
   return { do: 'wait', untilMs: attempt.stopped_ms === null ? lateMs : attempt.stopped_ms + FINE_TUNING_FINISH_MS_MAX };
 }
 
-/** The program has ended, and its host has sent what it has. What the host says counts only for files that are verified. */
+/** The next step after the program has ended and the host has sent its files. A report of the host counts only if its files are verified. */
 function planFinished(facts: Facts, { job: report }: ObservedWorkload, nowMs: number): Step {
   const { attempt, files } = facts;
   const results = files.filter((file) => file.kind === 'result' && file.workload_id === attempt?.id);
@@ -169,13 +169,16 @@ function planFinished(facts: Facts, { job: report }: ObservedWorkload, nowMs: nu
   return isHere ? { do: 'succeed' } : failed('result_invalid', 'The host did not send the files of the result.');
 }
 
-/** Whether the host has let the program run to its limit, by our own clock. The two clocks begin a little apart. */
+/**
+ * True if the host has let the program run to its limit, measured by our clock. The host's clock starts a little earlier or later, which
+ * JOB_GRACE_MS allows for.
+ */
 function wasInTime({ attempt }: Facts): boolean {
   if (attempt?.started_ms == null || attempt.stopped_ms === null) return false;
   return attempt.stopped_ms - attempt.started_ms >= attempt.run_ms_max - JOB_GRACE_MS;
 }
 
-/** Undefined while the machine has its link, or may still come back. */
+/** The next step of a job whose machine has no link, or has it again. Undefined while the machine is online. */
 function planOffline(
   { isOnline, openedMs }: Facts,
   { offline_since_ms: sinceMs }: Attempt,

@@ -6,7 +6,7 @@ import type { Catalog } from '../catalog/catalog.ts';
 import type { FineTuning } from '../catalog/fine-tuning.ts';
 import { minBudgetUcents } from './create.ts';
 
-/** One for each base model, by name. */
+/** Quotes for the file: one for each base model, in the order of the model names. */
 export function quotesOf(report: TrainingReport, { models }: Pick<Catalog, 'models'>): FineTuningQuote[] {
   return models
     .flatMap(({ fine_tuning: tuning }) => (tuning === undefined ? [] : [quoteOf(report, tuning)]))
@@ -26,7 +26,10 @@ function quoteOf({ estimated_tokens: tokens }: TrainingReport, terms: FineTuning
   };
 }
 
-/** All GPUs of a job are paid, and all of them train. Rounded up to whole seconds of one GPU and to whole cents. */
+/**
+ * The price for this number of tokens at this speed. All GPUs of a job train, and all are paid. Rounded up to whole seconds of one GPU and to
+ * whole cents.
+ */
 function dollars(tokens: number, perGpuSecond: number, terms: FineTuning): number {
   const gpuSeconds = BigInt(Math.ceil(tokens / perGpuSecond));
   return dollarsFromUcents(ceilToCents(gpuSeconds * BigInt(terms.gpu_second_microcents)));

@@ -23,7 +23,7 @@ export interface Move {
   to: FineTuningState;
   nowMs: number;
   event: NewEvent;
-  /** Charges the present attempt up to here. Left out: nothing beyond the last verified checkpoint. */
+  /** Charges the present attempt up to this time. If undefined, nothing is charged beyond the last verified checkpoint. */
   chargedThroughMs?: number | undefined;
   error?: { code: ErrorCode; message: string };
   patch?: Patch;

@@ -15,7 +15,7 @@ import * as store from './store.ts';
 import { blobMatches, noteVerified } from './verify-files.ts';
 
 export interface StepDeps extends FineTuningDeps {
-  /** When this control plane began to look at jobs. */
+  /** The time at which this control plane began to drive jobs. */
   openedMs: number;
 }
 
@@ -26,7 +26,7 @@ export async function driveJob(id: string, deps: StepDeps, signal: AbortSignal):
   const facts = await factsOf(deps.db.read, id, deps);
   if (facts === undefined) return;
   const step = plan(facts, deps.clock.now());
-  // These two read blobs, which no transaction waits for.
+  // The steps `verify` and `validate` read blobs, so these reads happen outside of the transaction.
   if (step.do === 'verify') {
     const isRight = await blobMatches(step.file, deps.blobs, signal);
     if (!signal.aborted) await noteVerified(facts.job, step.file, isRight, deps);
@@ -90,7 +90,7 @@ async function factsOf(query: Query, id: string, { openedMs }: Pick<StepDeps, 'o
 interface Due {
   step: Step;
   nowMs: number;
-  /** The content of the training file is there. Only the step `validate` uses it. */
+  /** True if the content of the training file exists. Only the step `validate` uses this. */
   isThere: boolean;
 }
 
@@ -147,7 +147,7 @@ async function perform(tx: Tx, facts: Facts, { step, nowMs, isThere }: Due, deps
   }
 }
 
-/** A machine that loses its link makes no job due, so a job on a machine is looked at again and again. */
+/** When the job is due next. A job on a machine is due again after LOOK_MS, because a machine that loses its link does not make its job due. */
 function nextLookMs({ job, attempt }: Facts, untilMs: number | null, nowMs: number): number | null {
   if (attempt === undefined || !isOpen(job)) return untilMs;
   return Math.min(untilMs ?? Number.POSITIVE_INFINITY, nowMs + LOOK_MS);

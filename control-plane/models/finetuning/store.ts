@@ -7,7 +7,7 @@ import { countRow, int, json, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, raw, type Sql, sql, type Tx } from '../../base/db/db.ts';
 import { FineTuning } from '../catalog/fine-tuning.ts';
 
-/** The parts of the request that the job is shown with and trained by. */
+/** The parts of the request that the job's view shows and that the trainer receives. */
 const Request = CreateFineTuningJob.pick({ method: true, seed: true, suffix: true, metadata: true }).extend({
   seed: z.int(),
   gpu_preference: z.string().nullable(),
@@ -159,7 +159,7 @@ function update(tx: Tx, patch: Patch & { status?: FineTuningState }, where: Sql)
 
 const StatusCountRow = z.object({ status: text, count: int });
 
-/** Jobs that have not ended. */
+/** The number of jobs in each status, without jobs that have ended. */
 export function countByStatus(query: Query): Promise<z.infer<typeof StatusCountRow>[]> {
   return query.all(
     StatusCountRow,
@@ -169,7 +169,7 @@ export function countByStatus(query: Query): Promise<z.infer<typeof StatusCountR
 
 const MoneyRow = z.object({ id: text, budget_ucents: ucents, charged_ucents: ucents });
 
-/** What open jobs may still cost. */
+/** The budgets of open jobs, and what was charged of them. */
 export function budgetsOfOpen(query: Query): Promise<z.infer<typeof MoneyRow>[]> {
   return query.all(MoneyRow, sql`select id, budget_ucents, charged_ucents from finetuning_jobs where ${OPEN}`);
 }

@@ -25,7 +25,7 @@ export const fineTuningProof: RoomProof = {
   },
 };
 
-/** Faults: open jobs whose hold in the ledger is not the rest of their budget. */
+/** Returns a text for each open job whose hold in the ledger is not the rest of its budget. */
 export async function fineTuningHoldFaults(query: Query): Promise<string[]> {
   const faults: string[] = [];
   for (const { id, budget_ucents: budget, charged_ucents: charged } of await budgetsOfOpen(query)) {

@@ -5,16 +5,16 @@ import type { Clock } from '../../../shared/clock.ts';
 export type Health = 'well' | 'loading' | 'dead';
 
 export interface Breaker {
-  /** Whether it may be sent a request now. */
+  /** True if the server may be sent a request now. */
   takes(): boolean;
-  /** Notes a request of this organisation. The returned functions report its result; `failed` may follow `answered`. */
+  /** Notes a request of this organisation. The returned functions report its result. `failed` may be called after `answered`. */
   send(orgId: string): { answered(): void; failed(): void };
   isOut(): boolean;
-  /** Milliseconds until it may be back; 0 if it does not rest, or if a health check is due. */
+  /** Milliseconds until the server may be back; 0 if it does not rest, or if a health check is due. */
   backInMs(): number;
   /**
-   * True if it rests and `backInMs` is 0, if it has failed again and again for one organisation alone or failed a health check, or if
-   * nothing has shown for a while that it works.
+   * True if a health check is due. It is due if the rest of the server is over; if the server has failed again and again for one organisation
+   * alone; if it has failed a health check; or if nothing has shown for a while that it works.
    */
   isLookDue(): boolean;
   /** Reports the result of a health check. */
@@ -22,12 +22,12 @@ export interface Breaker {
 }
 
 /**
- * Number of failures within the time after which a server rests, if it has answered no more requests than that between them. The requests of one caller
- * may be the cause, and must not take the server from all others. So if all failures are of one organisation, a health check decides.
+ * A server rests after this number of failures within WINDOW_MS, unless it has answered more requests than that between them. The requests of one
+ * caller may be the cause, and must not take the server from all others. So if all failures are of one organisation, a health check decides.
  */
 const FAILURES = 5;
 const WINDOW_MS = 10_000;
-/** How long it rests, and again after a health check or a trial that fails. */
+/** How long a server rests. It rests again as long after a health check or a trial request that fails. */
 const REST_MS = 5_000;
 /** A server that has answered nothing for longer gets a health check, so that no caller finds out that it is gone. */
 const PROOF_MS = 10_000;
@@ -36,7 +36,7 @@ const LOADING_REST_MS = 500;
 
 interface Failure {
   atMs: number;
-  /** Requests that were answered before the failure. */
+  /** Number of requests that the server had answered before the failure. */
   answers: number;
   orgId: string;
 }
@@ -50,7 +50,7 @@ export function openBreaker(clock: Clock): Breaker {
   let failures: Failure[] = [];
   let answers = 0;
   let out: Out | undefined;
-  /** It fails for one organisation or has failed a health check, and the next check decides. */
+  /** True if the server fails for one organisation or has failed a health check. The next health check decides. */
   let isSuspect = false;
   let provenMs = -Infinity;
   const rest = (): void => void (out = { untilMs: clock.monotonicMs() + REST_MS, isAlive: false });
@@ -76,7 +76,7 @@ export function openBreaker(clock: Clock): Breaker {
         isSuspect = false;
         return;
       }
-      // One check may fail by chance.
+      // One health check may fail by chance. So it only makes the server suspect, and the next health check decides.
       if (out === undefined && health === 'dead' && !isSuspect) {
         isSuspect = true;
         return;
@@ -93,7 +93,7 @@ export function openBreaker(clock: Clock): Breaker {
         answered: () => {
           answers += 1;
           provenMs = clock.monotonicMs();
-          // Requests from before the rest do not show its present health.
+          // A request from before the rest does not show whether the server works now.
           if (!isTrial) return;
           out = undefined;
           failures = [];

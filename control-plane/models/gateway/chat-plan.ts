@@ -40,7 +40,10 @@ export function boundedUsage(usage: TokenUsage, { promptTokens, maxTokens }: Pla
   return { ...usage, prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
 }
 
-/** Needed because a server may have a longer context than the catalog states. @throws ServiceError `context_length_exceeded` */
+/**
+ * Refuses a prompt that does not fit. The server may accept it, because its context may be longer than the catalog states.
+ * @throws ServiceError `context_length_exceeded`
+ */
 export function assertFits(promptTokens: number, { callable, contextLength }: PlannedChat): void {
   if (promptTokens > contextLength) throw contextExceeded(callable.model, promptTokens);
 }
@@ -67,7 +70,11 @@ function parametersOf(body: ChatRequest, { supported_parameters: supported }: Ca
   return Object.fromEntries(set.map((name) => [name, body[name]]));
 }
 
-/** Both members are the same limit, so the smaller one counts. @throws ServiceError `validation_failed` */
+/**
+ * The caller's limit for the answer; undefined if there is none. The fields `max_tokens` and `max_completion_tokens` mean the same, so the
+ * smaller one counts.
+ * @throws ServiceError `validation_failed`
+ */
 function limitOf(body: ChatRequest, most: number, { id }: CatalogModel): number | undefined {
   const members = ['max_tokens', 'max_completion_tokens'] as const;
   const [smallest] = members

@@ -58,11 +58,14 @@ async function beginAnswer(call: ChatCall, asking: Asking, deps: CallDeps): Prom
 
 interface ColdStart {
   onWait(): void;
-  /** The value, or undefined if it waits for a replica for longer than callers are left without a sign of life. */
+  /**
+   * Resolves with the value, or with undefined if the request has waited for a replica for COLD_START_SILENCE_MS. The caller then needs a sign of
+   * life.
+   */
   unlessLong<T>(value: Promise<T>): Promise<T | undefined>;
 }
 
-/** A failure within the first seconds of a cold start still has a status of its own. After them, the stream begins with pings. */
+/** A failure within the first seconds of a cold start is answered with its own status. After these seconds, the stream begins with pings. */
 function coldStart({ clock }: CallDeps): ColdStart {
   const long = Promise.withResolvers<undefined>();
   let cancel: (() => void) | undefined;
@@ -74,7 +77,7 @@ function coldStart({ clock }: CallDeps): ColdStart {
   };
 }
 
-/** The stream has begun without an answer. A failure is its only event then. */
+/** Streams an answer that begins late: the caller already receives pings. If the request fails now, the error is the only event of the stream. */
 async function passOnLate(
   beginning: Promise<Begun>,
   { call, open, writer }: { call: ChatCall; open: OpenRequest; writer: EventWriter },
@@ -107,7 +110,7 @@ interface Chat {
   said: string;
   /** The server's last count. */
   usage: TokenUsage | undefined;
-  /** The server has sent the finish reason. */
+  /** True if the server has sent the finish reason. */
   finished: boolean;
   /** Whether the server's stream continues, has ended as it should, or broke off. */
   state: 'going' | 'whole' | 'broken';
@@ -277,11 +280,11 @@ type FinishReason = ChatCompletionChunk['choices'][number]['finish_reason'];
 /** Makes the events of one stream. */
 interface Chunks {
   event(delta: Delta, finishReason?: FinishReason): string;
-  /** The event with some text. All but the text was made before. */
+  /** The event with some text. Its other fields were made into text once, before the first event. */
   text(content: string): string;
 }
 
-/** Stands for the text in the event that all others are made of. It cannot be a part of the ids around it. */
+/** A placeholder in the event from which all others are made. The text replaces it. The ids around it cannot contain it. */
 const TEXT = '<text>';
 
 function chunksOf({ open, planned, call }: Chat, deps: CallDeps): Chunks {
@@ -313,7 +316,7 @@ function take(piece: readonly string[], chat: Chat, chunk: Chunks): string {
     if (chat.finished) continue;
     if (read.content !== '') {
       if (chat.usage !== undefined) chat.said = '';
-      // Far more text than any answer has tokens, so the charge is the same without the rest.
+      // The limit is far above the text of any answer, so the charge is the same without the rest.
       else if (chat.said.length < CHAT_ANSWER_BYTES_MAX) chat.said += read.content;
       events += chunk.text(read.content);
     }

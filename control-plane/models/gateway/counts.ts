@@ -7,7 +7,7 @@ export interface Counts {
   failed(upstream: string): void;
   /** Counts an answer that used more context than the catalog states for the model. */
   beyondContext(model: string): void;
-  /** Unordered. */
+  /** Number of requests by model and ending, in no order. */
   endings(): { model: string; ending: Ending; count: number }[];
   failures(): { upstream: string; count: number }[];
   beyondContexts(): { model: string; count: number }[];

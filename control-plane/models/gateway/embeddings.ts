@@ -132,7 +132,7 @@ function bodyOf(inputs: readonly string[], dimensions: number | undefined): obje
   return { input: inputs, encoding_format: 'float', ...(dimensions === undefined ? {} : { dimensions }) };
 }
 
-/** Not a schema for each number: there may be millions, and that would take longer than the answer. */
+/** A vector is checked as a whole. A schema for each of its numbers, of which there may be millions, would take longer than the answer. */
 const Vector = z.custom<number[]>(
   (value) => Array.isArray(value) && value.length > 0 && value.every((each) => Number.isFinite(each)),
 );

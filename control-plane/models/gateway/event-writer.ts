@@ -17,7 +17,7 @@ export interface EventWriter {
 
 const LINGER_MS = 60_000;
 
-/** It has one line end only, because some clients take an empty line for an event without data. */
+/** A comment that keeps the stream alive. It has one line end only, because some clients take an empty line for an event without data. */
 export const PING = ': ping\n';
 
 /** One event: an object as JSON, or a text unchanged. */
@@ -33,14 +33,15 @@ export function openEventWriter({ clock }: { clock: Clock }): EventWriter {
     read: () => {
       isFull = false;
       drained?.();
-      // Otherwise each later read would call it again.
+      // `drained` is called once. A later read must not call it again.
       drained = undefined;
     },
   });
-  // The signal reports a caller that has left.
+  // The error is ignored: the signal already reports a caller that has left.
   stream.on('error', () => undefined);
   let lastMs = clock.monotonicMs();
-  // One timer for the whole stream. It looks at the time of the last event, because a new timer for each event would cost more than the event.
+  // One timer serves the whole stream. When it fires, it checks the time of the last event. A new timer for each event would cost more than the
+  // event.
   const watch = (ms: number): (() => void) =>
     clock.after(ms, () => {
       const leftMs = lastMs + STREAM_PING_MS - clock.monotonicMs();

@@ -5,7 +5,7 @@ import type { Outcome } from './states.ts';
 import type { Ending, Receipt } from './store.ts';
 
 export interface Used {
-  /** Charged, but never more than was held. */
+  /** The cost of the request. The charge is never more than was held. */
   ucents: bigint;
   /** Set if tokens are charged. */
   usage?: Pick<TokenUsage, 'prompt_tokens' | 'completion_tokens'>;

@@ -5,7 +5,7 @@ import { int, text } from '../../base/db/columns.ts';
 import { type Query, sql } from '../../base/db/db.ts';
 
 const WINDOW_MS = 300_000;
-/** No more receipts are read. If there are more, the figures are of the newest ones and of the time that these took. */
+/** Largest number of receipts that are read. If there are more, the figures come from the newest receipts and the time that these cover. */
 const READ_MAX = 5_000;
 const P95 = 0.95;
 

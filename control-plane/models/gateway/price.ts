@@ -18,9 +18,9 @@ const BYTES_PER_TOKEN_LOW = 2;
 const BYTES_PER_TOKEN = 4;
 
 export interface ChatBound {
-  /** The upper bound: no tokenizer makes more tokens than there are bytes. */
+  /** The largest number of tokens that the prompt can have. It is the number of bytes, because no tokenizer makes more tokens than that. */
   promptTokens: number;
-  /** Sent to the server, so the answer cannot be longer. */
+  /** The largest number of tokens of the answer. It is sent to the server, so the answer cannot be longer. */
   maxTokens: number;
   /** True if both fit into the context, however the prompt is counted. */
   isSureToFit: boolean;

@@ -49,7 +49,7 @@ export interface NewRequest {
   requestId: string;
   gone: AbortSignal;
   callable: Callable;
-  /** The most that it can cost. It is held until the request is closed. */
+  /** The most that the request can cost, in microcents. It is held until the request is closed. */
   boundUcents: bigint;
   /** What the caller has written into its body for the receipt. */
   body: { user?: string | undefined; metadata?: Metadata | undefined };
@@ -105,9 +105,9 @@ export function receiptHeader({ id }: OpenRequest): Record<string, string> {
   return { 'x-receipt-id': id };
 }
 
-/** Another process took this one for dead, or the disk did not store the beginning of the request. */
+/** Logged if another process has closed the receipt because it took this process for dead, or if the disk did not store the receipt. */
 const UNCHARGED = 'an answered request was not open any more, so nothing was charged for it';
-/** Rows that the sweep reads at once. */
+/** Number of rows that the sweep reads with one statement. */
 const SWEEP_ROWS = 200;
 
 export function openRequests(deps: RequestsDeps): Requests {
@@ -173,7 +173,7 @@ export function openRequests(deps: RequestsDeps): Requests {
 interface Entrance {
   living: Map<string, Living>;
   slots: Slots;
-  /** Why no request is served any more. */
+  /** The error for all requests once this process stops; undefined before. */
   stopped: ServiceError | undefined;
 }
 
@@ -185,7 +185,7 @@ function enter(
 ): { signal: AbortSignal; leave(): void } {
   const letGo = slots.take(caller);
   const over = Promise.withResolvers<void>();
-  // AbortSignal.any would cost as much as a statement of the database.
+  // A plain listener, because AbortSignal.any would cost as much as a statement of the database.
   const ending = new AbortController();
   const onGone = (): void => ending.abort(gone.reason);
   if (gone.aborted) onGone();
@@ -246,7 +246,7 @@ async function deadReceipts(db: Db, living: ReadonlyMap<string, unknown>, signal
   let afterId: string | undefined = '';
   while (afterId !== undefined && !signal.aborted) {
     const open: OpenReceipt[] = await store.openReceipts(db.read, afterId, SWEEP_ROWS);
-    // Checked after the rows were read. A request enters `living` before its row is written, so each row that is served is found in it.
+    // `living` is read after the rows. A request enters `living` before its row is written, so each row that is served is found in it.
     dead.push(...open.filter(({ id }) => !living.has(id)));
     afterId = open.at(-1)?.id;
   }

@@ -57,8 +57,8 @@ export function openReceipt(receipt: store.NewReceipt): HotBody<Opened> {
 const Closed = z.object({ closed: int }).transform(({ closed }) => closed === 1);
 
 /**
- * Releases the hold and posts the charge, never more than was held. The body answers false if the receipt is closed already, also if another
- * process took this one for dead and has closed it.
+ * Releases the hold and posts the charge, never more than was held. The result is false if the receipt was closed before, for example by another
+ * process that took this one for dead.
  */
 export function closeReceipt(
   { id, org_id: orgId, model_id: modelId, held_ucents: heldUcents }: OpenReceipt,

@@ -20,7 +20,7 @@ const ReceiptRow = z.object({
   request_id: text,
   model_id: text,
   tier: z.enum(['serverless', 'economy']),
-  /** Whom the caller has named as its own user. */
+  /** The end user whom the caller has named in the request; null if there is none. */
   end_user: text.nullable(),
   metadata: json(Metadata).nullable(),
   state: z.enum(['open', 'settled', 'released']),
@@ -67,7 +67,7 @@ export function insertReceipt(tx: NowTx, receipt: NewReceipt): void {
   );
 }
 
-/** The same for a `HotBody`, for each row of the part `held`. */
+/** The part of a `HotBody` statement that inserts a receipt, as `insertReceipt` does. It inserts nothing if the part `held` has no row. */
 export function receiptPart(receipt: NewReceipt): Sql {
   return sql`receipt as (
       insert into request_receipts (${NEW_COLUMNS})
@@ -80,7 +80,7 @@ export function findReceipt(query: Query, id: string): Promise<Receipt | undefin
   return query.one(ReceiptRow, sql`select ${COLUMNS} from request_receipts where id = ${id}`);
 }
 
-/** Newest first, at most `count`; of one user of the organisation or of all. */
+/** Receipts of the organisation, newest first, at most `count`: those of one end user, or all. */
 export function pageOfReceipts(
   query: Query,
   { orgId, user }: { orgId: string; user?: string | undefined },

@@ -11,7 +11,7 @@ export const receiptProof: RoomProof = {
   forgottenUcents,
 };
 
-/** Faults: open receipts whose hold in the ledger has another amount. */
+/** Returns a text for each open receipt whose hold in the ledger has another amount. */
 export async function receiptHoldFaults(query: Query): Promise<string[]> {
   const faults: string[] = [];
   for (const { id, held_ucents: held } of await holdsOfOpen(query)) {

@@ -47,7 +47,7 @@ export async function compareReplicas(
   }
 }
 
-/** A server and its answer; undefined if it did not give one. */
+/** A server and the text of its answer. The text is undefined if the server did not answer. */
 interface Answer {
   server: Upstream;
   replica: store.ReplicaRow | undefined;
@@ -109,7 +109,7 @@ async function noteOdd(replica: store.ReplicaRow, deps: ComparisonDeps): Promise
     await failReplica(replica, 'it answers otherwise than other servers of its model', deps);
 }
 
-/** Only disagreements in a row count. */
+/** Resets the number of disagreements of these replicas, because only disagreements in a row count. */
 async function clear(answers: readonly Answer[], { db }: ComparisonDeps): Promise<void> {
   const before = answers.flatMap(({ replica }) =>
     replica !== undefined && replica.disagreements > 0 ? [replica.id] : [],

@@ -24,7 +24,7 @@ export interface Demand {
    * @throws ServiceError `upstream_unavailable` if no replica can be ready in time
    */
   wait(poolId: string, wait: Wait): Promise<void>;
-  /** Something may have changed: all that wait look again. */
+  /** Wakes all requests that wait, because something may have changed. Each of them looks for a server again. */
   notify(): void;
 }
 
@@ -32,14 +32,14 @@ export interface DemandDeps {
   db: Db;
   clock: Clock;
   loads: Pick<Loads, 'noteWaiting' | 'saveOne'>;
-  /** How the pool stands, as read last. */
+  /** The state of the pool, as it was read last. */
   outlook(poolId: string): Outlook;
   /** Called after a commit that made the pool due. */
   nudge(): void;
 }
 
 export interface Outlook {
-  /** Replicas are ready or being started. */
+  /** True if replicas are ready or being started. */
   isComing: boolean;
   /** No replica is started before this time. */
   retryMs: number;
@@ -54,7 +54,7 @@ export function openDemand({ db, clock, loads, outlook, nudge }: DemandDeps): De
   let changed = Promise.withResolvers<void>();
   const wake = async (poolId: string): Promise<void> => {
     await db.tx('replicas.know', (tx) => store.wakePool(tx, poolId, clock.now()));
-    // A plan in between has not seen this request, so the pool is due once more.
+    // A plan between the two transactions has not seen this request, so the pool is made due once more.
     await db.tx('replicas.wake', async (tx) => {
       await tx.lock('model_pool', poolId);
       await loads.saveOne(tx, poolId);
@@ -84,7 +84,7 @@ export function openDemand({ db, clock, loads, outlook, nudge }: DemandDeps): De
   };
 }
 
-/** @throws ServiceError `upstream_unavailable` */
+/** Refuses a request that no server can answer in time. @throws ServiceError `upstream_unavailable` */
 function refuseHopeless(
   { isComing, retryMs, wakeMs }: Outlook,
   { leftMs, nowMs }: { leftMs: number; nowMs: number },
@@ -102,7 +102,7 @@ function failWaiting(why: string, seconds: number): never {
   });
 }
 
-/** Resolves with the promise, when the signal aborts, or after the time. */
+/** Resolves when the promise does, when the signal aborts, or after `ms`. */
 async function untilAny(
   clock: Clock,
   { promise, signal, ms }: { promise: Promise<void>; signal: AbortSignal; ms: number },

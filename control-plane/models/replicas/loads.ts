@@ -11,7 +11,7 @@ export interface Loads {
   leave(poolId: string, replicaId: string): void;
   /** Notes a request that begins to wait (1) or has waited (-1). Returns how many wait now. */
   noteWaiting(poolId: string, change: 1 | -1): number;
-  /** Requests that wait, by pool. */
+  /** The number of requests that wait, for each pool. */
   waiting(): { poolId: string; count: number }[];
   /** Writes one pool in the caller's transaction. */
   saveOne(tx: Tx, poolId: string): Promise<void>;
@@ -22,7 +22,7 @@ export interface Loads {
   save(seenMs: number, drains: (poolId: string) => boolean): Promise<void>;
 }
 
-/** A row is written at least so often while it says that there are requests. */
+/** While a row says that there are requests, it is written at least once in this time. */
 const RENEW_MS = 4_000;
 
 interface Pool {

@@ -34,7 +34,7 @@ export interface PlannedReplica {
   state: ReplicaState;
   /** Requests in progress. */
   open: number;
-  /** It was started for another deployment than that of today's file. */
+  /** True if the replica was started for another deployment than the one in the present file. */
   isOutdated: boolean;
   createdMs: number;
 }
@@ -80,7 +80,7 @@ export function planPool({ wanted, ...facts }: PoolFacts, nowMs: number): PoolSt
 
 export interface ReplicaFacts {
   state: ReplicaState;
-  /** Undefined before it has one. */
+  /** The instance of the replica; undefined before the replica has one. */
   instance: { status: InstanceState; reason: string | null } | undefined;
   createdMs: number;
   enteredMs: number;
@@ -88,7 +88,7 @@ export interface ReplicaFacts {
   /** Why the server was not ready when it was asked last. */
   unreadyBecause: string | null;
   healthFailures: number;
-  /** No process has a request in progress there, and each one knows that the replica drains. */
+  /** True if no process has a request in progress there, and each process knows that the replica drains. */
   isUnused: boolean;
 }
 
@@ -99,7 +99,7 @@ export type ReplicaStep =
   /** Ask the server whether it is well. */
   | { do: 'check' }
   | { do: 'fail'; reason: string }
-  /** Its last request is answered. */
+  /** The last request of the replica is answered: end the replica. */
   | { do: 'end' }
   /** Give back the machine. */
   | { do: 'release' }

@@ -104,7 +104,7 @@ export async function fundReplicas({ db, clock, ids, ledger }: PoolDeps): Promis
     0n,
   );
   const wantedUcents = hourlyUcents * FUNDED_HOURS;
-  // Half of it is enough, so that most calls write nothing.
+  // Half of the wanted amount is enough, so that most calls write nothing.
   if ((await ledger.balance(db.read, own)).availableUcents * 2n >= wantedUcents) return;
   await db.tx('replicas.platform', (tx) => ensurePlatform(tx, clock.now()));
   // Nobody reads warnings about a wallet that fills itself.
@@ -125,7 +125,7 @@ export async function fundReplicas({ db, clock, ids, ledger }: PoolDeps): Promis
   });
 }
 
-/** Requests in progress at each replica, of all processes that live; and whether all of them have read the replicas since a time. */
+/** The requests that all living processes have in progress at each replica, and the time as of which all of them have read the replicas. */
 export async function loadOf(query: Query, poolId: string, nowMs: number): Promise<Load> {
   const rows = (await store.loadsOf(query, poolId)).filter((row) => row.seen_ms > nowMs - LOAD_MS_MAX);
   const open = new Map<string, number>();

@@ -60,7 +60,7 @@ interface Question {
   path: string;
   body: object;
   answer: z.ZodType;
-  /** The expected answer, in words. */
+  /** The name of the expected answer, for the complaint. */
   named: string;
 }
 

@@ -64,9 +64,9 @@ export interface Replicas {
 export interface Operators {
   tiers(): Tier[];
   show(query: Query, tier: Tier): Promise<TierFacts>;
-  /** All that have not ended, and the newest ones that have; newest first. */
+  /** Replicas of the tier: all that have not ended, and the newest ended ones. Newest first. */
   replicas(query: Query, tier: Tier): Promise<{ row: store.ReplicaRow; open: number }[]>;
-  /** Null: the limit of the file of models counts again. */
+  /** Sets the limits of a pool. Null: the limit of the file of models counts again. */
   scale(poolId: string, limits: { min: number | null; max: number | null }): Promise<void>;
   /** Lets a replica answer its last requests and ends it. @throws ServiceError `not_found`, `conflict` if it is not ready */
   drain(replicaId: string): Promise<void>;
@@ -75,10 +75,10 @@ export interface Operators {
 export interface TierFacts {
   pool: store.PoolRow | undefined;
   limits: { min: number; max: number };
-  /** Those that have not ended. */
+  /** Replicas that have not ended. */
   live: store.ReplicaRow[];
   load: Load;
-  /** Why no machine can hold a replica; undefined if some can. */
+  /** Why no machine can hold a replica; undefined if some machine can. */
   obstacle: string | undefined;
 }
 
@@ -98,10 +98,10 @@ export interface ReplicasDeps extends PoolDeps {
   nudge(): void;
 }
 
-/** The copies of the rows in memory are at most so old. */
+/** The copies of the rows in memory are at most this old. */
 const REFRESH_MS = 1_000;
 const COMPARE_PERIOD_MS = 60_000;
-/** Far more often than replicas use up what covers them. */
+/** How often the wallet is filled. Replicas take far longer to use up what it holds. */
 const FUNDS_PERIOD_MS = 60_000;
 /** How many of the newest replicas of a tier the operator sees, beside those that have not ended. */
 const SHOWN_MAX = 50;
@@ -191,7 +191,7 @@ function driversOf(refresh: () => Promise<unknown>, deps: StepDeps): Driver[] {
   ];
 }
 
-/** Tiers that the file of models has and the database does not know are due once, so that their `min_replicas` start. */
+/** Makes all pools due once at the start and after each change of the file of models, so that new tiers start their `min_replicas`. */
 function openWaker(deps: ReplicasDeps): () => Promise<void> {
   const { db, clock, log, catalog } = deps;
   let seen: unknown;

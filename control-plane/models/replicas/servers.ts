@@ -14,7 +14,7 @@ export interface Servers {
   /** The ready replicas of all pools. */
   all(): Upstream[];
   outlook(poolId: string): Outlook;
-  /** A replica of the pool drains. */
+  /** True if a replica of the pool drains. */
   drains(poolId: string): boolean;
   /** The times from a start until the replica was ready, of the newest replicas of a pool. */
   wakes(poolId: string): Wakes | undefined;
@@ -35,7 +35,7 @@ export interface ServersDeps {
   enter(poolId: string, replicaId: string): () => void;
 }
 
-/** Starts of a pool that its wake times are computed from. */
+/** Number of starts of a pool from which its wake times are computed. */
 const WAKES_COUNTED = 50;
 
 interface Seen {

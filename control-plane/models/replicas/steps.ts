@@ -187,7 +187,7 @@ async function release(
   await db.tx('replicas.release', (tx) => store.setDue(tx, replica.id, null));
 }
 
-/** No process has a request there, and each one has read the replicas since this one drains. */
+/** True if no process has a request at the replica, and each process has read the replicas since it began to drain. */
 async function isUnused(
   { id, pool_id: poolId, entered_ms: enteredMs }: store.ReplicaRow,
   deps: StepDeps,
@@ -197,5 +197,5 @@ async function isUnused(
   return (open.get(id) ?? 0) === 0 && seenMs > enteredMs;
 }
 
-/** A question of our own is no request of a customer. */
+/** Our own test questions do not count as requests of customers. */
 const nothingToNote = (): (() => void) => () => undefined;

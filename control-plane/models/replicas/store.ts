@@ -9,7 +9,7 @@ import { Deployment } from '../catalog/deployments.ts';
 const PoolRow = z.object({
   /** The name that calls use: `acme/tiny` or `acme/tiny:economy`. */
   id: text,
-  /** The operator's word in place of the file of models; null: the file decides. */
+  /** The operator's limits in place of those in the file of models; null: the limit of the file counts. */
   min_replicas: int.nullable(),
   max_replicas: int.nullable(),
   /** The time at which all of its replicas were last needed. */
@@ -60,7 +60,7 @@ const LoadRow = z.object({
 export type LoadRow = z.infer<typeof LoadRow>;
 const LOAD = sql`pool_id, process_id, waiting, open, last_request_ms, seen_ms`;
 
-/** The pool exists from now on and is due now. */
+/** Creates the pool if it does not exist, and makes it due now. */
 export async function wakePool(tx: Tx, id: string, nowMs: number): Promise<void> {
   await tx.run(
     sql`insert into model_pools (id, busy_ms, compared_ms, due_ms, created_ms) values (${id}, ${nowMs}, ${nowMs}, ${nowMs}, ${nowMs})
@@ -119,7 +119,7 @@ export async function claimComparison(tx: Tx, seen: PoolRow, nowMs: number): Pro
   return changed === 1;
 }
 
-/** The next comparison is due as if the last one had been at this time. */
+/** Sets the time of the last comparison, from which the next one is due. */
 export async function comparedAt(tx: Tx, id: string, atMs: number): Promise<void> {
   await tx.run(sql`update model_pools set compared_ms = ${atMs} where id = ${id}`);
 }
@@ -157,7 +157,7 @@ export async function liveReplicas(query: Query, poolId?: string): Promise<Repli
 
 const CountRow = z.object({ pool_id: text, state: ReplicaRow.shape.state, count: int });
 
-/** How many replicas each pool has in each state but the last. */
+/** The number of replicas of each pool in each state, without `ended`. */
 export function countReplicas(query: Query): Promise<z.infer<typeof CountRow>[]> {
   return query.all(
     CountRow,

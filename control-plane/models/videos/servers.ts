@@ -103,7 +103,7 @@ const Standing = z.object({
 
 export interface Standing {
   status: 'queued' | 'in_progress' | 'completed' | 'failed';
-  /** 0 to 100. */
+  /** Percent, from 0 to 100. */
   progress: number;
 }
 

@@ -70,7 +70,7 @@ async function settle(
 
 export interface Failure {
   code: ErrorCode;
-  /** Whole sentences. */
+  /** The text for the customer, in whole sentences. */
   message: string;
 }
 

@@ -91,7 +91,7 @@ async function advance(job: Job, { status, progress }: Standing, deps: StepDeps)
   const isFinished = status === 'completed';
   const patch = {
     failures: 0,
-    // 100 is shown only if the file is here.
+    // At most 99 until our copy of the file is complete.
     progress: Math.max(job.progress, Math.min(progress, 99)),
     started_ms: startedMs,
     due_ms: isFinished ? nowMs : nowMs + againMs(nowMs - startedMs),

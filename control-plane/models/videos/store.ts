@@ -32,7 +32,7 @@ const JobRow = z.object({
   upstream: text.nullable(),
   /** The server's id of the job; null until the server has accepted it. */
   upstream_job_id: text.nullable(),
-  /** The server may still work on it, or keep a copy. */
+  /** True if the server may still work on the job, or may keep a copy of the video. */
   upstream_open: flag,
   /** How often the job was submitted without a known outcome (the server died or the answer was lost). */
   submissions_lost: int,
@@ -41,7 +41,7 @@ const JobRow = z.object({
   error_code: text.transform((code) => code as ErrorCode).nullable(),
   error_message: text.nullable(),
   created_ms: int,
-  /** When its server began. */
+  /** When the server began to make the video; null before. */
   started_ms: int.nullable(),
   /** When its server had finished the video. The job cannot be cancelled from then on. */
   committed_ms: int.nullable(),
@@ -96,7 +96,7 @@ export function countOpen(query: Query, orgId: string): Promise<number> {
   return count(query, sql`org_id = ${orgId} and ${OPEN}`);
 }
 
-/** The server has a row from now on, so that it can be locked. */
+/** Creates the server's row if it does not exist, so that it can be locked. */
 export async function knowServer(tx: Tx, baseUrl: string): Promise<void> {
   await tx.run(sql`insert into video_servers (id) values (${baseUrl}) on conflict (id) do nothing`);
 }
@@ -172,7 +172,7 @@ function update(tx: Tx, patch: Patch & { status?: VideoState }, where: Sql): Pro
   return tx.run(sql`update video_jobs set ${join(set)} where ${where}`);
 }
 
-/** The keys that belong to a job. */
+/** The blob keys among `keys` that belong to a job. */
 export async function namedBlobs(query: Query, keys: readonly string[]): Promise<string[]> {
   const rows = await query.all(
     z.object({ blob_key: text }),
@@ -183,7 +183,7 @@ export async function namedBlobs(query: Query, keys: readonly string[]): Promise
 
 const StatusCountRow = z.object({ status: text, count: int });
 
-/** Jobs that have not ended. */
+/** The number of jobs in each status, without jobs that have ended. */
 export function countByStatus(query: Query): Promise<z.infer<typeof StatusCountRow>[]> {
   return query.all(StatusCountRow, sql`select status, count(*) as count from video_jobs where ${OPEN} group by status`);
 }

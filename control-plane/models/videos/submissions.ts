@@ -24,7 +24,7 @@ export async function submitJob(read: store.Job, deps: StepDeps, signal: AbortSi
   await note(job, { due_ms: nowMs + againMs(nowMs - job.created_ms) }, deps);
 }
 
-/** Least busy server for its weight first. */
+/** The servers, the least busy one for its weight first. */
 async function inOrder(all: readonly Upstream[], { db }: StepDeps): Promise<Upstream[]> {
   const loads = await Promise.all(
     all.map(async (upstream) => ({ upstream, count: await store.countAt(db.read, upstream.base_url) })),
@@ -34,7 +34,10 @@ async function inOrder(all: readonly Upstream[], { db }: StepDeps): Promise<Upst
     .map(({ upstream }) => upstream);
 }
 
-/** False if the job is not in the queue any more, or if the server is full. Jobs that come at once are counted one after another. */
+/**
+ * Takes a slot of the server for the job. False if the job is not in the queue any more, or if the server is full. The lock of the server makes
+ * simultaneous jobs count one after another.
+ */
 async function claim(
   job: store.Job,
   { base_url: url, max_open_requests: max }: Upstream,
@@ -59,12 +62,12 @@ async function ask(
   const answer = await deps.servers.submit(upstream, job.request, signal);
   const { is } = answer;
   if (is === 'accepted') {
-    // Stored even if the job was cancelled meanwhile, because the server's work must then be stopped.
+    // The server's id is stored even if the job was cancelled meanwhile, because the server's work must then be stopped.
     const nowMs = deps.clock.now();
     await deps.db.tx('videos.accepted', (tx) => store.noteAccepted(tx, job.id, answer.upstreamJobId, nowMs));
     return 'over';
   }
-  // This process stops. The next one counts the submission as lost.
+  // The answer is missing because this process stops. The next process counts the submission as lost.
   if (signal.aborted) return 'over';
   const told = { video: job.id, upstream: upstream.base_url, reason: answer.reason };
   if (is === 'refused') {

@@ -10,7 +10,7 @@ export const videoProof: RoomProof = {
   prove: async (query, posted) => proveCharges(posted, CHARGE_KIND, await chargesOf(query, [...posted.keys()])),
 };
 
-/** Faults: open jobs whose hold in the ledger has another amount. */
+/** Returns a text for each open job whose hold in the ledger has another amount. */
 export async function videoHoldFaults(query: Query): Promise<string[]> {
   const faults: string[] = [];
   for (const { id, held_ucents: held } of await holdsOfOpen(query)) {

@@ -16,7 +16,7 @@ import * as store from './store.ts';
 import { submit, type SubmitCall } from './submit.ts';
 import { videoView } from './view.ts';
 
-/** Jobs that are driven at once. Files arrive slowly, and the engine must serve other rooms too. */
+/** Largest number of jobs that are driven at once. Files arrive slowly, and the engine must serve other rooms too. */
 const DRIVEN_MAX = 24;
 const POSTPONED_MS = 30_000;
 
@@ -94,7 +94,7 @@ function openDriver(deps: StepDeps): Driver {
       try {
         await driveOne(id, deps, signal);
       } catch (error) {
-        // Postponed, so that a job that cannot be driven does not delay the others.
+        // The job is postponed, so that a job that cannot be driven does not delay the others.
         await db.tx('videos.postpone', (tx) => store.postpone(tx, id, clock.now() + POSTPONED_MS));
         throw error;
       } finally {

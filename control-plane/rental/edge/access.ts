@@ -12,14 +12,14 @@ import type { RawHeaders } from './app-headers.ts';
 export interface EndpointAccess {
   machineId: string;
   workloadId: string;
-  /** OpenSSH lines. */
+  /** Public keys that may log in, one OpenSSH line each. */
   authorizedKeys: string[];
 }
 
 export interface AppAccess {
   machineId: string;
   workloadId: string;
-  /** The end of the data stream on the host. */
+  /** The port or the terminal on the host at which the data stream ends. */
   target: Exclude<OpenMessage['target'], { kind: 'ssh' | 'logs' }>;
   login: AppLogin;
 }
@@ -122,7 +122,7 @@ function fits(value: string, { user, password }: AppLogin): boolean {
   return equal(Buffer.from(given, 'base64').toString('utf8'), `${user}:${password}`);
 }
 
-/** Compares in constant time, whatever the length of the two. */
+/** Compares two texts in constant time, whatever their lengths. */
 function equal(given: string, wanted: string): boolean {
   return timingSafeEqual(digest(given), digest(wanted));
 }

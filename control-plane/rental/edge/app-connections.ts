@@ -17,7 +17,7 @@ export interface AppConnections {
   close(): void;
 }
 
-/** Connections to one port. A browser opens six. The limit is per port, so a busy application delays no other one. */
+/** Largest number of connections to one port. A browser opens six. The limit is per port, so a busy application does not delay another one. */
 const SOCKETS_MAX = 256;
 const IDLE_SOCKETS_MAX = 4;
 const KEPT: AgentOptions = { keepAlive: true, maxSockets: SOCKETS_MAX, maxFreeSockets: IDLE_SOCKETS_MAX };
@@ -86,7 +86,7 @@ function createAgent(dial: Dial, options: AgentOptions): Agent {
   return agent;
 }
 
-/** Node passes only one of the two, but its types require both. */
+/** Node's callback for a new connection. Node passes only one of the two arguments, but its types require both. */
 type Connected = (error: unknown, stream?: Duplex) => void;
 
 async function connect(dial: Dial, done: Connected): Promise<void> {

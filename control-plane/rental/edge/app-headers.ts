@@ -16,9 +16,9 @@ const HOP_BY_HOP = new Set([
   'transfer-encoding',
   'upgrade',
 ]);
-/** These frame and address a request, so a `Connection` header cannot remove them. */
+/** Headers that frame and address a request. `Connection` must not remove them, even if it names them. */
 const FRAMING = new Set(['content-length', 'host']);
-/** Only the proxy may set these. */
+/** Headers that only the proxy may set. */
 const FORWARDED = new Set([
   'forwarded',
   'x-forwarded-for',
@@ -33,7 +33,7 @@ export interface RequestFacts {
   host: string;
   /** The header that carried the login. The application must not see it. */
   without: string;
-  /** A cookie that is ours. */
+  /** The name of our own cookie. The application must not see this cookie. */
   withoutCookie: string;
   isUpgrade: boolean;
 }

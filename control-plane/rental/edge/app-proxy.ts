@@ -122,7 +122,7 @@ function isSpoken({ statusCode = 0, statusMessage = '' }: IncomingMessage): bool
 
 interface Entered {
   app: App;
-  /** Names instance and port. */
+  /** The key of the pool of connections. It names the instance and the port. */
   key: string;
   headers: RawHeaders;
   /** The login cookie to send with the answer. */
@@ -225,7 +225,7 @@ function refuse(response: ServerResponse, refusal: Refusal): void {
 function refuseRaw(socket: Duplex, refusal: Refusal): void {
   const headers = Object.entries(refusalHeaders(refusal)).flat();
   writeHead(socket, `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`, headers);
-  // Destroyed, because no timer of the server ends an upgraded connection whose client keeps its side open.
+  // The socket is destroyed, because no timer of the server ends an upgraded connection whose client keeps its side open.
   socket.end(`${refusal.text}\n`, () => socket.destroy());
 }
 
@@ -234,7 +234,7 @@ function refusalHeaders({ headers = {} }: Refusal): Record<string, string> {
   return { ...headers, 'Content-Type': 'text/plain; charset=utf-8', Connection: 'close' };
 }
 
-/** Writes in latin1, as Node has read it. */
+/** Writes the head of an answer in latin1, because Node reads headers in latin1. */
 function writeHead(socket: Duplex, first: string, headers: RawHeaders): void {
   const lines = Array.from({ length: headers.length / 2 }, (_, i) => `${headers[2 * i]}: ${headers[2 * i + 1]}`);
   socket.write(`${[first, ...lines].join('\r\n')}\r\n\r\n`, 'latin1');

@@ -34,7 +34,7 @@ interface PublicPort {
 
 interface Listener {
   server: Server;
-  /** Oldest first. */
+  /** Open connections, the oldest first. */
   connections: Set<Connection>;
 }
 
@@ -51,7 +51,7 @@ interface PublicPortsDeps {
   link: Pick<Link, 'openStream'>;
   endpoints: Pick<Endpoints, 'openEndpoints'>;
   host: string;
-  /** Proxies that connect for many clients each. */
+  /** Addresses of proxies. Each of them connects for many clients. */
   trustProxy: readonly string[];
   /** Who may connect now; undefined if the instance must not be reached. */
   access(instanceId: string): Promise<EndpointAccess | undefined>;

@@ -13,9 +13,9 @@ const EndpointRow = z.object({
   ssh_port: int,
   /** OpenSSH private key, sealed. `probePrivateKey` opens it. */
   probe_private_key: text,
-  /** OpenSSH line. */
+  /** The public key of our probes, as an OpenSSH line. */
   probe_public_key: text,
-  /** OpenSSH line, null until the host has reported it. */
+  /** The public host key of the instance's SSH server, as an OpenSSH line. Null until the host has reported it. */
   host_key: text.nullable(),
   /** Ports of the application that have a public port of their own. */
   tcp_ports: json(z.array(z.strictObject({ port: z.int(), public_port: z.int() }))),
@@ -25,7 +25,7 @@ const EndpointRow = z.object({
 });
 export type Endpoint = z.infer<typeof EndpointRow>;
 
-/** Most applications have no port of their own, and an empty list is not worth being parsed for each of thousands. */
+/** `tcp_ports` is null if the list is empty. Most applications have no port of their own, and parsing thousands of empty lists costs time. */
 const PortsRow = EndpointRow.pick({ instance_id: true, ssh_port: true }).extend({
   tcp_ports: EndpointRow.shape.tcp_ports.nullable(),
 });
@@ -36,12 +36,12 @@ const PortRow = z.object({ port: int });
 const SKIP_LOCKED = sql`for update skip locked`;
 const COLUMNS = sql`instance_id, hostname, ssh_port, probe_private_key, probe_public_key, host_key, tcp_ports, app_user,
   app_password_sealed, open`;
-/** Ten thousand single statements would take a second of every start. */
+/** Number of ports that one statement adds. With one statement for each of ten thousand ports, every start would take a second longer. */
 const PORTS_PER_STATEMENT = 500;
-/** The same for every instance, because only the password is secret. */
+/** The user name of every application login. It is the same for all instances, because only the password is secret. */
 const APP_USER = 'svc';
 const APP_PASSWORD_BYTES = 24;
-/** Nobody can know when the next port comes free, because it comes with the end of an instance. */
+/** Retry-After if all ports are in use. It is a guess: a port comes free when some instance ends, and nobody knows when that is. */
 const NO_PORT_RETRY_SECONDS = 60;
 
 /** A key that may log in as the probe user and do nothing else. */
@@ -58,8 +58,8 @@ export interface Endpoints {
   /** Takes `count` public ports for the instance, or all that are free if there are fewer. */
   takePorts(tx: Tx, instanceId: string, count: number): Promise<number[]>;
   /**
-   * Opens an endpoint with the taken ports: one for SSH and one for each of `tcpPorts`. Makes its logins. @throws ServiceError `unavailable`
-   * if these are too few
+   * Opens an endpoint with the taken ports: one for SSH and one for each of `tcpPorts`. Makes its logins.
+   * @throws ServiceError `unavailable` if too few ports were taken
    */
   open(tx: Tx, instanceId: string, ports: { taken: readonly number[]; tcpPorts: readonly number[] }): Promise<void>;
   /** The password of the application's login. */
@@ -155,10 +155,10 @@ async function openEndpoint(
 }
 
 /**
- * Takes the ports that have been free for the longest time. On PostgreSQL, launches at the same moment skip each other's ports instead of
- * waiting for them. The inner statement is materialized, because the server would otherwise be free to run it once more for each row and
- * lock other ports. The number stands in the text, so that the server keeps the plan (see `candidates`). `+port` keeps the database from using the primary key. It then walks the index by release time, and the first rows are
- * the right ones.
+ * Takes the ports that have been free for the longest time. On PostgreSQL, launches at the same moment skip each other's ports instead of waiting
+ * for them. The inner statement is materialized. Otherwise the server could run it once more for each row and lock other ports. The limit is
+ * written into the text of the statement, so that the server keeps the plan (see `candidates`). `+port` keeps the database from using the primary
+ * key. It then walks the index by release time, and the first rows are the right ones.
  */
 async function takePorts(
   tx: Tx,

@@ -1,5 +1,6 @@
-// Warns the customers of running instances before their balance ends. The warning is a column of the instance: so each crossing is warned once,
-// over restarts and with several control planes, and an instance that begins to run later is warned too.
+// Warns the customers of running instances before their balance ends. A column of the instance stores the warning. So a customer gets one warning
+// each time the balance falls below a threshold, even after a restart and with several control planes. An instance that begins to run later is
+// warned about too.
 import { z } from 'zod';
 import { int, text } from '../../base/db/columns.ts';
 import { type Db, join, type Query, sql } from '../../base/db/db.ts';
@@ -8,14 +9,17 @@ import type { Events } from '../../base/events/events.ts';
 export interface BalanceWarningsDeps {
   db: Db;
   events: Events;
-  /** The least threshold in hours that the time left at the present rate is below; null if the balance is enough. */
+  /**
+   * The smallest warning threshold, in hours, that is above the time for which the balance lasts at the present rate. Null if the balance is
+   * enough.
+   */
   balanceBelowHours(query: Query, orgId: string): Promise<number | null>;
 }
 
-/** Instances that are read at once. */
+/** Number of instances that one statement reads. */
 const PAGE = 500;
 
-/** The text for the customer. It names the threshold and not the time left, so that it changes only at a crossing. */
+/** The text for the customer. It names the threshold and not the time left, so that it changes only if a threshold is crossed. */
 export function balanceReason(belowHours: number): string {
   return `The balance ends in less than ${belowHours} h at the present rate. Add funds, or the instance is stopped when it ends.`;
 }
@@ -59,7 +63,7 @@ async function warn(orgId: string, stale: readonly Running[], deps: BalanceWarni
     for (const { id, balance_below_hours: before } of rows) {
       if (before === below) continue;
       await tx.run(sql`update instances set balance_below_hours = ${below} where id = ${id}`);
-      // A balance that was filled up ends the warning, or leaves one that was given before.
+      // The customer has added money: the warning ends, or a higher threshold replaces a lower one. Nobody is notified about that.
       if (below === null || (before !== null && before < below)) continue;
       const data = { status: 'running', reason: balanceReason(below), below_hours: below };
       await events.append(tx, { type: 'instance.balance_low', subjectId: id, orgId, data });

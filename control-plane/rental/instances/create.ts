@@ -24,7 +24,7 @@ import { ACKNOWLEDGE_MS_MAX } from './plan.ts';
 import * as store from './store.ts';
 import { refuseUnpaidHolds } from './unpaid-holds.ts';
 
-/** About as long as a launch takes. */
+/** Retry-After, about as long as a launch takes. */
 const OPEN_LAUNCHES_RETRY_SECONDS = 30;
 
 export interface CreateDeps extends PlaceDeps {
@@ -45,7 +45,7 @@ export interface LaunchRequest {
   runnable: Runnable;
   /** Set for a launch of the platform itself, which the limits of customers do not bound. */
   whereabouts: Whereabouts | undefined;
-  /** Throws TakenMeanwhile if another launch was faster, so that the caller begins again with the candidates of now. */
+  /** If true, `create` throws TakenMeanwhile when another launch was faster. The caller then reads the candidates anew and tries again. */
   mayStartOver: boolean;
   /** Stores the reply under the caller's Idempotency-Key. */
   settle(tx: Tx, operation: OperationRow, instanceId: string): Promise<void>;
@@ -103,7 +103,8 @@ export async function create(
       orgId: caller.orgId,
       data: { status: 'allocating', gpu_type: instance.gpu_type, gpu_count: instance.gpu_count, region },
     }),
-    // Last, because a repeated request may wait for its row, and the transaction must then wait for nobody.
+    // Last, because this statement may wait for another request with the same Idempotency-Key. After it, the transaction must not wait for a
+    // lock.
     wish.settle(tx, operation, id),
   ]);
   return { operation, instanceId: id, machineId: place?.machineId };
@@ -116,7 +117,7 @@ interface Prospect extends GpuChoice {
   contract: ChosenContract | undefined;
 }
 
-/** Makes all checks of a launch, and reads where it can go. Everything that does not depend on each other is read at once. */
+/** Makes all checks of a launch, and reads where it can be placed. Checks and reads that do not depend on each other run at the same time. */
 async function prospect(
   tx: Tx,
   orgId: string,
@@ -194,7 +195,7 @@ function refuseUnpaid(
   { request, nowMs }: { request: CreateInstance; nowMs: number },
   { unpaidGpuHoursMax: gpuHoursMax }: CreateDeps,
 ): Promise<void> {
-  // A contract pays for its GPUs anyway.
+  // The contract pays for the GPUs, even if the launch never runs.
   if (request.tier === 'reserved') return Promise.resolve();
   return refuseUnpaidHolds(tx, orgId, { gpuCount: request.gpu_count, nowMs, gpuHoursMax });
 }

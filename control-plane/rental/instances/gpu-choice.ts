@@ -49,7 +49,10 @@ export async function chooseGpu(
   });
 }
 
-/** `vramGb` is 0 for a type that is not on offer. Such a type is refused later. */
+/**
+ * Refuses a GPU type whose VRAM is too small, and adds a warning if it is only just large enough. `vramGb` is 0 for a type that is not on offer;
+ * `prospect` refuses such a type later.
+ */
 function checkGpu(
   runnable: Runnable,
   gpu: { gpuType: string; gpuCount: number; vramGb: number },
@@ -83,7 +86,7 @@ function floorGb({ minVramGb, model }: Runnable, gpuCount: number, factor: numbe
   return Math.max(minVramGb, Math.ceil(((model?.bytes ?? 0) * factor) / gpuCount / GIB));
 }
 
-/** Rounds up. */
+/** Converts bytes to GB, rounded up to one decimal. */
 function gigabytes(bytes: number): number {
   return Math.ceil((bytes / GIB) * 10) / 10;
 }

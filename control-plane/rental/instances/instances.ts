@@ -120,7 +120,7 @@ export function openInstances(deps: InstancesDeps): Instances {
         });
       const attempt = (): Promise<Created> => untilPlaced(once);
       const created = await attempt().catch(async (error: unknown) => {
-        // The rentals of the organisation may hold for a later time what the launch needs now.
+        // Running instances of the organisation may hold money for later hours that this launch needs now.
         const isShort = error instanceof ServiceError && error.code === 'insufficient_balance';
         if (isShort && (await deps.metering.shortenHolds(caller.orgId))) return attempt();
         throw error;
@@ -170,8 +170,9 @@ export function openInstances(deps: InstancesDeps): Instances {
 }
 
 /**
- * Launches at the same moment wait for the cheapest machine, one after another. One that waited in vain would keep the next one waiting until
- * its own end, although it goes elsewhere. So it leaves its transaction and begins again. The last attempt goes on to the next machine.
+ * Launches at the same moment wait for the lock of the cheapest machine, one after another. A launch that then finds the GPUs taken goes to
+ * another machine, but its transaction would keep the lock until its end, and the next launch would wait. So it leaves its transaction and begins
+ * again. The last attempt does not begin again: it goes on to the next machine.
  */
 async function untilPlaced<T>(attempt: (mayStartOver: boolean) => Promise<T>): Promise<T> {
   for (let left = STARTS_MAX - 1; left > 0; left -= 1) {

@@ -3,15 +3,15 @@ import { z } from 'zod';
 import { Port } from '../../../shared/api/instance.ts';
 import type { Runnable } from '../launch/runnable.ts';
 
-/** It never changes, so that a boot rescue runs the same on another host. */
+/** What an instance runs. It never changes, so a boot rescue runs exactly the same on another host. */
 export const Launch = z.strictObject({
   /** Pinned to the digest that was verified: `<image>@sha256:...`. */
   image: z.string(),
   /** True if the customer named the image. Other images are never shown. */
   own_image: z.boolean(),
-  /** The login to pull the image with; null for a public image. */
+  /** Id of the login to pull the image with; null for a public image. */
   registry_credential_id: z.string().nullable(),
-  /** Null: the image's own. An empty array: none. */
+  /** The command in place of the image's own. Null: the image's own is used. An empty array: there is none. */
   entrypoint: z.array(z.string()).nullable(),
   cmd: z.array(z.string()).nullable(),
   /** Variables may be secrets. They are opened only to be sent to the host. */
@@ -19,9 +19,9 @@ export const Launch = z.strictObject({
   ports: z.array(Port),
   /** The VRAM that each GPU must have; 0 for any. */
   min_vram_gb: z.int(),
-  /** It may run only on machines that the operator trusts. */
+  /** True if the instance may run only on machines that the operator trusts. */
   trusted_only: z.boolean().default(false),
-  /** Machines on which the same work has failed before. */
+  /** Ids of machines on which the same work has failed before. The instance is not placed there. */
   avoided_machine_ids: z.array(z.string()).default([]),
 });
 export type Launch = z.infer<typeof Launch>;

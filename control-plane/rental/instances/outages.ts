@@ -38,7 +38,7 @@ export async function endOutage(
   deps: MoveDeps,
 ): Promise<boolean> {
   const workload = await findWorkload(tx, instance.workload_id ?? '');
-  // Read again, because `instance` is older than the probe.
+  // The instance is read again, because `instance` is older than the probe.
   const gpuFault = (await store.findInstance(tx, instance.id))?.gpu_fault ?? null;
   const reason = runningReason({ gpuFault, observed: workload?.observed ?? null });
   const patch = { last_reachable_ms: nowMs, status_reason: reason };

@@ -1,4 +1,4 @@
-// What operators see of instances at a glance: the GPUs that are rented, the launches of late, and the rows that are due.
+// What operators see of instances at a glance: the GPUs that are rented, the recent launches, and the rows that are due.
 import { z } from 'zod';
 import { flag, int, ucents } from '../../base/db/columns.ts';
 import { type Query, sql } from '../../base/db/db.ts';
@@ -27,7 +27,7 @@ export async function rentedNow(query: Query): Promise<z.infer<typeof RentedRow>
 const LAUNCHES_READ_MAX = 2_000;
 const LaunchRow = z.object({ created_ms: int, ready_ms: int.nullable(), is_on_its_way: flag });
 
-/** The newest launches since then: when each was asked for and when it first ran, and whether it may still run. */
+/** The newest launches since `sinceMs`: when each was requested, when it first ran, and whether it is still in progress. */
 export function launchesSince(query: Query, sinceMs: number): Promise<z.infer<typeof LaunchRow>[]> {
   return query.all(
     LaunchRow,

@@ -50,13 +50,15 @@ export interface Place {
   priceUcentsPerHour: bigint;
 }
 
-/** Another launch took the GPUs of a candidate after it was read. Thrown to leave the transaction with the lock of that machine. */
+/**
+ * Thrown if another launch took the GPUs of a candidate after the candidate was read. The transaction then ends and releases that machine's lock.
+ */
 export class TakenMeanwhile extends Error {}
 
 /**
- * Holds GPUs of the first candidate that still fits. Undefined if there is none. Statements that do not depend on each other are sent
- * together here and in `occupy`, because on PostgreSQL each answer that is waited for is a round trip, and the locks are held meanwhile.
- * @throws ServiceError `price_changed`; TakenMeanwhile if `leavesTaken`
+ * Holds GPUs of the first candidate that still fits. Undefined if there is none. Here and in `occupy`, statements that do not depend on each
+ * other are sent together: on PostgreSQL each wait for an answer costs a round trip, and the locks are held meanwhile.
+ * @throws ServiceError `price_changed`; TakenMeanwhile if `leavesTaken` is set and another launch took the GPUs
  */
 export async function takePlace(
   tx: Tx,
@@ -139,7 +141,7 @@ function tcpPortsOf({ ports }: Launch): number[] {
   return ports.filter(({ protocol }) => protocol === 'tcp').map(({ port }) => port);
 }
 
-/** Waits for all of them. If several fail, the first in this order decides, whichever answer came first. */
+/** Waits for all promises. If several fail, the error of the first one in the list is thrown, whichever failed first. */
 export async function inOrder<T extends readonly unknown[]>(work: {
   readonly [K in keyof T]: Promise<T[K]>;
 }): Promise<unknown> {
@@ -184,8 +186,8 @@ function explainPin(
 }
 
 /**
- * The best candidate, which is the cheapest. If another launch works on that machine now, a candidate of the same price is as good: launches at
- * the same moment would otherwise wait for each other. Holds the machine.
+ * Returns the cheapest candidate. If several have the lowest price, it locks and returns one whose machine no other launch has locked, so that
+ * launches at the same moment do not wait for each other.
  */
 async function nextCandidate(tx: Tx, left: readonly Candidate[]): Promise<Candidate | undefined> {
   const [best] = left;
@@ -198,7 +200,10 @@ async function nextCandidate(tx: Tx, left: readonly Candidate[]): Promise<Candid
   return equal.find((candidate) => candidate.machine_id === machineId) ?? best;
 }
 
-/** `taken` if it has too few free GPUs now; undefined if it does not fit any more for another reason. What was read of a candidate is checked once its machine is locked. */
+/**
+ * Locks the machine of the candidate, checks again what was read before the lock, and holds the GPUs. Returns `taken` if the machine has too few
+ * free GPUs now, and undefined if the candidate does not fit any more for another reason.
+ */
 async function holdAt(
   tx: Tx,
   instance: store.InstanceRow,
@@ -252,7 +257,10 @@ function diskOn(
   return wantedGb ?? Math.max(DISK_GB_MIN, Math.min(DISK_GB_INCLUDED, offering.disk_free_gb));
 }
 
-/** A boot rescue never costs more than the first placement, and a reserved launch costs nothing. The viewed price has no extra disk in it. */
+/**
+ * Refuses a price that is more than PRICE_TOLERANCE_UCENTS above the viewed one. A boot rescue never costs more than the first placement, and a
+ * reserved launch costs nothing. The viewed price does not include extra disk.
+ */
 function refuseChangedPrice(instance: store.InstanceRow, offering: Offer): void {
   const viewed = instance.request.viewed_price_per_hour;
   if (viewed === undefined || instance.reservation_id !== null) return;

@@ -71,8 +71,8 @@ async function explanationOf(row: InstanceRow, { db, clock, events }: Deps): Pro
 }
 
 /**
- * The request as if the instance were placed now. A machine that it still has counts as not tried, and its own price is no cap then: the question
- * is why it got that machine.
+ * The request as if the instance were placed now. If the instance is live, its present machine counts as not tried, because the operator asks why
+ * the instance got that machine. If no other machine was tried before, the price there is no price cap either.
  */
 function requestOf(row: InstanceRow, nowMs: number): CapacityRequest {
   if (!LIVE.has(row.status)) return capacityRequest(row, nowMs);
@@ -140,7 +140,7 @@ function candidateView(candidate: Candidate, index: number, { gpuCount }: Capaci
 
 const gpuWords = (count: number): string => `${count} GPU${count === 1 ? '' : 's'}`;
 
-/** Each differs from the request in one point, and is asked of the market as it is now. */
+/** What the market offers now for requests that differ from `request` in one point. */
 async function alternativesTo(query: Query, request: CapacityRequest): Promise<PlacementAlternative[]> {
   const { gpuType, gpuCount, diskGb, maxPriceUcentsPerHour: cap } = request;
   const anywhere = { ...request, region: null };

@@ -24,9 +24,9 @@ export interface Facts {
   startingMs: number | null;
   /** When the SSH path last worked; null before the first time. */
   reachedMs: number | null;
-  /** It has a runtime limit. */
+  /** True if the instance has a runtime limit. */
   endsByItself: boolean;
-  /** The customer named the image, so errors may name it. */
+  /** True if the customer named the image. Error texts may then name it. */
   ownImage: boolean;
   triedMachines: number;
   /** When its runtime limit ends; null without a limit, and before it runs. */
@@ -50,7 +50,7 @@ export type Step =
   | { do: 'lose'; reason: string }
   /** The host has ended a rental that should run: a stop from the supplier's side (specification 6.1). */
   | { do: 'stop'; reason: string }
-  /** Its runtime limit is over. */
+  /** The runtime limit of the instance is over. */
   | { do: 'expire' }
   | { do: 'finish' }
   | { do: 'note'; progress: string; untilMs: number }
@@ -129,8 +129,8 @@ export function latestEnd(placedMs: number, hours: number): number {
 }
 
 /**
- * The deadline of the start. A pull may take long, but a container that starts takes seconds. A launch with a runtime limit may have
- * borrowed GPUs, so its deadline keeps to `latestEnd`.
+ * The deadline of the start. A pull may take long, but a container that starts takes seconds. A launch with a runtime limit may have borrowed
+ * GPUs, so its deadline must not exceed what `latestEnd` promises.
  */
 function startDeadline({ enteredMs, placedMs, endsByItself, startingMs, observed }: Facts): number {
   const acknowledgedMs = endsByItself ? Math.min(enteredMs, (placedMs ?? enteredMs) + ACKNOWLEDGE_MS_MAX) : enteredMs;
@@ -151,7 +151,7 @@ function hasEndpoint({ phase, host_key }: ObservedWorkload): boolean {
 
 function planRunning(facts: Facts, nowMs: number): Step {
   const { observed, autoTerminateMs, gpuGrace } = facts;
-  // Checked first: a host without a link stops the container at the runtime limit by itself.
+  // The runtime limit is checked first: a host without a link stops the container at that limit by itself.
   if (autoTerminateMs !== null && nowMs >= autoTerminateMs) return { do: 'expire' };
   if (observed?.phase === 'failed') {
     const told = facts.ownImage ? observed.detail : null;

@@ -84,7 +84,7 @@ export interface Move {
   billedUntilMs?: number;
   /** When billing begins again, if not now: the first good probe after an outage. */
   billedFromMs?: number;
-  /** Stored on the transfers that reverse charges, if billing stops at a time that was already posted. */
+  /** The evidence for reversed charges, if billing stops at a time that was already posted. The reversing transfers store it. */
   evidence?: string;
   patch?: store.InstancePatch;
 }
@@ -163,7 +163,7 @@ async function bill(
 ): Promise<void> {
   const { metering } = deps;
   if (step.to === 'running') {
-    // Read again, because `instance` may be older than the last probe.
+    // The instance is read again, because `instance` may be older than the last probe.
     const isWhole = (await store.findInstance(tx, instance.id))?.gpu_fault === null;
     if (isWhole) await chargeFrom(tx, instance, step.billedFromMs ?? step.nowMs, deps);
   } else if (instance.status === 'running') {

@@ -125,7 +125,7 @@ async function replace(seen: store.InstanceRow, because: string | null, deps: St
   });
 }
 
-/** The host has failed the launch, and its supplier sees that. */
+/** Counts a failed launch for the machine of the instance. The machine's supplier sees that number. */
 async function blameHost(tx: Tx, { machine_id: machineId }: store.InstanceRow, { supply }: StepDeps): Promise<void> {
   if (machineId !== null) await supply.countLaunch(tx, machineId, true);
 }
@@ -136,7 +136,7 @@ async function refusedAtPlace(instance: store.InstanceRow, error: unknown, deps:
   const { code, details } = error;
   return moved(instance, deps, async (tx, nowMs) => {
     const isFailed = await failLaunch(tx, instance, { code, detail: details.detail, nowMs }, deps);
-    // It was placed before, so a host has failed it.
+    // The launch was placed before and needs a place again, so a host has failed it.
     if (isFailed) await blameHost(tx, instance, deps);
     return isFailed;
   });
@@ -182,7 +182,7 @@ async function run(instance: store.InstanceRow, deps: StepDeps): Promise<string[
   const { id, machine_id, workload_id, last_reachable_ms, created_ms: createdMs } = instance;
   const ran = await deps.db.tx('instances.run', async (tx) => {
     await lockRental(tx, instance);
-    // Read here and not before the transaction, which may wait. Charging begins when the customer can see `running`.
+    // The time is read inside the transaction, which may wait. So charging begins when the customer can see `running`.
     const nowMs = deps.clock.now();
     const endsAtMs = endOf(instance, nowMs);
     const patch = { ready_ms: nowMs, last_reachable_ms, due_ms: endsAtMs, auto_terminate_ms: endsAtMs };

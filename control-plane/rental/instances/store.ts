@@ -74,7 +74,7 @@ const ShownRow = InstanceRow.pick({
   unreachable_since_ms: true,
   balance_below_hours: true,
 }).extend({
-  // The other members of the documents are skipped.
+  // The API shows only these members of the two documents, so only these are decoded.
   request: json(z.object({ auto_terminate_hours: z.number().optional() })),
   launch: json(Launch.pick({ image: true, own_image: true, ports: true }).strip()),
 });
@@ -108,7 +108,7 @@ export async function machinesOf(query: Query, instanceIds: readonly string[]): 
   return new Map(rows.map((row) => [row.id, row.machine_id]));
 }
 
-/** The instances whose last machine it was. */
+/** Ids of the instances whose last machine was `machineId`. */
 export async function subjectsOf(query: Query, machineId: string): Promise<string[]> {
   const rows = await query.all(IdRow, sql`select id from instances where machine_id = ${machineId} order by id`);
   return rows.map(({ id }) => id);
@@ -186,7 +186,7 @@ export function instancesOfOrg(query: Query, orgId: string, start: PageStart): P
 
 const RentalRow = z.object({ id: text, created_ms: int, started_ms: int.nullable() });
 
-/** What a page of costs needs of the instances of an organisation, newest first. `ids`: only these; undefined: all. */
+/** Ids and times of instances of an organisation, newest first, for a page of costs. `ids`: only these instances; undefined: all. */
 export async function rentalsOf(
   query: Query,
   orgId: string,
@@ -201,7 +201,7 @@ export async function rentalsOf(
   return rows.map((row) => ({ id: row.id, createdMs: row.created_ms, startedMs: row.started_ms }));
 }
 
-/** Those of the instances that belong to the organisation. */
+/** The instances among `ids` that belong to the organisation. */
 export function instancesByIds(query: Query, orgId: string, ids: readonly string[]): Promise<ShownInstance[]> {
   return query.all(ShownRow, sql`select ${SHOWN} from instances where id in (${join([...ids])}) and org_id = ${orgId}`);
 }
@@ -360,7 +360,7 @@ export async function setGpuFault(
   await tx.run(sql`update instances set gpu_fault = ${fault}, gpu_fault_since_ms = ${sinceMs} where id = ${id}`);
 }
 
-/** The end of the last good probe of each of these instances. */
+/** Stores when the last good probe of each of these instances ended. */
 export async function setReachable(tx: Tx, rows: readonly { id: string; goodMs: number }[]): Promise<void> {
   const values = rows.map(({ id, goodMs }) => sql`(${id}, ${goodMs})`);
   await tx.run(
@@ -372,7 +372,7 @@ export async function setReachable(tx: Tx, rows: readonly { id: string; goodMs: 
 const StatusRow = z.object({ status: text, count: int });
 const DueRow = z.object({ due_ms: int.nullable() });
 
-/** Instances that are not terminated. */
+/** The number of instances in each status, without `terminated`. */
 export function countByStatus(query: Query): Promise<z.infer<typeof StatusRow>[]> {
   return query.all(
     StatusRow,

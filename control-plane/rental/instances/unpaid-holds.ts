@@ -8,7 +8,7 @@ import { chargedGpuMs } from '../../money/metering/store.ts';
 const WINDOW_MS = 24 * 3_600_000;
 /** A launch in progress counts for at least this long. Otherwise many launches at once would all pass. */
 const LAUNCH_MS_MIN = 300_000;
-/** An organisation may hold one part of unpaid GPU time for so many parts that it has paid. */
+/** For every PAID_SHARE GPU hours that an organisation has paid in the window, it may hold one more GPU hour without paying. */
 const PAID_SHARE = 4;
 const RETRY_SECONDS = 600;
 const HOUR_MS = 3_600_000;
@@ -37,7 +37,10 @@ export async function refuseUnpaidHolds(
 
 const SumRow = z.object({ gpu_ms: int });
 
-/** GPUs times the time that launches held them. Launches that ran do not count, nor those under a contract, which pays for its GPUs anyway. */
+/**
+ * GPUs times the time that launches held them, in milliseconds. Launches that ran do not count. Launches under a contract do not count either,
+ * because the contract pays for its GPUs anyway.
+ */
 async function unpaidGpuMs(
   query: Query,
   orgId: string,

@@ -63,7 +63,7 @@ export function reservedView(row: InstanceRow, endpoint: Endpoint | undefined): 
   return [{ instance_id: row.id, hostname: endpoint?.hostname ?? null, gpu_count: row.gpu_count, status }];
 }
 
-/** The warning about the balance comes last: what has happened already is more important. */
+/** The warning about the balance comes after the reason of the status, because what has happened already is more important. */
 function reasonView(row: ShownInstance): Pick<Instance, 'status_reason'> {
   const { status, status_reason: reason, balance_below_hours: belowHours } = row;
   const warning = status === 'running' && belowHours !== null ? balanceReason(belowHours) : null;

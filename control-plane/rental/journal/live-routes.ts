@@ -18,7 +18,7 @@ export interface LiveRouteDeps {
   cursors: Cursors;
   events: Events;
   live: Live;
-  /** What every room states about its events. */
+  /** The feeds of all rooms: who may see their events, and how to show the resources that these are about. */
   feeds(): readonly Feed[];
 }
 

@@ -1,7 +1,8 @@
 // The live stream: one poll of the journal for all readers of this process, and a bounded queue for each reader.
 //
-// A reader that takes its events too slowly loses its queue and gets one `resync` instead: it reads its lists again and goes on. So does a
-// reader that comes back after so long that more was missed than is sent at once. Positions are ids of events, or `at_` and a time.
+// A reader that takes its events too slowly loses its queue and gets one `resync` instead: it reads its lists again and goes on. A reader that
+// comes back after a long time, and has missed more events than are sent at once, gets a `resync` too. A position is the id of an event, or `at_`
+// and a time.
 import { networkOf } from '../../../shared/client-network.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
@@ -40,9 +41,9 @@ interface Deps {
   events: Pick<Events, 'newestSince' | 'byIds' | 'ofOrgSince' | 'timeOf'>;
 }
 
-/** Events that wait for one reader. */
+/** Largest number of events that may wait for one reader. */
 const WAITING_MAX = 1_000;
-/** Events in one piece, whose resources are described together. */
+/** Largest number of events that are sent together. Their resources are described together. */
 const PIECE = 50;
 /** How often the key or session of an open stream is checked. */
 const CHECK_MS = 15_000;
@@ -121,7 +122,7 @@ function assertMayOpen(readers: ReadonlySet<Reader>, { caller, address }: LiveRe
     });
 }
 
-/** Undefined: there may be more events than were read. */
+/** Puts the reader's own events into its queue. `rows` is undefined if there may be more events than were read; the reader then gets a `resync`. */
 function give(reader: Reader, rows: readonly EventRow[] | undefined): void {
   const own = rows?.filter((row) => concerns(reader, row));
   if (own === undefined || reader.waiting.length + own.length > WAITING_MAX) return lose(reader);
@@ -152,7 +153,7 @@ async function* read(reader: Reader, deps: ReadDeps): AsyncGenerator<LiveNext> {
   const missed = await missedOf(reader, deps);
   if (missed === undefined) reader.hasLost = true;
   else yield { kind: 'ready', position: reader.after ?? opened };
-  // The next poll may find events again that are in `missed`.
+  // Ids of the missed events. The next poll may find the same events again.
   const sent = new Set((missed ?? []).map(({ id }) => id));
   let pending = missed ?? [];
   let checkedMs = clock.monotonicMs();
@@ -196,7 +197,7 @@ async function missedOf(reader: Reader, { db, events }: ReadDeps): Promise<Event
   const from = { fromMs: db.dialect === 'sqlite' ? atMs : atMs - lateMs(db), limit: WAITING_MAX + 1 };
   const rows = await events.ofOrgSince(db.read, caller.orgId, from);
   if (rows.length > WAITING_MAX) return undefined;
-  // Bodies of SQLite commit one after another, so everything before the position was sent.
+  // SQLite commits transactions one after another, so all events before the position were sent.
   const isAfter = ({ id, created_ms: createdMs }: EventRow): boolean =>
     after.startsWith('at_') || (db.dialect === 'postgres' ? id !== after : createdMs > atMs || id > after);
   return rows.filter((row) => isAfter(row) && concerns(reader, row));

@@ -77,7 +77,7 @@ export function openLogs(deps: LogsDeps): Logs {
           retryAfterSeconds: TRY_AGAIN_SECONDS,
         });
       }
-      // Counted before the stream is open, so that simultaneous requests count too.
+      // The follower is counted before its stream is open, so that simultaneous requests count too.
       const follower: Follower = { orgId, stream: undefined };
       followers.add(follower);
       const forget = (): void => void followers.delete(follower);

@@ -8,7 +8,7 @@ import type { Db } from '../../base/db/db.ts';
 import type { EventRow, Events } from '../../base/events/events.ts';
 
 export interface Tail {
-  /** All events that are visible now count as found. */
+  /** Marks all events that are visible now as found. */
   start(): Promise<void>;
   /** The new events, oldest first. Undefined if there may be more of them: then the readers have to read everything again. */
   poll(): Promise<EventRow[] | undefined>;
@@ -16,12 +16,14 @@ export interface Tail {
 
 const SHORT_MS = 1_000;
 const LONG_PERIOD_MS = 2_000;
-/** Ids in one poll, which is 1,300 events a second on PostgreSQL. */
+/** Largest number of ids in one poll. On PostgreSQL, a long poll reads 15 seconds, so this is about 1,300 events a second. */
 const IDS_MAX = 20_000;
 /** Databases limit the parameters of a statement. */
 const ROWS_PER_READ = 500;
 
-/** How long after its time an event may still become visible. Bodies of SQLite commit one after another. */
+/**
+ * How long after its creation time an event may still become visible. The time is short on SQLite, which commits transactions one after another.
+ */
 export function lateMs({ dialect }: Pick<Db, 'dialect'>): number {
   return dialect === 'sqlite' ? SHORT_MS : 15_000;
 }

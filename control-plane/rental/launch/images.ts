@@ -39,7 +39,7 @@ export interface Images {
    * @throws ServiceError `image_reference_invalid`, `image_unavailable`, `registry_unreachable`
    */
   verify(reference: ImageReference, login: ImageLogin | undefined): Promise<ImageFacts>;
-  /** What a host needs to pull it: a token for this repository only, if the registry issues tokens. Errors as `verify`. */
+  /** What a host needs to pull the image: a token for this repository only, if the registry issues tokens. Errors as `verify`. */
   pullLogin(reference: ImageReference, login: RegistryLogin): Promise<PullLogin | null>;
   close(): Promise<void>;
 }

@@ -94,7 +94,7 @@ export function openLaunch(deps: {
   };
 }
 
-/** A placeholder for the command of an image, of which only the existence is known here. */
+/** Stands for the command of an image. Only the existence of the command is known here, not its text. */
 function words(areThere: boolean): string[] {
   return areThere ? ['as the image says'] : [];
 }

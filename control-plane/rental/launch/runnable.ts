@@ -27,7 +27,7 @@ export interface Runnable {
   /** True if the customer named the image. Other images are never shown. */
   ownImage: boolean;
   registryCredentialId: string | null;
-  /** Null: the image's own. An empty array: none. */
+  /** The command in place of the image's own. Null: the image's own is used. An empty array: there is none. */
   entrypoint: string[] | null;
   cmd: string[] | null;
   env: Record<string, string>;

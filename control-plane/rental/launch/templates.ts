@@ -13,11 +13,11 @@ import { LAUNCH_BYTES_MAX } from '../../../shared/limits.ts';
 const Variable = z.strictObject({
   description: z.string().min(1),
   default: z.string().optional(),
-  /** A launch must give it a value that is not empty. */
+  /** True if a launch must give the variable a value that is not empty. */
   required: z.boolean().default(false),
-  /** Customers may set it. */
+  /** True if customers may set the variable. */
   user_overridable: z.boolean().default(false),
-  /** A secret must not be part of a command line, because every program in the container could read it there. */
+  /** True for a secret. It must not be part of a command line, because every program in the container could read it there. */
   secret: z.boolean().default(false),
 });
 type Variable = z.infer<typeof Variable>;
@@ -38,9 +38,9 @@ const Template = z
     description: z.string().min(1),
     image: ImageName,
     min_vram_gb: z.int().min(0).default(0),
-    /** True if it serves the model in its variable MODEL, on all GPUs together. */
+    /** True if the template serves the model that its variable MODEL names, on all GPUs together. */
     serves_model: z.boolean().default(false),
-    /** If these are missing, the image's own are used. */
+    /** `entrypoint` and `cmd` replace the image's own. If one is missing, the image's own is used. */
     entrypoint: Arguments.optional(),
     cmd: Arguments.optional(),
     ports: Ports.default([]),
@@ -90,7 +90,7 @@ export function templateView({ id, title, description, min_vram_gb, ports, env }
 export interface Filled {
   /** The environment variables of the container. */
   env: Record<string, string>;
-  /** Null: the image's own. */
+  /** Replaces the entrypoint of the image; null: the image's own is used. */
   entrypoint: string[] | null;
   cmd: string[] | null;
 }

@@ -40,7 +40,7 @@ export function outagesBrings({ db, clock, events, watch, decoys, ownOutages }: 
     what: 'probe_hours',
     run: (signal) => inPieces(clock.now() - HOURS_KEPT_MS, (piece) => forgetHours(db, piece), signal),
   };
-  // A planned stop loses nothing of what the rows do not have yet.
+  // `close` writes what only memory has, so that a planned stop loses nothing.
   return {
     routes: [machineProbesRoute({ db, clock })],
     loops,

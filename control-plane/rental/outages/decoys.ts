@@ -28,10 +28,10 @@ const FAILURES_MIN = 3;
 /** With more SSH streams than this, a decoy may fail only because the SSH server is full. */
 const CROWD_MAX = 8;
 const PER_RUN_MAX = 50;
-/** A very common client. */
+/** The identification string of a very common client. */
 const IDENT = 'OpenSSH_9.6p1 Ubuntu-3ubuntu13.14';
 const USER = 'root';
-/** Networks of large internet providers. */
+/** First octets of networks of large internet providers. */
 const FIRST_OCTETS = [24, 46, 62, 71, 73, 78, 81, 84, 86, 88, 91, 93, 95, 98, 108, 151, 176, 178, 188, 213, 217];
 
 const DecoyRow = z.object({

@@ -17,10 +17,10 @@ const CLOCK_STEP_MS_MIN = 5_000;
 export interface OwnOutages {
   /**
    * Records that the control plane is alive. If the last beat is older than OWN_OUTAGE_MS_MIN, the time since then is credited to customers and
-   * paid to suppliers by us (DESIGN section 7). Within one process the monotonic clock measures the gap, so a wall clock that is set
-   * pays nobody. Across a restart the wall clock measures it, within the bounds of money/credits. If the process dies half way, the row is
-   * unchanged, and the next beat credits the whole gap. Calls at the same moment share one beat.
-   * Resolves with whether there was an own outage.
+   * paid to suppliers by us (DESIGN section 7). Within one process the monotonic clock measures the gap, so nobody is paid if the wall clock is
+   * set. Across a restart the wall clock measures it, within the bounds of money/credits. If the process dies half way, the row is unchanged, and
+   * the next beat credits the whole gap. Calls at the same moment share one beat.
+   * Resolves with true if there was an own outage.
    */
   beat(): Promise<boolean>;
   /** How often the wall clock was set since this process started. */

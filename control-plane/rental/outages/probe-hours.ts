@@ -10,7 +10,7 @@ const HOUR_MS = 3_600_000;
 const ROWS_PER_WRITE = 200;
 /**
  * A rental is probed about every 30 seconds, and every 2 seconds while it fails. Two equal results that are closer than this count once:
- * otherwise an outage of 10 minutes would be most of a day.
+ * otherwise an outage of 10 minutes would count as many probes as 2.5 hours without one.
  */
 const SAME_RESULT_MS = 20_000;
 
@@ -22,7 +22,7 @@ interface Counted extends HourRow {
 }
 
 export interface ProbeHours {
-  /** Counts a probe of a rental that ended now. A probe that failed on our side is none. */
+  /** Counts a probe of a rental that ended now. Must not be called for a probe that failed on our side. */
   count(rental: { id: string; machineId: string }, isGood: boolean): void;
   /** Adds what was counted to the rows, unless that was done less than `everyMs` ago. */
   store(everyMs: number): Promise<void>;
@@ -30,7 +30,7 @@ export interface ProbeHours {
 
 export function openProbeHours({ db, clock }: { db: Db; clock: Clock }): ProbeHours {
   const counted = new Map<string, Counted>();
-  /** The last result of each rental that was counted, as long as it matters. */
+  /** The last counted result of each rental. A result that is no longer recent is removed when the counts are stored. */
   const last = new Map<string, { isGood: boolean; atMs: number }>();
   const isRecent = ({ atMs }: { atMs: number }): boolean => clock.monotonicMs() - atMs < SAME_RESULT_MS;
   let storedMs = clock.monotonicMs();
@@ -52,7 +52,7 @@ export function openProbeHours({ db, clock }: { db: Db; clock: Clock }): ProbeHo
       storedMs = clock.monotonicMs();
       for (const [id, result] of last) if (!isRecent(result)) last.delete(id);
       const rows = [...counted.values()];
-      // A probe that ends during the write is counted anew.
+      // Cleared before the write, so a probe that ends during the write is counted in the next one.
       counted.clear();
       for (let i = 0; i < rows.length; i += ROWS_PER_WRITE) {
         try {
@@ -74,7 +74,7 @@ async function addHours(tx: Tx, rows: readonly Counted[]): Promise<void> {
   );
 }
 
-/** The hours of a machine from the one of `sinceMs` on that had probes, oldest first. */
+/** The hours in which the machine had probes, oldest first, beginning with the hour of `sinceMs`. */
 export function hoursOf(query: Query, machineId: string, sinceMs: number): Promise<HourRow[]> {
   return query.all(
     HourRow,

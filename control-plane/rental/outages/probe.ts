@@ -19,7 +19,7 @@ import { findInstance } from '../instances/store.ts';
 const PROBE_USER = 'svc-probe';
 /** A holder answers within milliseconds, and within a second over a slow line. */
 export const PROBE_MS_MAX = 5_000;
-/** Our own listener is on this machine or next to it. */
+/** Short, because our own listener is on this machine or next to it. */
 const LISTENER_MS_MAX = 2_000;
 
 /** The first step that failed, in the order of the login. */
@@ -122,14 +122,14 @@ function isListening(address: { host: string; port: number }, clock: Clock): Pro
   });
 }
 
-/** Makes the probe key of one endpoint. Every launch makes one, so it is written by hand: the library takes ten times as long. */
+/** Makes the probe key of one endpoint. Every launch makes one, so the key file is built here: the library takes ten times as long. */
 export function newProbeKey(): ProbeKey {
   const { x = '', d = '' } = generateKeyPairSync('ed25519').privateKey.export({ format: 'jwk' });
   const [publicKey, seed] = [Buffer.from(x, 'base64url'), Buffer.from(d, 'base64url')];
   const type = sshString('ssh-ed25519');
   const publicPart = Buffer.concat([type, sshString(publicKey)]);
   const secrets = [publicPart, sshString(Buffer.concat([seed, publicKey])), sshString(PROBE_USER)];
-  // Without a passphrase, any number will do as the check, as long as it is there twice.
+  // The file begins with a check number that stands there twice. Without a passphrase any number will do, for example 0.
   const open = Buffer.concat([Buffer.alloc(8), ...secrets]);
   const padding = Buffer.from(Array.from({ length: (8 - (open.length % 8)) % 8 }, (_, i) => i + 1));
   const file = Buffer.concat([

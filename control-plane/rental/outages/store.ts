@@ -17,7 +17,7 @@ const ProbeRow = z.object({
   successes: int,
   last_leg: text.nullable(),
   last_detail: text.nullable(),
-  /** The next three belong to the current series of probes, as in verdict.ts. */
+  /** The next three columns belong to the current series of probes, as in verdict.ts. */
   life_ms: int.nullable(),
   first_success_ms: int.nullable(),
   repair_ms: int.nullable(),

@@ -83,7 +83,7 @@ export interface ProbeOutcome {
   endMs: number;
   /** The last proof of life that is known when the probe ends. */
   lifeMs: number | null;
-  /** When the host itself reported that the holder does not answer; null if it did not since the last good probe. */
+  /** When the host itself reported that the holder does not answer; null if there was no such report since the last good probe. */
   hostFailedMs: number | null;
 }
 

@@ -25,7 +25,7 @@ const MOVE_MS_MAX = 60_000;
 const EVENTS_MAX = 10_000;
 const ENDS = ['instance.stopping', 'instance.terminated', 'instance.failed'];
 
-/** The second time is exclusive. */
+/** A span of time. It includes `fromMs` and excludes `untilMs`. */
 export interface Span {
   fromMs: number;
   untilMs: number;

@@ -286,7 +286,7 @@ async function judge(probed: Probed, fleet: FleetView, deps: ProbeDeps): Promise
       await instances.giveUp(tx, rental, `The host could not be reached for too long (${after.last_detail}).`);
     }
   });
-  // The row has all that counts from now on.
+  // The row now has everything that matters, so memory need not keep the instance.
   if (!isWell) wells.drop(rental.id);
   if (series.failures === 1) wells.hastenOthers(before.machine_id, endMs, ALARMED_MAX);
   const told = { instance_id: rental.id, machine_id: rental.machine_id, verdict: decided, detail: after.last_detail };

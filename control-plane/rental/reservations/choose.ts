@@ -24,7 +24,7 @@ export type ReservedLaunch = SlotRequest & { orgId: string };
 
 export interface ChosenContract {
   id: string;
-  /** Machines that have capacity for the launch. */
+  /** The region of the contract's machine that has capacity for the launch. */
   region: string;
 }
 

@@ -135,7 +135,7 @@ function reservationFields({ contract, slots, awaited, claimMs, outlook }: Opera
     ends_at: isoTime(contract.ends_ms),
     renewal: contract.renewal,
     commitment: entries.join(', '),
-    // Its GPUs are off the market from this time: free ones at once, used ones when they come free.
+    // From this time on, the GPUs of the contract are off the market: free ones at once, used ones when they come free.
     set_aside_at: isoTime(claimMs),
     set_aside: placesText(slots.map((machine) => ({ ...machine, count: machine.slots }))),
     missing: awaited,

@@ -20,11 +20,11 @@ import { reservationView } from './view.ts';
 export interface OperatorView {
   contract: store.ReservationRow;
   slots: Slots[];
-  /** GPUs that it waits for. They become its slots when they come free. */
+  /** Number of GPUs that the contract waits for. They become its slots when they come free. */
   awaited: number;
-  /** When GPUs are set aside for it. */
+  /** When GPUs are set aside for the contract. */
   claimMs: number;
-  /** Set before that time: the GPUs that it would find. */
+  /** The GPUs that the contract would find at its start; null from `claimMs` on. */
   outlook: Outlook | null;
 }
 
@@ -38,7 +38,7 @@ export interface Reservations {
   list(start: PageStart): Promise<OperatorView[]>;
   /** @throws ServiceError `not_found` */
   show(id: string): Promise<OperatorView>;
-  /** New launches are refused from now on. @throws ServiceError `not_found`, `conflict` */
+  /** Suspends a contract: new launches under it are refused from now on. @throws ServiceError `not_found`, `conflict` */
   suspend(id: string): Promise<OperatorView>;
   /** Ends a suspension. @throws ServiceError `not_found`, `conflict` */
   resume(id: string): Promise<OperatorView>;
@@ -50,7 +50,7 @@ export interface Reservations {
   reassign(id: string): Promise<OperatorView>;
   /** What the organisation sees of its contracts (specification 2.7), newest first. */
   ofOrg(orgId: string): Promise<Reservation[]>;
-  /** The same for these contracts. Those of other organisations are left out. */
+  /** What the organisation sees of the contracts with these ids, by id. Contracts of other organisations are left out. */
   describe(query: Query, orgId: string, ids: readonly string[]): Promise<Map<string, Reservation>>;
   /** The contract that a reserved launch goes under. @throws ServiceError `reservation/*` */
   choose(tx: Tx, launch: ReservedLaunch): Promise<ChosenContract>;

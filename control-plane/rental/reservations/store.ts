@@ -15,7 +15,7 @@ const ReservationRow = z.object({
   renewal: RenewalMode,
   commitment: json(Commitment),
   starts_ms: int,
-  /** Exclusive. */
+  /** The end of the term. The contract covers the time before it. */
   ends_ms: int,
   created_ms: int,
   /** When the contract began to set GPUs aside; null before the lead time. */

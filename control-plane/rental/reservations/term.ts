@@ -3,12 +3,12 @@ import type { RenewalMode } from '../../../shared/api/reservation.ts';
 import { RESERVATION_STATES, type ReservationState } from '../../../shared/states.ts';
 
 export const DAY_MS = 24 * 3_600_000;
-/** Specification 8. */
+/** A contract that ends within this number of days expires soon (specification 8). */
 const EXPIRING_SOON_DAYS = 14;
 
 export interface Term {
   starts_ms: number;
-  /** Exclusive. */
+  /** The end of the term. The term covers the time before it. */
   ends_ms: number;
 }
 

@@ -12,7 +12,7 @@ export interface Attempt {
   outcome: DeliveryOutcome;
 }
 
-/** `secrets`: each makes one signature, newest first. */
+/** Makes one attempt. The request has one signature for each of `secrets`, the newest secret first. */
 export async function attempt(
   delivery: DeliveryRow,
   endpoint: { url: string; secrets: readonly string[]; trigger: Trigger },
@@ -43,7 +43,7 @@ export async function attempt(
   return result instanceof OutboundError ? unanswered(row, result) : answered(row, result, clock.now());
 }
 
-/** Who reads deliveries must not be able to send one that an endpoint would accept. */
+/** Hides the signatures. A person who reads deliveries could otherwise send a request that the endpoint would accept. */
 function withoutSignatures(headers: Record<string, string>): Record<string, string> {
   const signature = (headers['svc-signature'] ?? '').replaceAll(/v1=[0-9a-f]+/g, 'v1=[hidden]');
   return { ...headers, 'svc-signature': signature };

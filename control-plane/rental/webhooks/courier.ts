@@ -23,7 +23,7 @@ import { continueReplays } from './replay.ts';
 import { deliveryAfter, healthAfter, slotsOf, URGENT_AT_ONCE_MAX } from './schedule.ts';
 import type { Secrets } from './secrets.ts';
 
-/** Attempts in progress for all endpoints. Far more than healthy endpoints need, so that hanging ones do not use up all of them. */
+/** Largest number of attempts in progress for all endpoints. Healthy endpoints need far fewer, so hanging endpoints do not use up all of them. */
 const UNDER_WAY_MAX = 1_024;
 const OVERDUE_PER_RUN_MAX = 500;
 /** Wait after a result that could not be stored. The attempt is repeated, but not in a hot loop. */

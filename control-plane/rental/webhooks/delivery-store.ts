@@ -110,7 +110,7 @@ export async function moveDelivery(tx: Tx, row: DeliveryRow, step: DeliveryMove)
   return moved === 1;
 }
 
-/** Brings the next attempt forward within its status. */
+/** Makes the next attempt due now if it was planned for later. The status does not change. */
 export async function hurryDelivery(tx: Tx, id: string, nowMs: number): Promise<void> {
   await tx.run(
     sql`update webhook_deliveries set next_trigger = 'manual',
@@ -128,7 +128,7 @@ export function overdueDeliveries(query: Query, nowMs: number, limit: number): P
 }
 
 interface Revival {
-  /** How many more attempts each gets, but never more than `ceiling` in all. */
+  /** How many more attempts each delivery gets. All its attempts together never exceed `ceiling`. */
   attempts: number;
   ceiling: number;
   nowMs: number;
@@ -161,7 +161,7 @@ export async function reviveDead(
   return { count: rows.length, lastCreatedMs: Math.max(sinceMs, ...rows.map((row) => row.created_ms)) };
 }
 
-/** It was given up, and was no test. The same words are the condition of an index. */
+/** A condition: the delivery was given up and is not a test. The text must equal the condition of the index `webhook_deliveries_dead`. */
 const IS_DEAD = sql`status = 'dead_lettered' and is_test = 0`;
 
 /** A condition: the endpoint has a delivery that was given up. */
@@ -244,7 +244,7 @@ export interface DeliveryCounts {
   waiting: number;
   /** How long the oldest due delivery has waited; 0 if none is due. */
   dueForMs: number;
-  /** Deliveries that were given up since the given time. */
+  /** Number of deliveries that were given up since the given time. */
   dead: number;
 }
 

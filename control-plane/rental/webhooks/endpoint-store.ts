@@ -75,7 +75,7 @@ export function pageOfFailing(query: Query, overdueMs: number, start: PageStart)
   );
 }
 
-/** The endpoint with when its deliveries are due. Undefined also for a deleted endpoint. */
+/** The endpoint, with the time at which its next delivery is due. Undefined also for a deleted endpoint. */
 export function findFailing(query: Query, id: string): Promise<FailingRow | undefined> {
   return query.one(
     FailingRow,
@@ -86,7 +86,7 @@ export function findFailing(query: Query, id: string): Promise<FailingRow | unde
 const FailingRow = EndpointRow.extend({ due_ms: int.nullable() });
 export type FailingRow = z.infer<typeof FailingRow>;
 
-/** Writes all fields but the health, which `setHealth` writes. */
+/** Writes what the owner can change. `setHealth` writes the health. */
 export async function updateEndpoint(tx: Tx, row: EndpointRow): Promise<void> {
   await tx.run(
     sql`update webhook_endpoints set url = ${row.url}, event_types = ${JSON.stringify(row.event_types)},
@@ -176,7 +176,7 @@ export async function replayOf(query: Query, id: string): Promise<Replay | undef
   return row && { sinceMs: row.replay_since_ms, askedMs: row.replay_asked_ms };
 }
 
-/** Null: the replay is over. */
+/** Stores how far the replay is; null if it is over. */
 export async function setReplay(tx: Tx, id: string, replay: Replay | null): Promise<void> {
   await tx.run(
     sql`update webhook_endpoints set replay_since_ms = ${replay?.sinceMs ?? null}, replay_asked_ms = ${replay?.askedMs ?? null}

@@ -12,12 +12,12 @@ export interface Lanes {
 }
 
 interface LanesOptions<Job> {
-  /** Jobs in progress in all lanes together. */
+  /** Largest number of jobs in progress in all lanes together. */
   max: number;
   log: Log;
   /** The due jobs of a lane with `busy` jobs in progress (which may be among them), and how many may run at once. */
   due(key: string, busy: number): Promise<{ slots: number; jobs: Job[] }>;
-  /** Never throws. */
+  /** Does the job. Never throws. */
   carry(job: Job): Promise<void>;
 }
 

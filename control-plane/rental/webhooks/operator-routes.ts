@@ -14,7 +14,7 @@ import type { Webhooks } from './webhooks.ts';
 const BASE = '/admin/webhook-endpoints';
 /** A delivery that is due for longer is overdue. */
 export const OVERDUE_MS = 60_000;
-/** Nobody needs to know how many more there are. */
+/** Given-up deliveries of an endpoint are counted up to this number. An operator does not need a larger exact number. */
 const DEAD_COUNTED_MAX = 1_000;
 
 interface Deps {

@@ -48,7 +48,7 @@ export const waitingWebhooks: Waits = async (query, { nowMs, limit }) => {
   return [...late, { kind: 'webhook', id: 'given up', what, sinceMs, command }];
 };
 
-/** Deliveries that were completed since then: delivered or given up. */
+/** Number of deliveries that were completed after `sinceMs`: delivered or given up. */
 async function deliveriesSince(query: Query, sinceMs: number): Promise<number> {
   const row = await query.one(
     countRow,

@@ -1,5 +1,6 @@
-// A replay: deliveries that were given up get a whole new schedule. There may be very many, so a request revives one piece, and the courier
-// the rest, a piece of each endpoint in a run. The endpoint's row says how far a replay is, so a kill between two pieces loses nothing.
+// A replay: deliveries that were given up get a whole new schedule. There may be very many. So the request revives only one piece, and the runs
+// of the courier revive the rest, one piece of an endpoint at a time. The endpoint's row stores how far a replay is, so a kill between two pieces
+// loses nothing.
 import type { Clock } from '../../../shared/clock.ts';
 import { WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX } from '../../../shared/limits.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
@@ -7,7 +8,7 @@ import { reviveDead } from './delivery-store.ts';
 import { makeDue, probeNow, type Replay, replayOf, replaying, setReplay } from './endpoint-store.ts';
 import { DELIVERY_MS_MAX, urgentFrom } from './schedule.ts';
 
-/** Deliveries in one transaction. */
+/** Number of deliveries that one transaction revives. */
 export const REPLAY_PIECE = 500;
 const ENDPOINTS_PER_RUN_MAX = 10;
 
@@ -16,7 +17,7 @@ interface ReplayDeps {
   maxAttempts: number;
 }
 
-/** Begins a replay of what was given up since then and until now. The caller has locked the endpoint. */
+/** Begins a replay of the deliveries that were made since `sinceMs` and are given up by now. The caller has locked the endpoint. */
 export async function beginReplay(tx: Tx, endpointId: string, sinceMs: number, deps: ReplayDeps): Promise<void> {
   const before = await replayOf(tx, endpointId);
   const earliestMs = Math.min(sinceMs, before?.sinceMs ?? sinceMs);

@@ -25,19 +25,19 @@ export const URGENT_AT_ONCE_MAX = 32;
 const URGENT_MARGIN_MS = 30 * 60_000;
 
 export interface DeliveryOutcome {
-  /** Null: no answer. */
+  /** The HTTP status; null if there was no answer. */
   status: number | null;
-  /** Null: a 2xx answer. */
+  /** Why the attempt failed; null after a 2xx answer. */
   errorCode: WebhookAttempt['error_code'];
-  /** The Retry-After of a 429 or 503. */
+  /** The wait that Retry-After of a 429 or 503 asks for; null if there is none. */
   retryAfterMs: number | null;
 }
 
 export interface DeliveryStep {
   to: WebhookDeliveryState;
-  /** Null if the delivery has ended. */
+  /** When the next attempt is due; null if the delivery has ended. */
   nextMs: number | null;
-  /** The delivery is tried from this time on, even if the circuit is open; null if it has ended. */
+  /** The time from which the delivery is tried even if the circuit is open; null if the delivery has ended. */
   urgentMs: number | null;
 }
 
@@ -83,7 +83,10 @@ export function urgentFrom({
   return urgentMs;
 }
 
-/** The wait before the next attempt if `left` attempts remain. Counted from the end of the schedule, so a replay has the whole schedule again. */
+/**
+ * The wait before the next attempt if `left` attempts remain. The waits are counted from the end of the schedule, so a replay has all of them
+ * again.
+ */
 function waitMs(left: number, scheduled: number): number {
   const step = Math.min(Math.max(0, scheduled - 1 - left), RETRY_DELAYS_MS.length - 1);
   return RETRY_DELAYS_MS[step] ?? 0;
@@ -95,7 +98,7 @@ export interface Health {
   /** Failures in a row. */
   failures: number;
   failing_since_ms: number | null;
-  /** No attempt before then. */
+  /** No attempt is made before this time; null if attempts are made without a wait. */
   open_until_ms: number | null;
 }
 

@@ -6,7 +6,7 @@ import type { EndpointRow } from './endpoint-store.ts';
 const SECRET_BYTES = 32;
 
 export interface Secrets {
-  /** 64 hexadecimal characters. */
+  /** Makes a secret of 64 hexadecimal characters. */
   make(): string;
   seal(endpointId: string, secret: string): string;
   /** The secrets that sign now, newest first. There are two for a day after a rotation. */

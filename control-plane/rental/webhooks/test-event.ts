@@ -57,7 +57,7 @@ export async function sendTest(
   return deliveryView(row, []);
 }
 
-/** The instance is in the status of the event. */
+/** The body of a test event. Its instance has the status that the event type reports. */
 function bodyOf({ id, type, nowMs }: { id: string; type: WebhookEvent['type']; nowMs: number }): WebhookEvent {
   const at = isoTime(nowMs);
   const STATUS = {

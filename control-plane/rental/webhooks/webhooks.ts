@@ -31,7 +31,7 @@ export interface Webhooks {
   page(query: Query, orgId: string, start: PageStart): Promise<EndpointRow[]>;
   get(query: Query, orgId: string, id: string): Promise<WebhookEndpoint>;
   change(tx: Tx, orgId: string, id: string, request: ChangeWebhookEndpoint): Promise<WebhookEndpoint>;
-  /** Begins a replay of what was given up since then, for an operator. The caller has locked the endpoint. */
+  /** Begins a replay for an operator: of the deliveries that were made since `sinceMs` and given up. The caller has locked the endpoint. */
   replay(tx: Tx, id: string, sinceMs: number): Promise<void>;
   remove(tx: Tx, orgId: string, id: string): Promise<void>;
   /** The new secret is shown in this answer only. */
@@ -91,9 +91,9 @@ export function openWebhooks(options: Deps): Webhooks {
 }
 
 const HISTORY_MS = 30 * 24 * 3_600_000;
-/** Deliveries in one transaction. Few, because other writers wait for it. */
+/** Number of deliveries that one transaction removes. It is small, because other writers wait for the transaction. */
 const PIECE = 200;
-/** Endpoints in one run. The next run takes the rest. */
+/** Number of deleted endpoints that one run removes. The next run takes the rest. */
 const ENDPOINTS_PER_RUN_MAX = 100;
 
 /**
