@@ -22,7 +22,7 @@ export interface S3Settings {
 
 export interface S3Request {
   method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE';
-  /** The key of the object. A request without it is for the bucket. */
+  /** The key of the object; undefined for a request to the bucket. */
   object?: string;
   query?: Record<string, string>;
   headers?: Record<string, string>;
@@ -183,7 +183,7 @@ async function answerOf(answer: IncomingMessage, bytesOf: S3Requests['bytesOf'])
   return { headers: answer.headers, xml: body.trimStart().startsWith('<') ? rootOf(body) : {} };
 }
 
-/** The elements that may come several times, or once, or never. */
+/** Names of XML elements that may come several times, once, or never. */
 const LISTS = ['Contents', 'Upload'];
 
 function rootOf(body: string): Record<string, unknown> {

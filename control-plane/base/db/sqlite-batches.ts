@@ -69,12 +69,15 @@ export function openBatches(writer: Connection, deps: BatchDeps): Batches {
     try {
       commit(writer, makeRoom);
     } catch {
-      // Its callers do not rely on it: they learn from a later body that it is gone.
+      // Nobody relies on these writes yet. Their callers learn from a later body that the writes are gone.
       rollback(writer);
     }
     deps.settled();
   };
-  /** Nothing else runs between the bodies and the end if all are of one statement, so no read can commit half of a batch. */
+  /**
+   * Runs the bodies of a batch and ends its transaction. If all bodies are of one statement, nothing else runs in between, so no read can
+   * commit half of a batch.
+   */
   const run = async (batch: readonly AnyBody[], inSavepoints: boolean): Promise<Ran | undefined> => {
     const isContinued = leftOpen !== undefined;
     const ran: RanBodies = { results: [], writers: [] };
@@ -126,7 +129,7 @@ export function openBatches(writer: Connection, deps: BatchDeps): Batches {
 
 interface RanBodies {
   results: BodyResult[];
-  /** Those that have written. */
+  /** The bodies that have written, with their results. */
   writers: { body: AnyBody; result: BodyResult }[];
 }
 
@@ -151,7 +154,7 @@ function keep(
   return true;
 }
 
-/** The next turn of the event loop, which bodies must not outlast. */
+/** The next turn of the event loop. A body that has not ended by then is rolled back. */
 function openTurn(clock: Clock): { over(): Promise<'turn over'>; next(): void } {
   let turn: Promise<'turn over'> | undefined;
   return {

@@ -110,7 +110,7 @@ export function openPeople(deps: PeopleDeps): People {
       const hash = await passwords.hash(password);
       return db.tx('users.use_link', async (tx) => {
         await tx.lock('user', userId);
-        // Two requests may have found it. The second one finds it gone.
+        // Two requests with the same link may come at once. The second one finds that the link is gone.
         if ((await findLink(tx, found.token_hash, clock.now())) === undefined) failLink();
         await deleteLinks(tx, userId);
         await deleteAllCredentials(tx, userId);

@@ -98,7 +98,7 @@ export function listedMember(query: Query, orgId: string, userId: string): Promi
   return query.one(ListedMemberRow, sql`${LISTED} where m.org_id = ${orgId} and m.user_id = ${userId}`);
 }
 
-/** Those of these people who are members. */
+/** The members of the organisation among these people. */
 export function membersOfOrg(query: Query, orgId: string, userIds: readonly string[]): Promise<ListedMemberRow[]> {
   if (userIds.length === 0) return Promise.resolve([]);
   return query.all(
