@@ -58,10 +58,10 @@ export function lossyDestination(fd: number): DestinationStream {
   };
 }
 
-/** Lines per machine or address. */
+/** Maximum number of lines per machine or address in one window. */
 const LINES_PER_WINDOW = 30;
 const WINDOW_MS = 60_000;
-/** Sources with a count of their own at a time; all others share one count. */
+/** Maximum number of machines and addresses that are counted separately at a time. All others share one count. */
 const SOURCES_MAX = 10_000;
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
 
