@@ -100,7 +100,7 @@ const OPEN_TIMES_MAX = 10_000;
 
 export interface OutageSpan extends Pick<OutageRow, 'id' | 'cause'> {
   fromMs: number;
-  /** Null while it lasts. */
+  /** Null while the outage lasts. */
   untilMs: number | null;
   grantedUcents: bigint;
 }

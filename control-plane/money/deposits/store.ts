@@ -65,7 +65,7 @@ export function depositsAfter(query: Query, afterId: string, limit: number): Pro
 export interface DepositFilter {
   status?: DepositState | undefined;
   orgId?: string | undefined;
-  /** Only those about which the operator must decide something. */
+  /** True: only deposits about which the operator must decide something. */
   isWaiting?: boolean | undefined;
 }
 

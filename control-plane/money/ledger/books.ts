@@ -32,7 +32,7 @@ type Proof = AsyncGenerator<void, string[]>;
 export interface Proofs {
   /** Compares the rows of the room with the ledger, in pieces. */
   charges?: RoomProof;
-  /** Reads all that is known about one subject after the other. */
+  /** Reads all rows about one subject, then about the next one. */
   subjects?: SubjectProof;
   /** Short proofs, each in one transaction: broken invariants in words. */
   invariants?: readonly ((query: Query) => Promise<string[]>)[];

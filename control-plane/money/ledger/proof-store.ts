@@ -140,7 +140,7 @@ export async function postedOf(query: Query, accountId: string): Promise<bigint>
 
 const IdRow = z.object({ id: text });
 
-/** Those of the proven accounts and of `others` that should have a row in `ledger_accounts` but have none. */
+/** Ids among the proven accounts and `others` that have no row in `ledger_accounts` although they should. */
 export async function withoutRow(query: Query, others: readonly string[]): Promise<string[]> {
   const proven = await query.all(
     IdRow,

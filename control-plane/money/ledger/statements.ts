@@ -21,7 +21,7 @@ interface NewHold {
   /** Id of the hold. No hold has this id yet. */
   id: string;
   account: AccountRef;
-  /** More than 0. */
+  /** Amount of the hold. It must be more than 0. */
   amountUcents: bigint;
   nowMs: number;
 }

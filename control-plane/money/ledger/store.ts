@@ -177,7 +177,7 @@ export async function insertHold(tx: Tx, hold: Hold): Promise<boolean> {
 interface Hold {
   id: string;
   accountId: string;
-  /** More than 0. */
+  /** Amount of the hold. It must be more than 0. */
   amountUcents: bigint;
   nowMs: number;
 }

@@ -170,11 +170,11 @@ const TransferRow = z.object({
 export type TransferRow = z.infer<typeof TransferRow>;
 
 export interface TransferFilter {
-  /** Only those that changed the wallet of this organisation. */
+  /** If set, only transfers that changed the wallet of this organisation. */
   orgId?: string | undefined;
-  /** Only those of this instance, receipt, job, deposit or payout. */
+  /** If set, only transfers of this instance, receipt, job, deposit or payout. */
   subjectId?: string | undefined;
-  /** Only with one of the others: no index has all kinds. */
+  /** If set, only transfers of this kind. Another filter must be set too, because no index covers all kinds. */
   kind?: string | undefined;
 }
 

@@ -80,7 +80,7 @@ export function pageOfPayouts(
   return query.all(PayoutRow, sql`select ${PAYOUT} from payouts where ${whose} and ${which} and ${pageFrom(start)}`);
 }
 
-/** Payouts in a state after `afterId` that were made by `untilMs`, in order. */
+/** Payouts in this state after `afterId` that were made at `untilMs` or earlier, in order. */
 export function payoutsIn(
   query: Query,
   state: PayoutState,
