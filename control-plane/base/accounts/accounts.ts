@@ -13,7 +13,7 @@ import * as orgs from './orgs.ts';
 
 /** Step of `last_used_at`: writing it for every request would cost more than the request. */
 const LAST_USED_MS_STEP = 60_000;
-/** A suspension reaches the other processes on PostgreSQL within this time. */
+/** On PostgreSQL, a known key is read again after this time. So the other processes notice a suspension within it. */
 const KNOWN_MS_MAX = 5_000;
 
 export interface Accounts {

@@ -62,7 +62,7 @@ export interface S3Requests {
   presign(request: S3Request, seconds: number): Promise<string>;
 }
 
-/** Each request of this room may be repeated. */
+/** How often a request is sent at most. Every request of this room may be repeated. */
 const ATTEMPTS_MAX = 4;
 const FIRST_WAIT_MS = 100;
 const REPEATED = [429, 500, 502, 503, 504];
@@ -133,7 +133,7 @@ export function openS3Requests(settings: S3Settings, clock: Clock): S3Requests {
       const query = { ...asked.query, 'X-Amz-Expires': String(seconds) };
       const signer = signerOf({ ...asked, query }, settings, clock.now(), { signQuery: true, allHeaders: true });
       const { url } = await signer.sign();
-      // Some stores take the plus sign, which URLSearchParams writes for a space, as it is.
+      // URLSearchParams writes a plus sign for a space. Some stores do not read it as a space.
       return url.href.replaceAll('+', '%20');
     },
   };

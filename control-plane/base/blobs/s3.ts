@@ -161,7 +161,7 @@ interface Store {
   log: Log;
 }
 
-/** Tells the operator what to do, and the caller when to come again. Passes other errors on. */
+/** Logs what the operator can do, and tells the caller when to try again. Other errors are thrown unchanged. */
 function explain(error: unknown, { endpoint, bucket, log }: Store): never {
   if (error instanceof ServiceError || !(error instanceof S3Refusal || error instanceof S3Silence)) throw error;
   const facts = { endpoint, bucket, err: error };

@@ -89,7 +89,7 @@ const Row = z.object({ id: text, created_ms: int, next_ms: int.nullable() });
 const FIRST_KEY = 'urlkey_0';
 const NEWEST = sql`where next_ms is null`;
 
-/** Each key with the time of the next one. */
+/** Each key with the time at which the next key was made; null for the newest key. */
 const WITH_NEXT = sql`
   select id, created_ms, next_ms from (
     select id, created_ms, lead(created_ms) over (order by created_ms, id) as next_ms from blob_url_keys) keys`;

@@ -6,11 +6,12 @@
 //   it begins ──► BEGIN, hold, receipt           its caller goes on, the transaction stays open
 //   it ends   ──► receipt, charge, COMMIT        one commit and one flush; it would be two commits otherwise
 //
-// What is left open is in no other batch's way: bodies of one statement continue in it, and it is committed before a body that may wait
-// runs. Reads have a connection of their own and would not see it, so they commit it first (`settle`). So does a timer.
+// An open transaction does not block other batches. Bodies of one statement continue in it. It is committed before a body runs that may wait.
+// Reads have a connection of their own and would not see it, so they commit it first (`settle`). A timer commits it too.
 //
-// What must never happen: an error of a later batch undoes what was left open (it has a savepoint of its own then); a transaction is left open
-// with a write that its caller relies on.
+// What must never happen:
+// - An error of a later batch undoes what was left open. So a batch that continues an open transaction has a savepoint of its own.
+// - A transaction is left open with a write that its caller relies on.
 import type Database from 'better-sqlite3';
 import type { Clock } from '../../../shared/clock.ts';
 import { type Body, decoding, type NowBody, openLockOrder } from './bodies.ts';

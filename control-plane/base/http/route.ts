@@ -187,7 +187,7 @@ interface RouteSpec<
   params?: P;
   query?: Q;
   body?: B;
-  /** True for a body that the schema would accept and leave as it is. It saves the schema for the most common requests. */
+  /** True for a body that the schema would accept and leave unchanged. The most common requests then need no run of the schema. */
   isPlain?(body: unknown): boolean;
   handler(call: HandlerCall<S, z.output<P>, z.output<Q>, z.output<B>>): Promise<Reply>;
 }

@@ -1,9 +1,9 @@
-// How often somebody may try to sign in. Counted in rows, so all control planes count together. A try counts before its password is
-// checked, so that many tries at once cannot pass together.
+// How often somebody may try to sign in. The tries are counted in rows of the database, so all control planes count together. A try counts
+// before its password is checked, so that many tries at the same moment cannot pass together.
 //
-// Three counters slow a guesser down: one for the account and the network, one for the account, and one for the network. The person has
-// networks of earlier sign-ins. The counter of the account does not apply to them, so strangers cannot lock the owner out. A passkey is
-// never locked.
+// Three counters slow a guesser down: one for the account and the network, one for the account, and one for the network. The counter of the
+// account does not apply to networks from which its owner has signed in before. So strangers cannot lock the owner out. A passkey is never
+// locked.
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { networkOf } from '../../../shared/client-network.ts';

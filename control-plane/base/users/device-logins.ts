@@ -1,7 +1,7 @@
 // Device logins (RFC 8628): a program shows a code, a person who has signed in types it and approves, and the program fetches an API key.
 //
-// The key is made when the program fetches it, so it is nowhere before. The row is gone with it, so nobody can fetch it again. Nothing but the
-// request of a confirmed session approves: a link with the code filled in shows it, and that is all.
+// The key is made when the program fetches it, so it does not exist before. The row of the login is deleted at the same time, so nobody can
+// fetch the key again. Only a request of a confirmed session approves a login. A link that contains the code only fills the code in.
 import type { DeviceCodes, DeviceLogin } from '../../../shared/api/device-login.ts';
 import { USER_CODE_CHARS, USER_CODE_LETTERS } from '../../../shared/api/device-login.ts';
 import type { NewApiKey } from '../../../shared/api/account.ts';

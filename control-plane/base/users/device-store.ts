@@ -82,7 +82,7 @@ export async function notePoll(
   );
 }
 
-/** False if another request has taken it. */
+/** Deletes the login. False if another request has deleted it before. */
 export async function takeLogin(tx: Tx, id: string): Promise<boolean> {
   return (await tx.run(sql`delete from device_logins where id = ${id}`)) === 1;
 }

@@ -25,7 +25,7 @@ export function findLink(query: Query, tokenHash: string, nowMs: number): Promis
   );
 }
 
-/** False if there was none. */
+/** Deletes the link of a person. False if there was none. */
 export async function deleteLinks(tx: Tx, userId: string): Promise<boolean> {
   return (await tx.run(sql`delete from user_links where user_id = ${userId}`)) > 0;
 }

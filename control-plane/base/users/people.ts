@@ -20,7 +20,7 @@ const LINK_MS = 24 * 3_600_000;
 export type SignUpPolicy = SignInMethods['sign_up'];
 
 export interface People {
-  /** Who may make an account now. */
+  /** The rule that says who may make an account at present. */
   policy(): SignUpPolicy;
   /** @throws ServiceError `sign_up_closed`, `conflict` if the address is taken, `rate_limit_exceeded` */
   signUp(request: NewPerson & { orgName: string }, visitor: Visitor): Promise<NewSession>;
@@ -50,7 +50,7 @@ export interface PeopleDeps extends SignInDeps {
   accounts: Accounts;
   mail: Mail;
   signIn: SignIn;
-  /** Pages of the console begin with it. */
+  /** The origin of the console. The addresses of its pages begin with it. */
   origin: string;
   policy(): SignUpPolicy;
 }

@@ -24,7 +24,7 @@ const USED_MS_STEP = 60_000;
 /** Maximum number of sessions of one person, above the number of a person's devices. The oldest ones end first. */
 const SESSIONS_MAX = 50;
 
-/** The place from which somebody signs in. */
+/** The address and the browser from which somebody signs in. */
 export interface Visitor {
   clientIp: string;
   userAgent: string;

@@ -1,4 +1,5 @@
-// Signing in with a password, and confirming later that it is still the same person. A wrong address and a wrong password look and take the same.
+// Signing in with a password, and confirming later that it is still the same person. A wrong address gets the same answer after the same
+// time as a wrong password.
 import type { Clock } from '../../../shared/clock.ts';
 import { networkOf } from '../../../shared/client-network.ts';
 import { fail, failField } from '../../../shared/errors.ts';
