@@ -23,7 +23,7 @@ export const REGISTRY_JSON_BYTES_MAX = 1024 * 1024;
 export const LAUNCH_BYTES_MAX = 256 * 1024;
 /** Path, query and headers together. */
 export const HEADER_BYTES_MAX = 16 * 1024;
-/** Larger headers are not read to their end, so the refusal may not know the path. */
+/** Size up to which headers are read. Larger headers are read only in part, so the refusal may not know the path. */
 export const HEADER_BYTES_READ_MAX = 64 * 1024;
 /** Valid API keys per organisation: far more than people and machines need, and still a list that a person can read. */
 export const API_KEYS_PER_ORG_MAX = 200;
@@ -40,7 +40,7 @@ export const REGISTRY_CREDENTIALS_PER_ORG_MAX = 100;
 export const REGISTRY_PASSWORD_CHARS_MAX = 8 * 1024;
 /** Docker's limit for a name, and as much again for registry, tag and digest. */
 export const IMAGE_REFERENCE_CHARS_MAX = 512;
-/** Each event is sent to every endpoint that subscribes to it. */
+/** Number of webhook endpoints of an organisation. Each event is sent to every endpoint that subscribes to it. */
 export const WEBHOOK_ENDPOINTS_PER_ORG_MAX = 50;
 /** Specification 6.2 and 8: time until the status line, and for the whole attempt with DNS, TLS and body. */
 export const WEBHOOK_STATUS_MS_MAX = 10_000;

@@ -6,7 +6,10 @@ import type { Clock } from './clock.ts';
 
 export type Log = Logger;
 
-/** The file descriptor, not `process.stdout`: using that makes a pipe non-blocking, and then a write no longer waits for the reader. */
+/**
+ * The file descriptor is used and not `process.stdout`, which would make a pipe non-blocking. A write would then no longer wait for the
+ * reader.
+ */
 const STDOUT = 1;
 
 /** Field names that may hold a secret, at the top level and one level down. */

@@ -9,9 +9,9 @@ export const GpuFacts = z.strictObject({
   name: z.string().min(1).max(128),
   memory_mib: z.int().min(0),
   driver_version: z.string().max(64),
-  /** Its address on the PCI bus as nvidia-smi prints it; empty if unknown. */
+  /** Address of the GPU on the PCI bus as nvidia-smi prints it; empty if unknown. */
   bus_id: z.string().max(32).default(''),
-  /** A foreign process uses its memory, so it must not be rented out. */
+  /** True: a foreign process uses memory of the GPU, so the GPU must not be rented out. */
   foreign_use: z.boolean(),
 });
 export type GpuFacts = z.infer<typeof GpuFacts>;

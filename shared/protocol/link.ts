@@ -27,7 +27,7 @@ export const SshTarget = z.strictObject({
 });
 export type SshTarget = z.infer<typeof SshTarget>;
 
-/** The same SSH server, for a probe of the control plane: with a reserved place, no queue, and no channels. */
+/** A probe of the workload's SSH server by the control plane. It has a reserved place, waits in no queue, and opens no channels. */
 export const ProbeTarget = z.strictObject({
   kind: z.literal('probe'),
   /** OpenSSH public key line that may authenticate. */
@@ -38,7 +38,7 @@ export type ProbeTarget = z.infer<typeof ProbeTarget>;
 /** A port of the application, on the container's own loopback. */
 export const TcpTarget = z.strictObject({ kind: z.literal('tcp'), port: z.int().min(1).max(65_535) });
 
-/** The container's log as LogLine of stream.ts describes it. The stream ends with the log or, with `follow`, with the container. */
+/** The container's log, in lines as log-line.ts describes them. The stream ends with the log. With `follow`, it ends with the container. */
 const LogsTarget = z.strictObject({
   kind: z.literal('logs'),
   /** The number of last lines to send. */
@@ -100,7 +100,7 @@ export const ServerMessage = z.discriminatedUnion('type', [
   z.strictObject({
     type: z.literal('open'),
     stream_id: z.string().min(1).max(64),
-    /** One use, short life: the path of the data stream is `/agent/v1/streams/<token>`. */
+    /** The token in the path of the data stream, `/agent/v1/streams/<token>`. It works once and only for a short time. */
     token: z.string().min(16).max(128),
     workload_id: WorkloadId,
     target: OpenTarget,
@@ -116,7 +116,10 @@ export const ServerMessage = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('job_events_kept'), workload_id: WorkloadId, offset: z.int().min(0) }),
   /** The control plane cannot reach a workload's SSH server: the agent must replace its holder. The container goes on. */
   z.strictObject({ type: z.literal('repair'), workload_id: WorkloadId }),
-  /** Somebody looks at the figures of this host: it samples them every second for this time, then slowly again. Since version 3. */
+  /**
+   * Sent while somebody looks at the figures of this host. The host takes a sample every second for this time, then slowly again. Since
+   * version 3.
+   */
   z.strictObject({ type: z.literal('watch'), for_ms: z.int().min(0).max(METRICS_WATCH_MS) }),
   z.strictObject({ type: z.literal('drain'), reconnect_after_ms: z.int().min(0).max(600_000) }),
 ]);

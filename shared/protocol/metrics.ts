@@ -70,7 +70,7 @@ export const MetricsSample = z.strictObject({
   /** The host's monotonic clock. Only the time between two samples of one link has a meaning. */
   taken_ms: z.number().min(0).max(1e15),
   gpus: z.array(GpuSample).max(GPUS_PER_MACHINE_MAX),
-  /** Each running container has at least one GPU. */
+  /** At most one container for each GPU, because each running container has at least one GPU. */
   containers: z.array(ContainerSample).max(GPUS_PER_MACHINE_MAX),
   host: HostFigures.nullable(),
 });
