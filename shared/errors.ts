@@ -6,7 +6,7 @@ export interface ErrorEntry {
   title: string;
 }
 
-/** Code -> status and title. At each use, `detail` tells the reader what to do next. */
+/** Error code -> status and title. The code that throws an error adds `detail`, which says what the caller can do. */
 export const ERRORS = {
   // The caller's request
   malformed_json: { status: 400, title: 'The body is not valid JSON' },

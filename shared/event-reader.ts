@@ -1,4 +1,4 @@
-// Server-sent events of an answer, one after another. Comments are left out.
+// Reads the server-sent events of an answer, one after another. Comment lines are left out.
 
 export interface ReceivedEvent {
   type: string;
@@ -7,7 +7,7 @@ export interface ReceivedEvent {
   data: unknown;
 }
 
-/** Ends with the answer. Not every browser can iterate over a body, so it is read with a reader. */
+/** The iteration ends with the answer. The body is read with a reader, because not every browser can iterate over it. */
 export async function* eventsOf(response: Response): AsyncGenerator<ReceivedEvent> {
   if (response.body === null) return;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

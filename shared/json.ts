@@ -1,7 +1,7 @@
 // Parses JSON of strangers in bounded time.
 //
-// The time that JSON.parse takes depends on how many values a text has, not on its length: a string of 8 MiB takes 15 ms, and 8 MiB of
-// `{"a":0},{"b":0},...` take 650 ms, and nobody else is served in that time. So a text with too many values is refused before it is
+// The time that JSON.parse takes depends on how many values a text has, not on its length. A string of 8 MiB takes 15 ms. 8 MiB of
+// `{"a":0},{"b":0},...` take 650 ms, and nobody else is served during that time. So a text with too many values is refused before it is
 // parsed. Example: `{"a": [1, 2]}` has five: the object, its name, the array, and its two numbers.
 
 /** Thrown before anything is parsed. */
@@ -15,7 +15,7 @@ export class TooManyValues extends Error {
   }
 }
 
-/** A short text cannot hold enough values to take long: the worst of this length takes 5 ms. */
+/** Shorter texts are not counted. They cannot hold enough values to take long: the worst of this length takes 5 ms. */
 const COUNTED_FROM_CHARS = 64 * 1024;
 
 /**

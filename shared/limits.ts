@@ -3,7 +3,7 @@
 /** Specification 2.1: list endpoints. */
 export const PAGE_DEFAULT = 50;
 export const PAGE_MAX = 200;
-/** Specification 8. */
+/** Specification 8: length of an Idempotency-Key. */
 export const IDEMPOTENCY_KEY_CHARS_MAX = 255;
 /** Idempotency keys per API key within the replay window, each a row with its answer: more than two per second, all day. */
 export const IDEMPOTENCY_KEYS_PER_API_KEY_MAX = 200_000;
@@ -11,7 +11,7 @@ export const IDEMPOTENCY_KEYS_PER_API_KEY_MAX = 200_000;
 export const IDEMPOTENCY_WAIT_MS = 2_000;
 /** The promised replay window. */
 export const IDEMPOTENCY_KEEP_MS = 24 * 3_600_000;
-/** The largest legal body is a create request with 32 arguments and an environment, which is smaller. */
+/** Size of a body. The largest allowed request, which creates an instance with 32 arguments and an environment, is smaller. */
 export const BODY_BYTES_MAX = 256 * 1024;
 /** Names and values of one JSON text. The longest conversation has 21,000; the worst text of this size is parsed in less than 20 ms. */
 export const JSON_VALUES_MAX = 24_000;
@@ -23,13 +23,16 @@ export const REGISTRY_JSON_BYTES_MAX = 1024 * 1024;
 export const LAUNCH_BYTES_MAX = 256 * 1024;
 /** Path, query and headers together. */
 export const HEADER_BYTES_MAX = 16 * 1024;
-/** Larger headers are not read to their end, so the refusal may not know the path. */
+/** Size up to which headers are read. Larger headers are read only in part, so the refusal may not know the path. */
 export const HEADER_BYTES_READ_MAX = 64 * 1024;
 /** Valid API keys per organisation: far more than people and machines need, and still a list that a person can read. */
 export const API_KEYS_PER_ORG_MAX = 200;
 /** Open invitations of an organisation: a list that a person can still read. */
 export const INVITATIONS_PER_ORG_MAX = 100;
-/** One link message may contain all SSH keys of an organisation. With 3 KiB for the largest kind, this number of keys stays below its limit. */
+/**
+ * Number of SSH keys of an organisation. One link message may contain all of them, so they must fit into it with 3 KiB for the largest
+ * kind.
+ */
 export const SSH_KEYS_PER_ORG_MAX = 250;
 /** Far more registries than an organisation uses, and a list that a person can still read. */
 export const REGISTRY_CREDENTIALS_PER_ORG_MAX = 100;
@@ -37,7 +40,7 @@ export const REGISTRY_CREDENTIALS_PER_ORG_MAX = 100;
 export const REGISTRY_PASSWORD_CHARS_MAX = 8 * 1024;
 /** Docker's limit for a name, and as much again for registry, tag and digest. */
 export const IMAGE_REFERENCE_CHARS_MAX = 512;
-/** Each event is sent to every endpoint that subscribes to it. */
+/** Number of webhook endpoints of an organisation. Each event is sent to every endpoint that subscribes to it. */
 export const WEBHOOK_ENDPOINTS_PER_ORG_MAX = 50;
 /** Specification 6.2 and 8: time until the status line, and for the whole attempt with DNS, TLS and body. */
 export const WEBHOOK_STATUS_MS_MAX = 10_000;
@@ -66,7 +69,7 @@ export const DISK_GB_INCLUDED = 100;
  * misses, and each one costs time in every launch.
  */
 export const CANDIDATES_MAX = 16;
-/** A report of more GPUs is not believed. */
+/** GPUs of one machine. A report of more GPUs is refused. */
 export const GPUS_PER_MACHINE_MAX = 16;
 /** Machines per supplier that have not enrolled yet: far more than anybody installs at once. */
 export const MACHINES_AWAITED_MAX = 1_000;
@@ -81,7 +84,7 @@ export const USAGE_DAYS_MAX = { hour: 62, day: 1_100, week: 7_305, month: 7_305 
 /** Specification 2.17: enrolment tokens are shown once and are valid for a day. */
 export const ENROLLMENT_TOKEN_MS = 24 * 3_600_000;
 
-/** A passing state may last this long; then the next state follows (DESIGN section 4.2). */
+/** Maximum time in a state that must pass by itself. Then the next state follows (DESIGN section 4.2). */
 export const STARTING_MS_MAX = 25 * 60_000;
 export const STOPPING_MS_MAX = 5 * 60_000;
 
@@ -120,7 +123,7 @@ export const LINK_DESIRED_BYTES_MAX = LINK_MESSAGE_BYTES_MAX + GPUS_PER_MACHINE_
 /** Unread bytes sent to a host. Above this its link is ended, and the host gets its state again after it has reconnected. */
 export const LINK_UNSENT_BYTES_MAX = 8 * 1024 * 1024;
 export const LINK_PING_MS = 10_000;
-/** A ping without an answer by then counts as missed, and the instances on the host are probed. */
+/** Time in which a ping must be answered. Later it counts as missed, and the instances on the host are probed. */
 export const LINK_PONG_MS_MAX = 4_000;
 /** Three missed pings: the peer is gone even if TCP has not noticed. */
 export const LINK_SILENCE_MS_MAX = 35_000;
@@ -128,13 +131,13 @@ export const LINK_SILENCE_MS_MAX = 35_000;
 export const CLONE_TOKEN_MS = 60_000;
 export const LINK_RECONNECT_MS_MIN = 500;
 export const LINK_RECONNECT_MS_MAX = 15_000;
-/** An agent must be authenticated by then. */
+/** Time in which an agent must have authenticated itself. */
 export const LINK_HELLO_MS_MAX = 10_000;
 
-/** Time between two samples of a host's figures, and while somebody looks at them. */
+/** Time between two samples of a host's figures: normally, and while somebody looks at them. */
 export const METRICS_PERIOD_MS = 10_000;
 export const METRICS_WATCHED_PERIOD_MS = 1_000;
-/** A read of live figures counts as looking for this time. */
+/** After a read of live figures, somebody counts as looking at them for this time. */
 export const METRICS_WATCH_MS = 30_000;
 /** Figures are stored as one row per minute, for a week. */
 export const METRICS_MINUTE_MS = 60_000;
@@ -157,9 +160,9 @@ export const TCP_KEEP_ALIVE_MS = 60_000;
 /** Guards of the SSH server: without them, strangers could exhaust its memory or sockets. */
 export const SSH_LOGIN_GRACE_MS = 20_000;
 export const SSH_UNAUTHENTICATED_MAX = 10;
-/** How long a caller waits for a place. */
+/** How long a caller waits for a free place among the connections that have not logged in yet. */
 export const SSH_QUEUE_MS_MAX = 10_000;
-/** An honest client on a slow line has logged in by then. After this time, a waiting caller may take the place. */
+/** After this time without a login, a connection may lose its place to a waiting caller. An honest client on a slow line needs less. */
 export const SSH_LOGIN_FAIR_MS = 5_000;
 /** A connection older than this has logged in, because the holder has ended all others. */
 export const SSH_LOGIN_MS_MAX = SSH_QUEUE_MS_MAX + SSH_LOGIN_GRACE_MS + 5_000;
@@ -179,7 +182,7 @@ export const SSH_CONNECTIONS_MAX = 128;
 /** Connections of one address to one public port of an instance, so that one address cannot use all of them. */
 export const PORT_CONNECTIONS_PER_ADDRESS_MAX = 64;
 
-/** Connections of one address to the API, and as many to applications. An office full of browsers needs fewer. */
+/** Number of connections from one address to the API, and the same number to applications. An office full of browsers needs fewer. */
 export const HTTP_CONNECTIONS_PER_ADDRESS_MAX = 1_024;
 
 /** After a client has sent its EOF and left, a slow program may still read the last bytes for this time. */
@@ -210,7 +213,7 @@ export const INFERENCE_BODY_BYTES_MAX = 4 * 1024 * 1024;
 export const CHAT_MESSAGES_MAX = 2_048;
 /** The complete answer of a model server to one request: the longest text is far smaller. */
 export const CHAT_ANSWER_BYTES_MAX = 16 * 1024 * 1024;
-/** Specification 8: texts of one embeddings request, and the answer for all of them. */
+/** Specification 8: number of texts in one embeddings request, and size of the answer for all of them. */
 export const EMBEDDINGS_INPUTS_MAX = 2_048;
 export const EMBEDDINGS_ANSWER_BYTES_MAX = 64 * 1024 * 1024;
 /** A tokenizer's answer to the longest request: some bytes per token. */
@@ -228,13 +231,13 @@ export const STREAM_PING_MS = 15_000;
 /** Servers that one request may be tried at, while none has begun to answer. */
 export const UPSTREAM_ATTEMPTS_MAX = 3;
 
-/** Specification 8: a job that no server has begun by then expires; a finished video is kept for a day. */
+/** Specification 8: a job that no server has begun after this time expires, and a finished video is kept for a day. */
 export const VIDEO_QUEUE_MS_MAX = 2 * 3_600_000;
 export const VIDEO_KEEP_MS = 24 * 3_600_000;
 /** Time to download a video after its server has reported it as finished. */
 export const VIDEO_FETCH_MS_MAX = 15 * 60_000;
 
-/** No known form has as many fields. A field may be as long as a body. */
+/** Number of parts of a form. No known form has this many fields. A field may be as long as a body. */
 export const FORM_PARTS_MAX = 32;
 /** Bytes that a form adds to a file: delimiters, headers, and the other fields. */
 export const FORM_BYTES_AROUND_MAX = 512 * 1024;
@@ -243,14 +246,14 @@ export const FORM_BYTES_AROUND_MAX = 512 * 1024;
 export const FILES_PER_ORG_MAX = 1_000;
 /** Uploads of one organisation at the same time: each may fill the disk up to the limit of a file before it is refused. */
 export const UPLOADS_PER_ORG_MAX = 4;
-/** The longest file that comes in parts, and its longest part: those of official clients. */
+/** Size of a file that is uploaded in parts, and of one part. Both are the limits of official clients. */
 export const UPLOAD_BYTES_MAX = 8 * 1024 ** 3;
 export const UPLOAD_PART_BYTES_MAX = 64 * 1024 ** 2;
-/** Eight times the parts that the longest file needs. */
+/** Number of parts of a file: eight times the number that the largest file needs. */
 export const UPLOAD_PARTS_MAX = 1_024;
 /** Parts of one organisation that may arrive at the same time. Clients send some parts of a file side by side. */
 export const UPLOAD_PARTS_AT_ONCE_MAX = 16;
-/** Official clients are told this life of an upload. */
+/** Lifetime of an upload, which is sent to official clients. */
 export const UPLOAD_MS = 3_600_000;
 /** The longest name that file systems allow. */
 export const FILENAME_CHARS_MAX = 255;
@@ -301,9 +304,12 @@ export const FINE_TUNING_BUDGET_USD_MAX = 1_000_000;
 export const FINE_TUNING_QUEUE_MS_MAX = 24 * 3_600_000;
 /** Time from the placement until the program runs: an image and a base model may be large. */
 export const FINE_TUNING_START_MS_MAX = 60 * 60_000;
-/** A machine that is away for this time has lost its job. Shorter absences cost nothing, because the job goes on there. */
+/**
+ * If a machine is offline for this time, its job counts as lost. A shorter time offline costs nothing, because the job continues on the
+ * machine.
+ */
 export const FINE_TUNING_LOST_MS = 10 * 60_000;
-/** A machine that is away for this time after a cancel is gone for good. */
+/** If a machine is offline for this time after its job was cancelled, it is considered gone for good. */
 export const FINE_TUNING_GONE_MS = 30 * 60_000;
 /** Time for the upload of a result after the end of the program. */
 export const FINE_TUNING_FINISH_MS_MAX = 2 * 3_600_000;
@@ -311,11 +317,14 @@ export const FINE_TUNING_FINISH_MS_MAX = 2 * 3_600_000;
 export const FINE_TUNING_ATTEMPTS_MAX = 5;
 /** The files of a job are kept for this time after its end. */
 export const FINE_TUNING_KEEP_MS = 30 * 24 * 3_600_000;
-/** How long a presigned URL of a result, an input or an upload is good. */
+/** How long a presigned URL of a result, an input or an upload is valid. */
 export const FINE_TUNING_URL_MS = 15 * 60_000;
 /** Replicas of one tier of a model. */
 export const REPLICAS_MAX = 1_000;
 /** Requests of one tier of a model that wait in a process for a replica to start. */
 export const WAITING_REQUESTS_MAX = 256;
-/** How long a stream that waits for a replica is silent, so that a quick failure has its own status. Then pings come. */
+/**
+ * How long a stream that waits for a replica stays silent. A failure in this time can still be answered with its own status. After this
+ * time, pings are sent.
+ */
 export const COLD_START_SILENCE_MS = 5_000;

@@ -6,7 +6,10 @@ import type { Clock } from './clock.ts';
 
 export type Log = Logger;
 
-/** The file descriptor, not `process.stdout`: using that makes a pipe non-blocking, and then a write no longer waits for the reader. */
+/**
+ * The file descriptor is used and not `process.stdout`, which would make a pipe non-blocking. A write would then no longer wait for the
+ * reader.
+ */
 const STDOUT = 1;
 
 /** Field names that may hold a secret, at the top level and one level down. */
@@ -58,10 +61,10 @@ export function lossyDestination(fd: number): DestinationStream {
   };
 }
 
-/** Lines per machine or address. */
+/** Maximum number of lines per machine or address in one window. */
 const LINES_PER_WINDOW = 30;
 const WINDOW_MS = 60_000;
-/** Sources with a count of their own at a time; all others share one count. */
+/** Maximum number of machines and addresses that are counted separately at a time. All others share one count. */
 const SOURCES_MAX = 10_000;
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
 

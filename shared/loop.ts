@@ -26,7 +26,7 @@ export interface Loop {
 export interface LoopOptions {
   name: string;
   periodMs: number;
-  /** The shortest time between two runs, for a run that is dear and that many nudges ask for; none if left out. */
+  /** The shortest time between two runs. For a loop whose run is expensive and that gets many nudges; 0 if left out. */
   gapMs?: number;
   /** The pause after a run is also this many times as long as the run took, but at most a period. So a run that grows with the fleet takes a bounded part of the time. */
   gapOfRun?: number;

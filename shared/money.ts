@@ -5,7 +5,10 @@ const UCENTS_PER_DOLLAR = 100n * UCENTS_PER_CENT;
 const MS_PER_HOUR = 3_600_000n;
 const BPS_WHOLE = 10_000n;
 
-/** What `rateUcentsPerHour` has cost after `elapsedMs`. Cumulative: charge differences of this, never rounded parts. */
+/**
+ * The cost from the start until `elapsedMs` at this rate, in microcents, rounded down. A charge must be the difference of two such values,
+ * because a sum of rounded parts could be too small.
+ */
 export function accruedUcents(rateUcentsPerHour: bigint, elapsedMs: number): bigint {
   return (rateUcentsPerHour * BigInt(Math.max(0, Math.trunc(elapsedMs)))) / MS_PER_HOUR;
 }
@@ -15,7 +18,10 @@ export function supplierPartUcents(chargedUcents: bigint, supplierBps: number): 
   return (chargedUcents * BigInt(supplierBps)) / BPS_WHOLE;
 }
 
-/** Whole cents of a cumulative amount, rounded towards minus infinity so that differences telescope for credits too. */
+/**
+ * Whole cents of a cumulative amount, rounded towards minus infinity. So differences of rounded amounts add up, even if amounts are
+ * negative.
+ */
 export function centsFloor(ucents: bigint): bigint {
   const cents = ucents / UCENTS_PER_CENT;
   return ucents < 0n && cents * UCENTS_PER_CENT !== ucents ? cents - 1n : cents;

@@ -13,8 +13,8 @@ export type InstanceState =
   | 'error';
 
 /**
- * Specification 3.1. `starting -> allocating` is the boot rescue (next candidate after a host failed);
- * `unreachable` is a running rental that probes cannot reach, so it can end like a running one.
+ * Specification 3.1. `starting -> allocating` is the boot rescue: if a host fails, the next candidate is tried. An `unreachable` instance
+ * runs, but probes cannot reach it. So it can end like a running one.
  */
 export const INSTANCE_STATES: StateTable<InstanceState> = {
   allocating: ['starting', 'terminated', 'error'],
@@ -55,8 +55,8 @@ export const MACHINE_STATES: StateTable<MachineState> = {
 export type PayoutState = 'due' | 'in_flight' | 'paid' | 'failed';
 
 /**
- * A payout to a supplier. `due`: no money has moved in the ledger. `in_flight`: it may have left outside of this service, so it is no longer
- * owed. Both ends are final.
+ * A payout to a supplier. `due`: no money has moved in the ledger. `in_flight`: the money may have left outside of this service, so it is
+ * not owed any more. `paid` and `failed` are final.
  */
 export const PAYOUT_STATES: StateTable<PayoutState> = {
   due: ['in_flight', 'failed'],
@@ -118,7 +118,7 @@ export const RECEIPT_STATES: StateTable<ReceiptState> = {
 
 export type VideoState = 'queued' | 'in_progress' | 'completed' | 'failed' | 'cancelled' | 'expired';
 
-/** Specification 3.3. A job that never started expires without a charge. A completed job expires when its file does. */
+/** Specification 3.3. A job that never started expires without a charge. A completed job expires together with its file. */
 export const VIDEO_STATES: StateTable<VideoState> = {
   queued: ['in_progress', 'failed', 'cancelled', 'expired'],
   in_progress: ['completed', 'failed', 'cancelled'],

@@ -1,4 +1,4 @@
-// Reads a YAML configuration file and validates it: every error names its line or its setting.
+// Reads a YAML configuration file and checks it. Every error names its line or its setting.
 import { LineCounter, parseDocument } from 'yaml';
 import type { z } from 'zod';
 import { fieldErrors } from './api/problem.ts';

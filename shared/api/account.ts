@@ -15,7 +15,7 @@ export const Org = z.strictObject({
   id: z.string(),
   name: OrgName,
   created_at: z.iso.datetime(),
-  /** Null: it may start what costs money. */
+  /** Null: the organisation is not suspended. A suspended one may not start anything that costs money. */
   suspended_at: z.iso.datetime().nullable(),
   suspended_reason: z.string().nullable(),
 });
@@ -38,7 +38,7 @@ export const ApiKey = z
   .meta({ id: 'ApiKey' });
 export type ApiKey = z.infer<typeof ApiKey>;
 
-/** The answer to its creation. */
+/** The answer to the creation of an API key. */
 export const NewApiKey = ApiKey.extend({
   key: z.string().describe('The key itself: `svc_live_` and 43 characters. Shown exactly once'),
 }).meta({ id: 'NewApiKey' });

@@ -10,12 +10,12 @@ const PASSWORD_CHARS_MAX = 256;
 const EMAIL_CHARS_MAX = 254;
 const TOKEN_CHARS_MAX = 128;
 
-/** Upper and lower case are one address. */
+/** E-mail addresses that differ only in upper and lower case are the same. */
 export const Email = z.email().max(EMAIL_CHARS_MAX).toLowerCase().describe('E-mail address');
 export const PersonName = OrgName.describe('Name of the person');
-/** A password that is set. Long ones need no rules about their characters (NIST SP 800-63B). */
+/** A new password. Long passwords need no rules about their characters (NIST SP 800-63B). */
 export const NewPassword = z.string().min(PASSWORD_CHARS_MIN).max(PASSWORD_CHARS_MAX).describe('The password to set');
-/** A password that is tried. */
+/** A password with which somebody tries to sign in. */
 const Password = z.string().min(1).max(PASSWORD_CHARS_MAX).describe('The password');
 const Code = z.string().min(6).max(32).describe('The six digits of the authenticator app, or a recovery code');
 export const LinkToken = z.string().min(1).max(TOKEN_CHARS_MAX).describe('What stands after the # of the link');
@@ -62,7 +62,7 @@ export const OperatorUser = z.strictObject({
   name: z.string(),
   is_operator: z.boolean(),
   has_second_factor: z.boolean(),
-  /** Each as `<organisation> (<role>)`. */
+  /** The organisations of the person, each as `<organisation> (<role>)`. */
   orgs: z.array(z.string()),
   created_at: z.iso.datetime(),
 });
@@ -135,7 +135,7 @@ export const PasskeyAnswer = z
   .describe('The answer of the authenticator, as `navigator.credentials` gives it, in JSON');
 export type PasskeyAnswer = z.infer<typeof PasskeyAnswer>;
 
-/** Body of POST /v1/auth/step-up: one of them. */
+/** Body of POST /v1/auth/step-up: a password, a code or a passkey. */
 export const StepUp = z
   .strictObject({
     password: Password.optional().describe('Only for people without a second factor'),

@@ -1,4 +1,4 @@
-// Chat completions (specification 2.11, 4.8): what is asked, what is answered, and what may be said although it means nothing.
+// Chat completions (specification 2.11, 4.8): the request, the answer, and members of a request that have no effect.
 import { z } from 'zod';
 import { CHAT_MESSAGES_MAX } from '../limits.ts';
 import { CHAT_NOTHINGS, withoutNothings } from './nothings.ts';
@@ -18,7 +18,7 @@ export const ChatMessage = z
     content: z
       .union([
         z.string(),
-        // Model servers join parts in the same way for models that know only texts.
+        // Model servers join text parts in the same way if the model accepts only one text.
         z
           .array(TextPart)
           .min(1)
@@ -63,8 +63,8 @@ export const ChatRequest = z.preprocess((body) => withoutNothings(body, CHAT_NOT
 const PLAIN_MEMBERS = new Set(['model', 'messages', 'stream', 'stream_options', 'temperature', 'max_tokens']);
 
 /**
- * True for a request of the most common form, which `ChatRequest` would accept and leave as it is. The check takes a tenth of the time. False
- * says nothing: the schema decides.
+ * True for a request of the most common form, which `ChatRequest` would accept and leave unchanged. This check takes a tenth of the time of
+ * the schema. If it is false, the schema decides.
  */
 export function isPlainChat(body: unknown): body is ChatRequest {
   if (!isObject(body)) return false;

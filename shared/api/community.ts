@@ -23,7 +23,10 @@ const gpuCount = z.int().min(1).max(GPUS_PER_MACHINE_MAX);
 const vramPerGpuGb = z.int().min(1).max(1024);
 const tier = z.enum(['on_demand', 'spot']);
 
-/** Body of POST /v1/community/machines. Declared, not believed: what is offered comes from the host's own inventory. */
+/**
+ * Body of POST /v1/community/machines. The supplier's statements are not trusted: what is offered comes from the inventory that the host
+ * reports.
+ */
 export const RegisterMachine = z
   .strictObject({
     region: region.describe('Where it stands, e.g. eu-west'),

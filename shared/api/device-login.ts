@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { NewApiKey, OrgName } from './account.ts';
 
 const SCOPES_MAX = 64;
-/** There are no vowels and no Y, so that no code is a word. */
+/** The letters of a code. Vowels and Y are left out, so that no code is a word. */
 export const USER_CODE_LETTERS = 'BCDFGHJKLMNPQRSTVWXZ';
 export const USER_CODE_CHARS = 8;
 
@@ -55,7 +55,7 @@ export const OauthError = z
   .meta({ id: 'OauthError' });
 export type OauthError = z.infer<typeof OauthError>;
 
-/** Whether refusals of this path have the form of OAuth. */
+/** Whether refusals of this path are sent in the form of OAuth. */
 export function isOauthPath(path: string): boolean {
   return path === '/v1/auth/device/token';
 }

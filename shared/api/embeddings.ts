@@ -1,4 +1,4 @@
-// Embeddings (specification 2.14, 4.8): what is asked and what is answered.
+// Embeddings (specification 2.14, 4.8): the request and the answer.
 import { z } from 'zod';
 import { withoutNothings } from './nothings.ts';
 import { User } from './receipt.ts';
@@ -8,7 +8,7 @@ const EmbeddingsFields = z.strictObject({
   input: z
     .union([z.string().min(1), z.array(z.string().min(1)).min(1)])
     .describe('One text, or up to 2048 of them. Lists of token ids are not supported'),
-  // Any text passes here: `base64` has a refusal of its own.
+  // The schema accepts any text, because `base64` is refused later with a message of its own.
   encoding_format: z
     .string()
     .default('float')

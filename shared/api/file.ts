@@ -5,7 +5,7 @@ import { FILES_PAGE_MAX, PAGE_DEFAULT } from '../limits.ts';
 
 const unixSeconds = z.int();
 
-/** `fine-tune` is the only purpose there is. */
+/** The only purpose of a file that is supported. */
 export const FILE_PURPOSE = 'fine-tune';
 
 export const FileObject = z
@@ -77,7 +77,7 @@ export const TrainingProblem = z.strictObject({
 });
 export type TrainingProblem = z.infer<typeof TrainingProblem>;
 
-/** What an upload was found to be, as it is kept with the file. */
+/** The report on a training file, as it is stored with the file. */
 export const TrainingReport = z.strictObject({
   valid: z.boolean().describe('Whether it can be trained with'),
   examples: z.int().describe('Lines that are valid examples'),

@@ -1,4 +1,4 @@
-// Images (specification 2.12, 4.8): what is asked and what is answered.
+// Images (specification 2.12, 4.8): the request and the answer.
 import { z } from 'zod';
 import { IMAGES_MAX } from '../limits.ts';
 import { withoutNothings } from './nothings.ts';
@@ -13,7 +13,7 @@ const ImagesFields = z.strictObject({
     .regex(/^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$/, 'must be like 1024x1024')
     .optional()
     .describe('One of the sizes that `parameters` of the model lists, else its default'),
-  // Any text passes here: `url` has a refusal of its own.
+  // The schema accepts any text, because `url` is refused later with a message of its own.
   response_format: z
     .string()
     .default('b64_json')

@@ -1,4 +1,4 @@
-// Inference endpoints: which paths they are, and the envelope that clients of the chat-completion wire format expect (specification 7.1).
+// Inference endpoints: their paths, and the envelope that clients of the chat-completion wire format expect (specification 7.1).
 import { z } from 'zod';
 import type { ErrorCode } from '../errors.ts';
 
@@ -30,7 +30,7 @@ export type InferenceError = z.infer<typeof InferenceError>;
 
 const INFERENCE_PATHS = /^\/v1\/(models|chat|embeddings|images|videos|files|uploads|fine_tuning)(\/|$)/;
 
-/** Paths that clients of this wire format call although this service has nothing there -> what to use instead. */
+/** Path that clients of this wire format call and that this service does not have -> text that says what to use instead. */
 export const INSTEAD: Readonly<Record<string, string>> = {
   '/v1/responses':
     'Use POST /v1/chat/completions and send all messages each time: no conversation is stored. Official clients have chat.completions.create',
@@ -40,12 +40,15 @@ export const INSTEAD: Readonly<Record<string, string>> = {
   '/v1/realtime': 'Use POST /v1/chat/completions with stream: true, which sends the answer as it comes into being',
 };
 
-/** What to use instead of this path; undefined if clients do not expect it here. */
+/** The text that says what to use instead of this path; undefined if the path is not in `INSTEAD`. */
 export function insteadOf(path: string): string | undefined {
   return INSTEAD[/^\/v1\/[^/]*/.exec(path)?.[0] ?? ''];
 }
 
-/** Refusals on these paths are an envelope, on all others a problem document. Families that are not built yet are among them by their kind. */
+/**
+ * Whether a refusal on this path is an envelope. On all other paths it is a problem document. The paths of `INSTEAD` count as inference
+ * paths.
+ */
 export function isInferencePath(path: string): boolean {
   return INFERENCE_PATHS.test(path) || insteadOf(path) !== undefined;
 }
@@ -56,7 +59,7 @@ const RENAMED: Partial<Record<ErrorCode, string>> = {
   invalid_request: 'invalid_request_error',
 };
 
-/** The code as the envelope spells it: where clients of this wire format know another word, it is theirs. */
+/** The error code in an envelope. If clients of this wire format know another word for a code, the envelope has their word. */
 export function inferenceCode(code: ErrorCode): string {
   return RENAMED[code] ?? code;
 }

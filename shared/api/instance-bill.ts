@@ -1,5 +1,5 @@
-// The bill of one instance: its metered time, the time that was not charged and why, refunds, and sums that equal the ledger. And what many
-// instances have cost, in short.
+// The bill of one instance: its metered time, the time that was not charged and why, refunds, and sums that equal the ledger. Also a short
+// form of it: the costs of many instances.
 import { z } from 'zod';
 import { PAGE_MAX } from '../limits.ts';
 import { pageParameters } from './page.ts';
@@ -86,7 +86,7 @@ const InstanceSpan = z
   })
   .meta({ id: 'InstanceSpan' });
 
-/** Spans of one instance in one answer. */
+/** Maximum number of time spans of one instance in an answer. */
 export const SPANS_MAX = 100;
 
 export const InstanceCost = z

@@ -17,7 +17,7 @@ const ENV_ENTRIES_MAX = 256;
 const ENV_KEY_CHARS_MAX = 256;
 const SSH_PORT = 22;
 
-/** Linux takes 128 KiB in one argument or variable: each of these may be three bytes. */
+/** Maximum length of one argument or variable. Linux allows 128 KiB for each, and a character may have three bytes. */
 const TEXT_CHARS_MAX = 32_768;
 const argument = z.string().min(1, 'must not be an empty string').max(TEXT_CHARS_MAX);
 
@@ -34,7 +34,7 @@ export const Port = z.strictObject({
 });
 export type Port = z.infer<typeof Port>;
 
-/** Specification 4.3. The rule does not name raw_vm, which is well formed and which no host can serve. */
+/** The allowed environments (specification 4.3). The text of the rule leaves out raw_vm: it has the right form, but no host can run it. */
 const ENVIRONMENT =
   /^(certified(:[a-z0-9][a-z0-9._-]*(@[A-Za-z0-9][A-Za-z0-9._-]*)?)?|raw_vm(:[a-z0-9][a-z0-9._-]*)?|provider_template)$/;
 const ENVIRONMENT_RULE =
@@ -42,13 +42,15 @@ const ENVIRONMENT_RULE =
 
 export const Ports = z.array(Port).max(PORTS_MAX).superRefine(refusePorts);
 
-/** A variable of a container. */
+/** The name of a variable of a container. */
 export const EnvKey = z
   .string()
   .max(ENV_KEY_CHARS_MAX)
   .regex(ENV_KEY, 'must be letters, digits and _, and not begin with a digit');
 
-/** Body of POST /v1/instances. What runs is an own image, a template or an environment; without any of them, the default environment. */
+/**
+ * Body of POST /v1/instances. The request names an image, a template or an environment. If it names none, the default environment is used.
+ */
 export const CreateInstance = z
   .strictObject({
     gpu_type: z
@@ -173,7 +175,10 @@ export type CreateInstance = z.infer<typeof CreateInstance>;
 
 const ONLY_WITH_IMAGE = ['registry_credential_id', 'cmd', 'entrypoint', 'ports'] as const;
 
-/** Compares even if other rules are broken, so that a caller sees all errors at once; but not if one of these fields has a wrong type. */
+/**
+ * Whether the fields that exclude each other can be compared. They are compared even if other fields break rules, so that a caller sees all
+ * errors at once. If one of these fields has a wrong type, they are not compared.
+ */
 function canBeCompared({ value, issues }: z.core.ParsePayload): boolean {
   const named = new Set<PropertyKey | undefined>([
     ...ONLY_WITH_IMAGE,
@@ -203,7 +208,7 @@ function refuseCombinations(
   for (const field of ONLY_WITH_IMAGE) if (request[field] !== undefined) refuse(field, 'requires image');
 }
 
-/** Variables that are ours. */
+/** Whether the service itself sets this variable, so that callers may not. */
 export function isReservedEnv(key: string): boolean {
   return key === 'PUBLIC_KEY' || key.startsWith('SVC_');
 }

@@ -1,7 +1,7 @@
-// Values that ask for nothing: clients send them by habit, and a request is read as if they were not there. Whatever else is not supported
-// is refused by its name. The OpenAPI document and the manual show these lists.
+// Values that have no effect: clients send them by habit. A request is read as if they were not there. Every other value that is not
+// supported is refused, and the refusal names the member. The OpenAPI document and the manual show these lists.
 
-/** Member, by its path -> the values that ask for nothing. */
+/** Path of a member -> its values that have no effect. */
 export type Nothings = Readonly<Record<string, readonly unknown[]>>;
 
 export const CHAT_NOTHINGS: Nothings = {
@@ -24,15 +24,15 @@ export const CHAT_NOTHINGS: Nothings = {
 };
 
 /**
- * Values that ask a model without the parameter for what it does anyway. A model that takes the parameter gets them, because its server may
- * have other defaults.
+ * Values that have no effect for a model without the parameter, because they describe what it does anyway. If a model has the parameter,
+ * its server gets the value, because the server may have other defaults.
  */
 export const CHAT_DEFAULTS: Nothings = { top_p: [1], presence_penalty: [0], frequency_penalty: [0] };
 
-/** What the lists do not say again for each member: null asks for nothing wherever a request can do without the member. */
+/** Members that must have a value. For every other member, null has no effect. The lists do not repeat this. */
 const REQUIRED: readonly string[] = ['model', 'messages', 'messages[].role', 'messages[].content', 'input', 'prompt'];
 
-/** The values as people read them: `n`: 1. */
+/** The lists as text for people, with entries like `n`: 1. */
 export function nothingsText(nothings: Nothings): string {
   const entries = Object.entries(nothings).map(
     ([member, values]) => `\`${member}\`: ${values.map((value) => `\`${JSON.stringify(value)}\``).join(' or ')}`,
@@ -40,13 +40,13 @@ export function nothingsText(nothings: Nothings): string {
   return [...entries, 'any member that is not required: `null`'].map((entry) => `- ${entry}`).join('\n');
 }
 
-/** The request without them. What is no object stays as it is. */
+/** The request without values that have no effect. A body that is not an object stays unchanged. */
 export function withoutNothings(body: unknown, nothings: Nothings, path = ''): unknown {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return body;
   const asked = Object.entries(body).filter(([name, value]) => !isNothing(`${path}${name}`, value, nothings));
   return Object.fromEntries(
     asked.map(([name, value]): [string, unknown] => {
-      // Clients send an answer back as they got it.
+      // Messages are cleaned too: clients send an earlier answer back unchanged, as a message of the next request.
       if (name === 'messages' && Array.isArray(value))
         return [name, value.map((message: unknown) => withoutNothings(message, nothings, 'messages[].'))];
       const inner = `${path}${name}.`;
@@ -56,7 +56,7 @@ export function withoutNothings(body: unknown, nothings: Nothings, path = ''): u
   );
 }
 
-/** True also for null, unless the member is required. */
+/** Whether the value has no effect. Null has none, unless the member is required. */
 export function isNothing(member: string, value: unknown, nothings: Nothings): boolean {
   if (value === null) return !REQUIRED.includes(member);
   return Object.hasOwn(nothings, member) && nothings[member]?.some((nothing) => isSame(nothing, value)) === true;

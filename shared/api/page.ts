@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { PAGE_DEFAULT, PAGE_MAX } from '../limits.ts';
 
-/** Spread into the strict query schema of a list route. */
+/** Query parameters of every list. A list route spreads them into its strict query schema. */
 export const pageParameters = {
   cursor: z.string().min(1).max(512).optional().describe('`next_cursor` of the page before'),
   limit: z.coerce.number().int().min(1).max(PAGE_MAX).default(PAGE_DEFAULT).describe('Entries on a page'),

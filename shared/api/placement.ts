@@ -1,4 +1,4 @@
-// Why an instance got its machine or none, as the market is now.
+// The reasons why an instance got its machine, or why it would get none at present.
 import { z } from 'zod';
 
 const time = z.iso.datetime();

@@ -25,7 +25,7 @@ export const Problem = z
   .meta({ id: 'Problem' });
 export type Problem = z.infer<typeof Problem>;
 
-/** Every broken rule of `input`; a broken rule about the whole of it has the field `whole`. */
+/** Lists every broken rule of `input`. If a rule is about the whole input, the field of its entry is `whole`. */
 export function fieldErrors(error: z.ZodError, input: unknown, whole: string): FieldError[] {
   const mistyped = new Set(
     error.issues.filter(({ code }) => code === 'invalid_type').map(({ path }) => fieldPath(path)),
@@ -36,8 +36,8 @@ export function fieldErrors(error: z.ZodError, input: unknown, whole: string): F
 }
 
 /**
- * Texts that a program behind us cannot take, wherever they are. PostgreSQL cannot store U+0000. A half of a surrogate pair is no character:
- * PostgreSQL would store another text, and model servers answer it with a failure that looks like their own.
+ * Lists the texts at any depth of `value` that a program behind us cannot take. PostgreSQL cannot store U+0000. A half of a surrogate pair
+ * is not a character: PostgreSQL would store another text, and model servers answer it with a failure that looks like their own.
  */
 export function textErrors(value: unknown, whole: string): FieldError[] {
   if (!hasBadText(value)) return [];
@@ -53,7 +53,7 @@ export function textErrors(value: unknown, whole: string): FieldError[] {
   return search(value, []);
 }
 
-/** Almost no request has one, so the search for its path comes second. */
+/** Searches for a bad text without its path. Almost no request has one, so the path is searched only afterwards. */
 function hasBadText(value: unknown): boolean {
   if (typeof value === 'string') return textRule(value) !== undefined;
   if (typeof value !== 'object' || value === null) return false;
@@ -119,7 +119,7 @@ const FORMAT_WORDS: Record<string, string> = {
 };
 
 function ruleOf(issue: z.core.$ZodIssue): string {
-  // A message that is not zod's own was written by the schema's author for this very rule.
+  // If a message is not one of zod's own, the author of the schema wrote it for this rule, so it is used as it is.
   if (!/^(Invalid|Too|Unrecognized)\b/.test(issue.message)) return issue.message;
   switch (issue.code) {
     case 'invalid_type':

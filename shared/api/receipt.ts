@@ -1,7 +1,7 @@
 // Receipts: the result and the charge of each accepted request to a model.
 import { z } from 'zod';
 
-/** What a caller may write on the receipt of its request. */
+/** A text of the caller's choice, which is stored on the receipt of the request. */
 export const User = z
   .string()
   .max(512)

@@ -1,4 +1,4 @@
-// The reservation contract as customers see it (specification 2.7), and what an operator says to make one.
+// The reservation contract as customers see it (specification 2.7), and the request with which an operator makes one.
 import { z } from 'zod';
 
 export const RenewalMode = z.enum(['auto_renew', 'manual', 'none']);
@@ -23,7 +23,7 @@ export const Commitment = z
   );
 export type Commitment = z.infer<typeof Commitment>;
 
-/** What an operator says about a new contract. */
+/** The request of an operator for a new contract. */
 export const NewReservation = z.strictObject({
   org_id: z.string(),
   title: z.string().trim().min(1).max(128),

@@ -1,8 +1,8 @@
-// Videos (specification 2.13, 4.8): what is asked, and the job that makes one.
+// Videos (specification 2.13, 4.8): the request, and the job that makes a video.
 import { z } from 'zod';
 import { pageParameters } from './page.ts';
 
-/** Other members are those in the model's `parameters`. They are validated later, when the model is known. */
+/** All members except the listed ones are checked later against the model's `parameters`, when the model is known. */
 export const VideoRequest = z.looseObject({
   model: z.string().min(1).max(256).describe('Id or alias of a video model'),
   prompt: z.string().min(1).max(32_000).describe('What the video shows'),
@@ -49,7 +49,7 @@ export const VideosQuery = z.strictObject({
   order: z.enum(['asc', 'desc']).default('desc').describe('By time of creation; `desc` begins with the newest'),
 });
 
-/** What clients of either habit page by: `after` the `last_id`, or the `next_cursor`. */
+/** A page for two kinds of clients: some send `last_id` as `after`, others send `next_cursor` as `cursor`. */
 export const VideoPage = z.strictObject({
   object: z.literal('list').describe('Always `list`'),
   data: z.array(VideoJob).describe('The jobs of this page'),

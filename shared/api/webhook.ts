@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { Instance } from './instance.ts';
 
-/** The four public events; no other ever leaves (specification 6.1). */
+/** The four public event types. Events of other types are never sent (specification 6.1). */
 const WEBHOOK_EVENT_TYPES = [
   'instance.creating',
   'instance.running',
@@ -154,7 +154,7 @@ export const TestWebhookEndpoint = z
   .meta({ id: 'TestWebhookEndpoint' });
 export type TestWebhookEndpoint = z.infer<typeof TestWebhookEndpoint>;
 
-/** `version` and the fields that do not depend on when one looks. */
+/** The instance in an event: `version`, and the fields that do not depend on the time at which somebody reads them. */
 export const WebhookInstance = Instance.pick({
   id: true,
   status: true,

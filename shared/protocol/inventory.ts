@@ -9,9 +9,9 @@ export const GpuFacts = z.strictObject({
   name: z.string().min(1).max(128),
   memory_mib: z.int().min(0),
   driver_version: z.string().max(64),
-  /** Its address on the PCI bus as nvidia-smi prints it; empty if unknown. */
+  /** Address of the GPU on the PCI bus as nvidia-smi prints it; empty if unknown. */
   bus_id: z.string().max(32).default(''),
-  /** A foreign process uses its memory, so it must not be rented out. */
+  /** True: a foreign process uses memory of the GPU, so the GPU must not be rented out. */
   foreign_use: z.boolean(),
 });
 export type GpuFacts = z.infer<typeof GpuFacts>;
@@ -31,9 +31,12 @@ export const Inventory = z.strictObject({
   gpu_error: z.string().max(400).default(''),
   /** Includes GPUs that `gpus` does not contain: nvidia-smi does not list a lost one. */
   gpu_faults: z.array(GpuFault).max(GPUS_PER_MACHINE_MAX).default([]),
-  /** Who keeps containers from the host and private networks: our nftables table, or (`none`) the supplier. An old agent has no fence. */
+  /**
+   * How containers are kept away from the host and from private networks: by our nftables table, or (`none`) by the supplier. An old agent
+   * does not send this member and has no fence.
+   */
   network_fence: z.enum(['nftables', 'none']).default('none'),
-  /** Why the fence does not stand; empty if it does. With an error, no container is started and nothing may be rented out. */
+  /** Why the network fence could not be set up; empty if it could. With an error, no container is started and nothing may be rented out. */
   fence_error: z.string().max(400).default(''),
   cpu_cores: z.int().min(0),
   ram_bytes: z.int().min(0),

@@ -15,7 +15,7 @@ import {
 export const JobFileName = z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/);
 const Sha256 = z.string().regex(/^[0-9a-f]{64}$/);
 
-/** Size and hash of a file that travels by a presigned URL. */
+/** Name, size and hash of a file that is transferred by a presigned URL. */
 export const JobFile = z.strictObject({
   name: JobFileName,
   bytes: z.int().min(0).max(JOB_FILE_BYTES_MAX),
@@ -40,9 +40,9 @@ export const ObservedJob = z.strictObject({
   exit_code: z.int().nullable(),
   /** The host has sent SIGTERM because `run_ms_max` was over. */
   stopped_at_limit: z.boolean(),
-  /** The files of the result, uploaded; null before that, and if the program has left no result that can be used. */
+  /** The uploaded files of the result. Null before the upload, and if the program has left no result that can be used. */
   results: z.array(JobFile).max(JOB_RESULT_FILES_MAX).nullable(),
-  /** Why there are no results, in words. */
+  /** The reason in words why there are no results. */
   detail: z.string().max(512).nullable(),
   /** Lines of the events file that were no events. */
   skipped_lines: z.int().min(0),
@@ -81,9 +81,9 @@ export const JobUrlPurpose = z.discriminatedUnion('kind', [
 ]);
 export type JobUrlPurpose = z.infer<typeof JobUrlPurpose>;
 
-/** The answer. `stored`: the file is here already. `refused`: another request changes nothing. */
+/** The answer to a request for a URL. `stored`: the file is stored already. `refused`: another request gets the same answer. */
 export const JobUrlAnswer = z.discriminatedUnion('kind', [
-  /** The request must have these headers. */
+  /** The URL, and the headers that the request to it must have. */
   z.strictObject({
     kind: z.literal('url'),
     url: z.string().max(8192),
@@ -99,7 +99,7 @@ export function fileOf(purpose: JobUrlPurpose): string {
   return purpose.kind === 'input' ? purpose.name : purpose.file.name;
 }
 
-/** The event in a line of the events file; undefined if it is none. */
+/** The event in a line of the events file; undefined if the line is not an event. */
 export function jobEventOf(line: string): JobEvent | undefined {
   if (line.length > JOB_EVENT_LINE_BYTES_MAX) return undefined;
   try {

@@ -27,7 +27,7 @@ export const SshTarget = z.strictObject({
 });
 export type SshTarget = z.infer<typeof SshTarget>;
 
-/** The same SSH server, for a probe of the control plane: with a reserved place, no queue, and no channels. */
+/** A probe of the workload's SSH server by the control plane. It has a reserved place, waits in no queue, and opens no channels. */
 export const ProbeTarget = z.strictObject({
   kind: z.literal('probe'),
   /** OpenSSH public key line that may authenticate. */
@@ -38,7 +38,7 @@ export type ProbeTarget = z.infer<typeof ProbeTarget>;
 /** A port of the application, on the container's own loopback. */
 export const TcpTarget = z.strictObject({ kind: z.literal('tcp'), port: z.int().min(1).max(65_535) });
 
-/** The container's log as LogLine of stream.ts describes it. The stream ends with the log or, with `follow`, with the container. */
+/** The container's log, in lines as log-line.ts describes them. The stream ends with the log. With `follow`, it ends with the container. */
 const LogsTarget = z.strictObject({
   kind: z.literal('logs'),
   /** The number of last lines to send. */
@@ -65,14 +65,17 @@ export const PullLogin = z.discriminatedUnion('kind', [
 ]);
 export type PullLogin = z.infer<typeof PullLogin>;
 
-/** The answer to a host that is about to pull. `refused`: the organisation may not pull the image; another request changes nothing. */
+/**
+ * The answer to a host that is about to pull an image. `refused`: the organisation may not pull the image, and another request gets the
+ * same answer.
+ */
 const PullAnswer = z.discriminatedUnion('kind', [
   ...PullLogin.options,
   z.strictObject({ kind: z.literal('refused'), detail: z.string().max(512) }),
 ]);
 export type PullAnswer = z.infer<typeof PullAnswer>;
 
-/** Opaque to the host. */
+/** The value of a clone token. The host stores it and does not interpret it. */
 const CloneTokenValue = z.string().min(1).max(128);
 
 export const ServerMessage = z.discriminatedUnion('type', [
@@ -90,27 +93,33 @@ export const ServerMessage = z.discriminatedUnion('type', [
     ...Revision.shape,
     /** Always true: the message contains every workload of this machine. An agent ignores a message without it. */
     complete: z.literal(true),
-    /** The control plane's clock, for end times and quarantines. */
+    /** Time of the control plane. The host compares it with the end times of rentals and quarantines. */
     now_ms: z.int(),
     workloads: z.array(DesiredWorkload).max(WORKLOADS_PER_MACHINE_MAX),
   }),
   z.strictObject({
     type: z.literal('open'),
     stream_id: z.string().min(1).max(64),
-    /** One use, short life: the path of the data stream is `/agent/v1/streams/<token>`. */
+    /** The token in the path of the data stream, `/agent/v1/streams/<token>`. It works once and only for a short time. */
     token: z.string().min(16).max(128),
     workload_id: WorkloadId,
     target: OpenTarget,
   }),
-  /** The answer to `pull_login`, good for a few minutes; null: pull without one. Kept in memory only. */
+  /**
+   * The answer to `pull_login`. The login is valid for a few minutes, and the host keeps it in memory only. Null: the host pulls without a
+   * login.
+   */
   z.strictObject({ type: z.literal('pull_login'), workload_id: WorkloadId, login: PullAnswer.nullable() }),
-  /** The answer to `job_url` about the file of this name. */
+  /** The answer to `job_url` for the file of this name. */
   z.strictObject({ type: z.literal('job_url'), workload_id: WorkloadId, name: JobFileName, answer: JobUrlAnswer }),
-  /** The events up to this offset are stored. The host sends the next ones, also if this is less or more than it has sent. */
+  /** The events up to this offset are stored. The host sends the events after it, even if it has sent more or fewer before. */
   z.strictObject({ type: z.literal('job_events_kept'), workload_id: WorkloadId, offset: z.int().min(0) }),
   /** The control plane cannot reach a workload's SSH server: the agent must replace its holder. The container goes on. */
   z.strictObject({ type: z.literal('repair'), workload_id: WorkloadId }),
-  /** Somebody looks at the figures of this host: it samples them every second for this time, then slowly again. Since version 3. */
+  /**
+   * Sent while somebody looks at the figures of this host. The host takes a sample every second for this time, then slowly again. Since
+   * version 3.
+   */
   z.strictObject({ type: z.literal('watch'), for_ms: z.int().min(0).max(METRICS_WATCH_MS) }),
   z.strictObject({ type: z.literal('drain'), reconnect_after_ms: z.int().min(0).max(600_000) }),
 ]);
@@ -129,18 +138,21 @@ export const AgentMessage = z.discriminatedUnion('type', [
     /** base64url ed25519 signature over `linkProof(machine_id, nonce)`. */
     proof: z.string().min(1).max(128),
     protocol: z.strictObject({ min: z.int(), max: z.int() }),
-    /** The desired state that this host holds; null on a new host. If it is newer than the server's, the server was restored from a backup. */
+    /**
+     * The desired state that this host has stored; null on a new host. If it is newer than the server's, the server was restored from a
+     * backup.
+     */
     held: Revision.nullable(),
     /** Changes with every boot of the host. */
     boot_id: z.string().max(64),
     inventory: Inventory,
-    /** The newest value on the host's disk; null before the first. An old value shows that this is a copy of the disk. */
+    /** The newest clone token on the host's disk; null before the first one. If it is old, this disk is a copy. */
     clone_token: CloneTokenValue.nullable(),
   }),
   z.strictObject({ type: z.literal('clone_token_kept'), value: CloneTokenValue }),
   z.strictObject({
     type: z.literal('observed'),
-    /** The desired state that this was computed from; null before the first one. */
+    /** The desired state from which this report was computed; null before the first one. */
     held: Revision.nullable(),
     workloads: z.array(ObservedWorkload).max(WORKLOADS_PER_MACHINE_MAX),
     /** Ids on labels of our containers that the desired state does not contain. They are reported and never touched. */
@@ -161,7 +173,7 @@ export const AgentMessage = z.discriminatedUnion('type', [
     detail: z.string().max(512),
   }),
   z.strictObject({ type: z.literal('stream_refused'), stream_id: z.string().max(64), detail: z.string().max(512) }),
-  /** Since version 3. Nothing answers it; a sample that is lost is not sent again. */
+  /** A sample of the host's figures, since version 3. It gets no answer, and a lost sample is not sent again. */
   MetricsSample,
 ]);
 export type AgentMessage = z.infer<typeof AgentMessage>;
@@ -188,7 +200,10 @@ export function linkProof(machineId: string, nonce: string): Buffer {
   return Buffer.from(`svc-link-v1\n${machineId}\n${nonce}`);
 }
 
-/** The message for a peer of this version: version 1 knows no jobs. A workload that a list does not contain is left alone. */
+/**
+ * The message without what a peer of this version does not know: version 1 has no jobs. The peer leaves a workload alone that a list does
+ * not contain.
+ */
 export function forVersion<T extends DesiredMessage | ObservedMessage>(message: T, version: number): T {
   if (version >= PROTOCOL_WITH_JOBS) return message;
   const workloads = message.workloads.filter(({ job }) => job === undefined);
@@ -242,7 +257,7 @@ export interface LinkSocket {
   resume(): void;
 }
 
-/** The same value with each U+0000 in its strings replaced. */
+/** Returns the value with each U+0000 in its strings replaced by U+FFFD. */
 function withoutNul<T>(value: T): T;
 function withoutNul(value: unknown): unknown {
   if (typeof value === 'string') return value.replaceAll('\u0000', '\ufffd');

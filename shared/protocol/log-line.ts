@@ -10,5 +10,5 @@ export const LogLine = z.strictObject({
 });
 export type LogLine = z.infer<typeof LogLine>;
 
-/** The longest line as JSON: 20,000 characters, each of them escaped. */
+/** Maximum size of a line as JSON: 20,000 characters, all of them escaped. */
 export const LOG_LINE_BYTES_MAX = 160 * 1024;

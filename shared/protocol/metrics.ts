@@ -35,7 +35,7 @@ export const GpuSample = GpuFigures.extend({
 });
 export type GpuSample = z.infer<typeof GpuSample>;
 
-/** The counters of a container or of a host. They only grow, and begin again at 0 with it. */
+/** The counters of a container or of a host. They only grow. They begin again at 0 if the container or the host starts again. */
 const Counters = z.strictObject({
   cpu_seconds: cpuSeconds.nullable(),
   network_received_bytes: bytes.nullable(),
@@ -62,13 +62,15 @@ export const HostFigures = ContainerFigures.extend({
 });
 export type HostFigures = z.infer<typeof HostFigures>;
 
-/** One sample. A figure that could not be read is absent, and so is everything that depends on it. */
+/**
+ * One sample. A figure that could not be read is null. If all figures of a GPU or a container could not be read, it is missing in its list.
+ */
 export const MetricsSample = z.strictObject({
   type: z.literal('metrics'),
   /** The host's monotonic clock. Only the time between two samples of one link has a meaning. */
   taken_ms: z.number().min(0).max(1e15),
   gpus: z.array(GpuSample).max(GPUS_PER_MACHINE_MAX),
-  /** Each running container has at least one GPU. */
+  /** At most one container for each GPU, because each running container has at least one GPU. */
   containers: z.array(ContainerSample).max(GPUS_PER_MACHINE_MAX),
   host: HostFigures.nullable(),
 });

@@ -18,7 +18,7 @@ export const PROTOCOL_WITH_JOBS = 2;
 /** The first version whose agents send figures. */
 export const PROTOCOL_WITH_METRICS = 3;
 
-/** The highest version in both ranges; undefined if there is none, then one side must be upgraded. */
+/** The highest version that is in both ranges; undefined if there is none. In that case one side must be upgraded. */
 export function negotiateVersion(peer: { min: number; max: number }): number | undefined {
   const version = Math.min(PROTOCOL_MAX, peer.max);
   return version >= Math.max(PROTOCOL_MIN, peer.min) ? version : undefined;

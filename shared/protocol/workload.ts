@@ -34,7 +34,7 @@ export const DesiredWorkload = z.strictObject({
    * it has no link. Null without a limit, and before the instance runs.
    */
   ends_at_ms: z.int().nullable(),
-  /** Only for a job: no network, no guest, and it ends by itself. The protocol has it since version 2. */
+  /** Set if the workload is a job. A job has no network and no guest, and it ends by itself. Since version 2 of the protocol. */
   job: DesiredJob.optional(),
 });
 export type DesiredWorkload = z.infer<typeof DesiredWorkload>;
@@ -87,7 +87,7 @@ export const ObservedWorkload = z.strictObject({
     .enum(['image_pull_failed', 'no_command', 'guest_silent', 'start_failed', 'gpu_unavailable', 'engine_unavailable'])
     .nullable(),
   detail: z.string().max(2048).nullable(),
-  /** Only for a job. */
+  /** Set if the workload is a job. */
   job: ObservedJob.optional(),
 });
 export type ObservedWorkload = z.infer<typeof ObservedWorkload>;

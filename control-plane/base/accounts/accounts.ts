@@ -13,16 +13,18 @@ import * as orgs from './orgs.ts';
 
 /** Step of `last_used_at`: writing it for every request would cost more than the request. */
 const LAST_USED_MS_STEP = 60_000;
-/** A suspension reaches the other processes on PostgreSQL within this time. */
+/** On PostgreSQL, a known key is read again after this time. So the other processes notice a suspension within it. */
 const KNOWN_MS_MAX = 5_000;
 
 export interface Accounts {
   createOrg(name: string): Promise<Org>;
-  /** The same in the caller's transaction, for a person who signs up: it may only read until it has had money. */
+  /**
+   * Makes an organisation in the caller's transaction, for a person who signs up. It may only read until money has come into its wallet.
+   */
   addUnfundedOrg(tx: Tx, name: string): Promise<string>;
   /** @throws ServiceError `not_found` */
   assertOrg(orgId: string): Promise<void>;
-  /** It can start nothing that costs money from now on. @throws ServiceError `not_found` */
+  /** From now on, the organisation can start nothing that costs money. @throws ServiceError `not_found` */
   suspendOrg(orgId: string, reason: string): Promise<Org>;
   /** @throws ServiceError `not_found` */
   resumeOrg(orgId: string): Promise<Org>;
@@ -32,7 +34,7 @@ export interface Accounts {
   createKey(request: Omit<keys.NewKeyRequest, 'by'>): Promise<NewApiKey>;
   /** Takes effect with the next request. @throws ServiceError `not_found` */
   revokeKey(id: string): Promise<ApiKey>;
-  /** The same for a key of this organisation. @throws ServiceError `not_found`, also if the key was revoked before */
+  /** Revokes a key of the caller's organisation. @throws ServiceError `not_found`, also if the key was revoked before */
   revokeKeyOf(caller: Caller, id: string): Promise<void>;
   /** Keys that a transaction has revoked are refused from now on. */
   dropKeys(ids: readonly string[]): void;
@@ -153,7 +155,9 @@ function openOrgs(deps: Deps, dropKeysOf: (orgId: string) => void): Pick<Account
   };
 }
 
-/** The restriction that is left once money has been looked for. */
+/**
+ * If the organisation is restricted because it never had money, looks again whether it has had some. Returns the restriction that remains.
+ */
 async function withoutFunded(
   { db, wasFunded }: Deps,
   orgId: string,

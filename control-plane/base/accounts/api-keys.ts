@@ -112,7 +112,7 @@ async function expiryOfMaker(tx: Tx, keyId: string): Promise<number | null> {
   return maker.expires_ms;
 }
 
-/** Called after a key was made. @throws ServiceError `conflict` */
+/** Called after a key was made. @throws ServiceError `conflict` if the organisation has too many keys now */
 export async function assertKeyCount(tx: Tx, orgId: string, nowMs: number): Promise<void> {
   const living = await tx.one(
     countRow,
@@ -133,7 +133,7 @@ export function keyWithId(query: Query, id: string): Promise<ApiKeyRow | undefin
   return query.one(ApiKeyRow, sql`select ${COLUMNS} from api_keys where id = ${id}`);
 }
 
-/** Those of these keys that belong to the organisation. */
+/** The keys with these ids that belong to the organisation. */
 export function keysOfOrg(query: Query, orgId: string, ids: readonly string[]): Promise<ApiKeyRow[]> {
   if (ids.length === 0) return Promise.resolve([]);
   return query.all(

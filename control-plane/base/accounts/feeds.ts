@@ -10,7 +10,9 @@ export const API_KEY_FEED: Feed = {
     new Map((await keysOfOrg(query, orgId, ids)).map((row) => [row.id, apiKeyView(row)])),
 };
 
-/** Whoever may read events learns why nothing starts any more. */
+/**
+ * The events of the organisation itself. Everybody who may read events sees a suspension, because it explains why nothing starts any more.
+ */
 export const ORG_FEED: Feed = {
   of: 'org',
   scope: 'events:read',

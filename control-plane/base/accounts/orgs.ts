@@ -14,7 +14,7 @@ const OrgRow = z.object({
   created_ms: int,
   suspended_ms: int.nullable(),
   suspended_reason: text.nullable(),
-  /** It came by sign-up, and nobody has seen money in its wallet yet. */
+  /** True: the organisation came by sign-up, and no money was found in its wallet so far. */
   unfunded: flag,
 });
 export type OrgRow = z.infer<typeof OrgRow>;
@@ -55,7 +55,7 @@ export async function setSuspended(tx: Tx, id: string, reason: string | null, no
   await tx.run(sql`update orgs set suspended_ms = ${sinceMs}, suspended_reason = ${reason} where id = ${id}`);
 }
 
-/** Money has been seen. The organisation may do everything from now on, also without a balance. */
+/** Called when money was found in the wallet. From now on the organisation may do everything, even without a balance. */
 export async function noteFunded(tx: Tx, id: string): Promise<void> {
   await tx.run(sql`update orgs set unfunded = 0 where id = ${id}`);
 }

@@ -118,9 +118,9 @@ async function writeHalf(
       await written;
       await takeRoom(piece.length);
       written = file.writeFile(piece);
-      // The next piece, or the end, reports a failure.
+      // This line only prevents an unhandled rejection. A failure of the write is reported when the next piece, or the end, awaits it.
       written.catch(() => undefined);
-      // While another thread writes.
+      // The piece is hashed while another thread writes it.
       hash.update(piece);
     }
     await written;

@@ -22,7 +22,7 @@ export interface S3Settings {
 
 export interface S3Request {
   method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE';
-  /** The key of the object. A request without it is for the bucket. */
+  /** The key of the object; undefined for a request to the bucket. */
   object?: string;
   query?: Record<string, string>;
   headers?: Record<string, string>;
@@ -62,7 +62,7 @@ export interface S3Requests {
   presign(request: S3Request, seconds: number): Promise<string>;
 }
 
-/** Each request of this room may be repeated. */
+/** How often a request is sent at most. Every request of this room may be repeated. */
 const ATTEMPTS_MAX = 4;
 const FIRST_WAIT_MS = 100;
 const REPEATED = [429, 500, 502, 503, 504];
@@ -133,7 +133,7 @@ export function openS3Requests(settings: S3Settings, clock: Clock): S3Requests {
       const query = { ...asked.query, 'X-Amz-Expires': String(seconds) };
       const signer = signerOf({ ...asked, query }, settings, clock.now(), { signQuery: true, allHeaders: true });
       const { url } = await signer.sign();
-      // Some stores take the plus sign, which URLSearchParams writes for a space, as it is.
+      // URLSearchParams writes a plus sign for a space. Some stores do not read it as a space.
       return url.href.replaceAll('+', '%20');
     },
   };
@@ -183,7 +183,7 @@ async function answerOf(answer: IncomingMessage, bytesOf: S3Requests['bytesOf'])
   return { headers: answer.headers, xml: body.trimStart().startsWith('<') ? rootOf(body) : {} };
 }
 
-/** The elements that may come several times, or once, or never. */
+/** Names of XML elements that may come several times, once, or never. */
 const LISTS = ['Contents', 'Upload'];
 
 function rootOf(body: string): Record<string, unknown> {

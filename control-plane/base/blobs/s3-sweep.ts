@@ -82,7 +82,7 @@ async function sweepParts({ clock, requests }: Ground, signal: AbortSignal): Pro
   return removed;
 }
 
-/** The bucket may also hold what others put there. */
+/** Whether the key is one of this owner. The bucket may also hold objects of others. */
 function isOurs(key: string, owner: string): boolean {
   try {
     return ownerOf(key) === owner;

@@ -54,9 +54,9 @@ export async function writeObject(
 
 interface Parts {
   take(piece: Uint8Array): Promise<void>;
-  /** Makes the object. Nothing of it is visible before. */
+  /** Makes the object from its parts. Before this, no reader can see any of it. */
   end(): Promise<void>;
-  /** Removes what the store has of an object that is not made. */
+  /** Removes the parts that the store has of an object that was not made. */
   abandon(): Promise<void>;
 }
 
@@ -83,7 +83,7 @@ function openParts(target: Target, partBytes: number, signal: AbortSignal, { req
     uploadId ??= await beginParts(target, signal, requests);
     etags.push('');
     onItsWay = sendPart(uploadId, number, body);
-    // The next flush or the end reports the failure.
+    // This line only prevents an unhandled rejection. A failure of the part is reported when the next flush, or the end, awaits it.
     onItsWay.catch(() => undefined);
   };
 
@@ -117,7 +117,7 @@ function openParts(target: Target, partBytes: number, signal: AbortSignal, { req
   };
 }
 
-/** The store refuses to replace an object. */
+/** With this header, the store refuses to replace an object. */
 const ONCE = { 'if-none-match': '*' };
 
 async function beginParts({ object, writeId }: Target, signal: AbortSignal, requests: S3Requests): Promise<string> {

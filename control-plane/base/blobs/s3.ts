@@ -89,7 +89,7 @@ async function* explainedBytes(bytes: AsyncGenerator<Buffer>, explained: Explain
   }
 }
 
-/** A range is asked for again from the byte at which it broke off, so often at most without any progress. */
+/** If an answer breaks off, the rest of the range is requested again. After this number of attempts without a new byte, the read fails. */
 const BROKEN_MAX = 3;
 
 /** Reads the bytes of one version of an object. */
@@ -141,7 +141,7 @@ async function presign(
   return { method, url: await requests.presign({ method, object, headers: signed }, seconds), headers };
 }
 
-/** Codes of stores that have no room left. */
+/** Error codes of stores that have no space left. */
 const FULL = ['QuotaExceeded', 'XMinioStorageFull', 'XMinioAdminBucketQuotaExceeded', 'InsufficientStorage'];
 
 /** Code of the store -> what the operator can do. */
@@ -161,7 +161,7 @@ interface Store {
   log: Log;
 }
 
-/** Tells the operator what to do, and the caller when to come again. Passes other errors on. */
+/** Logs what the operator can do, and tells the caller when to try again. Other errors are thrown unchanged. */
 function explain(error: unknown, { endpoint, bucket, log }: Store): never {
   if (error instanceof ServiceError || !(error instanceof S3Refusal || error instanceof S3Silence)) throw error;
   const facts = { endpoint, bucket, err: error };

@@ -55,7 +55,7 @@ export function openUrlKeys({ db, clock, ids }: { db: Db; clock: Clock; ids: Ids
     rotate: async ({ revoke }) => {
       const [id, nowMs] = [ids.prefixed('urlkey'), clock.now()];
       const made = await db.tx('blobs.rotate_url_key', (tx) =>
-        // It is the newest even if the clock of another control plane is ahead.
+        // The time is later than that of every other key, even if the clock of another control plane is ahead. So this key is the newest.
         tx.one(
           z.object({ created_ms: int }),
           sql`insert into blob_url_keys (id, created_ms)
@@ -64,7 +64,7 @@ export function openUrlKeys({ db, clock, ids }: { db: Db; clock: Clock; ids: Ids
         ),
       );
       const createdMs = made?.created_ms ?? nowMs;
-      // Never a newer key, which another operator may have made meanwhile.
+      // Only older keys are deleted. Another operator may have made a newer one in the meantime.
       if (revoke)
         await db.tx('blobs.revoke_url_keys', (tx) =>
           tx.run(sql`delete from blob_url_keys where created_ms < ${createdMs}`),
@@ -83,11 +83,13 @@ export function openUrlKeys({ db, clock, ids }: { db: Db; clock: Clock; ids: Ids
 
 const Row = z.object({ id: text, created_ms: int, next_ms: int.nullable() });
 
-/** The same on every control plane, so that two that sign their first URLs at the same moment make one key. */
+/**
+ * The id of the first key is the same on every control plane. So two of them that sign their first URLs at the same moment make one key.
+ */
 const FIRST_KEY = 'urlkey_0';
 const NEWEST = sql`where next_ms is null`;
 
-/** Each key with the time of the next one. */
+/** Each key with the time at which the next key was made; null for the newest key. */
 const WITH_NEXT = sql`
   select id, created_ms, next_ms from (
     select id, created_ms, lead(created_ms) over (order by created_ms, id) as next_ms from blob_url_keys) keys`;

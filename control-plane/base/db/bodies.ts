@@ -70,7 +70,7 @@ export interface LockOrder {
    * @throws DbError `lock_order` if a root was locked that comes later
    */
   next(root: Root, ids: readonly string[]): string[];
-  /** The first of these ids that the transaction holds already; undefined if it holds none. Throws as `next`. */
+  /** The first of these ids that the transaction holds already; undefined if it holds none. @throws DbError `lock_order` as `next` does */
   held(root: Root, ids: readonly string[]): string | undefined;
 }
 

@@ -36,8 +36,8 @@ export interface CheckpointOptions {
 }
 
 /**
- * `writer` is the connection that commits. It makes no checkpoints by itself any more. `settle` commits what it has left open, because SQLite
- * refuses a checkpoint inside a transaction.
+ * `writer` is the connection that commits. From now on it makes no checkpoints by itself. `settle` commits the transaction that the writer
+ * has left open, because SQLite refuses a checkpoint inside a transaction.
  */
 export function openCheckpoints(
   path: string,
@@ -62,7 +62,7 @@ export function openCheckpoints(
     const started = new Worker(thread, { workerData: path, name: 'checkpoints' });
     started.unref();
     started.on('message', copied);
-    // Its pages are copied here then, as SQLite itself would have done. The next checkpoint gets a new thread.
+    // If the thread fails, the pages are copied here, as SQLite itself would have done. The next checkpoint gets a new thread.
     started.on('error', () => {
       worker = undefined;
       copied();

@@ -143,7 +143,7 @@ export function isFull(error: unknown): boolean {
   return FULL_CODES.has(codeOf(error) ?? '');
 }
 
-/** Only writes that are worth less than the request that causes them go through this. @throws what is not a full disk */
+/** Ignores a full disk. Only for writes that are less important than the request that causes them. @throws every other error */
 export function ignoreFullDisk(error: unknown): void {
   if (!(error instanceof DbError) || error.code !== 'disk_full') throw error;
 }

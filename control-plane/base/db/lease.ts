@@ -75,7 +75,10 @@ export async function renewLease(db: Pick<Db, 'tx'>, { name, holder, epoch }: He
   return changed === 1;
 }
 
-/** Only a transaction of the holder asks this. It locks the row that the next holder's transactions lock too, before it asks. */
+/**
+ * Whether this process still holds the lease. Called only in a transaction of the holder that has first locked a row which the transactions
+ * of the next holder lock too.
+ */
 export async function isHeld(query: Query, { name, holder, epoch }: Held): Promise<boolean> {
   const row = await query.one(LeaseRow, sql`select holder, epoch, beat from leases where name = ${name}`);
   return row?.holder === holder && row.epoch === epoch;

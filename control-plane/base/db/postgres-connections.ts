@@ -22,9 +22,9 @@ const PREPARED_VALUES_MAX = 40;
 export interface Writing {
   writers: Pool;
   statements: Statements;
-  /** The statement that fails unless this process holds the lease; undefined before it has taken it. */
+  /** The statement that fails if this process does not hold the lease; undefined before the process has taken the lease. */
   fence(): QueryConfig | undefined;
-  /** A demoted server still answers reads, without end. So after it has refused a write, all connections are opened anew. */
+  /** Called after a server has refused a write. A demoted server would still answer reads for ever, so all connections are opened anew. */
   onAway(): void;
 }
 
@@ -76,8 +76,8 @@ export function openStatements(): Statements {
 }
 
 /**
- * Keeps what is written to the connection until the current code is done, and sends it in one piece. Otherwise each statement would be a
- * piece of its own, and the system calls would cost more processor time than the statements.
+ * Collects what is written to the connection until the current code has ended, and then sends it in one piece. Otherwise each statement
+ * would be sent by itself, and the system calls would cost more processor time than the statements.
  */
 export function inOnePiece(client: PoolClient): void {
   const { stream } = (client as unknown as { connection: { stream: Duplex } }).connection;

@@ -46,7 +46,7 @@ export function openLanes(count: number, writing: Writing, deps: LanesDeps): Lan
     } catch (error) {
       throw engineError(error);
     } finally {
-      // The lane goes straight to the body that has waited longest.
+      // The body that has waited longest gets the lane at once.
       const next = waiting.shift();
       if (next === undefined) free += 1;
       else next();
@@ -92,11 +92,11 @@ async function runBody(client: PoolClient, body: Body, writing: Writing): Promis
 interface Transaction {
   tx: Tx;
   commit(): Promise<void>;
-  /** Ends the use of `tx`. Resolves when all statements are answered. */
+  /** Prevents further use of `tx`. Resolves when all statements are answered. */
   firstFailure(): Promise<Error | undefined>;
 }
 
-/** Sends BEGIN at once. Its answer, and those of the locks, are read before the COMMIT is sent. */
+/** Sends BEGIN at once. The answers to BEGIN and to the locks are read before the COMMIT is sent. */
 function openTransaction(client: PoolClient, { statements, fence }: Writing): Transaction {
   let open = true;
   let failure: Error | undefined;
@@ -156,7 +156,7 @@ function lockOf(table: string, ids: readonly string[]): { text: string; values: 
   return { text, values: [ids], name: `lock ${table}` };
 }
 
-/** The limit stands above the lock in the plan of the server, so that it locks one row and no more. */
+/** The plan of the server has the limit above the lock. So the server locks one row and no more. */
 function firstLockOf(table: string, ids: readonly string[]): { text: string; values: unknown[]; name: string } {
   const text = `select id from ${table} where id = any($1) order by array_position($1, id) limit 1 for no key update skip locked`;
   return { text, values: [ids], name: `lock first ${table}` };

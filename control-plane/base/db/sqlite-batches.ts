@@ -6,11 +6,12 @@
 //   it begins ──► BEGIN, hold, receipt           its caller goes on, the transaction stays open
 //   it ends   ──► receipt, charge, COMMIT        one commit and one flush; it would be two commits otherwise
 //
-// What is left open is in no other batch's way: bodies of one statement continue in it, and it is committed before a body that may wait
-// runs. Reads have a connection of their own and would not see it, so they commit it first (`settle`). So does a timer.
+// An open transaction does not block other batches. Bodies of one statement continue in it. It is committed before a body runs that may wait.
+// Reads have a connection of their own and would not see it, so they commit it first (`settle`). A timer commits it too.
 //
-// What must never happen: an error of a later batch undoes what was left open (it has a savepoint of its own then); a transaction is left open
-// with a write that its caller relies on.
+// What must never happen:
+// - An error of a later batch undoes what was left open. So a batch that continues an open transaction has a savepoint of its own.
+// - A transaction is left open with a write that its caller relies on.
 import type Database from 'better-sqlite3';
 import type { Clock } from '../../../shared/clock.ts';
 import { type Body, decoding, type NowBody, openLockOrder } from './bodies.ts';
@@ -69,12 +70,15 @@ export function openBatches(writer: Connection, deps: BatchDeps): Batches {
     try {
       commit(writer, makeRoom);
     } catch {
-      // Its callers do not rely on it: they learn from a later body that it is gone.
+      // Nobody relies on these writes yet. Their callers learn from a later body that the writes are gone.
       rollback(writer);
     }
     deps.settled();
   };
-  /** Nothing else runs between the bodies and the end if all are of one statement, so no read can commit half of a batch. */
+  /**
+   * Runs the bodies of a batch and ends its transaction. If all bodies are of one statement, nothing else runs in between, so no read can
+   * commit half of a batch.
+   */
   const run = async (batch: readonly AnyBody[], inSavepoints: boolean): Promise<Ran | undefined> => {
     const isContinued = leftOpen !== undefined;
     const ran: RanBodies = { results: [], writers: [] };
@@ -126,7 +130,7 @@ export function openBatches(writer: Connection, deps: BatchDeps): Batches {
 
 interface RanBodies {
   results: BodyResult[];
-  /** Those that have written. */
+  /** The bodies that have written, with their results. */
   writers: { body: AnyBody; result: BodyResult }[];
 }
 
@@ -151,7 +155,7 @@ function keep(
   return true;
 }
 
-/** The next turn of the event loop, which bodies must not outlast. */
+/** The next turn of the event loop. A body that has not ended by then is rolled back. */
 function openTurn(clock: Clock): { over(): Promise<'turn over'>; next(): void } {
   let turn: Promise<'turn over'> | undefined;
   return {

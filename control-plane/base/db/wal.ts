@@ -16,16 +16,16 @@ export interface Wal {
   refuseBroken(): void;
   /** Resolves when everything that was committed before is on the disk. */
   flush(): Promise<void>;
-  /** Notes that something was committed that the next flush stores, whenever that is. */
+  /** Notes that a commit is not on the disk yet and that nobody waits for it. The next flush stores it. */
   leave(): void;
-  /** Resolves when no flush is in progress and nothing was left. */
+  /** Resolves when every commit that was noted by `leave` is on the disk, and no flush is in progress. */
   flushed(): Promise<void>;
   close(): Promise<void>;
 }
 
 export type Datasync = (file: FileHandle) => Promise<void>;
 
-/** The method of a file handle does the same, at twice the cost. */
+/** This form is used because the method of a file handle costs twice as much and does the same. */
 const datasyncOf = promisify(fdatasync);
 
 /** Opens the file at the first flush, because the first commit creates it. */
@@ -49,7 +49,7 @@ export function openWal(path: string, datasync: Datasync = ({ fd }) => datasyncO
   };
   const flush = (): Promise<void> => {
     if (flushing === undefined) return (flushing = run());
-    // A flush in progress may have begun before the last commit.
+    // A flush that is in progress may have begun before the last commit. So another flush follows it.
     return (again ??= flushing.then(() => {
       again = undefined;
       return flush();
@@ -65,7 +65,7 @@ export function openWal(path: string, datasync: Datasync = ({ fd }) => datasyncO
     },
     flushed: async () => (isLeft ? flush() : (again ?? flushing)),
     close: async () => {
-      // A file that could not be opened has failed a flush already.
+      // If the file could not be opened, a flush has failed and reported it before.
       const opened = await file?.catch(() => undefined);
       await opened?.close();
     },

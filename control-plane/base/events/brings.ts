@@ -12,7 +12,7 @@ export function eventsBrings({ db, clock, keepMs }: { db: Db; clock: Clock; keep
   return { forgets: [forgets] };
 }
 
-/** Webhooks keep their own copy of an event, with a retention of its own. */
+/** Deletes old events. Webhooks keep their own copies, which have another retention time. */
 export function forgetEvents(db: Db, { untilMs, limit }: Piece): Promise<number> {
   return db.tx('events.forget', (tx) =>
     tx.run(

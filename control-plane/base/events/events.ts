@@ -63,7 +63,7 @@ export type EventData = Record<string, string | number | boolean | null>;
 
 export interface NewEvent {
   type: EventType;
-  /** The resource of the event. */
+  /** Id of the resource that the event is about. */
   subjectId: string;
   orgId: string | null;
   data: EventData;
@@ -89,13 +89,13 @@ export interface Events {
   append(tx: Tx, event: NewEvent): Promise<void>;
   /** A page of the events of one subject, newest first. */
   ofSubject(query: Query, subjectId: string, start: PageStart): Promise<EventRow[]>;
-  /** A page of the events of an organisation that are in sight, newest first. */
+  /** A page of the events of an organisation that the caller may see (`sight`), newest first. */
   ofOrg(query: Query, orgId: string, sight: Sight, start: PageStart): Promise<EventRow[]>;
   /** At most `limit` events of an organisation that were appended at `fromMs` or later, oldest first. */
   ofOrgSince(query: Query, orgId: string, from: { fromMs: number; limit: number }): Promise<EventRow[]>;
   /** The newest `limit` events of all organisations that were appended at `fromMs` or later, newest first. */
   newestSince(query: Query, from: { fromMs: number; limit: number }): Promise<EventTime[]>;
-  /** These events, oldest first. */
+  /** The events with these ids, oldest first. */
   byIds(query: Query, ids: readonly string[]): Promise<EventRow[]>;
   /** When the event of this organisation was appended; undefined if there is none, or it was forgotten. */
   timeOf(query: Query, orgId: string, id: string): Promise<number | undefined>;

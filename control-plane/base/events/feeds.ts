@@ -1,4 +1,4 @@
-// What a room states so that its events are in the live stream: who may see them, and how its resources look now.
+// What a room states so that its events appear in the live stream: who may see them, and how its resources look now.
 import type { Caller } from '../http/route.ts';
 import type { Scope } from '../http/scopes.ts';
 import { join, type Query, type Sql, sql } from '../db/db.ts';
@@ -8,17 +8,17 @@ export interface Feed {
   of: string;
   /** Only a caller with this scope sees the events. */
   scope: Scope;
-  /** The events are about a person, who sees its own ones without the scope. */
+  /** True: the events are about a person. That person sees them without the scope. */
   isPersonal?: boolean;
-  /** The public view of each of these resources as it is now. Resources of other organisations are left out. */
+  /** The present public view of each resource with one of these ids. Resources of other organisations are left out. */
   describe(query: Query, orgId: string, ids: readonly string[]): Promise<ReadonlyMap<string, unknown>>;
 }
 
-/** What a caller sees of the events of its organisation. */
+/** The events of an organisation that a caller sees. A family is the first word of an event type. */
 export interface Sight {
-  /** The families of which it sees all events. */
+  /** The families of which the caller sees all events. */
   families: readonly string[];
-  /** The families of which it sees the events about its own person. */
+  /** The families of which the caller sees the events about its own person. */
   ownFamilies: readonly string[];
   /** Undefined for an API key. */
   userId: string | undefined;
@@ -42,7 +42,7 @@ export function isInSight(
   return families.includes(family) || (ownFamilies.includes(family) && subjectId === userId);
 }
 
-/** The same as a condition on the rows of events. */
+/** The rule of `isInSight` as an SQL condition on rows of events. */
 export function sightCondition({ families, ownFamilies, userId }: Sight): Sql {
   const isOf = (family: string): Sql => sql`type like ${`${family}.%`}`;
   const all = families.map(isOf);

@@ -51,7 +51,10 @@ export function assertOwnChange(route: Route, { method, headers }: IncomingMessa
   if (hasBody && !isJson) throw unsupportedMediaType();
 }
 
-/** API keys were made for what they do, so only sessions are asked. @throws ServiceError `step_up_required` */
+/**
+ * A session must have been confirmed lately. API keys need no confirmation, because they were made for what they do. @throws ServiceError
+ * `step_up_required`
+ */
 export function assertConfirmed({ session }: Caller, nowMs: number): void {
   if (session === undefined || nowMs - session.confirmedMs < CONFIRMED_MS) return;
   fail(

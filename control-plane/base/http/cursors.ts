@@ -31,7 +31,7 @@ export interface Cursors {
     rows: (start: PageStart) => Promise<R[]>,
     view: PageView<R, T>,
   ): Promise<Page<T>>;
-  /** Lists whose cursors store more than a row use this. @throws as `page` does */
+  /** Reads a cursor, for lists whose cursors store more than a row. @throws as `page` does */
   read(list: string, cursor: string | undefined): Cursor | undefined;
   /** Builds a page from up to `limit` + 1 rows. An extra row means that there is another page. */
   pageOf<R, T>(list: string, rows: R[], limit: number, view: PageView<R, T>): Page<T>;
@@ -79,7 +79,7 @@ export function openCursors(secret: Uint8Array): Cursors {
   };
 }
 
-/** The place of a row in a list from new to old. */
+/** The cursor of a row in a list that is sorted by creation, from new to old. */
 export function byCreation({ created_ms: createdMs, id }: { created_ms: number; id: string }): Cursor {
   return { createdMs, id };
 }
@@ -89,7 +89,7 @@ export function pageFrom(start: PageStart, order: 'asc' | 'desc' = 'desc'): Sql 
   return pageBy(start, { time: sql`created_ms`, id: sql`id`, order });
 }
 
-/** The same for a list that is sorted by other columns. */
+/** Does the same as `pageFrom` for a list that is sorted by other columns. */
 export function pageBy(
   { from, count }: PageStart,
   { time, id, order = 'desc' }: { time: Sql; id: Sql; order?: 'asc' | 'desc' },

@@ -16,7 +16,10 @@ import { inPieces, type Piece } from '../db/pieces.ts';
 import { type Reply, toWire, type WireReply } from './route.ts';
 import type { Sealing } from './sealing.ts';
 
-/** Longer than the slowest handler (image checks at a registry). A longer claim may be taken over; its token then fences the old one. */
+/**
+ * Longer than the slowest handler (image checks at a registry). If a claim is older, another request may take it over. The new token then
+ * stops the old request.
+ */
 const LEASE_MS = 120_000;
 const POLL_MS = 40;
 const HOUR_MS = 3_600_000;
@@ -151,17 +154,17 @@ interface Claim {
   now: number;
 }
 
-/** What was stored under the key before; all null if nothing was. */
+/** The row that was stored under the key before; all fields are null if there was none. */
 const StoredRow = z.object({
   fingerprint: text.nullable(),
-  /** Another request may take the row over. */
+  /** True: this row no longer protects its key, so another request may take it over. */
   is_free: flag.nullable(),
   status: int.nullable(),
   headers: json(z.record(z.string(), z.string())).nullable(),
   body: text.nullable(),
 });
 const NOTHING_STORED = { fingerprint: null, is_free: null, status: null, headers: null, body: null };
-/** Keys that the API key has used in the last 24 hours, without this one. */
+/** Number of keys that the API key has used in the last 24 hours, without the present one. */
 const UsedRow = z.object({ used: int });
 const ClaimRow = z.object({ ...StoredRow.shape, ...UsedRow.shape, claimed: flag });
 type ClaimRow = z.infer<typeof ClaimRow>;
@@ -180,7 +183,8 @@ function claimBody(claim: Claim): HotBody<ClaimRow> {
     },
     row: ClaimRow,
     runNow: (tx) => claimInSteps(tx, claim),
-    // A crash ends the request too, and frees its claim in any case. A stored reply is not replayed before it is durable.
+    // The claim may be lost: a crash also ends its request, and frees the claim in any case. A stored reply must be durable before it is
+    // sent again.
     mayBeLost: ({ claimed }) => claimed,
   };
 }
@@ -209,7 +213,7 @@ function claimStatement({ request, fingerprint, token, epoch, now }: Claim): Sql
     from used left join (${stored({ request, epoch, now })}) as before on 1 = 1`;
 }
 
-/** The same as `claimStatement`. */
+/** Does the same as `claimStatement` on SQLite, in several statements. */
 function claimInSteps(tx: NowTx, claim: Claim): ClaimRow {
   const { request, epoch, now } = claim;
   const { principalId, method, path, key } = request;
@@ -249,7 +253,10 @@ function stored({ request, ...since }: Pick<Claim, 'request' | 'epoch' | 'now'>)
     from idempotency_keys where ${keyOf(request)}`;
 }
 
-/** The condition for a claim whose process has died or took too long, and for a reply that is older than is promised. */
+/**
+ * Selects rows that another request may take over: claims whose process has died or took too long, and replies older than the promised
+ * time.
+ */
 function isFree({ epoch, now }: Pick<Claim, 'epoch' | 'now'>): Sql {
   return sql`(idempotency_keys.status is null and (idempotency_keys.epoch < ${epoch} or idempotency_keys.lease_until_ms <= ${now}))
     or (idempotency_keys.status is not null and idempotency_keys.created_ms <= ${now - IDEMPOTENCY_KEEP_MS})`;

@@ -63,7 +63,7 @@ export function openTls(files: TlsFiles, { log }: { log: Log }): Tls {
         refused = undefined;
         log.info({ certificate_file: files.certificate_file }, 'a new certificate is served');
       } catch (error) {
-        // Logged once per error. The two files are rarely replaced at the same instant, and the next refresh finds both.
+        // Each error is logged once. The two files are rarely replaced at the same instant, so the error may be gone at the next refresh.
         if (refused === messageOf(error)) return;
         refused = messageOf(error);
         log.error({ ...files, detail: refused }, 'the certificate files cannot be used; the old certificate is served');
@@ -78,7 +78,7 @@ function unboundText({ host, port }: { host: string; port: number }, error: unkn
   return `${host} port ${port} cannot be listened on: ${messageOf(error)}`;
 }
 
-/** A socket file that nobody answers on was left behind by a killed process. */
+/** Whether a process answers on the socket file. If none does, a killed process has left the file behind. */
 function answers(socketPath: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(socketPath);

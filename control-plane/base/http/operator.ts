@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { ucentsFromText, UCENTS_PER_CENT } from '../../../shared/money.ts';
 import { pageParameters } from '../../../shared/api/page.ts';
 
-/** One thing as an operator sees it: a table row of names and plain values. */
+/** One object as an operator sees it: a table row of names and plain values. */
 export type Fields = Record<string, string | number | boolean | null>;
 
 export const AnyFields = z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()]));

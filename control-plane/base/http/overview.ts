@@ -10,14 +10,14 @@ export interface Waiting extends Pick<OverviewWaiting, 'kind' | 'id' | 'what' | 
   sinceMs: number;
 }
 
-/** The oldest things of one kind that wait, at most `limit`. */
+/** Returns the objects of one kind that wait for an operator: the oldest ones, at most `limit`. */
 export type Waits = (query: Query, now: { nowMs: number; limit: number }) => Promise<Waiting[]>;
 
-/** A kind of rows that loops work off. */
+/** A kind of due rows, which a loop or the engine works off. */
 export interface DueRows {
   kind: string;
   count(query: Query, nowMs: number): Promise<DueCount>;
-  /** The driver of the engine that works them off, or how many were worked off since then. */
+  /** The name of the engine's driver for these rows, or a function that counts the rows that were worked off since a time. */
   done: { driver: string } | { since(query: Query, sinceMs: number): Promise<number> };
 }
 

@@ -75,7 +75,7 @@ export function headersTooLarge(): ServiceError {
   });
 }
 
-/** Nobody receives this answer. It only keeps a client that hangs up from being logged as a bug of ours. */
+/** The refusal of a request whose connection has ended. Nobody receives it, but without it the request would be logged as a bug of ours. */
 export function abandonedRequest(): ServiceError {
   return new ServiceError('invalid_request', { detail: 'The connection ended before the body did.' });
 }
@@ -108,7 +108,7 @@ export function problemReply({ code, details }: ServiceError, context: RefusalCo
   };
 }
 
-/** A code that only an operation can have has no status of its own. */
+/** The HTTP status of a code. Codes that only operations have get the status of an internal error. */
 export function shownStatus(code: ErrorCode): number {
   const { status } = ERRORS[code];
   return status === 0 ? 500 : status;

@@ -61,7 +61,7 @@ export function openRateLimits(first: RateLimitOptions, clock: Clock): RateLimit
       if (ofKey.waitMs > 0) tell(rateHeaders(ofKey, burst));
       assertTaken(ofKey, `This API key may send ${perKeyPerSecond} inference requests a second, and ${burst} at once`);
       const ofOrg = inferenceOrgs.take(orgId);
-      // What the organisation refuses does not count for the key either.
+      // A request that the limit of the organisation refuses does not count for the key.
       if (ofOrg.waitMs > 0) inferenceKeys.giveBack(principalId, 1);
       tell(ofOrg.waitMs > 0 || ofOrg.left < ofKey.left ? rateHeaders(ofOrg, orgBurst) : rateHeaders(ofKey, burst));
       assertTaken(

@@ -72,7 +72,7 @@ export interface OpenCall<P, Q, B> {
   gone: AbortSignal;
   /** The operator that the command names (header `Svc-Operator`), on the operator's socket. */
   actor: string;
-  /** The body came as a form, so its members are text. */
+  /** True: the body came as a form, so all its members are text. */
   isForm: boolean;
   /** What a browser sends with each request. */
   browser(): { sessionToken: string | undefined; userAgent: string };
@@ -160,11 +160,11 @@ export interface RouteFacts {
   confirmsKey?: boolean;
   /** A POST that ends something, like a DELETE. It is accepted while the disk of the database is full. */
   endsSomething?: boolean;
-  /** Routes of agents and operators, which the OpenAPI document leaves out. */
+  /** True for routes of agents and operators, which the OpenAPI document leaves out. */
   hidden?: boolean;
   /** A session must have been confirmed in the last ten minutes. API keys need nothing more. */
   stepUp?: boolean;
-  /** Costs money now or later, so a suspended organisation may not do it. */
+  /** True: the request costs money now or later, so a suspended organisation may not send it. */
   spends?: boolean;
   /** A route without authentication that sets the cookie of a session. A browser may call it only from our own pages. */
   signsIn?: boolean;
@@ -187,7 +187,7 @@ interface RouteSpec<
   params?: P;
   query?: Q;
   body?: B;
-  /** True for a body that the schema would accept and leave as it is. It saves the schema for the most common requests. */
+  /** True for a body that the schema would accept and leave unchanged. The most common requests then need no run of the schema. */
   isPlain?(body: unknown): boolean;
   handler(call: HandlerCall<S, z.output<P>, z.output<Q>, z.output<B>>): Promise<Reply>;
 }
@@ -271,7 +271,10 @@ function refusalsOfCallers(route: Route): ErrorCode[] {
   return codes;
 }
 
-/** A supplier brings machines and may never pay for anything. The others act for no organisation's money. */
+/**
+ * The scopes of routes that do not need funds. A supplier brings machines and may never pay for anything, a deposit brings the first money,
+ * and the routes of the other three scopes spend no money of an organisation.
+ */
 const WITHOUT_FUNDS: ReadonlySet<RouteScope> = new Set<RouteScope>([
   'none',
   'session',
@@ -280,7 +283,10 @@ const WITHOUT_FUNDS: ReadonlySet<RouteScope> = new Set<RouteScope>([
   'deposits:write',
 ]);
 
-/** Whether an organisation that has never had money may not call it: everything that changes something, except to end it. */
+/**
+ * Whether the route is refused for an organisation that has never had money. That is every route that changes something, except those that
+ * end something.
+ */
 export function needsFunds({ scope, method, endsSomething = false }: RouteFacts): boolean {
   return !WITHOUT_FUNDS.has(scope) && method !== 'GET' && method !== 'DELETE' && !endsSomething;
 }

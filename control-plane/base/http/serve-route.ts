@@ -30,7 +30,7 @@ export interface RouteDeps {
   /** False while the disk of the database is full. Then only requests that end things are accepted. */
   hasRoom(): boolean;
   limits: RateLimits | undefined;
-  /** Refused while the disk of the database is full. */
+  /** True: requests to this route are refused while the disk of the database is full. */
   mayWait: boolean;
 }
 
@@ -153,7 +153,7 @@ function send(reply: FastifyReply, wire: WireReply): FastifyReply {
   reply.code(wire.status).headers(wire.headers).header('x-request-id', reply.request.id);
   if (wire.stream !== undefined) {
     if (reply.request.method !== 'HEAD') return reply.send(wire.stream);
-    // fastify would read the whole stream although nobody receives it.
+    // The stream is destroyed, because fastify would read all of it for an answer without a body.
     wire.stream.destroy();
     return reply.send(Readable.from([]));
   }

@@ -35,7 +35,7 @@ const CLOSE_MS_MAX = 10_000;
 const PATH_PARAMETER_CHARS_MAX = 256;
 
 export interface HttpDeps extends Pick<RouteDeps, 'log' | 'authenticate' | 'hasRoom'> {
-  /** None if left out, for listeners that browsers do not reach. */
+  /** Undefined for listeners that browsers do not reach. */
   authenticateSession?: RouteDeps['authenticateSession'];
   clock: Clock;
   ids: Ids;
@@ -227,7 +227,8 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
 /** Options for Node's own server. The types of fastify distinguish http and https servers, our code does not. */
 function nodeOptions(tls: Tls | undefined, takesUpgrade: (path: string) => boolean): { http?: ServerOptions } {
   const options: ServerOptions = {
-    // Larger than our own limit: the parser does not know the path, and so not the form of a refusal. `assertHead` refuses instead.
+    // Larger than our own limit. The parser does not know the path, so it could not choose the form of the refusal. `assertHead` refuses
+    // long headers instead.
     maxHeaderSize: HEADER_BYTES_READ_MAX,
     headersTimeout: REQUEST_MS_MAX,
     // Node would answer with a bare status; `assertHead` gives the reason.

@@ -15,7 +15,10 @@ export interface MailSettings {
 }
 
 export interface Mail {
-  /** False if there is no mail server, or it has not taken the mail; the log says why. `about` is the id of what the mail is about. */
+  /**
+   * False if there is no mail server, or if the server has refused the mail. The log has the reason. `about` is the id of the subject of
+   * the mail, for the log.
+   */
   send(mail: { to: string; subject: string; text: string; about: string }): Promise<boolean>;
 }
 

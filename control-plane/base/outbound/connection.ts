@@ -86,7 +86,8 @@ async function settled(
   event: 'connect' | 'secureConnect',
   failure: { code: OutboundErrorCode; what: string; remoteAddress?: string | null },
 ): Promise<Socket> {
-  // An error is also seen as the close that follows. Without any listener in between, it would end the process.
+  // This listener ignores errors, because `once` and the close that follows report them. Without a listener, a later error would end the
+  // process.
   socket.on('error', () => undefined);
   try {
     await Promise.race([

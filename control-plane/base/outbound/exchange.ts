@@ -1,8 +1,8 @@
 // Requests whose responses are streamed. Each step has a time limit, and a signal can end the request.
 //
-// Pieces of a body wait until the reader takes them, all at once: a server that streams sends many small pieces in one packet, and whoever
-// reads them one by one also passes them on one by one. The connection is paused while many bytes wait. undici's own streams would cost
-// several times as much.
+// The pieces of a body wait here, and the reader takes all of them at once. A server that streams sends many small pieces in one packet. A
+// reader that got them one by one would also send them on one by one. The connection is paused while many bytes wait. undici's own streams
+// would cost several times as much.
 import type { Dispatcher } from 'undici';
 import type { Clock } from '../../../shared/clock.ts';
 import { type Dial, type Line, type Lines, openLines, joined, outboundError } from './lines.ts';
@@ -111,7 +111,7 @@ function begin(target: Target, conversation: Conversation): Promise<Exchange> {
         const told = line.endedBy ?? outboundError(error, line);
         line.end(told);
         over();
-        // One of the two has happened already, or nobody waits for it.
+        // Only one of the two calls has an effect: `reject` before the answer has begun, and `fail` afterwards.
         opened.reject(told);
         pieces.fail(told);
       },
@@ -129,7 +129,7 @@ interface Pieces {
   watch(): () => void;
 }
 
-/** More bytes than these wait only in the socket. */
+/** Number of waiting bytes above which the connection is paused. Further bytes wait in the socket. */
 const WAITING_BYTES_MAX = 64 * 1024;
 
 function openPieces({ request, line, clock }: Conversation, leave: () => void): Pieces {

@@ -1,9 +1,9 @@
-// How often somebody may try to sign in. Counted in rows, so all control planes count together. A try counts before its password is
-// checked, so that many tries at once cannot pass together.
+// How often somebody may try to sign in. The tries are counted in rows of the database, so all control planes count together. A try counts
+// before its password is checked, so that many tries at the same moment cannot pass together.
 //
-// Three counters slow a guesser down: one for the account and the network, one for the account, and one for the network. The person has
-// networks of earlier sign-ins. The counter of the account does not apply to them, so strangers cannot lock the owner out. A passkey is
-// never locked.
+// Three counters slow a guesser down: one for the account and the network, one for the account, and one for the network. The counter of the
+// account does not apply to networks from which its owner has signed in before. So strangers cannot lock the owner out. A passkey is never
+// locked.
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { networkOf } from '../../../shared/client-network.ts';
@@ -36,15 +36,15 @@ export interface Attempts {
    * Counts a try to sign in to the account. @throws ServiceError `rate_limit_exceeded` with the time to wait
    */
   take(attempt: Attempt): Promise<void>;
-  /** The try has succeeded. */
+  /** Called when the try has succeeded. It clears the failures of the account, and takes this one try back from the network's count. */
   forgive(tx: Tx, attempt: Attempt): Promise<void>;
 }
 
 export interface Attempt {
-  /** An e-mail address, known or not. */
+  /** The e-mail address that was given. It need not belong to an account. */
   account: string;
   clientIp: string;
-  /** The owner has used this network before. */
+  /** True: the owner of the account has used this network before. */
   isKnown: boolean;
 }
 
@@ -71,7 +71,7 @@ export function openAttempts({ db, clock }: { db: Db; clock: Clock }): Attempts 
     forgive: async (tx, attempt) => {
       const { pair, account, network } = subjectsOf(attempt);
       await tx.run(sql`delete from sign_in_failures where subject in (${join([pair, account])})`);
-      // A try of this one account must not clear what the network did to others.
+      // Only this try is taken back. The network's failures with other accounts still count.
       await tx.run(
         sql`update sign_in_failures set failures = failures - 1 where subject = ${network} and failures > 0`,
       );
@@ -88,7 +88,7 @@ export function forgetAttempts(db: Db, { untilMs, limit }: Piece): Promise<numbe
   );
 }
 
-/** No row changes while the subject must wait. */
+/** The statement that counts a try. It changes no row while the subject must wait. */
 function counted(subject: string, waits: Waits, nowMs: number): Sql {
   const count = sql`(case when sign_in_failures.updated_ms <= ${nowMs - ATTEMPTS_KEEP_MS} then 1 else sign_in_failures.failures + 1 end)`;
   const arms = waits

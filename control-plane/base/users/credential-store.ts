@@ -23,7 +23,7 @@ type Kind = CredentialRow['kind'];
 
 const COLUMNS = sql`id, user_id, kind, name, external_id, secret, counter, transports, confirmed_ms, created_ms, used_ms`;
 
-/** Zero if the passkey or the person of the provider is registered already. */
+/** Returns 0 if the passkey, or the link to the person at the OpenID provider, is stored already. */
 export function insertCredential(tx: Tx, row: Omit<CredentialRow, 'used_ms'>): Promise<number> {
   return tx.run(
     sql`insert into credentials (id, user_id, kind, name, external_id, secret, counter, transports, confirmed_ms, created_ms)
@@ -76,7 +76,7 @@ export async function deleteCredentials(tx: Tx, userId: string, kind: Kind): Pro
   await tx.run(sql`delete from credentials where user_id = ${userId} and kind = ${kind}`);
 }
 
-/** Everything with which the person could sign in. */
+/** Deletes everything with which the person could sign in. */
 export async function deleteAllCredentials(tx: Tx, userId: string): Promise<void> {
   await tx.run(sql`delete from credentials where user_id = ${userId}`);
   await deleteRecoveryCodes(tx, userId);
@@ -85,7 +85,7 @@ export async function deleteAllCredentials(tx: Tx, userId: string): Promise<void
 const FactorsRow = z.object({ password: int, totp: int, passkey: int, codes: int });
 export type Factors = z.infer<typeof FactorsRow>;
 
-/** How many of each the person has set up. */
+/** How many credentials of each kind the person has set up. */
 export async function factorsOf(query: Query, userId: string): Promise<Factors> {
   const count = (kind: Kind) =>
     sql`(select count(*) from credentials where user_id = ${userId} and kind = ${kind} and confirmed_ms is not null)`;

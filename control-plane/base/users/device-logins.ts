@@ -1,7 +1,7 @@
 // Device logins (RFC 8628): a program shows a code, a person who has signed in types it and approves, and the program fetches an API key.
 //
-// The key is made when the program fetches it, so it is nowhere before. The row is gone with it, so nobody can fetch it again. Nothing but the
-// request of a confirmed session approves: a link with the code filled in shows it, and that is all.
+// The key is made when the program fetches it, so it does not exist before. The row of the login is deleted at the same time, so nobody can
+// fetch the key again. Only a request of a confirmed session approves a login. A link that contains the code only fills the code in.
 import type { DeviceCodes, DeviceLogin } from '../../../shared/api/device-login.ts';
 import { USER_CODE_CHARS, USER_CODE_LETTERS } from '../../../shared/api/device-login.ts';
 import type { NewApiKey } from '../../../shared/api/account.ts';
@@ -25,7 +25,7 @@ const LOGIN_MS = 600_000;
 const INTERVAL_MS = 5_000;
 const KEY_DAYS = 90;
 const DAY_MS = 86_400_000;
-/** Logins that wait at once from one network. */
+/** Maximum number of logins from one network that wait for a person at the same time. */
 const OPEN_PER_NETWORK_MAX = 20;
 
 type SessionCaller = SessionCall<unknown, unknown, unknown>['caller'];
@@ -34,11 +34,11 @@ export interface DeviceLogins {
   /** @throws ServiceError `validation_failed` for an unknown scope, `rate_limit_exceeded` */
   begin(request: { host: string; scopes: string[] }, clientIp: string): Promise<z.infer<typeof DeviceCodes>>;
   /**
-   * Makes the key. @throws ServiceError `authorization_pending`, `slow_down`, `access_denied`, `expired_token`, `conflict` if the organisation
-   * has too many keys
+   * Makes the key if the person has approved. @throws ServiceError `authorization_pending`, `slow_down`, `access_denied`, `expired_token`,
+   * `conflict` if the organisation has too many keys
    */
   redeem(deviceCode: string): Promise<NewApiKey>;
-  /** What the person is asked to approve. @throws ServiceError `not_found` */
+  /** Returns what the person is asked to approve. @throws ServiceError `not_found` */
   show(caller: SessionCaller, userCode: string): Promise<DeviceLogin>;
   /** @throws ServiceError `not_found`, `insufficient_scope` for a scope that the person lacks */
   approve(caller: SessionCaller, userCode: string): Promise<void>;
@@ -134,7 +134,7 @@ async function begin(
   };
 }
 
-/** A refusal of this step. It must be committed, so it is a value and not an error. */
+/** The result of one request for the key. A refusal is a value and not an error, because its transaction must be committed. */
 type Outcome =
   | { key: NewApiKey }
   | { refusal: 'authorization_pending' | 'slow_down' | 'access_denied' | 'expired_token' };
@@ -170,7 +170,7 @@ async function poll(tx: Tx, row: rows.DeviceLoginRow, nowMs: number): Promise<'a
   return isEarly ? 'slow_down' : 'authorization_pending';
 }
 
-/** What the person may do now counts, not what it was at the approval. */
+/** Makes the key. What the person may do now decides, not what the person could do at the approval. */
 async function mint(tx: Tx, row: rows.DeviceLoginRow, deps: Deps): Promise<Outcome> {
   const { org_id: orgId, user_id: userId } = row;
   const member = await findMember(tx, orgId ?? '', userId ?? '');

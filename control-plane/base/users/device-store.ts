@@ -24,7 +24,7 @@ export type DeviceLoginRow = z.infer<typeof DeviceLoginRow>;
 
 const COLUMNS = sql`id, device_hash, user_code_hash, host, client_ip, network, scopes, state, user_id, org_id, polled_ms, interval_ms, created_ms, expires_ms`;
 
-/** Zero if another login has the same code for people now. */
+/** Returns 0 if another login has the same user code at present. */
 export function insertDeviceLogin(tx: Tx, row: DeviceLoginRow): Promise<number> {
   return tx.run(
     sql`insert into device_logins (${COLUMNS})
@@ -49,7 +49,7 @@ export function loginWithDeviceCode(query: Query, hash: string): Promise<DeviceL
   return query.one(DeviceLoginRow, sql`select ${COLUMNS} from device_logins where device_hash = ${hash}`);
 }
 
-/** One that waits for a person. */
+/** The login with this user code, if it waits for a person. */
 export function loginWithUserCode(query: Query, hash: string, nowMs: number): Promise<DeviceLoginRow | undefined> {
   return query.one(
     DeviceLoginRow,
@@ -57,7 +57,7 @@ export function loginWithUserCode(query: Query, hash: string, nowMs: number): Pr
   );
 }
 
-/** False if somebody else has decided, or the code has ended. */
+/** False if somebody else has decided before, or the code has expired. */
 export async function decide(
   tx: Tx,
   id: string,
@@ -82,7 +82,7 @@ export async function notePoll(
   );
 }
 
-/** False if another request has taken it. */
+/** Deletes the login. False if another request has deleted it before. */
 export async function takeLogin(tx: Tx, id: string): Promise<boolean> {
   return (await tx.run(sql`delete from device_logins where id = ${id}`)) === 1;
 }

@@ -25,7 +25,8 @@ export function invitationFeed(clock: Clock): Feed {
 }
 
 /**
- * Owners see who signs in, and everybody sees the own sign-ins. Only the person may list the sessions themselves, so the events do not show them.
+ * Owners see the sign-ins of all members, and every person sees its own. The events do not show the sessions, because only the person
+ * itself may list them.
  */
 export const SESSION_FEED: Feed = {
   of: 'session',

@@ -21,13 +21,18 @@ const INVITATION_MS = 7 * 86_400_000;
 export interface Invitations {
   /** The link is in this answer only. @throws ServiceError `insufficient_scope`, `conflict` if there are too many */
   create(tx: Tx, caller: Caller, request: z.output<typeof CreateInvitation>): Promise<NewInvitation>;
-  /** Mails the link to whom it is for, if there is a mail server. Called once the invitation is stored. */
+  /**
+   * Mails the link to the invited address, if the invitation names one and there is a mail server. Called once the invitation is stored.
+   */
   mail(invitation: NewInvitation, orgId: string): Promise<void>;
   /** False if the organisation has no such invitation. */
   revoke(tx: Tx, caller: Caller, id: string): Promise<boolean>;
   /** Makes a new person. @throws ServiceError `not_found`, `sign_up_closed`, `conflict` if the address is taken */
   accept(token: string, person: NewPerson, visitor: Visitor): Promise<NewSession>;
-  /** The person of the session becomes a member; answers the organisation. @throws ServiceError `not_found`, `conflict` for a member */
+  /**
+   * The person of the session becomes a member. Returns the id of the organisation. @throws ServiceError `not_found`, `conflict` if the
+   * person is a member already
+   */
   join(token: string, caller: SessionCall<unknown, unknown, unknown>['caller']): Promise<string>;
 }
 

@@ -9,7 +9,7 @@ import type { Piece } from '../db/pieces.ts';
 const LinkRow = z.object({ token_hash: text, user_id: text, created_ms: int, expires_ms: int });
 type LinkRow = z.infer<typeof LinkRow>;
 
-/** A person has one link: a new one ends the one before. */
+/** Stores the only link of a person. An older link ends. */
 export async function replaceLink(tx: Tx, row: LinkRow): Promise<void> {
   await deleteLinks(tx, row.user_id);
   await tx.run(
@@ -25,7 +25,7 @@ export function findLink(query: Query, tokenHash: string, nowMs: number): Promis
   );
 }
 
-/** False if there was none. */
+/** Deletes the link of a person. False if there was none. */
 export async function deleteLinks(tx: Tx, userId: string): Promise<boolean> {
   return (await tx.run(sql`delete from user_links where user_id = ${userId}`)) > 0;
 }
@@ -58,7 +58,7 @@ export function findInvitation(query: Query, tokenHash: string, nowMs: number): 
   );
 }
 
-/** A page of those that can still be accepted, newest first. */
+/** A page of the invitations that can still be accepted, newest first. */
 export function pageOfInvitations(
   query: Query,
   { orgId, nowMs }: { orgId: string; nowMs: number },
@@ -70,7 +70,7 @@ export function pageOfInvitations(
   );
 }
 
-/** Those of these invitations that belong to the organisation and can still be accepted. */
+/** The invitations with these ids that belong to the organisation and can still be accepted. */
 export function invitationsOfOrg(
   query: Query,
   orgId: string,

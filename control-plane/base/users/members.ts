@@ -17,7 +17,7 @@ export interface Members {
    * the last owner
    */
   change(caller: Caller, userId: string, role: Role): Promise<Member>;
-  /** The keys of the person's own logins end too. @throws as `change` does */
+  /** Removes the member. The API keys of the person's own logins end too. @throws as `change` does */
   remove(caller: Caller, userId: string): Promise<void>;
 }
 
@@ -61,7 +61,10 @@ export function openMembers(deps: Deps): Members {
   };
 }
 
-/** The transaction must have locked the organisation, unless nobody knows it yet. @throws ServiceError `conflict` for a member */
+/**
+ * The transaction must have locked the organisation, unless it is a new one. @throws ServiceError `conflict` if the person is a member
+ * already
+ */
 export async function addMember(
   tx: Tx,
   { orgId, userId, role, by }: { orgId: string; userId: string; role: Role; by: string },
@@ -79,7 +82,10 @@ export function memberView(row: store.ListedMemberRow): Member {
   return { user_id: userId, email, name, role, ...facts };
 }
 
-/** Everybody may leave. To change another member, the caller needs all permissions of that member's role. */
+/**
+ * The member, if the caller may change it. Everybody may leave. To change another member, the caller needs all permissions of that member's
+ * role.
+ */
 async function memberOf(tx: Tx, caller: Caller, userId: string): Promise<store.MemberRow> {
   const member = (await store.findMember(tx, caller.orgId, userId)) ?? failUnknown(userId);
   if (caller.session?.userId !== userId) assertMayGive(caller, member.role);
@@ -91,7 +97,7 @@ async function assertOtherOwner(tx: Tx, orgId: string): Promise<void> {
   fail('conflict', 'An organisation needs an owner. Make somebody else an owner first.');
 }
 
-/** Returns the ids of the keys that have ended. */
+/** Ends the API keys of the person's logins that may do more than the role. Returns their ids. */
 async function endKeys(
   tx: Tx,
   { org_id: orgId, user_id: userId }: store.MemberRow,

@@ -117,7 +117,10 @@ export function openOidc(deps: Deps): Oidc {
   };
 }
 
-/** Whoever the provider has named before, or has verified to own the address of an account. @throws ServiceError `sign_up_closed` */
+/**
+ * The account of the person: the account that is linked with the person at the provider, or else the account with the verified e-mail
+ * address. @throws ServiceError `sign_up_closed` if there is neither
+ */
 async function personOf(query: Query, claims: Claims, deps: Deps): Promise<string> {
   const linked = await credentials.credentialWith(query, externalIdOf(claims, deps));
   if (linked !== undefined) return linked.user_id;
@@ -127,7 +130,7 @@ async function personOf(query: Query, claims: Claims, deps: Deps): Promise<strin
   return fail('sign_up_closed', 'There is no account with your verified e-mail address. Ask for an invitation first.');
 }
 
-/** The row is written at each sign-in. At the second one it exists already. */
+/** The row that links an account with the person at the provider. It is inserted at each sign-in, and ignored from the second one on. */
 function linkOf(userId: string, claims: Claims, deps: Deps): Parameters<typeof credentials.insertCredential>[1] {
   const nowMs = deps.clock.now();
   return {

@@ -15,15 +15,17 @@ const PASSKEYS_MAX = 20;
 const PLACE = 'passkey challenge';
 
 export interface Passkeys {
-  /** What `navigator.credentials.create` takes. */
+  /** Options for `navigator.credentials.create`. */
   registrationOptions(userId: string): Promise<Options>;
-  /** Recovery codes come with it if the person had none. @throws ServiceError `validation_failed`, `conflict` */
+  /**
+   * Stores a passkey. If the person had no recovery codes, the answer has new ones. @throws ServiceError `validation_failed`, `conflict`
+   */
   register(principal: Principal, passkey: { name: string; answer: PasskeyAnswer }): Promise<Registered>;
-  /** What `navigator.credentials.get` takes. It names no person, so it tells nothing about who has an account. */
+  /** Options for `navigator.credentials.get`. They name no person, so they do not reveal who has an account. */
   signInOptions(): Promise<Options>;
   /** @throws ServiceError `sign_in_failed` */
   signIn(answer: PasskeyAnswer, visitor: Visitor): Promise<NewSession>;
-  /** The person of the session is still there. @throws ServiceError `sign_in_failed` */
+  /** Confirms that the person of the session is present. @throws ServiceError `sign_in_failed` */
   confirm(principal: Principal, answer: PasskeyAnswer): Promise<NewSession>;
 }
 

@@ -10,15 +10,15 @@ import { openSemaphore } from '../../../shared/semaphore.ts';
 const COST = { memory: 19_456, passes: 2, parallelism: 1, tagLength: 32 };
 const SALT_BYTES = 16;
 const AT_ONCE_MAX = 2;
-/** About 300 hashes of others. */
+/** The longest wait for the hashes of others: about 300 hashes. */
 const WAIT_MS_MAX = 5_000;
-/** Compared with where there is no password, so that the answer takes as long. No password has this hash. */
+/** Used if there is no password, so that the answer takes the same time. No password has this hash. */
 const NO_HASH = `m=${COST.memory},t=${COST.passes},p=${COST.parallelism}$${Buffer.alloc(SALT_BYTES).toString('base64url')}$${Buffer.alloc(COST.tagLength).toString('base64url')}`;
 
 export interface Passwords {
   /** @throws ServiceError `unavailable` if too many others wait */
   hash(password: string): Promise<string>;
-  /** Takes as long without a stored hash. @throws ServiceError `unavailable` if too many others wait */
+  /** If there is no stored hash, the answer is false and takes the same time. @throws ServiceError `unavailable` if too many others wait */
   fits(password: string, stored: string | undefined): Promise<boolean>;
 }
 

@@ -20,7 +20,7 @@ const LINK_MS = 24 * 3_600_000;
 export type SignUpPolicy = SignInMethods['sign_up'];
 
 export interface People {
-  /** Who may make an account now. */
+  /** The rule that says who may make an account at present. */
   policy(): SignUpPolicy;
   /** @throws ServiceError `sign_up_closed`, `conflict` if the address is taken, `rate_limit_exceeded` */
   signUp(request: NewPerson & { orgName: string }, visitor: Visitor): Promise<NewSession>;
@@ -50,7 +50,7 @@ export interface PeopleDeps extends SignInDeps {
   accounts: Accounts;
   mail: Mail;
   signIn: SignIn;
-  /** Pages of the console begin with it. */
+  /** The origin of the console. The addresses of its pages begin with it. */
   origin: string;
   policy(): SignUpPolicy;
 }
@@ -110,7 +110,7 @@ export function openPeople(deps: PeopleDeps): People {
       const hash = await passwords.hash(password);
       return db.tx('users.use_link', async (tx) => {
         await tx.lock('user', userId);
-        // Two requests may have found it. The second one finds it gone.
+        // Two requests with the same link may come at once. The second one finds that the link is gone.
         if ((await findLink(tx, found.token_hash, clock.now())) === undefined) failLink();
         await deleteLinks(tx, userId);
         await deleteAllCredentials(tx, userId);

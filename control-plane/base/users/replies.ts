@@ -10,9 +10,9 @@ export const tag = 'Sign-in';
 
 const COOKIE = { 'Set-Cookie': 'The session, for the browser: HttpOnly, only for this host' };
 
-/** A route that begins or renews a session. */
+/** The response of a route that begins or renews a session. */
 export const sessionResponse: ResponseSpec = { description: 'The session', schema: Session, headers: COOKIE };
-/** A route that ends the session of the request. */
+/** The response of a route that ends the session of the request. */
 export const signedOutResponse: ResponseSpec = { description: 'It is over', headers: COOKIE };
 
 export async function sessionReply(sessions: Pick<Sessions, 'show'>, made: NewSession, status = 200): Promise<Reply> {

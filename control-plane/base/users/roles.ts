@@ -6,7 +6,7 @@ import { SCOPES, type Scope } from '../http/scopes.ts';
 
 const ALL = Object.keys(SCOPES) as Scope[];
 
-/** Members who pay see what was used, earned and charged. What runs, with its logs and logins, is not theirs. */
+/** Scopes of members who pay. They see what was used, earned and charged, but neither instances nor their logs and logins. */
 const BILLING: readonly Scope[] = [
   'billing:read',
   'supply:read',

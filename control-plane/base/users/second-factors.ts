@@ -24,13 +24,16 @@ export interface NewTotp {
 }
 
 export interface SecondFactors {
-  /** Uses the code up, of either kind. The transaction must have locked the person. False if it does not fit or was used before. */
+  /**
+   * Uses up a code of the app or a recovery code. False if the code is wrong or was used before. The transaction must have locked the
+   * person.
+   */
   use(tx: Tx, userId: string, code: string): Promise<boolean>;
   /** Replaces an app that was not confirmed. @throws ServiceError `conflict` if there is one */
   enrolTotp(tx: Tx, user: UserRow): Promise<NewTotp>;
   /** The first code confirms the app. @throws ServiceError `conflict` if there is none to confirm, `validation_failed` for a wrong code */
   confirmTotp(tx: Tx, userId: string, code: string): Promise<void>;
-  /** New codes in the place of all old ones. They are shown once. */
+  /** Makes new recovery codes, which replace all old ones. They are shown once. */
   newRecoveryCodes(tx: Tx, userId: string): Promise<string[]>;
 }
 
@@ -44,7 +47,7 @@ interface Deps {
 
 export function openSecondFactors(deps: Deps): SecondFactors {
   const { clock, ids, sealing, issuer } = deps;
-  /** A later step of time than the last one that was used, so that nobody can send an overheard code again. */
+  /** Accepts only a code with a later time step than the last one used. So nobody can use an overheard code again. */
   const useTotp = async (tx: Tx, row: rows.CredentialRow, code: string): Promise<boolean> => {
     const nowMs = clock.now();
     const checked = verifySync({

@@ -42,7 +42,7 @@ export async function insertSession(tx: Tx, row: SessionRow): Promise<void> {
 const FoundRow = SessionRow.extend({ role: Role.nullable(), is_operator: flag, email: text });
 export type FoundSession = z.infer<typeof FoundRow>;
 
-/** A living session, with what its person may do now. */
+/** The session with this token, if it has not ended, with what its person may do now. */
 export function sessionWithToken(query: Query, tokenHash: string, nowMs: number): Promise<FoundSession | undefined> {
   return query.one(
     FoundRow,
@@ -54,7 +54,7 @@ export function sessionWithToken(query: Query, tokenHash: string, nowMs: number)
   );
 }
 
-/** The role of the person of a living session; undefined if the session has ended, or acts for another organisation. */
+/** The role of the session's person; undefined if the session has ended or acts for another organisation. */
 export async function roleInSession(
   query: Query,
   { id, orgId }: { id: string; orgId: string },
@@ -89,7 +89,7 @@ function isLiving(of: Sql, nowMs: number): Sql {
   return sql`${of}expires_ms > ${nowMs} and ${of}used_ms > ${nowMs - IDLE_MS}`;
 }
 
-/** The person has confirmed to be present. The old token is worth nothing from now on. */
+/** Called when the person has proved to be present. The new token replaces the old one, which is invalid from now on. */
 export async function confirmSession(
   tx: Tx,
   { id, tokenHash, isStrong }: { id: string; tokenHash: string; isStrong: boolean },
@@ -109,17 +109,17 @@ export async function noteUse(tx: Tx, id: string, nowMs: number, staleMs: number
 const EndedRow = SessionRow.pick({ id: true, user_id: true, org_id: true });
 export type EndedSession = z.infer<typeof EndedRow>;
 
-/** Returns the session; none if the person has no such session. */
+/** Ends one session of the person. Returns it in a list, which is empty if the person has no such session. */
 export function deleteSession(tx: Tx, userId: string, id: string): Promise<EndedSession[]> {
   return deleteWhere(tx, sql`id = ${id} and user_id = ${userId}`);
 }
 
-/** All sessions of a person but one. */
+/** Ends all sessions of a person except one, and returns them. */
 export function deleteOthers(tx: Tx, userId: string, keptId: string): Promise<EndedSession[]> {
   return deleteWhere(tx, sql`user_id = ${userId} and id <> ${keptId}`);
 }
 
-/** Whoever signs in, the session that the browser had before is over. */
+/** Ends the session that the browser had before a sign-in, whoever signs in. */
 export function deleteWithToken(tx: Tx, tokenHash: string): Promise<EndedSession[]> {
   return deleteWhere(tx, sql`token_hash = ${tokenHash}`);
 }

@@ -21,10 +21,10 @@ import { findUser, membershipsOf, personView } from './store.ts';
 const TOKEN_BYTES = 32;
 /** Step of `used_ms`: writing it for every request would cost more than the request. */
 const USED_MS_STEP = 60_000;
-/** More than a person has devices. The oldest ones end first. */
+/** Maximum number of sessions of one person, above the number of a person's devices. The oldest ones end first. */
 const SESSIONS_MAX = 50;
 
-/** The place from which somebody signs in. */
+/** The address and the browser from which somebody signs in. */
 export interface Visitor {
   clientIp: string;
   userAgent: string;
@@ -41,7 +41,7 @@ export interface NewSession {
 export interface Beginning {
   userId: string;
   visitor: Visitor;
-  /** A second factor or a passkey was shown. */
+  /** True: the person has used a second factor or a passkey. */
   isStrong: boolean;
   /** How the person has signed in, for the journal. */
   method: 'password' | 'password and code' | 'passkey' | 'link' | 'sign-up' | 'invitation' | 'OpenID';
@@ -54,9 +54,12 @@ export interface Sessions {
   authenticate(token: string): Promise<Caller | undefined>;
   /** The transaction must have locked the person. */
   begin(tx: Tx, beginning: Beginning): Promise<NewSession>;
-  /** The person has confirmed to be present. The session goes on under a new token. @throws ServiceError `unauthorized` if it is over */
+  /**
+   * Called when the person has proved to be present. The session continues with a new token. @throws ServiceError `unauthorized` if it is
+   * over
+   */
   confirm(tx: Tx, id: string, isStrong: boolean): Promise<NewSession>;
-  /** The same person, for another organisation: a new principal. @throws ServiceError `not_found` */
+  /** Begins a session of the same person for another organisation. It is a new principal. @throws ServiceError `not_found` */
   switchOrg(caller: Caller, orgId: string, visitor: Visitor): Promise<NewSession>;
   /** Ends one session of the person. False if there is none. */
   end(userId: string, id: string): Promise<boolean>;
@@ -191,7 +194,7 @@ async function insert(tx: Tx, beginning: Beginning, tokenHash: string, deps: Dep
   return id;
 }
 
-/** The journal of the organisation that a session acted for shows its end. */
+/** Records in the journal that these sessions have ended, for the organisation that each of them acted for. */
 export async function noteEnded(
   tx: Tx,
   ended: readonly rows.EndedSession[],

@@ -1,4 +1,5 @@
-// Signing in with a password, and confirming later that it is still the same person. A wrong address and a wrong password look and take the same.
+// Signing in with a password, and confirming later that it is still the same person. A wrong address gets the same answer after the same
+// time as a wrong password.
 import type { Clock } from '../../../shared/clock.ts';
 import { networkOf } from '../../../shared/client-network.ts';
 import { fail, failField } from '../../../shared/errors.ts';
@@ -23,21 +24,24 @@ export interface SignIn {
     visitor: Visitor,
   ): Promise<NewSession>;
   /**
-   * The person of the session is still there. A password confirms only people without a second factor.
-   * @throws ServiceError `sign_in_failed`, `rate_limit_exceeded`
+   * Confirms that the person of the session is present. A password is enough only for a person without a second factor. @throws
+   * ServiceError `sign_in_failed`, `rate_limit_exceeded`
    */
   confirm(
     session: Principal,
     given: { password?: string | undefined; code?: string | undefined },
     clientIp: string,
   ): Promise<NewSession>;
-  /** All other sessions of the person end. @throws ServiceError `sign_in_failed`, `rate_limit_exceeded`, `validation_failed` */
+  /**
+   * Changes the password and ends all other sessions of the person. @throws ServiceError `sign_in_failed`, `rate_limit_exceeded`,
+   * `validation_failed`
+   */
   changePassword(session: Principal, change: { current: string; next: string }, clientIp: string): Promise<NewSession>;
   /** Replaces the password. The transaction must have locked the person. */
   setPassword(tx: Tx, userId: string, hash: string): Promise<void>;
 }
 
-/** A person, and the session with which it acts. */
+/** A person, and the session that it uses. */
 export interface Principal {
   id: string;
   userId: string;
@@ -82,7 +86,7 @@ export function openSignIn(deps: SignInDeps): SignIn {
   };
 }
 
-/** The same words for every reason. */
+/** Refuses a sign-in with the same text for every reason. */
 export function failSignIn(): never {
   return fail(
     'sign_in_failed',
@@ -102,7 +106,7 @@ async function withPassword(
   const attempt: Attempt = { account: email, clientIp: visitor.clientIp, isKnown };
   await attempts.take(attempt);
   const stored = await passwordOf(db.read, userId);
-  // If there is no account or no password, this takes as long and fits nothing.
+  // If there is no account or no password, the check takes the same time and fails.
   const fits = await passwords.fits(password, stored);
   if (!fits || stored === undefined) return failSignIn();
   const needsCode = hasSecond(await factorsOf(db.read, userId));
@@ -145,7 +149,7 @@ async function confirm(
   return confirmed ?? refuse({ userId, clientIp }, deps);
 }
 
-/** The journal of the organisation shows that somebody knew the password and not the code. */
+/** Refuses a wrong code. An event tells the organisation that somebody knew the password and not the code. */
 async function refuse(
   { userId, clientIp }: { userId: string; clientIp: string },
   { db, events }: SignInDeps,
@@ -159,7 +163,7 @@ async function refuse(
   return failSignIn();
 }
 
-/** Who has a session has used the network, or has been let in from there. */
+/** The network counts as known: whoever has a session has signed in from it or was let in from there. */
 async function attemptOf({ userId }: Principal, clientIp: string, { db }: SignInDeps): Promise<Attempt> {
   const account = (await findUser(db.read, userId))?.email ?? '';
   return { account, clientIp, isKnown: true };

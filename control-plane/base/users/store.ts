@@ -10,7 +10,7 @@ export type UserRow = z.infer<typeof UserRow>;
 
 const COLUMNS = sql`id, email, name, is_operator, created_ms`;
 
-/** Zero if somebody has the address already. */
+/** Returns 0 if another person has the address already. */
 export function insertUser(tx: Tx, row: UserRow): Promise<number> {
   return tx.run(
     sql`insert into users (id, email, name, is_operator, created_ms)
@@ -39,7 +39,7 @@ export function personView({ id, email, name, is_operator: isOperator }: UserRow
 const MemberRow = z.object({ org_id: text, user_id: text, role: Role, created_ms: int });
 export type MemberRow = z.infer<typeof MemberRow>;
 
-/** Zero if the person is a member already. */
+/** Returns 0 if the person is a member already. */
 export function insertMember(tx: Tx, row: MemberRow): Promise<number> {
   return tx.run(
     sql`insert into members (org_id, user_id, role, created_ms)
@@ -98,7 +98,7 @@ export function listedMember(query: Query, orgId: string, userId: string): Promi
   return query.one(ListedMemberRow, sql`${LISTED} where m.org_id = ${orgId} and m.user_id = ${userId}`);
 }
 
-/** Those of these people who are members. */
+/** The members of the organisation among these people. */
 export function membersOfOrg(query: Query, orgId: string, userIds: readonly string[]): Promise<ListedMemberRow[]> {
   if (userIds.length === 0) return Promise.resolve([]);
   return query.all(

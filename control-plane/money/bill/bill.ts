@@ -17,7 +17,7 @@ export interface BillDeps {
   db: Db;
   clock: Clock;
   ledger: Pick<Ledger, 'balance'>;
-  /** The kinds of all rooms. */
+  /** How each kind of transfer appears on a bill. Each room states this for its own kinds. */
   billed(): Billed;
 }
 
@@ -34,7 +34,7 @@ export function billOf(orgId: string, month: string | undefined, deps: BillDeps)
   });
 }
 
-/** How a kind without a statement appears: nothing is lost, and `ledger verify` reports the kind. */
+/** How a transfer appears whose kind no room has stated. It stays on the bill, and `ledger verify` reports the kind. */
 const UNKNOWN: BilledAs = { section: 'other', by: 'batch' };
 
 interface Line extends Omit<BillLine, 'amount' | 'posted_at'> {
@@ -63,7 +63,7 @@ async function linesOf(
     }
   }
   const order = ({ section }: Line): number => BILL_SECTIONS.indexOf(section);
-  // The keys decide between lines of one millisecond, so that a bill is the same at each read.
+  // Lines of the same millisecond are sorted by their keys. So each request for the bill gets the same order.
   return [...lines]
     .toSorted(([a, x], [b, y]) => order(x) - order(y) || x.postedMs - y.postedMs || (a < b ? -1 : 1))
     .map(([, line]) => line);

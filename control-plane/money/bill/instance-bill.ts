@@ -80,7 +80,10 @@ export function endOf({ ended_ms: endedMs, posted_through_ms: postedMs }: Segmen
   return endedMs ?? Math.max(nowMs, postedMs);
 }
 
-/** When the time ended for the customer: when charging went on. */
+/**
+ * The end of uncharged time as the customer sees it: the start of the next charged segment. If there is none, `freeMs` after the start of
+ * the uncharged time.
+ */
 export function freeUntilMs(time: FreeTime, freeMs: number, segments: readonly Segment[]): number {
   const next = segments.find(({ started_ms: startedMs }) => startedMs >= time.from_ms + freeMs);
   return next?.started_ms ?? time.from_ms + freeMs;
@@ -106,7 +109,7 @@ function creditOf(
   };
 }
 
-/** A dispute takes back what was posted: the id of its transfer names the time. */
+/** The refund of a dispute reverses a stretch of time that was posted. The id of its transfer names the stretch. */
 function disputeOf({ id, amount_ucents: ucents, evidence, effective_ms: fromMs }: EvidencedAmount): BillCredit {
   const untilMs = stretchOf(id)?.fromMs ?? fromMs;
   return {

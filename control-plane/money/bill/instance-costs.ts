@@ -1,7 +1,9 @@
-// What many instances have cost, and what their last 24 hours were, in as many queries for one instance as for a page of them.
+// The costs of many instances, and what they were charged for in the last 24 hours. A page of instances needs as many queries as one
+// instance.
 //
-// The cost is that of the segments, and of the few transfers that the segments do not give: a rental of a month has two thousand others. The bill
-// sums up all transfers; `ledger verify` proves that both are the same.
+// The cost of an instance is computed from its segments and from the few transfers that do not follow from segments. An instance of one
+// month has two thousand other transfers, which are not read. The bill sums up all transfers, and `ledger verify` proves that both sums are
+// equal.
 import { type InstanceCost, SPANS_MAX } from '../../../shared/api/instance-bill.ts';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { dollarText } from '../../../shared/money.ts';
@@ -18,11 +20,11 @@ import { endOf, freeUntilMs } from './instance-bill.ts';
 export interface Rental {
   id: string;
   createdMs: number;
-  /** When it ran for the first time, or was given up; null while it starts. */
+  /** The time at which the instance first ran, or at which its launch was given up; null while it starts. */
   startedMs: number | null;
 }
 
-/** A page of the instances of an organisation, newest first. `ids`: only these; undefined: all. */
+/** Returns a page of the instances of an organisation, newest first. If `ids` is set, it returns only these instances. */
 export type RentalsOf = (
   query: Query,
   orgId: string,
@@ -93,7 +95,7 @@ function freeSpan(time: FreeTime, segments: readonly Segment[]): Span {
   return { kind: 'not_charged', fromMs, untilMs: freeMs === null ? null : freeUntilMs(time, freeMs, segments) };
 }
 
-/** A dispute takes back what was posted: the id of its transfer names the time. */
+/** The refund of a dispute reverses a stretch of time that was posted. The id of its transfer names the stretch. */
 function disputedSpan({ id, effective_ms: fromMs }: EvidencedAmount): Span {
   return { kind: 'not_charged', fromMs, untilMs: stretchOf(id)?.fromMs ?? fromMs };
 }

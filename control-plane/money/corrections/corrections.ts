@@ -1,5 +1,5 @@
-// An operator corrects a mistake: gives a charge back, gives something for free, or changes a balance. Each decision has a reference, which
-// counts once.
+// An operator corrects a mistake: refunds a charge, gives a credit, or changes a balance. Each decision has a reference. The same decision
+// under the same reference has no second effect.
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
@@ -15,18 +15,18 @@ import { splitOf, standingOf, takenFrom } from './refundable.ts';
 import * as store from './store.ts';
 
 interface Named {
-  /** A second correction of the kind with this reference has no effect. */
+  /** A second correction of the same kind with this reference has no effect. */
   reference: string;
   /** The customer reads it on the bill. */
   reason: string;
 }
 
 export interface NewRefund extends Named {
-  /** A rental, a receipt or a video. */
+  /** Id of the rental, the receipt or the video that was charged. */
   subjectId: string;
   /** Null: all that was not refunded yet. */
   amountUcents: bigint | null;
-  /** The supplier keeps its part, and the platform pays all of it. */
+  /** True: the supplier keeps its part of the charge, and the platform pays the whole refund. */
   fromPlatform: boolean;
 }
 
@@ -37,7 +37,7 @@ export interface NewCredit extends Named {
 
 export interface NewAdjustment extends NewCredit {
   direction: 'up' | 'down';
-  /** The part of a deduction that the balance does not cover becomes bad debt. */
+  /** True: the part of a deduction that the balance does not cover becomes bad debt. False: such a deduction is refused. */
   allowDebt: boolean;
 }
 
@@ -49,8 +49,9 @@ export interface Corrections {
   /** @throws ServiceError `conflict` if the balance does not cover a deduction, or the reference was used for another adjustment */
   adjust(adjustment: NewAdjustment): Promise<store.Correction>;
   /**
-   * Charges of the subject were taken back in this transaction. What a refund has given back of them already is undone, for supplier and
-   * platform too: nothing is given back twice. The caller has locked the organisation.
+   * Called in the transaction that has reversed charges of the subject. If earlier refunds have already given back a part of these charges,
+   * that part of the refunds is undone, for suppliers and platform too. Otherwise the customer would get the same amount twice. The caller
+   * has locked the organisation.
    */
   keepRefundsWithinCharge(tx: Tx, subjectId: string, evidence: string): Promise<void>;
 }
@@ -66,12 +67,12 @@ export function openCorrections(deps: CorrectionsDeps): Corrections {
   const { db } = deps;
   return {
     refund: async (refund) => {
-      // Who takes part in a charge never changes.
+      // Read before the transaction: the organisation and the suppliers of a charge never change.
       const { orgId, supplierIds } = standingOf(await subjectEntries(db.read, refund.subjectId));
       if (orgId === undefined) return fail('not_found', `Nothing was charged for ${refund.subjectId}.`);
       return db.tx('corrections.refund', async (tx) => {
         await tx.lock('org', orgId);
-        // A payout in progress ends first.
+        // Waits until a transaction that pays one of these suppliers has ended.
         await tx.lock('supplier', ...supplierIds);
         return refundNow(tx, orgId, refund, deps);
       });

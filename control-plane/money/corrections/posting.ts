@@ -8,7 +8,7 @@
 //      3           6          6 * 8 / 10 = 4              2             1
 //      4          10         10 * 8 / 10 = 8              4             0
 //
-// What must never happen: more is refunded than the wallet has paid (refunds.ts refuses it, and verify.ts proves it).
+// What must never happen: more is refunded than the wallet has paid (corrections.ts refuses it, and verify.ts proves it).
 import { type AccountRef, badDebt, funding, payable, revenue, wallet } from '../ledger/accounts.ts';
 import type { Billed } from '../ledger/billed.ts';
 import type { NewTransfer } from '../ledger/store.ts';
@@ -57,8 +57,9 @@ export function partsOfRefund(split: ChargeSplit, beforeUcents: bigint, amountUc
 }
 
 /**
- * The part of a refund that the suppliers get back, after charges of the subject were taken back. `undoneUcents` of `beforeUcents` is undone.
- * `taken` is what the refunds have taken from each supplier so far. All amounts are negative, as those of an undone refund.
+ * The parts of an undone refund that the suppliers get back, after charges of the subject were reversed. Refunds of `beforeUcents` were
+ * made in proportion, and `undoneUcents` of them are undone now. `taken` is what the refunds have taken from each supplier so far. All
+ * returned amounts are negative, like the amount of an undone refund.
  */
 export function partsOfUndone(
   split: ChargeSplit,

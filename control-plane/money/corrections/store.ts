@@ -38,7 +38,7 @@ export function findByReference(
   );
 }
 
-/** What was refunded of a subject: in proportion to its charge, or by the platform alone. */
+/** The amount of a subject that was refunded by the platform alone, or, if `fromPlatform` is false, in proportion to the charge. */
 export async function refundedOf(query: Query, subjectId: string, fromPlatform: boolean): Promise<bigint> {
   const row = await query.one(
     z.object({ total_ucents: ucents }),

@@ -28,7 +28,7 @@ export interface Bound {
   maxUcents: bigint;
 }
 
-/** The bound with the smallest remainder decides. */
+/** Splits an amount into the part that is granted at once and the part that is held. The bound with the smallest remainder decides. */
 export function splitAt(worthUcents: bigint, bounds: readonly [Bound, ...Bound[]]): Split {
   const [first, ...others] = bounds.map(({ why, usedUcents, maxUcents }) => ({
     why,
@@ -40,9 +40,11 @@ export function splitAt(worthUcents: bigint, bounds: readonly [Bound, ...Bound[]
 }
 
 export const FLAG_WINDOW_MS = 7 * 24 * 3_600_000;
-/** Fewer outages can be bad luck. */
+/** An organisation with fewer outages is not suspected, because that can be bad luck. */
 const OUTAGES_MIN = 5;
-/** A single host may fail for one organisation only, because of one GPU or its network. */
+/**
+ * An organisation is not suspected for one machine alone. A machine can fail for one organisation only, because of one GPU or its network.
+ */
 const MACHINES_MIN = 2;
 
 /**

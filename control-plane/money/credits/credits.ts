@@ -16,7 +16,7 @@ import { OWN_OUTAGE_PAYMENT, decisionOf, holdingOf } from './posting.ts';
 import * as store from './store.ts';
 
 export interface NewFreeTime {
-  /** The rental. */
+  /** Id of the rental. */
   subjectId: string;
   orgId: string;
   supplierId: string;
@@ -32,7 +32,7 @@ export interface NewFreeTime {
 }
 
 export interface OwnOutagePayment {
-  /** Deterministic: the id of the transfer. */
+  /** Id of the transfer. It is deterministic, so the payment is posted once. */
   id: string;
   subjectId: string;
   orgId: string;
@@ -59,7 +59,10 @@ export interface Credits {
   release(id: string, note: string): Promise<store.HeldCredit>;
   /** The customer has paid for the time as if it had been charged normally, or the supplier gets nothing. @throws the same as `release` */
   refuse(id: string, note: string): Promise<store.HeldCredit>;
-  /** Removes the flag. Outages until now count no more. @throws ServiceError `not_found` for an organisation that is not flagged */
+  /**
+   * Removes the flag. Outages before this moment do not count any more. @throws ServiceError `not_found` for an organisation that is not
+   * flagged
+   */
   trust(orgId: string, note: string): Promise<store.CreditFlag>;
 }
 
@@ -122,7 +125,7 @@ async function end(tx: Tx, subjectId: string, untilMs: number, deps: CreditsDeps
   const freeMs = Math.max(0, time.counted_ms + untilMs - time.counted_at_ms);
   const worthUcents = accruedUcents(time.rate_ucents_per_hour, freeMs);
   const nowMs = deps.clock.now();
-  // The time ends before the bounds are read, because they must count it as one more outage of the organisation.
+  // The uncharged time is ended before the bounds are read, because they must count it as one more outage of the organisation.
   await store.endFreeTime(tx, time.id, { endedMs: nowMs, freeMs, grantedUcents: 0n, heldUcents: 0n });
   const { grantedUcents, heldUcents, why } = splitAt(worthUcents, await boundsOf(tx, time, deps));
   await store.endFreeTime(tx, time.id, { endedMs: nowMs, freeMs, grantedUcents, heldUcents });

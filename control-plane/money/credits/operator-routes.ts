@@ -10,7 +10,7 @@ import type { Credits } from './credits.ts';
 import { type CreditFlag, type HeldCredit, pageOfFlags, pageOfHeld, placeOfHeld } from './store.ts';
 import { AnyFields, type Fields, Id, ListQuery, operationOf, operator } from '../../base/http/operator.ts';
 
-/** Verb -> what it does to a credit or payment that waits. */
+/** Verb of the operator -> the decision about a held credit or payment. */
 export const CREDIT_VERBS = {
   release: 'give a credit to the customer, or a payment to the supplier',
   refuse: 'let the time of a credit be charged, or pay nothing',

@@ -19,9 +19,10 @@ const OUTAGE = sql`id, cause, machine_id, evidence, opened_ms`;
 type Opening = Pick<FreeTime, 'subject_id' | 'cause' | 'machine_id' | 'evidence'>;
 
 /**
- * The outage that a new uncharged time belongs to: that of the rental if it is uncharged already, that of our own with the same evidence, or
- * the one that has stopped other rentals on the machine. Otherwise a new one. The transaction has locked the supplier, whom all rentals of
- * the machine have, so two of them that fail at the same moment find one outage. Nothing but lists of outages depends on it.
+ * Returns the id of the outage that a new uncharged time belongs to. If the rental is uncharged already, it is the outage of that time.
+ * Otherwise it is our own outage with the same evidence, or the outage that has stopped other rentals on the machine. If there is none, a
+ * new one is made. The transaction has locked the supplier of the machine. So two rentals of the machine that fail at the same moment get
+ * the same outage. Only lists of outages depend on this id.
  */
 export async function outageOf(
   tx: Tx,
@@ -47,7 +48,7 @@ const IdRow = z.object({ id: text });
 
 export interface OutageFilter {
   machineId: string | undefined;
-  /** Only those that last. */
+  /** True: only outages that have not ended. */
   isOpen: boolean;
 }
 
@@ -80,7 +81,7 @@ const SumRow = z.object({
 });
 export type OutageSum = z.infer<typeof SumRow>;
 
-/** What the times of each of these outages are together. */
+/** The number of rentals, the time span and the amounts of all uncharged times of each outage. */
 export async function sumsOfOutages(query: Query, ids: readonly string[]): Promise<Map<string, OutageSum>> {
   if (ids.length === 0) return new Map();
   const rows = await query.all(
@@ -93,18 +94,18 @@ export async function sumsOfOutages(query: Query, ids: readonly string[]): Promi
   return new Map(rows.map((row) => [row.outage_id, row]));
 }
 
-/** No overview of a day has more outages. */
+/** Maximum number of outages in the overview of a day. */
 const SPANS_MAX = 200;
 const OPEN_TIMES_MAX = 10_000;
 
 export interface OutageSpan extends Pick<OutageRow, 'id' | 'cause'> {
   fromMs: number;
-  /** Null while it lasts. */
+  /** Null while the outage lasts. */
   untilMs: number | null;
   grantedUcents: bigint;
 }
 
-/** The outages that last or began after `sinceMs`, with the time of all their rentals. */
+/** The outages that have not ended or that began after `sinceMs`, each with the time span of all its rentals. */
 export async function outagesSince(query: Query, sinceMs: number): Promise<OutageSpan[]> {
   const open = sql`select distinct outage_id as id from (
     select outage_id from free_times where ended_ms is null and subject_id > '' limit ${OPEN_TIMES_MAX}) as open_times limit ${SPANS_MAX}`;
@@ -137,10 +138,10 @@ export function timesOfOutages(query: Query, ids: readonly string[]): Promise<Fr
   return freeTimesWhere(query, sql`outage_id in (${join([...ids])}) order by from_ms, id`);
 }
 
-/** No page shows more rentals of one outage. */
+/** Maximum number of uncharged times of one outage that a page shows. */
 const TIMES_SHOWN_MAX = 200;
 
-/** The uncharged times of an outage, oldest first, and what of them was held for the operator. */
+/** The uncharged times of an outage, oldest first, and the credits for them that are held for the operator. */
 export async function timesOfOutage(query: Query, id: string): Promise<{ times: FreeTime[]; held: HeldCredit[] }> {
   const times = await freeTimesWhere(query, sql`outage_id = ${id} order by from_ms, id limit ${TIMES_SHOWN_MAX}`);
   return { times, held: await heldOfTimes(query, times) };

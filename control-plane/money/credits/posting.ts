@@ -35,8 +35,8 @@ export function holdingOf(row: HeldCredit): NewTransfer[] {
 }
 
 /**
- * Released: the customer gets the money back, or the supplier is paid. Refused: the customer's money is split like any charge. For an
- * outage of our own, we keep all of it, because we have already paid the supplier.
+ * The transfers of the operator's decision. Released: the customer gets the money back, or the supplier is paid. Refused: the customer's
+ * money is split like any charge. If the time was an outage of our own, we keep all of it, because we have already paid the supplier.
  */
 export function decisionOf(row: HeldCredit, state: 'released' | 'refused'): NewTransfer[] {
   if (row.kind === 'payment') {

@@ -118,7 +118,10 @@ export function grantedToOrg(query: Query, orgId: string, sinceMs: number): Prom
   return granted(query, sql`org_id = ${orgId} and ended_ms > ${sinceMs}`);
 }
 
-/** The amount that the supplier lost for such times. Our own outages do not count, because the supplier is paid for them. */
+/**
+ * The amount that the supplier lost for uncharged times that ended after `sinceMs`. Our own outages do not count, because the supplier is
+ * paid for them.
+ */
 export function grantedOnSupplier(query: Query, supplierId: string, sinceMs: number): Promise<bigint> {
   return granted(query, sql`supplier_id = ${supplierId} and ended_ms > ${sinceMs} and cause <> 'own_outage'`);
 }
@@ -191,17 +194,17 @@ export function pageOfHeld(query: Query, { from, count }: PageStart): Promise<He
 
 const WAITS = '+';
 
-/** The place of a row in that list. The first character of the id says whether the row waits. */
+/** The cursor of a row in the list of `pageOfHeld`. The first character of its id says whether the row waits for a decision. */
 export function placeOfHeld({ state, created_ms: createdMs, id }: HeldCredit): Cursor {
   return { createdMs, id: `${state === 'held' ? WAITS : '-'}${id}` };
 }
 
-/** The rows of one rental, oldest first. */
+/** The held credits and payments of one rental, oldest first. */
 export function heldOf(query: Query, subjectId: string): Promise<HeldCredit[]> {
   return heldWhere(query, sql`subject_id = ${subjectId} order by created_ms, id`);
 }
 
-/** Those that wait, oldest first. */
+/** The held credits and payments that wait for a decision, oldest first. */
 export function oldestHeld(query: Query, limit: number): Promise<HeldCredit[]> {
   return heldWhere(query, sql`state = 'held' order by created_ms, id limit ${limit}`);
 }

@@ -8,7 +8,7 @@ import { amountsOfHeld } from '../ledger/store.ts';
 import { decisionOf, holdingOf } from './posting.ts';
 import * as store from './store.ts';
 
-/** There is one for each outage of each rental. */
+/** Number of uncharged times in one query. There are many: one for each rental and outage. */
 const TIMES_AT_ONCE = 500;
 
 /** Returns broken invariants in words; empty if all hold. */

@@ -1,4 +1,4 @@
-// The SQL of addresses: those of deposits, those that wait for one, and those that nothing is taken from.
+// The SQL of addresses: addresses of deposits, free addresses that wait for a deposit, and sanctioned addresses.
 import { z } from 'zod';
 import { countRow, int, text } from '../../base/db/columns.ts';
 import { join, type Query, sql, type Tx } from '../../base/db/db.ts';
@@ -15,15 +15,15 @@ const AddressRow = z.object({
 export type AddressRow = z.infer<typeof AddressRow>;
 
 const COLUMNS = sql`family, position, address, key_fingerprint, deposit_id, created_ms`;
-/** Rows of one statement: far below the limit of its parameters. */
+/** Number of rows in one statement, far below the limit for parameters of a statement. */
 const PIECE = 1_000;
 
-/** Stands where the deposit of an address would stand. No deposit has this id. */
+/** The `deposit_id` of a retired address, which no deposit may get. No deposit has this id. */
 const RETIRED = 'retired';
 
 const PositionRow = z.object({ next_position: int });
 
-/** The next positions of the family, which nobody else gets. Their number is `count`; the first is returned. */
+/** Reserves the next `count` positions of the family and returns the first of them. */
 export async function takePositions(tx: Tx, family: Family, count: number): Promise<number> {
   const row = await tx.one(
     PositionRow,
@@ -43,7 +43,7 @@ export async function insertAddress(tx: Tx, row: AddressRow): Promise<void> {
 
 const FreeRow = z.object({ position: int, address: text });
 
-/** Gives the deposit the first address without one; undefined if there is none. The caller holds the lock of the family. */
+/** Gives the deposit the first free address of the family; undefined if none is free. The caller holds the lock of the family. */
 export async function takeFreeAddress(
   tx: Tx,
   family: Family,
@@ -58,7 +58,7 @@ export async function takeFreeAddress(
   );
 }
 
-/** No deposit gets the free addresses any more. Returns how many there were. */
+/** Retires all free addresses of the family, so that no deposit gets them. Returns their number. */
 export function retireFree(tx: Tx, family: Family): Promise<number> {
   return tx.run(
     sql`update deposit_addresses set deposit_id = ${RETIRED} where family = ${family} and deposit_id is null`,
@@ -67,7 +67,7 @@ export function retireFree(tx: Tx, family: Family): Promise<number> {
 
 const FoundRow = z.object({ address: text });
 
-/** Those of the addresses that are known already. */
+/** Returns those of the addresses that are already stored. */
 export async function knownAddresses(query: Query, family: Family, addresses: readonly string[]): Promise<Set<string>> {
   const known = new Set<string>();
   for (let first = 0; first < addresses.length; first += PIECE) {
@@ -81,7 +81,7 @@ export async function knownAddresses(query: Query, family: Family, addresses: re
   return known;
 }
 
-/** Imported addresses, which wait for deposits. */
+/** Stores imported addresses, which wait for deposits. */
 export async function insertAddresses(
   tx: Tx,
   family: Family,
@@ -120,7 +120,7 @@ export function addressesAfter(
   );
 }
 
-/** Adds addresses to those that no tokens are taken from. Returns how many are new. */
+/** Adds addresses to the list of senders from which no tokens are accepted. Returns the number of new ones. */
 export async function addSanctioned(
   tx: Tx,
   addresses: readonly string[],

@@ -1,4 +1,4 @@
-// The operator's routes for chains, for what the addresses of deposits have, and for lists of sanctioned senders.
+// The operator's routes for chains, for the balances of deposit addresses, and for lists of sanctioned senders.
 import { z } from 'zod';
 import { DEPOSIT_CHAINS } from '../../../shared/api/deposit.ts';
 import { isoTime } from '../../../shared/clock.ts';
@@ -28,9 +28,9 @@ export interface ChainRouteDeps {
 }
 
 const BASE = '/admin/deposits';
-/** Each is a line of a file. */
+/** Maximum number of sanctioned addresses in one request. The operator imports them from a file with one address a line. */
 const SANCTIONED_PER_REQUEST_MAX = 10_000;
-/** The node is asked for each. */
+/** Maximum number of balances in one answer, because each needs a request to the node. */
 const BALANCES_MAX = 100;
 const Balances = z.strictObject({ data: z.array(AnyFields), next_after_index: z.int().nullable() });
 const Chain = z.enum(DEPOSIT_CHAINS);

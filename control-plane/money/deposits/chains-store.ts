@@ -27,7 +27,7 @@ export function allChains(query: Query): Promise<ChainRow[]> {
   return query.all(ChainRow, sql`select ${COLUMNS} from deposit_chains order by id`);
 }
 
-/** Makes the row of a chain that no watcher has met. */
+/** Makes the row of a chain if it has none yet. */
 export async function addChain(tx: Tx, chain: DepositChain, nowMs: number): Promise<void> {
   await tx.run(
     sql`insert into deposit_chains (id, updated_ms) values (${chain}, ${nowMs}) on conflict (id) do nothing`,
@@ -52,7 +52,7 @@ export async function setRead(
   );
 }
 
-/** The operator has the chain read again from after this block. */
+/** Sets back how far the chain was read, so that the watcher reads it again from the block after this one. */
 export async function rewind(tx: Tx, chain: DepositChain, { number, hash, ms }: Block, nowMs: number): Promise<void> {
   await tx.run(sql`delete from deposit_checkpoints where chain = ${chain} and number > ${number}`);
   await tx.run(
@@ -64,7 +64,7 @@ export async function rewind(tx: Tx, chain: DepositChain, { number, hash, ms }: 
 const CheckpointRow = z.object({ number: int, hash: text });
 export type Checkpoint = z.infer<typeof CheckpointRow>;
 
-/** The newest first. */
+/** The checkpoints of the chain, newest first. */
 export function checkpoints(query: Query, chain: DepositChain): Promise<Checkpoint[]> {
   return query.all(
     CheckpointRow,
@@ -72,7 +72,7 @@ export function checkpoints(query: Query, chain: DepositChain): Promise<Checkpoi
   );
 }
 
-/** Removes the checkpoints of a branch that is gone (above `above`) and those that are final now. */
+/** Removes the checkpoints above `above`, whose branch is gone, and those that are final now. Adds `added`. */
 export async function setCheckpoints(
   tx: Tx,
   chain: DepositChain,

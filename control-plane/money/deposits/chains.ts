@@ -13,11 +13,11 @@ const UCENTS_PER_UNIT = 100n;
 
 interface ChainFacts {
   family: Family;
-  /** `eth_chainId`. */
+  /** The answer of the chain to `eth_chainId`. */
   chainId?: number;
   /** The contracts of the issuers. Bridged tokens have other contracts and do not count. */
   contracts: Partial<Record<DepositAsset, string>>;
-  /** Answers `isSanctioned(address)`. */
+  /** Address of the contract that answers `isSanctioned(address)`. */
   oracle?: string;
 }
 

@@ -17,7 +17,7 @@ export interface Nodes {
 
 export type NodesOf = (chain: DepositChain) => Nodes | undefined;
 
-/** Why the transfers must not be credited now; undefined if every node that must confirm them does. */
+/** The reason why the transfers must not be credited now; undefined if all nodes that are asked confirm the transfers. */
 export async function doubtAbout(
   { chain, address }: Deposit,
   transfers: readonly Transfer[],

@@ -14,7 +14,7 @@ import { type Transfer, transfersOf, upsertTransfer } from './transfers-store.ts
 import type { DepositChain } from '../../../shared/api/deposit.ts';
 
 export interface Decisions {
-  /** Credits a deposit whose senders nobody could check, or what is in suspense. @throws ServiceError `not_found`, `conflict` */
+  /** Credits a deposit whose senders could not be checked, or its transfers in suspense. @throws ServiceError `not_found`, `conflict` */
   credit(id: string, reason: string): Promise<Deposit>;
   /** Cancels an open deposit, refuses a held one, or notes that what is in suspense was sent back. @throws as `credit` does */
   reject(id: string, reason: string): Promise<Deposit>;
@@ -58,7 +58,7 @@ async function existing(db: Db, id: string): Promise<Deposit> {
   return (await findDeposit(db.read, id)) ?? fail('not_found', `There is no deposit ${id}.`);
 }
 
-/** The operator may credit what nobody could check, and never what is known to be sanctioned. */
+/** The operator may credit a deposit whose senders could not be checked, but never one with a sender that is known to be sanctioned. */
 async function assertNotSanctioned(id: string, { db, screen }: DecisionDeps): Promise<void> {
   const waiting = (await transfersOf(db.read, id)).filter(
     ({ status, booking }) => status === 'final' && booking !== 'wallet',

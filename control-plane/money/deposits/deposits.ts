@@ -28,7 +28,7 @@ export interface Deposits {
   watchers: readonly Watcher[];
   driver: Driver;
   loops: readonly LoopOptions[];
-  /** Lets another process watch at once. */
+  /** Gives up the leases of all chains and closes the connections to nodes. Another process can then watch the chains at once. */
   close(): Promise<void>;
 }
 
@@ -39,7 +39,7 @@ type DepositsDeps = Omit<WatchDeps, 'nudge'> &
     nudge(): void;
   };
 
-/** More often than most chains have final blocks. */
+/** Shorter than the time between two final blocks on most chains. */
 const WATCH_PERIOD_MS = 10_000;
 
 export function openDeposits(deps: DepositsDeps): Deposits {

@@ -13,7 +13,7 @@ const TRANSFER = '0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523
 const DECIMALS = '0x313ce567';
 const BALANCE_OF = '0x70a08231';
 const IS_SANCTIONED = '0xdf592f7d';
-/** Nodes take up to 1,000. */
+/** Number of addresses in one query. Nodes accept up to 1,000. */
 const ADDRESSES_PER_QUERY = 500;
 const SECOND_MS = 1_000;
 
@@ -60,7 +60,7 @@ export function openEvmReader(chain: DepositChain, settings: Settings, rpc: Rpc)
     for (const log of logs) {
       const block = blocks.get(log.blockNumber) ?? (await known(hex(log.blockNumber)));
       blocks.set(log.blockNumber, block);
-      // The chain has changed between two answers. The next tick reads it anew.
+      // The chain has changed between two answers of the node. The next tick reads the block again.
       if (block.hash !== log.blockHash)
         throw new RpcError(NO_ANSWER, `block ${block.number} has changed while it was read`);
       const transfer = transferOf(log, block, assetOf);
@@ -146,7 +146,10 @@ async function query(
   return logs;
 }
 
-/** Nodes refuse a range that is too wide or has too many results, each with a text of its own. */
+/**
+ * If the node refuses the range, asks for its two halves. Nodes refuse a range that is too wide or has too many results, each with an error
+ * text of its own.
+ */
 async function inHalves(range: BlockRange, ask: (part: BlockRange) => Promise<LogAnswer[]>): Promise<LogAnswer[]> {
   try {
     return await ask(range);
@@ -167,7 +170,7 @@ function transferOf(
   const [topic, from = '', to = ''] = log.topics;
   const units = Word.safeParse(log.data);
   if (asset === undefined || topic !== TRANSFER || log.removed === true || !units.success) return undefined;
-  // Anyone can send nothing to anyone.
+  // A transfer of zero tokens is ignored, because anyone can send it.
   if (BigInt(units.data) === 0n) return undefined;
   const { transactionHash: txHash, logIndex } = log;
   return { txHash, logIndex, block, from: addressIn(from), to: addressIn(to), asset, units: BigInt(units.data) };

@@ -21,7 +21,10 @@ const WaitingRow = z.object({
   created_ms: int,
 });
 
-/** Each reason has an index, so decided deposits are not read. What waits has no time of its own: the deposit's time stands for it. */
+/**
+ * Each of the three reasons to wait has an index, so decided deposits are not read. The time at which a deposit began to wait is not
+ * stored. The time of its creation is shown instead.
+ */
 export const waitingDeposits: Waits = async (query, { limit }) => {
   const rows = await query.all(
     WaitingRow,

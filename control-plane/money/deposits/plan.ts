@@ -17,11 +17,11 @@ import type { Transfer } from './transfers-store.ts';
 export type Plan =
   | { kind: 'wait' }
   | { kind: 'move'; to: DepositState; txHash: string | null }
-  /** These are what will be credited. Their receipts are checked first. */
+  /** These transfers will be credited. Their receipts are checked first. */
   | { kind: 'settle'; transfers: Transfer[] }
-  /** The senders of these are checked. */
+  /** The senders of these transfers are checked. */
   | { kind: 'screen'; transfers: Transfer[] }
-  /** These are final and belong to no credit. */
+  /** These transfers are final, but the deposit cannot be credited with them. They go into suspense. */
   | { kind: 'suspend'; transfers: Transfer[] };
 
 export interface Facts {
@@ -78,7 +78,7 @@ export function sumOf(transfers: readonly Pick<Transfer, 'units'>[]): bigint {
   return transfers.reduce((sum, { units }) => sum + units, 0n);
 }
 
-/** It waits for tokens or for their finality, so the operator can still cancel it. */
+/** Whether the deposit still waits for tokens or for their finality. While it waits, the operator can cancel it. */
 export function isOpen(status: DepositState): status is 'created' | 'detected' | 'confirming' {
   return status === 'created' || status === 'detected' || status === 'confirming';
 }

@@ -61,7 +61,7 @@ export function releaseOf(
   });
 }
 
-/** Transfers that nobody is credited for. */
+/** Books transfers for which no wallet is credited into suspense. */
 export function suspenseOf({ id }: Deposit, transfers: readonly Transfer[], nowMs: number): NewTransfer[] {
   return transfers.map((transfer) => ({
     id: `deposit:${id}:suspense:${transfer.id}`,
@@ -75,7 +75,7 @@ export function suspenseOf({ id }: Deposit, transfers: readonly Transfer[], nowM
   }));
 }
 
-/** The operator has sent transfers in suspense back. */
+/** Books transfers out of suspense that the operator has sent back. */
 export function returnOf(
   { id }: Deposit,
   transfers: readonly Transfer[],
@@ -95,7 +95,7 @@ export function returnOf(
 
 interface Legs {
   from: AccountRef;
-  /** The id and the kind of the transfer of whole cents, and of the rest. */
+  /** `whole` is for the whole cents, `rest` for the fraction of a cent. Each has the id and the kind of its transfer. */
   whole: readonly [string, string];
   rest: readonly [string, string];
   evidence: string;

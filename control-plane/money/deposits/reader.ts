@@ -1,14 +1,14 @@
-// What a watcher asks of a chain, whatever kind it is of.
+// The requests of a watcher to a chain. They are the same for every kind of chain.
 import type { DepositAsset } from '../../../shared/api/deposit.ts';
 
 export interface Block {
   number: number;
   hash: string;
-  /** The time of the chain. */
+  /** The time of the block as the chain states it. */
   ms: number;
 }
 
-/** Blocks, both included. */
+/** A range of blocks. Both ends are included. */
 export interface BlockRange {
   from: number;
   to: number;
@@ -17,7 +17,7 @@ export interface BlockRange {
 /** A transfer of a token of ours to an address of ours, as a block has it. */
 export interface FoundTransfer {
   txHash: string;
-  /** The place in its block or transaction. */
+  /** The position of the transfer in its block or transaction. */
   logIndex: number;
   block: Block;
   from: string;
@@ -32,7 +32,7 @@ export interface ChainReader {
   obstacle(): Promise<string | undefined>;
   /** The newest block, and the newest final one. */
   tip(): Promise<{ head: Block; final: Block }>;
-  /** Undefined if the node does not have it. */
+  /** Undefined if the node does not have the block. */
   block(number: number): Promise<Block | undefined>;
   /** Transfers to these addresses, in the order of the chain. */
   transfers(range: BlockRange, addresses: readonly string[]): Promise<FoundTransfer[]>;
@@ -40,6 +40,6 @@ export interface ChainReader {
   transfersOf(txHash: string, address: string): Promise<FoundTransfer[] | undefined>;
   /** The tokens at the address now. */
   balance(asset: DepositAsset, address: string): Promise<bigint>;
-  /** Null if nobody on this chain can be asked. */
+  /** Whether the oracle of the chain calls the address sanctioned; null if the chain has no oracle. */
   isSanctioned(address: string): Promise<boolean | null>;
 }

@@ -16,7 +16,7 @@ export class RpcError extends Error {
 }
 
 export interface Rpc {
-  /** @throws OutboundError if there is no answer, RpcError if it is an error or has another form */
+  /** @throws OutboundError if the node does not answer, RpcError if it answers with an error or in another form */
   call<T>(method: string, params: readonly unknown[], result: z.ZodType<T>): Promise<T>;
   close(): Promise<void>;
 }
@@ -24,9 +24,9 @@ export interface Rpc {
 const STATUS_MS_MAX = 15_000;
 const TOTAL_MS_MAX = 30_000;
 const BODY_BYTES_MAX = 16 * 1024 ** 2;
-/** JSON-RPC's code of an internal error. Nodes say in their own words that an answer would be too large. */
+/** The code of an answer that is too large for us. JSON-RPC has no code for it, so this is the code of an internal error. */
 const TOO_LARGE = -32_603;
-/** The node has not understood the request, or is no node. */
+/** The code if the node gave no answer that can be used: no JSON-RPC, or a result of an unknown form. */
 export const NO_ANSWER = 0;
 
 const Answer = z.union([

@@ -6,10 +6,10 @@ import type { Db } from '../../base/db/db.ts';
 import { countSanctioned, findSanctioned } from './addresses-store.ts';
 import type { ChainReader } from './reader.ts';
 
-/** `unknown`: nobody could say now. */
+/** `unknown`: nobody could check the sender now. */
 export type Verdict = 'clear' | 'hit' | 'unknown';
 
-/** Another provider can be put in its place. It never throws. */
+/** Checks a sender. It never throws. Another provider of such checks can be used instead of `openScreening`. */
 export type Screen = (chain: DepositChain, address: string) => Promise<Verdict>;
 
 export function openScreening(deps: {
@@ -27,12 +27,12 @@ export function openScreening(deps: {
       log.warn({ chain, detail: messageOf(error) }, 'the oracle for sanctions gave no answer; the deposit waits');
       return 'unknown';
     }
-    // If there is no oracle, the lists decide. If there are no lists either, nobody has looked.
+    // If there is no oracle, the imported lists decide. If there are no lists either, nobody has checked the sender.
     return (await countSanctioned(db.read)) > 0 ? 'clear' : 'unknown';
   };
 }
 
-/** The verdict about several senders: one hit counts for all, and one unknown too. */
+/** The verdict about several senders: `hit` if one of them is a hit, otherwise `unknown` if one of them is unknown. */
 export async function screenAll(
   screen: Screen,
   senders: readonly { chain: DepositChain; address: string }[],

@@ -15,7 +15,7 @@ import { isSolanaAddress } from './solana-addresses.ts';
 
 const CENTS_PER_DOLLAR = 100;
 const DOLLARS_MAX = DEPOSIT_CENTS_MAX / CENTS_PER_DOLLAR;
-/** A customer needs some minutes to pay. A later price is no concern, because a token is a dollar. */
+/** A customer needs some minutes to pay. A long time to pay is no risk, because a token always counts as a dollar. */
 const EXPIRY_MINUTES_MIN = 5;
 const EXPIRY_MINUTES_MAX = 7 * 24 * 60;
 const CONFIRMATIONS_MAX = 100_000;
@@ -43,7 +43,7 @@ const contractsOf = <T extends z.ZodType<string>>(address: T) =>
 const Nodes = {
   /** JSON-RPC of a node. It may be private and speak plain HTTP. Its path may contain a key. */
   rpc_url: RpcUrl,
-  /** Asked too before a deposit of `second_rpc_from_usd` or more is credited. */
+  /** A second node, which must confirm a deposit of `second_rpc_from_usd` or more before it is credited. */
   second_rpc_url: RpcUrl.optional(),
   second_rpc_from_usd: Dollars.default(10_000),
 };
@@ -120,7 +120,7 @@ type DepositsConfig = z.infer<typeof DepositsConfig>;
 
 export interface ChainSettings {
   rpcUrl: string;
-  /** Null: there is none, so no deposit needs it. */
+  /** Null: no second node is configured, so no deposit needs one. */
   second: { rpcUrl: string; fromUnits: bigint } | null;
   finality: 'finalized' | number;
   /** The contract of each asset that can be deposited on the chain. */

@@ -1,11 +1,11 @@
-// Addresses of Solana: those of owners, and those of the token accounts that are derived from them.
+// Two kinds of Solana addresses: addresses of owners, and addresses of the token accounts that are derived from them.
 import { ed25519 } from '@noble/curves/ed25519.js';
 import { sha256 } from '@noble/hashes/sha2.js';
 import { concatBytes, utf8ToBytes } from '@noble/hashes/utils.js';
 import { base58 } from '@scure/base';
 import { solanaBytes } from '../payouts/address.ts';
 
-/** The program that both tokens belong to. Tokens of the newer program may take fees, so they are others. */
+/** The program that both tokens belong to. Tokens of the newer program may take fees, so they are not accepted. */
 export const TOKEN_PROGRAM = 'TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA';
 const ASSOCIATED_TOKEN_PROGRAM = 'ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL';
 const BUMP_MAX = 255;
@@ -22,13 +22,13 @@ export function tokenAccountOf(owner: string, mint: string): string {
   for (let bump = BUMP_MAX; bump >= 0; bump -= 1) {
     const program = base58.decode(ASSOCIATED_TOKEN_PROGRAM);
     const hash = sha256(concatBytes(...seeds, Uint8Array.of(bump), program, utf8ToBytes('ProgramDerivedAddress')));
-    // An address with a private key would belong to somebody.
+    // The address of a token account must have no private key. Otherwise somebody could own it.
     if (!isOnCurve(hash)) return base58.encode(hash);
   }
   throw new Error(`${owner} has no token account for ${mint}`);
 }
 
-/** Any address, with or without a private key. */
+/** Whether the text is an address, with or without a private key. */
 export function isSolanaAddress(text: string): boolean {
   return solanaBytes(text) !== undefined;
 }

@@ -10,7 +10,7 @@ import { TOKEN_PROGRAM, tokenAccountOf } from './solana-addresses.ts';
 /** The main network. */
 const GENESIS_HASH = '5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d';
 const FINALIZED = { commitment: 'finalized' } as const;
-/** Limits of the nodes. */
+/** Limits that the nodes set. */
 const ACCOUNTS_PER_QUERY = 100;
 const SIGNATURES_PER_QUERY = 1_000;
 const SECOND_MS = 1_000;
@@ -89,7 +89,7 @@ export function openSolanaReader({ contracts }: Pick<ChainSettings, 'contracts'>
       const block = blockAt(slot, seconds);
       return { head: block, final: block };
     },
-    // Most slots of long ago have no time on most nodes. No decision needs one.
+    // The time is 0: most nodes do not know the times of old slots, and no decision needs them.
     block: async (slot) => blockAt(slot, 0),
     transfers: async (range, addresses) => {
       const transfers: FoundTransfer[] = [];
@@ -183,7 +183,7 @@ function received(
   const senders = (meta.preTokenBalances ?? [])
     .filter((each) => each.mint === mint && changeAt(each.accountIndex) < 0n)
     .toSorted((a, b) => (changeAt(a.accountIndex) < changeAt(b.accountIndex) ? -1 : 1));
-  // Newly made tokens have no sender. Then it is who has paid for the transaction.
+  // Newly made tokens have no sender. In that case the sender is the account that has paid for the transaction.
   const from = senders[0]?.owner ?? accountKeys[0] ?? '';
   return [{ logIndex: index, from, to: owner, asset, units: changeAt(index) }];
 }

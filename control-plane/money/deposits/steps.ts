@@ -27,10 +27,10 @@ export interface StepDeps {
 
 /** A node that does not confirm a transfer is asked again after this time. */
 const CONFIRM_RETRY_MS = 30_000;
-/** The same for a check of senders that nobody could make. */
+/** If nobody could check the senders, they are checked again after this time. */
 const SCREEN_RETRY_MS = 5 * 60_000;
 
-/** What the network says about a plan. */
+/** What the nodes and the check of the senders have answered about a plan. */
 interface Answer {
   doubt?: string | undefined;
   verdict?: Verdict | undefined;
@@ -52,13 +52,13 @@ export async function driveDeposit(id: string, deps: StepDeps): Promise<void> {
     const now = await factsOf(tx, id, deps);
     if (now === undefined) return;
     const again = planOf(now);
-    // It stays due, and the next drive works on the new facts.
+    // The facts have changed. The deposit stays due, and the next drive plans with the new facts.
     if (!isSame(plan, again)) return;
     await apply(tx, now.deposit, { plan: again, answer, nowMs: clock.now() }, deps);
   });
 }
 
-/** The operator or a verdict decided that what counts is credited. */
+/** Credits the counted transfers, because the operator or the verdict about the senders allows it. */
 export async function credit(
   tx: Tx,
   deposit: Deposit,
@@ -75,7 +75,7 @@ export async function credit(
   await ledger.post(tx, `deposit:${deposit.id}:credit`, creditOf(deposit, transfers, nowMs));
 }
 
-/** A sender is sanctioned, or the operator does not trust it: what counts is never credited. */
+/** Puts the counted transfers into suspense, because a sender is sanctioned or the operator does not trust it. They are never credited. */
 export async function refuse(
   tx: Tx,
   deposit: Deposit,

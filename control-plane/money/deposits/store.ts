@@ -65,7 +65,7 @@ export function depositsAfter(query: Query, afterId: string, limit: number): Pro
 export interface DepositFilter {
   status?: DepositState | undefined;
   orgId?: string | undefined;
-  /** Only those about which the operator must decide something. */
+  /** True: only deposits about which the operator must decide something. */
   isWaiting?: boolean | undefined;
 }
 
@@ -83,7 +83,7 @@ export function depositsLike(query: Query, filter: DepositFilter, start: PageSta
 const IS_WAITING: Sql = sql`(status = 'held_screening' or note is not null
   or exists (select 1 from deposit_transfers t where t.deposit_id = deposits.id and t.booking = 'suspense'))`;
 
-/** Deposits that wait for the operator, by what for. One may wait for several things. */
+/** The number of deposits that wait for the operator, by reason. A deposit may have several reasons. */
 export async function countWaiting(query: Query): Promise<Record<'held' | 'noted' | 'suspense', number>> {
   const count = async (from: Sql): Promise<number> =>
     (await query.one(countRow, sql`select count(*) as count from ${from}`))?.count ?? 0;
@@ -124,7 +124,7 @@ export async function dueDeposits(query: Query, nowMs: number, limit: number): P
 
 const WatchedRow = z.object({ id: text, address: text });
 
-/** The deposits whose addresses a watcher of the family looks at, while the time of its chain is `chainMs`. */
+/** The deposits of the family whose addresses are still watched when the time of the chain is `chainMs`. */
 export function watchedDeposits(query: Query, family: Family, chainMs: number): Promise<z.infer<typeof WatchedRow>[]> {
   return query.all(
     WatchedRow,
@@ -133,8 +133,8 @@ export function watchedDeposits(query: Query, family: Family, chainMs: number): 
 }
 
 /**
- * A chain was read up to a new block: all deposits that may move on are due, except those that wait
- * for a retry. `touched` have new or changed transfers.
+ * Called after a chain was read up to a new block. All deposits that may move on become due, except those that wait for a retry. `touched`
+ * are the ids of deposits with new or changed transfers, which become due in any case.
  */
 export async function wake(
   tx: Tx,

@@ -41,7 +41,7 @@ export interface NewTransfer {
   isFinal: boolean;
 }
 
-/** Writes what a block has. A final transfer never changes again. Returns whether something is different from before. */
+/** Stores a transfer as its block has it. A final transfer never changes again. Returns whether the row is new or has changed. */
 export async function upsertTransfer(tx: Tx, { id, depositId, chain, found, isFinal }: NewTransfer): Promise<boolean> {
   const { txHash, logIndex, block, from, asset, units } = found;
   const status = isFinal ? 'final' : 'seen';
@@ -59,7 +59,7 @@ export async function upsertTransfer(tx: Tx, { id, depositId, chain, found, isFi
 
 const OrphanRow = z.object({ deposit_id: text });
 
-/** Transfers that were seen in these blocks are not there any more. Returns their deposits. */
+/** Marks transfers in these blocks as gone that were seen there before and are not final. Returns the ids of their deposits. */
 export async function orphan(
   tx: Tx,
   chain: DepositChain,
@@ -78,7 +78,7 @@ export async function setCounted(tx: Tx, ids: readonly string[]): Promise<void> 
   await tx.run(sql`update deposit_transfers set is_counted = 1 where id in (${join([...ids])})`);
 }
 
-/** Returns how many were in the booking `from`. */
+/** Moves the transfers from one booking to another. Returns how many were in the booking `from`. */
 export function setBooking(
   tx: Tx,
   ids: readonly string[],
@@ -88,7 +88,7 @@ export function setBooking(
   return tx.run(sql`update deposit_transfers set booking = ${to} where id in (${join([...ids])}) and ${before}`);
 }
 
-/** Deposits with transfers in suspense. */
+/** The number of deposits with transfers in suspense. */
 export async function countInSuspense(query: Query): Promise<number> {
   const row = await query.one(
     countRow,
@@ -99,7 +99,7 @@ export async function countInSuspense(query: Query): Promise<number> {
 
 const BookedRow = z.object({ chain: text, asset: text, booking: text, units: ucents });
 
-/** What the transfers brought, by chain, asset and booking. */
+/** The amounts of the booked transfers, by chain, asset and booking. */
 export function bookedUnits(query: Query): Promise<z.infer<typeof BookedRow>[]> {
   return query.all(
     BookedRow,
@@ -117,7 +117,7 @@ const ReceivedRow = z.object({
 });
 export type Received = z.infer<typeof ReceivedRow>;
 
-/** What final transfers brought to each address after a position. */
+/** The amounts of final transfers to each address after a position. */
 export function receivedAfter(
   query: Query,
   chain: DepositChain,

@@ -28,7 +28,7 @@ export async function depositFaults(query: Query): Promise<string[]> {
   return [...faults, ...[...left].map((id) => `${id}: the ledger has a deposit without a row`)];
 }
 
-/** The accounts of the platform have what the transfers of all chains brought. */
+/** Compares the platform's accounts of deposits with the sums of the booked transfers. */
 async function accountFaults(query: Query): Promise<string[]> {
   const booked = await bookedUnits(query);
   const faults: string[] = [];
@@ -39,7 +39,7 @@ async function accountFaults(query: Query): Promise<string[]> {
   for (const [pair, rows] of Map.groupBy(booked, ({ chain, asset }) => `${chain} ${asset}`)) {
     const [chain = '', asset = ''] = pair.split(' ');
     const kept = rows.filter(({ booking }) => booking !== 'returned');
-    // What was received is a debit of its account.
+    // Received tokens are debits of the clearing account, so its balance is negative.
     await compare(accountId(depositClearing(chain, asset)), -ucentsOfUnits(sumOf(kept)));
   }
   const waiting = booked.filter(({ booking }) => booking === 'suspense');

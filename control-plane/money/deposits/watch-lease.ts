@@ -12,7 +12,7 @@ import {
   takeLease,
 } from '../../base/db/lease.ts';
 
-/** A watcher renews at each tick. One that has not for this long is gone. It is far more than a tick takes. */
+/** A watcher renews its lease at each tick. If it has not renewed for this long, it counts as dead. A tick takes much less time. */
 const WATCH_LEASE_MS = 120_000;
 
 export interface WatchLease {

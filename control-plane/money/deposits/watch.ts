@@ -45,18 +45,18 @@ interface Watched {
   blocksPerQuery: number;
 }
 
-/** The cursors of a chain that was read before. */
+/** How far a chain was read before this tick. */
 interface Cursors {
   head: Omit<Block, 'hash'>;
   final: Block;
 }
 
-/** What the blocks of a tick have. */
+/** What a tick has read. */
 interface Reading {
   before: Cursors;
   head: Omit<Block, 'hash'> & { hash: string | null };
   final: Block;
-  /** What was seen above this block is gone, unless it was found again; null: no block has changed. */
+  /** Transfers seen above this block are gone, unless this tick has found them again. Null: no block has changed. */
   branch: number | null;
   finalFound: FoundTransfer[];
   headFound: FoundTransfer[];
@@ -115,7 +115,7 @@ function cursorsOf(row: chains.ChainRow): Cursors | undefined {
   return { head: { number: head, ms: headMs }, final: { number: final, hash, ms: finalMs } };
 }
 
-/** The first deposit of a chain is made after this, so nothing before can be for us. */
+/** Begins at the present final block. Every deposit of the chain is made after it, so no earlier block can have a transfer for us. */
 async function begin(held: Held, final: Block, { chain }: Watched, { db, clock }: WatchDeps): Promise<void> {
   await db.tx('deposits.begin', async (tx) => {
     await tx.lock('deposit_chain', chain);
@@ -157,11 +157,11 @@ async function readBlocks(
   const finalFound = await found(before.final.number, final.number);
   const reading = { before, final, finalFound, depositOf };
   const stay = { ...reading, head: { ...before.head, hash: null }, branch: null, headFound: [] };
-  // Blocks that are final already are read once.
+  // While final blocks are left to read, nothing above the final block is read: those blocks will be final when their turn comes.
   if (final.number < tip.final.number) return stay;
   const marks = [...(await chains.checkpoints(db.read, chain)), before.final];
   const base = await newestThatHolds(marks, reader);
-  // The node is behind what it, or another one, has shown before. That is no reorganisation.
+  // The node is behind what it, or another node, has shown before. That is no reorganisation.
   if (base === undefined || tip.head.number < base.number) return stay;
   const above = Math.max(base.number, final.number);
   const head = await reached(above, tip.head);
@@ -169,7 +169,7 @@ async function readBlocks(
   return { ...reading, head, branch, headFound: await found(above, head.number) };
 }
 
-/** Undefined if the node does not have one of these blocks yet. */
+/** The newest of these checkpoints that is still in the chain. Undefined if the node does not have one of these blocks yet. */
 async function newestThatHolds(
   marks: readonly chains.Checkpoint[],
   reader: ChainReader,
@@ -193,7 +193,7 @@ async function store(
     await tx.lock('deposit_chain', chain);
     if (!(await isHeld(tx, held))) return;
     const row = await chains.findChain(tx, chain);
-    // Somebody else has read on, or the operator has rewound the chain.
+    // Another process has read further, or the operator has rewound the chain.
     if (row?.final_number !== before.final.number || row.final_hash !== before.final.hash) return;
     if (row.head_number !== before.head.number) return;
     const touched = new Set<string>();

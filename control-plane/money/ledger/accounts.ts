@@ -22,7 +22,7 @@ export type AccountKind =
   | 'bad_debt'
   /** Tokens that deposits brought; one for each chain and asset, the owner is `<chain>:<asset>`. The books see no withdrawal of the operator. */
   | 'deposit_clearing'
-  /** Tokens that nobody was credited for: late ones, wrong ones, and those of a sanctioned sender. The operator decides. */
+  /** Tokens for which no wallet was credited: late ones, wrong ones, and those of a sanctioned sender. The operator decides about them. */
   | 'deposit_suspense'
   /** Fractions of a cent that deposits left. */
   | 'deposit_rounding';

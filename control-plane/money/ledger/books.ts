@@ -32,7 +32,7 @@ type Proof = AsyncGenerator<void, string[]>;
 export interface Proofs {
   /** Compares the rows of the room with the ledger, in pieces. */
   charges?: RoomProof;
-  /** Reads all that is known about one subject after the other. */
+  /** Reads all rows about one subject, then about the next one. */
   subjects?: SubjectProof;
   /** Short proofs, each in one transaction: broken invariants in words. */
   invariants?: readonly ((query: Query) => Promise<string[]>)[];
@@ -80,7 +80,10 @@ async function* due(deps: BooksDeps): Proof {
   return faults;
 }
 
-/** The full proof is due once a night, and every time while the last one found faults, because its alarm must not end after an hour. */
+/**
+ * The full proof is due once a night. If the last proof found faults, the full proof is due every time, so that the alarm stays until it
+ * finds none.
+ */
 function isWholeDue({ faults, whole_proven_ms: provenMs }: ProofState, nowMs: number): boolean {
   const nightOf = (ms: number): number => Math.floor((ms - NIGHT_MS) / DAY_MS);
   return faults > 0 || provenMs === null || nightOf(nowMs) !== nightOf(provenMs);
@@ -129,7 +132,7 @@ async function* prove({ db, clock, proofs }: BooksDeps, isWhole: boolean): Proof
   return [...found];
 }
 
-/** Retention never deletes rows that are this new, so a charge without a row is a fault. */
+/** The faults of new transfers. Retention never deletes rows that are this new, so a charge without a row is a fault. */
 async function faultsOfNew(tx: Query, subjectIds: readonly string[], rooms: readonly RoomProof[]): Promise<string[]> {
   const posted = await totalsOf(tx, subjectIds);
   const faults: string[] = [];

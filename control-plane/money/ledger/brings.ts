@@ -9,7 +9,7 @@ import { type Route, route } from '../../base/http/route.ts';
 import type { Books } from './books.ts';
 import { proofState } from './proof-store.ts';
 
-/** Each hour proves new transfers, once a night everything. */
+/** New transfers are proven each hour. Once a night, all transfers are proven. */
 const BOOKS_PERIOD_MS = 3_600_000;
 
 export function ledgerBrings({ db, books }: { db: Db; books: Books }) {

@@ -10,7 +10,7 @@ export type Posted = ReadonlyMap<string, ReadonlyMap<string, bigint>>;
 export interface RoomProof {
   /** Ids after `afterId` of the subjects of the room's rows, in order. */
   subjectsAfter(query: Query, afterId: string, limit: number): Promise<string[]>;
-  /** The faults of these subjects. Some of them may belong to other rooms. */
+  /** The faults of the subjects in `posted`. Some of these subjects may belong to other rooms. */
   prove(query: Query, posted: Posted): Promise<ChargesProof>;
   /** The total charge of rows that retention has deleted. Leave it out if the room never deletes rows. */
   forgottenUcents?(query: Query): Promise<bigint>;
@@ -24,7 +24,7 @@ export interface SubjectProof {
   prove(query: Query, subjectId: string): Promise<string[]>;
 }
 
-/** The charge that a row of the room has stored. */
+/** The id and the stored charge of a row of the room. */
 export const Charge = z.object({ id: text, charged_ucents: ucents });
 export type Charge = z.infer<typeof Charge>;
 

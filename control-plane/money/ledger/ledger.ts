@@ -14,7 +14,10 @@ export interface Balance {
   availableUcents: bigint;
 }
 
-/** Changes the rows of accounts last in a transaction, and in the order of their ids. So transactions do not wait for each other in a circle. */
+/**
+ * A transaction calls these functions last, after its locks of other rows. `post` changes the rows of accounts in the order of their ids.
+ * So transactions do not wait for each other in a circle.
+ */
 export interface Ledger {
   /**
    * Writes all transfers under one batch id, or throws; then the caller's transaction must roll back.
@@ -23,7 +26,10 @@ export interface Ledger {
   post(tx: Tx, batchId: string, transfers: store.NewTransfer[]): Promise<void>;
   /** Sets the hold `id` to `amountUcents`; 0 releases it. @throws ServiceError `insufficient_balance` */
   setHold(tx: Tx, id: string, account: AccountRef, amountUcents: bigint): Promise<void>;
-  /** The same as `setHold` in one round trip. It writes even if the hold has this amount already. @throws ServiceError `insufficient_balance` */
+  /**
+   * Does the same as `setHold` in one round trip. It writes even if the hold already has this amount. @throws ServiceError
+   * `insufficient_balance`
+   */
   holdAtOnce(tx: Tx, id: string, account: AccountRef, amountUcents: bigint): Promise<void>;
   /** Sets the hold to `wantedUcents`, or to less if the account does not cover it, and returns the amount. */
   coverHold(tx: Tx, id: string, account: AccountRef, wantedUcents: bigint): Promise<bigint>;

@@ -29,7 +29,7 @@ export function monthOf(name: string | undefined, nowMs: number): Month {
   return { name: chosen, window, isComplete: nowMs >= window.untilMs + SETTLED_MS };
 }
 
-/** What an amount in a month needs to be shown. */
+/** A line of a month before its amount and time become text. */
 interface Entry<Section extends string> {
   section: Section;
   ucents: bigint;

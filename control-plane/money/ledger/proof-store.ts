@@ -121,7 +121,7 @@ export async function tailSums(query: Query, state: ProofState): Promise<Map<str
 
 const PostedSumRow = z.object({ posted_ucents: ucents });
 
-/** Sums all credits of an account without a row, minus its debits: the proven sums, and the transfers since. */
+/** The balance of an account without a row: its credits minus its debits, summed from the proven sums and the transfers since. */
 export async function postedOf(query: Query, accountId: string): Promise<bigint> {
   const state = await proofState(query);
   const isBehind = sql`(posted_ms, id) > (${state.posted_ms}, ${state.transfer_id})`;
@@ -140,7 +140,7 @@ export async function postedOf(query: Query, accountId: string): Promise<bigint>
 
 const IdRow = z.object({ id: text });
 
-/** Those of the proven accounts and of `others` that should have a row in `ledger_accounts` but have none. */
+/** Ids among the proven accounts and `others` that have no row in `ledger_accounts` although they should. */
 export async function withoutRow(query: Query, others: readonly string[]): Promise<string[]> {
   const proven = await query.all(
     IdRow,

@@ -18,10 +18,10 @@ import { type AccountRef, accountId } from './accounts.ts';
 import type { NewTransfer } from './store.ts';
 
 interface NewHold {
-  /** It is new. */
+  /** Id of the hold. No hold has this id yet. */
   id: string;
   account: AccountRef;
-  /** More than 0. */
+  /** Amount of the hold. It must be more than 0. */
   amountUcents: bigint;
   nowMs: number;
 }
@@ -50,7 +50,7 @@ export function holdNow(tx: NowTx, { id, account, amountUcents, nowMs }: NewHold
 }
 
 interface Settlement {
-  /** The hold. */
+  /** Id of the hold. */
   id: string;
   account: AccountRef;
   /** A transfer to an account of the platform. It is not larger than the hold. */

@@ -67,7 +67,10 @@ export async function insertTransfers(
   return transfers.filter((_, i) => counts[i] === 1);
 }
 
-/** One text for every transfer, so that the drivers prepare it once. PostgreSQL gets those of a batch in one packet. */
+/**
+ * The statement has the same text for every transfer, so the drivers prepare it once. PostgreSQL gets the statements of a batch in one
+ * packet.
+ */
 function insertOf(batchId: string, transfer: NewTransfer, nowMs: number): Sql {
   const { id, debit, credit, amountUcents, kind, subjectId, evidence = null, effectiveMs } = transfer;
   return sql`insert into transfers (id, batch_id, debit_account_id, credit_account_id, amount_ucents, kind, subject_id, evidence, effective_ms, posted_ms)
@@ -124,7 +127,10 @@ export async function addHeld(tx: Tx, id: string, changeUcents: bigint): Promise
   return changed === 1;
 }
 
-/** Changes the total of the account's holds by what the hold will have more than now; false if the account does not cover it. */
+/**
+ * Changes the total of the account's holds by the difference between the new and the present amount of this hold; false if the account does
+ * not cover it.
+ */
 export async function addDifference(tx: Tx, { id, accountId: account, amountUcents }: Hold): Promise<boolean> {
   const more = sql`(cast(${amountUcents} as bigint) - coalesce((select amount_ucents from holds where id = ${id}), 0))`;
   const changed = await tx.run(
@@ -171,7 +177,7 @@ export async function insertHold(tx: Tx, hold: Hold): Promise<boolean> {
 interface Hold {
   id: string;
   accountId: string;
-  /** More than 0. */
+  /** Amount of the hold. It must be more than 0. */
   amountUcents: bigint;
   nowMs: number;
 }
@@ -182,7 +188,7 @@ export async function changeHold(tx: Tx, hold: Hold): Promise<void> {
   );
 }
 
-/** Returns what the hold had; 0 if there was none. */
+/** Deletes the hold and returns its amount; 0 if there was none. */
 export async function removeHold(tx: Tx, id: string): Promise<bigint> {
   const row = await tx.one(AmountRow, sql`delete from holds where id = ${id} returning amount_ucents`);
   return row?.amount_ucents ?? 0n;

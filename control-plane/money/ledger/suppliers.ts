@@ -50,7 +50,7 @@ export function earnedEntries(
 
 const SubjectSumRow = EntryRow.pick({ subject_id: true, amount_ucents: true });
 
-/** Earnings since then by rental, minus the claw-backs since then. */
+/** Earnings posted at `sinceMs` or later by rental, minus the claw-backs in the same time. */
 export function earnedBySubject(
   query: Query,
   supplierId: string,

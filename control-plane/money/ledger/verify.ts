@@ -4,7 +4,7 @@ import type { Query, Tx } from '../../base/db/db.ts';
 import { accountId, clearing, isWallet } from './accounts.ts';
 import * as store from './proof-store.ts';
 
-/** Transfers are summed up to this position. It stays behind the transfers of transactions that may still be open. */
+/** The limits of one step of the proof. `untilMs` is so early that no open transaction can still add transfers before it. */
 export interface Reach {
   untilMs: number;
   limit: number;

@@ -27,7 +27,10 @@ export async function walletChange(query: Query, orgId: string, window: PostedWi
   return row?.total_ucents ?? 0n;
 }
 
-/** How the transfers of a kind are put together: one sum for each subject, for each evidence, or none. A batch stays whole. */
+/**
+ * The kinds of transfers that are summed for each subject, and the kinds that are summed for each evidence. Transfers of all other kinds
+ * are summed for each batch.
+ */
 export interface Grouping {
   bySubject: readonly string[];
   byEvidence: readonly string[];
@@ -167,11 +170,11 @@ const TransferRow = z.object({
 export type TransferRow = z.infer<typeof TransferRow>;
 
 export interface TransferFilter {
-  /** Only those that changed the wallet of this organisation. */
+  /** If set, only transfers that changed the wallet of this organisation. */
   orgId?: string | undefined;
-  /** Only those of this instance, receipt, job, deposit or payout. */
+  /** If set, only transfers of this instance, receipt, job, deposit or payout. */
   subjectId?: string | undefined;
-  /** Only with one of the others: no index has all kinds. */
+  /** If set, only transfers of this kind. Another filter must be set too, because no index covers all kinds. */
   kind?: string | undefined;
 }
 
@@ -187,7 +190,8 @@ export function transfersIn(
   const order = sql`order by posted_ms, id limit ${limit}`;
   const sides = orgId === undefined ? undefined : sidesOfWallet(orgId);
   if (subjectId !== undefined) {
-    // Its transfers are found by the subject first. A plan that walks along the times instead would read all transfers.
+    // Reads all transfers of the subject first and filters them afterwards. A plan that goes through the window by time would read all
+    // transfers.
     const isSide = sides === undefined ? sql`1 = 1` : sql`(${sides.to} or ${sides.from})`;
     return query.all(
       TransferRow,
@@ -208,7 +212,7 @@ export function transfersIn(
 
 const TRANSFER = sql`id, batch_id, debit_account_id, credit_account_id, amount_ucents, kind, subject_id, evidence, effective_ms, posted_ms`;
 
-/** Money to the wallet, and money from it. */
+/** Transfers in the window to the wallet, with the columns `to`, and from the wallet, with the columns `from`. */
 function sidesOf(orgId: string, { fromMs, untilMs }: PostedWindow, to: Sql, from: Sql): Sql {
   const sides = sidesOfWallet(orgId);
   const isIn = sql`posted_ms >= ${fromMs} and posted_ms < ${untilMs}`;
@@ -217,7 +221,7 @@ function sidesOf(orgId: string, { fromMs, untilMs }: PostedWindow, to: Sql, from
     select ${from} from transfers where ${sides.from} and ${isIn}`;
 }
 
-/** Conditions on a transfer. Each side has its own index, whose condition is repeated here. */
+/** Conditions that select the transfers to the wallet and those from it. Each side has its own index, whose condition is repeated here. */
 function sidesOfWallet(orgId: string): { to: Sql; from: Sql } {
   const account = accountId(wallet(orgId));
   return {

@@ -7,11 +7,14 @@ import { holdId, unpostedUcents } from './posting.ts';
 import * as store from './store.ts';
 
 export interface BalanceNow extends Balance {
-  /** The part of what is held that running rentals can use up. */
+  /** The part of the held amount that running rentals can still use up. */
   rentalHeldUcents: bigint;
 }
 
-/** The cost of a rental first uses up its own hold. Cost beyond the hold reduces the available balance. */
+/**
+ * The balance with the cost of running rentals up to now. The cost of a rental is taken from its own hold first. Cost above the hold
+ * reduces the available balance.
+ */
 export async function balanceNow(
   query: Query,
   orgId: string,

@@ -15,13 +15,13 @@ interface Deps {
   cursors: Cursors;
   ledger: Ledger;
   metering: Metering;
-  /** Credits our own outages. */
+  /** Records that the control plane is alive. If there was an outage of our own, credits it. */
   beat(): Promise<boolean>;
   /** Ends a rental that its customer can no longer pay for. */
   stopUnpaid(instanceId: string): Promise<void>;
 }
 
-/** Time that was taken back with evidence has its own line, which shows the evidence. Other differences belong to the rental. */
+/** Refunds with evidence have lines of their own, which show the evidence. All other transfers of a rental share one line. */
 const BILLED: Billed = {
   'rental.charge': { section: 'rental', by: 'subject' },
   'rental.refund_charge': {
@@ -38,7 +38,7 @@ export function meteringBrings({ db, clock, cursors, ledger, metering, beat, sto
     name: 'metering',
     periodMs: TICK_MS,
     run: async (signal) => {
-      // This comes first: a rental must not be stopped because of time that is not charged.
+      // Outages are credited first. Otherwise a rental could be stopped because of time that is not charged.
       await beat();
       for (const id of await metering.tick(signal)) await stopUnpaid(id);
     },

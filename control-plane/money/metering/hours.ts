@@ -39,7 +39,7 @@ export function coverUcents(segment: Segment, nowMs: number, forMs: number): big
   return unpostedUcents(segment, nowMs) + accruedUcents(segment.rate_ucents_per_hour, forMs);
 }
 
-/** Half an hour at most, the same at all times for a segment. */
+/** The time from the end of an hour until it is posted: at most half an hour, and always the same for one segment. */
 function delayMs({ id }: Segment): number {
   return Math.floor((Number.parseInt(hash('sha256', id).slice(0, 8), 16) / 2 ** 32) * POST_SPREAD_MS);
 }

@@ -16,18 +16,21 @@ import * as store from './store.ts';
 export const TICK_MS = 30_000;
 /** A rental is stopped while its hold still covers two ticks, so the uncovered cost that we bear stays small. */
 const COVERED_MS_MIN = 2 * TICK_MS;
-/** Segments that the tick reads at once. */
+/** Number of segments that the tick reads in one query. */
 const TICK_PAGE = 500;
-/** Transactions at once. */
+/** Number of transactions that run at the same time. */
 const TICK_PIECE = 50;
 
-/** The evidence of a refund begins with this text. */
+/** The evidence of a refund after a dispute begins with this text. */
 export const DISPUTED = 'refunded after dispute ';
 
 export interface Metering {
   /** Holds the amount that a launch must be able to pay at first. @throws ServiceError `insufficient_balance`, see `shortenHolds` */
   holdForLaunch(tx: Tx, subjectId: string, orgId: string, rateUcentsPerHour: bigint): Promise<void>;
-  /** Takes back what the rentals of an organisation hold for a later time, because one of them needs it now. False if there was nothing. */
+  /**
+   * Shortens the holds of the organisation's running rentals to `launchHoldMinutes` ahead, because one of them, or a launch, needs the
+   * money now. False if no hold was longer.
+   */
   shortenHolds(orgId: string): Promise<boolean>;
   /** Releases the hold of a rental that failed to start or has ended. */
   releaseHold(tx: Tx, subjectId: string, orgId: string): Promise<void>;
@@ -39,7 +42,7 @@ export interface Metering {
    * then free, within the bounds of money/credits, until the next segment begins or the hold is released.
    */
   closeSegment(tx: Tx, subjectId: string, endedMs: number, evidence?: string): Promise<void>;
-  /** The same for a rental whose host reports a broken GPU. */
+  /** Does the same as `closeSegment` for a rental whose host reports a broken GPU. */
   pauseForGpuFault(tx: Tx, subjectId: string, endedMs: number, evidence: string): Promise<void>;
   /**
    * Takes the time since `sinceMs` back from all sides and returns the customer's refund. A running rental is charged again from now on.
@@ -52,7 +55,10 @@ export interface Metering {
    * Removes time that never passed, because the wall clock was set forward, from every segment. Nobody is paid for it and it is no credit.
    */
   skipAll(step: { fromMs: number; untilMs: number; evidence: string }): Promise<void>;
-  /** Looks at all open segments once, and writes those that are due. Resolves with the rentals whose balance does not cover the next ticks. */
+  /**
+   * Goes once through all open segments and posts those that are due. Resolves with the rentals whose balance does not cover the next
+   * ticks.
+   */
   tick(signal: AbortSignal): Promise<string[]>;
 }
 
@@ -63,7 +69,10 @@ interface MeteringDeps {
   ledger: Ledger;
   credits: Pick<Credits, 'begin' | 'end' | 'skip' | 'payOwnOutage'>;
   launchHoldMinutes: number;
-  /** Called after charges were taken back: an operator may have refunded some of them already, and nothing is given back twice. */
+  /**
+   * Called after charges were reversed. If an operator has refunded some of them before, it undoes these refunds, so that nothing is paid
+   * back twice.
+   */
   keepRefundsWithinCharge(tx: Tx, subjectId: string, evidence: string): Promise<void>;
 }
 
@@ -164,8 +173,8 @@ async function close(
 }
 
 /**
- * Runs `each` for the ids of every page, several at a time. Each id has its own transaction, which locks its own rows, so that a thousand
- * rentals are never held at once.
+ * Runs `each` for the segments of every page, those of one page at the same time. Each segment has its own transaction, which locks only
+ * its own rows. So thousands of rentals are never locked at once.
  */
 async function forEachOf(
   page: (afterId: string) => Promise<store.Segment[]>,
@@ -218,7 +227,7 @@ async function skipAll(
       const backUcents = await cutBack(tx, [segment], { toMs, evidence }, ledger);
       if (backUcents > 0n) await keepRefundsWithinCharge(tx, segment.subject_id, evidence);
       if (segment.ended_ms !== null) return;
-      // The id is higher than `afterId` and the start is after the step, so the loop does not meet this segment again.
+      // The new segment has a higher id, but it begins after the step. So `segmentsAcross` does not return it, and it is not cut again.
       const again = { ...segment, id: ids.prefixed('seg'), started_ms: untilMs, posted_through_ms: untilMs };
       await store.insertSegment(tx, again);
     });

@@ -7,9 +7,12 @@ import type { NewSegment, Segment } from './store.ts';
 export interface OwnOutage {
   fromMs: number;
   untilMs: number;
-  /** Stored on the transfers. */
+  /** The evidence that is stored on the transfers. */
   evidence: string;
-  /** When a rental ends by its runtime limit, which its host enforces without us; the supplier is paid until then. Null without a limit. */
+  /**
+   * The time at which the rental ends by its runtime limit; null without a limit. The host enforces the limit without us, so the supplier
+   * is paid until that time.
+   */
   limitOf(query: Query, subjectId: string): Promise<number | null>;
 }
 

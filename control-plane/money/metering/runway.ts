@@ -16,7 +16,7 @@ export interface Runway {
 const MS_PER_HOUR = 3_600_000n;
 const WARN_BELOW_HOURS = [24, 6, 1];
 
-/** What running rentals hold is theirs to use up. What requests and jobs hold is not. */
+/** Running rentals can use up the amounts that they hold. They cannot use what requests and jobs hold. */
 export async function runwayOf(
   query: Query,
   orgId: string,
@@ -29,7 +29,7 @@ export async function runwayOf(
   return { balance, rateUcentsPerHour: rate, leftMs };
 }
 
-/** The least of the organisation's thresholds that the time left is below; null if there is none. */
+/** The smallest of the organisation's limits, in hours, that is above the time left; null if the time left is above all limits. */
 export async function balanceBelowHours(
   query: Query,
   orgId: string,
@@ -41,7 +41,7 @@ export async function balanceBelowHours(
   return crossed.length === 0 ? null : Math.min(...crossed);
 }
 
-/** The limits, in hours. An empty list means that nobody is warned. */
+/** The limits of the time left, in hours, below which the organisation is warned. An empty list means that nobody is warned. */
 export async function warnBelowHours(query: Query, orgId: string): Promise<number[]> {
   const row = await query.one(
     z.object({ below_hours: json(z.array(z.int())) }),

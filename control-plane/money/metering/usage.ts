@@ -48,7 +48,7 @@ export async function usageRows(query: Query, asked: UsageQuery): Promise<UsageR
   const { bucket, after, limit } = asked;
   const untilMs = Math.min(asked.endMs, asked.nowMs);
   const rows: UsageRow[] = [];
-  // Reads slices of 1, 2, 4, ... buckets: a page reads about as much as it shows, and an empty year needs few queries.
+  // Reads slices of 1, 2, 4, ... buckets. A small page does not read the whole window, and an empty year needs few queries.
   let atMs = Math.max(asked.startMs, after?.bucketStartMs ?? asked.startMs);
   for (let buckets = 1; atMs < untilMs && rows.length < limit; buckets *= 2) {
     const slice = { fromMs: atMs, untilMs: Math.min(endOfBuckets(atMs, bucket, buckets), untilMs) };

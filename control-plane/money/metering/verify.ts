@@ -39,7 +39,7 @@ export const meteringProof: RoomProof = {
   },
 };
 
-/** A moment in two segments would be charged twice. `segments` are in the order of their begin. */
+/** Finds moments that are in two segments, which would be charged twice. `segments` are in the order of their start. */
 function overlaps(segments: readonly store.Segment[]): string[] {
   const before = new Map<string, store.Segment>();
   return segments.flatMap((segment) => {

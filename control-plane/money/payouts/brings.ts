@@ -11,7 +11,10 @@ import { type PayoutRouteDeps, payoutRoutes } from './payout-routes.ts';
 import { countOpen } from './store.ts';
 import { payoutFaults } from './verify.ts';
 
-/** A period lasts a day or a week. The loop looks more often, because a process may be down when one begins. */
+/**
+ * The period of the loop. Payouts are made once a day or a week, but the loop runs more often, because a process may be down when a period
+ * begins.
+ */
 const DUE_PERIOD_MS = 3_600_000;
 
 export function payoutsBrings(deps: PayoutRouteDeps & PayoutOperatorDeps & EarningsRouteDeps) {

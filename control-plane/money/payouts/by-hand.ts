@@ -29,7 +29,7 @@ export async function payByHand(tx: Tx, payout: NewPayout, deps: PayingDeps): Pr
   if (amount > now.payableCents) return fail('conflict', `${owedWords(now)}. Pay that or less.`);
   const row = { ...newPayout(supplierId, { amountUcents: amount * UCENTS_PER_CENT, periodMs: null }, deps), reference };
   if (!(await store.insertPayout(tx, row))) {
-    // The same command came twice at one moment.
+    // Another transaction has just recorded a payout with this reference, e.g. because the same command came twice at the same moment.
     const other = await store.payoutOfReference(tx, supplierId, reference);
     return other === undefined
       ? fail('internal_error', 'The payout vanished while it was made.')

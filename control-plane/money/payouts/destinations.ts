@@ -19,8 +19,9 @@ export interface Payee {
 export interface PayoutDestinations {
   of(query: Query, supplierId: string): Promise<Destinations>;
   /**
-   * Names the first destination, or asks for another one, in place of one that is pending. The destination in force cancels what is pending.
-   * The caller has locked the supplier. @throws ServiceError `validation_failed` for an address that is wrong or of another chain
+   * Sets the first destination, or asks for a change of it. A new change replaces a pending one. If the destination that is in force is
+   * named again, the pending change is cancelled. The caller has locked the supplier. @throws ServiceError `validation_failed` for an
+   * address that is wrong or of another chain
    */
   change(tx: Tx, payee: Payee, wanted: { chain: Chain; address: string }): Promise<Destinations>;
   /** Cancels the pending change. The caller has locked the supplier. @throws ServiceError `conflict` if there is none */
@@ -78,7 +79,7 @@ export function openDestinations(deps: DestinationsDeps): PayoutDestinations {
   };
 }
 
-/** The journal and the log have masked addresses: enough to recognise them. */
+/** Writes the change to the journal and the log. Both get masked addresses, which are enough to recognise an address. */
 async function tell(
   tx: Tx,
   { supplierId, orgId }: Payee,

@@ -59,7 +59,7 @@ export function openDisputes(deps: DisputesDeps): Disputes {
     open: async (dispute) => {
       const segments = await segmentsOf(db.read, [dispute.instanceId]);
       return db.tx('payouts.dispute', async (tx) => {
-        // A payout in progress ends first, or it sees the dispute.
+        // Waits until a transaction that pays the supplier has ended. A later one sees the dispute.
         await tx.lock('supplier', ...segments.map((segment) => segment.supplier_id));
         await tx.lock('instance', dispute.instanceId);
         return openDispute(tx, dispute, deps);

@@ -17,11 +17,11 @@ export interface EarningsRouteDeps {
   db: Db;
   cursors: Cursors;
   payouts: Payouts;
-  /** The supplier of the organisation; undefined if it is none. */
+  /** The supplier that the organisation is; undefined if it is not a supplier. */
   supplierOf(query: Query, orgId: string): Promise<string | undefined>;
   /** The machine on which each instance ran. */
   machinesOf(query: Query, instanceIds: readonly string[]): Promise<Map<string, string>>;
-  /** Everything that ran on a machine. */
+  /** Ids of everything that ran on the machine. */
   subjectsOf(query: Query, machineId: string): Promise<string[]>;
 }
 
@@ -56,7 +56,8 @@ export function earningsRoute({ db, cursors, payouts, supplierOf, machinesOf, su
       );
       const facts = { machines, disputed, delayMs: payouts.delayMs };
       const rows: Row[] = earnings.map((earning) => ({ earning, at: placeOf(earning) }));
-      // A page that was cut ends where it stopped to look: behind that row stands one that nobody sees.
+      // If the page was cut, two rows without an entry are added. The first gives the cursor of the place where the search stopped. The
+      // second makes `pageOf` report that there is another page.
       if (cutAt !== undefined) rows.push({ at: cutAt }, { at: cutAt });
       const limit = cutAt === undefined ? query.limit : earnings.length + 1;
       const page = cursors.pageOf(list, rows, limit, {
@@ -77,7 +78,7 @@ export function earningsRoute({ db, cursors, payouts, supplierOf, machinesOf, su
 }
 
 interface Row {
-  /** Undefined for the place at which a page was cut. */
+  /** Undefined in a row that only marks the place where a page was cut. */
   earning?: Earning;
   at: Walk;
 }

@@ -9,11 +9,11 @@ import {
 } from '../ledger/suppliers.ts';
 import type { Query } from '../../base/db/db.ts';
 
-/** The state of the walk from new to old. */
+/** The totals with which a walk through the entries, from new to old, goes on. */
 export interface Level {
-  /** Total earnings up to and including the next entry. */
+  /** The sum of all earnings up to the next entry of the walk, including it. */
   totalUcents: bigint;
-  /** The lowest total since that entry. */
+  /** The lowest sum at any entry that is newer than the next one. */
   leastUcents: bigint;
 }
 
@@ -21,13 +21,14 @@ export interface Earning {
   entry: SupplierEntry;
   amountCents: bigint;
   isPaid: boolean;
-  /** The state after this entry. */
+  /** The totals with which the walk goes on after this entry. */
   next: Level;
 }
 
 /**
- * Cents are differences of the rounded total, so they add up across pages. Payouts cover the oldest entries first, and a claw-back covers
- * itself. So an entry counts as paid if the total, at this entry or later, was at most the amount that was paid out.
+ * Computes the cents of each entry, and whether it is paid. Cents are differences of the rounded total, so they add up across pages.
+ * Payouts cover the oldest entries first, and a claw-back covers itself. So an entry counts as paid if the total at this entry, or at a
+ * newer one, was at most the amount that was paid out.
  */
 export function earningsFrom(level: Level, entries: readonly SupplierEntry[], paidUcents: bigint): Earning[] {
   const earnings: Earning[] = [];
@@ -43,33 +44,36 @@ export function earningsFrom(level: Level, entries: readonly SupplierEntry[], pa
   return earnings;
 }
 
-/** Entries of a supplier that are read at once, and for one page, while those of one machine are looked for. */
+/**
+ * The entries of one machine are searched among all entries of its supplier: PIECE_ENTRIES in one query, and at most SCANNED_ENTRIES_MAX
+ * for one page.
+ */
 const PIECE_ENTRIES = 1_000;
 const SCANNED_ENTRIES_MAX = 5_000;
 
-/** One machine, and how a room above says what ran there. */
+/** A machine, and the functions with which a room above tells what ran on it. */
 export interface OfMachine {
   machineId: string;
   machinesOf: MachinesOf;
-  /** Everything that ran on the machine. */
+  /** Ids of everything that ran on the machine. */
   subjectsOf(query: Query, machineId: string): Promise<string[]>;
 }
 
-/** The position of a walk from new to old. */
+/** A walk through the entries of a supplier, from new to old, and the place that it has reached. */
 export interface Walk extends Level {
-  /** Undefined at its begin. */
+  /** The entry after which the walk goes on; undefined at the start. */
   after: EntryCursor | undefined;
 }
 
 export interface WalkedEarnings {
   earnings: Earning[];
-  /** The beginning of the next page, if this page ended before it had enough entries of the machine; undefined otherwise. */
+  /** The place at which the next page begins, if this page reached its limit of searched entries; undefined otherwise. */
   cutAt: Walk | undefined;
 }
 
 /**
- * At most `limit` entries of one machine. They are looked for among all entries of the supplier, because whether an entry is paid depends on
- * all that are newer.
+ * At most `limit` entries of one machine. All entries of the supplier are read for it, because whether an entry is paid depends on all
+ * newer ones.
  */
 export async function earningsOfMachine(
   query: Query,
@@ -93,7 +97,7 @@ export async function earningsOfMachine(
   return { earnings: found, cutAt: at };
 }
 
-/** Subjects in one query. */
+/** Number of subjects in one query. */
 const SUBJECTS = 1_000;
 
 /** What a machine earned over its whole life. */
@@ -106,7 +110,7 @@ export async function earnedOnMachine(
   let sum = 0n;
   for (let from = 0; from < subjectIds.length; from += SUBJECTS) {
     const ids = subjectIds.slice(from, from + SUBJECTS);
-    // A job that went on elsewhere is counted there, as in the list of entries.
+    // A job that moved to another machine is counted for that machine, as in the list of entries.
     const machines = await machinesOf(query, ids);
     sum += await earnedBySubjects(
       query,

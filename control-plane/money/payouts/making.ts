@@ -8,14 +8,14 @@ import { type Every, periodStart, sendObstacleOf } from './plan.ts';
 import { type StandingDeps, standingNow } from './standing.ts';
 import * as store from './store.ts';
 
-/** Suppliers that are read at once. */
+/** Number of suppliers that are read in one query. */
 const PIECE = 100;
 
 export interface PayingDeps extends StandingDeps {
   db: Db;
   ids: Ids;
   destinations: PayoutDestinations;
-  /** The loop makes no smaller payout. */
+  /** The smallest payout that the loop makes. */
   minimumUcents: bigint;
   every: Every;
   /** Provided by a room above; undefined for an unknown supplier. */
@@ -29,7 +29,7 @@ export async function makeAllDue(signal: AbortSignal, deps: PayingDeps): Promise
     const supplierIds: string[] = await suppliersOwed(db.read, minimumUcents, { afterId, limit: PIECE });
     for (const supplierId of supplierIds) {
       if (signal.aborted) return;
-      // Read before, so that a loop with nothing to do writes nothing.
+      // This check comes before the transaction, so that a loop with nothing to do writes nothing.
       if (await store.hasPayout(db.read, supplierId, periodMs)) continue;
       await db.tx('payouts.due', async (tx) => {
         await tx.lock('supplier', supplierId);
@@ -49,7 +49,7 @@ async function makeDue(tx: Tx, supplierId: string, periodMs: number, deps: Payin
   await store.insertPayout(tx, newPayout(supplierId, { amountUcents, periodMs }, deps));
 }
 
-/** A payout of which nothing has happened yet. `periodMs` is null for one by hand. */
+/** A new payout, which is due. `periodMs` is null for a payout by hand. */
 export function newPayout(
   supplierId: string,
   { amountUcents, periodMs }: { amountUcents: bigint; periodMs: number | null },

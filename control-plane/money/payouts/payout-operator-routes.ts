@@ -131,7 +131,7 @@ function createRoute({ db, payouts, supplierStatus }: PayoutOperatorDeps): Route
   });
 }
 
-/** All that the sender of the money needs. Payouts are USDC: one is a dollar. */
+/** All fields that the sender of the money needs. Payouts are made in USDC, and one USDC counts as one dollar. */
 function paymentFields(row: PayoutRow): Fields {
   return {
     payout_id: row.id,
@@ -143,7 +143,7 @@ function paymentFields(row: PayoutRow): Fields {
   };
 }
 
-/** One level of fields, for the command line. */
+/** Flat fields of a payout, which the command line prints. */
 function payoutFields(row: PayoutRow, waitsBecause: string | null = null): Fields {
   const { destination, ...view } = payoutView(row, waitsBecause);
   const { chain, address } = destination ?? { chain: null, address: null };

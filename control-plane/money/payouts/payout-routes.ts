@@ -24,7 +24,7 @@ export interface PayoutRouteDeps extends StatementDeps {
   db: Db;
   cursors: Cursors;
   payouts: Payouts;
-  /** The supplier of the organisation; undefined if it is none. */
+  /** The supplier that the organisation is; undefined if it is not a supplier. */
   supplierOf(query: Query, orgId: string): Promise<string | undefined>;
 }
 
@@ -145,7 +145,7 @@ async function ofPayee(
 ): Promise<Reply> {
   const supplierId = (await supplierOf(db.read, orgId)) ?? fail('not_found', NO_SUPPLIER);
   return db.tx('payouts.destination', async (tx) => {
-    // A payout in progress ends first, or it sees the change.
+    // Waits until a transaction that pays the supplier has ended. A later one sees the change.
     await tx.lock('supplier', supplierId);
     const reply: Reply = { status: 200, body: destinationView(await work(tx, { supplierId, orgId })) };
     await settle(tx, reply);

@@ -1,4 +1,4 @@
-// A payout as suppliers and operators see it. One that is due says why it waits, if it does.
+// A payout as suppliers and operators see it. If a payout is due and cannot leave, the view has the reason.
 import type { CommunityPayout } from '../../../shared/api/payout.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { centsFloor } from '../../../shared/money.ts';

@@ -19,12 +19,12 @@ import { type Standing, standingOf, sumsOf } from './standing.ts';
 export interface EarningsPage extends Standing, WalkedEarnings {
   /** Rentals whose earnings wait for a decision of the operator. */
   disputed: ReadonlySet<string>;
-  /** What the machine earned that was asked for; undefined if none was. */
+  /** The earnings of the requested machine; undefined if the request names no machine. */
   machineUcents: bigint | undefined;
 }
 
 export interface Payouts extends Sending {
-  /** Zero for a supplier without earnings. */
+  /** The sums are zero for a supplier without earnings. */
   standing(query: Query, supplierId: string): Promise<Standing>;
   /** At most `limit` entries after `from`, newest first. `only`: those of one machine. */
   earnings(

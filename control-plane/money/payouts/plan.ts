@@ -11,7 +11,10 @@ export function periodStart(nowMs: number, every: Every): number {
   return bucketStart(nowMs, every);
 }
 
-/** The present address for payouts, and the change that waits. `rows` are the newest first, without the cancelled ones. */
+/**
+ * The present destination of payouts, and the pending change of it. `destinationsAt` finds both in rows that are sorted from new to old and
+ * have no cancelled ones.
+ */
 export interface Destinations {
   inForce: DestinationRow | undefined;
   pending: DestinationRow | undefined;

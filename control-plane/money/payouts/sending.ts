@@ -1,8 +1,8 @@
-// The life of payouts: the loop makes them due, an operator exports, sends and records them. `states.ts` has the moves.
+// The life of payouts: the loop makes them due, and an operator exports, sends and records them. `states.ts` lists the moves.
 //
-// Nothing is paid twice: at an export, one transaction for each payout takes the money out of what is owed and gives the payout its batch. A
-// process that dies in between leaves the rest due, and the same export again goes on. A closed batch takes nothing more. So a batch is one
-// list of payments for ever, and each payment has an id that the sender can compare.
+// Nothing is paid twice. An export has one transaction for each payout, which takes the money out of what is owed and gives the payout its
+// batch. If the process dies during an export, the rest stays due, and a repeated export continues. A closed batch gets no more payouts. So
+// a batch is always the same list of payments, and each payment has an id that the sender can compare.
 import { fail } from '../../../shared/errors.ts';
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
@@ -19,15 +19,17 @@ export interface Sending {
   /** Makes a payout due for each supplier that may have one in this period. It is safe to repeat and to interrupt. */
   makeDue(signal: AbortSignal): Promise<void>;
   /**
-   * Hands what is due to whoever sends it, under the name of a batch. The same name again gives the same payouts, without those that are paid
-   * or have failed meanwhile.
+   * Hands all due payouts to their sender under the name of a batch. If the name is used again, the same payouts are returned, without
+   * those that are paid or have failed since then.
    */
   exportBatch(batch: string): Promise<store.PayoutRow[]>;
   /** Why a payout that is due cannot leave now; null for every other payout. */
   waitsBecause(query: Query, row: store.PayoutRow): Promise<string | null>;
-  /** The payout has left in this transaction. @throws ServiceError `not_found`, `conflict` */
+  /** Records that the payout has left with the transaction `reference`. @throws ServiceError `not_found`, `conflict` */
   sent(id: string, reference: string): Promise<store.PayoutRow>;
-  /** The payout has not left and will not: it is owed again. @throws ServiceError `not_found`, `conflict` if it was paid */
+  /**
+   * Records that the payout has not left and will not leave. It is owed again. @throws ServiceError `not_found`, `conflict` if it was paid
+   */
   failed(id: string, reason: string): Promise<store.PayoutRow>;
   /**
    * Records a payout that was made in another way. @throws ServiceError `conflict` for more than is payable, for the reference of another
@@ -87,14 +89,14 @@ async function exportBatch(batch: string, deps: PayingDeps): Promise<store.Payou
   return (await store.payoutsOfBatch(db.read, batch)).filter(({ state }) => state === 'in_flight');
 }
 
-/** A payout that may not leave now stays due. */
+/** Exports one payout. If it may not leave now, it stays due. */
 async function exportOne(tx: Tx, id: string, batch: string, deps: PayingDeps): Promise<void> {
   const row = await store.findPayout(tx, id);
   if (row?.state !== 'due') return;
   const destinations = await deps.destinations.of(tx, row.supplier_id);
   const why = sendObstacleOf(await deps.supplierStatus(tx, row.supplier_id), destinations);
   if (why !== undefined || destinations.inForce === undefined) return;
-  // A dispute or a claw-back may have made it less since the payout became due.
+  // A dispute or a claw-back may have reduced the payable amount since the payout became due.
   const now = await standingNow(tx, row.supplier_id, deps);
   const payableUcents = now.payableCents * UCENTS_PER_CENT;
   const amount = payableUcents < row.amount_ucents ? payableUcents : row.amount_ucents;

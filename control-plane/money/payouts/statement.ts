@@ -25,8 +25,8 @@ interface Line extends Omit<StatementLine, 'amount' | 'posted_at'> {
 }
 
 /**
- * `month` is like 2026-11; undefined is the present month. A supplier that nothing was ever posted for has an empty statement.
- * @throws ServiceError `validation_failed` for a month to come
+ * `month` is like 2026-11; undefined is the present month. The statement is empty for a supplier whose account has no entries. @throws
+ * ServiceError `validation_failed` for a month to come
  */
 export function statementOf(
   supplierId: string,
@@ -78,7 +78,7 @@ async function linesOf(query: Query, groups: readonly SupplierGroup[], machinesO
   });
   const placeOf = ({ section, machine_id: machine }: Line): string =>
     `${STATEMENT_SECTIONS.indexOf(section)} ${machine ?? ''}`;
-  // The groups are in the order of time, and sorting keeps that order within a machine.
+  // The groups are sorted by time, and sorting keeps their order. So the lines of one machine stay in the order of time.
   return lines.toSorted((a, b) => (placeOf(a) < placeOf(b) ? -1 : placeOf(a) > placeOf(b) ? 1 : 0));
 }
 

@@ -11,7 +11,7 @@ const PayoutRow = z.object({
   supplier_id: text,
   state: z.enum(['due', 'in_flight', 'paid', 'failed']),
   amount_ucents: ucents,
-  /** Both null before it is in flight, and for a payout by hand. */
+  /** Chain and address are null before the payout is in flight, and for a payout by hand. */
   chain: Chain.nullable(),
   address: text.nullable(),
   period_ms: int.nullable(),
@@ -26,7 +26,7 @@ export type PayoutRow = z.infer<typeof PayoutRow>;
 
 const PAYOUT = sql`id, supplier_id, state, amount_ucents, chain, address, period_ms, batch, reference, reason, created_ms, in_flight_ms, ended_ms`;
 
-/** False if the loop has made one for the supplier and the period already, if one is due, or if the reference was used. */
+/** False if the loop has already made a payout for the supplier and the period, if a payout is due, or if the reference was used. */
 export async function insertPayout(tx: Tx, row: PayoutRow): Promise<boolean> {
   const made = await tx.run(
     sql`insert into payouts (${PAYOUT})
@@ -80,7 +80,7 @@ export function pageOfPayouts(
   return query.all(PayoutRow, sql`select ${PAYOUT} from payouts where ${whose} and ${which} and ${pageFrom(start)}`);
 }
 
-/** Payouts in a state after `afterId` that were made by `untilMs`, in order. */
+/** Payouts in this state after `afterId` that were made at `untilMs` or earlier, in order. */
 export function payoutsIn(
   query: Query,
   state: PayoutState,

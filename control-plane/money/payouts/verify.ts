@@ -1,4 +1,5 @@
-// The proof that payouts are valid: each is in the ledger as its state says, whole cents, and never more than the total earnings.
+// The proof that payouts are valid. The ledger has the transfers that the state of each payout requires, amounts are whole cents, and a
+// supplier never got more than it has earned.
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
 import type { Query } from '../../base/db/db.ts';
 import { accountId, inFlight } from '../ledger/accounts.ts';
