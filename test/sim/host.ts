@@ -76,15 +76,13 @@ export function openHost(deps: HostDeps, disk = openDisk(deps.clock)): SimHost {
   const { clock, rng, machineId } = deps;
   const orders = openOrders(clock);
   let [aheadMs, slowness, boots, bootedMs] = [0, 1, 1, 0];
-  let isCopied = false;
-  let copiedUntilMs = Number.NEGATIVE_INFINITY;
+  let [isCopied, copiedUntilMs] = [false, Number.NEGATIVE_INFINITY];
   let agent: Agent | undefined;
-  const onEnd = orders.noteEnd;
   const changed = (): void => {
     agent?.holdersChanged();
     deps.onChange();
   };
-  const engine = openEngine({ clock, rng, slowness: () => slowness }, onEnd, changed);
+  const engine = openEngine({ clock, rng, slowness: () => slowness }, orders.noteEnd, changed);
   const holders = openSimHolders(engine, clock, changed);
   const path = openPath(() => Math.round(5 + rng.float() * 60), deps.onChange);
 
@@ -107,8 +105,7 @@ export function openHost(deps: HostDeps, disk = openDisk(deps.clock)): SimHost {
     answersFor: (id) => path.isOpen() && agent !== undefined && holders.answers(id),
     copyTo: (other) => openHost(deps, other),
     setCopied: (to) => {
-      isCopied = to;
-      copiedUntilMs = clock.now();
+      [isCopied, copiedUntilMs] = [to, clock.now()];
       deps.onChange();
     },
     isCopied: () => isCopied,

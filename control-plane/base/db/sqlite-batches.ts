@@ -58,7 +58,7 @@ const [BATCH, BODY] = [savepoint('batch'), savepoint('body')];
 
 export function openBatches(writer: Connection, deps: BatchDeps): Batches {
   const { clock, inMemory, makeRoom } = deps;
-  /** Cancels the timer of the transaction that was left open. */
+  /** Cancels the timer of the open transaction. */
   let leftOpen: (() => void) | undefined;
   const close = (): void => {
     leftOpen?.();
@@ -75,10 +75,7 @@ export function openBatches(writer: Connection, deps: BatchDeps): Batches {
     }
     deps.settled();
   };
-  /**
-   * Runs the bodies of a batch and ends its transaction. If all bodies are of one statement, nothing else runs in between, so no read can
-   * commit half of a batch.
-   */
+  /** Runs the bodies of a batch and ends its transaction. Nothing runs between bodies of one statement, so no read can commit half a batch. */
   const run = async (batch: readonly AnyBody[], inSavepoints: boolean): Promise<Ran | undefined> => {
     const isContinued = leftOpen !== undefined;
     const ran: RanBodies = { results: [], writers: [] };

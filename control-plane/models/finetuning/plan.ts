@@ -161,7 +161,7 @@ function planFinished(facts: Facts, { job: report }: ObservedWorkload, nowMs: nu
   if (code !== 0) return failed('training_failed', `The trainer ended with code ${code}.`);
   if (isWrong)
     return failed('result_invalid', 'A file of the result has not the size and hash that the trainer has given.');
-  if (report?.results == null)
+  if (named.length === 0)
     return failed(
       'training_failed',
       `The trainer left no result that can be used: ${report?.detail ?? 'no reason was given'}.`,

@@ -100,7 +100,7 @@ const anyObserved = fc
     phase: fc.constantFrom(...WORKLOAD_PHASES),
     exit_code: fc.constantFrom(null, 0, 3, 137),
     stopped_at_limit: fc.boolean(),
-    results: fc.constantFrom(null, results),
+    results: fc.constantFrom(null, [], results),
   })
   .map(({ phase, ...report }) => ({
     ...NOTHING_OBSERVED,
