@@ -8,7 +8,7 @@ import { busIdOf, type DriverMessage, readDriverLine } from './xids.ts';
 const Finding = z.strictObject({ xid: z.number(), severity: GpuFault.shape.severity, words: z.string() });
 
 export const Memory = z.strictObject({
-  /** Everything except `breaks` belongs to this boot. */
+  /** The boot of the host from which all members except `breaks` are known. Only `breaks` is kept after a reboot. */
   boot_id: z.string(),
   /** The last record of the kernel log that was taken into account. */
   heard_seq: z.number(),
@@ -21,11 +21,11 @@ export const Memory = z.strictObject({
       listed: GpuFacts.nullable(),
       /** How often in a row nvidia-smi has listed other cards but not this one. */
       missed: z.number(),
-      /** One for each error number. */
+      /** The errors that the driver has reported and not taken back: for each error number (Xid), the last one. */
       findings: z.array(Finding),
     }),
   ),
-  /** Each time that a card broke, until the next reset. */
+  /** One entry each time that a card broke. A card that stays broken gets no second entry. */
   breaks: z.array(z.strictObject({ uuid: z.string(), at_ms: z.number() })),
 });
 export type Memory = z.infer<typeof Memory>;

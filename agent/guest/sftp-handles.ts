@@ -13,7 +13,7 @@ export interface Handles {
 
 export interface HandleLimits {
   handlesMax: number;
-  /** The largest answer to a read; a read of more gets this much. */
+  /** Number of bytes that one read returns at most, even if the client requests more. */
   readBytesMax: number;
 }
 

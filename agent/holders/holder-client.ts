@@ -27,7 +27,7 @@ export interface Holder {
 
 /** A holder that is busy with its own tenant still answers within this. */
 const PONG_MS_MAX = 4_500;
-/** If the whole host stood still, this process sees that the time is over before it reads an answer that has arrived. */
+/** Extra time to read an answer that has already arrived. If the whole host stood still, the timer of PONG_MS_MAX fires before that read. */
 const PONG_READ_MS = 500;
 
 interface HolderDeps {

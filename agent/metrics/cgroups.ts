@@ -14,7 +14,7 @@ export const KERNEL: KernelFiles = { cgroups: '/sys/fs/cgroup', proc: '/proc' };
 
 /** The folders in which Docker puts the cgroup of a container, by its two drivers: `cgroupfs` and `systemd`. */
 const foldersOf = (id: string): string[] => [`docker/${id}`, `system.slice/docker-${id}.scope`];
-/** A limit above this is version 1's way to write "none". */
+/** Version 1 of cgroups writes "no limit" as a number above this one. */
 const LIMIT_BYTES_MAX = 2 ** 60;
 const NONE: ContainerFigures = {
   cpu_seconds: null,
@@ -30,7 +30,7 @@ export async function readContainer(id: string, files: KernelFiles): Promise<Con
     const figures = (await readVersion2(join(files.cgroups, folder))) ?? (await readVersion1(files.cgroups, folder));
     if (figures === undefined) continue;
     const network = await networkOf(figures.processes, files.proc);
-    // A value that nobody could have is as good as none.
+    // Undefined if a value is out of range, as if there were no figures.
     return ContainerFigures.safeParse({ ...NONE, ...figures.values, ...network }).data;
   }
   return undefined;

@@ -99,7 +99,7 @@ const CONNECT_MS_MAX = 1000;
 
 /**
  * A bare container tries to connect to our own listener at every address of this host, and to the closed addresses. An answer "port
- * closed" counts as reached too. The counter of the fence must have grown, or the packets of containers never pass the fence.
+ * closed" counts as reached too. If the counter of the fence has not grown, the fence does not see the packets of containers.
  * @throws Error that names the hole
  */
 export async function attackFence(deps: { engine: Engine; node: BareNode; nftables: Nftables }): Promise<void> {

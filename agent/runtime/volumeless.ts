@@ -12,7 +12,7 @@ export interface LayeredImage {
 }
 
 export interface Volumeless {
-  /** Depends on the original image alone. */
+  /** Name of the copy. It is the same each time for the same original image. */
   tag: string;
   /** Archive for the engine to load. It contains no layers, because the engine has them already and finds them by digest. */
   archive: Buffer;
