@@ -14,12 +14,12 @@ export const Memory = z.strictObject({
   heard_seq: z.number(),
   cards: z.array(
     z.strictObject({
-      /** Empty if only the bus id is known. */
+      /** UUID of the card; empty if only its bus id is known, from the kernel log. */
       uuid: z.string(),
       bus_id: z.string(),
-      /** The last listing by nvidia-smi; null if it has never listed the card. */
+      /** Facts from the last time that nvidia-smi listed the card; null if it never has. */
       listed: GpuFacts.nullable(),
-      /** How often in a row nvidia-smi has listed other cards but not this one. */
+      /** Number of listings in a row without this card. It is not counted above MISSED_MIN. */
       missed: z.number(),
       /** The errors that the driver has reported and not taken back: for each error number (Xid), the last one. */
       findings: z.array(Finding),

@@ -40,7 +40,7 @@ const MESSAGE_COST = 10;
 /** Frames whose cost is up to this time may be read without a wait after a pause. */
 const BURST_MS = 100;
 
-/** All connections of one container share the bound. Each connection yields to the event loop by itself. */
+/** Returns a function that makes the `Rest` of one connection. All connections of a container share the bound on speed. */
 export function createGuestPace(clock: Clock): () => Rest {
   /** Monotonic time at which the bounded speed allows all frames that were read so far. It may be in the future. */
   let paidMs = clock.monotonicMs();

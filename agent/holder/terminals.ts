@@ -89,7 +89,7 @@ export interface Viewer {
 export interface TerminalSession {
   /** Shows the terminal on this page, from the byte after the first `place` bytes. A page that showed it before receives `taken`. */
   attach(viewer: Viewer, place: number, size: Size): void;
-  /** The page has gone; the program goes on. */
+  /** Must be called when the page has gone. The program goes on. */
   detach(viewer: Viewer): void;
   isDetached(): boolean;
   shown(viewer: Viewer, bytes: number): void;

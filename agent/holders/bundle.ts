@@ -152,7 +152,7 @@ async function bundle(source: string, start = ''): Promise<Uint8Array> {
     stdin: {
       contents: `import * as program from '../${source}';\n${start}`,
       resolveDir: import.meta.dirname,
-      // Not ts: that would drop an import whose name is not used.
+      // The loader `ts` would drop an import whose name is not used.
       loader: 'js',
     },
     bundle: true,

@@ -21,7 +21,7 @@ export interface Holder {
   status(): HolderStatus;
   /** Resolves once the stream is dialled; rejects with the holder's reason. */
   open(stream: StreamOpen): Promise<void>;
-  /** Whether it answers within five seconds. */
+  /** Pings the holder. Resolves with true if it answers within five seconds. */
   answers(): Promise<boolean>;
 }
 

@@ -76,7 +76,7 @@ export function startSampler(deps: SamplerDeps): Sampler {
 }
 
 interface Cards {
-  /** Undefined if nvidia-smi fails or does not come to an end. */
+  /** Figures of all GPUs; undefined if nvidia-smi fails or does not end in time. */
   read(signal: AbortSignal): Promise<CardFigures[] | undefined>;
 }
 

@@ -305,7 +305,7 @@ function createOptions(
         { Name: 'nofile', Soft: shape.nofile, Hard: shape.nofile },
       ],
       LogConfig: { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '3' } },
-      // The agent starts the container again after a reboot. Only the agent knows whether it should run.
+      // The agent, and not the engine, starts the container after a reboot, because only the agent knows whether it should run.
       RestartPolicy: { Name: 'no' },
       ...(shape.gpu_uuids.length === 0 ? {} : { DeviceRequests: [gpus] }),
       ...(shape.disk_gb === null ? {} : { StorageOpt: { size: `${shape.disk_gb}G` } }),

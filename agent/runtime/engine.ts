@@ -7,7 +7,7 @@ export interface LocalContainer {
   id: string;
   workload_id: string;
   running: boolean;
-  /** It has been started at least once. */
+  /** True if the container has been started at least once. */
   started: boolean;
   /** Folders of the host that are mounted into it. They must stay as long as the container exists. */
   mount_sources: string[];

@@ -7,7 +7,7 @@ import type { Engine, LocalImage, Mount } from './engine.ts';
 import type { Records } from './records.ts';
 import { jobShapeOf, type Machine } from './shape.ts';
 
-/** What this room needs of the jobs. */
+/** Function of agent/jobs that the steps call. */
 export interface JobInputs {
   /** Fetches what the job reads; resolves with the mounts. */
   prepare(workload: DesiredWorkload): Promise<Mount[]>;

@@ -27,17 +27,17 @@ const WorkloadRecord = z.strictObject({
   workload_id: z.string(),
   container_id: z.string().nullable(),
   image_digest: z.string().nullable(),
-  /** Its guest has connected at least once. */
+  /** True once the guest has connected. For a job: true once it was started. */
   ever_running: z.boolean(),
   failure: z.strictObject({ code: ObservedWorkload.shape.failure_code.unwrap(), detail: z.string() }).nullable(),
-  /** The order to remove it has come; it is never taken back. */
+  /** True once the control plane has ordered the removal. The order is never taken back. */
   removing: z.boolean(),
   /** Time at which the container was stopped and cut off, in epoch ms by the control plane's clock. */
   stopped_ms: z.number().nullable(),
   /** A tombstone: nothing is left of the workload. Kept so that `removed` can be reported again. */
   gone: z.boolean(),
   changed_ms: z.number(),
-  /** Only for a job that has been started. */
+  /** State of the job; undefined for other workloads, and before the start of a job. */
   job: JobRecord.optional(),
 });
 export type WorkloadRecord = z.infer<typeof WorkloadRecord>;
