@@ -1,4 +1,4 @@
-// The fields with which people say who they are: the same for sign-in, sign-up, invitations and a new password.
+// The fields for e-mail, name and password, which sign-in, sign-up, invitations and a new password share.
 import { Field } from '../parts/forms.tsx';
 
 interface IdentityProps {

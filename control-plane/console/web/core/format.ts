@@ -19,7 +19,7 @@ export function dollars(amount: number | string, digits = 2): string {
 /** Whole cents as dollars. */
 export const cents = (amount: number): string => dollars(amount / 100);
 
-/** A microcent is the smallest amount. */
+/** Most digits of a rate in dollars: the smallest amount is a microcent. */
 const RATE_DIGITS_MAX = 8;
 
 /** A rate as short as it can be without losing a digit: `$2.19`, `$0.001221`. */
@@ -30,7 +30,7 @@ export function rate(amount: number): string {
   return dollars(amount, Math.max(2, digits));
 }
 
-/** `3 d 4 h`, `5 h 12 m`, `4 m 10 s`, `8 s`: the two largest units. */
+/** A duration in its two largest units, like `3 d 4 h`, `5 h 12 m`, `4 m 10 s` or `8 s`. */
 export function duration(seconds: number): string {
   const s = Math.max(0, Math.floor(seconds));
   if (s >= DAY_S) return `${Math.floor(s / DAY_S)} d ${Math.floor((s % DAY_S) / HOUR_S)} h`;
@@ -66,7 +66,7 @@ export function relative(iso: string, nowMs: number = serviceNow()): string {
   return seconds > 0 ? `${duration(seconds)} ago` : `in ${duration(-seconds)}`;
 }
 
-/** `6.1 GB`: powers of ten, as disks and images are sold. */
+/** A number of bytes like `6.1 GB`. The units are powers of ten, as for disks. */
 export function bytes(count: number): string {
   const units = ['B', 'kB', 'MB', 'GB', 'TB'];
   let power = 0;

@@ -1,4 +1,4 @@
-// What a request has cost: its receipt, which is closed soon after the answer.
+// Reads the receipt of a request, which has its cost. The receipt is closed soon after the answer.
 import type { Receipt } from '../../../../shared/api/receipt.ts';
 import { get } from '../core/api.ts';
 
