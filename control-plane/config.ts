@@ -17,7 +17,7 @@ import { ATTEMPTS_MAX } from './rental/webhooks/schedule.ts';
 import { codeOf } from '../shared/errors.ts';
 
 const SECRET_BYTES = 32;
-/** Unix socket paths end at 107 characters. */
+/** The path of a unix socket has at most 107 characters. */
 const SOCKET_PATH_CHARS_MAX = 107;
 
 /** One process cannot answer this many requests per second. So this value means "no limit". */

@@ -41,7 +41,7 @@ async function serve(options: { config?: string }): Promise<void> {
   house.onLost(() => process.exit(1));
   let stopping = false;
   const stop = (signal: NodeJS.Signals): void => {
-    // The second signal does not wait. All important state is in the database.
+    // The second signal ends the process at once. All important state is in the database.
     if (stopping) process.exit(1);
     stopping = true;
     log.info(

@@ -1,4 +1,4 @@
-// The files of the package: the sources, the productive packages of the lock file, and Node.
+// The files of the package: the sources, the npm packages of the lock file that are not only for development, and Node.
 import { createHash } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -87,7 +87,7 @@ interface LockEntry {
   optional?: boolean;
 }
 
-/** Paths of the productive packages in the lock file, like `node_modules/a`. npm installs only those for this platform. */
+/** Paths of the npm packages in the lock file that are not only for development, like `node_modules/a`. npm installs only those for this platform. */
 function dependencies(): string[] {
   const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
     packages: Record<string, LockEntry>;

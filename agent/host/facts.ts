@@ -14,7 +14,7 @@ export interface HostFacts {
 }
 
 const CAP_SYS_RESOURCE = 1n << 24n;
-/** The kernel's default maximum per process. Data loaders with many workers need it. */
+/** Open files per process: the kernel's default maximum. Data loaders with many workers need it. */
 const NOFILE_MAX = 1_048_576;
 
 /** Reads the machine; takes some hundred milliseconds, so callers keep the result. */

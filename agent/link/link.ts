@@ -45,7 +45,7 @@ export interface LinkPeer {
   onOpen(message: OpenMessage): Promise<void>;
   /** The control plane cannot reach the workload's holder: replace it. */
   onRepair(workloadId: string): void;
-  /** Somebody looks at the figures of this host. */
+  /** Called while somebody looks at the figures of this host. Samples must be sent every second for `forMs`. */
   onWatch(forMs: number): void;
   cloneToken: CloneToken;
 }

@@ -77,7 +77,7 @@ export function openFence(deps: FenceDeps, onChange: () => void): Fence {
   };
 }
 
-/** The fence of a host whose supplier isolates containers by other means. The supplier's configuration is believed. */
+/** The fence of a host whose supplier isolates containers by other means. The supplier's configuration is trusted without a check. */
 export function openNoFence(log: Log): Fence {
   log.warn('network_fence is none: containers reach whatever this host lets them reach');
   return {

@@ -1,4 +1,4 @@
-// Requests of the public API: errors with the API's own code, and repeats that have no second effect.
+// Sends requests to the public API. Errors have the API's own code, and requests are repeated only if that has no second effect.
 import { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
 import type { Ids } from '../../shared/ids.ts';

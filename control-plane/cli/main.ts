@@ -11,7 +11,7 @@ import { runSvc } from './svc.ts';
 const clock = systemClock();
 const interrupting = new AbortController();
 process.on('SIGINT', () => {
-  // The second Ctrl-C does not wait.
+  // The second Ctrl-C ends the process at once.
   if (interrupting.signal.aborted) process.exit(EXIT.interrupted);
   interrupting.abort();
 });

@@ -4,7 +4,7 @@ import { Field } from '../parts/forms.tsx';
 interface IdentityProps {
   value: string;
   onValue(value: string): void;
-  /** The rule that the value breaks. */
+  /** The rule that the value breaks, which the field shows; undefined if it breaks none. */
   rule: string | undefined;
 }
 

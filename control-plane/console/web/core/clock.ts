@@ -15,7 +15,7 @@ export function serviceNow(): number {
   return Date.now() + service.aheadMs;
 }
 
-/** Takes the time from an answer of the service. */
+/** Takes the time of the service from the header `Date` of an answer. */
 export function hearTime(answer: Response): void {
   const serviceMs = Date.parse(answer.headers.get('date') ?? '');
   if (Math.abs(serviceMs - serviceNow()) > VARIES_MS) service.aheadMs = serviceMs - Date.now();

@@ -15,7 +15,7 @@ export async function receiptOf(id: string): Promise<Receipt> {
   return receipt;
 }
 
-/** `$0.00004125`, with all digits that the ledger has. */
+/** The cost with all digits of the ledger, like `$0.00004125`; `not known yet` while the receipt is open. */
 export function costText({ cost, state }: Receipt): string {
   return state === 'open' ? 'not known yet' : `$${cost}`;
 }
