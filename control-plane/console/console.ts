@@ -28,7 +28,7 @@ const TYPES: Record<string, string> = {
 
 /**
  * The content security policy. Scripts and styles come only from our own files, requests go only to our own origin, and no script may write HTML.
- * Images and videos that models make are shown from `blob:` addresses, so the policy allows these.
+ * Images that models make are shown from `data:` addresses. Videos are requested from our own origin.
  */
 const POLICY = [
   "default-src 'none'",

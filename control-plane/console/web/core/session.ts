@@ -30,7 +30,7 @@ export async function signOut(): Promise<void> {
   session.value = null;
 }
 
-/** Changes to another organisation of the person. The API makes a new session for it, so the page is loaded again. */
+/** Changes to another organisation of the person. The session gets another id for it, so the page is loaded again. */
 export async function switchOrg(orgId: string): Promise<void> {
   await call('POST', '/v1/auth/session/org', { org_id: orgId });
   location.assign('/console');

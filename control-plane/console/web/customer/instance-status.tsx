@@ -1,4 +1,4 @@
-// The status of an instance, with its reason, its begin, and whether the instance costs money now.
+// The status of an instance, with its reason or with a note that the instance is not billed now.
 import type { Instance } from '../../../../shared/api/instance.ts';
 import { time } from '../core/format.ts';
 import { Badge, type Tone } from '../parts/layout.tsx';

@@ -1,4 +1,4 @@
-// One webhook endpoint: its deliveries with the answers, and the attempts that follow.
+// One webhook endpoint: its status and settings, and its deliveries with their attempts.
 import { useEffect, useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import type { NewWebhookEndpoint, WebhookDelivery, WebhookEndpoint } from '../../../../shared/api/webhook.ts';
