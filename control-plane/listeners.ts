@@ -25,7 +25,7 @@ const EDGE_TIMES = { periodMs: 2_000, gapMs: 200, gapOfRun: 20 };
 const CERTIFICATES_PERIOD_MS = 10_000;
 
 export interface Listeners {
-  /** Loops and metrics of the sockets themselves. */
+  /** Loops of the sockets themselves, and the deletion of old Idempotency-Keys. */
   brings: Brings;
   publicPorts: PublicPorts;
   /** Applies those settings that need no restart. */

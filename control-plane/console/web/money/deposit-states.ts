@@ -16,7 +16,7 @@ export const STEPS = [
 interface State {
   tone: Tone;
   text: string;
-  /** Number of the step that is under way. All steps before it are done. */
+  /** Index of the step that is under way. All steps before it are done. If it is the number of steps, all are done. */
   step: number;
   /** What happens next, or what to do. */
   next: string;
