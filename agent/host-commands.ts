@@ -28,7 +28,7 @@ export async function surveyHost(config: AgentConfig): Promise<Inventory> {
   return inventory;
 }
 
-/** `8 GPUs (NVIDIA H100 80GB HBM3)` */
+/** Number and names of the GPUs, like `8 GPUs (NVIDIA H100 80GB HBM3)`. */
 export function gpusInWords({ gpus }: Inventory): string {
   return `${gpus.length} GPUs (${[...new Set(gpus.map((gpu) => gpu.name))].join(', ')})`;
 }

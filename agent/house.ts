@@ -183,7 +183,7 @@ async function openMemory(
   };
 }
 
-/** The link is opened last. Before that nobody answers. */
+/** The link's requests for jobs. They reject until the link is open, which is opened last. */
 function jobLink(link: () => Link | undefined): JobLink {
   const jobs = (): Link['jobs'] => {
     const open = link();

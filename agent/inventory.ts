@@ -102,7 +102,7 @@ export async function openInventory(config: AgentConfig, deps: InventoryDeps): P
   };
 }
 
-/** A supplier reads the error at the command line. @throws Error that lists everything that keeps the host from being rented out */
+/** The supplier sees the error at the command line. @throws Error that lists everything that keeps the host from being rented out */
 export function assertRentable(inventory: Inventory, config: AgentConfig): void {
   const lacks: string[] = [];
   if (inventory.gpu_error !== '') {

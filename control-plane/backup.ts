@@ -76,7 +76,7 @@ async function stage(file: string, staged: string, core: Omit<Core, 'db'>): Prom
   const foundation = await openFoundation({ sqlite: staged }, core);
   try {
     await assertSecretFits(foundation.db, core.sealing);
-    // What the backup knows about hosts is old. Nothing is placed on a host before it has reported what it runs.
+    // The backup has an old state of the hosts. So no workload may be placed on a host before the host has reported what it runs.
     await foundation.db.tx('restore.offline', (tx) => setAllOffline(tx, core.clock.now()));
   } finally {
     await foundation.close();

@@ -1,4 +1,5 @@
-// What each room adds to the house, as data. Sockets, loops, metrics, retention, proofs and the operator's commands iterate over this list.
+// The list of what each room adds to the control plane: routes, loops and more. Sockets, loops, metrics, retention, proofs and the operator's
+// commands iterate over this list.
 import { fail } from '../shared/errors.ts';
 import type { LoopOptions, LoopStatus } from '../shared/loop.ts';
 import type { Fields } from './base/http/operator.ts';
@@ -81,11 +82,11 @@ export interface Brings extends Proofs {
   drivers?: readonly Driver[];
   loops?: readonly RoomLoop[];
   measures?: readonly Measure[];
-  /** What waits for operators. */
+  /** Kinds of things that wait for a decision of an operator. */
   waits?: readonly Waits[];
   /** Kinds of rows that the loops and drivers of the room work off. */
   dueRows?: readonly DueRows[];
-  /** The servers of models. */
+  /** Servers that answer requests to models. */
   servers?: readonly Servers[];
   forgets?: readonly Forgets[];
   /** Resources whose events are in the live stream. */
@@ -100,7 +101,7 @@ export interface Brings extends Proofs {
   close?(): Promise<void>;
 }
 
-/** Values that only the process around the rooms has. */
+/** Values of this process that no room has. */
 export interface Process {
   cursors: Cursors;
   keep: Config['retention'];
@@ -113,9 +114,9 @@ export interface Process {
   /** Rows that the engine of this process drove since its start, by driver. */
   driven(): ReadonlyMap<string, number>;
   startedMs: number;
-  /** Grows with every start. */
+  /** Number of the start: each start on the database has a higher one. */
   epoch: number;
-  /** The disk of the database; undefined if it is not ours. */
+  /** Reads the use of the disk with the database; undefined if the database is on a PostgreSQL server. */
   disk?: (() => Promise<DiskUse>) | undefined;
   reload(): Promise<Fields>;
 }
@@ -169,7 +170,7 @@ export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Bring
   return inOrder();
 }
 
-/** One part of what all rooms add. */
+/** The entries of one member (`part`) from all rooms, in one list. */
 export function brought<
   Part extends
     | 'routes'
@@ -241,7 +242,7 @@ const rentalOf: Parameters<typeof billBrings>[0]['rentalOf'] = async (query, org
   return { hasEnded: !LIVE.has(found.status) && found.status !== 'stopping' };
 };
 
-/** Suppliers earn by instances and by fine-tuning jobs. */
+/** The machines of instances and of fine-tuning jobs, because suppliers earn with both. */
 function machinesOfAll({ fineTuning }: Rooms): typeof machinesOf {
   return async (query, ids) =>
     new Map([...(await machinesOf(query, ids)), ...(await fineTuning.machinesOf(query, ids))]);

@@ -17,13 +17,13 @@ import { ATTEMPTS_MAX } from './rental/webhooks/schedule.ts';
 import { codeOf } from '../shared/errors.ts';
 
 const SECRET_BYTES = 32;
-/** Unix socket paths end at 107 characters. */
+/** The path of a unix socket has at most 107 characters. */
 const SOCKET_PATH_CHARS_MAX = 107;
 
-/** More than one process can answer, so it means no limit. */
+/** One process cannot answer this many requests per second. So this value means "no limit". */
 const RATE_MAX = 1_000_000;
 
-/** A terabyte. */
+/** One TiB, in MiB. */
 const FILE_MIB_MAX = 1_048_576;
 
 /** A century. */
@@ -72,11 +72,11 @@ const ConfigFields = z.strictObject({
     .regex(/\/v1$/, 'must end with /v1')
     .default('http://127.0.0.1:8080/v1'),
   /**
-   * Who may make an account: `open` is everybody, `invite` is who has an invitation of a member, `closed` is nobody but whom the operator
-   * adds. Members may invite people who have an account in any case.
+   * Who may make an account. `open`: everybody. `invite`: people with an invitation of a member. `closed`: nobody; only the operator adds people.
+   * With each value, members may invite people who already have an account.
    */
   sign_up: z.enum(['open', 'invite', 'closed']).default('invite'),
-  /** Mails with invitations. Without it, members send the links themselves. */
+  /** Mail server for mails with invitations. If it is left out, members send the links of invitations themselves. */
   smtp: Smtp.optional(),
   /** People may also sign in through this provider, which must know their e-mail addresses. */
   oidc: OidcProvider.optional(),
@@ -137,7 +137,7 @@ const ConfigFields = z.strictObject({
     .strictObject({
       /** A payout becomes due at most once in a UTC day, or in a week that begins on Monday. */
       every: z.enum(['day', 'week']).default('week'),
-      /** Dollars. What is less waits for more. */
+      /** Least amount of a payout in whole dollars. A smaller amount waits until more is earned. */
       minimum: Dollars.default(25),
       /** How long a supplier that has changed its payout destination gets no payout. Until then it can cancel the change. */
       destination_delay_hours: z.int().min(0).max(8_760).default(48),
@@ -216,7 +216,7 @@ const ConfigFields = z.strictObject({
   models_file: AbsolutePath.optional(),
   /** Open requests of one API key, including streams. Above this, callers get 429. */
   open_inference_requests_per_key: z.int().min(1).max(RATE_MAX).default(64),
-  /** The same for all keys of one organisation. */
+  /** Open requests of all keys of one organisation together, including streams. Above this, callers get 429. */
   open_inference_requests_per_org: z.int().min(1).max(RATE_MAX).default(256),
   videos: z
     .strictObject({
@@ -247,10 +247,10 @@ const ConfigFields = z.strictObject({
       per_ip_per_second: PerSecond.default(200),
       /** The number of requests that may arrive at once after a pause. */
       burst: z.int().min(1).max(RATE_MAX).default(400),
-      /** Requests to models have their own limit. */
+      /** Requests per second to models of one API key, which are not counted in `per_key_per_second`. */
       inference_per_key_per_second: PerSecond.default(20),
       inference_burst: z.int().min(1).max(RATE_MAX).default(40),
-      /** The limit of all keys of one organisation together. */
+      /** Requests per second to models of all keys of one organisation together. */
       inference_per_org_per_second: PerSecond.default(100),
       inference_burst_per_org: z.int().min(1).max(RATE_MAX).default(200),
     })
@@ -267,7 +267,7 @@ const ConfigFields = z.strictObject({
   /** Days after which old rows are deleted. Money is never deleted. Idempotency-Keys live one day, the history of webhooks thirty. */
   retention: z
     .strictObject({
-      /** Events of instances, machines and contracts. `/v1/instances/{id}/events` ends there. */
+      /** Events of instances, machines and contracts. Older events are missing in `/v1/instances/{id}/events`. */
       events_days: z.int().min(30).max(DAYS_MAX).default(400),
       /** Counted from the end of the operation. At least one day more than the life of its Idempotency-Key. */
       operations_days: z.int().min(2).max(DAYS_MAX).default(90),
@@ -287,13 +287,13 @@ const ConfigFields = z.strictObject({
 });
 const Config = ConfigFields.superRefine((config, context) => {
   const refuse = (path: string[], message: string): void => context.addIssue({ code: 'custom', path, message });
-  // Otherwise customers and agents would get a wrong address.
+  // If the API uses TLS, customers and agents must get an address with https.
   if (config.tls !== undefined && !config.base_url.startsWith('https:'))
     refuse(['base_url'], 'must begin with https: where tls is set');
-  // Otherwise no key could reach its own limit, and its refusals would name another one.
   const { rate_limits: rates } = config;
   if (config.blobs_dir !== undefined && config.blobs_s3 !== undefined)
     refuse(['blobs_s3'], 'must not be set beside blobs_dir: files are in one of them');
+  // Otherwise no key could reach its own limit, and its refusals would name the limit of the organisation.
   if (config.open_inference_requests_per_org < config.open_inference_requests_per_key)
     refuse(['open_inference_requests_per_org'], 'must not be below open_inference_requests_per_key');
   if (rates.inference_per_org_per_second < rates.inference_per_key_per_second)

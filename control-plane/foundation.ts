@@ -78,9 +78,9 @@ const POLL_MS = 500;
 
 export interface Foundation {
   db: Db;
-  /** Grows with every start. */
+  /** Number of the start: each start on the database has a higher one. */
   epoch: number;
-  /** Called once this process must not write any more and should end. */
+  /** `fn` is called once this process must not write any more and should end. */
   onLost(fn: () => void): void;
   close(): Promise<void>;
 }

@@ -1,4 +1,4 @@
-// The only file that knows every room at work. It opens the database, the sockets and the loops, and closes them in reverse.
+// Starts and stops the control plane. It opens the database, the rooms, the sockets and the loops, and closes them in reverse order.
 import { type Clock, systemClock } from '../shared/clock.ts';
 import { createIds } from '../shared/ids.ts';
 import { fail, messageOf } from '../shared/errors.ts';
@@ -57,7 +57,7 @@ const GIB = 1024 ** 3;
 export interface House {
   /** Opens the sockets and starts the loops. */
   start(): Promise<{ port: number }>;
-  /** Called when another control plane has taken over the database. This process must end at once. */
+  /** `fn` is called when another control plane has taken over the database. This process must then end at once. */
   onLost(fn: () => void): void;
   /** The operator's routes without a socket, for commands while the daemon is stopped. */
   readonly admin: Http;
@@ -140,7 +140,7 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
   };
 }
 
-/** What operators see of this start. The disk of a PostgreSQL server is not ours to measure. */
+/** Values of this start that operators see. `disk` is undefined with PostgreSQL, whose disk this process cannot measure. */
 function startOf({ database }: Config, { clock, foundation }: { clock: Clock; foundation: Foundation }) {
   const disk = 'sqlite' in database ? (): Promise<DiskUse> => diskUse(database.sqlite) : undefined;
   return { startedMs: clock.now(), epoch: foundation.epoch, disk };
@@ -233,7 +233,7 @@ function statusesOf(running: Running | undefined): LoopStatus[] {
   return [running.engine.loop, ...running.loops.map(({ loop }) => loop)].map((loop) => loop.status());
 }
 
-/** What the rooms reach outside of this process, except hosts. */
+/** The services outside of this process that rooms use, except hosts. */
 function openServices(config: Config, secret: Buffer, core: Core) {
   return {
     mail: openMail(mailSettingsOf(config), core.log),

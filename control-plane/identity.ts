@@ -17,7 +17,7 @@ export interface Identity {
   users: Users;
 }
 
-/** Settings that are `Changeable` are read at each use. */
+/** `settings` may change later: rooms read the `Changeable` settings at each use. */
 export function openIdentity(core: Core, settings: Settings, { events, ledger, mail }: Around): Identity {
   const accounts = openAccounts({ ...core, events, wasFunded: ledger.wasFunded });
   const { origin, oidc } = settings;

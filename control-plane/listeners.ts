@@ -19,20 +19,20 @@ import { openPublicPorts, type PublicPorts } from './rental/edge/public-ports.ts
 import type { Rooms } from './rooms.ts';
 import type { Core } from './settings.ts';
 
-/** Each launch asks for a run, and each run reads all open endpoints. */
+/** Periods of the loop `edge`. Each launch asks for a run, and each run reads all open endpoints. So the gap grows with the time of a run. */
 const EDGE_TIMES = { periodMs: 2_000, gapMs: 200, gapOfRun: 20 };
 /** A renewed certificate is served within this time. */
 const CERTIFICATES_PERIOD_MS = 10_000;
 
 export interface Listeners {
-  /** What the sockets themselves add to the house. */
+  /** Loops of the sockets themselves, and the deletion of old Idempotency-Keys. */
   brings: Brings;
   publicPorts: PublicPorts;
   /** Applies those settings that need no restart. */
   reload(config: Config): void;
   listen(): Promise<{ port: number }>;
   /**
-   * Refuses new connections to instances and their applications. Open ones may last this long. The API goes on.
+   * Refuses new connections to instances and their applications. Open connections may last for `graceMs`. The API goes on.
    * The loop `edge` must have ended, because it would open the ports again.
    */
   drain(graceMs: number): Promise<void>;
@@ -43,12 +43,12 @@ export interface Listeners {
 interface ListenersDeps {
   core: Core;
   rooms: Rooms;
-  /** What the rooms add. */
+  /** Routes, loops and other parts of all rooms. */
   brings: readonly Brings[];
   web: HttpDeps;
   audit: Audit;
   certificates: Certificates;
-  /** The epoch of the lease `primary`. */
+  /** Number of this start, from the lease `primary` of the database. */
   epoch: number;
 }
 

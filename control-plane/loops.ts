@@ -65,7 +65,7 @@ export function startWatchdog(
     const loops = [running.engine.loop, ...running.loops.map(({ loop }) => loop)].map((loop) => loop.status());
     const hanging = hangingLoops(loops, core.clock.now());
     if (hanging.length > 0) throw new Error(`these loops hang: ${hanging.join(', ')}`);
-    // A restart makes no room on a full disk, so a process that only lacks room is alive.
+    // A restart would not free a full disk. So a process whose only fault is a full disk counts as alive.
     await writeRow(core.db, core.clock).catch((error: unknown) => {
       if (!(error instanceof DbError) || error.code !== 'disk_full') throw error;
     });

@@ -37,11 +37,11 @@ async function serve(options: { config?: string }): Promise<void> {
   const reload: InjectedRequest = { method: 'POST', url: '/admin/reload', headers: { 'svc-operator': 'SIGHUP' } };
   // The reload logs what is wrong with the files.
   process.on('SIGHUP', () => void house.admin.inject(reload));
-  // Nothing is lost if the process ends hard: all state is in the database, which belongs to another process now.
+  // An exit at once loses nothing: all state is in the database, which another process uses now.
   house.onLost(() => process.exit(1));
   let stopping = false;
   const stop = (signal: NodeJS.Signals): void => {
-    // The second signal does not wait. All important state is in the database.
+    // The second signal ends the process at once. All important state is in the database.
     if (stopping) process.exit(1);
     stopping = true;
     log.info(

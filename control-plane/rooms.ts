@@ -18,10 +18,10 @@ import {
   type Rental,
 } from './wings.ts';
 
-/** All rooms at work, by name. */
+/** The opened rooms, by name. */
 export type Rooms = ReturnType<typeof openRooms>;
 
-/** Settings that are `Changeable` are read at each use. */
+/** Opens all rooms in their order. Rooms read the `Changeable` settings at each use, so that `reload` can change them. */
 export function openRooms(core: Core, given: Settings, outside: Outside) {
   const { db, clock, ids, log } = core;
   const { nudges, storage } = outside;
@@ -77,7 +77,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     ...fleet,
     ...rental,
     ...models,
-    /** Changes all settings at once, from their next use on. */
+    /** Changes all `Changeable` settings in one step. Rooms use the new values from their next read on. */
     reload: ({ presets, ...next }: Changeable): void => {
       Object.assign(settings, next);
       Object.assign(settings.presets, presets);

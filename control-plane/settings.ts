@@ -1,4 +1,4 @@
-// What all rooms stand on: the dependencies of every room, the operator's settings, and the functions that wake other parts.
+// Types that all rooms share: the dependencies of every room, the operator's settings, and the functions that wake other parts.
 import type { Clock } from '../shared/clock.ts';
 import type { Ids } from '../shared/ids.ts';
 import type { Log } from '../shared/log.ts';
@@ -28,7 +28,7 @@ export interface Settings {
   /** Scheme, host and port of the API and of the pages that use it, like `https://api.example.com`. */
   origin: string;
   signUpPolicy: SignUpPolicy;
-  /** Undefined: people sign in with what this service knows. */
+  /** The provider of single sign-on; undefined: people sign in only with the means of this service, such as a password. */
   oidc: OidcSettings | undefined;
   platformFeeBps: number;
   launchHoldMinutes: number;
@@ -38,9 +38,9 @@ export interface Settings {
   payouts: { every: Every; minimumUcents: bigint; destinationDelayMs: number };
   /** The time before a reservation contract begins in which its GPUs are set aside. */
   reservationLeadMs: number;
-  /** What may be given away in a day without the operator. */
+  /** Limits of credits and payments that are made in a day without a decision of the operator. */
   lossBounds: LossBounds;
-  /** If it is missing, no stablecoin deposits are taken. */
+  /** Settings of stablecoin deposits; undefined: the service takes no deposits. */
   deposits?: DepositSettings | undefined;
   openLaunchesPerOrg: number;
   /** GPU hours that launches of one organisation may hold without running, in any 24 hours. */
@@ -51,17 +51,17 @@ export interface Settings {
   /** The address of applications; undefined if they are not served. */
   appSite: AppSite | undefined;
   sshPorts: { first: number; last: number };
-  /** Probes find the public SSH ports at this address. */
+  /** Address at which probes connect to the public SSH ports. */
   sshHost: string;
   /** Templates and environments, which can be launched without an own image. */
   presets: Presets;
-  /** Limit for one webhook delivery. */
+  /** Most attempts of one webhook delivery. */
   webhookMaxAttempts: number;
   /** The models that can be called. */
   models: readonly CatalogModel[];
-  /** Open inference requests of one API key. */
+  /** Limit of open inference requests of one API key. */
   openInferenceRequestsPerKey: number;
-  /** The same of all keys of one organisation. */
+  /** Limit of open inference requests of all keys of one organisation together. */
   openInferenceRequestsPerOrg: number;
   /** Limit of open jobs of one organisation. */
   openVideosPerOrg: number;

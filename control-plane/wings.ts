@@ -1,4 +1,4 @@
-// Opens the rooms of each wing, in their order, with the functions of the rooms above that they call.
+// Opens the rooms of each wing in their order. Rooms get the functions of later rooms that they call as parameters.
 import { throttledLog } from '../shared/log.ts';
 import { type Accounts } from './base/accounts/accounts.ts';
 import { type SshKeys } from './base/accounts/ssh-keys.ts';
@@ -49,7 +49,7 @@ import { type OwnOutages, openOwnOutages } from './rental/outages/own-outages.ts
 import { type Live, openLive } from './rental/journal/live.ts';
 import { type Logs, openLogs } from './rental/journal/logs.ts';
 
-/** What is outside of the rooms. `probes`, `logIn` and `openStream` replace the network in tests. */
+/** Functions and services outside of the rooms. Tests set `probes`, `logIn` and `openStream` to replace the network. */
 export interface Outside {
   nudges: Nudges;
   /** False while the disk of the database is full. */
@@ -64,7 +64,7 @@ export interface Outside {
   openStream?: Link['openStream'];
 }
 
-/** A machine has served others if they were charged for at least this long. */
+/** A machine counts as having served other customers if they were charged for at least this time. */
 const SERVED_MS_MIN = 3_600_000;
 
 export function openMoney(core: Core, settings: Settings, { events, nudges }: { events: Events; nudges: Nudges }) {
@@ -100,7 +100,7 @@ export function openMoney(core: Core, settings: Settings, { events, nudges }: { 
   return { ledger, credits, metering, payouts, corrections, deposits };
 }
 
-/** Functions of the rooms above that the fleet calls. */
+/** Functions of later rooms that the fleet calls. */
 interface AboveFleet extends Pick<Instances, 'noteObserved' | 'noteGpus' | 'pullLogin'> {
   onLife: Watch['onLife'];
   onHolder: Watch['onHolder'];
@@ -284,7 +284,7 @@ function openRentalDecoys(
   });
 }
 
-/** The rooms that know what happened: our own outages, and what customers read or are sent. */
+/** Opens the rooms about past events: our own outages, and the events that customers read or are sent. */
 function openHistory(
   { db, clock, ids, rng, log, sealing }: Core,
   settings: Settings,

@@ -32,7 +32,7 @@ interface DebianPackage {
 /** The SQLite of the control plane is built against a newer C library than Node. */
 const CONTROL_PLANE_NEEDS = 'libc6 (>= 2.34), libstdc++6, passwd, systemd';
 const NODE_NEEDS = 'libc6 (>= 2.28), libstdc++6';
-/** What every daemon needs of the tree, beside its own folder. */
+/** Files and folders of the tree that every daemon needs in addition to its own folder. */
 const COMMON = ['shared', 'node_modules', 'package.json', 'tsconfig.json', 'LICENSE', 'BUILD'];
 
 const PACKAGES: readonly DebianPackage[] = [
@@ -58,7 +58,7 @@ const PACKAGES: readonly DebianPackage[] = [
   },
 ];
 
-/** Builds all packages of the tree into `folder` and returns their paths. `work` is for folders in between. */
+/** Builds all packages of the tree into `folder` and returns their paths. `work` is a folder for temporary files. */
 export async function buildDebs(tree: string, { work, folder }: { work: string; folder: string }): Promise<string[]> {
   const files: string[] = [];
   for (const each of PACKAGES) {
@@ -69,7 +69,7 @@ export async function buildDebs(tree: string, { work, folder }: { work: string; 
     for (const file of ['node', 'node.LICENSE']) cpSync(join(tree, 'bin', file), join(lib, 'bin', file));
     put(join(root, 'usr/share/doc', each.name, 'copyright'), readFileSync(join(tree, 'LICENSE'), 'utf8'));
     await each.fill(tree, root, lib);
-    // Whatever the umask is; before the control files, of which some are scripts.
+    // Sets the file modes independently of the umask. The control files are written later, because some of them are scripts.
     execFileSync('chmod', ['-R', 'u=rwX,go=rX', root]);
     if (each.unit !== undefined) chmodSync(configOf(root, each.unit), 0o640);
     writeControl(each, root);
@@ -151,7 +151,7 @@ function writeControl({ name, depends, recommends, description, unit }: DebianPa
   }
 }
 
-/** A tilde sorts before the end, so a version for tests is older than the release. */
+/** The version with a tilde before the suffix. Debian sorts a tilde before the end of a text, so a test version is older than its release. */
 function debianVersion(): string {
   return VERSION.replace('-', '~');
 }
@@ -163,7 +163,8 @@ function bytesOf(folder: string): number {
 
 function pack({ name }: DebianPackage, root: string, folder: string): string {
   const file = join(folder, `${name}_${debianVersion()}_amd64.deb`);
-  // dpkg-deb writes no time that is later than this one. The bytes of xz depend on the number of its threads. Level 1 is smaller than gzip, and faster.
+  // SOURCE_DATE_EPOCH is the latest time that dpkg-deb writes. The output of xz depends on the number of threads, so there is one thread.
+  // Level 1 of xz gives smaller files than gzip, and is faster.
   const epoch = `SOURCE_DATE_EPOCH=${Date.parse(FILE_TIME) / 1000}`;
   const options = ['--root-owner-group', '-Zxz', '-z1', '--threads-max=1'];
   execFileSync('env', [epoch, 'dpkg-deb', ...options, '--build', root, file], { stdio: 'pipe' });

@@ -187,7 +187,7 @@ runs() {
   return 1
 }
 
-# True once it is up. The control plane's unit notifies systemd; the agent's status is read.
+# Starts the unit. True once the daemon is up: the control plane's unit notifies systemd, and the agent is asked for its status.
 start() {
   systemctl restart "$unit" || return 1
   [ "$role" = agent ] || return 0
@@ -200,7 +200,7 @@ start() {
   done
 }
 
-# An agent that is up may lack a link or a GPU. That is no fault of its version.
+# True if the agent answers. It may lack a link or a GPU, because that is no fault of its version.
 is_up() {
   how=$("$link/bin/svc-agent" status --config "$config" 2>/dev/null) || true
   case $how in

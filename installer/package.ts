@@ -1,4 +1,4 @@
-// Makes what is installed: one tarball for install.sh, with Node and all our programs, and Debian packages of the same files. The same sources
+// Builds the packages: one tarball for install.sh, with Node and all our programs, and Debian packages of the same files. The same sources always
 // give the same bytes.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
@@ -13,7 +13,7 @@ import { FILE_TIME, makeTree, ROOT } from './tree.ts';
 export interface Package {
   /** Path of the tarball; its SHA-256 is in the file with `.sha256` appended to the name. */
   file: string;
-  /** See `makeTree`. */
+  /** Version and digest of the files, from `makeTree`. */
   build: string;
 }
 

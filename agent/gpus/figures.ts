@@ -18,10 +18,10 @@ const FIELDS: Readonly<Record<Exclude<keyof GpuFigures, 'throttle_reasons'>, str
   sm_clock_mhz: 'clocks.sm',
   memory_clock_mhz: 'clocks.mem',
 };
-/** Drivers before 535 know only the first name. The first is to go, so newer drivers may know only the second. */
+/** Names of the throttle reasons. Drivers before 535 know only the first one. NVIDIA plans to remove it, so newer ones may know only the second. */
 const REASONS = ['clocks_throttle_reasons.active', 'clocks_event_reasons.active'];
 
-/** Resolves with no card on a machine without nvidia-smi. Rejects if nvidia-smi fails. */
+/** Resolves with an empty list on a machine without nvidia-smi. Rejects if nvidia-smi fails. */
 export type ReadFigures = () => Promise<CardFigures[]>;
 
 /** Remembers which name of the throttle reasons the driver knows. */
@@ -33,7 +33,7 @@ export function openFigures(nvidiaSmi: string): ReadFigures {
       try {
         return cardsOf(await queryRows(nvidiaSmi, `--query-gpu=${fields.join()}`));
       } catch (error) {
-        // `Field "..." is not a valid field to query.` Without any of the names, the other figures are still read.
+        // nvidia-smi reports `Field "..." is not a valid field to query.` Try the next name; after the last one, read only the other figures.
         if (known.length === 0 || !messageOf(error).includes('not a valid field')) throw error;
         known.shift();
       }
@@ -41,7 +41,7 @@ export function openFigures(nvidiaSmi: string): ReadFigures {
   };
 }
 
-/** A value that is no number, or none that the card could have, is null: `[N/A]`, `[Not Supported]`, `[Unknown Error]`. */
+/** A value is null if it is not a number (`[N/A]`, `[Not Supported]`, `[Unknown Error]`) or is outside of the range that a card can have. */
 function cardsOf(rows: readonly string[][]): CardFigures[] {
   return rows
     .flatMap(([uuid, index, ...cells]) => {
@@ -55,7 +55,7 @@ function cardsOf(rows: readonly string[][]): CardFigures[] {
     .slice(0, GPUS_PER_MACHINE_MAX);
 }
 
-/** Decimal, or hexadecimal with 0x as the reasons are. */
+/** The number in a cell: decimal, or hexadecimal with 0x for the throttle reasons. Null if it is not a number or is out of range. */
 function figureOf(name: keyof GpuFigures, cell: string | undefined): number | null {
   if (cell === undefined || !/^(-?\d+(\.\d+)?|0x[\da-f]+)$/i.test(cell)) return null;
   return GpuFigures.shape[name].safeParse(Number(cell)).data ?? null;

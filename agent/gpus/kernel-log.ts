@@ -61,8 +61,8 @@ async function readSome(file: FileHandle, buffer: Buffer): Promise<number> {
 }
 
 /**
- * Parses `priority,sequence,microseconds,flags;text`. A record that a program has written into the device has another facility. Lines
- * that begin with a space are fields of the record before.
+ * Parses `priority,sequence,microseconds,flags;text`. Returns an empty list unless NVIDIA's driver has written the record: a record that a
+ * program has written into the device has another facility, and a line that begins with a space is a field of the record before it.
  */
 function driverRecord(line: string): KernelRecord[] {
   const [, priority, seq, text] = /^(\d+),(\d+),[^;]*;(.*)$/.exec(line) ?? [];

@@ -50,7 +50,7 @@ export function parseGpuCards(text: string): GpuCard[] {
   return cards.slice(0, GPUS_PER_MACHINE_MAX);
 }
 
-/** Lines of `gpu uuid, pid`; "No running processes found" and `[N/A]` are no processes. */
+/** Parses lines of `gpu uuid, pid`. Lines such as "No running processes found" or with `[N/A]` are skipped. */
 export function parseComputeProcesses(text: string): ComputeProcess[] {
   const processes: ComputeProcess[] = [];
   for (const [uuid, pid] of csvRows(text)) {
@@ -64,8 +64,8 @@ const RETIRED = '--query-gpu=uuid,ecc.errors.uncorrected.volatile.total,retired_
 const REMAPPED = '--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure';
 
 /**
- * The fault in words, by UUID, of cards that must not get a new rental. A query that the driver does not know, and a value that the card
- * does not have (`[N/A]`: most consumer cards), are no fault. Lifetime counters are ignored: those errors were repaired.
+ * Faults of GPU memory in words, by UUID. A card in this map must not get a new rental. It is no fault if the driver does not know a query, or
+ * if a card does not have a value (`[N/A]`: most consumer cards). Lifetime counters are ignored, because those errors were repaired.
  */
 export async function readWear(nvidiaSmi: string): Promise<Map<string, string>> {
   const retired = await queryRows(nvidiaSmi, RETIRED).catch(() => []);
@@ -90,10 +90,10 @@ export function parseWear(retired: readonly string[][], remapped: readonly strin
 
 const ASK_MS_MAX = 10_000;
 const VERSION_CHARS_MAX = 64;
-/** The first of these that is installed is asked. */
+/** Programs that can report the toolkit's version. They are tried in this order. */
 const PROGRAMS = ['nvidia-ctk', 'nvidia-container-cli'] as const;
 
-/** The version; empty if none is installed, or none reports a version. */
+/** The version of the container toolkit; empty if no program is installed, or none reports a version. */
 export async function readToolkitVersion(programs: readonly string[] = PROGRAMS): Promise<string> {
   for (const program of programs) {
     const answer = await run([program, '--version'], { timeoutMs: ASK_MS_MAX }).catch(() => undefined);
@@ -103,7 +103,7 @@ export async function readToolkitVersion(programs: readonly string[] = PROGRAMS)
   return '';
 }
 
-/** `NVIDIA Container Toolkit CLI version 1.17.8` or `cli-version: 1.17.8`, among other lines. */
+/** Finds `1.17.8` in a line like `NVIDIA Container Toolkit CLI version 1.17.8` or `cli-version: 1.17.8`; empty if there is none. */
 export function parseToolkitVersion(text: string): string {
   return (/\bversion:?\s+v?(\d+\.\d+\.\d+\S*)/.exec(text)?.[1] ?? '').slice(0, VERSION_CHARS_MAX);
 }

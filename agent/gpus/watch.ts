@@ -68,7 +68,7 @@ export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
     return [...listed, ...passedOver(memory.now())];
   };
 
-  /** A broken card can block nvidia-smi so that not even SIGKILL ends it. It is left alone, and no second one is started. */
+  /** A broken card can block nvidia-smi so that not even SIGKILL ends it. The process is left as it is, and no second one is started. */
   let querying: Promise<GpuReading['gpus']> | undefined;
   const queryInTime = async (containerIds: readonly string[]): Promise<GpuReading['gpus']> => {
     querying ??= query(containerIds).finally(() => (querying = undefined));

@@ -61,7 +61,7 @@ export function readDriverLine(text: string): DriverMessage | undefined {
   return readXid(busIdOf(bus), Number(number), rest);
 }
 
-/** `0000:3b:00`, as the driver writes it in the log. nvidia-smi writes a longer domain, capitals and a function. */
+/** The bus id in the form of the driver's log, `0000:3b:00`. nvidia-smi writes the same id with a longer domain, capitals and a function. */
 export function busIdOf(text: string): string {
   const [, domain = '', slot = ''] = /^([0-9a-f]+):([0-9a-f]{2}:[0-9a-f]{2})/i.exec(text) ?? [];
   return `${domain.slice(-4).padStart(4, '0')}:${slot}`.toLowerCase();

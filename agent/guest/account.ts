@@ -20,7 +20,7 @@ export function readAccount(uid: number, passwd: string = readPasswd()): Account
   return { name, home: home || '/', shell: chooseShell(shell) };
 }
 
-/** True where `path` is a folder that can be a working directory. */
+/** True if `path` is a folder that can be a working directory. */
 export function isFolder(path: string): boolean {
   try {
     return statSync(path).isDirectory();

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
-/** Written by the agent before it creates the container (runtime/shape.ts). */
+/** Content of `launch.json`, which the agent writes before it creates the container (runtime/shape.ts). */
 interface LaunchFile {
   argv: string[];
   env: Record<string, string>;
@@ -12,7 +12,7 @@ interface LaunchFile {
 
 export interface GuestConfig {
   guestSocket: string;
-  /** The native half of our terminals, beside this program. */
+  /** Path of node-pty's native module, which lies beside this program. Terminals need it. */
   ptyModule: string;
   argv: string[];
   /** Environment of the main process and every session. The request's variables override the image's, and the engine's override both. */

@@ -1,6 +1,6 @@
-// Carries bytes between a session's connection to the holder and what it reaches inside the container: a program, or a TCP connection. The guest
-// dials such a connection for a client. Or it listens for an SSH client, on ports (`ssh -R`) and on an agent's socket (`ssh -A`): each connection
-// is announced to the holder, which then opens a session to take it over.
+// Carries bytes between a session's connection to the holder and a program or a TCP connection inside the container. The guest dials a TCP
+// connection for a client. For an SSH client it can also listen: on ports (`ssh -R`) and on an agent's socket (`ssh -A`). Each connection that
+// it accepts there is announced to the holder, which then opens a session to take the connection over.
 import { connect, type Socket, createServer, type Server } from 'node:net';
 import type { Clock } from '../../shared/clock.ts';
 import { SESSION_LINGER_MS } from '../../shared/limits.ts';
@@ -28,7 +28,7 @@ export function dial(socket: Socket, request: Extract<SessionRequest, { kind: 'd
   });
 }
 
-/** Carries a connection inside on the session's socket. */
+/** Carries bytes in both directions between `target`, a connection inside the container, and the session's socket. */
 export function carry(socket: Socket, target: Socket, clock: Clock): void {
   const started: SessionMessage = { kind: 'started' };
   let whole = false;
@@ -46,7 +46,7 @@ export function carry(socket: Socket, target: Socket, clock: Clock): void {
   });
   socket.once('close', () => {
     if (!whole) return void target.destroy();
-    // If it were closed at once, the kernel would drop bytes that the program has not read yet, as soon as the program answers.
+    // If `target` were closed at once, the kernel would drop bytes that the program has not read yet, as soon as the program answers.
     const giveUp = clock.after(SESSION_LINGER_MS, () => target.destroy());
     target.once('close', giveUp);
   });

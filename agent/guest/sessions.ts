@@ -40,7 +40,7 @@ export function startSession(
   deps: SessionDeps,
   onEnd: () => void,
 ): GuestSession {
-  // Otherwise the socket would close at the holder's EOF, before the program has read all of its input.
+  // Without half-open sockets, the socket would close at the holder's EOF, before the program has read all of its input.
   socket.allowHalfOpen = true;
   socket.once('close', onEnd);
   socket.on('error', () => socket.destroy());

@@ -13,7 +13,7 @@ export interface Handles {
 
 export interface HandleLimits {
   handlesMax: number;
-  /** The largest answer to a read; a read of more gets this much. */
+  /** Number of bytes that one read returns at most, even if the client requests more. */
   readBytesMax: number;
 }
 
@@ -97,7 +97,7 @@ function openFlags(asked: number): number {
   const has = (flag: number): boolean => (asked & flag) !== 0;
   const readOrNot = has(OPEN.read) ? constants.O_RDWR : constants.O_WRONLY;
   return (
-    // Otherwise opening a FIFO without a peer would block a thread.
+    // Without O_NONBLOCK, opening a FIFO without a peer would block a thread.
     constants.O_NONBLOCK |
     (has(OPEN.write) ? readOrNot : constants.O_RDONLY) |
     (has(OPEN.append) ? constants.O_APPEND : 0) |

@@ -90,7 +90,7 @@ export interface Fields {
   uint8(): number;
   uint32(): number;
   uint64(): bigint;
-  /** Also for names, which are bytes and need not be UTF-8. */
+  /** A field with a length before it: data, a text or a name. Names stay bytes, because they need not be UTF-8. */
   bytes(): Buffer;
   attributes(): Attributes;
 }

@@ -264,7 +264,7 @@ function serveSession(session: GuestSession, { events, started, failed }: Pendin
     }
   };
   const over = (): void => {
-    // The owner has left before the guest. The program inside may block on its output and not notice the close, so it is told.
+    // The owner has left before the guest. `cut` informs the guest, because a program that blocks on its output does not notice the close.
     if (!socket.readableEnded) cut();
     if (running) events.onEnd(exit);
     else failed(new Error('the helper inside the container went away'));
@@ -281,7 +281,7 @@ function parse<T>(schema: z.ZodType<T>, frame: Frame): T {
   }
 }
 
-/** Passes the first call on at once, and all calls of the next CHANGE_MS as one call at its end. */
+/** Returns a function that calls `tell` at most once in CHANGE_MS: at once if it can, else at the end of that time. */
 function paced(clock: Clock, tell: () => void): () => void {
   let resting = false;
   let again = false;

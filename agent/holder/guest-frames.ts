@@ -37,12 +37,12 @@ export type Rest = (frame: Frame) => Promise<void> | undefined;
 const FRAMES_PER_TURN = 16;
 /** Number of data frames that cost as much as one JSON message, which is parsed. */
 const MESSAGE_COST = 10;
-/** What may be read at once after a pause. */
+/** Frames whose cost is up to this time may be read without a wait after a pause. */
 const BURST_MS = 100;
 
-/** All connections of one container share the bound. Each connection yields to the event loop by itself. */
+/** Returns a function that makes the `Rest` of one connection. All connections of a container share the bound on speed. */
 export function createGuestPace(clock: Clock): () => Rest {
-  /** The time at which the frames read so far are within the bound. */
+  /** Monotonic time at which the bounded speed allows all frames that were read so far. It may be in the future. */
   let paidMs = clock.monotonicMs();
   const pay = ({ type, payload }: Frame): number => {
     const nowMs = clock.monotonicMs();

@@ -31,7 +31,7 @@ type OpenRequest = Extract<SupervisorMessage, { kind: 'open' }>;
 const FOLDER_CHECK_MS = 60_000;
 
 /**
- * Runs until the workload is over. `folder` is the workload's; `pageFolder` contains the console's page. Ends at once if another
+ * Runs until the workload is over. `folder` is the folder of the workload; `pageFolder` contains the console's page. Ends at once if another
  * holder answers already.
  */
 export async function runHolder(folder: string, pageFolder: string): Promise<void> {

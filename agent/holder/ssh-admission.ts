@@ -110,7 +110,7 @@ export function openAdmission(clock: Clock): Admission {
 export type LoginDecision = 'accept' | 'reject' | 'disconnect';
 
 /**
- * Judges the attempts of one connection in order. It accepts public keys only, and only those in `lines`, which its open message contains. An
+ * Judges the attempts of one connection in order. It accepts public keys only, and only those in `lines`, from the stream's `open` message. An
  * invalid signature counts as a try. An offer of a key without a signature is only a question. RSA keys must sign with SHA-2.
  */
 export function createLoginJudge(lines: readonly string[]): (attempt: AuthContext) => LoginDecision {

@@ -101,7 +101,7 @@ function speakSsh({ stream, ident, keys, hostKey }: Talk, onClient: (client: Con
       attempt.reject(['publickey']);
       if (verdict === 'disconnect') client.end();
     });
-    // Malformed packets or a lost peer end this connection alone.
+    // Malformed packets or a lost peer end only this connection.
     client.on('error', () => {});
     client.on('end', () => stream.end());
     onClient(client);

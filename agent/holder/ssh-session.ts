@@ -105,7 +105,7 @@ function finish(channel: ServerChannel, code: number, sentence: string): void {
   channel.end();
 }
 
-/** True if a client may set this variable. Those that describe the session itself are ours. */
+/** True if a client may set this variable. We set the variables that describe the session itself. */
 function mayBeSet(name: string): boolean {
   return (
     /^[A-Za-z_][A-Za-z0-9_]{0,127}$/.test(name) && !['HOME', 'USER', 'LOGNAME', 'SHELL', 'PATH', 'IFS'].includes(name)

@@ -5,7 +5,7 @@ import { z } from 'zod';
 /** Page -> holder. */
 export const PageMessage = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('resize'), cols: z.int().min(1).max(1000), rows: z.int().min(1).max(1000) }),
-  /** The number of bytes that the page has shown since its last message. The holder keeps at most SHOWN_LATE_BYTES_MAX unacknowledged. */
+  /** The number of bytes that the page has shown since its last such message. The program waits while too many bytes are not shown yet. */
   z.strictObject({ kind: z.literal('shown'), bytes: z.int().min(0) }),
 ]);
 export type PageMessage = z.infer<typeof PageMessage>;

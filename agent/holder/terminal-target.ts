@@ -105,7 +105,7 @@ function sendFile({ method, url }: IncomingMessage, response: ServerResponse, fi
   response.end(bytes);
 }
 
-/** Undefined for a request that our page never sends. */
+/** The parameters of a page's request; undefined if they are not like those that our page sends. */
 function readQuery({ url = '' }: IncomingMessage): SessionQuery | undefined {
   if (pathOf(url) !== '/session') return undefined;
   return SessionQuery.safeParse(Object.fromEntries(new URLSearchParams(url.split('?')[1]))).data;

@@ -18,7 +18,7 @@ const DETACHED_MS_MAX = 30 * 60_000;
 
 interface Kept {
   session: TerminalSession;
-  /** Since when no page shows it, and how to cancel its end. */
+  /** Monotonic time since which no page shows the terminal. `cancelEnd` stops the timer that would end it. */
   since: number;
   cancelEnd(): void;
 }
@@ -82,14 +82,14 @@ export interface Viewer {
   show(bytes: Buffer): void;
   /** Another page shows this terminal now. */
   taken(): void;
-  /** Undefined: the connection into the container was lost. */
+  /** The terminal has ended; `exit` is undefined if the connection into the container was lost. */
   ended(exit: Exit | undefined): void;
 }
 
 export interface TerminalSession {
   /** Shows the terminal on this page, from the byte after the first `place` bytes. A page that showed it before receives `taken`. */
   attach(viewer: Viewer, place: number, size: Size): void;
-  /** The page has gone; the program goes on. */
+  /** Must be called when the page has gone. The program goes on. */
   detach(viewer: Viewer): void;
   isDetached(): boolean;
   shown(viewer: Viewer, bytes: number): void;
@@ -187,7 +187,7 @@ async function startTerminal(guests: Guests, size: Size, onEnd: () => void): Pro
       late = 0;
       show(ring.from(begin));
       settle();
-      // A change of size makes full-screen programs draw their screen again, so the size is changed even if it is the same in the end.
+      // Full-screen programs draw their screen again only if the size changes. So another size is set first, and then the page's size.
       if (place !== ring.end()) inside.resize(cols, Math.max(1, rows - 1));
       inside.resize(cols, rows);
     },

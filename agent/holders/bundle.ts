@@ -152,7 +152,7 @@ async function bundle(source: string, start = ''): Promise<Uint8Array> {
     stdin: {
       contents: `import * as program from '../${source}';\n${start}`,
       resolveDir: import.meta.dirname,
-      // Not ts: that would drop an import whose name is not used.
+      // The loader `ts` would drop an import whose name is not used.
       loader: 'js',
     },
     bundle: true,
@@ -206,7 +206,7 @@ async function contentName(programs: Uint8Array[], files: string[]): Promise<str
 
 async function makeFolders(guestFolder: string): Promise<void> {
   const whole = dirname(guestFolder);
-  // A mount needs a place: the `run/` of each workload is mounted over this `run`.
+  // A mount needs an existing folder as its target: the `run/` of each workload is mounted over this `run`.
   const guestFolders = [guestFolder, join(guestFolder, 'lib'), join(guestFolder, 'run')];
   for (const path of [...guestFolders, join(whole, 'page')]) await mkdir(path, { recursive: true });
   for (const path of guestFolders) await chmod(path, 0o755);

@@ -21,13 +21,13 @@ export interface Holder {
   status(): HolderStatus;
   /** Resolves once the stream is dialled; rejects with the holder's reason. */
   open(stream: StreamOpen): Promise<void>;
-  /** Whether it answers within five seconds. */
+  /** Pings the holder. Resolves with true if it answers within five seconds. */
   answers(): Promise<boolean>;
 }
 
 /** A holder that is busy with its own tenant still answers within this. */
 const PONG_MS_MAX = 4_500;
-/** If the whole host stood still, this process sees that the time is over before it reads an answer that has arrived. */
+/** Extra time to read an answer that has already arrived. If the whole host stood still, the timer of PONG_MS_MAX fires before that read. */
 const PONG_READ_MS = 500;
 
 interface HolderDeps {

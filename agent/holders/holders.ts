@@ -150,7 +150,7 @@ function replacer({ holders, ensure, isKnown }: Replaced, deps: HoldersDeps): Ho
       await ensure(id);
       tell({ workload_id: id, state: 'replaced', detail: `the holder was replaced: ${reason}`.slice(0, 512) });
     } catch (error) {
-      // The runtime starts one at its next tick.
+      // The runtime starts another holder at its next tick.
       log.error({ workload_id: id, err: error }, 'a holder could not be replaced');
     }
   };

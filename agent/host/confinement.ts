@@ -31,10 +31,10 @@ const NO_SWAP = 'memory.swap.max';
 /** Higher than the agent's and every container's score, so that the kernel kills a holder first. */
 const OOM_SCORE = 500;
 const PROBE_MS_MAX = 10_000;
-/** Does what the unit svc-agent.service refuses to all that the agent starts, and what root may do otherwise. */
+/** A command that root may run, but that fails if the unit svc-agent.service has set its filter of system calls. */
 const REFUSED = ['chroot', '/', 'true'] as const;
 
-/** Joins the group before the program begins, so that all of the program is in it. Arguments: the group or nothing, then the program. */
+/** Joins the group before the program begins, so that all of the program is in it. Arguments: the group or an empty text, then the program. */
 const START = `
 [ -z "$1" ] || echo $$ > "$1/cgroup.procs" || exit 1
 echo ${OOM_SCORE} > /proc/self/oom_score_adj
@@ -42,7 +42,7 @@ shift
 exec "$@"
 `;
 
-/** A range of user ids that nobody else uses: between those that systemd gives to containers and those of other machines. */
+/** A range of user ids that no other program uses. It lies above the ids that systemd gives to containers, and below those of images. */
 const USER_FIRST = 0x7000_0000;
 const USERS = 0x0fe0_0000;
 
@@ -62,7 +62,7 @@ export async function openConfinement(kernel: Partial<Kernel> = {}): Promise<Con
     ({ code }) => (code === 0 ? '' : 'setpriv --no-new-privs fails'),
     () => 'the program setpriv is missing (package util-linux)',
   );
-  // The filter is set by systemd for the agent, and holders inherit it. Neither this process nor Node can set one.
+  // systemd sets the filter for the agent, and holders inherit it. Neither this process nor Node can set a filter.
   const noFilter = await run(refused, { timeoutMs: PROBE_MS_MAX }).then(
     ({ code }) => (code === 0 ? 'no filter of system calls: the agent does not run as the unit svc-agent.service' : ''),
     (error: unknown) => `it is not known whether a filter of system calls is in force (${messageOf(error)})`,

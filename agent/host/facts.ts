@@ -14,7 +14,7 @@ export interface HostFacts {
 }
 
 const CAP_SYS_RESOURCE = 1n << 24n;
-/** The kernel's default maximum per process. Data loaders with many workers need it. */
+/** Open files per process: the kernel's default maximum. Data loaders with many workers need it. */
 const NOFILE_MAX = 1_048_576;
 
 /** Reads the machine; takes some hundred milliseconds, so callers keep the result. */
@@ -72,7 +72,7 @@ function isWithin(path: string, mount: string): boolean {
   return mount === '/' || path === mount || path.startsWith(`${mount}/`);
 }
 
-/** Each as `address/length` with the host's own address; without loopback. */
+/** Networks of the host's interfaces without loopback, each as `address/length` with the host's own address. */
 export function readOwnNetworks(interfaces = networkInterfaces()): string[] {
   return Object.values(interfaces).flatMap((addresses) =>
     (addresses ?? []).flatMap(({ internal, cidr }) => (internal || cidr === null ? [] : [cidr])),
@@ -84,7 +84,7 @@ const RESOLV_CONFS = ['/etc/resolv.conf', '/run/systemd/resolve/resolv.conf'];
 const ENGINE_CONFIG = '/etc/docker/daemon.json';
 const EngineDns = z.looseObject({ dns: z.array(z.string()).default([]) });
 
-/** All addresses, including those that no container can use. A missing or unreadable file counts as empty. */
+/** Addresses of all name servers of this host, including those that no container can use. A missing or unreadable file counts as empty. */
 export async function readResolvers(): Promise<string[]> {
   const read = (file: string): Promise<string> => readFile(file, 'utf8').catch(() => '');
   const [engineConfig, ...confs] = await Promise.all([ENGINE_CONFIG, ...RESOLV_CONFS].map(read));

@@ -11,7 +11,7 @@ const FENCE_TABLE = 'svc_fence';
 const FENCE_COUNTER = 'refused';
 
 export interface FenceFacts {
-  /** Bridges of workloads without our prefix. */
+  /** Names of workloads' bridges that do not begin with our prefix. */
   bridges: readonly string[];
   /** Addresses of this host's name servers, as written in its files. */
   resolvers: readonly string[];
@@ -46,8 +46,8 @@ const CLOSED_IPV6 = ['2001::/32', '2001:db8::/32', '2002::/16', '3fff::/20'];
 
 /**
  * Replaces the whole table in one transaction and changes no other rules. Our chains run before those of iptables and Docker (priority
- * 0), which may still refuse a packet that ours accept. Only replies pass because of their connection's state. Every other packet of a
- * container is checked, so connections from before the fence are cut too. No new connection comes in.
+ * 0), which may still refuse a packet that ours accept. Replies pass because of the state of their connection. Every other packet of a
+ * container is checked, so connections from before the fence are cut too. Nobody can open a new connection into a container.
  */
 export function fenceRules({ bridges, resolvers, networks }: FenceFacts): string {
   const fenced = [`${FENCED_BRIDGE_PREFIX}*`, ...bridges.toSorted()];
@@ -126,7 +126,7 @@ export function openNftables(): Nftables {
   };
 }
 
-/** A supplier reads the error at the command line. Rejects if this agent cannot install a fence. */
+/** Rejects if this agent cannot install a fence. The supplier sees the error at the command line. */
 export async function assertNftables(): Promise<void> {
   await nft(['list', 'tables']);
 }

@@ -1,4 +1,4 @@
-// Starts other programs with argument arrays: to their end within limits of time and output, or detached from this process.
+// Starts other programs with argument arrays. They run to their end with limits of time and output, or detached from this process.
 import { spawn } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';

@@ -11,7 +11,7 @@ const COMPARE_BYTES = 1024 * 1024;
 export interface StateFiles {
   /** Undefined if there is no such file. Rejects with the file's name if the content does not fit the schema. */
   read<T>(file: string, schema: z.ZodType<T>): Promise<T | undefined>;
-  /** A reader finds the old or the new value, whatever happens. */
+  /** Replaces the value. A reader finds the whole old or the whole new value, even after a crash. */
   write(file: string, value: unknown): Promise<void>;
   /** Names in a folder, which is created if it does not exist. */
   list(folder: string): Promise<string[]>;
@@ -82,7 +82,7 @@ export function removePath(path: string): Promise<void> {
   return rm(path, { recursive: true, force: true });
 }
 
-/** True where a call failed because the file or folder does not exist. */
+/** True if a call failed because the file or folder does not exist. */
 export function isMissing(error: unknown): boolean {
   return codeOf(error) === 'ENOENT';
 }

@@ -19,10 +19,10 @@ export interface AgentStatus {
   gpu_error: string;
   /** GPUs that must not be rented, with reasons. */
   gpu_faults: GpuFault[];
-  /** Empty while the engine does not answer. */
+  /** Version of the container engine; empty while the engine does not answer. */
   engine_version: string;
   network_fence: string;
-  /** Why the fence does not stand; empty if it does. */
+  /** Why the network fence is not in force; empty if it is. */
   fence_error: string;
   /** Which limits of holders this host cannot enforce; empty if it enforces all. */
   holders_lack: string;

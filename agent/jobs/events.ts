@@ -3,7 +3,7 @@ import type { Readable } from 'node:stream';
 import { JOB_EVENT_LINE_BYTES_MAX, JOB_EVENTS_BYTES_MAX, JOB_EVENTS_PER_MESSAGE_MAX } from '../../shared/limits.ts';
 import { jobEventOf, type SentJobEvent } from '../../shared/protocol/job.ts';
 
-/** Lines that are read at once, so that a file of empty lines cannot keep the agent busy. */
+/** Limit of lines that one call reads, so that a file of empty lines cannot keep the agent busy. */
 const LINES_AT_ONCE_MAX = 2_000;
 const NEWLINE = 10;
 
@@ -11,13 +11,13 @@ export interface NewEvents {
   events: SentJobEvent[];
   /** The offset after the last whole line that was read. */
   end: number;
-  /** The offsets after the lines that are no events. */
+  /** For each line that is not a valid event, the offset after it. Empty lines do not count. */
   garbage: number[];
 }
 
 /**
- * The next events after `offset`, at most one message of them. A line without its end is left for the next call, unless `isOver`: then no end will
- * come. Destroys the stream.
+ * The next events after `offset`, at most as many as one message may contain. A last line without a line end is left for the next call. If
+ * `isOver` is true, that line is read too, because the program will write nothing more. Destroys the stream.
  */
 export async function nextEvents(stream: Readable, offset: number, isOver: boolean): Promise<NewEvents> {
   const read: NewEvents = { events: [], end: offset, garbage: [] };
@@ -41,7 +41,7 @@ export async function nextEvents(stream: Readable, offset: number, isOver: boole
 }
 
 interface Line {
-  /** Undefined if it is too long. */
+  /** The text without its line end; undefined if it is too long. */
   line: string | undefined;
   end: number;
   isWhole: boolean;

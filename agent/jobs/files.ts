@@ -11,7 +11,7 @@ import type { JobRecord } from '../runtime/records.ts';
 import type { JobLink } from './job-link.ts';
 import { upload, type Wire } from './transfer.ts';
 
-/** `/job/out/result.json`. Other members are dropped. */
+/** Content of `/job/out/result.json`. Members that are not named here are dropped. */
 const Manifest = z.object({ files: z.array(JobFile).min(1).max(JOB_RESULT_FILES_MAX) });
 
 export interface FilesDeps extends Wire {
@@ -19,7 +19,7 @@ export interface FilesDeps extends Wire {
   link: Pick<JobLink, 'url'>;
 }
 
-/** Uploads a checkpoint. Resolves with the reason if there is nothing to upload. @throws Error if it is worth another try */
+/** Uploads a checkpoint. Resolves with the reason if it cannot be uploaded. @throws Error if another try may succeed */
 export async function uploadCheckpoint(
   id: string,
   { step, name }: NonNullable<JobRecord['checkpoint']>,
@@ -35,7 +35,7 @@ export async function uploadCheckpoint(
 /** The result of a job whose program has ended. */
 export type Result = { files: JobFile[] } | { detail: string };
 
-/** Uploads the files that the manifest of the result names. @throws Error if it is worth another try */
+/** Uploads the files that the manifest of the result names. @throws Error if another try may succeed */
 export async function uploadResult(id: string, deps: FilesDeps): Promise<Result> {
   const manifest = await readManifest(id, deps);
   if ('detail' in manifest) return manifest;
@@ -69,7 +69,7 @@ function parse(json: string): unknown {
   }
 }
 
-/** Resolves with the reason if the control plane cannot get this file from here. */
+/** Uploads one file. Resolves with undefined once the control plane has it, or with the reason if another try would be useless. */
 async function carry(
   id: string,
   path: string,

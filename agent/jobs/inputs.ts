@@ -51,7 +51,7 @@ async function fetchInput(id: string, folder: string, file: JobFile, deps: Input
       if (answer.kind !== 'url')
         throw new Refused(answer.kind === 'refused' ? answer.detail : 'there is nothing to fetch');
       await download(answer, `${path}.new`, file, deps);
-      // The name is final only with the right bytes behind it.
+      // A file gets its final name only after its bytes were verified.
       return await rename(`${path}.new`, path);
     } catch (error) {
       if (error instanceof Refused || deps.signal.aborted) throw error;

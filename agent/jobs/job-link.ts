@@ -1,7 +1,7 @@
 // The part of the link that jobs need.
 import type { JobUrlAnswer, JobUrlPurpose, SentJobEvent } from '../../shared/protocol/job.ts';
 
-/** The link's part in jobs. All of them reject without an answer. */
+/** Requests of jobs over the link. Each rejects if no answer comes. */
 export interface JobLink {
   /** Asks for the presigned URL of a file. */
   url(workloadId: string, purpose: JobUrlPurpose): Promise<JobUrlAnswer>;

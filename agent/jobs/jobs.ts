@@ -1,11 +1,11 @@
 // Follows the jobs of this host: sends their events, and carries their files.
 //
-// One loop looks at the record of each job. Two works per job run beside each other, because an upload may take an hour:
+// One loop reads the record of each job. It starts two works (background tasks) per job that run in parallel: an upload may take an hour.
 //
 //   events   reads the events file from the offset that the control plane has stored, and sends what is new
 //   files    uploads the newest checkpoint; after the end of the program and its last event, uploads the result
 //
-// After that the record says `finished`, and the runtime reports it. A failure of a work is logged, and the work begins again later.
+// After the upload of the result, `finished` in the record is true, and the runtime reports it. A work that fails begins again.
 import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { Log } from '../../shared/log.ts';
@@ -79,7 +79,7 @@ export function openJobs(deps: JobsDeps): Jobs {
 }
 
 interface Followed {
-  /** The control plane has the events up to here; undefined until it has said so. */
+  /** Offset in the events file up to which the control plane has the events; undefined until it has answered with the offset. */
   offset: number | undefined;
   /** The program has ended, and all its events are sent. */
   isDrained: boolean;
@@ -102,7 +102,7 @@ async function follow(id: string, state: Followed, deps: Context): Promise<void>
     if (read === undefined || read.end === offset) return void (state.isDrained = isOver);
     await noteRead(id, read, deps);
     const kept = read.events.length === 0 ? read.end : await link.events(id, read.events);
-    // Garbage behind the last event is not sent, but it is read.
+    // Lines after the last valid event are not sent. If that event was stored, the next read begins after these lines.
     state.offset = kept === read.events.at(-1)?.end ? read.end : kept;
     if (state.offset === offset) return;
   }

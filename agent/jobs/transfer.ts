@@ -15,7 +15,7 @@ const ANSWER_CHARS_SHOWN = 200;
 const STORED_ALREADY = new Set([409, 412]);
 
 export interface Wire {
-  /** Replaces the public authorities. */
+  /** PEM text of the authorities to trust in place of the public ones; undefined: the public ones. */
   ca: string | undefined;
   signal: AbortSignal;
 }
@@ -72,7 +72,7 @@ function exchange(
   call.once('timeout', () => call.destroy(new Error('nothing moved on the connection for a minute')));
   call.on('error', answer.reject);
   if (body === undefined) call.end();
-  // An answer may come before the whole body is sent. It decides, not the connection that breaks then.
+  // The server may answer before the whole body is sent. Then that answer counts, and not the failure of the rest of the body.
   else pipeline(body, call).catch(answer.reject);
   return answer.promise;
 }

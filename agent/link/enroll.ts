@@ -107,7 +107,7 @@ function refusalOf(answer: Answer): string {
       return `enrolment refused (${answer.status} ${String(problem.code)})${detail}`;
     }
   } catch {
-    // Not JSON, so not our control plane has answered. The message below shows the answer.
+    // The answer is not JSON, so it does not come from our control plane. The message below shows the answer.
   }
   return `enrolment refused (${answer.status}): ${answer.text.slice(0, 200)}`;
 }

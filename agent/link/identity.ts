@@ -16,7 +16,7 @@ const Identity = z.strictObject({
 });
 export type Identity = z.infer<typeof Identity>;
 
-/** The stored identity; if there is none, makes and stores one. An interrupted enrolment can so be repeated with the same key. */
+/** The stored identity; if there is none, makes and stores one. An interrupted enrolment is therefore repeated with the same key. */
 export async function loadIdentity(stateDir: string): Promise<Identity> {
   const stored = await readIdentity(stateDir);
   if (stored !== undefined) return stored;

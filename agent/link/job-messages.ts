@@ -1,4 +1,4 @@
-// The messages of jobs on the link: each request waits for its answer, because the host repeats what nobody has answered.
+// The messages of jobs on the link. Each request waits for its answer, because the host must repeat a request without an answer.
 import type { Clock } from '../../shared/clock.ts';
 import { fileOf, type JobUrlAnswer, type JobUrlPurpose, type SentJobEvent } from '../../shared/protocol/job.ts';
 import type { AgentMessage, JobEventsKeptMessage, JobUrlMessage } from '../../shared/protocol/link.ts';

@@ -45,7 +45,7 @@ export interface LinkPeer {
   onOpen(message: OpenMessage): Promise<void>;
   /** The control plane cannot reach the workload's holder: replace it. */
   onRepair(workloadId: string): void;
-  /** Somebody looks at the figures of this host. */
+  /** Called while somebody looks at the figures of this host. Samples must be sent every second for `forMs`. */
   onWatch(forMs: number): void;
   cloneToken: CloneToken;
 }
@@ -62,7 +62,7 @@ export interface Link {
   sendInventory(inventory: Inventory): void;
   /** Sends what this host has observed of a holder. Dropped without a link: it is only evidence, and nobody waits for it. */
   sendHolder(seen: Omit<HolderMessage, 'type'>): void;
-  /** Dropped without a link, and if the control plane is too old for it. */
+  /** Sends a sample of the figures. It is dropped without a link, and if the control plane is too old for this message. */
   sendMetrics(sample: MetricsSample): void;
   /** Asks for a login to the registry of the workload's private image; null: none is needed. @throws Error if no answer comes */
   pullLogin(workloadId: string): Promise<PullAnswer | null>;
@@ -156,7 +156,7 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
   };
 }
 
-/** Sends messages that a control plane knows since a version of the protocol, and drops them for an older one. */
+/** Returns how to send messages that exist since `version` of the protocol. They are dropped if the control plane speaks an older version. */
 function openSendSince(current: () => Connection | undefined): (version: number) => (message: AgentMessage) => void {
   return (version) => (message) => {
     const connection = current();

@@ -14,7 +14,7 @@ export const KERNEL: KernelFiles = { cgroups: '/sys/fs/cgroup', proc: '/proc' };
 
 /** The folders in which Docker puts the cgroup of a container, by its two drivers: `cgroupfs` and `systemd`. */
 const foldersOf = (id: string): string[] => [`docker/${id}`, `system.slice/docker-${id}.scope`];
-/** A limit above this is version 1's way to write "none". */
+/** Version 1 of cgroups writes "no limit" as a number above this one. */
 const LIMIT_BYTES_MAX = 2 ** 60;
 const NONE: ContainerFigures = {
   cpu_seconds: null,
@@ -24,13 +24,13 @@ const NONE: ContainerFigures = {
   network_sent_bytes: null,
 };
 
-/** Undefined if the container has no cgroup, because it has stopped or its engine keeps cgroups in another place. */
+/** Figures of a container. Undefined if it has no cgroup here: it has stopped, or its engine keeps cgroups in another place. */
 export async function readContainer(id: string, files: KernelFiles): Promise<ContainerFigures | undefined> {
   for (const folder of foldersOf(id)) {
     const figures = (await readVersion2(join(files.cgroups, folder))) ?? (await readVersion1(files.cgroups, folder));
     if (figures === undefined) continue;
     const network = await networkOf(figures.processes, files.proc);
-    // A value that nobody could have is as good as none.
+    // Undefined if a value is out of range, as if there were no figures.
     return ContainerFigures.safeParse({ ...NONE, ...figures.values, ...network }).data;
   }
   return undefined;
@@ -74,7 +74,7 @@ async function readVersion1(cgroups: string, folder: string): Promise<Read | und
   return { processes: processes ?? '', values };
 }
 
-/** All processes of a container share its network, so the first one that still lives shows its counters. */
+/** Counters of the container's network. All processes of a container share it, so those of the first listed process are read. */
 async function networkOf(processes: string, proc: string): Promise<Partial<ContainerFigures>> {
   const [pid] = /\d+/.exec(processes) ?? [];
   const text = pid === undefined ? undefined : await read(join(proc, pid, 'net'), 'dev');
@@ -107,7 +107,7 @@ function withoutCache(used: number | null, cache: number | null): number | null 
   return used === null ? null : Math.max(0, used - (cache ?? 0));
 }
 
-/** Null for no limit: `max` in version 2, a number near 2^63 in version 1. */
+/** A limit in bytes. Null if there is none: `max` in version 2, a number near 2^63 in version 1. */
 function limitOf(text: string | undefined): number | null {
   const limit = numberOf(text);
   return limit === null || limit > LIMIT_BYTES_MAX ? null : limit;

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { HostFigures } from '../../shared/protocol/metrics.ts';
 import { networkBytes } from './network.ts';
 
-/** The kernel counts processor time in hundredths of a second for programs, whatever its own clock is. */
+/** The kernel reports processor time to programs in hundredths of a second, whatever the frequency of its own timer is. */
 const TICKS_PER_SECOND = 100;
 const KIB = 1024;
 
@@ -31,7 +31,7 @@ export async function readHost(dataDir: string, proc: string): Promise<HostFigur
   });
 }
 
-/** `cpu user nice system idle iowait irq softirq steal ...`: all but idle, iowait and the guests, which count in user already. */
+/** Sum of the line `cpu user nice system idle iowait irq softirq steal ...` without idle, iowait, and the guest columns (part of user and nice). */
 function busySeconds(stat: string): number | null {
   const [, line] = /^cpu +(.+)$/m.exec(stat) ?? [];
   if (line === undefined) return null;

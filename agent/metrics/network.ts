@@ -1,6 +1,6 @@
 // Reads the counters of network interfaces from /proc/net/dev.
 
-/** An interface of the host itself that leads to another machine. Bridges and their ends carry the same bytes again. */
+/** Names of the host's interfaces to other machines. Other interfaces, such as bridges, would count the same bytes again. */
 const PHYSICAL = /^(en|eth|ib|wl|ww|bond)/;
 
 interface Bytes {
@@ -8,7 +8,7 @@ interface Bytes {
   network_sent_bytes: number;
 }
 
-/** All interfaces without loopback, as a container has them; with `onlyPhysical`, those of a host that lead to other machines. */
+/** Sum of all interfaces without loopback, for a container. If `onlyPhysical`: sum of the interfaces to other machines, for a host. */
 export function networkBytes(text: string, { onlyPhysical = false } = {}): Bytes {
   let [received, sent] = [0, 0];
   for (const line of text.split('\n')) {

@@ -62,7 +62,7 @@ export function startSampler(deps: SamplerDeps): Sampler {
     });
     if (clock.monotonicMs() < watchedUntilMs) return 'again';
   };
-  // The gap is the quick period, and with the loop's own period it is the slow one.
+  // `gapMs` is the time between two samples that follow each other at once. Otherwise the loop waits `periodMs` in addition.
   const periodMs = METRICS_PERIOD_MS - METRICS_WATCHED_PERIOD_MS;
   const loop = startLoop({ name: 'metrics', periodMs, gapMs: METRICS_WATCHED_PERIOD_MS, run: sample }, deps);
   return {
@@ -76,7 +76,7 @@ export function startSampler(deps: SamplerDeps): Sampler {
 }
 
 interface Cards {
-  /** Undefined if nvidia-smi fails or does not come to an end. */
+  /** Figures of all GPUs; undefined if nvidia-smi fails or does not end in time. */
   read(signal: AbortSignal): Promise<CardFigures[] | undefined>;
 }
 

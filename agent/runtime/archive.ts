@@ -4,7 +4,7 @@ import type { FileInContainer } from './engine.ts';
 
 const BLOCK_BYTES = 512;
 const REGULAR = new Set(['0', '\0']);
-/** Entries that describe the next one: they may stand before a file. */
+/** Types of tar entries that describe the entry after them. They may come before the entry of the file. */
 const ABOUT_NEXT = new Set(['x', 'g', 'L', 'K']);
 /** Descriptions are short. A program in the container can make them longer by its file names. */
 const DESCRIPTION_BYTES_MAX = 1024 * 1024;

@@ -1,4 +1,4 @@
-// What only jobs need of the Docker Engine: an end with a grace, and files out of a container.
+// Calls of the Docker Engine that only jobs need: to stop a container with a grace period, and to read a file of a container.
 import type Docker from 'dockerode';
 import type { Readable } from 'node:stream';
 import { fileOfArchive } from './archive.ts';

@@ -22,7 +22,7 @@ export interface Networks {
 
 interface NetworksDeps {
   docker: Docker;
-  /** The same engine with a short time limit. */
+  /** Client of the same engine as `docker`, with a short time limit for each call. */
   asked: Docker;
   ids: Ids;
   machineId: string;

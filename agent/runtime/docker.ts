@@ -123,8 +123,8 @@ async function create(docker: Docker, networks: Networks, shape: ContainerShape,
 }
 
 /**
- * Creates no volume that the image declares. A volume would not count against the disk size. A volume over our files (also through a
- * symbolic link of the image) would replace them with the image's files.
+ * Creates the container without the volumes that the image declares. A volume would not count against the disk size. A volume over our files
+ * (also through a symbolic link of the image) would replace them with the image's files.
  */
 async function createContainer(
   docker: Docker,
@@ -218,7 +218,7 @@ async function pullImage(
   const authconfig = login === null ? {} : { authconfig: registryAuth(login) };
   const stream = await docker.pull(image, { ...authconfig, abortSignal: signal });
   await new Promise<void>((resolve, reject) => {
-    // A layer that fails is only a line of the stream. The stream then ends as after a success.
+    // If a layer fails, the engine only writes a line into the stream. The stream then ends as after a success.
     const finished = (error: Error | null, lines: PullEvent[]): void => {
       const failed = lines.find((line) => line.error !== undefined);
       if (error !== null) reject(error);
@@ -308,7 +308,7 @@ function createOptions(
         { Name: 'nofile', Soft: shape.nofile, Hard: shape.nofile },
       ],
       LogConfig: { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '3' } },
-      // The agent starts the container again after a reboot. Only the agent knows whether it should run.
+      // The agent, and not the engine, starts the container after a reboot, because only the agent knows whether it should run.
       RestartPolicy: { Name: 'no' },
       ...(shape.gpu_uuids.length === 0 ? {} : { DeviceRequests: [gpus] }),
       ...(shape.disk_gb === null ? {} : { StorageOpt: { size: `${shape.disk_gb}G` } }),

@@ -7,7 +7,7 @@ export interface LocalContainer {
   id: string;
   workload_id: string;
   running: boolean;
-  /** It has been started at least once. */
+  /** True if the container has been started at least once. */
   started: boolean;
   /** The GPUs that it was created with. */
   gpu_uuids: readonly string[];
@@ -57,7 +57,7 @@ export interface ContainerShape {
   env: string[];
   mounts: Mount[];
   gpu_uuids: string[];
-  /** `own`: a network of its own. `none`: not even that, for a job. */
+  /** `own`: a network that no other container uses. `none`: no network at all, for a job. */
   network: 'own' | 'none';
   /** Folders that are created for every user of the container to write. They count against the disk like all its files. */
   folders: string[];
@@ -87,7 +87,7 @@ export interface BareRun {
   mounts: Mount[];
   /** Limit of its writes; null: none. */
   disk_mib: number | null;
-  /** True: in a network like that of a workload. False: in none. */
+  /** True: the container gets a network like that of a workload. False: it gets no network. */
   network: boolean;
 }
 

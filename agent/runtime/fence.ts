@@ -77,7 +77,7 @@ export function openFence(deps: FenceDeps, onChange: () => void): Fence {
   };
 }
 
-/** The fence of a host whose supplier isolates containers by other means. The supplier's configuration is believed. */
+/** The fence of a host whose supplier isolates containers by other means. The supplier's configuration is trusted without a check. */
 export function openNoFence(log: Log): Fence {
   log.warn('network_fence is none: containers reach whatever this host lets them reach');
   return {
@@ -99,7 +99,7 @@ const CONNECT_MS_MAX = 1000;
 
 /**
  * A bare container tries to connect to our own listener at every address of this host, and to the closed addresses. An answer "port
- * closed" counts as reached too. The counter of the fence must have grown, or the packets of containers never pass the fence.
+ * closed" counts as reached too. If the counter of the fence has not grown, the fence does not see the packets of containers.
  * @throws Error that names the hole
  */
 export async function attackFence(deps: { engine: Engine; node: BareNode; nftables: Nftables }): Promise<void> {

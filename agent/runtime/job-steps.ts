@@ -7,7 +7,7 @@ import type { Engine, LocalImage, Mount } from './engine.ts';
 import type { Records } from './records.ts';
 import { jobShapeOf, type Machine } from './shape.ts';
 
-/** What this room needs of the jobs. */
+/** Function of agent/jobs that the steps call. */
 export interface JobInputs {
   /** Fetches what the job reads; resolves with the mounts. */
   prepare(workload: DesiredWorkload): Promise<Mount[]>;
@@ -37,7 +37,7 @@ export async function createJob(workload: DesiredWorkload, image: LocalImage, de
   return containerId;
 }
 
-/** Stored before the start, so that no start is forgotten. A job that is created counts as running: nothing in it needs to answer. */
+/** Records the start of a job before it happens, so that a crash cannot lose it. The job counts as running at once: it has no guest that connects. */
 export async function noteStart(workloadId: string, { records, desired }: JobStepsDeps): Promise<void> {
   await records.change(workloadId, {
     ever_running: true,

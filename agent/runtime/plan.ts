@@ -41,16 +41,16 @@ export interface Facts extends GpuStanding {
   records: ReadonlyMap<string, WorkloadRecord>;
   /** Our containers, or null while the engine does not answer. */
   containers: readonly LocalContainer[] | null;
-  /** How long the engine has not answered. */
+  /** Milliseconds for which the engine has not answered; 0 if it answers. */
   engineAwayMs: number;
   /** Workloads whose holder process answers. */
   holdersUp: ReadonlySet<string>;
-  /** How long the container and holder of each workload have run although the guest has never connected. */
+  /** Milliseconds that the container and holder of each workload have run although the guest has never connected. */
   silentMs: ReadonlyMap<string, number>;
   /** Workloads (and `holder <id>`) with a step at work: the facts about them are out of date. */
   busy: ReadonlySet<string>;
   pulls: (wanted: Wanted) => PullStatus;
-  /** No step for a key before this time. The delay grows with each failure. */
+  /** Epoch ms before which no step for a key begins. The delay grows with each failure. */
   retryAtMs: ReadonlyMap<string, number>;
   nowMs: number;
   /** The control plane's time, so that a change of the host's clock does not change a quarantine. */
@@ -134,7 +134,7 @@ export function isMissing(
   return !facts.containers.some((one) => one.workload_id === id);
 }
 
-/** True after the workload's end time and a grace. The workload ends even if this host has no link to the control plane. */
+/** True after the workload's end time and a grace period. So the workload ends even if this host has no link to the control plane. */
 function hasEnded(workload: DesiredWorkload | undefined, { serverNowMs }: Facts): boolean {
   const endsAtMs = workload?.ends_at_ms ?? null;
   return endsAtMs !== null && serverNowMs >= endsAtMs + AUTO_TERMINATE_GRACE_MS;
@@ -187,7 +187,7 @@ function planJob(job: DesiredJob, container: LocalContainer, { records, serverNo
   return isOver ? [{ kind: 'limit', workload_id: id }] : [];
 }
 
-/** Never true once the guest has connected: after that, only the tenant can have ended it. */
+/** True if the guest has been silent for too long. Never true once it has connected: after that, only the tenant can have ended it. */
 function isSilent(id: string, { silentMs, records }: Facts): boolean {
   return records.get(id)?.ever_running !== true && (silentMs.get(id) ?? 0) >= GUEST_SILENT_MS_MAX;
 }

@@ -138,7 +138,10 @@ function pullWatched(
   });
 }
 
-/** A pull that the engine's end has interrupted did not fail. Resolves with true once the engine answers, at once with false if it does. */
+/**
+ * Waits until the engine answers. Resolves with true if it did not answer at first. Then the pull was interrupted by the end of the engine, and
+ * is not counted as a failed try.
+ */
 async function waitForEngine(engine: Engine, clock: Clock, isWanted: () => boolean): Promise<boolean> {
   for (let waited = false; ; waited = true) {
     try {

@@ -7,18 +7,18 @@ import { ObservedWorkload } from '../../shared/protocol/workload.ts';
 import type { StateFiles } from '../host/state.ts';
 
 const JobRecord = z.strictObject({
-  /** Before its first start, by the control plane's clock. Its time limit counts from here. */
+  /** Time right before the job's only start, in epoch ms by the control plane's clock. The time limit counts from here. */
   started_ms: z.number(),
   exit_code: z.number().nullable(),
   stopped_at_limit: z.boolean(),
   /** The newest checkpoint that waits for its upload. */
   checkpoint: z.strictObject({ step: z.int(), name: JobFileName }).nullable(),
-  /** Its files are uploaded, or there are none; `detail` is the reason. */
+  /** True once the files of the result are uploaded, or if there are none. In the second case `detail` is the reason. */
   finished: z.boolean(),
   results: z.array(JobFile).nullable(),
   detail: z.string().nullable(),
   skipped_lines: z.int(),
-  /** The events file was read up to here. Garbage before it is counted already. */
+  /** Offset up to which the events file was read. Invalid lines before it are already counted in `skipped_lines`. */
   read_to: z.int(),
 });
 export type JobRecord = z.infer<typeof JobRecord>;
@@ -27,17 +27,17 @@ const WorkloadRecord = z.strictObject({
   workload_id: z.string(),
   container_id: z.string().nullable(),
   image_digest: z.string().nullable(),
-  /** Its guest has connected at least once. */
+  /** True once the guest has connected. For a job: true once it was started. */
   ever_running: z.boolean(),
   failure: z.strictObject({ code: ObservedWorkload.shape.failure_code.unwrap(), detail: z.string() }).nullable(),
-  /** The order to remove it has come; it is never taken back. */
+  /** True once the control plane has ordered the removal. The order is never taken back. */
   removing: z.boolean(),
-  /** Epoch ms at which it was stopped and cut off, by the control plane's clock. */
+  /** Time at which the container was stopped and cut off, in epoch ms by the control plane's clock. */
   stopped_ms: z.number().nullable(),
   /** A tombstone: nothing is left of the workload. Kept so that `removed` can be reported again. */
   gone: z.boolean(),
   changed_ms: z.number(),
-  /** Only for a job that has been started. */
+  /** State of the job; undefined for other workloads, and before the start of a job. */
   job: JobRecord.optional(),
 });
 export type WorkloadRecord = z.infer<typeof WorkloadRecord>;

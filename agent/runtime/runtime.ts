@@ -231,7 +231,7 @@ interface Work {
   begin(step: Step): void;
   /** Called when a workload works: its next failure counts as the first again. */
   forget(workloadId: string): void;
-  /** A container has become reachable for the first time. */
+  /** Must be called when a container has become reachable for the first time. */
   noteLaunched(): void;
   /** True once after `noteLaunched`, as soon as no step is at work. */
   launchIsOver(): boolean;

@@ -11,7 +11,7 @@ import type { WorkloadRecord } from './records.ts';
 import type { HolderStatus } from './observe.ts';
 import { type GuestEntry, type MainProgram, mainProgramOf, shapeOf } from './shape.ts';
 
-/** What this room needs of the holders, which are the way into a workload. */
+/** Functions of agent/holders that the runtime calls. */
 export interface Holders {
   /** Creates the workload folder; resolves with how our guest gets into the container. `ownerUid` null: any user of the container. */
   prepare(workloadId: string, launch: MainProgram, ownerUid: number | null): Promise<GuestEntry>;
@@ -107,7 +107,7 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
   };
 }
 
-/** The failure to report for a container that ended before it was ever reachable; null if another try is worth it. */
+/** The failure to report for a container that ended before it was ever reachable; null if the start is tried again. */
 function startFailure({ code, reason }: LastExit, attempt: number): WorkloadRecord['failure'] {
   if (attempt > 1 && code === GPUS_DIFFER_CODE) {
     return { code: 'gpu_unavailable', detail: 'the container does not see exactly the GPUs that it was given' };

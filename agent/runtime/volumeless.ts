@@ -12,7 +12,7 @@ export interface LayeredImage {
 }
 
 export interface Volumeless {
-  /** Depends on the original image alone. */
+  /** Name of the copy. It is the same each time for the same original image. */
   tag: string;
   /** Archive for the engine to load. It contains no layers, because the engine has them already and finds them by digest. */
   archive: Buffer;
@@ -48,12 +48,12 @@ export function withoutVolumes({ Id, Architecture, Os, Config, RootFS }: Layered
 }
 
 const BLOCK_BYTES = 512;
-/** The size of the name field in a header. */
+/** Size of the name field in the header of a tar entry. */
 const NAME_BYTES_MAX = 100;
 
 export interface TarEntry {
   name: string;
-  /** Undefined for a folder. */
+  /** Content of a file; undefined for a folder. */
   content?: string;
   /** Octal digits; 0644 for a file and 0755 for a folder if it is left out. */
   mode?: string;

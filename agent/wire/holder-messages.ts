@@ -17,7 +17,7 @@ export const SupervisorMessage = z.discriminatedUnion('kind', [
     ca: z.string().nullable(),
     target: HolderTarget,
   }),
-  /** A holder that serves answers with `pong`. */
+  /** Asks whether the holder still works. The answer is `pong`. */
   z.object({ kind: z.literal('ping') }),
   /** The workload is over. */
   z.object({ kind: z.literal('exit') }),

@@ -12,7 +12,7 @@ import { pageSchema } from '../../shared/api/page.ts';
 /** Use `listen` for a unix socket. `inject` needs no socket: commands use it while the daemon is stopped. */
 export function openAdmin(routes: readonly Route[], audit: Audit, core: Omit<HttpDeps, 'authenticate'>): Http {
   const deps: HttpDeps = { ...core, authenticate: async () => undefined };
-  // There are no API keys here and so no Idempotency-Keys, so the epoch is never used.
+  // Without API keys there are no Idempotency-Keys here, so the epoch is never used.
   const http = openHttp(deps, { epoch: 0, audience: 'operator', baseUrl: 'http://localhost/v1', trustProxy: [] });
   http.register(audited(routes, audit));
   return http;
@@ -70,7 +70,7 @@ function entryView(entry: AuditEntry): z.infer<typeof Entry> {
   };
 }
 
-/** The same routes. Each route except a GET writes an entry once its request is well-formed. */
+/** The same routes with the audit journal: each route except a GET writes an entry to it once its request is well-formed. */
 export function audited(routes: readonly Route[], audit: Pick<Audit, 'run'>): Route[] {
   return routes.map((each) => {
     if (each.method === 'GET') return each;

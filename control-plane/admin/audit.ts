@@ -37,7 +37,7 @@ export interface Audit {
   readonly db: Db;
   /** Runs `work`, whose result names the thing that it created, if any. Refusals and failures are recorded with their code. */
   run<T>(action: Action, work: () => Promise<T>, madeId: (result: T) => string | null): Promise<T>;
-  /** A page of the entries since then, newest first. */
+  /** A page of the entries since `sinceMs` (epoch ms), newest first. */
   list(query: Query, sinceMs: number, start: PageStart): Promise<AuditEntry[]>;
 }
 

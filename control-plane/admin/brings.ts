@@ -1,4 +1,4 @@
-// What this room adds to the house: the operator's routes that need several rooms or the process itself.
+// What this room adds to the control plane: the operator's routes that need several rooms or the process itself.
 import type { LoopStatus } from '../../shared/loop.ts';
 import type { Cursors } from '../base/http/cursors.ts';
 import type { Measure } from '../base/http/metrics.ts';

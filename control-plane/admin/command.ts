@@ -65,14 +65,14 @@ export async function show(deps: CommandDeps, options: CommonOptions, request: I
   printAnswer(deps, options, await askOrThrow(deps, options, request));
 }
 
-/** Prints one thing, or a list of things, as a table or as JSON. If a list goes on, the last line says how to get the next page. */
+/** Prints one thing or a list of things, as a table or as JSON. If a list has more rows, the last line shows the option for the next page. */
 export function printAnswer({ print }: Pick<CommandDeps, 'print'>, options: CommonOptions, body: unknown): void {
   if (options.json === true) return print(`${JSON.stringify(body)}\n`);
   const { data, next_cursor: next } = Rows.parse(body);
   print(`${tableOf(data)}${next === null ? '' : `\nThere are more. The next page: --after ${next}\n`}`);
 }
 
-/** Prints an answer that has several parts: a table for each. Values of its own come first. */
+/** Prints an answer that has several parts, each as a table. Members that are not objects or lists come first, in one table. */
 export async function showParts(deps: CommandDeps, options: CommonOptions, request: InjectedRequest): Promise<void> {
   const body = await askOrThrow(deps, options, request);
   if (options.json === true) return deps.print(`${JSON.stringify(body)}\n`);
@@ -104,7 +104,7 @@ export async function askOrThrow(
   throw new Error(code === 'internal_error' ? `${detail} (${requestId})` : detail);
 }
 
-/** A day stands for its first moment in UTC. The daemon checks everything else. */
+/** Replaces a text with only a day by the first moment of that day in UTC. Any other text is left to the daemon to check. */
 export function readTime(text: string): string {
   return /^\d{4}-\d{2}-\d{2}$/.test(text) ? `${text}T00:00:00Z` : text;
 }
@@ -122,7 +122,7 @@ const ENTRIES_SHOWN = 3;
 /** Limit of characters for a nested value. --json prints all of it. */
 const NESTED_CHARS_SHOWN = 100;
 
-/** All rows have the same shape. Nested values are printed as the beginning of their JSON, and missing values as a dash. */
+/** A table with the members of the first row as columns. Nested values are printed as the beginning of their JSON, missing values as a dash. */
 export function tableOf(rows: readonly Record<string, unknown>[]): string {
   const [first] = rows;
   if (first === undefined) return 'none\n';

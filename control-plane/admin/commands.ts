@@ -268,7 +268,7 @@ function addMachineCommands(admin: Command, deps: CommandDeps): void {
   );
 }
 
-/** The part of the figures that people read. */
+/** The members of the answer that are printed for people. */
 const Latest = z.object({ latest: z.object({ gpus: z.array(z.record(z.string(), z.unknown())) }).nullable() });
 
 async function showMachineMetrics(deps: CommandDeps, options: CommonOptions, id: string): Promise<void> {

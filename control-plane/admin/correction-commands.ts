@@ -21,7 +21,7 @@ interface NamedOptions extends CommonOptions {
   reason: string;
 }
 
-/** Every correction names why, and a reference under which it counts once. */
+/** Adds the options that every correction has: a reason, and a reference. A second correction with the same reference has no effect. */
 function withReason(command: Command): Command {
   return withCommon(command)
     .requiredOption('--reason <text>', 'why; the customer reads it on the bill')
@@ -167,7 +167,7 @@ export function addExportCommand(admin: Command, deps: CommandDeps): void {
   });
 }
 
-/** The text stays as it is: a JavaScript number would lose digits. */
+/** Checks an amount and returns the text unchanged, because a JavaScript number would lose digits. */
 function readDollars(text: string): string {
   const broken = Dollars.safeParse(text).error?.issues[0];
   if (broken !== undefined) throw new InvalidArgumentError(broken.message);

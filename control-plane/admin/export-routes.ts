@@ -12,7 +12,7 @@ import { listParameters, operator } from '../base/http/operator.ts';
 import { type Route, route } from '../base/http/route.ts';
 import { type PostedWindow, type TransferFilter, type TransferRow, transfersIn } from '../money/ledger/wallets.ts';
 
-/** The columns of the export, in their order. Programs of others read them: they only ever get new ones at the end. */
+/** The columns of the export, in order. Other people's programs read them, so a new column may only be added at the end. */
 export const TransferFields = z.strictObject({
   transfer_id: z.string(),
   batch_id: z.string(),
@@ -31,7 +31,7 @@ export const TRANSFER_COLUMNS = Object.keys(TransferFields.shape) as (keyof z.in
 
 const CSV_PIECE = 1_000;
 
-/** No transaction lasts this long, so nothing is added to the time before. */
+/** No transaction lasts this long. So no transfer is added any more with a time that is older than this. */
 const SETTLED_MS = 60_000;
 
 export interface ExportDeps {
@@ -91,7 +91,7 @@ function wantedBy(query: z.infer<typeof TransferQuery>, nowMs: number): PostedWi
   const fromMs = from === undefined ? 0 : Date.parse(from);
   const toMs = to === undefined ? nowMs : Date.parse(to);
   if (fromMs >= toMs) failField('to', 'must be after from');
-  // No index has all kinds, so a search by the kind alone would read all transfers.
+  // There is no index by kind, so a search by the kind alone would read all transfers.
   if (kind !== undefined && orgId === undefined && subjectId === undefined)
     failField('kind', 'must be given with org_id or subject_id');
   return { fromMs, untilMs: Math.min(toMs, nowMs - SETTLED_MS), orgId, subjectId, kind };
@@ -99,7 +99,7 @@ function wantedBy(query: z.infer<typeof TransferQuery>, nowMs: number): PostedWi
 
 const positionOf = ({ posted_ms: createdMs, id: transferId }: TransferRow) => ({ createdMs, id: transferId });
 
-/** The head, and a line for each transfer. A page is read when the one before it was taken. */
+/** The header line, and a line for each transfer. The next page is read only after the client has taken the page before. */
 async function* csvOf(page: (start: PageStart) => Promise<TransferRow[]>): AsyncGenerator<string> {
   yield csvLine(TRANSFER_COLUMNS);
   for (let from: PageStart['from'], isLast = false; !isLast;) {

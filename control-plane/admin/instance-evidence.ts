@@ -1,4 +1,4 @@
-// Rentals as an operator sees them: what each was charged, and the evidence for it from all rooms.
+// Rentals as an operator sees them: the charges of each rental, and the evidence for the charges from all rooms.
 import { type Clock, isoTime } from '../../shared/clock.ts';
 import { fail } from '../../shared/errors.ts';
 import { dollarsFromUcents, dollarText } from '../../shared/money.ts';
@@ -29,7 +29,7 @@ export interface InstanceEvidence {
   list(filter: InstanceFilter, start: PageStart): Promise<{ row: InstanceRow; fields: Fields }[]>;
   /** @throws ServiceError `not_found` */
   show(id: string): Promise<Fields>;
-  /** The facts that decided about the bill, oldest first. @throws ServiceError `not_found` */
+  /** The events and decisions that determined the bill, oldest first. @throws ServiceError `not_found` */
   why(id: string): Promise<Fields[]>;
   /** A row with its cost until now. */
   bill(row: InstanceRow): Promise<Fields>;
@@ -87,7 +87,7 @@ function rowFields(row: InstanceRow): Fields {
   };
 }
 
-/** Time and cost until now, posted or not. */
+/** Time and cost until now, including cost that is not posted to the ledger yet. */
 function billFields(segments: readonly Segment[], nowMs: number): Fields {
   const spans = segments.map((segment) => ({ segment, untilMs: segment.ended_ms ?? nowMs }));
   const ms = spans.reduce((sum, { segment, untilMs }) => sum + Math.max(0, untilMs - segment.started_ms), 0);

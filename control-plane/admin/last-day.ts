@@ -1,4 +1,4 @@
-// The last 24 hours of the overview: links from the minutes that were written, outages from their own rows.
+// The last 24 hours of the overview. The state of links comes from the rows of minutes.ts, the outages come from their own table.
 import type { OverviewDay } from '../../shared/api/overview.ts';
 import { isoTime } from '../../shared/clock.ts';
 import { dollarText } from '../../shared/money.ts';
@@ -38,7 +38,7 @@ interface Span {
   untilMs: number;
 }
 
-/** Minutes of one state in a row are one span. Minutes that nobody has written are between two that somebody has. */
+/** Joins consecutive minutes of the same state into one span. Minutes without a row between two rows become a span `away`. */
 function linkSpans(minutes: readonly LinkMinute[]): Span[] {
   const spans: Span[] = [];
   const add = (state: Span['state'], fromMs: number, untilMs: number): void => {
@@ -49,7 +49,7 @@ function linkSpans(minutes: readonly LinkMinute[]): Span[] {
   for (const { minute_ms: minuteMs, listed, linked } of minutes) {
     const last = spans.at(-1);
     const endMs = last?.untilMs ?? minuteMs;
-    // The runs of a loop are a little more than a minute apart, so now and then a minute is skipped.
+    // The loop that writes the rows takes a little more than a minute, so a single missing row does not mean that nobody was there.
     if (minuteMs - endMs > MINUTE_MS) add('away', endMs, minuteMs);
     else if (last !== undefined) last.untilMs = minuteMs;
     add(linked < listed ? 'silent' : 'up', minuteMs, minuteMs + MINUTE_MS);

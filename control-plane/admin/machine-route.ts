@@ -1,4 +1,4 @@
-// One machine for operators, from the rooms that know something of it.
+// The operator's route for one machine. Its answer combines what several rooms know about the machine.
 import type { MachineRental, OperatorGpu, OperatorMachine as View } from '../../shared/api/operator-machine.ts';
 import { OperatorMachine } from '../../shared/api/operator-machine.ts';
 import { type Clock, isoTime } from '../../shared/clock.ts';

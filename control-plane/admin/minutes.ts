@@ -1,5 +1,5 @@
-// What the overview shows of the past: the links of machines, and the due rows that were worked off, a row for each minute. Every control plane
-// on the database writes what it did itself, so each of them shows the same figures.
+// Writes the history that the overview shows, one row a minute: the links of machines, and the due rows that were worked off. Every control
+// plane on the database writes what it did itself. So all of them show the same figures.
 import { z } from 'zod';
 import { METRICS_KEEP_MS } from '../../shared/limits.ts';
 import type { Clock } from '../../shared/clock.ts';
@@ -10,13 +10,13 @@ import { type Forgets, inPieces, type Piece } from '../base/db/pieces.ts';
 import { linkedMachines } from '../fleet/supply/overview.ts';
 
 export const MINUTE_MS = 60_000;
-/** A process writes once a minute. An older row is not about the last minute. */
+/** Age up to which a row counts as the last minute of its process. A process writes once a minute. */
 const LAST_MS = 150_000;
 
 interface Deps {
   db: Db;
   clock: Clock;
-  /** This process among all that have run on the database. */
+  /** Identifies this process among all processes that have run on the database. */
   processId: string;
   /** Rows that the engine of this process drove since its start, by driver. */
   driven(): ReadonlyMap<string, number>;
@@ -32,7 +32,7 @@ export function minutesLoop({ db, clock, processId, driven }: Deps): LoopOptions
     if (now.length === 0) return;
     const done = now.map(([kind, count]) => ({ kind, done: count - (before.get(kind) ?? 0) }));
     await db.tx('admin.work', (tx) => insertWork(tx, { minuteMs, processId, done }));
-    // Only now, so that a failed write counts in the next minute.
+    // `before` changes only after the write. If the write fails, its rows are counted in the next minute.
     for (const [kind, count] of now) before.set(kind, count);
   };
   return { name: 'minutes', periodMs: MINUTE_MS, run };
@@ -82,7 +82,7 @@ async function insertWork(tx: Tx, { minuteMs, processId, done }: Work): Promise<
 const MinuteRow = z.object({ minute_ms: int, listed: int, linked: int });
 export type LinkMinute = z.infer<typeof MinuteRow>;
 
-/** The minutes stand in the order of time. */
+/** The minutes since `sinceMs`, oldest first. */
 export function linkMinutes(query: Query, sinceMs: number): Promise<LinkMinute[]> {
   return query.all(
     MinuteRow,
@@ -92,7 +92,10 @@ export function linkMinutes(query: Query, sinceMs: number): Promise<LinkMinute[]
 
 const WorkRow = z.object({ kind: text, process: text, done: int });
 
-/** The rows of each driver that all processes together worked off, in the last minute that each has written. A missing driver is not known. */
+/**
+ * Number of rows that each driver has worked off: the sum of the last minute of each process. If a driver is missing in the map, its number is
+ * not known.
+ */
 export async function workOfLastMinute(query: Query, nowMs: number): Promise<Map<string, number>> {
   const rows = await query.all(
     WorkRow,

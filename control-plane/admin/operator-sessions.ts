@@ -8,8 +8,8 @@ import { audited } from './admin.ts';
 const OF_SOCKET = /^\/(admin\/)?/;
 
 /**
- * Each route needs the session of a person who operates this installation and has a second factor. What changes something needs a confirmation
- * of the last ten minutes, and stands in the audit journal under the person's e-mail address: a header cannot name somebody else.
+ * Each route needs the session of a person who operates this installation and has a second factor. A route that changes something also needs a
+ * confirmation of the last ten minutes. Its entry in the audit journal has the person's e-mail address, which no header can change.
  */
 export function operatorSessionRoutes(routes: readonly Route[], audit: Pick<Audit, 'run'>): Route[] {
   return audited(routes, audit).map((each) => ({

@@ -1,4 +1,4 @@
-// The overview of operators: what the rooms know of themselves now.
+// The overview of operators: the current figures of all rooms.
 import type { Overview, OverviewLoop } from '../../shared/api/overview.ts';
 import { type Clock, isoTime } from '../../shared/clock.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
@@ -20,17 +20,17 @@ export interface OverviewDeps {
   clock: Clock;
   loops(): LoopStatus[];
   process: { startedMs: number; epoch: number; disk?: (() => Promise<DiskUse>) | undefined };
-  /** The next three are those of all rooms. */
+  /** Kinds of things of all rooms that wait for an operator. `dueRows` and `servers` are those of all rooms too. */
   waits(): readonly Waits[];
   dueRows(): readonly DueRows[];
   servers(): readonly Servers[];
 }
 
 const LAUNCHES_MS = 3_600_000;
-/** Things of one kind that are read. */
+/** Number of waiting things that are read of each kind. */
 const WAITING_READ_MAX = 50;
 const WAITING_SHOWN_MAX = 20;
-/** These are the numbers of systemd/alerts.yaml, so that the overview and the alert say late of the same loops. */
+/** A loop is late if it last succeeded before LATE_PERIODS of its periods plus LATE_MS. systemd/alerts.yaml must have the same numbers. */
 const LATE_PERIODS = 2;
 const LATE_MS = 300_000;
 

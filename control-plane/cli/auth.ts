@@ -6,7 +6,7 @@ import { openClient } from './client.ts';
 import { addressOf, asStranger, type CommonOptions, signedIn, type SvcDeps, withCommon } from './command.ts';
 import { EXIT, SvcError } from './exit.ts';
 
-/** What the commands of this program need. */
+/** The scopes that the commands of this program need. `svc auth login` asks for them. */
 const SCOPES = [
   'instances: read',
   'instances: write',
@@ -105,7 +105,7 @@ async function askUntilGranted(
   for (let waitMs = interval * 1_000; clock.monotonicMs() < untilMs;) {
     await clock.sleep(waitMs, interrupted);
     if (interrupted.aborted) break;
-    // The key is given once, so a lost answer ends the login.
+    // The API returns the key only once, so the login fails if the answer is lost.
     const request = {
       method: 'POST',
       path: '/auth/device/token',
@@ -146,7 +146,7 @@ async function status(options: CommonOptions, deps: SvcDeps): Promise<void> {
   );
 }
 
-/** A key without the scope of this list is refused too, but not as unknown. @throws SvcError with `signIn` */
+/** Checks the key with a request. `insufficient_scope` means that the API knows the key, so it is no failure. @throws SvcError with `signIn` */
 export async function assertAccepted(key: string, baseUrl: string, { fetch, clock, ids }: SvcDeps): Promise<void> {
   const client = openClient({ baseUrl, key, fetch, clock, ids });
   await client.json({ method: 'GET', path: '/events?limit=1' }).catch((error: unknown) => {

@@ -1,4 +1,4 @@
-// `svc chat`: one question to a model, its answer as it comes.
+// `svc chat`: asks a model one question, and prints the answer while it arrives.
 import type { Command } from 'commander';
 import { z } from 'zod';
 import { type CommonOptions, signedIn, type SvcDeps, withCommon } from './command.ts';
@@ -30,7 +30,7 @@ export function addChatCommand(program: Command, deps: SvcDeps): void {
         path: '/chat/completions',
         body: { model, messages, stream: true, ...limit },
         signal: deps.interrupted,
-        // A second request would be a second answer to pay.
+        // A repeat would cause a second answer, which must be paid too.
         isOnce: true,
       });
       for await (const { data } of eventsOf(response)) write(data, options, deps);

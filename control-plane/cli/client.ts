@@ -1,4 +1,4 @@
-// Requests of the public API: errors with the API's own code, and repeats that have no second effect.
+// Sends requests to the public API. Errors have the API's own code, and requests are repeated only if that has no second effect.
 import { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
 import type { Ids } from '../../shared/ids.ts';
@@ -17,22 +17,22 @@ export interface SvcRequest {
   headers?: Record<string, string>;
   signal?: AbortSignal;
   /**
-   * The path takes no Idempotency-Key, and a second request would have a second effect. After a network error nobody knows whether the first
-   * one had one, so it is not repeated.
+   * True if the path takes no Idempotency-Key and a second request would have a second effect. After a network error nobody knows whether the
+   * request had its effect, so it is not repeated.
    */
   isOnce?: boolean;
 }
 
 export interface Client {
-  /** The parsed body, null if there is none. @throws SvcError */
+  /** The parsed body of the answer; null if it has none. @throws SvcError */
   json(request: SvcRequest): Promise<unknown>;
-  /** The answer itself, whose body was not read. @throws SvcError if it is a refusal */
+  /** The answer itself, with a body that is not read yet. @throws SvcError if it is a refusal */
   open(request: SvcRequest): Promise<Response>;
 }
 
 export interface ClientDeps {
   baseUrl: string;
-  /** Undefined: as a stranger. */
+  /** API key; undefined: requests are sent without a key. */
   key: string | undefined;
   fetch: typeof fetch;
   clock: Clock;
@@ -41,11 +41,11 @@ export interface ClientDeps {
 
 const TRIES = 4;
 const WAIT_MS = 1_000;
-/** A caller would rather see the refusal than wait for longer. */
+/** If the API asks for a longer wait than this, the caller gets the refusal at once. */
 const RETRY_AFTER_MS_MAX = 30_000;
-/** Refusals without an effect. */
+/** Statuses of refusals that mean that the request had no effect. */
 const REFUSED: ReadonlySet<number> = new Set([429, 503]);
-/** Whoever stands between has no answer of the API. */
+/** Statuses of a proxy that has got no answer from the API. The request may have had an effect. */
 const UNANSWERED: ReadonlySet<number> = new Set([502, 504]);
 
 const OauthError = z.looseObject({ error: z.string(), error_description: z.string() });
@@ -99,12 +99,12 @@ function attempt(
   });
 }
 
-/** Undefined: the request is not repeated. */
+/** Wait before the repeat after a network error; undefined: the request is not repeated. */
 function networkRetryMs({ isOnce }: SvcRequest, tries: number): number | undefined {
   return isOnce === true ? undefined : WAIT_MS * 2 ** (tries - 1);
 }
 
-/** Undefined: the answer is final. */
+/** Wait before the repeat after this answer; undefined: the answer is final. */
 function retryMs({ status, headers }: Response, request: SvcRequest, tries: number): number | undefined {
   if (UNANSWERED.has(status)) return networkRetryMs(request, tries);
   if (!REFUSED.has(status)) return undefined;
@@ -113,7 +113,7 @@ function retryMs({ status, headers }: Response, request: SvcRequest, tries: numb
   return waitMs <= RETRY_AFTER_MS_MAX ? waitMs : undefined;
 }
 
-/** A network error says nothing about the outcome. */
+/** The error for a request without an answer. It may have had its effect. */
 function failureOf(error: unknown, { signal }: SvcRequest, { baseUrl }: ClientDeps): SvcError {
   if (signal?.aborted === true) return new SvcError(EXIT.interrupted, { code: 'interrupted', message: 'interrupted' });
   const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;

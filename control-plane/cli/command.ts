@@ -12,9 +12,9 @@ export interface SvcDeps {
   clock: Clock;
   ids: Pick<Ids, 'uuid' | 'secret'>;
   fetch: typeof fetch;
-  /** Answers. */
+  /** Prints answers on the standard output. */
   print(text: string): void;
-  /** Everything else. */
+  /** Prints everything that is not an answer on the standard error, such as hints and progress. */
   tell(text: string): void;
   readInput(): Promise<string>;
   /** Standard output is a terminal. */
@@ -55,7 +55,7 @@ export function signedIn(deps: SvcDeps, options: CommonOptions): Client {
   return openClient({ baseUrl: options.baseUrl ?? login.base_url, key: login.api_key, fetch, clock, ids });
 }
 
-/** A client for what needs no key. @throws SvcError if the address of the API is not known */
+/** A client for requests that need no key. @throws SvcError if the address of the API is not known */
 export function asStranger(deps: SvcDeps, options: CommonOptions): Client {
   const { fetch, clock, ids } = deps;
   return openClient({ baseUrl: addressOf(deps, options), key: undefined, fetch, clock, ids });
@@ -75,15 +75,15 @@ export function addressOf({ logins }: SvcDeps, { profile, baseUrl }: CommonOptio
 export interface Shown {
   /** The member with the rows of a list; undefined: the document is one row. */
   rows?: string | undefined;
-  /** The members that a person reads, in this order. */
+  /** Members that are printed for people, in this order. */
   columns: readonly string[];
-  /** The member that names a row. */
+  /** The member that identifies a row. `--quiet` prints only this member. */
   id: string;
-  /** Members that are lists of their own. A person reads each below the rest, if it has rows. */
+  /** Members that are lists. For people, each list that has rows is printed below the rest. */
   parts?: readonly { of: string; columns: readonly string[] }[];
 }
 
-/** Prints an answer in the form that was asked for. */
+/** Prints an answer in the form that the options ask for: JSON, only ids, or a table. */
 export function show(deps: SvcDeps, options: CommonOptions, body: unknown, shown: Shown): void {
   const { rows, columns, id, parts = [] } = shown;
   if (options.json === true) return deps.print(`${JSON.stringify(body)}\n`);

@@ -17,17 +17,17 @@ export type Profile = z.infer<typeof Profile>;
 const Credentials = z.strictObject({ profiles: z.record(z.string(), Profile) });
 
 export interface Login extends Profile {
-  /** A file with the name of its profile, or the variable that it comes from. */
+  /** Where the key comes from: the file and the profile, or the name of the environment variable. */
   source: string;
 }
 
 export interface Logins {
   /** The login of a profile. SVC_API_KEY and SVC_BASE_URL have precedence. */
   find(profile: string): Login | undefined;
-  /** The address alone, which is enough for what needs no key. */
+  /** The address of the API, for requests that need no key; undefined if it is not known. */
   baseUrl(profile: string): string | undefined;
   save(profile: string, login: Profile): string;
-  /** False if there was none. */
+  /** Removes a profile. False if it did not exist. */
   remove(profile: string): boolean;
   /** The folder of our files. */
   readonly folder: string;
@@ -45,7 +45,7 @@ export function openLogins(env: Environment): Logins {
   const folder = join(env.XDG_CONFIG_HOME ?? join(env.HOME ?? homedir(), '.config'), 'svc');
   const file = join(folder, 'credentials.json');
   const stored = (): Record<string, Profile> => readProfiles(file);
-  // An empty variable is one that is not set.
+  // An empty variable counts as not set.
   const [apiUrl, apiKey] = [env.SVC_BASE_URL || undefined, env.SVC_API_KEY || undefined];
   const baseUrl = (profile: string): string | undefined => apiUrl ?? stored()[profile]?.base_url;
   return {
@@ -92,7 +92,7 @@ function readProfiles(file: string): Record<string, Profile> {
   }
 }
 
-/** Whole or not at all, and never readable by others. */
+/** Replaces the file as a whole, so that a crash leaves no half file. Other users can never read it. */
 function writeProfiles(file: string, profiles: Record<string, Profile>): void {
   mkdirSync(dirname(file), { recursive: true, mode: 0o700 });
   chmodSync(dirname(file), 0o700);

@@ -1,4 +1,4 @@
-// `svc doctor`: what can be wrong between here and the API, each with what to do about it.
+// `svc doctor`: checks the way from this machine to the API, and prints what to do about each fault.
 import { lookup } from 'node:dns/promises';
 import type { Command } from 'commander';
 import { z } from 'zod';
@@ -11,7 +11,7 @@ interface Finding {
   check: string;
   ok: boolean;
   detail: string;
-  /** What to do, if it is not ok. */
+  /** What the person can do if `ok` is false. */
   next: string;
 }
 
@@ -99,7 +99,7 @@ async function checked(check: string, next: string, work: () => Promise<string>)
 /** A request that needs no key. */
 async function looked(address: string, deps: SvcDeps): Promise<Response> {
   const response = await deps.fetch(`${address}/gpu-types?limit=1`);
-  // A body that nobody reads keeps its connection.
+  // Until the body is read, its connection stays in use.
   await response.arrayBuffer();
   return response;
 }

@@ -15,14 +15,14 @@ export interface Refusal {
   /** The code of the API, or one of our own in the same style. */
   code: string;
   message: string;
-  /** What to do next. */
+  /** What the person can do next. */
   next?: string;
   requestId?: string;
-  /** What is left and may cost money. */
+  /** Id of an instance or operation that still exists and may cost money. */
   resourceId?: string;
 }
 
-/** Ends the command. The message goes to stderr, with `--json` as an object. */
+/** An error that ends the command with an exit code. It is printed to stderr as text, or as an object with `--json`. */
 export class SvcError extends Error {
   readonly exit: number;
   readonly refusal: Refusal;
@@ -34,7 +34,7 @@ export class SvcError extends Error {
     this.refusal = refusal;
   }
 
-  /** The same error, which also names something that still exists. */
+  /** A copy of this error that also has the id of something that still exists, and the next step for it. */
   about(resourceId: string, next: string): SvcError {
     return new SvcError(this.exit, { ...this.refusal, resourceId, next });
   }
@@ -51,7 +51,7 @@ export function errorText({ refusal }: SvcError): string {
   return next === undefined ? first : `${first}${next}\n`;
 }
 
-/** The same as JSON, for programs. */
+/** The error as JSON, for programs. */
 export function errorJson({ refusal }: SvcError): string {
   const { code, message, next, requestId, resourceId } = refusal;
   const document = {

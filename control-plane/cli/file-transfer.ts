@@ -28,7 +28,7 @@ export function addFileCommands(file: Command, deps: SvcDeps): void {
       const path = `/files/${encodeURIComponent(id)}/content`;
       const response = await signedIn(deps, options).open({ method: 'GET', path, signal: deps.interrupted });
       if (response.body === null) return;
-      // A download that breaks off leaves no half file behind.
+      // The file gets its name only after the whole download, so a download that fails leaves no half file.
       const half = `${options.output}.part`;
       try {
         await pipeline(Readable.fromWeb(response.body), createWriteStream(half));

@@ -58,11 +58,11 @@ const Operation = z.looseObject({
 });
 const POLL_MS = 500;
 const PROGRAM_POLL_MS = 1_000;
-/** The last lines may be on their way when the end of the program is known. */
+/** Time to wait for the last lines of the log after the end of the program is known. */
 const LAST_LINES_MS = 1_000;
 const Ending = z.looseObject({ status: z.string(), status_reason: z.string().optional() });
 
-/** `instance create|delete|wait|logs`, and the same as shortcuts at the top. */
+/** Adds `instance create|delete|wait|logs`, and shortcuts for them at the top level of the program. */
 export function addInstanceCommands(program: Command, instance: Command, deps: SvcDeps): void {
   launchCommand(instance.command('create [argv...]'), deps, false).description(
     "launch an instance; what follows -- replaces the CMD of the image, and '' clears it",
@@ -308,7 +308,7 @@ function portOf(text: string): { port: number; protocol: string; primary?: true 
   return { port: Number(port), protocol, ...(primary === undefined ? {} : { primary: true }) };
 }
 
-/** A single empty text stands for no argument at all, as it does for `docker run --entrypoint ''`. */
+/** The arguments of the request. A single empty text means "no arguments", as in `docker run --entrypoint ''`. */
 function argumentsOf(given: string[]): string[] {
   return given.length === 1 && given[0] === '' ? [] : given;
 }

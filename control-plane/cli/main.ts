@@ -11,11 +11,11 @@ import { runSvc } from './svc.ts';
 const clock = systemClock();
 const interrupting = new AbortController();
 process.on('SIGINT', () => {
-  // The second Ctrl-C does not wait.
+  // The second Ctrl-C ends the process at once.
   if (interrupting.signal.aborted) process.exit(EXIT.interrupted);
   interrupting.abort();
 });
-// A reader that has seen enough, such as head, is no failure.
+// It is no failure if the reader of the output, such as `head`, has ended.
 process.stdout.on('error', () => process.exit(EXIT.done));
 
 process.exitCode = await runSvc(process.argv.slice(2), {

@@ -1,4 +1,4 @@
-// `instance metrics` and `machine metrics`: what GPUs use now, once or every second.
+// `instance metrics` and `machine metrics`: print the current figures of GPUs, once or every second.
 import type { Command } from 'commander';
 import { z } from 'zod';
 import { type CommonOptions, show, signedIn, type SvcDeps, withCommon } from './command.ts';

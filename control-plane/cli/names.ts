@@ -1,4 +1,4 @@
-// Instances are named by id or by the name that their owner gave them.
+// Finds the id of an instance that the person has named by its id or by its name.
 import { z } from 'zod';
 import type { Client } from './client.ts';
 import { EXIT, SvcError } from './exit.ts';

@@ -1,4 +1,4 @@
-// Runs the commands that are one request of the API. Each is an entry of a table.
+// Runs the commands that send exactly one request to the API. Each of these commands is an entry of a table.
 import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import { messageOf } from '../../shared/errors.ts';
@@ -26,7 +26,7 @@ export interface PlainOption {
   /** How the text becomes a value; `text` if left out. `file` reads the file of this name. */
   as?: 'text' | 'number' | 'list' | 'flag' | 'file';
   required?: boolean;
-  /** What a flag without a text means. */
+  /** The value that is sent for an option without a text (`as: 'flag'`). */
   value?: string;
 }
 
@@ -38,11 +38,11 @@ export interface PlainCommand extends Partial<Shown> {
   /** The path below /v1. Each `{name}` is an argument. */
   path: string;
   options?: readonly PlainOption[];
-  /** How a list names its next page: by a cursor, or by the id of the last row, as lists for clients of OpenAI do. */
+  /** How the next page of a list is requested: by a cursor, or by the id of the last row, as in OpenAI's API. */
   pages?: 'cursor' | 'after';
   /** Members that are always in the body. */
   body?: Record<string, unknown>;
-  /** Needs no key. */
+  /** True if the request needs no key. */
   isOpen?: boolean;
   /** What is printed for an answer without a body. */
   done?: string;
@@ -53,7 +53,7 @@ const PAGES: Readonly<Record<NonNullable<PlainCommand['pages']>, readonly PlainO
   cursor: [LIMIT, { flags: '--cursor <cursor>', help: 'the page after this one', in: 'query', to: 'cursor' }],
   after: [LIMIT, { flags: '--after <id>', help: 'the page after the row with this id', in: 'query', to: 'after' }],
 };
-/** The option of everything that is about one month. */
+/** The option of all commands about one month. */
 export const MONTH: PlainOption = {
   flags: '--month <month>',
   help: 'such as 2026-11; the present one without it',
@@ -61,7 +61,7 @@ export const MONTH: PlainOption = {
   to: 'month',
 };
 
-/** The option of everything that moves stablecoins. */
+/** The option of all commands that move stablecoins. */
 export const CHAIN: PlainOption = {
   flags: '--chain <chain>',
   help: 'ethereum, base, arbitrum, polygon or solana',
@@ -70,7 +70,7 @@ export const CHAIN: PlainOption = {
   required: true,
 };
 
-/** `nounOf` gives the command that stands for a noun. */
+/** Adds the commands to the program. `nounOf` returns the parent command of a noun, like `svc key`. */
 export function addPlainCommands(
   nounOf: (noun: string) => Command,
   commands: readonly PlainCommand[],
@@ -80,7 +80,7 @@ export function addPlainCommands(
     const [noun, verb] = plain.words;
     const names = argumentsOf(plain.path);
     const line = [verb, ...names.map((name) => `<${name}>`)].join(' ');
-    // `svc balance` is `svc balance show`.
+    // `show` is the default verb of a noun: `svc balance` means `svc balance show`.
     const command = withCommon(nounOf(noun).command(line, { isDefault: verb === 'show' })).description(plain.help);
     for (const { flags, help, required } of optionsOf(plain)) {
       if (required === true) command.requiredOption(flags, help);

@@ -68,7 +68,7 @@ export function addSshCommands(program: Command, deps: SvcDeps): void {
     });
 }
 
-/** Whether an SSH server answers there. */
+/** Resolves with true if an SSH server answers at this address. */
 export function answersSsh(host: string, port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect({ host, port, timeout: ANSWER_MS });
@@ -107,7 +107,7 @@ function userOf({ ssh_command: command }: Connection): string {
   return target?.split('@')[0] ?? 'root';
 }
 
-/** The key of the API in a file of ours, so that nobody has to trust a host at the first use. */
+/** Writes the host key that the API publishes to a file of ours, so that nobody has to trust an unknown key at the first login. */
 function hostKeyOptions({ hostname, port, host_key: key }: Connection, { logins }: SvcDeps): string[] {
   const folder = join(logins.folder, 'known_hosts.d');
   mkdirSync(folder, { recursive: true, mode: 0o700 });
@@ -123,7 +123,7 @@ function hostKeyOptions({ hostname, port, host_key: key }: Connection, { logins 
   ];
 }
 
-/** The name before the colon; undefined for a path here. */
+/** The instance's name before the colon; undefined for a path on this machine. */
 function remoteName(path: string): string | undefined {
   const [, name] = /^([^/:]+):/.exec(path) ?? [];
   return name;

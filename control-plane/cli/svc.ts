@@ -54,7 +54,7 @@ export async function runSvc(argv: readonly string[], deps: SvcDeps): Promise<nu
   }
 }
 
-/** What follows -- belongs to a program of the caller. */
+/** The words before `--`. The words after it belong to a program of the caller. */
 function ownArgs(argv: readonly string[]): readonly string[] {
   const at = argv.indexOf('--');
   return at === -1 ? argv : argv.slice(0, at);
@@ -88,7 +88,7 @@ export function buildProgram(deps: SvcDeps): Command {
   return program;
 }
 
-/** Any request, for what has no command of its own. */
+/** Adds `svc api`, which sends any request, for routes that have no own command. */
 function addApiCommand(program: Command, deps: SvcDeps): void {
   withCommon(program.command('api <method> <path>'))
     .description('send any request of the API, such as: svc api GET /instances')
@@ -99,7 +99,7 @@ function addApiCommand(program: Command, deps: SvcDeps): void {
       const answer = await signedIn(deps, options).json({
         method: method.toUpperCase(),
         path: below,
-        // Not every path takes an Idempotency-Key.
+        // A POST is not repeated, because not every path takes an Idempotency-Key.
         isOnce: method.toUpperCase() === 'POST',
         ...(text === undefined ? {} : { body: jsonOf(text) }),
       });
@@ -120,7 +120,7 @@ function jsonOf(text: string): unknown {
   }
 }
 
-/** commander copies these settings only to commands that are made after them. */
+/** Copies the output settings to all commands, because commander copies them only to commands that are made later. */
 function inheritOutput(command: Command): void {
   for (const each of command.commands) {
     each.copyInheritedSettings(command);

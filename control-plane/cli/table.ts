@@ -25,7 +25,7 @@ function linesOf(row: Row, columns: readonly string[]): string {
   return names.map((name) => `${name.padEnd(width)}  ${cellOf(row, name)}\n`).join('');
 }
 
-/** The text of a member, for a path like `connection.hostname` too. What a terminal would obey is left out. */
+/** The text of the member at `path`, like `connection.hostname`. Control sequences for terminals are removed. */
 function cellOf(row: Row, path: string): string {
   let value: unknown = row;
   for (const name of path.split('.')) value = Reflect.get(Object(value), name) as unknown;

@@ -1,4 +1,4 @@
-// Waits until an instance is what the caller wants: by the live stream, and by polling while there is none.
+// Waits until an instance has the state that the caller wants. It follows the live stream, and polls while there is no stream.
 import { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
 import type { Client } from './client.ts';
@@ -13,14 +13,14 @@ export interface Wait {
   until: WaitFor;
   timeoutMs: number;
   signal: AbortSignal;
-  /** Told each new status, and what is known about it. */
+  /** Called with each new status and its reason, in words. */
   onChange(text: string): void;
-  /** Whether an SSH server answers at the address of the instance. Asked only for `reachable`. */
+  /** Whether an SSH server answers at the address of the instance. Called only if `until` is `reachable`. */
   answersSsh(host: string, port: number): Promise<boolean>;
 }
 
 const POLL_MS_MAX = 30_000;
-/** A stream that says nothing is asked about that often, in case the last event was missed. */
+/** If the live stream is silent for this time, the instance is read anyway, because an event may have been missed. */
 const SILENT_MS = 30_000;
 
 const Instance = z.looseObject({
@@ -31,7 +31,7 @@ const Instance = z.looseObject({
 });
 export type WaitedInstance = z.infer<typeof Instance>;
 
-/** @throws SvcError with `operationFailed` if it cannot come true any more, `timedOut`, or `interrupted` */
+/** @throws SvcError with `operationFailed` if the instance cannot reach the state any more, `timedOut`, or `interrupted` */
 export async function waitFor(client: Client, wait: Wait, clock: Clock): Promise<WaitedInstance> {
   const untilMs = clock.monotonicMs() + wait.timeoutMs;
   const changes = openChanges(client, wait, clock);
@@ -54,7 +54,7 @@ export async function waitFor(client: Client, wait: Wait, clock: Clock): Promise
   }
 }
 
-/** Undefined: nothing is known, because the network or the API failed. That is no reason to end. */
+/** The instance; undefined if the network or the API failed. In that case the caller continues to wait. */
 async function read(client: Client, { instanceId, signal }: Wait): Promise<WaitedInstance | undefined> {
   try {
     return Instance.parse(await client.json({ method: 'GET', path: `/instances/${instanceId}`, signal }));
@@ -87,7 +87,7 @@ function openChanges(client: Client, { instanceId, signal }: Wait, clock: Clock)
       if (about === instanceId || type === 'resync' || type === 'ready') wake.abort();
     }
   };
-  // A key without the scope, a proxy without streams: polling goes on.
+  // The stream may fail, for a key without the scope or behind a proxy without streams. Then the polling goes on alone.
   void read()
     .catch(() => undefined)
     .finally(() => (isLive = false));

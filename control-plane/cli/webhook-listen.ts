@@ -18,7 +18,7 @@ interface ListenOptions extends CommonOptions {
 }
 
 const SECRET_BYTES = 32;
-/** The wait before the stream is opened again. It doubles each time that it fails. */
+/** The first wait before the stream is opened again. The wait doubles with each failure, up to WAIT_MS_MAX. */
 const WAIT_MS = 1_000;
 const WAIT_MS_MAX = 30_000;
 
@@ -32,7 +32,7 @@ export function addListenCommand(webhook: Command, deps: SvcDeps): void {
     .action((options: ListenOptions) => listen(options, deps));
 }
 
-/** Ends with Ctrl-C, or if the API refuses the stream. */
+/** Forwards events until Ctrl-C, or until the API refuses the stream. */
 async function listen(options: ListenOptions, deps: SvcDeps): Promise<void> {
   const { clock, ids, interrupted, tell } = deps;
   const client = signedIn(deps, options);
@@ -56,7 +56,7 @@ async function listen(options: ListenOptions, deps: SvcDeps): Promise<void> {
   throw new SvcError(EXIT.interrupted, { code: 'interrupted', message: 'interrupted' });
 }
 
-/** The API refuses the stream itself. Anything else may pass, such as a restart of the API. */
+/** True if the API refuses the stream, so that another try is useless. Other failures, such as a restart of the API, may pass. */
 function isFinal(error: unknown): boolean {
   if (!(error instanceof SvcError)) return false;
   const { code } = error.refusal;
@@ -73,7 +73,7 @@ async function* streamAfter(
   yield* eventsOf(await client.open({ method: 'GET', path: '/events', headers, signal }));
 }
 
-/** What the stream says about an instance. */
+/** An event of the stream about an instance. */
 const Streamed = z.looseObject({
   id: z.string(),
   type: WebhookEventType,
@@ -83,12 +83,12 @@ const Streamed = z.looseObject({
 });
 const Sent = WebhookInstance.strip();
 
-/** Undefined for an event that no webhook endpoint gets. */
+/** The event as a webhook endpoint gets it; undefined if endpoints do not get this event. */
 function webhookEventOf({ data }: ReceivedEvent): WebhookEvent | undefined {
   const streamed = Streamed.safeParse(data).data;
   if (streamed === undefined) return undefined;
   const { id, type, created_at: createdAt, status, resource } = streamed;
-  // The stream has no version. The time of the event grows with it.
+  // The stream has no version of the instance. The time of the event is used instead, because it grows in the same order.
   const version = Date.parse(createdAt);
   const instance = Sent.parse({ ...resource, version, ...(status === null ? {} : { status }) });
   return { id, type, created_at: createdAt, data: { instance } };
@@ -106,7 +106,7 @@ async function forward(
   const signal = AbortSignal.timeout(WEBHOOK_STATUS_MS_MAX);
   const outcome = await fetch(url, { method: 'POST', headers, body, redirect: 'manual', signal }).then(
     async (answer) => {
-      // A body that nobody reads keeps its connection.
+      // Until the body is read or cancelled, its connection stays in use.
       await answer.body?.cancel();
       return String(answer.status);
     },

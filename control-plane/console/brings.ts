@@ -1,4 +1,4 @@
-// What this room adds to the house.
+// The routes that the console adds to the control plane.
 import type { Console } from './console.ts';
 import { consoleRoutes } from './routes.ts';
 

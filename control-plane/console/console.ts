@@ -1,9 +1,9 @@
-// The built console: its files are read and compressed once, at the start of the control plane. Their headers forbid everything that is not ours.
+// The built console: its files are read and compressed once, at the start of the control plane. Their headers forbid files of other origins.
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { extname, join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 
-/** Made by `npm run console`; not in the repository. */
+/** Folder of the built console, which `npm run console` makes. It is not in the repository. */
 const BUILT = join(import.meta.dirname, 'dist');
 const YEAR_S = 31_536_000;
 
@@ -27,8 +27,8 @@ const TYPES: Record<string, string> = {
 };
 
 /**
- * Scripts and styles come from our own files alone, requests go to our own origin alone, and no script may write HTML. Pictures and films that
- * models make are shown from memory.
+ * The content security policy. Scripts and styles come only from our own files, requests go only to our own origin, and no script may write HTML.
+ * Images that models make are shown from `data:` addresses. Videos are requested from our own origin.
  */
 const POLICY = [
   "default-src 'none'",
@@ -59,7 +59,7 @@ export function openConsole(folder: string = BUILT): Console {
     readdirSync(join(folder, 'assets')).flatMap((name): [string, BuiltFile][] => {
       const type = TYPES[extname(name)];
       if (type === undefined) return [];
-      // The name of an asset has a digest of its content.
+      // The name of an asset contains a digest of its content, so a browser may keep the asset for ever.
       const headers = { ...SAFE, 'content-type': type, 'cache-control': `public, max-age=${YEAR_S}, immutable` };
       return [[name, builtFile(join(folder, 'assets', name), headers)]];
     }),

@@ -5,7 +5,7 @@ import { fail } from '../../shared/errors.ts';
 import { type Reply, type Route, route } from '../base/http/route.ts';
 import type { BuiltFile, Console } from './console.ts';
 
-/** Addresses outside of `/console` that links, mails and other programs lead to. */
+/** Addresses outside of `/console` that also answer with the page. Links in mails, and other programs, open them. */
 const ENTRANCES = ['device', 'welcome', 'invitation', 'oidc'] as const;
 
 const common = { method: 'GET', tag: 'system', scope: 'none', idempotency: 'none', hidden: true } as const;

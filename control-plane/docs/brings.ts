@@ -1,4 +1,4 @@
-// What this room adds to the house.
+// The routes that the manual adds to the control plane.
 import type { Manual } from './manual.ts';
 import { docsRoutes } from './routes.ts';
 

@@ -1,4 +1,4 @@
-// /llms.txt: the beginning for programs that read: what the service is, and its pages as Markdown.
+// /llms.txt: the start page for programs that read the manual. It says what the service is, and links the pages as Markdown.
 
 export interface SourcePage {
   name: string;
@@ -6,7 +6,7 @@ export interface SourcePage {
   source: string;
 }
 
-/** Each page with the sentence that the first page has about it. */
+/** The text of /llms.txt: each page with a link, and with the sentence about it from the page `index`. */
 export function llmsText(pages: readonly SourcePage[]): string {
   const first = pages.find(({ name }) => name === 'index')?.source ?? '';
   const about = new Map(

@@ -10,12 +10,12 @@ import math
 import re
 import sys
 
-# A log of the Hugging Face Trainer on standard output: a Python dictionary on a line of its own, also behind a progress bar.
+# An entry in the output of the Hugging Face Trainer: a Python dictionary, alone on a line or after a progress bar.
 DICTIONARY = re.compile(r"\{'[^{}]*\}")
 
 
 def from_llama_factory(line):
-    """A line of LLaMA-Factory's trainer_log.jsonl; None if it is not about a step."""
+    """The event for a line of LLaMA-Factory's trainer_log.jsonl; None if the line is not about a step."""
     try:
         entry = json.loads(line)
     except ValueError:
@@ -33,7 +33,7 @@ def from_llama_factory(line):
 
 
 def from_hugging_face(line, step):
-    """A line of the Trainer's output; None if it has no loss. `step` is the number of the last event: the log does not say it."""
+    """The event for a line of the Trainer's output; None if it has no loss. `step` is the number of the last event, which the log does not contain."""
     found = DICTIONARY.search(line)
     if found is None:
         return None

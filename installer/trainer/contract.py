@@ -30,7 +30,7 @@ def say(event):
 
 
 def is_known(value):
-    """JSON has no NaN and no infinity, which are losses of a training that has diverged."""
+    """False for None, NaN and infinity. JSON has no NaN and no infinity, which a training that diverges reports as its loss."""
     return value is not None and not (isinstance(value, float) and not math.isfinite(value))
 
 
@@ -43,20 +43,20 @@ def metrics(step, total_steps, figures):
 
 
 def pack_checkpoint(folder, step):
-    """Makes one file of a checkpoint's folder. The rename makes it whole, and its event comes after that."""
+    """Packs the folder of a checkpoint into one file. The file gets its name only when it is complete, and its event is sent after that."""
     name = f"step-{step}.tar"
     partial = CHECKPOINTS / "partial"
     with tarfile.open(partial, "w") as archive:
         archive.add(folder, arcname=".")
     os.replace(partial, CHECKPOINTS / name)
     say({"type": "checkpoint", "step": step, "file": name})
-    # The host may still read the one before.
+    # Keeps more than the newest checkpoint, because the host may still read the one before.
     for old in sorted(CHECKPOINTS.glob("step-*.tar"), key=lambda path: path.stat().st_mtime)[:-CHECKPOINTS_KEPT]:
         old.unlink()
 
 
 def unpack_checkpoint(file, folder):
-    """The checkpoint that a job goes on from. Only files and folders below `folder` are accepted. Python before 3.11.4 has no filter for that."""
+    """Unpacks the checkpoint from which a job continues. Accepts only files and folders below `folder`: Python before 3.11.4 has no filter for that."""
     shutil.rmtree(folder, ignore_errors=True)
     root = Path(folder).resolve()
     with tarfile.open(file) as archive:
@@ -68,7 +68,7 @@ def unpack_checkpoint(file, folder):
 
 
 def write_result(names):
-    """The manifest: written last, because it says that the files are complete."""
+    """Writes the manifest. It must be written last, because it tells the host that the files are complete."""
     files = [{"name": name, "bytes": (OUT / name).stat().st_size, "sha256": digest(OUT / name)} for name in names]
     partial = OUT / "result.json.partial"
     partial.write_text(json.dumps({"files": files}))

@@ -87,7 +87,7 @@ def settings(job, has_gpu):
         bf16=has_gpu,
         use_cpu=not has_gpu,
         logging_steps=1,
-        # Checkpoints are made by time (Reporter).
+        # The Trainer makes no checkpoints by itself: Reporter asks for them at intervals of time.
         save_strategy="no",
         save_total_limit=1,
         report_to="none",

@@ -4,7 +4,7 @@ import { TERMINAL_CLOSE, type TerminalMessage, type PageMessage } from '../termi
 /** The events of a connection for its page. */
 export interface Listener {
   size(): { cols: number; rows: number };
-  /** Bytes from `place` on follow; those before `end` are history. `continues`: they follow directly after the last ones shown. */
+  /** The next bytes begin at `place`; bytes before `end` are history. `continues`: they follow directly after the last bytes that were shown. */
   begin(at: { place: number; end: number; continues: boolean }): void;
   /** `end`: the place after these bytes. `isCurrent`: whether they arrived on the connection that is open. */
   show(bytes: Uint8Array, at: { end: number; isCurrent(): boolean }): void;

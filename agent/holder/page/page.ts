@@ -23,7 +23,7 @@ function openPage(): void {
     line.dataset['state'] = state;
     line.textContent = text;
   };
-  /** Places in the terminal's bytes: up to where they are shown, and up to where that was acknowledged. */
+  /** Place up to which the terminal's bytes are shown, and place up to which the holder has been sent that they are shown. */
   let shown = 0;
   let acknowledged = 0;
   /** Bytes before this place are history: terminal queries in them must not be answered again. */

@@ -33,7 +33,7 @@ export function App() {
   );
 }
 
-/** Leads to the first screen that the session may see. Whoever has no organisation may see none of an organisation's screens. */
+/** Opens the first screen that the session may see. A person without an organisation may see no screen of an organisation. */
 function Start() {
   if (session.value === null || session.value === undefined) return <Gate screen={START} params={{}} />;
   const first = [START, ...SCREENS].find(({ scope }) => scope !== undefined && may(scope));

@@ -7,7 +7,7 @@ import { MONEY_SCREENS } from './money/screens.ts';
 import { OPERATOR_SCREENS } from './operator/screens.ts';
 import { SUPPLIER_SCREENS } from './supplier/screens.ts';
 
-/** Where `/console` leads people who may see nothing else. */
+/** The screen that `/console` opens for people who may see no other one. */
 export const WITHOUT_SCOPE = '/console/security';
 
 export const SCREENS: readonly Screen[] = [
@@ -19,7 +19,7 @@ export const SCREENS: readonly Screen[] = [
   ...OPERATOR_SCREENS,
 ];
 
-/** Where `/console` leads members of an organisation who may see it. */
+/** The screen that `/console` opens for members of an organisation who may see it. */
 export const START = screenAt('/console/instances');
 
 function screenAt(path: string): Screen {

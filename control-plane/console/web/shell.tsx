@@ -131,7 +131,7 @@ function Palette() {
   );
 }
 
-/** The address that a person means by an id, or by the beginning of a title. */
+/** The address of the screen with this instance id, or with a title that begins with this text; undefined if there is none. */
 function targetOf(text: string): string | undefined {
   const wanted = text.trim().toLowerCase();
   if (wanted === '') return undefined;
@@ -143,7 +143,7 @@ function listed(): Screen[] {
   return SCREENS.filter(({ group, scope }) => group !== undefined && (scope === undefined || may(scope)));
 }
 
-/** What is left, what it goes to, and how long it lasts. */
+/** The balance, the spending per hour, and how long the balance lasts. */
 function Gauge() {
   const { data } = useResource<Balance>('/v1/balance', {
     on: [{ type: 'instance' }, { type: 'deposit' }],

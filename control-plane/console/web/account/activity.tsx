@@ -1,4 +1,4 @@
-// What happened in the organisation, newest first.
+// The list of the organisation's events, newest first.
 import type { AccountEvent } from '../../../../shared/api/event.ts';
 import { useLiveList } from '../core/data.ts';
 import { time } from '../core/format.ts';

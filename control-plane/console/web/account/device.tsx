@@ -1,4 +1,4 @@
-// Approves a program that asks for an API key (`svc auth login`). The person types the code that the program shows.
+// Screen on which a person approves a program that asks for an API key (`svc auth login`). The person types the code that the program shows.
 import { useState } from 'preact/hooks';
 import type { DeviceLogin } from '../../../../shared/api/device-login.ts';
 import { get, post } from '../core/api.ts';

@@ -1,10 +1,10 @@
-// The fields with which people say who they are: the same for sign-in, sign-up, invitations and a new password.
+// The fields for e-mail, name and password, which sign-in, sign-up, invitations and a new password share.
 import { Field } from '../parts/forms.tsx';
 
 interface IdentityProps {
   value: string;
   onValue(value: string): void;
-  /** The rule that the value breaks. */
+  /** The rule that the value breaks, which the field shows; undefined if it breaks none. */
   rule: string | undefined;
 }
 

@@ -1,4 +1,4 @@
-// The screens to which links of mails and of the operator lead. Their secret stands behind the #, which no server ever sees.
+// The screens that open from links in mails and from links of the operator. The secret of a link is after the #, so no server receives it.
 import { useEffect, useState } from 'preact/hooks';
 import type { Session } from '../../../../shared/api/auth.ts';
 import { ApiError, post } from '../core/api.ts';
@@ -30,7 +30,7 @@ export function Welcome() {
   );
 }
 
-/** An invitation: whoever has signed in joins, everybody else gets an account. */
+/** An invitation to an organisation. A person who has signed in joins it; anybody else makes an account first. */
 export function Invitation() {
   useEffect(() => void loadSession(), []);
   const join = useAction(async () => {

@@ -1,4 +1,4 @@
-// Sets up a second factor: a passkey or an authenticator app. Operators cannot pass by this screen.
+// Sets up a second factor: a passkey or an authenticator app. Operators must do this before they see any other screen.
 import { useState } from 'preact/hooks';
 import { post } from '../core/api.ts';
 import { addPasskey } from '../core/passkey.ts';
@@ -19,7 +19,7 @@ export function SecondFactor() {
   );
 }
 
-/** Both ways, and the recovery codes that the first one brings. `added` is called once the session knows the new factor. */
+/** Offers a passkey and an app. With the first factor, it shows the recovery codes. `added` is called once the session has the new factor. */
 export function AddFactors({ added }: { added?: () => void }) {
   const [codes, setCodes] = useState<string[]>();
   const leave = async (): Promise<void> => {

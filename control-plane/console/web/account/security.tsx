@@ -71,7 +71,7 @@ interface RemoveProps {
   remove(): Promise<void>;
 }
 
-/** A button with the refusal beside it. */
+/** A button that calls `remove`. If the API refuses, the refusal is shown beside the button. */
 export function Remove({ name, verb, remove }: RemoveProps) {
   const action = useAction(remove);
   return (

@@ -1,4 +1,4 @@
-// Sign-in by passkey, by password with a code, or through the provider of the operator; and sign-up where it is open.
+// Sign-in by passkey, by password with a code, or through the operator's provider of single sign-on; and sign-up, if it is open.
 import { useState } from 'preact/hooks';
 import type { Session, SignInMethods } from '../../../../shared/api/auth.ts';
 import { ApiError, post } from '../core/api.ts';
@@ -55,7 +55,7 @@ function SignInForms({ hasSingleSignOn }: { hasSingleSignOn: boolean }) {
   );
 }
 
-/** The code is asked for once the password was right and the account has an authenticator app. */
+/** Asks for the code of the authenticator app only if the password was right and the account has an app. */
 function PasswordForm() {
   const [email, setEmail] = useState('');
   const [password, setPassword] = useState('');

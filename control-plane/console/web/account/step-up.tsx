@@ -7,7 +7,7 @@ import { session } from '../core/session.ts';
 import { Dialog, Field, Form, useAction } from '../parts/forms.tsx';
 import { Problem } from '../parts/layout.tsx';
 
-/** Resolves what waits for the confirmation; undefined: nothing waits. */
+/** Function that ends the wait of the request that needs a confirmation; undefined if no request waits. */
 const asked = signal<((isConfirmed: boolean) => void) | undefined>(undefined);
 
 export function StepUp() {

@@ -1,4 +1,4 @@
-// Requests to the API, the only ones of the console. A refusal is an `ApiError` with the API's own code. If the API asks for a confirmation,
+// Sends all requests of the console to the API. A refusal is an `ApiError` with the API's own code. If the API asks for a confirmation,
 // the person is asked, and the request is sent once more.
 import { type ReceivedEvent, eventsOf } from '../../../../shared/event-reader.ts';
 import type { Problem } from '../../../../shared/api/problem.ts';
@@ -9,10 +9,10 @@ export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 /** A refusal of the API, or a network that does not answer (status 0). */
 export class ApiError extends Error {
   readonly status: number;
-  /** The API's own code; `unreachable` without an answer. */
+  /** The API's own code; `unreachable` if there was no answer. */
   readonly code: string;
   readonly requestId: string | undefined;
-  /** Each broken rule with the field that broke it. */
+  /** Each broken rule with its field; empty if the refusal is not about fields. */
   readonly errors: readonly { field: string; rule: string }[];
   /** Members of the refusal beyond those of every problem, like `current_price_per_hour`. */
   readonly extra: Readonly<Record<string, unknown>>;
@@ -33,14 +33,14 @@ export class ApiError extends Error {
 }
 
 export interface CallOptions {
-  /** Each try of one decision of the person has the same key. If it is left out, the call makes a new one. */
+  /** Repeats of a request for the same decision of the person must use the same key. If it is left out, the call makes a new key. */
   idempotencyKey?: string;
   signal?: AbortSignal;
 }
 
 /** What the page does when the API asks for something that only the person can give. */
 export interface Asked {
-  /** The session is over. */
+  /** Called if the session is over. */
   signIn(): void;
   /** Resolves to true once the person has confirmed with a code, a passkey or the password. */
   confirm(): Promise<boolean>;
@@ -141,11 +141,11 @@ async function refusalOf(response: Response): Promise<ApiError> {
 interface InferenceRefusal {
   code?: string;
   message?: string;
-  /** The first field that breaks a rule. */
+  /** Name of the first field that breaks a rule; null if the refusal is not about a field. */
   param?: string | null;
 }
 
-/** The field and its rule. Their message is the field, then the rule, as in every refusal of a field. */
+/** The field and its rule, taken from the message, which begins with the field and continues with the rule. Empty for any other refusal. */
 function brokenBy({ message = '', param }: InferenceRefusal = {}): { field: string; rule: string }[] {
   if (param === undefined || param === null || !message.startsWith(`${param} `)) return [];
   return [{ field: param, rule: message.slice(param.length + 1).replace(/\.$/, '') }];

@@ -2,8 +2,8 @@
 // a month or a window that has not begun.
 
 /**
- * A smaller difference is not taken over. The header `Date` counts whole seconds and the answer takes time to arrive, so the difference of an
- * exact clock varies by as much, and times on the screen would jump.
+ * A difference up to this is ignored. The header `Date` has whole seconds and the answer takes time to arrive, so even for an exact clock the
+ * difference varies by up to this much. Without the limit, times on the screen would jump.
  */
 const VARIES_MS = 3_000;
 
@@ -15,7 +15,7 @@ export function serviceNow(): number {
   return Date.now() + service.aheadMs;
 }
 
-/** Takes the time from an answer of the service. */
+/** Takes the time of the service from the header `Date` of an answer. */
 export function hearTime(answer: Response): void {
   const serviceMs = Date.parse(answer.headers.get('date') ?? '');
   if (Math.abs(serviceMs - serviceNow()) > VARIES_MS) service.aheadMs = serviceMs - Date.now();

@@ -1,28 +1,28 @@
-// What screens read: one resource, or the pages of a list. Both follow the live stream. Each row of a list is a signal of its own, so that a
-// change redraws one row and not the table.
+// Reads the data of screens: one resource, or the pages of a list. Both follow the live stream. Each row of a list is a signal of its own, so
+// that a change redraws one row and not the table.
 import { type ReadonlySignal, type Signal, signal } from '@preact/signals';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import type { Page } from '../../../../shared/api/page.ts';
 import { ApiError, get } from './api.ts';
 import { onLive } from './live.ts';
 
-/** A list that is read as a whole ends here, so that a browser can keep it. */
+/** Limit of rows for a list that is read as a whole (`isWhole`), so that it fits into the memory of a browser. */
 const ROWS_MAX = 10_000;
 /** Lists are read again at most this often, however many resources appear. */
 const REREAD_MS = 1_000;
 
 export interface Resource<T> {
-  /** Undefined until it is known. */
+  /** The resource as it was last read; undefined before the first successful read. */
   data: ReadonlySignal<T | undefined>;
-  /** Why the last read failed; the data of the read before stays. */
+  /** Why the last read failed; undefined if it succeeded. After a failure, `data` keeps the value of the read before. */
   error: ReadonlySignal<ApiError | undefined>;
   reload(): Promise<void>;
 }
 
 interface ResourceOptions {
-  /** Families of events after which it is read again, like `instance`. With an id, only the events of that resource count. */
+  /** Families of events after which the resource is read again, like `instance`. With an id, only the events of that id count. */
   on?: readonly { type: string; id?: string }[];
-  /** Read again with this period while the page is visible. */
+  /** Period in which the resource is read again while the page is visible. */
   everyMs?: number;
 }
 
@@ -72,11 +72,11 @@ export interface LiveList<T> {
   /** The rows that were read so far, in the order of the API; undefined until the first page is there. */
   rows: ReadonlySignal<readonly Signal<T>[] | undefined>;
   error: ReadonlySignal<ApiError | undefined>;
-  /** Null: the last page was read. */
+  /** Cursor of the next page; null if the last page was read. */
   next: ReadonlySignal<string | null>;
   /** Reads the next page. */
   more(): Promise<void>;
-  /** Reads the first page again; rows behind it stay, because events change them. A list without events reads all that was read before. */
+  /** Reads the first page again. Events keep the rows of later pages current. A list without events reads all pages again that were read. */
   reload(): Promise<void>;
 }
 
@@ -86,7 +86,7 @@ interface ListOptions<T> {
   idOf(row: T): string;
   /** The family of events whose resource is a row, like `instance`; `*`: each event is a row. Without it the list does not follow the stream. */
   type?: string;
-  /** All pages are read, up to `ROWS_MAX` rows, so that filters and sums are true of the whole list. */
+  /** If true, all pages are read, up to `ROWS_MAX` rows, so that filters and sums are correct for the whole list. */
   isWhole?: boolean;
 }
 
@@ -115,7 +115,7 @@ export function useLiveList<T>({ path, idOf, type, isWhole = false }: ListOption
 interface OpenList<T> extends LiveList<T> {
   /** Reads all pages again that were read before, because events were missed. */
   restart(): Promise<void>;
-  /** False: the row is not there. */
+  /** Replaces the row, or removes it if `row` is null. False if the list has no row with this id. */
   change(id: string, row: T | null): boolean;
 }
 
@@ -136,7 +136,7 @@ function openList<T>({ path, idOf, isWhole, isLive }: OpenOptions<T>): OpenList<
       const page = await get<Page<T>>(cursor === null ? path : `${path}${joined}cursor=${encodeURIComponent(cursor)}`);
       const known = new Map((rows.peek() ?? []).map((row) => [idOfRow(row), row]));
       error.value = undefined;
-      // A list that is short by its nature has no cursor.
+      // The API answers some short lists as one page without `next_cursor`.
       return { rows: page.data.map((entry) => kept(known.get(idOf(entry)), entry)), next: page.next_cursor ?? null };
     } catch (failure) {
       error.value = asApiError(failure);
@@ -191,15 +191,15 @@ interface ReadPage<T> {
 }
 
 /**
- * The rows behind the first page, as they were read before. Example: 50 rows are on a page, and 2 rows are new. The first page ends with the row
- * that was number 48 before, so the old rows 49 and later stand behind it. Empty if the first page has no old row: then rows between may be missing.
+ * The rows after the first page, as they were read before. Example: a page has 50 rows, and 2 rows are new. The first page ends with the row that
+ * was number 48 before, so the old rows from number 49 on follow it. Empty if the first page has no old row: then rows in between may be missing.
  */
 function tailOf<T>(before: readonly Signal<T>[], firstPage: readonly Signal<T>[]): readonly Signal<T>[] {
   const last = firstPage.findLast((row) => before.includes(row));
   return last === undefined ? [] : before.slice(before.indexOf(last) + 1);
 }
 
-/** The row that is shown, changed in place, or a new one. */
+/** The signal of the row with the new `entry`: `row` itself if it is shown already, else a new signal. */
 function kept<T>(row: Signal<T> | undefined, entry: T): Signal<T> {
   if (row === undefined) return signal(entry);
   if (JSON.stringify(row.peek()) !== JSON.stringify(entry)) row.value = entry;
@@ -207,15 +207,15 @@ function kept<T>(row: Signal<T> | undefined, entry: T): Signal<T> {
 }
 
 export interface Reads {
-  /** Why the last read failed. */
+  /** Why the last read failed; undefined if it succeeded. */
   error: ApiError | undefined;
-  /** Begins anew. */
+  /** Calls `begin` again. */
   reload(): void;
 }
 
 /**
- * Repeats a read of several requests while the component is shown. `begin` is called at first and after each change of `facts`; it returns
- * the read, which is called at once and then with a period, if there is one, while the page is visible.
+ * Repeats a read of several requests while the component is shown. `begin` is called at first and after each change of `facts`, and returns the
+ * read. The read is called at once, and then every `everyMs` while the page is visible. If `everyMs` is undefined, it is called only once.
  */
 export function useReads(
   begin: (signal: AbortSignal) => () => Promise<void>,
@@ -250,7 +250,7 @@ function asApiError(failure: unknown): ApiError {
   throw failure;
 }
 
-/** Calls `work` soon, and not more often than `REREAD_MS`. */
+/** `soon` calls `work` after `REREAD_MS`. Calls of `soon` during that time have no further effect. */
 function spaced(work: () => void): { soon(): void; stop(): void } {
   let timer: ReturnType<typeof setTimeout> | undefined;
   return {
@@ -264,7 +264,7 @@ function spaced(work: () => void): { soon(): void; stop(): void } {
   };
 }
 
-/** Repeats `work` while the tab is visible. Returns how to stop. */
+/** Repeats `work` while the tab is visible. The returned function stops it. */
 export function whileVisible(everyMs: number, work: () => void): () => void {
   const timer = setInterval(() => {
     if (document.visibilityState === 'visible') work();

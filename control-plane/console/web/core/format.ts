@@ -5,7 +5,7 @@ const MINUTE_S = 60;
 const HOUR_S = 3_600;
 const DAY_S = 86_400;
 
-/** `$12.10`, `−$0.02`. Rates may have more digits: `dollars(1.2345, 4)`. */
+/** An amount like `$12.10` or `−$0.02`. Rates may have more digits: `dollars(1.2345, 4)`. */
 export function dollars(amount: number | string, digits = 2): string {
   const value = Number(amount);
   const text = Math.abs(value).toLocaleString('en-US', {
@@ -19,7 +19,7 @@ export function dollars(amount: number | string, digits = 2): string {
 /** Whole cents as dollars. */
 export const cents = (amount: number): string => dollars(amount / 100);
 
-/** A microcent is the smallest amount. */
+/** Most digits of a rate in dollars: the smallest amount is a microcent. */
 const RATE_DIGITS_MAX = 8;
 
 /** A rate as short as it can be without losing a digit: `$2.19`, `$0.001221`. */
@@ -30,7 +30,7 @@ export function rate(amount: number): string {
   return dollars(amount, Math.max(2, digits));
 }
 
-/** `3 d 4 h`, `5 h 12 m`, `4 m 10 s`, `8 s`: the two largest units. */
+/** A duration in its two largest units, like `3 d 4 h`, `5 h 12 m`, `4 m 10 s` or `8 s`. */
 export function duration(seconds: number): string {
   const s = Math.max(0, Math.floor(seconds));
   if (s >= DAY_S) return `${Math.floor(s / DAY_S)} d ${Math.floor((s % DAY_S) / HOUR_S)} h`;
@@ -39,7 +39,7 @@ export function duration(seconds: number): string {
   return `${s} s`;
 }
 
-/** `14:32:10` for today (UTC), `22 Nov 14:32` for another day. */
+/** A time in UTC: `14:32:10` for today, `22 Nov 14:32` for another day. */
 export function time(iso: string, nowMs: number = serviceNow()): string {
   const at = new Date(iso);
   const day = at.toISOString().slice(0, 10);
@@ -47,7 +47,7 @@ export function time(iso: string, nowMs: number = serviceNow()): string {
   return `${date(iso)} ${at.toISOString().slice(11, 16)}`;
 }
 
-/** `22 Nov`, with the year if it is another one. */
+/** A day like `22 Nov`, with the year if it is not the current year. */
 export function date(iso: string, nowMs: number = serviceNow()): string {
   const at = new Date(iso);
   const isThisYear = at.getUTCFullYear() === new Date(nowMs).getUTCFullYear();
@@ -59,14 +59,14 @@ export function date(iso: string, nowMs: number = serviceNow()): string {
   });
 }
 
-/** `4 m 10 s ago`, `in 3 h 2 m`. */
+/** A time relative to now, like `4 m 10 s ago` or `in 3 h 2 m`. */
 export function relative(iso: string, nowMs: number = serviceNow()): string {
   const seconds = (nowMs - Date.parse(iso)) / 1_000;
   if (Math.abs(seconds) < 1) return 'now';
   return seconds > 0 ? `${duration(seconds)} ago` : `in ${duration(-seconds)}`;
 }
 
-/** `6.1 GB`: powers of ten, as disks and images are sold. */
+/** A number of bytes like `6.1 GB`. The units are powers of ten, as for disks. */
 export function bytes(count: number): string {
   const units = ['B', 'kB', 'MB', 'GB', 'TB'];
   let power = 0;
@@ -76,7 +76,7 @@ export function bytes(count: number): string {
   return `${power === 0 ? value : value.toFixed(value < 9.95 ? 1 : 0)} ${units[power]}`;
 }
 
-/** `4 × H100 SXM`. */
+/** Number and type of GPUs, like `4 × H100 SXM`. */
 export function gpus(count: number, type: string): string {
   return `${count} × ${type.replaceAll('_', ' ')}`;
 }
@@ -85,7 +85,7 @@ export function count(value: number): string {
   return value.toLocaleString('en-US');
 }
 
-/** `1 instance`, `2 instances`. */
+/** A number with its noun, like `1 instance` or `2 instances`. */
 export function plural(value: number, noun: string): string {
   return `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
 }

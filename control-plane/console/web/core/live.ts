@@ -1,6 +1,6 @@
-// The live stream of the organisation, once for all tabs of a browser: a browser opens at most six connections to a host over HTTP/1.1, and a
-// seventh tab would hang. One tab holds a lock, reads the stream and tells the others over a channel. When it closes, the lock goes to another
-// tab, which goes on after the last event that it has heard of.
+// The live stream of the organisation. All tabs of a browser share one stream: a browser opens at most six connections to a host over HTTP/1.1,
+// and a seventh tab would hang. One tab holds a lock, reads the stream and sends the events to the others over a channel. When this tab closes,
+// another tab gets the lock and continues after the last event that it has received.
 import { signal } from '@preact/signals';
 import type { LiveEvent } from '../../../../shared/api/event.ts';
 import { ApiError, events } from './api.ts';
@@ -19,7 +19,7 @@ export const isLive = signal(false);
 
 const listeners: { all: Listener[] } = { all: [] };
 
-/** `listener` gets each change, and `resync` if changes may be missing, after which it reads its data again. Returns how to stop. */
+/** `listener` gets each change. If changes may be missing, it gets `resync` and must read its data again. The returned function stops it. */
 export function onLive(listener: Listener): () => void {
   listeners.all = [...listeners.all, listener];
   return () => {
@@ -49,7 +49,7 @@ export function startLive(sessionId: string, stop: AbortSignal): void {
   void navigator.locks.request(`svc-live-${sessionId}`, { signal: stop }, lead).catch(() => undefined);
 }
 
-/** Reads the stream until `stop` aborts. After a break it goes on behind the last event. */
+/** Reads the stream until `stop` aborts. After a lost connection it continues after the last event. */
 async function readStream(
   last: () => string | undefined,
   tell: (message: Message) => void,

@@ -6,7 +6,7 @@ import { ApiError, post } from './api.ts';
 type Options = StartAuthenticationOpts['optionsJSON'];
 type NewOptions = StartRegistrationOpts['optionsJSON'];
 
-/** Asks the authenticator for a signature of the person. @throws ApiError `passkey_failed` if the person or the browser ends it */
+/** Asks for a signature with the person's passkey. @throws ApiError `passkey_failed` if the person or the browser cancels it */
 export async function askPasskey(): Promise<unknown> {
   const { startAuthentication } = await import('@simplewebauthn/browser');
   const optionsJSON = await post<Options>('/v1/auth/passkeys/options');

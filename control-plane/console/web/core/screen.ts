@@ -1,4 +1,4 @@
-// What a screen is. The wings list their screens; the router, the navigation, the palette and the tests of every screen read those lists.
+// The description of a screen. Each folder of screens has a list of them. The router, the navigation, the palette and the tests read the lists.
 import type { ComponentType } from 'preact';
 
 export interface ScreenProps {
@@ -13,11 +13,11 @@ export interface Screen {
   /** The address; a part that begins with `:` is a parameter. */
   path: string;
   title: string;
-  /** The group of the navigation that lists the screen. Left out: other screens lead to it. */
+  /** The group of the navigation that lists the screen. If it is left out, the screen is reached only from other screens. */
   group?: Group;
-  /** Only sessions with this scope see it in the navigation, like `instances: read`; `operator`: people who operate the installation. */
+  /** Scope that a session needs to see the screen in the navigation, like `instances: read`. `operator`: only operators of the installation. */
   scope?: string;
-  /** Nobody has to sign in for it. */
+  /** True if the screen can be seen without a sign-in. */
   isOpen?: boolean;
   load(): Promise<ComponentType<ScreenProps>>;
 }

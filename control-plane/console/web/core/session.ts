@@ -1,10 +1,10 @@
-// Who has signed in. A page is one process, so this is state of the module: undefined until it is known, null for nobody.
+// Who has signed in: undefined until it is known, null if nobody has. A page is one process, so this is state of the module.
 import { computed, signal } from '@preact/signals';
 import type { Session } from '../../../../shared/api/auth.ts';
 import { ApiError, call, get } from './api.ts';
 
 export const session = signal<Session | null | undefined>(undefined);
-/** Why it is not known who has signed in. */
+/** Why the session could not be read; undefined if it could. */
 export const sessionError = signal<ApiError | undefined>(undefined);
 
 const scopes = computed(() => new Set(session.value?.scopes ?? []));
@@ -30,7 +30,7 @@ export async function signOut(): Promise<void> {
   session.value = null;
 }
 
-/** The session for another organisation of the person is a new one, so the page begins anew. */
+/** Changes to another organisation of the person. The session gets another id for it, so the page is loaded again. */
 export async function switchOrg(orgId: string): Promise<void> {
   await call('POST', '/v1/auth/session/org', { org_id: orgId });
   location.assign('/console');

@@ -1,4 +1,4 @@
-// Single sign-on: the browser goes to the provider and comes back to /oidc. What ties both ways together stays in this tab.
+// Single sign-on: the browser goes to the provider and comes back to /oidc. In between, this tab keeps the value that identifies the login.
 import { post } from './api.ts';
 
 const KEPT = 'svc-oidc-login';
@@ -10,7 +10,7 @@ export async function beginSingleSignOn(): Promise<void> {
   location.assign(url);
 }
 
-/** What `beginSingleSignOn` kept, once. */
+/** The value that `beginSingleSignOn` has kept. It is returned once; after that, the result is an empty text. */
 export function keptLogin(): string {
   const login = sessionStorage.getItem(KEPT) ?? '';
   sessionStorage.removeItem(KEPT);

@@ -1,4 +1,4 @@
-// What is done to an instance: a new name, and its end.
+// Buttons that rename or end an instance.
 import { useState } from 'preact/hooks';
 import type { Instance } from '../../../../shared/api/instance.ts';
 import { call } from '../core/api.ts';
@@ -9,7 +9,7 @@ import { isBooting } from './instance-boot.tsx';
 
 interface ActionsProps {
   instance: Instance;
-  /** Dollars, if the bill is known. */
+  /** Cost until now in dollars; undefined until the bill is known. */
   cost: string | undefined;
   reload(): Promise<void>;
 }

@@ -7,15 +7,15 @@ import { Badge, Card } from '../parts/layout.tsx';
 import { Ribbon, RibbonKey, type RibbonPiece } from '../parts/ribbon.tsx';
 import { RowsTable } from '../parts/table.tsx';
 
-/** A bill is exact: the ledger has microcents. */
+/** Digits after the point of a dollar. The ledger counts microcents, so whole cents would not be exact enough. */
 const DIGITS = 4;
 
 interface Line {
-  /** When it began. */
+  /** Time of a refund, or begin of the charged or free time. */
   at: string;
   when: string;
   what: string;
-  /** The evidence of a credit, the words of a refund. */
+  /** The evidence of a credit, or the reason of a refund. */
   why?: string;
   status?: string;
   seconds: number | undefined;
@@ -167,7 +167,7 @@ const CAUSES: Record<InstanceBill['credits'][number]['cause'], string> = {
   dispute: 'Decided by the operator',
 };
 
-/** What the ribbon shows: the boot, charged time, and time that is not charged. */
+/** Pieces of the ribbon: the boot, charged time, and time that is not charged. */
 function piecesOf(
   { created_at: asked, ready_at: ready, terminated_at: ended }: Instance,
   bill: InstanceBill,

@@ -1,4 +1,4 @@
-// How an instance boots: what has happened, what goes on now, and what is still to come. Nothing of it is billed.
+// How an instance boots: the steps that are done, the step under way, and the steps to come. The boot is not billed.
 import type { ComponentChildren } from 'preact';
 import type { InstanceEvent } from '../../../../shared/api/instance-journal.ts';
 import type { Instance } from '../../../../shared/api/instance.ts';
@@ -11,7 +11,7 @@ import { Card, Tag } from '../parts/layout.tsx';
 const OPERATION_MS = 1_000;
 const MIB = 1_024 ** 2;
 
-/** The words of the events that belong to a boot. */
+/** Titles of the events that belong to a boot, by event type. */
 const TITLES: Record<string, string> = {
   'instance.creating': 'Accepted',
   'instance.placed': 'Placed on a machine',
@@ -23,7 +23,7 @@ interface BootProps {
   instance: Instance;
   /** Oldest first. */
   events: readonly InstanceEvent[];
-  /** The launch, if it is known: only it tells how much of the image has been pulled. */
+  /** The operation of the launch; null if it is not known. Only the operation reports how much of the image has been pulled. */
   operationId: string | null;
 }
 
@@ -110,7 +110,7 @@ function nowOf(progress: string | undefined): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** The bytes of the operation's words `pulling the image: 5.0 of 9.4 MiB`. */
+/** The pulled and the total bytes, from a progress text like `pulling the image: 5.0 of 9.4 MiB`. Undefined for any other text. */
 function pullOf(progress = ''): { done: number; total: number } | undefined {
   const [, done, total] = /([\d.]+) of ([\d.]+) MiB$/.exec(progress) ?? [];
   return done === undefined || total === undefined

@@ -1,4 +1,4 @@
-// What the instances of the rows that are drawn have cost: many in one request, again after a change of one, and twice a minute.
+// Costs of the instances whose rows are drawn. One request reads many of them. An instance is read again after each change, and all twice a minute.
 import { type ReadonlySignal, type Signal, signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import type { InstanceCost } from '../../../../shared/api/instance-bill.ts';
@@ -9,13 +9,13 @@ import { whileVisible } from '../core/data.ts';
 import { onLive } from '../core/live.ts';
 
 const REREAD_MS = 30_000;
-/** Changes that arrive within this time are one request. */
+/** Changes that arrive within this time cause only one request. */
 const GATHER_MS = 1_000;
 
 export interface Costs {
-  /** Undefined until it is known. */
+  /** Cost of this instance; undefined until it is known. */
   of(id: string): ReadonlySignal<InstanceCost | undefined>;
-  /** A row of this instance is drawn now. Returns how to say that it is not drawn any more. */
+  /** Must be called when a row of this instance is drawn. The returned function must be called when the row is not drawn any more. */
   draw(id: string): () => void;
   /** The ids of the rows that are drawn. */
   drawn: ReadonlySignal<readonly string[]>;

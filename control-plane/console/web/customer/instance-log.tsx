@@ -1,4 +1,4 @@
-// What the container writes, as it writes it. A stream that breaks off is taken up again after the last line.
+// The log of the container, live. After a lost connection, the stream continues after the last line.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { InstanceLog } from '../../../../shared/api/instance-journal.ts';
 import type { Instance } from '../../../../shared/api/instance.ts';
@@ -72,7 +72,7 @@ function Tails({ tail, setTail }: { tail: number; setTail(tail: number): void })
   );
 }
 
-/** Stays at the end while the reader is there. */
+/** The lines of the log. If the reader has scrolled to the end, the view stays at the end when new lines arrive. */
 function Lines({ lines }: { lines: readonly Line[] }) {
   const ref = useRef<HTMLPreElement>(null);
   const isAtEnd = useRef(true);
@@ -143,7 +143,7 @@ async function follow(id: string, { tail, signal, take }: FollowOptions): Promis
         take(line);
       }
     } catch (error) {
-      // A stream that was open and broke off is taken up again; a refusal is shown.
+      // If the connection is lost after a line has arrived, the stream is opened again. Any other failure is shown.
       if (signal.aborted || (error instanceof ApiError && error.status !== 0) || last === undefined) throw error;
     }
     await new Promise((resolve) => setTimeout(resolve, RETRY_MS));

@@ -1,4 +1,4 @@
-// The status of an instance: its word, and why, since when, and whether it costs.
+// The status of an instance, with its reason or with a note that the instance is not billed now.
 import type { Instance } from '../../../../shared/api/instance.ts';
 import { time } from '../core/format.ts';
 import { Badge, type Tone } from '../parts/layout.tsx';

@@ -1,4 +1,4 @@
-// All instances, newest first. Rows change as the service reports it.
+// The list of all instances, newest first. Rows change when the live stream reports a change.
 import { useMemo, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import type { Instance } from '../../../../shared/api/instance.ts';
@@ -165,7 +165,7 @@ function isAmong(instance: Instance, shown: Shown): boolean {
 
 const wordsOf = ({ id, name, gpu_type: type }: Instance): string => `${name ?? ''} ${id} ${type}`.toLowerCase();
 
-/** How long it may still run, or has run. */
+/** The remaining time of an instance that runs, or the time that an ended instance has run, in words. */
 function runtimeOf(instance: Instance): string {
   const { ready_at: ready, terminated_at: ended, auto_terminate_at: end, auto_terminate_hours: hours } = instance;
   if (ready === null)

@@ -1,9 +1,9 @@
-// What a launch form says: the request that it makes, the `svc` line that makes the same one, and what an hour of it costs.
+// The content of the launch form, the request and the `svc` line that it becomes, and the price of an hour.
 import type { CreateInstance, Port } from '../../../../shared/api/instance.ts';
 import type { PricingRow } from '../../../../shared/api/pricing.ts';
 import { quoted } from '../parts/command.tsx';
 
-/** What a launch runs. */
+/** Where the image of a launch comes from. */
 export type Source = 'environment' | 'template' | 'image';
 
 export type Reserved = Pick<PricingRow, 'gpu_type' | 'region'>;
@@ -19,7 +19,7 @@ export interface LaunchDraft {
   gpuCount: number;
   /** The offering that the person has chosen; undefined before. */
   chosen: PricingRow | undefined;
-  /** The capacity of the contract. It stands in place of `chosen` if the tier is reserved. */
+  /** The contract capacity that the person has chosen. It is used instead of `chosen` if the tier is reserved. */
   reserved: Reserved | undefined;
   source: Source;
   environment: string;
@@ -35,11 +35,11 @@ export interface LaunchDraft {
   entrypoint: Argv;
   cmd: Argv;
   name: string;
-  /** Fields of figures are text, as they are typed. */
+  /** Fields for numbers are kept as the typed text. */
   disk: string;
   cap: string;
   hours: string;
-  /** Undefined: all keys of the organisation, also later ones. */
+  /** Ids of the SSH keys that may log in; undefined: all keys of the organisation, including keys that are added later. */
   keys: readonly string[] | undefined;
 }
 
@@ -75,7 +75,7 @@ export interface Quote {
   total: number;
 }
 
-/** Undefined without an offering: a reserved launch costs nothing by the hour. */
+/** The price of the draft. Undefined without a chosen offering, and for a reserved launch, because it has no price by the hour. */
 export function quoteOf({ tier, chosen, gpuCount, disk }: LaunchDraft): Quote | undefined {
   if (tier === 'reserved' || chosen === undefined) return undefined;
   const gpus = chosen.price_per_hour * gpuCount;
@@ -84,15 +84,15 @@ export function quoteOf({ tier, chosen, gpuCount, disk }: LaunchDraft): Quote | 
   return { gpus, disk: extra, total: rounded(gpus + extra) };
 }
 
-/** Sums of decimal prices without the noise of binary fractions. */
+/** Removes the rounding errors of binary fractions from a sum of decimal prices. */
 const rounded = (value: number): number => Number(value.toFixed(8));
 
-/** The GPUs that the person has chosen, whichever way they are paid. */
+/** GPU type and region of the chosen contract capacity if the tier is reserved, else of the chosen offering; undefined before a choice. */
 export function placeOf({ tier, chosen, reserved }: LaunchDraft): Reserved | undefined {
   return tier === 'reserved' ? reserved : chosen;
 }
 
-/** The body of POST /v1/instances. What the API refuses is left to the API. */
+/** The body of POST /v1/instances. It may be invalid: only the API checks it. */
 export function requestOf(draft: LaunchDraft): Partial<CreateInstance> {
   const { tier, gpuCount, keys, name, disk, cap, hours } = draft;
   const place = placeOf(draft);
@@ -128,7 +128,7 @@ function sourceOf(draft: LaunchDraft): Partial<CreateInstance> {
   };
 }
 
-/** The lines `NAME=value`. A line without `=` is a name without a value, which the API refuses if it may not be. */
+/** Parses lines `NAME=value`. A line without `=` is a name with an empty value. The API refuses names that it does not allow. */
 function envOf(text: string): Record<string, string> {
   const lines = text.split('\n').filter((line) => line.trim() !== '');
   return Object.fromEntries(
@@ -139,14 +139,14 @@ function envOf(text: string): Record<string, string> {
   );
 }
 
-/** Undefined: what the image says. */
+/** The arguments of the request. Undefined: the image's own arguments. */
 function argumentsOf({ kind, text }: Argv): string[] | undefined {
   if (kind === 'none') return [];
   const lines = text.split('\n').filter((line) => line !== '');
   return kind === 'own' || lines.length === 0 ? undefined : lines;
 }
 
-/** The ports that the text names. The primary one counts only while the text names it. */
+/** Parses the text of the ports. `primary` has an effect only if the text contains that port as an http port. */
 export function portsOf({ ports, primary }: Pick<LaunchDraft, 'ports' | 'primary'>): Port[] {
   const words = ports.split(/[\s,]+/).filter((word) => word !== '');
   return words.map((word): Port => {
@@ -156,7 +156,7 @@ export function portsOf({ ports, primary }: Pick<LaunchDraft, 'ports' | 'primary
   });
 }
 
-/** The `svc` line. It has no flag for the price that was seen, so it says no such price. */
+/** The `svc` line for the draft. The command has no flag for the price that the person saw, so the line has no such price. */
 export function launchLine(draft: LaunchDraft): string {
   const request = requestOf(draft);
   const flags: [string, string | number | undefined][] = [
@@ -185,7 +185,7 @@ export function launchLine(draft: LaunchDraft): string {
   return `svc instance create ${words.join(' ')}${cmd.length === 0 ? '' : ` --${cmd.join('')}`}`;
 }
 
-/** What is typed on a command line: one empty argument stands for none. */
+/** Arguments as they are typed on a command line: a single empty argument means "no arguments". */
 function typedOf(given: readonly string[] | undefined): readonly string[] {
   return given?.length === 0 ? [''] : (given ?? []);
 }

@@ -47,7 +47,7 @@ function OnDemand({ draft, change }: OfferingsProps) {
   const rows = data.value?.data;
   const regions = [...new Set((rows ?? []).map(({ region }) => region))].toSorted();
   const types = [...new Set((rows ?? []).map(({ gpu_type: type }) => type))].toSorted();
-  // The quote follows the price and the count of the chosen offering; one that is gone has no GPU left.
+  // Takes the new price and count of the chosen offering into the draft. If the offering is not listed any more, its count becomes 0.
   useEffect(() => {
     const { chosen } = draft;
     if (rows === undefined || chosen === undefined) return;
@@ -196,7 +196,7 @@ function Choice({ rows, draft, change }: OfferingsProps & { rows: readonly Prici
   );
 }
 
-/** What the active contracts commit, at no price by the hour. */
+/** A choice among the capacity of the active contracts, which has no price by the hour. */
 function ReservedChoice({ draft, change }: OfferingsProps) {
   const { data, error, reload } = useResource<Reservation[]>('/v1/reservations', { on: [{ type: 'instance' }] });
   if (error.value !== undefined) return <Problem error={error.value} retry={() => void reload()} />;

@@ -1,4 +1,4 @@
-// What a launch runs: an environment, a template or an own image; and who may log in.
+// The part of the launch form for the image (an environment, a template or an own image) and for the keys that may log in.
 import type { Page } from '../../../../shared/api/page.ts';
 import type { SshKey } from '../../../../shared/api/account.ts';
 import type { Environments, Template } from '../../../../shared/api/preset.ts';
@@ -284,13 +284,13 @@ function Keys({ draft, change, action }: PartProps) {
   );
 }
 
-/** The rule that a part which is no `Field` breaks. */
+/** Shows the rule that a part of the form breaks. It is for parts that are not a `Field`, which shows its own rule. */
 export function Rule({ action, field }: { action: Action; field: string }) {
   const rule = ruleBelow(action, field);
   return rule === undefined ? null : <small class="err">{rule}</small>;
 }
 
-/** The first rule of a field or of a member of it, like `ports.0.port` or `ports[0].port`. */
+/** The first broken rule of a field or of one of its members, like `ports.0.port` or `ports[0].port`. */
 function ruleBelow({ error }: Action, field: string): string | undefined {
   const broken = error?.errors.find(
     (each) => each.field === field || each.field.startsWith(`${field}.`) || each.field.startsWith(`${field}[`),

@@ -1,4 +1,4 @@
-// Launching: what is free now, what it costs at most, and why something is missing.
+// The launch screen: the GPUs that are free now, the highest cost of the launch, and why an offering is not shown.
 import { useRef, useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import type { Balance } from '../../../../shared/api/billing.ts';
@@ -22,7 +22,7 @@ export function Launch() {
   const sent = useRef<{ text: string; key: string }>();
   const request = requestOf(draft);
   const action = useAction(async () => {
-    // The same request again is the same decision: a launch whose answer was lost is not made twice.
+    // If the same request is sent again, it uses the same key. So a launch whose answer was lost is not made twice.
     const text = JSON.stringify(request);
     if (sent.current?.text !== text) sent.current = { text, key: crypto.randomUUID() };
     const accepted = await post<Operation>('/v1/instances', request, { idempotencyKey: sent.current.key }).catch(
@@ -163,7 +163,7 @@ function Limits({ draft, change, action }: QuoteProps) {
   );
 }
 
-/** What it costs until the limit, and what is left then. */
+/** What the instance costs until its time limit, and the balance that is left then. */
 function AtMost({ draft }: { draft: LaunchDraft }) {
   const balance = useResource<Balance>(may('billing: read') ? '/v1/balance' : undefined).data.value;
   const quote = quoteOf(draft);

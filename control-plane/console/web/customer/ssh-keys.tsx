@@ -54,7 +54,7 @@ function NewKey({ done }: { done(): Promise<void> }) {
     setPublicKey('');
     await done();
   });
-  // The comment of a key is most often the name that its owner gave it.
+  // Proposes the comment of the key as its name, because it is most often the name that its owner gave it.
   const paste = (text: string): void => {
     setPublicKey(text);
     const comment = /^\S+ \S+ (.+)$/.exec(text.trim())?.[1];

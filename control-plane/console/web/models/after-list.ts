@@ -1,4 +1,4 @@
-// Lists of the OpenAI kind: the next page begins after the id of the last row.
+// Lists that are paged as in OpenAI's API: the next page begins after the id of the last row.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError, get } from '../core/api.ts';
 import { onLive } from '../core/live.ts';
@@ -18,7 +18,7 @@ export interface AfterList<T> {
   reload(): Promise<void>;
 }
 
-/** `path` has a query. With a `type` the list is read again after each event of that family. */
+/** `path` must have a query. If `type` is set, the list is read again after each event of that family. */
 export function useAfterList<T extends { id: string }>(path: string, type?: string): AfterList<T> {
   const [page, setPage] = useState<AfterPage<T>>();
   const [error, setError] = useState<ApiError>();

@@ -1,4 +1,4 @@
-// A list of the OpenAI kind as a table: its pages, its refusals, and what it shows while it is empty.
+// A table for a list of after-list.ts: its pages, its refusals, and the text for an empty list.
 import type { ComponentChildren } from 'preact';
 import { Problem } from '../parts/layout.tsx';
 import { type Column, RowsTable } from '../parts/table.tsx';

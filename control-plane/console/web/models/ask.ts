@@ -5,21 +5,21 @@ import { ApiError, send } from '../core/api.ts';
 
 export interface Answer {
   text: string;
-  /** Time from the request to the first text, measured here. */
+  /** Milliseconds from the request to the first text, measured in the browser; undefined before the first text. */
   firstMs: number | undefined;
-  /** Time from the first text to the last one. */
+  /** Milliseconds from the first text to the last one. */
   textMs: number;
-  /** The counts of the model server; undefined before the end. */
+  /** Counts of tokens by the model server; undefined before the end of the answer. */
   usage: TokenUsage | undefined;
-  /** Names what was charged. */
+  /** Id of the receipt, which has the charge. */
   receiptId: string | undefined;
-  /** Why it ended; undefined while it comes, or if it was stopped. */
+  /** Why the answer ended; undefined while it arrives, or if the person has stopped it. */
   finish: string | undefined;
 }
 
 export type Question = Pick<ChatRequest, 'model' | 'messages' | 'temperature' | 'max_tokens'>;
 
-/** Tells of each piece. Resolves with the whole answer. @throws ApiError, also for a failure on the way; DOMException if `signal` aborts */
+/** Calls `tell` after each piece. Resolves with the whole answer. @throws ApiError, also during the answer; DOMException if `signal` aborts */
 export async function ask(question: Question, signal: AbortSignal, tell: (soFar: Answer) => void): Promise<Answer> {
   const body = { ...question, stream: true, stream_options: { include_usage: true } };
   const beganMs = performance.now();
@@ -40,7 +40,7 @@ export function tokensPerSecond({ usage, textMs }: Answer): number | undefined {
 }
 
 function after(answer: Answer, data: unknown, atMs: number): Answer {
-  // `[DONE]` is no JSON.
+  // The last event is `[DONE]`, which is not JSON.
   if (data === undefined) return answer;
   const chunk = data as Partial<ChatCompletionChunk> & { error?: { code?: string; message?: string } };
   if (chunk.error !== undefined)

@@ -1,4 +1,4 @@
-// A conversation with a model: its answers as they come, and how fast and dear they were.
+// A conversation with a model: its answers while they arrive, their speed, and their cost.
 import { useState } from 'preact/hooks';
 import type { Model } from '../../../../shared/api/model.ts';
 import { count } from '../core/format.ts';
@@ -159,7 +159,7 @@ function Stat({ label, value }: { label: string; value: string }) {
   );
 }
 
-/** `svc chat` asks one question, and knows no temperature. */
+/** The same request as commands. `svc chat` has no conversation and no temperature, so requests with either use `svc api`. */
 function sameOf(question: Question, said: Pick<Said, 'system' | 'message' | 'maxTokens'>): Same {
   const curl = { method: 'POST', path: '/v1/chat/completions', body: question } as const;
   const isPlain = question.temperature === undefined && question.messages.length === (said.system === '' ? 1 : 2);

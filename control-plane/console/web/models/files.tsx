@@ -1,4 +1,4 @@
-// Files of examples for fine-tuning: what was found in them, and what a job with them would cost.
+// Files of examples for fine-tuning, with the report of their check, and the cost of a job with them.
 import { useState } from 'preact/hooks';
 import type { FileObject, TrainingReport } from '../../../../shared/api/file.ts';
 import { call, send } from '../core/api.ts';

@@ -16,7 +16,7 @@ interface Made {
 }
 
 export function Image({ model }: { model: Model }) {
-  // A request for images may name a size alone.
+  // The only parameter that a request for images may set is the size.
   const parameters = (model.parameters ?? []).filter(({ name }) => name === 'size');
   const [made, setMade] = useState<Made>();
   const ask = async (body: PromptBody): Promise<void> => {

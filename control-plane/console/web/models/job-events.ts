@@ -1,4 +1,4 @@
-// The events of a fine-tuning job, oldest first, read on from the last one.
+// The events of a fine-tuning job, oldest first. Each read begins after the last event that was read.
 import { useState } from 'preact/hooks';
 import type { FineTuningEvent } from '../../../../shared/api/fine-tuning.ts';
 import { type ApiError, get } from '../core/api.ts';
@@ -23,7 +23,7 @@ export function useJobEvents(id: string, isOpen: boolean): JobEvents {
   return { events, error };
 }
 
-/** Reads what is new each time that it is called, one call at a time. */
+/** Returns a function that reads the new events. Only one read is under way at a time. */
 function openReader(
   id: string,
   signal: AbortSignal,

@@ -1,4 +1,4 @@
-// One fine-tuning job: how far it is, how its loss went, what it reported, and its files.
+// One fine-tuning job: its progress, the curve of its loss, its events, and its files.
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import type { FineTuningEvent, FineTuningJob } from '../../../../shared/api/fine-tuning.ts';
@@ -17,7 +17,7 @@ import { lossOf, pathOf } from './loss.ts';
 
 const MS = 1_000;
 const REREAD_MS = 15_000;
-/** Number of events that the page shows until all are asked for. */
+/** Number of events that the page shows until the person asks for all. */
 const EVENTS_SHOWN = 20;
 const iso = (seconds: number): string => new Date(seconds * MS).toISOString();
 const isOpen = ({ status }: FineTuningJob): boolean =>

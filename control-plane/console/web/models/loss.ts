@@ -6,7 +6,7 @@ export interface LossPoint {
   loss: number;
 }
 
-/** One point for each step: a step that was trained again after a loss of its machine counts as it was the last time. */
+/** One point for each step. If a step was trained again, because a machine was lost, its last loss counts. */
 export function lossOf(events: readonly FineTuningEvent[]): LossPoint[] {
   const points = new Map<number, number>();
   for (const { type, data } of events) {

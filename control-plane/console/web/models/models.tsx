@@ -1,4 +1,4 @@
-// What models there are, what they cost, and a playground for those that can be called.
+// The list of models with their prices, and a playground for the models that can be called.
 import { useState } from 'preact/hooks';
 import type { Modality, Model } from '../../../../shared/api/model.ts';
 import { useResource } from '../core/data.ts';

@@ -100,7 +100,7 @@ function JobForm({ bases, files }: { bases: readonly string[]; files: readonly F
   );
 }
 
-/** What the job would cost, asked anew for each file. */
+/** What the job would cost. The quote is requested again if another file is chosen. */
 function Quote({ file, model }: { file: string; model: string }) {
   const [quotes, setQuotes] = useState<readonly FineTuningQuote[]>([]);
   const { error } = useReads(
@@ -123,7 +123,7 @@ interface JobBody {
   svc: { max_budget_usd: number };
 }
 
-/** `svc job create` makes LoRA jobs alone. */
+/** The command for the same job. `svc job create` can make only LoRA jobs, so other jobs use `svc api`. */
 function lineOf(body: JobBody): string {
   if (body.method.type !== 'lora') return `svc api POST /fine_tuning/jobs --body ${quoted(JSON.stringify(body))}`;
   const { model, training_file: file, suffix, svc } = body;

@@ -1,4 +1,4 @@
-// Fields for what requests for an image or a video may set, as the model lists it.
+// Fields for the parameters of an image or a video that the model lists.
 import type { Model } from '../../../../shared/api/model.ts';
 import { type Action, Field, Select } from '../parts/forms.tsx';
 
@@ -37,7 +37,7 @@ export function ParameterFields({ parameters, values, onValues, action }: Parame
   );
 }
 
-/** The members of the request: those that were set. */
+/** The members of the request. An empty field gives no member. */
 export function membersOf(parameters: readonly Parameter[], values: Values): Record<string, string | number | boolean> {
   return Object.fromEntries(
     parameters.flatMap(({ name, type }): [string, string | number | boolean][] => {

@@ -1,4 +1,4 @@
-// What a call of a model costs, in words.
+// Formats the prices of a model as text.
 import type { Model } from '../../../../shared/api/model.ts';
 import { dollars, rate } from '../core/format.ts';
 

@@ -15,7 +15,7 @@ export interface PromptBody extends Record<string, unknown> {
 
 interface PromptCardProps {
   model: Model;
-  /** What the request may set in addition to the prompt. */
+  /** Parameters that the request may have in addition to the prompt. */
   parameters: NonNullable<Model['parameters']>;
   /** The path of the request, below /v1. */
   path: string;
@@ -23,7 +23,7 @@ interface PromptCardProps {
   busy: string;
   /** Sends the request. @throws ApiError */
   ask(body: PromptBody): Promise<void>;
-  /** What was made. */
+  /** The results, which are shown below the form. */
   children: ComponentChildren;
 }
 

@@ -1,4 +1,4 @@
-// What fine-tuning with a file would cost, for each base model.
+// A table of quotes: the cost of fine-tuning with one file, for each base model.
 import type { FineTuningQuote } from '../../../../shared/api/fine-tuning.ts';
 import { count, dollars } from '../core/format.ts';
 import { type Column, RowsTable } from '../parts/table.tsx';

@@ -1,4 +1,4 @@
-// What a request has cost: its receipt, which is closed soon after the answer.
+// Reads the receipt of a request, which has its cost. The receipt is closed soon after the answer.
 import type { Receipt } from '../../../../shared/api/receipt.ts';
 import { get } from '../core/api.ts';
 
@@ -15,7 +15,7 @@ export async function receiptOf(id: string): Promise<Receipt> {
   return receipt;
 }
 
-/** `$0.00004125`, with all digits that the ledger has. */
+/** The cost with all digits of the ledger, like `$0.00004125`; `not known yet` while the receipt is open. */
 export function costText({ cost, state }: Receipt): string {
   return state === 'open' ? 'not known yet' : `$${cost}`;
 }

@@ -8,7 +8,7 @@ import { costText, receiptOf } from './receipts.ts';
 export interface Turn {
   question: string;
   answer: Answer | undefined;
-  /** The charge that the receipt names. */
+  /** The charge of the receipt; undefined until it is known. */
   cost: string | undefined;
   isOver: boolean;
 }
@@ -70,7 +70,7 @@ export interface Said {
   turns: readonly Turn[];
 }
 
-/** The whole conversation goes with each question: the service keeps none. */
+/** The request for the next answer. It contains the whole conversation, because the service keeps none. */
 export function questionOf({ id, system, message, temperature, maxTokens, turns }: Said): Question {
   const before = turns.flatMap(({ question, answer }) =>
     answer === undefined || answer.text === ''

@@ -1,4 +1,4 @@
-// A video from a prompt: a job that is followed until its film can be seen.
+// A video from a prompt. The screen follows the job until the video can be shown.
 import { useState } from 'preact/hooks';
 import type { Model } from '../../../../shared/api/model.ts';
 import type { VideoJob } from '../../../../shared/api/videos.ts';

@@ -44,11 +44,11 @@ interface MonthBillProps {
   /** The route of the bill, and the command that prints it. */
   path?: string;
   cli?: string;
-  /** Whether lines lead to the customer's pages of what they are about. */
+  /** True if lines link to the customer's pages, such as the page of the charged instance. */
   isOwn?: boolean;
 }
 
-/** It is the bill of the session's organisation, unless properties name another one. */
+/** The bill of one month. Without `path` and `cli`, it is the bill of the session's own organisation. */
 export function MonthBill({ path: base = '/v1/bill', cli = 'svc bill show', isOwn = true }: MonthBillProps) {
   const months = lastMonths(serviceNow());
   const [month, setMonth] = useState(months[0] ?? '');
@@ -132,7 +132,7 @@ function aboutOf({ subject_id: id, model }: Pick<BillLine, 'subject_id' | 'model
   return model ?? id ?? '';
 }
 
-/** The present month and those before it, like `2026-11`, in UTC. */
+/** The current month and the months before it, like `2026-11`, in UTC. */
 function lastMonths(nowMs: number): string[] {
   const now = new Date(nowMs);
   return Array.from({ length: MONTHS }, (_, back) =>

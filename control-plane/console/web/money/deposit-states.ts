@@ -1,4 +1,4 @@
-// What the state of a deposit means: its badge, what follows from it, and how far it is on the way to the balance.
+// How the state of a deposit is shown: its badge, its consequence, and the number of steps that are done.
 import type { Deposit } from '../../../../shared/api/deposit.ts';
 import { cents } from '../core/format.ts';
 import type { Tone } from '../parts/layout.tsx';
@@ -16,7 +16,7 @@ export const STEPS = [
 interface State {
   tone: Tone;
   text: string;
-  /** The step that is under way; all before it are done. */
+  /** Index of the step that is under way. All steps before it are done. If it is the number of steps, all are done. */
   step: number;
   /** What happens next, or what to do. */
   next: string;
@@ -66,12 +66,12 @@ const STATES: Record<Status, State> = {
 
 export const stateOf = ({ status }: Pick<Deposit, 'status'>): State => STATES[status];
 
-/** Whether tokens that are sent now still count. */
+/** True if tokens that are sent now still count for the deposit. */
 export function takesTokens({ status, expires_at: end }: Deposit, nowMs: number): boolean {
   return (status === 'created' || status === 'detected' || status === 'confirming') && Date.parse(end) > nowMs;
 }
 
-/** `$1.50 less than asked`; undefined where there is no difference. */
+/** The difference in words, like `$1.50 less than asked`; undefined if there is none. */
 export function difference({ credited_cents: credited, amount_usd_cents: asked }: Deposit): string | undefined {
   if (credited === undefined || credited === asked) return undefined;
   return `${cents(Math.abs(credited - asked))} ${credited < asked ? 'less' : 'more'} than asked`;

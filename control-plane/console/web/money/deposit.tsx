@@ -1,4 +1,4 @@
-// One deposit: where to send what until when, and how far it is.
+// One deposit: the address, the amount and the time limit, and the progress of the deposit.
 import { Link } from 'wouter-preact';
 import type { Deposit as DepositView } from '../../../../shared/api/deposit.ts';
 import { useResource } from '../core/data.ts';
@@ -11,7 +11,7 @@ import { QrCode } from '../parts/qr-code.tsx';
 import { difference, STEPS, stateOf, takesTokens } from './deposit-states.ts';
 import { chainName, DepositStatus } from './deposits.tsx';
 
-/** Besides the stream, which may be interrupted. */
+/** The deposit is also read with this period, because the live stream may be interrupted. */
 const REREAD_MS = 15_000;
 
 export function Deposit({ params: { id = '' } }: ScreenProps) {

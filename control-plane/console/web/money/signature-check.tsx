@@ -1,11 +1,11 @@
-// A box in which a person checks what the own server has received.
+// A box in which a person checks the signature of a delivery that the person's own server has received.
 import { useState } from 'preact/hooks';
 import { serviceNow } from '../core/clock.ts';
 import { Field, TextField } from '../parts/forms.tsx';
 import { Note } from '../parts/layout.tsx';
 import { checkSignature, type Verdict } from './signature.ts';
 
-/** `sent`: the body of the delivery that is shown. */
+/** `sent`: the body of the shown delivery, with which the box begins. */
 export function SignatureCheck({ sent }: { sent: string }) {
   const [body, setBody] = useState(sent);
   const [header, setHeader] = useState('');

@@ -1,6 +1,6 @@
 // Checks the signature of a webhook in the browser. The secret is sent nowhere.
 
-/** A receiver refuses what is older or newer. */
+/** A receiver refuses a signature whose time differs from its own clock by more than this. */
 const AGE_S_MAX = 300;
 
 export interface Signed {
@@ -8,7 +8,7 @@ export interface Signed {
   body: string;
   /** The value of `Svc-Signature`. */
   header: string;
-  /** The 64 characters of the secret, which are the key as they stand. */
+  /** The 64 characters of the secret. They are the key as text; they must not be decoded from hex. */
   secret: string;
 }
 
@@ -17,7 +17,7 @@ export interface Verdict {
   text: string;
 }
 
-/** Whether a receiver has to accept it, and if not, what is wrong. */
+/** Whether a receiver must accept the delivery; if not, with the reason. */
 export async function checkSignature({ body, header, secret }: Signed, nowMs: number): Promise<Verdict> {
   const parts = header
     .trim()

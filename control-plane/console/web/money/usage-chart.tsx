@@ -1,4 +1,4 @@
-// Bars of money over time, one on another. The table below the chart has the same figures.
+// Stacked bars of money over time. The table below the chart has the same figures.
 import { dollars } from '../core/format.ts';
 import { type Bucket, type Chart, OTHERS } from './usage-rows.ts';
 
@@ -76,7 +76,7 @@ function Bar({ column, top, x, width }: BarProps) {
   );
 }
 
-/** Evenly spread, with the first and the last. */
+/** The starts that get a label: evenly spread, with the first and the last one. */
 function labelsOf(starts: readonly number[]): number[] {
   const last = starts.length - 1;
   const at = Array.from({ length: LABELS }, (_, index) => starts[Math.round((index * last) / (LABELS - 1))]);

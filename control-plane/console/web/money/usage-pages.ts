@@ -6,13 +6,13 @@ import { get } from '../core/api.ts';
 import { type Reads, useReads } from '../core/data.ts';
 
 const PAGE = 200;
-/** So many rows are more than anybody reads. The page says so if there are more. */
+/** Limit of pages that are read, because nobody reads more rows. If there are more, the screen says that the list is cut. */
 const PAGES_MAX = 25;
 const REREAD_MS = 60_000;
 
 export interface Usage extends Reads {
   rows: readonly UsageRow[] | undefined;
-  /** There are more rows than were read. */
+  /** True if there are more rows than were read. */
   isCut: boolean;
 }
 

@@ -1,4 +1,4 @@
-// What was used, as a chart and as sums: rows of the API by time bucket and group. All of it is pure.
+// Converts the usage rows of the API into a chart and into sums, by time bucket and by group. All functions are pure.
 import type { UsageRow } from '../../../../shared/api/billing.ts';
 import { nearestUcents } from '../../../../shared/money.ts';
 
@@ -14,7 +14,7 @@ export interface Group {
 export interface Chart {
   /** Start of each bucket, also of those in which nothing was used. */
   starts: readonly number[];
-  /** The names of the series: the dearest groups, then the rest as one. */
+  /** The names of the series: the groups with the highest cost, then all other groups as one. */
   series: readonly string[];
   /** Microcents of each series, for each bucket. */
   columns: readonly (readonly bigint[])[];
@@ -34,16 +34,16 @@ const SPANS: Record<Bucket, { ms: number; count: number; fromMs: number }> = {
   day: { ms: DAY_MS, count: 30, fromMs: 0 },
   week: { ms: WEEK_MS, count: 13, fromMs: MONDAY_MS },
 };
-/** The number of colours of the chart, beside the one for the rest. */
+/** Number of groups that have their own colour. All others share one more colour. */
 const SERIES_MAX = 3;
 
-/** The first moment of the window that a chart shows: the present bucket is its last one. */
+/** The first moment of the window of a chart, in epoch ms. The last bucket of the window is the current one. */
 export function startOf(bucket: Bucket, nowMs: number): number {
   const { ms, count, fromMs } = SPANS[bucket];
   return Math.floor((nowMs - fromMs) / ms) * ms + fromMs - (count - 1) * ms;
 }
 
-/** The groups, the dearest one first. */
+/** The groups, the one with the highest cost first. */
 export function groupsOf(rows: readonly UsageRow[], groupBy: GroupBy): Group[] {
   const groups = new Map<string, Group>();
   for (const row of rows) {

@@ -1,4 +1,4 @@
-// What is left, how long it lasts, and where it went.
+// The balance, how long it lasts, and what it was spent on.
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import type { Balance } from '../../../../shared/api/billing.ts';
@@ -18,7 +18,7 @@ import { type Bucket, chartOf, type Group, type GroupBy, groupsOf, startOf, sum 
 
 const BALANCE_MS = 15_000;
 const HOUR_S = 3_600;
-/** The figures warn if less is left: a night passes without anybody who could add funds. */
+/** If the balance lasts for fewer hours, the figures warn. In one night nobody may be there to add funds. */
 const WARN_H = 48;
 
 const BUCKETS: readonly (readonly [Bucket, string])[] = [
@@ -86,7 +86,7 @@ function BalanceNow() {
   );
 }
 
-/** `24 Nov 00:39`. */
+/** The time in `hours` hours, like `24 Nov 00:39`. */
 function until(hours: number): string {
   const iso = new Date(serviceNow() + hours * HOUR_S * 1_000).toISOString();
   return `${date(iso)} ${iso.slice(11, 16)}`;

@@ -1,4 +1,4 @@
-// One delivery: its attempts with what was sent and answered, the next one, and a retry.
+// One delivery: its attempts with request and answer, the time of the next attempt, and a button for a retry.
 import type { WebhookDeliveryDetail } from '../../../../shared/api/webhook.ts';
 import { post } from '../core/api.ts';
 import { useResource } from '../core/data.ts';
@@ -24,11 +24,11 @@ const ERRORS: Record<NonNullable<Attempt['error_code']>, string> = {
 };
 
 interface DeliveryProps {
-  /** The path of the endpoint. */
+  /** The API path of the endpoint. */
   path: string;
   id: string;
   deliveryId: string;
-  /** It was asked for another attempt. */
+  /** Called after the person has requested another attempt. */
   changed(): void;
 }
 

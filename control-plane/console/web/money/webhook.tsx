@@ -1,4 +1,4 @@
-// One endpoint: what was sent to it, what it answered, and what happens next.
+// One webhook endpoint: its status and settings, and its deliveries with their attempts.
 import { useEffect, useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import type { NewWebhookEndpoint, WebhookDelivery, WebhookEndpoint } from '../../../../shared/api/webhook.ts';
@@ -16,7 +16,7 @@ import { LiveTable } from '../parts/table.tsx';
 import { Delivery } from './webhook-delivery.tsx';
 import { EndpointStatus, Secret } from './webhooks.tsx';
 
-/** Webhooks are not in the live stream. */
+/** Period of reading again. Webhooks are not in the live stream. */
 const REREAD_MS = 5_000;
 const PAGE = 50;
 /** How long deliveries are kept. */
@@ -45,7 +45,7 @@ export function Webhook({ params: { id = '' } }: ScreenProps) {
   useEffect(
     () =>
       whileVisible(REREAD_MS, () => {
-        // Reading again shows the first page alone.
+        // A reload would shorten the list to its first page, so it happens only while the list has no further page.
         if ((list.rows.value?.length ?? 0) <= PAGE) void list.reload();
       }),
     [list],

@@ -1,4 +1,4 @@
-// Corrections of a balance by an operator: a credit, a refund, or an adjustment. Each names why, and a reference under which it counts once.
+// Corrections of a balance by an operator: a credit, a refund, or an adjustment. Each has a reason and a reference. A reference has an effect once.
 import { useState } from 'preact/hooks';
 import { post } from '../core/api.ts';
 import { dollars } from '../core/format.ts';
@@ -33,7 +33,7 @@ interface Given {
   subjectId: string;
   reason: string;
   reference: string;
-  /** Adjust down: the rest is written off. Refund: the platform pays all of it. */
+  /** The checkbox. Adjust down: write off what the balance does not cover. Refund: the platform pays all of it, the supplier keeps its part. */
   isMarked: boolean;
 }
 
@@ -106,7 +106,7 @@ function Made({ made }: { made: Row }) {
   );
 }
 
-/** Fields that are empty as yet, as the lines show them. */
+/** The values for the command lines: an example stands for each field that is still empty. */
 function exampleOf(given: Given): Given {
   const { kind, amount, subjectId, reason, reference } = given;
   return {

@@ -1,16 +1,16 @@
-// A decision of an operator about one thing: a dialog says what follows, takes what the route needs, and shows the same as a command. The API
-// keeps the decision in the audit journal.
+// A decision of an operator about one row. A dialog explains the effect, asks for the fields of the request, and shows the same request as a
+// command. The API writes the decision to the audit journal.
 import { useState } from 'preact/hooks';
 import { post } from '../core/api.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Dialog, Field, Form, useAction } from '../parts/forms.tsx';
 import { capital, type Row, type Verb } from './verbs.ts';
 
-/** What the decisions are about. */
+/** The kind of things that the decisions are about. */
 export interface Decided {
-  /** The list of its kind, which begins with `/admin/v1/`. */
+  /** The path of their list, which begins with `/admin/v1/`. */
   path: string;
-  /** The commands of its kind, like `svc-control-plane admin payout`. */
+  /** The first words of their commands, like `svc-control-plane admin payout`. */
   command: string;
 }
 
@@ -24,7 +24,7 @@ interface DecisionsProps extends Decided {
 
 /** A button for each decision that fits the row. */
 export function Decisions({ verbs, row, id, ...about }: DecisionsProps) {
-  // The table may show another row here while the dialog is open.
+  // Keeps the row of the open dialog, because the table may replace the row at this place meanwhile.
   const [asked, setAsked] = useState<{ verb: Verb; row: Row; id: string }>();
   return (
     <div class="row">
@@ -54,7 +54,7 @@ function Decision({ path, command, verb: decision, row, id, close, decided }: De
   const [texts, setTexts] = useState<Record<string, string>>(() =>
     Object.fromEntries(takes.map(({ field, initial }) => [field, initial?.(row) ?? ''])),
   );
-  // Fields that are empty as yet are dots in the lines.
+  // The command lines show dots for fields that are still empty.
   const bodyOf = (empty: string) =>
     takes.length === 0 ? undefined : Object.fromEntries(takes.map(({ field }) => [field, texts[field] || empty]));
   const target = `${path}/${encodeURIComponent(id)}/${verb}`;

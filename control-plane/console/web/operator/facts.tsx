@@ -1,4 +1,4 @@
-// One thing of the operator's routes as a list of its members, and a short list of things as a table.
+// Shows one row of the operator's routes as a list of its members, and several rows as a table.
 import type { ComponentChildren } from 'preact';
 import { Link } from 'wouter-preact';
 import { cents, time } from '../core/format.ts';
@@ -6,7 +6,7 @@ import { Badge, type Tone } from '../parts/layout.tsx';
 import { type Column, RowsTable } from '../parts/table.tsx';
 import { capital, type Row, textOf } from './verbs.ts';
 
-/** All members of the row; those without a value are a dash. */
+/** All members of the row. A member without a value is shown as a dash. */
 export function FactsOf({ row }: { row: Row }) {
   return (
     <dl class="kv pad">
@@ -28,17 +28,17 @@ interface FactsTableProps {
   columns: readonly string[];
   /** A column of buttons. */
   decide?: Column<Row>;
-  /** What is said if there is no row. */
+  /** Text in place of the table if there is no row. */
   children: ComponentChildren;
 }
 
-/** The first column names the row, and the third and later ones leave on a narrow page. */
+/** The first column names the row. The third and later columns are hidden on a narrow page. */
 export function FactsTable({ caption, rows, columns, decide, children }: FactsTableProps) {
   if (rows.length === 0) return <p class="pad quiet">{children}</p>;
   return <RowsTable caption={caption} rows={rows} columns={[...factColumns(columns), ...(decide ? [decide] : [])]} />;
 }
 
-/** `hrefOf`: where the name of a row leads. */
+/** `hrefOf`: the address to which the first column links. */
 export function factColumns(columns: readonly string[], hrefOf?: (row: Row) => string): Column<Row>[] {
   return columns.map((name, index) => ({
     title: titleOf(name),
@@ -50,7 +50,7 @@ export function factColumns(columns: readonly string[], hrefOf?: (row: Row) => s
   }));
 }
 
-/** Cents are written as dollars. */
+/** The title of a column. The ending `_cents` is removed, because the values are written as dollars. */
 const titleOf = (name: string): string => capital(name.replace(/_cents$/, ''));
 
 /** States in which an operator has something to do, or something has ended badly. */
@@ -64,7 +64,7 @@ const TONES: Record<string, Tone> = {
   suspended: 'bad',
 };
 
-/** A member of a row: times are short, and states that need somebody have a colour. */
+/** The value of a member: times are written short, and the states of TONES have a colour. */
 function Fact({ name, value }: { name: string; value: unknown }) {
   const text = textOf(value);
   if (text === '') return <span class="quiet">–</span>;

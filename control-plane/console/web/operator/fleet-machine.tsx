@@ -1,4 +1,4 @@
-// One machine for operators: what decides about it, its GPUs with their figures, what runs on it, and what happened to it of late.
+// One machine for operators: its state, its GPUs with their figures, the rentals on it, and its last events.
 import { Link } from 'wouter-preact';
 import type { MachineMetrics } from '../../../../shared/api/metrics.ts';
 import type { OperatorGpu, OperatorMachine } from '../../../../shared/api/operator-machine.ts';
@@ -118,7 +118,7 @@ function MachineFigures({ shown: { machine, on_offer: isOnOffer, gpus, reliabili
   );
 }
 
-/** The newest sample of the host stands beside what the control plane knows. Reading it makes the host sample every second. */
+/** The GPUs that the control plane knows, each with the host's newest sample. While the sample is read, the host samples every second. */
 function Gpus({ id, gpus }: { id: string; gpus: readonly OperatorGpu[] }) {
   const path = `${MACHINES.path}/${encodeURIComponent(id)}/metrics`;
   const { data } = useResource<MachineMetrics>(path, { everyMs: REREAD_MS });

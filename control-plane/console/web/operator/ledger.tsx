@@ -1,4 +1,4 @@
-// The books: what the last proof has found, a new proof, and a search over transfers.
+// The ledger: the result of the last proof, a button for a new proof, and a search over transfers.
 import { useState } from 'preact/hooks';
 import { post } from '../core/api.ts';
 import { serviceNow } from '../core/clock.ts';
@@ -107,7 +107,7 @@ interface Wanted {
   to: string;
 }
 
-/** Options of the command in place of the members of the query. */
+/** The option of the command for each member of the query. */
 const OPTIONS: Record<keyof Wanted, string> = {
   org_id: '--org',
   subject_id: '--subject',
@@ -116,7 +116,7 @@ const OPTIONS: Record<keyof Wanted, string> = {
   to: '--to',
 };
 
-/** A day stands for its first moment in UTC. */
+/** The time that is searched from or to. A text with only a day means the first moment of that day in UTC. */
 const momentOf = (text: string): string => (/^\d{4}-\d{2}-\d{2}$/.test(text) ? `${text}T00:00:00Z` : text);
 const dayOf = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
 
@@ -156,7 +156,7 @@ function Search() {
   );
 }
 
-/** The address may name what is searched, e.g. from the page of a deposit. Then the time is not limited. */
+/** The search when the screen opens. A link, e.g. on the page of a deposit, may name it in the address. Then the time is not limited. */
 function atFirst(): Wanted {
   const query = new URLSearchParams(location.search);
   const [orgId, subjectId] = [query.get('org_id') ?? '', query.get('subject_id') ?? ''];

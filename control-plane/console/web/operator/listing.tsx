@@ -1,4 +1,4 @@
-// A list of the operator's routes as a screen. What changes something asks first; the API keeps it in the audit journal.
+// A list of the operator's routes as a screen. Each decision asks for a confirmation first. The API writes it to the audit journal.
 import type { ComponentChildren, ComponentType } from 'preact';
 import { useState } from 'preact/hooks';
 import { type LiveList, useLiveList } from '../core/data.ts';
@@ -11,13 +11,13 @@ import { Decisions } from './decision.tsx';
 import { factColumns } from './facts.tsx';
 import { type Row, textOf, type Verb } from './verbs.ts';
 
-/** A choice above the list: the words, the query that it adds, and the same as options of the command. */
+/** A choice above the list: its text, the query that it adds to the path, and the same filter as options of the command. */
 type Filter = readonly [words: string, query: string, options: string];
 
 export interface Listing {
   title: string;
   path: string;
-  /** The same on the machine of the control plane. If the list has decisions, their commands begin with what is before ` list`. */
+  /** The command for the same list, on the host of the control plane. The commands of decisions begin with its part before ` list`. */
   cli: string;
   /** The member that identifies a row. */
   id: string;
@@ -25,9 +25,9 @@ export interface Listing {
   columns: readonly string[];
   what: string;
   verbs?: readonly Verb[];
-  /** The first one holds at the beginning. */
+  /** Choices above the list. The first one is selected at first. */
   filters?: readonly Filter[];
-  /** Rows have pages of their own: `<page>/<id>`. */
+  /** Address of the rows' own pages, which are `<page>/<id>`. If it is left out, rows have no pages. */
   page?: string;
 }
 
@@ -37,9 +37,9 @@ export function listingScreen(listing: Listing): ComponentType<ScreenProps> {
 
 interface ListingProps {
   listing: Listing;
-  /** Forms above the list. They get how to read the list again. */
+  /** Forms above the list. They call `reload` to read the list again. */
   above?: (reload: () => Promise<void>) => ComponentChildren;
-  /** Buttons beside the title. They get the same. */
+  /** Buttons beside the title. They call `reload` to read the list again. */
   actions?: (reload: () => Promise<void>) => ComponentChildren;
 }
 

@@ -1,5 +1,5 @@
-// What operators make in a dialog: it takes the fields, and shows the same as a command while they are filled in. The API keeps it in the audit
-// journal.
+// A dialog in which operators make something new. It asks for the fields, and shows the same request as a command while they are filled in. The
+// API writes the action to the audit journal.
 import { useState } from 'preact/hooks';
 import { post } from '../core/api.ts';
 import { SameAs } from '../parts/command.tsx';
@@ -15,16 +15,16 @@ interface MadeField {
   label: string;
   hint?: string;
   isOptional?: boolean;
-  /** What the lines have while the field is empty; for an optional field: nothing. */
+  /** Text that the command lines show while the field is empty; for an optional field it is empty. */
   example: string;
-  /** The field is a choice of these; the first one holds at first. */
+  /** If set, the field is a choice among these values, and the first one is selected at first. */
   choices?: readonly (readonly [value: string, label: string])[];
-  /** The rule that the text breaks. */
+  /** The rule that the text breaks; undefined if the text is valid. */
   broken?(text: string): string | undefined;
 }
 
 export interface Making {
-  /** The words of the button, and the title of the dialog. */
+  /** Text of the button that opens the dialog, and title of the dialog. */
   words: string;
   says: string;
   fields: readonly MadeField[];
@@ -64,7 +64,7 @@ function MakeDialog({ making, made, close }: MakeProps & { close(): void }) {
     close();
     await made(answer);
   });
-  // The lines have the example of a field that is empty or breaks its rule.
+  // For a field that is empty or breaks its rule, the command lines show its example.
   const shown = Object.fromEntries(
     fields.map((each) => {
       const text = texts[each.field] ?? '';

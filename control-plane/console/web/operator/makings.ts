@@ -1,4 +1,4 @@
-// What operators make, as data: an API key of an organisation, a payment in another way, a reservation.
+// The things that operators make, as data: an API key of an organisation, a payment outside of deposits, a reservation.
 import { serviceNow } from '../core/clock.ts';
 import { quoted } from '../parts/command.tsx';
 import type { Making, Texts } from './making.tsx';
@@ -12,10 +12,10 @@ const textIn = (texts: Texts, field: string): string => texts[field] ?? '';
 /** Entries of a text, separated by commas. */
 const entriesOf = (text: string): string[] =>
   text.split(',').flatMap((each) => (each.trim() === '' ? [] : [each.trim()]));
-/** A day is its begin in UTC, as the command takes it. */
+/** The time of the request. A text with only a day means the begin of that day in UTC, as in the command. */
 const timeOf = (text: string): string => (/^\d{4}-\d{2}-\d{2}$/.test(text) ? `${text}T00:00:00Z` : text);
 
-/** The name of the organisation stands above the button. */
+/** An API key. The dialog need not show the organisation, because its name is above the button. */
 export function keyOf(orgId: string): Making {
   return {
     words: 'Make a key',

@@ -27,7 +27,7 @@ const SUPPLIERS: Listing = {
 
 const listed = { group: 'Operate', scope: 'operator' } as const;
 
-/** So long deliveries are kept. */
+/** Time for which deliveries of webhooks are kept. */
 const KEPT_MS = 30 * 24 * 3_600_000;
 
 const WEBHOOKS: Listing = {

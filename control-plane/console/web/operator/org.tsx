@@ -129,7 +129,7 @@ function Money({ id, path, balance: { data, error, reload } }: MoneyProps) {
 interface WarningsProps {
   id: string;
   path: string;
-  /** Hours in the words of the route, like `24, 6, 1`. */
+  /** Hours at which the organisation is warned, separated by commas, like `24, 6, 1`. */
   warned: string;
   changed(): Promise<void>;
 }

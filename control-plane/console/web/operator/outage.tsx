@@ -1,4 +1,4 @@
-// One outage for operators: what stopped which rentals, what that gave, and the decisions that it still needs.
+// One outage for operators: its cause, the rentals that it stopped, the credits for it, and the decisions that are still open.
 import { Link } from 'wouter-preact';
 import type { Outage, OutageDetail, OutageRental } from '../../../../shared/api/outage.ts';
 import { serviceNow } from '../core/clock.ts';

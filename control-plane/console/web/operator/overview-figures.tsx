@@ -1,4 +1,4 @@
-// The figures of the overview that have a past: links and outages of a day, and the requests to models of five minutes.
+// The figures of the overview over a time: links and outages of the last day, and requests to models of the last five minutes.
 import type { OverviewDay, OverviewTraffic } from '../../../../shared/api/overview.ts';
 import { count, dollars, plural, time } from '../core/format.ts';
 import { Card } from '../parts/layout.tsx';

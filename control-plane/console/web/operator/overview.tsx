@@ -9,7 +9,7 @@ import { LinksDay, Traffic } from './overview-figures.tsx';
 
 const PATH = '/admin/v1/overview';
 const EVERY_MS = 10_000;
-/** Work that waits longer is late. */
+/** Due rows that wait longer than this are late. */
 const LATE_SECONDS = 30;
 
 export function OverviewScreen() {
@@ -94,7 +94,7 @@ function ledgerBadge({ faults, new_proven_at: proven }: Overview['ledger']) {
   return proven === null ? 'not proven yet' : <Badge tone="ok">balances to 0</Badge>;
 }
 
-/** Where a person decides about what waits. */
+/** The screen on which an operator decides, for each kind of thing that waits for a decision. */
 const SCREENS: Record<OverviewWaiting['kind'], string> = {
   deposit: '/console/operate/deposit-queue',
   credit: '/console/operate/credits',

@@ -1,4 +1,4 @@
-// Payouts of all suppliers: what is due is exported, sent by the operator elsewhere, and entered as sent or failed.
+// Payouts of all suppliers. The operator exports the due payouts, sends them outside of this service, and enters each as sent or failed.
 import { useEffect, useState } from 'preact/hooks';
 import type { Page } from '../../../../shared/api/page.ts';
 import { post } from '../core/api.ts';
@@ -87,7 +87,7 @@ function Export({ exported }: { exported(): Promise<void> }) {
   );
 }
 
-/** The file has the bytes that the command prints. */
+/** The batch that was made. Its file has the same bytes as the output of the command. */
 function Made({ batch, page }: { batch: string; page: Page<Row> }) {
   const url = useFile(`${JSON.stringify(page)}\n`, 'application/json');
   return (
@@ -109,7 +109,7 @@ function Made({ batch, page }: { batch: string; page: Page<Row> }) {
   );
 }
 
-/** An address of a file with this text, while it is shown. */
+/** The address of a file with this text. It is valid while the component is shown; undefined before the first drawing. */
 function useFile(text: string, type: string): string | undefined {
   const [url, setUrl] = useState<string>();
   useEffect(() => {

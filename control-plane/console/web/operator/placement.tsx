@@ -1,4 +1,4 @@
-// Why an instance got its machine or none: what each condition removes, the candidates in their order, and what would work instead.
+// Why an instance got its machine, or none: the machines that each condition excludes, the candidates in order, and alternatives that would work.
 import { Link } from 'wouter-preact';
 import type { PlacementAttempt, PlacementExplanation, PlacementFilter } from '../../../../shared/api/placement.ts';
 import { useResource } from '../core/data.ts';

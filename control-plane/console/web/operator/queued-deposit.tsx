@@ -1,4 +1,4 @@
-// One deposit for operators: what was asked for, what came on its chain, how its status changed, and the decisions about it.
+// One deposit for operators: the requested amount, the tokens that arrived, the changes of its status, and the decisions about it.
 import { Link } from 'wouter-preact';
 import { useResource } from '../core/data.ts';
 import type { ScreenProps } from '../core/screen.ts';
@@ -11,7 +11,7 @@ import { type Row, textOf } from './verbs.ts';
 const TRANSFER = ['tx_hash', 'amount', 'asset', 'from', 'block', 'at', 'status', 'booked'];
 const CHANGE = ['at', 'status', 'amount', 'credited_cents'];
 
-/** Chains move on while the page is open. */
+/** The deposit is read with this period, because its chain goes on while the page is open. */
 const REREAD_MS = 15_000;
 
 interface Shown {

@@ -98,7 +98,7 @@ const OVERVIEW: Screen = {
   load: async () => (await import('./overview.tsx')).OverviewScreen,
 };
 
-/** Lists lead to these. */
+/** Pages of single rows. They are reached from the lists and are not in the navigation. */
 const PAGES: readonly Screen[] = [
   {
     path: '/console/operate/fleet/:id',

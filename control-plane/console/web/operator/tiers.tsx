@@ -12,7 +12,7 @@ import { type Row, textOf, type Verb } from './verbs.ts';
 
 const PATH = '/admin/v1/models';
 const COMMAND = 'svc-control-plane admin model';
-/** Replicas come and go by themselves. */
+/** The tiers are read with this period, because the control plane starts and stops replicas by itself. */
 const REREAD_MS = 5_000;
 
 const TIER = ['ready', 'starting', 'open_requests', 'waiting_requests', 'min_replicas', 'max_replicas', 'gpus'];
@@ -196,7 +196,7 @@ function Scale({ model, tier, changed }: ScaleProps) {
   );
 }
 
-/** Each control plane checks the servers by itself, so these are the states that the one which answers has found. */
+/** The model servers. Each control plane checks them by itself, so the states are those of the control plane that answers. */
 function Upstreams() {
   const path = '/admin/v1/upstreams';
   const { data, error, reload } = useResource<Listed>(path, { everyMs: REREAD_MS });

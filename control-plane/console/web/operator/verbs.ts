@@ -1,16 +1,16 @@
-// What the operator's screens write as data: rows of the operator's routes, and decisions about them.
+// The decisions of the operator's screens as data, and how the rows of the operator's routes are written.
 
-/** A row of a list, or one thing, as the operator's routes write it. */
+/** A row of a list of the operator's routes, or the answer of a route about one thing. */
 export type Row = Record<string, unknown>;
 
-/** A text that a decision takes. */
+/** A text field that a decision needs. */
 interface Taken {
   /** The member of the request. */
   field: string;
   /** The option of the command. */
   option: string;
   label: string;
-  /** What stands in its field at first. */
+  /** Text of the field when the dialog opens; empty if left out. */
   initial?: (row: Row) => string;
 }
 
@@ -20,16 +20,16 @@ const NOTE: Taken = { field: 'note', option: 'note', label: 'Note' };
 /** A decision about a row: `POST <path>/<id>/<verb>`, and `<command> <verb> <id>`. */
 export interface Verb {
   verb: string;
-  /** The words of its button. Left out: the verb. */
+  /** Text of the button. If left out, the verb is used. */
   words?: string;
-  /** What follows from it. */
+  /** Effect of the decision, which the dialog explains. */
   says: string;
   takes?: readonly Taken[];
-  /** Whether it can be decided about this row. Left out: about each one. */
+  /** True if the decision is possible for this row. If left out, it is possible for every row. */
   fits?: (row: Row) => boolean;
 }
 
-/** What is decided about organisations. */
+/** Decisions about organisations. */
 export const ORG_VERBS: readonly Verb[] = [
   {
     verb: 'suspend',
@@ -44,7 +44,7 @@ export const ORG_VERBS: readonly Verb[] = [
   },
 ];
 
-/** What is decided about machines. */
+/** Decisions about machines. */
 export const MACHINE_VERBS: readonly Verb[] = [
   {
     verb: 'approve',
@@ -58,7 +58,7 @@ export const MACHINE_VERBS: readonly Verb[] = [
   },
 ];
 
-/** Decisions that stand on the page of a machine alone. */
+/** Decisions that only the page of a machine has. The list of machines does not have them. */
 export const RARE_MACHINE_VERBS: readonly Verb[] = [
   {
     verb: 'unify',
@@ -77,7 +77,7 @@ export const RARE_MACHINE_VERBS: readonly Verb[] = [
   },
 ];
 
-/** What is decided about held credits. */
+/** Decisions about held credits. */
 export const CREDIT_VERBS: readonly Verb[] = [
   {
     verb: 'release',
@@ -99,7 +99,7 @@ export function capital(word: string): string {
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 
-/** A value of a row as it is read. */
+/** A value of a row as text for people. */
 export function textOf(value: unknown): string {
   if (value === null || value === undefined) return '';
   if (Array.isArray(value)) return value.map(textOf).join(', ');

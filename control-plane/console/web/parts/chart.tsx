@@ -1,9 +1,9 @@
-// A line over time. uPlot is loaded with the first chart. A gap in the figures is a gap in the line.
+// A line chart over time. uPlot is loaded with the first chart. The line is interrupted where a value is null.
 import { useEffect, useRef } from 'preact/hooks';
 import type uPlot from 'uplot';
 
 interface ChartProps {
-  /** The same in words: what it is, and the newest value. */
+  /** Description of the chart in words, with the newest value, for people who do not see the chart. */
   label: string;
   /** Seconds since 1970, ascending. */
   times_s: readonly number[];

@@ -1,11 +1,11 @@
-// The same as a command: the CLI and curl lines of a screen, and boxes for what is made to be copied.
+// Shows the request of a screen as CLI and curl lines, and texts that people copy in boxes.
 import { useEffect, useId, useState } from 'preact/hooks';
 import type { Method } from '../core/api.ts';
 
 export interface Same {
-  /** The `svc` line. A line that changes something repeats what the form says now. */
+  /** The `svc` line. For a request that changes something, it has the current values of the form. */
   cli: string;
-  /** The request that the screen sends. `path` begins with `/v1`, or with `/admin/v1`, whose line asks the socket of the control plane. */
+  /** The request of the screen. `path` begins with `/v1` or `/admin/v1`. For the latter, the line uses the control plane's admin socket. */
   curl: {
     method?: Method;
     path: string;
@@ -18,7 +18,7 @@ export interface Same {
 }
 
 const COPIED_MS = 2_000;
-/** Where the packages have the socket of operators. */
+/** Path of the admin socket in an installation from the packages. */
 const SOCKET = '/run/svc-control-plane/admin.sock';
 
 export function SameAs({ cli, curl, isLong = false }: Same) {
@@ -70,15 +70,15 @@ function CopyButton({ text, what }: { text: string; what: string }) {
   );
 }
 
-/** A line that works in a shell: the address of the service and the key come from its environment. */
+/** A `curl` line that works in a shell. It takes the address of the service and the key from the shell's environment. */
 function curlLine({ method = 'GET', path, body, form = [] }: Same['curl']): string {
   const parts = ['curl'];
   if (method !== 'GET') parts.push('-X', method);
   if (path.startsWith('/admin/v1/')) {
-    // A key of the API opens no route of operators.
+    // API keys have no access to the operator's routes, so this line uses the socket.
     parts.push(`--unix-socket ${SOCKET} "http://localhost${path.replace('/v1', '')}"`);
   } else {
-    // The address of the environment ends with the version.
+    // SVC_BASE_URL ends with `/v1` already.
     parts.push(`"$SVC_BASE_URL${path.replace(/^\/v1/, '')}"`, '-H "Authorization: Bearer $SVC_API_KEY"');
     if (method === 'POST') parts.push('-H "Idempotency-Key: $(uuidgen)"');
   }
@@ -87,7 +87,7 @@ function curlLine({ method = 'GET', path, body, form = [] }: Same['curl']): stri
   return parts.join(' ');
 }
 
-/** One word of a shell, whatever is in it. */
+/** The text as one word of a shell. It is quoted if it needs to be. */
 export function quoted(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
 }

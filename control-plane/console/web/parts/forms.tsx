@@ -7,7 +7,7 @@ import { Problem } from './layout.tsx';
 export interface Action {
   isBusy: boolean;
   error: ApiError | undefined;
-  /** The rule that a field breaks, as the API says it. */
+  /** The rule that a field breaks, in the words of the API; undefined if it breaks none. */
   ruleOf(field: string): string | undefined;
   run(): Promise<void>;
 }
@@ -121,7 +121,7 @@ interface TextProps {
   placeholder?: string;
   hint?: ComponentChildren;
   rule?: string | undefined;
-  /** Ctrl or Command with Enter. */
+  /** Called on Ctrl+Enter or Command+Enter. */
   onSend?: () => void;
 }
 

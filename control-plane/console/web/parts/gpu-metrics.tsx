@@ -1,4 +1,4 @@
-// What the GPUs of an instance or a machine use: the mean of all GPUs as charts, and each GPU now as a table.
+// Figures of the GPUs of an instance or a machine: charts of the mean of all GPUs, and a table of the current figures of each GPU.
 import { useMemo, useState } from 'preact/hooks';
 import type { InstanceMetrics, MachineMetrics } from '../../../../shared/api/metrics.ts';
 import { serviceNow } from '../core/clock.ts';
@@ -41,7 +41,7 @@ const CHARTS: readonly { name: SeriesName; title: string; short: string; max?: n
 interface GpuMetricsProps {
   /** The route, like `/v1/instances/{id}/metrics`. */
   path: string;
-  /** The same as a command. */
+  /** The command that shows the same figures. */
   cli: string;
 }
 
@@ -147,7 +147,7 @@ function meanOf(gpus: readonly Series[], name: SeriesName, points: number): (num
   return Array.from({ length: points }, (_, index) => mean(gpus.map((gpu) => gpu[name].avg[index] ?? null)));
 }
 
-/** Null without a figure: a gap is a gap. */
+/** The mean of the known values; null if none is known, so that the chart shows a gap. */
 function mean(values: readonly (number | null)[]): number | null {
   const known = values.filter((value) => value !== null);
   return known.length === 0 ? null : known.reduce((sum, value) => sum + value, 0) / known.length;

@@ -7,9 +7,9 @@ export type Tone = 'ok' | 'info' | 'warn' | 'bad' | '';
 
 interface HeadProps {
   title: string;
-  /** The way to this screen: links above the title. */
+  /** Links above the title to the screens above this one. */
   crumb?: ComponentChildren;
-  /** The same as a command, for what the screen reads. */
+  /** The request with which the screen reads its data, as a command. */
   same?: Same;
   /** Buttons. At most one is primary. */
   children?: ComponentChildren;
@@ -34,7 +34,7 @@ interface CardProps {
   title?: string;
   /** A line beside the title. */
   note?: ComponentChildren;
-  /** What stands at the end of the title's line. */
+  /** Buttons or links at the end of the title's line. */
   actions?: ComponentChildren;
   footer?: ComponentChildren;
   children: ComponentChildren;
@@ -59,7 +59,7 @@ export function Card({ title, note, actions, footer, children }: CardProps) {
 export interface Figure {
   label: string;
   value: ComponentChildren;
-  /** What the value is worth: a limit, a time, a comparison. */
+  /** Explanation below the value: a limit, a time or a comparison. */
   small?: ComponentChildren;
   tone?: Tone;
 }
@@ -89,7 +89,7 @@ interface NoteProps {
   children: ComponentChildren;
 }
 
-/** What is wrong or needs attention, what follows from it, and one action. */
+/** A notice: what is wrong or needs attention, what follows from it, and at most one action. */
 export function Note({ tone = '', action, children }: NoteProps) {
   return (
     <div class={`note ${tone}`} role={tone === 'bad' ? 'alert' : undefined}>
@@ -99,7 +99,7 @@ export function Note({ tone = '', action, children }: NoteProps) {
   );
 }
 
-/** A refusal of the API: what it says to do next, its code, and the id with which the operator finds the request. */
+/** A refusal of the API: its text, its code, and the id with which the operator finds the request in the log. */
 export function Problem({ error, retry }: { error: ApiError; retry?: () => void }) {
   return (
     <div class="note bad" role="alert">
@@ -131,7 +131,7 @@ interface EmptyProps {
   children: ComponentChildren;
 }
 
-/** What the list is for, how to begin, and the same as a command. */
+/** Shown in place of an empty list: what the list is for, how to begin, and the command for that. */
 export function Empty({ title, action, cli, children }: EmptyProps) {
   return (
     <div class="empty">
@@ -171,12 +171,12 @@ export function Mark() {
   );
 }
 
-/** Shape and word first, then colour. */
+/** A state. Its shape and word are enough to read it; the colour only adds to them. */
 export function Badge({ tone, children }: { tone: Tone; children: ComponentChildren }) {
   return <span class={`badge ${tone}`}>{children}</span>;
 }
 
-/** A fact, not a state. */
+/** A fact about something that is not its state. A state is a `Badge`. */
 export function Tag({ tone = '', children }: { tone?: Tone; children: ComponentChildren }) {
   return <span class={`tag ${tone}`}>{children}</span>;
 }

@@ -1,5 +1,5 @@
-// Money over time: solid is billed, hatched is free. The two hatches are defined once, by the frame of the console. The health of something over
-// time stands in the same drawing, in the colours of states.
+// A bar over time. For money, solid pieces are billed and hatched pieces are free. The two hatches are defined once, by the frame of the console.
+// The bar can also show health over time, in the colours of states.
 import type { ComponentChildren } from 'preact';
 
 type Health = 'up' | 'silent' | 'down';
@@ -11,7 +11,7 @@ export interface RibbonPiece {
 }
 
 interface RibbonProps {
-  /** The same in words. */
+  /** Description of the bar in words, for people who do not see it. */
   label: string;
   fromMs: number;
   untilMs: number;
@@ -19,12 +19,12 @@ interface RibbonProps {
   isTall?: boolean;
 }
 
-/** A hatched piece is at least this wide, so that a boot of two minutes can be seen in a day. */
+/** Least width of a hatched piece, so that a boot of two minutes is visible in a ribbon of a day. */
 const HATCHED_PERCENT_MIN = 1.8;
-/** Trouble of a minute can be seen in a day too. */
+/** Least width of a piece of bad health, so that a failure of one minute is visible in a ribbon of a day. */
 const TROUBLE_PERCENT_MIN = 0.6;
 
-/** The later ones lie above the earlier ones, because a narrow one is drawn wider than it is. */
+/** Drawing order: later kinds cover earlier ones. Narrow pieces are drawn wider than they are, and must stay visible. */
 const ORDER: readonly RibbonPiece['kind'][] = ['billed', 'up', 'free', 'silent', 'outage', 'down'];
 
 export function Ribbon({ label, fromMs, untilMs, pieces, isTall = false }: RibbonProps) {

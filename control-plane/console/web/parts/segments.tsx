@@ -1,8 +1,8 @@
-// A choice of a few words in one row, of which one holds.
+// A row of a few words, of which exactly one is selected.
 import { useId } from 'preact/hooks';
 
 interface SegmentsProps<T extends string> {
-  /** What is chosen, for people who do not see the row. */
+  /** Name of the choice, for people who do not see the row. */
   label: string;
   value: T;
   options: readonly (readonly [value: T, label: string])[];

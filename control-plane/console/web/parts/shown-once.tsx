@@ -5,9 +5,9 @@ import { Card, Note } from './layout.tsx';
 interface ShownOnceProps {
   title: string;
   secret: string;
-  /** What the button copies, like "the key". */
+  /** Name of the secret in the label of the copy button, like "the key". */
   what: string;
-  /** What the secret can do, after "Copy it now.". */
+  /** Sentence about what the secret can do. It is shown after "Copy it now.". */
   note: string;
 }
 

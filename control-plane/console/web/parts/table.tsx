@@ -1,4 +1,4 @@
-// A list of the API as a table: its pages, its refusals, what it shows while it is empty. Each row is drawn by itself.
+// A list of the API as a table, with its pages, its refusals, and a text for an empty list. A change redraws only its row.
 import type { ReadonlySignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
@@ -11,7 +11,7 @@ const ROWS_STEP = 100;
 
 export interface Column<T> {
   title: string;
-  /** `w`: leaves on a narrow page. `x`: leaves in a narrow table. `num`: figures, at the end of the cell. */
+  /** `w`: hidden on a narrow page. `x`: hidden in a narrow table. `num`: numbers, aligned to the end of the cell. */
   class?: string;
   cell(row: T): ComponentChildren;
 }
@@ -20,9 +20,9 @@ interface LiveTableProps<T> {
   caption: string;
   list: LiveList<T>;
   columns: readonly Column<T>[];
-  /** Instead of the table, if there is no row. */
+  /** Shown in place of the table if there is no row. */
   empty: ComponentChildren;
-  /** Rows that are shown; left out: all. */
+  /** True for rows that are shown. If left out, all rows are shown. */
   only?: (row: T) => boolean;
   footer?: ComponentChildren;
 }
@@ -73,7 +73,7 @@ function Row<T>({ row, columns }: { row: ReadonlySignal<T>; columns: readonly Co
   return <Cells row={row.value} columns={columns} />;
 }
 
-/** A table of rows that are there already, like the segments of a bill. */
+/** A table of rows that the screen already has, like the segments of a bill. */
 export function RowsTable<T>({ caption, rows, columns, footer }: RowsTableProps<T>) {
   return (
     <Table caption={caption} columns={columns} footer={footer}>

@@ -22,7 +22,7 @@ export function CheckSteps({ checks }: { checks: readonly MachineCheck[] }) {
   );
 }
 
-/** `5 of 7 passed`. */
+/** Number of passed checks, like `5 of 7 passed`. */
 export function passedWords(checks: readonly MachineCheck[]): string {
   return `${checks.filter(({ state }) => state === 'passed').length} of ${checks.length} passed`;
 }

@@ -1,4 +1,4 @@
-// What machines earned, what was paid out, and where payouts go.
+// The earnings of the supplier's machines, its payouts, and the address to which payouts are sent.
 import { useState } from 'preact/hooks';
 import type { CommunityEarnings, EarningsEntry } from '../../../../shared/api/community.ts';
 import type { Chain, CommunityPayout, PayoutDestination } from '../../../../shared/api/payout.ts';

@@ -1,4 +1,4 @@
-// What one machine earned, and the outages that it did not earn by.
+// The earnings of one machine, and the outages in which it earned nothing.
 import type { CommunityEarnings, EarningsEntry, MachineOutage } from '../../../../shared/api/community.ts';
 import type { Page } from '../../../../shared/api/page.ts';
 import { serviceNow } from '../core/clock.ts';
@@ -12,7 +12,7 @@ import { type Column, RowsTable } from '../parts/table.tsx';
 const REREAD_MS = 30_000;
 const DAY_MS = 86_400_000;
 const SHOWN = 20;
-/** What a part of an hour earns is often less than a cent. */
+/** Digits after the point of a dollar, because the earnings of a part of an hour are often less than a cent. */
 const DIGITS = 4;
 
 const ENTRY_COLUMNS: readonly Column<EarningsEntry>[] = [
@@ -91,7 +91,7 @@ function What({ outage: { cause, from, until, rentals, reason } }: { outage: Mac
   );
 }
 
-/** The last day as a ribbon, and the list. */
+/** The outages of the last day as a ribbon, and a list of the newest outages. */
 export function MachineOutages({ id }: { id: string }) {
   const path = `/v1/community/machines/${id}/outages?limit=${SHOWN}`;
   const { data, error, reload } = useResource<Page<MachineOutage>>(path, { everyMs: REREAD_MS });

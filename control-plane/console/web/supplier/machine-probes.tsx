@@ -1,4 +1,4 @@
-// How our logins at a machine's rentals went in the last day: a ribbon of hours, and the counts.
+// Results of our probes (logins to a machine's rentals) in the last day: a ribbon of hours, and the counts.
 import type { MachineProbes as Counts } from '../../../../shared/api/community.ts';
 import { serviceNow } from '../core/clock.ts';
 import { useResource } from '../core/data.ts';

@@ -1,4 +1,4 @@
-// The last day of a machine, one ribbon for each GPU.
+// The rentals of a machine in the last day, as one ribbon for each GPU.
 import type { MachineRental } from '../../../../shared/api/community.ts';
 import type { MachineMetrics } from '../../../../shared/api/metrics.ts';
 import type { Page } from '../../../../shared/api/page.ts';

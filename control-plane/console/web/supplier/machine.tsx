@@ -165,7 +165,7 @@ function Price({ machine, changed }: ChangeProps) {
   );
 }
 
-/** Takes the machine off the market, or puts it back. What runs there goes on. */
+/** Takes the machine off the market, or puts it back. Rentals on the machine go on. */
 function Market({ machine, changed }: ChangeProps) {
   const [isAsking, setAsking] = useState(false);
   const path = `/v1/community/machines/${machine.machine_id}`;

@@ -1,4 +1,4 @@
-// The machines of a supplier: become one, add a machine, and what each one does now.
+// The machines of a supplier and their status, a form to add one, and a form to become a supplier.
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import type { CommunityMachine, CommunitySupplier, RegisterMachine } from '../../../../shared/api/community.ts';

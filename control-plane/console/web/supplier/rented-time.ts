@@ -1,4 +1,4 @@
-// The time of a machine, GPU by GPU: what was rented of it, and which part of that was charged.
+// The rented time of each GPU of a machine, and the part of that time that was charged.
 import type { MachineRental } from '../../../../shared/api/community.ts';
 
 interface Span {
@@ -17,7 +17,7 @@ export interface GpuTime {
   chargedMs: number;
 }
 
-/** `gpuUuids` come first, in their order; GPUs that only the rentals name follow. */
+/** The time of each GPU. The GPUs of `gpuUuids` come first, in their order; GPUs that only rentals have follow. */
 export function timeOfGpus(gpuUuids: readonly string[], rentals: readonly MachineRental[], span: Span): GpuTime[] {
   const seen = rentals.filter((rental) => endOf(rental.until, span) > span.fromMs);
   const all = [...new Set([...gpuUuids, ...seen.flatMap((rental) => rental.gpu_uuids)])];
@@ -32,7 +32,8 @@ export function timeOfGpus(gpuUuids: readonly string[], rentals: readonly Machin
 }
 
 /**
- * The start is free until the first charge. Time between two charges, and after the last one of a rental that is still there, is an outage.
+ * The pieces of one rental. Its time before the first charge is free. Time between two charges is an outage. If the rental has not ended, time
+ * after the last charge is an outage too.
  * Example: placed at 9:00, charged 9:02 to 11:00 and from 11:20 on: free 9:00 to 9:02, outage 11:00 to 11:20.
  */
 function piecesOf({ from, until, charged }: MachineRental, span: Span): Piece[] {
