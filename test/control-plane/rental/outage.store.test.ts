@@ -5,6 +5,7 @@ import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { payable, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { QUIET_AFTER_START_MS } from '../../../control-plane/rental/outages/verdict.ts';
 import { GRACE_MS } from '../../../shared/limits.ts';
+import { reliabilityOf } from '../../../control-plane/fleet/supply/reliability.ts';
 import { confirmOutage } from '../../../control-plane/rental/instances/outages.ts';
 import { findProbe } from '../../../control-plane/rental/outages/store.ts';
 import { TIMED_IN_MEMORY } from '../../../control-plane/rental/outages/wells.ts';
@@ -88,7 +89,7 @@ describe('an outage', () => {
   // instance.running.
   // Specification 6.1: instance.running is not sent again after an outage.
   test('ends by itself: running and billed again, ready_at unchanged, no second instance.running', async () => {
-    await world.machine({ dollars: 3.6 });
+    const { machineId } = await world.machine({ dollars: 3.6 });
     const who = await world.customer(10_000);
     const id = await world.run(who);
     const readyMs = (await instance(id))?.ready_ms;
@@ -116,6 +117,8 @@ describe('an outage', () => {
     const events = await world.journal(id);
     expect(events.filter((type) => type === 'instance.running')).toHaveLength(1);
     expect(events).toContain('instance.recovered');
+    const known = await reliabilityOf(world.db.read, [{ id: machineId, gpus: 1 }], world.clock.now());
+    expect(known.get(machineId)).toMatchObject({ launches: 1, failed_launches: 0 });
   });
 
   test('that is confirmed at the moment at which the balance runs out leaves the container alone', async () => {
