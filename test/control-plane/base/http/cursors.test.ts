@@ -37,6 +37,21 @@ describe('pages', () => {
   });
 });
 
+test('each list and each row has its own cursor, also beyond the cursors that are kept', () => {
+  const at = (list: string, n: number): string => {
+    const [row, more] = [
+      { created_ms: n, id: `id-${n}` },
+      { created_ms: 0, id: '' },
+    ];
+    return cursors.pageOf(list, [row, more], 1, view).next_cursor ?? '';
+  };
+  const first = [at('one', 0), at('other', 0)];
+  const all = Array.from({ length: 1_500 }, (_, n) => at('one', n));
+  expect(new Set([...all, ...first]).size).toBe(1_501);
+  all.forEach((cursor, n) => expect(cursors.read('one', cursor)).toEqual({ createdMs: n, id: `id-${n}` }));
+  expect([at('one', 0), at('other', 0)]).toEqual(first);
+});
+
 describe('a wrong cursor is refused', () => {
   const good = cursors.pageOf('list', rows, 2, view).next_cursor ?? '';
   const flipped = `${good.startsWith('W') ? 'X' : 'W'}${good.slice(1)}`;
