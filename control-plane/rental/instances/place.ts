@@ -58,7 +58,8 @@ export class TakenMeanwhile extends Error {}
 /**
  * Holds GPUs of the first candidate that still fits. Undefined if there is none. Here and in `occupy`, statements that do not depend on each
  * other are sent together: on PostgreSQL each wait for an answer costs a round trip, and the locks are held meanwhile.
- * @throws ServiceError `price_changed`; TakenMeanwhile if `leavesTaken` is set and another launch took the GPUs
+ * @throws ServiceError `price_changed`; TakenMeanwhile if `leavesTaken` is set, another launch took the GPUs, and the next machine has to be
+ * waited for
  */
 export async function takePlace(
   tx: Tx,
@@ -68,14 +69,17 @@ export async function takePlace(
 ): Promise<Place | undefined> {
   const workloadId = deps.ids.prefixed('wl');
   let left = fitting;
-  for (;;) {
-    const candidate = await nextCandidate(tx, left);
-    if (candidate === undefined) return undefined;
-    const place = await holdAt(tx, instance, { candidate, workloadId }, deps);
-    if (place === 'taken' && leavesTaken) throw new TakenMeanwhile();
+  let candidate = (await unlockedCandidate(tx, left)) ?? left[0];
+  while (candidate !== undefined) {
+    const tried = candidate;
+    const place = await holdAt(tx, instance, { candidate: tried, workloadId }, deps);
     if (place !== 'taken' && place !== undefined) return place;
-    left = left.filter(({ id }) => id !== candidate.id);
+    left = left.filter(({ id }) => id !== tried.id);
+    const unlocked = await unlockedCandidate(tx, left);
+    if (unlocked === undefined && place === 'taken' && leavesTaken) throw new TakenMeanwhile();
+    candidate = unlocked ?? left[0];
   }
+  return undefined;
 }
 
 /**
@@ -186,18 +190,17 @@ function explainPin(
 }
 
 /**
- * Returns the cheapest candidate. If several have the lowest price, it locks and returns one whose machine no other launch has locked, so that
- * launches at the same moment do not wait for each other.
+ * If several candidates have the lowest price, locks and returns one whose machine no other launch has locked, so that launches at the same
+ * moment do not wait for each other. Undefined if there is none.
  */
-async function nextCandidate(tx: Tx, left: readonly Candidate[]): Promise<Candidate | undefined> {
-  const [best] = left;
-  const equal = left.filter((other) => other.price_ucents_per_hour === best?.price_ucents_per_hour);
-  if (equal.length < 2) return best;
+async function unlockedCandidate(tx: Tx, left: readonly Candidate[]): Promise<Candidate | undefined> {
+  const equal = left.filter((other) => other.price_ucents_per_hour === left[0]?.price_ucents_per_hour);
+  if (equal.length < 2) return undefined;
   const machineId = await tx.lockFirst(
     'machine',
     equal.map((candidate) => candidate.machine_id),
   );
-  return equal.find((candidate) => candidate.machine_id === machineId) ?? best;
+  return equal.find((candidate) => candidate.machine_id === machineId);
 }
 
 /**

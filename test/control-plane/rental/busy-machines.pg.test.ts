@@ -6,9 +6,17 @@ import { type Db, sql, type Tx } from '../../../control-plane/base/db/db.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { openWorldOver, type World, type WorldAccount } from '../../kit/world.ts';
 
+interface Noting {
+  db: Db;
+  launches: string[][];
+  /** If it is set, a launch that has read its candidates calls it before it locks one of them. */
+  pause: { atLock?: (() => Promise<void>) | undefined };
+}
+
 /** Notes the machines that each transaction of a launch locks. */
-function notingLocks(db: Db): { db: Db; launches: string[][] } {
+function notingLocks(db: Db): Noting {
   const launches: string[][] = [];
+  const pause: Noting['pause'] = {};
   const tx: Db['tx'] = (name, body) =>
     db.tx(name, (inner) => {
       const machines: string[] = [];
@@ -19,9 +27,13 @@ function notingLocks(db: Db): { db: Db; launches: string[][] } {
           if (root === 'machine') machines.push(...ids);
           return inner.lock(root, ...ids);
         },
+        lockFirst: async (root, ids) => {
+          await pause.atLock?.();
+          return inner.lockFirst(root, ids);
+        },
       });
     });
-  return { db: { ...db, tx }, launches };
+  return { db: { ...db, tx }, launches, pause };
 }
 
 let world: World;
@@ -86,6 +98,23 @@ test('a launch waits for the cheapest machine if the others cost more', async ()
   await letGo();
   expect(first).toBe('waits');
   expect(await machineOf(await launched)).toBe(cheapest);
+});
+
+test('a launch finds another machine of the same price if the first has become full, without a new transaction', async () => {
+  const others = [await world.machine({ gpus: 2, dollars: 2 }), await world.machine({ gpus: 2, dollars: 2 })];
+  const [read, goOn] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  noting.pause.atLock = () => (read.resolve(), goOn.promise);
+  const launched = world.launch(who);
+  await read.promise;
+  noting.pause.atLock = undefined;
+  await world.db.tx('test.take', async (tx) => {
+    await tx.lock('machine', cheapest);
+    await takeAll(tx, cheapest, 'another');
+  });
+  goOn.resolve();
+  expect(others.map(({ machineId }) => machineId)).toContain(await machineOf(await launched));
+  expect(noting.launches).toHaveLength(1);
+  await world.db.tx('test.release', (tx) => world.rooms.supply.release(tx, 'another'));
 });
 
 test('a launch that waited for a machine in vain does not keep it from the next one', async () => {
