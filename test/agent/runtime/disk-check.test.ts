@@ -50,6 +50,8 @@ test('the disk check runs once per process, with our files over those of the eng
   expect(runs.map(({ mounts }) => mounts.map(({ target }) => target))).toEqual([
     ['/etc/hosts', '/etc/hostname', '/etc/resolv.conf'],
   ]);
+  // A program that only fills a disk needs no network.
+  expect(runs).toMatchObject([{ network: false, disk_mib: 64 }]);
 });
 
 test.each([

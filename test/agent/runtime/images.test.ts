@@ -74,6 +74,10 @@ describe('a sweep', () => {
     await images.use('a');
     await images.sweep(wanted());
     expect(removed).toEqual(['b', 'c']);
+    // What is gone is not removed once more.
+    await pull('e', 20);
+    await images.sweep(wanted());
+    expect(removed).toEqual(['b', 'c', 'd']);
   });
 
   test('leaves images that are wanted or that a container uses, however old', async () => {

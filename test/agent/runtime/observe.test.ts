@@ -127,6 +127,9 @@ describe('a report', () => {
     const desired = wanted.desired.map((each) => ({ ...each, job: {} as never }));
     expect(observe({ ...wanted, desired }).workloads[0]?.job).toMatchObject({ exit_code: null, results: null });
     expect(seen({ record: {}, running: true })).not.toHaveProperty('job');
+    const long = { ...(job as object), detail: 'x'.repeat(513) } as never;
+    // The link refuses a longer one.
+    expect(seen({ record: { job: long } })?.job?.detail).toBe('x'.repeat(512));
   });
 
   test('has the progress of a pull while it is under way', () => {

@@ -79,6 +79,15 @@ test('the hello of a host with rentals and the same inventory is eight round tri
   expect((await costOf()).rowWrites).toBe(2);
 });
 
+test('a copied host comes online, and what it says about its GPUs is not taken', async () => {
+  await world.rooms.supply.setOnline(made.machineId, false);
+  await world.rooms.supply.setCopied(made.machineId, true);
+  const inventory = { ...made.inventory, gpus: made.inventory.gpus.slice(1) };
+  await sayHello({ inventory });
+  expect(await findMachine(world.db.read, made.machineId)).toMatchObject({ online: true, inventory: made.inventory });
+  expect((await gpusOf(world.db.read, made.machineId)).filter(({ usable }) => usable)).toHaveLength(8);
+});
+
 test('GPUs that a contract needs go to it before the machine is on offer again', async () => {
   await world.rooms.supply.setOnline(made.machineId, false);
   await world.db.tx('test.want', (tx) =>

@@ -192,6 +192,16 @@ describe('a host that fails', () => {
     expect(await available(who.orgId)).toBe(100_000_000_000n);
   });
 
+  test('hands it to none above the first price, although the caller would pay more', async () => {
+    await world.machine({ dollars: 2 });
+    await world.machine({ dollars: 3 });
+    const who = await world.customer(100_000);
+    const id = await world.launch(who, { max_price_per_hour: 5 });
+    await world.observe(id, { phase: 'failed', failure_code: 'start_failed', detail: 'no such runtime' });
+    await world.drive();
+    expect(await operationOf(id, who.principalId)).toMatchObject({ state: 'failed' });
+  });
+
   test('because its engine does not answer hands the launch on too', async () => {
     const machines = [await world.machine(), await world.machine()].map((machine) => machine.machineId);
     const id = await world.launch(await world.customer(100_000));
