@@ -43,6 +43,7 @@ export default defineConfig({
           maxWorkers: COMPUTING,
           ...SHARED,
           testTimeout: patience(30_000),
+          hookTimeout: patience(10_000),
         },
       },
       {
@@ -54,6 +55,7 @@ export default defineConfig({
           maxWorkers: COMPUTING,
           ...SHARED,
           testTimeout: patience(30_000),
+          hookTimeout: patience(10_000),
         },
       },
       {

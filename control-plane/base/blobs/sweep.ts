@@ -12,7 +12,7 @@ export type BlobOwner = 'files' | 'videos' | 'finetuning';
 /** One function for each owner returns those of the keys that have a row. Blobs of an owner without a function are kept. */
 export type Claims = Partial<Record<BlobOwner, (keys: readonly string[]) => Promise<readonly string[]>>>;
 
-/** The row of a blob is written far sooner than this after the blob. */
+/** A blob without a row is removed at this age. A row is written within seconds of its blob, so a younger blob may still get one. */
 const ORPHAN_MS = 3_600_000;
 
 interface Ground {

@@ -44,7 +44,7 @@ export function openCheck(): Check {
       counts.emptyLines += 1;
       return;
     }
-    // Empty lines are allowed at the end of the file. Only this line, which is not empty, shows that the ones before it are not at the end.
+    // Empty lines are allowed only at the end of the file. This line has content, so the empty lines before it are faults.
     for (; counts.emptyLines > 0 && !isHopeless(); counts.emptyLines -= 1) {
       note(counts.lines - counts.emptyLines, 'empty_line', 'The line is empty.');
     }

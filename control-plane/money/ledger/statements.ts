@@ -58,7 +58,7 @@ interface Settlement {
   nowMs: number;
 }
 
-/** Releases the hold and posts its charge, if the part `ended` of the room has a row. */
+/** The parts of a `HotBody` statement that release the hold and post its charge. They do nothing if the part `ended` has no row. */
 export function settleParts({ id, account, charge, nowMs }: Settlement): Sql {
   const charged = charge?.amountUcents ?? 0n;
   const released = sql`released as (

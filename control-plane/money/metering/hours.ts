@@ -19,7 +19,7 @@ import type { Segment } from './store.ts';
 
 const HOUR_MS = 3_600_000;
 const POST_SPREAD_MS = HOUR_MS / 2;
-/** Longer than the longest hold, which covers an hour and a half that is not posted yet, and more than an hour ahead. */
+/** Longer than the longest hold. A hold covers at most an hour and a half that is not posted yet, and a little more than the next hour. */
 export const WALLET_MS = 4 * HOUR_MS;
 
 /** The last hour end that is to be posted by now. */

@@ -170,9 +170,9 @@ export function openInstances(deps: InstancesDeps): Instances {
 }
 
 /**
- * Launches at the same moment wait for the lock of the cheapest machine, one after another. A launch that then finds the GPUs taken goes to
- * another machine, but its transaction would keep the lock until its end, and the next launch would wait. So it leaves its transaction and begins
- * again. The last attempt does not begin again: it goes on to the next machine.
+ * Launches at the same moment wait for the lock of the cheapest machine, one after another. If a launch then finds the GPUs taken, and has to wait
+ * for the next machine too, it leaves its transaction and begins again. Otherwise it would keep the lock of the full machine, and the launches
+ * behind it would wait. The last attempt does not begin again: it waits for the next machine.
  */
 async function untilPlaced<T>(attempt: (mayStartOver: boolean) => Promise<T>): Promise<T> {
   for (let left = STARTS_MAX - 1; left > 0; left -= 1) {
