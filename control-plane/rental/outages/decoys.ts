@@ -54,7 +54,7 @@ export interface Decoys {
   run(signal: AbortSignal): Promise<void>;
 }
 
-interface DecoysDeps {
+export interface DecoysDeps {
   db: Db;
   clock: Clock;
   log: Log;

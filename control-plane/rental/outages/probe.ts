@@ -3,7 +3,6 @@
 // The separate stream matters. Strangers can fill the public port, and a tenant can fill the SSH server. Neither may decide whether an
 // instance counts as running. So the control plane asks the host for a stream of the kind `probe`. The holder reserves a connection for it
 // that nobody else can take. The probe makes a real key exchange and a real login over that stream.
-import { generateKeyPairSync } from 'node:crypto';
 import { connect } from 'node:net';
 import type { Duplex } from 'node:stream';
 import ssh2 from 'ssh2';
@@ -11,12 +10,11 @@ import type { Clock } from '../../../shared/clock.ts';
 import { messageOf } from '../../../shared/errors.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Link } from '../../fleet/link/link.ts';
-import type { Endpoints, ProbeKey } from '../endpoints/endpoints.ts';
+import type { Endpoints } from '../endpoints/endpoints.ts';
 import type { Probes } from '../instances/steps.ts';
 import { findInstance } from '../instances/store.ts';
+import { PROBE_USER } from './probe-keys.ts';
 
-/** The user name of a probe. The holder checks only the key. */
-const PROBE_USER = 'svc-probe';
 /** A holder answers within milliseconds, and within a second over a slow line. */
 export const PROBE_MS_MAX = 5_000;
 /** Short, because our own listener is on this machine or next to it. */
@@ -120,40 +118,4 @@ function isListening(address: { host: string; port: number }, clock: Clock): Pro
     socket.once('connect', () => done(true));
     socket.once('error', () => done(false));
   });
-}
-
-/** Makes the probe key of one endpoint. Every launch makes one, so the key file is built here: the library takes ten times as long. */
-export function newProbeKey(): ProbeKey {
-  const { x = '', d = '' } = generateKeyPairSync('ed25519').privateKey.export({ format: 'jwk' });
-  const [publicKey, seed] = [Buffer.from(x, 'base64url'), Buffer.from(d, 'base64url')];
-  const type = sshString('ssh-ed25519');
-  const publicPart = Buffer.concat([type, sshString(publicKey)]);
-  const secrets = [publicPart, sshString(Buffer.concat([seed, publicKey])), sshString(PROBE_USER)];
-  // The file begins with a check number that stands there twice. Without a passphrase any number will do, for example 0.
-  const open = Buffer.concat([Buffer.alloc(8), ...secrets]);
-  const padding = Buffer.from(Array.from({ length: (8 - (open.length % 8)) % 8 }, (_, i) => i + 1));
-  const file = Buffer.concat([
-    Buffer.from('openssh-key-v1\0'),
-    ...['none', 'none', ''].map(sshString),
-    uint32(1),
-    sshString(publicPart),
-    sshString(Buffer.concat([open, padding])),
-  ]);
-  const lines = file.toString('base64').replaceAll(/.{70}/g, '$&\n');
-  return {
-    privateKey: `-----BEGIN OPENSSH PRIVATE KEY-----\n${lines}\n-----END OPENSSH PRIVATE KEY-----\n`,
-    publicLine: `ssh-ed25519 ${publicPart.toString('base64')} ${PROBE_USER}`,
-  };
-}
-
-/** RFC 4251, section 5: the length before the bytes. */
-function sshString(value: string | Buffer): Buffer {
-  const bytes = Buffer.from(value);
-  return Buffer.concat([uint32(bytes.length), bytes]);
-}
-
-function uint32(value: number): Buffer {
-  const bytes = Buffer.alloc(4);
-  bytes.writeUInt32BE(value);
-  return bytes;
 }
