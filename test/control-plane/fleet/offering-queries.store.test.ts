@@ -155,6 +155,24 @@ describe('GPUs that a contract lends', () => {
     expect(await found({ ...one, endsMs: startsMs - 1, region: 'us-east' })).toEqual(['elsewhere']);
   });
 
+  test('count for their own type only, on a machine with GPUs of two types', async () => {
+    const { machineId, inventory } = await add('mixed');
+    const [first, second] = inventory.gpus.map((gpu, i) =>
+      i === 0 ? gpu : { ...gpu, name: 'NVIDIA L4', memory_mib: 23_034 },
+    );
+    if (first === undefined || second === undefined) throw new Error('the machine has too few GPUs');
+    await world.rooms.supply.reportInventory(machineId, { ...inventory, gpus: [first, second] });
+    await world.rooms.supply.approve(machineId);
+    const startsMs = world.clock.now() + 3_600_000;
+    const want = { machineId, gpuType: 'H100_SXM', count: 1, reservedBy: 'r', startsMs };
+    await world.db.tx('reserve', (tx) => world.rooms.supply.reserve(tx, want));
+    const small = { gpuType: 'L4', gpuCount: 1, minVramGb: 20, endsMs: startsMs - 1 };
+    expect(await found(small)).toEqual(['mixed']);
+    const hold = { machineId, gpuType: 'L4', heldBy: 'w-3', reservedBy: null, endsMs: null, diskGb: 0, count: 1 };
+    await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, hold));
+    expect(await found(small)).toEqual([]);
+  });
+
   test('count no more if they are held or broken, or if their host is not on offer', async () => {
     const startsMs = await lend();
     const one = { gpuCount: 1, exceptMachineIds: ['right', 'in use', 'dear'].map(idOf), endsMs: startsMs - 1 };
