@@ -171,6 +171,7 @@ describe('GPUs that a contract lends', () => {
     const hold = { machineId, gpuType: 'L4', heldBy: 'w-3', reservedBy: null, endsMs: null, diskGb: 0, count: 1 };
     await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, hold));
     expect(await found(small)).toEqual([]);
+    expect((await narrowing(world.db.read, { ...REQUEST, ...small })).free).toBe(0);
   });
 
   test('count no more if they are held or broken, or if their host is not on offer', async () => {
