@@ -80,7 +80,7 @@ export const MachineReliability = z
         'Time from which `uptime` and `rented` are counted: the first connection of the agent, or the start of the 30 days if that is later. Null before the first connection',
       ),
     uptime: share.describe(
-      'Share of the time since `since` in which the agent was connected, from 0 to 1. If this service was down, a machine that was connected before counts as connected',
+      'Share of the time since `since` in which the agent was connected, from 0 to 1. If this service was down, a machine that was connected before counts as connected. Null before the first connection',
     ),
     launches: z
       .int()
@@ -94,7 +94,7 @@ export const MachineReliability = z
       ),
     failed_launch_share: share.describe('failed_launches / launches; null without launches'),
     rented: share.describe(
-      'Share of the time of all GPUs of the machine for which customers paid as rentals. Null if the machine has no GPUs',
+      'Share of the time of all GPUs of the machine for which customers paid as rentals. Null if the machine has no GPUs, and before the first connection',
     ),
   })
   .meta({ id: 'MachineReliability' });

@@ -146,7 +146,7 @@ export const CreateInstance = z
       .max(64)
       .optional()
       .describe(
-        'Ids of the SSH keys that may log in. If it is left out, all keys of the organisation may log in, also keys that are added later. If the list is empty, no key may log in',
+        'Ids of the SSH keys that may log in. If the list is left out, all keys of the organisation may log in, also keys that are added later. If the list is empty, no key may log in',
       ),
     region: z
       .string()
@@ -307,11 +307,13 @@ export const Instance = z
     ready_at: z.iso
       .datetime()
       .nullable()
-      .describe('When the instance first ran. Charging begins at this time. Null before it'),
+      .describe('When the instance first ran. Charging begins at this time. Null before the instance has run'),
     terminated_at: z.iso
       .datetime()
       .nullable()
-      .describe('When the instance ended. Charging ends at this time at the latest. Null before it'),
+      .describe(
+        'When the instance ended. Charging ends at this time at the latest. Null before the instance has ended',
+      ),
     disk_gb: z.int().optional().describe('Size of the file system; absent if the host does not honour a size'),
     image: z
       .string()

@@ -110,7 +110,9 @@ export const Overview = z
       rentals: count.describe('Rentals that are not charged now: an outage, a broken GPU, an outage of our own'),
     }),
     launches: z.strictObject({
-      seconds: z.int().describe('Length of the counted time, in seconds: launches since then are counted'),
+      seconds: z
+        .int()
+        .describe('Length of the counted time until now, in seconds. Only launches in this time are counted'),
       asked: count.describe('Number of launches that were requested; at most the newest 2000 are counted'),
       ran: count,
       failed: count.describe('Number of launches that ended without ever running'),

@@ -59,7 +59,7 @@ function readRoutes(db: Db, operators: Operators, shown: Shown): Route[] {
       method: 'GET',
       path: `${BASE}/replicas`,
       operationId: 'adminListReplicas',
-      summary: 'List the running replicas of one tier of a model and its last 50 replicas, newest first',
+      summary: 'List the replicas of one tier of a model, newest first: all that have not ended, and the newest 50',
       query: Named,
       responses: { 200: { description: 'The replicas', schema: listOf(AnyFields) } },
       errors: ['not_found'],
