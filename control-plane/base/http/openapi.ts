@@ -17,8 +17,8 @@ const INTRODUCTION = `Rent GPU instances: priced by the hour, billed by the seco
 
 Requests and answers are JSON in UTF-8. Times are ISO 8601 in UTC. Lists are pages: send \`next_cursor\` of a page as \`cursor\` to get the next page.
 
-Every refusal is a problem document (RFC 9457) of the type \`application/problem+json\`. Programs should branch on its \`code\`. People should read its
-\`detail\`. On the paths of inference (models, chat, embeddings, images, videos, files, uploads, fine_tuning) a refusal is
+Every refusal is a problem document (RFC 9457) of the type \`application/problem+json\`. Programs should branch on its \`code\`. People should read
+its \`detail\`. On the paths of inference (models, chat, embeddings, images, videos, files, uploads, fine_tuning) a refusal is
 \`{"error": {"message", "type", "param", "code"}}\` instead.
 Clients of the chat-completion wire format also call these paths, which are 404 \`not_found\` here in the same form:
 

@@ -119,9 +119,9 @@ function deleteRoute(files: Files): Route {
   });
 }
 
-const UPLOAD_TEXT = `The body is a form with the parts \`file\` and \`purpose\`, in any order. The only purpose is \`fine-tune\`. The file is JSON lines: at least 10 lines,
-each at most 1 MiB long. Each line is an object with one field, \`messages\`: a list of \`{"role", "content"}\`. The roles are system, user and
-assistant, and the last message must be from the assistant. A message may also have \`weight\` (0 or 1) and \`name\`.
+const UPLOAD_TEXT = `The body is a form with the parts \`file\` and \`purpose\`, in any order. The only purpose is \`fine-tune\`. The file is JSON
+lines: at least 10 lines, each at most 1 MiB long. Each line is an object with one field, \`messages\`: a list of \`{"role", "content"}\`. The roles
+are system, user and assistant, and the last message must be from the assistant. A message may also have \`weight\` (0 or 1) and \`name\`.
 
-The file is checked while it is received. A file that cannot be used for training is also stored. Its \`status\` is then \`error\`, \`status_details\` is
-the first problem, and \`GET /v1/files/{id}/report\` lists the first 20 problems with their lines.`;
+The file is checked while it is received. A file that cannot be used for training is also stored. Its \`status\` is then \`error\`, \`status_details\`
+is the first problem, and \`GET /v1/files/{id}/report\` lists the first 20 problems with their lines.`;

@@ -68,12 +68,12 @@ export function uploadRoutes(uploads: Uploads): Route[] {
   ];
 }
 
-const CREATE_TEXT = `After this request, add parts, and complete the upload within an hour. The file is then checked like a file of \`POST /v1/files\`.
-The \`bytes\` of the upload count for the limits of the organisation from now on, until the upload is cancelled, or until half an hour after it has
-expired.`;
+const CREATE_TEXT = `After this request, add parts, and complete the upload within an hour. The file is then checked like a file of
+\`POST /v1/files\`. The \`bytes\` of the upload count for the limits of the organisation from now on, until the upload is cancelled, or until half
+an hour after it has expired.`;
 
-const PART_TEXT = `The body is a form with one part, \`data\`. Parts may be sent in parallel and in any order. If the answer for a part was lost, send the part again:
-only the parts that \`part_ids\` names count. All parts of an upload together may have at most twice its \`bytes\`.`;
+const PART_TEXT = `The body is a form with one part, \`data\`. Parts may be sent in parallel and in any order. If the answer for a part was lost, send
+the part again: only the parts that \`part_ids\` names count. All parts of an upload together may have at most twice its \`bytes\`.`;
 
 const COMPLETE_TEXT = `\`part_ids\` names the parts in the order of the file. Together they must have the \`bytes\` of the upload. A repeated request with
 the same parts gets the same answer.`;

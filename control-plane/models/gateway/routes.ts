@@ -80,21 +80,22 @@ export function gatewayRoutes({ gateway }: { gateway: Gateway }): Route[] {
   ];
 }
 
-const CHAT_TEXT = `The request costs the tokens in \`usage\` at the prices of the model. While it runs, its highest possible cost is held: one token for each byte of
-the messages, and \`max_tokens\`. What is not used is given back at the end. If there is no answer, everything is given back.
+const CHAT_TEXT = `The request costs the tokens in \`usage\` at the prices of the model. While it runs, its highest possible cost is held: one token
+for each byte of the messages, and \`max_tokens\`. What is not used is given back at the end. If there is no answer, everything is given back.
 
 With \`"stream": true\` the answer is a stream of server-sent events: a chunk with the role, chunks with text, a chunk with the \`finish_reason\`, a
 chunk with the usage if \`include_usage\` is true, and \`data: [DONE]\`. If the request fails after the stream has begun, an event \`{"error": ...}\`
 comes before \`[DONE]\`, and the request costs nothing. A model that is not found is also reported by such an event. A caller that disconnects pays
 for the text until then. Lines that begin with a colon only keep the connection open.
 
-Tools, JSON mode and all other fields that are not listed below are refused, and the refusal names the field. These values have no effect. They are treated
-as if they were absent:
+Tools, JSON mode and all other fields that are not listed below are refused, and the refusal names the field. These values have no effect. They are
+treated as if they were absent:
 
 ${nothingsText({ ...CHAT_NOTHINGS, ...CHAT_DEFAULTS })}
 
 A model that supports \`top_p\` or a penalty gets the value that was sent.`;
 
-const EMBEDDINGS_TEXT = `The request costs the tokens of the texts at the price of the model. The cost of each request is rounded up to the next whole cent.
+const EMBEDDINGS_TEXT = `The request costs the tokens of the texts at the price of the model. The cost of each request is rounded up to the next whole
+cent.
 
 Vectors are lists of numbers. Official clients request another form by default, so set \`encoding_format: "float"\`.`;

@@ -188,7 +188,8 @@ function failWithout(id: string, status: Job['status']): never {
   return fail('conflict', `The video ${id} is ${status}. ${advice}`);
 }
 
-const CREATE_TEXT = `The answer comes at once and is a job in the queue. Follow it with GET /v1/videos/{id}, and download the file when the job is \`completed\`.
+const CREATE_TEXT = `The answer comes at once and is a job in the queue. Follow it with GET /v1/videos/{id}, and download the file when the job is
+\`completed\`.
 
 A request may also have the fields that \`parameters\` of the model lists. Any other field is refused, and the refusal names it. The cost of the
 video is held until the job has ended. It is charged when the job is completed. It is given back if the job fails or is cancelled, or if no server

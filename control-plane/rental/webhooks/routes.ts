@@ -29,7 +29,8 @@ export function webhookRoutes(deps: WebhookRouteDeps): Route[] {
   ];
 }
 
-const HOW_TO_RECEIVE = `From its creation on, an endpoint gets the events of the instances of the organisation. It gets only the event types that it names:
+const HOW_TO_RECEIVE = `From its creation on, an endpoint gets the events of the instances of the organisation. It gets only the event types that it
+names:
 
 - \`instance.creating\`: a launch was accepted and is being placed.
 - \`instance.running\`: the instance has booted, SSH works, and charging begins. This event comes once for each instance. It does not come again after an outage.
