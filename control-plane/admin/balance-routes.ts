@@ -31,7 +31,7 @@ export function balanceRoutes(deps: BalanceDeps): Route[] {
       method: 'POST',
       path: '/admin/balances/{id}/credits',
       operationId: 'adminAddBalance',
-      summary: 'Add to the balance of an organisation; the same reference counts once',
+      summary: 'Add to the balance of an organisation. A second request with the same reference has no effect',
       params: Id,
       body: Credit,
       responses: { 200: { description: 'The balance', schema: AnyFields } },
@@ -43,7 +43,8 @@ export function balanceRoutes(deps: BalanceDeps): Route[] {
       method: 'POST',
       path: '/admin/balances/{id}/warnings',
       operationId: 'adminWarnBalance',
-      summary: 'Set the hours left at which the customers of an organisation are warned; an empty list warns never',
+      summary:
+        'Set at how many hours left an organisation is warned about its balance. With an empty list it is never warned',
       params: Id,
       body: z.strictObject({ below_hours: z.array(z.int().min(1).max(720)).max(5) }),
       responses: { 200: { description: 'The balance', schema: AnyFields } },

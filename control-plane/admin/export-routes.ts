@@ -59,7 +59,7 @@ export function exportRoute({ db, clock, cursors }: ExportDeps): Route {
     path: '/admin/transfers',
     operationId: 'adminListTransfers',
     summary:
-      'Transfers of a window in the order of posting, of an organisation, a subject and a kind; those of the last minute are left out. `format=csv`: all of them, not a page',
+      'List the transfers of a time window in the order of posting, also only those of an organisation, a subject or a kind. Transfers of the last minute are left out. With `format=csv`, all transfers instead of a page',
     query: TransferQuery,
     responses: {
       200: { description: 'A page of transfers', schema: pageSchema(TransferFields), streamType: 'text/csv' },

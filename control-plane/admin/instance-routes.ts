@@ -31,7 +31,7 @@ export function instanceRoutes(
       operationId: 'adminListInstances',
       summary: 'List instances, newest first',
       query: Filter,
-      responses: { 200: { description: 'A page of those that fit', schema: pageSchema(AnyFields) } },
+      responses: { 200: { description: 'A page of the instances that fit', schema: pageSchema(AnyFields) } },
       errors: [],
       handler: async ({ query }) => {
         const { org_id: orgId = null, machine_id: machineId = null, status = null } = query;
@@ -60,7 +60,7 @@ export function instanceRoutes(
       method: 'GET',
       path: `${BASE}/{id}/why`,
       operationId: 'adminExplainInstance',
-      summary: 'What decided about the bill of an instance, oldest first',
+      summary: 'List what determined the bill of an instance, oldest first',
       responses: { 200: { description: 'The evidence', schema: listOf(AnyFields) } },
       errors: ['not_found'],
       handler: async ({ params }) => ({ status: 200, body: { data: await evidence.why(params.id) } }),
@@ -70,7 +70,7 @@ export function instanceRoutes(
       method: 'POST',
       path: `${BASE}/{id}/end`,
       operationId: 'adminEndInstance',
-      summary: 'End an instance, for a reason that its customer reads',
+      summary: 'End an instance. The customer can read the reason',
       body: z.strictObject({ reason: z.string().min(1).max(500) }),
       responses: { 200: shown },
       errors: ['not_found', 'conflict'],

@@ -45,7 +45,7 @@ export function statusRoutes(deps: StatusDeps): Route[] {
       path: '/admin/reload',
       operationId: 'adminReload',
       summary: 'Read models, templates, environments and limits again, without a restart',
-      responses: { 200: { description: 'What there is now', schema: AnyFields } },
+      responses: { 200: { description: 'What is in force now', schema: AnyFields } },
       errors: [],
       handler: async () => ({ status: 200, body: await reload() }),
     }),

@@ -31,9 +31,15 @@ export const ApiKey = z
     prefix: z.string().describe('The first characters of the key, to tell keys apart'),
     scopes: z.array(z.string()).describe('What the key may do'),
     created_at: z.iso.datetime().describe('When it was made'),
-    expires_at: z.iso.datetime().nullable().describe('It is refused from then on; null: it does not expire'),
+    expires_at: z.iso
+      .datetime()
+      .nullable()
+      .describe('Time from which the key is refused. Null if the key does not expire'),
     last_used_at: z.iso.datetime().nullable().describe('Last request with it, exact to a minute; null: never used'),
-    revoked_at: z.iso.datetime().nullable().describe('It is refused since then; null: it was not revoked'),
+    revoked_at: z.iso
+      .datetime()
+      .nullable()
+      .describe('Time since which the key is refused. Null if the key was not revoked'),
   })
   .meta({ id: 'ApiKey' });
 export type ApiKey = z.infer<typeof ApiKey>;
@@ -52,12 +58,12 @@ export const CreateApiKey = z
       .array(z.string().min(1).max(64))
       .min(1)
       .max(SCOPES_MAX)
-      .describe('What the key may do, like `instances: read`; at most what the calling key may do itself'),
+      .describe('What the key may do, like `instances: read`. It cannot be more than the calling key may do'),
     expires_at: z.iso
       .datetime({ offset: true })
       .optional()
       .describe(
-        'When the key ends. Left out: when the calling key does, or never. Not after the end of the calling key',
+        'Time at which the key ends. If it is left out, the key ends together with the calling key, or never if that key does not end. It must not be after the end of the calling key',
       ),
   })
   .meta({ id: 'CreateApiKey' });

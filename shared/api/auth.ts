@@ -18,7 +18,7 @@ export const NewPassword = z.string().min(PASSWORD_CHARS_MIN).max(PASSWORD_CHARS
 /** A password with which somebody tries to sign in. */
 const Password = z.string().min(1).max(PASSWORD_CHARS_MAX).describe('The password');
 const Code = z.string().min(6).max(32).describe('The six digits of the authenticator app, or a recovery code');
-export const LinkToken = z.string().min(1).max(TOKEN_CHARS_MAX).describe('What stands after the # of the link');
+export const LinkToken = z.string().min(1).max(TOKEN_CHARS_MAX).describe('The part of the link after the `#`');
 
 /** GET /v1/auth/methods. */
 export const SignInMethods = z
@@ -71,7 +71,7 @@ export type OperatorUser = z.infer<typeof OperatorUser>;
 const OrgOfSession = z.strictObject({
   id: z.string().describe('The organisation'),
   name: z.string().describe('Its name'),
-  role: Role.describe('The role of the person there'),
+  role: Role.describe('The role of the person in this organisation'),
 });
 
 export const Person = z
@@ -95,9 +95,11 @@ export const Session = z
     has_totp: z.boolean().describe('An authenticator app is set up'),
     passkeys: z.int().describe('How many passkeys are set up'),
     recovery_codes_left: z.int().describe('How many recovery codes are unused'),
-    must_enrol: z.boolean().describe('The person operates this installation and must set up a second factor first'),
+    must_enrol: z
+      .boolean()
+      .describe('True if the person operates this installation and still has to set up a second factor'),
     created_at: z.iso.datetime().describe('When the person signed in'),
-    confirmed_until: z.iso.datetime().describe('Until then, no further confirmation is asked for'),
+    confirmed_until: z.iso.datetime().describe('Until this time, the person need not confirm again'),
     expires_at: z.iso.datetime().describe('The session ends then; without requests for 12 hours it ends earlier'),
   })
   .meta({ id: 'Session' });
@@ -106,9 +108,9 @@ export type Session = z.infer<typeof Session>;
 export const SessionEntry = z
   .strictObject({
     id: z.string().describe('Identifies the session'),
-    client_ip: z.string().describe('The address that has signed in'),
-    user_agent: z.string().describe('The browser that has signed in, as it describes itself'),
-    is_current: z.boolean().describe('This request comes with it'),
+    client_ip: z.string().describe('The IP address from which the person signed in'),
+    user_agent: z.string().describe('The browser in which the person signed in, as the browser describes itself'),
+    is_current: z.boolean().describe('True for the session of this request'),
     created_at: z.iso.datetime().describe('When it began'),
     last_used_at: z.iso.datetime().describe('Its last request, exact to a minute'),
     expires_at: z.iso.datetime().describe('It ends then at the latest'),
@@ -125,11 +127,11 @@ export const SwitchOrg = z.strictObject({
 export const PasskeyAnswer = z
   .looseObject({
     id: z.string().max(2048).describe('The id of the passkey'),
-    rawId: z.string().max(2048).describe('The same'),
+    rawId: z.string().max(2048).describe('The same value as `id`'),
     type: z.literal('public-key').describe('The kind of the credential'),
-    clientExtensionResults: z.looseObject({}).describe('What extensions have answered'),
+    clientExtensionResults: z.looseObject({}).describe('The results of the WebAuthn extensions'),
     response: z
-      .looseObject({ clientDataJSON: z.string().max(8192).describe('What was signed') })
+      .looseObject({ clientDataJSON: z.string().max(8192).describe('The data that the authenticator has signed') })
       .describe('The signature and what belongs to it'),
   })
   .describe('The answer of the authenticator, as `navigator.credentials` gives it, in JSON');

@@ -25,7 +25,7 @@ export const BillQuery = z.strictObject({
 });
 
 const section = z.enum(BILL_SECTIONS);
-const amount = z.string().describe('Exactly, in dollars; negative: taken from the balance');
+const amount = z.string().describe('The exact amount, in dollars. Negative if it was taken from the balance');
 
 export const BillLine = z
   .strictObject({
@@ -34,9 +34,15 @@ export const BillLine = z
       .describe(
         'rental: time of instances. inference: requests to models. video: videos. fine_tuning: time of training jobs. outage_credit: time that is not charged. refund, adjustment: by the operator. deposit: money that was added. other: none of these',
       ),
-    subject_id: z.string().nullable().describe('The instance or job of the line; null for a line of several'),
+    subject_id: z
+      .string()
+      .nullable()
+      .describe('The instance or job of the line. Null if the line sums up several of them'),
     model: z.string().nullable().describe('The model, for inference and videos'),
-    reason: z.string().nullable().describe('Why, e.g. the reference of a deposit or the reason of a refund'),
+    reason: z
+      .string()
+      .nullable()
+      .describe('The reason for the line, e.g. the reference of a deposit or the reason for a refund'),
     count: z.int().describe('How many charges or payments the line sums up'),
     amount,
     posted_at: z.iso.datetime().describe('When the last of them was posted'),

@@ -5,9 +5,11 @@ import { USAGE_DAYS_MAX } from '../limits.ts';
 
 export const Balance = z
   .strictObject({
-    balance_cents: z.int().describe('Prepaid and not used yet, whole cents rounded down'),
-    held_cents: z.int().describe('Of it, set aside for what runs now and is still to come'),
-    available_cents: z.int().describe('What a new launch can use'),
+    balance_cents: z.int().describe('The prepaid balance that is not used yet, in cents, rounded down'),
+    held_cents: z
+      .int()
+      .describe('The part of the balance that is set aside for future costs of what runs now, in cents, rounded down'),
+    available_cents: z.int().describe('The part of the balance that a new launch can use, in cents, rounded down'),
     balance: z.string().describe('The exact balance in dollars'),
     currency: z.literal('USD').describe('The currency of all amounts'),
     available: z.string().describe('The same as available_cents, exactly, in dollars'),
@@ -17,7 +19,7 @@ export const Balance = z
       .number()
       .nullable()
       .describe(
-        'How long the balance lasts at that rate, without what is held for jobs and requests; in hundredths, rounded down. Null while no instance costs anything',
+        'How many hours the balance lasts at the rate of `burn_rate_per_hour`, rounded down to hundredths. What is held for jobs and requests does not count. Null while no instance costs anything',
       ),
   })
   .meta({ id: 'Balance' });
@@ -35,30 +37,36 @@ export const UsageQuery = z.strictObject({
     .enum(['hour', 'day', 'week', 'month'])
     .optional()
     .describe(
-      `UTC; weeks start on Monday. Default by the length of the window: hour up to 2 days, day up to 62 days, month beyond. The longest window is ${USAGE_DAYS_MAX.hour} days by hour, ${USAGE_DAYS_MAX.day} by day, ${USAGE_DAYS_MAX.week} by week or month`,
+      `Length of a time bucket. Buckets are in UTC, and weeks start on Monday. The default depends on the length of the window: hour up to 2 days, day up to 62 days, month for longer windows. The longest window is ${USAGE_DAYS_MAX.hour} days by hour, ${USAGE_DAYS_MAX.day} by day, ${USAGE_DAYS_MAX.week} by week or month`,
     ),
   group_by: z
     .enum(['instance_id', 'gpu_type'])
     .default('instance_id')
-    .describe('What the rows of a bucket are told apart by'),
+    .describe('Whether each row is for one instance or for one GPU type'),
   start: moment
     .optional()
-    .describe('ISO 8601 date or date-time, UTC unless it has an offset; inclusive; default 30 days before end'),
-  end: moment.optional().describe('The same; exclusive, so that a date ends before its day; default now'),
+    .describe(
+      'Start of the window, inclusive: an ISO 8601 date or date-time, in UTC unless it has an offset. The default is 30 days before `end`',
+    ),
+  end: moment
+    .optional()
+    .describe(
+      'End of the window, exclusive: an ISO 8601 date or date-time, in UTC unless it has an offset. A date means the start of that day, so the day itself is not included. The default is now',
+    ),
 });
 
 export const UsageRow = z
   .strictObject({
-    bucket_start: z.iso.datetime().describe('Start of the time bucket; that of the first row may lie before start'),
-    instance_id: z.string().optional().describe('Present where rows are grouped by it'),
-    gpu_type: z.string().optional().describe('Present where rows are grouped by it'),
-    gpu_seconds: z.int().describe('Seconds times GPUs'),
+    bucket_start: z.iso.datetime().describe('Start of the time bucket. The first bucket may start before `start`'),
+    instance_id: z.string().optional().describe('The instance; present only if rows are grouped by `instance_id`'),
+    gpu_type: z.string().optional().describe('The GPU type; present only if rows are grouped by `gpu_type`'),
+    gpu_seconds: z.int().describe('GPU seconds: the seconds multiplied by the number of GPUs'),
     cost_cents: z
       .int()
       .describe(
-        'In whole cents; the rows of an instance add up to its charge, rounded down once. 0 for reserved instances',
+        'Cost in whole cents. The rows of an instance add up to its charge, which is rounded down only once. 0 for reserved instances',
       ),
-    cost: z.string().describe('Exactly, in dollars; rows add up to what the balance was charged'),
+    cost: z.string().describe('The exact cost, in dollars. The rows add up to what the balance was charged'),
   })
   .meta({ id: 'UsageRow' });
 export type UsageRow = z.infer<typeof UsageRow>;

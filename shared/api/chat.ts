@@ -6,7 +6,7 @@ import { Metadata, User } from './receipt.ts';
 
 const TextPart = z.strictObject({
   type: z.literal('text').describe('Always `text`'),
-  text: z.string().describe('A part of what is said'),
+  text: z.string().describe('Text of this part'),
 });
 
 export const ChatMessage = z
@@ -14,7 +14,7 @@ export const ChatMessage = z
     role: z
       .enum(['system', 'developer', 'user', 'assistant'])
       .transform((role) => (role === 'developer' ? 'system' : role))
-      .describe('Who says it. `developer` is read as `system`'),
+      .describe('Who wrote the message. `developer` is treated as `system`'),
     content: z
       .union([
         z.string(),
@@ -24,8 +24,13 @@ export const ChatMessage = z
           .min(1)
           .transform((parts) => parts.map(({ text }) => text).join('\n')),
       ])
-      .describe('What is said. Text parts are joined by line feeds'),
-    name: z.string().min(1).max(256).optional().describe('Tells speakers of one role apart, if the model knows names'),
+      .describe('Text of the message. Text parts are joined with line feeds'),
+    name: z
+      .string()
+      .min(1)
+      .max(256)
+      .optional()
+      .describe('Name of the writer. It distinguishes several writers of the same role, if the model supports names'),
   })
   .meta({ id: 'ChatMessage' });
 export type ChatMessage = z.infer<typeof ChatMessage>;
@@ -33,26 +38,49 @@ export type ChatMessage = z.infer<typeof ChatMessage>;
 const few = z.number().min(-2).max(2);
 
 const ChatFields = z.strictObject({
-  model: z.string().min(1).max(256).describe('Id or alias of a chat model; `:economy` behind it selects that tier'),
+  model: z
+    .string()
+    .min(1)
+    .max(256)
+    .describe('Id or alias of a chat model. Append `:economy` to select the economy tier'),
   messages: z.array(ChatMessage).min(1).max(CHAT_MESSAGES_MAX).describe('The conversation so far'),
-  stream: z.boolean().optional().describe('Send the answer as server-sent events, as it comes into being'),
+  stream: z.boolean().optional().describe('If true, the answer is sent as server-sent events while it is generated'),
   stream_options: z
     .strictObject({
-      include_usage: z.boolean().optional().describe('A last chunk without choices tells the usage'),
+      include_usage: z.boolean().optional().describe('If true, a last chunk without choices has the usage'),
     })
     .optional()
-    .describe('Only with `stream`'),
+    .describe('Options of the stream. Allowed only with `stream`'),
   temperature: z.number().min(0).max(2).nullish().describe('How random the answer is'),
-  max_tokens: z.int().min(1).nullish().describe('The longest answer, in tokens; at most what the model allows'),
-  max_completion_tokens: z.int().min(1).nullish().describe('The same. If both are set, the smaller one counts'),
-  top_p: z.number().gt(0).max(1).optional().describe('Where the model supports it'),
+  max_tokens: z
+    .int()
+    .min(1)
+    .nullish()
+    .describe('Maximum length of the answer, in tokens. It cannot be more than the model allows'),
+  max_completion_tokens: z
+    .int()
+    .min(1)
+    .nullish()
+    .describe('Maximum length of the answer, like `max_tokens`. If both are set, the smaller one counts'),
+  top_p: z
+    .number()
+    .gt(0)
+    .max(1)
+    .optional()
+    .describe(
+      'Nucleus sampling: the share of the probability from which tokens are chosen. Only if the model supports it',
+    ),
   stop: z
     .union([z.string().min(1).max(256), z.array(z.string().min(1).max(256)).min(1).max(4)])
     .optional()
     .describe('Texts that end the answer; if the model supports it'),
-  seed: z.int().optional().describe('Where the model supports it'),
-  presence_penalty: few.optional().describe('Where the model supports it'),
-  frequency_penalty: few.optional().describe('Where the model supports it'),
+  seed: z.int().optional().describe('Seed of the sampling. Only if the model supports it'),
+  presence_penalty: few
+    .optional()
+    .describe('Penalty for tokens that the text already has. Only if the model supports it'),
+  frequency_penalty: few
+    .optional()
+    .describe('Penalty for tokens, growing with how often the text already has them. Only if the model supports it'),
   user: User.optional(),
   metadata: Metadata.optional(),
 });
@@ -102,11 +130,13 @@ function isObject(value: unknown): value is Record<string, unknown> {
 const TokenUsage = z.strictObject({
   prompt_tokens: z.int().describe('Tokens of the conversation'),
   completion_tokens: z.int().describe('Tokens of the answer'),
-  total_tokens: z.int().describe('Both together'),
+  total_tokens: z.int().describe('Sum of `prompt_tokens` and `completion_tokens`'),
   completion_tokens_details: z
-    .strictObject({ reasoning_tokens: z.int().optional().describe('Spent on what is not shown') })
+    .strictObject({
+      reasoning_tokens: z.int().optional().describe('Tokens of reasoning that the answer does not show'),
+    })
     .optional()
-    .describe('Where the model tells'),
+    .describe('Details of the tokens of the answer; absent if the model server does not report them'),
 });
 export type TokenUsage = z.infer<typeof TokenUsage>;
 
@@ -114,9 +144,9 @@ export const FinishReason = z.enum(['stop', 'length', 'content_filter', 'tool_ca
 
 export const ChatCompletion = z
   .strictObject({
-    id: z.string().describe('Of this completion'),
+    id: z.string().describe('Id of this completion'),
     object: z.literal('chat.completion').describe('Always `chat.completion`'),
-    created: z.int().describe('Unix seconds'),
+    created: z.int().describe('When the completion was created, in Unix seconds'),
     model: z.string().describe('Canonical id of the model'),
     choices: z
       .array(
@@ -125,7 +155,7 @@ export const ChatCompletion = z
           message: z
             .strictObject({
               role: z.literal('assistant').describe('Always `assistant`'),
-              content: z.string().describe('What is said'),
+              content: z.string().describe('Text of the answer'),
               refusal: z.null().describe('Always null: a model that does not want to answer says so in its text'),
             })
             .describe('The answer'),
@@ -133,7 +163,7 @@ export const ChatCompletion = z
           finish_reason: FinishReason.describe('Why the answer ends'),
         }),
       )
-      .describe('One'),
+      .describe('Always one choice'),
     usage: TokenUsage.describe('What is billed'),
   })
   .meta({ id: 'ChatCompletion' });
@@ -143,25 +173,27 @@ const chunkChoice = z.strictObject({
   index: z.int().describe('Always 0'),
   delta: z
     .strictObject({
-      role: z.literal('assistant').optional().describe('In the first chunk'),
-      content: z.string().optional().describe('What comes behind the text so far'),
-      refusal: z.null().optional().describe('In the first chunk, always null'),
+      role: z.literal('assistant').optional().describe('Present only in the first chunk'),
+      content: z.string().optional().describe('Text that follows the text of the chunks before'),
+      refusal: z.null().optional().describe('Always null. Present only in the first chunk'),
     })
-    .describe('What is new'),
+    .describe('What this chunk adds to the answer'),
   logprobs: z.null().describe('Always null'),
-  finish_reason: FinishReason.nullable().describe('Why the answer ends, in the last chunk with a choice'),
+  finish_reason: FinishReason.nullable().describe('Why the answer ends. Null except in the last chunk with a choice'),
 });
 
 export const ChatCompletionChunk = z
   .strictObject({
-    id: z.string().describe('Of this completion; the same in all chunks'),
+    id: z.string().describe('Id of this completion, the same in all chunks'),
     object: z.literal('chat.completion.chunk').describe('Always `chat.completion.chunk`'),
-    created: z.int().describe('Unix seconds; the same in all chunks'),
+    created: z.int().describe('When the completion was created, in Unix seconds; the same in all chunks'),
     model: z.string().describe('Canonical id of the model'),
-    choices: z.array(chunkChoice).describe('One; none in the chunk that tells the usage'),
+    choices: z.array(chunkChoice).describe('One choice. Empty in the chunk that has the usage'),
     usage: TokenUsage.nullable()
       .optional()
-      .describe('Where `include_usage` was asked for: what is billed, in a last chunk without choices'),
+      .describe(
+        'What is billed. Present only with `include_usage`: the last chunk has it and no choices, and it is null in all other chunks',
+      ),
   })
   .meta({ id: 'ChatCompletionChunk' });
 export type ChatCompletionChunk = z.infer<typeof ChatCompletionChunk>;

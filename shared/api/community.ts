@@ -10,7 +10,7 @@ export const CommunitySupplier = z
     status: z
       .enum(['active', 'suspended'])
       .describe('suspended: none of its machines is on offer, and it cannot register more'),
-    created_at: z.iso.datetime().describe('Since when it is a supplier'),
+    created_at: z.iso.datetime().describe('When the organisation became a supplier'),
     updated_at: z.iso.datetime().describe('Last change'),
   })
   .meta({ id: 'CommunitySupplier' });
@@ -31,10 +31,16 @@ export const RegisterMachine = z
   .strictObject({
     region: region.describe('Where it stands, e.g. eu-west'),
     price_per_hour: pricePerHour.describe('Retail price of one GPU in dollars an hour'),
-    gpu_type: gpuType.optional().describe('Declared, not believed'),
-    gpu_count: gpuCount.optional().describe('Declared, not believed'),
-    vram_per_gpu_gb: vramPerGpuGb.optional().describe('Declared, not believed'),
-    tier: tier.default('on_demand').describe('Tier of its offerings'),
+    gpu_type: gpuType
+      .optional()
+      .describe('GPU type that you declare. What is offered comes from the report of the host'),
+    gpu_count: gpuCount
+      .optional()
+      .describe('Number of GPUs that you declare. What is offered comes from the report of the host'),
+    vram_per_gpu_gb: vramPerGpuGb
+      .optional()
+      .describe('VRAM of one GPU in GB that you declare. What is offered comes from the report of the host'),
+    tier: tier.default('on_demand').describe('Tier of the offerings of the machine'),
   })
   .meta({ id: 'RegisterMachine' });
 export type RegisterMachine = z.infer<typeof RegisterMachine>;
@@ -42,12 +48,21 @@ export type RegisterMachine = z.infer<typeof RegisterMachine>;
 /** Body of PATCH /v1/community/machines/{id}. */
 export const ChangeMachine = z
   .strictObject({
-    price_per_hour: pricePerHour.optional().describe('For rentals from now on; those that run keep theirs'),
-    region: region.optional().describe('Only while none of its GPUs is rented or reserved'),
-    tier: tier.optional().describe('For rentals from now on'),
-    gpu_type: gpuType.nullable().optional().describe('Declared anew; null takes it back'),
-    gpu_count: gpuCount.nullable().optional().describe('Declared anew; null takes it back'),
-    vram_per_gpu_gb: vramPerGpuGb.nullable().optional().describe('Declared anew; null takes it back'),
+    price_per_hour: pricePerHour
+      .optional()
+      .describe(
+        'New retail price of one GPU in dollars an hour, for rentals that begin from now on. Running rentals keep their price',
+      ),
+    region: region
+      .optional()
+      .describe('New region. It can be changed only while no GPU of the machine is rented or reserved'),
+    tier: tier.optional().describe('New tier, for rentals that begin from now on'),
+    gpu_type: gpuType.nullable().optional().describe('New declared GPU type. Null withdraws the declaration'),
+    gpu_count: gpuCount.nullable().optional().describe('New declared number of GPUs. Null withdraws the declaration'),
+    vram_per_gpu_gb: vramPerGpuGb
+      .nullable()
+      .optional()
+      .describe('New declared VRAM of one GPU in GB. Null withdraws the declaration'),
   })
   .refine((change) => Object.keys(change).length > 0, 'must name at least one field')
   .meta({ id: 'ChangeMachine' });
@@ -62,18 +77,25 @@ export const MachineReliability = z
       .datetime()
       .nullable()
       .describe(
-        'Since when uptime and rented count: its first link, or the begin of the 30 days; null before the first',
+        'Time from which `uptime` and `rented` are counted: the first connection of the agent, or the start of the 30 days if that is later. Null before the first connection',
       ),
     uptime: share.describe(
-      'Share of that time in which its agent was connected, from 0 to 1. Time in which we were away counts as before it',
+      'Share of the time since `since` in which the agent was connected, from 0 to 1. If this service was down, a machine that was connected before counts as connected. Null before the first connection',
     ),
-    launches: z.int().min(0).describe('Launches of the 30 days that it brought to run or failed'),
+    launches: z
+      .int()
+      .min(0)
+      .describe('Number of launches in the 30 days that ran on the machine or that the machine failed'),
     failed_launches: z
       .int()
       .min(0)
-      .describe('Of these, the ones that it failed, so that another machine was tried. Wrong images do not count'),
+      .describe(
+        'Number of these launches that the machine failed, so that another machine was tried. Launches with a wrong image do not count',
+      ),
     failed_launch_share: share.describe('failed_launches / launches; null without launches'),
-    rented: share.describe('Share of the time of all its GPUs that customers paid for as rentals; null without GPUs'),
+    rented: share.describe(
+      'Share of the time of all GPUs of the machine for which customers paid as rentals. Null if the machine has no GPUs, and before the first connection',
+    ),
   })
   .meta({ id: 'MachineReliability' });
 export type MachineReliability = z.infer<typeof MachineReliability>;
@@ -85,13 +107,16 @@ export const CommunityMachine = z
     status: z
       .enum(['pending_verification', 'listed', 'draining', 'delisted', 'suspended'])
       .describe(
-        'pending_verification: waits for the operator; listed: on offer, unless status_reason says why not; draining: delisted, while a rental on it goes on; suspended: by the operator',
+        'pending_verification: the machine waits for the operator. listed: the machine is on offer, unless `status_reason` says why not. draining: the machine will be delisted when its last rental ends. delisted: the machine was taken out of supply. suspended: the operator took the machine out of supply',
       ),
-    status_reason: z.string().nullable().describe('Why none of its GPUs is on offer; null while the free ones are'),
+    status_reason: z
+      .string()
+      .nullable()
+      .describe('Why no GPU of the machine is on offer. Null while its free GPUs are on offer'),
     verification_status: z
       .enum(['unverified', 'verified', 'failed'])
       .describe(
-        'failed: the host contradicts what was declared; unverified: nothing contradicts it, but only the host has counted. There is no check yet that would make a machine verified',
+        'failed: the report of the host contradicts your declaration. unverified: nothing contradicts your declaration, but only the host itself has counted the GPUs. verified: there is no check yet that makes a machine verified',
       ),
     verification_detail: z.string().nullable().describe('What is contradicted, or why the GPUs cannot be counted'),
     gpu_faults: z
@@ -100,46 +125,48 @@ export const CommunityMachine = z
           gpu_uuid: z.string().describe('The GPU'),
           severity: z
             .enum(['broken', 'unfit'])
-            .describe('broken: nothing computes on it until it is reset; unfit: only those who have it already use it'),
+            .describe(
+              'broken: nothing can compute on the GPU until it is reset. unfit: only rentals that have the GPU already may use it',
+            ),
           detail: z.string().describe('What the host has found'),
         }),
       )
-      .describe('GPUs that are not on offer until the host is reset, and why; the others are'),
+      .describe('GPUs that are not on offer until the host is reset, and why. The other GPUs are not affected'),
     created_at: z.iso.datetime().describe('When it was registered'),
-    gpu_count: z.int().nullable().describe('As declared'),
-    gpu_type: z.string().nullable().describe('As declared'),
+    gpu_count: z.int().nullable().describe('Declared number of GPUs. Null if it was not declared'),
+    gpu_type: z.string().nullable().describe('Declared GPU type. Null if it was not declared'),
     region: z.string().nullable().describe('Where it stands, as declared'),
     price_per_hour: z.number().nullable().describe('Retail price of one GPU in dollars an hour'),
     platform_fee_percent: z
       .number()
       .min(0)
       .max(100)
-      .describe('The part of what customers pay that the service keeps, in per cent; for rentals from now on'),
-    vram_per_gpu_gb: z.int().nullable().describe('As declared'),
-    tier: tier.describe('Tier of its offerings'),
+      .describe('The percentage of the customer price that the service keeps, for rentals that begin from now on'),
+    vram_per_gpu_gb: z.int().nullable().describe('Declared VRAM of one GPU, in GB. Null if it was not declared'),
+    tier: tier.describe('Tier of the offerings of the machine'),
     online: z.boolean().describe('Whether its agent is connected now'),
     reported_gpus: z
       .array(
         z.strictObject({
           gpu_type: z.string().describe('Canonical GPU type'),
-          vram_per_gpu_gb: z.int().describe('VRAM of one of them'),
+          vram_per_gpu_gb: z.int().describe('VRAM of one GPU, in GB'),
           count: z.int().describe('How many there are'),
-          rented: z.int().describe('How many of them a rental has now'),
-          reserved: z.int().describe('How many of the others are set aside for a contract'),
+          rented: z.int().describe('Number of these GPUs that are rented now'),
+          reserved: z.int().describe('Number of these GPUs that are not rented, but set aside for a contract'),
         }),
       )
       .describe('The GPUs that its host reports; none before it has enrolled'),
     earned_today_cents: z
       .int()
       .describe(
-        'Earned since midnight UTC, in whole cents, as far as it is posted: within half an hour after the end of each hour, and at the end of each rental',
+        'Earnings since midnight UTC that are posted already, in whole cents. Earnings are posted within half an hour after the end of each hour, and at the end of each rental',
       ),
     reliability: MachineReliability.describe('How it did in the last 30 days'),
     last_heartbeat_at: z.iso
       .datetime()
       .nullable()
       .describe(
-        'Last sign of its agent; at most 10 minutes behind while the agent is connected; null before the first',
+        'Time of the last message from the agent. While the agent is connected, it may be up to 10 minutes old. Null before the first message',
       ),
   })
   .meta({ id: 'CommunityMachine' });
@@ -169,9 +196,11 @@ export const MachineCheck = z
     name: z.enum(MACHINE_CHECKS).describe('What is checked'),
     state: z
       .enum(['passed', 'failed', 'waiting'])
-      .describe('waiting: for the host, or for the operator; failed: for you, if there is a remedy'),
-    required: z.boolean().describe('Nothing of the machine is on offer before it has passed'),
-    evidence: z.string().describe('What is known, and from whom'),
+      .describe(
+        'waiting: the host must report first, or the operator must act. failed: the check has failed, and `remedy` says what to do',
+      ),
+    required: z.boolean().describe('True if no GPU of the machine is on offer until the check has passed'),
+    evidence: z.string().describe('The facts on which the state is based, and where they come from'),
     remedy: z.string().nullable().describe('What to do; null if it has passed'),
   })
   .meta({ id: 'MachineCheck' });
@@ -181,7 +210,7 @@ export const MachineChecklist = z
   .strictObject({
     machine_id: z.uuid().describe('The machine'),
     on_offer: z.boolean().describe('All required checks have passed: its free GPUs are on offer'),
-    checks: z.array(MachineCheck).describe('In the order in which they decide'),
+    checks: z.array(MachineCheck).describe('The checks, in the order in which they decide'),
   })
   .meta({ id: 'MachineChecklist' });
 export type MachineChecklist = z.infer<typeof MachineChecklist>;
@@ -189,7 +218,9 @@ export type MachineChecklist = z.infer<typeof MachineChecklist>;
 export const CommunityMachineRegistration = z
   .strictObject({
     machine: CommunityMachine.describe('The machine'),
-    enrollment_token: z.string().describe('Shown exactly once; lives 24 hours'),
+    enrollment_token: z
+      .string()
+      .describe('Token with which the host enrols. It is shown exactly once and is valid for 24 hours'),
   })
   .meta({ id: 'CommunityMachineRegistration' });
 
@@ -211,24 +242,24 @@ export const EarningsEntry = z
     amount_cents: z
       .int()
       .describe(
-        'Negative where earnings were taken back. Fractions of a cent count with a later entry: the sum is exact',
+        'Amount in whole cents. Negative if earnings were taken back. Fractions of a cent are added to a later entry, so the sum of all entries is exact',
       ),
-    amount: z.string().describe('Exactly, in dollars'),
+    amount: z.string().describe('The exact amount, in dollars'),
     reason: z
       .string()
       .nullable()
       .describe(
-        'Why earnings were taken back (the failed probes of a dead host), or paid for time in which we were away',
+        'Why earnings were taken back (the failed probes of a dead host), or why they were paid for time in which this service was down. Null for all other entries',
       ),
     accrued_at: z.iso.datetime().describe('When it was entered'),
     payable_at: z.iso
       .datetime()
       .nullable()
-      .describe('From then on it can be paid out. Null while the customer of the rental disputes it'),
+      .describe('Time from which the amount can be paid out. Null while the customer of the rental disputes it'),
     paid: z
       .boolean()
       .describe(
-        'Nothing of it is owed any more: payouts cover it, or it was taken back. Payouts cover the oldest entries first',
+        'True if nothing of this entry is owed any more, because payouts cover it or because it was taken back. Payouts cover the oldest entries first',
       ),
   })
   .meta({ id: 'EarningsEntry' });
@@ -250,17 +281,17 @@ const outage = {
   cause: z
     .enum(['outage', 'gpu_fault'])
     .describe('outage: rentals could not be reached from outside. gpu_fault: the host reported a broken GPU'),
-  confirmed_at: z.iso.datetime().describe('When it was certain'),
-  from: z.iso.datetime().describe('From then on the first of its rentals is not charged'),
+  confirmed_at: z.iso.datetime().describe('When the outage was confirmed'),
+  from: z.iso.datetime().describe('Time from which the first affected rental was not charged'),
   until: z.iso
     .datetime()
     .nullable()
-    .describe('When the last of its rentals was charged again or ended; null while it lasts'),
+    .describe('When the last affected rental was charged again or ended. Null while the outage lasts'),
   rentals: z.int().describe('How many rentals were not charged'),
   not_earned: z
     .string()
     .describe(
-      'Your part of what this time would have cost, exactly, in dollars; while it lasts, until now. If the operator refuses a credit, you are paid that part',
+      'Your share of what customers would have paid for this time, exactly, in dollars. While the outage lasts, this counts until now. If the operator refuses a credit to a customer, you are paid your share of that credit',
     ),
   reason: z.string().describe('What the probes from outside or the host reported'),
 };
@@ -274,22 +305,24 @@ const charged = {
 export const MachineRental = z
   .strictObject({
     rental_id: z.string().describe('Identifies this use of the machine'),
-    instance_id: z.string().describe('The instance or fine-tuning job, as in the entries of your earnings'),
+    instance_id: z.string().describe('Id of the instance or fine-tuning job, as in the entries of your earnings'),
     gpu_uuids: z.array(z.string()).describe('The GPUs that it held, as nvidia-smi names them'),
     from: z.iso.datetime().describe('When it was placed on the machine'),
     until: z.iso.datetime().nullable().describe('When the host had removed all of it; null before'),
     charged: z
       .array(z.strictObject(charged))
       .describe(
-        'The parts of that time that were charged, oldest first. A refund that comes later does not change them. A job is charged at its checkpoints, so what it has trained since then may still turn out to be free',
+        'The parts of the time of the rental that were charged, oldest first. A later refund does not change them. A fine-tuning job is charged at its checkpoints, so the time since its last checkpoint may still become free',
       ),
   })
   .meta({ id: 'MachineRental' });
 export type MachineRental = z.infer<typeof MachineRental>;
 
 const probeCounts = {
-  good: z.int().describe('Logins that succeeded'),
-  failed: z.int().describe('Logins that did not. Two in a row that are not repaired are an outage'),
+  good: z.int().describe('Number of SSH logins that succeeded'),
+  failed: z
+    .int()
+    .describe('Number of SSH logins that failed. Two failures in a row that are not repaired are an outage'),
 };
 export const MachineProbes = z
   .strictObject({
@@ -304,22 +337,26 @@ export type MachineProbes = z.infer<typeof MachineProbes>;
 
 export const CommunityEarnings = z
   .strictObject({
-    accrued_cents: z.int().describe('Earned over the whole life of the supplier, less what was taken back'),
+    accrued_cents: z.int().describe('All earnings of the supplier since the beginning, minus what was taken back'),
     unpaid_cents: z
       .int()
-      .describe('Of that, not paid out yet. Negative where earnings were taken back that had been paid'),
+      .describe(
+        'The part of `accrued_cents` that is not paid out yet. Negative if earnings were taken back after they had been paid',
+      ),
     payable_cents: z
       .int()
-      .describe('Of what is unpaid, what can be paid out now: old enough, and not disputed by the customer'),
+      .describe('The part of `unpaid_cents` that can be paid out now. It is old enough, and no customer disputes it'),
     of_machine: z
       .strictObject({
         machine_id: z.string().describe('The machine that was asked for'),
         accrued: z
           .string()
-          .describe('What it earned over its whole life, less what was taken back, exactly, in dollars'),
+          .describe('All earnings of the machine since the beginning, minus what was taken back, exactly, in dollars'),
       })
       .nullable()
-      .describe('With machine_id: what this machine alone earned. The exact amounts of all its entries add up to it'),
+      .describe(
+        'The earnings of the machine that `machine_id` names. The exact amounts of all its entries add up to `accrued`. Null if the request has no `machine_id`',
+      ),
     entries: z
       .array(EarningsEntry)
       .describe('The entries of this page, newest first; all of them add up to accrued_cents'),

@@ -13,12 +13,12 @@ export const DEPOSIT_CENTS_MAX = 10 ** 10;
 const chain = z.enum(DEPOSIT_CHAINS).describe('The chain on which the tokens are sent');
 const asset = z
   .enum(DEPOSIT_ASSETS)
-  .describe('The token: `usdc` or `usdt`, of its own issuer. One token counts as one dollar');
+  .describe('The token: `usdc` or `usdt`, as its own issuer issues it on the chain. One token counts as one dollar');
 const cents = z
   .int()
   .min(1)
   .max(DEPOSIT_CENTS_MAX)
-  .describe('The amount that was asked for, in cents. `credited_cents` is what came');
+  .describe('The requested amount, in cents. The amount that arrived is in `credited_cents`');
 
 export const CreateDeposit = z.strictObject({ asset, chain, amount_usd_cents: cents });
 export type CreateDeposit = z.infer<typeof CreateDeposit>;
@@ -43,7 +43,7 @@ export const Deposit = z
         'failed_screening',
       ])
       .describe(
-        'created: waits for tokens. detected, confirming: tokens were seen and wait for finality. settled, screening: the senders are checked. held_screening: the check waits for an answer or for the operator. credited, credited_underpaid, credited_overpaid: the balance has grown by what came. expired: nothing came in time. expired_received: tokens came too late, and the operator decides. failed: cancelled by the operator. failed_screening: the sender is sanctioned, and nothing is credited',
+        'created: the deposit waits for tokens. detected, confirming: tokens were seen and wait for finality. settled, screening: the senders are checked. held_screening: the check waits for an answer or for the operator. credited, credited_underpaid, credited_overpaid: the amount that arrived was added to the balance. expired: nothing arrived in time. expired_received: tokens arrived too late, and the operator decides. failed: the operator cancelled the deposit. failed_screening: the sender is sanctioned, and nothing is credited',
       ),
     chain,
     asset,
@@ -55,9 +55,14 @@ export const Deposit = z
       .describe('The exact amount in tokens, as a decimal. Several transfers add up until `expires_at`'),
     expires_at: z.iso
       .datetime()
-      .describe('A transfer counts if the time of its block is not later. Send nothing after it'),
+      .describe(
+        'A transfer counts only if the time of its block is not later than this time. Send nothing after this time',
+      ),
     tx_hash: z.string().optional().describe('The first transfer that counts; absent before one was seen'),
-    credited_cents: z.int().optional().describe('What the balance has grown by; absent until it was credited'),
+    credited_cents: z
+      .int()
+      .optional()
+      .describe('The amount that was added to the balance, in cents. Absent until the deposit was credited'),
   })
   .meta({ id: 'Deposit' });
 export type Deposit = z.infer<typeof Deposit>;

@@ -15,16 +15,18 @@ export const BeginDeviceLogin = z
       .array(z.string().min(1).max(64))
       .min(1)
       .max(SCOPES_MAX)
-      .describe('What the key shall be able to do, like `instances: read`; at most what the person may do'),
+      .describe('What the key will be able to do, like `instances: read`. It cannot be more than the person may do'),
   })
   .meta({ id: 'BeginDeviceLogin' });
 
 export const DeviceCodes = z
   .strictObject({
-    device_code: z.string().describe('For POST /v1/auth/device/token; nobody else may see it'),
+    device_code: z.string().describe('The code for POST /v1/auth/device/token. The program must keep it secret'),
     user_code: z.string().describe('What the person types, like `BCDF-GHJK`'),
     verification_uri: z.string().describe('Where the person types it'),
-    verification_uri_complete: z.string().describe('The same with the code filled in. The person still has to approve'),
+    verification_uri_complete: z
+      .string()
+      .describe('`verification_uri` with the code filled in. The person still has to approve the login'),
     expires_in: z.int().describe('Seconds until both codes end'),
     interval: z.int().describe('Seconds to wait between two requests for the key'),
   })
@@ -32,7 +34,9 @@ export const DeviceCodes = z
 
 /** Body of POST /v1/auth/device/token. */
 export const DeviceToken = z
-  .strictObject({ device_code: z.string().min(1).max(128).describe('The code of the answer that began the login') })
+  .strictObject({
+    device_code: z.string().min(1).max(128).describe('The `device_code` from the answer of POST /v1/auth/device'),
+  })
   .meta({ id: 'DeviceToken' });
 
 /** The answer with the key. `access_token` is the name that OAuth gives it. */
@@ -49,7 +53,7 @@ export const DeviceKey = z
 /** A refusal of POST /v1/auth/device/token (RFC 6749, section 5.2). */
 export const OauthError = z
   .strictObject({
-    error: z.string().describe('Stable, for programs'),
+    error: z.string().describe('Stable identifier of the error, for programs'),
     error_description: z.string().describe('For people: what to do next'),
   })
   .meta({ id: 'OauthError' });
@@ -67,7 +71,7 @@ export const DeviceLogin = z
     scopes: z.array(z.string()).describe('What the key will be able to do'),
     org: z
       .strictObject({ id: z.string().describe('Its id'), name: z.string().describe('Its name') })
-      .describe('The organisation of the session, for which the key will act'),
+      .describe('The organisation of the session. The key will act for it'),
     created_at: z.iso.datetime().describe('When the program asked'),
     expires_at: z.iso.datetime().describe('When the code ends'),
   })

@@ -37,7 +37,7 @@ export const EmbeddingsResponse = z
     usage: z
       .strictObject({
         prompt_tokens: z.int().describe('Tokens of all texts'),
-        total_tokens: z.int().describe('The same'),
+        total_tokens: z.int().describe('The same number as `prompt_tokens`'),
       })
       .describe('What is billed'),
   })

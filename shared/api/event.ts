@@ -7,7 +7,9 @@ export const EventsQuery = PageQuery.extend({
     .string()
     .regex(/^(evt_[0-9a-z]{26}|at_\d{1,15})$/, 'must be the id of an event, or an id that a stream sent')
     .optional()
-    .describe('For a stream: begin after this id. The header Last-Event-ID has precedence'),
+    .describe(
+      'The stream begins after the event with this id. Only for a stream. The header Last-Event-ID has precedence',
+    ),
 });
 
 export const AccountEvent = z
@@ -16,9 +18,12 @@ export const AccountEvent = z
     type: z.string().describe('`instance.running`, `machine.listed` and so on'),
     created_at: z.iso.datetime().describe('When it happened'),
     resource_type: z.string().describe('The first word of the type'),
-    resource_id: z.string().describe('What has changed; the person for `session.*`'),
-    status: z.string().nullable().describe('The status that it led to, if it has changed'),
-    reason: z.string().nullable().describe('Why, if that needs an explanation'),
+    resource_id: z.string().describe('Id of the resource that has changed. For `session.*`, the id of the person'),
+    status: z
+      .string()
+      .nullable()
+      .describe('The new status of the resource. Null if the event did not change the status'),
+    reason: z.string().nullable().describe('The reason for the event. Null if it needs no explanation'),
   })
   .meta({ id: 'AccountEvent' });
 export type AccountEvent = z.infer<typeof AccountEvent>;
@@ -28,6 +33,8 @@ export const LiveEvent = AccountEvent.extend({
   resource: z
     .unknown()
     .nullable()
-    .describe('The resource as it is now, as its own endpoint shows it; null if it is gone, and for `session.*`'),
+    .describe(
+      'The resource as it is now, in the form of its own endpoint. Null if the resource is gone, and for `session.*`',
+    ),
 }).meta({ id: 'LiveEvent' });
 export type LiveEvent = z.infer<typeof LiveEvent>;

@@ -12,9 +12,9 @@ export const FileObject = z
   .strictObject({
     id: z.string().describe('The id of the file'),
     object: z.literal('file').describe('Always `file`'),
-    bytes: z.int().describe('Its length'),
+    bytes: z.int().describe('Length of the file, in bytes'),
     created_at: unixSeconds.describe('When it was uploaded, in Unix seconds'),
-    filename: z.string().describe('As it was sent'),
+    filename: z.string().describe('Name of the file, as it was sent'),
     purpose: z.literal(FILE_PURPOSE).describe('Always `fine-tune`'),
     status: z
       .enum(['processed', 'error'])
@@ -22,7 +22,7 @@ export const FileObject = z
     svc: z
       .strictObject({ quotes: z.array(FineTuningQuote).describe('One for each base model') })
       .optional()
-      .describe('In the answer to an upload: what a fine-tuning job with the file would cost'),
+      .describe('What a fine-tuning job with the file would cost. Present only in the answer to an upload'),
     status_details: z.string().optional().describe('The first problem of a file whose status is `error`'),
   })
   .meta({ id: 'File' });
@@ -31,15 +31,21 @@ export type FileObject = z.infer<typeof FileObject>;
 export const FileList = z.strictObject({
   object: z.literal('list').describe('Always `list`'),
   data: z.array(FileObject).describe('The files of this page'),
-  first_id: z.string().nullable().describe('Null if the page is empty'),
-  last_id: z.string().nullable().describe('What `after` of the next page is'),
+  first_id: z.string().nullable().describe('Id of the first file of this page. Null if the page is empty'),
+  last_id: z
+    .string()
+    .nullable()
+    .describe('Id of the last file of this page: send it as `after` to get the next page. Null if the page is empty'),
   has_more: z.boolean().describe('Whether there is a next page'),
 });
 
 export const FilesQuery = z.strictObject({
   after: z.string().max(64).optional().describe('`last_id` of the page before'),
   limit: z.coerce.number().int().min(1).max(FILES_PAGE_MAX).default(PAGE_DEFAULT).describe('Files on a page'),
-  order: z.enum(['asc', 'desc']).default('desc').describe('By the time of the upload'),
+  order: z
+    .enum(['asc', 'desc'])
+    .default('desc')
+    .describe('Order by the time of the upload; `desc` begins with the newest file'),
   purpose: z.string().max(64).optional().describe('Only files of this purpose'),
 });
 export type FilesQuery = z.infer<typeof FilesQuery>;
@@ -51,7 +57,7 @@ export const DeletedFile = z.strictObject({
 });
 
 export const TrainingProblem = z.strictObject({
-  line: z.int().nullable().describe('Counted from 1; null if the problem concerns the whole file'),
+  line: z.int().nullable().describe('Number of the line, counted from 1. Null if the problem concerns the whole file'),
   rule: z
     .enum([
       'not_utf8',
@@ -79,14 +85,20 @@ export type TrainingProblem = z.infer<typeof TrainingProblem>;
 
 /** The report on a training file, as it is stored with the file. */
 export const TrainingReport = z.strictObject({
-  valid: z.boolean().describe('Whether it can be trained with'),
+  valid: z.boolean().describe('Whether the file can be used for training'),
   examples: z.int().describe('Lines that are valid examples'),
-  estimated_tokens: z.int().describe('Of all messages of those, from their bytes'),
-  problems_found: z.int().describe('All of them; after 10,000 the rest of the file is not looked at'),
+  estimated_tokens: z
+    .int()
+    .describe('Estimated tokens of all messages of the valid examples, computed from their bytes'),
+  problems_found: z
+    .int()
+    .describe('Number of problems found. After 10,000 problems the rest of the file is not checked'),
   problems: z.array(TrainingProblem).describe('The first 20'),
   repeated_examples: z
     .int()
-    .describe('Examples that are equal to an earlier one, among the first 100,000. They are trained with all the same'),
+    .describe(
+      'Number of examples that are equal to an earlier one, among the first 100,000 examples. They are used for training nevertheless',
+    ),
 });
 export type TrainingReport = z.infer<typeof TrainingReport>;
 

@@ -10,7 +10,12 @@ const FineTuningStatus = z.enum(['validating', 'queued', 'running', 'succeeded',
 const Lora = z.strictObject({
   lora_r: z.int().min(1).max(256).default(16).describe('Rank of the adapter'),
   lora_alpha: z.int().min(1).max(1024).default(32).describe('Scale of the adapter'),
-  lora_dropout: z.number().min(0).max(0.9).default(0.05).describe('Share of the adapter that a step leaves out'),
+  lora_dropout: z
+    .number()
+    .min(0)
+    .max(0.9)
+    .default(0.05)
+    .describe('Dropout of the adapter: the share that each training step leaves out'),
 });
 
 const FineTuningMethod = z.strictObject({
@@ -27,7 +32,7 @@ const Metadata = z
 
 export const CreateFineTuningJob = z
   .strictObject({
-    model: z.string().min(1).max(256).describe('The `fine_tune_base_model` of a model of `GET /v1/models`'),
+    model: z.string().min(1).max(256).describe('The `fine_tune_base_model` of a model from `GET /v1/models`'),
     training_file: z.string().min(1).max(64).describe('The id of an uploaded file'),
     method: FineTuningMethod.describe('How to train'),
     seed: z
@@ -50,15 +55,17 @@ export const CreateFineTuningJob = z
           .max(256)
           .nullish()
           .describe(
-            'A GPU type, or several with commas, the best one first. Another type is taken if none of them is free',
+            'A GPU type, or several types separated by commas, the preferred type first. If none of them is free, another type is used',
           ),
         max_budget_usd: z
           .number()
           .nullish()
-          .describe('Required: the job never costs more. It is held until the job ends; the rest is given back'),
+          .describe(
+            'Required. The job never costs more than this amount. The amount is held until the job ends, and what the job did not use is given back',
+          ),
       })
       .nullish()
-      .describe('Members beyond those of official clients, which pass them on'),
+      .describe('Fields that official clients do not know. Official clients pass them on'),
   })
   .meta({ id: 'CreateFineTuningJob' });
 export type CreateFineTuningJob = z.infer<typeof CreateFineTuningJob>;
@@ -68,35 +75,38 @@ export const FineTuningJob = z
     id: z.string().describe('`ftjob_...`'),
     object: z.literal('fine_tuning.job').describe('Always `fine_tuning.job`'),
     model: z.string().describe('The base model'),
-    created_at: unixSeconds.describe('Unix seconds'),
-    finished_at: unixSeconds.nullable().describe('Unix seconds; null until the job has ended'),
+    created_at: unixSeconds.describe('When the job was created, in Unix seconds'),
+    finished_at: unixSeconds.nullable().describe('When the job ended, in Unix seconds. Null until the job has ended'),
     status: FineTuningStatus.describe('`succeeded`, `failed` and `cancelled` are final'),
     training_file: z.string().describe('The id of the file'),
     result_files: z
       .array(z.string())
       .describe(
-        'Presigned URLs of the files of the adapter, new at each read and good for 15 minutes. Empty until there are some',
+        'Presigned URLs of the files of the adapter. Each read gives new URLs, which are valid for 15 minutes. Empty until the job has files',
       ),
     error: z
       .strictObject({
         code: z.string().describe('Stable identifier of the error; branch on this one'),
         message: z.string().describe('What went wrong'),
-        param: z.string().nullable().describe('The member of the request at fault, if there is one'),
+        param: z
+          .string()
+          .nullable()
+          .describe('The field of the request that caused the error. Null if no field caused it'),
       })
       .nullable()
-      .describe('Null unless the job failed'),
+      .describe('Why the job failed. Null unless the job failed'),
     fine_tuned_model: z.null().describe('Always null: the result is the files'),
-    metadata: z.record(z.string(), z.string()).describe('As it was sent'),
+    metadata: z.record(z.string(), z.string()).describe('The `metadata` of the request'),
     method: FineTuningMethod.describe('How it is trained'),
     seed: z.int().describe('The seed in use'),
-    suffix: z.string().nullable().describe('As it was sent'),
+    suffix: z.string().nullable().describe('The `suffix` of the request. Null if it had none'),
     svc: z
       .strictObject({
-        max_budget_usd: z.number().describe('As it was sent'),
-        gpu_preference: z.string().nullable().describe('As it was sent'),
+        max_budget_usd: z.number().describe('The `max_budget_usd` of the request'),
+        gpu_preference: z.string().nullable().describe('The `gpu_preference` of the request. Null if it had none'),
         cost_usd: z.number().describe('What was charged so far'),
       })
-      .describe('Members beyond those of official clients'),
+      .describe('Fields that official clients do not know'),
   })
   .meta({ id: 'FineTuningJob' });
 export type FineTuningJob = z.infer<typeof FineTuningJob>;
@@ -114,14 +124,16 @@ export const FineTuningEvent = z
   .strictObject({
     id: z.string().describe('`ftevent_...`'),
     object: z.literal('fine_tuning.job.event').describe('Always `fine_tuning.job.event`'),
-    created_at: unixSeconds.describe('Unix seconds'),
+    created_at: unixSeconds.describe('When the event happened, in Unix seconds'),
     level: z.enum(['info', 'warn', 'error']).describe('How serious it is'),
     message: z.string().describe('What happened'),
-    type: z.enum(['message', 'metrics']).describe('`metrics` has its figures in `data`'),
+    type: z
+      .enum(['message', 'metrics'])
+      .describe('Type of the event. An event of the type `metrics` has its figures in `data`'),
     data: z
       .record(z.string(), z.union([z.string(), z.number()]))
       .describe(
-        'For metrics: `step`, `total_steps`, `loss`, `eta_seconds` and others, as far as the trainer reports them',
+        'Figures of a `metrics` event: `step`, `total_steps`, `loss`, `eta_seconds` and others, if the trainer reports them',
       ),
   })
   .meta({ id: 'FineTuningEvent' });
@@ -137,13 +149,13 @@ export const FineTuningCheckpoint = z
   .strictObject({
     id: z.string().describe('`ftckpt_...`'),
     object: z.literal('fine_tuning.job.checkpoint').describe('Always `fine_tuning.job.checkpoint`'),
-    created_at: unixSeconds.describe('Unix seconds'),
+    created_at: unixSeconds.describe('When the checkpoint was stored, in Unix seconds'),
     fine_tuning_job_id: z.string().describe('The job'),
     fine_tuned_model_checkpoint: z.null().describe('Always null: checkpoints are not served'),
     step_number: z.int().describe('The step after which it was written'),
     metrics: z
       .strictObject({
-        step: z.int().describe('The step again'),
+        step: z.int().describe('The same number as `step_number`'),
         train_loss: z.number().optional().describe('The loss at that step, if the trainer has reported it'),
       })
       .describe('The figures at that step'),
@@ -154,8 +166,13 @@ export type FineTuningCheckpoint = z.infer<typeof FineTuningCheckpoint>;
 export const FineTuningCheckpointList = z.strictObject({
   object: list,
   data: z.array(FineTuningCheckpoint).describe('The stored checkpoints, newest first'),
-  first_id: z.string().nullable().describe('Null if the page is empty'),
-  last_id: z.string().nullable().describe('What `after` of the next page is'),
+  first_id: z.string().nullable().describe('Id of the first checkpoint of this page. Null if the page is empty'),
+  last_id: z
+    .string()
+    .nullable()
+    .describe(
+      'Id of the last checkpoint of this page: send it as `after` to get the next page. Null if the page is empty',
+    ),
   has_more: hasMore,
 });
 
@@ -169,7 +186,9 @@ export const FineTuningEventsQuery = z.strictObject({
   order: z
     .enum(['asc', 'desc'])
     .default('desc')
-    .describe('To follow a job: `asc`, and `after` with the last id that you have'),
+    .describe(
+      'Order by time; `desc` begins with the newest event. To follow a job, use `asc`, and send the last id that you have as `after`',
+    ),
 });
 
 export const FineTuningQuote = z
@@ -177,8 +196,12 @@ export const FineTuningQuote = z
     object: z.literal('fine_tuning.quote').describe('Always `fine_tuning.quote`'),
     model: z.string().describe('The base model, as a job names it'),
     estimated_tokens: z.int().describe('Tokens of all epochs'),
-    min_usd: z.number().describe('What the job costs on a fast machine'),
-    max_usd: z.number().describe('What it costs on a slow one: a good budget'),
+    min_usd: z.number().describe('Estimated cost of the job on a fast machine, in dollars'),
+    max_usd: z
+      .number()
+      .describe(
+        'Estimated cost of the job on a slow machine, in dollars. It is a good choice for `svc.max_budget_usd`',
+      ),
     min_budget_usd: z.number().describe('The smallest `svc.max_budget_usd`'),
   })
   .meta({ id: 'FineTuningQuote' });

@@ -12,13 +12,15 @@ const ImagesFields = z.strictObject({
     .string()
     .regex(/^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$/, 'must be like 1024x1024')
     .optional()
-    .describe('One of the sizes that `parameters` of the model lists, else its default'),
+    .describe(
+      'One of the sizes that `parameters` of the model lists. If it is left out, the default size of the model is used',
+    ),
   // The schema accepts any text, because `url` is refused later with a message of its own.
   response_format: z
     .string()
     .default('b64_json')
     .meta({ enum: ['b64_json'] })
-    .describe('Only `b64_json`'),
+    .describe('Only `b64_json` is accepted'),
   user: User.optional(),
 });
 export type ImagesRequest = z.infer<typeof ImagesFields>;
@@ -27,11 +29,13 @@ export const ImagesRequest = z.preprocess((body) => withoutNothings(body, {}), I
 
 export const ImagesResponse = z
   .strictObject({
-    created: z.int().describe('Unix seconds'),
+    created: z.int().describe('When the images were made, in Unix seconds'),
     data: z
       .array(z.strictObject({ b64_json: z.string().describe('The file of the image, as base64') }))
       .describe('The images'),
-    usage: z.strictObject({ image_count: z.int().describe('What is billed') }).describe('What was used'),
+    usage: z
+      .strictObject({ image_count: z.int().describe('Number of images that are billed') })
+      .describe('What was used'),
   })
   .meta({ id: 'ImagesResponse' });
 export type ImagesResponse = z.infer<typeof ImagesResponse>;

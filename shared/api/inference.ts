@@ -20,7 +20,7 @@ export const InferenceError = z
         param: z
           .string()
           .nullable()
-          .describe('Path of the member at fault like `messages[2].content`, if there is one'),
+          .describe('Path of the field that caused the error, like `messages[2].content`. Null if no field caused it'),
         code: z.string().describe('Stable identifier of the error; branch on this one'),
       })
       .describe('The refusal'),

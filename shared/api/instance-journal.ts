@@ -9,12 +9,12 @@ export const InstanceEvent = z
     type: z.string().describe('`instance.creating`, `instance.starting`, `instance.running` and so on'),
     created_at: z.iso.datetime().describe('When it happened'),
     status: z.string().describe('The status that it led to'),
-    reason: z.string().nullable().describe('Why, if that needs an explanation'),
+    reason: z.string().nullable().describe('The reason for the event. Null if it needs no explanation'),
     since: z.iso
       .datetime()
       .nullable()
       .describe(
-        'From when on it counts for billing, if that is not `created_at`: the last proof of life before an outage, or the first one after it',
+        'Time from which the event counts for billing: the last proof of life before an outage, or the first one after it. Null if this time is `created_at`',
       ),
   })
   .meta({ id: 'InstanceEvent' });
@@ -27,11 +27,13 @@ export const LogQuery = z.strictObject({
     .min(0)
     .max(LOG_LINES_MAX)
     .default(LOG_LINES_DEFAULT)
-    .describe('So many of the last lines'),
+    .describe('Number of last lines to send'),
   follow: z
     .enum(['true', 'false'])
     .default('false')
-    .describe('`true`: as server-sent events, and each further line as it is written'),
+    .describe(
+      '`true`: the answer is a stream of server-sent events. It begins with the last lines, and each new line follows as it is written',
+    ),
   since: z.iso
     .datetime({ offset: true })
     .optional()
@@ -42,7 +44,7 @@ export type LogQuery = z.infer<typeof LogQuery>;
 export const InstanceLogLine = LogLine.meta({ id: 'LogLine' });
 export const InstanceLog = z
   .strictObject({
-    data: z.array(InstanceLogLine).describe('Oldest first'),
+    data: z.array(InstanceLogLine).describe('The lines, oldest first'),
   })
   .meta({ id: 'InstanceLog' });
 export type InstanceLog = z.infer<typeof InstanceLog>;

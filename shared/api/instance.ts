@@ -28,9 +28,14 @@ export const Port = z.strictObject({
     .min(1)
     .max(65_535)
     .refine((port) => port !== SSH_PORT, 'must not be 22: every instance has SSH already, at connection.port')
-    .describe('What the application listens on inside the container'),
-  protocol: z.enum(['http', 'tcp']).describe('How it is served'),
-  primary: z.boolean().optional().describe('Served at the app URL; at most one, and it must be http'),
+    .describe('The port on which the application listens inside the container'),
+  protocol: z.enum(['http', 'tcp']).describe('Protocol of the port'),
+  primary: z
+    .boolean()
+    .optional()
+    .describe(
+      'True if the port is served at `connection.app_url`. At most one port can be primary, and its protocol must be http',
+    ),
 });
 export type Port = z.infer<typeof Port>;
 
@@ -59,13 +64,13 @@ export const CreateInstance = z
       .max(64)
       .optional()
       .describe(
-        'Canonical GPU type from GET /v1/gpu-types. May be left out with template_id: then the cheapest free GPU that is large enough for the template is taken, with tier reserved the smallest one of the contract',
+        'Canonical GPU type from GET /v1/gpu-types. It may be left out if the launch names a `template_id`. The launch then takes the cheapest free GPU type that is large enough for the template. With tier reserved, it takes the smallest such type of the contract',
       ),
-    gpu_count: z.int().min(1).max(GPU_COUNT_MAX).describe('GPUs of one machine'),
+    gpu_count: z.int().min(1).max(GPU_COUNT_MAX).describe('Number of GPUs. All of them are on one machine'),
     tier: z
       .enum(['on_demand', 'spot', 'reserved'])
       .describe(
-        'spot currently has no capacity; reserved runs on the slots of an active contract (GET /v1/reservations) at price 0, and nowhere else. Of several contracts, the one with room that ends last',
+        'How the instance is rented. spot: currently there is no capacity. reserved: the instance runs at price 0, and only on the slots of an active contract (GET /v1/reservations). If several contracts have enough free slots, the one that ends last is used',
       ),
     template_id: z
       .string()
@@ -79,13 +84,13 @@ export const CreateInstance = z
       .regex(ENVIRONMENT, ENVIRONMENT_RULE)
       .optional()
       .describe(
-        'A place to log in to, from GET /v1/environments: certified, certified:<framework>, certified:<framework>@<version> or provider_template. Omitted, with neither image nor template_id: provider_template, the default of the operator',
+        'An environment to log in to, from GET /v1/environments: certified, certified:<framework>, certified:<framework>@<version> or provider_template. If `environment`, `image` and `template_id` are all left out, the launch uses provider_template, the default of the operator',
       ),
     image: z
       .string()
       .optional()
       .describe(
-        `Own container image for linux/amd64, as \`docker pull\` takes it, such as ghcr.io/org/app:1.2, of at most ${IMAGE_REFERENCE_CHARS_MAX} characters; its registry is asked before anything is created. Not with tier spot`,
+        `Own container image for linux/amd64, written as for \`docker pull\`, such as ghcr.io/org/app:1.2; at most ${IMAGE_REFERENCE_CHARS_MAX} characters. The image is looked up in its registry before anything is created. It cannot be combined with tier spot`,
       ),
     registry_credential_id: z
       .string()
@@ -109,7 +114,7 @@ export const CreateInstance = z
       )
       .optional()
       .describe(
-        'Overrides the image ENTRYPOINT and drops its CMD unless cmd is given; an empty array clears it and keeps the CMD. Requires image',
+        'Replaces the ENTRYPOINT of the image, and drops the CMD of the image unless `cmd` is set. An empty array clears the ENTRYPOINT and keeps the CMD. Requires `image`',
       ),
     env: z
       .record(EnvKey, z.string().max(TEXT_CHARS_MAX))
@@ -117,7 +122,7 @@ export const CreateInstance = z
       .superRefine(refuseReservedEnv)
       .optional()
       .describe(
-        'Variables of the container. With template_id: only those that the template lets users set. Kept encrypted and never shown',
+        'Environment variables of the container. With `template_id`, only variables that are `user_overridable` in the template are accepted. The values are stored encrypted and never shown',
       ),
     ports: Ports.optional().describe('Ports of the application. Requires image'),
     disk_gb: z
@@ -126,25 +131,31 @@ export const CreateInstance = z
       .max(DISK_GB_MAX)
       .optional()
       .describe(
-        `Size of the file system; only hosts that honour it are considered. Omitted: ${DISK_GB_INCLUDED}, on any host. What is above ${DISK_GB_INCLUDED} is charged at the offering's disk_price_per_gb_hour, within price_per_hour`,
+        `Size of the file system, in GB. Only hosts that honour a size are considered. If it is left out, the size is ${DISK_GB_INCLUDED} and any host is considered. Each GB above ${DISK_GB_INCLUDED} costs the \`disk_price_per_gb_hour\` of the offering, which is included in \`price_per_hour\``,
       ),
     auto_terminate_hours: z
       .int()
       .min(1, 'must be at least 1; leave it out for no limit')
       .max(AUTO_TERMINATE_HOURS_MAX)
       .optional()
-      .describe('Ends the rental this long after it began to run; omitted: no limit'),
+      .describe(
+        'The rental ends this many hours after the instance began to run. If it is left out, there is no limit',
+      ),
     ssh_key_ids: z
       .array(z.string().min(1))
       .max(64)
       .optional()
-      .describe('Keys that may log in; omitted: all keys of the organisation, also later ones; an empty list: none'),
+      .describe(
+        'Ids of the SSH keys that may log in. If the list is left out, all keys of the organisation may log in, also keys that are added later. If the list is empty, no key may log in',
+      ),
     region: z
       .string()
       .min(1)
       .max(64)
       .optional()
-      .describe('Preferred region, best effort; with tier reserved it must be one of the contract'),
+      .describe(
+        'Preferred region; the instance may be placed in another one. With tier reserved, it must be a region of the contract',
+      ),
     name: z.string().min(1).max(128).optional().describe('A name of your own'),
     offering_id: z
       .string()
@@ -152,21 +163,21 @@ export const CreateInstance = z
       .max(64)
       .optional()
       .describe(
-        'Pins the launch to one offering at its listed rate; with tier reserved one that the contract has slots on',
+        'Launches on this offering only, at its listed rate. With tier reserved, the contract must have slots on this offering',
       ),
     max_price_per_hour: z
       .number()
       .positive()
       .max(1_000_000)
       .optional()
-      .describe('Cap on the hourly price of the whole instance, in dollars'),
+      .describe('The highest accepted price of the whole instance for an hour, in dollars'),
     viewed_price_per_hour: z
       .number()
       .min(0)
       .max(1_000_000)
       .optional()
       .describe(
-        'The hourly price of the whole instance that you saw; more than 0.01 above it is refused with price_changed',
+        'The price of the whole instance for an hour that you saw, in dollars. If the price is now more than 0.01 higher, the launch is refused with `price_changed`',
       ),
   })
   .superRefine(refuseCombinations, { when: canBeCompared })
@@ -245,17 +256,17 @@ export const RenameInstance = z
 
 /** A port of the application that is not the primary one. */
 const ReachablePort = z.strictObject({
-  port: z.int().describe('What the application listens on inside the container'),
-  protocol: z.enum(['http', 'tcp']).describe('How it is served'),
-  url: z.string().optional().describe('Of an http port; behind the same login as app_url'),
-  hostname: z.string().optional().describe('Of a tcp port'),
-  public_port: z.int().optional().describe('Of a tcp port: what to connect to; open to everybody'),
+  port: z.int().describe('The port on which the application listens inside the container'),
+  protocol: z.enum(['http', 'tcp']).describe('Protocol of the port'),
+  url: z.string().optional().describe('URL of the port, behind the same login as `app_url`; only for an http port'),
+  hostname: z.string().optional().describe('Host name to connect to; only for a tcp port'),
+  public_port: z.int().optional().describe('Port number to connect to, open to everybody; only for a tcp port'),
 });
 
 const Connection = z.strictObject({
   hostname: z.string().optional().describe('Host name of the SSH endpoint'),
   port: z.int().optional().describe('TCP port of the SSH endpoint'),
-  ssh_command: z.string().optional().describe('Ready to paste'),
+  ssh_command: z.string().optional().describe('The complete ssh command, ready to paste'),
   host_key: z
     .string()
     .optional()
@@ -264,7 +275,9 @@ const Connection = z.strictObject({
   terminal_url: z
     .string()
     .optional()
-    .describe('The browser console: a shell in the instance, no SSH key needed; only while it is running'),
+    .describe(
+      'URL of the browser console: a shell in the instance that needs no SSH key. Present only while the instance is running',
+    ),
   app_user: z.string().optional().describe('HTTP Basic user of app_url, of terminal_url and of the URLs in ports'),
   app_password: z.string().optional().describe('HTTP Basic password; only with `include=credentials`'),
   ports: z.array(ReachablePort).optional().describe('How the other ports of the launch are reached'),
@@ -278,44 +291,59 @@ export const Instance = z
     status: z
       .enum(['allocating', 'starting', 'running', 'stopping', 'stopped', 'terminated', 'unreachable', 'error'])
       .describe(
-        'allocating: GPUs are being found; starting: it boots; unreachable: running, but SSH does not get through; stopped: the host ended it',
+        'allocating: GPUs are being found. starting: the instance boots. unreachable: the instance runs, but SSH cannot reach it. stopped: the host ended the instance',
       ),
     gpu_type: z.string().describe('Canonical GPU type'),
     gpu_count: z.int().describe('GPUs of one machine'),
     region: z
       .string()
-      .describe('Where it was placed last; before that, the region asked for, or that of the cheapest offer'),
+      .describe(
+        'The region where the instance was placed last. Before the first placement: the requested region. If none was requested: the region of the contract (tier reserved) or of the cheapest offer',
+      ),
     tier: z.enum(['on_demand', 'spot', 'reserved']).describe('How it is rented'),
     price_per_hour: z.number().describe('Dollars an hour for the whole instance'),
     created_at: z.iso.datetime().describe('When it was asked for'),
     name: z.string().nullable().describe('A name of your own'),
-    ready_at: z.iso.datetime().nullable().describe('When it first ran; charging begins here'),
-    terminated_at: z.iso.datetime().nullable().describe('When it ended; charging ends here at the latest'),
+    ready_at: z.iso
+      .datetime()
+      .nullable()
+      .describe('When the instance first ran. Charging begins at this time. Null before the instance has run'),
+    terminated_at: z.iso
+      .datetime()
+      .nullable()
+      .describe(
+        'When the instance ended. Charging ends at this time at the latest. Null before the instance has ended',
+      ),
     disk_gb: z.int().optional().describe('Size of the file system; absent if the host does not honour a size'),
     image: z
       .string()
       .optional()
       .describe(
-        '`<image>@sha256:<digest>`: pinned to what was verified at the launch; only where the launch named an image',
+        '`<image>@sha256:<digest>`: the image, pinned to the digest that was verified at the launch. Present only if the launch named an image',
       ),
     reservation_id: z.string().nullable().describe('The contract of a reserved instance; null for all others'),
-    auto_terminate_hours: z.int().optional().describe('The runtime limit of the launch; absent without one'),
+    auto_terminate_hours: z
+      .int()
+      .optional()
+      .describe('The runtime limit that the launch set, in hours; absent if it set none'),
     auto_terminate_at: z.iso
       .datetime()
       .optional()
-      .describe('When the limit ends it; absent before it runs, and once the limit has ended it'),
+      .describe(
+        'When the runtime limit will end the instance. Absent before the instance runs, and after the limit has ended it',
+      ),
     status_reason: z.string().optional().describe('The reason for the status, if it needs an explanation'),
     last_reachable_at: z.iso
       .datetime()
       .optional()
       .describe(
-        'Last good end-to-end check of the SSH path; at most 10 minutes behind while checks are good, exact once one has failed; absent before the first',
+        'Time of the last successful end-to-end check of the SSH path. While checks succeed, it may be up to 10 minutes old. After a check has failed, it is exact. Absent before the first check has succeeded',
       ),
     unreachable_since: z.iso
       .datetime()
       .optional()
       .describe('Start of the confirmed outage; present exactly while unreachable'),
-    connection: Connection.nullable().describe('How to reach it; null before it has a place'),
+    connection: Connection.nullable().describe('How to reach the instance. Null before the instance has a place'),
   })
   .meta({ id: 'Instance' });
 export type Instance = z.infer<typeof Instance>;

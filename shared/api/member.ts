@@ -9,7 +9,7 @@ export const Member = z
     name: z.string().describe('Name of the person'),
     role: Role,
     has_second_factor: z.boolean().describe('An authenticator app or a passkey is set up'),
-    created_at: z.iso.datetime().describe('Member since then'),
+    created_at: z.iso.datetime().describe('When the person became a member'),
   })
   .meta({ id: 'Member' });
 export type Member = z.infer<typeof Member>;
@@ -20,7 +20,9 @@ export const ChangeMember = z.strictObject({ role: Role }).meta({ id: 'ChangeMem
 export const CreateInvitation = z
   .strictObject({
     role: Role.describe('The role of the person who accepts'),
-    email: Email.optional().describe('Only a person with this address can accept. Left out: whoever has the link'),
+    email: Email.optional().describe(
+      'Only a person with this address can accept. If it is left out, everybody who has the link can accept',
+    ),
   })
   .meta({ id: 'CreateInvitation' });
 
@@ -28,7 +30,10 @@ export const Invitation = z
   .strictObject({
     id: z.string().describe('Identifies the invitation; it is no secret'),
     role: Role,
-    email: z.string().nullable().describe('For whom it is meant; null: for whoever has the link'),
+    email: z
+      .string()
+      .nullable()
+      .describe('The address of the person who can accept. Null if everybody who has the link can accept'),
     created_at: z.iso.datetime().describe('When it was made'),
     expires_at: z.iso.datetime().describe('It cannot be accepted from then on'),
   })

@@ -9,8 +9,14 @@ const STEP_S_MAX = 86_400;
 export const MetricsQuery = z.strictObject({
   from: moment
     .optional()
-    .describe('ISO 8601 date or date-time, UTC unless it has an offset; inclusive; default an hour before until'),
-  until: moment.optional().describe('The same; exclusive; default now'),
+    .describe(
+      'Start of the window, inclusive: an ISO 8601 date or date-time, in UTC unless it has an offset. The default is an hour before `until`',
+    ),
+  until: moment
+    .optional()
+    .describe(
+      'End of the window, exclusive: an ISO 8601 date or date-time, in UTC unless it has an offset. The default is now',
+    ),
   step_s: z.coerce
     .number()
     .int()
@@ -19,7 +25,7 @@ export const MetricsQuery = z.strictObject({
     .multipleOf(STEP_S_MIN)
     .optional()
     .describe(
-      `Seconds between two points, in whole minutes; default the smallest with which the window has at most ${METRICS_POINTS_MAX} points`,
+      `Seconds between two points, in whole minutes. The default is the smallest value with which the window has at most ${METRICS_POINTS_MAX} points`,
     ),
 });
 export type MetricsQuery = z.infer<typeof MetricsQuery>;
@@ -55,8 +61,8 @@ const point = z.number().nullable();
 const points = z.array(point);
 const Series = z
   .strictObject({
-    avg: points.describe('The average of the samples of each point; null without one'),
-    max: points.describe('The largest sample of each point'),
+    avg: points.describe('The average of the samples of each point. Null for a point without samples'),
+    max: points.describe('The largest sample of each point. Null for a point without samples'),
   })
   .meta({ id: 'MetricSeries' });
 
@@ -70,7 +76,7 @@ function mapped<Name extends string, T>(names: Record<Name, string>, make: (text
 }
 
 const identity = {
-  uuid: z.string().describe('As nvidia-smi prints it'),
+  uuid: z.string().describe('UUID of the GPU, as nvidia-smi prints it'),
   index: z.int().describe('The index of the GPU on its machine'),
 };
 const REASONS = 'Why the clocks are not higher: the bits of nvml.h, nvmlClocksEventReasons';
@@ -94,7 +100,7 @@ const window = {
   from: z.iso.datetime().describe('The start of the first point'),
   until: z.iso.datetime().describe('The end of the window'),
   step_s: z.int().describe('Seconds between two points'),
-  points: z.array(z.iso.datetime()).describe('The start of each point; every series has as many values'),
+  points: z.array(z.iso.datetime()).describe('The start of each point. Every series has one value for each point'),
 };
 const GPUS = 'The GPUs that have figures in the window';
 const LATEST = 'The newest sample; null if there is none of the last minutes';

@@ -9,31 +9,40 @@ export const ModelStatus = z.enum(['active', 'coming_soon', 'deprecated']);
 const amount = z.int().min(0);
 
 const ModelPricing = z.strictObject({
-  currency: z.string().optional().describe('USD: a cent is a hundredth of a dollar, a microcent a millionth of a cent'),
-  input_per_1m_tokens_cents: amount.optional().describe('For a million tokens of the prompt'),
-  output_per_1m_tokens_cents: amount.optional().describe('For a million tokens of the answer'),
+  currency: z
+    .string()
+    .optional()
+    .describe('Always USD. A cent is a hundredth of a dollar. A microcent is a millionth of a cent'),
+  input_per_1m_tokens_cents: amount.optional().describe('Price for a million tokens of the prompt'),
+  output_per_1m_tokens_cents: amount.optional().describe('Price for a million tokens of the answer'),
   economy_input_per_1m_tokens_cents: amount
     .optional()
-    .describe('The same of the economy tier, `<id>:economy`; absent if the model has none'),
-  economy_output_per_1m_tokens_cents: amount.optional().describe('For a million tokens of its answer'),
+    .describe(
+      'Price for a million tokens of the prompt in the economy tier, `<id>:economy`. Absent if the model has no economy tier',
+    ),
+  economy_output_per_1m_tokens_cents: amount
+    .optional()
+    .describe('Price for a million tokens of the answer in the economy tier. Absent if the model has no economy tier'),
   training_gpu_second_microcents: amount
     .optional()
-    .describe('For a second of one GPU of a fine-tuning job, exact; absent if the model is not fine-tunable'),
+    .describe('Exact price for a second of one GPU of a fine-tuning job. Absent if the model cannot be fine-tuned'),
   training_gpus: amount.optional().describe('GPUs of a fine-tuning job'),
-  per_image_cents: amount.optional().describe('For an image, rounded down to whole cents'),
-  per_image_microcents: amount.optional().describe('For an image, exact'),
-  per_mpxl_microcents: amount.optional().describe('For a megapixel of output, in place of a price per image'),
+  per_image_cents: amount.optional().describe('Price for an image, rounded down to whole cents'),
+  per_image_microcents: amount.optional().describe('Exact price for an image'),
+  per_mpxl_microcents: amount
+    .optional()
+    .describe('Price for a megapixel of output. A model with this price has no price per image'),
   per_video_microcents: amount
     .optional()
-    .describe('For a representative clip, to compare models by; a clip is billed by its seconds'),
-  per_video_second_cents: amount.optional().describe('For a second of output video, rounded down to whole cents'),
-  per_video_second_microcents: amount.optional().describe('For a second of output video, exact'),
+    .describe('Price for a typical clip, to compare models. A clip is billed by its seconds'),
+  per_video_second_cents: amount.optional().describe('Price for a second of output video, rounded down to whole cents'),
+  per_video_second_microcents: amount.optional().describe('Exact price for a second of output video'),
 });
 
 /** A parameter of an image or video model. */
 export const ModelParameter = z.strictObject({
   name: z.string().min(1).describe('Member of the request'),
-  type: z.enum(['enum', 'int', 'string', 'bool']).describe('What it takes'),
+  type: z.enum(['enum', 'int', 'string', 'bool']).describe('Type of the value'),
   default: z.union([z.string(), z.int(), z.boolean()]).optional().describe('Its value if the request has none'),
   enum: z.array(z.string()).optional().describe('All values that it takes'),
   min: z.int().optional().describe('Least value'),
@@ -48,30 +57,28 @@ export const Model = z
     modality: Modality.describe('What it makes'),
     status: ModelStatus.describe('`coming_soon` cannot be called yet, `deprecated` still can'),
     pricing: ModelPricing.describe('What a call costs'),
-    aliases: z.array(z.string()).optional().describe('Other ids that calls may name it by'),
+    aliases: z.array(z.string()).optional().describe('Other ids with which calls may name the model'),
     author: z.string().optional().describe('Who made it'),
     category: Modality.optional().describe('The same as `modality`'),
-    context_length: z.int().optional().describe('Tokens of prompt and answer together'),
-    created: z.int().optional().describe('Unix seconds'),
+    context_length: z.int().optional().describe('Maximum number of tokens of the prompt and the answer together'),
+    created: z.int().optional().describe('When the model was created, in Unix seconds'),
     fine_tunable: z.boolean().optional().describe('Whether jobs can fine-tune it; absent means false'),
     fine_tune_base_model: z
       .string()
       .optional()
-      .describe('What a fine-tuning job names as `model`; present only if `fine_tunable` is true'),
+      .describe('The value of `model` in a fine-tuning job. Present only if `fine_tunable` is true'),
     parameters: z.array(ModelParameter).optional().describe('What requests for an image or a video may set'),
     cold_start_seconds: z
       .strictObject({
-        p50: z.number().min(0).describe('Half of the starts took no longer'),
-        p95: z.number().min(0).describe('95 of 100 starts took no longer'),
+        p50: z.number().min(0).describe('Half of the starts took at most this many seconds'),
+        p95: z.number().min(0).describe('95 of 100 starts took at most this many seconds'),
       })
       .optional()
-      .describe(
-        'How long the economy tier took to wake up, for half and for 95 of 100 starts. A call waits for it and never pays for it',
-      ),
+      .describe('How many seconds the economy tier took to start. A call waits for the start and never pays for it'),
     supported_parameters: z
       .array(z.string())
       .optional()
-      .describe('Members of a request for a chat or an embedding that it takes'),
+      .describe('Fields of a request for a chat or an embedding that the model accepts'),
   })
   .meta({ id: 'Model' });
 export type Model = z.infer<typeof Model>;
@@ -82,5 +89,5 @@ export const ModelList = z.strictObject({
 });
 
 export const ModelsQuery = z.strictObject({
-  modality: Modality.optional().describe('Only models that make this'),
+  modality: Modality.optional().describe('Only models of this modality'),
 });

@@ -3,10 +3,12 @@ import { z } from 'zod';
 
 export const Operation = z
   .strictObject({
-    operation_id: z.uuid().describe('Also in the Operation-Id header'),
+    operation_id: z.uuid().describe('Id of the operation, also in the Operation-Id header'),
     kind: z.enum(['instance.create', 'instance.delete']).describe('What was asked for'),
-    state: z.enum(['pending', 'in_progress', 'succeeded', 'failed', 'cancelled']).describe('The last three are final'),
-    resource_id: z.string().nullable().describe('The instance, once work on it has begun; null while `pending`'),
+    state: z
+      .enum(['pending', 'in_progress', 'succeeded', 'failed', 'cancelled'])
+      .describe('State of the operation. `succeeded`, `failed` and `cancelled` are final'),
+    resource_id: z.string().nullable().describe('Id of the instance. Null while the state is `pending`'),
     created_at: z.iso.datetime().describe('When it was asked for'),
     updated_at: z.iso.datetime().describe('Last change'),
     completed_at: z.iso.datetime().nullable().describe('When it reached a final state; null before'),
@@ -20,7 +22,9 @@ export const Operation = z
     warnings: z
       .array(z.string())
       .optional()
-      .describe('What may go wrong with this template launch, such as a model whose size could not be found out'),
+      .describe(
+        'What may go wrong with the launch of this template, for example because the size of its model could not be found out',
+      ),
     progress: z.string().optional().describe('What is going on, in words: e.g. how much of the image has been pulled'),
   })
   .meta({ id: 'Operation' });

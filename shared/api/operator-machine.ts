@@ -12,8 +12,11 @@ const OperatorGpu = z.strictObject({
   vram_gb: z.int(),
   usable: z.boolean().describe('It may be on offer'),
   fault: z.string().nullable().describe('What the host has reported about it; null if nothing is wrong'),
-  used_by: z.string().nullable().describe('The instance that has it, or the workload of a model or a job'),
-  reserved_by: z.string().nullable().describe('The contract that has set it aside'),
+  used_by: z
+    .string()
+    .nullable()
+    .describe('The instance, or the workload of a model or a job, that uses the GPU. Null if nothing uses it'),
+  reserved_by: z.string().nullable().describe('The contract for which the GPU is set aside. Null if there is none'),
 });
 export type OperatorGpu = z.infer<typeof OperatorGpu>;
 
@@ -33,10 +36,10 @@ export const OperatorMachine = z
       .record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()]))
       .describe('The machine, as in the list'),
     on_offer: z.boolean().describe('All required checks have passed: its free GPUs are on offer'),
-    checks: z.array(MachineCheck).describe('In the order in which they decide'),
+    checks: z.array(MachineCheck).describe('The checks, in the order in which they decide'),
     reliability: MachineReliability,
     gpus: z.array(OperatorGpu),
-    rentals: z.array(MachineRental).describe('Instances that have it now, newest first, at most 50'),
+    rentals: z.array(MachineRental).describe('Instances that are on the machine now, newest first, at most 50'),
     outages: z.array(Outage).describe('The latest 20'),
     events: z
       .array(z.strictObject({ at: time, type: z.string(), detail: z.string() }))

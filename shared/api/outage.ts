@@ -4,16 +4,26 @@ import { z } from 'zod';
 const time = z.iso.datetime();
 const fields = {
   outage_id: z.string(),
-  cause: z.enum(['outage', 'gpu_fault', 'own_outage']).describe('own_outage: this service was away'),
-  machine_id: z.string().nullable().describe('Null for an outage of our own'),
+  cause: z
+    .enum(['outage', 'gpu_fault', 'own_outage'])
+    .describe(
+      'outage: rentals could not be reached. gpu_fault: the host reported a broken GPU. own_outage: this service was down',
+    ),
+  machine_id: z.string().nullable().describe('Id of the machine. Null for an outage of this service'),
   opened_at: time.describe('When it was confirmed'),
-  from: time.describe('From then on the first of its rentals is not charged'),
-  until: time.nullable().describe('When the last of its rentals was charged again or ended; null while it lasts'),
+  from: time.describe('Time from which the first affected rental is not charged'),
+  until: time
+    .nullable()
+    .describe('When the last affected rental was charged again or ended. Null while the outage lasts'),
   rentals: z.int().describe('Rentals that it has stopped'),
-  open_rentals: z.int().describe('Those of them that are not charged now'),
-  credited: z.string().describe('What the ended times gave to customers at once, in dollars'),
-  held: z.string().describe('What of them was held for the operator, whatever the decision was, in dollars'),
-  evidence: z.string().describe('The verdict and its proof, as for the first rental'),
+  open_rentals: z.int().describe('Number of affected rentals that are not charged now'),
+  credited: z.string().describe('What customers were credited at once for the times that have ended, in dollars'),
+  held: z
+    .string()
+    .describe(
+      'What was held for a decision of the operator for the times that have ended, in dollars. It does not change with the decision',
+    ),
+  evidence: z.string().describe('The verdict on the first affected rental, and its proof'),
 };
 
 export const Outage = z.strictObject(fields).meta({ id: 'OperatorOutage' });
@@ -25,8 +35,13 @@ const OutageRental = z.strictObject({
   machine_id: z.string(),
   from: time,
   until: time.nullable(),
-  credited: z.string().describe('In dollars; 0 while it lasts'),
-  credit_id: z.string().nullable().describe('What of it is or was held for the operator'),
+  credited: z
+    .string()
+    .describe('What the customer was credited at once, in dollars; 0 while the outage of this rental lasts'),
+  credit_id: z
+    .string()
+    .nullable()
+    .describe('Id of the credit that is or was held for a decision of the operator. Null if nothing was held'),
   credit_dollars: z.string().nullable(),
   credit_state: z.enum(['held', 'released', 'refused']).nullable(),
   evidence: z.string(),
@@ -34,6 +49,9 @@ const OutageRental = z.strictObject({
 export type OutageRental = z.infer<typeof OutageRental>;
 
 export const OutageDetail = z
-  .strictObject({ outage: Outage, affected: z.array(OutageRental).describe('Oldest first, at most 200') })
+  .strictObject({
+    outage: Outage,
+    affected: z.array(OutageRental).describe('The affected rentals, oldest first, at most 200'),
+  })
   .meta({ id: 'OperatorOutageDetail' });
 export type OutageDetail = z.infer<typeof OutageDetail>;

@@ -7,7 +7,7 @@ const count = z.int().min(0);
 export const OverviewWaiting = z
   .strictObject({
     kind: z.enum(['deposit', 'credit', 'payout', 'dispute', 'machine', 'webhook', 'loop']),
-    id: z.string().describe('What it is about'),
+    id: z.string().describe('Id of what waits'),
     what: z.string().describe('What waits, in words'),
     since: time.describe('When it began to wait'),
     command: z.string().describe('The command that shows it or decides about it'),
@@ -19,7 +19,7 @@ const OverviewLoop = z.strictObject({
   name: z.string(),
   state: z
     .enum(['ok', 'starting', 'late', 'failed'])
-    .describe('late: it has not ended well for too long; failed: its last run failed; starting: no run has ended yet'),
+    .describe('late: no run has succeeded for too long. failed: the last run failed. starting: no run has ended yet'),
   error: z.string().nullable().describe('Why the last run failed'),
   period_seconds: z.number(),
   last_duration_ms: z.int().nullable(),
@@ -29,18 +29,20 @@ export type OverviewLoop = z.infer<typeof OverviewLoop>;
 
 const OverviewDue = z.strictObject({
   kind: z.string(),
-  count: count.describe('Rows that are due now; not counted beyond 1000'),
+  count: count.describe('Number of rows that are due now; at most 1000 are counted'),
   oldest_seconds: z.number().nullable().describe('How long the oldest one has been due; null if none is due'),
   per_minute: count
     .nullable()
-    .describe('What all control planes have worked off in the last minute; null before the first was written'),
+    .describe(
+      'Number of rows that all control planes together finished in the last minute. Null before the first count was written',
+    ),
 });
 
 export const OverviewServer = z.strictObject({
   model: z.string(),
   server: z.string().describe('The address of a model server, or the replicas of the fleet'),
   is_well: z.boolean(),
-  state: z.string().describe('In words'),
+  state: z.string().describe('State of the server, in words'),
 });
 export type OverviewServer = z.infer<typeof OverviewServer>;
 
@@ -51,8 +53,8 @@ export const OverviewTraffic = z.strictObject({
   p95_ms: z
     .number()
     .nullable()
-    .describe('95 % of those that were answered to their end took at most this long; null without one'),
-  failed: count.describe('Those of them that no model server answered'),
+    .describe('95 % of the completely answered requests took at most this many milliseconds. Null if there were none'),
+  failed: count.describe('Number of these requests that no model server answered'),
 });
 export type OverviewTraffic = z.infer<typeof OverviewTraffic>;
 
@@ -71,10 +73,14 @@ const OverviewDay = z.strictObject({
         until: time,
       }),
     )
-    .describe('Links minute by minute, then the outages, which lie above them. No span before the first minute'),
-  silent_most: count.describe('The most machines without a link in one minute'),
-  outages: count.describe('Outages that began within this time or last, at most 200 of each'),
-  credited: z.string().describe('What they gave to customers at once, in dollars'),
+    .describe(
+      'First the spans of the connections, by minute, then the spans of the outages. Both can cover the same time. There is no span before the first recorded minute',
+    ),
+  silent_most: count.describe('The largest number of machines that were not connected in one minute'),
+  outages: count.describe(
+    'Number of outages that began within this time or still last; at most 200 of each group are counted',
+  ),
+  credited: z.string().describe('What customers were credited at once for these outages, in dollars'),
 });
 export type OverviewDay = z.infer<typeof OverviewDay>;
 
@@ -87,12 +93,12 @@ export const Overview = z
     ledger: z.strictObject({
       faults: count.describe('Broken invariants that the last proof has found'),
       transfers: count.describe('Transfers that were proven'),
-      new_proven_at: time.nullable().describe('When everything new was last proven'),
-      whole_proven_at: time.nullable().describe('When everything was last proven'),
+      new_proven_at: time.nullable().describe('When the new transfers were last proven'),
+      whole_proven_at: time.nullable().describe('When the whole ledger was last proven'),
     }),
     machines: z.strictObject({
       listed: count.describe('Machines that may be rented or run rentals'),
-      linked: count.describe('Those of them whose agent is connected'),
+      linked: count.describe('Number of these machines whose agent is connected'),
     }),
     gpus: z.strictObject({
       offered: count.describe('GPUs that are on the market now, rented or not'),
@@ -104,11 +110,16 @@ export const Overview = z
       rentals: count.describe('Rentals that are not charged now: an outage, a broken GPU, an outage of our own'),
     }),
     launches: z.strictObject({
-      seconds: z.int().describe('Launches of the last so many seconds'),
-      asked: count.describe('At most the newest 2000'),
+      seconds: z
+        .int()
+        .describe('Length of the counted time until now, in seconds. Only launches in this time are counted'),
+      asked: count.describe('Number of launches that were requested; at most the newest 2000 are counted'),
       ran: count,
-      failed: count.describe('Ended without ever running'),
-      median_seconds: z.number().nullable().describe('From the request to running'),
+      failed: count.describe('Number of launches that ended without ever running'),
+      median_seconds: z
+        .number()
+        .nullable()
+        .describe('Median time from the request until the instance runs, in seconds'),
     }),
     disk: z
       .strictObject({ used_bytes: z.int(), total_bytes: z.int() })
@@ -116,7 +127,7 @@ export const Overview = z
       .describe('The disk of the database; null on PostgreSQL, whose server is not ours to measure'),
     database_bytes: z.int(),
     waiting: z.strictObject({
-      count: count.describe('What waits for an operator; of each kind at most 50 are counted'),
+      count: count.describe('Number of things that wait for an operator; at most 50 of each kind are counted'),
       oldest: z.array(OverviewWaiting).describe('The oldest 20, oldest first'),
     }),
     loops: z.array(OverviewLoop),

@@ -6,8 +6,8 @@ import { BillQuery } from './bill.ts';
 export const Chain = z.enum(['ethereum', 'base', 'arbitrum', 'polygon', 'solana']);
 export type Chain = z.infer<typeof Chain>;
 
-const chain = Chain.describe('The chain of the address. Payouts are USDC on it');
-const address = z.string().describe('The address, an EVM address with its checksum');
+const chain = Chain.describe('The chain of the address. Payouts are sent in USDC on this chain');
+const address = z.string().describe('The address. An EVM address is written with its checksum');
 
 /** Body of PUT /v1/community/payout-destination. */
 export const ChangeDestination = z
@@ -32,7 +32,9 @@ export const PayoutDestination = z
         chain,
         address,
         requested_at: z.iso.datetime().describe('When the change was asked for'),
-        in_force_at: z.iso.datetime().describe('From then on payouts go there. Until then no payout leaves at all'),
+        in_force_at: z.iso
+          .datetime()
+          .describe('Time from which payouts go to this address. Until then no payout is sent'),
       })
       .nullable()
       .describe('A change that waits; null if there is none'),
@@ -46,17 +48,20 @@ export const CommunityPayout = z
     status: z
       .enum(['due', 'in_flight', 'paid', 'failed'])
       .describe(
-        'due: will be sent, and its amount may still become less; in_flight: handed to be sent; paid: it has left, see reference; failed: nothing has left, and the money is owed as before',
+        'due: the payout will be sent, and its amount may still become smaller. in_flight: the payout was handed over for sending. paid: the payout was sent, see `reference`. failed: nothing was sent, and the money is still owed to you',
       ),
-    amount_cents: z.int().describe('What is paid'),
+    amount_cents: z.int().describe('Amount of the payout, in cents'),
     destination: z
       .strictObject({ chain, address })
       .nullable()
       .describe('Where it goes; null before it is in flight, and if it was paid in another way'),
-    reference: z.string().nullable().describe('The transaction on its chain, or e.g. the name of a bank transfer'),
+    reference: z
+      .string()
+      .nullable()
+      .describe('The transaction on the chain, or the reference of another payment, e.g. of a bank transfer'),
     reason: z.string().nullable().describe('Why it failed, or why one that is due waits'),
     created_at: z.iso.datetime().describe('When it became due'),
-    in_flight_at: z.iso.datetime().nullable().describe('When it was handed to be sent'),
+    in_flight_at: z.iso.datetime().nullable().describe('When the payout was handed over for sending'),
     paid_at: z.iso.datetime().nullable().describe('When it was entered as paid'),
     failed_at: z.iso.datetime().nullable().describe('When it was entered as failed'),
   })
@@ -69,14 +74,16 @@ export const StatementQuery = BillQuery;
 /** The parts of a statement, in its order. */
 export const STATEMENT_SECTIONS = ['earning', 'claw_back', 'payout', 'payout_failed'] as const;
 
-const amount = z.string().describe('Exactly, in dollars; negative: taken back from you, or paid to you');
+const amount = z
+  .string()
+  .describe('The exact amount, in dollars. Negative if it was taken back from you or paid to you');
 
 export const StatementLine = z
   .strictObject({
     section: z
       .enum(STATEMENT_SECTIONS)
       .describe(
-        'earning: of a rental, or for time in which we were away. claw_back: earnings that were taken back. payout: to your destination. payout_failed: one that did not leave',
+        'earning: earnings from a rental, or for time in which this service was down. claw_back: earnings that were taken back. payout: a payout to you. payout_failed: a payout that was not sent',
       ),
     machine_id: z.uuid().nullable().describe('The machine of the rental; null for payouts'),
     instance_id: z.string().nullable().describe('The rental; null for payouts'),
@@ -84,7 +91,9 @@ export const StatementLine = z
     reason: z
       .string()
       .nullable()
-      .describe('Why earnings were taken back or a payout failed, or that we were away; null otherwise'),
+      .describe(
+        'Why earnings were taken back or a payout failed, or that this service was down. Null for all other lines',
+      ),
     count: z.int().describe('How many entries the line sums up'),
     amount,
     posted_at: z.iso.datetime().describe('When the last of them was posted'),

@@ -8,20 +8,22 @@ const PlacementFilter = z.strictObject({
   field: z
     .string()
     .nullable()
-    .describe('The field of the request that it comes from; null if it is a rule of the service'),
+    .describe('The field of the request that causes the condition. Null if the condition is a rule of the service'),
   removed: z.int().min(0),
-  left: z.int().min(0).describe('Offerings that this condition and those before it leave'),
+  left: z.int().min(0).describe('Number of offerings that are left after this condition and those before it'),
 });
 export type PlacementFilter = z.infer<typeof PlacementFilter>;
 
 const PlacementCandidate = z.strictObject({
-  rank: z.int().describe('The first one is tried first'),
+  rank: z.int().describe('Rank of the candidate. The lowest rank is tried first'),
   machine_id: z.string(),
   region: z.string(),
   price_per_hour: z.number().describe('The price of all GPUs of the launch. The cheapest comes first'),
   gpus_left_over: z
     .int()
-    .describe('GPUs that stay free there. At the same price the fewest come first, so that whole machines stay free'),
+    .describe(
+      'Number of GPUs that stay free on the machine. If prices are equal, the candidate with the fewest comes first, so that whole machines stay free',
+    ),
 });
 export type PlacementCandidate = z.infer<typeof PlacementCandidate>;
 
@@ -46,15 +48,17 @@ export const PlacementExplanation = z
     org_id: z.string(),
     status: z.string(),
     status_reason: z.string().nullable(),
-    machine_id: z.string().nullable().describe('Where it is or was last'),
-    as_of: time.describe('Filters and candidates are those of this moment: what they were before is not stored'),
+    machine_id: z.string().nullable().describe('The machine that runs the instance, or that ran it last'),
+    as_of: time.describe('Time of the filters and candidates. Earlier filters and candidates are not stored'),
     request: z
       .record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()]))
       .describe('What was asked for'),
     market: z
       .enum(['on_demand', 'reserved', 'spot'])
-      .describe('reserved: only slots of its contract count, so there are no filters; spot: not sold'),
-    filters: z.array(PlacementFilter).describe('In the order in which they are explained'),
+      .describe(
+        'reserved: only slots of the contract count, so there are no filters. spot: there is no capacity, because spot is not sold',
+      ),
+    filters: z.array(PlacementFilter).describe('The conditions, in the order in which they are explained'),
     candidate_count: z.int().describe('Candidates that fit now, at most 64'),
     candidates: z.array(PlacementCandidate).describe('The first 20 of them, best first'),
     alternatives: z.array(PlacementAlternative).describe('What would work now; empty if there is a candidate'),

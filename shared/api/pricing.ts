@@ -4,13 +4,13 @@ import { z } from 'zod';
 export const GpuType = z
   .strictObject({
     gpu_type: z.string().describe('Canonical identifier'),
-    vram_gb: z.int().describe('Nameplate VRAM of one GPU; the smallest on offer where a model has variants'),
+    vram_gb: z.int().describe('Nameplate VRAM of one GPU. If the model has variants, the smallest VRAM on offer'),
     architecture: z.string().optional().describe('Family of the GPU; absent for a model that we do not know'),
     cpu_cores: z.int().describe('Representative vCPUs of a host; 0 = unreported'),
     ram_gb: z.int().describe('Representative RAM of a host; 0 = unreported'),
     storage_gb: z.int().describe('Representative storage of a host; 0 = unreported'),
     instance_disk_gb: z.int().describe('Representative file system size of a launch; 0 = unreported'),
-    disk_configurable: z.boolean().describe('True where at least one offering honours disk_gb'),
+    disk_configurable: z.boolean().describe('True if at least one offering honours `disk_gb`'),
   })
   .meta({ id: 'GpuType' });
 export type GpuType = z.infer<typeof GpuType>;

@@ -12,7 +12,7 @@ export const Problem = z
     detail: z.string().describe('What went wrong here and what to do about it'),
     instance: z.string().describe('The path of the request'),
     code: z.string().describe('Stable identifier of the kind of problem; branch on this one'),
-    request_id: z.string().describe('Also in the X-Request-Id header; quote it when asking for help'),
+    request_id: z.string().describe('Id of the request, also in the X-Request-Id header. Quote it if you ask for help'),
     errors: z
       .array(
         z.strictObject({

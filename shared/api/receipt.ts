@@ -5,7 +5,7 @@ import { z } from 'zod';
 export const User = z
   .string()
   .max(512)
-  .describe('Whatever the caller likes, for example whom it asks for. It is kept on the receipt');
+  .describe('A text of your choice, for example the user for whom you send the request. It is kept on the receipt');
 export const Metadata = z
   .record(z.string().max(64), z.string().max(512))
   .refine((metadata) => Object.keys(metadata).length <= 16, 'must have at most 16 entries')
@@ -15,23 +15,25 @@ export type Metadata = z.infer<typeof Metadata>;
 const tokens = z.int().nullable();
 
 export const ReceiptAttempt = z.strictObject({
-  server: z.int().describe('Number of the server in the list that the operator has for the model; the first is 1'),
+  server: z
+    .int()
+    .describe('Number of the server in the list of servers that the operator has for the model. The first server is 1'),
   outcome: z
     .enum(['answered', 'refused', 'busy', 'unavailable', 'unreachable', 'timed_out', 'failed', 'cancelled'])
     .describe(
-      '`answered`: it began to answer. `refused`: it does not take this request. `busy`, `unavailable`, `unreachable`: the next server was asked. `timed_out`, `failed`: it gave no whole answer. `cancelled`: the caller left, or the service restarted',
+      '`answered`: the server began to answer. `refused`: the server does not accept this request. `busy`, `unavailable`, `unreachable`: the next server was asked. `timed_out`, `failed`: the server gave no complete answer. `cancelled`: the caller disconnected, or this service restarted',
     ),
-  ms: z.int().describe('Milliseconds until that'),
+  ms: z.int().describe('Milliseconds until this outcome'),
 });
 
 export const Receipt = z
   .strictObject({
-    id: z.string().describe('Also in the X-Receipt-Id header of the answer'),
-    request_id: z.string().describe('Of the request, as in its X-Request-Id header'),
+    id: z.string().describe('Id of the receipt, also in the X-Receipt-Id header of the answer'),
+    request_id: z.string().describe('Id of the request, also in the X-Request-Id header of the answer'),
     api_key_id: z.string().describe('The API key or the session that it came with'),
     model: z.string().describe('Canonical id of the model'),
     tier: z.enum(['serverless', 'economy']).describe('Whose price was charged'),
-    user: z.string().nullable().describe('The `user` of the request'),
+    user: z.string().nullable().describe('The `user` of the request. Null if it had none'),
     metadata: z.record(z.string(), z.string()).describe('The `metadata` of the request; empty if it had none'),
     state: z
       .enum(['open', 'settled', 'released'])
@@ -40,19 +42,23 @@ export const Receipt = z
       .enum(['completed', 'client_left', 'too_long', 'upstream_failed', 'refused', 'process_ended'])
       .nullable()
       .describe('How it ended; null while it is open'),
-    prompt_tokens: tokens.describe('Null if no tokens were charged'),
-    completion_tokens: tokens.describe('The same'),
-    images: z.int().nullable().describe('Null if no images were charged'),
+    prompt_tokens: tokens.describe('Charged tokens of the prompt. Null if no tokens were charged'),
+    completion_tokens: tokens.describe('Charged tokens of the answer. Null if no tokens were charged'),
+    images: z.int().nullable().describe('Number of charged images. Null if no images were charged'),
     counted_by: z
       .enum(['upstream', 'running', 'tokenizer', 'estimate'])
       .nullable()
-      .describe('By the server at the end, on the way, or by its tokenizer afterwards, or by us from the text'),
+      .describe(
+        'Who counted what was charged. `upstream`: the server, at the end of its answer. `running`: the server, before the end of its answer. `tokenizer`: the tokenizer of the server, afterwards. `estimate`: this service, from the text. Null if nothing was counted',
+      ),
     attempts: z
       .array(ReceiptAttempt)
-      .describe('The servers that were asked, in order, the last 64 of them; empty while it is open'),
-    cost: z.string().describe('Exactly, in dollars'),
-    held: z.string().describe('The most that it could have cost, in dollars: set aside while it was open'),
-    created_at: z.iso.datetime().describe('When it was let in'),
+      .describe('The last 64 servers that were asked, in the order of the attempts. Empty while the state is `open`'),
+    cost: z.string().describe('The exact cost of the request, in dollars'),
+    held: z
+      .string()
+      .describe('The highest possible cost of the request, in dollars. It was set aside while the state was `open`'),
+    created_at: z.iso.datetime().describe('When the request was accepted'),
     closed_at: z.iso.datetime().nullable().describe('When it was settled or released'),
   })
   .meta({ id: 'Receipt' });

@@ -10,7 +10,7 @@ const Name = z
 
 export const RegistryCredential = z
   .strictObject({
-    id: z.string().describe('Identifies the credential: the `registry_credential_id` of a launch'),
+    id: z.string().describe('Identifies the credential. A launch names it as `registry_credential_id`'),
     name: z.string().describe('Label of the credential'),
     registry: z.string().describe('`host` or `host:port`; `docker.io` for Docker Hub'),
     username: z.string().describe('Who logs in'),
@@ -26,15 +26,17 @@ export const RegistryCredentialCreate = z
       .string()
       .min(1)
       .max(255)
-      .describe('`host` or `host:port` as in the names of its images; every spelling of Docker Hub is `docker.io`'),
+      .describe(
+        'The registry: `host` or `host:port`, as in the names of its images. Every spelling of Docker Hub is stored as `docker.io`',
+      ),
     username: Name.regex(/^[^:]*$/, 'must not contain a colon').describe('Who logs in'),
     password: z
       .string()
       .min(1)
       .max(REGISTRY_PASSWORD_CHARS_MAX)
       .describe(
-        'Password or access token; sealed at rest, never shown, and sent to its registry. Hosts get a short token for the one image ' +
-          'that they pull; only where a registry knows no tokens (HTTP Basic) do they get this login itself, so use a read-only one',
+        'Password or access token. It is stored encrypted, never shown, and sent to its registry. Hosts get a short-lived token for the one image ' +
+          'that they pull. If a registry supports no tokens (HTTP Basic), hosts get this login itself, so use a read-only login',
       ),
   })
   .meta({ id: 'RegistryCredentialCreate' });

@@ -6,7 +6,7 @@ import { PasskeyAnswer } from './auth.ts';
 export const NewTotp = z
   .strictObject({
     secret: z.string().describe('The secret in base32, for people who type it'),
-    uri: z.string().describe('The same as `otpauth://` address, for a QR code'),
+    uri: z.string().describe('The secret as an `otpauth://` address, for a QR code'),
   })
   .meta({ id: 'NewTotp' });
 
@@ -45,5 +45,7 @@ export const PasskeySignIn = z.strictObject({ passkey: PasskeyAnswer });
 export const NewPasskey = Passkey.extend({
   recovery_codes: z
     .array(z.string())
-    .describe('Shown once, if the person had none; each replaces a second factor once'),
+    .describe(
+      'New recovery codes if the person had none, otherwise empty. They are shown once, and each code replaces a second factor once',
+    ),
 }).meta({ id: 'NewPasskey' });

@@ -17,7 +17,7 @@ export const CreateUpload = z.strictObject({
     .string()
     .min(1)
     .max(MEDIA_TYPE_CHARS_MAX)
-    .describe('Its media type, like `text/jsonl`. It decides nothing'),
+    .describe('Media type of the file, like `text/jsonl`. It has no effect'),
   purpose: z.literal(FILE_PURPOSE).describe('What the file is for'),
 });
 export type CreateUpload = z.infer<typeof CreateUpload>;
@@ -32,7 +32,7 @@ export const CompleteUpload = z.strictObject({
     .string()
     .regex(/^[0-9a-fA-F]{32}$/, 'must be 32 hexadecimal characters')
     .optional()
-    .describe('The MD5 of the whole file. If the file has another, it is refused'),
+    .describe('The MD5 of the whole file. If the MD5 of the received file differs, the request is refused'),
 });
 export type CompleteUpload = z.infer<typeof CompleteUpload>;
 
@@ -42,8 +42,10 @@ export const Upload = z
     object: z.literal('upload').describe('Always `upload`'),
     bytes: z.int().describe('The length of the whole file'),
     created_at: unixSeconds.describe('When it was created, in Unix seconds'),
-    expires_at: unixSeconds.describe('From then on it takes no parts and cannot be completed, in Unix seconds'),
-    filename: z.string().describe('As it was sent'),
+    expires_at: unixSeconds.describe(
+      'Time in Unix seconds from which the upload takes no parts and cannot be completed',
+    ),
+    filename: z.string().describe('Name of the file, as it was sent'),
     purpose: z.literal(FILE_PURPOSE).describe('Always `fine-tune`'),
     status: z.enum(['pending', 'completed', 'cancelled', 'expired']).describe('Parts are taken while it is `pending`'),
     file: FileObject.nullable().describe('The file, once the upload is completed'),

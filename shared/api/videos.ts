@@ -9,7 +9,9 @@ export const VideoRequest = z.looseObject({
   seconds: z
     .union([z.int(), z.string().regex(/^[0-9]{1,9}$/, 'must be an integer')])
     .nullish()
-    .describe('Length of the clip, within the bounds of the model, else its default; as digits only in a form'),
+    .describe(
+      'Length of the clip, in seconds, within the limits of the model. If it is left out, the default of the model is used. A form may send it as a text of digits',
+    ),
 });
 export type VideoRequest = z.infer<typeof VideoRequest>;
 
@@ -24,28 +26,37 @@ export const VideoJob = z
       .enum(['queued', 'in_progress', 'completed', 'failed', 'cancelled', 'expired'])
       .describe('`expired` if the file is gone, or if no server began within two hours'),
     progress: z.int().min(0).max(100).describe('Percent; some models stay at 0 until the end'),
-    seconds: z.int().describe('Length of the clip'),
+    seconds: z.int().describe('Length of the clip, in seconds'),
     cost_cents: z
       .int()
-      .describe('What was charged: whole cents, rounded up once for the job; 0 unless it was completed'),
+      .describe('The charge in whole cents, rounded up once for the job. 0 unless the job was completed'),
     cost: z.string().describe('The same charge in dollars'),
-    created_at: unixSeconds.describe('Unix seconds'),
-    completed_at: unixSeconds.nullable().describe('Unix seconds; null unless it was completed'),
-    expires_at: unixSeconds.nullable().describe('Unix seconds: so long its file is kept; null unless it was completed'),
+    created_at: unixSeconds.describe('When the job was created, in Unix seconds'),
+    completed_at: unixSeconds
+      .nullable()
+      .describe('When the job was completed, in Unix seconds. Null unless it was completed'),
+    expires_at: unixSeconds
+      .nullable()
+      .describe('Time in Unix seconds until which the file is kept. Null unless the job was completed'),
     error: z
       .strictObject({
         code: z.string().describe('Stable identifier of the error; branch on this one'),
         message: z.string().describe('What went wrong'),
       })
       .nullable()
-      .describe('Null unless it failed, or expired before a server began with it'),
+      .describe('Why the job failed or expired. Null unless the job failed, or expired before a server began with it'),
   })
   .meta({ id: 'VideoJob' });
 export type VideoJob = z.infer<typeof VideoJob>;
 
 export const VideosQuery = z.strictObject({
   ...pageParameters,
-  after: z.string().min(1).max(256).optional().describe('Id of the last job of the page before, in place of `cursor`'),
+  after: z
+    .string()
+    .min(1)
+    .max(256)
+    .optional()
+    .describe('Id of the last job of the page before; an alternative to `cursor`'),
   order: z.enum(['asc', 'desc']).default('desc').describe('By time of creation; `desc` begins with the newest'),
 });
 
@@ -53,15 +64,15 @@ export const VideosQuery = z.strictObject({
 export const VideoPage = z.strictObject({
   object: z.literal('list').describe('Always `list`'),
   data: z.array(VideoJob).describe('The jobs of this page'),
-  first_id: z.string().nullable().describe('Null on an empty page'),
-  last_id: z.string().nullable().describe('The same'),
+  first_id: z.string().nullable().describe('Id of the first job of this page. Null if the page is empty'),
+  last_id: z.string().nullable().describe('Id of the last job of this page. Null if the page is empty'),
   has_more: z.boolean().describe('Whether there is a page after this one'),
   next_cursor: z.string().nullable().describe('Null when no further page exists'),
 });
 export type VideoPage = z.infer<typeof VideoPage>;
 
 export const VideoDeleted = z.strictObject({
-  id: z.string().describe('Of the video'),
+  id: z.string().describe('Id of the deleted video'),
   object: z.literal('video.deleted').describe('Always `video.deleted`'),
   deleted: z.literal(true).describe('Always true'),
 });

@@ -17,31 +17,35 @@ const URL_CHARS_MAX = 2_048;
 const Url = z
   .url({ protocol: /^https$/, error: 'must be an https URL' })
   .max(URL_CHARS_MAX, `must have at most ${URL_CHARS_MAX} characters`)
-  .describe('Where events are posted to: https, a public address, port 443 or 8443 unless the operator allows more');
+  .describe(
+    'URL to which events are posted. It must be https with a public address. The port must be 443 or 8443, unless the operator allows more ports',
+  );
 
 const EventTypes = z
   .array(WebhookEventType)
   .min(1)
   .max(WEBHOOK_EVENT_TYPES.length)
   .refine((types) => new Set(types).size === types.length, 'must not name a type twice')
-  .describe('What is sent');
+  .describe('Types of the events that are sent');
 
 export const WebhookEndpoint = z
   .strictObject({
     id: z.string().describe('Identifies the endpoint'),
     url: Url,
     event_types: EventTypes,
-    enabled: z.boolean().describe('Whether events are sent. While it is false deliveries wait, each for up to a day'),
+    enabled: z.boolean().describe('Whether events are sent. While it is false, deliveries wait, each for up to a day'),
     status: z
       .enum(['healthy', 'degraded', 'disabled'])
       .describe(
-        'degraded: it fails again and again, or answered 410; one delivery is tried every five minutes until one succeeds, and all get their attempts within a day. disabled: by you',
+        'degraded: attempts failed again and again, or the endpoint answered 410. One delivery is tried every five minutes until one succeeds, and every delivery still gets all its attempts within a day. disabled: you disabled the endpoint',
       ),
     status_reason: z.string().optional().describe('Why it is degraded or disabled'),
     previous_secret_until: z.iso
       .datetime()
       .optional()
-      .describe('After a rotation: deliveries carry a second signature by the secret before, until then'),
+      .describe(
+        'Time until which deliveries carry a second signature, made with the previous secret. Present only after a rotation of the secret',
+      ),
     created_at: z.iso.datetime().describe('When it was made'),
   })
   .meta({ id: 'WebhookEndpoint' });
@@ -52,7 +56,9 @@ export const NewWebhookEndpoint = WebhookEndpoint.extend({
   secret: z
     .string()
     .regex(/^[0-9a-f]{64}$/)
-    .describe('Key of the signatures: these 64 characters as they stand, not the bytes that they encode. Shown once'),
+    .describe(
+      'Key of the signatures. The key is these 64 characters themselves, not the bytes that they encode. It is shown once',
+    ),
 }).meta({ id: 'NewWebhookEndpoint' });
 export type NewWebhookEndpoint = z.infer<typeof NewWebhookEndpoint>;
 
@@ -70,12 +76,12 @@ export const ChangeWebhookEndpoint = z
     enabled: z
       .boolean()
       .optional()
-      .describe('false: deliveries wait. true: they go on, and a degraded endpoint is tried at once'),
+      .describe('false: deliveries wait. true: deliveries continue, and a degraded endpoint is tried at once'),
     replay_since: z.iso
       .datetime({ offset: true })
       .optional()
       .describe(
-        'Deliveries of events from then on that were given up are tried anew, with the same event ids: 500 of them at once, the rest in pieces soon after',
+        'Repeats all deliveries that were given up, for events since this time. The event ids stay the same. 500 deliveries begin at once, and the rest follow in groups soon after',
       ),
   })
   .meta({ id: 'ChangeWebhookEndpoint' });
@@ -83,10 +89,12 @@ export type ChangeWebhookEndpoint = z.infer<typeof ChangeWebhookEndpoint>;
 
 const WebhookAttempt = z
   .strictObject({
-    n: z.int().describe('Counts from 1'),
+    n: z.int().describe('Number of the attempt, counted from 1'),
     trigger: z
       .enum(['schedule', 'manual', 'probe'])
-      .describe('manual: a retry was asked for; probe: the one try of a degraded endpoint'),
+      .describe(
+        'schedule: a planned attempt. manual: a retry that was requested. probe: a trial attempt to a degraded endpoint',
+      ),
     started_at: z.iso.datetime().describe('When it began'),
     duration_ms: z.int().describe('How long it took'),
     response_status: z.int().nullable().describe('What the endpoint answered; null if no answer came'),
@@ -95,9 +103,14 @@ const WebhookAttempt = z
     error_code: z
       .enum(['timeout', 'dns', 'connect', 'tls', 'protocol', 'blocked_address', 'http_status'])
       .nullable()
-      .describe('Why it failed; null if it succeeded. http_status: any answer but 2xx, redirects too'),
+      .describe(
+        'Why the attempt failed. Null if it succeeded. http_status: the answer was not 2xx; redirects count as failures too',
+      ),
     error_detail: z.string().nullable().describe('The reason in words'),
-    remote_ip: z.string().nullable().describe('The address that was connected to'),
+    remote_ip: z
+      .string()
+      .nullable()
+      .describe('The IP address to which the attempt connected. Null if there was no connection'),
   })
   .meta({ id: 'WebhookAttempt' });
 export type WebhookAttempt = z.infer<typeof WebhookAttempt>;
@@ -111,16 +124,21 @@ export const WebhookDelivery = z
     status: z
       .enum(['pending', 'succeeded', 'retrying', 'dead_lettered'])
       .describe(
-        'pending: not tried yet; retrying: to be tried again, after a failure or after it was given up; dead_lettered: given up',
+        'pending: the delivery was not tried yet. retrying: the delivery will be tried again, after a failure or after it was given up before. dead_lettered: the delivery was given up',
       ),
     attempts: z.int().describe('Attempts so far'),
     max_attempts: z
       .int()
-      .describe('Given up after so many; or a day after the event, if the endpoint was disabled for most of it'),
-    next_attempt_at: z.iso.datetime().nullable().describe('Not before then; null if none is planned'),
+      .describe(
+        'The delivery is given up after this number of attempts. If the endpoint was disabled for most of the day after the event, the delivery is given up at the end of that day',
+      ),
+    next_attempt_at: z.iso
+      .datetime()
+      .nullable()
+      .describe('Earliest time of the next attempt. Null if no attempt is planned'),
     created_at: z.iso.datetime().describe('When the event happened'),
     completed_at: z.iso.datetime().nullable().describe('When it succeeded or was given up'),
-    is_test: z.boolean().describe('You asked for it: no instance has changed'),
+    is_test: z.boolean().describe('True if the delivery is a test that you requested. No instance has changed'),
     attempt_history: z.array(WebhookAttempt).describe('Every attempt, oldest first'),
   })
   .meta({ id: 'WebhookDelivery' });
@@ -128,18 +146,20 @@ export type WebhookDelivery = z.infer<typeof WebhookDelivery>;
 
 /** One delivery with what was sent. */
 export const WebhookDeliveryDetail = WebhookDelivery.extend({
-  body: z.string().describe('What is posted at every attempt, byte for byte. The signature is computed over it'),
+  body: z.string().describe('The body that every attempt posts, byte for byte. The signature is computed over it'),
   attempt_history: z
     .array(
       WebhookAttempt.extend({
         request_url: z
           .string()
           .nullable()
-          .describe('Where it was posted to; null for attempts from before it was kept'),
+          .describe('URL to which the attempt was posted. Null for old attempts, for which it was not stored'),
         request_headers: z
           .record(z.string(), z.string())
           .nullable()
-          .describe('The headers that were sent, with the signatures hidden; null for attempts from before'),
+          .describe(
+            'The headers that were sent. The signatures are hidden. Null for old attempts, for which the headers were not stored',
+          ),
       }).meta({ id: 'WebhookAttemptDetail' }),
     )
     .describe('Every attempt, oldest first'),
@@ -149,7 +169,9 @@ export type WebhookDeliveryDetail = z.infer<typeof WebhookDeliveryDetail>;
 /** Body of POST /v1/webhook-endpoints/{id}/test. */
 export const TestWebhookEndpoint = z
   .strictObject({
-    event_type: WebhookEventType.optional().describe('One that the endpoint receives; default: the first of them'),
+    event_type: WebhookEventType.optional().describe(
+      'One of the `event_types` of the endpoint. The default is the first one',
+    ),
   })
   .meta({ id: 'TestWebhookEndpoint' });
 export type TestWebhookEndpoint = z.infer<typeof TestWebhookEndpoint>;
@@ -171,23 +193,30 @@ export const WebhookInstance = Instance.pick({
 }).extend({
   version: z
     .int()
-    .describe('Grows with every change of this instance: drop an event that is older than what you have seen'),
+    .describe(
+      'Number that grows with every change of this instance. Ignore an event whose `version` is lower than one that you have already seen',
+    ),
 });
 
 /** The body of a delivery. */
 export const WebhookEvent = z
   .strictObject({
-    id: z.string().describe('The same in Svc-Event-Id'),
+    id: z.string().describe('Id of the event, also in the Svc-Event-Id header'),
     type: WebhookEventType.describe('What happened'),
     created_at: z.iso.datetime().describe('When it happened'),
-    test: z.literal(true).optional().describe('Only in a test that you asked for: the instance does not exist'),
+    test: z
+      .literal(true)
+      .optional()
+      .describe(
+        'True if the event is a test that you requested. Its instance does not exist. Absent in all other events',
+      ),
     data: z
       .strictObject({
         instance: WebhookInstance.describe(
-          'The instance as it was then. Before it is placed, `region` is the one asked for, or that of the cheapest offer, and `price_per_hour` is 0',
+          'The instance as it was at the time of the event. Before the instance is placed, `price_per_hour` is 0, and `region` is the requested region. If none was requested, `region` is that of the contract (tier reserved) or of the cheapest offer',
         ),
       })
-      .describe('What it is about'),
+      .describe('What the event is about'),
   })
   .meta({ id: 'WebhookEvent' });
 export type WebhookEvent = z.infer<typeof WebhookEvent>;

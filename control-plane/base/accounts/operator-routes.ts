@@ -66,7 +66,7 @@ function orgRoutes({ db, cursors, accounts }: Deps): Route[] {
       method: 'POST',
       path: '/admin/orgs/{id}/suspend',
       operationId: 'adminSuspendOrg',
-      summary: 'Refuse everything of an organisation that costs money',
+      summary: 'Suspend an organisation: refuse all its requests that cost money',
       params: Id,
       body: z.strictObject({ reason: z.string().min(1).max(500) }),
       responses: { 200: { description: 'The organisation', schema: Org } },

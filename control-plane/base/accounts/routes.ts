@@ -73,7 +73,7 @@ export function sshKeyRoutes(deps: { db: Db; sshKeys: SshKeys; cursors: Cursors 
     operationId: 'deleteSshKey',
     tag: 'SSH keys',
     summary: 'Delete an SSH key',
-    description: 'New connections with it are refused from then on; sessions that are open stay open.',
+    description: 'From then on, new connections with the key are refused. Sessions that are open stay open.',
     scope: 'ssh_keys:write',
     idempotency: 'none',
     params: z.strictObject({ id: z.string().describe('The id of the key') }),
@@ -117,7 +117,7 @@ function createRoute(deps: Deps): Route {
     tag,
     summary: 'Make an API key',
     description:
-      'The new key can do nothing that the calling key cannot, and ends with it at the latest. The key is in this answer and nowhere else.',
+      'The new key cannot do more than the calling key, and ends at the latest when the calling key ends. Only this answer contains the key.',
     scope: 'api_keys:write',
     idempotency: 'optional',
     secretReply: true,
@@ -144,7 +144,8 @@ function revokeRoute({ accounts }: Deps): Route {
     operationId: 'revokeApiKey',
     tag,
     summary: 'Revoke an API key',
-    description: 'It is refused from the next request on. A key may revoke itself. What it has started goes on.',
+    description:
+      'The key is refused from the next request on. A key may revoke itself. What the key has started continues.',
     scope: 'api_keys:write',
     idempotency: 'none',
     stepUp: true,

@@ -15,10 +15,11 @@ type Json = Record<string, unknown>;
 
 const INTRODUCTION = `Rent GPU instances: priced by the hour, billed by the second.
 
-Requests and answers are JSON in UTF-8. Times are ISO 8601 in UTC. Lists are pages: \`next_cursor\` of one is \`cursor\` of the next.
+Requests and answers are JSON in UTF-8. Times are ISO 8601 in UTC. Lists are pages: send \`next_cursor\` of a page as \`cursor\` to get the next page.
 
-Every refusal is a problem document (RFC 9457) of the type \`application/problem+json\`: branch on its \`code\`, read its \`detail\`.
-On the paths of inference (models, chat, embeddings, images, videos, files, fine_tuning) it is \`{"error": {"message", "type", "param", "code"}}\`.
+Every refusal is a problem document (RFC 9457) of the type \`application/problem+json\`. Programs should branch on its \`code\`. People should read
+its \`detail\`. On the paths of inference (models, chat, embeddings, images, videos, files, uploads, fine_tuning) a refusal is
+\`{"error": {"message", "type", "param", "code"}}\` instead.
 Clients of the chat-completion wire format also call these paths, which are 404 \`not_found\` here in the same form:
 
 ${Object.entries(INSTEAD)
@@ -27,12 +28,12 @@ ${Object.entries(INSTEAD)
 
 Any request can also be refused with 404 \`not_found\`, 405 \`method_not_allowed\`, 408 \`request_timeout\` or 431 \`headers_too_large\`.
 
-Requests that create something take an \`Idempotency-Key\`: send the same one again and nothing happens twice.`;
+Requests that create something accept an \`Idempotency-Key\`. If you send a request again with the same key, nothing happens twice.`;
 
 /** The description of each tag. */
 const TAGS: Readonly<Record<string, string>> = {
   'API keys': 'Keys of the organisation, and what each may do',
-  Billing: 'The balance, usage of instances, and receipts of calls of models',
+  Billing: 'The balance, the usage of instances, and the receipts of requests to models',
   Catalog: 'What is on offer: GPU types, prices, templates and environments',
   'Community supply': 'For suppliers: machines, what they earn, and payouts',
   Events: 'What happened to the resources of the organisation, and what happens now',
@@ -40,9 +41,9 @@ const TAGS: Readonly<Record<string, string>> = {
   Deposits: 'Stablecoin deposits, which add to the balance',
   Files: 'Files for fine-tuning',
   'Fine-tuning': 'Jobs that train adapters on your files, within a budget',
-  Inference: 'Models, and calls of them',
+  Inference: 'Models, and requests to them',
   Instances: 'GPU instances, from the launch to the end, with their logs and events',
-  Operations: 'What a launch or a termination has come to',
+  Operations: 'Progress and result of a launch or a termination',
   'Registry credentials': 'Logins for private container images',
   Reservations: 'Contracts for reserved capacity',
   'SSH keys': 'Public keys that log in to instances',
@@ -81,7 +82,7 @@ export function openapiDocument(routes: readonly Route[], baseUrl: string): Json
           in: 'cookie',
           name: '__Host-svc_session',
           description:
-            'The session of a signed-in person. It has the scopes of the role. A change is accepted only with the `Origin` of this service',
+            'The session of a signed-in person. It has the scopes of the role of the person. A request that changes something is accepted only with the `Origin` of this service',
         },
       },
     },
@@ -136,7 +137,8 @@ function idempotencyParameter({ idempotency }: Route): Json[] {
       name: 'Idempotency-Key',
       in: 'header',
       required: idempotency === 'required',
-      description: 'An equal request with the same key within 24 hours gets the same answer and has no second effect',
+      description:
+        'If an equal request with the same key follows within 24 hours, it gets the same answer and has no second effect',
       schema: { type: 'string', minLength: 1, maxLength: 255 },
     },
   ];
@@ -166,7 +168,7 @@ function success(response: ResponseSpec, each: Route, schemas: Json): Json {
   const keyed = each.idempotency !== 'none';
   const all = {
     'X-Request-Id': 'Identifies this request in our logs',
-    ...(keyed ? { 'Idempotent-Replayed': '`true` where this is the stored answer of an earlier equal request' } : {}),
+    ...(keyed ? { 'Idempotent-Replayed': '`true` if this is the stored answer of an earlier equal request' } : {}),
     ...(isInference(each) ? RATE_HEADERS : {}),
     ...headers,
   };
@@ -200,10 +202,10 @@ function refusal(status: number, codes: ErrorCode[], each: Route): Json {
   const headers: Record<string, string> = { 'X-Request-Id': 'Identifies this request in our logs' };
   if (status === 401) headers['WWW-Authenticate'] = '`Bearer`';
   if (status === 403 && codes.includes('insufficient_scope')) {
-    headers['WWW-Authenticate'] = '`Bearer error="insufficient_scope"` where the API key lacks a scope';
+    headers['WWW-Authenticate'] = '`Bearer error="insufficient_scope"` if the API key lacks a scope';
   }
   if (RETRY_STATUSES.has(status)) {
-    headers['Retry-After'] = 'Whole seconds, at least 1, after which to try again, where that is known';
+    headers['Retry-After'] = 'Number of whole seconds, at least 1, after which to try again. Absent if it is not known';
   }
   if (status === 429 && isInference(each)) Object.assign(headers, RATE_HEADERS);
   const spelled = isInferencePath(path) ? inferenceCode : (code: ErrorCode): string => code;
@@ -242,7 +244,7 @@ function callbacks({ callback }: Route, schemas: Json): Json {
   const content = { 'application/json': { schema: hoist(schemas, schema, 'output') } };
   const responses = {
     [answer.status]: { description: answer.description },
-    '4XX': { description: 'As any other answer: it is sent again later' },
+    '4XX': { description: 'The event is sent again later, as after any other answer' },
   };
   return {
     callbacks: {

@@ -38,9 +38,9 @@ export interface RateLimits {
  */
 export const RATE_HEADERS = {
   'X-Ratelimit-Limit-Requests':
-    'Inference requests that this API key may send at once after a pause, or its organisation if that has fewer left',
-  'X-Ratelimit-Remaining-Requests': 'How many of them it may still send now',
-  'X-Ratelimit-Reset-Requests': 'How long until it may send all of them again, like `12ms` or `1m30.5s`',
+    'Number of inference requests that this API key may send at once after a pause. If the organisation of the key has fewer requests left, the headers are about the organisation',
+  'X-Ratelimit-Remaining-Requests': 'Number of these requests that may still be sent now',
+  'X-Ratelimit-Reset-Requests': 'Time until all of these requests may be sent again, like `12ms` or `1m30.5s`',
 };
 
 export function openRateLimits(first: RateLimitOptions, clock: Clock): RateLimits {

@@ -14,7 +14,8 @@ export function operationRoutes(deps: { db: Db; operations: Operations }): Route
       operationId: 'getOperation',
       tag: 'Operations',
       summary: 'Follow an operation',
-      description: 'Visible to the API key that created it. Poll after 1, 2, 4, 8, 16, then every 30 seconds.',
+      description:
+        'The operation is visible to the API key that created it. Poll after 1, 2, 4, 8, 16, then every 30 seconds.',
       scope: 'instances:read',
       idempotency: 'none',
       params: z.strictObject({ id: z.string().describe('The operation id') }),

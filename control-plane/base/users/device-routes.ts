@@ -38,7 +38,7 @@ function programRoutes({ clock, users: { deviceLogins } }: Deps): Route[] {
       operationId: 'beginDeviceLogin',
       summary: 'Begin to log a program in',
       description:
-        'Show the code and the address to the person, and ask POST /v1/auth/device/token until it is approved.',
+        'Show the code and the address to the person. Then repeat POST /v1/auth/device/token until the login is approved.',
       body: BeginDeviceLogin,
       responses: { 200: { description: 'The codes, which end after ten minutes', schema: DeviceCodes } },
       errors: ['unavailable'],
@@ -54,7 +54,7 @@ function programRoutes({ clock, users: { deviceLogins } }: Deps): Route[] {
       operationId: 'redeemDeviceLogin',
       summary: 'Fetch the API key of an approved login',
       description:
-        'Refusals have the form of RFC 6749: `authorization_pending` until the person has decided, `slow_down` for a program that asks too often, `access_denied`, and `expired_token`. The key is called `cli@<host>`, lives 90 days, and is in one answer alone.',
+        'Refusals have the form of RFC 6749: `authorization_pending` until the person has decided, `slow_down` if the program asks too often, `access_denied`, and `expired_token`. The key has the name `cli@<host>` and is valid for 90 days. Only one answer contains the key.',
       body: DeviceToken,
       responses: { 200: { description: 'The key, shown once', schema: DeviceKey } },
       errors: ['authorization_pending', 'slow_down', 'access_denied', 'expired_token', 'conflict'],
@@ -80,7 +80,7 @@ function personRoutes({ users: { deviceLogins } }: Deps): Route[] {
       method: 'GET',
       path: '/v1/auth/device/{user_code}',
       operationId: 'getDeviceLogin',
-      summary: 'What a program that shows this code asks for',
+      summary: 'Show what the program with this code asks for',
       description: 'Reading it approves nothing.',
       responses: { 200: { description: 'The login', schema: DeviceLogin } },
       errors: ['not_found'],
@@ -94,8 +94,9 @@ function personRoutes({ users: { deviceLogins } }: Deps): Route[] {
       method: 'POST',
       path: '/v1/auth/device/{user_code}/approve',
       operationId: 'approveDeviceLogin',
-      summary: 'Let the program have an API key',
-      description: 'The key acts for the organisation of the session. It ends when the person loses what it may do.',
+      summary: 'Approve the API key for the program',
+      description:
+        'The key acts for the organisation of the session. It ends when the person may no longer do what the key may do.',
       stepUp: true,
       responses: { 204: { description: 'The program can fetch the key' } },
       errors: ['not_found', 'insufficient_scope'],

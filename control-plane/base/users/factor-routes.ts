@@ -29,7 +29,7 @@ function totpRoutes({ db, users: { sessions, secondFactors } }: Deps): Route[] {
     path: '/v1/auth/totp',
     operationId: 'enrolTotp',
     summary: 'Begin to set up an authenticator app',
-    description: 'It counts once its first code was sent to POST /v1/auth/totp/confirm.',
+    description: 'The app is in use only after its first code was sent to POST /v1/auth/totp/confirm.',
     responses: { 201: { description: 'The secret for the app, shown once', schema: NewTotp } },
     errors: ['conflict'],
     handler: async ({ caller }) => {

@@ -63,7 +63,8 @@ function changeRoutes({ db, cursors, users: { members } }: Deps): Route[] {
       path: '/v1/members/{user_id}',
       operationId: 'changeMember',
       summary: 'Give a member another role',
-      description: 'Keys that the person got by logging a program in end if they may do more than the new role.',
+      description:
+        'The person may have API keys from logins of programs. Such a key ends if it may do more than the new role.',
       body: ChangeMember,
       responses: { 200: { description: 'The member', schema: Member } },
       errors: ['not_found', 'conflict'],
@@ -78,7 +79,8 @@ function changeRoutes({ db, cursors, users: { members } }: Deps): Route[] {
       path: '/v1/members/{user_id}',
       operationId: 'removeMember',
       summary: 'Remove a member from the organisation',
-      description: 'The sessions of the person lose the organisation at once, and the keys of their own logins end.',
+      description:
+        'The sessions of the person lose the organisation at once. API keys that the person got from logins of programs end.',
       responses: { 204: { description: 'The person is no member any more' } },
       errors: ['not_found', 'conflict'],
       handler: async ({ caller, params }) => {
@@ -128,7 +130,7 @@ function invitationRoutes({ db, clock, cursors, users: { invitations } }: Deps):
       operationId: 'createInvitation',
       summary: 'Invite somebody to the organisation',
       description:
-        'The answer has a link, which works once and for seven days. It is also mailed to `email`, if the operator has a mail server. Nobody can give a role that may do more than they may.',
+        'The answer has a link, which works once and for seven days. If the operator has a mail server, the link is also mailed to `email`. You cannot give a role that may do more than you may do.',
       idempotency: 'optional',
       secretReply: true,
       body: CreateInvitation,
@@ -153,7 +155,7 @@ function invitationRoutes({ db, clock, cursors, users: { invitations } }: Deps):
       summary: 'Revoke an invitation',
       idempotency: 'none',
       params: InvitationId,
-      responses: { 204: { description: 'Its link is worth nothing any more' } },
+      responses: { 204: { description: 'The link of the invitation no longer works' } },
       errors: ['not_found'],
       handler: async ({ caller, params }) => {
         const gone = await db.tx('users.revoke_invitation', async (tx) => {
@@ -174,7 +176,8 @@ function acceptRoutes({ users: { invitations, sessions } }: Deps): Route[] {
       path: '/v1/invitations/accept',
       operationId: 'acceptInvitation',
       summary: 'Make an account with an invitation',
-      description: 'For people who are new here. Others sign in, and join with POST /v1/invitations/join.',
+      description:
+        'For people without an account. People who have an account sign in, and join with POST /v1/invitations/join.',
       scope: 'none',
       signsIn: true,
       idempotency: 'none',

@@ -15,7 +15,7 @@ const Begun = z
 
 const Finish = z
   .strictObject({
-    login: z.string().min(1).max(1024).describe('That of POST /v1/auth/oidc/begin'),
+    login: z.string().min(1).max(1024).describe('The `login` from the answer of POST /v1/auth/oidc/begin'),
     query: z
       .string()
       .min(1)
@@ -31,7 +31,7 @@ export function oidcRoutes({ users: { oidc, sessions } }: { users: Users }): Rou
       path: '/v1/auth/oidc/begin',
       operationId: 'beginOidc',
       summary: 'Begin to sign in through the OpenID provider',
-      description: 'Only where the operator has configured a provider.',
+      description: 'This works only if the operator has configured a provider.',
       responses: { 200: { description: 'Where to go', schema: Begun } },
       errors: ['not_found', 'unavailable'],
       handler: async () => ({ status: 200, headers: { 'cache-control': 'no-store' }, body: await oidc.begin() }),
@@ -42,7 +42,7 @@ export function oidcRoutes({ users: { oidc, sessions } }: { users: Users }): Rou
       operationId: 'finishOidc',
       summary: 'Sign in with the answer of the OpenID provider',
       description:
-        'The first time, the account with the verified address of the provider is linked. Nobody gets an account by this. It is no second factor: operators confirm with theirs.',
+        'At the first sign-in, the existing account with the address that the provider has verified is linked. Signing in creates no account. It does not count as a second factor, so operators still confirm with their second factor.',
       body: Finish,
       responses: { 201: sessionResponse },
       errors: ['not_found', 'sign_in_failed', 'sign_up_closed', 'unavailable'],

@@ -43,7 +43,7 @@ export function userOperatorRoutes({ db, cursors, users: { people } }: Deps): Ro
       method: 'POST',
       path: '/admin/users',
       operationId: 'adminAddUser',
-      summary: 'Add a person, who sets a password with a one-time link',
+      summary: 'Add a person and get the one-time link with which the person sets a password',
       body: NewUser,
       responses: { 201: { description: 'The person and the link', schema: WithLink } },
       errors: ['not_found', 'conflict'],

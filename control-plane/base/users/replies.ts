@@ -13,7 +13,7 @@ const COOKIE = { 'Set-Cookie': 'The session, for the browser: HttpOnly, only for
 /** The response of a route that begins or renews a session. */
 export const sessionResponse: ResponseSpec = { description: 'The session', schema: Session, headers: COOKIE };
 /** The response of a route that ends the session of the request. */
-export const signedOutResponse: ResponseSpec = { description: 'It is over', headers: COOKIE };
+export const signedOutResponse: ResponseSpec = { description: 'The session has ended', headers: COOKIE };
 
 export async function sessionReply(sessions: Pick<Sessions, 'show'>, made: NewSession, status = 200): Promise<Reply> {
   return { status, headers: sessionHeaders(made.token, SESSION_MS), body: await sessions.show(made.id) };

@@ -28,9 +28,9 @@ export function signInRoutes({ users }: { users: Users }): Route[] {
       ...open,
       path: '/v1/auth/sign-up',
       operationId: 'signUp',
-      summary: 'Make an account and an organisation of its own',
+      summary: 'Make an account and a new organisation',
       description:
-        'Only where the operator has opened the installation. The organisation can read, and change nothing before money was added to its balance for the first time.',
+        'This works only if the operator allows everybody to make an account. Until money is added to its balance for the first time, the organisation can only read.',
       body: SignUp,
       responses: { 201: sessionResponse },
       errors: ['sign_up_closed', 'conflict', 'unavailable'],
@@ -45,7 +45,7 @@ export function signInRoutes({ users }: { users: Users }): Route[] {
       operationId: 'signIn',
       summary: 'Sign in with a password',
       description:
-        'A person with an authenticator app or a passkey sends a code too, or signs in with the passkey. An unknown address and a wrong password get the same answer.',
+        'A person with an authenticator app or a passkey also sends a code, or signs in with the passkey instead. An unknown address and a wrong password get the same answer.',
       body: SignInBody,
       responses: { 201: sessionResponse },
       errors: ['sign_in_failed', 'second_factor_required', 'unavailable'],

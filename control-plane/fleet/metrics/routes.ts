@@ -25,7 +25,7 @@ export interface MetricsRouteDeps {
 }
 
 const DESCRIPTION =
-  'Averages and maxima by the point, from rows of a minute that are kept for seven days. `latest` is the newest sample: a read makes the host take one every second for half a minute, otherwise it is up to two minutes old. The values come from the host.';
+  'Each point has averages and maxima. They come from values for each minute, which are kept for seven days. `latest` is the newest sample. Each read makes the host take a sample every second for half a minute. Without such reads, the newest sample is up to two minutes old. The values come from the host.';
 
 export function metricsRoutes(deps: MetricsRouteDeps): Route[] {
   return [instanceRoute(deps), machineRoute(deps), prometheusRoute(deps)];
@@ -59,7 +59,7 @@ function machineRoute({ db, clock, metrics }: MetricsRouteDeps): Route {
     operationId: 'getMachineMetrics',
     tag: 'Community supply',
     summary: 'What the GPUs of a machine, and the machine as a whole, use',
-    description: `${DESCRIPTION} What happens inside the containers of customers is not shown.`,
+    description: `${DESCRIPTION} The figures show nothing from inside the containers of customers.`,
     scope: 'supply:read',
     idempotency: 'none',
     params: z.strictObject({ id: z.string().describe('The machine id') }),
@@ -99,7 +99,7 @@ function prometheusRoute(deps: MetricsRouteDeps): Route {
     operationId: 'scrapeMetrics',
     tag: 'Metrics',
     summary: 'The newest figures in the text format of Prometheus',
-    description: `GPU figures have the names of NVIDIA's DCGM exporter. A key that may read instances gets those of its running instances, and one that may read the supply those of its machines; at most ${METRICS_SCRAPED_MAX} of each. Values are at most two minutes old; what has no newer ones is left out.`,
+    description: `GPU figures have the names of NVIDIA's DCGM exporter. A key that may read instances gets the figures of its running instances. A key that may read the supply gets the figures of its machines. At most ${METRICS_SCRAPED_MAX} of each are shown. Values are at most two minutes old. Instances and machines without newer values are left out.`,
     scope: 'metrics:read',
     idempotency: 'none',
     responses: { 200: { description: 'Metrics', mediaType: 'text/plain' } },

@@ -12,7 +12,10 @@ import { architectureOf } from './known-gpus.ts';
 
 const PricingQuery = z.strictObject({
   ...pageParameters,
-  tier: z.enum(['on_demand', 'spot']).default('on_demand').describe('spot has no capacity and gives an empty page'),
+  tier: z
+    .enum(['on_demand', 'spot'])
+    .default('on_demand')
+    .describe('Tier of the offerings. For spot there is no capacity, so the page is empty'),
 });
 
 export function catalogRoutes(deps: { db: Db; cursors: Cursors }): Route[] {
@@ -24,7 +27,7 @@ export function catalogRoutes(deps: { db: Db; cursors: Cursors }): Route[] {
       operationId: 'listGpuTypes',
       tag: 'Catalog',
       summary: 'List the GPU types on offer, by name',
-      description: 'Figures that hosts do not report are 0. The exact values of each offering are in GET /v1/pricing.',
+      description: 'Values that hosts do not report are 0. The exact values of each offering are in GET /v1/pricing.',
       scope: 'none',
       idempotency: 'none',
       query: PageQuery,

@@ -16,7 +16,7 @@ import { AnyFields, type Fields, Id, ListQuery, operationOf, operator } from '..
 /** The effect of each verb. Each verb is a POST without a body. */
 export const SUPPLIER_VERBS = {
   suspend:
-    'take all its machines off the market, accept no new ones, and pay it nothing; running rentals go on, and earnings stay owed',
+    'take all machines of the supplier off the market, accept no new machines, and make no payouts; running rentals continue, and earnings stay owed',
   resume: 'end a suspension',
 } as const;
 
@@ -99,10 +99,10 @@ function machineRoutes({ db, cursors, supply }: Deps): Route[] {
   });
   const verbs = {
     approve: 'List a machine for rent',
-    suspend: 'Take a machine out of the market',
-    unify: 'Confirm that only one host has the identity of a machine again',
+    suspend: 'Take a machine off the market',
+    unify: 'Confirm that only one host has the identity of the machine now',
     trust: 'Place replicas of models and training on a machine',
-    distrust: 'Place no replicas of models and no training on a machine any more',
+    distrust: 'Stop placing replicas of models and training on a machine',
   } as const;
   const judge = {
     approve: supply.approve,

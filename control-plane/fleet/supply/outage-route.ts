@@ -23,9 +23,9 @@ export function machineOutagesRoute({ db, clock, cursors }: Deps): Route {
     path: '/v1/community/machines/{id}/outages',
     operationId: 'listMachineOutages',
     tag,
-    summary: 'When rentals on a machine were not charged, newest first',
+    summary: 'List the outages of a machine, newest first',
     description:
-      'Each outage that probes from outside or the host itself have shown, with its time, its reason, and what you did not earn by it. Outages of the service itself are not among them: you are paid for those.',
+      'In an outage, rentals on the machine are not charged. The list has each outage that the probes from outside or the host itself have reported, with its time, its reason, and what you did not earn because of it. Outages of this service are not in the list: you are paid for those.',
     scope: 'supply:read',
     idempotency: 'none',
     params: MachineId,

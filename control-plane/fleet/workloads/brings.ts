@@ -32,7 +32,7 @@ function removeUnknownRoute({ workloads, push }: Deps): Route {
     method: 'DELETE',
     path: '/admin/machines/{id}/unknown-workloads/{workload_id}',
     operationId: 'adminRemoveUnknownWorkload',
-    summary: 'Remove a container that a machine runs and the database does not know',
+    summary: 'Remove a container that runs on a machine but is not in the database',
     params: Id.extend({ workload_id: WorkloadId }),
     responses: { 200: { description: 'The desired state of the container', schema: AnyFields } },
     errors: ['not_found', 'conflict'],

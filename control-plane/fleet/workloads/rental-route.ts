@@ -29,9 +29,9 @@ export function machineRentalsRoute({ db, cursors, chargedJobs }: RentalDeps): R
     path: '/v1/community/machines/{id}/rentals',
     operationId: 'listMachineRentals',
     tag,
-    summary: 'Which GPUs of a machine were rented, newest first',
+    summary: 'List the rentals of a machine with their GPUs, newest first',
     description:
-      'Each instance and each fine-tuning job that was placed on the machine, with its GPUs, the time from its placement until its host had removed it, and the parts of that time that were charged. A start is free; outages are a list of their own.',
+      'The list has each instance and each fine-tuning job that was placed on the machine. A rental has its GPUs, the time from its placement until the host had removed it, and the parts of that time that were charged. The time until an instance has started is free. Outages have their own list.',
     scope: 'supply:read',
     idempotency: 'none',
     params: MachineId,

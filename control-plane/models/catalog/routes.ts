@@ -22,7 +22,7 @@ export function modelRoutes({ catalog, wakes }: CatalogRoutesDeps): Route[] {
       tag,
       summary: 'List the models',
       description:
-        'All models at once. A chat model whose `pricing` has `economy_` prices has an economy tier: `<id>:economy` in a call selects it.',
+        'The answer has all models at once. A chat model whose `pricing` has `economy_` prices has an economy tier. A call selects it with `<id>:economy`.',
       scope,
       idempotency: 'none',
       query: ModelsQuery,
@@ -46,7 +46,7 @@ export function modelRoutes({ catalog, wakes }: CatalogRoutesDeps): Route[] {
         id: z
           .string()
           .describe(
-            'Its id or an alias, `:economy` behind it for that tier alone; the slash may be sent as it is or as %2F',
+            'The id or an alias of the model. Append `:economy` to read that tier alone. The slash may be sent as it is or as %2F',
           ),
       }),
       responses: { 200: { description: 'The model', schema: Model } },

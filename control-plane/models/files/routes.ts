@@ -13,7 +13,7 @@ const params = z.strictObject({ id: z.string().describe('The id of the file') })
 /** The schema is only for the API description. The handler reads the parts as a stream. */
 const UploadForm = z.strictObject({
   file: z.file().describe('The file with its name'),
-  purpose: z.literal(FILE_PURPOSE).describe('What it is for'),
+  purpose: z.literal(FILE_PURPOSE).describe('What the file is for'),
 });
 
 export function fileRoutes({ files }: { files: Files }): Route[] {
@@ -67,7 +67,7 @@ function readRoutes(files: Files): Route[] {
       ...common,
       path: '/v1/files/{id}/report',
       operationId: 'getFileReport',
-      summary: 'Read the report of the check of a training file',
+      summary: 'Read the report on a training file',
       params,
       responses: { 200: { description: 'The report', schema: FileReport } },
       errors: ['not_found'],
@@ -119,9 +119,9 @@ function deleteRoute(files: Files): Route {
   });
 }
 
-const UPLOAD_TEXT = `A form with the parts \`file\` and \`purpose\`, in any order. The only purpose is \`fine-tune\`: JSON lines, each an object with the
-one member \`messages\`, a list of \`{"role", "content"}\` whose roles are system, user and assistant, and whose last is of the assistant
-(\`weight\` 0 or 1 and \`name\` are allowed, too). At least 10 lines, none longer than 1 MiB.
+const UPLOAD_TEXT = `The body is a form with the parts \`file\` and \`purpose\`, in any order. The only purpose is \`fine-tune\`. The file is JSON
+lines: at least 10 lines, each at most 1 MiB long. Each line is an object with one field, \`messages\`: a list of \`{"role", "content"}\`. The roles
+are system, user and assistant, and the last message must be from the assistant. A message may also have \`weight\` (0 or 1) and \`name\`.
 
-The file is checked while it comes. One that cannot be trained with is stored all the same: its \`status\` is \`error\`, \`status_details\` is the
-first problem, and \`GET /v1/files/{id}/report\` lists the first 20 with their lines.`;
+The file is checked while it is received. A file that cannot be used for training is also stored. Its \`status\` is then \`error\`, \`status_details\`
+is the first problem, and \`GET /v1/files/{id}/report\` lists the first 20 problems with their lines.`;

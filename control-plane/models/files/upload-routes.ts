@@ -17,7 +17,7 @@ export function uploadRoutes(uploads: Uploads): Route[] {
       ...common,
       path: '/v1/uploads',
       operationId: 'createUpload',
-      summary: 'Begin a file that comes in parts',
+      summary: 'Begin the upload of a file in parts',
       description: CREATE_TEXT,
       idempotency: 'optional',
       body: CreateUpload,
@@ -42,7 +42,7 @@ export function uploadRoutes(uploads: Uploads): Route[] {
       ...common,
       path: '/v1/uploads/{id}/complete',
       operationId: 'completeUpload',
-      summary: 'Make the parts a file',
+      summary: 'Complete an upload: join its parts to a file',
       description: COMPLETE_TEXT,
       idempotency: 'optional',
       params,
@@ -58,7 +58,7 @@ export function uploadRoutes(uploads: Uploads): Route[] {
       operationId: 'cancelUpload',
       summary: 'Cancel an upload',
       description:
-        'Its parts are removed. An upload that is cancelled or expired is returned unchanged, and a completed one is refused.',
+        'The parts of the upload are removed. An upload that is already cancelled or expired is returned unchanged. A completed upload cannot be cancelled.',
       idempotency: 'optional',
       params,
       responses: { 200: { description: 'The upload, cancelled', schema: Upload } },
@@ -68,11 +68,12 @@ export function uploadRoutes(uploads: Uploads): Route[] {
   ];
 }
 
-const CREATE_TEXT = `Then add parts, and complete the upload within an hour. The file is checked when it is completed, like one of \`POST /v1/files\`.
-Its \`bytes\` count for the limits of the organisation from now on, until the upload is cancelled, or until half an hour after it has expired.`;
+const CREATE_TEXT = `After this request, add parts, and complete the upload within an hour. The file is then checked like a file of
+\`POST /v1/files\`. The \`bytes\` of the upload count for the limits of the organisation from now on, until the upload is cancelled, or until half
+an hour after it has expired.`;
 
-const PART_TEXT = `A form with the one part \`data\`. Parts may be sent side by side and in any order. A part whose answer was lost can be sent again; only those
-count that \`part_ids\` names. All parts of an upload may have together twice its \`bytes\`.`;
+const PART_TEXT = `The body is a form with one part, \`data\`. Parts may be sent in parallel and in any order. If the answer for a part was lost, send
+the part again: only the parts that \`part_ids\` names count. All parts of an upload together may have at most twice its \`bytes\`.`;
 
 const COMPLETE_TEXT = `\`part_ids\` names the parts in the order of the file. Together they must have the \`bytes\` of the upload. A repeated request with
 the same parts gets the same answer.`;

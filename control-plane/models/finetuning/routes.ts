@@ -54,7 +54,8 @@ function readRoutes({ fineTuning }: RoutesDeps): Route[] {
       path: '/v1/fine_tuning/jobs',
       operationId: 'listFineTuningJobs',
       summary: 'List the fine-tuning jobs',
-      description: 'Newest first. Page with `after`, the id of the last job of the page before.',
+      description:
+        'Jobs are listed newest first. To get the next page, send the id of the last job of this page as `after`.',
       query: FineTuningQuery,
       responses: { 200: { description: 'A page of jobs', schema: FineTuningJobList } },
       errors: [],
@@ -89,7 +90,7 @@ function readRoutes({ fineTuning }: RoutesDeps): Route[] {
       path: '/v1/fine_tuning/jobs/{id}/checkpoints',
       operationId: 'listFineTuningCheckpoints',
       summary: 'List the checkpoints of a fine-tuning job',
-      description: 'A job that loses its machine goes on from the newest one.',
+      description: 'If a job loses its machine, it continues from the newest checkpoint.',
       params,
       query: FineTuningQuery,
       responses: { 200: { description: 'A page of checkpoints', schema: FineTuningCheckpointList } },
@@ -131,7 +132,7 @@ function quoteRoute({ db, fineTuning }: RoutesDeps): Route {
     operationId: 'quoteFile',
     tag,
     summary: 'Ask what a fine-tuning job with a file would cost',
-    description: 'A range for each base model. Nothing is held or started.',
+    description: 'The answer has a range of costs for each base model. No money is held, and no job is started.',
     scope: 'files:read',
     idempotency: 'none',
     params: z.strictObject({ id: z.string().describe('The id of the file') }),
@@ -147,9 +148,9 @@ function quoteRoute({ db, fineTuning }: RoutesDeps): Route {
   });
 }
 
-const CREATE_TEXT = `Answers at once: follow the job with GET /v1/fine_tuning/jobs/{id} and its events. \`svc.max_budget_usd\` is required. It is held until
-the job ends, and charged by the second of the GPUs that trained, up to the last stored checkpoint or result. A job whose machine is lost goes on
-from its last checkpoint on another one; what was lost is not charged. When the budget is used up, the job is stopped with a last checkpoint: it is
-\`failed\` with \`budget_exceeded\`, and \`result_files\` has what was trained until then.
+const CREATE_TEXT = `The answer comes at once. Follow the job with GET /v1/fine_tuning/jobs/{id} and its events. \`svc.max_budget_usd\` is required.
+This budget is held until the job ends. The time of the GPUs that trained is charged by the second, up to the last stored checkpoint or result. If the
+job loses its machine, it continues from its last checkpoint on another machine, and the lost time is not charged. When the budget is used up, the job
+stores a last checkpoint and is stopped. It is then \`failed\` with \`budget_exceeded\`, and \`result_files\` has what was trained until then.
 
-\`svc\` is a member beyond those of official clients. They pass it on if it is in the body of the request.`;
+Official clients do not know the field \`svc\`. They pass it on if it is in the body of the request.`;

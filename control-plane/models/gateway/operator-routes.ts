@@ -10,7 +10,7 @@ export function upstreamsRoute(gateway: Pick<Gateway, 'servers'>): Route {
     path: '/admin/upstreams',
     operationId: 'adminListUpstreams',
     summary:
-      'List the servers of models that this control plane has asked or checked since its start, and which get no requests',
+      'List the model servers that this control plane has asked or checked since its start, and show which of them get no requests',
     responses: { 200: { description: 'All of them', schema: listOf(AnyFields) } },
     errors: [],
     handler: async () => ({

@@ -7,7 +7,7 @@ import { INFERENCE_BODY_BYTES_MAX } from '../../../shared/limits.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import type { Gateway } from './gateway.ts';
 
-const RECEIPT = { 'X-Receipt-Id': 'Identifies what was charged for the request' };
+const RECEIPT = { 'X-Receipt-Id': 'Id of the receipt, which has the charge for the request' };
 const MONEY_ERRORS = ['insufficient_balance', 'stream_limit_exceeded'] as const;
 const UPSTREAM_ERRORS = [
   'upstream_error',
@@ -67,7 +67,7 @@ export function gatewayRoutes({ gateway }: { gateway: Gateway }): Route[] {
       tag: 'Inference',
       summary: 'Make images',
       description:
-        'Answers when the images are there. Costs them at the price of the model, by the image or by the megapixel.',
+        'The answer comes when the images are finished. The request costs the price of the model, by the image or by the megapixel.',
       scope: 'serverless:write',
       idempotency: 'none',
       spends: true,
@@ -80,20 +80,22 @@ export function gatewayRoutes({ gateway }: { gateway: Gateway }): Route[] {
   ];
 }
 
-const CHAT_TEXT = `Costs what \`usage\` says at the prices of the model. While it runs, the most that it can cost is held: the bytes of the messages
-as tokens, and \`max_tokens\`. What is not used is given back at the end, all of it where there is no answer.
+const CHAT_TEXT = `The request costs the tokens in \`usage\` at the prices of the model. While it runs, its highest possible cost is held: one token
+for each byte of the messages, and \`max_tokens\`. What is not used is given back at the end. If there is no answer, everything is given back.
 
-With \`"stream": true\` the answer comes as server-sent events: a chunk with the role, chunks with text, one with the reason of the end, with
-\`include_usage\` one that tells the usage, and \`data: [DONE]\`. What fails on the way is an event \`{"error": ...}\` before \`[DONE]\`, and costs
-nothing; a caller who leaves pays for what was said until then. A model that is not found is such an event, too. Lines that begin with a
-colon are signs of life.
+With \`"stream": true\` the answer is a stream of server-sent events: a chunk with the role, chunks with text, a chunk with the \`finish_reason\`, a
+chunk with the usage if \`include_usage\` is true, and \`data: [DONE]\`. If the request fails after the stream has begun, an event \`{"error": ...}\`
+comes before \`[DONE]\`, and the request costs nothing. A model that is not found is also reported by such an event. A caller that disconnects pays
+for the text until then. Lines that begin with a colon only keep the connection open.
 
-Tools, JSON mode and whatever else is not below is refused by its name. These values ask for nothing, and are taken as if they were not there:
+Tools, JSON mode and all other fields that are not listed below are refused, and the refusal names the field. These values have no effect. They are
+treated as if they were absent:
 
 ${nothingsText({ ...CHAT_NOTHINGS, ...CHAT_DEFAULTS })}
 
 A model that supports \`top_p\` or a penalty gets the value that was sent.`;
 
-const EMBEDDINGS_TEXT = `Costs the tokens of the texts at the price of the model, rounded up to the next whole cent for each request.
+const EMBEDDINGS_TEXT = `The request costs the tokens of the texts at the price of the model. The cost of each request is rounded up to the next whole
+cent.
 
-Vectors come as numbers. Official clients ask for another form unless they are told otherwise: pass \`encoding_format: "float"\`.`;
+Vectors are lists of numbers. Official clients request another form by default, so set \`encoding_format: "float"\`.`;

@@ -65,7 +65,7 @@ export function videoRoutes(deps: RoutesDeps): Route[] {
       operationId: 'deleteVideo',
       tag,
       summary: 'Delete a video',
-      description: 'Deletes a job that has ended, and its file. Its charge stays.',
+      description: 'Deletes a job that has ended, and its file. The charge for the job stays.',
       scope,
       idempotency: 'none',
       params,
@@ -86,7 +86,8 @@ function listRoute({ videos, cursors }: RoutesDeps): Route {
     operationId: 'listVideos',
     tag,
     summary: 'List the videos',
-    description: 'Page with `after`, the `last_id` of the page before, or with `cursor`, its `next_cursor`.',
+    description:
+      'To get the next page, send the `last_id` of the page before as `after`, or its `next_cursor` as `cursor`.',
     scope,
     idempotency: 'none',
     query: VideosQuery,
@@ -124,7 +125,7 @@ function cancelRoute({ videos }: RoutesDeps): Route {
     tag,
     summary: 'Cancel a video',
     description:
-      'A cancelled job costs nothing. A job that has ended, or whose video is finished and being fetched, is returned unchanged.',
+      'A cancelled job costs nothing. If the job has ended, or if its video is finished and being fetched, the job is returned unchanged.',
     scope,
     idempotency: 'optional',
     params,
@@ -149,7 +150,10 @@ function contentRoute({ videos, blobs }: RoutesDeps): Route {
     idempotency: 'none',
     params,
     query: z.strictObject({
-      variant: z.enum(['video']).optional().describe('Only `video`, the default: there are no previews'),
+      variant: z
+        .enum(['video'])
+        .optional()
+        .describe('Only `video` is accepted, which is the default. There are no previews'),
     }),
     responses: {
       200: { description: 'The file', mediaType: 'video/mp4' },
@@ -184,8 +188,9 @@ function failWithout(id: string, status: Job['status']): never {
   return fail('conflict', `The video ${id} is ${status}. ${advice}`);
 }
 
-const CREATE_TEXT = `Answers at once with a job in the queue: follow it with GET /v1/videos/{id}, and download its file when it is \`completed\`.
+const CREATE_TEXT = `The answer comes at once and is a job in the queue. Follow it with GET /v1/videos/{id}, and download the file when the job is
+\`completed\`.
 
-Beside the members below a request may have those that \`parameters\` of the model lists; any other is refused by its name. What the video
-costs is held until the job is over, charged once it is completed, and given back where it fails, is cancelled, or no server begins with it
-within two hours. The body may also be a form, in which every value is a text.`;
+A request may also have the fields that \`parameters\` of the model lists. Any other field is refused, and the refusal names it. The cost of the
+video is held until the job has ended. It is charged when the job is completed. It is given back if the job fails or is cancelled, or if no server
+begins with it within two hours. The body may also be a form. In a form every value is a text.`;

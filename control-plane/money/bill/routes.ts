@@ -30,7 +30,7 @@ export function billRoute(deps: BillRouteDeps): Route {
     tag: 'Billing',
     summary: 'The bill of a month',
     description:
-      'Rentals, inference by model, videos, fine-tuning, credits for outages, refunds, adjustments and deposits in one statement. Opening balance plus all amounts is the closing balance, exactly, and the next bill opens with it. A line belongs to the month in which it was posted, so a past bill never changes; the last hour of a rental in a month may be on the next bill. `format=csv` answers text/csv: `opening_balance`, the lines, `closing_balance`.',
+      'Rentals, inference by model, videos, fine-tuning, credits for outages, refunds, adjustments and deposits in one statement. The opening balance plus all amounts is exactly the closing balance, and the next bill opens with it. A line belongs to the month in which it was posted, so a past bill never changes. The last hour of a rental in a month may be on the next bill. With `format=csv` the answer is text/csv: `opening_balance`, the lines, `closing_balance`.',
     scope: 'billing:read',
     idempotency: 'none',
     query: BillQuery,
@@ -48,7 +48,7 @@ export function instanceBillRoute(deps: BillRouteDeps): Route {
     tag: 'Billing',
     summary: 'The bill of one instance',
     description:
-      'Every stretch of charged time with its price, the time that is not charged with the evidence for it, refunds, and sums. The amount of a segment is its price for that time, rounded down to a microcent; all amounts are exact, and `totals.posted` is what the ledger has.',
+      'The bill has each segment of charged time with its price, each time that was not charged with its evidence, the refunds, and the sums. The amount of a segment is its price for that time, rounded down to a microcent. All amounts are exact. `totals.posted` is the amount in the ledger.',
     scope: 'billing:read',
     idempotency: 'none',
     params: z.strictObject({ id: z.string().describe('The instance id') }),
@@ -64,9 +64,9 @@ export function instanceCostsRoute(deps: BillRouteDeps): Route {
     path: '/v1/instance-costs',
     operationId: 'listInstanceCosts',
     tag: 'Billing',
-    summary: 'What instances have cost, and what their last 24 hours were',
+    summary: 'List what instances have cost, and when they were charged in the last 24 hours',
     description:
-      'In the order of `GET /v1/instances`, newest first. The cost of an instance is exact and equals the `totals.cost` of its bill at the same moment; `last_24_hours` says when it started, was charged, and was not charged.',
+      'The order is that of `GET /v1/instances`, newest first. The cost of an instance is exact and equals the `totals.cost` of its bill at the same moment. `last_24_hours` shows when the instance started, when it was charged, and when it was not charged.',
     scope: 'billing:read',
     idempotency: 'none',
     query: InstanceCostQuery,

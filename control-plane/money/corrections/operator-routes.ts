@@ -24,7 +24,7 @@ export function correctionRoutes({ corrections, assertOrg }: CorrectionRouteDeps
       ...shared,
       path: `${BASE}/refunds`,
       operationId: 'adminRefund',
-      summary: 'Refund a rental, a receipt or a video; the same reference counts once',
+      summary: 'Refund a rental, a receipt or a video. A second refund with the same reference has no effect',
       body: z.strictObject({
         subject_id: z.string().min(1).max(255),
         amount: Dollars.optional(),
@@ -41,7 +41,8 @@ export function correctionRoutes({ corrections, assertOrg }: CorrectionRouteDeps
       ...shared,
       path: `${BASE}/credits`,
       operationId: 'adminGrantCredit',
-      summary: 'Give an organisation something from our revenue; the same reference counts once',
+      summary:
+        'Credit an organisation from the revenue of the platform. A second credit with the same reference has no effect',
       body: z.strictObject({ org_id: z.string(), amount: Dollars, ...named }),
       handler: async ({ body }) => {
         await assertOrg(body.org_id);
@@ -52,7 +53,7 @@ export function correctionRoutes({ corrections, assertOrg }: CorrectionRouteDeps
       ...shared,
       path: `${BASE}/adjustments`,
       operationId: 'adminAdjustBalance',
-      summary: 'Correct a balance up or down; the same reference counts once',
+      summary: 'Correct a balance up or down. A second correction with the same reference has no effect',
       body: z.strictObject({
         org_id: z.string(),
         direction: z.enum(['up', 'down']),

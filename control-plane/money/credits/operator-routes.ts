@@ -13,7 +13,7 @@ import { AnyFields, type Fields, Id, ListQuery, operationOf, operator } from '..
 /** Verb of the operator -> the decision about a held credit or payment. */
 export const CREDIT_VERBS = {
   release: 'give a credit to the customer, or a payment to the supplier',
-  refuse: 'let the time of a credit be charged, or pay nothing',
+  refuse: 'charge the time of a credit, or pay nothing to the supplier',
 } as const;
 
 const Note = z.strictObject({ note: z.string().min(1).max(1_000) });
@@ -46,7 +46,7 @@ export function creditOperatorRoutes({ db, cursors, credits }: Deps): Route[] {
     {
       path: '/admin/credits',
       operationId: 'adminListCredits',
-      summary: 'What waits for the operator, then the latest decisions',
+      summary: 'List the credits that wait for the operator, then the latest decisions',
       page: (query: ListQuery) =>
         cursors.page('admin/credits', query, (start) => pageOfHeld(db.read, start), {
           at: placeOfHeld,

@@ -21,7 +21,8 @@ export function outageRoutes({ db, cursors }: { db: Db; cursors: Cursors }): Rou
       method: 'GET',
       path: BASE,
       operationId: 'adminListOutages',
-      summary: 'Outages of hosts and of our own, newest first; `open=true`: those that last',
+      summary:
+        'List outages of hosts and of this service, newest first. With `open=true`, only outages that still last',
       query: z.strictObject({
         ...listParameters,
         machine_id: z.string().optional(),
@@ -44,7 +45,7 @@ export function outageRoutes({ db, cursors }: { db: Db; cursors: Cursors }): Rou
       method: 'GET',
       path: `${BASE}/{id}`,
       operationId: 'adminShowOutage',
-      summary: 'Show an outage with the rentals that it has stopped',
+      summary: 'Show an outage with the rentals that it affected',
       params: Id,
       responses: { 200: { description: 'The outage', schema: OutageDetail } },
       errors: ['not_found'],

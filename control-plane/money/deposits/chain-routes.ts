@@ -46,7 +46,7 @@ function chainsRoute({ db, deposits }: ChainRouteDeps): Route {
     method: 'GET',
     path: `${BASE}/chains`,
     operationId: 'adminListDepositChains',
-    summary: 'List the chains of deposits, how far each was read, and why one is paused',
+    summary: 'List the chains of deposits, up to which block each was read, and why a chain is paused',
     responses: { 200: { description: 'The chains', schema: listOf(AnyFields) } },
     errors: [],
     handler: async () => {
@@ -63,7 +63,7 @@ function rewindRoute({ deposits }: ChainRouteDeps): Route {
     method: 'POST',
     path: `${BASE}/chains/{id}/rewind`,
     operationId: 'adminRewindDepositChain',
-    summary: 'Read a chain again from after a block, e.g. after a final block has changed',
+    summary: 'Read a chain again after a given block, e.g. because a final block has changed',
     params: Id,
     body: z.strictObject({ block: z.int().min(0), reason: Reason }),
     responses: { 200: { description: 'The chain', schema: AnyFields } },
@@ -84,13 +84,14 @@ function balancesRoute({ db, deposits }: ChainRouteDeps): Route {
     method: 'GET',
     path: `${BASE}/balances`,
     operationId: 'adminListDepositBalances',
-    summary: 'List what the addresses that got tokens on a chain have now, by index, for the wallet that collects them',
+    summary:
+      'List the present balances of the addresses that got tokens on a chain, by index, for the wallet that collects the tokens',
     query: z.strictObject({
       chain: Chain,
       after_index: z.coerce.number().int().min(-1).default(-1),
       limit: z.coerce.number().int().min(1).max(BALANCES_MAX).default(BALANCES_MAX),
     }),
-    responses: { 200: { description: 'Some of them, and where the next ones begin', schema: Balances } },
+    responses: { 200: { description: 'Some of the balances, and where the next ones begin', schema: Balances } },
     errors: ['deposits_unavailable'],
     handler: async ({ query: { chain, after_index: after, limit } }) => {
       const nodes = deposits.nodesOf(chain) ?? failField('chain', 'must be a chain of the configuration');
@@ -109,13 +110,13 @@ function screeningRoute({ db, clock }: ChainRouteDeps): Route {
     method: 'POST',
     path: `${BASE}/screening`,
     operationId: 'adminImportSanctioned',
-    summary: 'Add addresses that no tokens are taken from',
+    summary: 'Add addresses from which no tokens are accepted',
     bodyBytesMax: ADDRESSES_BYTES_MAX,
     body: z.strictObject({
       source: z.string().trim().min(1).max(255),
       addresses: z.array(z.string()).min(1).max(SANCTIONED_PER_REQUEST_MAX),
     }),
-    responses: { 200: { description: 'How many were new, and how many there are', schema: AnyFields } },
+    responses: { 200: { description: 'How many addresses were new, and how many there are', schema: AnyFields } },
     errors: [],
     handler: async ({ body: { source, addresses } }) => {
       const read = addresses.map(

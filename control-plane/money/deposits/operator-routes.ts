@@ -46,7 +46,7 @@ function listRoute({ db, cursors }: DepositOperatorDeps): Route {
     method: 'GET',
     path: BASE,
     operationId: 'adminListDeposits',
-    summary: 'List deposits, newest first; `waiting=true`: those that wait for a decision',
+    summary: 'List deposits, newest first. With `waiting=true`, only deposits that wait for a decision',
     query: DepositQuery,
     responses: { 200: { description: 'A page', schema: pageSchema(AnyFields) } },
     errors: [],
@@ -86,8 +86,8 @@ function showRoute({ db, events }: DepositOperatorDeps): Route {
 }
 
 const VERBS = {
-  credit: 'Credit a deposit whose senders nobody could check, or what is in suspense',
-  reject: 'Cancel an open deposit, refuse a held one, or note that what is in suspense was sent back',
+  credit: 'Credit a deposit whose senders could not be checked, or tokens that are in suspense',
+  reject: 'Cancel an open deposit, refuse a held deposit, or record that tokens in suspense were sent back',
 } as const;
 
 function decisionRoutes({ deposits }: DepositOperatorDeps): Route[] {
@@ -116,7 +116,7 @@ function rescanRoute({ deposits }: DepositOperatorDeps): Route {
     method: 'POST',
     path: `${BASE}/{id}/rescan`,
     operationId: 'adminRescanDeposit',
-    summary: 'Look for transfers of one transaction that no watcher has seen',
+    summary: 'Search one transaction for transfers that no watcher has seen',
     params: Id,
     body: z.strictObject({
       tx_hash: z.string().min(1).max(128),

@@ -113,7 +113,7 @@ function viewOf(deposit: Deposit): DepositView {
   };
 }
 
-const CREATE_TEXT = `Send \`pay_amount\` of the asset on the chain to \`pay_address\` before \`expires_at\`, then follow the deposit with GET. The address belongs to
-this deposit alone. Several transfers add up until \`expires_at\`; whatever came by then is credited once it is final. Later transfers, another
-token and another chain are not credited by themselves. USDT on Base is refused, because its issuer has none there. Where deposits are paused or not set up, the answer is
-503 \`deposits_unavailable\`.`;
+const CREATE_TEXT = `Send \`pay_amount\` of the asset on the chain to \`pay_address\` before \`expires_at\`, then follow the deposit with GET. The
+address belongs to this deposit alone. Several transfers add up until \`expires_at\`. What has arrived by then is credited when it is final. A later
+transfer, and a transfer of another token or on another chain, is not credited automatically. USDT on Base is refused, because its issuer does not
+issue it there. If deposits are paused or not set up, the answer is 503 \`deposits_unavailable\`.`;

@@ -53,7 +53,7 @@ function showRoute(db: Db): Route {
     method: 'GET',
     path: '/admin/ledger',
     operationId: 'adminShowLedger',
-    summary: 'What the last proof of the books has found, and when they were last proven to the end',
+    summary: 'Show what the last proof of the books has found, and when the books were last proven completely',
     responses: { 200: { description: 'The result', schema: AnyFields } },
     errors: [],
     handler: async () => {

@@ -35,9 +35,9 @@ function usageRoute({ db, clock, cursors }: Deps): Route {
     path: '/v1/usage',
     operationId: 'listUsage',
     tag: 'Billing',
-    summary: 'What was used and what it cost, by time bucket',
+    summary: 'List usage and its cost, by time bucket',
     description:
-      'Rows in the order of time. Only the part of a bucket that lies within the window counts, so windows may begin and end at any time, and windows side by side add up. Running instances count up to the moment of the first page. In every bucket and grouping, cost adds up to exactly what was charged, and cost_cents of an instance to its charge, rounded down once.',
+      'Rows are in the order of time. Only the part of a bucket that lies within the window counts. So windows may begin and end at any time, and the costs of adjacent windows add up. Running instances count up to the moment of the first page. With every bucket and grouping, the `cost` of all rows adds up to exactly what was charged. The `cost_cents` of the rows of an instance add up to its charge, rounded down once.',
     scope: 'billing:read',
     idempotency: 'none',
     query: UsageQuery.extend(pageParameters),
@@ -76,7 +76,8 @@ function balanceRoute({ db, clock, ledger }: Deps): Route {
     operationId: 'getBalance',
     tag: 'Billing',
     summary: 'The prepaid balance',
-    description: 'Exact at this moment: what rentals have cost so far is taken off, and no longer held.',
+    description:
+      'The balance is exact at this moment. What rentals have cost so far is already subtracted, and is not part of `held` any more.',
     scope: 'billing:read',
     idempotency: 'none',
     responses: { 200: { description: 'The balance', schema: Balance } },

@@ -35,9 +35,9 @@ export function earningsRoute({ db, cursors, payouts, supplierOf, machinesOf, su
     operationId: 'listEarnings',
     summary: 'What your machines earned, newest first',
     description:
-      'Entries are made at the end of each hour, and when a rental ends. Time of a host that turns out to have been dead is taken back by an entry with a negative amount, which says why. What a rental earned can be paid out some time after it was entered (`payable_at`), in which its customer may dispute it.',
+      'Entries are made at the end of each hour, and when a rental ends. If a host turns out to have been dead, the earnings for that time are taken back by an entry with a negative amount and a `reason`. Earnings of a rental can be paid out from `payable_at` on. Until then the customer may dispute them.',
     query: EarningsQuery,
-    responses: { 200: { description: 'Totals, and a page of entries', schema: CommunityEarnings } },
+    responses: { 200: { description: 'The totals and a page of entries', schema: CommunityEarnings } },
     errors: [],
     handler: async ({ caller, query }) => {
       const { machine_id: machineId } = query;

@@ -44,7 +44,7 @@ function listRoute({ db, cursors, payouts, supplierOf }: PayoutRouteDeps): Route
     operationId: 'listPayouts',
     summary: 'Your payouts, newest first',
     description:
-      'A payout is made when what can be paid out reaches the minimum and a payout destination is named. It waits while a change of the destination is pending, and while the supplier is suspended.',
+      'A payout is made when the amount that can be paid out reaches the minimum, and a payout destination is set. The payout waits while a change of the destination is pending, and while the supplier is suspended.',
     query: PageQuery,
     responses: { 200: { description: 'A page of payouts', schema: pageSchema(CommunityPayout) } },
     errors: [],
@@ -68,7 +68,7 @@ function statementRoute(deps: PayoutRouteDeps): Route {
     operationId: 'getStatement',
     summary: 'What you earned and were paid in a month',
     description:
-      'Earnings by machine and rental, what was taken back, and payouts. Opening balance plus all amounts is the closing balance, exactly, and the next statement opens with it. A line belongs to the month in which it was posted, so a past statement never changes. `format=csv` answers text/csv: `opening_balance`, the lines, `closing_balance`.',
+      'The statement has the earnings by machine and rental, what was taken back, and the payouts. The opening balance plus all amounts is exactly the closing balance, and the next statement opens with it. A line belongs to the month in which it was posted, so a past statement never changes. With `format=csv` the answer is text/csv: `opening_balance`, the lines, `closing_balance`.',
     query: StatementQuery,
     responses: { 200: { description: 'The statement', schema: CommunityStatement, streamType: 'text/csv' } },
     errors: [],
@@ -106,9 +106,9 @@ function changeRoute(deps: PayoutRouteDeps): Route {
     path: '/v1/community/payout-destination',
     operationId: 'changePayoutDestination',
     tag,
-    summary: 'Name where your payouts go',
+    summary: 'Set the destination of your payouts',
     description:
-      'The first destination is in force at once. A later one is in force after a delay, and until then no payout leaves, so that you can cancel a change that you did not ask for. Another change takes the place of a pending one and starts the delay again; the destination in force cancels it.',
+      'The first destination is in force at once. A later destination is in force after a delay. Until then no payout is sent, so that you can cancel a change that you did not request. Another change replaces the pending change and starts the delay again. To cancel the pending change, name the destination that is in force.',
     scope: 'supply:write',
     stepUp: true,
     idempotency: 'optional',

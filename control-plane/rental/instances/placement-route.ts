@@ -37,7 +37,7 @@ export function placementRoute(deps: Deps): Route {
     method: 'GET',
     path: '/admin/instances/{id}/placement',
     operationId: 'adminExplainPlacement',
-    summary: 'Why an instance got its machine or none, as the market is now',
+    summary: 'Explain why an instance got its machine or no machine, as the market is now',
     params: Id,
     responses: { 200: { description: 'The explanation', schema: PlacementExplanation } },
     errors: ['not_found'],

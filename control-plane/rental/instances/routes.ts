@@ -14,7 +14,7 @@ const GetQuery = z.strictObject({
 });
 const InstanceId = z.strictObject({ id: z.string().describe('The instance id') });
 const accepted = {
-  description: 'Accepted; follow the operation',
+  description: 'The request is accepted. Follow the operation for the result',
   schema: Operation,
   headers: { 'Operation-Id': 'The operation id' },
 };
@@ -55,7 +55,7 @@ function createRoute({ instances }: { instances: Instances }): Route {
     tag,
     summary: 'Launch an image, a template or an environment on GPUs',
     description:
-      'Answers at once; the operation tells when the instance runs. Nothing is billed before that. A template that serves a model is checked against the VRAM of the GPUs; where that cannot be done, the operation has warnings.',
+      'The answer comes at once. The operation shows when the instance runs, and nothing is billed before that. If a template serves a model, the service checks that the model fits into the VRAM of the GPUs. If this check is not possible, the operation has `warnings`.',
     scope: 'instances:write',
     idempotency: 'required',
     spends: true,
@@ -137,7 +137,7 @@ function deleteRoute({ instances }: { instances: Instances }): Route {
     tag,
     summary: 'Terminate an instance',
     description:
-      'Charging ends with this request. One that is stopping already is answered with the operation of this key, or with a new one that ends together with the instance. An instance that has ended is not found.',
+      'Charging ends with this request. If the instance is already stopping, the answer is the operation that the same API key started, or a new operation that ends together with the instance. If the instance has ended, the answer is 404 `not_found`.',
     scope: 'instances:write',
     idempotency: 'optional',
     params: InstanceId,

@@ -23,7 +23,7 @@ export function presetRoutes({ launch, cursors }: { launch: LaunchRoom; cursors:
       tag: 'Catalog',
       summary: 'List the application templates, by id',
       description:
-        'An id is the template_id of POST /v1/instances; env there sets the variables that are user_overridable.',
+        'Send the id of a template as `template_id` in POST /v1/instances. `env` of that request sets the variables that are `user_overridable`.',
       scope: 'none',
       idempotency: 'none',
       query: PageQuery,
@@ -47,7 +47,7 @@ export function presetRoutes({ launch, cursors }: { launch: LaunchRoom; cursors:
       tag: 'Catalog',
       summary: 'Read the launch environments',
       description:
-        'What `environment` of POST /v1/instances can name. Each is reached by SSH, and runs until it is deleted.',
+        'The values that `environment` of POST /v1/instances can have. You log in to an environment by SSH. It runs until its instance is deleted.',
       scope: 'none',
       idempotency: 'none',
       responses: { 200: { description: 'The environments', schema: Environments } },
@@ -86,7 +86,7 @@ export function registryCredentialRoutes(deps: { db: Db; launch: LaunchRoom; cur
     tag,
     summary: 'Store a login for private images',
     description:
-      'The login is first used when a launch names it. It cannot be changed: store another one, and delete this one.',
+      'The login is first used when a launch names it. A stored login cannot be changed. Store a new login and delete the old one instead.',
     scope: 'registry_credentials:write',
     idempotency: 'optional',
     body: RegistryCredentialCreate,
@@ -106,7 +106,7 @@ export function registryCredentialRoutes(deps: { db: Db; launch: LaunchRoom; cur
     operationId: 'deleteRegistryCredential',
     tag,
     summary: 'Delete a stored registry login',
-    description: 'Running instances continue. A launch that has not pulled its image yet fails.',
+    description: 'Running instances continue. A launch that uses the login and has not pulled its image yet fails.',
     scope: 'registry_credentials:write',
     idempotency: 'none',
     params: z.strictObject({ id: z.string().describe('The id of the credential') }),

@@ -15,9 +15,9 @@ export function machineProbesRoute({ db, clock }: { db: Db; clock: Clock }): Rou
     path: '/v1/community/machines/{id}/probes',
     operationId: 'listMachineProbes',
     tag,
-    summary: 'How the probes of a machine went in the last day, by hour',
+    summary: 'Show the SSH probes of a machine in the last day, by hour',
     description:
-      'While a machine is rented, we log in at the SSH server of each rental about every 30 seconds, from outside. While one fails we do so more often, and one login in 20 seconds counts. The counts follow by up to ten minutes. An hour without a rental is not listed.',
+      'While a machine is rented, this service logs in to the SSH server of each rental from outside, about every 30 seconds. While a login fails, logins are more frequent, but only one login in 20 seconds counts. The counts may be up to ten minutes old. An hour without a rental is not listed.',
     scope: 'supply:read',
     idempotency: 'none',
     params: MachineId,

@@ -10,10 +10,10 @@ import { AnyFields, type Fields, Id, ListQuery, operationOf, operator } from '..
 
 /** The verbs and their summaries. Each is a POST without a body. */
 export const RESERVATION_VERBS = {
-  suspend: 'refuse new launches; what runs goes on, the GPUs stay set aside',
+  suspend: 'refuse new launches; running instances continue, and the GPUs stay set aside',
   resume: 'end a suspension',
-  cancel: 'end the contract for good; what runs goes on, all other GPUs are on offer again',
-  reassign: 'replace unused GPUs whose host is offline or delisted by free ones of the same type and region',
+  cancel: 'end the contract permanently; running instances continue, and all other GPUs are on offer again',
+  reassign: 'replace unused GPUs whose host is offline or delisted with free GPUs of the same type and region',
 } as const;
 
 const BASE = '/admin/reservations';
@@ -43,7 +43,7 @@ function createRoute({ reservations, assertOrg }: Deps): Route {
     method: 'POST',
     path: BASE,
     operationId: 'adminCreateReservation',
-    summary: 'Make a reservation contract, whose GPUs are set aside at its lead time',
+    summary: 'Make a reservation contract. Its GPUs are set aside at its lead time',
     body: NewReservation,
     responses: { 201: { description: 'The contract', schema: AnyFields } },
     errors: ['not_found', 'conflict'],

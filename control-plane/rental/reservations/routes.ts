@@ -13,10 +13,12 @@ export function reservationRoutes({ reservations }: { reservations: Reservations
       tag: 'Reservations',
       summary: 'List the reservation contracts of the organisation, newest first',
       description:
-        'A plain array, not a page. Contracts are made by the operator; launch under one with POST /v1/instances and tier reserved.',
+        'The answer is a plain array, not a page. Only the operator makes contracts. To launch under a contract, use POST /v1/instances with tier reserved.',
       scope: 'instances:read',
       idempotency: 'none',
-      responses: { 200: { description: 'All contracts, also those that have ended', schema: z.array(Reservation) } },
+      responses: {
+        200: { description: 'All contracts, including contracts that have ended', schema: z.array(Reservation) },
+      },
       errors: [],
       handler: async ({ caller }) => ({ status: 200, body: await reservations.ofOrg(caller.orgId) }),
     }),

@@ -32,7 +32,8 @@ function listRoute({ db, cursors, webhooks }: WebhookRouteDeps): Route {
     operationId: 'listWebhookDeliveries',
     tag,
     summary: 'List what was sent to a webhook endpoint, newest first',
-    description: 'With every attempt and the beginning of each answer. Kept for 30 days after a delivery is over.',
+    description:
+      'Each delivery has its attempts, with the beginning of each answer. A delivery is kept for 30 days after it has ended.',
     scope: 'webhooks:read',
     idempotency: 'none',
     params: z.strictObject({ id: z.string().describe('The id of the endpoint') }),
@@ -64,7 +65,7 @@ function getRoute({ db, webhooks }: WebhookRouteDeps): Route {
     tag,
     summary: 'Show a delivery with what was sent and answered',
     description:
-      'The body as it is sent, and of each attempt its time, address, headers, answer, duration and error. Signatures are hidden. Kept like the list.',
+      'The answer has the body as it is sent, and the time, address, headers, answer, duration and error of each attempt. Signatures are hidden. A delivery is kept for 30 days after it has ended.',
     scope: 'webhooks:read',
     idempotency: 'none',
     params: DeliveryParams,
@@ -85,7 +86,7 @@ function testRoute({ db, webhooks }: WebhookRouteDeps): Route {
     tag,
     summary: 'Send a test event',
     description:
-      'Posts a made-up event, with `"test": true` in its body, as any event is: the same queue, headers and signature. It is tried once and at once, also if the endpoint is degraded; its delivery shows how it went. At most 60 an hour for each endpoint.',
+      'Posts an invented event with `"test": true` in its body. It uses the same queue, headers and signature as any other event. There is one attempt, which is made at once, even if the endpoint is degraded. The delivery shows the result. At most 60 test events an hour are sent to each endpoint.',
     scope: 'webhooks:write',
     idempotency: 'optional',
     params: z.strictObject({ id: z.string().describe('The id of the endpoint') }),
@@ -110,7 +111,7 @@ function retryRoute({ db, webhooks }: WebhookRouteDeps): Route {
     tag,
     summary: 'Try a delivery again at once',
     description:
-      'With the same event id and body. One that waits keeps its schedule after this attempt; one that was given up gets one attempt. A degraded endpoint is probed at once; one that is disabled has to be enabled first.',
+      'The attempt has the same event id and body. A delivery that waits keeps its schedule after this attempt. A delivery that was given up gets one attempt. If the endpoint is degraded, the attempt is made at once. If the endpoint is disabled, enable it first.',
     scope: 'webhooks:write',
     idempotency: 'optional',
     params: DeliveryParams,

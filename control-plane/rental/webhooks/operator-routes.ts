@@ -62,7 +62,7 @@ function replayRoute({ db, clock, webhooks }: Deps): Route {
     method: 'POST',
     path: `${BASE}/{id}/replay`,
     operationId: 'adminReplayWebhookEndpoint',
-    summary: 'Give all deliveries of an endpoint that were given up since then a new schedule',
+    summary: 'Repeat all deliveries of an endpoint that were given up, for events since a time',
     params: Id,
     body: z.strictObject({ since: z.iso.datetime({ offset: true }), reason: z.string().trim().min(1).max(1_000) }),
     responses: { 200: { description: 'The endpoint', schema: AnyFields } },

@@ -29,29 +29,31 @@ export function webhookRoutes(deps: WebhookRouteDeps): Route[] {
   ];
 }
 
-const HOW_TO_RECEIVE = `An endpoint gets the events of the organisation's instances whose types it names, from then on:
+const HOW_TO_RECEIVE = `From its creation on, an endpoint gets the events of the instances of the organisation. It gets only the event types that it
+names:
 
 - \`instance.creating\`: a launch was accepted and is being placed.
-- \`instance.running\`: it has booted and SSH works; charging begins. Once for each instance, not again after an outage.
-- \`instance.terminated\`: it was ended, by you, by its runtime limit, for want of balance or from the supplier's side.
-- \`instance.failed\`: it could not be provided, or broke for good; \`status_reason\` says why.
+- \`instance.running\`: the instance has booted, SSH works, and charging begins. This event comes once for each instance. It does not come again after an outage.
+- \`instance.terminated\`: the instance was ended: by you, by its runtime limit, because the balance was used up, or by the supplier.
+- \`instance.failed\`: the instance could not be provided, or it failed permanently. \`status_reason\` says why.
 
 Each event is posted as JSON (the schema \`WebhookEvent\`) with these headers:
 
-- \`Svc-Event-Id\`: the same at every attempt of one event; an event can come twice, so drop those that you have seen.
-- \`Svc-Signature: t=<unix seconds>,v1=<hex>\`: lower-case HMAC-SHA256 over \`<t>.<raw body>\`. The key is the secret's 64 characters as they stand.
+- \`Svc-Event-Id\`: the id of the event, the same at every attempt. An event can come twice, so ignore events whose id you have already seen.
+- \`Svc-Signature: t=<unix seconds>,v1=<hex>\`: lower-case HMAC-SHA256 over \`<t>.<raw body>\`. The key is the 64 characters of the secret themselves.
 
-Compute it over the body as it came, compare in constant time with every \`v1\` (there are two for a day after a rotation), refuse a \`t\` more than
-300 seconds away, and answer 400 where anything is wrong. Answer any 2xx within 10 seconds; the answer itself is not read beyond 1 KiB.
+To verify an event, compute the HMAC over the body exactly as you received it. Compare it in constant time with every \`v1\` (there are two for a day
+after a rotation). Refuse a \`t\` that is more than 300 seconds away from your clock. Answer 400 if anything is wrong, otherwise any 2xx within
+10 seconds. Only the first 1 KiB of the answer is read.
 
 A test vector: secret \`${'0123456789abcdef'.repeat(4)}\`, body \`{"id":"evt_1"}\`, t \`1767225600\` give
 \`v1=4c19823ff36fbe91381643fe7bccab85e74bc5fcc5e61a4a99b7b001b1ae6faa\`.
 
-Any other answer, a redirect too, is tried again after 30 seconds, 5 minutes, 30 minutes and 2 hours; after the fifth attempt it is given up. A
-\`Retry-After\` with 429 or 503 stretches the wait before the next attempt, at most to the wait of the next step. After 20 failures in a row, or
-a 410, an endpoint is \`degraded\`: it gets one attempt every 5 minutes until one succeeds, and each delivery still gets its five attempts within
-24 hours. An endpoint stays enabled until you disable it. The events of one instance are first tried in order; after a failure they can
-overtake each other, so keep the greatest \`data.instance.version\`.`;
+After any other answer, also a redirect, the event is sent again after 30 seconds, 5 minutes, 30 minutes and 2 hours. After the fifth attempt the
+delivery is given up. A \`Retry-After\` with 429 or 503 makes the wait before the next attempt longer, at most as long as the wait of the next step.
+After 20 failures in a row, or a 410, an endpoint is \`degraded\`: it gets one attempt every 5 minutes until one succeeds, and each delivery still
+gets its five attempts within 24 hours. An endpoint stays enabled until you disable it. The first attempts of the events of one instance are made
+in order. After a failure, a later event can arrive before an earlier one, so keep the greatest \`data.instance.version\`.`;
 
 function createRoute({ db, webhooks }: WebhookRouteDeps): Route {
   return route({
@@ -72,7 +74,7 @@ function createRoute({ db, webhooks }: WebhookRouteDeps): Route {
       url: '{$request.body#/url}',
       description: 'An event of an instance',
       headers: {
-        'Svc-Event-Id': 'Identifies the event, the same at every attempt',
+        'Svc-Event-Id': 'Id of the event, the same at every attempt',
         'Svc-Signature': '`t=<unix seconds>,v1=<hex>`, with a second `v1` for a day after a rotation of the secret',
       },
       schema: WebhookEvent,
@@ -160,7 +162,7 @@ function rotateRoute({ db, webhooks }: WebhookRouteDeps): Route {
     tag,
     summary: 'Make a new secret',
     description:
-      'For 24 hours each delivery carries two signatures, the first by the new secret and the second by the one before.',
+      'For 24 hours each delivery carries two signatures. The first is made with the new secret, the second with the previous secret.',
     scope: 'webhooks:write',
     idempotency: 'optional',
     secretReply: true,
@@ -184,7 +186,8 @@ function deleteRoute({ db, webhooks }: WebhookRouteDeps): Route {
     operationId: 'deleteWebhookEndpoint',
     tag,
     summary: 'Delete a webhook endpoint',
-    description: 'Nothing more is sent to it, and its history is removed. An attempt in progress may still arrive.',
+    description:
+      'No more events are sent to the endpoint, and its history is removed. An attempt in progress may still arrive.',
     scope: 'webhooks:write',
     idempotency: 'none',
     params: EndpointParams,
