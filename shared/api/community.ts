@@ -322,7 +322,9 @@ const probeCounts = {
   good: z.int().describe('Number of SSH logins that succeeded'),
   failed: z
     .int()
-    .describe('Number of SSH logins that failed. Two failures in a row that are not repaired are an outage'),
+    .describe(
+      'Number of SSH logins that failed. What makes an outage of failures is in the manual, under "What decides about billing"',
+    ),
 };
 export const MachineProbes = z
   .strictObject({
