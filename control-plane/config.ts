@@ -73,7 +73,7 @@ const ConfigFields = z.strictObject({
     .default('http://127.0.0.1:8080/v1'),
   /**
    * Who may make an account. `open`: everybody. `invite`: people with an invitation of a member. `closed`: nobody; only the operator adds people.
-   * With each value, members may invite people who already have an account.
+   * Members may always invite people who already have an account.
    */
   sign_up: z.enum(['open', 'invite', 'closed']).default('invite'),
   /** Mail server for mails with invitations. If it is left out, members send the links of invitations themselves. */

@@ -32,10 +32,10 @@ import type { Probes } from './rental/instances/steps.ts';
 import type { Images } from './rental/launch/images.ts';
 import { type LaunchRoom, openLaunch } from './rental/launch/launch.ts';
 import type { ModelHub } from './rental/launch/model-hub.ts';
-import { type Decoys, type DecoysDeps, openDecoys } from './rental/outages/decoys.ts';
+import { type Decoys, openDecoys } from './rental/outages/decoys.ts';
 import { downSince, startSeries } from './rental/outages/store.ts';
 import { logIn, openProbes } from './rental/outages/probe.ts';
-import { openProbeKeys } from './rental/outages/probe-keys.ts';
+import { newProbeKey } from './rental/outages/probe-keys.ts';
 import { openWatch, type Watch } from './rental/outages/watch.ts';
 import { openWebhooks, type Webhooks } from './rental/webhooks/webhooks.ts';
 import { type Catalog, openCatalog } from './models/catalog/catalog.ts';
@@ -202,10 +202,9 @@ export function openRental(core: Core, settings: Settings, below: BelowRental): 
   const { nudges, images, modelHub } = outside;
   const { hostnameOf, sshPorts: ports, sshHost, reservationLeadMs: leadMs, platformFeeBps, appSite } = settings;
   const launch = openLaunch({ db, clock, ids, log, sealing, images, modelHub, presets: settings.presets });
-  const { take: newProbeKey } = openProbeKeys();
   const endpoints = openEndpoints({ db, clock, ids, sealing, newProbeKey, hostnameOf, ports });
   const probes = outside.probes ?? openProbes({ db, clock, endpoints, link, sshHost });
-  const decoys = openRentalDecoys(core, below, { endpoints, newKey: newProbeKey });
+  const decoys = openRentalDecoys(core, below, endpoints);
   const describeInstances: ReservationsDeps['describeInstances'] = (query, contracts) =>
     instances.ofReservations(query, contracts);
   const reservations = openReservations({ db, clock, ids, log, events, supply, leadMs, describeInstances });
@@ -269,7 +268,7 @@ export function openRental(core: Core, settings: Settings, below: BelowRental): 
 function openRentalDecoys(
   { db, clock, rng, log, sealing }: Core,
   { outside, sshKeys, supply, link }: BelowRental,
-  keyed: Pick<DecoysDeps, 'endpoints' | 'newKey'>,
+  endpoints: Endpoints,
 ): Decoys {
   return openDecoys({
     db,
@@ -277,8 +276,9 @@ function openRentalDecoys(
     log,
     rng,
     sealing,
+    endpoints,
     link,
-    ...keyed,
+    newKey: newProbeKey,
     logIn: outside.logIn ?? logIn,
     customerKeysOf: (query, { org_id: orgId, request }) => sshKeys.linesOf(query, orgId, request.ssh_key_ids ?? null),
     accuse: supply.accuse,

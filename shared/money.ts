@@ -13,6 +13,11 @@ export function accruedUcents(rateUcentsPerHour: bigint, elapsedMs: number): big
   return (rateUcentsPerHour * BigInt(Math.max(0, Math.trunc(elapsedMs)))) / MS_PER_HOUR;
 }
 
+/** The smaller of two amounts. */
+export function lesserUcents(one: bigint, other: bigint): bigint {
+  return one < other ? one : other;
+}
+
 /** The supplier's part of a cumulative charge. The platform's fee is the rest. */
 export function supplierPartUcents(chargedUcents: bigint, supplierBps: number): bigint {
   return (chargedUcents * BigInt(supplierBps)) / BPS_WHOLE;

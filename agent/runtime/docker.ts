@@ -25,7 +25,7 @@ export interface DockerOptions {
 
 const LABEL_WORKLOAD = 'svc.workload_id';
 const LABEL_INSTANCE = 'svc.instance_id';
-/** UUIDs separated by commas: the engine lists labels, and tells the device requests of one container at a time only. */
+/** UUIDs separated by commas. A list of containers has their labels, and not the GPUs that they were created with. */
 const LABEL_GPUS = 'svc.gpu_uuids';
 const LABEL_MACHINE = 'svc.machine_id';
 /** Docker's name for a container without any network. */

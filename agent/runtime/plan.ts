@@ -88,7 +88,7 @@ function withoutSharedGpus(steps: readonly Step[], { desired, containers, busy }
     const uuids = own?.gpu_uuids ?? [];
     const shared = uuids.find((uuid) => (users.get(uuid) ?? id) !== id);
     if (shared !== undefined && step.kind === 'create') {
-      const detail = `${shared} is in use by the container of ${users.get(shared)}, which this host was not told to end`;
+      const detail = `${shared} is in use by the container of ${users.get(shared)}, which still runs`;
       return [{ kind: 'fail', workload_id: id, workload: step.workload, code: 'gpu_unavailable', detail }];
     }
     if (shared !== undefined || uuids.some((uuid) => (comers.get(uuid) ?? id) !== id)) return [];

@@ -34,6 +34,7 @@
 //   - A workload ends because of silence. Only `desired: removed` (or its own end time) ends one: no empty list, no older
 //     revision, no lost link, no engine that does not answer (`containers: null` is "unknown", not "empty").
 //   - A second container is created for a workload. It would be an empty disk under the name of a full one.
+//   - A GPU has two containers that run. A copy of this host may have reported one of them as gone (plan.ts).
 //   - Customer code starts while the network fence does not stand (`assertFenced`).
 //   - A crash loses a decision. The agent may be killed at any instant; the next tick continues from what is on disk and in the engine.
 import type { Clock } from '../../shared/clock.ts';

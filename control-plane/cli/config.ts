@@ -17,7 +17,7 @@ export type Profile = z.infer<typeof Profile>;
 const Credentials = z.strictObject({ profiles: z.record(z.string(), Profile) });
 
 export interface Login extends Profile {
-  /** Where the key comes from: the file and the profile, or the name of the environment variable. */
+  /** The source of the key: the file and the profile, or the name of the environment variable. */
   source: string;
 }
 

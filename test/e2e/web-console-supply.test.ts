@@ -26,7 +26,7 @@ afterAll(async () => {
   expect(visits.broken).toEqual([]);
 });
 
-/** With the GPUs of its own host, and those that are on offer when it is listed. */
+/** `gpus`: the GPUs of the host. `listed`: all GPUs that are on offer once the host is listed. */
 const KINDS = BROWSERS.map((kind, index) => ({ ...kind, gpus: index + 1, listed: index === 0 ? 1 : 3 }));
 
 describe.each(KINDS)('$name', (kind) => {

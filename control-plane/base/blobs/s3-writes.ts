@@ -117,7 +117,7 @@ function openParts(target: Target, partBytes: number, signal: AbortSignal, { req
   };
 }
 
-/** With this header, the store refuses to replace an object. */
+/** The store refuses to replace an object if the request has this header. */
 const ONCE = { 'if-none-match': '*' };
 
 async function beginParts({ object, writeId }: Target, signal: AbortSignal, requests: S3Requests): Promise<string> {

@@ -1,8 +1,8 @@
 // How often somebody may try to sign in. The tries are counted in rows of the database, so all control planes count together. A try counts
 // before its password is checked, so that many tries at the same moment cannot pass together.
 //
-// Three counters slow a guesser down: one for the account and the network, one for the account, and one for the network. The counter of the
-// account does not apply to networks from which its owner has signed in before. So strangers cannot lock the owner out. A passkey is never
+// Three counters slow a guesser down: one for the account and the network, one for the account, and one for the network. The owner of
+// the account may have signed in from a network before. The counter of the account does not apply to that network. So strangers cannot lock the owner out. A passkey is never
 // locked.
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
@@ -44,7 +44,7 @@ export interface Attempt {
   /** The e-mail address that was given. It need not belong to an account. */
   account: string;
   clientIp: string;
-  /** True: the owner of the account has used this network before. */
+  /** True if the owner of the account has used this network before. */
   isKnown: boolean;
 }
 

@@ -9,7 +9,7 @@
 // The amounts are cumulative over an attempt, so that roundings do not add up. The supplier earns its own price for the charged time, less
 // the fee of the platform, as with a rental. The platform gets the rest. A job is placed only on machines whose price is not above that of
 // the job. If the budget cuts a charge, it cuts the supplier's part in proportion.
-import { accruedUcents, supplierPartUcents } from '../../../shared/money.ts';
+import { accruedUcents, lesserUcents, supplierPartUcents } from '../../../shared/money.ts';
 import type { Tx } from '../../base/db/db.ts';
 import { clearing, payable, revenue, wallet } from '../../money/ledger/accounts.ts';
 import type { Ledger } from '../../money/ledger/ledger.ts';
@@ -39,14 +39,10 @@ export function dueOf(attempt: Attempt, throughMs: number, leftUcents: bigint): 
     accruedUcents(attempt.supplier_rate_ucents_per_hour, trainedMs),
     attempt.supplier_bps,
   );
-  const supplier = smaller(earned - attempt.supplier_ucents, cost);
+  // The two cumulative amounts round at different moments. What the supplier gets less now, it gets with the next charge.
+  const supplier = lesserUcents(earned - attempt.supplier_ucents, cost);
   if (cost <= leftUcents) return { chargeUcents: cost, supplierUcents: supplier };
   return { chargeUcents: leftUcents, supplierUcents: (supplier * leftUcents) / cost };
-}
-
-/** The two cumulative amounts round at different moments. What the supplier gets less now, it gets with the next charge. */
-function smaller(one: bigint, other: bigint): bigint {
-  return one < other ? one : other;
 }
 
 /** The time for which the rest of the budget pays. */

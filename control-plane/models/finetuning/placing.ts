@@ -17,7 +17,7 @@ import * as store from './store.ts';
 /** The names of the inputs in `/job`. */
 export const INPUTS = { data: 'train.jsonl', checkpoint: 'resume.ckpt' } as const;
 
-/** Places the job on a machine, where it goes on from its last verified checkpoint. If no machine is free, the search is repeated soon. */
+/** Places the job on a machine. The job goes on from its last verified checkpoint. If no machine is free, the search is repeated soon. */
 export async function placeJob(tx: Tx, { job, files }: Facts, nowMs: number, deps: FineTuningDeps): Promise<void> {
   const rate = ucentsPerHour(job.terms);
   const runMs = paidMs(job.budget_ucents - job.charged_ucents, rate) - JOB_GRACE_MS;

@@ -3,7 +3,7 @@
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import { dollarText } from '../../../shared/money.ts';
+import { dollarText, lesserUcents } from '../../../shared/money.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
 import { wallet } from '../ledger/accounts.ts';
 import type { Ledger } from '../ledger/ledger.ts';
@@ -136,12 +136,10 @@ async function keepWithinCharge(
     const named = { kind: 'refund', orgId, subjectId, fromPlatform, reference, reason } as const;
     await write(tx, { ...named, amountUcents: -ucents, supplierUcents, parts }, deps);
   };
-  const partsUndone = least(excessUcents, inParts);
+  const partsUndone = lesserUcents(excessUcents, inParts);
   await undo(false, partsUndone);
-  await undo(true, least(excessUcents - partsUndone, byPlatform));
+  await undo(true, lesserUcents(excessUcents - partsUndone, byPlatform));
 }
-
-const least = (a: bigint, b: bigint): bigint => (a < b ? a : b);
 
 /** The charge of a rental can still change while it runs or is disputed. Together with a refund, more could be given back than was charged. */
 async function assertFinal(tx: Tx, subjectId: string): Promise<void> {
@@ -161,7 +159,7 @@ async function adjustNow(tx: Tx, adjustment: NewAdjustment, deps: CorrectionsDep
     return known.bad_debt_ucents - known.amount_ucents === amountUcents ? known : usedAlready(reference);
   }
   const availableUcents = await deps.ledger.availableNow(tx, wallet(orgId));
-  const takenUcents = amountUcents < availableUcents ? amountUcents : availableUcents;
+  const takenUcents = lesserUcents(amountUcents, availableUcents);
   if (takenUcents < amountUcents && !allowDebt) {
     const available = dollarText(availableUcents);
     return fail('conflict', `Only $${available} is available. With --allow-debt, the rest is written off as bad debt.`);

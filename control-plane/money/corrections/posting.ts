@@ -9,6 +9,7 @@
 //      4          10         10 * 8 / 10 = 8              4             0
 //
 // What must never happen: more is refunded than the wallet has paid (corrections.ts refuses it, and verify.ts proves it).
+import { lesserUcents } from '../../../shared/money.ts';
 import { type AccountRef, badDebt, funding, payable, revenue, wallet } from '../ledger/accounts.ts';
 import type { Billed } from '../ledger/billed.ts';
 import type { NewTransfer } from '../ledger/store.ts';
@@ -72,7 +73,7 @@ export function partsOfUndone(
     const due = split.totalUcents > 0n ? (left * of) / split.totalUcents : 0n;
     const back = ucents - due;
     if (back <= 0n) return { supplierId, ucents: 0n };
-    return { supplierId, ucents: -(back < undoneUcents ? back : undoneUcents) };
+    return { supplierId, ucents: -lesserUcents(back, undoneUcents) };
   });
 }
 

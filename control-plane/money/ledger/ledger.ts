@@ -1,7 +1,7 @@
 // Posts transfers, holds money and reads balances.
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
-import { dollarText } from '../../../shared/money.ts';
+import { dollarText, lesserUcents } from '../../../shared/money.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import { type AccountRef, accountId, hasTotals, wallet } from './accounts.ts';
 import { postedOf } from './proof-store.ts';
@@ -105,7 +105,7 @@ export function openLedger(deps: { clock: Clock }): Ledger {
       const availableUcents = await availableNow(tx, account);
       const already = await store.heldBy(tx, id);
       const reachable = availableUcents + already;
-      const covered = wantedUcents < reachable ? wantedUcents : reachable;
+      const covered = lesserUcents(wantedUcents, reachable);
       await setHold(tx, id, account, covered);
       return covered;
     },

@@ -1,4 +1,5 @@
 // The balance of a customer now: the balance in the ledger, minus the cost of rentals since it was last posted.
+import { lesserUcents } from '../../../shared/money.ts';
 import type { Query } from '../../base/db/db.ts';
 import { wallet } from '../ledger/accounts.ts';
 import type { Balance, Ledger } from '../ledger/ledger.ts';
@@ -32,7 +33,7 @@ export async function balanceNow(
     const cost = unpostedUcents(segment, nowMs);
     const held = amounts.get(holdId(segment.subject_id)) ?? 0n;
     postedUcents -= cost;
-    heldUcents -= cost < held ? cost : held;
+    heldUcents -= lesserUcents(cost, held);
     rentalHeldUcents += cost < held ? held - cost : 0n;
   }
   // Cost that a wallet cannot cover becomes bad debt, never a negative balance.

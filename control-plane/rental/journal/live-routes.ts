@@ -30,7 +30,7 @@ export function liveRoute(deps: LiveRouteDeps): Route {
     tag: 'Events',
     summary: 'What happened to your organisation',
     description:
-      'The answer is a page of events, newest first. With `Accept: text/event-stream` the answer is a stream of server-sent events. It begins with `ready`. Then each change follows as it happens, with the changed resource. `resync` means that events are missing: read your lists again. To continue a stream that broke off, send the header `Last-Event-ID`. After a break, an event may come twice with the same id. An API key sees only the events of resources that its scopes let it read. Only the person who signed in and the owners see sign-ins (`session.*`). In these events `resource_id` is the person, and `resource` is null.',
+      'The answer is a page of events, newest first. With `Accept: text/event-stream` the answer is a stream of server-sent events. It begins with `ready`. Each change follows as it happens, with the changed resource. `resync` means that events are missing: read your lists again. To continue a stream that broke off, send the header `Last-Event-ID`. After a break, an event may come twice with the same id. An API key sees only the events of resources that its scopes let it read. Only the person who signed in and the owners see sign-ins (`session.*`). In these events `resource_id` is the person, and `resource` is null.',
     scope: 'events:read',
     idempotency: 'none',
     query: EventsQuery,

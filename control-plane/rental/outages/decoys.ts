@@ -54,7 +54,7 @@ export interface Decoys {
   run(signal: AbortSignal): Promise<void>;
 }
 
-export interface DecoysDeps {
+interface DecoysDeps {
   db: Db;
   clock: Clock;
   log: Log;

@@ -1,13 +1,10 @@
-// The keys with which probes log in: ed25519, as OpenSSH files. Each launch needs one. To make a key takes a twentieth of a launch, so a few keys are
-// made in advance by the thread pool, outside of the event loop.
-import { generateKeyPair, generateKeyPairSync, type KeyObject } from 'node:crypto';
-import { promisify } from 'node:util';
+// The keys with which probes log in: ed25519, as OpenSSH files. Each launch makes one, so the file is built here: the library that reads such files
+// takes ten times as long to write one.
+import { generateKeyPairSync } from 'node:crypto';
 import type { ProbeKey } from '../endpoints/endpoints.ts';
 
 /** The user name of a probe. The holder checks only the key. */
 export const PROBE_USER = 'svc-probe';
-/** More launches than this at the same moment make their keys themselves. */
-const STOCK = 32;
 const KEY_BYTES = 32;
 const LINE_CHARS = /.{70}/g;
 
@@ -29,37 +26,9 @@ const PUBLIC = Buffer.concat([TYPE, uint32(KEY_BYTES)]);
 const SECRET = Buffer.concat([uint32(SECRET_BYTES + PADDING.length), Buffer.alloc(8)]);
 const PAIR = uint32(2 * KEY_BYTES);
 
-export interface ProbeKeys {
-  /** A new key, which nobody else gets. */
-  take(): ProbeKey;
-}
-
-/** The first keys are made after the first call. */
-export function openProbeKeys(): ProbeKeys {
-  const stock: ProbeKey[] = [];
-  let isFilling = false;
-  const fill = async (): Promise<void> => {
-    while (stock.length < STOCK) stock.push(keyOf((await generate('ed25519')).privateKey));
-  };
-  return {
-    take: () => {
-      const key = stock.pop() ?? keyOf(generateKeyPairSync('ed25519').privateKey);
-      if (isFilling) return key;
-      isFilling = true;
-      // Without a stock, each call makes its key itself, and throws if that fails.
-      void fill()
-        .catch(() => undefined)
-        .finally(() => (isFilling = false));
-      return key;
-    },
-  };
-}
-
-const generate = promisify(generateKeyPair);
-
-/** The library that reads such files takes ten times as long to write one. */
-function keyOf(privateKey: KeyObject): ProbeKey {
-  const { x = '', d = '' } = privateKey.export({ format: 'jwk' });
+/** A new key, for the probes of one endpoint. */
+export function newProbeKey(): ProbeKey {
+  const { x = '', d = '' } = generateKeyPairSync('ed25519').privateKey.export({ format: 'jwk' });
   const [key, seed] = [Buffer.from(x, 'base64url'), Buffer.from(d, 'base64url')];
   const file = Buffer.concat([HEAD, PUBLIC, key, SECRET, PUBLIC, key, PAIR, seed, key, COMMENT, PADDING]);
   const lines = file.toString('base64').replaceAll(LINE_CHARS, '$&\n');

@@ -86,7 +86,7 @@ export function findFailing(query: Query, id: string): Promise<FailingRow | unde
 const FailingRow = EndpointRow.extend({ due_ms: int.nullable() });
 export type FailingRow = z.infer<typeof FailingRow>;
 
-/** Writes what the owner can change. `setHealth` writes the health. */
+/** Writes the columns that the owner can change. `setHealth` writes the health. */
 export async function updateEndpoint(tx: Tx, row: EndpointRow): Promise<void> {
   await tx.run(
     sql`update webhook_endpoints set url = ${row.url}, event_types = ${JSON.stringify(row.event_types)},

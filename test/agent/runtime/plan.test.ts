@@ -115,7 +115,7 @@ describe('a GPU that another container has', () => {
   const ready = { pulls: (): PullStatus => ({ state: 'ready' }), desired: [workload('wl_a')] };
 
   test('fails a new workload, so that another host is tried', () => {
-    const detail = `${GPU} is in use by the container of wl_b, which this host was not told to end`;
+    const detail = `${GPU} is in use by the container of wl_b, which still runs`;
     const [step] = plan(facts({ ...ready, containers: [other] }));
     expect(step).toMatchObject({ kind: 'fail', workload_id: 'wl_a', code: 'gpu_unavailable', detail });
     expect(plan(facts({ ...ready, containers: [{ ...other, gpu_uuids: ['GPU-1'] }] }))).toMatchObject([

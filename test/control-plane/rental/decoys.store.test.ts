@@ -4,7 +4,7 @@ import type { WorkloadLife } from '../../../control-plane/fleet/link/link.ts';
 import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
 import { type Decoys, openDecoys } from '../../../control-plane/rental/outages/decoys.ts';
 import type { Login, LoginResult } from '../../../control-plane/rental/outages/probe.ts';
-import { openProbeKeys } from '../../../control-plane/rental/outages/probe-keys.ts';
+import { newProbeKey } from '../../../control-plane/rental/outages/probe-keys.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import { openWorld, type World } from '../../kit/world.ts';
@@ -41,7 +41,7 @@ beforeEach(async () => {
         throw new Error('nobody dials');
       },
     },
-    newKey: openProbeKeys().take,
+    newKey: newProbeKey,
     customerKeysOf: async () => [CUSTOMERS_KEY],
     logIn: async (login, openStream) => {
       logins.push(login);

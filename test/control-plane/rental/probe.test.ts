@@ -2,11 +2,10 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { PassThrough, type Duplex } from 'node:stream';
-import { setTimeout as setTimeoutPromise } from 'node:timers/promises';
 import ssh2 from 'ssh2';
 import { afterEach, expect, test } from 'vitest';
 import { type Login, logIn, PROBE_MS_MAX } from '../../../control-plane/rental/outages/probe.ts';
-import { openProbeKeys } from '../../../control-plane/rental/outages/probe-keys.ts';
+import { newProbeKey } from '../../../control-plane/rental/outages/probe-keys.ts';
 
 import { systemClock } from '../../../shared/clock.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';
@@ -64,13 +63,10 @@ test('a login without an answer ends after five seconds, and a stream that opens
   expect(stream.destroyed).toBe(true);
 });
 
-test('every probe key is another one, can be read again, and its public half is whole', async () => {
-  const keys = openProbeKeys();
+test('every probe key is another one, can be read again, and its public half is whole', () => {
   const lines = new Set<string>();
   for (let i = 0; i < MANY; i += 1) {
-    // Some keys come from the stock, and some are made at once.
-    if (i % 50 === 0) await setTimeoutPromise(5);
-    const key = keys.take();
+    const key = newProbeKey();
     const [secret, line] = [ssh2.utils.parseKey(key.privateKey), ssh2.utils.parseKey(key.publicLine)];
     if (secret instanceof Error || line instanceof Error) throw new Error('a key cannot be read');
     expect(secret.getPublicSSH()).toEqual(line.getPublicSSH());

@@ -3,7 +3,7 @@ import type { CreateInstance, Port } from '../../../../shared/api/instance.ts';
 import type { PricingRow } from '../../../../shared/api/pricing.ts';
 import { quoted } from '../parts/command.tsx';
 
-/** Where the image of a launch comes from. */
+/** The source of the image of a launch. */
 export type Source = 'environment' | 'template' | 'image';
 
 export type Reserved = Pick<PricingRow, 'gpu_type' | 'region'>;
