@@ -54,6 +54,8 @@ export function limitArrival({ request, response, isUpload }: Arrival, clock: Cl
   look(socket.bytesRead);
   request.once('close', () => cancel());
   response.once('finish', () => {
+    // Node drops a body by itself only if nobody began to read it. A rest that is left would block the connection's next request.
+    request.resume();
     if (!isComing()) return;
     cancel();
     cancel = clock.after(LINGER_MS, () => void (isComing() && socket.destroy()));
