@@ -7,7 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { route } from '../../../../control-plane/base/http/route.ts';
+import { route, uploadRoute } from '../../../../control-plane/base/http/route.ts';
+import { fail } from '../../../../shared/errors.ts';
 import { createLog } from '../../../../shared/log.ts';
 import { openBench } from './fixture.ts';
 
@@ -87,6 +88,33 @@ test('closing lets a request in progress finish and accepts no more', async () =
   expect(reply.body).toBe('{"done":true}');
   expect(reply.headers['connection']).toBe('close');
   await closed;
+});
+
+test('the request after an upload that was refused midway is answered on the same connection', async () => {
+  const refusing = uploadRoute({
+    method: 'POST',
+    path: '/v1/pieces',
+    operationId: 'sendPieces',
+    tag: 'x',
+    summary: 'x',
+    scope: 'none',
+    idempotency: 'none',
+    upload: {},
+    responses: { 200: { description: 'x' } },
+    errors: ['storage_full'],
+    handler: async ({ body }) => {
+      for await (const _first of body.stream.iterator({ destroyOnReturn: false })) break;
+      fail('storage_full', 'a planted refusal');
+    },
+  });
+  const own = await openBench({ routes: () => [refusing] });
+  const { port } = await own.http.listen({ host: '127.0.0.1', port: 0 });
+  // A body of this length is more than Node reads ahead.
+  const body = ' '.repeat(1024 ** 2);
+  const upload = `POST /v1/pieces HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+  const answers = await exchange(port, `${upload}GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`);
+  expect(answers.match(/HTTP\S+ \d+/g)).toEqual(['HTTP/1.1 507', 'HTTP/1.1 200']);
+  await own.close();
 });
 
 test('the unix socket is only for its owner, and a socket that a killed process left behind is replaced', async () => {
