@@ -7,7 +7,7 @@ import type { Dispatcher } from 'undici';
 import type { Clock } from '../../../shared/clock.ts';
 import { type Dial, type Line, type Lines, openLines, joined, outboundError } from './lines.ts';
 import { OutboundError, type OutboundErrorCode } from './outbound-error.ts';
-import { dialledTarget, openPolicy, type OutboundPolicy, type Target } from './policy.ts';
+import { dialledTarget, openPolicy, type OutboundPolicy, type Policy, type Target } from './policy.ts';
 
 export interface ExchangeRequest {
   method: 'GET' | 'POST' | 'DELETE';
@@ -43,15 +43,32 @@ export interface Exchanges {
   close(): Promise<void>;
 }
 
+/** Targets that are kept: some hundred kB. */
+const TARGETS_MAX = 1_000;
+
 export function openExchanges(policy: OutboundPolicy, deps: { clock: Clock }): Exchanges {
   const rules = openPolicy(policy);
   const lines = openLines({ policy: rules });
+  const targets = openTargets(rules);
   return {
     open: async (request) => {
-      const target = request.dial === undefined ? rules.target(request.url) : dialledTarget(request.url);
+      const target = request.dial === undefined ? targets(request.url) : dialledTarget(request.url);
       return begin(target, { request, lines, line: lines.take(target, request.dial), clock: deps.clock });
     },
     close: () => lines.close(),
+  };
+}
+
+/** Few URLs are asked again and again. The checks of a URL take longer than all other work before a request is sent. */
+function openTargets(rules: Policy): (url: string) => Target {
+  const known = new Map<string, Target>();
+  return (url) => {
+    const found = known.get(url);
+    if (found !== undefined) return found;
+    if (known.size >= TARGETS_MAX) known.clear();
+    const target = rules.target(url);
+    known.set(url, target);
+    return target;
   };
 }
 

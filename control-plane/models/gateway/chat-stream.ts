@@ -13,7 +13,7 @@ import { eventOf, type EventWriter, openEventWriter, PING } from './event-writer
 import { failedOutcome, freeOutcome, type Used, usedOutcome } from './outcome.ts';
 import { countChat, noteContext } from './count-chat.ts';
 import { chatUcents } from './price.ts';
-import { type OpenRequest, receiptHeader } from './requests.ts';
+import { onAbort, type OpenRequest, receiptHeader } from './requests.ts';
 import { BadEvents, eventData } from './sse.ts';
 import type { Ending } from './store.ts';
 import type { CallDeps } from './whole-answer.ts';
@@ -95,8 +95,7 @@ async function passOnLate(
     await open
       .close(failedOutcome(error, open.signal))
       .catch((err: unknown) => deps.log.error({ receipt: open.id, err }, 'a stream could not be settled'));
-    void writer.send(eventOf(envelopeOf(refusal ?? unnamed, call.requestId)) + eventOf(DONE), open.signal);
-    writer.end();
+    writer.end(eventOf(envelopeOf(refusal ?? unnamed, call.requestId)) + eventOf(DONE));
   }
 }
 
@@ -130,10 +129,9 @@ function planOrRefusal(body: ChatRequest, deps: CallDeps): PlannedChat | Service
 }
 
 /** Sends a refusal as the final event before [DONE] (specification 4.8). */
-async function refusedStream(refusal: ServiceError, call: ChatCall, deps: CallDeps): Promise<Reply> {
+function refusedStream(refusal: ServiceError, call: ChatCall, deps: CallDeps): Reply {
   const writer = openEventWriter(deps);
-  await writer.send(eventOf(envelopeOf(refusal, call.requestId)) + eventOf(DONE), call.gone);
-  writer.end();
+  writer.end(eventOf(envelopeOf(refusal, call.requestId)) + eventOf(DONE));
   return { status: 200, headers: EVENT_STREAM_HEADERS, stream: writer.stream };
 }
 
@@ -185,12 +183,15 @@ async function firstPiece(pieces: AsyncGenerator<string[]>, chat: Chat): Promise
 
 /** Never throws, and always settles the request at its end. */
 async function passOn({ chat, first, pieces, writer }: Passing, deps: CallDeps): Promise<void> {
-  const tooLong = new AbortController();
+  let isTooLong = false;
+  const stop = new AbortController();
+  const { signal } = stop;
   const cancel = deps.clock.after(STREAM_MS_MAX, () => {
-    tooLong.abort();
+    isTooLong = true;
+    stop.abort();
     chat.answering.end();
   });
-  const signal = AbortSignal.any([chat.open.signal, tooLong.signal]);
+  const forget = onAbort(chat.open.signal, () => stop.abort());
   const chunk = chunksOf(chat, deps);
   let failure: ServiceError | undefined;
   try {
@@ -209,12 +210,13 @@ async function passOn({ chat, first, pieces, writer }: Passing, deps: CallDeps):
     if (!chat.finished && !signal.aborted) failure = brokenStream(error, signal);
   } finally {
     cancel();
+    forget();
     if (failure !== undefined) chat.answering.failed();
     if (chat.state !== 'whole') chat.answering.end();
   }
   const { reason }: { reason: unknown } = chat.open.signal;
   if (!chat.finished && reason instanceof ServiceError) failure = reason;
-  await finish({ chat, failure, isTooLong: tooLong.signal.aborted, writer }, deps);
+  await finish({ chat, failure, isTooLong, writer }, deps);
   // The stream is read to its end, so that its connection can be used again.
   if (chat.state === 'whole') await pieces.next().catch(() => undefined);
   chat.answering.end();
@@ -250,8 +252,7 @@ async function finish({ chat, failure, isTooLong, writer }: Finish, deps: CallDe
     });
     last = eventOf(envelopeOf(unbilled, call.requestId));
   }
-  void writer.send(last + eventOf(DONE), open.signal);
-  writer.end();
+  writer.end(last + eventOf(DONE));
 }
 
 /** The ending of a request that is charged (see the README of the room). */

@@ -11,14 +11,26 @@ export interface EventWriter {
    * Undefined if the caller can take more at once.
    */
   send(events: string, signal: AbortSignal): Promise<void> | undefined;
-  /** Ends the stream. A caller that has not read the rest within a minute is cut off. */
-  end(): void;
+  /** Writes the last events and ends the stream. A caller that has not read the rest within a minute is cut off. */
+  end(events?: string): void;
 }
 
 const LINGER_MS = 60_000;
 
 /** A comment that keeps the stream alive. It has one line end only, because some clients take an empty line for an event without data. */
 export const PING = ': ping\n';
+
+/** Sends its last events in one packet with the end of the response. Node would send that end in a further packet. */
+class Events extends Readable {
+  last = '';
+  isPiped = false;
+
+  override pipe<T extends NodeJS.WritableStream>(response: T): T {
+    this.isPiped = true;
+    this.once('end', () => response.end(this.last));
+    return super.pipe(response, { end: false });
+  }
+}
 
 /** One event: an object as JSON, or a text unchanged. */
 export function eventOf(data: object | string): string {
@@ -29,7 +41,7 @@ export function openEventWriter({ clock }: { clock: Clock }): EventWriter {
   let isFull = false;
   let isOver = false;
   let drained: (() => void) | undefined;
-  const stream = new Readable({
+  const stream = new Events({
     read: () => {
       isFull = false;
       drained?.();
@@ -57,10 +69,12 @@ export function openEventWriter({ clock }: { clock: Clock }): EventWriter {
       isFull = !stream.push(events);
       return isFull && !signal.aborted ? untilDrained(signal, (done) => (drained = done)) : undefined;
     },
-    end: () => {
+    end: (events = '') => {
       if (isOver) return;
       isOver = true;
       cancel();
+      if (stream.isPiped) stream.last = events;
+      else stream.push(events);
       stream.push(null);
       stream.once(
         'close',

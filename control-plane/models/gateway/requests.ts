@@ -105,6 +105,16 @@ export function receiptHeader({ id }: OpenRequest): Record<string, string> {
   return { 'x-receipt-id': id };
 }
 
+/**
+ * Calls `act` when the signal aborts, or at once if it has. The returned function ends that. AbortSignal.any would cost a request as much as a
+ * statement of the database.
+ */
+export function onAbort(signal: AbortSignal, act: () => void): () => void {
+  if (signal.aborted) act();
+  else signal.addEventListener('abort', act);
+  return () => signal.removeEventListener('abort', act);
+}
+
 /** Logged if another process has closed the receipt because it took this process for dead, or if the disk did not store the receipt. */
 const UNCHARGED = 'an answered request was not open any more, so nothing was charged for it';
 /** Number of rows that the sweep reads with one statement. */
@@ -185,15 +195,12 @@ function enter(
 ): { signal: AbortSignal; leave(): void } {
   const letGo = slots.take(caller);
   const over = Promise.withResolvers<void>();
-  // A plain listener, because AbortSignal.any would cost as much as a statement of the database.
   const ending = new AbortController();
-  const onGone = (): void => ending.abort(gone.reason);
-  if (gone.aborted) onGone();
-  else gone.addEventListener('abort', onGone);
+  const forget = onAbort(gone, () => ending.abort(gone.reason));
   if (stopped !== undefined) ending.abort(stopped);
   living.set(id, { over: over.promise, stop: (reason) => ending.abort(reason) });
   const leave = (): void => {
-    gone.removeEventListener('abort', onGone);
+    forget();
     living.delete(id);
     letGo();
     over.resolve();

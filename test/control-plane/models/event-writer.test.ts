@@ -1,6 +1,9 @@
 // The stream of events to a caller has pings while no event comes. They do not pile up if the caller does not read.
 import { once } from 'node:events';
-import { expect, test } from 'vitest';
+import { Writable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { finished } from 'node:stream/promises';
+import { expect, test, vi } from 'vitest';
 import { eventOf, openEventWriter } from '../../../control-plane/models/gateway/event-writer.ts';
 import { STREAM_PING_MS } from '../../../shared/limits.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';
@@ -33,4 +36,23 @@ test('a caller who does not read receives no pings behind the events that wait f
   writer.end();
   await once(writer.stream, 'end');
   expect(read.join('')).toMatch(/^data: x+\n\n$/);
+});
+
+test('the last events are passed on together with the end of the response', async () => {
+  const { writer } = open();
+  const pieces: string[] = [];
+  const response = new Writable({ write: (piece, _encoding, done) => (pieces.push(String(piece)), done()) });
+  const end = vi.spyOn(response, 'end');
+  writer.stream.pipe(response);
+  await writer.send(eventOf('first'), AbortSignal.timeout(60_000));
+  writer.end(eventOf('last'));
+  await finished(response);
+  expect(pieces).toEqual([eventOf('first'), eventOf('last')]);
+  expect(end.mock.calls).toEqual([[eventOf('last')]]);
+});
+
+test('a stream that has ended before somebody reads it has its last events too', async () => {
+  const { writer } = open();
+  writer.end(eventOf('only'));
+  expect(await text(writer.stream)).toBe(eventOf('only'));
 });
