@@ -8,8 +8,7 @@ import { fileOf, JobFile, type JobUrlPurpose } from '../../shared/protocol/job.t
 import type { Engine, FileInContainer } from '../runtime/engine.ts';
 import { JOB_FOLDERS } from '../runtime/shape.ts';
 import type { JobRecord } from '../runtime/records.ts';
-import type { JobLink } from './job-link.ts';
-import { upload, type Wire } from './transfer.ts';
+import { type JobLink, upload, type Wire } from './transfer.ts';
 
 /** Content of `/job/out/result.json`. Members that are not named here are dropped. */
 const Manifest = z.object({ files: z.array(JobFile).min(1).max(JOB_RESULT_FILES_MAX) });

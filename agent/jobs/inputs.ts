@@ -9,8 +9,7 @@ import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import { writeFileSafely } from '../host/state.ts';
 import type { Mount } from '../runtime/engine.ts';
 import { workloadFolder } from '../runtime/records.ts';
-import type { JobLink } from './job-link.ts';
-import { download } from './transfer.ts';
+import { type JobLink, download } from './transfer.ts';
 
 const CONFIG_FILE = 'job.json';
 const RETRY_MS = 5_000;

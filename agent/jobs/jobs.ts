@@ -18,7 +18,7 @@ import type { JobInputs } from '../runtime/job-steps.ts';
 import { nextEvents } from './events.ts';
 import { uploadCheckpoint, uploadResult } from './files.ts';
 import { prepareInputs } from './inputs.ts';
-import type { JobLink } from './job-link.ts';
+import type { JobLink } from './transfer.ts';
 
 export interface Jobs extends JobInputs {
   status(): LoopStatus;

@@ -1,4 +1,5 @@
-// Transfers of files by presigned URLs: downloads with a size and a hash, uploads with a size.
+// How the files of a job travel: the requests for presigned URLs over the link, and the transfers by them. Downloads are checked
+// by size and hash, uploads by size.
 import { createHash } from 'node:crypto';
 import { createWriteStream } from 'node:fs';
 import { request as httpRequest, type IncomingMessage, type RequestOptions } from 'node:http';
@@ -6,7 +7,7 @@ import { request as httpsRequest } from 'node:https';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { text } from 'node:stream/consumers';
-import type { JobFile } from '../../shared/protocol/job.ts';
+import type { JobFile, JobUrlAnswer, JobUrlPurpose, SentJobEvent } from '../../shared/protocol/job.ts';
 
 /** A connection on which nothing moves for this time is given up. */
 const IDLE_MS_MAX = 60_000;
@@ -53,6 +54,14 @@ export async function upload(to: Target, source: Readable, bytes: number, wire: 
   const { statusCode = 0 } = answer;
   if ((statusCode >= 200 && statusCode < 300) || STORED_ALREADY.has(statusCode)) return void answer.resume();
   throw new Error(`an upload was refused: ${await wordsOf(answer)}`);
+}
+
+/** Requests of jobs over the link. Each rejects if no answer comes. */
+export interface JobLink {
+  /** Asks for the presigned URL of a file. */
+  url(workloadId: string, purpose: JobUrlPurpose): Promise<JobUrlAnswer>;
+  /** Sends events; resolves with the offset up to which the control plane has stored them. */
+  events(workloadId: string, events: SentJobEvent[]): Promise<number>;
 }
 
 async function wordsOf(answer: IncomingMessage): Promise<string> {

@@ -3,7 +3,13 @@ import { fullJitterMs, spreadMs } from '../../shared/backoff.ts';
 import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { LinkStatus } from '../host/status-socket.ts';
-import { LINK_RECONNECT_MS_MAX, LINK_RECONNECT_MS_MIN, LINK_SILENCE_MS_MAX } from '../../shared/limits.ts';
+import {
+  LINK_RECONNECT_MS_MAX,
+  LINK_RECONNECT_MS_MIN,
+  LINK_SILENCE_MS_MAX,
+  LINK_DESIRED_BYTES_MAX,
+  LINK_HELLO_MS_MAX,
+} from '../../shared/limits.ts';
 import type { Log } from '../../shared/log.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
 import {
@@ -20,19 +26,17 @@ import {
   type PullAnswer,
   type PullLoginMessage,
   type LinkSocket,
-} from '../../shared/protocol/link.ts';
-import type { MetricsSample } from '../../shared/protocol/metrics.ts';
-import {
   negotiateVersion,
   PROTOCOL_MAX,
   PROTOCOL_MIN,
   PROTOCOL_WITH_JOBS,
   PROTOCOL_WITH_METRICS,
-} from '../../shared/protocol/version.ts';
+} from '../../shared/protocol/link.ts';
+import type { MetricsSample } from '../../shared/protocol/metrics.ts';
 import type { Rng } from '../../shared/rng.ts';
 import type { CloneToken } from './identity.ts';
-import { type JobMessages, openJobMessages } from './job-messages.ts';
-import { openPullLogins, type PullLogins } from './pull-logins.ts';
+import { type JobMessages, openJobMessages, openPullLogins, type PullLogins } from './requests.ts';
+import WebSocket from 'ws';
 
 /** The functions of the rest of the agent that the link calls. */
 export interface LinkPeer {
@@ -154,6 +158,16 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
       cancelReport?.();
     },
   };
+}
+
+/** Returns the socket while it connects. If that fails, it emits `error` and `close`. `ca` replaces the public authorities. */
+export function dialLink(url: string, ca: string | undefined): LinkSocket {
+  return new WebSocket(url, {
+    perMessageDeflate: false,
+    maxPayload: LINK_DESIRED_BYTES_MAX,
+    handshakeTimeout: LINK_HELLO_MS_MAX,
+    ...(ca === undefined ? {} : { ca }),
+  });
 }
 
 /** Returns how to send messages that exist since `version` of the protocol. They are dropped if the control plane speaks an older version. */

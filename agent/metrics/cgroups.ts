@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { ContainerFigures } from '../../shared/protocol/metrics.ts';
-import { networkBytes } from './network.ts';
+import { networkBytes } from './host-figures.ts';
 
 /** The folders in which the kernel shows cgroups and processes; other folders in tests. */
 export interface KernelFiles {

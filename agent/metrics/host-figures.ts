@@ -1,8 +1,7 @@
-// Reads what this machine uses in all: processors, memory, disk and network.
+// Reads what this machine uses in all: processors, memory, disk, and the counters of its network interfaces.
 import { readFile, statfs } from 'node:fs/promises';
 import { join } from 'node:path';
 import { HostFigures } from '../../shared/protocol/metrics.ts';
-import { networkBytes } from './network.ts';
 
 /** The kernel reports processor time to programs in hundredths of a second, whatever the frequency of its own timer is. */
 const TICKS_PER_SECOND = 100;
@@ -29,6 +28,28 @@ export async function readHost(dataDir: string, proc: string): Promise<HostFigur
     network_sent_bytes: null,
     ...(network === undefined ? {} : networkBytes(network, { onlyPhysical: true })),
   });
+}
+
+/** Names of the host's interfaces to other machines. Other interfaces, such as bridges, would count the same bytes again. */
+const PHYSICAL = /^(en|eth|ib|wl|ww|bond)/;
+
+interface Bytes {
+  network_received_bytes: number;
+  network_sent_bytes: number;
+}
+
+/** Sum of all interfaces without loopback, for a container. If `onlyPhysical`: sum of the interfaces to other machines, for a host. */
+export function networkBytes(text: string, { onlyPhysical = false } = {}): Bytes {
+  let [received, sent] = [0, 0];
+  for (const line of text.split('\n')) {
+    const [name = '', counters] = line.split(':').map((part) => part.trim());
+    if (counters === undefined) continue;
+    if (name === 'lo' || (onlyPhysical && !PHYSICAL.test(name))) continue;
+    const numbers = counters.split(/\s+/).map(Number);
+    received += numbers[0] ?? 0;
+    sent += numbers[8] ?? 0;
+  }
+  return { network_received_bytes: received, network_sent_bytes: sent };
 }
 
 /** Sum of the line `cpu user nice system idle iowait irq softirq steal ...` without idle, iowait, and the guest columns (part of user and nice). */

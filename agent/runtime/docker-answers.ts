@@ -1,7 +1,7 @@
 // Interprets the answers of Docker's API: the status codes of refusals, the progress lines of a pull, and the frames of a container's log.
 import type { PullNews, PullProgress } from './engine.ts';
 import type { Readable } from 'node:stream';
-import type { LogLine } from '../../shared/protocol/log-line.ts';
+import type { LogLine } from '../../shared/protocol/workload.ts';
 
 export async function absentAsUndefined<T>(call: Promise<T>): Promise<T | undefined> {
   try {

@@ -1,9 +1,8 @@
 // Calls of the Docker Engine that only jobs need: to stop a container with a grace period, and to read a file of a container.
 import type Docker from 'dockerode';
-import type { Readable } from 'node:stream';
-import { fileOfArchive } from './archive.ts';
+import { Readable } from 'node:stream';
 import { absentAsUndefined, ignoring } from './docker-answers.ts';
-import type { Engine } from './engine.ts';
+import type { Engine, FileInContainer } from './engine.ts';
 
 /** `findAll` lists the containers of a workload. */
 export function jobCalls(
@@ -22,4 +21,87 @@ export function jobCalls(
       return archive && fileOfArchive(archive as Readable);
     },
   };
+}
+
+const BLOCK_BYTES = 512;
+const REGULAR = new Set(['0', '\0']);
+/** Types of tar entries that describe the entry after them. They may come before the entry of the file. */
+const ABOUT_NEXT = new Set(['x', 'g', 'L', 'K']);
+/** Descriptions are short. A program in the container can make them longer by its file names. */
+const DESCRIPTION_BYTES_MAX = 1024 * 1024;
+
+/** The first entry of the archive; undefined if it is no regular file (a folder, a link, a pipe). Then the archive is destroyed. */
+export async function fileOfArchive(archive: Readable): Promise<FileInContainer | undefined> {
+  const source = openSource(archive);
+  try {
+    for (;;) {
+      const header = await source.take(BLOCK_BYTES);
+      const bytes = sizeOf(header);
+      const type = header.toString('latin1', 156, 157);
+      if (REGULAR.has(type)) return { bytes, stream: Readable.from(contentOf(source, bytes), { objectMode: false }) };
+      if (!ABOUT_NEXT.has(type) || bytes > DESCRIPTION_BYTES_MAX) break;
+      await source.take(Math.ceil(bytes / BLOCK_BYTES) * BLOCK_BYTES);
+    }
+    archive.destroy();
+    return undefined;
+  } catch (error) {
+    archive.destroy();
+    throw error;
+  }
+}
+
+interface Source {
+  /** Exactly `bytes` bytes. @throws Error if the archive ends before */
+  take(bytes: number): Promise<Buffer>;
+  /** At least one byte and at most `bytesMax`. @throws Error at the end of the archive */
+  some(bytesMax: number): Promise<Buffer>;
+  destroy(): void;
+}
+
+function openSource(archive: Readable): Source {
+  const pieces = (archive as AsyncIterable<Buffer>)[Symbol.asyncIterator]();
+  let held = Buffer.alloc(0);
+  const some = async (bytesMax: number): Promise<Buffer> => {
+    while (held.length === 0) {
+      const next = await pieces.next();
+      if (next.done === true) throw new Error('the archive of the engine ends too early');
+      held = Buffer.from(next.value);
+    }
+    const piece = held.subarray(0, bytesMax);
+    held = held.subarray(piece.length);
+    return piece;
+  };
+  return {
+    some,
+    take: async (bytes) => {
+      const taken: Buffer[] = [];
+      for (let left = bytes; left > 0;) {
+        const piece = await some(left);
+        taken.push(piece);
+        left -= piece.length;
+      }
+      return Buffer.concat(taken);
+    },
+    destroy: () => void archive.destroy(),
+  };
+}
+
+async function* contentOf(source: Source, bytes: number): AsyncGenerator<Buffer> {
+  try {
+    for (let left = bytes; left > 0;) {
+      const piece = await source.some(left);
+      left -= piece.length;
+      yield piece;
+    }
+  } finally {
+    source.destroy();
+  }
+}
+
+/** The size in a header: octal digits, or, for large files, a binary number whose first bit is set. */
+function sizeOf(header: Buffer): number {
+  if (((header[124] ?? 0) & 0x80) !== 0) return Number(header.readBigUInt64BE(128));
+  const size = Number.parseInt(header.toString('latin1', 124, 136).replace(/[\0 ].*$/s, '') || '0', 8);
+  if (!Number.isSafeInteger(size)) throw new Error('the archive of the engine has a header without a size');
+  return size;
 }

@@ -1,7 +1,7 @@
 // What happened to an instance, and what its container wrote (GET /v1/instances/{id}/events and /logs).
 import { z } from 'zod';
 import { LOG_LINES_DEFAULT, LOG_LINES_MAX } from '../limits.ts';
-import { LogLine } from '../protocol/log-line.ts';
+import { LogLine } from '../protocol/workload.ts';
 
 export const InstanceEvent = z
   .strictObject({

@@ -11,7 +11,6 @@ import { LOG_LINES_MAX, METRICS_WATCH_MS, WORKLOADS_PER_MACHINE_MAX } from '../l
 import { Inventory } from './inventory.ts';
 import { JobEvents, JobFileName, JobUrlAnswer, JobUrlPurpose } from './job.ts';
 import { MetricsSample } from './metrics.ts';
-import { PROTOCOL_WITH_JOBS } from './version.ts';
 import { DesiredWorkload, ObservedWorkload, WorkloadId } from './workload.ts';
 
 /** The version of a desired state. Every change raises the revision; a control plane restored from a backup raises the epoch. */
@@ -38,7 +37,7 @@ export type ProbeTarget = z.infer<typeof ProbeTarget>;
 /** A port of the application, on the container's own loopback. */
 export const TcpTarget = z.strictObject({ kind: z.literal('tcp'), port: z.int().min(1).max(65_535) });
 
-/** The container's log, in lines as log-line.ts describes them. The stream ends with the log. With `follow`, it ends with the container. */
+/** The container's log, in lines as `LogLine` of workload.ts describes them. The stream ends with the log. With `follow`, it ends with the container. */
 const LogsTarget = z.strictObject({
   kind: z.literal('logs'),
   /** The number of last lines to send. */
@@ -255,6 +254,32 @@ export interface LinkSocket {
   /** Stops reading until `resume`. Messages that have arrived already may still be emitted. */
   pause(): void;
   resume(): void;
+}
+
+// The versions of this wire. Both sides send the range of their versions; the highest common one is used.
+//
+// 1 (2026-11-21): enrolment; challenge and hello; complete desired state; observed state; streams on request. The desired state contains
+//   the time, the end of a rental, its disk size, and whether its image is private (the host then requests a login). The inventory contains
+//   whether disk sizes are enforced, whether the network fence stands, GPUs with faults, and the version of the container toolkit. Streams
+//   lead to SSH, to a port inside or to the container's log. A failed workload names the cause, also if the guest never connected. A clone
+//   token exposes copies of a host's disk.
+// 2 (2026-11-23): jobs. A desired workload may have `job`: a program without a network that reads inputs, appends events to a file and leaves
+//   results. New messages: `job_url` (both ways), `job_events`, `job_events_kept`. An observed job has `job` and the phases
+//   `finishing` and `finished`. A peer of version 1 is sent no job and no report about one.
+// 3 (2026-11-24): figures of GPUs, containers and the host. New messages: `metrics` from the host, `watch` to it. A peer of version 2 is
+//   sent neither.
+
+export const PROTOCOL_MIN = 1;
+export const PROTOCOL_MAX = 3;
+/** The first version whose agents run jobs. */
+export const PROTOCOL_WITH_JOBS = 2;
+/** The first version whose agents send figures. */
+export const PROTOCOL_WITH_METRICS = 3;
+
+/** The highest version that is in both ranges; undefined if there is none. In that case one side must be upgraded. */
+export function negotiateVersion(peer: { min: number; max: number }): number | undefined {
+  const version = Math.min(PROTOCOL_MAX, peer.max);
+  return version >= Math.max(PROTOCOL_MIN, peer.min) ? version : undefined;
 }
 
 /** Returns the value with each U+0000 in its strings replaced by U+FFFD. */

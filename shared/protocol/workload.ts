@@ -1,4 +1,4 @@
-// The two states of a workload on the wire: what should run (desired) and what runs (observed).
+// The two states of a workload on the wire: what should run (desired) and what runs (observed), and the lines that its container writes.
 import { z } from 'zod';
 import { GPUS_PER_MACHINE_MAX, IMAGE_REFERENCE_CHARS_MAX } from '../limits.ts';
 import { DesiredJob, ObservedJob } from './job.ts';
@@ -91,3 +91,18 @@ export const ObservedWorkload = z.strictObject({
   job: ObservedJob.optional(),
 });
 export type ObservedWorkload = z.infer<typeof ObservedWorkload>;
+
+/**
+ * A line on a stream of logs: one JSON object and a line feed, in the order in which the container has written them. Hosts send
+ * it so, and customers read it so.
+ */
+export const LogLine = z.strictObject({
+  /** RFC 3339 with nanoseconds, by the host's clock, as the engine has recorded it. */
+  at: z.string().max(40).describe('When it was written, by the clock of the host'),
+  stream: z.enum(['stdout', 'stderr']).describe('Where it was written to'),
+  line: z.string().max(20_000).describe('Without its line feed; very long lines come in parts'),
+});
+export type LogLine = z.infer<typeof LogLine>;
+
+/** Maximum size of a line as JSON: 20,000 characters, all of them escaped. */
+export const LOG_LINE_BYTES_MAX = 160 * 1024;

@@ -18,9 +18,10 @@ import {
   type ObservedMessage,
   type OpenMessage,
   type ServerMessage,
+  PROTOCOL_MAX,
+  PROTOCOL_MIN,
 } from '../../shared/protocol/link.ts';
 import type { MetricsSample } from '../../shared/protocol/metrics.ts';
-import { PROTOCOL_MAX, PROTOCOL_MIN } from '../../shared/protocol/version.ts';
 import { acceptStream } from '../../shared/protocol/stream.ts';
 import type { DesiredWorkload, ObservedWorkload } from '../../shared/protocol/workload.ts';
 import { eventually } from '../kit/processes.ts';

@@ -4,7 +4,7 @@ import { fullJitterMs, spreadMs } from '../../shared/backoff.ts';
 import { ERRORS, fail, failField, ServiceError } from '../../shared/errors.ts';
 import { createIds, uuidOf } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
-import { negotiateVersion, PROTOCOL_MAX, PROTOCOL_MIN } from '../../shared/protocol/version.ts';
+import { negotiateVersion, PROTOCOL_MAX, PROTOCOL_MIN } from '../../shared/protocol/link.ts';
 import { seededRng } from '../../shared/rng.ts';
 import * as states from '../../shared/states.ts';
 import { virtualClock } from '../kit/virtual-clock.ts';

@@ -54,10 +54,10 @@ import {
   type ObservedMessage,
   type OpenMessage,
   type LinkSocket,
+  PROTOCOL_WITH_METRICS,
 } from '../../../shared/protocol/link.ts';
 import type { SentJobEvent } from '../../../shared/protocol/job.ts';
 import type { MetricsSample } from '../../../shared/protocol/metrics.ts';
-import { PROTOCOL_WITH_METRICS } from '../../../shared/protocol/version.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { Upgrade } from '../../base/http/upgrades.ts';
 import type { CloneTokens } from './clone-tokens.ts';

@@ -25,8 +25,10 @@ import {
   linkProof,
   type ServerMessage,
   type LinkSocket,
+  negotiateVersion,
+  PROTOCOL_MAX,
+  PROTOCOL_MIN,
 } from '../../../shared/protocol/link.ts';
-import { negotiateVersion, PROTOCOL_MAX, PROTOCOL_MIN } from '../../../shared/protocol/version.ts';
 import type { Rng } from '../../../shared/rng.ts';
 import { networkOf } from '../../../shared/client-network.ts';
 import { openBuckets } from '../../base/http/rate-limits.ts';

@@ -5,7 +5,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { fail, messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
 import { LOG_FOLLOWERS_PER_ORG_MAX, LOG_READ_MS_MAX } from '../../../shared/limits.ts';
-import { LOG_LINE_BYTES_MAX, LogLine } from '../../../shared/protocol/log-line.ts';
+import { LOG_LINE_BYTES_MAX, LogLine } from '../../../shared/protocol/workload.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Link } from '../../fleet/link/link.ts';
 import { findInstance } from '../instances/store.ts';

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { InstanceEvent, InstanceLog, InstanceLogLine, LogQuery } from '../../../shared/api/instance-journal.ts';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
-import type { LogLine } from '../../../shared/protocol/log-line.ts';
+import type { LogLine } from '../../../shared/protocol/workload.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { EventRow, Events } from '../../base/events/events.ts';
 import { byCreation, type Cursors, type PageStart } from '../../base/http/cursors.ts';

@@ -4,8 +4,13 @@ import { createPrivateKey, sign } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { performance } from 'node:perf_hooks';
 import { type ClientOptions, WebSocket } from 'ws';
-import { type AgentMessage, linkProof, ServerMessage } from '../../../shared/protocol/link.ts';
-import { PROTOCOL_MAX, PROTOCOL_MIN } from '../../../shared/protocol/version.ts';
+import {
+  type AgentMessage,
+  linkProof,
+  ServerMessage,
+  PROTOCOL_MAX,
+  PROTOCOL_MIN,
+} from '../../../shared/protocol/link.ts';
 import { inventoryOf } from '../../kit/machines.ts';
 import { type Answer, type Order, serveOrders } from '../side.ts';
 

@@ -8,7 +8,7 @@ import { type Logs, openLogs } from '../../../control-plane/rental/journal/logs.
 import { LOG_FOLLOWERS_PER_ORG_MAX, LOG_READ_MS_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
-import { LOG_LINE_BYTES_MAX, type LogLine } from '../../../shared/protocol/log-line.ts';
+import { LOG_LINE_BYTES_MAX, type LogLine } from '../../../shared/protocol/workload.ts';
 import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
 const LINES: LogLine[] = [

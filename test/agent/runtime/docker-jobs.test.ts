@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { buffer } from 'node:stream/consumers';
 import { afterAll, expect, test } from 'vitest';
-import { fileOfArchive } from '../../../agent/runtime/archive.ts';
+import { fileOfArchive } from '../../../agent/runtime/docker-jobs.ts';
 import { tarOf } from '../../../agent/runtime/volumeless.ts';
 import { capture } from '../../kit/capture.ts';
 
