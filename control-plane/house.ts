@@ -19,7 +19,7 @@ import { openCursors } from './base/http/cursors.ts';
 import { addMeasures, openMetrics } from './base/http/metrics.ts';
 import { BALLAST_BYTES, openBallast } from './base/db/ballast.ts';
 import { assertSecretFits, openSealing } from './base/http/sealing.ts';
-import { type DiskUse, diskUse } from './base/db/size.ts';
+import { type DiskUse, diskUse } from './base/db/readiness.ts';
 import type { Http, HttpDeps } from './base/http/server.ts';
 import { openMail } from './base/mail/mail.ts';
 import { openOutbound, type Outbound } from './base/outbound/outbound.ts';

@@ -5,7 +5,7 @@ import type { LoopStatus } from '../../shared/loop.ts';
 import { dollarText } from '../../shared/money.ts';
 import { VERSION } from '../../shared/version.ts';
 import type { Db, Query } from '../base/db/db.ts';
-import { databaseBytes, type DiskUse } from '../base/db/size.ts';
+import { databaseBytes, type DiskUse } from '../base/db/readiness.ts';
 import type { DueRows, Servers, Waiting, Waits } from '../base/http/overview.ts';
 import { gpusOffered, linkedMachines } from '../fleet/supply/overview.ts';
 import { openFreeTimes } from '../money/credits/overview.ts';

@@ -8,7 +8,7 @@ import type { Events } from '../events/events.ts';
 import { failUnknownKey } from '../http/checks.ts';
 import type { Caller, MaybePromise, Restriction } from '../http/route.ts';
 import * as keys from './api-keys.ts';
-import { type KnownKey, openKnownKeys } from './known-keys.ts';
+import { type KnownKey, openKnownKeys } from './api-keys.ts';
 import * as orgs from './orgs.ts';
 
 /** Step of `last_used_at`: writing it for every request would cost more than the request. */

@@ -1,14 +1,15 @@
-// What this room adds to the house: the routes of organisations and keys.
+// What this room adds to the house: the routes of organisations and keys, and their events in the live stream.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Db } from '../db/db.ts';
-import type { Events } from '../events/events.ts';
+import type { Events, Feed } from '../events/events.ts';
 import type { Cursors } from '../http/cursors.ts';
 import type { Accounts } from './accounts.ts';
-import { API_KEY_FEED, ORG_FEED } from './feeds.ts';
 import { apiKeyRoutes, sshKeyRoutes } from './routes.ts';
 import { accountOperatorRoutes } from './operator-routes.ts';
 import type { SshKeys } from './ssh-keys.ts';
+import { apiKeyView, keysOfOrg } from './api-keys.ts';
+import { orgsOf, orgView } from './orgs.ts';
 
 interface Deps {
   db: Db;
@@ -27,3 +28,20 @@ export function accountsBrings({ db, clock, ids, events, cursors, accounts, sshK
     feeds: [API_KEY_FEED, ORG_FEED],
   };
 }
+
+const API_KEY_FEED: Feed = {
+  of: 'api_key',
+  scope: 'api_keys:read',
+  describe: async (query, orgId, ids) =>
+    new Map((await keysOfOrg(query, orgId, ids)).map((row) => [row.id, apiKeyView(row)])),
+};
+
+/**
+ * The events of the organisation itself. Everybody who may read events sees a suspension, because it explains why nothing starts any more.
+ */
+const ORG_FEED: Feed = {
+  of: 'org',
+  scope: 'events:read',
+  describe: async (query, orgId, ids) =>
+    new Map((await orgsOf(query, ids.includes(orgId) ? [orgId] : [])).map((row) => [row.id, orgView(row)])),
+};

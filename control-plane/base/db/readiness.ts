@@ -1,7 +1,12 @@
-// Checks whether the database commits, by writing a row durably. Reads are no proof: they work long after the disk is full.
+// What operators watch of the database: whether it commits, how large it is, and how full its disk is. Whether it commits is checked by writing
+// a row durably. Reads are no proof: they work long after the disk is full.
+import { statfs } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import { type Db, DbError, sql } from './db.ts';
+import { int } from './columns.ts';
 
 /** Unauthenticated callers may ask, and a commit is expensive, so an answer is reused for this long. */
 const FRESH_MS = 1_000;
@@ -53,6 +58,27 @@ export async function writeRow(db: Db, clock: Clock): Promise<void> {
       sql`insert into commit_probes (id, at_ms) values (1, ${atMs}) on conflict (id) do update set at_ms = ${atMs}`,
     ),
   );
+}
+
+export interface DiskUse {
+  used_bytes: number;
+  total_bytes: number;
+}
+
+const BytesRow = z.object({ bytes: int });
+
+export async function databaseBytes({ dialect, read }: Pick<Db, 'dialect' | 'read'>): Promise<number> {
+  const size =
+    dialect === 'sqlite'
+      ? sql`select page_count * page_size as bytes from pragma_page_count(), pragma_page_size()`
+      : sql`select pg_database_size(current_database()) as bytes`;
+  return (await read.one(BytesRow, size))?.bytes ?? 0;
+}
+
+/** The disk that holds the file. Blocks that only root may use count as used, because the service cannot use them. */
+export async function diskUse(path: string): Promise<DiskUse> {
+  const { bavail, blocks, bsize } = await statfs(dirname(path));
+  return { used_bytes: (blocks - bavail) * bsize, total_bytes: blocks * bsize };
 }
 
 async function commit({ db, clock, hasRoom }: ReadinessDeps): Promise<{ reasons: string[]; error?: unknown }> {

@@ -3,8 +3,7 @@ import { once } from 'node:events';
 import { isIP, connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { codeOf, messageOf } from '../../../shared/errors.ts';
-import { OutboundError, type OutboundErrorCode } from './outbound-error.ts';
-import type { Policy, Target } from './policy.ts';
+import { OutboundError, type OutboundErrorCode, type Policy, type Target } from './policy.ts';
 import { lookup, Resolver } from 'node:dns/promises';
 
 export type Resolve = (hostname: string) => Promise<string[]>;

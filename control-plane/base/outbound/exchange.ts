@@ -6,8 +6,15 @@
 import type { Dispatcher } from 'undici';
 import type { Clock } from '../../../shared/clock.ts';
 import { type Dial, type Line, type Lines, openLines, joined, outboundError } from './lines.ts';
-import { OutboundError, type OutboundErrorCode } from './outbound-error.ts';
-import { dialledTarget, openPolicy, type OutboundPolicy, type Policy, type Target } from './policy.ts';
+import {
+  OutboundError,
+  type OutboundErrorCode,
+  dialledTarget,
+  openPolicy,
+  type OutboundPolicy,
+  type Policy,
+  type Target,
+} from './policy.ts';
 
 export interface ExchangeRequest {
   method: 'GET' | 'POST' | 'DELETE';

@@ -4,8 +4,7 @@ import type { Duplex } from 'node:stream';
 import { callbackify } from 'node:util';
 import { Client, errors } from 'undici';
 import { type ConnectionDeps, openConnection } from './connection.ts';
-import { OutboundError } from './outbound-error.ts';
-import type { Target } from './policy.ts';
+import { OutboundError, type Target } from './policy.ts';
 import { messageOf } from '../../../shared/errors.ts';
 
 /** Limit of idle connections to all hosts. The oldest one is closed first. */

@@ -2,8 +2,7 @@
 import type { Clock } from '../../../shared/clock.ts';
 import type { Resolve } from './connection.ts';
 import { type Line, openLines, joined, outboundError } from './lines.ts';
-import { OutboundError } from './outbound-error.ts';
-import { openPolicy, type OutboundPolicy, type Target } from './policy.ts';
+import { OutboundError, openPolicy, type OutboundPolicy, type Target } from './policy.ts';
 
 export interface OutboundRequest {
   method: 'GET' | 'HEAD' | 'POST';
@@ -56,6 +55,27 @@ export function openOutbound(policy: OutboundPolicy, deps: { clock: Clock; resol
     },
     close: () => lines.close(),
   };
+}
+
+/** Reads at most `bytesMax` bytes and leaves the rest unread. Throws what the body throws. */
+export async function readText(body: AsyncIterable<Buffer>, bytesMax: number): Promise<string> {
+  const pieces: Buffer[] = [];
+  let bytes = 0;
+  for await (const piece of body) {
+    pieces.push(piece);
+    bytes += piece.length;
+    if (bytes >= bytesMax) break;
+  }
+  return Buffer.concat(pieces).subarray(0, bytesMax).toString();
+}
+
+/** Undefined if the text is not JSON. */
+export function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }
 
 async function attempt(

@@ -1,7 +1,6 @@
-// Which URLs and addresses may be called: pure rules over the operator's configuration.
+// Which URLs and addresses may be called: pure rules over the operator's configuration, and the error of every failed request.
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
-import { OutboundError } from './outbound-error.ts';
 
 export interface OutboundPolicy {
   ports: readonly number[] | 'any';
@@ -87,6 +86,25 @@ export function dialledTarget(url: string): Target {
     isTls: false,
     isNamed: true,
   };
+}
+
+export type OutboundErrorCode = 'blocked_address' | 'dns' | 'connect' | 'tls' | 'timeout' | 'protocol';
+
+/** `remoteAddress` is null if there was no connection. The owner of the URL may read the message. */
+export class OutboundError extends Error {
+  readonly code: OutboundErrorCode;
+  readonly remoteAddress: string | null;
+
+  constructor(
+    code: OutboundErrorCode,
+    message: string,
+    options: { remoteAddress?: string | null; cause?: unknown } = {},
+  ) {
+    super(message, { cause: options.cause });
+    this.name = 'OutboundError';
+    this.code = code;
+    this.remoteAddress = options.remoteAddress ?? null;
+  }
 }
 
 /** The only allocated part of public IPv6. The rest embeds IPv4, is special or is unallocated. */

@@ -1,4 +1,4 @@
-// What this room adds to the house: the routes of people, and what it forgets.
+// What this room adds to the house: the routes of people, their events in the live stream, and what it forgets.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Db } from '../db/db.ts';
 import { type Forgets, inPieces, type Piece } from '../db/pieces.ts';
@@ -8,16 +8,18 @@ import { forgetChallenges } from './credential-store.ts';
 import { deviceRoutes } from './device-routes.ts';
 import { forgetDeviceLogins } from './device-store.ts';
 import { factorRoutes } from './factor-routes.ts';
-import { invitationFeed, MEMBER_FEED, SESSION_FEED } from './feeds.ts';
-import { forgetInvitations, forgetLinks } from './link-store.ts';
+import { forgetInvitations, forgetLinks, invitationsOfOrg } from './link-store.ts';
 import { memberRoutes } from './member-routes.ts';
 import { userOperatorRoutes } from './operator-routes.ts';
-import { oidcRoutes } from './oidc-routes.ts';
+import { oidcRoutes, signInRoutes } from './sign-in-routes.ts';
 import { passkeyRoutes } from './passkey-routes.ts';
 import { forgetNetworks, forgetSessions, NETWORK_KEEP_MS } from './session-store.ts';
 import { sessionRoutes } from './session-routes.ts';
-import { signInRoutes } from './sign-in-routes.ts';
 import type { Users } from './users.ts';
+import type { Feed } from '../events/events.ts';
+import { invitationView } from './invitations.ts';
+import { memberView } from './members.ts';
+import { membersOfOrg } from './store.ts';
 
 interface Deps {
   db: Db;
@@ -55,3 +57,32 @@ export function usersBrings(deps: Deps) {
     ],
   };
 }
+
+const MEMBER_FEED: Feed = {
+  of: 'member',
+  scope: 'members:read',
+  describe: async (query, orgId, ids) =>
+    new Map((await membersOfOrg(query, orgId, ids)).map((row) => [row.user_id, memberView(row)])),
+};
+
+function invitationFeed(clock: Clock): Feed {
+  return {
+    of: 'invitation',
+    scope: 'members:read',
+    describe: async (query, orgId, ids) => {
+      const found = await invitationsOfOrg(query, orgId, { ids, nowMs: clock.now() });
+      return new Map(found.map((row) => [row.id, invitationView(row)]));
+    },
+  };
+}
+
+/**
+ * Owners see the sign-ins of all members, and every person sees its own. The events do not show the sessions, because only the person
+ * itself may list them.
+ */
+const SESSION_FEED: Feed = {
+  of: 'session',
+  scope: 'members:write',
+  isPersonal: true,
+  describe: () => Promise.resolve(new Map()),
+};

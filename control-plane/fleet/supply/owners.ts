@@ -4,7 +4,7 @@ import type { CommunitySupplier } from '../../../shared/api/community.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { text } from '../../base/db/columns.ts';
 import { type Query, sql } from '../../base/db/db.ts';
-import type { Feed } from '../../base/events/feeds.ts';
+import type { Feed } from '../../base/events/events.ts';
 import { machineViews, type ViewDeps } from './machine-view.ts';
 import { findMachine, supplierOfOrg, type SupplierRow } from './store.ts';
 

@@ -1,6 +1,6 @@
 // What this room brings to the house.
 import { type Db, sql } from '../../base/db/db.ts';
-import type { Feed } from '../../base/events/feeds.ts';
+import type { Feed } from '../../base/events/events.ts';
 import type { Measure } from '../../base/http/metrics.ts';
 import { countDue, type DueRows } from '../../base/http/overview.ts';
 import type { Billed } from '../../money/ledger/billed.ts';

@@ -4,7 +4,7 @@ import { ERRORS, fail, ServiceError } from '../../../shared/errors.ts';
 import { UPSTREAM_ATTEMPTS_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Exchange, Exchanges } from '../../base/outbound/exchange.ts';
-import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import { OutboundError } from '../../base/outbound/policy.ts';
 import type { Callable } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
 import type { Replicas } from '../replicas/replicas.ts';

@@ -8,7 +8,7 @@ import type { Callable, Catalog } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
 import { usedOutcome } from './outcome.ts';
 import { embeddingsBound, embeddingsUcents, estimatedTokens } from './price.ts';
-import { jsonOf } from '../../base/outbound/read-answer.ts';
+import { jsonOf } from '../../base/outbound/outbound.ts';
 import { type OpenRequest, receiptHeader } from './requests.ts';
 import { assertSupported } from './supported.ts';
 import { tokenizedTexts } from './tokenize.ts';

@@ -1,6 +1,6 @@
 // The health check of a resting server, so that no caller's request has to test whether it is back.
 import { type Exchanges } from '../../base/outbound/exchange.ts';
-import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import { OutboundError } from '../../base/outbound/policy.ts';
 import type { Upstream } from '../catalog/models.ts';
 import type { Health } from './breaker.ts';
 import { besideV1, headersFor } from '../catalog/server-request.ts';

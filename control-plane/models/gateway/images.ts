@@ -8,7 +8,7 @@ import type { Callable, Catalog } from '../catalog/catalog.ts';
 import { sizesOf } from '../catalog/image-sizes.ts';
 import { usedOutcome } from './outcome.ts';
 import { imagesUcents } from './price.ts';
-import { jsonOf } from '../../base/outbound/read-answer.ts';
+import { jsonOf } from '../../base/outbound/outbound.ts';
 import { receiptHeader } from './requests.ts';
 import { failUnsupported } from './supported.ts';
 import { askWhole, type CallDeps } from './whole-answer.ts';

@@ -5,9 +5,9 @@ import type { Clock } from '../../../shared/clock.ts';
 import { TOKENIZER_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Exchanges } from '../../base/outbound/exchange.ts';
-import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import { OutboundError } from '../../base/outbound/policy.ts';
 import type { Upstream } from '../catalog/models.ts';
-import { jsonOf, readText } from '../../base/outbound/read-answer.ts';
+import { jsonOf, readText } from '../../base/outbound/outbound.ts';
 import { besideV1, headersFor } from '../catalog/server-request.ts';
 
 export interface TokenizerDeps {

@@ -4,7 +4,7 @@ import { ServiceError } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Exchange } from '../../base/outbound/exchange.ts';
 import type { CatalogModel, Upstream } from '../catalog/models.ts';
-import { jsonOf, readText } from '../../base/outbound/read-answer.ts';
+import { jsonOf, readText } from '../../base/outbound/outbound.ts';
 
 const REFUSAL_BYTES_MAX = 64 * 1024;
 /** Length of an error name in the log. The error message may quote the customer's text, so it is not logged. */

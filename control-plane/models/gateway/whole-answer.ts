@@ -4,7 +4,7 @@ import { fail, ServiceError } from '../../../shared/errors.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
 import { type Answering, ask, type AskDeps, brokenAnswer, type UpstreamRequest } from './ask.ts';
-import { readText } from '../../base/outbound/read-answer.ts';
+import { readText } from '../../base/outbound/outbound.ts';
 import type { Counts } from './counts.ts';
 import type { Requests } from './requests.ts';
 

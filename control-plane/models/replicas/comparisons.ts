@@ -7,7 +7,7 @@
 import type { Rng } from '../../../shared/rng.ts';
 import type { Supply } from '../../fleet/supply/supply.ts';
 import type { Upstream } from '../catalog/models.ts';
-import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import { OutboundError } from '../../base/outbound/policy.ts';
 import type { Tier } from './pools.ts';
 import { completionOf } from './readiness.ts';
 import { serverOf } from './servers.ts';

@@ -3,8 +3,8 @@ import { z } from 'zod';
 import type { Modality } from '../../../shared/api/model.ts';
 import { messageOf } from '../../../shared/errors.ts';
 import type { Exchange, Exchanges } from '../../base/outbound/exchange.ts';
-import { OutboundError } from '../../base/outbound/outbound-error.ts';
-import { jsonOf, readText } from '../../base/outbound/read-answer.ts';
+import { OutboundError } from '../../base/outbound/policy.ts';
+import { jsonOf, readText } from '../../base/outbound/outbound.ts';
 import type { Upstream } from '../catalog/models.ts';
 import { besideV1, headersFor } from '../catalog/server-request.ts';
 

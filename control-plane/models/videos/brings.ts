@@ -1,7 +1,7 @@
 // What this room brings to the house.
 import type { Blobs } from '../../base/blobs/blobs.ts';
 import { type Db, sql } from '../../base/db/db.ts';
-import type { Feed } from '../../base/events/feeds.ts';
+import type { Feed } from '../../base/events/events.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import type { Measure } from '../../base/http/metrics.ts';
 import { countDue, type DueRows } from '../../base/http/overview.ts';

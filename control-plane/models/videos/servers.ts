@@ -3,9 +3,9 @@
 import { messageOf } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Exchange, ExchangeRequest, Exchanges } from '../../base/outbound/exchange.ts';
-import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import { OutboundError } from '../../base/outbound/policy.ts';
 import type { Upstream } from '../catalog/models.ts';
-import { jsonOf, readText } from '../../base/outbound/read-answer.ts';
+import { jsonOf, readText } from '../../base/outbound/outbound.ts';
 import { headersFor } from '../catalog/server-request.ts';
 import type { Wanted } from './store.ts';
 import { z } from 'zod';

@@ -8,7 +8,7 @@ import type { Db } from '../../base/db/db.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { AnyFields, type Fields, Id, listOf, operator } from '../../base/http/operator.ts';
 import { type Route, route } from '../../base/http/route.ts';
-import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import { OutboundError } from '../../base/outbound/policy.ts';
 import { addSanctioned, countSanctioned } from './addresses-store.ts';
 import { ADDRESSES_BYTES_MAX, addressRoutes } from './address-routes.ts';
 import { tokenText } from './chains.ts';

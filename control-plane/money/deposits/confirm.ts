@@ -1,7 +1,7 @@
 // Before a deposit is credited, the node is asked again for the receipt of each transfer, and a second node too if the deposit is large.
 import type { DepositChain } from '../../../shared/api/deposit.ts';
 import { messageOf } from '../../../shared/errors.ts';
-import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import { OutboundError } from '../../base/outbound/policy.ts';
 import { sumOf } from './plan.ts';
 import type { ChainReader } from './reader.ts';
 import { RpcError } from './rpc.ts';

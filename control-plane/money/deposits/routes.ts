@@ -5,7 +5,7 @@ import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Db } from '../../base/db/db.ts';
-import type { Feed } from '../../base/events/feeds.ts';
+import type { Feed } from '../../base/events/events.ts';
 import { byCreation, type Cursors, type PageStart } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import { tokenText } from './chains.ts';

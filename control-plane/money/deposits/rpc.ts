@@ -1,8 +1,7 @@
 // JSON-RPC to a node of the operator's choice.
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
-import { jsonOf } from '../../base/outbound/read-answer.ts';
-import { openOutbound } from '../../base/outbound/outbound.ts';
+import { jsonOf, openOutbound } from '../../base/outbound/outbound.ts';
 
 /** The node has answered, but not with a result. The message never has the URL, whose path may be a key. */
 export class RpcError extends Error {

@@ -2,7 +2,7 @@
 import type { Clock } from '../../../shared/clock.ts';
 import type { LoopOptions } from '../../../shared/loop.ts';
 import type { Db } from '../../base/db/db.ts';
-import type { Feed } from '../../base/events/feeds.ts';
+import type { Feed } from '../../base/events/events.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import { type BalanceWarningsDeps, warnOfBalances } from './balance-warnings.ts';

@@ -4,7 +4,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { REGISTRY_JSON_BYTES_MAX } from '../../../shared/limits.ts';
 import type { PullLogin } from '../../../shared/protocol/link.ts';
 import type { OutboundResponse } from '../../base/outbound/outbound.ts';
-import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import { OutboundError } from '../../base/outbound/policy.ts';
 import type { RegistryLogin } from './authorization.ts';
 import { openCache } from './cache.ts';
 import { openSemaphore } from '../../../shared/semaphore.ts';

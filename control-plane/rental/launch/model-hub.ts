@@ -4,7 +4,7 @@ import { JSON_VALUES_MAX } from '../../../shared/limits.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import { openOutbound, type OutboundResponse } from '../../base/outbound/outbound.ts';
-import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import { OutboundError } from '../../base/outbound/policy.ts';
 import { jsonOf } from './authorization.ts';
 import { openCache } from './cache.ts';
 

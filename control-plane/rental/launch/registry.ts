@@ -2,7 +2,7 @@
 // repository answers its challenges, follows redirects, and repeats a request that got no answer once.
 import type { Clock } from '../../../shared/clock.ts';
 import type { PullLogin } from '../../../shared/protocol/link.ts';
-import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import { OutboundError } from '../../base/outbound/policy.ts';
 import {
   type OutboundRequest,
   type OutboundResponse,

@@ -1,6 +1,6 @@
 // What this room brings to the house.
 import { reservationOperatorRoutes } from './operator-routes.ts';
-import type { Feed } from '../../base/events/feeds.ts';
+import type { Feed } from '../../base/events/events.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import type { Reservations } from './reservations.ts';
 import { reservationRoutes } from './routes.ts';

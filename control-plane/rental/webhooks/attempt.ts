@@ -2,7 +2,7 @@
 import { WEBHOOK_ATTEMPT_MS_MAX, WEBHOOK_EXCERPT_BYTES_MAX, WEBHOOK_STATUS_MS_MAX } from '../../../shared/limits.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { webhookHeaders } from '../../../shared/webhook-signature.ts';
-import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import { OutboundError } from '../../base/outbound/policy.ts';
 import type { Outbound, OutboundResponse } from '../../base/outbound/outbound.ts';
 import type { AttemptRow, DeliveryRow, Trigger } from './delivery-store.ts';
 import type { DeliveryOutcome } from './schedule.ts';

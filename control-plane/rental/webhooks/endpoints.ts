@@ -10,7 +10,7 @@ import { fail, failField } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { WEBHOOK_ENDPOINTS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
-import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import { OutboundError } from '../../base/outbound/policy.ts';
 import type { Outbound } from '../../base/outbound/outbound.ts';
 import * as store from './endpoint-store.ts';
 import { disabled, type Health, HEALTHY } from './schedule.ts';

@@ -15,7 +15,7 @@ import {
   estimatedUsage,
   imagesUcents,
 } from '../../../control-plane/models/gateway/price.ts';
-import { readText } from '../../../control-plane/base/outbound/read-answer.ts';
+import { readText } from '../../../control-plane/base/outbound/outbound.ts';
 import { besideV1, headersFor } from '../../../control-plane/models/catalog/server-request.ts';
 import type { Upstream } from '../../../control-plane/models/catalog/models.ts';
 import { type ErrorCode, ServiceError } from '../../../shared/errors.ts';

@@ -10,7 +10,7 @@ import {
   type Exchanges,
   openExchanges,
 } from '../../../../control-plane/base/outbound/exchange.ts';
-import { OutboundError } from '../../../../control-plane/base/outbound/outbound-error.ts';
+import { OutboundError } from '../../../../control-plane/base/outbound/policy.ts';
 import { type VirtualClock, virtualClock } from '../../../kit/virtual-clock.ts';
 
 let clock: VirtualClock;

@@ -5,8 +5,7 @@ import { createServer as createHttpsServer } from 'node:https';
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Outbound, type OutboundRequest, openOutbound } from '../../../../control-plane/base/outbound/outbound.ts';
-import { OutboundError } from '../../../../control-plane/base/outbound/outbound-error.ts';
-import type { OutboundPolicy } from '../../../../control-plane/base/outbound/policy.ts';
+import { OutboundError, type OutboundPolicy } from '../../../../control-plane/base/outbound/policy.ts';
 import { makeCertificate } from '../../../kit/certificate.ts';
 import { type VirtualClock, virtualClock } from '../../../kit/virtual-clock.ts';
 

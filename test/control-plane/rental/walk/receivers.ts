@@ -1,5 +1,5 @@
 // Receivers of webhooks: they know what the specification tells them, and note what they should not have been sent.
-import { OutboundError } from '../../../../control-plane/base/outbound/outbound-error.ts';
+import { OutboundError } from '../../../../control-plane/base/outbound/policy.ts';
 import type { OutboundRequest } from '../../../../control-plane/base/outbound/outbound.ts';
 import type { Clock } from '../../../../shared/clock.ts';
 import type { ScriptedOutbound } from '../../../kit/scripted-outbound.ts';

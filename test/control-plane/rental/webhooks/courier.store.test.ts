@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Db } from '../../../../control-plane/base/db/db.ts';
 import { WebhookEvent } from '../../../../shared/api/webhook.ts';
-import { OutboundError } from '../../../../control-plane/base/outbound/outbound-error.ts';
+import { OutboundError } from '../../../../control-plane/base/outbound/policy.ts';
 import type { OutboundRequest } from '../../../../control-plane/base/outbound/outbound.ts';
 import { type Courier, openCourier } from '../../../../control-plane/rental/webhooks/courier.ts';
 import { createLog } from '../../../../shared/log.ts';

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Tx } from '../../../../control-plane/base/db/db.ts';
 import type { ChangeWebhookEndpoint } from '../../../../shared/api/webhook.ts';
-import { OutboundError } from '../../../../control-plane/base/outbound/outbound-error.ts';
+import { OutboundError } from '../../../../control-plane/base/outbound/policy.ts';
 import { eventually } from '../../../kit/processes.ts';
 import { dueEndpoints } from '../../../../control-plane/rental/webhooks/endpoint-store.ts';
 import { openWebhookWorld, type WebhookWorld } from './fixture.ts';

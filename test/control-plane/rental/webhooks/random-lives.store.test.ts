@@ -1,6 +1,6 @@
 // Random lives of endpoints: whatever happens in whatever order, the rows stay true to each other and to their state tables.
 import { afterEach, expect, test } from 'vitest';
-import { OutboundError } from '../../../../control-plane/base/outbound/outbound-error.ts';
+import { OutboundError } from '../../../../control-plane/base/outbound/policy.ts';
 import { type Rng, seededRng } from '../../../../shared/rng.ts';
 import { brokenDeliveries } from './delivery-rules.ts';
 import { openWebhookWorld, type WebhookWorld } from './fixture.ts';
