@@ -1,7 +1,7 @@
-// The outbound policy for model servers: only the servers in the catalog may be called.
+// How model servers are called: the outbound policy, by which only the servers in the catalog may be called, and what every request has.
 import type { OutboundPolicy } from '../../base/outbound/policy.ts';
 import type { Catalog } from './catalog.ts';
-import type { CatalogModel } from './models.ts';
+import type { CatalogModel, Upstream } from './models.ts';
 
 /** The catalog is read at each request. The operator chooses these servers, so they may be private and use plain HTTP. */
 export function policyOf(catalog: Pick<Catalog, 'models'>): OutboundPolicy {
@@ -18,6 +18,19 @@ export function policyOf(catalog: Pick<Catalog, 'models'>): OutboundPolicy {
       return hosts;
     },
   };
+}
+
+export function headersFor({ apiKey }: Upstream): Record<string, string> {
+  return {
+    'content-type': 'application/json',
+    'user-agent': 'svc-control-plane',
+    ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
+  };
+}
+
+/** `/health` of http://10.0.0.5:8000/v1 is http://10.0.0.5:8000/health. */
+export function besideV1({ base_url: url }: Upstream, path: string): string {
+  return `${url.replace(/\/v1$/, '')}${path}`;
 }
 
 function hostsOf(models: readonly CatalogModel[]): OutboundPolicy['namedHosts'] {

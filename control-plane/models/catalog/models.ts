@@ -4,8 +4,7 @@ import { z } from 'zod';
 import { Modality, ModelParameter, ModelStatus } from '../../../shared/api/model.ts';
 import { Deployment, type Replica, Serving } from './deployments.ts';
 import { FineTuning } from './fine-tuning.ts';
-import { wrongImageParameters } from './image-sizes.ts';
-import { wrongVideoParameters } from './video-parameters.ts';
+import { wrongImageParameters, wrongVideoParameters } from './parameters.ts';
 import { parseYamlConfig, readNamed } from '../../../shared/yaml-config.ts';
 
 const Milliseconds = z.int().min(1).max(3_600_000);

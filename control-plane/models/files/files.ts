@@ -4,9 +4,8 @@ import type { z } from 'zod';
 import { fail, failField } from '../../../shared/errors.ts';
 import { UPLOADS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import type { OpenBlob } from '../../base/blobs/blobs.ts';
-import { openAtOnce } from './at-once.ts';
+import { openAtOnce, type FilesDeps, upload, type UploadCall } from './upload.ts';
 import { deleteFile, type FileRow, findFile, namedBlobs, pageOfFiles } from './store.ts';
-import { type FilesDeps, upload, type UploadCall } from './upload.ts';
 import { openUploads, type Uploads } from './uploads.ts';
 import { fileView } from './view.ts';
 

@@ -1,4 +1,5 @@
-// POST /v1/files: streams an upload to its blob, checks it meanwhile, and inserts the row when the file is whole.
+// POST /v1/files: streams an upload to its blob, checks it meanwhile, and inserts the row when the file is whole. Each upload may fill the disk
+// up to its limit before it is refused, so an organisation may have only some under way.
 import { FILE_PURPOSE, type TrainingReport } from '../../../shared/api/file.ts';
 import type { FineTuningQuote } from '../../../shared/api/fine-tuning.ts';
 import type { Clock } from '../../../shared/clock.ts';
@@ -159,4 +160,33 @@ export function failUnsupported(name: string): never {
     detail: `${field} is not supported in v1.1 of the inference API. Leave it out.`,
     errors: [{ field, rule: 'is not supported' }],
   });
+}
+
+export interface AtOnce {
+  /** @throws ServiceError `rate_limit_exceeded`, and the errors of the work */
+  run<T>(orgId: string, work: () => Promise<T>): Promise<T>;
+}
+
+const RETRY_S = 5;
+
+/** `what` names what is limited, in the plural. */
+export function openAtOnce(what: string, max: number): AtOnce {
+  const running = new Map<string, number>();
+  return {
+    run: async (orgId, work) => {
+      const count = running.get(orgId) ?? 0;
+      if (count >= max) {
+        const detail = `${max} ${what} of the organisation are under way. Wait until one of them is over.`;
+        fail('rate_limit_exceeded', { detail, retryAfterSeconds: RETRY_S });
+      }
+      running.set(orgId, count + 1);
+      try {
+        return await work();
+      } finally {
+        const left = (running.get(orgId) ?? 1) - 1;
+        if (left === 0) running.delete(orgId);
+        else running.set(orgId, left);
+      }
+    },
+  };
 }

@@ -4,12 +4,11 @@ import type { CreateUpload, UploadPart } from '../../../shared/api/upload.ts';
 import { failField } from '../../../shared/errors.ts';
 import { FILES_PER_ORG_MAX, UPLOAD_MS, UPLOAD_PARTS_AT_ONCE_MAX } from '../../../shared/limits.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
-import { type AtOnce, openAtOnce } from './at-once.ts';
+import { type AtOnce, openAtOnce, failNoRoom, type FilesDeps } from './upload.ts';
 import { complete, type CompleteCall } from './complete.ts';
 import { addPart, type PartCall } from './parts.ts';
 import { assertPending, move, statusOf } from './states.ts';
 import { storedOf } from './store.ts';
-import { failNoRoom, type FilesDeps } from './upload.ts';
 import { findUpload, insertUpload, lateUploads, takeUnneededParts } from './uploads-store.ts';
 import { failNoUpload, uploadReply } from './view.ts';
 

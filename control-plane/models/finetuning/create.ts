@@ -1,8 +1,9 @@
-// Creates a job: every refusal comes before anything is stored, and the budget is held in the same transaction.
-import type { CreateFineTuningJob } from '../../../shared/api/fine-tuning.ts';
+// Creates a job: every refusal comes before anything is stored, and the budget is held in the same transaction. Quotes say before what a training
+// file would cost with each base model: a range, because machines are not equally fast.
+import type { CreateFineTuningJob, FineTuningQuote } from '../../../shared/api/fine-tuning.ts';
 import { fail, failField } from '../../../shared/errors.ts';
 import { FINE_TUNING_BUDGET_USD_MAX, FINE_TUNING_OPEN_PER_ORG_MAX } from '../../../shared/limits.ts';
-import { ceilToCents, dollarText, ucentsFromDollars } from '../../../shared/money.ts';
+import { ceilToCents, dollarText, ucentsFromDollars, dollarsFromUcents } from '../../../shared/money.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
 import { isOffered } from '../../fleet/supply/offerings.ts';
@@ -16,6 +17,7 @@ import { holdId } from './money.ts';
 import { preferredTypes } from './place.ts';
 import * as store from './store.ts';
 import { jobView } from './view.ts';
+import type { TrainingReport } from '../../../shared/api/file.ts';
 
 export type CreateCall = Pick<Call<undefined, undefined, CreateFineTuningJob>, 'caller' | 'body' | 'settle'>;
 
@@ -61,8 +63,15 @@ export async function createJob(call: CreateCall, deps: FineTuningDeps): Promise
   return reply;
 }
 
+/** Quotes for the file: one for each base model, in the order of the model names. */
+export function quotesOf(report: TrainingReport, { models }: Pick<Catalog, 'models'>): FineTuningQuote[] {
+  return models
+    .flatMap(({ fine_tuning: tuning }) => (tuning === undefined ? [] : [quoteOf(report, tuning)]))
+    .toSorted((a, b) => (a.model < b.model ? -1 : 1));
+}
+
 /** The smallest budget: it pays for the first minutes. */
-export function minBudgetUcents(terms: FineTuning): bigint {
+function minBudgetUcents(terms: FineTuning): bigint {
   return ceilToCents((ucentsPerHour(terms) * BigInt(terms.budget_minutes_min)) / 60n);
 }
 
@@ -138,4 +147,26 @@ async function readFile(tx: Tx, orgId: string, id: string): Promise<FileRow> {
     'training_file',
     `must be a file without faults, and this one has some (${where}${problem?.message ?? 'see its report'})`,
   );
+}
+
+function quoteOf({ estimated_tokens: tokens }: TrainingReport, terms: FineTuning): FineTuningQuote {
+  const trained = tokens * terms.epochs;
+  const { min, max } = terms.tokens_per_gpu_second;
+  return {
+    object: 'fine_tuning.quote',
+    model: terms.base_model,
+    estimated_tokens: trained,
+    min_usd: dollars(trained, max, terms),
+    max_usd: dollars(trained, min, terms),
+    min_budget_usd: dollarsFromUcents(minBudgetUcents(terms)),
+  };
+}
+
+/**
+ * The price for this number of tokens at this speed. All GPUs of a job train, and all are paid. Rounded up to whole seconds of one GPU and to
+ * whole cents.
+ */
+function dollars(tokens: number, perGpuSecond: number, terms: FineTuning): number {
+  const gpuSeconds = BigInt(Math.ceil(tokens / perGpuSecond));
+  return dollarsFromUcents(ceilToCents(gpuSeconds * BigInt(terms.gpu_second_microcents)));
 }

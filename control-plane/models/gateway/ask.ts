@@ -9,7 +9,7 @@ import type { Callable } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
 import type { Replicas } from '../replicas/replicas.ts';
 import type { Attempt, Attempts } from './attempts.ts';
-import { headersFor } from '../catalog/server-request.ts';
+import { headersFor } from '../catalog/model-servers.ts';
 import { isLoading, refusalOf } from './upstream-refusals.ts';
 import type { Upstreams } from './upstreams.ts';
 

@@ -5,7 +5,7 @@ import { fail, failField } from '../../../shared/errors.ts';
 import type { Callable, Catalog } from '../catalog/catalog.ts';
 import type { CatalogModel } from '../catalog/models.ts';
 import { type ChatBound, chatBound, chatUcents } from './price.ts';
-import { assertSupported } from './supported.ts';
+import { assertSupported } from '../catalog/parameters.ts';
 import { contextExceeded } from './upstream-refusals.ts';
 
 export interface PlannedChat extends ChatBound {

@@ -8,13 +8,12 @@ import type { Reply } from '../../base/http/route.ts';
 import { type Answering, ask, brokenAnswer } from './ask.ts';
 import { chatAffinity, type ChatCall, completionFacts, roomFor } from './chat.ts';
 import { assertFits, boundedUsage, type PlannedChat, planChat } from './chat-plan.ts';
-import { DONE, readChunk, streamMembers, upstreamBody } from './chat-wire.ts';
+import { DONE, readChunk, streamMembers, upstreamBody, BadEvents, eventData } from './chat-wire.ts';
 import { eventOf, type EventWriter, openEventWriter, PING } from './event-writer.ts';
-import { failedOutcome, freeOutcome, type Used, usedOutcome } from './outcome.ts';
-import { countChat, noteContext } from './count-chat.ts';
+import { failedOutcome, freeOutcome, type Used, usedOutcome } from './states.ts';
+import { countChat, noteContext } from './tokenize.ts';
 import { chatUcents } from './price.ts';
 import { onAbort, type OpenRequest, receiptHeader } from './requests.ts';
-import { BadEvents, eventData } from './sse.ts';
 import type { Ending } from './store.ts';
 import type { CallDeps } from './whole-answer.ts';
 

@@ -1,8 +1,10 @@
-// The chat-completion wire format: builds requests to servers and reads their answers, whole or in chunks. Unknown fields are dropped.
+// The chat-completion wire format: builds requests to servers and reads their answers, whole or as a stream of server-sent events. Unknown fields
+// are dropped.
 import { z } from 'zod';
 import { type ChatCompletion, type ChatRequest, FinishReason, type TokenUsage } from '../../../shared/api/chat.ts';
 import type { Upstream } from '../catalog/models.ts';
 import type { PlannedChat } from './chat-plan.ts';
+import { STREAM_EVENT_BYTES_MAX } from '../../../shared/limits.ts';
 
 /** The last event of a stream. */
 export const DONE = '[DONE]';
@@ -181,8 +183,34 @@ export function completionView(
   };
 }
 
+/** The body is not a stream of events that we can read. */
+export class BadEvents extends Error {}
+
+/** Yields, for each piece that ends at least one event, the data of those events. Throws BadEvents, and what `body` throws. */
+export async function* eventData(body: AsyncIterable<Buffer>): AsyncGenerator<string[]> {
+  const decoder = new TextDecoder();
+  let rest = '';
+  for await (const piece of body) {
+    const text = rest + decoder.decode(piece, { stream: true });
+    // A piece may end between the two characters of a line end.
+    const whole = text.endsWith('\r') ? text.slice(0, -1) : text;
+    const blocks = whole.includes('\r') ? whole.split(/\r?\n\r?\n/) : whole.split('\n\n');
+    rest = (blocks.pop() ?? '') + text.slice(whole.length);
+    if (rest.length > STREAM_EVENT_BYTES_MAX) throw new BadEvents('an event is too large');
+    const events = blocks.map(dataOf).filter((data) => data !== '');
+    if (events.length > 0) yield events;
+  }
+}
+
 function timedUsage(timings: z.infer<typeof UpstreamChunk>['timings']): TokenUsage | undefined {
   if (timings === undefined) return undefined;
   const prompt = timings.prompt_n + timings.cache_n;
   return { prompt_tokens: prompt, completion_tokens: timings.predicted_n, total_tokens: prompt + timings.predicted_n };
+}
+
+function dataOf(block: string): string {
+  // Nearly every event is one line of data.
+  if (block.startsWith('data: ') && !block.includes('\n')) return block.slice(6);
+  const lines = block.split(/\r?\n/).filter((line) => line.startsWith('data:'));
+  return lines.map((line) => line.slice(5).replace(/^ /, '')).join('\n');
 }

@@ -4,15 +4,14 @@ import { fail } from '../../../shared/errors.ts';
 import { CHAT_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
 import type { Upstream } from '../catalog/models.ts';
-import { affinityOf } from './affinity.ts';
+import { affinityOf } from './upstreams.ts';
 import { assertFits, boundedUsage, type PlannedChat, planChat } from './chat-plan.ts';
-import { countChat, noteContext } from './count-chat.ts';
+import { countChat, noteContext, tokenizedPrompt } from './tokenize.ts';
 import { completionView, readCompletion, streamMembers, upstreamBody } from './chat-wire.ts';
 import { gather, isGathered, type Said } from './gather.ts';
-import { type Used, usedOutcome } from './outcome.ts';
+import { type Used, usedOutcome } from './states.ts';
 import { chatUcents } from './price.ts';
 import { type OpenRequest, receiptHeader } from './requests.ts';
-import { tokenizedPrompt } from './tokenize.ts';
 import { contextExceeded } from './upstream-refusals.ts';
 import { askForWhole, type CallDeps, readWhole } from './whole-answer.ts';
 

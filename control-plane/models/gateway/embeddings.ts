@@ -6,11 +6,11 @@ import { EMBEDDINGS_ANSWER_BYTES_MAX, EMBEDDINGS_INPUTS_MAX } from '../../../sha
 import type { Call, Reply } from '../../base/http/route.ts';
 import type { Callable, Catalog } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
-import { usedOutcome } from './outcome.ts';
+import { usedOutcome } from './states.ts';
 import { embeddingsBound, embeddingsUcents, estimatedTokens } from './price.ts';
 import { jsonOf } from '../../base/outbound/outbound.ts';
 import { type OpenRequest, receiptHeader } from './requests.ts';
-import { assertSupported } from './supported.ts';
+import { assertSupported } from '../catalog/parameters.ts';
 import { tokenizedTexts } from './tokenize.ts';
 import { askWhole, type CallDeps, failUnusable } from './whole-answer.ts';
 

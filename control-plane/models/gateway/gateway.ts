@@ -9,10 +9,9 @@ import { type ChatCall, completeChat } from './chat.ts';
 import { streamChat } from './chat-stream.ts';
 import { type Counts, openCounts } from './counts.ts';
 import { embed, type EmbeddingsCall } from './embeddings.ts';
-import { healthOf } from './health.ts';
+import { healthOf, openUpstreams, type Upstreams } from './upstreams.ts';
 import { type ImagesCall, makeImages } from './images.ts';
 import { openRequests, type RequestsDeps } from './requests.ts';
-import { openUpstreams, type Upstreams } from './upstreams.ts';
 import type { CallDeps } from './whole-answer.ts';
 
 export interface Gateway {

@@ -3,8 +3,7 @@ import { fail, ServiceError } from '../../../shared/errors.ts';
 import { CHAT_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Upstream } from '../catalog/models.ts';
 import { type Answering, brokenAnswer, timedOut, type UpstreamRequest } from './ask.ts';
-import { type Completion, DONE, readChunk } from './chat-wire.ts';
-import { BadEvents, eventData } from './sse.ts';
+import { type Completion, DONE, readChunk, BadEvents, eventData } from './chat-wire.ts';
 import { type CallDeps, failUnusable } from './whole-answer.ts';
 
 /** The part of an answer that was there when the caller left. */

@@ -5,12 +5,11 @@ import { fail, failField } from '../../../shared/errors.ts';
 import { IMAGES_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
 import type { Callable, Catalog } from '../catalog/catalog.ts';
-import { sizesOf } from '../catalog/image-sizes.ts';
-import { usedOutcome } from './outcome.ts';
+import { sizesOf, failUnsupported } from '../catalog/parameters.ts';
+import { usedOutcome } from './states.ts';
 import { imagesUcents } from './price.ts';
 import { jsonOf } from '../../base/outbound/outbound.ts';
 import { receiptHeader } from './requests.ts';
-import { failUnsupported } from './supported.ts';
 import { askWhole, type CallDeps } from './whole-answer.ts';
 
 export type ImagesCall = Pick<Call<undefined, undefined, ImagesRequest>, 'caller' | 'requestId' | 'gone' | 'body'>;

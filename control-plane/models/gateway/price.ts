@@ -2,7 +2,7 @@
 // microcents for one token.
 import type { ChatMessage, TokenUsage } from '../../../shared/api/chat.ts';
 import { ceilToCents, UCENTS_PER_CENT } from '../../../shared/money.ts';
-import { pixelsOf } from '../catalog/image-sizes.ts';
+import { pixelsOf } from '../catalog/parameters.ts';
 import type { Pricing } from '../catalog/models.ts';
 
 /** Tokens that a chat template adds around the conversation, with a system prompt of its own. */

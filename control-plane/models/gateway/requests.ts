@@ -40,8 +40,7 @@ import type { Ledger } from '../../money/ledger/ledger.ts';
 import type { Callable } from '../catalog/catalog.ts';
 import { type Attempts, openAttempts } from './attempts.ts';
 import type { Counts } from './counts.ts';
-import { failedOutcome, freeOutcome } from './outcome.ts';
-import { closeReceipt, type OpenReceipt, openReceipt, type Outcome } from './states.ts';
+import { failedOutcome, freeOutcome, closeReceipt, type OpenReceipt, openReceipt, type Outcome } from './states.ts';
 import * as store from './store.ts';
 
 export interface NewRequest {

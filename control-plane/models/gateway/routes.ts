@@ -1,4 +1,5 @@
-// POST /v1/chat/completions, /v1/embeddings and /v1/images/generations (specification 4.8).
+// POST /v1/chat/completions, /v1/embeddings and /v1/images/generations (specification 4.8), and the operator's route for the servers behind
+// them.
 import { ChatCompletion, ChatCompletionChunk, ChatRequest, isPlainChat } from '../../../shared/api/chat.ts';
 import { EmbeddingsRequest, EmbeddingsResponse } from '../../../shared/api/embeddings.ts';
 import { CHAT_DEFAULTS, CHAT_NOTHINGS, nothingsText } from '../../../shared/api/nothings.ts';
@@ -6,6 +7,7 @@ import { ImagesRequest, ImagesResponse } from '../../../shared/api/images.ts';
 import { INFERENCE_BODY_BYTES_MAX } from '../../../shared/limits.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import type { Gateway } from './gateway.ts';
+import { AnyFields, listOf, operator } from '../../base/http/operator.ts';
 
 const RECEIPT = { 'X-Receipt-Id': 'Id of the receipt, which has the charge for the request' };
 const MONEY_ERRORS = ['insufficient_balance', 'stream_limit_exceeded'] as const;
@@ -78,6 +80,23 @@ export function gatewayRoutes({ gateway }: { gateway: Gateway }): Route[] {
       handler: (call) => gateway.makeImages(call),
     }),
   ];
+}
+
+export function upstreamsRoute(gateway: Pick<Gateway, 'servers'>): Route {
+  return route({
+    ...operator,
+    method: 'GET',
+    path: '/admin/upstreams',
+    operationId: 'adminListUpstreams',
+    summary:
+      'List the model servers that this control plane has asked or checked since its start, and show which of them get no requests',
+    responses: { 200: { description: 'All of them', schema: listOf(AnyFields) } },
+    errors: [],
+    handler: async () => ({
+      status: 200,
+      body: { data: gateway.servers().map(({ upstream, model, isOut }) => ({ upstream, model, is_out: isOut })) },
+    }),
+  });
 }
 
 const CHAT_TEXT = `The request costs the tokens in \`usage\` at the prices of the model. While it runs, its highest possible cost is held: one token

@@ -1,4 +1,5 @@
-// The states of a receipt, and the only function that changes them. State, hold and charge change together or not at all.
+// The states of a receipt, the only function that changes them, and the outcomes that it writes. State, hold and charge change together or
+// not at all.
 import { z } from 'zod';
 import { mayMove, RECEIPT_STATES } from '../../../shared/states.ts';
 import { int } from '../../base/db/columns.ts';
@@ -8,6 +9,9 @@ import { accountId, revenue, wallet } from '../../money/ledger/accounts.ts';
 import { holdNow, holdParts, settleNow, settleParts } from '../../money/ledger/statements.ts';
 import type { Attempt } from './attempts.ts';
 import * as store from './store.ts';
+import type { TokenUsage } from '../../../shared/api/chat.ts';
+import { ERRORS, ServiceError } from '../../../shared/errors.ts';
+import type { Ending, Receipt } from './store.ts';
 
 export type Outcome = Omit<store.Closing, 'closed_ms' | 'ending' | 'attempts'> & { ending: store.Ending };
 
@@ -94,4 +98,49 @@ export function closeReceipt(
       return true;
     },
   };
+}
+
+export interface Used {
+  /** The cost of the request. The charge is never more than was held. */
+  ucents: bigint;
+  /** Set if tokens are charged. */
+  usage?: Pick<TokenUsage, 'prompt_tokens' | 'completion_tokens'>;
+  /** Set if images are charged. */
+  images?: number;
+  countedBy: Receipt['counted_by'];
+  /** Address of the server. */
+  upstream: string;
+}
+
+/** An outcome with a charge. */
+export function usedOutcome(ending: Ending, { ucents, usage, images, countedBy, upstream }: Used): Outcome {
+  return {
+    charged_ucents: ucents,
+    ending,
+    prompt_tokens: usage?.prompt_tokens ?? null,
+    completion_tokens: usage?.completion_tokens ?? null,
+    images: images ?? null,
+    counted_by: countedBy,
+    upstream,
+  };
+}
+
+/** An outcome without a charge. */
+export function freeOutcome(ending: Ending, upstream: string | null = null): Outcome {
+  return {
+    charged_ucents: 0n,
+    ending,
+    prompt_tokens: null,
+    completion_tokens: null,
+    images: null,
+    counted_by: null,
+    upstream,
+  };
+}
+
+/** The outcome of a request that failed before its answer began. */
+export function failedOutcome(error: unknown, signal: AbortSignal): Outcome {
+  if (signal.aborted) return freeOutcome(signal.reason instanceof ServiceError ? 'process_ended' : 'client_left');
+  const isRefusal = error instanceof ServiceError && ERRORS[error.code].status < 500;
+  return freeOutcome(isRefusal ? 'refused' : 'upstream_failed');
 }

@@ -1,6 +1,7 @@
-// Counts tokens with the server's own tokenizer, if the server has not reported them. It waits only a short time.
+// Counts the tokens of a request: as the server has counted them, otherwise by the server's tokenizer, otherwise estimated from the text. It
+// waits only a short time for the tokenizer.
 import { z } from 'zod';
-import type { ChatMessage, TokenUsage } from '../../../shared/api/chat.ts';
+import type { ChatMessage, TokenUsage, ChatRequest } from '../../../shared/api/chat.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { TOKENIZER_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
@@ -8,9 +9,13 @@ import type { Exchanges } from '../../base/outbound/exchange.ts';
 import { OutboundError } from '../../base/outbound/policy.ts';
 import type { Upstream } from '../catalog/models.ts';
 import { jsonOf, readText } from '../../base/outbound/outbound.ts';
-import { besideV1, headersFor } from '../catalog/server-request.ts';
+import { besideV1, headersFor } from '../catalog/model-servers.ts';
+import type { PlannedChat } from './chat-plan.ts';
+import type { Counts } from './counts.ts';
+import { estimatedUsage } from './price.ts';
+import type { Receipt } from './store.ts';
 
-export interface TokenizerDeps {
+interface TokenizerDeps {
   exchanges: Exchanges;
   clock: Clock;
   log: Log;
@@ -19,8 +24,41 @@ export interface TokenizerDeps {
 /** Limit for all tokenizer requests of one answer, because a caller may be waiting for the end of its stream. */
 const TOKENIZER_MS = 2_000;
 
+export interface CountedChat {
+  usage: TokenUsage;
+  countedBy: Receipt['counted_by'];
+}
+
+/** `told` is the server's own count. */
+export async function countChat(
+  upstream: Upstream,
+  { messages, answer, told }: Pick<ChatRequest, 'messages'> & { answer: string; told: TokenUsage | undefined },
+  deps: TokenizerDeps,
+): Promise<CountedChat> {
+  if (told !== undefined) return { usage: told, countedBy: 'upstream' };
+  const usage = await tokenizedChat(upstream, { messages, answer }, deps);
+  if (usage !== undefined) return { usage, countedBy: 'tokenizer' };
+  return { usage: estimatedUsage(messages, answer), countedBy: 'estimate' };
+}
+
+/** Logs a server whose context is longer than the catalog states. `told` is the server's own count. */
+export function noteContext(
+  told: TokenUsage | undefined,
+  { planned, upstream }: { planned: PlannedChat; upstream: Upstream },
+  { counts, log }: { counts: Counts; log: Log },
+): void {
+  const tokens = (told?.prompt_tokens ?? 0) + (told?.completion_tokens ?? 0);
+  const { contextLength, callable } = planned;
+  if (tokens <= contextLength) return;
+  counts.beyondContext(callable.model.id);
+  log.warn(
+    { model: callable.model.id, upstream: upstream.base_url, tokens, context_length: contextLength },
+    'a model server has used more context than the catalogue gives its model: start it with that length',
+  );
+}
+
 /** Undefined if the engine has no known tokenizer, or if the tokenizer does not answer correctly and in time. */
-export function tokenizedChat(
+function tokenizedChat(
   upstream: Upstream,
   { messages, answer }: { messages: readonly ChatMessage[]; answer: string },
   deps: TokenizerDeps,

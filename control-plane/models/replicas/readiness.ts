@@ -6,7 +6,7 @@ import type { Exchange, Exchanges } from '../../base/outbound/exchange.ts';
 import { OutboundError } from '../../base/outbound/policy.ts';
 import { jsonOf, readText } from '../../base/outbound/outbound.ts';
 import type { Upstream } from '../catalog/models.ts';
-import { besideV1, headersFor } from '../catalog/server-request.ts';
+import { besideV1, headersFor } from '../catalog/model-servers.ts';
 
 /** Undefined if all is well, otherwise the reason in words. */
 export type Complaint = string | undefined;

@@ -6,7 +6,7 @@ import type { Exchange, ExchangeRequest, Exchanges } from '../../base/outbound/e
 import { OutboundError } from '../../base/outbound/policy.ts';
 import type { Upstream } from '../catalog/models.ts';
 import { jsonOf, readText } from '../../base/outbound/outbound.ts';
-import { headersFor } from '../catalog/server-request.ts';
+import { headersFor } from '../catalog/model-servers.ts';
 import type { Wanted } from './store.ts';
 import { z } from 'zod';
 

@@ -10,7 +10,7 @@ import { holdId } from './states.ts';
 import * as store from './store.ts';
 import type { VideosDeps } from './deps.ts';
 import { videoView } from './view.ts';
-import { brokenRule, type ParameterValue } from '../catalog/video-parameters.ts';
+import { brokenRule, type ParameterValue } from '../catalog/parameters.ts';
 
 export type SubmitCall = Pick<
   Call<undefined, undefined, VideoRequest>,

@@ -1,7 +1,7 @@
 // Conversations with the same beginning go to the same server, until that server has more than its share of requests.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Upstream } from '../../../control-plane/models/catalog/models.ts';
-import { affinityOf, byAffinity } from '../../../control-plane/models/gateway/affinity.ts';
+import { affinityOf, byAffinity } from '../../../control-plane/models/gateway/upstreams.ts';
 import { type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
 import { someModels } from '../../kit/models.ts';
 import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';

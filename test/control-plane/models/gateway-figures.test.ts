@@ -3,9 +3,9 @@ import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { readChunk, readCompletion, streamMembers } from '../../../control-plane/models/gateway/chat-wire.ts';
 import { assertFits, type PlannedChat } from '../../../control-plane/models/gateway/chat-plan.ts';
-import { noteContext } from '../../../control-plane/models/gateway/count-chat.ts';
+import { noteContext } from '../../../control-plane/models/gateway/tokenize.ts';
 import { openCounts } from '../../../control-plane/models/gateway/counts.ts';
-import { failedOutcome } from '../../../control-plane/models/gateway/outcome.ts';
+import { failedOutcome } from '../../../control-plane/models/gateway/states.ts';
 import {
   chatBound,
   chatUcents,
@@ -16,7 +16,7 @@ import {
   imagesUcents,
 } from '../../../control-plane/models/gateway/price.ts';
 import { readText } from '../../../control-plane/base/outbound/outbound.ts';
-import { besideV1, headersFor } from '../../../control-plane/models/catalog/server-request.ts';
+import { besideV1, headersFor } from '../../../control-plane/models/catalog/model-servers.ts';
 import type { Upstream } from '../../../control-plane/models/catalog/models.ts';
 import { type ErrorCode, ServiceError } from '../../../shared/errors.ts';
 import { createLog } from '../../../shared/log.ts';

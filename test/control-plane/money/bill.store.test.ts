@@ -7,8 +7,7 @@ import { accountId, revenue, wallet } from '../../../control-plane/money/ledger/
 import type { Billed } from '../../../control-plane/money/ledger/billed.ts';
 import { type TransferRow, transfersIn } from '../../../control-plane/money/ledger/wallets.ts';
 import { insertSupplier } from '../../../control-plane/fleet/supply/store.ts';
-import { closeReceipt, openReceipt } from '../../../control-plane/models/gateway/states.ts';
-import { freeOutcome } from '../../../control-plane/models/gateway/outcome.ts';
+import { closeReceipt, openReceipt, freeOutcome } from '../../../control-plane/models/gateway/states.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { ucentsFromDollars } from '../../../shared/money.ts';
 import { openOperator, type Operator } from '../../kit/operator.ts';

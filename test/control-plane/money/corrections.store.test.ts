@@ -2,8 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { badDebt, payable, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
-import { closeReceipt, openReceipt } from '../../../control-plane/models/gateway/states.ts';
-import { freeOutcome } from '../../../control-plane/models/gateway/outcome.ts';
+import { closeReceipt, openReceipt, freeOutcome } from '../../../control-plane/models/gateway/states.ts';
 import { openOperator, type Operator } from '../../kit/operator.ts';
 import { newReceipt } from '../../kit/payers.ts';
 import { type KeyAccount, openWorld, type World } from '../../kit/world.ts';

@@ -1,14 +1,17 @@
-// Parameters of a video model: everything that a request may set besides its prompt, for example `seconds`.
+// Parameters of models: what the operator may write for videos and images, which values a request may have, and which parameters a model
+// supports. One parameter of an image model lists all its sizes, because the price may depend on the size.
 import type { z } from 'zod';
 import type { ModelParameter } from '../../../shared/api/model.ts';
+import { fail } from '../../../shared/errors.ts';
 
 type Parameter = z.infer<typeof ModelParameter>;
 
-/** A value of a parameter. */
+/** A value of a parameter of a video, such as `seconds`. A request may set them all besides its prompt. */
 export type ParameterValue = string | number | boolean;
 
 /** The longest clip in seconds. */
 const SECONDS_MAX = 3_600;
+const SIZE = /^([1-9][0-9]{0,4})x([1-9][0-9]{0,4})$/;
 
 /** Why these parameters are wrong for a video model; undefined if they are right. */
 export function wrongVideoParameters(parameters: readonly Parameter[]): string | undefined {
@@ -36,6 +39,51 @@ export function brokenRule({ type, enum: values = [], min, max }: Parameter, val
     case 'enum':
       return typeof value === 'string' && values.includes(value) ? undefined : `must be one of ${values.join(', ')}`;
   }
+}
+
+/** Why these parameters are wrong for an image model; undefined if they are right. */
+export function wrongImageParameters(parameters: readonly Parameter[], isPricedBySize: boolean): string | undefined {
+  const [size, ...more] = parameters;
+  if (more.length > 0 || (size !== undefined && size.name !== 'size')) return 'may only have size for image models';
+  if (size === undefined)
+    return isPricedBySize ? 'must have size for a model that is priced by the megapixel' : undefined;
+  const sizes = size.enum ?? [];
+  if (size.type !== 'enum' || sizes.length === 0 || !sizes.every((each) => SIZE.test(each)))
+    return 'must have an enum of sizes like 1024x1024';
+  return sizes.includes(String(size.default)) ? undefined : 'must have one of its sizes as default';
+}
+
+/** The sizes that a request may name, the default first; empty if the model has one fixed size. */
+export function sizesOf({ parameters }: { parameters: readonly Parameter[] }): string[] {
+  const [size] = parameters;
+  if (size === undefined) return [];
+  const standard = String(size.default);
+  return [standard, ...(size.enum ?? []).filter((each) => each !== standard)];
+}
+
+/** Pixels of a size like 1024x768. */
+export function pixelsOf(size: string): bigint {
+  const [, width = '0', height = '0'] = SIZE.exec(size) ?? [];
+  return BigInt(width) * BigInt(height);
+}
+
+interface Supporting {
+  id: string;
+  supported_parameters: readonly string[];
+}
+
+/** @throws ServiceError `unsupported_parameter` naming the first of `members` that the model does not take */
+export function assertSupported(members: readonly string[], model: Supporting): void {
+  const field = members.find((name) => !model.supported_parameters.includes(name));
+  if (field !== undefined) failUnsupported(field, model);
+}
+
+/** @throws ServiceError `unsupported_parameter` */
+export function failUnsupported(field: string, { id }: Supporting): never {
+  return fail('unsupported_parameter', {
+    detail: `${id} does not support ${field} in v1.1 of the inference API. GET /v1/models/${id} shows what it takes.`,
+    errors: [{ field, rule: 'is not supported' }],
+  });
 }
 
 function wrongParameter(parameter: Parameter): string | undefined {
