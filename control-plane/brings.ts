@@ -41,7 +41,7 @@ import { billBrings } from './money/bill/brings.ts';
 import { correctionsBrings } from './money/corrections/brings.ts';
 import { depositsBrings } from './money/deposits/brings.ts';
 import { creditsBrings } from './money/credits/brings.ts';
-import type { Billed } from './money/ledger/billed.ts';
+import type { Billed } from './money/ledger/wallets.ts';
 import { openBooks, type Proofs } from './money/ledger/books.ts';
 import { ledgerBrings } from './money/ledger/brings.ts';
 import { meteringBrings } from './money/metering/brings.ts';

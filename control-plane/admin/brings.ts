@@ -2,7 +2,7 @@
 import type { LoopStatus } from '../../shared/loop.ts';
 import type { Cursors } from '../base/http/cursors.ts';
 import type { Measure } from '../base/http/metrics.ts';
-import type { Billed } from '../money/ledger/billed.ts';
+import type { Billed } from '../money/ledger/wallets.ts';
 import { auditRoute } from './admin.ts';
 import type { Audit } from './audit.ts';
 import { type BalanceDeps, balanceRoutes, FUNDING_KIND } from './balance-routes.ts';

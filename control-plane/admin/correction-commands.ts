@@ -4,7 +4,7 @@ import { Bill } from '../../shared/api/bill.ts';
 import { pageSchema } from '../../shared/api/page.ts';
 import { csvLine } from '../../shared/csv.ts';
 import { Dollars } from '../base/http/operator.ts';
-import { billRows } from '../money/bill/csv.ts';
+import { billRows } from '../money/bill/bill.ts';
 import {
   askOrThrow,
   type CommandDeps,

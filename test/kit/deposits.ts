@@ -1,5 +1,5 @@
 // Deposits without a chain: settings whose node is nowhere, a chain that was read, a deposit that waits, and one that is paid.
-import { readAddressKey } from '../../control-plane/money/deposits/evm-addresses.ts';
+import { readAddressKey } from '../../control-plane/money/deposits/chain-addresses.ts';
 import type { ChainReader } from '../../control-plane/money/deposits/reader.ts';
 import type { Verdict } from '../../control-plane/money/deposits/screening.ts';
 import type { DepositSettings } from '../../control-plane/money/deposits/settings.ts';

@@ -3,7 +3,7 @@ import { type Db, sql } from '../../base/db/db.ts';
 import type { Feed } from '../../base/events/events.ts';
 import type { Measure } from '../../base/http/metrics.ts';
 import { countDue, type DueRows } from '../../base/http/overview.ts';
-import type { Billed } from '../../money/ledger/billed.ts';
+import type { Billed } from '../../money/ledger/wallets.ts';
 import type { FineTuningRoom } from './finetuning.ts';
 import { KINDS } from './money.ts';
 import { fineTuningRoutes } from './routes.ts';

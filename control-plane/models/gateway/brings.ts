@@ -6,7 +6,7 @@ import { type Forgets, inPieces, type Piece } from '../../base/db/pieces.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import type { OverviewServer } from '../../../shared/api/overview.ts';
-import type { Billed } from '../../money/ledger/billed.ts';
+import type { Billed } from '../../money/ledger/wallets.ts';
 import type { Gateway } from './gateway.ts';
 import { upstreamsRoute, gatewayRoutes } from './routes.ts';
 import { receiptRoutes } from './receipt-routes.ts';

@@ -4,7 +4,7 @@ import { type Db, sql } from '../../base/db/db.ts';
 import { type Forgets, inPieces } from '../../base/db/pieces.ts';
 import type { Measure } from '../../base/http/metrics.ts';
 import { countDue, type DueRows, type Servers } from '../../base/http/overview.ts';
-import type { Billed } from '../../money/ledger/billed.ts';
+import type { Billed } from '../../money/ledger/wallets.ts';
 import { replicaOperatorRoutes } from './operator-routes.ts';
 import { FUND_KIND, tiersOf } from './pools.ts';
 import type { Replicas } from './replicas.ts';

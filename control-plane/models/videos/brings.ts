@@ -5,7 +5,7 @@ import type { Feed } from '../../base/events/events.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import type { Measure } from '../../base/http/metrics.ts';
 import { countDue, type DueRows } from '../../base/http/overview.ts';
-import type { Billed } from '../../money/ledger/billed.ts';
+import type { Billed } from '../../money/ledger/wallets.ts';
 import { videoRoutes } from './routes.ts';
 import { CHARGE_KIND } from './states.ts';
 import { countByStatus } from './store.ts';

@@ -8,10 +8,16 @@ import { BILL_SECTIONS, type Bill, type BillLine } from '../../../shared/api/bil
 import type { Clock } from '../../../shared/clock.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import { wallet } from '../ledger/accounts.ts';
-import type { Billed, BilledAs } from '../ledger/billed.ts';
+import {
+  type Billed,
+  type BilledAs,
+  type PostedWindow,
+  walletChange,
+  type WalletGroup,
+  walletGroups,
+} from '../ledger/wallets.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { monthOf, shownMonth } from '../ledger/month.ts';
-import { type PostedWindow, walletChange, type WalletGroup, walletGroups } from '../ledger/wallets.ts';
 
 export interface BillDeps {
   db: Db;
@@ -32,6 +38,22 @@ export function billOf(orgId: string, month: string | undefined, deps: BillDeps)
     const lines = await linesOf(query, orgId, { window: chosen.window, billed });
     return { org_id: orgId, ...(await shownMonth(chosen, { nowUcents, changeIn }, lines)) };
   });
+}
+
+/** A row of a bill as a table. */
+export type Row = readonly (string | number | null)[];
+
+/** The first row names the columns, and the lines stand between the two balances. */
+export function* billRows(bill: Bill): Generator<Row> {
+  const { month, currency } = bill;
+  const balance = (name: string, amount: string): Row => [month, name, null, null, null, null, amount, currency, null];
+  yield ['month', 'section', 'subject_id', 'model', 'reason', 'count', 'amount', 'currency', 'posted_at'];
+  yield balance('opening_balance', bill.opening_balance);
+  for (const line of bill.lines) {
+    const { section, subject_id: subject, model, reason, count, amount, posted_at: postedAt } = line;
+    yield [month, section, subject, model, reason, count, amount, currency, postedAt];
+  }
+  yield balance('closing_balance', bill.closing_balance);
 }
 
 /** How a transfer appears whose kind no room has stated. It stays on the bill, and `ledger verify` reports the kind. */

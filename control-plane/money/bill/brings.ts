@@ -1,6 +1,6 @@
 // What this room adds to the house: the bills for customers and operators, and the proof that each change of a wallet has its line.
 import type { Query } from '../../base/db/db.ts';
-import type { Billed } from '../ledger/billed.ts';
+import type { Billed } from '../ledger/wallets.ts';
 import { provenWalletKinds } from '../ledger/proof-store.ts';
 import { type BillRouteDeps, billRoute, instanceBillRoute, instanceCostsRoute, statementRoute } from './routes.ts';
 

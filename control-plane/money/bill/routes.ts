@@ -8,8 +8,7 @@ import { csvLine } from '../../../shared/csv.ts';
 import type { Cursors, PageStart } from '../../base/http/cursors.ts';
 import { Id, operator } from '../../base/http/operator.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
-import { billRows } from './csv.ts';
-import { type BillDeps, billOf } from './bill.ts';
+import { billRows, type BillDeps, billOf } from './bill.ts';
 import { type InstanceBillDeps, instanceBillOf } from './instance-bill.ts';
 import { instanceCosts, type RentalsOf } from './instance-costs.ts';
 

@@ -11,7 +11,7 @@
 // What must never happen: more is refunded than the wallet has paid (corrections.ts refuses it, and verify.ts proves it).
 import { lesserUcents } from '../../../shared/money.ts';
 import { type AccountRef, badDebt, funding, payable, revenue, wallet } from '../ledger/accounts.ts';
-import type { Billed } from '../ledger/billed.ts';
+import type { Billed } from '../ledger/wallets.ts';
 import type { NewTransfer } from '../ledger/store.ts';
 import type { Correction } from './store.ts';
 

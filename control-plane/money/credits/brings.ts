@@ -3,7 +3,7 @@ import { dollarsFromUcents } from '../../../shared/money.ts';
 import type { Db } from '../../base/db/db.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
-import type { Billed } from '../ledger/billed.ts';
+import type { Billed } from '../ledger/wallets.ts';
 import type { Credits } from './credits.ts';
 import { creditOperatorRoutes } from './operator-routes.ts';
 import { outageRoutes } from './outage-routes.ts';

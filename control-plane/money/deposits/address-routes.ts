@@ -16,7 +16,7 @@ import {
   takePositions,
 } from './addresses-store.ts';
 import { readEvmAddress } from '../payouts/address.ts';
-import { readSolanaAddress } from './solana-addresses.ts';
+import { readSolanaAddress } from './chain-addresses.ts';
 
 interface AddressRouteDeps {
   db: Db;

@@ -16,7 +16,7 @@ import { allChains, type ChainRow } from './chains-store.ts';
 import type { Nodes } from './confirm.ts';
 import type { Deposits } from './deposits.ts';
 import { readEvmAddress } from '../payouts/address.ts';
-import { isSolanaAddress } from './solana-addresses.ts';
+import { isSolanaAddress } from './chain-addresses.ts';
 import { RpcError } from './rpc.ts';
 import { type Received, receivedAfter } from './transfers-store.ts';
 

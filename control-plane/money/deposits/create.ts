@@ -9,7 +9,7 @@ import type { Events } from '../../base/events/events.ts';
 import { insertAddress, takeFreeAddress, takePositions } from './addresses-store.ts';
 import { CHAINS, type Family, unitsOfCents } from './chains.ts';
 import { findChain } from './chains-store.ts';
-import type { AddressKey } from './evm-addresses.ts';
+import type { AddressKey } from './chain-addresses.ts';
 import type { DepositSettings } from './settings.ts';
 import { countUndecided, type Deposit, insertDeposit } from './store.ts';
 

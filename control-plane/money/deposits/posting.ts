@@ -10,7 +10,7 @@
 // The ids are derived from the deposit or the token transfer, so nothing is booked twice, whoever repeats it.
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
 import { type AccountRef, depositClearing, depositRounding, depositSuspense, wallet } from '../ledger/accounts.ts';
-import type { Billed } from '../ledger/billed.ts';
+import type { Billed } from '../ledger/wallets.ts';
 import type { NewTransfer } from '../ledger/store.ts';
 import { centsOfUnits, tokenText, ucentsOfUnits } from './chains.ts';
 import { sumOf } from './plan.ts';

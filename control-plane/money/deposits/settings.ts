@@ -10,8 +10,7 @@ import {
 import { messageOf } from '../../../shared/errors.ts';
 import { CHAINS, unitsOfCents } from './chains.ts';
 import { readEvmAddress } from '../payouts/address.ts';
-import { type AddressKey, readAddressKey } from './evm-addresses.ts';
-import { isSolanaAddress } from './solana-addresses.ts';
+import { type AddressKey, readAddressKey, isSolanaAddress } from './chain-addresses.ts';
 
 const CENTS_PER_DOLLAR = 100;
 const DOLLARS_MAX = DEPOSIT_CENTS_MAX / CENTS_PER_DOLLAR;

@@ -5,7 +5,7 @@ import { TOKEN_DECIMALS } from './chains.ts';
 import type { Block, BlockRange, ChainReader, FoundTransfer } from './reader.ts';
 import { NO_ANSWER, type Rpc, RpcError } from './rpc.ts';
 import type { ChainSettings } from './settings.ts';
-import { TOKEN_PROGRAM, tokenAccountOf } from './solana-addresses.ts';
+import { TOKEN_PROGRAM, tokenAccountOf } from './chain-addresses.ts';
 
 /** The main network. */
 const GENESIS_HASH = '5eykt4UsFv8P8NJdTREpY1vzqKqZKvdpKuc147dw2N9d';

@@ -11,13 +11,21 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
-import { type Held, isHeld } from '../../base/db/lease.ts';
+import {
+  type Held,
+  isHeld,
+  isFree,
+  releaseLease,
+  renewLease,
+  seeLease,
+  type SeenLease,
+  takeLease,
+} from '../../base/db/lease.ts';
 import { CHAINS } from './chains.ts';
 import * as chains from './chains-store.ts';
 import type { Block, ChainReader, FoundTransfer } from './reader.ts';
 import { wake, watchedDeposits } from './store.ts';
 import { orphan, upsertTransfer } from './transfers-store.ts';
-import type { WatchLease } from './watch-lease.ts';
 
 /** Number of ranges that a tick reads at most, so that it ends soon even if there is much to catch up with. */
 const RANGES_PER_TICK = 20;
@@ -105,6 +113,41 @@ export function openWatcher(watched: Watched, deps: WatchDeps): Watcher {
       const isNew = reading.final.number > before.final.number || reading.head.number !== before.head.number;
       if (isNew || reading.branch !== null || row?.paused_reason !== null) await store(held, reading, watched, deps);
       return reading.final.number < tip.final.number ? 'again' : undefined;
+    },
+  };
+}
+
+/** A watcher renews its lease at each tick. If it has not renewed for this long, it counts as dead. A tick takes much less time. */
+const WATCH_LEASE_MS = 120_000;
+
+/**
+ * One process watches a chain at a time. A process that was paused notices in its next transaction that another one has taken over.
+ */
+interface WatchLease {
+  /** Renews the lease, or takes it if it is free or its holder is gone; undefined while another process has it. */
+  hold(): Promise<Held | undefined>;
+  release(): Promise<void>;
+}
+
+export function openWatchLease(name: string, { db, clock, ids }: { db: Db; clock: Clock; ids: Ids }): WatchLease {
+  const holder = ids.uuid();
+  let held: Held | undefined;
+  let seen: SeenLease | undefined;
+  let sinceMs = clock.monotonicMs();
+  return {
+    hold: async () => {
+      if (held !== undefined && (await renewLease(db, held))) return held;
+      held = undefined;
+      const now = await seeLease(db, name);
+      if (now?.epoch !== seen?.epoch || now?.beat !== seen?.beat) sinceMs = clock.monotonicMs();
+      seen = now;
+      const mayTake = isFree(seen) || clock.monotonicMs() - sinceMs >= WATCH_LEASE_MS;
+      if (mayTake) held = await takeLease(db, { name, holder }, seen);
+      return held;
+    },
+    release: async () => {
+      if (held !== undefined) await releaseLease(db, held);
+      held = undefined;
     },
   };
 }

@@ -1,10 +1,12 @@
-// The SQL of wallets over time: what changed a wallet in a window, in groups, and the transfers of all accounts for the operator's export.
+// The SQL of wallets over time: what changed a wallet in a window, in groups, how these groups appear on a bill, and the transfers
+// of all accounts for the operator's export.
 import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, type Sql, sql } from '../../base/db/db.ts';
 import { accountId, wallet } from './accounts.ts';
 import { BESIDE_SEGMENTS } from './store.ts';
 import type { EntryCursor } from './suppliers.ts';
+import type { BillSection } from '../../../shared/api/bill.ts';
 
 /** The first time is inclusive, the second is exclusive. Both are times of posting. */
 export interface PostedWindow {
@@ -209,6 +211,20 @@ export function transfersIn(
     sql`select ${TRANSFER} from (${side(sides.to)} union all ${side(sides.from)}) as sides ${order}`,
   );
 }
+
+/** How the transfers of a kind appear on the bill of a customer. Each room states it for the kinds with which it changes wallets. */
+export interface BilledAs {
+  /** The section may depend on the evidence of the transfer. */
+  section: BillSection | ((evidence: string | null) => BillSection);
+  /**
+   * What one line sums up. `subject`: all transfers of an instance or job with the same evidence. `model`: all transfers of a model, which is
+   * their evidence. `batch`: transfers that were posted together.
+   */
+  by: 'subject' | 'model' | 'batch';
+}
+
+/** The key is the kind of the transfer. */
+export type Billed = Readonly<Record<string, BilledAs>>;
 
 const TRANSFER = sql`id, batch_id, debit_account_id, credit_account_id, amount_ucents, kind, subject_id, evidence, effective_ms, posted_ms`;
 

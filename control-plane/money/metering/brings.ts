@@ -3,7 +3,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { LoopOptions } from '../../../shared/loop.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
-import type { Billed } from '../ledger/billed.ts';
+import type { Billed } from '../ledger/wallets.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { DISPUTED, type Metering, TICK_MS } from './metering.ts';
 import { billingRoutes } from './routes.ts';

@@ -1,10 +1,14 @@
-// How long a balance lasts at the rate of what runs now, and the hours left at which its organisation is warned.
+// The balance of a customer now, how long it lasts at the rate of what runs now, and the hours left at which its organisation is warned. The
+// balance now is that of the ledger, minus the cost of rentals since it was last posted.
 import { z } from 'zod';
 import { json } from '../../base/db/columns.ts';
 import { type Query, sql, type Tx } from '../../base/db/db.ts';
 import type { Balance, Ledger } from '../ledger/ledger.ts';
-import { balanceNow } from './balance.ts';
-import { openRateOf } from './store.ts';
+import { openRateOf, openSegmentsOf } from './store.ts';
+import { lesserUcents } from '../../../shared/money.ts';
+import { wallet } from '../ledger/accounts.ts';
+import { amountsHeld } from '../ledger/store.ts';
+import { holdId, unpostedUcents } from './posting.ts';
 
 export interface Runway {
   balance: Balance;
@@ -55,4 +59,38 @@ export async function setWarnBelowHours(tx: Tx, orgId: string, hours: readonly n
     sql`insert into balance_warnings (org_id, below_hours) values (${orgId}, ${JSON.stringify(hours)})
         on conflict (org_id) do update set below_hours = excluded.below_hours`,
   );
+}
+
+export interface BalanceNow extends Balance {
+  /** The part of the held amount that running rentals can still use up. */
+  rentalHeldUcents: bigint;
+}
+
+/**
+ * The balance with the cost of running rentals up to now. The cost of a rental is taken from its own hold first. Cost above the hold
+ * reduces the available balance.
+ */
+async function balanceNow(
+  query: Query,
+  orgId: string,
+  { ledger, nowMs }: { ledger: Pick<Ledger, 'balance'>; nowMs: number },
+): Promise<BalanceNow> {
+  const inLedger = await ledger.balance(query, wallet(orgId));
+  let { postedUcents, heldUcents } = inLedger;
+  let rentalHeldUcents = 0n;
+  const segments = await openSegmentsOf(query, orgId);
+  const amounts = await amountsHeld(
+    query,
+    segments.map((segment) => holdId(segment.subject_id)),
+  );
+  for (const segment of segments) {
+    const cost = unpostedUcents(segment, nowMs);
+    const held = amounts.get(holdId(segment.subject_id)) ?? 0n;
+    postedUcents -= cost;
+    heldUcents -= lesserUcents(cost, held);
+    rentalHeldUcents += cost < held ? held - cost : 0n;
+  }
+  // Cost that a wallet cannot cover becomes bad debt, never a negative balance.
+  if (postedUcents < heldUcents) postedUcents = heldUcents;
+  return { postedUcents, heldUcents, availableUcents: postedUcents - heldUcents, rentalHeldUcents };
 }

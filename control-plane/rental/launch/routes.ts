@@ -9,7 +9,7 @@ import type { Db } from '../../base/db/db.ts';
 import { byCreation, type Cursors, type PageStart } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import type { LaunchRoom } from './launch.ts';
-import type { CredentialRow } from './store.ts';
+import type { CredentialRow } from './credentials.ts';
 import { Environments, Template } from '../../../shared/api/preset.ts';
 import { environmentsView } from './environments.ts';
 import { templateView } from './templates.ts';

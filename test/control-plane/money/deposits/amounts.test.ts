@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { HDKey } from '@scure/bip32';
 import fc from 'fast-check';
 import { centsOfUnits, CHAINS, tokenText, unitsOfCents } from '../../../../control-plane/money/deposits/chains.ts';
-import { readAddressKey } from '../../../../control-plane/money/deposits/evm-addresses.ts';
+import { readAddressKey } from '../../../../control-plane/money/deposits/chain-addresses.ts';
 import { readEvmAddress } from '../../../../control-plane/money/payouts/address.ts';
 import { DepositsConfig, depositSettings } from '../../../../control-plane/money/deposits/settings.ts';
 import { DEPOSIT_CHAINS } from '../../../../shared/api/deposit.ts';

@@ -4,7 +4,7 @@ import { CHAINS } from '../../../../control-plane/money/deposits/chains.ts';
 import type { ChainReader } from '../../../../control-plane/money/deposits/reader.ts';
 import type { Rpc } from '../../../../control-plane/money/deposits/rpc.ts';
 import { openSolanaReader } from '../../../../control-plane/money/deposits/solana.ts';
-import { TOKEN_PROGRAM, tokenAccountOf } from '../../../../control-plane/money/deposits/solana-addresses.ts';
+import { TOKEN_PROGRAM, tokenAccountOf } from '../../../../control-plane/money/deposits/chain-addresses.ts';
 import type { TokenBalance } from '../../../kit/solana-chain.ts';
 
 const { usdc = '' } = CHAINS.solana.contracts;

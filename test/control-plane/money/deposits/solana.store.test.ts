@@ -3,7 +3,7 @@ import { findAssociatedTokenPda, TOKEN_PROGRAM_ADDRESS } from '@solana-program/t
 import { address as readAddress } from '@solana/kit';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { ChainSettings } from '../../../../control-plane/money/deposits/settings.ts';
-import { readSolanaAddress, tokenAccountOf } from '../../../../control-plane/money/deposits/solana-addresses.ts';
+import { readSolanaAddress, tokenAccountOf } from '../../../../control-plane/money/deposits/chain-addresses.ts';
 import type { Deposit } from '../../../../control-plane/money/deposits/store.ts';
 import { depositSettingsOf } from '../../../kit/deposits.ts';
 import { openOperator, type Operator } from '../../../kit/operator.ts';
