@@ -3,7 +3,7 @@ import { HTTP_CONNECTIONS_PER_ADDRESS_MAX } from '../shared/limits.ts';
 import type { Log } from '../shared/log.ts';
 import { LINK_PATH, STREAMS_PATH } from '../shared/protocol/link.ts';
 import type { Audit } from './admin/audit.ts';
-import { operatorSessionRoutes } from './admin/operator-sessions.ts';
+import { operatorSessionRoutes } from './admin/admin.ts';
 import { metricsRoute } from './admin/status-routes.ts';
 import { openAddressLimit } from './base/http/address-limit.ts';
 import type { RateLimitOptions } from './base/http/rate-limits.ts';

@@ -2,9 +2,8 @@
 // rooms by hand.
 import { openSshKeys } from './base/accounts/ssh-keys.ts';
 import { openReadiness } from './base/db/readiness.ts';
-import { openEvents } from './base/events/events.ts';
+import { openEvents, type Events } from './base/events/events.ts';
 import { openOperations } from './base/operations/operations.ts';
-import { openIdentity } from './identity.ts';
 import type { Changeable, Core, Settings } from './settings.ts';
 import {
   type BelowModels,
@@ -17,6 +16,10 @@ import {
   type Outside,
   type Rental,
 } from './wings.ts';
+import { type Accounts, openAccounts } from './base/accounts/accounts.ts';
+import type { Mail } from './base/mail/mail.ts';
+import { openUsers, type Users } from './base/users/users.ts';
+import type { Ledger } from './money/ledger/ledger.ts';
 
 /** The opened rooms, by name. */
 export type Rooms = ReturnType<typeof openRooms>;
@@ -84,4 +87,23 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
       models.catalog.replace(next.models);
     },
   };
+}
+
+interface AroundIdentity {
+  events: Events;
+  ledger: Pick<Ledger, 'wasFunded'>;
+  mail: Mail;
+}
+
+interface Identity {
+  accounts: Accounts;
+  users: Users;
+}
+
+/** Opens the rooms that know who may act. `settings` may change later: rooms read the `Changeable` settings at each use. */
+function openIdentity(core: Core, settings: Settings, { events, ledger, mail }: AroundIdentity): Identity {
+  const accounts = openAccounts({ ...core, events, wasFunded: ledger.wasFunded });
+  const { origin, oidc } = settings;
+  const policy = (): Settings['signUpPolicy'] => settings.signUpPolicy;
+  return { accounts, users: openUsers({ ...core, events, accounts, mail, origin, oidc, policy }) };
 }

@@ -1,13 +1,16 @@
 // The operator's server: it has only the operator's routes and listens on a unix socket. Every route writes to the audit journal, and one reads it.
-import { type Http, type HttpDeps, openHttp } from '../base/http/server.ts';
-import { type Route, route } from '../base/http/route.ts';
-import type { Audit, AuditEntry } from './audit.ts';
+// People who have signed in use the same routes on the public listener: `/admin/orgs` of the socket is `/admin/v1/orgs` there. The socket stays for
+// emergencies, when nobody can sign in.
 import { z } from 'zod';
+import { type Http, type HttpDeps, openHttp } from '../base/http/server.ts';
+import { type Route, route, type Caller } from '../base/http/route.ts';
+import type { Audit, AuditEntry } from './audit.ts';
 import { isoTime } from '../../shared/clock.ts';
 import type { Db } from '../base/db/db.ts';
 import { listParameters, operator } from '../base/http/operator.ts';
 import type { Cursors, PageStart } from '../base/http/cursors.ts';
 import { pageSchema } from '../../shared/api/page.ts';
+import { fail } from '../../shared/errors.ts';
 
 /** Use `listen` for a unix socket. `inject` needs no socket: commands use it while the daemon is stopped. */
 export function openAdmin(routes: readonly Route[], audit: Audit, core: Omit<HttpDeps, 'authenticate'>): Http {
@@ -58,6 +61,23 @@ export function auditRoute({ db, cursors, audit }: AuditDeps): Route {
   });
 }
 
+const OF_SOCKET = /^\/(admin\/)?/;
+
+/**
+ * Each route needs the session of a person who operates this installation and has a second factor. A route that changes something also needs a
+ * confirmation of the last ten minutes. Its entry in the audit journal has the person's e-mail address, which no header can change.
+ */
+export function operatorSessionRoutes(routes: readonly Route[], audit: Pick<Audit, 'run'>): Route[] {
+  return audited(routes, audit).map((each) => ({
+    ...each,
+    path: each.path.replace(OF_SOCKET, '/admin/v1/'),
+    scope: 'session',
+    stepUp: each.method !== 'GET',
+    errors: [...each.errors, 'insufficient_scope', 'second_factor_required'],
+    handler: (call) => each.handler({ ...call, actor: operatorOf(call.caller) }),
+  }));
+}
+
 function entryView(entry: AuditEntry): z.infer<typeof Entry> {
   return {
     at: isoTime(entry.at_ms),
@@ -71,7 +91,7 @@ function entryView(entry: AuditEntry): z.infer<typeof Entry> {
 }
 
 /** The same routes with the audit journal: each route except a GET writes an entry to it once its request is well-formed. */
-export function audited(routes: readonly Route[], audit: Pick<Audit, 'run'>): Route[] {
+function audited(routes: readonly Route[], audit: Pick<Audit, 'run'>): Route[] {
   return routes.map((each) => {
     if (each.method === 'GET') return each;
     return {
@@ -93,4 +113,13 @@ export function audited(routes: readonly Route[], audit: Pick<Audit, 'run'>): Ro
 function idIn(body: unknown): string | undefined {
   const made = Made.safeParse(body);
   return made.success ? (made.data.id ?? made.data.reservation_id) : undefined;
+}
+
+/** @throws ServiceError `insufficient_scope`, `second_factor_required` */
+function operatorOf({ session }: Caller): string {
+  const email =
+    session?.operatorEmail ?? fail('insufficient_scope', 'Only people who operate this installation may do this.');
+  if (session?.mustEnrol === true)
+    fail('second_factor_required', 'Set up a second factor first, in the console or with POST /v1/auth/totp.');
+  return email;
 }

@@ -21,10 +21,9 @@ import { addAdjustCommand, addExportCommand, addRefundCommand, addStatementComma
 import { addDepositCommands } from './deposit-commands.ts';
 import { addCreditCommands, addDisputeCommands, addPayoutCommands, addSupplierCommands } from './money-commands.ts';
 import { addModelCommands } from './model-commands.ts';
-import { addOutageCommands } from './outage-commands.ts';
+import { addOutageCommands, addInstanceCommands, addReservationCommands } from './rental-commands.ts';
 import { addOverviewCommand } from './overview-command.ts';
 import { addSuspensionCommands, addUserCommands } from './people-commands.ts';
-import { addInstanceCommands, addReservationCommands } from './rental-commands.ts';
 import { addWebhookCommands } from './webhook-commands.ts';
 
 const DAY_MS = 86_400_000;

@@ -1,5 +1,5 @@
-// The overview of operators: the current figures of all rooms.
-import type { Overview, OverviewLoop } from '../../shared/api/overview.ts';
+// The overview of operators: the current figures of all rooms, and the last 24 hours.
+import type { Overview, OverviewLoop, OverviewDay } from '../../shared/api/overview.ts';
 import { type Clock, isoTime } from '../../shared/clock.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
 import { dollarText } from '../../shared/money.ts';
@@ -12,8 +12,8 @@ import { openFreeTimes } from '../money/credits/overview.ts';
 import { modelTraffic } from '../models/gateway/overview.ts';
 import { proofState } from '../money/ledger/proof-store.ts';
 import { launchesSince, rentedNow } from '../rental/instances/overview.ts';
-import { lastDayOf } from './last-day.ts';
-import { MINUTE_MS, workOfLastMinute } from './minutes.ts';
+import { MINUTE_MS, workOfLastMinute, type LinkMinute, linkMinutes } from './minutes.ts';
+import { outagesSince } from '../money/credits/outages.ts';
 
 export interface OverviewDeps {
   db: Db;
@@ -146,4 +146,56 @@ async function launchFigures(query: Query, nowMs: number): Promise<Overview['lau
 
 function timeOf(ms: number | null): string | null {
   return ms === null ? null : isoTime(ms);
+}
+
+const DAY_MS = 24 * 3_600_000;
+
+/** The state of links comes from the rows of minutes.ts, the outages come from their own table. */
+async function lastDayOf(query: Query, nowMs: number): Promise<OverviewDay> {
+  const fromMs = nowMs - DAY_MS;
+  const minutes = await linkMinutes(query, fromMs);
+  const outages = await outagesSince(query, fromMs);
+  const spans = outages.map(({ cause, fromMs: startMs, untilMs: endMs }) => ({
+    state: cause === 'own_outage' ? ('away' as const) : ('outage' as const),
+    fromMs: startMs,
+    untilMs: endMs ?? nowMs,
+  }));
+  const credited = outages.reduce((sum, { grantedUcents }) => sum + grantedUcents, 0n);
+  return {
+    from: isoTime(fromMs),
+    until: isoTime(nowMs),
+    spans: [...linkSpans(minutes), ...spans].map((span) => ({
+      state: span.state,
+      from: isoTime(span.fromMs),
+      until: isoTime(span.untilMs),
+    })),
+    silent_most: Math.max(0, ...minutes.map(({ listed, linked }) => listed - linked)),
+    outages: outages.length,
+    credited: dollarText(credited),
+  };
+}
+
+interface Span {
+  state: OverviewDay['spans'][number]['state'];
+  fromMs: number;
+  untilMs: number;
+}
+
+/** Joins consecutive minutes of the same state into one span. Minutes without a row between two rows become a span `away`. */
+function linkSpans(minutes: readonly LinkMinute[]): Span[] {
+  const spans: Span[] = [];
+  const add = (state: Span['state'], fromMs: number, untilMs: number): void => {
+    const last = spans.at(-1);
+    if (last?.state === state && last.untilMs === fromMs) last.untilMs = untilMs;
+    else spans.push({ state, fromMs, untilMs });
+  };
+  for (const { minute_ms: minuteMs, listed, linked } of minutes) {
+    const last = spans.at(-1);
+    const endMs = last?.untilMs ?? minuteMs;
+    // The loop that writes the rows takes a little more than a minute, so a single missing row does not mean that nobody was there.
+    if (minuteMs - endMs > MINUTE_MS) add('away', endMs, minuteMs);
+    else if (last !== undefined) last.untilMs = minuteMs;
+    add(linked < listed ? 'silent' : 'up', minuteMs, minuteMs + MINUTE_MS);
+  }
+  return spans;
 }

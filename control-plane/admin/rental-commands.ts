@@ -1,4 +1,5 @@
 // `admin instance ...`: rentals of all organisations, and the evidence for their bills. `admin reservation ...`: contracts for reserved capacity.
+// `admin outage ...`: outages, with the rentals that they have stopped.
 import { type Command, InvalidArgumentError } from 'commander';
 import {
   type CommandDeps,
@@ -107,6 +108,28 @@ export function addReservationCommands(admin: Command, deps: CommandDeps): void 
       show(deps, options, { method: 'POST', url: `${urlOf(id)}/${verb}` }),
     );
   }
+}
+
+interface OutageOptions extends ListOptions {
+  open?: boolean;
+  machine?: string;
+}
+
+export function addOutageCommands(admin: Command, deps: CommandDeps): void {
+  const outage = admin.command('outage').description('outages of hosts and of our own');
+  withPages(
+    outage
+      .command('list')
+      .description('all of them, newest first: what stopped how many rentals, how long, and what that gave')
+      .option('--open', 'only those that last')
+      .option('--machine <id>', 'only those of this machine'),
+  ).action(({ open = false, machine, ...options }: OutageOptions) =>
+    showPage(deps, options, '/admin/outages', { open: open ? 'true' : undefined, machine_id: machine }),
+  );
+  withCommon(outage.command('show <id>').description('one of them, with its rentals and their credits')).action(
+    (id: string, options: CommonOptions) =>
+      showParts(deps, options, { method: 'GET', url: `/admin/outages/${encodeURIComponent(id)}` }),
+  );
 }
 
 function urlOf(id: string): string {

@@ -1,11 +1,12 @@
-// What all commands share: their common options, where they print, and the client of the profile.
+// What all commands share: their common options, where and how they print, and the client of the profile.
 import type { Command } from 'commander';
+import { stripVTControlCharacters } from 'node:util';
+import { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
 import type { Ids } from '../../shared/ids.ts';
 import { type Client, openClient } from './client.ts';
 import type { Logins } from './config.ts';
 import { EXIT, SvcError } from './exit.ts';
-import { tableOf } from './table.ts';
 
 export interface SvcDeps {
   logins: Logins;
@@ -119,4 +120,37 @@ function rowsOf(body: unknown, rows: string | undefined): Json[] {
 export function textOf(value: unknown): string {
   if (value === null || value === undefined) return '';
   return typeof value === 'string' ? value : JSON.stringify(value);
+}
+
+type Row = Record<string, unknown>;
+
+/** A table for people: aligned columns. `isOne`: the only row is shown as a list of its members. */
+function tableOf(rows: readonly Row[], columns: readonly string[], { isOne }: { isOne: boolean }): string {
+  const [first] = rows;
+  if (isOne && first !== undefined) return linesOf(first, columns);
+  if (rows.length === 0) return 'none\n';
+  const cells = rows.map((row) => columns.map((column) => cellOf(row, column)));
+  const widths = columns.map((column, i) => Math.max(column.length, ...cells.map((line) => line[i]?.length ?? 0)));
+  const line = (texts: readonly string[]): string =>
+    `${texts
+      .map((text, i) => text.padEnd(widths[i] ?? 0))
+      .join('  ')
+      .trimEnd()}\n`;
+  return [columns.map((column) => column.toUpperCase()), ...cells].map(line).join('');
+}
+
+function linesOf(row: Row, columns: readonly string[]): string {
+  const names = columns.filter((column) => cellOf(row, column) !== '');
+  const width = Math.max(0, ...names.map((name) => name.length));
+  return names.map((name) => `${name.padEnd(width)}  ${cellOf(row, name)}\n`).join('');
+}
+
+/** The text of the member at `path`, like `connection.hostname`. Control sequences for terminals are removed. */
+function cellOf(row: Row, path: string): string {
+  let value: unknown = row;
+  for (const name of path.split('.')) value = Reflect.get(Object(value), name) as unknown;
+  if (value === null || value === undefined) return '';
+  const texts = z.array(z.string()).safeParse(value).data;
+  const text = typeof value === 'string' ? value : (texts?.join(',') ?? JSON.stringify(value));
+  return stripVTControlCharacters(text).replaceAll(/\p{Cc}/gu, ' ');
 }

@@ -1,5 +1,15 @@
-// Commands of one request about models: what there is, receipts of calls, files and fine-tuning jobs.
+// Commands about models: what there is, receipts of calls, files and fine-tuning jobs with one request each; a chat, and the transfer of files.
+import type { Command } from 'commander';
+import { z } from 'zod';
+import { createWriteStream, openAsBlob, renameSync, rmSync } from 'node:fs';
+import { basename } from 'node:path';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import type { PlainCommand } from './plain.ts';
+import { type CommonOptions, signedIn, type SvcDeps, withCommon, show } from './command.ts';
+import { eventsOf } from '../../shared/event-reader.ts';
+import { messageOf } from '../../shared/errors.ts';
+import { EXIT, SvcError } from './exit.ts';
 
 const FILE = ['id', 'filename', 'bytes', 'purpose', 'status'] as const;
 const JOB = ['id', 'status', 'model', 'training_file', 'svc.cost_usd', 'error.code', 'error.message'] as const;
@@ -120,3 +130,87 @@ export const MODEL_COMMANDS: readonly PlainCommand[] = [
     columns: ['created_at', 'level', 'message'],
   },
 ];
+
+interface ChatOptions extends CommonOptions {
+  system?: string;
+  maxTokens?: string;
+}
+
+const Chunk = z.looseObject({
+  choices: z.array(z.looseObject({ delta: z.looseObject({ content: z.string().nullish() }) })).optional(),
+});
+
+/** `svc chat`: asks a model one question, and prints the answer while it arrives. */
+export function addChatCommand(program: Command, deps: SvcDeps): void {
+  withCommon(program.command('chat <model> [text...]'))
+    .description('ask a model; without a text, standard input is the question')
+    .option('--system <text>', 'how it should behave')
+    .option('--max-tokens <count>', 'the most that it may answer')
+    .action(async (model: string, words: string[], options: ChatOptions) => {
+      const content = words.length > 0 ? words.join(' ') : (await deps.readInput()).trim();
+      const messages = [
+        ...(options.system === undefined ? [] : [{ role: 'system', content: options.system }]),
+        { role: 'user', content },
+      ];
+      const limit = options.maxTokens === undefined ? {} : { max_tokens: Number(options.maxTokens) };
+      const response = await signedIn(deps, options).open({
+        method: 'POST',
+        path: '/chat/completions',
+        body: { model, messages, stream: true, ...limit },
+        signal: deps.interrupted,
+        // A repeat would cause a second answer, which must be paid too.
+        isOnce: true,
+      });
+      for await (const { data } of eventsOf(response)) write(data, options, deps);
+      if (options.json !== true) deps.print('\n');
+    });
+}
+
+/** `svc file upload` and `svc file download`. */
+export function addFileCommands(file: Command, deps: SvcDeps): void {
+  withCommon(file.command('upload <path>'))
+    .description('upload a file, such as examples for fine-tuning')
+    .option('--purpose <purpose>', 'what it is for', 'fine-tune')
+    .action(async (path: string, options: CommonOptions & { purpose: string }) => {
+      const content = await openAsBlob(path).catch((error: unknown) => unreadable(path, error));
+      const form = new FormData();
+      form.set('purpose', options.purpose);
+      form.set('file', content, basename(path));
+      deps.tell(`uploading ${content.size} bytes\n`);
+      const stored = await signedIn(deps, options).json({ method: 'POST', path: '/files', raw: form, isOnce: true });
+      show(deps, options, stored, { columns: ['id', 'filename', 'bytes', 'purpose', 'status'], id: 'id' });
+    });
+  withCommon(file.command('download <id>'))
+    .description('download a file')
+    .requiredOption('-o, --output <path>', 'where to store it')
+    .action(async (id: string, options: CommonOptions & { output: string }) => {
+      const path = `/files/${encodeURIComponent(id)}/content`;
+      const response = await signedIn(deps, options).open({ method: 'GET', path, signal: deps.interrupted });
+      if (response.body === null) return;
+      // The file gets its name only after the whole download, so a download that fails leaves no half file.
+      const half = `${options.output}.part`;
+      try {
+        await pipeline(Readable.fromWeb(response.body), createWriteStream(half));
+        renameSync(half, options.output);
+      } catch (error) {
+        rmSync(half, { force: true });
+        throw new SvcError(EXIT.failed, {
+          code: 'download_failed',
+          message: `the download broke off: ${messageOf(error)}`,
+        });
+      }
+      deps.tell(`${options.output}\n`);
+    });
+}
+
+/** If `--json` is given, the chunks themselves are written, one on each line. */
+function write(data: unknown, { json }: ChatOptions, { print }: SvcDeps): void {
+  if (data === undefined) return;
+  if (json === true) return print(`${JSON.stringify(data)}\n`);
+  const [choice] = Chunk.safeParse(data).data?.choices ?? [];
+  print(choice?.delta.content ?? '');
+}
+
+function unreadable(path: string, error: unknown): never {
+  throw new SvcError(EXIT.usage, { code: 'file_unreadable', message: `${path} cannot be read: ${messageOf(error)}` });
+}

@@ -1,7 +1,7 @@
 // The operator's routes for people who have signed in: each one is closed to everybody but an operator with a second factor, and what is done
 // stands in the audit journal under the person's own address.
 import { beforeAll, afterAll, describe, expect, test } from 'vitest';
-import { operatorSessionRoutes } from '../../control-plane/admin/operator-sessions.ts';
+import { operatorSessionRoutes } from '../../control-plane/admin/admin.ts';
 import { CONFIRMED_MS } from '../../control-plane/base/http/browsers.ts';
 import type { Route } from '../../control-plane/base/http/route.ts';
 import { brought } from '../../control-plane/brings.ts';

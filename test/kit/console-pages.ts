@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
-import { operatorSessionRoutes } from '../../control-plane/admin/operator-sessions.ts';
+import { operatorSessionRoutes } from '../../control-plane/admin/admin.ts';
 import { brought } from '../../control-plane/brings.ts';
 import { openConsole } from '../../control-plane/console/console.ts';
 import { type Api, openApi } from '../contract/api.ts';

@@ -30,7 +30,6 @@ export const DAEMONS: readonly Daemon[] = [
       'house.ts',
       'rooms.ts',
       'wings.ts',
-      'identity.ts',
       'settings.ts',
       'brings.ts',
       'listeners.ts',

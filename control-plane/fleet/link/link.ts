@@ -62,8 +62,7 @@ import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { Upgrade } from '../../base/http/upgrades.ts';
 import type { CloneTokens } from './clone-tokens.ts';
 import { openRequests, type RequestHandlers } from './requests.ts';
-import { openReports } from './reports.ts';
-import { type Caller, openReadBudget, runSession, type Session, type SessionDeps } from './session.ts';
+import { openReports, type Caller, openReadBudget, runSession, type Session, type SessionDeps } from './session.ts';
 import { openStreams, StreamError, type Streams } from './streams.ts';
 
 /** Handlers of the rooms above. The house passes them in. */

@@ -1,5 +1,5 @@
 // One link from its first byte to its last: challenge, proof, then messages until either side closes it.
-import { createPublicKey, verify } from 'node:crypto';
+import { createPublicKey, verify, hash } from 'node:crypto';
 import { spreadMs } from '../../../shared/backoff.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
@@ -167,6 +167,30 @@ export function openReadBudget(clock: Clock): ReadBudget {
     takeUnproven: (clientIp, bytes) => unproven.take(networkOf(clientIp), bytes).waitMs === 0,
     giveBack: (clientIp, bytes) => unproven.giveBack(networkOf(clientIp), bytes),
     waitMs: (machineId, bytes) => machines.owe(machineId, bytes),
+  };
+}
+
+/**
+ * Drops the reports of a host that repeat the last one of its link. A host sends its reports every half minute, although mostly nothing has
+ * changed, and handling one costs several statements.
+ */
+export interface Reports {
+  /** Calls `handle` unless the report equals the last one of its type that `handle` has accepted on this link. */
+  take(session: Session, report: AgentMessage, handle: () => Promise<boolean>): Promise<void>;
+}
+
+/** Keeps a hash of each report, because the reports of all links would fill the memory. */
+export function openReports(): Reports {
+  const lastOf = new WeakMap<Session, Map<AgentMessage['type'], string>>();
+  return {
+    take: async (session, report, handle) => {
+      const last = lastOf.get(session) ?? new Map<AgentMessage['type'], string>();
+      const digest = hash('sha256', JSON.stringify(report), 'base64');
+      if (last.get(report.type) === digest) return;
+      last.delete(report.type);
+      lastOf.set(session, last);
+      if (await handle()) last.set(report.type, digest);
+    },
   };
 }
 

@@ -19,9 +19,9 @@ import {
 } from './delivery-store.ts';
 import { dueEndpoints, type EndpointRow, findEndpoint, refreshDue, setHealth } from './endpoint-store.ts';
 import { openLanes } from './lanes.ts';
-import { continueReplays } from './replay.ts';
+import { continueReplays } from './deliveries.ts';
 import { deliveryAfter, healthAfter, slotsOf, URGENT_AT_ONCE_MAX } from './schedule.ts';
-import type { Secrets } from './secrets.ts';
+import type { Secrets } from './endpoints.ts';
 
 /** Largest number of attempts in progress for all endpoints. Healthy endpoints need far fewer, so hanging endpoints do not use up all of them. */
 const UNDER_WAY_MAX = 1_024;

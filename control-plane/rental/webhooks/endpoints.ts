@@ -1,4 +1,4 @@
-// Commands of owners for webhook endpoints. Each function works in the caller's transaction.
+// Commands of owners for webhook endpoints, and the secrets of endpoints. Each command works in the caller's transaction.
 import type {
   ChangeWebhookEndpoint,
   CreateWebhookEndpoint,
@@ -14,9 +14,9 @@ import { OutboundError } from '../../base/outbound/policy.ts';
 import type { Outbound } from '../../base/outbound/outbound.ts';
 import * as store from './endpoint-store.ts';
 import { disabled, type Health, HEALTHY } from './schedule.ts';
-import type { Secrets } from './secrets.ts';
-import { beginReplay } from './replay.ts';
+import { beginReplay } from './deliveries.ts';
 import { endpointView } from './view.ts';
+import type { Sealing } from '../../base/http/sealing.ts';
 
 /** How long the old secret still signs, beside the new one, after a rotation. */
 const ROTATION_MS = 24 * 3_600_000;
@@ -100,6 +100,30 @@ export async function rotateSecret(tx: Tx, row: store.EndpointRow, deps: Endpoin
   };
   await store.updateEndpoint(tx, rotated);
   return { ...endpointView(rotated, nowMs), secret };
+}
+
+const SECRET_BYTES = 32;
+
+/** Secrets are made here, sealed in the database, and opened for each attempt. */
+export interface Secrets {
+  /** Makes a secret of 64 hexadecimal characters. */
+  make(): string;
+  seal(endpointId: string, secret: string): string;
+  /** The secrets that sign now, newest first. There are two for a day after a rotation. */
+  inUse(endpoint: store.EndpointRow, nowMs: number): string[];
+}
+
+export function openSecrets({ ids, sealing }: { ids: Ids; sealing: Sealing }): Secrets {
+  const place = (endpointId: string): string => `webhook-secret/${endpointId}`;
+  return {
+    make: () => Buffer.from(ids.secret(SECRET_BYTES), 'base64url').toString('hex'),
+    seal: (endpointId, secret) => sealing.seal(place(endpointId), secret),
+    inUse: ({ id, secret_sealed, previous_secret_sealed, previous_until_ms }, nowMs) => {
+      const previous = (previous_until_ms ?? 0) > nowMs ? previous_secret_sealed : null;
+      const sealed = previous === null ? [secret_sealed] : [secret_sealed, previous];
+      return sealed.map((text) => sealing.open(place(id), text));
+    },
+  };
 }
 
 function assertUrl(url: string, outbound: Outbound): void {

@@ -19,8 +19,7 @@ import { type DeliveryRow, pageOfDeliveries, forgetDeliveries, forgettable } fro
 import { type EndpointRow, markDeleted, pageOfEndpoints, deletedEndpoints, forgetEndpoint } from './endpoint-store.ts';
 import * as endpoints from './endpoints.ts';
 import { noteEvent } from './outbox.ts';
-import { beginReplay } from './replay.ts';
-import { openSecrets } from './secrets.ts';
+import { openSecrets } from './endpoints.ts';
 import { sendTest } from './test-event.ts';
 import { endpointView } from './view.ts';
 import type { Clock } from '../../../shared/clock.ts';
@@ -69,7 +68,7 @@ export function openWebhooks(options: Deps): Webhooks {
     get: async (query, orgId, id) => endpointView(await endpoints.ownEndpoint(query, orgId, id), clock.now()),
     change: async (tx, orgId, id, request) =>
       endpoints.change(tx, await endpoints.ownEndpoint(tx, orgId, id), request, deps),
-    replay: (tx, id, sinceMs) => beginReplay(tx, id, sinceMs, deps),
+    replay: (tx, id, sinceMs) => deliveries.beginReplay(tx, id, sinceMs, deps),
     remove: async (tx, orgId, id) => markDeleted(tx, (await endpoints.ownEndpoint(tx, orgId, id)).id, clock.now()),
     rotateSecret: async (tx, orgId, id) => endpoints.rotateSecret(tx, await endpoints.ownEndpoint(tx, orgId, id), deps),
     view: (row) => endpointView(row, clock.now()),

@@ -1,7 +1,6 @@
 // A report that repeats the last one of its link is dropped, because most reports of a host at rest do.
 import { beforeEach, expect, test } from 'vitest';
-import { openReports, type Reports } from '../../../control-plane/fleet/link/reports.ts';
-import type { Session } from '../../../control-plane/fleet/link/session.ts';
+import { openReports, type Reports, type Session } from '../../../control-plane/fleet/link/session.ts';
 import type { AgentMessage } from '../../../shared/protocol/link.ts';
 import { inventoryOf } from '../../kit/machines.ts';
 

@@ -4,7 +4,7 @@ import { countRow } from '../../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../../control-plane/base/db/db.ts';
 import { insertDelivery } from '../../../../control-plane/rental/webhooks/delivery-store.ts';
 import { OVERDUE_MS } from '../../../../control-plane/rental/webhooks/operator-routes.ts';
-import { REPLAY_PIECE } from '../../../../control-plane/rental/webhooks/replay.ts';
+import { REPLAY_PIECE } from '../../../../control-plane/rental/webhooks/deliveries.ts';
 import { WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX } from '../../../../shared/limits.ts';
 import { runCommand } from '../../../kit/operator-commands.ts';
 import { openWebhookWorld, type WebhookWorld } from './fixture.ts';
