@@ -16,8 +16,7 @@ import type { JobRecord, Records } from '../runtime/records.ts';
 import { JOB_FOLDERS } from '../runtime/shape.ts';
 import type { JobInputs } from '../runtime/job-steps.ts';
 import { nextEvents } from './events.ts';
-import { uploadCheckpoint, uploadResult } from './files.ts';
-import { prepareInputs } from './inputs.ts';
+import { uploadCheckpoint, uploadResult, prepareInputs } from './files.ts';
 import type { JobLink } from './transfer.ts';
 
 export interface Jobs extends JobInputs {

@@ -23,8 +23,7 @@ import { addCreditCommands, addDisputeCommands, addPayoutCommands, addSupplierCo
 import { addModelCommands } from './model-commands.ts';
 import { addOutageCommands, addInstanceCommands, addReservationCommands } from './rental-commands.ts';
 import { addOverviewCommand } from './overview-command.ts';
-import { addSuspensionCommands, addUserCommands } from './people-commands.ts';
-import { addWebhookCommands } from './webhook-commands.ts';
+import { addSuspensionCommands, addUserCommands, addWebhookCommands } from './people-commands.ts';
 
 const DAY_MS = 86_400_000;
 const Verdict = z.strictObject({ ok: z.boolean(), faults: z.array(z.string()) });

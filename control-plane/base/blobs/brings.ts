@@ -3,11 +3,10 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { LoopOptions } from '../../../shared/loop.ts';
 import { type Measure, one } from '../http/metrics.ts';
 import type { Blobs } from './blobs.ts';
-import type { PresignedUrls } from './presigned-urls.ts';
+import type { PresignedUrls, UrlKeys } from './presigned-urls.ts';
 import { blobRoutes } from './routes.ts';
 import type { Claims } from './sweep.ts';
 import { urlKeyRoutes } from './operator-routes.ts';
-import type { UrlKeys } from './url-keys.ts';
 import { type Forgets, inPieces } from '../db/pieces.ts';
 
 /** Nothing depends on this loop. Its first run is at the start and removes incomplete files of a dead process. */

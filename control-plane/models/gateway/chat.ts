@@ -8,12 +8,11 @@ import { affinityOf } from './upstreams.ts';
 import { assertFits, boundedUsage, type PlannedChat, planChat } from './chat-plan.ts';
 import { countChat, noteContext, tokenizedPrompt } from './tokenize.ts';
 import { completionView, readCompletion, streamMembers, upstreamBody } from './chat-wire.ts';
-import { gather, isGathered, type Said } from './gather.ts';
+import { gather, isGathered, type Said, askForWhole, type CallDeps, readWhole } from './whole-answer.ts';
 import { type Used, usedOutcome } from './states.ts';
 import { chatUcents } from './price.ts';
 import { type OpenRequest, receiptHeader } from './requests.ts';
 import { contextExceeded } from './upstream-refusals.ts';
-import { askForWhole, type CallDeps, readWhole } from './whole-answer.ts';
 
 export type ChatCall = Pick<Call<undefined, undefined, ChatRequest>, 'caller' | 'requestId' | 'gone' | 'body'>;
 

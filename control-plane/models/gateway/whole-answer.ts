@@ -1,12 +1,15 @@
-// Requests an answer and reads it whole, up to a size limit.
+// Requests an answer and reads it whole, up to a size limit. Some servers are asked for a stream, whose pieces are gathered: a server that writes
+// nothing before the end does not notice that its caller has left.
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, ServiceError } from '../../../shared/errors.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
-import { type Answering, ask, type AskDeps, brokenAnswer, type UpstreamRequest } from './ask.ts';
+import { type Answering, ask, type AskDeps, brokenAnswer, type UpstreamRequest, timedOut } from './ask.ts';
 import { readText } from '../../base/outbound/outbound.ts';
 import type { Counts } from './counts.ts';
 import type { Requests } from './requests.ts';
+import { CHAT_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
+import { type Completion, DONE, readChunk, BadEvents, eventData } from './chat-wire.ts';
 
 /** Dependencies of every call to a model. */
 export interface CallDeps extends AskDeps {
@@ -76,4 +79,79 @@ export async function readWhole<T>(
 /** @throws ServiceError `upstream_error` for an unusable answer */
 export function failUnusable(): never {
   return fail('upstream_error', 'The model gave no answer that can be used. Send the request again.');
+}
+
+/** The part of an answer that was there when the caller left. */
+export type Said = Pick<Completion, 'content' | 'usage'>;
+
+export type Gathered = { completion: Completion } | { left: Said };
+
+/** llama.cpp finishes a whole answer even if the caller has left, but stops a stream at once. */
+export function isGathered({ engine }: Upstream): boolean {
+  return engine === 'llama_cpp';
+}
+
+/** @throws ServiceError as `askWhole`; also if the caller has left before the answer began, or if this process stops */
+export async function gather(
+  answering: Answering,
+  { startedMs, signal }: Pick<UpstreamRequest, 'startedMs' | 'signal'>,
+  deps: CallDeps,
+): Promise<Gathered> {
+  const late = new AbortController();
+  const leftMs = startedMs + answering.upstream.answer_ms - deps.clock.monotonicMs();
+  const cancel = deps.clock.after(Math.max(0, leftMs), () => {
+    late.abort();
+    answering.end();
+  });
+  const pieces = eventData(answering.exchange.body);
+  const said: Draft = { content: '', usage: undefined, finishReason: undefined };
+  try {
+    const completion = await readDraft(pieces, said);
+    answering.answered();
+    // The stream is read to its end, so that its connection can be used again.
+    void pieces
+      .next()
+      .catch(() => undefined)
+      .finally(() => answering.end());
+    return { completion };
+  } catch (error) {
+    answering.end();
+    if (late.signal.aborted) {
+      answering.failed();
+      throw timedOut(error);
+    }
+    const isLeft = signal.aborted && !(signal.reason instanceof ServiceError);
+    // A model that thinks first has tokens before it has a text.
+    const hasBegun = said.content !== '' || (said.usage?.completion_tokens ?? 0) > 0;
+    if (isLeft && hasBegun) return { left: said };
+    if (!(error instanceof ServiceError) || error.code !== 'upstream_response_too_large') answering.failed();
+    if (error instanceof BadEvents) return failUnusable();
+    throw error instanceof ServiceError ? error : brokenAnswer(error, signal);
+  } finally {
+    cancel();
+  }
+}
+
+interface Draft extends Said {
+  finishReason: Completion['finishReason'] | undefined;
+}
+
+/** Reads until the server reports the end, or its stream ends. */
+async function readDraft(pieces: AsyncGenerator<string[]>, draft: Draft): Promise<Completion> {
+  for (let piece = await pieces.next(); piece.done !== true; piece = await pieces.next()) {
+    for (const data of piece.value) {
+      if (data === DONE) return whole(draft);
+      const chunk = readChunk(data) ?? failUnusable();
+      draft.content += chunk.content;
+      draft.usage = chunk.usage ?? draft.usage;
+      draft.finishReason = chunk.finishReason ?? draft.finishReason;
+      if (draft.content.length > CHAT_ANSWER_BYTES_MAX)
+        fail('upstream_response_too_large', 'The answer has more bytes than are read. Ask for less at once.');
+    }
+  }
+  return whole(draft);
+}
+
+function whole({ content, usage, finishReason }: Draft): Completion {
+  return finishReason === undefined ? failUnusable() : { content, usage, finishReason };
 }

@@ -1,6 +1,6 @@
 // A whole answer that is read as a stream: what the server of the model and its caller learn from each ending.
 import { expect, test } from 'vitest';
-import { gather } from '../../../control-plane/models/gateway/gather.ts';
+import { gather } from '../../../control-plane/models/gateway/whole-answer.ts';
 import { ServiceError } from '../../../shared/errors.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';
 

@@ -4,8 +4,7 @@ import { connect } from 'node:net';
 import { PassThrough, type Duplex } from 'node:stream';
 import ssh2 from 'ssh2';
 import { afterEach, expect, test } from 'vitest';
-import { type Login, logIn, PROBE_MS_MAX } from '../../../control-plane/rental/outages/probe.ts';
-import { newProbeKey } from '../../../control-plane/rental/outages/probe-keys.ts';
+import { type Login, logIn, PROBE_MS_MAX, newProbeKey } from '../../../control-plane/rental/outages/probe.ts';
 
 import { systemClock } from '../../../shared/clock.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';
