@@ -32,6 +32,9 @@ export interface ProgramOptions {
   user?: { uid: number; gid: number };
 }
 
+const PAUSE_MS_MIN = 20;
+const PAUSE_MS_MAX = 250;
+
 /** Starts a program and returns at once; a program that cannot be started rejects `exited` and every wait. */
 export function startProgram(options: ProgramOptions): Program {
   const child = spawn(options.command, options.args ?? [], spawnOptions(options));
@@ -95,9 +98,13 @@ export async function runProgram(options: ProgramOptions & { input?: string | Bu
   throw new Error(`${options.command} ${(options.args ?? []).join(' ')} ended with ${code ?? signal}:\n${output}`);
 }
 
-/** Calls `probe` until it returns something else than undefined. Throws what it last threw when `timeoutMs` pass. */
+/**
+ * Calls `probe` until it returns something else than undefined. Throws what it last threw when `timeoutMs` pass. The pauses between the calls grow
+ * with the wait: most probes are requests to a daemon, which would otherwise be busy with the answers to a test that waits for a minute.
+ */
 export async function eventually<T>(what: string, timeoutMs: number, probe: () => Promise<T | undefined>): Promise<T> {
-  const deadline = performance.now() + timeoutMs;
+  const startedMs = performance.now();
+  const deadline = startedMs + timeoutMs;
   let last: unknown;
   for (;;) {
     try {
@@ -108,7 +115,7 @@ export async function eventually<T>(what: string, timeoutMs: number, probe: () =
       last = error;
     }
     if (performance.now() > deadline) throw new Error(`no ${what} within ${timeoutMs} ms`, { cause: last });
-    await pause(20);
+    await pause(Math.min(Math.max(PAUSE_MS_MIN, (performance.now() - startedMs) / 50), PAUSE_MS_MAX));
   }
 }
 
