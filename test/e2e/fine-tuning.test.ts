@@ -63,18 +63,18 @@ test('a job goes on while its agent is killed, and each event comes once', async
   expect((await metricsOf(id)).map(({ step }) => step)).toEqual(Array.from({ length: 20 }, (_, i) => i + 1));
 });
 
-test('a cancelled job is stopped on its host, and its last checkpoint is stored', async () => {
-  const { id } = await stack.train('long');
-  await stack.reached(id, 'running');
-  await eventually('some steps', 30_000, async () => ((await metricsOf(id)).length > 3 ? true : undefined));
-  await stack.client.fineTuning.jobs.cancel(id);
-  const { svc } = await stack.reached(id, 'cancelled');
-  expect(svc.cost_usd).toBeGreaterThan(0);
-  expect((await stack.client.fineTuning.jobs.checkpoints.list(id)).data).not.toEqual([]);
-});
-
 // Most of their time is waiting, so they run side by side on the GPUs of the one host.
 describe.concurrent('jobs that end badly, or nearly so', () => {
+  test('a cancelled job is stopped on its host, and its last checkpoint is stored', async () => {
+    const { id } = await stack.train('long');
+    await stack.reached(id, 'running');
+    await eventually('some steps', 30_000, async () => ((await metricsOf(id)).length > 3 ? true : undefined));
+    await stack.client.fineTuning.jobs.cancel(id);
+    const { svc } = await stack.reached(id, 'cancelled');
+    expect(svc.cost_usd).toBeGreaterThan(0);
+    expect((await stack.client.fineTuning.jobs.checkpoints.list(id)).data).not.toEqual([]);
+  });
+
   test('a job whose budget is used up is stopped, and what it has learnt is kept', async () => {
     const { id } = await stack.train('long', 1.2);
     const failed = await stack.reached(id, 'failed', 180_000);
