@@ -1,5 +1,5 @@
 // Outages with real processes and real time: a host dies, and its customer is credited without asking.
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { UsageRow } from '../../shared/api/billing.ts';
 import { InstanceEvent } from '../../shared/api/instance-journal.ts';
 import { Instance } from '../../shared/api/instance.ts';
@@ -40,49 +40,61 @@ async function probesAreGood(read: () => Promise<Instance>): Promise<void> {
   });
 }
 
-test(
-  'idle connections of strangers neither end billing nor keep the customer out',
-  { timeout: FLOOD_MS + 5 * MINUTE_MS },
-  async () => {
-    const { api } = stack.customer;
-    const instance = await stack.rent();
-    const flood = floodIdle(instance.connection?.port ?? 0);
-    try {
-      await eventually('a flood', MINUTE_MS, async () => (flood.opened() >= 24 ? true : undefined));
-      const floodedMs = performance.now();
-      while (performance.now() - floodedMs < FLOOD_MS) {
+async function workloadOf({ id }: Instance): Promise<string> {
+  const filters = { label: [`svc.instance_id=${id}`] };
+  const [container] = await stack.engine.docker.listContainers({ filters });
+  const workloadId = container?.Labels['svc.workload_id'];
+  if (workloadId === undefined) throw new Error(`no container of ${id}`);
+  return workloadId;
+}
+
+// Both wait for probes most of their time, so they run side by side on two GPUs of the one host.
+describe.concurrent('rentals that run at all times', () => {
+  test(
+    'idle connections of strangers neither end billing nor keep the customer out',
+    { timeout: FLOOD_MS + 5 * MINUTE_MS },
+    async () => {
+      const { api } = stack.customer;
+      const instance = await stack.rent();
+      const flood = floodIdle(instance.connection?.port ?? 0);
+      try {
+        await eventually('a flood', MINUTE_MS, async () => (flood.opened() >= 24 ? true : undefined));
+        const floodedMs = performance.now();
+        while (performance.now() - floodedMs < FLOOD_MS) {
+          expect((await stack.ssh(instance).run('hostname')).stdout.toString()).toBe(`${instance.id}\n`);
+          await probesAreGood(() => api.get(`/instances/${instance.id}`, Instance));
+        }
         expect((await stack.ssh(instance).run('hostname')).stdout.toString()).toBe(`${instance.id}\n`);
         await probesAreGood(() => api.get(`/instances/${instance.id}`, Instance));
+      } finally {
+        flood.stop();
       }
-      expect((await stack.ssh(instance).run('hostname')).stdout.toString()).toBe(`${instance.id}\n`);
-      await probesAreGood(() => api.get(`/instances/${instance.id}`, Instance));
-    } finally {
-      flood.stop();
-    }
-    await endChargedThroughout(api, instance);
-  },
-);
+      await endChargedThroughout(api, instance);
+    },
+  );
 
-test('a holder that hangs is replaced: the program inside goes on, and nothing is credited', async () => {
-  const { api } = stack.customer;
-  const instance = await stack.rent({ cmd: ['sh', '-c', 'echo $$ > /tmp/pid; exec sleep 3600'] });
-  const before = await stack.ssh(instance).run('cat /tmp/pid');
-  const [hung] = stack.host.holders();
-  if (hung === undefined) throw new Error('there is no holder');
-  process.kill(hung, 'SIGSTOP');
-  await eventually('another holder', MINUTE_MS, async () => {
-    const now = stack.host.holders();
-    return now.length === 1 && now[0] !== hung ? true : undefined;
+  test('a holder that hangs is replaced: the program inside goes on, and nothing is credited', async () => {
+    const { api } = stack.customer;
+    const instance = await stack.rent({ cmd: ['sh', '-c', 'echo $$ > /tmp/pid; exec sleep 3600'] });
+    const before = await stack.ssh(instance).run('cat /tmp/pid');
+    const workloadId = await workloadOf(instance);
+    const [hung] = stack.host.holders(workloadId);
+    if (hung === undefined) throw new Error('there is no holder');
+    process.kill(hung, 'SIGSTOP');
+    await eventually('another holder', MINUTE_MS, async () => {
+      const now = stack.host.holders(workloadId);
+      return now.length === 1 && now[0] !== hung ? true : undefined;
+    });
+    const pid = await eventually('a login', MINUTE_MS, async () => {
+      const { code, stdout } = await stack.ssh(instance).run('kill -0 $(cat /tmp/pid) && cat /tmp/pid');
+      return code === 0 ? stdout.toString() : undefined;
+    });
+    expect(pid).toBe(before.stdout.toString());
+    await probesAreGood(() => api.get(`/instances/${instance.id}`, Instance));
+    await terminate(api, instance.id);
+    const { data: events } = await api.get(`/instances/${instance.id}/events`, pageSchema(InstanceEvent));
+    expect(events.map(({ type }) => type)).not.toContain('instance.unreachable');
   });
-  const pid = await eventually('a login', MINUTE_MS, async () => {
-    const { code, stdout } = await stack.ssh(instance).run('kill -0 $(cat /tmp/pid) && cat /tmp/pid');
-    return code === 0 ? stdout.toString() : undefined;
-  });
-  expect(pid).toBe(before.stdout.toString());
-  await probesAreGood(() => api.get(`/instances/${instance.id}`, Instance));
-  await terminate(api, instance.id);
-  const { data: events } = await api.get(`/instances/${instance.id}/events`, pageSchema(InstanceEvent));
-  expect(events.map(({ type }) => type)).not.toContain('instance.unreachable');
 });
 
 test('the outage of a host that dies is detected and not charged, and the instance goes on when the host is back', async () => {

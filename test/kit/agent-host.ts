@@ -14,8 +14,8 @@ export interface AgentHost {
   configPath: string;
   /** Runs `svc-agent enroll`. */
   enroll(url: string, token: string): Promise<Captured>;
-  /** Process ids of the holders, which the supervisor leaves alone when it leaves. */
-  holders(): number[];
+  /** Process ids of the holders, which the supervisor leaves alone when it leaves; with a workload, of its own alone. */
+  holders(workloadId?: string): number[];
   /** Ends supervisor and holders. */
   stop(): Promise<void>;
 }
@@ -65,7 +65,8 @@ export function openAgentHost(options: AgentHostOptions): AgentHost {
     logPath: join(dir, 'agent.log'),
     ready: () => isLinked(join(stateDir, 'agent.sock')),
   });
-  const holders = (): number[] => processesWith(['holder', '--dir', `${stateDir}/workloads/`]);
+  const holders = (workloadId = ''): number[] =>
+    processesWith(['holder', '--dir', `${stateDir}/workloads/${workloadId}`]);
   return {
     daemon,
     stateDir,
