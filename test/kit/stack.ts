@@ -82,17 +82,17 @@ export async function openStack(options: StackOptions = {}): Promise<Stack> {
   try {
     const registry = await startRegistry();
     undo.push(() => registry.stop());
-    const engine = await chooseEngine({
+    // It starts beside the control plane.
+    const starting = chooseEngine({
       dir: mkdtempSync(join(dir, 'engine-')),
       env: gpus.env,
       simulatesGpus: gpus.nvidiaSmi === undefined,
       ...options.engine,
     });
-    undo.push(() => engine.stop());
-    await engine.letThrough(registry.port);
+    const started = starting.catch(() => undefined);
+    undo.push(async () => (await started)?.stop());
     const guarded = await registry.guarded({ kind: 'basic' });
     undo.push(() => guarded.stop());
-    await engine.letThrough(guarded.port);
     const tlsCaFile = authority === undefined ? undefined : writeAuthority(dir, authority);
     const controlPlane = await startControlPlane(join(dir, 'cp'), {
       postgresUrl,
@@ -103,7 +103,9 @@ export async function openStack(options: StackOptions = {}): Promise<Stack> {
       program: options.controlPlaneProgram,
     });
     undo.push(() => controlPlane.daemon.stop());
-    await engine.letThrough(Number(new URL(controlPlane.agentUrl).port));
+    const engine = await starting;
+    const agentPort = Number(new URL(controlPlane.agentUrl).port);
+    for (const port of [registry.port, guarded.port, agentPort]) await engine.letThrough(port);
     return { dir, engine, registry, guarded, controlPlane, tlsCaFile, agents, stop };
   } catch (error) {
     await stop();
