@@ -18,8 +18,8 @@ const patience = (timeoutMs: number): number => (process.env['SOAK'] === '1' ? 3
 /** Node loads the sources itself, as it does in production. */
 const NATIVE = { experimental: { viteModuleRunner: false, nodeLoader: false } };
 /**
- * The files of a worker also share what they have loaded: a store test would otherwise spend a third of its time on loading. A test that
- * changes what all modules of the process see must put it back.
+ * The files of a worker also share what they have loaded: a store test would otherwise spend a third of its time on loading, and an engine test a
+ * second of a processor. A test that changes what all modules of the process see must put it back.
  */
 const SHARED = { ...NATIVE, isolate: false };
 
@@ -66,7 +66,7 @@ export default defineConfig({
           include: DOCKER_TESTS,
           exclude: E2E_TESTS,
           maxWorkers: WAITING,
-          ...NATIVE,
+          ...SHARED,
           testTimeout: patience(120_000),
           hookTimeout: 120_000,
         },
@@ -78,7 +78,7 @@ export default defineConfig({
           setupFiles: SETUP,
           include: E2E_TESTS,
           maxWorkers: WAITING,
-          ...NATIVE,
+          ...SHARED,
           testTimeout: patience(300_000),
           hookTimeout: 180_000,
         },
