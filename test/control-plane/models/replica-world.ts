@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { afterEach, beforeEach } from 'vitest';
-import { liveReplicas, type ReplicaRow } from '../../../control-plane/models/replicas/store.ts';
+import { liveReplicas, loadsOf, type ReplicaRow } from '../../../control-plane/models/replicas/store.ts';
 import type { Answer } from '../../contract/api.ts';
 import { api, openApiForEachTest, owner } from '../../contract/api-of-test.ts';
 import { type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
@@ -68,11 +68,14 @@ export function live(): Promise<ReplicaRow[]> {
   return liveReplicas(api.world.db.read);
 }
 
-/** Drives everything until the given number of requests wait. */
+/** Waits until the given number of requests wait and the first one has woken the pool, and drives what is due then. */
 export async function waiting(count: number): Promise<void> {
-  await eventually('requests that wait', 5_000, async () =>
-    api.world.rooms.replicas.waiting().some((pool) => pool.count === count) ? true : undefined,
-  );
+  await eventually('requests that wait', 5_000, async () => {
+    const pool = api.world.rooms.replicas.waiting().find((each) => each.count === count);
+    if (pool === undefined) return undefined;
+    const stored = await loadsOf(api.world.db.read, pool.poolId);
+    return stored.some((load) => load.waiting > 0) ? true : undefined;
+  });
   await api.world.drive();
 }
 
