@@ -30,3 +30,19 @@ test('each failure waits twice as long as the one before, until it works', () =>
   attempts.delay('a');
   expect((attempts.retryAtMs.get('a') ?? 0) - clock.now()).toBe(1_000);
 });
+
+test('a timer of an earlier failure does not make a later one due', () => {
+  const clock = virtualClock(1_000_000);
+  const attempts = createAttempts(clock, () => undefined);
+  attempts.delay('a');
+  attempts.forget('a');
+  expect([attempts.count('a'), attempts.retryAtMs.has('a')]).toEqual([0, false]);
+  clock.jump(500);
+  attempts.delay('a');
+  attempts.delay('b');
+  clock.jump(500);
+  expect(attempts.retryAtMs.has('a')).toBe(true);
+  clock.jump(500);
+  expect(attempts.retryAtMs.size).toBe(0);
+  expect([attempts.count('a'), attempts.count('b')]).toEqual([1, 1]);
+});

@@ -52,6 +52,8 @@ test('the disk check runs once per process, with our files over those of the eng
   ]);
   // A program that only fills a disk needs no network.
   expect(runs).toMatchObject([{ network: false, disk_mib: 64 }]);
+  // It tries twice the limit, in steps of a MiB.
+  expect(runs[0]?.argv.at(-1)).toContain('mib <= 128;');
 });
 
 test.each([
@@ -65,4 +67,25 @@ test.each([
   const disk = await openDiskCheck(dir, { engine: engineOf(end), node: { argv: ['node'], mounts: [] }, log });
   await disk.measure();
   expect(lines).toHaveLength(times);
+});
+
+test('a check that the engine cannot make is made later, and the same result is stored once', async () => {
+  let isAway = true;
+  const engine = engineOf(0);
+  const version = async (): Promise<string> => {
+    if (isAway) throw new Error('connect ENOENT');
+    return '27';
+  };
+  const lines: string[] = [];
+  const log = createLog('test', 'info', { write: (line: string) => void lines.push(line) });
+  const open = (): ReturnType<typeof openDiskCheck> =>
+    openDiskCheck(dir, { engine: { ...engine, version }, node: { argv: ['node'], mounts: [] }, log });
+  const disk = await open();
+  await expect(disk.measure()).rejects.toThrow('ENOENT');
+  expect([disk.enforced(), runs.length]).toEqual([false, 0]);
+  isAway = false;
+  await disk.measure();
+  expect([disk.enforced(), runs.length]).toEqual([true, 1]);
+  await (await open()).measure();
+  expect([runs.length, lines.length]).toEqual([2, 1]);
 });

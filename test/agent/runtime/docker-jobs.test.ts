@@ -1,48 +1,189 @@
-// The archive in which an engine sends one file: only a regular file comes out, with exactly its bytes.
+// What only jobs need of the Docker Engine: no network, folders that anybody may write, a long notice, and one file at a time, which comes out of
+// an archive with exactly its bytes.
 import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { buffer } from 'node:stream/consumers';
-import { afterAll, expect, test } from 'vitest';
+import { buffer, text } from 'node:stream/consumers';
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { openDocker } from '../../../agent/runtime/docker.ts';
 import { fileOfArchive } from '../../../agent/runtime/docker-jobs.ts';
+import type { ContainerShape, Engine } from '../../../agent/runtime/engine.ts';
 import { tarOf } from '../../../agent/runtime/volumeless.ts';
 import { capture } from '../../kit/capture.ts';
+import { type EngineAnswer, openScriptedEngine, type ScriptedEngine } from './scripted-engine.ts';
 
-const dir = mkdtempSync(join(tmpdir(), 'archive-'));
-afterAll(() => rmSync(dir, { recursive: true }));
+let script: ScriptedEngine;
+let engine: Engine;
+beforeEach(async () => {
+  script = await openScriptedEngine();
+  engine = openDocker({ socketPath: script.socketPath, machineId: 'm-1' });
+});
+afterEach(() => script.close());
 
-const archive = (bytes: Buffer, pieceBytes = 100): Readable =>
-  Readable.from(
-    Array.from({ length: Math.ceil(bytes.length / pieceBytes) }, (_, i) =>
-      bytes.subarray(i * pieceBytes, (i + 1) * pieceBytes),
-    ),
-    { objectMode: false },
-  );
+const JOB: ContainerShape = {
+  workload_id: 'w-1',
+  instance_id: 'i-1',
+  image: 'trainer',
+  hostname: 'host',
+  entrypoint: ['/train'],
+  env: [],
+  mounts: [],
+  gpu_uuids: [],
+  network: 'none',
+  folders: ['/job/out', '/job/ckpt'],
+  disk_gb: null,
+  memory_bytes: 1,
+  shm_bytes: 1,
+  nano_cpus: 1,
+  cpu_shares: 1,
+  pids_max: 1,
+  memlock_bytes: 1,
+  nofile: 1,
+};
+const OURS = {
+  Id: 'c-1',
+  State: 'created',
+  Labels: { 'svc.workload_id': 'w-1' },
+  Mounts: [],
+  HostConfig: { NetworkMode: 'none' },
+};
 
-test.each([1, 100, 512, 10_000])('reads a file that comes in pieces of %i bytes', async (pieceBytes) => {
-  const content = 'a'.repeat(1300);
-  const found = await fileOfArchive(archive(tarOf([{ name: 'f', content }]), pieceBytes));
-  expect(found?.bytes).toBe(1300);
-  expect((await buffer(found?.stream ?? Readable.from([]))).toString()).toBe(content);
+const answer = (line: string, reply: EngineAnswer): void => void script.answers.set(line, reply);
+const found = (...containers: object[]): void => answer('GET /containers/json', { body: containers });
+const asksFor = (part: string): string[] => script.lines().filter((line) => line.includes(part));
+
+describe('the container of a job', () => {
+  beforeEach(() => answer('GET /images/trainer/json', { body: { Id: 'sha256:1', Config: {} } }));
+
+  test('has no network, and its folders are there for everybody to write', async () => {
+    await engine.create(JOB);
+    const made = script.asked.find(({ line }) => line === 'POST /containers/create');
+    expect(made?.body).toMatchObject({ HostConfig: { NetworkMode: 'none' } });
+    expect(asksFor('networks')).toEqual([]);
+    const [put, ...more] = script.asked.filter(({ line }) => line === 'PUT /containers/c-new/archive');
+    const folders = tarOf([
+      { name: 'job/out/', mode: '1777' },
+      { name: 'job/ckpt/', mode: '1777' },
+    ]);
+    expect([put?.query, put?.body, more]).toEqual([{ path: '/' }, folders.toString(), []]);
+  });
+
+  test('without folders gets none', async () => {
+    await engine.create({ ...JOB, folders: [] });
+    expect(asksFor('archive')).toEqual([]);
+  });
+
+  test('is shown as never started before its only start', async () => {
+    found(OURS, { ...OURS, State: 'exited' }, { ...OURS, State: 'running' });
+    const states = (await engine.list()).map(({ started, running }) => [started, running]);
+    expect(states).toEqual([
+      [false, false],
+      [true, false],
+      [true, true],
+    ]);
+  });
+
+  test('is cut off and removed without a network to take away', async () => {
+    found(OURS);
+    await engine.stopAndCut('w-1');
+    await engine.remove('w-1');
+    expect(asksFor('c-1')).toEqual(['POST /containers/c-1/stop', 'DELETE /containers/c-1']);
+    expect(asksFor('networks')).toEqual([]);
+  });
+
+  test.each([
+    [600_000, '600'],
+    [1_001, '2'],
+  ])('has %d ms of notice to end: the engine waits %s whole seconds', async (graceMs, seconds) => {
+    found(OURS, { ...OURS, Id: 'c-2' });
+    await engine.stop('w-1', graceMs);
+    const stops = script.asked.filter(({ line }) => line.endsWith('/stop'));
+    expect(stops.map(({ line, query }) => [line, query['t']])).toEqual([
+      ['POST /containers/c-1/stop', seconds],
+      ['POST /containers/c-2/stop', seconds],
+    ]);
+  });
+
+  test.each([
+    [304, 'done'],
+    [404, 'done'],
+    [409, 'failed'],
+    [500, 'failed'],
+  ])('has ended if the engine answers its stop with %d: %s', async (status, outcome) => {
+    found(OURS);
+    answer('POST /containers/c-1/stop', { status });
+    const done = engine.stop('w-1', 1_000).then(
+      () => 'done',
+      () => 'failed',
+    );
+    expect(await done).toBe(outcome);
+  });
 });
 
-test('reads the file behind a description of it', async () => {
-  writeFileSync(join(dir, 'x'.repeat(120)), 'long name');
-  await capture(['tar', '--format=pax', '-C', dir, '-cf', join(dir, 'pax.tar'), 'x'.repeat(120)]);
-  const found = await fileOfArchive(archive(readFileSync(join(dir, 'pax.tar'))));
-  expect((await buffer(found?.stream ?? Readable.from([]))).toString()).toBe('long name');
+describe('a file of a job', () => {
+  const read = async (): Promise<string | undefined> => {
+    const file = await engine.fileIn('w-1', '/job/out/result');
+    return file && `${file.bytes} bytes: ${await text(file.stream)}`;
+  };
+
+  test('is read out of its container', async () => {
+    found(OURS);
+    answer('GET /containers/c-1/archive', { body: tarOf([{ name: 'result', content: 'weights' }]).toString() });
+    expect(await read()).toBe('7 bytes: weights');
+    expect(script.asked.at(-1)?.query).toEqual({ path: '/job/out/result' });
+  });
+
+  test('is none if it is not there, or if there is no container', async () => {
+    expect(await read()).toBeUndefined();
+    found(OURS);
+    answer('GET /containers/c-1/archive', { status: 404 });
+    expect(await read()).toBeUndefined();
+    answer('GET /containers/c-1/archive', { status: 500, body: { message: 'broken' } });
+    await expect(read()).rejects.toThrow(/^broken$/);
+  });
 });
 
-test('refuses a folder and a link', async () => {
-  expect(await fileOfArchive(archive(tarOf([{ name: 'd/' }])))).toBeUndefined();
-  symlinkSync('/etc/passwd', join(dir, 'link'));
-  await capture(['tar', '-C', dir, '-cf', join(dir, 'link.tar'), 'link']);
-  expect(await fileOfArchive(archive(readFileSync(join(dir, 'link.tar'))))).toBeUndefined();
+test('the engine tells its version', async () => {
+  expect(await engine.version()).toBe('27.0');
 });
 
-test('fails if the archive ends before the file does', async () => {
-  const found = await fileOfArchive(archive(tarOf([{ name: 'f', content: 'a'.repeat(1300) }]).subarray(0, 1000)));
-  await expect(buffer(found?.stream ?? Readable.from([]))).rejects.toThrow('too early');
-  await expect(fileOfArchive(archive(Buffer.alloc(100)))).rejects.toThrow('too early');
+describe('the archive in which an engine sends one file', () => {
+  const dir = mkdtempSync(join(tmpdir(), 'archive-'));
+  afterAll(() => rmSync(dir, { recursive: true }));
+
+  const archive = (bytes: Buffer, pieceBytes = 100): Readable =>
+    Readable.from(
+      Array.from({ length: Math.ceil(bytes.length / pieceBytes) }, (_, i) =>
+        bytes.subarray(i * pieceBytes, (i + 1) * pieceBytes),
+      ),
+      { objectMode: false },
+    );
+
+  test.each([1, 100, 512, 10_000])('reads a file that comes in pieces of %i bytes', async (pieceBytes) => {
+    const content = 'a'.repeat(1300);
+    const found = await fileOfArchive(archive(tarOf([{ name: 'f', content }]), pieceBytes));
+    expect(found?.bytes).toBe(1300);
+    expect((await buffer(found?.stream ?? Readable.from([]))).toString()).toBe(content);
+  });
+
+  test('reads the file behind a description of it', async () => {
+    writeFileSync(join(dir, 'x'.repeat(120)), 'long name');
+    await capture(['tar', '--format=pax', '-C', dir, '-cf', join(dir, 'pax.tar'), 'x'.repeat(120)]);
+    const found = await fileOfArchive(archive(readFileSync(join(dir, 'pax.tar'))));
+    expect((await buffer(found?.stream ?? Readable.from([]))).toString()).toBe('long name');
+  });
+
+  test('refuses a folder and a link', async () => {
+    expect(await fileOfArchive(archive(tarOf([{ name: 'd/' }])))).toBeUndefined();
+    symlinkSync('/etc/passwd', join(dir, 'link'));
+    await capture(['tar', '-C', dir, '-cf', join(dir, 'link.tar'), 'link']);
+    expect(await fileOfArchive(archive(readFileSync(join(dir, 'link.tar'))))).toBeUndefined();
+  });
+
+  test('fails if the archive ends before the file does', async () => {
+    const found = await fileOfArchive(archive(tarOf([{ name: 'f', content: 'a'.repeat(1300) }]).subarray(0, 1000)));
+    await expect(buffer(found?.stream ?? Readable.from([]))).rejects.toThrow('too early');
+    await expect(fileOfArchive(archive(Buffer.alloc(100)))).rejects.toThrow('too early');
+  });
 });

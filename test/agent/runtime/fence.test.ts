@@ -1,6 +1,6 @@
 // When the fence is installed, attacked and reported. The test plays the kernel, the engine and the attack.
 import { expect, test } from 'vitest';
-import { openFence, type Fence, type FenceDeps } from '../../../agent/runtime/fence.ts';
+import { openFence, openNoFence, type Fence, type FenceDeps } from '../../../agent/runtime/fence.ts';
 import { createLog } from '../../../shared/log.ts';
 import { virtualClock, type VirtualClock } from '../../kit/virtual-clock.ts';
 
@@ -159,11 +159,24 @@ test('a failed attack is reported and tried again, later each time', async () =>
   await expect(played.fence.assertStands()).rejects.toThrow('a container reached this host');
   expect(played.attacks).toBe(1);
   await played.periods(60);
-  // After 1, 2, 4, 8, 16, 32 s, and then every minute, each at the next check.
-  expect(played.attacks).toBeGreaterThan(8);
-  expect(played.attacks).toBeLessThan(13);
+  // 1, 2, 4, 8, 16, 32 s after the attack before, and then every minute, each at the next check: at 0, 5, 10, 15, 25, 45, 80, 140, 200, 260 s.
+  expect(played.attacks).toBe(10);
   broken = false;
   await played.periods(12);
   await played.fence.assertStands();
   expect(played.fence.finding().fence_error).toBe('');
+});
+
+test('a long reason is reported by its first 400 characters, and a host without a fence reports none', async () => {
+  const played = await play({
+    attack: async () => {
+      throw new Error('x'.repeat(401));
+    },
+  });
+  expect(played.fence.finding().fence_error).toBe('x'.repeat(400));
+  expect(played.fence.status().map(({ name }) => name)).toEqual(['fence']);
+  const none = openNoFence(createLog('agent', 'silent'));
+  expect([none.finding(), none.status()]).toEqual([{ network_fence: 'none', fence_error: '' }, []]);
+  await none.assertStands();
+  await none.stop();
 });

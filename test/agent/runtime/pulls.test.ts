@@ -100,6 +100,25 @@ test('a restart of the engine during a pull costs no try, however long it takes'
   expect(pulls.status(open('wl_a'))).toEqual({ state: 'ready' });
 });
 
+test.each([
+  ['reset by peer', 3],
+  ['toomanyrequests', 3],
+  ['unauthorized: authentication required', 1],
+  ['pull access denied', 1],
+  ['manifest unknown', 1],
+  ['repository does not exist or may require login: not found', 1],
+  ['no such image', 1],
+  ['invalid reference format', 1],
+])(
+  'a public image that fails with %j is tried %d times, because only some failures may pass',
+  async (detail, tries) => {
+    failures = Array.from({ length: 4 }, () => detail);
+    await pull(open('wl_a'));
+    expect(logins).toHaveLength(tries);
+    expect(pulls.status(open('wl_a'))).toEqual({ state: 'failed', detail, fault: 'image' });
+  },
+);
+
 test('a pull that fails while the engine answers is given up after three tries', async () => {
   failures = Array.from({ length: 4 }, () => 'no more');
   await pull(open('wl_a'));

@@ -35,6 +35,8 @@ let fenceFault: Error | undefined;
 let absences: boolean[];
 /** Why the next pulls fail, one each. */
 let pullFaults: Error[];
+/** The images that each sweep was told to keep. */
+let swept: string[][];
 /** Calls that change something on the engine, in the order in which they begin. */
 let calls: string[];
 
@@ -42,6 +44,7 @@ beforeEach(async () => {
   dir = mkdtempSync(join(tmpdir(), 'runtime-'));
   phases = [];
   calls = [];
+  swept = [];
   absences = [];
   pullFaults = [];
   staysUp = true;
@@ -72,7 +75,7 @@ async function open(): Promise<Runtime> {
       etcFiles: async () => [],
       images: {
         use: async () => undefined,
-        sweep: async () => undefined,
+        sweep: async (wanted) => void swept.push([...wanted]),
         makeRoom: async () => true,
       },
       machine: () => ({ cpu_cores: 2, ram_bytes: 2 ** 33, gpu_count: 1, limits: { memlock_bytes: -1, nofile: 1024 } }),
@@ -283,4 +286,36 @@ test('the time of a stop is recorded by the clock of the control plane', async (
   await eventually('removed workload', 10_000, async () => (phases.at(-1) === 'removed' ? true : undefined));
   const [tombstone] = JSON.parse(readFileSync(join(dir, 'tombstones.json'), 'utf8')) as { stopped_ms: number }[];
   expect(tombstone?.stopped_ms).toBeLessThan(60_000);
+});
+
+test('a runtime tells which containers run with which GPUs, which revision it holds, and how its loops are', async () => {
+  expect([runtime.held(), runtime.containerIds(), runtime.running()]).toEqual([null, [], []]);
+  const workloads = [
+    desiredWorkload(ID, 'image', { gpu_uuids: [] }),
+    desiredWorkload('wl_b', 'b', { desired: 'removed' }),
+  ];
+  await runtime.take({ type: 'desired', epoch: 3, revision: 7, complete: true, now_ms: 0, workloads });
+  await eventually('running workload', 5_000, async () => (phases.at(-1) === 'running' ? true : undefined));
+  expect(runtime.held()).toEqual({ epoch: 3, revision: 7 });
+  expect(runtime.observed().held).toEqual({ epoch: 3, revision: 7 });
+  expect(runtime.containerIds()).toEqual(['c']);
+  expect(runtime.running()).toEqual([{ container_id: 'c', workload_id: ID, gpu_uuids: [] }]);
+  expect(runtime.status().map(({ name }) => name)).toEqual(['runtime', 'spare-network', 'images']);
+  // A list that does not name the workload any more says nothing about its GPUs.
+  await runtime.take({ type: 'desired', epoch: 3, revision: 8, complete: true, now_ms: 0, workloads: [] });
+  expect([runtime.containerIds(), runtime.running()]).toEqual([['c'], []]);
+});
+
+test('images that no workload needs are swept every minute, and those of wanted workloads are kept', async () => {
+  await runtime.stop();
+  const virtual = virtualClock(1_000_000);
+  clock = virtual;
+  runtime = await open();
+  const workloads = [desiredWorkload(ID, 'image'), desiredWorkload('wl_b', 'old', { desired: 'removed' })];
+  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
+  swept = [];
+  await virtual.advance(59_999);
+  expect(swept).toEqual([]);
+  await virtual.advance(1);
+  expect(swept).toEqual([['image']]);
 });

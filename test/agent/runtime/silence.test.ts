@@ -9,12 +9,14 @@ let silence: Silence;
 /** The holder, and what answers behind it. */
 let isUp: boolean;
 let guest: boolean;
+let hasHolder: boolean;
 beforeEach(() => {
   clock = virtualClock(1_000_000);
   isUp = true;
   guest = false;
+  hasHolder = true;
   silence = createSilence(clock, {
-    statuses: () => new Map([['wl_a', { up: isUp, guest, host_key: null, main_exit: null }]]),
+    statuses: () => new Map(hasHolder ? [['wl_a', { up: isUp, guest, host_key: null, main_exit: null }]] : []),
   });
 });
 
@@ -72,5 +74,33 @@ describe('a container is silent', () => {
     silence.note([]);
     pass(10, container(true));
     expect(silence.ms.get('wl_a')).toBe(10_000);
+  });
+});
+
+describe('that a guest has spoken', () => {
+  const heard = (): boolean => silence.spoken.has('wl_a');
+  beforeEach(() => {
+    hasHolder = true;
+    guest = true;
+    silence.listen();
+  });
+
+  test('is known while the engine has the container or a holder is open for it, and forgotten after both', () => {
+    silence.note(container(false));
+    hasHolder = false;
+    silence.note(container(false));
+    expect(heard()).toBe(true);
+    [hasHolder, guest] = [true, false];
+    silence.note([]);
+    expect(heard()).toBe(true);
+    hasHolder = false;
+    silence.note([]);
+    expect(heard()).toBe(false);
+  });
+
+  test('is not forgotten while the engine does not answer', () => {
+    hasHolder = false;
+    silence.note(null);
+    expect(heard()).toBe(true);
   });
 });
