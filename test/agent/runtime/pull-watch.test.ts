@@ -158,7 +158,7 @@ describe('the size of a pull', () => {
   });
 });
 
-test('a pull that no workload needs any more ends, and so the next one can begin', async () => {
+test('a pull that no workload needs any more ends, and so does the next one', async () => {
   const pull = begin();
   watch.end();
   await clock.advance(1);
@@ -166,4 +166,7 @@ test('a pull that no workload needs any more ends, and so the next one can begin
   const next = begin();
   await clock.advance(1);
   expect(next.end()).toBeUndefined();
+  watch.end();
+  await clock.advance(1);
+  expect(next.end()).toBe('no workload needs the image any more');
 });
