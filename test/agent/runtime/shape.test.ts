@@ -82,6 +82,9 @@ describe('the environment', () => {
     expect(made.env.filter((line) => line.includes('=') && !line.startsWith('NVIDIA_VISIBLE'))).toEqual(hook);
     expect(made.env).toEqual(expect.arrayContaining([...devices, 'NVIDIA_GDRCOPY']));
     expect(env).toEqual(expect.arrayContaining(['PATH', 'LD_PRELOAD', 'A', 'NODE_OPTIONS', 'NVIDIA_VISIBLE_DEVICES']));
+    // A second line for a variable would win over the first one.
+    const names = env.map((line) => line.split('=')[0]);
+    expect(new Set(names).size).toBe(names.length);
     const without = shapeOf({ ...workload, gpu_uuids: [] }, image, entry, machine);
     expect(without.env).toContain('NVIDIA_VISIBLE_DEVICES=void');
   });

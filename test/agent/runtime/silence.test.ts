@@ -98,6 +98,15 @@ describe('that a guest has spoken', () => {
     expect(heard()).toBe(false);
   });
 
+  test('is heard at each tick, also if nobody has told of the holder', () => {
+    silence = createSilence(clock, {
+      statuses: () => new Map([['wl_a', { up: true, guest, host_key: null, main_exit: null }]]),
+    });
+    expect(heard()).toBe(false);
+    silence.note(container(true));
+    expect(heard()).toBe(true);
+  });
+
   test('is not forgotten while the engine does not answer', () => {
     hasHolder = false;
     silence.note(null);
