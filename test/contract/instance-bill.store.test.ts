@@ -142,8 +142,11 @@ describe('the bill of an instance', () => {
     expect(bill).toMatchObject({
       is_complete: false,
       segments: [{ until: bill.credits[0]?.from }],
-      credits: [{ cause: 'outage', status: 'open', until: null }],
+      credits: [{ cause: 'outage', status: 'open', until: null, held_amount: '0.00' }],
     });
+    const lastsMs = Date.parse(bill.as_of) - Date.parse(bill.credits[0]?.from ?? '');
+    expect(bill.credits[0]?.seconds).toBe(lastsMs / 1000);
+    expect(exact(bill.credits[0]?.amount)).toBe((129_000_000n * BigInt(lastsMs)) / BigInt(HOUR_MS));
   });
 
   test('has the time that a dispute took back as a credit', async () => {
@@ -160,6 +163,7 @@ describe('the bill of an instance', () => {
       { cause: 'dispute', status: 'credited', reason: `refunded after dispute ${dispute.id}` },
     ]);
     expect(bill.credits[0]).toMatchObject({ from: isoTime(startMs + HOUR_MS), until: before.segments[0]?.until });
+    expect([bill.credits[0]?.seconds, bill.credits[0]?.held_amount]).toEqual([2 * 3_600, '0.00']);
     expect(bill.segments[0]?.until).toBe(isoTime(startMs + HOUR_MS));
     expect(exact(before.totals.cost) - exact(bill.totals.cost)).toBe(exact(bill.credits[0]?.amount));
   });

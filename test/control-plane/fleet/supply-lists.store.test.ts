@@ -41,7 +41,7 @@ const set = (change: ReturnType<typeof sql>): Promise<number> => world.db.tx('se
 
 describe('the machines that wait for the operator', () => {
   const waiting = async (limit = 10): Promise<string[]> => {
-    const rows = await waitingMachines(world.db.read, { limit, nowMs: world.clock.now() } as never);
+    const rows = await waitingMachines(world.db.read, { limit, nowMs: world.clock.now() });
     return rows.map(({ id, what }) => `${id} ${what.includes('Two hosts') ? 'copied' : 'new'}`);
   };
 

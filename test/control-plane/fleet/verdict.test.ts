@@ -111,6 +111,11 @@ describe('a verdict', () => {
     ]);
   });
 
+  test('is none for a host that shows exactly what was declared', () => {
+    const declared = { declared_gpu_count: 2, declared_gpu_type: 'h100_sxm', declared_vram_per_gpu_gb: 80 };
+    expect(verdict({ ...declared, inventory: host(['a', 'b']) })).toEqual(['unverified', null]);
+  });
+
   test('names a stored contradiction only while there is an approval', () => {
     const shown = { inventory: host(['a']), inventory_fault: 'it showed a GPU too many' };
     expect(verdict(shown)).toEqual(['unverified', null]);

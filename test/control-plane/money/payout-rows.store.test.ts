@@ -136,8 +136,8 @@ test('the last two destinations of a supplier are those with the latest times, w
     );
   const last = async (): Promise<string[]> => idsOf(await store.lastDestinations(db.read, 's'));
   await name('first', 1);
-  await name('b', 5);
   await name('a', 5);
+  await name('b', 5);
   await name('foreign', 9, 's-2');
   expect(await last()).toEqual(['b', 'a']);
   await name('late', 6);
