@@ -105,6 +105,78 @@ test('machines that were tried are left out by no field of the request, and a pi
   expect(await lastFilter(pinned)).toMatchObject({ field: 'offering_id' });
 });
 
+describe('of a launch with every condition', () => {
+  const GIB = 1024 ** 3;
+  const roomy = { diskEnforced: true, storageBytes: 1_000 * GIB };
+  const fail = async (id: string): Promise<void> => {
+    await world.observe(id, { phase: 'failed', failure_code: 'engine_unavailable', detail: 'the disk broke' });
+    await world.drive();
+  };
+
+  test('names each condition in words, with what it removes', async () => {
+    const { machineId } = await world.machine({ ...roomy, gpus: 2 });
+    const [offer] = await world.db.read.all(z.object({ id: text }), sql`select id from offerings`);
+    const id = await world.launch(who, {
+      gpu_count: 2,
+      disk_gb: 300,
+      max_price_per_hour: 9,
+      region: 'eu-west',
+      name: 'mine',
+      auto_terminate_hours: 1,
+      offering_id: offer?.id ?? '',
+    });
+    const startMs = world.clock.now();
+    await world.machine({ gpus: 2 });
+    const shown = await explain(id);
+    expect(shown).toMatchObject({ instance_id: id, org_id: who.orgId, machine_id: machineId, status_reason: null });
+    expect(shown.request).toEqual({
+      name: 'mine',
+      gpu: '2 H100_SXM',
+      tier: 'on_demand',
+      region: 'eu-west',
+      offering_id: offer?.id,
+      price_cap_per_hour: '9.00',
+      disk_gb: 300,
+      min_vram_gb: null,
+      reservation_id: null,
+      // A minute to acknowledge, 25 minutes to start, an hour to run and five minutes to stop.
+      ends_at: new Date(startMs + 91 * 60_000).toISOString(),
+      trusted_only: false,
+    });
+    expect(shown.filters.map(({ filter, removed, left: offerings }) => [filter, removed, offerings])).toEqual([
+      ['All listed offerings', 0, 2],
+      ['GPU type is H100_SXM', 0, 2],
+      ['At least 2 GPUs in one machine', 0, 2],
+      ['2 of them free', 1, 1],
+      ['A disk of 300 GB', 1, 0],
+      ['At most $9.00 an hour', 0, 0],
+      [`Not one of 0 machines that were tried and the offering ${offer?.id}`, 0, 0],
+    ]);
+  });
+
+  test('names what would work without one of them, and at most three other types', async () => {
+    await world.machine({ ...roomy, gpus: 3, dollars: 1 });
+    const [offer] = await world.db.read.all(z.object({ id: text }), sql`select id from offerings`);
+    const id = await world.launch(who, { gpu_count: 3, disk_gb: 300, offering_id: offer?.id ?? '' });
+    await fail(id);
+    for (const name of ['L4', 'L40', 'L40S', 'A10'])
+      await world.machine({ ...roomy, gpus: 3, dollars: 0.5, gpu: { name: `NVIDIA ${name}`, memory_mib: 23_034 } });
+    await world.machine({ gpus: 4, dollars: 1 });
+    const plain = (await explain(id)).alternatives.map(({ change }) => change);
+    // Nothing fits the pin, and no other type has the pinned offering.
+    expect(plain).toEqual([]);
+    const free = await world.launch(who, { gpu_count: 3, disk_gb: 300, max_price_per_hour: 6 });
+    await fail(free);
+    const { alternatives } = await explain(free);
+    expect(alternatives.map(({ change, price_per_hour: price }) => `${change}: ${price}`)).toEqual([
+      'Without a size of the disk: 3',
+      'A10 instead: 1.5',
+      'L4 instead: 1.5',
+      'L40 instead: 1.5',
+    ]);
+  });
+});
+
 test('of an instance that does not exist is refused', async () => {
   await expect(explain('i-none')).rejects.toMatchObject({ code: 'not_found' });
 });

@@ -56,3 +56,61 @@ test('a stream that has ended before somebody reads it has its last events too',
   writer.end(eventOf('only'));
   expect(await text(writer.stream)).toBe(eventOf('only'));
 });
+
+test('an event that is sent waits for a caller that does not read, until it reads or leaves', async () => {
+  const { writer } = open();
+  const leave = new AbortController();
+  const small = writer.send('data: a\n\n', leave.signal);
+  expect(small).toBeUndefined();
+  let waits = 0;
+  const big = (): void => {
+    void writer.send(eventOf('x'.repeat(1_000_000)), leave.signal)?.then(() => (waits += 1));
+  };
+  big();
+  await new Promise(setImmediate);
+  expect(waits).toBe(0);
+  writer.stream.read();
+  await new Promise(setImmediate);
+  expect(waits).toBe(1);
+  big();
+  leave.abort();
+  await new Promise(setImmediate);
+  expect(waits).toBe(2);
+  // A caller that has left is waited for no more.
+  expect(writer.send(eventOf('x'.repeat(1_000_000)), leave.signal)).toBeUndefined();
+});
+
+test('nothing is sent without an event, after the end, or to a connection that is gone', () => {
+  const { signal } = new AbortController();
+  const { writer } = open();
+  expect(writer.send('', signal)).toBeUndefined();
+  expect(writer.stream.read()).toBeNull();
+  writer.end();
+  writer.end();
+  expect(writer.send('data: late\n\n', signal)).toBeUndefined();
+  expect(writer.stream.read()).toBeNull();
+  const gone = open().writer;
+  gone.stream.destroy();
+  expect(gone.send(eventOf('x'.repeat(1_000_000)), signal)).toBeUndefined();
+  expect(eventOf('[DONE]')).toBe('data: [DONE]\n\n');
+});
+
+test('a caller that has not read the rest within a minute after the end is cut off', async () => {
+  const { clock, writer } = open();
+  await writer.send('data: a\n\n', new AbortController().signal);
+  writer.end();
+  await clock.advance(59_999);
+  expect(writer.stream.destroyed).toBe(false);
+  await clock.advance(1);
+  expect(writer.stream.destroyed).toBe(true);
+  expect(clock.waiting()).toBe(0);
+});
+
+test('a caller that has read all leaves no timer behind', async () => {
+  const { clock, writer } = open();
+  await writer.send('data: a\n\n', new AbortController().signal);
+  writer.end();
+  writer.stream.resume();
+  await once(writer.stream, 'close');
+  expect(clock.waiting()).toBe(0);
+});

@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest';
 import { gather } from '../../../control-plane/models/gateway/whole-answer.ts';
 import { ServiceError } from '../../../shared/errors.ts';
+import { CHAT_ANSWER_BYTES_MAX, STREAM_EVENT_BYTES_MAX } from '../../../shared/limits.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';
 
 const ANSWER_MS = 60_000;
@@ -63,4 +64,63 @@ test('an answer that takes too long is the fault of the server', async () => {
   });
   await expect(gathered).rejects.toMatchObject({ code: 'upstream_timeout' });
   expect(told).toContain('failed');
+});
+
+test.each<[string, readonly string[], object]>([
+  [
+    'the marker of its end',
+    [chunk('a'), chunk('', LAST), 'data: [DONE]\n\n'],
+    { content: 'athere.', finishReason: 'stop' },
+  ],
+  ['the end of its stream', [chunk('', LAST)], { content: 'there.', finishReason: 'stop' }],
+  [
+    'counts before its last event, which has none',
+    [chunk('a', { usage: LAST.usage }), chunk('', { choices: LAST.choices })],
+    { content: 'athere.', usage: LAST.usage },
+  ],
+])('an answer is whole with %s', async (_what, texts, completion) => {
+  const { gathered } = stage(texts);
+  const found = await gathered;
+  expect('completion' in found && found.completion).toMatchObject(completion);
+});
+
+test.each<[string, readonly string[]]>([
+  ['has no reason for its end', [chunk('Hello'), 'data: [DONE]\n\n']],
+  ['is empty', []],
+  ['has an error in it', [chunk('Hello'), 'data: {"error":{}}\n\n']],
+  ['has an event that is too large', [`data: ${'x'.repeat(STREAM_EVENT_BYTES_MAX)}`]],
+])('an answer that %s cannot be used, and the server has failed', async (_what, texts) => {
+  const { gathered, told } = stage(texts);
+  await expect(gathered).rejects.toMatchObject({ code: 'upstream_error' });
+  expect(told).toEqual(['end', 'failed']);
+});
+
+test('an answer of as many characters as are read is read, and one more is refused without a failure of the server', async () => {
+  const most = (more: number): string[] => {
+    const piece = 'x'.repeat(512 * 1024);
+    const pieces = Array.from({ length: CHAT_ANSWER_BYTES_MAX / piece.length }, () => chunk(piece));
+    return [...pieces, chunk('', { choices: [{ delta: { content: 'y'.repeat(more) }, finish_reason: 'stop' }] })];
+  };
+  const whole = await stage(most(0)).gathered;
+  expect('completion' in whole && whole.completion.content).toHaveLength(CHAT_ANSWER_BYTES_MAX);
+  const { gathered, told } = stage(most(1));
+  await expect(gathered).rejects.toMatchObject({ code: 'upstream_response_too_large' });
+  expect(told).toEqual(['end']);
+});
+
+test.each([
+  ['nothing', [], undefined],
+  ['a text', [chunk('Hello')], 'Hello'],
+  ['tokens without a text', [chunk('', { usage: { prompt_tokens: 5, completion_tokens: 1 } })], ''],
+  ['a count of the prompt alone', [chunk('', { usage: { prompt_tokens: 5, completion_tokens: 0 } })], undefined],
+])('a caller that leaves after %s pays for it if the model has begun', async (_what, texts, content) => {
+  const { gathered } = stage(texts, async (caller) => {
+    caller.abort(new Error('the connection was closed'));
+    throw new Error('aborted');
+  });
+  const outcome = await gathered.then(
+    (found) => ('left' in found ? found.left.content : 'whole'),
+    () => undefined,
+  );
+  expect(outcome).toBe(content);
 });

@@ -184,6 +184,13 @@ describe('what was given in a window', () => {
     await add('now', { machine_id: 'm-2', org_id: 'o-2', subject_id: 'i-9', to: null });
     await add('their GPU', { machine_id: 'm-2', org_id: 'o-3', subject_id: 'i-8', cause: 'gpu_fault' });
     expect(await failed(199)).toEqual(['m', 'm-2']);
+    // Neither a machine whose GPU broke for this organisation, nor one that it never had.
+    await add('theirs on m-3', { machine_id: 'm-3', org_id: 'o-2' });
+    await add('theirs on m-4', { machine_id: 'm-4', org_id: 'o-2' });
+    expect(await failed(199)).toEqual(['m', 'm-2']);
+    // The outages of others must be in the window too.
+    await add('mine, later', { to: 300 });
+    expect(await failed(250)).toEqual([]);
   });
 
   test('is counted in the overview while it lasts: rentals, and their machines', async () => {
