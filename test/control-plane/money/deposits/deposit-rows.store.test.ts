@@ -162,6 +162,9 @@ describe('deposits are listed', () => {
     await add('late', { status: 'expired', created_ms: 101 });
     await see('t', { depositId: 'late', isFinal: true });
     await run((tx) => transfers.setBooking(tx, ['t'], { from: null, to: 'suspense' }));
+    // What is in the wallet waits for nobody.
+    await see('in the wallet', { depositId: 'b', isFinal: true });
+    await run((tx) => transfers.setBooking(tx, ['in the wallet'], { from: null, to: 'wallet' }));
   });
 
   test('from new to old, by organisation, status, and whether they wait for the operator', async () => {
