@@ -151,6 +151,11 @@ describe('instances are found', () => {
     expect(await search({ machineId: 'm-2' })).toEqual(['other']);
     expect(await search({ status: 'any', orgId: 'org' })).toEqual(STATES.toSorted());
     expect(await search({ status: 'running' })).toEqual(['other', 'running']);
+    // In pages, newest first, and of equal ones the larger id first.
+    const any = { orgId: null, machineId: null, status: null };
+    const [first, second] = await store.findInstances(db.read, any, { count: 2 });
+    expect([first?.id, second?.id]).toEqual(['unreachable', 'stopping']);
+    expect(await store.findInstances(db.read, any, { count: 2 })).toHaveLength(2);
   });
 
   test('of contracts, oldest first, until they have ended', async () => {
