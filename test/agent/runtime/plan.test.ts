@@ -276,7 +276,9 @@ describe('a container whose guest has never connected', () => {
 
   test('fails after two minutes, with its image as the cause', () => {
     expect(silent(119_999)).toEqual([]);
-    expect(silent(120_000)).toMatchObject([{ kind: 'fail', workload_id: 'wl_a', code: 'guest_silent' }]);
+    const detail =
+      'nothing inside the container has answered within 2 minutes of its start: the image keeps it from starting';
+    expect(silent(120_000)).toMatchObject([{ kind: 'fail', workload_id: 'wl_a', code: 'guest_silent', detail }]);
   });
 
   test('goes on if its guest has connected before: then the tenant may have ended the guest', () => {
@@ -298,7 +300,8 @@ describe('an engine that does not answer', () => {
 
   test('for two minutes fails workloads that have never run, so that another host can be tried', () => {
     expect(away(119_999)).toEqual([]);
-    expect(away(120_000)).toMatchObject([{ kind: 'fail', workload_id: 'wl_a', code: 'engine_unavailable' }]);
+    const detail = 'the container engine of the host has not answered for 2 minutes';
+    expect(away(120_000)).toMatchObject([{ kind: 'fail', workload_id: 'wl_a', code: 'engine_unavailable', detail }]);
     expect(away(120_000, { container_id: 'c1' })).toHaveLength(1);
   });
 
