@@ -108,6 +108,10 @@ describe('a runtime limit', () => {
     expect(plan(running(lastMs - 1))).toEqual([]);
     expect(plan(running(lastMs))).toEqual([{ kind: 'stop', workload_id: 'wl_a' }]);
   });
+
+  test('that there is none ends no rental, however late it is', () => {
+    expect(plan({ ...running(1e15), desired: [workload('wl_a')] })).toEqual([]);
+  });
 });
 
 describe('a GPU that another container has', () => {

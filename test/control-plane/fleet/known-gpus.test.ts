@@ -61,6 +61,8 @@ test.each([
   ['Tesla V100-PCIE-16GB', 16_160, 'V100_PCIE_16GB', 16],
 ])('%s with %d MiB is a %s of %d GB', (name, memoryMib, gpuType, vramGb) => {
   expect(identifyGpu(name, memoryMib)).toEqual({ gpu_type: gpuType, vram_gb: vramGb });
+  // The data sheet counts also where a driver keeps a tenth of the memory for itself.
+  expect(identifyGpu(name, vramGb * 1024 * 0.9).vram_gb).toBe(vramGb);
   expect(architectureOf(gpuType)).toMatch(/^[A-Z]/);
 });
 

@@ -95,7 +95,7 @@ test('the tokens of a receipt are at most those that were held', () => {
 
 describe('the room for an answer', () => {
   const server = { base_url: 'http://a/v1', model: 'm', engine: 'vllm' } as Upstream;
-  /** The tokenizer of the server counts so many tokens in the prompt. */
+  /** The tokenizer of the server counts `count` tokens in the prompt. */
   const room = (count: number, patch: Partial<PlannedChat> = {}, upstream = server): Promise<number> => {
     const exchanges = {
       open: async () => ({

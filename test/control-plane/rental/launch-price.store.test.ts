@@ -31,7 +31,6 @@ async function launch(request: Partial<CreateInstance>): Promise<bigint | string
 describe('the viewed price', () => {
   beforeEach(() => world.machine({ gpus: 8, dollars: 1 }));
 
-  // Specification 8: Price tolerance: 0.01 $/hr over viewed_price_per_hour.
   test.each([
     [undefined, DOLLAR],
     [9, DOLLAR],
