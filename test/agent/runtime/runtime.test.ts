@@ -220,6 +220,12 @@ test('a full disk does not prevent the removal of a workload', async () => {
   const workload = desiredWorkload(ID, 'image');
   await runtime.take({ ...message, revision: 1, workloads: [workload] });
   await eventually('running workload', 5_000, async () => (phases.at(-1) === 'running' ? true : undefined));
+  // A write that is under way has a file of that name for a moment.
+  const record = join(dir, 'workloads', ID, 'record.json');
+  await eventually('stored record', 5_000, async () => {
+    const { ever_running: isStored } = JSON.parse(readFileSync(record, 'utf8')) as { ever_running: boolean };
+    return isStored || undefined;
+  });
   for (const file of ['desired.json', 'tombstones.json', `workloads/${ID}/record.json`])
     mkdirSync(join(dir, `${file}.new`));
   await runtime.take({ ...message, revision: 2, workloads: [{ ...workload, desired: 'removed' }] });
