@@ -221,6 +221,18 @@ describe('a GPU that two machines show', () => {
   });
 });
 
+test('a machine that drains keeps only its rented GPU once the operator takes its approval back', async () => {
+  const made = await world.machine({ gpus: 2 });
+  const who = await world.customer(100_000);
+  await world.run(who);
+  await world.db.tx('d', (tx) => world.rooms.supply.delist(tx, made.orgId, made.machineId));
+  const second = await stranger(made.inventory);
+  const claimed = async (): Promise<string | null> => (await machine(second.machineId)).verification_detail;
+  expect(await claimed()).toContain('2 of its GPUs belong to another machine');
+  await world.rooms.supply.suspend(made.machineId);
+  expect(await claimed()).toContain('1 of its GPUs belong to another machine');
+});
+
 test('an approval needs GPUs that the host shows, and a host that matches its declaration', async () => {
   const empty = await stranger({ ...inventoryOf(0, () => ''), gpu_error: 'no devices were found' });
   await expect(world.rooms.supply.approve(empty.machineId)).rejects.toThrow('nvidia-smi says: no devices were found');
