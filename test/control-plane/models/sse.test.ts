@@ -1,6 +1,6 @@
 // Server-sent events as servers write them: whatever their line ends are, and wherever the connection splits them.
 import { describe, expect, test } from 'vitest';
-import { BadEvents, eventData } from '../../../control-plane/models/gateway/sse.ts';
+import { BadEvents, eventData } from '../../../control-plane/models/gateway/chat-wire.ts';
 import { STREAM_EVENT_BYTES_MAX } from '../../../shared/limits.ts';
 
 /** The data of the events of each piece that ends one. */

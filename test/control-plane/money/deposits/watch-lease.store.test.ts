@@ -2,13 +2,15 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Db } from '../../../../control-plane/base/db/db.ts';
 import { SCHEMA } from '../../../../control-plane/foundation.ts';
-import { openWatchLease, type WatchLease } from '../../../../control-plane/money/deposits/watch-lease.ts';
+import { openWatchLease } from '../../../../control-plane/money/deposits/watch.ts';
 import { createIds } from '../../../../shared/ids.ts';
 import { seededRng } from '../../../../shared/rng.ts';
 import { openTestDb } from '../../../kit/databases.ts';
 import { type VirtualClock, virtualClock } from '../../../kit/virtual-clock.ts';
 
 const LEASE_MS = 120_000;
+
+type WatchLease = ReturnType<typeof openWatchLease>;
 
 let clock: VirtualClock;
 let db: Db;
