@@ -1,5 +1,5 @@
 // The stream of events to a caller has pings while no event comes. They do not pile up if the caller does not read.
-import { once } from 'node:events';
+import { getEventListeners, once } from 'node:events';
 import { Writable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { finished } from 'node:stream/promises';
@@ -72,6 +72,8 @@ test('an event that is sent waits for a caller that does not read, until it read
   writer.stream.read();
   await new Promise(setImmediate);
   expect(waits).toBe(1);
+  // A long stream waits thousands of times, and leaves nothing behind on its signal.
+  expect(getEventListeners(leave.signal, 'abort')).toEqual([]);
   big();
   leave.abort();
   await new Promise(setImmediate);
