@@ -86,13 +86,13 @@ function reasonsOf(
   { breaks }: Memory,
   { wear, nowMs }: { wear: ReadonlyMap<string, string>; nowMs: number },
 ): Omit<GpuFault, 'uuid'>[] {
-  const told = card.findings.map(({ xid, severity, words }) => ({ severity, detail: `Xid ${xid}: ${words}` }));
+  const findings = card.findings.map(({ xid, severity, words }) => ({ severity, detail: `Xid ${xid}: ${words}` }));
   const worn = wear.get(card.uuid);
   const often = breaks.filter(({ uuid, at_ms }) => uuid === card.uuid && at_ms > nowMs - BREAKS_MS).length;
   return [
-    ...told.filter(({ severity }) => severity === 'broken'),
+    ...findings.filter(({ severity }) => severity === 'broken'),
     ...(isLost(card) ? [{ severity: 'broken' as const, detail: 'nvidia-smi does not list it any more' }] : []),
-    ...told.filter(({ severity }) => severity === 'unfit'),
+    ...findings.filter(({ severity }) => severity === 'unfit'),
     ...(worn === undefined ? [] : [{ severity: 'unfit' as const, detail: worn }]),
     ...(often < BREAKS_MAX
       ? []

@@ -15,9 +15,9 @@ export function gpusDiffer(expected: readonly string[], root = '/'): string | un
   const minors = namesIn(join(root, 'dev')).flatMap((name) => /^nvidia(\d+)$/.exec(name)?.[1] ?? []);
   const uuidOf = readUuids(join(root, 'proc/driver/nvidia/gpus'));
   const seen = minors.map((minor) => uuidOf.get(minor) ?? `/dev/nvidia${minor}`);
-  const told = `it was given ${listOf(expected)} and sees ${listOf(seen)}`;
-  if (minors.length !== expected.length) return told;
-  if (uuidOf.size > 0 && expected.some((uuid) => !seen.includes(uuid))) return told;
+  const mismatch = `it was given ${listOf(expected)} and sees ${listOf(seen)}`;
+  if (minors.length !== expected.length) return mismatch;
+  if (uuidOf.size > 0 && expected.some((uuid) => !seen.includes(uuid))) return mismatch;
   for (const minor of minors) {
     const fault = faultOfOpening(join(root, `dev/nvidia${minor}`));
     if (fault !== undefined) return `${uuidOf.get(minor) ?? `/dev/nvidia${minor}`} cannot be opened: ${fault}`;

@@ -33,7 +33,7 @@ const HeldState = z.strictObject({
   ...Revision.shape,
   workloads: z.array(DesiredWorkload),
   /** The control plane's clock when this state came, our monotonic counter at that moment, and the boot that the counter belongs to. */
-  told: z.strictObject({ server_ms: z.int(), monotonic_ms: z.number(), boot_id: z.string() }),
+  server_clock: z.strictObject({ server_ms: z.int(), monotonic_ms: z.number(), boot_id: z.string() }),
 });
 export type HeldState = z.infer<typeof HeldState>;
 
@@ -65,7 +65,7 @@ export async function openDesired(stateDir: string, deps: DesiredDeps): Promise<
     log.error({ err: error }, 'the stored desired state is damaged; waiting for a new one');
     return undefined;
   });
-  let told = held === undefined ? undefined : sinceBoot(held.told, bootId);
+  let serverClock = held === undefined ? undefined : sinceBoot(held.server_clock, bootId);
   /** The state that should be on disk. */
   let newest = held;
   let isStored = true;
@@ -85,12 +85,12 @@ export async function openDesired(stateDir: string, deps: DesiredDeps): Promise<
   const desired: Desired = {
     held: () => held,
     serverNowMs: () => {
-      if (told === undefined) return clock.now();
-      return told.server_ms + Math.round(clock.monotonicMs() - told.monotonic_ms);
+      if (serverClock === undefined) return clock.now();
+      return serverClock.server_ms + Math.round(clock.monotonicMs() - serverClock.monotonic_ms);
     },
     take: async ({ epoch, revision, workloads, now_ms }) => {
-      told = { server_ms: now_ms, monotonic_ms: clock.monotonicMs(), boot_id: bootId };
-      const next = { epoch, revision, workloads, told };
+      serverClock = { server_ms: now_ms, monotonic_ms: clock.monotonicMs(), boot_id: bootId };
+      const next = { epoch, revision, workloads, server_clock: serverClock };
       if (held !== undefined && !isNewer(next, held)) {
         await desired.keep();
         return false;
@@ -108,8 +108,8 @@ export async function openDesired(stateDir: string, deps: DesiredDeps): Promise<
 }
 
 /** The counter restarts at 0 with each boot. After a reboot, at least the time since that boot has passed. */
-function sinceBoot(told: HeldState['told'], bootId: string): HeldState['told'] {
-  return told.boot_id === bootId ? told : { ...told, monotonic_ms: 0 };
+function sinceBoot(serverClock: HeldState['server_clock'], bootId: string): HeldState['server_clock'] {
+  return serverClock.boot_id === bootId ? serverClock : { ...serverClock, monotonic_ms: 0 };
 }
 
 /** True if `a` was decided after `b`: a later epoch, or a later revision of the same epoch. */

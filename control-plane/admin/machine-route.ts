@@ -99,6 +99,6 @@ async function latestEvents(query: Query, id: string, events: MachineDeps['event
 }
 
 function wordsOf(data: EventRow['data']): string {
-  const told = Object.entries(data).filter(([name, value]) => name !== 'machine_id' && value !== null);
-  return told.map(([name, value]) => `${name.replaceAll('_', ' ')}: ${String(value)}`).join(', ');
+  const shown = Object.entries(data).filter(([name, value]) => name !== 'machine_id' && value !== null);
+  return shown.map(([name, value]) => `${name.replaceAll('_', ' ')}: ${String(value)}`).join(', ');
 }

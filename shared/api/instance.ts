@@ -291,7 +291,7 @@ export const Instance = z
     status: z
       .enum(['allocating', 'starting', 'running', 'stopping', 'stopped', 'terminated', 'unreachable', 'error'])
       .describe(
-        'allocating: GPUs are being found. starting: the instance boots. unreachable: the instance runs, but SSH cannot reach it. stopped: the host ended the instance',
+        'allocating: GPUs are being found. starting: the instance boots. running: SSH works and each second is charged. unreachable: the instance runs, but SSH cannot reach it, and nothing is charged. stopping: its container is being removed. stopped: the host ended the instance. terminated: the customer, the operator or a limit ended it. error: the launch or the instance failed',
       ),
     gpu_type: z.string().describe('Canonical GPU type'),
     gpu_count: z.int().describe('GPUs of one machine'),

@@ -41,7 +41,9 @@ export const Receipt = z
     ending: z
       .enum(['completed', 'client_left', 'too_long', 'upstream_failed', 'refused', 'process_ended'])
       .nullable()
-      .describe('How it ended; null while it is open'),
+      .describe(
+        'How it ended; null while it is open. completed, and client_left and too_long up to what was sent, are charged. upstream_failed (the model server), refused (the request) and process_ended (our process) cost nothing',
+      ),
     prompt_tokens: tokens.describe('Charged tokens of the prompt. Null if no tokens were charged'),
     completion_tokens: tokens.describe('Charged tokens of the answer. Null if no tokens were charged'),
     images: z.int().nullable().describe('Number of charged images. Null if no images were charged'),

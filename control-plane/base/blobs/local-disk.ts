@@ -57,8 +57,8 @@ export function openDiskBlobs(directory: string, deps: DiskBlobsDeps): Blobs {
     } catch (error) {
       if (codeOf(error) === 'EEXIST') failWritten();
       if (!['ENOSPC', 'EDQUOT'].includes(codeOf(error) ?? '')) throw error;
-      const told = 'the disk of the blobs is full up to its reserve: uploads and videos are refused';
-      deps.log.error({ key, directory, err: error }, told);
+      const message = 'the disk of the blobs is full up to its reserve: uploads and videos are refused';
+      deps.log.error({ key, directory, err: error }, message);
       return failFull(error);
     } finally {
       await rm(half, { force: true });

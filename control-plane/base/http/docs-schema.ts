@@ -95,13 +95,13 @@ function bounds(schema: JsonSchema): string {
 }
 
 function range(least: unknown, most: unknown, unit: string): string | undefined {
-  const [from, to] = [told(least), told(most)];
+  const [from, to] = [shownBound(least), shownBound(most)];
   if (from !== undefined && to !== undefined) return `${from} to ${to}${unit}`;
   if (from !== undefined) return `at least ${from}${unit}`;
   return to === undefined ? undefined : `at most ${to}${unit}`;
 }
 
 /** Whole numbers without their own bound carry the limits of JavaScript integers, which are noise for a reader. */
-function told(bound: unknown): number | undefined {
+function shownBound(bound: unknown): number | undefined {
   return typeof bound === 'number' && Math.abs(bound) !== Number.MAX_SAFE_INTEGER ? bound : undefined;
 }

@@ -132,12 +132,12 @@ function begin(target: Target, conversation: Conversation): Promise<Exchange> {
         pieces.end();
       },
       onResponseError: (_controller, error) => {
-        const told = line.endedBy ?? outboundError(error, line);
-        line.end(told);
+        const failure = line.endedBy ?? outboundError(error, line);
+        line.end(failure);
         over();
         // Only one of the two calls has an effect: `reject` before the answer has begun, and `fail` afterwards.
-        opened.reject(told);
-        pieces.fail(told);
+        opened.reject(failure);
+        pieces.fail(failure);
       },
     },
   );

@@ -117,9 +117,9 @@ async function attempt(
       remoteAddress: line.remoteAddress ?? '',
     };
   } catch (error) {
-    const told = line.endedBy ?? outboundError(error, line);
-    line.end(told);
-    throw told;
+    const failure = line.endedBy ?? outboundError(error, line);
+    line.end(failure);
+    throw failure;
   } finally {
     cancelStatus();
     cancelTotal();

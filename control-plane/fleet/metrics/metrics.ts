@@ -53,17 +53,17 @@ export function openFleetMetrics(deps: FleetMetricsDeps): FleetMetrics {
   const { db, clock, link } = deps;
   const minutes = openMinutes();
   /** The time until which each host was asked to sample quickly, by machine id. */
-  let told = new Map<string, number>();
+  let announced = new Map<string, number>();
 
   const askHosts = (watched: ReadonlyMap<string, number>): void => {
     const nowMs = clock.now();
     const next = new Map<string, number>();
     for (const [machineId, untilMs] of watched) {
       if (!link.isUp(machineId)) continue;
-      if (told.get(machineId) !== untilMs) link.watch(machineId, Math.min(METRICS_WATCH_MS, untilMs - nowMs));
+      if (announced.get(machineId) !== untilMs) link.watch(machineId, Math.min(METRICS_WATCH_MS, untilMs - nowMs));
       next.set(machineId, untilMs);
     }
-    told = next;
+    announced = next;
   };
   const storeDue = async (watched: Iterable<string>, all = false): Promise<void> => {
     const over = minutes.closed(clock.now(), all);

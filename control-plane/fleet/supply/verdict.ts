@@ -105,13 +105,13 @@ export function toolkitObstacle(version: string): string | undefined {
 
 /** The reason why no GPU of the host can be rented. */
 export function gpuObstacleOf({ gpus, gpu_error: error, gpu_faults: faults }: Inventory): string | undefined {
-  const told = faults.length === 0 ? '' : ` ${faultWords(faults)}.`;
-  if (error !== '') return `nvidia-smi fails on the host.${told}`;
-  if (gpus.length === 0) return `The host shows no GPU.${told}`;
+  const faultText = faults.length === 0 ? '' : ` ${faultWords(faults)}.`;
+  if (error !== '') return `nvidia-smi fails on the host.${faultText}`;
+  if (gpus.length === 0) return `The host shows no GPU.${faultText}`;
   if (gpus.every((gpu) => gpu.foreign_use)) return 'Processes outside of this service use every GPU of the host.';
   const faulty = new Set(faults.map(({ uuid }) => uuid));
   if (!gpus.every((gpu) => gpu.foreign_use || faulty.has(gpu.uuid))) return undefined;
-  return `No GPU of the host is free of others and fit to be rented.${told}`;
+  return `No GPU of the host is free of others and fit to be rented.${faultText}`;
 }
 
 /** A release candidate is below its release. Text that is not a version is below nothing. */

@@ -16,7 +16,7 @@ export interface Breaker {
    * True if a health check is due. It is due if the rest of the server is over; if the server has failed again and again for one organisation
    * alone; if it has failed a health check; or if nothing has shown for a while that it works.
    */
-  isLookDue(): boolean;
+  isCheckDue(): boolean;
   /** Reports the result of a health check. */
   found(health: Health): void;
 }
@@ -68,7 +68,7 @@ export function openBreaker(clock: Clock): Breaker {
     takes: () => out === undefined || out.isAlive,
     isOut: () => out !== undefined,
     backInMs,
-    isLookDue: () => (out === undefined ? isSuspect || clock.monotonicMs() - provenMs >= PROOF_MS : backInMs() === 0),
+    isCheckDue: () => (out === undefined ? isSuspect || clock.monotonicMs() - provenMs >= PROOF_MS : backInMs() === 0),
     found: (health) => {
       if (health === 'well') provenMs = clock.monotonicMs();
       if (out === undefined && health === 'well') {

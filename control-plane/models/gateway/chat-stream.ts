@@ -266,7 +266,7 @@ async function usedOf(
 ): Promise<Used & { usage: TokenUsage }> {
   const { upstream } = answering;
   noteContext(usage, { planned, upstream }, deps);
-  const counted = await countChat(upstream, { messages: call.body.messages, answer: said, told: usage }, deps);
+  const counted = await countChat(upstream, { messages: call.body.messages, answer: said, reported: usage }, deps);
   const countedBy = usage !== undefined && !finished ? 'running' : counted.countedBy;
   const bounded = boundedUsage(counted.usage, planned);
   const ucents = chatUcents(bounded, planned.callable.pricing);

@@ -157,9 +157,9 @@ export function readCompletion(text: string): Completion | undefined {
 
 /** An answer of the most common form. */
 function plainCompletion(parsed: unknown): Completion | undefined {
-  const { choices, usage: told } = parsed as { choices?: unknown; usage?: unknown };
+  const { choices, usage: reported } = parsed as { choices?: unknown; usage?: unknown };
   if (!Array.isArray(choices) || choices.length !== 1) return undefined;
-  const usage = plainUsage(told);
+  const usage = plainUsage(reported);
   const choice = choices[0] as { message?: { content?: unknown } | null; finish_reason?: unknown } | null;
   const content = choice?.message?.content;
   const finishReason = choice?.finish_reason;

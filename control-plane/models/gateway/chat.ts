@@ -41,7 +41,7 @@ export async function completeChat(call: ChatCall, deps: CallDeps): Promise<Repl
       assertFits(said.usage?.prompt_tokens ?? 0, planned);
       const counted = await countChat(
         upstream,
-        { messages: body.messages, answer: said.content, told: said.usage },
+        { messages: body.messages, answer: said.content, reported: said.usage },
         deps,
       );
       const usage = boundedUsage(counted.usage, planned);

@@ -29,25 +29,25 @@ export interface CountedChat {
   countedBy: Receipt['counted_by'];
 }
 
-/** `told` is the server's own count. */
+/** `reported` is the server's own count. */
 export async function countChat(
   upstream: Upstream,
-  { messages, answer, told }: Pick<ChatRequest, 'messages'> & { answer: string; told: TokenUsage | undefined },
+  { messages, answer, reported }: Pick<ChatRequest, 'messages'> & { answer: string; reported: TokenUsage | undefined },
   deps: TokenizerDeps,
 ): Promise<CountedChat> {
-  if (told !== undefined) return { usage: told, countedBy: 'upstream' };
+  if (reported !== undefined) return { usage: reported, countedBy: 'upstream' };
   const usage = await tokenizedChat(upstream, { messages, answer }, deps);
   if (usage !== undefined) return { usage, countedBy: 'tokenizer' };
   return { usage: estimatedUsage(messages, answer), countedBy: 'estimate' };
 }
 
-/** Logs a server whose context is longer than the catalog states. `told` is the server's own count. */
+/** Logs a server whose context is longer than the catalog states. `reported` is the server's own count. */
 export function noteContext(
-  told: TokenUsage | undefined,
+  reported: TokenUsage | undefined,
   { planned, upstream }: { planned: PlannedChat; upstream: Upstream },
   { counts, log }: { counts: Counts; log: Log },
 ): void {
-  const tokens = (told?.prompt_tokens ?? 0) + (told?.completion_tokens ?? 0);
+  const tokens = (reported?.prompt_tokens ?? 0) + (reported?.completion_tokens ?? 0);
   const { contextLength, callable } = planned;
   if (tokens <= contextLength) return;
   counts.beyondContext(callable.model.id);

@@ -39,16 +39,16 @@ export async function refusalOf(
 ): Promise<ServiceError> {
   const { status } = exchange;
   const text = await readText(exchange.body, REFUSAL_BYTES_MAX);
-  const told = { upstream: upstream.base_url, status, answer_chars: text.length, ...kindOf(text) };
+  const fields = { upstream: upstream.base_url, status, answer_chars: text.length, ...kindOf(text) };
   const isBadInput = [400, 413, 422].includes(status) || (status === 500 && TOO_LARGE.test(text));
   if (!isBadInput) {
-    log.error(told, 'a model server fails');
+    log.error(fields, 'a model server fails');
     return new ServiceError('upstream_error', {
       detail:
         'The model failed to answer. Send the request again; if it stays, ask for help and quote the X-Request-Id.',
     });
   }
-  log.info(told, 'a model server refuses a request');
+  log.info(fields, 'a model server refuses a request');
   const promptTokens = tooLong(text);
   if (promptTokens !== undefined) return contextExceeded(model, promptTokens);
   return new ServiceError('invalid_request', {

@@ -87,7 +87,7 @@ export function openUpstreams({ clock, counts }: { clock: Clock; counts: Counts 
     check: async (all, ask) => {
       const wanted = new Set(all.map(serverOf));
       for (const [key, server] of servers) if (!wanted.has(server) && server.openRequests === 0) servers.delete(key);
-      const due = [...wanted].filter(({ breaker }) => breaker.isLookDue());
+      const due = [...wanted].filter(({ breaker }) => breaker.isCheckDue());
       await Promise.all(due.map(async ({ upstream, breaker }) => breaker.found(await ask(upstream))));
     },
     states: () =>

@@ -69,15 +69,15 @@ async function ask(
   }
   // The answer is missing because this process stops. The next process counts the submission as lost.
   if (signal.aborted) return 'over';
-  const told = { video: job.id, upstream: upstream.base_url, reason: answer.reason };
+  const fields = { video: job.id, upstream: upstream.base_url, reason: answer.reason };
   if (is === 'refused') {
-    deps.log.info(told, 'a server refuses a video');
+    deps.log.info(fields, 'a server refuses a video');
     const message = `${job.model_id} does not take this request. Check its prompt and its parameters.`;
     await failJob(job, { code: 'invalid_request', message }, deps);
     return 'over';
   }
   deps.counts.failed(upstream.base_url);
-  deps.log.warn(told, 'a server is skipped for a video');
+  deps.log.warn(fields, 'a server is skipped for a video');
   if (is === 'lost') {
     const { submissions_lost: lost } = await noteLost({ ...job, upstream: upstream.base_url }, deps);
     await note(job, { due_ms: deps.clock.now() + waitMs(lost) }, deps);

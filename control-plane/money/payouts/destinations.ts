@@ -83,10 +83,10 @@ export function openDestinations(deps: DestinationsDeps): PayoutDestinations {
 async function tell(
   tx: Tx,
   { supplierId, orgId }: Payee,
-  told: { type: EventType; before: store.DestinationRow | undefined; row: store.DestinationRow },
+  change: { type: EventType; before: store.DestinationRow | undefined; row: store.DestinationRow },
   { events, log }: DestinationsDeps,
 ): Promise<void> {
-  const { before, row } = told;
+  const { before, row } = change;
   const data = {
     chain: row.chain,
     address: maskAddress(row.address),
@@ -94,6 +94,6 @@ async function tell(
     old_address: before === undefined ? null : maskAddress(before.address),
     in_force_at: isoTime(row.in_force_ms),
   };
-  await events.append(tx, { type: told.type, subjectId: supplierId, orgId, data });
-  log.warn({ supplier_id: supplierId, ...data }, `the payout destination of a supplier: ${told.type}`);
+  await events.append(tx, { type: change.type, subjectId: supplierId, orgId, data });
+  log.warn({ supplier_id: supplierId, ...data }, `the payout destination of a supplier: ${change.type}`);
 }

@@ -154,8 +154,8 @@ function planRunning(facts: Facts, nowMs: number): Step {
   // The runtime limit is checked first: a host without a link stops the container at that limit by itself.
   if (autoTerminateMs !== null && nowMs >= autoTerminateMs) return { do: 'expire' };
   if (observed?.phase === 'failed') {
-    const told = facts.ownImage ? observed.detail : null;
-    return { do: 'lose', reason: told ?? 'the container failed' };
+    const detail = facts.ownImage ? observed.detail : null;
+    return { do: 'lose', reason: detail ?? 'the container failed' };
   }
   const gone = goneReason(observed);
   if (gone !== undefined) return { do: 'stop', reason: gone };

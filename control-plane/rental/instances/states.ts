@@ -228,11 +228,11 @@ async function tellMove(
 export async function tell(
   tx: Tx,
   instance: store.InstanceRow,
-  told: { type: EventType; status: InstanceState; reason: string | null; sinceMs: number | null },
+  change: { type: EventType; status: InstanceState; reason: string | null; sinceMs: number | null },
   { events }: Pick<MoveDeps, 'events'>,
 ): Promise<void> {
   const { gpu_type, gpu_count, region, machine_id } = instance;
-  const { status, reason, sinceMs: since_ms } = told;
+  const { status, reason, sinceMs: since_ms } = change;
   const data = { status, gpu_type, gpu_count, region, machine_id, reason, since_ms };
-  await events.append(tx, { type: told.type, subjectId: instance.id, orgId: instance.org_id, data });
+  await events.append(tx, { type: change.type, subjectId: instance.id, orgId: instance.org_id, data });
 }

@@ -60,7 +60,7 @@ export function openOwnOutages(deps: OwnOutagesDeps): OwnOutages {
     if (stepMs !== 0) await noteStep(now.wallMs, stepMs, deps);
     if (stepMs !== 0) steps += 1;
     const written = { wallMs: clock.now(), monotonicMs: clock.monotonicMs() };
-    await db.tx('edge.ownOutages', (tx) => write(tx, written.wallMs, deps.goodSinceMs()));
+    await db.tx('outages.own', (tx) => write(tx, written.wallMs, deps.goodSinceMs()));
     last = written;
     return wasAway;
   };

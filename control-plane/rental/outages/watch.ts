@@ -140,7 +140,7 @@ export function openWatch(deps: WatchDeps): Watch {
       const nowMs = clock.now();
       const failedMs = state === 'silent' ? nowMs : null;
       const note = { instanceId: workload.instance_id, machineId, failedMs, detail, nowMs };
-      await db.tx('edge.holder', (tx) => store.noteHost(tx, note));
+      await db.tx('outages.holder', (tx) => store.noteHost(tx, note));
       deps.onProbesDue();
     },
   };
@@ -207,10 +207,10 @@ async function probeOrLog(
     const rental = await findInstance(db.read, instanceId);
     if (rental?.status === 'running' || rental?.status === 'unreachable') return await probe(rental, row, fleet, deps);
     wells.drop(instanceId);
-    await db.tx('edge.forget', (tx) => store.forgetProbe(tx, instanceId));
+    await db.tx('outages.forget_probe', (tx) => store.forgetProbe(tx, instanceId));
   } catch (error) {
-    const told = { instance_id: instanceId, reason: messageOf(error) };
-    deps.log.error(told, 'a probe of an SSH endpoint failed on our side; it is repeated');
+    const fields = { instance_id: instanceId, reason: messageOf(error) };
+    deps.log.error(fields, 'a probe of an SSH endpoint failed on our side; it is repeated');
   }
 }
 
@@ -272,7 +272,7 @@ async function judge(probed: Probed, fleet: FleetView, deps: ProbeDeps): Promise
     const nextMs = endMs + spreadMs(PROBE_PERIOD_MS, deps.rng);
     wells.noteGood(rental.id, { machineId: before.machine_id, endMs, nextMs, storedMs: endMs });
   }
-  await deps.db.tx('edge.looked', async (tx) => {
+  await deps.db.tx('outages.probed', async (tx) => {
     await instances.lock(tx, rental);
     await store.writeProbe(tx, after);
     if (reachedMs > (rental.last_reachable_ms ?? 0))
@@ -289,10 +289,10 @@ async function judge(probed: Probed, fleet: FleetView, deps: ProbeDeps): Promise
   // The row now has everything that matters, so memory need not keep the instance.
   if (!isWell) wells.drop(rental.id);
   if (series.failures === 1) wells.hastenOthers(before.machine_id, endMs, ALARMED_MAX);
-  const told = { instance_id: rental.id, machine_id: rental.machine_id, verdict: decided, detail: after.last_detail };
-  if (isRepaired) deps.log.warn(told, 'the SSH server of a workload does not answer: its host replaces the holder');
+  const fields = { instance_id: rental.id, machine_id: rental.machine_id, verdict: decided, detail: after.last_detail };
+  if (isRepaired) deps.log.warn(fields, 'the SSH server of a workload does not answer: its host replaces the holder');
   if (decided === 'as it is' || decided === 'repair') return;
-  deps.log.warn(told, 'the verdict on an SSH path changed');
+  deps.log.warn(fields, 'the verdict on an SSH path changed');
   // If only the holder has failed, the host is connected. It removes the container now, and its GPUs become free.
   if (decided === 'give up') link.push(before.machine_id);
   deps.onEndpointsChanged();

@@ -117,11 +117,11 @@ function covers(entry: { gpu_type: string; region: string }, { gpuType, region }
 }
 
 function inactiveText(contracts: readonly store.ReservationRow[]): string {
-  const told = contracts.map(({ id, status, starts_ms: startsMs, ends_ms: endsMs }) => {
+  const described = contracts.map(({ id, status, starts_ms: startsMs, ends_ms: endsMs }) => {
     if (status === 'pending') return `${id} begins at ${isoTime(startsMs)}`;
     return status === 'expired' ? `${id} ended at ${isoTime(endsMs)}` : `${id} is ${status}`;
   });
-  return `No reservation contract for this is active: ${told.slice(0, 3).join(', ')}. Use tier on_demand, or ask the operator.`;
+  return `No reservation contract for this is active: ${described.slice(0, 3).join(', ')}. Use tier on_demand, or ask the operator.`;
 }
 
 function mismatchText(active: readonly store.ReservationRow[], { gpuType, region }: ReservedLaunch): string {

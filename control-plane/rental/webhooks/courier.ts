@@ -67,8 +67,8 @@ export function openCourier(deps: CourierDeps): Courier {
       try {
         await deliver(job, deps, stopping.signal);
       } catch (error) {
-        const told = { delivery_id: job.id, err: error };
-        log.error(told, 'a webhook attempt failed on our side; it is repeated');
+        const fields = { delivery_id: job.id, err: error };
+        log.error(fields, 'a webhook attempt failed on our side; it is repeated');
         await clock.sleep(UNRECORDED_WAIT_MS, stopping.signal);
       }
     },
@@ -125,7 +125,7 @@ async function deliver({ delivery, endpoint }: DueDelivery, deps: CourierDeps, s
 async function record(before: DeliveryRow, { row, outcome }: Attempt, deps: CourierDeps): Promise<void> {
   const { db, clock, log, rng, maxAttempts: scheduled } = deps;
   const nowMs = clock.now();
-  const told = await db.tx('webhooks.record', async (tx) => {
+  const recorded = await db.tx('webhooks.record', async (tx) => {
     await tx.lock('webhook_endpoint', before.endpoint_id);
     const [delivery, endpoint] = [await findDelivery(tx, before.id), await findEndpoint(tx, before.endpoint_id)];
     // Meanwhile the endpoint was deleted, or another process has recorded an attempt or given the delivery up.
@@ -141,14 +141,14 @@ async function record(before: DeliveryRow, { row, outcome }: Attempt, deps: Cour
     await refreshDue(tx, endpoint.id);
     return { status: step.to, from: endpoint.status, to: health.status };
   });
-  if (told === undefined) return;
+  if (recorded === undefined) return;
   const about = { endpoint_id: before.endpoint_id, delivery_id: before.id, event_id: before.event_id, attempt: row.n };
   log.debug(
-    { ...about, status: told.status, response_status: row.response_status, error_code: row.error_code },
+    { ...about, status: recorded.status, response_status: row.response_status, error_code: row.error_code },
     'webhook attempt',
   );
-  if (told.from !== told.to)
-    log.warn({ ...about, from: told.from, to: told.to }, 'a webhook endpoint changed its health');
+  if (recorded.from !== recorded.to)
+    log.warn({ ...about, from: recorded.from, to: recorded.to }, 'a webhook endpoint changed its health');
 }
 
 /** Gives up overdue deliveries, also of endpoints that are disabled or whose circuit is open. */

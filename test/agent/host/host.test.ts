@@ -91,8 +91,8 @@ describe('files', () => {
     expect(await desired.take({ ...message, epoch: 3, revision: 0 })).toBe(true);
     // The control plane's clock stood at 0: that is remembered with the state.
     const again = await openDesired(state, { files: DISK, log, clock, bootId: 'boot' });
-    const told = { server_ms: 0, monotonic_ms: 70, boot_id: 'boot' };
-    expect(again.held()).toEqual({ epoch: 3, revision: 0, workloads: [], told });
+    const serverClock = { server_ms: 0, monotonic_ms: 70, boot_id: 'boot' };
+    expect(again.held()).toEqual({ epoch: 3, revision: 0, workloads: [], server_clock: serverClock });
   });
 
   test('cannot store a desired state: it takes effect, and is stored when it is sent again', async () => {

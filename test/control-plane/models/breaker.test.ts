@@ -78,17 +78,17 @@ describe('a server that fails for one organisation alone', () => {
 
   test('goes on taking requests, however often it fails, and gets a health check', () => {
     failFor('org_a', 4);
-    expect(breaker.isLookDue()).toBe(false);
+    expect(breaker.isCheckDue()).toBe(false);
     failFor('org_a', 50);
-    expect([...state(), breaker.isLookDue()]).toEqual([...TAKES, true]);
+    expect([...state(), breaker.isCheckDue()]).toEqual([...TAKES, true]);
   });
 
   test('is out if the health check finds it dead, and its failures are forgotten if it is well', () => {
     failFor('org_a', 5);
     breaker.found('well');
-    expect([...state(), breaker.isLookDue()]).toEqual([...TAKES, false]);
+    expect([...state(), breaker.isCheckDue()]).toEqual([...TAKES, false]);
     failFor('org_b', 4);
-    expect([...state(), breaker.isLookDue()]).toEqual([...TAKES, false]);
+    expect([...state(), breaker.isCheckDue()]).toEqual([...TAKES, false]);
     failFor('org_b', 1);
     breaker.found('dead');
     expect([...state(), breaker.isOut()]).toEqual([false, 5_000, true]);
@@ -105,27 +105,27 @@ describe('a server that fails for one organisation alone', () => {
 describe('a server that answers nothing', () => {
   test('gets a health check after ten seconds without an answer, and again ten seconds later', async () => {
     await clock.advance(9_999);
-    expect(breaker.isLookDue()).toBe(false);
+    expect(breaker.isCheckDue()).toBe(false);
     await clock.advance(1);
-    expect(breaker.isLookDue()).toBe(true);
+    expect(breaker.isCheckDue()).toBe(true);
     breaker.found('well');
-    expect(breaker.isLookDue()).toBe(false);
+    expect(breaker.isCheckDue()).toBe(false);
     await clock.advance(5_000);
     breaker.send('org_x').answered();
     await clock.advance(9_999);
-    expect(breaker.isLookDue()).toBe(false);
+    expect(breaker.isCheckDue()).toBe(false);
     await clock.advance(1);
-    expect(breaker.isLookDue()).toBe(true);
+    expect(breaker.isCheckDue()).toBe(true);
   });
 
   test('gets a health check at once if it was never asked', () => {
-    expect(openBreaker(clock).isLookDue()).toBe(true);
+    expect(openBreaker(clock).isCheckDue()).toBe(true);
   });
 
   test('is out if two health checks in a row find it dead, and not by one', async () => {
     await clock.advance(10_000);
     breaker.found('dead');
-    expect([...state(), breaker.isLookDue()]).toEqual([...TAKES, true]);
+    expect([...state(), breaker.isCheckDue()]).toEqual([...TAKES, true]);
     breaker.found('well');
     await clock.advance(10_000);
     breaker.found('dead');
@@ -161,7 +161,7 @@ describe('a server that is out', () => {
     breaker.found('loading');
     expect(state()).toEqual([false, 500]);
     await clock.advance(500);
-    expect(breaker.isLookDue()).toBe(true);
+    expect(breaker.isCheckDue()).toBe(true);
     breaker.found('well');
     expect(breaker.takes()).toBe(true);
   });
