@@ -30,6 +30,8 @@ const ROUND_MS = 2_000;
 /** The longest time between two regular probes, which come every 30 s +- 20 %. */
 const PROBE_EVERY_MS = 36_000 + ROUND_MS;
 const PROBE_MS = 5_000;
+/** A rental starts only if a probe has succeeded at most this long before. */
+const REACHED_MS = 10_000;
 /** Time between two probes while an instance fails. */
 const AGAIN_MS = 2_000;
 /** Twenty seconds of failures, of which the last probe may take its longest time, and two failures and a repair before them. */
@@ -81,13 +83,16 @@ export function boundsOf(rental: Rental, seen: Seen): Bounds {
   };
 }
 
+/** A probe may succeed while the container still starts, so the endpoint must have worked shortly before the start, not at that moment. */
 function brokenStart({ readyMs, id }: Rental, { run, container, planeUp, copies }: Seen): string[] {
   if (copies.some(([fromMs]) => fromMs <= readyMs)) return [];
   // The end of a container is reported later if its engine does not answer.
   const ran = union(container.map(([fromMs, untilMs]) => [fromMs, untilMs + CONTAINER_GONE_MS]));
-  const served = overlap(overlap(run, ran), planeUp);
-  const isServed = served.some(([fromMs, untilMs]) => fromMs <= readyMs && readyMs <= untilMs + ROUND_MS);
-  return isServed ? [] : [`${id} was said to run when nobody could get in`];
+  const isRunning = ran.some(([fromMs, untilMs]) => fromMs <= readyMs && readyMs <= untilMs);
+  const wasReached = overlap(run, planeUp).some(
+    ([fromMs, untilMs]) => fromMs <= readyMs && readyMs <= untilMs + REACHED_MS + ROUND_MS,
+  );
+  return isRunning && wasReached ? [] : [`${id} was said to run when nobody could get in`];
 }
 
 function brokenEnd(rental: Rental, { askedToEndMs, goodEndpoint, planeUp, copies }: Seen): string[] {
