@@ -87,7 +87,9 @@ interface LockEntry {
   optional?: boolean;
 }
 
-/** Paths of the npm packages in the lock file that are not only for development, like `node_modules/a`. npm installs only those for this platform. */
+/**
+ * Paths of the npm packages in the lock file that are not only for development, like `node_modules/a`. npm installs only those for this platform.
+ */
 function dependencies(): string[] {
   const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
     packages: Record<string, LockEntry>;

@@ -28,7 +28,10 @@ export interface LoopOptions {
   periodMs: number;
   /** The shortest time between two runs. For a loop whose run is expensive and that gets many nudges; 0 if left out. */
   gapMs?: number;
-  /** The pause after a run is also this many times as long as the run took, but at most a period. So a run that grows with the fleet takes a bounded part of the time. */
+  /**
+   * The pause after a run is also this many times as long as the run took, but at most a period. So a run that grows with the fleet takes a
+   * bounded part of the time.
+   */
   gapOfRun?: number;
   /**
    * Reads the state and does all work that is due. A throw is logged, and the next period tries again. If it resolves with `again`, there

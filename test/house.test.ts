@@ -5,6 +5,7 @@ import { readSources, type SourceFile } from './kit/sources.ts';
 import {
   barrels,
   commentSubjects,
+  commentWidths,
   fileNames,
   fileSizes,
   firstLines,
@@ -33,6 +34,7 @@ const RULES = {
   leftovers,
   commentSubjects,
   namedAmounts,
+  commentWidths,
   lockFile,
   origins: (files: readonly SourceFile[]) => origins(files, CHECKOUT),
 };
@@ -183,6 +185,7 @@ const FAULTS: [Rule, string, SourceFile, string][] = [
     file('agent/host/a.ts', '// A launch fails after so', '// many hosts.'),
     'so many hosts',
   ],
+  ['commentWidths', 'a long line', file('agent/host/a.ts', `// ${'word '.repeat(30)}`), 'has 153 characters'],
   ['commentSubjects', 'SQL', file('control-plane/base/db/migrations/0001-a.sql', '-- In microcents.'), 'In microcents'],
 ];
 
@@ -257,6 +260,8 @@ const FINE: [Rule, string, SourceFile][] = [
     'a consequence',
     file('agent/host/a.ts', '// It is so long that nobody waits, as long as it lives.'),
   ],
+  ['commentWidths', 'a line of the largest width', file('agent/host/a.ts', `// ${'x'.repeat(147)}`)],
+  ['commentWidths', 'an address', file('agent/host/a.ts', `// https://host.example/${'x'.repeat(150)}`)],
   ['firstLines', 'after a shebang', file('agent/host/a.ts', '#!/usr/bin/env node', '// what it is for')],
 ];
 

@@ -37,7 +37,9 @@ export async function createJob(workload: DesiredWorkload, image: LocalImage, de
   return containerId;
 }
 
-/** Records the start of a job before it happens, so that a crash cannot lose it. The job counts as running at once: it has no guest that connects. */
+/**
+ * Records the start of a job before it happens, so that a crash cannot lose it. The job counts as running at once: it has no guest that connects.
+ */
 export async function noteStart(workloadId: string, { records, desired }: JobStepsDeps): Promise<void> {
   await records.change(workloadId, {
     ever_running: true,

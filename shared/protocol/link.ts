@@ -37,7 +37,9 @@ export type ProbeTarget = z.infer<typeof ProbeTarget>;
 /** A port of the application, on the container's own loopback. */
 export const TcpTarget = z.strictObject({ kind: z.literal('tcp'), port: z.int().min(1).max(65_535) });
 
-/** The container's log, in lines as `LogLine` of workload.ts describes them. The stream ends with the log. With `follow`, it ends with the container. */
+/**
+ * The container's log, in lines as `LogLine` of workload.ts describes them. The stream ends with the log. With `follow`, it ends with the container.
+ */
 const LogsTarget = z.strictObject({
   kind: z.literal('logs'),
   /** The number of last lines to send. */
@@ -160,7 +162,10 @@ export const AgentMessage = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('inventory'), inventory: Inventory }),
   /** Requests the login for a workload's private image. No answer comes while the registry is away; the host requests again. */
   z.strictObject({ type: z.literal('pull_login'), workload_id: WorkloadId }),
-  /** Requests a URL right before a transfer. After an upload the host asks again and gets `stored`. No answer comes while the control plane cannot give one; the host requests again. */
+  /**
+   * Requests a URL right before a transfer. After an upload the host asks again and gets `stored`. No answer comes while the control plane
+   * cannot give one; the host requests again.
+   */
   z.strictObject({ type: z.literal('job_url'), workload_id: WorkloadId, purpose: JobUrlPurpose }),
   /** The next events of a job. An empty list asks for the offset from which the control plane needs them. */
   z.strictObject({ type: z.literal('job_events'), workload_id: WorkloadId, events: JobEvents }),

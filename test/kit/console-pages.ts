@@ -1,4 +1,5 @@
-// A control plane with the built console, and Chromium in front of it. What its pages break is collected: errors of scripts, and violations of the policy of the page.
+// A control plane with the built console, and Chromium in front of it. What its pages break is collected: errors of scripts, and violations
+// of the policy of the page.
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';

@@ -3,6 +3,7 @@ import { commentsOf, withoutComments, type SourceFile } from './sources.ts';
 
 const MAX_LINES = 400;
 const MAX_TEST_LINES = 600;
+const MAX_COMMENT_WIDTH = 150;
 
 export function fileSizes(files: readonly SourceFile[]): string[] {
   return typescript(files).flatMap((file) => {
@@ -121,6 +122,19 @@ export function namedAmounts(files: readonly SourceFile[]): string[] {
     .map(({ place, sentence }) => ({ place, sentence: sentence.replace(/\s+/g, ' ') }))
     .filter(({ sentence }) => pointing.test(sentence))
     .map(({ place, sentence }) => `${place}: say which amount this is, and what it is for: "${sentence}"`);
+}
+
+/** The formatter does not break comments. A longer line leaves the screen. An address or a row of a table cannot be broken. */
+export function commentWidths(files: readonly SourceFile[]): string[] {
+  return typescript(files).flatMap(({ path, text }) =>
+    text.split('\n').flatMap((line, i) => {
+      const isComment = /^\s*(?:\/\/|\/\*\*|\*) /.test(line) && !/https?:|\|/.test(line);
+      if (!isComment || line.length <= MAX_COMMENT_WIDTH) return [];
+      return [
+        `${path}:${i + 1}: a line of a comment has ${line.length} characters: break it before ${MAX_COMMENT_WIDTH}.`,
+      ];
+    }),
+  );
 }
 
 function typescript(files: readonly SourceFile[]): SourceFile[] {

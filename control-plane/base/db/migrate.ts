@@ -70,8 +70,8 @@ function assertKnown(applied: readonly string[], files: readonly { room: string;
 
 /**
  * Our SQL is written once, in the SQLite dialect. For PostgreSQL, INTEGER becomes `bigint`, BLOB becomes `bytea`, text sorts by bytes (so
- * that keyset cursors sort the same), and STRICT and WITHOUT ROWID are removed. Blocks between `-- only sqlite` or `-- only postgres` and `-- end` are for one
- * engine.
+ * that keyset cursors sort the same), and STRICT and WITHOUT ROWID are removed. Blocks between `-- only sqlite` or `-- only postgres` and
+ * `-- end` are for one engine.
  */
 export function portable(source: string, dialect: Db['dialect']): string {
   const other = dialect === 'sqlite' ? 'postgres' : 'sqlite';

@@ -1,5 +1,6 @@
-// Limits the request rate of each API key, organisation and address with token buckets. Each process has its own buckets. A refusal names the time after which to retry. The buckets are for other
-// limits too: they limit how much each caller may take at once after a pause, and how fast it gets more.
+// Limits the request rate of each API key, organisation and address with token buckets. Each process has its own buckets. A refusal names
+// the time after which to retry. The buckets are for other limits too: they limit how much each caller may take at once after a pause, and
+// how fast it gets more.
 import { networkOf } from '../../../shared/client-network.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';

@@ -2,8 +2,8 @@
 // before its password is checked, so that many tries at the same moment cannot pass together.
 //
 // Three counters slow a guesser down: one for the account and the network, one for the account, and one for the network. The owner of
-// the account may have signed in from a network before. The counter of the account does not apply to that network. So strangers cannot lock the owner out. A passkey is never
-// locked.
+// the account may have signed in from a network before. The counter of the account does not apply to that network. So strangers cannot lock
+// the owner out. A passkey is never locked.
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { networkOf } from '../../../shared/client-network.ts';

@@ -24,7 +24,10 @@ export interface CreateDeps {
 /** Transfers that come later than the expiry are still noticed for 30 days. The operator decides about them. */
 const WATCHED_MS = 30 * 24 * 3_600_000;
 
-/** The caller holds the lock of the organisation. @throws ServiceError `deposits_unavailable`, `deposit_addresses_exhausted`, `validation_failed`, `rate_limit_exceeded` */
+/**
+ * The caller holds the lock of the organisation.
+ * @throws ServiceError `deposits_unavailable`, `deposit_addresses_exhausted`, `validation_failed`, `rate_limit_exceeded`
+ */
 export async function createDeposit(
   tx: Tx,
   orgId: string,

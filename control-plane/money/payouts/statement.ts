@@ -1,5 +1,6 @@
 // The statement of a supplier and a month: all transfers of its account that were posted in the month, in lines, between two balances. The
-// statements of all months are a chain that ends at the balance of the ledger (money/ledger/month.ts). The month of an entry is the time of its posting, so the statement of a past month never changes.
+// statements of all months are a chain that ends at the balance of the ledger (money/ledger/month.ts). The month of an entry is the time of
+// its posting, so the statement of a past month never changes.
 import { type CommunityStatement, STATEMENT_SECTIONS, type StatementLine } from '../../../shared/api/payout.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Db, Query } from '../../base/db/db.ts';

@@ -70,7 +70,10 @@ export interface PullLoginDeps {
   imagePullLogin(orgId: string, image: string, credentialId: string): Promise<PullLogin | null>;
 }
 
-/** The registry login that a host requests right before it pulls a private image. Undefined if the host may not have it: the workload belongs to another machine or is being removed, or the image is public. */
+/**
+ * The registry login that a host requests right before it pulls a private image. Undefined if the host may not have it: the workload
+ * belongs to another machine or is being removed, or the image is public.
+ */
 export async function pullLogin(
   machineId: string,
   workloadId: string,

@@ -96,7 +96,9 @@ async function writeStep(db: Db, { fromMs, untilMs }: { fromMs: number; untilMs:
   );
 }
 
-/** Credits the time since the last beat if it was an own outage, and returns whether it was. `awayMs` is undefined at the first beat of a process. */
+/**
+ * Credits the time since the last beat if it was an own outage, and returns whether it was. `awayMs` is undefined at the first beat of a process.
+ */
 async function creditGap(
   { awayMs, untilMs }: { awayMs: number | undefined; untilMs: number },
   { db, log, metering }: OwnOutagesDeps,

@@ -1,4 +1,5 @@
-// Chats with a real llama.cpp whose answers are known: text, usage and charge are exact, whole and streamed, called directly and by official clients.
+// Chats with a real llama.cpp whose answers are known: text, usage and charge are exact, whole and streamed, called directly and by
+// official clients.
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { generateText, streamText } from 'ai';
 import OpenAI from 'openai';
