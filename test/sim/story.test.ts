@@ -17,11 +17,12 @@ const LARGE: Plot = {
 };
 const isSoak = process.env['SOAK'] === '1';
 const SEED = process.env['SIM_SEED'];
-const MINUTE_MS = 60_000;
+/** A story takes seconds. The limit is for one that never ends, also while other programs take the processor. */
+const STORY_MS_MAX = 5 * 60_000;
 
-test.each(seedsOf(3, 150))('story %i', { timeout: MINUTE_MS }, (seed) => tell(seed, SMALL));
+test.each(seedsOf(3, 150))('story %i', { timeout: STORY_MS_MAX }, (seed) => tell(seed, SMALL));
 
-test.skipIf(!isSoak).each(seedsOf(0, 20))('story %i of a large fleet', { timeout: 10 * MINUTE_MS }, (seed) =>
+test.skipIf(!isSoak).each(seedsOf(0, 20))('story %i of a large fleet', { timeout: 2 * STORY_MS_MAX }, (seed) =>
   tell(seed, LARGE),
 );
 
