@@ -23,6 +23,9 @@ const NATIVE = { experimental: { viteModuleRunner: false, nodeLoader: false } };
  */
 const SHARED = { ...NATIVE, isolate: false };
 
+/** A processor that others use too makes a page or an engine late by seconds: only what never comes fails. */
+const POLLED = { poll: { timeout: 15_000 } };
+
 /** Files at a time: vitest by itself keeps a processor free for its own work, of which there is next to none. */
 const COMPUTING = availableParallelism();
 /** Each file has an engine, a network and ports of its own, and waits for other programs much of its time. */
@@ -41,6 +44,7 @@ export default defineConfig({
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.pg.test.ts', ...DOCKER_TESTS, ...E2E_TESTS, ...WALLS],
           maxWorkers: COMPUTING,
+          expect: POLLED,
           ...SHARED,
           testTimeout: patience(30_000),
           hookTimeout: patience(10_000),
@@ -53,6 +57,7 @@ export default defineConfig({
           include: DATABASE_TESTS,
           globalSetup: [COMPILED, 'test/kit/postgres.ts'],
           maxWorkers: COMPUTING,
+          expect: POLLED,
           ...SHARED,
           testTimeout: patience(30_000),
           hookTimeout: patience(10_000),
@@ -66,6 +71,7 @@ export default defineConfig({
           include: DOCKER_TESTS,
           exclude: E2E_TESTS,
           maxWorkers: WAITING,
+          expect: POLLED,
           ...SHARED,
           testTimeout: patience(120_000),
           hookTimeout: 120_000,
@@ -78,6 +84,7 @@ export default defineConfig({
           setupFiles: SETUP,
           include: E2E_TESTS,
           maxWorkers: WAITING,
+          expect: POLLED,
           ...SHARED,
           testTimeout: patience(300_000),
           hookTimeout: 180_000,
