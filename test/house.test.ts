@@ -6,6 +6,7 @@ import {
   barrels,
   commentSubjects,
   commentWidths,
+  rowSchemas,
   fileNames,
   fileSizes,
   firstLines,
@@ -35,6 +36,7 @@ const RULES = {
   commentSubjects,
   namedAmounts,
   commentWidths,
+  rowSchemas,
   lockFile,
   origins: (files: readonly SourceFile[]) => origins(files, CHECKOUT),
 };
@@ -186,6 +188,18 @@ const FAULTS: [Rule, string, SourceFile, string][] = [
     'so many hosts',
   ],
   ['commentWidths', 'a long line', file('agent/host/a.ts', `// ${'word '.repeat(30)}`), 'has 153 characters'],
+  [
+    'rowSchemas',
+    'a query',
+    file('control-plane/base/db/a.ts', 'tx.one(', '  z.object({ id: text }),'),
+    'for each query',
+  ],
+  [
+    'rowSchemas',
+    'a part of another schema',
+    file('control-plane/base/db/a.ts', 'tx.all(Row.pick({ id: true }), a)'),
+    'for each query',
+  ],
   ['commentSubjects', 'SQL', file('control-plane/base/db/migrations/0001-a.sql', '-- In microcents.'), 'In microcents'],
 ];
 
@@ -260,6 +274,8 @@ const FINE: [Rule, string, SourceFile][] = [
     'a consequence',
     file('agent/host/a.ts', '// It is so long that nobody waits, as long as it lives.'),
   ],
+  ['rowSchemas', 'a promise', file('control-plane/base/db/a.ts', 'await Promise.all(Object.keys(a));')],
+  ['rowSchemas', 'a constant', file('control-plane/base/db/a.ts', 'tx.one(Row, a)')],
   ['commentWidths', 'a line of the largest width', file('agent/host/a.ts', `// ${'x'.repeat(147)}`)],
   ['commentWidths', 'an address', file('agent/host/a.ts', `// https://host.example/${'x'.repeat(150)}`)],
   ['firstLines', 'after a shebang', file('agent/host/a.ts', '#!/usr/bin/env node', '// what it is for')],

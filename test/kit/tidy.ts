@@ -137,6 +137,14 @@ export function commentWidths(files: readonly SourceFile[]): string[] {
   );
 }
 
+/** zod compiles a schema when it reads the first row: one that is made for each query costs more than the query. */
+export function rowSchemas(files: readonly SourceFile[]): string[] {
+  return typescript(files)
+    .filter(({ path }) => path.startsWith('control-plane/'))
+    .filter(({ text }) => /(?<!Promise)\.(?:all|one)\(\s*(?:z|[A-Z]\w*)\.\w+\(/.test(withoutComments(text)))
+    .map(({ path }) => `${path} makes the schema of a row for each query: make it once, as a constant of the file.`);
+}
+
 function typescript(files: readonly SourceFile[]): SourceFile[] {
   return files.filter(({ path }) => /\.tsx?$/.test(path));
 }

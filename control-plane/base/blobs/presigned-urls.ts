@@ -101,6 +101,8 @@ export interface UrlKeys {
   forget(piece: Pick<Piece, 'limit'>): Promise<number>;
 }
 
+const CreatedRow = z.object({ created_ms: int });
+
 export function openUrlKeys({ db, clock, ids }: { db: Db; clock: Clock; ids: Ids }): UrlKeys {
   const read = async (where: Sql): Promise<UrlKey[]> =>
     (await db.read.all(Row, sql`${WITH_NEXT} ${where} order by created_ms desc, id desc`)).map(keyOf);
@@ -125,7 +127,7 @@ export function openUrlKeys({ db, clock, ids }: { db: Db; clock: Clock; ids: Ids
       const made = await db.tx('blobs.rotate_url_key', (tx) =>
         // The time is later than that of every other key, even if the clock of another control plane is ahead. So this key is the newest.
         tx.one(
-          z.object({ created_ms: int }),
+          CreatedRow,
           sql`insert into blob_url_keys (id, created_ms)
               select ${id}, case when max(created_ms) >= ${nowMs} then max(created_ms) + 1 else ${nowMs} end from blob_url_keys
               returning created_ms`,

@@ -35,3 +35,9 @@ export function json<T>(schema: z.ZodType<T>): z.ZodType<T> {
 
 /** The row of `select count(*) as count`. */
 export const countRow = z.object({ count: int });
+
+/** The row of `select id`. */
+export const idRow = z.object({ id: text });
+
+/** The row of `select blob_key`. */
+export const blobKeyRow = z.object({ blob_key: text });

@@ -54,6 +54,8 @@ export function sessionWithToken(query: Query, tokenHash: string, nowMs: number)
   );
 }
 
+const RoleRow = z.object({ role: Role });
+
 /** The role of the session's person; undefined if the session has ended or acts for another organisation. */
 export async function roleInSession(
   query: Query,
@@ -61,7 +63,7 @@ export async function roleInSession(
   nowMs: number,
 ): Promise<Role | undefined> {
   const row = await query.one(
-    z.object({ role: Role }),
+    RoleRow,
     sql`select m.role from sessions s join members m on m.org_id = s.org_id and m.user_id = s.user_id
         where s.id = ${id} and s.org_id = ${orgId} and ${isLiving(sql`s.`, nowMs)}`,
   );
@@ -135,9 +137,11 @@ export async function noteNetwork(tx: Tx, userId: string, network: string, nowMs
   );
 }
 
+const NetworkRow = z.object({ network: text });
+
 export async function isKnownNetwork(query: Query, userId: string, network: string): Promise<boolean> {
   const row = await query.one(
-    z.object({ network: text }),
+    NetworkRow,
     sql`select network from known_networks where user_id = ${userId} and network = ${network}`,
   );
   return row !== undefined;

@@ -8,10 +8,12 @@ import type { Feed } from '../../base/events/events.ts';
 import { machineViews, type ViewDeps } from './machine-view.ts';
 import { findMachine, supplierOfOrg, type SupplierRow } from './store.ts';
 
+const OwnerRow = z.object({ org_id: text });
+
 /** The organisation of the supplier; null for an unknown machine. */
 export async function orgOfMachine(query: Query, machineId: string): Promise<string | null> {
   const row = await query.one(
-    z.object({ org_id: text }),
+    OwnerRow,
     sql`select s.org_id from machines m join suppliers s on s.id = m.supplier_id where m.id = ${machineId}`,
   );
   return row?.org_id ?? null;

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { MachineState } from '../../../shared/states.ts';
-import { countRow, flag, int, json, text, ucents } from '../../base/db/columns.ts';
+import { countRow, flag, idRow, int, json, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Tx, join, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import { ApprovedGpu } from './approval.ts';
@@ -118,7 +118,7 @@ export function machineOfOrg(query: Query, orgId: string, id: string): Promise<M
 }
 
 export async function machineIdsOfSupplier(query: Query, supplierId: string): Promise<string[]> {
-  const rows = await query.all(z.object({ id: text }), sql`select id from machines where supplier_id = ${supplierId}`);
+  const rows = await query.all(idRow, sql`select id from machines where supplier_id = ${supplierId}`);
   return rows.map((row) => row.id);
 }
 
@@ -215,7 +215,7 @@ export async function setMachineKey(tx: Tx, id: string, publicKey: string): Prom
 /** Another machine than `exceptId` that a host with this key has enrolled as. */
 export async function machineOfKey(query: Query, publicKey: string, exceptId: string): Promise<string | undefined> {
   const row = await query.one(
-    z.object({ id: text }),
+    idRow,
     sql`select id from machines where public_key = ${publicKey} and id <> ${exceptId} limit 1`,
   );
   return row?.id;
@@ -263,7 +263,7 @@ export async function setAllOffline(tx: Tx): Promise<void> {
 /** A page, in the order of ids. */
 export async function onlineMachineIds(query: Query, afterId: string, limit: number): Promise<string[]> {
   const rows = await query.all(
-    z.object({ id: text }),
+    idRow,
     sql`select id from machines where online = 1 and id > ${afterId} order by id limit ${limit}`,
   );
   return rows.map((row) => row.id);

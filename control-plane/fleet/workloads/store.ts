@@ -44,11 +44,13 @@ export function findWorkload(query: Query, id: string): Promise<WorkloadRow | un
   return query.one(WorkloadRow, sql`select ${COLUMNS} from workloads where id = ${id}`);
 }
 
+const InstanceOfRow = WorkloadRow.pick({ instance_id: true });
+
 /** The instances of these workloads. */
 export async function instancesOf(query: Query, workloadIds: readonly string[]): Promise<string[]> {
   if (workloadIds.length === 0) return [];
   const rows = await query.all(
-    WorkloadRow.pick({ instance_id: true }),
+    InstanceOfRow,
     sql`select instance_id from workloads where id in (${join([...workloadIds])})`,
   );
   return rows.map((row) => row.instance_id);

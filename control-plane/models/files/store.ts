@@ -1,7 +1,7 @@
 // The SQL of uploaded files.
 import { z } from 'zod';
 import { FILE_PURPOSE, type FilesQuery, TrainingReport } from '../../../shared/api/file.ts';
-import { int, json, text } from '../../base/db/columns.ts';
+import { blobKeyRow, int, json, text } from '../../base/db/columns.ts';
 import { join, type Query, sql, type Tx } from '../../base/db/db.ts';
 
 const FileRow = z.object({
@@ -46,10 +46,7 @@ export function pageOfFiles(query: Query, orgId: string, page: FilesQuery, count
 
 /** Deletes a file and returns its blob key; undefined if the organisation has no such file. */
 export function deleteFile(tx: Tx, orgId: string, id: string): Promise<{ blob_key: string } | undefined> {
-  return tx.one(
-    z.object({ blob_key: text }),
-    sql`delete from files where id = ${id} and org_id = ${orgId} returning blob_key`,
-  );
+  return tx.one(blobKeyRow, sql`delete from files where id = ${id} and org_id = ${orgId} returning blob_key`);
 }
 
 const Stored = z.object({ count: int, bytes: int });
@@ -69,7 +66,7 @@ export async function storedOf(query: Query, orgId: string): Promise<z.infer<typ
 export async function namedBlobs(query: Query, keys: readonly string[]): Promise<string[]> {
   const named = join([...keys]);
   const rows = await query.all(
-    z.object({ blob_key: text }),
+    blobKeyRow,
     sql`select blob_key from files where blob_key in (${named})
         union all select blob_key from upload_parts where blob_key in (${named})`,
   );

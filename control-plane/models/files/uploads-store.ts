@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { FILE_PURPOSE } from '../../../shared/api/file.ts';
 import type { UploadState } from '../../../shared/states.ts';
-import { int, json, text } from '../../base/db/columns.ts';
+import { blobKeyRow, int, json, text } from '../../base/db/columns.ts';
 import { type Query, sql, type Tx } from '../../base/db/db.ts';
 import type { Piece } from '../../base/db/pieces.ts';
 
@@ -55,10 +55,12 @@ export async function setStatus(
   return changed === 1;
 }
 
+const OwnedRow = z.object({ id: text, org_id: text });
+
 /** At most `count` pending uploads that have expired by `nowMs`. */
 export function lateUploads(query: Query, nowMs: number, count: number): Promise<{ id: string; org_id: string }[]> {
   return query.all(
-    z.object({ id: text, org_id: text }),
+    OwnedRow,
     sql`select id, org_id from uploads where status = 'pending' and expires_ms <= ${nowMs} order by expires_ms limit ${count}`,
   );
 }
@@ -87,7 +89,7 @@ export async function sentOf(query: Query, uploadId: string): Promise<z.infer<ty
 /** Deletes at most `count` parts of uploads that have ended, and returns the keys of their blobs. */
 export async function takeUnneededParts(tx: Tx, count: number): Promise<string[]> {
   const rows = await tx.all(
-    z.object({ blob_key: text }),
+    blobKeyRow,
     sql`delete from upload_parts where id in (
           select p.id from upload_parts p join uploads u on u.id = p.upload_id where u.status <> 'pending' limit ${count})
         returning blob_key`,

@@ -1,6 +1,6 @@
 // The SQL of the files that hosts upload for a job: checkpoints and results.
 import { z } from 'zod';
-import { int, text } from '../../base/db/columns.ts';
+import { blobKeyRow, int, text } from '../../base/db/columns.ts';
 import { join, type Query, sql, type Tx } from '../../base/db/db.ts';
 
 const FileRow = z.object({
@@ -96,7 +96,7 @@ export function pageOfCheckpoints(
 /** The blob keys among `keys` that belong to a file. */
 export async function namedBlobs(query: Query, keys: readonly string[]): Promise<string[]> {
   const rows = await query.all(
-    z.object({ blob_key: text }),
+    blobKeyRow,
     sql`select blob_key from finetuning_files where blob_key in (${join([...keys])})`,
   );
   return rows.map(({ blob_key: key }) => key);

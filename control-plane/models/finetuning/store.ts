@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { CreateFineTuningJob } from '../../../shared/api/fine-tuning.ts';
 import type { ErrorCode } from '../../../shared/errors.ts';
 import type { FineTuningState } from '../../../shared/states.ts';
-import { countRow, int, json, text, ucents } from '../../base/db/columns.ts';
+import { countRow, idRow, int, json, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, raw, type Sql, sql, type Tx } from '../../base/db/db.ts';
 import { FineTuning } from '../catalog/fine-tuning.ts';
 
@@ -103,7 +103,7 @@ export async function countOpen(query: Query, orgId: string): Promise<number> {
 /** The open job that reads this file, if there is one. */
 export async function jobWithFile(query: Query, fileId: string): Promise<string | undefined> {
   const row = await query.one(
-    z.object({ id: text }),
+    idRow,
     sql`select id from finetuning_jobs where training_file = ${fileId} and ${OPEN} order by id limit 1`,
   );
   return row?.id;
@@ -111,7 +111,7 @@ export async function jobWithFile(query: Query, fileId: string): Promise<string 
 
 export async function dueJobs(query: Query, nowMs: number, limit: number): Promise<string[]> {
   const rows = await query.all(
-    z.object({ id: text }),
+    idRow,
     sql`select id from finetuning_jobs where due_ms <= ${nowMs} order by due_ms, created_ms limit ${limit}`,
   );
   return rows.map(({ id }) => id);
@@ -186,7 +186,7 @@ export function chargesOf(query: Query, ids: readonly string[]): Promise<z.infer
 /** Ids of charged jobs after `afterId`, in order. */
 export async function chargedAfter(query: Query, afterId: string, limit: number): Promise<string[]> {
   const rows = await query.all(
-    z.object({ id: text }),
+    idRow,
     sql`select id from finetuning_jobs where charged_ucents > 0 and id > ${afterId} order by id limit ${limit}`,
   );
   return rows.map(({ id }) => id);

@@ -169,12 +169,11 @@ export async function rememberForgotten(
   );
 }
 
+const ChargedRow = z.object({ charged_ucents: ucents });
+
 /** The sum of the charges of all removed receipts. */
 export async function forgottenUcents(query: Query): Promise<bigint> {
-  const row = await query.one(
-    z.object({ charged_ucents: ucents }),
-    sql`select charged_ucents from forgotten_receipts where id = 1`,
-  );
+  const row = await query.one(ChargedRow, sql`select charged_ucents from forgotten_receipts where id = 1`);
   return row?.charged_ucents ?? 0n;
 }
 

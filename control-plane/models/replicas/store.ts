@@ -1,7 +1,7 @@
 // The SQL of pools, replicas and loads.
 import { z } from 'zod';
 import type { ReplicaState } from '../../../shared/states.ts';
-import { flag, int, json, text } from '../../base/db/columns.ts';
+import { flag, idRow, int, json, text } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
 import type { Piece } from '../../base/db/pieces.ts';
 import { Deployment } from '../catalog/deployments.ts';
@@ -124,8 +124,6 @@ export async function comparedAt(tx: Tx, id: string, atMs: number): Promise<void
   await tx.run(sql`update model_pools set compared_ms = ${atMs} where id = ${id}`);
 }
 
-const IdRow = z.object({ id: text });
-
 export async function duePools(query: Query, nowMs: number, limit: number): Promise<string[]> {
   return dueIn(query, sql`model_pools`, { nowMs, limit });
 }
@@ -185,10 +183,12 @@ export function lastReplicas(query: Query, poolId: string, limit: number): Promi
   );
 }
 
+const MachineIdRow = z.object({ machine_id: text });
+
 /** Machines on which replicas of the pool have failed since then. */
 export async function failedMachines(query: Query, poolId: string, sinceMs: number): Promise<string[]> {
   const rows = await query.all(
-    z.object({ machine_id: text }),
+    MachineIdRow,
     sql`select distinct machine_id from model_replicas
         where pool_id = ${poolId} and created_ms > ${sinceMs} and has_failed = 1 and machine_id is not null`,
   );
@@ -278,7 +278,7 @@ export async function removeLoads(tx: Tx, beforeMs: number): Promise<number> {
 
 async function dueIn(query: Query, table: Sql, { nowMs, limit }: { nowMs: number; limit: number }): Promise<string[]> {
   const rows = await query.all(
-    IdRow,
+    idRow,
     sql`select id from ${table} where due_ms is not null and due_ms <= ${nowMs} order by due_ms, id limit ${limit}`,
   );
   return rows.map((row) => row.id);

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { ErrorCode } from '../../../shared/errors.ts';
 import type { VideoState } from '../../../shared/states.ts';
-import { countRow, flag, int, json, text, ucents } from '../../base/db/columns.ts';
+import { blobKeyRow, countRow, flag, idRow, int, json, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, raw, type Sql, sql, type Tx } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import { Charge } from '../../money/ledger/charges.ts';
@@ -113,7 +113,7 @@ async function count(query: Query, where: Sql): Promise<number> {
 
 export async function dueJobs(query: Query, nowMs: number, limit: number): Promise<string[]> {
   const rows = await query.all(
-    z.object({ id: text }),
+    idRow,
     sql`select id from video_jobs where due_ms <= ${nowMs} order by due_ms, created_ms limit ${limit}`,
   );
   return rows.map(({ id }) => id);
@@ -174,10 +174,7 @@ function update(tx: Tx, patch: Patch & { status?: VideoState }, where: Sql): Pro
 
 /** The blob keys among `keys` that belong to a job. */
 export async function namedBlobs(query: Query, keys: readonly string[]): Promise<string[]> {
-  const rows = await query.all(
-    z.object({ blob_key: text }),
-    sql`select blob_key from video_jobs where blob_key in (${join([...keys])})`,
-  );
+  const rows = await query.all(blobKeyRow, sql`select blob_key from video_jobs where blob_key in (${join([...keys])})`);
   return rows.map(({ blob_key: key }) => key);
 }
 

@@ -38,10 +38,12 @@ export function findByReference(
   );
 }
 
+const TotalRow = z.object({ total_ucents: ucents });
+
 /** The amount of a subject that was refunded by the platform alone, or, if `fromPlatform` is false, in proportion to the charge. */
 export async function refundedOf(query: Query, subjectId: string, fromPlatform: boolean): Promise<bigint> {
   const row = await query.one(
-    z.object({ total_ucents: ucents }),
+    TotalRow,
     sql`select cast(coalesce(sum(amount_ucents), 0) as bigint) as total_ucents from corrections
         where subject_id = ${subjectId} and kind = 'refund' and from_platform = ${fromPlatform}`,
   );

@@ -1,6 +1,6 @@
 // Outages as operators see them: one row for the uncharged times of all rentals that one cause has stopped, and what these times gave.
 import { z } from 'zod';
-import { int, text, ucents } from '../../base/db/columns.ts';
+import { idRow, int, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
 import { pageBy, type PageStart } from '../../base/http/cursors.ts';
 import { type FreeTime, freeTimesWhere, type HeldCredit, heldWhere } from './store.ts';
@@ -35,16 +35,14 @@ export async function outageOf(
     ? sql`select id from outages where cause = 'own_outage' and evidence = ${evidence}`
     : sql`select outage_id as id from free_times where machine_id = ${machineId} and ended_ms is null and cause = ${cause} order by id limit 1`;
   const mine = sql`select outage_id as id from free_times where subject_id = ${subjectId} and ended_ms is null`;
-  const found = (await tx.one(IdRow, mine)) ?? (await tx.one(IdRow, known));
+  const found = (await tx.one(idRow, mine)) ?? (await tx.one(idRow, known));
   if (found !== undefined) return found.id;
   await tx.run(
     sql`insert into outages (${OUTAGE}) values (${newId}, ${cause}, ${isOurs ? null : machineId}, ${evidence}, ${nowMs})
         on conflict do nothing`,
   );
-  return isOurs ? ((await tx.one(IdRow, known))?.id ?? newId) : newId;
+  return isOurs ? ((await tx.one(idRow, known))?.id ?? newId) : newId;
 }
-
-const IdRow = z.object({ id: text });
 
 export interface OutageFilter {
   machineId: string | undefined;
@@ -109,7 +107,7 @@ export interface OutageSpan extends Pick<OutageRow, 'id' | 'cause'> {
 export async function outagesSince(query: Query, sinceMs: number): Promise<OutageSpan[]> {
   const open = sql`select distinct outage_id as id from (
     select outage_id from free_times where ended_ms is null and subject_id > '' limit ${OPEN_TIMES_MAX}) as open_times limit ${SPANS_MAX}`;
-  const lasting = (await query.all(IdRow, open)).map(({ id }) => id);
+  const lasting = (await query.all(idRow, open)).map(({ id }) => id);
   const rows = [
     ...(lasting.length === 0
       ? []

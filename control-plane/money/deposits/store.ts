@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { DEPOSIT_ASSETS, DEPOSIT_CHAINS, type DepositChain } from '../../../shared/api/deposit.ts';
 import { DEPOSIT_STATES, type DepositState } from '../../../shared/states.ts';
-import { countRow, int, text, ucents } from '../../base/db/columns.ts';
+import { countRow, idRow, int, text, ucents } from '../../base/db/columns.ts';
 import { countInSuspense } from './transfers-store.ts';
 import { join, type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
@@ -112,11 +112,9 @@ export async function countUndecided(query: Query, orgId: string): Promise<numbe
   return row?.count ?? 0;
 }
 
-const IdRow = z.object({ id: text });
-
 export async function dueDeposits(query: Query, nowMs: number, limit: number): Promise<string[]> {
   const rows = await query.all(
-    IdRow,
+    idRow,
     sql`select id from deposits where due_ms is not null and due_ms <= ${nowMs} order by due_ms, id limit ${limit}`,
   );
   return rows.map(({ id }) => id);

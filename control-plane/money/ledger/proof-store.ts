@@ -1,6 +1,6 @@
 // The SQL of the proof: its progress, and the sums of the proven transfers.
 import { z } from 'zod';
-import { int, text, ucents } from '../../base/db/columns.ts';
+import { idRow, int, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
 import { hasTotals } from './accounts.ts';
 
@@ -92,9 +92,11 @@ export async function noteWalletKinds(tx: Tx, kinds: readonly string[]): Promise
   await tx.run(sql`insert into proven_wallet_kinds (kind) values ${join(rows)} on conflict (kind) do nothing`);
 }
 
+const KindRow = z.object({ kind: text });
+
 /** The kinds of all proven transfers that changed a wallet. */
 export async function provenWalletKinds(query: Query): Promise<string[]> {
-  const rows = await query.all(z.object({ kind: text }), sql`select kind from proven_wallet_kinds order by kind`);
+  const rows = await query.all(KindRow, sql`select kind from proven_wallet_kinds order by kind`);
   return rows.map(({ kind }) => kind);
 }
 
@@ -138,18 +140,16 @@ export async function postedOf(query: Query, accountId: string): Promise<bigint>
   return row?.posted_ucents ?? 0n;
 }
 
-const IdRow = z.object({ id: text });
-
 /** Ids among the proven accounts and `others` that have no row in `ledger_accounts` although they should. */
 export async function withoutRow(query: Query, others: readonly string[]): Promise<string[]> {
   const proven = await query.all(
-    IdRow,
+    idRow,
     sql`select account_id as id from proven_accounts p where not exists (select 1 from ledger_accounts a where a.id = p.account_id)`,
   );
   const known =
     others.length === 0
       ? []
-      : await query.all(IdRow, sql`select id from ledger_accounts where id in (${join([...others])})`);
+      : await query.all(idRow, sql`select id from ledger_accounts where id in (${join([...others])})`);
   const isKnown = new Set(known.map(({ id }) => id));
   const missing = [...proven.map(({ id }) => id), ...others.filter((id) => !isKnown.has(id))];
   return [...new Set(missing)].filter(hasTotals).toSorted();
@@ -178,12 +178,10 @@ export function accountsAfter(query: Query, afterId: string, limit: number): Pro
   );
 }
 
-const SubjectRow = z.object({ id: text });
-
 /** Subjects of transfers after `afterId`, in order. */
 export async function subjectsAfter(query: Query, afterId: string, limit: number): Promise<string[]> {
   const rows = await query.all(
-    SubjectRow,
+    idRow,
     sql`select distinct subject_id as id from transfers where subject_id > ${afterId} order by subject_id limit ${limit}`,
   );
   return rows.map((row) => row.id);

@@ -45,12 +45,11 @@ export async function balanceBelowHours(
   return crossed.length === 0 ? null : Math.min(...crossed);
 }
 
+const WarningRow = z.object({ below_hours: json(z.array(z.int())) });
+
 /** The limits of the time left, in hours, below which the organisation is warned. An empty list means that nobody is warned. */
 export async function warnBelowHours(query: Query, orgId: string): Promise<number[]> {
-  const row = await query.one(
-    z.object({ below_hours: json(z.array(z.int())) }),
-    sql`select below_hours from balance_warnings where org_id = ${orgId}`,
-  );
+  const row = await query.one(WarningRow, sql`select below_hours from balance_warnings where org_id = ${orgId}`);
   return row?.below_hours ?? WARN_BELOW_HOURS;
 }
 

@@ -1,6 +1,6 @@
 // The SQL of metered segments.
 import { z } from 'zod';
-import { int, text, ucents } from '../../base/db/columns.ts';
+import { idRow, int, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
 
 export interface NewSegment {
@@ -174,12 +174,10 @@ export function segmentsOf(query: Query, subjectIds: readonly string[]): Promise
   );
 }
 
-const SubjectRow = z.object({ id: text });
-
 /** Rentals after `afterId` that have segments, in id order. */
 export async function subjectsAfter(query: Query, afterId: string, limit: number): Promise<string[]> {
   const rows = await query.all(
-    SubjectRow,
+    idRow,
     sql`select distinct subject_id as id from meter_segments where subject_id > ${afterId} order by subject_id limit ${limit}`,
   );
   return rows.map((row) => row.id);

@@ -101,10 +101,12 @@ export function oldestDisputes(query: Query, limit: number): Promise<Dispute[]> 
   );
 }
 
+const InstanceIdRow = z.object({ instance_id: text });
+
 /** Rentals with an open dispute. */
 export async function disputedInstances(query: Query): Promise<string[]> {
   const rows = await query.all(
-    z.object({ instance_id: text }),
+    InstanceIdRow,
     sql`select instance_id from disputes where state = 'open' order by instance_id`,
   );
   return rows.map((row) => row.instance_id);

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { Chain } from '../../../shared/api/payout.ts';
 import type { PayoutState } from '../../../shared/states.ts';
-import { int, text, ucents } from '../../base/db/columns.ts';
+import { idRow, int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 
@@ -62,7 +62,7 @@ export async function writeMove(tx: Tx, from: PayoutState, row: PayoutRow): Prom
 /** Whether the loop has made a payout for the period, or one is due. */
 export async function hasPayout(query: Query, supplierId: string, periodMs: number): Promise<boolean> {
   const row = await query.one(
-    z.object({ id: text }),
+    idRow,
     sql`select id from payouts where supplier_id = ${supplierId} and period_ms is not null and (period_ms = ${periodMs} or state = 'due')
         limit 1`,
   );

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { CreateInstance } from '../../../shared/api/instance.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { InstanceState } from '../../../shared/states.ts';
-import { int, json, text, ucents } from '../../base/db/columns.ts';
+import { idRow, int, json, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import { Launch } from './launch.ts';
@@ -110,7 +110,7 @@ export async function machinesOf(query: Query, instanceIds: readonly string[]): 
 
 /** Ids of the instances whose last machine was `machineId`. */
 export async function subjectsOf(query: Query, machineId: string): Promise<string[]> {
-  const rows = await query.all(IdRow, sql`select id from instances where machine_id = ${machineId} order by id`);
+  const rows = await query.all(idRow, sql`select id from instances where machine_id = ${machineId} order by id`);
   return rows.map(({ id }) => id);
 }
 
@@ -164,7 +164,7 @@ export function findInstance(query: Query, id: string): Promise<InstanceRow | un
 
 /** Ids after `afterId`, in order. */
 export async function instancesAfter(query: Query, afterId: string, limit: number): Promise<string[]> {
-  const rows = await query.all(IdRow, sql`select id from instances where id > ${afterId} order by id limit ${limit}`);
+  const rows = await query.all(idRow, sql`select id from instances where id > ${afterId} order by id limit ${limit}`);
   return rows.map(({ id }) => id);
 }
 
@@ -250,11 +250,9 @@ export async function countOpenLaunches(query: Query, orgId: string): Promise<nu
   return row?.count ?? 0;
 }
 
-const IdRow = z.object({ id: text });
-
 export async function dueInstances(query: Query, nowMs: number, limit: number): Promise<string[]> {
   const rows = await query.all(
-    IdRow,
+    idRow,
     sql`select id from instances where due_ms <= ${nowMs} order by due_ms limit ${limit}`,
   );
   return rows.map((row) => row.id);

@@ -149,16 +149,15 @@ async function attempt(row: DecoyRow, instance: InstanceRow, deps: DecoysDeps): 
   return deps.logIn(login, () => link.openStream(row.machine_id, instance.workload_id ?? '', target), clock);
 }
 
+const KeyLineRow = z.object({ key_line: text });
+
 async function loginKeysOf(
   query: Query,
   instance: InstanceRow,
   { customerKeysOf }: Pick<DecoysDeps, 'customerKeysOf'>,
 ): Promise<string[]> {
   const lines = await customerKeysOf(query, instance);
-  const row = await query.one(
-    z.object({ key_line: text }),
-    sql`select key_line from decoys where instance_id = ${instance.id}`,
-  );
+  const row = await query.one(KeyLineRow, sql`select key_line from decoys where instance_id = ${instance.id}`);
   return row === undefined ? lines : [...lines, row.key_line].toSorted();
 }
 

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { Commitment, RenewalMode } from '../../../shared/api/reservation.ts';
 import type { ReservationState } from '../../../shared/states.ts';
-import { int, json, text } from '../../base/db/columns.ts';
+import { idRow, int, json, text } from '../../base/db/columns.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import type { Term } from './term.ts';
@@ -55,8 +55,6 @@ export function liveReservations(query: Query): Promise<ReservationRow[]> {
   );
 }
 
-const IdRow = z.object({ id: text });
-
 /** Contracts with a due step: their GPUs must be set aside, or their term has begun or ended and the status does not show it yet. */
 export async function dueReservations(
   query: Query,
@@ -65,7 +63,7 @@ export async function dueReservations(
 ): Promise<string[]> {
   const { nowMs, leadMs } = now;
   const rows = await query.all(
-    IdRow,
+    idRow,
     sql`select id from reservations
         where status in ('pending', 'active', 'suspended')
           and ((claimed_ms is null and starts_ms <= ${nowMs + leadMs})

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { WebhookEventType } from '../../../shared/api/webhook.ts';
 import { mayMove, WEBHOOK_DELIVERY_STATES, type WebhookDeliveryState } from '../../../shared/states.ts';
-import { countRow, flag, int, json, text } from '../../base/db/columns.ts';
+import { countRow, flag, idRow, int, json, text } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 
@@ -218,8 +218,6 @@ export async function attemptsOf(query: Query, deliveryIds: readonly string[]): 
   );
 }
 
-const IdRow = z.object({ id: text });
-
 /** Ids of deliveries that were completed before `untilMs`, or of all deliveries of one endpoint. */
 export async function forgettable(
   query: Query,
@@ -228,7 +226,7 @@ export async function forgettable(
 ): Promise<string[]> {
   const condition =
     'endpointId' in whose ? sql`endpoint_id = ${whose.endpointId}` : sql`completed_ms <= ${whose.completedUntilMs}`;
-  const rows = await query.all(IdRow, sql`select id from webhook_deliveries where ${condition} limit ${limit}`);
+  const rows = await query.all(idRow, sql`select id from webhook_deliveries where ${condition} limit ${limit}`);
   return rows.map((row) => row.id);
 }
 

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { WebhookEventType } from '../../../shared/api/webhook.ts';
 import { mayMove, WEBHOOK_ENDPOINT_STATES } from '../../../shared/states.ts';
-import { countRow, int, json, text } from '../../base/db/columns.ts';
+import { countRow, idRow, int, json, text } from '../../base/db/columns.ts';
 import { type Query, type Tx, join, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import { hasDead } from './delivery-store.ts';
@@ -116,12 +116,10 @@ export async function markDeleted(tx: Tx, id: string, nowMs: number): Promise<vo
   );
 }
 
-const IdRow = z.object({ id: text });
-
 /** Endpoints with a delivery that may be tried now, longest waiting first. Urgent deliveries are tried even if the circuit is open. */
 export async function dueEndpoints(query: Query, nowMs: number, limit: number): Promise<string[]> {
   const rows = await query.all(
-    IdRow,
+    idRow,
     sql`select id from webhook_endpoints
         where due_ms <= ${nowMs} and status <> 'disabled' and (open_until_ms is null or open_until_ms <= ${nowMs} or urgent_ms <= ${nowMs})
         order by due_ms limit ${limit}`,
@@ -187,7 +185,7 @@ export async function setReplay(tx: Tx, id: string, replay: Replay | null): Prom
 /** Endpoints with a replay that is not over, longest waiting first. */
 export async function replaying(query: Query, limit: number): Promise<string[]> {
   const rows = await query.all(
-    IdRow,
+    idRow,
     sql`select id from webhook_endpoints where replay_since_ms is not null order by replay_asked_ms limit ${limit}`,
   );
   return rows.map((row) => row.id);
@@ -195,7 +193,7 @@ export async function replaying(query: Query, limit: number): Promise<string[]> 
 
 export async function deletedEndpoints(query: Query, limit: number): Promise<string[]> {
   const rows = await query.all(
-    IdRow,
+    idRow,
     sql`select id from webhook_endpoints where deleted_ms is not null order by deleted_ms limit ${limit}`,
   );
   return rows.map((row) => row.id);

@@ -42,11 +42,13 @@ const RULES = {
     select count(*) as rows from webhook_endpoints where open_until_ms is not null and status <> 'degraded'`,
 };
 
+const CountRow = z.object({ rows: int });
+
 /** A sentence for each rule that is broken now. */
 export async function brokenDeliveries({ db }: World): Promise<string[]> {
   const broken: string[] = [];
   for (const [rule, statement] of Object.entries(RULES)) {
-    const row = await db.read.one(z.object({ rows: int }), statement);
+    const row = await db.read.one(CountRow, statement);
     if (row?.rows !== 0) broken.push(`${rule}: ${row?.rows}`);
   }
   return broken;
