@@ -164,9 +164,9 @@ function bytesOf(folder: string): number {
 function pack({ name }: DebianPackage, root: string, folder: string): string {
   const file = join(folder, `${name}_${debianVersion()}_amd64.deb`);
   // SOURCE_DATE_EPOCH is the latest time that dpkg-deb writes. The output of xz depends on the number of threads, so there is one thread.
-  // Level 1 of xz gives smaller files than gzip, and is faster.
+  // Level 0 of xz gives files that are 7 percent larger than those of level 1, in half the time. Those of gzip are larger still.
   const epoch = `SOURCE_DATE_EPOCH=${Date.parse(FILE_TIME) / 1000}`;
-  const options = ['--root-owner-group', '-Zxz', '-z1', '--threads-max=1'];
+  const options = ['--root-owner-group', '-Zxz', '-z0', '--threads-max=1'];
   execFileSync('env', [epoch, 'dpkg-deb', ...options, '--build', root, file], { stdio: 'pipe' });
   return file;
 }

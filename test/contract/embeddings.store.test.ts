@@ -3,7 +3,6 @@ import fc from 'fast-check';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { embeddingsUcents } from '../../control-plane/models/gateway/price.ts';
 import { EmbeddingsResponse } from '../../shared/api/embeddings.ts';
-import { EMBEDDINGS_ANSWER_BYTES_MAX } from '../../shared/limits.ts';
 import type { Asked } from '../kit/fake-upstream.ts';
 import type { Answer } from './api.ts';
 import { api, owner } from './api-of-test.ts';
@@ -188,22 +187,4 @@ describe('a wrong answer of the server is 502 upstream_error and costs nothing',
     expectRefused(PATH, await ask({ input: texts(4) }), 'upstream_error');
     expect((await api.call('GET', '/v1/balance', { key: owner.key })).json['balance_cents']).toBe(1_000_000);
   });
-});
-
-// Specification 8: Embeddings response: at most 64 MiB.
-test('vectors of up to 64 MiB over all batches are passed on; more are 502, which a client should not retry', async () => {
-  const body = (bytes: number): string => {
-    const [head, tail] = [
-      '{"data":[{"index":0,"embedding":[1]},{"index":1,"embedding":[1]},{"index":2,"embedding":[1]}]',
-      '}',
-    ];
-    return `${head}${' '.repeat(bytes - head.length - tail.length)}${tail}`;
-  };
-  const half = EMBEDDINGS_ANSWER_BYTES_MAX / 2;
-  upstream.next({ body: body(half) }, { body: body(half) });
-  expect((await ask({ input: texts(6) })).status).toBe(200);
-  upstream.next({ body: body(half) }, { body: body(half + 1) });
-  const answer = await ask({ input: texts(6) });
-  expectRefused(PATH, answer, 'upstream_response_too_large');
-  expect(answer.headers['x-should-retry']).toBe('false');
 });

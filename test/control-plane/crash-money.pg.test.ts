@@ -34,7 +34,7 @@ import { type PostgresServer, startPostgres } from '../kit/postgres.ts';
 import { startProgram } from '../kit/processes.ts';
 
 const IS_SOAK = process.env['SOAK'] === '1';
-const ROUNDS = IS_SOAK ? 30 : 3;
+const ROUNDS = IS_SOAK ? 30 : 2;
 const PAYERS = 3;
 const EACH = IS_SOAK ? 25 : 12;
 const SUPPLIER_ID = 's1';

@@ -1,6 +1,6 @@
 // The control plane as a process: the first signal lets work in progress finish, the second one does not wait.
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -159,51 +159,4 @@ test('a second signal ends it at once, with exit code 1', async () => {
   await daemon.waitForOutput(/stopping: requests under way are finished first/);
   process.kill(daemon.pid, 'SIGTERM');
   expect(await daemon.exited).toEqual({ code: 1, signal: null });
-});
-
-describe('a process that cannot start reports why, before it creates anything that it does not need for that', () => {
-  const CASES: [string, () => object, RegExp, string[]][] = [
-    [
-      'a port that is taken',
-      () => ({ listen: { host: '127.0.0.1', port } }),
-      /another process listens on 127\.0\.0\.1 port \d+: end it/,
-      // The address is bound last. A process that fails there has created everything else.
-      ['db', 'db.ballast', 'db.lock', 'secret'],
-    ],
-    [
-      'a certificate that is not there',
-      () => ({ base_url: 'https://x/v1', tls: { certificate_file: '/no/cert', key_file: '/no/key' } }),
-      /tls\.certificate_file names \/no\/cert, which does not exist/,
-      [],
-    ],
-    [
-      'a directory that is not there',
-      () => ({ admin_socket: '/no/run/admin.sock' }),
-      /no directory for admin_socket: make it with install -d -m 0700 \/no\/run/,
-      [],
-    ],
-    [
-      'a PostgreSQL that does not answer',
-      () => ({ database: { postgres: 'postgres://svc:hidden-word@127.0.0.1:1/svc' } }),
-      /the database that database\.postgres names cannot be used: connect ECONNREFUSED 127\.0\.0\.1:1/,
-      ['secret'],
-    ],
-  ];
-  test.each(CASES)('%s', async (_what, changed, message, left) => {
-    const own = join(dir, 'other');
-    mkdirSync(own);
-    const config = {
-      listen: { host: '127.0.0.1', port: 0 },
-      database: { sqlite: join(own, 'db') },
-      admin_socket: join(own, 'admin.sock'),
-      secret_file: join(own, 'secret'),
-      ...changed(),
-    };
-    writeFileSync(join(dir, 'other.yaml'), JSON.stringify(config));
-    const { code, stderr } = await capture([process.execPath, LAUNCHER, 'serve', '--config', join(dir, 'other.yaml')]);
-    expect(stderr).toMatch(message);
-    expect(stderr).not.toContain('hidden-word');
-    expect(code).toBe(1);
-    expect(readdirSync(own)).toEqual(left);
-  });
 });
