@@ -8,7 +8,8 @@
 // - Nobody commits what the compiler refuses, so the tool draws another fault instead.
 // - A first run without faults finds out which tests run the code of which fault (probes.ts): tests of the rooms' own folders, and those
 //   that go through all rooms.
-// - Then each fault runs alone against these tests: those of its own room first, the fast ones before the slow ones.
+// - Then each fault runs alone against these tests: those of its own room first, the fast ones before the slow ones. Each processor has a
+//   copy of the project with another fault.
 // - Then all survivors together run against the whole unit project. Each test file that fails there runs against each survivor alone.
 //   This repeats until all tests pass with the faults that are left.
 // - `--quick` skips that part, and the slow tests of the part before. Tests that need containers or PostgreSQL never run.
@@ -17,6 +18,7 @@
 // Why this is not StrykerJS: version 10 runs here (with `tsconfigFile` set to a file that does not exist), but it treats SQL as plain
 // text, cannot draw a sample, and has to run every test once for each room.
 import { existsSync, globSync, readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { type Rng, seededRng } from '../../../shared/rng.ts';
@@ -54,28 +56,31 @@ export interface Verdict {
 }
 
 export async function hunt({ root, rooms, seed, count, quick, write }: Hunt): Promise<Verdict[]> {
-  const trial = openTrial(root);
+  const first = openTrial(root);
+  const trials: [Trial, ...Trial[]] = [
+    first,
+    ...Array.from({ length: availableParallelism() - 1 }, () => openTrial(root)),
+  ];
   try {
     const shuffled = rooms.map((room) => shuffledApart(faultsIn(root, room), seededRng(seed)));
-    const drawn = await compiling(trial, shuffled, count);
+    const drawn = await compiling(first, shuffled, count);
     const mirrors = rooms.map((room) => mirrorOf(root, room));
     const whole = rooms.some((room) => room.startsWith('control-plane')) ? WHOLE_SERVICE : [];
     const tests = [...new Set([...mirrors, ...whole])].filter((folder) => existsSync(join(root, folder)));
-    const reached = await trial.reach(drawn, tests);
-    const verdicts: Verdict[] = [];
-    for (const fault of drawn) {
-      const mirror = mirrorOf(root, dirname(fault.path));
-      const rounds = roundsOf(reached.get(fault) ?? [], { mirror, quick });
-      const caughtBy = await firstFailing(trial, fault, rounds);
-      verdicts.push({ fault, caughtBy });
-      write(lineOf({ fault, caughtBy }));
-    }
-    if (!quick) await meetAllTests(trial, verdicts, (verdict) => write(lineOf(verdict)));
+    const reached = await first.reach(drawn, tests);
+    const verdicts = drawn.map((fault): Verdict => ({ fault, caughtBy: undefined }));
+    await sideBySide(trials, verdicts, async (trial, verdict) => {
+      const mirror = mirrorOf(root, dirname(verdict.fault.path));
+      const rounds = roundsOf(reached.get(verdict.fault) ?? [], { mirror, quick });
+      verdict.caughtBy = await firstFailing(trial, verdict.fault, rounds);
+      write(lineOf(verdict));
+    });
+    if (!quick) await meetAllTests(trials, verdicts, (verdict) => write(lineOf(verdict)));
     const caught = verdicts.filter(({ caughtBy }) => caughtBy !== undefined).length;
     write(`${caught} of ${verdicts.length} caught (${Math.round((100 * caught) / Math.max(verdicts.length, 1))} %)`);
     return verdicts;
   } finally {
-    trial.close();
+    for (const trial of trials) trial.close();
   }
 }
 
@@ -173,23 +178,37 @@ async function firstFailing(trial: Trial, fault: Fault, rounds: readonly Round[]
   return undefined;
 }
 
+/** Each of these copies takes the next verdict as soon as it is free. */
+async function sideBySide(
+  trials: readonly Trial[],
+  verdicts: readonly Verdict[],
+  judge: (trial: Trial, verdict: Verdict) => Promise<void>,
+): Promise<void> {
+  const waiting = [...verdicts];
+  const judgeAll = async (trial: Trial): Promise<void> => {
+    for (let next = waiting.shift(); next !== undefined; next = waiting.shift()) await judge(trial, next);
+  };
+  await Promise.all(trials.map(judgeAll));
+}
+
 /** Runs all tests with all survivors at once, then finds out which fault makes which file fail. */
 async function meetAllTests(
-  trial: Trial,
+  trials: readonly [Trial, ...Trial[]],
   verdicts: readonly Verdict[],
   tell: (verdict: Verdict) => void,
 ): Promise<void> {
+  const limitMs = WHOLE_LIMIT_MS;
   for (;;) {
     const left = verdicts.filter(({ caughtBy }) => caughtBy === undefined);
     if (left.length === 0) return;
     const faults = left.map(({ fault }) => fault);
-    const failing = await trial.failing(faults, { tests: [], bail: false, limitMs: WHOLE_LIMIT_MS });
+    const failing = await trials[0].failing(faults, { tests: [], bail: false, limitMs, workers: trials.length });
     if (failing.length === 0) return;
     const tests = failing.includes(NO_END) ? [] : failing;
-    for (const verdict of left) {
-      [verdict.caughtBy] = await trial.failing([verdict.fault], { tests, bail: true, limitMs: WHOLE_LIMIT_MS });
+    await sideBySide(trials, left, async (trial, verdict) => {
+      [verdict.caughtBy] = await trial.failing([verdict.fault], { tests, bail: true, limitMs });
       if (verdict.caughtBy !== undefined) tell(verdict);
-    }
+    });
     // These files fail only with several faults at once, so they catch no single fault.
     if (left.every(({ caughtBy }) => caughtBy === undefined)) return;
   }

@@ -36,6 +36,8 @@ export interface TestRun {
   /** The run ends with the first failure. */
   bail: boolean;
   limitMs: number;
+  /** Files at a time; one, unless it is given. */
+  workers?: number;
 }
 
 /** Copies all files that git would commit, as they are now, and links the `node_modules` of the project. */
@@ -130,7 +132,7 @@ function failedOf(results: readonly Result[], copy: string): string[] {
 /** `code` is null if the run had to be ended. */
 async function runTests(
   { copy, bin, env }: Place,
-  { tests, bail, limitMs, workers = 1, isolate = false }: TestRun & { workers?: number; isolate?: boolean },
+  { tests, bail, limitMs, workers = 1, isolate = false }: TestRun & { isolate?: boolean },
 ): Promise<{ code: number | null; results: Result[] }> {
   const path = join(dirname(copy), 'results.json');
   rmSync(path, { force: true });
