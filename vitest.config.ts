@@ -24,7 +24,7 @@ const NATIVE = { experimental: { viteModuleRunner: false, nodeLoader: false } };
 const SHARED = { ...NATIVE, isolate: false };
 
 /** A processor that others use too makes a page or an engine late by seconds: only what never comes fails. */
-const POLLED = { poll: { timeout: 15_000 } };
+const POLLED = { poll: { timeout: 30_000 } };
 
 /** Files at a time: vitest by itself keeps a processor free for its own work, of which there is next to none. */
 const COMPUTING = availableParallelism();
@@ -47,7 +47,7 @@ export default defineConfig({
           expect: POLLED,
           ...SHARED,
           testTimeout: patience(30_000),
-          hookTimeout: patience(10_000),
+          hookTimeout: patience(30_000),
         },
       },
       {
@@ -60,7 +60,7 @@ export default defineConfig({
           expect: POLLED,
           ...SHARED,
           testTimeout: patience(30_000),
-          hookTimeout: patience(10_000),
+          hookTimeout: patience(30_000),
         },
       },
       {

@@ -129,9 +129,7 @@ describe('while a connection to an application lasts', () => {
   const isUp = (): Promise<boolean> => fetch(`http://127.0.0.1:${port}/healthz`).then(({ ok }) => ok);
 
   test('the first signal refuses new connections, and the API goes on until the last one has ended', async () => {
-    await expect
-      .poll(() => fetch(`http://127.0.0.1:${appsPort}/`).catch(String), { timeout: 20_000 })
-      .toMatch(/failed/);
+    await expect.poll(() => fetch(`http://127.0.0.1:${appsPort}/`).catch(String)).toMatch(/failed/);
     expect(await isUp()).toBe(true);
     expect(caller.closed).toBe(false);
     caller.destroy();

@@ -34,13 +34,13 @@ function login(): { username: string; password: string } {
 const status = (): Promise<string | null> => page.locator('#status').textContent();
 const screen = (): Promise<string> => page.locator('.xterm-rows').innerText();
 async function connected(): Promise<void> {
-  await expect.poll(status, { timeout: 30_000 }).toBe('connected');
+  await expect.poll(status).toBe('connected');
 }
 /** Types a line at a prompt, and waits for the expected output. */
 async function enter(line: string, shows: string): Promise<void> {
-  await expect.poll(screen, { timeout: 15_000 }).toMatch(/[#$]\s*$/);
+  await expect.poll(screen).toMatch(/[#$]\s*$/);
   await page.keyboard.type(`${line}\n`);
-  await expect.poll(screen, { timeout: 15_000 }).toContain(shows);
+  await expect.poll(screen).toContain(shows);
 }
 
 /** Does what the browser does for Ctrl-V. It is written in words of the page, whose globals these tests do not have. */
@@ -63,7 +63,7 @@ test('a shell in the container, in a terminal of the size of the window', async 
 test('a reload finds the same shell, with what it has shown', async () => {
   await enter('MARK=kept; echo before the re""load', 'before the reload');
   await page.reload();
-  await expect.poll(screen, { timeout: 15_000 }).toContain('before the reload');
+  await expect.poll(screen).toContain('before the reload');
   await enter('echo my mark is $MARK', 'my mark is kept');
 });
 
@@ -74,7 +74,7 @@ test('what is typed while the past is shown arrives, and what programs asked in 
   await page.reload();
   await connected();
   await page.keyboard.type('echo typed at $((40 + 2))\n');
-  await expect.poll(screen, { timeout: 15_000 }).toContain('typed at 42');
+  await expect.poll(screen).toContain('typed at 42');
   expect(await screen()).not.toContain('1;2c');
 });
 
@@ -83,7 +83,7 @@ test('a killed control plane is waited for, and the shell goes on', async () => 
   // What is typed is lost if it is under way when the control plane dies.
   await enter('(sleep 2; echo meanwhile) & clear; echo cle""ared', 'cleared');
   await daemon.stop('SIGKILL');
-  await expect.poll(status, { timeout: 15_000 }).toContain('connection is lost');
+  await expect.poll(status).toContain('connection is lost');
   await daemon.start();
   await connected();
   await expect.poll(screen).toContain('meanwhile');
@@ -98,7 +98,7 @@ test('much output comes whole, and what is pasted arrives whole', async () => {
   const text = Array.from({ length: 60_000 }, (_, i) => String(i % 10)).join('');
   await paste(text);
   const sum = createHash('md5').update(text).digest('hex');
-  await expect.poll(screen, { timeout: 15_000 }).toContain(sum);
+  await expect.poll(screen).toContain(sum);
 });
 
 test('the end of the shell is shown, and a key starts a new one', async () => {

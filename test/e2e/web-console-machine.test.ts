@@ -46,7 +46,7 @@ afterAll(async () => pages.close());
 async function show(id: string): Promise<void> {
   await page.goto(`${pages.origin}/console/machines/${id}`);
   await page.getByRole('region', { name: 'Outages', exact: true }).waitFor();
-  await expect.poll(() => page.getByText('Reading…').count(), { timeout: 20_000 }).toBe(0);
+  await expect.poll(() => page.getByText('Reading…').count()).toBe(0);
 }
 
 test('the machine has its own earnings with their sum, which is that of the API', async () => {
@@ -110,7 +110,7 @@ test.each([
   await shown.goto(`${pages.origin}/console/machines/${machineId}`);
   await shown.getByText('over its whole life').waitFor();
   await shown.getByText('Out of reach').waitFor();
-  await expect.poll(() => shown.getByText('Reading…').count(), { timeout: 20_000 }).toBe(0);
+  await expect.poll(() => shown.getByText('Reading…').count()).toBe(0);
   expect(await axeFindings(shown)).toEqual([]);
   for (const line of await shown.locator('.cmd code').allTextContents()) await pages.judge(line);
   expect(await shown.evaluate('document.documentElement.scrollWidth - innerWidth')).toBeLessThanOrEqual(0);

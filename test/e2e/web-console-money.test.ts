@@ -224,7 +224,7 @@ test('a model makes a video in the playground: its progress, its file, its lengt
   await page.locator('.turn .badge', { hasText: 'queued' }).waitFor();
   videos.usual = { status: 'in_progress', progress: 40 };
   await passes(1);
-  await expect.poll(() => page.getByRole('progressbar').getAttribute('value'), { timeout: 20_000 }).toBe('40');
+  await expect.poll(() => page.getByRole('progressbar').getAttribute('value')).toBe('40');
   await expectWell();
   for (const job of videos.jobs) Object.assign(job, { status: 'completed', progress: 100 });
   const film = page.waitForResponse((response) => response.url().endsWith('/content'));

@@ -32,7 +32,7 @@ describe.each(BROWSERS)('$name', ({ name, open, hasPasskeys }) => {
     browser = await open();
     // The terminal has a certificate of the stack's own authority.
     context = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 1440, height: 900 } });
-    context.setDefaultTimeout(15_000);
+    context.setDefaultTimeout(45_000);
     page = await context.newPage();
     orgId = Org.parse(await stack.controlPlane.operator('admin', 'org', 'create', '--name', `Acme ${name}`)).id;
   });
@@ -99,11 +99,11 @@ describe.each(BROWSERS)('$name', ({ name, open, hasPasskeys }) => {
     const url = await page.getByRole('link', { name: 'Open Terminal' }).getAttribute('href');
     const terminal = await (await browser.newContext({ ignoreHTTPSErrors: true, httpCredentials: login })).newPage();
     await terminal.goto(url ?? '');
-    await expect.poll(() => terminal.locator('#status').textContent(), { timeout: 30_000 }).toBe('connected');
+    await expect.poll(() => terminal.locator('#status').textContent()).toBe('connected');
     const screen = terminal.locator('.xterm-rows');
-    await expect.poll(() => screen.innerText(), { timeout: 15_000 }).toMatch(/[#$]\s*$/);
+    await expect.poll(() => screen.innerText()).toMatch(/[#$]\s*$/);
     await terminal.keyboard.type('echo six times seven is $((6 * 7))\n');
-    await expect.poll(() => screen.innerText(), { timeout: 15_000 }).toContain('six times seven is 42');
+    await expect.poll(() => screen.innerText()).toContain('six times seven is 42');
     await terminal.context().close();
   }, 120_000);
 

@@ -97,7 +97,7 @@ describe.each(KINDS)('$name', (kind) => {
     const instances = operator
       .getByRole('region', { name: 'Due rows, table' })
       .getByRole('row', { name: /^instances/ });
-    await expect.poll(() => instances.locator('td').last().textContent(), { timeout: 20_000 }).toMatch(/^\d+$/);
+    await expect.poll(() => instances.locator('td').last().textContent()).toMatch(/^\d+$/);
     await operator
       .getByRole('img', { name: /^The last 24 hours: 0 outages, at most \d machines? without a link$/ })
       .waitFor();

@@ -274,7 +274,7 @@ async function seeRow(tabs: readonly Page[], name: string): Promise<void> {
     const counts = await Promise.all(tabs.map((tab) => tab.getByRole('rowheader', { name }).count()));
     return counts.filter((count) => count === 1).length;
   };
-  await expect.poll(seen, { timeout: 20_000 }).toBe(tabs.length);
+  await expect.poll(seen).toBe(tabs.length);
 }
 
 async function makeKey(tab: Page, name: string): Promise<void> {

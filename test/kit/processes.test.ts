@@ -40,7 +40,7 @@ test('runs to the end with input, and rejects with the output of a failure', asy
 
 test('an HTTP server is ready when it answers, and not before', async () => {
   const port = await freePort();
-  await expect(httpReady(`http://127.0.0.1:${port}/`, 50)).rejects.toThrow('within 50 ms');
+  await expect(httpReady(`http://127.0.0.1:${port}/`, 50)).rejects.toThrow('within 150 ms');
   const script = `setTimeout(() => require("node:http").createServer((q, s) => s.end()).listen(${port}, "127.0.0.1"), 50)`;
   const program = startProgram({ command: node, args: ['-e', script] });
   await httpReady(`http://127.0.0.1:${port}/`);
@@ -49,5 +49,5 @@ test('an HTTP server is ready when it answers, and not before', async () => {
 
 test('a wait that fails says what the last try said', async () => {
   const wait = eventually('miracle', 30, () => Promise.reject(new Error('not today')));
-  await expect(wait).rejects.toMatchObject({ message: 'no miracle within 30 ms', cause: { message: 'not today' } });
+  await expect(wait).rejects.toMatchObject({ message: 'no miracle within 90 ms', cause: { message: 'not today' } });
 });

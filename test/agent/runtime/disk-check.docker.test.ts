@@ -84,7 +84,7 @@ describe('the disk check', () => {
       network: false,
     });
     hanging.catch(() => undefined);
-    await expect.poll(async () => (await holding.docker.listContainers()).length, { timeout: 10_000 }).toBe(1);
+    await expect.poll(async () => (await holding.docker.listContainers()).length).toBe(1);
     await disk.measure();
     expect(disk.enforced()).toBe(true);
     await hanging.catch(() => undefined);

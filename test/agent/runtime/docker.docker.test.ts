@@ -100,7 +100,7 @@ test('a pull that is aborted is ended at the registry too', async () => {
   expect(slow.ended).toBe(false);
   abort.abort(new Error('too slow'));
   await expect(pulled).rejects.toThrow(/abort|too slow/);
-  await expect.poll(() => slow.ended, { timeout: 10_000 }).toBe(true);
+  await expect.poll(() => slow.ended).toBe(true);
 });
 
 test("a refusal has the engine's own text", async () => {
@@ -113,7 +113,7 @@ test('a bare container whose engine is restarted fails, and leaves nothing for t
   const bare = { name: 'fence', mounts, disk_mib: null, network: true } as const;
   const interrupted = docker.runBare({ ...bare, argv: ['/busybox', 'sleep', '600'] });
   interrupted.catch(() => undefined);
-  await expect.poll(async () => (await engine.docker.listContainers()).length, { timeout: 10_000 }).toBe(1);
+  await expect.poll(async () => (await engine.docker.listContainers()).length).toBe(1);
   await engine.restart();
   await expect(interrupted).rejects.toThrow(/aborted|ECONN|ENOENT|hang up|before the container did|shutting down/);
   expect(await docker.runBare({ ...bare, argv: ['/busybox', 'sh', '-c', 'exit 7'] })).toBe(7);

@@ -182,7 +182,7 @@ test('a vanished container is reported, not replaced', async () => {
   await world.engine.docker.getContainer('svc-wl_vanish').remove({ force: true });
   await world.plane.phase('wl_vanish', 'missing');
   // Its network goes too: what is left is the other container and its network.
-  await expect.poll(contents, { timeout: 15_000 }).toHaveLength(2);
+  await expect.poll(contents).toHaveLength(2);
 });
 
 test('a removed workload is stopped and cut off at once, gone after the quarantine, and reported again by a new supervisor', async () => {
@@ -207,7 +207,7 @@ test('a host is cleared of everything; running rentals end only with --force', a
   world.plane.desire([world.workload('wl_left', image.pinnedRef)]);
   await world.plane.phase('wl_left', 'running');
   // What the killed supervisor left is gone by now.
-  await expect.poll(contents, { timeout: 15_000 }).toHaveLength(2);
+  await expect.poll(contents).toHaveLength(2);
   await world.agent().stop('SIGTERM');
   const refused = await world.svcAgent('clear');
   expect({ code: refused.code, stderr: refused.stderr.toString() }).toEqual({

@@ -49,7 +49,7 @@ async function listen(
   const sent = async (least = 0): Promise<Sent[]> => {
     await on.world.rooms.live.tick();
     await settled(() => text.length);
-    await expect.poll(() => messages().length - taken, { timeout: 10_000 }).toBeGreaterThanOrEqual(least);
+    await expect.poll(() => messages().length - taken).toBeGreaterThanOrEqual(least);
     const fresh = messages().slice(taken);
     taken += fresh.length;
     return fresh;
