@@ -38,8 +38,11 @@ export const LONG: readonly string[] = [
   'web-console-supply',
   'tls',
   'ssh.docker',
+  // The soak tells 170 stories.
+  'story',
   'main',
   'instances-random.store',
+  'guest-frames',
   'requests.store',
   'commands',
   'outage.store',
@@ -52,7 +55,6 @@ export const LONG: readonly string[] = [
   'disputes.store',
   'cursors.store',
   'chat.store',
-  'story',
 ];
 
 export class LongestFirst extends BaseSequencer {
