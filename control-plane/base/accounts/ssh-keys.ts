@@ -64,9 +64,10 @@ export function openSshKeys(deps: { clock: Clock; ids: Ids }): SshKeys {
   };
 }
 
+const Owner = z.object({ id: text, org_id: text });
+
 async function assertKeysOfOrg(tx: Tx, orgId: string, ids: readonly string[]): Promise<void> {
   if (ids.length === 0) return;
-  const Owner = z.object({ id: text, org_id: text });
   const found = await tx.all(Owner, sql`select id, org_id from ssh_keys where id in (${join([...ids])})`);
   const owners = new Map(found.map((row) => [row.id, row.org_id]));
   for (const [i, id] of ids.entries()) {
@@ -80,8 +81,9 @@ async function assertKeysOfOrg(tx: Tx, orgId: string, ids: readonly string[]): P
   }
 }
 
+const Known = z.object({ id: text, name: text });
+
 async function failDuplicate(tx: Tx, orgId: string, fingerprint: string): Promise<never> {
-  const Known = z.object({ id: text, name: text });
   const known = await tx.one(
     Known,
     sql`select id, name from ssh_keys where org_id = ${orgId} and fingerprint = ${fingerprint}`,

@@ -104,6 +104,7 @@ interface ChatEngine {
 }
 
 const VllmCount = z.object({ count: z.int().min(0) });
+const LlamaPrompt = z.object({ prompt: z.string() });
 const LlamaTokens = z.object({ tokens: z.array(z.unknown()) });
 
 const CHAT_ENGINES: Partial<Record<Upstream['engine'], ChatEngine>> = {
@@ -113,7 +114,7 @@ const CHAT_ENGINES: Partial<Record<Upstream['engine'], ChatEngine>> = {
   },
   llama_cpp: {
     prompt: async (ask, messages) => {
-      const { prompt } = await ask('/apply-template', { messages }, z.object({ prompt: z.string() }));
+      const { prompt } = await ask('/apply-template', { messages }, LlamaPrompt);
       return (await ask('/tokenize', { content: prompt, add_special: true, parse_special: true }, LlamaTokens)).tokens
         .length;
     },

@@ -35,7 +35,8 @@ const LogAnswer = z.object({
   removed: z.boolean().optional(),
 });
 type LogAnswer = z.infer<typeof LogAnswer>;
-const Receipt = z.object({ status: Quantity, blockNumber: Quantity, blockHash: z.string(), logs: z.array(LogAnswer) });
+const LogAnswers = z.array(LogAnswer);
+const Receipt = z.object({ status: Quantity, blockNumber: Quantity, blockHash: z.string(), logs: LogAnswers });
 
 type Settings = Pick<ChainSettings, 'finality' | 'contracts' | 'oracle'>;
 
@@ -141,7 +142,7 @@ async function query(
     const to = addresses.slice(first, first + ADDRESSES_PER_QUERY).map(padded);
     const blocks = { fromBlock: hex(range.from), toBlock: hex(range.to) };
     const filter = { ...blocks, address: tokens, topics: [TRANSFER, null, to] };
-    logs.push(...(await rpc.call('eth_getLogs', [filter], z.array(LogAnswer))));
+    logs.push(...(await rpc.call('eth_getLogs', [filter], LogAnswers)));
   }
   return logs;
 }

@@ -17,6 +17,7 @@ const SECOND_MS = 1_000;
 
 const Slot = z.int().min(0);
 const Amount = z.string().regex(/^\d+$/).transform(BigInt);
+const Balance = z.object({ value: z.object({ amount: Amount }) });
 const Accounts = z.object({ value: z.array(z.unknown().nullable()) });
 const Mint = z.object({
   value: z
@@ -109,7 +110,6 @@ export function openSolanaReader({ contracts }: Pick<ChainSettings, 'contracts'>
     balance: async (asset, address) => {
       const account = accountsOf(address).find((each) => each.asset === asset);
       if (account === undefined) return 0n;
-      const Balance = z.object({ value: z.object({ amount: Amount }) });
       return (await rpc.call('getTokenAccountBalance', [account.address, FINALIZED], Balance)).value.amount;
     },
     isSanctioned: async () => null,
