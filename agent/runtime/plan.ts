@@ -12,7 +12,7 @@ import type { WorkloadRecord } from './records.ts';
 export type Step =
   | { kind: 'pull'; workload_id: string; workload: DesiredWorkload }
   | { kind: 'create'; workload_id: string; workload: DesiredWorkload }
-  | { kind: 'start'; workload_id: string; container_id: string }
+  | { kind: 'start'; workload_id: string; container_id: string; gpu_uuids: readonly string[] }
   | { kind: 'holder'; workload_id: string }
   /** A job's time is over: it may write a checkpoint and must end. */
   | { kind: 'limit'; workload_id: string }
@@ -47,8 +47,8 @@ export interface Facts extends GpuStanding {
   holdersUp: ReadonlySet<string>;
   /** Milliseconds that the container and holder of each workload have run although the guest has never connected. */
   silentMs: ReadonlyMap<string, number>;
-  /** Workloads (and `holder <id>`) with a step at work: the facts about them are out of date. */
-  busy: ReadonlySet<string>;
+  /** Workloads (and `holder <id>`) with a step at work, and the GPUs whose container it starts: the facts about them are out of date. */
+  busy: ReadonlyMap<string, readonly string[]>;
   pulls: (wanted: Wanted) => PullStatus;
   /** Epoch ms before which no step for a key begins. The delay grows with each failure. */
   retryAtMs: ReadonlyMap<string, number>;
@@ -76,16 +76,18 @@ export function plan(facts: Facts): Step[] {
 /**
  * A GPU never has two containers, whatever the control plane asks for. A copy of this host may have told it that a container is gone, which
  * still runs here. A workload whose GPU has another container fails, so that another host is tried. An older container waits instead, because
- * it may hold a customer's data; so does a workload whose GPU has a step at work.
+ * it may hold a customer's data; so does a workload whose GPU has a step at work. A step may have begun before the desired state lost its
+ * workload.
  */
 function withoutSharedGpus(steps: readonly Step[], { desired, containers, busy }: Facts): Step[] {
   const users = new Map((containers ?? []).flatMap((one) => (one.running ? usersOf(one) : [])));
-  const comers = new Map(desired.filter(({ workload_id: id }) => busy.has(id)).flatMap(usersOf));
+  const wanted = desired.filter(({ workload_id: id }) => busy.has(id)).flatMap(usersOf);
+  const starting = [...busy].flatMap(([id, uuids]) => usersOf({ workload_id: id, gpu_uuids: uuids }));
+  const comers = new Map([...wanted, ...starting]);
   return steps.flatMap((step): Step[] => {
     if (step.kind !== 'create' && step.kind !== 'start') return [step];
     const { workload_id: id } = step;
-    const own = step.kind === 'create' ? step.workload : containers?.find((one) => one.workload_id === id);
-    const uuids = own?.gpu_uuids ?? [];
+    const uuids = gpusOf(step);
     const shared = uuids.find((uuid) => (users.get(uuid) ?? id) !== id);
     if (shared !== undefined && step.kind === 'create') {
       const detail = `${shared} is in use by the container of ${users.get(shared)}, which still runs`;
@@ -95,6 +97,12 @@ function withoutSharedGpus(steps: readonly Step[], { desired, containers, busy }
     for (const uuid of uuids) comers.set(uuid, id);
     return [step];
   });
+}
+
+/** The GPUs that a step gives to a container that it starts. */
+export function gpusOf(step: Step): readonly string[] {
+  if (step.kind === 'create') return step.workload.gpu_uuids;
+  return step.kind === 'start' ? step.gpu_uuids : [];
 }
 
 function usersOf({
@@ -156,7 +164,8 @@ function planContainer(workload: DesiredWorkload, facts: Facts): Step[] {
   const container = facts.containers.find((one) => one.workload_id === id);
   if (container !== undefined) {
     if (workload.job !== undefined && container.started) return planJob(workload.job, container, facts);
-    if (!container.running) return [{ kind: 'start', workload_id: id, container_id: container.id }];
+    if (!container.running)
+      return [{ kind: 'start', workload_id: id, container_id: container.id, gpu_uuids: container.gpu_uuids }];
     return isSilent(id, facts)
       ? [{ kind: 'fail', workload_id: id, workload, code: 'guest_silent', detail: SILENT }]
       : [];

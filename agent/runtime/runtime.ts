@@ -47,7 +47,7 @@ import { createAttempts, type Attempts } from './attempts.ts';
 import type { Desired } from './desired.ts';
 import type { Engine, LocalContainer, Mount } from './engine.ts';
 import { observe, type ObservedFacts } from './observe.ts';
-import { holderKey, type GpuStanding, plan, type Step } from './plan.ts';
+import { type Facts, gpusOf, type GpuStanding, holderKey, plan, type Step } from './plan.ts';
 import { openPulls, type Pulls } from './pulls.ts';
 import type { Images } from './images.ts';
 import type { Records } from './records.ts';
@@ -111,23 +111,23 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   const listing = createListing(deps.engine, deps);
   const silence = createSilence(clock, holders);
   /** Keys with a step that ran during or after the last answer of the engine. That answer may not show what the step did. */
-  let unseen: ReadonlySet<string> = new Set();
+  let unseen: Facts['busy'] = new Map();
 
-  const facts = (containers: LocalContainer[] | null, busy: ReadonlySet<string>): ObservedFacts =>
+  const facts = (containers: LocalContainer[] | null, busy: Facts['busy']): ObservedFacts =>
     gatherFacts({ ...deps, pulls, work, listing, silence }, containers, busy);
 
   const tick = async (): Promise<void> => {
     // A step that ran while the engine was asked may have changed something after the engine answered.
-    const busyBefore = new Set(work.busy);
+    const busyBefore = [...work.busy];
     await desired.keep();
     await records.keep();
     await listing.refresh();
     silence.note(listing.current());
-    const now = facts(listing.current(), new Set([...busyBefore, ...work.busy]));
+    const now = facts(listing.current(), new Map([...busyBefore, ...work.busy]));
     await records.forgetOld(new Set(now.desired.map((workload) => workload.workload_id)));
     pulls.keepOnly(wantedOf(desired));
     for (const step of plan(now)) work.begin(step);
-    unseen = new Set([...busyBefore, ...work.busy]);
+    unseen = new Map([...busyBefore, ...work.busy]);
     onChange();
     // The report goes first, because a customer waits for it. Storing the record may take a while.
     await recordReachable(holders, silence.spoken, { records, work });
@@ -185,7 +185,7 @@ interface Sources extends RuntimeDeps {
 function gatherFacts(
   { clock, holders, desired, records, gpus, quarantineMs, pulls, work, listing, silence }: Sources,
   containers: LocalContainer[] | null,
-  busy: ReadonlySet<string>,
+  busy: Facts['busy'],
 ): ObservedFacts {
   const statuses = holders.statuses();
   return {
@@ -224,8 +224,8 @@ async function recordReachable(
 }
 
 interface Work {
-  /** Keys with a step at work: a workload's id, or `holder <id>`. */
-  busy: ReadonlySet<string>;
+  /** Keys with a step at work, a workload's id or `holder <id>`, and the GPUs whose container it starts. */
+  busy: Facts['busy'];
   attempts: Attempts;
   /** The last failure of each workload. */
   errors: ReadonlyMap<string, string>;
@@ -241,7 +241,7 @@ interface Work {
 
 /** Runs steps in the background, counts their attempts and delays the next one after a failure. */
 function createWork(deps: StepsDeps & { clock: Clock }, changed: () => void): Work {
-  const busy = new Set<string>();
+  const busy = new Map<string, readonly string[]>();
   const atWork = new Set<Promise<void>>();
   const errors = new Map<string, string>();
   const attempts = createAttempts(deps.clock, changed);
@@ -272,7 +272,7 @@ function createWork(deps: StepsDeps & { clock: Clock }, changed: () => void): Wo
     errors,
     begin: (step) => {
       const key = step.kind === 'holder' ? holderKey(step.workload_id) : step.workload_id;
-      busy.add(key);
+      busy.set(key, gpusOf(step));
       const work = perform(step, key).finally(() => {
         busy.delete(key);
         atWork.delete(work);

@@ -44,7 +44,7 @@ const facts = (
   engineAwayMs: 0,
   holdersUp: new Set<string>(),
   silentMs: new Map(),
-  busy: new Set<string>(),
+  busy: new Map(),
   pulls: () => ({ state: 'ready' as const }),
   gpuUuids: new Set<string>(),
   gpuFaults: new Map(),

@@ -113,10 +113,10 @@ describe('a job', () => {
 
   test('that a crash has kept from its start is recorded at that start; another workload is not', async () => {
     record = { container_id: 'c' };
-    await perform({ kind: 'start', workload_id: 'w', container_id: 'c' });
+    await perform({ kind: 'start', workload_id: 'w', container_id: 'c', gpu_uuids: [] });
     expect(calls).toEqual(['note ever_running job', 'start c']);
     [calls, record, held] = [[], { container_id: 'c' }, [desiredWorkload('w', 'app')]];
-    await perform({ kind: 'start', workload_id: 'w', container_id: 'c' });
+    await perform({ kind: 'start', workload_id: 'w', container_id: 'c', gpu_uuids: [] });
     expect(calls).toEqual(['start c']);
   });
 

@@ -46,7 +46,7 @@ function factsOf({ record, running, holder, desired = 'running', pull, busy, err
     containers: running === null ? null : running === undefined ? [] : [container],
     holders: new Map(holder === undefined || holder === null ? [] : [['w', status]]),
     pulls: () => pull ?? { state: 'none' },
-    busy: new Set(busy === true ? ['w'] : []),
+    busy: new Map(busy === true ? [['w', []]] : []),
     startErrors: new Map(error === undefined ? [] : [['w', error]]),
     engineAwayMs: 0,
     holdersUp: new Set(),

@@ -1,7 +1,7 @@
 // The plan's promises, over every mixture of facts: nothing but an order to remove ends a workload.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { plan, type Facts, type Step } from '../../../agent/runtime/plan.ts';
+import { gpusOf, plan, type Facts, type Step } from '../../../agent/runtime/plan.ts';
 import type { PullStatus } from '../../../agent/runtime/pulls.ts';
 import { AUTO_TERMINATE_GRACE_MS } from '../../../shared/limits.ts';
 import type { WorkloadRecord } from '../../../agent/runtime/records.ts';
@@ -39,7 +39,7 @@ function facts(patch: Partial<Facts> = {}): Facts {
     engineAwayMs: 0,
     holdersUp: new Set(IDS),
     silentMs: new Map(),
-    busy: new Set(),
+    busy: new Map(),
     pulls: () => ({ state: 'none' }),
     gpuUuids: new Set([GPU]),
     gpuFaults: new Map(),
@@ -81,7 +81,7 @@ const anyFacts = fc
           gpu_uuids: [GPU],
           started: true,
         })) ?? null,
-      busy: new Set(drawn.busy),
+      busy: new Map(drawn.busy.map((id) => [id, [GPU]])),
       holdersUp: new Set(drawn.holdersUp),
       pulls: () => ({ state: drawn.pull, detail: 'no', fault: 'image', progress: null }),
     }),
@@ -136,8 +136,22 @@ describe('a GPU that another container has', () => {
 
   test('keeps a workload waiting while a step for the other is at work', () => {
     const both = { ...ready, desired: [workload('wl_a'), workload('wl_b')] };
-    expect(plan(facts({ ...both, busy: new Set(['wl_b']) }))).toEqual([]);
+    expect(plan(facts({ ...both, busy: new Map([['wl_b', []]]) }))).toEqual([]);
     expect(plan(facts(both)).map((step) => [step.kind, step.workload_id])).toEqual([['create', 'wl_a']]);
+  });
+
+  test('keeps a workload waiting while the other starts, also if the desired state has lost the other meanwhile', () => {
+    const stopped = { ...other, running: false };
+    const starting = facts({ ...ready, containers: [stopped], busy: new Map([['wl_b', [GPU]]]) });
+    expect(plan(starting)).toEqual([]);
+    expect(plan({ ...starting, busy: new Map([['wl_b', ['GPU-1']]]) })).toMatchObject([{ kind: 'create' }]);
+  });
+
+  test('is known of a step that starts a container, and of no other', () => {
+    const own = { ...other, id: 'c2', workload_id: 'wl_a', running: false };
+    expect(plan(facts({ ...ready, containers: [own] })).map(gpusOf)).toEqual([[GPU]]);
+    expect(plan(facts(ready)).map(gpusOf)).toEqual([[GPU]]);
+    expect(gpusOf({ kind: 'stop', workload_id: 'wl_a' })).toEqual([]);
   });
 });
 
@@ -155,8 +169,7 @@ describe('for every mixture of facts', () => {
       fc.property(anyFacts, (all) => {
         const comers = plan(all).filter(({ kind }) => kind === 'create' || kind === 'start');
         const users = new Set(all.containers?.filter(({ running }) => running).map(({ workload_id: id }) => id));
-        const atWork = all.desired.filter(({ workload_id: id }) => all.busy.has(id)).map(({ workload_id: id }) => id);
-        const ids = new Set([...users, ...atWork, ...comers.map(({ workload_id: id }) => id)]);
+        const ids = new Set([...users, ...all.busy.keys(), ...comers.map(({ workload_id: id }) => id)]);
         // All workloads here have the one GPU of this machine.
         expect(comers.length === 0 || ids.size === 1).toBe(true);
       }),

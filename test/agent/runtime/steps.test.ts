@@ -75,7 +75,7 @@ function steps(): ReturnType<typeof createSteps> {
 }
 const perform = (step: Step, attempt = 1): Promise<void> => steps().perform(step, attempt);
 const CREATE: Step = { kind: 'create', workload_id: 'w', workload: WORKLOAD };
-const START: Step = { kind: 'start', workload_id: 'w', container_id: 'c' };
+const START: Step = { kind: 'start', workload_id: 'w', container_id: 'c', gpu_uuids: [] };
 
 describe('a creation', () => {
   test('starts the container once it is recorded and the fence stands', async () => {
