@@ -101,8 +101,9 @@ export async function runProgram(options: ProgramOptions & { input?: string | Bu
 }
 
 /**
- * Calls `probe` until it returns something else than undefined. Throws what it last threw when three times `timeoutMs` pass, which is the limit on
- * a quiet machine. The pauses between the calls grow with the wait: most probes are requests to a daemon, which would otherwise be busy with the answers to a test that waits for a minute.
+ * Calls `probe` until it returns something else than undefined. Throws what it last threw when three times `timeoutMs` pass, which is the
+ * limit on a quiet machine. The pauses between the calls grow with the wait: most probes are requests to a daemon, which would otherwise be
+ * busy with the answers to a test that waits for a minute.
  */
 export async function eventually<T>(what: string, timeoutMs: number, probe: () => Promise<T | undefined>): Promise<T> {
   const startedMs = performance.now();
