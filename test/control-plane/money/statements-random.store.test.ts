@@ -195,6 +195,10 @@ async function expectExact({ world, supplierId }: Stage): Promise<string[]> {
   for (let month = '2025-12'; month <= now; month = nextMonth(month)) {
     const statement = await statementOf(supplierId, month, deps);
     expect(read(statement.opening_balance)).toBe(balance);
+    for (const each of STATEMENT_SECTIONS) {
+      const times = statement.lines.filter(({ section }) => section === each).map((line) => line.posted_at);
+      expect(times).toEqual(times.toSorted());
+    }
     for (const line of statement.lines) {
       balance += read(line.amount);
       sections.push(line.section);

@@ -167,9 +167,10 @@ describe('the imported addresses', () => {
   test('that are retired are given to no deposit, and are not imported again', async () => {
     const address = await chain.newAddress();
     await importAll([address]);
-    expect(await operator.ask('POST', '/admin/deposits/addresses/retire', { reason: 'restored' })).toEqual({
-      retired: 1,
-    });
+    const retire = (chars: number): Promise<unknown> =>
+      operator.ask('POST', '/admin/deposits/addresses/retire', { reason: 'r'.repeat(chars) });
+    await expect(retire(1_001)).rejects.toThrow('reason');
+    expect(await retire(1_000)).toEqual({ retired: 1 });
     await expect(deposits.create({ chain: 'solana' })).rejects.toMatchObject({ code: 'deposit_addresses_exhausted' });
     await expect(importAll([address])).rejects.toMatchObject({ code: 'validation_failed' });
   });
