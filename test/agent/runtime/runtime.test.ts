@@ -19,6 +19,7 @@ import { desiredWorkload } from '../desired-workload.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';
 
 const ID = 'wl_a';
+const GPU = 'GPU-0';
 let clock: Clock = systemClock();
 const log = createLog('test', 'silent');
 let dir: string;
@@ -31,6 +32,8 @@ let staysUp = true;
 let guest: () => boolean;
 /** Why no container may start on this host; undefined: it may. */
 let fenceFault: Error | undefined;
+/** The engine creates no container before it resolves. */
+let mayCreate: Promise<void>;
 /** One entry for each inspection of the image: whether it is missing. After the last entry it is there. */
 let absences: boolean[];
 /** Why the next pulls fail, one each. */
@@ -51,6 +54,7 @@ beforeEach(async () => {
   guest = () => staysUp;
   clock = systemClock();
   fenceFault = undefined;
+  mayCreate = Promise.resolve();
   runtime = await open();
 });
 afterEach(async () => {
@@ -79,7 +83,7 @@ async function open(): Promise<Runtime> {
         makeRoom: async () => true,
       },
       machine: () => ({ cpu_cores: 2, ram_bytes: 2 ** 33, gpu_count: 1, limits: { memlock_bytes: -1, nofile: 1024 } }),
-      gpus: () => ({ gpuUuids: new Set(), gpuFaults: new Map() }),
+      gpus: () => ({ gpuUuids: new Set([GPU]), gpuFaults: new Map() }),
       assertFenced: async () => {
         if (fenceFault !== undefined) throw fenceFault;
       },
@@ -93,8 +97,9 @@ async function open(): Promise<Runtime> {
 /** Lists the containers as they were at the call, and answers some turns later. */
 function slowEngine(): Engine {
   let containers: LocalContainer[] = [];
+  let created: Pick<LocalContainer, 'workload_id' | 'gpu_uuids'> = { workload_id: ID, gpu_uuids: [] };
   const put = (running: boolean): void => {
-    containers = [{ id: 'c', workload_id: ID, running, mount_sources: [], gpu_uuids: [], started: true }];
+    containers = [{ ...created, id: 'c', running, mount_sources: [], started: true }];
   };
   const image = {
     digest: 'sha256:0',
@@ -123,8 +128,10 @@ function slowEngine(): Engine {
     },
     disk: async () => undefined,
     removeImage: async () => undefined,
-    create: async () => {
+    create: async ({ workload_id, gpu_uuids }) => {
       calls.push('create');
+      await mayCreate;
+      created = { workload_id, gpu_uuids };
       put(false);
       return 'c';
     },
@@ -173,6 +180,23 @@ test('a container is created, but not started before the network fence stands', 
   expect(calls.filter((call) => call !== 'spare')).toEqual(['create']);
   fenceFault = undefined;
   await eventually('running workload', 10_000, async () => (phases.at(-1) === 'running' ? true : undefined));
+  expect(calls.filter((call) => call !== 'spare')).toEqual(['create', 'start']);
+});
+
+test('a GPU is not free while a container is made for a workload that the desired state has lost meanwhile', async () => {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  mayCreate = promise;
+  const take = (revision: number, id: string): Promise<void> => {
+    const workloads = [desiredWorkload(id, 'image', { gpu_uuids: [GPU] })];
+    return runtime.take({ type: 'desired', epoch: 1, revision, complete: true, now_ms: 0, workloads });
+  };
+  const next = (): unknown => runtime.observed().workloads.find(({ workload_id: id }) => id === 'wl_next');
+  await take(1, ID);
+  await eventually('creation', 5_000, async () => calls.includes('create') || undefined);
+  await take(2, 'wl_next');
+  await eventually('next workload', 5_000, async () => next() !== undefined || undefined);
+  resolve();
+  await expect.poll(next).toMatchObject({ phase: 'failed', failure_code: 'gpu_unavailable' });
   expect(calls.filter((call) => call !== 'spare')).toEqual(['create', 'start']);
 });
 
