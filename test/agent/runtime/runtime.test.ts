@@ -38,6 +38,10 @@ let mayCreate: Promise<void>;
 let absences: boolean[];
 /** Why the next pulls fail, one each. */
 let pullFaults: Error[];
+/** Why the next starts of the holder fail, one each. */
+let holderFaults: Error[];
+/** Ends the holder of the workload. */
+let loseHolder: () => void;
 /** The images that each sweep was told to keep. */
 let swept: string[][];
 /** Calls that change something on the engine, in the order in which they begin. */
@@ -50,6 +54,7 @@ beforeEach(async () => {
   swept = [];
   absences = [];
   pullFaults = [];
+  holderFaults = [];
   staysUp = true;
   guest = () => staysUp;
   clock = systemClock();
@@ -156,9 +161,14 @@ function slowEngine(): Engine {
 
 function openHolders(): Holders {
   const up = new Set<string>();
+  loseHolder = () => up.clear();
   return {
     prepare: async () => ({ entrypoint: [], mounts: [] }),
-    ensure: async (id) => void up.add(id),
+    ensure: async (id) => {
+      const fault = holderFaults.shift();
+      if (fault !== undefined) throw fault;
+      up.add(id);
+    },
     statuses: () => new Map([...up].map((id) => [id, { up: true, guest: guest(), host_key: null, main_exit: null }])),
     end: async (id) => void up.delete(id),
   };
@@ -244,12 +254,7 @@ test('a full disk does not prevent the removal of a workload', async () => {
   const workload = desiredWorkload(ID, 'image');
   await runtime.take({ ...message, revision: 1, workloads: [workload] });
   await eventually('running workload', 5_000, async () => (phases.at(-1) === 'running' ? true : undefined));
-  // A write that is under way has a file of that name for a moment.
-  const record = join(dir, 'workloads', ID, 'record.json');
-  await eventually('stored record', 5_000, async () => {
-    const { ever_running: isStored } = JSON.parse(readFileSync(record, 'utf8')) as { ever_running: boolean };
-    return isStored || undefined;
-  });
+  await storedReachable();
   for (const file of ['desired.json', 'tombstones.json', `workloads/${ID}/record.json`])
     mkdirSync(join(dir, `${file}.new`));
   await runtime.take({ ...message, revision: 2, workloads: [{ ...workload, desired: 'removed' }] });
@@ -307,6 +312,36 @@ test('a container whose guest does not connect is stopped after two minutes, wit
   expect(calls).toContain('stop');
 });
 
+test('a holder that has worked is started again after a second, however often it failed before', async () => {
+  await runtime.stop();
+  const virtual = virtualClock(1_000_000);
+  clock = virtual;
+  runtime = await open();
+  const failTwice = [new Error('no holder'), new Error('no holder')];
+  holderFaults = [...failTwice];
+  const workloads = [desiredWorkload(ID, 'image')];
+  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
+  const passSeconds = async (): Promise<boolean | undefined> => {
+    virtual.jump(1_000);
+    return phases.at(-1) === 'running' || undefined;
+  };
+  await eventually('running workload', 5_000, passSeconds);
+  await storedReachable();
+  loseHolder();
+  holderFaults = [...failTwice];
+  runtime.holdersChanged();
+  const leftAfter = async (count: number): Promise<number> => {
+    await eventually('start of the holder', 5_000, async () => {
+      virtual.jump(50);
+      return holderFaults.length === count || undefined;
+    });
+    return virtual.now();
+  };
+  const firstMs = await leftAfter(1);
+  // The third failure in a row would wait for four seconds.
+  expect((await leftAfter(0)) - firstMs).toBeLessThan(4_000);
+});
+
 test('the time of a stop is recorded by the clock of the control plane', async () => {
   const message = { type: 'desired', epoch: 1, complete: true, now_ms: 0 } as const;
   const workload = desiredWorkload(ID, 'image');
@@ -349,3 +384,13 @@ test('images that no workload needs are swept every minute, and those of wanted 
   await virtual.advance(1);
   expect(swept).toEqual([['image']]);
 });
+
+/** Resolves when the record says that the workload has been reachable. */
+async function storedReachable(): Promise<void> {
+  // A write that is under way has a file of that name for a moment.
+  const record = join(dir, 'workloads', ID, 'record.json');
+  await eventually('stored record', 5_000, async () => {
+    const { ever_running: isStored } = JSON.parse(readFileSync(record, 'utf8')) as { ever_running: boolean };
+    return isStored || undefined;
+  });
+}
