@@ -180,7 +180,7 @@ describe('a dispute', () => {
   });
 });
 
-const FEW = process.env['SOAK'] === '1' ? 12 : 6;
+const FEW = process.env['SOAK'] === '1' ? 12 : 8;
 const RUNS = inject('postgresUrl') === undefined ? 40 : FEW;
 const anyStep = fc.oneof(
   fc.record({ do: fc.constant('rent' as const) }),

@@ -1,4 +1,4 @@
-// A move of an instance that another transaction has moved meanwhile does nothing, and says so.
+// A move of an instance that another transaction has moved meanwhile does nothing, and says so. A delete that is asked again is the same one.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { findInstance, type InstanceRow } from '../../../control-plane/rental/instances/store.ts';
 import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
@@ -49,4 +49,16 @@ test('an instance that its customer has deleted is not given up any more', async
   expect(await carryOut(running, giveUp)).toBe(false);
   expect(await seen()).toMatchObject({ status: 'terminated', status_reason: null });
   expect((await world.journal(id)).filter((type) => type === 'instance.failed')).toEqual([]);
+});
+
+test('a delete that is asked again is the same operation for its caller, and another one for others', async () => {
+  const operations: string[] = [];
+  const ask = (principalId: string): Promise<unknown> =>
+    world.rooms.instances.remove({ ...who, principalId }, id, async (_tx, operation) => {
+      operations.push(operation.id);
+    });
+  for (const principalId of [who.principalId, who.principalId, 'another', 'another']) await ask(principalId);
+  const [own, again, other, otherAgain] = operations;
+  expect([again, otherAgain]).toEqual([own, other]);
+  expect(other).not.toBe(own);
 });

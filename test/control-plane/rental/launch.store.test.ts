@@ -313,21 +313,6 @@ describe('a delete', () => {
     await expect(world.remove(other, id)).rejects.toMatchObject({ code: 'not_found' });
   });
 
-  test('that is asked again while the instance stops is the same operation for its caller, and another one for others', async () => {
-    await world.machine();
-    const who = await world.customer(100_000);
-    const id = await world.run(who);
-    const operations: string[] = [];
-    const ask = (principalId: string): Promise<unknown> =>
-      world.rooms.instances.remove({ ...who, principalId }, id, async (_tx, operation) => {
-        operations.push(operation.id);
-      });
-    for (const principalId of [who.principalId, who.principalId, 'another', 'another']) await ask(principalId);
-    const [own, again, other, otherAgain] = operations;
-    expect([again, otherAgain]).toEqual([own, other]);
-    expect(other).not.toBe(own);
-  });
-
   // Specification 3.1: DELETE passes through stopping, for five minutes at most.
   test('whose host never answers ends after five minutes', async () => {
     await world.machine();
