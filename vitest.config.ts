@@ -29,7 +29,7 @@ const POLLED = { poll: { timeout: 30_000 } };
 /** Files at a time: vitest by itself keeps a processor free for its own work, of which there is next to none. */
 const COMPUTING = availableParallelism();
 /** Each file has an engine, a network and ports of its own, and waits for other programs much of its time. */
-const WAITING = COMPUTING + 2;
+const WAITING = COMPUTING + 1;
 
 export default defineConfig({
   test: {
