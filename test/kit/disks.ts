@@ -37,6 +37,11 @@ export function mountSmallDisk(bytes: number): SmallDisk {
 
 export interface MountedBtrfs {
   dir: string;
+  /**
+   * Waits until the sizes of all containers are counted. Docker has them counted anew whenever a container is removed, and until that is done
+   * the kernel lets a container write beyond its size.
+   */
+  settle(): void;
   /** Unmounts it and removes all of it. */
   remove(): void;
 }
@@ -52,6 +57,7 @@ export function mountBtrfs(sizeBytes: number): MountedBtrfs {
   execFileSync('mount', ['--options', 'loop', image, dir]);
   return {
     dir,
+    settle: () => void execFileSync(requireProgram('btrfs'), ['quota', 'rescan', '-w', dir], { stdio: 'ignore' }),
     remove: () => {
       execFileSync('umount', [dir]);
       rmSync(whole, { recursive: true });

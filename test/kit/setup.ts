@@ -20,6 +20,7 @@ const PACKAGES = {
   openssl: 'openssl',
   initdb: 'postgresql',
   'mkfs.btrfs': 'btrfs-progs',
+  btrfs: 'btrfs-progs',
   python3: 'python3',
   chromium: 'chromium',
   'firefox-esr': 'firefox-esr',

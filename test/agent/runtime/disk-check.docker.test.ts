@@ -111,6 +111,7 @@ test.each([
     const mounts = [{ source: bundle.folder, target: BUNDLE_TARGET }];
     const shape = containerShape('wl_disk', { entrypoint: [...bundle.node, '-e', fill], mounts, disk_gb: 1, ...more });
     const id = await engine.create(shape);
+    btrfs.settle();
     await engine.start(id);
     await holding.docker.getContainer(id).wait();
     // The engine may write the line into its log a moment after the program has ended.
