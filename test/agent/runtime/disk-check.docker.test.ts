@@ -103,7 +103,9 @@ test.each([
     const file = require('node:fs').openSync('${path}', 'w');
     const chunk = Buffer.alloc(16 * 1024 * 1024, 1);
     let mib = 0;
-    try { for (; mib < 1200; mib += 16) require('node:fs').writeSync(file, chunk); } catch (error) { console.log(error.errno, mib); }
+    let errno = 0;
+    try { for (; mib < 1200; mib += 16) require('node:fs').writeSync(file, chunk); } catch (error) { errno = error.errno; }
+    console.log('end', errno, mib);
   `;
     await importEmptyImage(holding.docker, changes);
     const engine = engineOf(holding);
@@ -115,9 +117,10 @@ test.each([
     await engine.start(id);
     await holding.docker.getContainer(id).wait();
     // The engine may write the line into its log a moment after the program has ended.
-    const said = async (): Promise<string> => String(await holding.docker.getContainer(id).logs({ stdout: true }));
-    await expect.poll(said).toMatch(/-\d+ \d+\n/);
-    const [, errno, mib] = /(-\d+) (\d+)/.exec(await said()) ?? [];
+    const said = async (): Promise<string> =>
+      String(await holding.docker.getContainer(id).logs({ stdout: true, stderr: true }));
+    await expect.poll(said).toContain('end');
+    const [, errno, mib] = /end (\S+) (\d+)/.exec(await said()) ?? [];
     expect(Number(errno)).toBe(-constants.errno.EDQUOT);
     expect(Number(mib)).toBeGreaterThan(900);
     expect(Number(mib)).toBeLessThanOrEqual(1024);
