@@ -23,8 +23,11 @@ const NATIVE = { experimental: { viteModuleRunner: false, nodeLoader: false } };
  */
 const SHARED = { ...NATIVE, isolate: false };
 
-/** A processor that others use too makes a page or an engine late by seconds: only what never comes fails. */
-const POLLED = { poll: { timeout: 30_000 } };
+/**
+ * The longest wait of `expect.poll`. A processor that others use too makes a page or an engine late by seconds: only what never comes fails. The console reads
+ * costs again every 30 seconds, so a longer wait would hide that an event did not reach it.
+ */
+const polled = (timeout: number): { poll: { timeout: number } } => ({ poll: { timeout } });
 
 /** Files at a time: vitest by itself keeps a processor free for its own work, of which there is next to none. */
 const COMPUTING = availableParallelism();
@@ -44,7 +47,7 @@ export default defineConfig({
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.pg.test.ts', ...DOCKER_TESTS, ...E2E_TESTS, ...WALLS],
           maxWorkers: COMPUTING,
-          expect: POLLED,
+          expect: polled(15_000),
           ...SHARED,
           testTimeout: patience(30_000),
           hookTimeout: patience(30_000),
@@ -57,7 +60,7 @@ export default defineConfig({
           include: DATABASE_TESTS,
           globalSetup: [COMPILED, 'test/kit/postgres.ts'],
           maxWorkers: COMPUTING,
-          expect: POLLED,
+          expect: polled(15_000),
           ...SHARED,
           testTimeout: patience(30_000),
           hookTimeout: patience(30_000),
@@ -71,7 +74,7 @@ export default defineConfig({
           include: DOCKER_TESTS,
           exclude: E2E_TESTS,
           maxWorkers: WAITING,
-          expect: POLLED,
+          expect: polled(20_000),
           ...SHARED,
           testTimeout: patience(120_000),
           hookTimeout: 120_000,
@@ -84,7 +87,7 @@ export default defineConfig({
           setupFiles: SETUP,
           include: E2E_TESTS,
           maxWorkers: WAITING,
-          expect: POLLED,
+          expect: polled(20_000),
           ...SHARED,
           testTimeout: patience(300_000),
           hookTimeout: 180_000,

@@ -47,7 +47,10 @@ export interface Facts extends GpuStanding {
   holdersUp: ReadonlySet<string>;
   /** Milliseconds that the container and holder of each workload have run although the guest has never connected. */
   silentMs: ReadonlyMap<string, number>;
-  /** Workloads (and `holder <id>`) with a step at work, and the GPUs whose container it starts: the facts about them are out of date. */
+  /**
+   * Workloads (and `holder <id>`) with a step at work, and the GPUs of the container that the step starts. The facts about these workloads are
+   * out of date.
+   */
   busy: ReadonlyMap<string, readonly string[]>;
   pulls: (wanted: Wanted) => PullStatus;
   /** Epoch ms before which no step for a key begins. The delay grows with each failure. */

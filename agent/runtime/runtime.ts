@@ -224,7 +224,7 @@ async function recordReachable(
 }
 
 interface Work {
-  /** Keys with a step at work, a workload's id or `holder <id>`, and the GPUs whose container it starts. */
+  /** Keys with a step at work, a workload's id or `holder <id>`, and the GPUs of the container that the step starts. */
   busy: Facts['busy'];
   attempts: Attempts;
   /** The last failure of each workload. */

@@ -34,7 +34,7 @@ function login(): { username: string; password: string } {
 const status = (): Promise<string | null> => page.locator('#status').textContent();
 const screen = (): Promise<string> => page.locator('.xterm-rows').innerText();
 async function connected(): Promise<void> {
-  await expect.poll(status).toBe('connected');
+  await expect.poll(status, { timeout: 30_000 }).toBe('connected');
 }
 /** Types a line at a prompt, and waits for the expected output. */
 async function enter(line: string, shows: string): Promise<void> {

@@ -32,7 +32,7 @@ describe.each(BROWSERS)('$name', ({ name, open, hasPasskeys }) => {
     browser = await open();
     // The terminal has a certificate of the stack's own authority.
     context = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 1440, height: 900 } });
-    context.setDefaultTimeout(45_000);
+    context.setDefaultTimeout(15_000);
     page = await context.newPage();
     orgId = Org.parse(await stack.controlPlane.operator('admin', 'org', 'create', '--name', `Acme ${name}`)).id;
   });
@@ -99,7 +99,7 @@ describe.each(BROWSERS)('$name', ({ name, open, hasPasskeys }) => {
     const url = await page.getByRole('link', { name: 'Open Terminal' }).getAttribute('href');
     const terminal = await (await browser.newContext({ ignoreHTTPSErrors: true, httpCredentials: login })).newPage();
     await terminal.goto(url ?? '');
-    await expect.poll(() => terminal.locator('#status').textContent()).toBe('connected');
+    await expect.poll(() => terminal.locator('#status').textContent(), { timeout: 30_000 }).toBe('connected');
     const screen = terminal.locator('.xterm-rows');
     await expect.poll(() => screen.innerText()).toMatch(/[#$]\s*$/);
     await terminal.keyboard.type('echo six times seven is $((6 * 7))\n');

@@ -178,7 +178,7 @@ async function firstFailing(trial: Trial, fault: Fault, rounds: readonly Round[]
   return undefined;
 }
 
-/** Each of these copies takes the next verdict as soon as it is free. */
+/** Each trial takes the next verdict as soon as it is free. */
 async function sideBySide(
   trials: readonly Trial[],
   verdicts: readonly Verdict[],
