@@ -24,8 +24,8 @@ const NATIVE = { experimental: { viteModuleRunner: false, nodeLoader: false } };
 const SHARED = { ...NATIVE, isolate: false };
 
 /**
- * The longest wait of `expect.poll`. A processor that others use too makes a page or an engine late by seconds: only what never comes fails. The console reads
- * costs again every 30 seconds, so a longer wait would hide that an event did not reach it.
+ * The longest wait of `expect.poll`. A processor that others use too makes a page or an engine late by seconds: only what never comes fails.
+ * The console reads costs again every 30 seconds, so a longer wait would hide that an event did not reach it.
  */
 const polled = (timeout: number): { poll: { timeout: number } } => ({ poll: { timeout } });
 
