@@ -38,6 +38,7 @@ test('a trainer that fills its disk fails and is not charged, the host keeps its
     const { data } = await stack.customer.api.get('/pricing', pageSchema(PricingRow));
     return data[0]?.disk_configurable === true ? true : undefined;
   });
+  btrfs.settle();
   const before = freeGib();
   let least = before;
   const sampling = setInterval(() => (least = Math.min(least, freeGib())), 20);

@@ -38,8 +38,9 @@ export function mountSmallDisk(bytes: number): SmallDisk {
 export interface MountedBtrfs {
   dir: string;
   /**
-   * Waits until the sizes of all containers are counted. Docker has them counted anew whenever a container is removed, and until that is done
-   * the kernel lets a container write beyond its size.
+   * Waits until removed containers are gone and the sizes of all others are counted. Docker has the kernel count anew whenever a container
+   * is removed. Until that is done, and if the kernel gives the count up, a container can write beyond its size. The kernel gives it up
+   * if the disk of a removed container goes during a count.
    */
   settle(): void;
   /** Unmounts it and removes all of it. */
@@ -57,7 +58,14 @@ export function mountBtrfs(sizeBytes: number): MountedBtrfs {
   execFileSync('mount', ['--options', 'loop', image, dir]);
   return {
     dir,
-    settle: () => void execFileSync(requireProgram('btrfs'), ['quota', 'rescan', '-w', dir], { stdio: 'ignore' }),
+    settle: () => {
+      for (const argv of [
+        ['filesystem', 'sync', dir],
+        ['subvolume', 'sync', dir],
+        ['quota', 'rescan', '-w', dir],
+      ])
+        execFileSync(requireProgram('btrfs'), argv, { stdio: 'ignore' });
+    },
     remove: () => {
       execFileSync('umount', [dir]);
       rmSync(whole, { recursive: true });
