@@ -21,8 +21,8 @@ const ENGINE_VERSION_MIN = [20, 10] as const;
 const INVENTORY_PERIOD_MS = 60_000;
 /** A broken GPU is noticed within this time. */
 const KERNEL_LOG_PERIOD_MS = 5_000;
-/** How often the disk check is tried if the engine was away at our start. */
-const DISK_PERIOD_MS = 10 * 60_000;
+/** How often the disk check is tried if the engine was away at our start, and how soon it is noticed that a btrfs no longer counts sizes. */
+const DISK_PERIOD_MS = 30_000;
 
 export interface InventoryWatch {
   /** The last reading. */
@@ -82,7 +82,7 @@ export async function openInventory(config: AgentConfig, deps: InventoryDeps): P
       const inventoryWatch = startLoop({ name: 'inventory', periodMs: INVENTORY_PERIOD_MS, run: readInventory }, deps);
       const tryDisk = async (): Promise<void> => {
         await disk.measure();
-        inventoryWatch.nudge();
+        if (disk.enforced() !== inventory.disk_enforced) inventoryWatch.nudge();
       };
       const hearGpus = async (): Promise<void> => {
         if (await gpus.hear()) inventoryWatch.nudge();

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import type { Log } from '../../shared/log.ts';
 import { messageOf } from '../../shared/errors.ts';
+import { countAgain, hasCount } from '../host/btrfs.ts';
 import { readJson, writeJson } from '../host/state.ts';
 import type { Engine, Mount } from './engine.ts';
 import { makeEtcFiles } from './shape.ts';
@@ -15,10 +16,19 @@ export interface BareNode {
   mounts: Mount[];
 }
 
+/** What a file system knows of the sizes of containers below a folder (host/btrfs.ts). */
+export interface Sizes {
+  hasCount(folder: string): Promise<boolean>;
+  countAgain(folder: string): Promise<void>;
+}
+
 export interface DiskCheck {
-  /** The result of the last try, also of an earlier process; false before the first. */
+  /** The result of the last try, also of an earlier process; false before the first, and while a btrfs does not count sizes. */
   enforced(): boolean;
-  /** Fills the disk of a small container, once per process. Rejects if the engine does not answer. */
+  /**
+   * Fills the disk of a small container, once per process. If a btrfs has given up counting sizes since, it is made to count again.
+   * Rejects if the engine does not answer, or if the count fails.
+   */
   measure(): Promise<void>;
 }
 
@@ -60,25 +70,39 @@ process.exit(${HELD});
 /** Reads the result of an earlier process. */
 export async function openDiskCheck(
   stateDir: string,
-  deps: { engine: Engine; node: BareNode; log: Log },
+  deps: { engine: Engine; node: BareNode; log: Log; sizes?: Sizes },
 ): Promise<DiskCheck> {
-  const { engine, node, log } = deps;
+  const { engine, node, log, sizes = { hasCount, countAgain } } = deps;
   const file = join(stateDir, 'disk-check.json');
   // A damaged file counts as no result. The next try writes a new one.
   let finding = await readJson(file, Finding).catch(() => undefined);
   let tried = false;
+  let counted = true;
+  const fillOnce = async (): Promise<void> => {
+    await engine.version();
+    const etc = await makeEtcFiles(join(stateDir, 'disk-check'), 'disk-check');
+    const enforced = await isHeld(engine, { ...node, mounts: [...node.mounts, ...etc] }, log);
+    tried = true;
+    if (enforced === finding?.enforced) return;
+    log.info({ enforced }, 'tested whether disk sizes of containers are enforced');
+    await writeJson(file, { enforced });
+    finding = { enforced };
+  };
   return {
-    enforced: () => finding?.enforced ?? false,
+    enforced: () => counted && (finding?.enforced ?? false),
     measure: async () => {
-      if (tried) return;
-      await engine.version();
-      const etc = await makeEtcFiles(join(stateDir, 'disk-check'), 'disk-check');
-      const enforced = await isHeld(engine, { ...node, mounts: [...node.mounts, ...etc] }, log);
-      tried = true;
-      if (enforced === finding?.enforced) return;
-      log.info({ enforced }, 'tested whether disk sizes of containers are enforced');
-      await writeJson(file, { enforced });
-      finding = { enforced };
+      if (!tried) await fillOnce();
+      if (finding?.enforced !== true) return;
+      const disk = await engine.disk();
+      if (disk === undefined) return;
+      counted = await sizes.hasCount(disk.folder);
+      if (counted) return;
+      log.warn(
+        { folder: disk.folder },
+        'the btrfs has given up counting the sizes of containers, so it must count again',
+      );
+      await sizes.countAgain(disk.folder);
+      counted = await sizes.hasCount(disk.folder);
     },
   };
 }

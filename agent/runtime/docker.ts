@@ -232,10 +232,10 @@ async function pullImage(
   }
 }
 
-async function diskOf(docker: Docker): Promise<{ free_bytes: number; total_bytes: number } | undefined> {
+async function diskOf(docker: Docker): ReturnType<Engine['disk']> {
   const { DockerRootDir: folder } = (await docker.info()) as { DockerRootDir: string };
   const found = await statfs(folder).catch(() => undefined);
-  return found && { free_bytes: found.bavail * found.bsize, total_bytes: found.blocks * found.bsize };
+  return found && { folder, free_bytes: found.bavail * found.bsize, total_bytes: found.blocks * found.bsize };
 }
 
 /** Removes the image and the copy of it without volumes, which would keep the layers on the disk. */

@@ -112,8 +112,8 @@ export interface Engine {
   inspectImage(image: string): Promise<LocalImage | undefined>;
   /** `login` is for the registry; null: none is needed. Aborting ends the download. */
   pull(image: string, login: PullLogin | null, onNews: (news: PullNews) => void, signal: AbortSignal): Promise<void>;
-  /** The disk that holds images and containers; undefined if the engine is on another host. */
-  disk(): Promise<{ free_bytes: number; total_bytes: number } | undefined>;
+  /** The folder that holds images and containers, and its disk; undefined if the engine is on another host. */
+  disk(): Promise<{ folder: string; free_bytes: number; total_bytes: number } | undefined>;
   /** Removes an image that was pulled, if it exists. Rejects while a container uses it. */
   removeImage(image: string): Promise<void>;
   /** Creates the workload's container in its own network; resolves with the container's id. */

@@ -1,6 +1,6 @@
 // Disks of a test: a few megabytes that it can fill, and a btrfs on which an engine can hold containers to their disk size. Needs Linux and root.
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync, statfsSync, writeFileSync, mkdirSync, truncateSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, statfsSync, writeFileSync, mkdirSync, truncateSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { requireProgram } from './setup.ts';
@@ -38,11 +38,14 @@ export function mountSmallDisk(bytes: number): SmallDisk {
 export interface MountedBtrfs {
   dir: string;
   /**
-   * Waits until removed containers are gone and the sizes of all others are counted. Docker has the kernel count anew whenever a container
-   * is removed. Until that is done, and if the kernel gives the count up, a container can write beyond its size. The kernel gives it up
-   * if the disk of a removed container goes during a count.
+   * Waits until the disks of removed containers are gone, and has the sizes of all others counted again. The kernel gives the count up
+   * if such a disk goes at a bad moment, and then a container can write beyond its size (agent/host/btrfs.ts).
    */
   settle(): void;
+  /** Whether the kernel counts the sizes of containers. */
+  hasCount(): boolean;
+  /** Makes the kernel give the count up, by a group of subvolumes of which one shares its content with a subvolume outside. */
+  giveUpCount(): void;
   /** Unmounts it and removes all of it. */
   remove(): void;
 }
@@ -56,15 +59,28 @@ export function mountBtrfs(sizeBytes: number): MountedBtrfs {
   mkdirSync(dir);
   execFileSync(requireProgram('mkfs.btrfs'), ['--quiet', image], { stdio: 'ignore' });
   execFileSync('mount', ['--options', 'loop', image, dir]);
+  const btrfs = (...argv: string[]): string =>
+    execFileSync(requireProgram('btrfs'), argv, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] });
   return {
     dir,
     settle: () => {
-      for (const argv of [
-        ['filesystem', 'sync', dir],
-        ['subvolume', 'sync', dir],
-        ['quota', 'rescan', '-w', dir],
-      ])
-        execFileSync(requireProgram('btrfs'), argv, { stdio: 'ignore' });
+      btrfs('filesystem', 'sync', dir);
+      btrfs('subvolume', 'sync', dir);
+      btrfs('quota', 'rescan', '-w', dir);
+    },
+    hasCount: () => {
+      const uuid = execFileSync('findmnt', ['--noheadings', '--output', 'UUID', dir], { encoding: 'utf8' }).trim();
+      return readFileSync(`/sys/fs/btrfs/${uuid}/qgroups/inconsistent`, 'utf8').trim() === '0';
+    },
+    giveUpCount: () => {
+      const shared = join(dir, 'shared');
+      btrfs('subvolume', 'create', shared);
+      writeFileSync(join(shared, 'file'), Buffer.alloc(1024 ** 2));
+      btrfs('subvolume', 'snapshot', shared, `${shared}-2`);
+      btrfs('quota', 'rescan', '-w', dir);
+      const [, id = ''] = /Subvolume ID:\s+(\d+)/.exec(btrfs('subvolume', 'show', shared)) ?? [];
+      btrfs('qgroup', 'create', '1/1', dir);
+      btrfs('qgroup', 'assign', '--no-rescan', `0/${id}`, '1/1', dir);
     },
     remove: () => {
       execFileSync('umount', [dir]);

@@ -99,7 +99,7 @@ function engineOn({ containers, images, call, onEnd, onChange }: Yard): Engine {
     removeUnusedNetworks: async () => undefined,
     inspectImage: (image) => call('inspectImage', () => (images.has(image) ? IMAGE : undefined)),
     pull: (image) => call('pull', () => void images.add(image)),
-    disk: async () => ({ free_bytes: 2 ** 40, total_bytes: 2 ** 41 }),
+    disk: async () => ({ folder: '/var/lib/docker', free_bytes: 2 ** 40, total_bytes: 2 ** 41 }),
     removeImage: async (image) => void images.delete(image),
     create: ({ workload_id, instance_id, gpu_uuids }) =>
       call('create', () => {

@@ -234,7 +234,7 @@ function diskCheck({ inventory }: MachineRow): MachineCheck {
     ...check,
     state: 'failed',
     evidence: `The host cannot hold disks of containers to a size (${size}), so launches that name disk_gb go elsewhere.`,
-    remedy: 'Put the storage of Docker on btrfs, zfs or XFS with pquota, and see svc-agent check.',
+    remedy: 'Put the storage of Docker on XFS with pquota, btrfs or zfs. On btrfs, also install btrfs-progs.',
   };
 }
 

@@ -92,6 +92,15 @@ describe('the disk check', () => {
   });
 });
 
+test('a btrfs that has given up counting sizes is made to count again', async () => {
+  const disk = await check(holding, 'count');
+  await disk.measure();
+  btrfs.giveUpCount();
+  expect(btrfs.hasCount()).toBe(false);
+  await disk.measure();
+  expect([btrfs.hasCount(), disk.enforced()]).toEqual([true, true]);
+});
+
 test.each([
   ['to its root', '/fill', [], {}],
   ['where its image wants a volume', '/data/deep/fill', ['VOLUME ["/data/deep", "/other"]', 'ENV KEPT=1'], {}],

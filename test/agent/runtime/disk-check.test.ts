@@ -1,9 +1,9 @@
-// How the disk check judges the exit of its program: only a limit that stopped the program counts as enforced.
+// How the disk check judges the exit of its program, and what it does if a btrfs no longer counts sizes.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
-import { openDiskCheck } from '../../../agent/runtime/disk-check.ts';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type DiskCheck, openDiskCheck, type Sizes } from '../../../agent/runtime/disk-check.ts';
 import type { BareRun, Engine } from '../../../agent/runtime/engine.ts';
 import { createLog } from '../../../shared/log.ts';
 
@@ -16,8 +16,9 @@ beforeEach(() => {
 afterEach(() => rmSync(dir, { recursive: true }));
 
 function engineOf(end: number | Error): Engine {
-  const engine: Pick<Engine, 'version' | 'runBare'> = {
+  const engine: Pick<Engine, 'version' | 'runBare' | 'disk'> = {
     version: async () => '27',
+    disk: async () => ({ folder: '/var/lib/docker', free_bytes: 1, total_bytes: 2 }),
     runBare: async (run) => {
       runs.push(run);
       if (end instanceof Error) throw end;
@@ -88,4 +89,54 @@ test('a check that the engine cannot make is made later, and the same result is 
   expect([disk.enforced(), runs.length]).toEqual([true, 1]);
   await (await open()).measure();
   expect([runs.length, lines.length]).toEqual([2, 1]);
+});
+
+describe('a btrfs that has given up counting sizes', () => {
+  const openWith = (end: number, sizes: Sizes): ReturnType<typeof openDiskCheck> =>
+    openDiskCheck(dir, {
+      engine: engineOf(end),
+      node: { argv: ['node'], mounts: [] },
+      log: createLog('test', 'silent'),
+      sizes,
+    });
+
+  test('counts again, and meanwhile no disk size is promised', async () => {
+    const seen: unknown[] = [];
+    let has = true;
+    const disk: DiskCheck = await openWith(0, {
+      hasCount: async () => has,
+      countAgain: async (folder) => {
+        seen.push([folder, disk.enforced()]);
+        has = true;
+      },
+    });
+    await disk.measure();
+    expect([disk.enforced(), seen]).toEqual([true, []]);
+    has = false;
+    await disk.measure();
+    expect([disk.enforced(), seen]).toEqual([true, [['/var/lib/docker', false]]]);
+    expect(runs).toHaveLength(1);
+  });
+
+  test('and cannot count again leaves no disk size promised until it can', async () => {
+    let isFailing = true;
+    const disk = await openWith(0, {
+      hasCount: async () => !isFailing,
+      countAgain: () => Promise.reject(new Error('no such program')),
+    });
+    await expect(disk.measure()).rejects.toThrow('no such program');
+    expect(disk.enforced()).toBe(false);
+    isFailing = false;
+    await disk.measure();
+    expect(disk.enforced()).toBe(true);
+  });
+
+  test('is nothing to a host that never enforced sizes', async () => {
+    const disk = await openWith(3, {
+      hasCount: async () => false,
+      countAgain: () => Promise.reject(new Error('never')),
+    });
+    await disk.measure();
+    expect(disk.enforced()).toBe(false);
+  });
 });

@@ -179,6 +179,7 @@ describe('a bare run', () => {
 test('the disk is that of the folder in which the engine keeps its images, if it is on this host', async () => {
   answer('GET /info', { body: { DockerRootDir: '/' } });
   const disk = await engine.disk();
+  expect(disk?.folder).toBe('/');
   expect(disk?.total_bytes).toBeGreaterThan(disk?.free_bytes ?? Infinity);
   expect(disk?.free_bytes).toBeGreaterThan(1024 ** 2);
   answer('GET /info', { body: { DockerRootDir: '/no/such/folder' } });

@@ -23,7 +23,7 @@ const files: StateFiles = {
 const engine = {
   disk: async () => {
     const used = [...sizes.values()].reduce((sum, size) => sum + size, 0);
-    return isFar ? undefined : { free_bytes: TOTAL - used, total_bytes: TOTAL };
+    return isFar ? undefined : { folder: '/d', free_bytes: TOTAL - used, total_bytes: TOTAL };
   },
   removeImage: async (image: string) => {
     if (inUse.has(image)) throw new Error('conflict: a container has it');
