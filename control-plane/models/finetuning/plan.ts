@@ -21,6 +21,8 @@ export interface Facts {
   attempt: Attempt | undefined;
   /** What the host has last reported about the workload of the attempt. `gone`: the host has nothing of it any more. Null: no report yet. */
   observed: ObservedWorkload | 'gone' | null;
+  /** When that last changed; null without an attempt. */
+  reportedMs: number | null;
   /** True if the host was ordered to remove the workload. */
   isRemoving: boolean;
   /** True if the machine of the attempt has a link. */
@@ -36,8 +38,8 @@ export type Step =
   | { do: 'start' }
   /** Read an uploaded file, and compare its size and hash. */
   | { do: 'verify'; file: JobFileRow }
-  /** The program has ended: no time is priced after this moment. */
-  | { do: 'note-stop' }
+  /** The program has ended: no time is priced after `atMs`. */
+  | { do: 'note-stop'; atMs: number }
   /** The machine has lost its link, or has it again (false). */
   | { do: 'note-offline'; isOffline: boolean }
   /** Give this machine up and go on elsewhere, from the last verified checkpoint. */
@@ -68,12 +70,22 @@ export function plan(facts: Facts, nowMs: number): Step {
     const untilMs = job.finished_ms + FINE_TUNING_KEEP_MS;
     return nowMs >= untilMs ? { do: 'forget' } : { do: 'wait', untilMs };
   }
+  const stoppedMs = unnotedStopMs(facts, nowMs);
+  if (stoppedMs !== undefined) return { do: 'note-stop', atMs: stoppedMs };
   const uploaded = files.find(({ state }) => state === 'uploaded');
   if (uploaded !== undefined) return { do: 'verify', file: uploaded };
   if (job.cancel_ms !== null) return planCancel(facts, job.cancel_ms, nowMs);
   if (job.status === 'validating') return { do: 'validate' };
   if (attempt === undefined) return planQueued(job, nowMs);
   return job.status === 'queued' ? planStart(facts, attempt, nowMs) : planRunning(facts, attempt, nowMs);
+}
+
+/** When the program ended, if that was reported but is not noted yet. It is noted first, because reading an uploaded file may take minutes. */
+function unnotedStopMs({ job, attempt, observed, reportedMs }: Facts, nowMs: number): number | undefined {
+  if (attempt === undefined || attempt.stopped_ms !== null) return undefined;
+  if (job.status !== 'running' && job.cancel_ms === null) return undefined;
+  if (observed === null || observed === 'gone' || !ENDED.has(observed.phase)) return undefined;
+  return Math.max(Math.min(reportedMs ?? nowMs, nowMs), attempt.started_ms ?? 0);
 }
 
 /** The step that follows if no machine was found. */
@@ -88,12 +100,8 @@ export function planUnplaced(job: Job, nowMs: number): Step {
  */
 function planCancel(facts: Facts, cancelMs: number, nowMs: number): Step {
   const { attempt, observed, isOnline, isRemoving } = facts;
-  if (attempt === undefined || hasLeft(observed)) return { do: 'cancel' };
-  const phase = observed === null || observed === 'gone' ? undefined : observed.phase;
-  if (phase === 'finishing' || phase === 'finished') {
-    if (attempt.stopped_ms === null) return { do: 'note-stop' };
-    if (phase === 'finished') return { do: 'cancel' };
-  }
+  if (attempt === undefined || observed === 'gone' || hasLeft(observed)) return { do: 'cancel' };
+  if (observed?.phase === 'finished') return { do: 'cancel' };
   const offlineMs = attempt.offline_since_ms;
   if (!isOnline) {
     if (offlineMs === null) return { do: 'note-offline', isOffline: true };
@@ -130,12 +138,9 @@ function planRunning(facts: Facts, attempt: Attempt, nowMs: number): Step {
   if (observed !== null && hasLeft(observed)) return leave('the job vanished from the host');
   if (observed !== null && observed !== 'gone') {
     if (observed.phase === 'failed') return leave(observed.detail ?? 'the host lost the job');
-    if (observed.phase === 'finishing' || observed.phase === 'finished') {
-      if (attempt.stopped_ms === null) return { do: 'note-stop' };
-      if (observed.phase === 'finished') return planFinished(facts, observed, nowMs);
-      const deadlineMs = attempt.stopped_ms + FINE_TUNING_FINISH_MS_MAX;
-      if (nowMs >= deadlineMs) return leave('the host did not send the files of the job in time');
-    }
+    if (observed.phase === 'finished') return planFinished(facts, observed, nowMs);
+    if (attempt.stopped_ms !== null && nowMs >= attempt.stopped_ms + FINE_TUNING_FINISH_MS_MAX)
+      return leave('the host did not send the files of the job in time');
   }
   const offline = planOffline(facts, attempt, nowMs);
   if (offline !== undefined) return offline;
@@ -191,6 +196,8 @@ function planOffline(
 }
 
 const RUNS = new Set<ObservedWorkload['phase']>(['running', 'finishing', 'finished']);
+/** The program has ended. The host may still send its files. */
+const ENDED = new Set<ObservedWorkload['phase']>(['finishing', 'finished']);
 const LEFT = new Set<ObservedWorkload['phase']>(['stopped', 'removed', 'missing']);
 
 function hasLeft(observed: Facts['observed']): boolean {

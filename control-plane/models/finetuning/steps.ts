@@ -82,6 +82,7 @@ async function factsOf(query: Query, id: string, { openedMs }: Pick<StepDeps, 'o
     files,
     openedMs,
     observed: attempt === undefined ? null : observed,
+    reportedMs: workload?.changed_ms ?? null,
     isRemoving: workload?.state === 'removing',
     isOnline: machine?.online === true,
   };
@@ -108,7 +109,7 @@ async function perform(tx: Tx, facts: Facts, { step, nowMs, isThere }: Due, deps
     case 'verify':
       return;
     case 'note-stop':
-      if (attempt !== undefined) await patchAttempt(tx, attempt.id, { stopped_ms: nowMs });
+      if (attempt !== undefined) await patchAttempt(tx, attempt.id, { stopped_ms: step.atMs });
       return store.patchJob(tx, job.id, { due_ms: nowMs });
     case 'note-offline':
       if (attempt !== undefined)

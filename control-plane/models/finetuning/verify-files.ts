@@ -26,8 +26,8 @@ export async function blobMatches(file: JobFileRow, blobs: Blobs, signal: AbortS
 }
 
 /**
- * Stores the verdict. A right checkpoint charges the time up to its announcement, and replaces the older ones: their blobs are removed. A job
- * that has left the machine meanwhile is not charged for it.
+ * Stores the verdict. A right checkpoint charges the time up to its announcement or to the end of the program, whichever was first, and replaces
+ * the older ones: their blobs are removed. A job that has left the machine meanwhile is not charged for it.
  */
 export async function noteVerified(
   { id, org_id: orgId }: Job,
@@ -50,7 +50,10 @@ export async function noteVerified(
     if (file.kind === 'result') return [];
     const attempt = await findAttempt(tx, file.workload_id);
     const isPresent = job.workload_id === file.workload_id && isOpen(job);
-    if (attempt !== undefined && isPresent) await chargeThrough(tx, { job, attempt }, file.created_ms, deps.ledger);
+    if (attempt !== undefined && isPresent) {
+      const throughMs = Math.min(file.created_ms, attempt.stopped_ms ?? Infinity);
+      await chargeThrough(tx, { job, attempt }, throughMs, deps.ledger);
+    }
     const event: NewEvent = {
       level: 'info',
       message: `The checkpoint at step ${file.step} is stored.`,

@@ -141,6 +141,26 @@ describe('a checkpoint', () => {
     expect(data).toMatchObject([{ step_number: 4, fine_tuning_job_id: id }]);
   });
 
+  test('that is announced after the program has ended charges the time up to that end', async () => {
+    const { id } = await training.running();
+    await training.pass(100);
+    await training.report(id, 'finishing', { exit_code: 137, stopped_at_limit: true });
+    await training.pass(50);
+    await training.upload(id, { step: 4 }, 'state');
+    expect(await training.money()).toEqual({ paid: 100, held: 9_900 });
+  });
+
+  test('that waits to be read does not move the end of the program', async () => {
+    const { id } = await training.running();
+    await training.pass(100);
+    await training.upload(id, { step: 4 }, 'state', { drive: async () => undefined });
+    await training.reportOnly(id, 'finishing', { exit_code: 0 });
+    await training.world.clock.advance(60_000);
+    await training.world.drive();
+    const { started_ms: startedMs, stopped_ms: stoppedMs } = await training.attempt(id);
+    expect((stoppedMs ?? 0) - (startedMs ?? 0)).toBe(100_000);
+  });
+
   test('that is not what was announced is not used and charges nothing', async () => {
     const { id } = await training.running();
     await training.pass(100);

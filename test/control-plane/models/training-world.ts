@@ -29,8 +29,10 @@ export interface Training {
   attempt(id: string): Promise<Attempt>;
   shown(id: string): Promise<FineTuningJob>;
   messages(id: string): Promise<string[]>;
-  /** The host of the job reports. */
+  /** The host of the job reports, and what is due is driven. */
   report(id: string, phase: ObservedWorkload['phase'], job?: Partial<ObservedJob>): Promise<void>;
+  /** The host of the job reports, and nothing is driven. */
+  reportOnly(id: string, phase: ObservedWorkload['phase'], job?: Partial<ObservedJob>): Promise<void>;
   /** The host sends events; each is a line of 100 bytes. */
   events(id: string, from: number, events: JobEvent[]): Promise<number | undefined>;
   /** The host uploads a file, and it is verified. */
@@ -124,25 +126,29 @@ export async function openTraining(outside: WorldOutside = {}): Promise<Training
 function hostOf(
   world: World,
   attempt: (id: string) => Promise<Attempt>,
-): Pick<Training, 'report' | 'events' | 'upload'> {
+): Pick<Training, 'report' | 'reportOnly' | 'events' | 'upload'> {
   const { fineTuning } = world.rooms;
+  const reportOnly: Training['reportOnly'] = async (id, phase, report) => {
+    const { id: workloadId, machine_id: machineId } = await attempt(id);
+    const observed = {
+      exit_code: null,
+      stopped_at_limit: false,
+      results: null,
+      detail: null,
+      skipped_lines: 0,
+      ...report,
+    };
+    await world.rooms.workloads.observe(machineId, {
+      type: 'observed',
+      held: null,
+      unknown_workload_ids: [],
+      workloads: [{ ...NOTHING_OBSERVED, workload_id: workloadId, phase, job: observed }],
+    });
+  };
   return {
-    report: async (id, phase, report) => {
-      const { id: workloadId, machine_id: machineId } = await attempt(id);
-      const observed = {
-        exit_code: null,
-        stopped_at_limit: false,
-        results: null,
-        detail: null,
-        skipped_lines: 0,
-        ...report,
-      };
-      await world.rooms.workloads.observe(machineId, {
-        type: 'observed',
-        held: null,
-        unknown_workload_ids: [],
-        workloads: [{ ...NOTHING_OBSERVED, workload_id: workloadId, phase, job: observed }],
-      });
+    reportOnly,
+    report: async (...what) => {
+      await reportOnly(...what);
       await world.drive();
     },
     events: async (id, from, events) => {
