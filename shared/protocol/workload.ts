@@ -92,6 +92,16 @@ export const ObservedWorkload = z.strictObject({
 });
 export type ObservedWorkload = z.infer<typeof ObservedWorkload>;
 
+/** What customers read about a failure if the image is the operator's. The host's own text could name it, and it stays hidden (2.2, 2.15). */
+export const FAILURE_WORDS: Record<NonNullable<ObservedWorkload['failure_code']>, string> = {
+  image_pull_failed: 'its image could not be pulled',
+  no_command: 'its image has nothing to run',
+  guest_silent: 'the container did not answer',
+  start_failed: 'the container could not be started',
+  gpu_unavailable: 'a GPU was not there',
+  engine_unavailable: 'the container engine of the host did not answer',
+};
+
 /**
  * A line on a stream of logs: one JSON object and a line feed, in the order in which the container has written them. Hosts send
  * it so, and customers read it so.

@@ -10,7 +10,7 @@ import {
   FINE_TUNING_START_MS_MAX,
   JOB_GRACE_MS,
 } from '../../../shared/limits.ts';
-import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
+import { FAILURE_WORDS, type ObservedWorkload } from '../../../shared/protocol/workload.ts';
 import type { Attempt } from './attempts.ts';
 import type { JobFileRow } from './files.ts';
 import type { Job } from './store.ts';
@@ -42,8 +42,8 @@ export type Step =
   | { do: 'note-stop'; atMs: number }
   /** The machine has lost its link, or has it again (false). */
   | { do: 'note-offline'; isOffline: boolean }
-  /** Give this machine up and go on elsewhere, from the last verified checkpoint. */
-  | { do: 'leave'; because: string }
+  /** Give this machine up and go on elsewhere, from the last verified checkpoint. `detail`: the host's own words, for the log. */
+  | { do: 'leave'; because: string; detail?: string | null }
   | { do: 'succeed' }
   | { do: 'fail'; code: ErrorCode; message: string }
   /** The budget is used up. The time of the program is charged, and the checkpoints that it has left are kept. */
@@ -125,8 +125,7 @@ function planQueued(job: Job, nowMs: number): Step {
 function planStart({ observed, isOnline, ...facts }: Facts, attempt: Attempt, nowMs: number): Step {
   if (observed !== null && observed !== 'gone' && RUNS.has(observed.phase)) return { do: 'start' };
   if (observed !== null && hasLeft(observed)) return leave('the job vanished from the host');
-  if (observed !== null && observed !== 'gone' && observed.phase === 'failed')
-    return leave(observed.detail ?? 'the host could not start the job');
+  if (observed !== null && observed !== 'gone' && observed.phase === 'failed') return leaveFailed(observed);
   const offline = planOffline({ ...facts, observed, isOnline }, attempt, nowMs);
   if (offline !== undefined) return offline;
   const deadlineMs = attempt.created_ms + (observed === null ? ACKNOWLEDGE_MS_MAX : FINE_TUNING_START_MS_MAX);
@@ -137,7 +136,7 @@ function planRunning(facts: Facts, attempt: Attempt, nowMs: number): Step {
   const { observed } = facts;
   if (observed !== null && hasLeft(observed)) return leave('the job vanished from the host');
   if (observed !== null && observed !== 'gone') {
-    if (observed.phase === 'failed') return leave(observed.detail ?? 'the host lost the job');
+    if (observed.phase === 'failed') return leaveFailed(observed);
     if (observed.phase === 'finished') return planFinished(facts, observed, nowMs);
     if (attempt.stopped_ms !== null && nowMs >= attempt.stopped_ms + FINE_TUNING_FINISH_MS_MAX)
       return leave('the host did not send the files of the job in time');
@@ -206,6 +205,10 @@ function hasLeft(observed: Facts['observed']): boolean {
 
 function leave(because: string): Step {
   return { do: 'leave', because };
+}
+
+function leaveFailed({ failure_code: code, detail }: ObservedWorkload): Step {
+  return { do: 'leave', because: FAILURE_WORDS[code ?? 'start_failed'], detail };
 }
 
 function failed(code: ErrorCode, message: string): Step {

@@ -116,7 +116,7 @@ async function perform(tx: Tx, facts: Facts, { step, nowMs, isThere }: Due, deps
         await patchAttempt(tx, attempt.id, { offline_since_ms: step.isOffline ? nowMs : null });
       return store.patchJob(tx, job.id, { due_ms: nowMs });
     case 'leave':
-      return leave(tx, facts, { because: step.because, nowMs }, deps);
+      return leave(tx, facts, { ...step, nowMs }, deps);
     case 'succeed':
       return to({
         to: 'succeeded',
@@ -177,10 +177,11 @@ function exhaustedText({ job, files }: Facts): string {
 async function leave(
   tx: Tx,
   { job, attempt }: Facts,
-  { because, nowMs }: { because: string; nowMs: number },
+  { because, detail, nowMs }: Extract<Step, { do: 'leave' }> & { nowMs: number },
   deps: StepDeps,
 ): Promise<void> {
-  deps.log.warn({ job_id: job.id, machine_id: attempt?.machine_id, because }, 'a fine-tuning job leaves its machine');
+  const ids = { job_id: job.id, machine_id: attempt?.machine_id };
+  deps.log.warn({ ...ids, because, detail }, 'a fine-tuning job leaves its machine');
   const message = `Another machine is tried: ${because}. Nothing after the last checkpoint is charged.`;
   const event = { level: 'warn' as const, message };
   if (job.status === 'running')

@@ -1,7 +1,7 @@
 // Decides the next step of an instance from its facts. Pure: no I/O, no clock.
 import { GUEST_SILENT_MS_MAX, STARTING_MS_MAX, STOPPING_MS_MAX } from '../../../shared/limits.ts';
 import type { ErrorCode } from '../../../shared/errors.ts';
-import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
+import { FAILURE_WORDS, type ObservedWorkload } from '../../../shared/protocol/workload.ts';
 import type { InstanceState } from '../../../shared/states.ts';
 
 /** A host must acknowledge a new workload within this time. Otherwise another host is tried. */
@@ -62,15 +62,6 @@ const CUSTOMERS_FAULT: Partial<Record<NonNullable<ObservedWorkload['failure_code
   no_command: 'image_unavailable',
   guest_silent: 'image_unavailable',
 };
-/** Texts for failures with an image of the operator. The host's own text could name the image, which stays hidden (specification 2.2). */
-const OPERATORS_FAULT: Record<NonNullable<ObservedWorkload['failure_code']>, string> = {
-  image_pull_failed: 'its image could not be pulled',
-  no_command: 'its image has nothing to run',
-  guest_silent: 'the container did not answer',
-  start_failed: 'the container could not be started',
-  gpu_unavailable: 'a GPU was not there',
-  engine_unavailable: 'the container engine of the host did not answer',
-};
 /** Number of hosts that a launch is tried on before it fails. */
 const MACHINES_TRIED_MAX = 3;
 
@@ -103,7 +94,7 @@ function planAllocating(facts: Facts, nowMs: number): Step {
 function planStarting(facts: Facts, nowMs: number): Step {
   const { observed } = facts;
   if (observed?.phase === 'failed') {
-    if (!facts.ownImage) return elsewhere(facts, OPERATORS_FAULT[observed.failure_code ?? 'start_failed']);
+    if (!facts.ownImage) return elsewhere(facts, FAILURE_WORDS[observed.failure_code ?? 'start_failed']);
     const code = observed.failure_code === null ? undefined : CUSTOMERS_FAULT[observed.failure_code];
     const detail = observed.detail ?? 'the container could not be started';
     return code === undefined ? elsewhere(facts, detail) : { do: 'fail', code, detail };

@@ -106,6 +106,16 @@ describe('a lost machine', () => {
   });
 });
 
+test('a failure on a host is told without the words of the host, which name the image of the operator', async () => {
+  const { id } = await training.running();
+  const detail = 'manifest for images.example.com/trainer not found';
+  await training.report(id, 'failed', {}, { failure_code: 'image_pull_failed', detail });
+  const told = (await training.messages(id)).at(-1);
+  expect(told).toBe(
+    'Another machine is tried: its image could not be pulled. Nothing after the last checkpoint is charged.',
+  );
+});
+
 describe('a trainer or host that is not honest', () => {
   test('fails the job if the result has another hash, and nothing is charged', async () => {
     const { id, supplierId } = await training.running();

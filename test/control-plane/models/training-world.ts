@@ -30,9 +30,14 @@ export interface Training {
   shown(id: string): Promise<FineTuningJob>;
   messages(id: string): Promise<string[]>;
   /** The host of the job reports, and what is due is driven. */
-  report(id: string, phase: ObservedWorkload['phase'], job?: Partial<ObservedJob>): Promise<void>;
+  report(
+    id: string,
+    phase: ObservedWorkload['phase'],
+    job?: Partial<ObservedJob>,
+    workload?: Partial<ObservedWorkload>,
+  ): Promise<void>;
   /** The host of the job reports, and nothing is driven. */
-  reportOnly(id: string, phase: ObservedWorkload['phase'], job?: Partial<ObservedJob>): Promise<void>;
+  reportOnly: Training['report'];
   /** The host sends events; each is a line of 100 bytes. */
   events(id: string, from: number, events: JobEvent[]): Promise<number | undefined>;
   /** The host uploads a file, and it is verified. */
@@ -128,7 +133,7 @@ function hostOf(
   attempt: (id: string) => Promise<Attempt>,
 ): Pick<Training, 'report' | 'reportOnly' | 'events' | 'upload'> {
   const { fineTuning } = world.rooms;
-  const reportOnly: Training['reportOnly'] = async (id, phase, report) => {
+  const reportOnly: Training['reportOnly'] = async (id, phase, report, more) => {
     const { id: workloadId, machine_id: machineId } = await attempt(id);
     const observed = {
       exit_code: null,
@@ -142,7 +147,7 @@ function hostOf(
       type: 'observed',
       held: null,
       unknown_workload_ids: [],
-      workloads: [{ ...NOTHING_OBSERVED, workload_id: workloadId, phase, job: observed }],
+      workloads: [{ ...NOTHING_OBSERVED, workload_id: workloadId, phase, job: observed, ...more }],
     });
   };
   return {
