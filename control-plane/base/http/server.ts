@@ -282,7 +282,7 @@ function bodyOf(text: string): unknown {
     return parseJson(text, JSON_VALUES_MAX);
   } catch (error) {
     if (error instanceof TooManyValues)
-      return fail('malformed_json', `The body has ${error.message}; send fewer in one request.`);
+      return fail('invalid_request', `The body has ${error.message}; send fewer in one request.`);
     return fail('malformed_json', {
       detail: `The body is not valid JSON: ${error instanceof Error ? error.message : ''}.`,
       cause: error,

@@ -179,19 +179,25 @@ function refuseInconsistent(model: ModelEntry, context: z.RefinementCtx): void {
     const wrong = wrongImageParameters(model.parameters, model.pricing.per_mpxl_microcents !== undefined);
     if (wrong !== undefined) refuse(['parameters'], wrong);
   }
-  if (modality === 'embedding' && model.supported_parameters.includes('dimensions'))
-    model.upstreams.forEach(({ engine }, i) => {
-      if (engine !== 'llama_cpp') return;
-      refuse(
-        ['upstreams', i, 'engine'],
-        'must be another where dimensions are supported: llama_cpp makes vectors of one length',
-      );
-    });
+  if (modality === 'embedding' && model.supported_parameters.includes('dimensions')) refuseOneLength(model, refuse);
   if (modality === 'video') refuseVideo(model, refuse);
   else refuseVideoServers(model, refuse);
   const economyPriced = economy && wrongPrices(modality, economy.pricing);
   if (economyPriced !== undefined) refuse(['economy', 'pricing'], economyPriced);
   else if (economy !== undefined) refuseDearEconomy(economy.pricing, model.pricing, refuse);
+}
+
+function refuseOneLength({ upstreams, deployment }: ModelEntry, refuse: Refuse): void {
+  const engines = [
+    ...upstreams.map(({ engine }, i) => ({ path: ['upstreams', i], engine })),
+    { path: ['deployment'], engine: deployment?.engine },
+  ];
+  for (const { path, engine } of engines)
+    if (engine === 'llama_cpp')
+      refuse(
+        [...path, 'engine'],
+        'must be another where dimensions are supported: llama_cpp makes vectors of one length',
+      );
 }
 
 /** The serverless tier has no cold start, so one of its servers must always run (specification 1). */

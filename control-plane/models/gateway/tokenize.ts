@@ -138,6 +138,7 @@ async function askTokenizer<T>(
       method: 'POST',
       url: besideV1(upstream, path),
       headers: headersFor(upstream),
+      dial: upstream.replica?.dial,
       body: JSON.stringify({ ...body, model: upstream.model }),
       connectMs: TOKENIZER_MS,
       statusMs: TOKENIZER_MS,

@@ -31,6 +31,31 @@ const complaint = (text: string): string => {
   }
 };
 
+const SOUND_DEPLOYMENT = {
+  image: 'ghcr.io/acme/llama:1',
+  port: 8000,
+  model: 'm',
+  gpu_type: 'H100_SXM',
+  max_price_per_hour: 5,
+  min_replicas: 0,
+  max_replicas: 2,
+};
+/** A file with an embedding model that takes `dimensions`. */
+const embeddingOf = (servers: object): string =>
+  JSON.stringify({
+    models: [
+      {
+        id: 'acme/vectors',
+        modality: 'embedding',
+        owned_by: 'acme',
+        context_length: 512,
+        supported_parameters: ['dimensions'],
+        pricing: { input_per_1m_tokens_cents: 1 },
+        ...servers,
+      },
+    ],
+  });
+
 describe('the file', () => {
   test('needs little for a chat model', () => {
     expect(parseModels(chat(), 'models.yaml')).toMatchObject([
@@ -100,16 +125,7 @@ describe('the file', () => {
 
   describe('with a deployment', () => {
     const deployment = (changes: object = {}, serverless = false): string => {
-      const sound = {
-        image: 'ghcr.io/acme/llama:1',
-        port: 8000,
-        model: 'm',
-        gpu_type: 'H100_SXM',
-        max_price_per_hour: 5,
-        min_replicas: 0,
-        max_replicas: 2,
-        ...changes,
-      };
+      const sound = { ...SOUND_DEPLOYMENT, ...changes };
       const pricing = { input_per_1m_tokens_cents: 15, output_per_1m_tokens_cents: 60 };
       const tier = serverless
         ? { upstreams: [], deployment: sound }
@@ -178,7 +194,12 @@ describe('the file', () => {
         ),
       );
     expect(embedding('tei')).toBe('none');
-    expect(embedding('llama_cpp')).toContain('engine: must be another where dimensions are supported');
+    expect(
+      complaint(
+        embeddingOf({ upstreams: [], deployment: { ...SOUND_DEPLOYMENT, min_replicas: 1, engine: 'llama_cpp' } }),
+      ),
+    ).toContain('models[0].deployment.engine: must be another where dimensions are supported');
+    expect(embedding('llama_cpp')).toContain('upstreams[0].engine: must be another where dimensions are supported');
   });
 
   test('with a name used twice, as id or alias, is refused', () => {

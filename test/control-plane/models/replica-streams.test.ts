@@ -1,10 +1,10 @@
-// Streams that wait for a replica: silent at first, then pings, and a failure is reported in the form that is still possible.
+// Streams of a replica: silent while they wait, then pings; a failure is reported in the form that is still possible; and who counts the tokens.
 import { expect, test } from 'vitest';
 import { api, owner } from '../../contract/api-of-test.ts';
 import { dataOf } from '../../kit/stream-chunks.ts';
 import { chat, live, openReplicasForEachTest, server, startAll, tick, trusted, waiting } from './replica-world.ts';
 
-openReplicasForEachTest();
+openReplicasForEachTest(() => ({ engine: 'vllm' }));
 
 const CHUNKS = [
   { choices: [{ index: 0, delta: { role: 'assistant', content: 'Hello' }, finish_reason: null }] },
@@ -90,4 +90,18 @@ test('a replica that was still loading its model is asked again after the wait',
   for (let n = 0; n < 10; n += 1) await tick();
   expect((await answer).status).toBe(200);
   expect(asked).toBeGreaterThan(2);
+});
+
+test('an answer that the server of a replica has not counted is counted by its tokenizer', async () => {
+  server.usual = ({ path, body }) => {
+    if (path === '/tokenize') return { body: { count: body['messages'] === undefined ? 2 : 7, max_model_len: 10 } };
+    return body['stream'] === true ? { events: [...CHUNKS.slice(0, 2), 'data: [DONE]\n\n'] } : {};
+  };
+  await trusted();
+  const answer = chat({ stream: true });
+  await waiting(1);
+  await startAll();
+  expect((await answer).status).toBe(200);
+  const { json } = await api.call('GET', '/v1/receipts', { key: owner.key });
+  expect(json.data).toMatchObject([{ counted_by: 'tokenizer', prompt_tokens: 7, completion_tokens: 2 }]);
 });

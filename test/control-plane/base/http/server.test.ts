@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { route } from '../../../../control-plane/base/http/route.ts';
 import { createLog } from '../../../../shared/log.ts';
-import { BODY_BYTES_MAX } from '../../../../shared/limits.ts';
+import { BODY_BYTES_MAX, JSON_VALUES_MAX } from '../../../../shared/limits.ts';
 import { as, type Bench, openBench, problemOf } from './fixture.ts';
 
 let bench: Bench;
@@ -65,6 +65,11 @@ describe('bad input', () => {
     const reply = await post('{"name": ');
     expect(reply.status).toBe(400);
     expect(problemOf(reply).code).toBe('malformed_json');
+  });
+  test('JSON with too many values is refused as a request, because it is valid JSON', async () => {
+    const reply = await post(`[${'100,'.repeat(JSON_VALUES_MAX)}0]`);
+    expect([reply.status, problemOf(reply).code]).toEqual([400, 'invalid_request']);
+    expect(problemOf(reply).detail).toContain('send fewer in one request');
   });
   // Specification 7.2: validation_failed names the fields, unknown ones too.
   test('unknown fields are named at every depth', async () => {
