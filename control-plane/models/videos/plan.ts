@@ -6,8 +6,6 @@ import type { Job } from './store.ts';
 
 /** Number of lost submissions after which the request itself is taken for the cause. */
 const SUBMISSIONS_LOST_MAX = 3;
-/** Number of failures after which we stop trying to remove an unwanted job from its server. */
-const RELEASE_FAILURES_MAX = 5;
 
 /** How long the server may take, from the catalog. Undefined if the server is not in the catalog any more. */
 export type ServerFacts = { videoMs: number } | undefined;
@@ -18,13 +16,13 @@ export type Step =
   | { do: 'fetch' }
   | { do: 'expire' }
   | { do: 'fail'; code: ErrorCode; message: string }
-  /** Remove an unwanted job or copy from the server, or a file that no longer belongs to a job. */
+  /** Remove an unwanted job or copy from the server, or wait until the server has finished it. */
   | { do: 'release' }
   | { do: 'wait'; untilMs: number | null };
 
 export function planJob(job: Job, server: ServerFacts, nowMs: number): Step {
   if (isOpen(job)) return planOpen(job, server, nowMs);
-  if (job.upstream_open && job.failures < RELEASE_FAILURES_MAX) return { do: 'release' };
+  if (job.upstream_open) return { do: 'release' };
   if (job.status === 'completed') {
     const { expires_ms: untilMs } = job;
     return untilMs !== null && nowMs >= untilMs ? { do: 'expire' } : { do: 'wait', untilMs };

@@ -9,6 +9,8 @@ import { againMs, type Step } from './plan.ts';
 import type { Job } from './store.ts';
 import { submitJob } from './submissions.ts';
 
+/** Number of failures after which a server is no longer asked to let go of a job. */
+const RELEASE_FAILURES_MAX = 5;
 const NEVER_BEGAN = {
   error_code: 'upstream_unavailable',
   error_message: 'No server began with this video within two hours. Nothing was charged. Send the request again.',
@@ -134,13 +136,31 @@ function finalFailure(error: unknown): Failure | undefined {
   }
 }
 
+/** A server without DELETE finishes every job that it has. Until then it is asked, because the job takes one of its slots. */
 async function release(job: Job, deps: StepDeps, signal: AbortSignal): Promise<void> {
-  const { servers } = deps;
+  const { servers, clock } = deps;
   const [upstream, id] = [serverOf(job, deps), job.upstream_job_id];
-  const isAsked = upstream !== undefined && id !== null && takesDelete(upstream);
-  if (!isAsked || (await servers.release(upstream, id, signal)))
-    return note(job, { upstream_open: false, failures: 0 }, deps);
-  if (!signal.aborted) await noteSilence(job, 'it does not let go of a job', deps);
+  if (upstream === undefined || id === null) return letGo(job, deps);
+  if (takesDelete(upstream)) {
+    if (await servers.release(upstream, id, signal)) return letGo(job, deps);
+    return signal.aborted ? undefined : releaseLater(job, 'it does not let go of a job', deps);
+  }
+  const nowMs = clock.now();
+  const endedMs = job.ended_ms ?? nowMs;
+  if (job.committed_ms !== null || nowMs >= endedMs + upstream.video_ms) return letGo(job, deps);
+  const report = await servers.report(upstream, id, signal);
+  if (report.status === 'queued' || report.status === 'in_progress')
+    return note(job, { failures: 0, due_ms: nowMs + againMs(nowMs - endedMs) }, deps);
+  if (report.status !== 'silent') return letGo(job, deps);
+  return signal.aborted ? undefined : releaseLater(job, report.reason, deps);
+}
+
+function letGo(job: Job, deps: StepDeps): Promise<void> {
+  return note(job, { upstream_open: false, failures: 0 }, deps);
+}
+
+function releaseLater(job: Job, reason: string, deps: StepDeps): Promise<void> {
+  return job.failures + 1 >= RELEASE_FAILURES_MAX ? letGo(job, deps) : noteSilence(job, reason, deps);
 }
 
 async function expire(job: Job, deps: StepDeps): Promise<void> {

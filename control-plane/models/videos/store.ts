@@ -56,6 +56,8 @@ const COLUMNS = sql`id, org_id, api_key_id, model_id, status, progress, seconds,
   ended_ms, expires_ms, deleted_ms`;
 
 const OPEN = sql`status in ('queued', 'in_progress')`;
+/** Jobs that have ended without a video, and that their server may still work on. */
+const LEFT_OPEN = sql`upstream_open = 1 and status in ('cancelled', 'failed', 'expired')`;
 
 export type NewJob = Pick<
   Job,
@@ -92,8 +94,9 @@ export function pageOfJobs(query: Query, orgId: string, start: ListStart): Promi
   );
 }
 
+/** Counts the jobs that are open, or that a server may still work on. */
 export function countOpen(query: Query, orgId: string): Promise<number> {
-  return count(query, sql`org_id = ${orgId} and ${OPEN}`);
+  return countBusy(query, sql`org_id = ${orgId}`);
 }
 
 /** Creates the server's row if it does not exist, so that it can be locked. */
@@ -101,13 +104,18 @@ export async function knowServer(tx: Tx, baseUrl: string): Promise<void> {
   await tx.run(sql`insert into video_servers (id) values (${baseUrl}) on conflict (id) do nothing`);
 }
 
-/** Counts the jobs that a server has, or that are being submitted to it. */
+/** Counts the jobs that a server may work on, or that are being submitted to it. */
 export function countAt(query: Query, upstream: string): Promise<number> {
-  return count(query, sql`upstream = ${upstream} and ${OPEN}`);
+  return countBusy(query, sql`upstream = ${upstream}`);
 }
 
-async function count(query: Query, where: Sql): Promise<number> {
-  const row = await query.one(countRow, sql`select count(*) as count from video_jobs where ${where}`);
+/** Two counts, because each has an index of its own. */
+async function countBusy(query: Query, where: Sql): Promise<number> {
+  const row = await query.one(
+    countRow,
+    sql`select (select count(*) from video_jobs where ${where} and ${OPEN})
+             + (select count(*) from video_jobs where ${where} and ${LEFT_OPEN}) as count`,
+  );
   return row?.count ?? 0;
 }
 

@@ -98,7 +98,7 @@ async function refuseTooMany(tx: Tx, orgId: string, { openPerOrgMax }: VideosDep
   const max = openPerOrgMax();
   if ((await store.countOpen(tx, orgId)) < max) return;
   fail('rate_limit_exceeded', {
-    detail: `This organisation may have ${max} videos in progress at once. Try again when one of them has ended.`,
+    detail: `This organisation may have ${max} videos in progress at once. A cancelled one counts until its server has stopped. Try again when one of them has ended.`,
     retryAfterSeconds: 10,
   });
 }

@@ -65,8 +65,7 @@ describe('the next step', () => {
     ['a completed one at its end', COMPLETED, 24 * HOUR, { do: 'expire' }],
     ['the copy of a completed one goes first', { ...COMPLETED, upstream_open: true }, 0, { do: 'release' }],
     ['one that is over', OVER, 99 * HOUR, { do: 'wait', untilMs: null }],
-    ['the work on one that is over', { ...OVER, upstream_open: true, failures: 4 }, 0, { do: 'release' }],
-    ['a server that does not let go', { ...OVER, upstream_open: true, failures: 5 }, 0, { do: 'wait', untilMs: null }],
+    ['the work on one that is over', { ...OVER, upstream_open: true }, 0, { do: 'release' }],
   ])('%s', (_what, job, afterMs, expected) => {
     expect(planJob(job, SERVER, T0 + afterMs)).toMatchObject(expected);
   });

@@ -33,3 +33,4 @@ create index video_jobs_due on video_jobs (due_ms, created_ms) where due_ms is n
 create index video_jobs_of_org on video_jobs (org_id, created_ms, id);
 create index video_jobs_blobs on video_jobs (blob_key) where blob_key is not null;
 create index video_jobs_open on video_jobs (status, org_id) where status in ('queued', 'in_progress');
+create index video_jobs_left_open on video_jobs (status, org_id) where upstream_open = 1;

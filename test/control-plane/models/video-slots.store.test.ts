@@ -1,0 +1,67 @@
+// Servers that cannot stop a job (SGLang): a job that was cancelled takes a slot there until the server has finished it.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { openVideoServer, type VideoServer } from '../../kit/video-server.ts';
+import type { World } from '../../kit/world.ts';
+import { CENTS, driveFor, jobOf, openVideoWorld, submitVideo, type Who } from './video-world.ts';
+
+let server: VideoServer;
+let world: World;
+let who: Who;
+beforeEach(async () => {
+  server = await openVideoServer('sglang');
+  server.usual = { status: 'in_progress', progress: 10 };
+});
+afterEach(async () => {
+  await world.verify();
+  await world.close();
+  await server.close();
+});
+
+async function open(upstream: object, settings: object = {}): Promise<void> {
+  world = await openVideoWorld([server], { more: [{ engine: 'sglang', ...upstream }], outside: { settings } });
+  who = await world.customer(CENTS);
+}
+const stand = (standing: object): void => void Object.assign(server.jobs.at(-1) ?? {}, standing);
+const asked = (kind: string): number => server.asked.filter((what) => what.startsWith(kind)).length;
+
+const leave = async (): Promise<string> => {
+  const id = await submitVideo(world, who);
+  await world.drive();
+  await world.rooms.videos.cancel(who.orgId, id, async () => undefined);
+  await driveFor(world, 30);
+  return id;
+};
+
+test('a server that cannot stop a job keeps the slot of a cancelled one until it has finished it', async () => {
+  await open({ max_open_requests: 1 });
+  const id = await leave();
+  const next = await submitVideo(world, who);
+  await driveFor(world, 30);
+  expect([asked('DELETE'), asked('POST')]).toEqual([0, 1]);
+  expect(await jobOf(world, id)).toMatchObject({ status: 'cancelled', upstream_open: true });
+  stand({ status: 'completed', progress: 100 });
+  await driveFor(world, 60);
+  expect(await jobOf(world, id)).toMatchObject({ status: 'cancelled', upstream_open: false });
+  expect(await jobOf(world, next)).toMatchObject({ status: 'in_progress' });
+});
+
+test('such a server gets the slot back if it has lost the job, or after its longest time for a video', async () => {
+  await open({ video_ms: 120_000 });
+  const [lost, slow] = [await leave(), await leave()];
+  server.jobs.shift();
+  await driveFor(world, 30);
+  expect(await jobOf(world, lost)).toMatchObject({ upstream_open: false });
+  expect(await jobOf(world, slow)).toMatchObject({ upstream_open: true });
+  await driveFor(world, 80);
+  expect(await jobOf(world, slow)).toMatchObject({ upstream_open: false });
+});
+
+test('a cancelled video that its server still makes counts as an open one of its organisation', async () => {
+  await open({}, { openVideosPerOrg: 2 });
+  await leave();
+  await leave();
+  await expect(submitVideo(world, who)).rejects.toMatchObject({ code: 'rate_limit_exceeded' });
+  stand({ status: 'failed' });
+  await driveFor(world, 60);
+  await submitVideo(world, who);
+});
