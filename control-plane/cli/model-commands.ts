@@ -94,11 +94,10 @@ export const MODEL_COMMANDS: readonly PlainCommand[] = [
       { flags: '--file <id>', help: 'the training file', in: 'body', to: 'training_file', required: true },
       {
         flags: '--budget <usd>',
-        help: 'the most that the job may cost',
+        help: 'the most that the job may cost; by default what the quote of the file names',
         in: 'body',
         to: 'svc.max_budget_usd',
         as: 'number',
-        required: true,
       },
       { flags: '--gpu <types>', help: 'GPU types, the best one first', in: 'body', to: 'svc.gpu_preference' },
       { flags: '--suffix <name>', help: 'a name for the result', in: 'body', to: 'suffix' },

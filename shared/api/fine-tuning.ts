@@ -61,7 +61,7 @@ export const CreateFineTuningJob = z
           .number()
           .nullish()
           .describe(
-            'Required. The job never costs more than this amount. The amount is held until the job ends, and what the job did not use is given back',
+            'The job never costs more than this amount. The amount is held until the job ends, and what the job did not use is given back. If left out, it is the `max_usd` that the quote of the file names, and at least `min_budget_usd`',
           ),
       })
       .nullish()
@@ -102,7 +102,9 @@ export const FineTuningJob = z
     suffix: z.string().nullable().describe('The `suffix` of the request. Null if it had none'),
     svc: z
       .strictObject({
-        max_budget_usd: z.number().describe('The `max_budget_usd` of the request'),
+        max_budget_usd: z
+          .number()
+          .describe('What the job costs at most: the `max_budget_usd` of the request, or what was held without one'),
         gpu_preference: z.string().nullable().describe('The `gpu_preference` of the request. Null if it had none'),
         cost_usd: z.number().describe('What was charged so far'),
       })

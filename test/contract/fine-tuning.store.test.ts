@@ -76,6 +76,21 @@ describe('POST /v1/fine_tuning/jobs', () => {
     expect(json['held_cents']).toBe(600);
   });
 
+  // Specification 4.8: svc is not required.
+  test.each([
+    ['no svc', undefined],
+    ['no budget', {}],
+    ['null as its budget', { max_budget_usd: null }],
+  ])('holds what the quote names at most if it has %s', async (_what, svc) => {
+    const quotes = await api.call('POST', `/v1/files/${fileId}/quote`, { key: owner.key });
+    const quote = quotes.json.data?.find(({ model }) => model === 'tiny-base');
+    const job = await created({ svc });
+    const usd = Math.max(Number(quote?.['max_usd']), Number(quote?.['min_budget_usd']));
+    expect(job.svc.max_budget_usd).toBe(usd);
+    const { json } = await api.call('GET', '/v1/balance', { key: owner.key });
+    expect(json['held_cents']).toBe(Math.round(usd * 100));
+  });
+
   test.each([
     ['an unknown base model', { model: 'nothing' }, 'model_not_found', 'model'],
     ['a model by its id instead of its base model', { model: 'acme/tunable' }, 'validation_failed', 'model'],
@@ -105,8 +120,6 @@ describe('POST /v1/fine_tuning/jobs', () => {
     ['a negative seed', { seed: -1 }, 'validation_failed', 'seed'],
     ['a suffix with a slash', { suffix: 'a/b' }, 'validation_failed', 'suffix'],
     ['a suffix that is too long', { suffix: 'a'.repeat(65) }, 'validation_failed', 'suffix'],
-    ['no svc', { svc: undefined }, 'validation_failed', 'svc.max_budget_usd'],
-    ['no budget', { svc: {} }, 'validation_failed', 'svc.max_budget_usd'],
     ['a budget of 0', { svc: { max_budget_usd: 0 } }, 'validation_failed', 'svc.max_budget_usd'],
     ['a budget below the minimum', { svc: { max_budget_usd: 5.99 } }, 'validation_failed', 'svc.max_budget_usd'],
     [

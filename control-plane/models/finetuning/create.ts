@@ -27,7 +27,7 @@ const SEED = 42;
 export async function createJob(call: CreateCall, deps: FineTuningDeps): Promise<Reply> {
   const { caller, body } = call;
   const terms = termsOf(body.model, deps.catalog);
-  const budgetUcents = readBudget(body.svc?.max_budget_usd, terms);
+  const wantedUcents = readBudget(body.svc?.max_budget_usd, terms);
   const { ids, clock } = deps;
   const nowMs = clock.now();
   const reply = await deps.db.tx('finetuning.create', async (tx) => {
@@ -35,6 +35,7 @@ export async function createJob(call: CreateCall, deps: FineTuningDeps): Promise
     await refuseTooMany(tx, caller.orgId);
     await refuseUnknownTypes(tx, body.svc?.gpu_preference ?? null);
     const file = await readFile(tx, caller.orgId, body.training_file);
+    const budgetUcents = wantedUcents ?? usualBudgetUcents(file.report, terms);
     const job: store.NewJob = {
       id: ids.prefixed('ftjob'),
       org_id: caller.orgId,
@@ -93,15 +94,21 @@ function termsOf(name: string, catalog: Catalog): FineTuning {
   );
 }
 
-function readBudget(dollars: number | null | undefined, terms: FineTuning): bigint {
+/** Undefined if the request leaves the budget to us. */
+function readBudget(dollars: number | null | undefined, terms: FineTuning): bigint | undefined {
+  if (dollars == null) return undefined;
   const least = minBudgetUcents(terms);
-  const bounds = `from ${dollarText(least)} to ${FINE_TUNING_BUDGET_USD_MAX} dollars for this model`;
-  if (dollars == null)
-    return failField('svc.max_budget_usd', `is required: the job never costs more. It must be ${bounds}`);
   const budget = ucentsFromDollars(dollars);
-  if (budget === undefined || budget < least || dollars > FINE_TUNING_BUDGET_USD_MAX)
-    return failField('svc.max_budget_usd', `must be ${bounds}`);
-  return budget;
+  if (budget !== undefined && budget >= least && dollars <= FINE_TUNING_BUDGET_USD_MAX) return budget;
+  const bounds = `from ${dollarText(least)} to ${FINE_TUNING_BUDGET_USD_MAX} dollars for this model`;
+  return failField('svc.max_budget_usd', `must be ${bounds}`);
+}
+
+/** What the job costs on a slow machine, within the bounds of a budget. */
+function usualBudgetUcents(report: TrainingReport, terms: FineTuning): bigint {
+  const { max_usd: slow, min_budget_usd: least } = quoteOf(report, terms);
+  const dollars = Math.min(Math.max(slow, least), FINE_TUNING_BUDGET_USD_MAX);
+  return ucentsFromDollars(dollars) ?? minBudgetUcents(terms);
 }
 
 function requestOf({ method, seed, suffix, metadata, svc }: CreateFineTuningJob): store.Request {
