@@ -40,22 +40,6 @@ const SOUND_DEPLOYMENT = {
   min_replicas: 0,
   max_replicas: 2,
 };
-/** A file with an embedding model that takes `dimensions`. */
-const embeddingOf = (servers: object): string =>
-  JSON.stringify({
-    models: [
-      {
-        id: 'acme/vectors',
-        modality: 'embedding',
-        owned_by: 'acme',
-        context_length: 512,
-        supported_parameters: ['dimensions'],
-        pricing: { input_per_1m_tokens_cents: 1 },
-        ...servers,
-      },
-    ],
-  });
-
 describe('the file', () => {
   test('needs little for a chat model', () => {
     expect(parseModels(chat(), 'models.yaml')).toMatchObject([
@@ -194,11 +178,12 @@ describe('the file', () => {
         ),
       );
     expect(embedding('tei')).toBe('none');
-    expect(
-      complaint(
-        embeddingOf({ upstreams: [], deployment: { ...SOUND_DEPLOYMENT, min_replicas: 1, engine: 'llama_cpp' } }),
-      ),
-    ).toContain('models[0].deployment.engine: must be another where dimensions are supported');
+    const replicas = JSON.stringify({ ...SOUND_DEPLOYMENT, min_replicas: 1, engine: 'llama_cpp' });
+    const served = `id: acme/v, modality: embedding, owned_by: acme, context_length: 512, deployment: ${replicas}`;
+    const priced = 'supported_parameters: [dimensions], pricing: { input_per_1m_tokens_cents: 1 }';
+    expect(complaint(`models: [{ ${served}, ${priced} }]`)).toContain(
+      'models[0].deployment.engine: must be another where dimensions are supported',
+    );
     expect(embedding('llama_cpp')).toContain('upstreams[0].engine: must be another where dimensions are supported');
   });
 
