@@ -22,20 +22,23 @@ export interface PersonOptions {
   isOperator?: boolean;
   /** A second factor was shown. */
   isStrong?: boolean;
+  /** The operator has given the account to the person; the person has not made it. */
+  isVouched?: boolean;
 }
 
 /** A member of the organisation with a session that has just begun; without a role, of no organisation. */
 export async function addPerson(
   { core, rooms }: Pick<World, 'core' | 'rooms'>,
   member: { orgId: string; role: Role } | undefined,
-  { isOperator = false, isStrong = false }: PersonOptions = {},
+  { isOperator = false, isStrong = false, isVouched = true }: PersonOptions = {},
 ): Promise<Person> {
   const { db, clock, ids } = core;
   const [id, nowMs] = [ids.prefixed('usr'), clock.now()];
   const email = `${id}@example.com`;
   const visitor = { clientIp: '192.0.2.1', userAgent: 'test', sessionToken: undefined };
   const begun = await db.tx('test.person', async (tx) => {
-    await insertUser(tx, { id, email, name: 'Ada', is_operator: isOperator, created_ms: nowMs });
+    const flags = { is_operator: isOperator, is_vouched: isVouched };
+    await insertUser(tx, { id, email, name: 'Ada', ...flags, created_ms: nowMs });
     if (member !== undefined)
       await insertMember(tx, { org_id: member.orgId, user_id: id, role: member.role, created_ms: nowMs });
     return rooms.users.sessions.begin(tx, { userId: id, visitor, isStrong, method: 'password' });

@@ -76,7 +76,7 @@ export function openInvitations(deps: PeopleDeps): Invitations {
       return db.tx('users.accept_invitation', async (tx) => {
         await tx.lock('org', orgId);
         const { role, id } = await take(tx, { tokenHash, email: person.email }, deps);
-        const user = await insertPerson(tx, { ...person, isOperator: false }, deps);
+        const user = await insertPerson(tx, { ...person, isOperator: false, isVouched: false }, deps);
         await signIn.setPassword(tx, user.id, hash);
         await addMember(tx, { orgId, userId: user.id, role, by: id }, deps);
         return sessions.begin(tx, { userId: user.id, visitor, isStrong: false, method: 'invitation', orgId });

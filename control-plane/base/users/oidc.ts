@@ -2,12 +2,14 @@
 import { z } from 'zod';
 import { fail, failField, messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
-import type { Query } from '../db/db.ts';
+import { hashOf } from '../accounts/api-keys.ts';
+import type { Query, Tx } from '../db/db.ts';
 import type { Sealing } from '../http/sealing.ts';
 import * as credentials from './credential-store.ts';
 import type { NewSession, Visitor } from './sessions.ts';
 import { failSignIn, type SignInDeps } from './sign-in.ts';
-import { userWithEmail } from './store.ts';
+import { sessionWithToken } from './session-store.ts';
+import { findUser, userWithEmail } from './store.ts';
 
 const LOGIN_MS = 10 * 60_000;
 const STEP_SECONDS_MAX = 10;
@@ -26,7 +28,7 @@ export interface Oidc {
   begin(): Promise<{ url: string; login: string }>;
   /**
    * `query` is what the provider has added to the address of our page. @throws ServiceError `validation_failed` for a login that is not ours,
-   * `sign_in_failed`, `sign_up_closed` for a person without an account, `unavailable`
+   * `sign_in_failed`, `sign_up_closed` for a person without an account, `conflict` for an account that may be somebody else's, `unavailable`
    */
   finish(answer: { login: string; query: string }, visitor: Visitor): Promise<NewSession>;
 }
@@ -105,9 +107,10 @@ export function openOidc(deps: Deps): Oidc {
         return failSignIn();
       });
       const claims = Claims.parse(tokens.claims());
-      const userId = await personOf(db.read, claims, deps);
+      const { userId, isLinked } = await personOf(db.read, claims, deps);
       return db.tx('users.oidc_sign_in', async (tx) => {
         await tx.lock('user', userId);
+        if (!isLinked) await assertOwn(tx, { userId, visitor }, deps);
         await credentials.insertCredential(tx, linkOf(userId, claims, deps));
         const isNew = await credentials.useChallenge(tx, `oidc ${login.state}`, login.expires_ms);
         if (!isNew) failSignIn();
@@ -140,13 +143,31 @@ export function oidcSettings(
  * The account of the person: the account that is linked with the person at the provider, or else the account with the verified e-mail
  * address. @throws ServiceError `sign_up_closed` if there is neither
  */
-async function personOf(query: Query, claims: Claims, deps: Deps): Promise<string> {
+async function personOf(query: Query, claims: Claims, deps: Deps): Promise<{ userId: string; isLinked: boolean }> {
   const linked = await credentials.credentialWith(query, externalIdOf(claims, deps));
-  if (linked !== undefined) return linked.user_id;
+  if (linked !== undefined) return { userId: linked.user_id, isLinked: true };
   const { email, email_verified: isVerified } = claims;
   const user = isVerified === true && email !== undefined ? await userWithEmail(query, email) : undefined;
-  if (user !== undefined) return user.id;
+  if (user !== undefined) return { userId: user.id, isLinked: false };
   return fail('sign_up_closed', 'There is no account with your verified e-mail address. Ask for an invitation first.');
+}
+
+/**
+ * Whoever signs up may type the address of somebody else. If the owner of the address were linked with that account, the stranger would share it.
+ * So the operator must have given the account to its person, or the browser must be signed in to it.
+ */
+async function assertOwn(
+  tx: Tx,
+  { userId, visitor: { sessionToken } }: { userId: string; visitor: Visitor },
+  { clock }: Deps,
+): Promise<void> {
+  if ((await findUser(tx, userId))?.is_vouched === true) return;
+  const session = sessionToken && (await sessionWithToken(tx, hashOf(sessionToken), clock.now()));
+  if (session && session.user_id === userId) return;
+  fail(
+    'conflict',
+    'Somebody has made an account with your address here. If it was you, sign in to it in this browser first. If not, ask the operator for a link to it.',
+  );
 }
 
 /** The row that links an account with the person at the provider. It is inserted at each sign-in, and ignored from the second one on. */

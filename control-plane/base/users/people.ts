@@ -77,7 +77,7 @@ export function openPeople(deps: PeopleDeps): People {
       await attempts.take(attempt);
       const hash = await passwords.hash(person.password);
       return db.tx('users.sign_up', async (tx) => {
-        const user = await insertPerson(tx, { ...person, isOperator: false }, deps);
+        const user = await insertPerson(tx, { ...person, isOperator: false, isVouched: false }, deps);
         await signIn.setPassword(tx, user.id, hash);
         const orgId = await accounts.addUnfundedOrg(tx, orgName);
         await addMember(tx, { orgId, userId: user.id, role: 'owner', by: user.id }, deps);
@@ -89,7 +89,7 @@ export function openPeople(deps: PeopleDeps): People {
       if (member !== undefined) await accounts.assertOrg(member.orgId);
       const { user, url } = await db.tx('users.add', async (tx) => {
         if (member !== undefined) await tx.lock('org', member.orgId);
-        const made = await insertPerson(tx, person, deps);
+        const made = await insertPerson(tx, { ...person, isVouched: true }, deps);
         if (member !== undefined) await addMember(tx, { ...member, userId: made.id, by: 'operator' }, deps);
         return { user: made, url: await withLink(tx, made.id) };
       });
@@ -116,6 +116,7 @@ export function openPeople(deps: PeopleDeps): People {
         await deleteAllCredentials(tx, userId);
         await noteEnded(tx, await deleteOthers(tx, userId, ''), deps);
         await signIn.setPassword(tx, userId, hash);
+        await store.noteVouched(tx, userId);
         return sessions.begin(tx, { userId, visitor, isStrong: false, method: 'link' });
       });
     },
@@ -126,10 +127,11 @@ export function openPeople(deps: PeopleDeps): People {
 /** @throws ServiceError `conflict` if the address is taken */
 export async function insertPerson(
   tx: Tx,
-  { email, name, isOperator }: { email: string; name: string; isOperator: boolean },
+  { email, name, isOperator, isVouched }: Pick<OperatorAdds, 'email' | 'name' | 'isOperator'> & { isVouched: boolean },
   { clock, ids }: Pick<PeopleDeps, 'clock' | 'ids'>,
 ): Promise<store.UserRow> {
-  const row = { id: ids.prefixed('usr'), email, name, is_operator: isOperator, created_ms: clock.now() };
+  const flags = { is_operator: isOperator, is_vouched: isVouched };
+  const row = { id: ids.prefixed('usr'), email, name, ...flags, created_ms: clock.now() };
   if ((await store.insertUser(tx, row)) === 1) return row;
   return fail('conflict', `Somebody has the address ${email} already. Sign in, or use another address.`);
 }

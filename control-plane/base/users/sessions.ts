@@ -13,7 +13,7 @@ import type { Events } from '../events/events.ts';
 import { CONFIRMED_MS } from '../http/browsers.ts';
 import type { Caller } from '../http/route.ts';
 import { scopeText } from '../http/scopes.ts';
-import { factorsOf } from './credential-store.ts';
+import { factorsOf, hasSecond } from './credential-store.ts';
 import { scopesOfRole } from './roles.ts';
 import * as rows from './session-store.ts';
 import { findUser, membershipsOf, personView } from './store.ts';
@@ -176,7 +176,14 @@ async function insert(tx: Tx, beginning: Beginning, tokenHash: string, deps: Dep
   for (const { id } of older.slice(SESSIONS_MAX - 1))
     await noteEnded(tx, await rows.deleteSession(tx, userId, id), deps);
   const orgId = beginning.orgId ?? (await membershipsOf(tx, userId))[0]?.org_id ?? null;
-  const times = { confirmed_ms: nowMs, created_ms: nowMs, used_ms: nowMs, expires_ms: nowMs + rows.SESSION_MS };
+  // Whoever has a second factor is confirmed only by using it. Otherwise a stolen password or provider could add a factor of its own.
+  const isConfirmed = isStrong || !hasSecond(await factorsOf(tx, userId));
+  const times = {
+    confirmed_ms: isConfirmed ? nowMs : 0,
+    created_ms: nowMs,
+    used_ms: nowMs,
+    expires_ms: nowMs + rows.SESSION_MS,
+  };
   const id = deps.ids.prefixed('ses');
   const place = placeOf(visitor);
   await rows.insertSession(tx, {

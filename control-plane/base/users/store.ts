@@ -5,16 +5,16 @@ import { flag, int, text } from '../db/columns.ts';
 import { join, type Query, sql, type Sql, type Tx } from '../db/db.ts';
 import { pageBy, pageFrom, type PageStart } from '../http/cursors.ts';
 
-const UserRow = z.object({ id: text, email: text, name: text, is_operator: flag, created_ms: int });
+const UserRow = z.object({ id: text, email: text, name: text, is_operator: flag, is_vouched: flag, created_ms: int });
 export type UserRow = z.infer<typeof UserRow>;
 
-const COLUMNS = sql`id, email, name, is_operator, created_ms`;
+const COLUMNS = sql`id, email, name, is_operator, is_vouched, created_ms`;
 
 /** Returns 0 if another person has the address already. */
 export function insertUser(tx: Tx, row: UserRow): Promise<number> {
   return tx.run(
-    sql`insert into users (id, email, name, is_operator, created_ms)
-        values (${row.id}, ${row.email}, ${row.name}, ${row.is_operator}, ${row.created_ms})
+    sql`insert into users (${COLUMNS})
+        values (${row.id}, ${row.email}, ${row.name}, ${row.is_operator}, ${row.is_vouched}, ${row.created_ms})
         on conflict (email) do nothing`,
   );
 }
@@ -26,6 +26,11 @@ export function findUser(query: Query, id: string): Promise<UserRow | undefined>
 /** The address must be in lower case. */
 export function userWithEmail(query: Query, email: string): Promise<UserRow | undefined> {
   return query.one(UserRow, sql`select ${COLUMNS} from users where email = ${email}`);
+}
+
+/** The operator has given the account to the person. */
+export async function noteVouched(tx: Tx, id: string): Promise<void> {
+  await tx.run(sql`update users set is_vouched = 1 where id = ${id}`);
 }
 
 export function pageOfUsers(query: Query, start: PageStart): Promise<UserRow[]> {

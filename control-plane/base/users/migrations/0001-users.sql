@@ -5,6 +5,8 @@ create table users (
   email TEXT not null unique,
   name TEXT not null,
   is_operator INTEGER not null,
+  -- 1 if the operator has given the account to the person. The address of any other account is only what somebody has typed.
+  is_vouched INTEGER not null,
   created_ms INTEGER not null
 ) STRICT;
 create index users_by_time on users (created_ms, id);

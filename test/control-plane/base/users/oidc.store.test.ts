@@ -1,8 +1,9 @@
 // Signing in through an OpenID provider: whom it lets in, and what an attacker cannot do with its answers.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { insertCredential } from '../../../../control-plane/base/users/credential-store.ts';
 import { type Answer, type Api, type ApiAccount, openApi } from '../../../contract/api.ts';
 import { CLIENT, type OpenidProvider, startOpenidProvider } from '../../../kit/openid-provider.ts';
-import { addPerson, type Person, tokenIn } from '../../../kit/people.ts';
+import { addPerson, cookieOf, type Person, tokenIn } from '../../../kit/people.ts';
 
 let provider: OpenidProvider;
 let api: Api;
@@ -56,6 +57,42 @@ describe('the provider', () => {
       const refused = await signIn(person({ sub: 'eve', ...more }));
       expect(refused).toMatchObject({ status: 403, json: { code: 'sign_up_closed' } });
     }
+  });
+
+  test('does not let anybody into an account that a stranger may have made with the address', async () => {
+    const made = await addPerson(api.world, { orgId: account.orgId, role: 'owner' }, { isVouched: false });
+    const claims = person({ sub: 'boss', email: made.email });
+    expect(await signIn(claims)).toMatchObject({ status: 409, json: { code: 'conflict' } });
+    const { url, login } = await begin();
+    const body = { login, query: provider.signIn(url, claims) };
+    const linked = await api.call('POST', '/v1/auth/oidc/finish', { body, headers: cookieOf(made) });
+    expect(linked).toMatchObject({ status: 201, json: { user: { id: made.userId } } });
+    expect(await signIn(claims)).toMatchObject({ status: 201, json: { user: { id: made.userId } } });
+  });
+
+  test('cannot add a second factor to those of a person', async () => {
+    const operator = await addPerson(api.world, { orgId: account.orgId, role: 'owner' }, { isOperator: true });
+    const claims = person({ sub: 'op', email: operator.email });
+    const registered = async (): Promise<number> => {
+      const token = tokenIn(await signIn(claims)) ?? '';
+      return (await api.call('POST', '/v1/auth/passkeys/registration', { headers: cookieOf({ token }) })).status;
+    };
+    expect(await registered()).toBe(200);
+    await api.world.db.tx('test.factor', (tx) =>
+      insertCredential(tx, {
+        id: 'cred_1',
+        user_id: operator.userId,
+        kind: 'passkey',
+        name: 'key',
+        external_id: 'k',
+        secret: '',
+        counter: 0,
+        transports: [],
+        confirmed_ms: 1,
+        created_ms: 1,
+      }),
+    );
+    expect(await registered()).toBe(403);
   });
 
   test('is no second factor: an operator confirms with an own one first', async () => {
