@@ -60,7 +60,8 @@ const placed = Object.entries(TABLE).flatMap(([who, names]) =>
     .map((operationId): [string, string] => [operationId, who]),
 );
 const byName = new Map(api.routes.map((route) => [route.operationId, route]));
-const { orgId } = await api.account();
+const account = await api.account();
+const { orgId } = account;
 const people = new Map(
   await Promise.all(ROLES.map(async (role) => [role, await addPerson(api.world, { orgId, role })] as const)),
 );
@@ -75,6 +76,22 @@ async function call(route: Route, role: Role): Promise<Answer> {
   if (as === undefined) throw new Error(`nobody is ${role}`);
   return api.call(route.method, url, { as });
 }
+
+test('the login of an instance is for those who may change the instance', async () => {
+  await api.world.machine();
+  const id = await api.world.run(account);
+  const statusFor = async (role: Role): Promise<number> => {
+    const as = people.get(role);
+    if (as === undefined) throw new Error(`nobody is ${role}`);
+    return (await api.call('GET', `/v1/instances/${id}?include=credentials`, { as })).status;
+  };
+  expect(await Promise.all(ROLES.map(async (role) => [role, await statusFor(role)]))).toEqual([
+    ['owner', 200],
+    ['member', 200],
+    ['billing', 403],
+    ['read-only', 403],
+  ]);
+});
 
 test('every route has one place in the table', () => {
   expect(placed.map(([name]) => name).toSorted()).toEqual([...byName.keys()].toSorted());

@@ -51,7 +51,7 @@ export function openDiskBlobs(directory: string, deps: DiskBlobsDeps): Blobs {
     try {
       await mkdir(halves, { recursive: true, mode: 0o700 });
       const takeRoom = openRoom(halves, deps.reserve);
-      const stored = await writeHalf(half, source, { ...options, takeRoom, nowMs: deps.clock.now() });
+      const stored = await writeHalf(half, source, { ...options, takeRoom, now: deps.clock.now });
       await keep(half, pathOf(key));
       return { key, ...stored };
     } catch (error) {
@@ -104,7 +104,7 @@ function openRoom(directory: string, reserve: DiskReserve): TakeRoom {
 async function writeHalf(
   path: string,
   source: AsyncIterable<Uint8Array>,
-  { bytesMax, signal, takeRoom, nowMs }: WriteOptions & { takeRoom: TakeRoom; nowMs: number },
+  { bytesMax, signal, takeRoom, now }: WriteOptions & { takeRoom: TakeRoom; now: () => number },
 ): Promise<Omit<StoredBlob, 'key'>> {
   const hash = createHash('sha256');
   let bytes = 0;
@@ -125,8 +125,9 @@ async function writeHalf(
     }
     await written;
     signal.throwIfAborted();
-    // The sweep uses this time as the age of the blob.
-    await file.utimes(nowMs / 1000, nowMs / 1000);
+    // The sweep reads the age of the blob from this time. An upload may take hours, and its row is written after it.
+    const seconds = now() / 1000;
+    await file.utimes(seconds, seconds);
     await file.sync();
   } finally {
     await written.catch(() => undefined);

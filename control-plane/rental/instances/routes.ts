@@ -4,13 +4,17 @@ import { CreateInstance, Instance, RenameInstance } from '../../../shared/api/in
 import { Operation } from '../../../shared/api/operation.ts';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import type { Db } from '../../base/db/db.ts';
+import { assertMay } from '../../base/http/checks.ts';
 import { byCreation, type Cursors } from '../../base/http/cursors.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
 import { type OperationRow, operationView } from '../../base/operations/operations.ts';
 import type { Instances } from './instances.ts';
 
 const GetQuery = z.strictObject({
-  include: z.enum(['credentials']).optional().describe('`credentials` adds connection.app_password'),
+  include: z
+    .enum(['credentials'])
+    .optional()
+    .describe('`credentials` adds connection.app_password. The role `read-only` does not get it'),
 });
 const InstanceId = z.strictObject({ id: z.string().describe('The instance id') });
 const accepted = {
@@ -99,8 +103,11 @@ function getRoute({ instances }: { instances: Instances }): Route {
     responses: { 200: { description: 'The instance', schema: Instance } },
     errors: ['not_found'],
     handler: async ({ caller, params, query }) => {
+      const credentials = query.include === 'credentials';
+      // The login opens a shell in which everything can be changed, so a person who only reads does not get it.
+      if (credentials && caller.session !== undefined) assertMay(caller, 'instances:write');
       const found = await instances.get(caller.orgId, params.id);
-      return { status: 200, body: instances.show(found, { credentials: query.include === 'credentials' }) };
+      return { status: 200, body: instances.show(found, { credentials }) };
     },
   });
 }

@@ -91,8 +91,14 @@ describe('the sweep', () => {
   });
 
   test('uses the time at which a blob was complete, on the clock of the service', async () => {
-    await blobs.write(blobs.newKey('files'), pieces('x'), AMPLE);
+    const startedMs = clock.now();
+    async function* slow(): AsyncGenerator<Buffer> {
+      yield Buffer.from('x');
+      await clock.advance(70 * 60_000);
+    }
+    await blobs.write(blobs.newKey('files'), slow(), AMPLE);
     const [path = ''] = filesOnDisk();
+    expect(clock.now()).toBe(startedMs + 70 * 60_000);
     expect(statSync(join(directory, path)).mtimeMs).toBe(clock.now());
     utimesSync(join(directory, path), 0, 0);
     expect(await blobs.sweep({ files: async () => [] }, never)).toBe(1);
