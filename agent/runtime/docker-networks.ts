@@ -51,6 +51,16 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
     else await remove(name);
   };
 
+  /**
+   * A container may be there although its creation has failed. Then its network must never be given to another one. If the engine does not
+   * say who has the network, nobody gets it, and a sweep removes it.
+   */
+  const isFree = (name: string): Promise<boolean> =>
+    inUse().then(
+      (names) => !names.includes(name),
+      () => false,
+    );
+
   const sweep = async (): Promise<void> => {
     const ours = (): (string | undefined)[] => [spare, ...taken];
     // A network may get its container between two calls. So a network is kept if it was in use before, between or after them.
@@ -69,10 +79,11 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
       const name = ready ?? newName();
       taken.add(name);
       const [container, network] = await Promise.allSettled([makeContainer(name), ready ?? make(name)]);
+      // A sweep must not remove the network before it is decided who gets it.
+      if (container.status === 'rejected' && network.status === 'fulfilled' && (await isFree(name))) await keep(name);
       taken.delete(name);
       // If the network could not be created, the start tries again and reports the reason.
       if (container.status === 'fulfilled') return container.value;
-      if (network.status === 'fulfilled') await keep(name);
       throw container.reason;
     },
     make,

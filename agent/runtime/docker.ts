@@ -113,33 +113,46 @@ async function create(docker: Docker, networks: Networks, shape: ContainerShape,
     [LABEL_GPUS]: shape.gpu_uuids.join(','),
   };
   const createIn = (network: string): Promise<Docker.Container> =>
-    createContainer(docker, createOptions(shape, labels, network));
+    createContainer(docker, createOptions(shape, labels, network), shape.folders);
   const container = await (shape.network === 'none' ? createIn(NO_NETWORK) : networks.forContainer(createIn));
-  if (shape.folders.length > 0) {
-    const entries = shape.folders.map((folder) => ({ name: `${folder.replace(/^\/+/, '')}/`, mode: '1777' }));
-    await container.putArchive(tarOf(entries), { path: '/' });
-  }
   return container.id;
 }
 
 /**
- * Creates the container without the volumes that the image declares. A volume would not count against the disk size. A volume over our files
- * (also through a symbolic link of the image) would replace them with the image's files.
+ * Creates the container with its folders, and without the volumes that the image declares. A volume would not count against the disk size. A
+ * volume over our files (also through a symbolic link of the image) would replace them with the image's files.
  */
 async function createContainer(
   docker: Docker,
   options: Docker.ContainerCreateOptions & { Image: string },
+  folders: readonly string[],
 ): Promise<Docker.Container> {
   const image = withoutVolumes(await docker.getImage(options.Image).inspect());
-  if (image === undefined) return docker.createContainer(options);
-  await loadOnce(docker, image);
-  const container = await docker.createContainer({ ...options, Image: image.tag });
-  for (const { path, archive } of image.folders) {
-    // The engine would have created this folder together with the volume.
-    const isThere = (await absentAsUndefined(container.infoArchive({ path }))) !== undefined;
-    if (!isThere) await container.putArchive(archive, { path: '/' });
+  if (image !== undefined) await loadOnce(docker, image);
+  const container = await docker.createContainer({ ...options, Image: image?.tag ?? options.Image });
+  try {
+    for (const folder of image?.folders ?? []) await makeFolder(container, folder);
+    const entries = folders.map((folder) => ({ name: `${folder.replace(/^\/+/, '')}/`, mode: '1777' }));
+    if (entries.length > 0) await container.putArchive(tarOf(entries), { path: '/' });
+  } catch (error) {
+    // A half-made container must not stay: it would be found by its labels and started. The first error says more than a second one.
+    await container.remove({ force: true, v: true }).catch(() => undefined);
+    throw error;
   }
   return container;
+}
+
+/** The engine would have created this folder together with the volume. */
+async function makeFolder(container: Docker.Container, { path, archive }: Volumeless['folders'][0]): Promise<void> {
+  try {
+    const isThere = (await absentAsUndefined(container.infoArchive({ path }))) !== undefined;
+    if (!isThere) await container.putArchive(archive, { path: '/' });
+  } catch (error) {
+    // The engine refuses the question in no words at all.
+    const words = ownWords(error);
+    const reason = words === '' ? 'a file may be in the way, or a link that leads nowhere' : words;
+    throw new Error(`a folder that the image declares as a VOLUME cannot be made: ${reason}`, { cause: error });
+  }
 }
 
 async function loadOnce(docker: Docker, { tag, archive }: Volumeless): Promise<void> {
@@ -174,7 +187,13 @@ async function remove(docker: Docker, networks: Networks, container: Docker.Cont
   if (network !== NO_NETWORK) await networks.remove(network);
 }
 
-/** Removes dockerode's prefix `(HTTP code 500) server error - ` from errors: customers see them, and it means nothing to them. */
+/** The error without dockerode's prefix `(HTTP code 500) server error - `: customers see it, and the prefix means nothing to them. */
+function ownWords(error: unknown): string {
+  return messageOf(error)
+    .replace(/^\(HTTP code \d+\) [^-]* - /, '')
+    .trim();
+}
+
 function inItsOwnWords(engine: Engine): Engine {
   const plain =
     <A extends unknown[], R>(call: (...args: A) => Promise<R>) =>
@@ -182,10 +201,7 @@ function inItsOwnWords(engine: Engine): Engine {
       try {
         return await call(...args);
       } catch (error) {
-        const words = messageOf(error)
-          .replace(/^\(HTTP code \d+\) [^-]* - /, '')
-          .trim();
-        throw new Error(words, { cause: error });
+        throw new Error(ownWords(error), { cause: error });
       }
     };
   return {

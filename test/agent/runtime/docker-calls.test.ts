@@ -136,6 +136,64 @@ describe('a container', () => {
     expect(await engine.create(SHAPE)).toBe('c-new');
   });
 
+  describe('whose folder the engine refuses', () => {
+    const PUT = 'PUT /containers/c-new/archive';
+    const REMOVAL = 'DELETE /containers/c-new';
+    const REFUSED = /^a folder that the image declares as a VOLUME cannot be made: not a directory$/;
+    /** The network of each container that was created, in order. */
+    const chosen = (): string[] =>
+      script.asked
+        .filter(({ line }) => line === 'POST /containers/create')
+        .map(({ body }) => (body as { HostConfig: { NetworkMode: string } }).HostConfig.NetworkMode);
+    beforeEach(async () => {
+      answer('GET /images/app/json', { body: { ...IMAGE, Config: { Volumes: { '/etc/passwd/x': {} } } } });
+      answer('GET /images/svc-without-volumes:1/json', { body: {} });
+      answer('HEAD /containers/c-new/archive', { status: 404 });
+      answer(PUT, { status: 500, body: { message: 'not a directory' } });
+    });
+
+    test('is removed by force, with the reason of the refusal, and the next one may have its network', async () => {
+      await expect(engine.create(SHAPE)).rejects.toThrow(REFUSED);
+      expect(queryOf(REMOVAL)).toEqual({ force: 'true', v: 'true' });
+      script.answers.delete(PUT);
+      await engine.create(SHAPE);
+      expect(new Set(chosen()).size).toBe(1);
+    });
+
+    test('is removed with a reason in words, although the engine refuses the question for the folder in none', async () => {
+      answer('HEAD /containers/c-new/archive', { status: 500 });
+      await expect(engine.create(SHAPE)).rejects.toThrow(/cannot be made: a file may be in the way/);
+      expect(script.lines()).toContain(REMOVAL);
+    });
+
+    test('and that stays keeps its network: the next one gets another', async () => {
+      answer(REMOVAL, { status: 500, body: { message: 'busy' } });
+      script.answers.set('GET /containers/json', () => ({
+        body: chosen().map((NetworkMode) => ({ ...OURS, HostConfig: { NetworkMode } })),
+      }));
+      await expect(engine.create(SHAPE)).rejects.toThrow(REFUSED);
+      script.answers.delete(PUT);
+      await engine.create(SHAPE);
+      expect(new Set(chosen()).size).toBe(2);
+    });
+
+    test('leaves its network to nobody if the engine does not say which containers there are', async () => {
+      answer('GET /containers/json', { status: 500 });
+      await expect(engine.create(SHAPE)).rejects.toThrow(REFUSED);
+      script.answers.delete(PUT);
+      await engine.create(SHAPE);
+      expect(new Set(chosen()).size).toBe(2);
+    });
+
+    test('is removed too if it belongs to a job', async () => {
+      answer('GET /images/app/json', { body: IMAGE });
+      await expect(engine.create({ ...SHAPE, network: 'none', folders: ['/job/out'] })).rejects.toThrow(
+        /^not a directory$/,
+      );
+      expect(script.lines().at(-1)).toBe(REMOVAL);
+    });
+  });
+
   test('is found by the labels of this machine, and shown with its folders and GPUs', async () => {
     found(OURS, { ...OURS, Id: 'c-2', State: 'exited', Labels: {} });
     expect(await engine.list()).toEqual([

@@ -90,6 +90,17 @@ test('a container that cannot be created leaves its network to the next one', as
   expect(await networkOf('wl_a')).toBe(left);
 });
 
+test('a container whose folder cannot be made does not stay, and a network never has two containers', async () => {
+  // The path of the volume leads through a file.
+  await importEmptyImage(engine.docker, ['VOLUME /busybox/x']);
+  const failing = create('wl_a').finally(() => importEmptyImage(engine.docker));
+  await expect(failing).rejects.toThrow('a folder that the image declares as a VOLUME cannot be made');
+  expect(await agent.list()).toEqual([]);
+  const ids = [await create('wl_a'), await create('wl_b')];
+  expect(await networkOf('wl_a')).not.toBe(await networkOf('wl_b'));
+  expect((await agent.list()).map(({ id }) => id).toSorted()).toEqual(ids.toSorted());
+});
+
 test('if two containers cannot be created at the same time, one of their networks is kept for the next', async () => {
   const failing = ['wl_a', 'wl_b'].map((id) => create(id, 'not-here:1'));
   // Awaited together: if only the first were awaited, the second could fail without a handler.
