@@ -38,7 +38,7 @@ export async function fileOfArchive(archive: Readable): Promise<FileInContainer 
       const header = await source.take(BLOCK_BYTES);
       const bytes = sizeOf(header);
       const type = header.toString('latin1', 156, 157);
-      if (REGULAR.has(type)) return { bytes, stream: Readable.from(contentOf(source, bytes), { objectMode: false }) };
+      if (REGULAR.has(type)) return { bytes, stream: contentOf(archive, source, bytes) };
       if (!ABOUT_NEXT.has(type) || bytes > DESCRIPTION_BYTES_MAX) break;
       await source.take(Math.ceil(bytes / BLOCK_BYTES) * BLOCK_BYTES);
     }
@@ -55,7 +55,6 @@ interface Source {
   take(bytes: number): Promise<Buffer>;
   /** At least one byte and at most `bytesMax`. @throws Error at the end of the archive */
   some(bytesMax: number): Promise<Buffer>;
-  destroy(): void;
 }
 
 function openSource(archive: Readable): Source {
@@ -82,20 +81,31 @@ function openSource(archive: Readable): Source {
       }
       return Buffer.concat(taken);
     },
-    destroy: () => void archive.destroy(),
   };
 }
 
-async function* contentOf(source: Source, bytes: number): AsyncGenerator<Buffer> {
-  try {
-    for (let left = bytes; left > 0;) {
-      const piece = await source.some(left);
-      left -= piece.length;
-      yield piece;
-    }
-  } finally {
-    source.destroy();
-  }
+/**
+ * The archive ends together with the stream, read or not. Each archive that nobody reads would keep a connection to the engine, and a long one
+ * the engine's lock on the container.
+ */
+function contentOf(archive: Readable, source: Source, bytes: number): Readable {
+  let left = bytes;
+  return new Readable({
+    read(): void {
+      if (left === 0) return void this.push(null);
+      source.some(left).then(
+        (piece) => {
+          left -= piece.length;
+          this.push(piece);
+        },
+        (error: unknown) => this.destroy(error as Error),
+      );
+    },
+    destroy: (error, done) => {
+      archive.destroy();
+      done(error);
+    },
+  });
 }
 
 /** The size in a header: octal digits, or, for large files, a binary number whose first bit is set. */

@@ -181,6 +181,28 @@ describe('the archive in which an engine sends one file', () => {
     expect(await fileOfArchive(archive(readFileSync(join(dir, 'link.tar'))))).toBeUndefined();
   });
 
+  test.each([
+    ['unread', 0],
+    ['read in part', 1],
+    ['while it waits for more', 2],
+  ])('ends when the file is given up %s', async (_when, reads) => {
+    const source = new Readable({ read: () => undefined });
+    source.push(tarOf([{ name: 'f', content: 'a'.repeat(1300) }]).subarray(0, 1000));
+    const found = await fileOfArchive(source);
+    const pieces = found?.stream[Symbol.asyncIterator]();
+    if (reads > 0) await pieces?.next();
+    const more = reads > 1 ? pieces?.next() : undefined;
+    found?.stream.destroy();
+    await more?.catch(() => undefined);
+    await expect.poll(() => source.destroyed).toBe(true);
+  });
+
+  test('ends when the file is read to its end', async () => {
+    const source = archive(tarOf([{ name: 'f', content: 'a'.repeat(1300) }]));
+    await buffer((await fileOfArchive(source))?.stream ?? Readable.from([]));
+    await expect.poll(() => source.destroyed).toBe(true);
+  });
+
   test('fails if the archive ends before the file does', async () => {
     const found = await fileOfArchive(archive(tarOf([{ name: 'f', content: 'a'.repeat(1300) }]).subarray(0, 1000)));
     await expect(buffer(found?.stream ?? Readable.from([]))).rejects.toThrow('too early');
