@@ -4,7 +4,7 @@ import type { Clock } from '../../shared/clock.ts';
 import { GUEST_BYTES_PER_SECOND_MAX, GUEST_FRAMES_PER_SECOND_MAX, SESSION_LINGER_MS } from '../../shared/limits.ts';
 import { FRAME, type Frame, sendFrame } from '../wire/frames.ts';
 import type { Socket } from 'node:net';
-import { Writable } from 'node:stream';
+import { type Readable, Writable } from 'node:stream';
 
 /** A stream whose bytes go to the guest as data frames, and whose end becomes an EOF frame. The other direction stays open. */
 export function frameSink(socket: Socket): Writable {
@@ -20,6 +20,13 @@ export function frameSink(socket: Socket): Writable {
   });
   socket.once('close', () => sink.destroy());
   return sink;
+}
+
+/** Sends the client's bytes into the sink. After the session has ended, they are dropped, so that the end of the client is still seen. */
+export function feed(client: Readable, sink: Writable): void {
+  client.pipe(sink);
+  // `pipe` pauses the client when the sink closes. This listener is added after the one of `pipe`, and so comes after it.
+  sink.once('close', () => client.resume());
 }
 
 /** Call after a client has sent its EOF and left. Bytes still on their way to `sink` arrive inside, for at most SESSION_LINGER_MS. */

@@ -1,7 +1,7 @@
 // The common part of all SSH channels: their connection, how they end, and the bytes from the client to the container.
 import type { Connection, ServerChannel } from 'ssh2';
 import type { Clock } from '../../shared/clock.ts';
-import { frameSink, leaveSession } from './guest-frames.ts';
+import { feed, frameSink, leaveSession } from './guest-frames.ts';
 import type { GuestSession, Guests } from './guest-connection.ts';
 import type { Pace } from './ssh-buffers.ts';
 
@@ -66,7 +66,7 @@ export function feedInside(
     leave();
   });
   if (gone.aborted) leave();
-  channel.pipe(sink);
+  feed(channel, sink);
 }
 
 function isWindowed(channel: ServerChannel): channel is WindowedChannel {

@@ -3,7 +3,7 @@ import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../shared/clock.ts';
 import { TCP_CONNECTIONS_MAX } from '../../shared/limits.ts';
-import { frameSink, leaveSession } from './guest-frames.ts';
+import { feed, frameSink, leaveSession } from './guest-frames.ts';
 import type { Guests } from './guest-connection.ts';
 
 export interface TcpServer {
@@ -59,7 +59,7 @@ export function openTcpServer({ guests, clock }: { guests: Guests; clock: Clock 
         const sink = frameSink(inside);
         // The application must not mistake half a request for a whole one either.
         stream.once('close', () => void (sink.writableEnded ? leaveSession(inside, sink, clock) : inside.destroy()));
-        stream.pipe(sink);
+        feed(stream, sink);
         outside.resolve(stream);
       } catch (error) {
         outside.resolve(undefined);

@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import type { Client, ClientChannel } from 'ssh2';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createFrameDecoder, FRAME, FRAME_BYTES_MAX } from '../../../agent/wire/frames.ts';
-import { SESSION_LINGER_MS } from '../../../shared/limits.ts';
+import { SESSION_LINGER_MS, SSH_CHANNELS_MAX } from '../../../shared/limits.ts';
 import { eventually } from '../../kit/processes.ts';
 import { virtualClock, type VirtualClock } from '../../kit/virtual-clock.ts';
 import { client, closeSshServers, exec, startWorld, type World } from '../ssh-server.ts';
@@ -79,6 +79,24 @@ test.each([
     await sayAndLeave(channel, bytes);
     if (bytes === MUCH) over.end();
     expect(await hear(peer)).toEqual({ bytes, whole: true });
+  }
+});
+
+test('a connection that ends inside first gives its channel back, although its client has more to say', async () => {
+  for (let place = 0; place <= SSH_CHANNELS_MAX; place += 1) {
+    const channel = await forward();
+    const peer = await guestEnd(place);
+    const { events } = world.sessions[place] ?? {};
+    channel.write('hello');
+    await once(peer, 'data');
+    peer.destroy();
+    await eventually('a closed session', 4_000, () =>
+      Promise.resolve(world.sessions[place]?.socket.closed || undefined),
+    );
+    channel.write(Buffer.alloc(100_000));
+    const closed = once(channel.resume(), 'close');
+    events?.onEnd({ code: 0, signal: null });
+    await closed;
   }
 });
 

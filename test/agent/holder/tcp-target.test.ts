@@ -64,13 +64,14 @@ async function heardInside(): Promise<{ bytes: number; whole: boolean }> {
   return heard;
 }
 
-test('the end of an application ends the stream, and later bytes are dropped', async () => {
+test.each([0, 50])('the end of an application ends the stream, and bytes %d ms later are dropped', async (laterMs) => {
   await events.onData('stdout', Buffer.from('bye'));
   guest.resume();
   events.onEof();
   expect(await text(client.iterator({ destroyOnReturn: false }))).toBe('bye');
   inside.destroy();
   events.onEnd({ code: 0, signal: null });
+  await new Promise((resolve) => setTimeout(resolve, laterMs));
   // More bytes than fit into the buffers of a stream that nobody reads.
   for (let i = 0; i < 64; i += 1) if (!client.write(Buffer.alloc(64 * 1024))) await once(client, 'drain');
   client.end();
