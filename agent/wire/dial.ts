@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import type { Duplex } from 'node:stream';
-import { STREAM_DIAL_MS_MAX } from '../../shared/limits.ts';
+import { STREAM_DIAL_MS_MAX, TCP_KEEP_ALIVE_MS } from '../../shared/limits.ts';
 import { streamDuplex } from '../../shared/protocol/stream.ts';
 import { acceptOf } from '../../shared/protocol/websocket.ts';
 
@@ -33,6 +33,8 @@ export function dialStream({ url, ca }: { url: string; ca: string | null }): Pro
       }
       socket.setTimeout(0);
       socket.setNoDelay(true);
+      // The stream sends no pings. Without this, a control plane that has vanished would leave the stream open for ever.
+      socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
       resolve(streamDuplex(socket, { dialled: true, head }));
     });
     request.end();
