@@ -57,6 +57,15 @@ export async function noteStart(workloadId: string, { records, desired }: JobSte
   });
 }
 
+/**
+ * Whether a job that is recorded as started may really have been started: the record is written first, and the answer to a start may be lost.
+ * Only the engine knows it. True too if the engine does not answer, or knows no such container.
+ */
+export async function hasJobStarted(workloadId: string, { engine }: JobStepsDeps): Promise<boolean> {
+  const containers = await engine.list().catch(() => []);
+  return containers.find((one) => one.workload_id === workloadId)?.started !== false;
+}
+
 /** The time of a job is over: it may write a checkpoint, then it must end. */
 export async function stopAtLimit(workloadId: string, { engine, records, log }: JobStepsDeps): Promise<void> {
   const job = records.all().get(workloadId)?.job;

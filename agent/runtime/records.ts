@@ -27,7 +27,7 @@ const WorkloadRecord = z.strictObject({
   workload_id: z.string(),
   container_id: z.string().nullable(),
   image_digest: z.string().nullable(),
-  /** True once the guest has connected. For a job: true once it was started. */
+  /** True once the guest has connected. For a job: true right before its start, so that a crash cannot lose it. */
   ever_running: z.boolean(),
   failure: z.strictObject({ code: ObservedWorkload.shape.failure_code.unwrap(), detail: z.string() }).nullable(),
   /** True once the control plane has ordered the removal. The order is never taken back. */

@@ -4,7 +4,7 @@ import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import { GPUS_DIFFER_CODE } from '../gpus/visible.ts';
 import type { LastExit, Mount } from './engine.ts';
 import type { Images } from './images.ts';
-import { createJob, isJob, type JobStepsDeps, noteExit, noteStart, stopAtLimit } from './job-steps.ts';
+import { createJob, hasJobStarted, isJob, type JobStepsDeps, noteExit, noteStart, stopAtLimit } from './job-steps.ts';
 import type { Step } from './plan.ts';
 import type { Pulls } from './pulls.ts';
 import type { WorkloadRecord } from './records.ts';
@@ -147,20 +147,22 @@ async function bothDone<A, B>(work: [Promise<A>, Promise<B>]): Promise<[A, B]> {
 }
 
 /** After the last try, records the error as the workload's failure. A workload that was reachable before is tried without end. */
-async function orGiveUp(
-  { records }: StepsDeps,
-  workloadId: string,
-  attempt: number,
-  act: () => Promise<void>,
-): Promise<void> {
+async function orGiveUp(deps: StepsDeps, workloadId: string, attempt: number, act: () => Promise<void>): Promise<void> {
   try {
     await act();
   } catch (error) {
-    if (attempt < ATTEMPTS_MAX || records.all().get(workloadId)?.ever_running === true) throw error;
+    if (attempt < ATTEMPTS_MAX || (await wasRunning(workloadId, deps))) throw error;
     const detail = messageOf(error);
     const code = /device driver|nvidia|cdi|gpu/i.test(detail) ? 'gpu_unavailable' : 'start_failed';
-    await records.change(workloadId, { failure: { code, detail } });
+    await deps.records.change(workloadId, { failure: { code, detail } });
   }
+}
+
+/** True if the workload was reachable once, or if its job may have been started. */
+async function wasRunning(workloadId: string, deps: StepsDeps): Promise<boolean> {
+  const record = deps.records.all().get(workloadId);
+  if (record?.ever_running !== true) return false;
+  return record.job === undefined || (await hasJobStarted(workloadId, deps));
 }
 
 /** The numeric user of an image, or null if only the image's own passwd file knows it. */

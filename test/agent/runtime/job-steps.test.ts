@@ -1,6 +1,6 @@
 // The steps that only jobs have: a job is recorded before its only start, stopped at its limit, and its end is kept.
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { ContainerShape, LastExit, LocalImage } from '../../../agent/runtime/engine.ts';
+import type { ContainerShape, LastExit, LocalContainer, LocalImage } from '../../../agent/runtime/engine.ts';
 import type { Step } from '../../../agent/runtime/plan.ts';
 import type { JobRecord, WorkloadRecord } from '../../../agent/runtime/records.ts';
 import { createSteps, type StepsDeps } from '../../../agent/runtime/steps.ts';
@@ -40,12 +40,17 @@ let record: Partial<WorkloadRecord>;
 let shape: ContainerShape | undefined;
 let exit: LastExit;
 let held: DesiredWorkload[];
+/** Why the next starts fail; undefined: they succeed. */
+let startFault: string | undefined;
+/** The containers that the engine lists; undefined: it does not answer. */
+let listed: Pick<LocalContainer, 'workload_id' | 'started'>[] | undefined;
 beforeEach(() => {
+  [startFault, listed] = [undefined, []];
   [calls, record, shape, held] = [[], {}, undefined, [desiredWorkload('other', 'app'), JOB]];
   exit = { code: 0, reason: 'it ended with code 0' };
 });
 
-function perform(step: Step): Promise<void> {
+function perform(step: Step, attempt = 1): Promise<void> {
   const deps = {
     desired: { serverNowMs: () => NOW_MS, held: () => ({ workloads: held }) },
     log: createLog('test', 'silent'),
@@ -56,7 +61,14 @@ function perform(step: Step): Promise<void> {
         shape = made;
         return 'c-new';
       },
-      start: async (id: string) => void calls.push(`start ${id}`),
+      start: async (id: string) => {
+        calls.push(`start ${id}`);
+        if (startFault !== undefined) throw new Error(startFault);
+      },
+      list: async () => {
+        if (listed === undefined) throw new Error('no answer');
+        return listed;
+      },
       stop: async (id: string, graceMs: number) => void calls.push(`stop ${id} within ${graceMs}`),
       lastExit: async () => exit,
     },
@@ -76,7 +88,7 @@ function perform(step: Step): Promise<void> {
     machine: () => ({ cpu_cores: 8, ram_bytes: 2 ** 34, gpu_count: 1, limits: { memlock_bytes: -1, nofile: 9 } }),
     assertFenced: async () => undefined,
   };
-  return createSteps(deps as unknown as StepsDeps).perform(step, 1);
+  return createSteps(deps as unknown as StepsDeps).perform(step, attempt);
 }
 
 describe('a job', () => {
@@ -118,6 +130,38 @@ describe('a job', () => {
     [calls, record, held] = [[], { container_id: 'c' }, [desiredWorkload('w', 'app')]];
     await perform({ kind: 'start', workload_id: 'w', container_id: 'c', gpu_uuids: [] });
     expect(calls).toEqual(['start c']);
+  });
+
+  describe('whose start fails at the third attempt', () => {
+    const CREATE: Step = { kind: 'create', workload_id: 'w', workload: JOB };
+    const START: Step = { kind: 'start', workload_id: 'w', container_id: 'c', gpu_uuids: [] };
+    const other = { workload_id: 'other', started: true };
+    beforeEach(() => {
+      startFault = 'could not select device driver';
+      listed = [other, { workload_id: 'w', started: false }];
+    });
+
+    test.each([CREATE, START])(
+      'fails with the reason if it was never started, so that another host is tried',
+      async (step) => {
+        await expect(perform(step, 1)).rejects.toThrow(startFault);
+        await expect(perform(step, 2)).rejects.toThrow(startFault);
+        expect(record).toMatchObject({ ever_running: true });
+        expect(record.failure).toBeUndefined();
+        await perform(step, 3);
+        expect(record.failure).toEqual({ code: 'gpu_unavailable', detail: startFault });
+      },
+    );
+
+    test.each([
+      ['the answer to its start was lost', [other, { workload_id: 'w', started: true }]],
+      ['its container is gone', [other]],
+      ['the engine does not answer', undefined],
+    ])('does not fail if %s', async (_why, containers) => {
+      listed = containers;
+      await expect(perform(START, 3)).rejects.toThrow(startFault);
+      expect(record.failure).toBeUndefined();
+    });
   });
 
   test('is told to end at its limit, with a minute to write a checkpoint, and its record keeps that', async () => {
