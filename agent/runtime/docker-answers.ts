@@ -85,7 +85,8 @@ export async function* logLines(raw: Readable): AsyncGenerator<string> {
   }
 }
 
-function statusOf(error: unknown): number | undefined {
+/** The status of the engine's refusal; undefined if it did not answer. */
+export function statusOf(error: unknown): number | undefined {
   if (typeof error !== 'object' || error === null || !('statusCode' in error)) return undefined;
   return typeof error.statusCode === 'number' ? error.statusCode : undefined;
 }

@@ -8,7 +8,7 @@ import { messageOf } from '../../shared/errors.ts';
 import { createIds } from '../../shared/ids.ts';
 import type { LogsTarget, PullLogin } from '../../shared/protocol/link.ts';
 import { systemRng } from '../../shared/rng.ts';
-import { absentAsUndefined, ignoring, countBytes, type PullEvent } from './docker-answers.ts';
+import { absentAsUndefined, ignoring, countBytes, type PullEvent, statusOf } from './docker-answers.ts';
 import { bindMount, runBare } from './docker-bare.ts';
 import { jobCalls } from './docker-jobs.ts';
 import { openNetworks, type Networks } from './docker-networks.ts';
@@ -105,6 +105,8 @@ export function openDocker(options: DockerOptions): Engine {
   });
 }
 
+type CreateOptions = Docker.ContainerCreateOptions & { Image: string; name: string };
+
 async function create(docker: Docker, networks: Networks, shape: ContainerShape, machineId: string): Promise<string> {
   const labels = {
     [LABEL_WORKLOAD]: shape.workload_id,
@@ -124,12 +126,12 @@ async function create(docker: Docker, networks: Networks, shape: ContainerShape,
  */
 async function createContainer(
   docker: Docker,
-  options: Docker.ContainerCreateOptions & { Image: string },
+  options: CreateOptions,
   folders: readonly string[],
 ): Promise<Docker.Container> {
   const image = withoutVolumes(await docker.getImage(options.Image).inspect());
   if (image !== undefined) await loadOnce(docker, image);
-  const container = await docker.createContainer({ ...options, Image: image?.tag ?? options.Image });
+  const container = await createNew(docker, { ...options, Image: image?.tag ?? options.Image });
   try {
     for (const folder of image?.folders ?? []) await makeFolder(container, folder);
     const entries = folders.map((folder) => ({ name: `${folder.replace(/^\/+/, '')}/`, mode: '1777' }));
@@ -152,6 +154,21 @@ async function makeFolder(container: Docker.Container, { path, archive }: Volume
     const words = ownWords(error);
     const reason = words === '' ? 'a file may be in the way, or a link that leads nowhere' : words;
     throw new Error(`a folder that the image declares as a VOLUME cannot be made: ${reason}`, { cause: error });
+  }
+}
+
+/** Creates the container in place of one with its name that was never started. The name is the workload's, so the engine never has two of one. */
+async function createNew(docker: Docker, options: CreateOptions): Promise<Docker.Container> {
+  try {
+    return await docker.createContainer(options);
+  } catch (error) {
+    if (statusOf(error) !== 409) throw error;
+    const earlier = docker.getContainer(options.name);
+    const found = await absentAsUndefined(earlier.inspect());
+    if (found?.State.Status !== 'created') throw error;
+    // Without force: if the container has been started in the meantime, the engine refuses.
+    await ignoring([404], earlier.remove({ v: true }));
+    return docker.createContainer(options);
   }
 }
 
@@ -290,11 +307,7 @@ function networkOf({ HostConfig: host }: Docker.ContainerInfo): string {
   return host.NetworkMode;
 }
 
-function createOptions(
-  shape: ContainerShape,
-  labels: Record<string, string>,
-  network: string,
-): Docker.ContainerCreateOptions & { Image: string } {
+function createOptions(shape: ContainerShape, labels: Record<string, string>, network: string): CreateOptions {
   const gpus = { Driver: 'nvidia', DeviceIDs: shape.gpu_uuids, Capabilities: [['gpu']] };
   return {
     name: `svc-${shape.workload_id}`,

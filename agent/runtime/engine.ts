@@ -116,7 +116,10 @@ export interface Engine {
   disk(): Promise<{ folder: string; free_bytes: number; total_bytes: number } | undefined>;
   /** Removes an image that was pulled, if it exists. Rejects while a container uses it. */
   removeImage(image: string): Promise<void>;
-  /** Creates the workload's container in its own network; resolves with the container's id. */
+  /**
+   * Creates the workload's container in its own network; resolves with the container's id. Replaces a container of the workload that was never
+   * started. Rejects if there is one that was.
+   */
   create(shape: ContainerShape): Promise<string>;
   start(containerId: string): Promise<void>;
   /** Stops the workload's container if there is one, and disconnects its network. Repeating it is harmless. */

@@ -165,7 +165,7 @@ function planContainer(workload: DesiredWorkload, facts: Facts): Step[] {
   if (facts.containers === null) return planWithoutEngine(workload, facts);
   if (!isDue(id, facts)) return [];
   const container = facts.containers.find((one) => one.workload_id === id);
-  if (container !== undefined) {
+  if (container !== undefined && !mayBeHalfMade(container, facts)) {
     if (workload.job !== undefined && container.started) return planJob(workload.job, container, facts);
     if (!container.running)
       return [{ kind: 'start', workload_id: id, container_id: container.id, gpu_uuids: container.gpu_uuids }];
@@ -187,6 +187,14 @@ function planContainer(workload: DesiredWorkload, facts: Facts): Step[] {
     case 'ready':
       return [{ kind: 'create', workload_id: id, workload }];
   }
+}
+
+/**
+ * True if the creation of the container may have been interrupted before its folders were there: its id is stored after them. It has never been
+ * started, so it holds no data and is created again.
+ */
+function mayBeHalfMade({ workload_id: id, started }: LocalContainer, { records }: Facts): boolean {
+  return !started && (records.get(id)?.container_id ?? null) === null;
 }
 
 /** A job is started once. It ends by itself or at its limit, and its end is never followed by another start. */

@@ -33,7 +33,8 @@
 // What must never happen:
 //   - A workload ends because of silence. Only `desired: removed` (or its own end time) ends one: no empty list, no older
 //     revision, no lost link, no engine that does not answer (`containers: null` is "unknown", not "empty").
-//   - A second container is created for a workload. It would be an empty disk under the name of a full one.
+//   - A second container is created for a workload. It would be an empty disk under the name of a full one. (A container that was never
+//     started and is in no record may be half-made. It holds no data, and the next creation replaces it.)
 //   - A GPU has two containers that run. A copy of this host may have reported one of them as gone (plan.ts).
 //   - Customer code starts while the network fence does not stand (`assertFenced`).
 //   - A crash loses a decision. The agent may be killed at any instant; the next tick continues from what is on disk and in the engine.

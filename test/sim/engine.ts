@@ -103,7 +103,8 @@ function engineOn({ containers, images, call, onEnd, onChange }: Yard): Engine {
     removeImage: async (image) => void images.delete(image),
     create: ({ workload_id, instance_id, gpu_uuids }) =>
       call('create', () => {
-        if (containers.has(workload_id)) throw new Error(`the container name ${workload_id} is already in use`);
+        if (containers.get(workload_id)?.started === true)
+          throw new Error(`the container name ${workload_id} is already in use`);
         made += 1;
         const id = `c${made}`;
         containers.set(workload_id, {

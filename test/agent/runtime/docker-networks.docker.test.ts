@@ -108,6 +108,15 @@ test('if two containers cannot be created at the same time, one of their network
   expect(await networks()).toHaveLength(1);
 });
 
+test('a container that was never started is made anew, and one that was started never is', async () => {
+  const first = await create('wl_a');
+  const second = await create('wl_a');
+  expect(second).not.toBe(first);
+  await agent.start(second);
+  await expect(create('wl_a')).rejects.toThrow(/already in use/);
+  expect(await agent.list()).toEqual([expect.objectContaining({ id: second, running: true })]);
+});
+
 test('a network that is gone before the start is made again', async () => {
   await agent.keepSpareNetwork();
   const id = await create('wl_a');
