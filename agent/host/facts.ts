@@ -1,8 +1,11 @@
 // Reads the facts of this machine except its GPUs: cores, memory, disk, names, the id of this boot, and its name servers.
-import { readFile } from 'node:fs/promises';
-import { fsSize, mem, osInfo, cpu } from 'systeminformation';
+import type { StatsFs } from 'node:fs';
+import { readFile, statfs } from 'node:fs/promises';
+import { cpu, mem, osInfo } from 'systeminformation';
 import { networkInterfaces } from 'node:os';
+import { dirname } from 'node:path';
 import { z } from 'zod';
+import { isMissing } from './state.ts';
 
 export interface HostFacts {
   cpu_cores: number;
@@ -17,19 +20,27 @@ const CAP_SYS_RESOURCE = 1n << 24n;
 /** Open files per process: the kernel's default maximum. Data loaders with many workers need it. */
 const NOFILE_MAX = 1_048_576;
 
-/** Reads the machine; takes some hundred milliseconds, so callers keep the result. */
+/** Reads the machine; takes some hundred milliseconds, so callers keep the result. `dataDir` may not exist yet. */
 export async function readHostFacts(dataDir: string): Promise<HostFacts> {
-  const [processor, memory, disks, system] = await Promise.all([cpu(), mem(), fsSize(), osInfo()]);
-  const holding = disks
-    .filter((disk) => isWithin(dataDir, disk.mount))
-    .toSorted((a, b) => b.mount.length - a.mount.length)[0];
+  // Only this file system is asked. Others may be of a server that is away, and would never answer.
+  const [processor, memory, disk, system] = await Promise.all([cpu(), mem(), fileSystemOf(dataDir), osInfo()]);
   return {
     cpu_cores: processor.cores,
     ram_bytes: memory.total,
-    storage_bytes: Math.round(holding?.size ?? 0),
+    storage_bytes: disk.blocks * disk.bsize,
     hostname: system.hostname.slice(0, 255),
     kernel: system.kernel.slice(0, 255),
   };
+}
+
+/** The file system that holds the folder, or will hold it. */
+async function fileSystemOf(folder: string): Promise<StatsFs> {
+  try {
+    return await statfs(folder);
+  } catch (error) {
+    if (!isMissing(error) || folder === dirname(folder)) throw error;
+    return fileSystemOf(dirname(folder));
+  }
 }
 
 /** The highest limits a container can get here; -1 is unlimited. */
@@ -66,10 +77,6 @@ export function parseLimits(status: string, limits: string): LimitFacts {
 export async function readBootId(): Promise<string> {
   const text = await readFile('/proc/sys/kernel/random/boot_id', 'utf8').catch(() => '');
   return text.trim();
-}
-
-function isWithin(path: string, mount: string): boolean {
-  return mount === '/' || path === mount || path.startsWith(`${mount}/`);
 }
 
 /** Networks of the host's interfaces without loopback, each as `address/length` with the host's own address. */

@@ -1,8 +1,18 @@
 // Programs with limits, files that survive a crash, and the facts of the machine.
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmdirSync,
+  rmSync,
+  statfsSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
 import { z } from 'zod';
 import { parseLdd } from '../../../agent/holders/bundle.ts';
 import { parseLimits, readBootId, readHostFacts } from '../../../agent/host/facts.ts';
@@ -17,6 +27,7 @@ import { eventually } from '../../kit/processes.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'host-'));
 afterAll(() => rmSync(dir, { recursive: true }));
+afterEach(() => vi.unstubAllEnvs());
 const log = createLog('test', 'silent');
 
 describe('programs', () => {
@@ -174,6 +185,15 @@ describe('facts', () => {
     for (const value of [facts.cpu_cores, facts.ram_bytes, facts.storage_bytes]) expect(value).toBeGreaterThan(0);
     expect(await readBootId()).toMatch(/^[0-9a-f-]{36}$/);
   });
+
+  test('are read although another file system of this host does not answer', async () => {
+    // On such a host, a program that asks all file systems for their sizes never ends.
+    writeFileSync(join(dir, 'df'), '#!/bin/sh\nexec sleep 30\n', { mode: 0o755 });
+    vi.stubEnv('PATH', `${dir}:${process.env['PATH']}`);
+    const { storage_bytes: bytes } = await readHostFacts(join(dir, 'not', 'there', 'yet'));
+    const { blocks, bsize } = statfsSync(dir);
+    expect(bytes).toBe(blocks * bsize);
+  }, 20_000);
 
   test('include raised limits only if the machine allows them', () => {
     const limits = 'Max open files  1024  20000  files\nMax locked memory  8388608  8388608  bytes\n';
