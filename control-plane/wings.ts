@@ -127,6 +127,7 @@ export function openFleet(house: Core, settings: Settings, above: AboveFleet): F
   const { diskPriceUcentsPerGbHour, platformFeeBps } = settings;
   const supply = openSupply({ db, clock, ids, log, events, onGpus, diskPriceUcentsPerGbHour, platformFeeBps });
   const isContested = (machineId: string): boolean => link.isContested(machineId);
+  const isUp = (machineId: string): boolean => link.isUp(machineId);
   const workloads = openWorkloads({ db, clock, log, sealing, supply, onChange, isContested });
   const records = openLinkRecords({ db, clock });
   const cloneTokens = openCloneTokens({ db, sealing });
@@ -146,8 +147,8 @@ export function openFleet(house: Core, settings: Settings, above: AboveFleet): F
         nudges.engine();
       },
       onDown: async (machineId) => {
-        await supply.setOnline(machineId, false);
-        await records.down(machineId);
+        await supply.loseLink(machineId, isUp);
+        await records.down(machineId, isUp);
       },
       onObserved: async (machineId, message) => {
         const isTaken = await workloads.observe(machineId, message);

@@ -1,5 +1,6 @@
 // Which machines are connected, as the database shows it: the newest link of each machine for operators, the heartbeats of connected machines,
 // and machines that are offline because their link did not return after a restart of the control plane.
+import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { LINK_RECONNECT_MS_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
@@ -7,6 +8,7 @@ import type { Supply } from '../supply/supply.ts';
 import type { CloneTokens } from './clone-tokens.ts';
 import type { Link } from './link.ts';
 import type { HelloMessage } from '../../../shared/protocol/link.ts';
+import { text } from '../../base/db/columns.ts';
 import { type Db, type Tx, sql } from '../../base/db/db.ts';
 
 /**
@@ -35,11 +37,12 @@ export interface Presence {
 export function openPresence(deps: {
   clock: Clock;
   log: Log;
-  supply: Pick<Supply, 'onlineMachineIds' | 'setOnline' | 'noteHeartbeats'>;
+  supply: Pick<Supply, 'onlineMachineIds' | 'loseLink' | 'noteHeartbeats'>;
   link: Pick<Link, 'isUp'>;
   cloneTokens: Pick<CloneTokens, 'store'>;
 }): Presence {
   const { clock, log, supply, link, cloneTokens } = deps;
+  const isUp = (machineId: string): boolean => link.isUp(machineId);
   const startedMs = clock.monotonicMs();
   let notedMs = startedMs;
   return {
@@ -48,11 +51,11 @@ export function openPresence(deps: {
       const isNoteDue = clock.monotonicMs() - notedMs >= STORE_MS;
       for (let afterId: string | undefined = ''; afterId !== undefined;) {
         const online: string[] = await supply.onlineMachineIds(afterId, MACHINES_AT_ONCE);
-        for (const machineId of online.filter((id) => !link.isUp(id))) {
-          await supply.setOnline(machineId, false);
+        for (const machineId of online) {
+          if (isUp(machineId) || !(await supply.loseLink(machineId, isUp))) continue;
           log.warn({ machine_id: machineId }, 'a machine was marked online but has no link; it is now offline');
         }
-        if (isNoteDue) await supply.noteHeartbeats(online.filter((id) => link.isUp(id)));
+        if (isNoteDue) await supply.noteHeartbeats(online.filter(isUp));
         afterId = online.at(-1);
       }
       if (!isNoteDue) return;
@@ -64,8 +67,11 @@ export function openPresence(deps: {
 
 export interface LinkRecords {
   up(tx: Tx, machineId: string, hello: HelloMessage, clientIp: string): Promise<void>;
-  down(machineId: string): Promise<void>;
+  /** Stores the end of the machine's link, unless `isUp` says that it has a new one by now. */
+  down(machineId: string, isUp: (machineId: string) => boolean): Promise<void>;
 }
+
+const LinkRow = z.object({ machine_id: text });
 
 export function openLinkRecords(deps: { db: Db; clock: Clock }): LinkRecords {
   const { db, clock } = deps;
@@ -78,10 +84,14 @@ export function openLinkRecords(deps: { db: Db; clock: Clock }): LinkRecords {
               client_ip = excluded.client_ip, connected_ms = excluded.connected_ms, disconnected_ms = null`,
       );
     },
-    down: async (machineId) => {
-      await db.tx('link.down', (tx) =>
-        tx.run(sql`update agent_links set disconnected_ms = ${clock.now()} where machine_id = ${machineId}`),
-      );
-    },
+    down: (machineId, isUp) =>
+      db.tx('link.down', async (tx) => {
+        await tx.lock('machine', machineId);
+        const its = sql`machine_id = ${machineId}`;
+        // See `loseLink`: the lock is held once this read has answered.
+        const known = await tx.one(LinkRow, sql`select machine_id from agent_links where ${its}`);
+        if (known === undefined || isUp(machineId)) return;
+        await tx.run(sql`update agent_links set disconnected_ms = ${clock.now()} where ${its}`);
+      }),
   };
 }

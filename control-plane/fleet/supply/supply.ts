@@ -21,7 +21,8 @@ import {
 import { holdGpus, type Want } from './holding.ts';
 import { type Listing, openListing, ownMachine } from './listing.ts';
 import { refreshOfferings } from './offerings.ts';
-import { countLaunch, noteAllLinksDown, noteLinkDown, noteLinkUp } from './reliability.ts';
+import { type Online, openOnline } from './online.ts';
+import { countLaunch, noteAllLinksDown } from './reliability.ts';
 import * as slots from './slots.ts';
 import { orgOfMachine } from './owners.ts';
 import * as store from './store.ts';
@@ -39,7 +40,7 @@ export interface DeclaredMachine {
 
 export const NO_SUPPLIER = 'This organisation is no supplier yet: POST /v1/community/supplier first.';
 
-export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'> {
+export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'>, Online {
   /** The part of what customers pay that the service keeps. */
   platformFeeBps: number;
   /** The supplier of the organisation, created at the first call. */
@@ -58,7 +59,6 @@ export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'> {
   enroll(request: EnrollRequest): Promise<{ machineId: string }>;
   /** Stores what the host reports about itself. False if it is ignored, because two hosts share the identity of the machine. */
   reportInventory(machineId: string, inventory: Inventory): Promise<boolean>;
-  setOnline(machineId: string, online: boolean): Promise<void>;
   /** What `arrive` needs to know about a machine; undefined if it is gone. */
   factsOf(query: Query, machineId: string): Promise<MachineFacts | undefined>;
   /**
@@ -129,6 +129,7 @@ export function openSupply(deps: SupplyDeps): Supply {
   const intake = { ...deps, appraise: listing.appraise, refresh: offer };
   return {
     ...listing,
+    ...openOnline({ db, clock, refresh: offer }),
     platformFeeBps: deps.platformFeeBps,
     registerSupplier: (tx, orgId) => registerSupplier(tx, orgId, deps),
     registerMachine: (tx, orgId, declared) => registerMachine(tx, orgId, declared, deps),
@@ -141,13 +142,6 @@ export function openSupply(deps: SupplyDeps): Supply {
     },
     enroll: (request) => enroll(request, { ...deps, ...intake }),
     reportInventory: (machineId, inventory) => reportInventory(machineId, inventory, intake),
-    setOnline: (machineId, online) =>
-      db.tx('supply.online', async (tx) => {
-        await tx.lock('machine', machineId);
-        await store.setOnline(tx, machineId, online, clock.now());
-        await (online ? noteLinkUp : noteLinkDown)(tx, machineId, clock.now());
-        await refresh(tx, machineId, deps);
-      }),
     factsOf,
     arrive: (tx, facts, inventory) => arrive(tx, facts, inventory, intake),
     noteGpus: deps.onGpus,

@@ -1,9 +1,13 @@
 // A restart of the control plane takes no offering off the market. A machine that does not return is marked offline after its time.
-import { afterEach, beforeEach, expect, test } from 'vitest';
-import { openPresence, RETURN_MS, STORE_MS } from '../../../control-plane/fleet/link/presence.ts';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { int } from '../../../control-plane/base/db/columns.ts';
+import { sql } from '../../../control-plane/base/db/db.ts';
+import { openLinkRecords, openPresence, RETURN_MS, STORE_MS } from '../../../control-plane/fleet/link/presence.ts';
 import { findListed, listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
 import { createLog } from '../../../shared/log.ts';
+import type { HelloMessage } from '../../../shared/protocol/link.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 let world: World;
@@ -64,7 +68,7 @@ test('a fleet of several pages is walked whole, and each machine is recorded onc
     ...world,
     supply: {
       onlineMachineIds: async (afterId, limit) => ids.filter((id) => id > afterId).slice(0, limit),
-      setOnline: async (id) => void offline.push(id),
+      loseLink: async (id) => offline.push(id) > 0,
       noteHeartbeats: async (some) => void noted.push(...some),
     },
     cloneTokens: world.rooms.cloneTokens,
@@ -75,4 +79,58 @@ test('a fleet of several pages is walked whole, and each machine is recorded onc
   await run();
   expect(offline).toEqual(ids.filter((id) => id.endsWith('7')));
   expect(noted).toEqual(ids.filter((id) => !id.endsWith('7')));
+});
+
+describe('a machine whose link returns while its loss is handled', () => {
+  let made: { lost: string; back: string };
+  let links: Set<string>;
+  const isUp = (machineId: string): boolean => links.has(machineId);
+  beforeEach(async () => {
+    const [lost = '', back = ''] = [(await world.machine()).machineId, (await world.machine()).machineId].toSorted();
+    made = { lost, back };
+    links = new Set();
+  });
+
+  test('stays on offer if it links after the loop has looked', async () => {
+    const { supply, cloneTokens } = world.rooms;
+    const { run } = openPresence({
+      ...world,
+      supply: {
+        ...supply,
+        // The hello finds the machine online, so it writes nothing.
+        loseLink: (id, hasLink) => {
+          if (id === made.back) links.add(id);
+          return supply.loseLink(id, hasLink);
+        },
+      },
+      cloneTokens,
+      link: { isUp },
+      log: createLog('test', 'silent'),
+    });
+    await world.clock.advance(RETURN_MS);
+    await run();
+    expect(await offered()).toEqual([made.back]);
+  });
+
+  test('stays on offer and linked if it links before the end of its old link is stored', async () => {
+    const { supply } = world.rooms;
+    const records = openLinkRecords(world);
+    const hello = { boot_id: 'b', inventory: { agent_version: '1' } } as HelloMessage;
+    const ended = (): Promise<{ n: number } | undefined> =>
+      world.db.read.one(
+        z.object({ n: int }),
+        sql`select count(*) as n from agent_links where disconnected_ms is not null`,
+      );
+    await world.db.tx('test.hello', (tx) => records.up(tx, made.back, hello, '192.0.2.1'));
+    links.add(made.back);
+    expect(await supply.loseLink(made.back, isUp)).toBe(false);
+    await records.down(made.back, isUp);
+    expect((await offered()).toSorted()).toEqual([made.lost, made.back]);
+    expect(await ended()).toEqual({ n: 0 });
+    links.delete(made.back);
+    expect(await supply.loseLink(made.back, isUp)).toBe(true);
+    await records.down(made.back, isUp);
+    expect(await offered()).toEqual([made.lost]);
+    expect(await ended()).toEqual({ n: 1 });
+  });
 });
