@@ -57,22 +57,30 @@ export function openDisputes(deps: DisputesDeps): Disputes {
   const { db } = deps;
   return {
     open: async (dispute) => {
-      const segments = await segmentsOf(db.read, [dispute.instanceId]);
+      const suppliers = await suppliersOf(db.read, dispute.instanceId);
       return db.tx('payouts.dispute', async (tx) => {
         // Waits until a transaction that pays the supplier has ended. A later one sees the dispute.
-        await tx.lock('supplier', ...segments.map((segment) => segment.supplier_id));
+        await tx.lock('supplier', ...suppliers);
         await tx.lock('instance', dispute.instanceId);
         return openDispute(tx, dispute, deps);
       });
     },
     resolve: async (id, resolution) => {
       const instanceId = (await findDispute(db.read, id))?.instance_id ?? '';
+      const suppliers = await suppliersOf(db.read, instanceId);
       return db.tx('payouts.resolve', async (tx) => {
+        // Waits too. Else a payout could read the earnings before the refund, and the disputes after it.
+        await tx.lock('supplier', ...suppliers);
         await tx.lock('instance', instanceId);
         return resolve(tx, id, { ...deps, ...resolution });
       });
     },
   };
+}
+
+/** The suppliers of a rental. They never change after its first charge. */
+async function suppliersOf(query: Query, instanceId: string): Promise<string[]> {
+  return (await segmentsOf(query, [instanceId])).map((segment) => segment.supplier_id);
 }
 
 /** A page, newest first. */

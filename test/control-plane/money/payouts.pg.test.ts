@@ -45,6 +45,29 @@ async function due(): Promise<string> {
   await payouts().makeDue(NEVER);
   return (await all())[0]?.id ?? '';
 }
+/** A rental, `i-2`, has earned the supplier 40 dollars, which are due. */
+async function rented(): Promise<void> {
+  const { orgId: customer } = await world.customer(1_000_000);
+  const gpus = { gpuType: 'H100_SXM', gpuCount: 1, supplierBps: 8_000, machineId: 'm' };
+  const startedMs = world.clock.now();
+  const segment = {
+    ...gpus,
+    subjectId: 'i-2',
+    orgId: customer,
+    supplierId,
+    rateUcentsPerHour: 100_000_000n,
+    startedMs,
+  };
+  await world.db.tx('test.rent', (tx) => world.rooms.metering.openSegment(tx, segment));
+  await world.clock.advance(50 * HOUR_MS);
+  await world.db.tx('test.end', async (tx) => {
+    await tx.lock('org', customer);
+    await world.rooms.metering.closeSegment(tx, 'i-2', world.clock.now());
+    await world.rooms.metering.releaseHold(tx, 'i-2', customer);
+  });
+  await world.clock.advance(1);
+  await payouts().makeDue(NEVER);
+}
 /** The codes of the refusals. Throws for any other failure. */
 function refusalsOf(results: readonly PromiseSettledResult<unknown>[]): string[] {
   return results.flatMap((result) => {
@@ -103,32 +126,21 @@ describe.each(SEEDS)('in the order of seed %d', (seed) => {
   });
 
   test('an export and a dispute: what is disputed first does not leave', async () => {
-    const { orgId: customer } = await world.customer(1_000_000);
-    const gpus = { gpuType: 'H100_SXM', gpuCount: 1, supplierBps: 8_000, machineId: 'm' };
-    const startedMs = world.clock.now();
-    const segment = {
-      ...gpus,
-      subjectId: 'i-2',
-      orgId: customer,
-      supplierId,
-      rateUcentsPerHour: 100_000_000n,
-      startedMs,
-    };
-    await world.db.tx('test.rent', (tx) => world.rooms.metering.openSegment(tx, segment));
-    await world.clock.advance(50 * HOUR_MS);
-    await world.db.tx('test.end', async (tx) => {
-      await tx.lock('org', customer);
-      await world.rooms.metering.closeSegment(tx, 'i-2', world.clock.now());
-      await world.rooms.metering.releaseHold(tx, 'i-2', customer);
-    });
-    await world.clock.advance(1);
-    await payouts().makeDue(NEVER);
+    await rented();
     const dispute = () => payouts().disputes.open({ instanceId: 'i-2', sinceMs: null, reason: 'slow' });
     expect(refusalsOf(await interleaved.run(seed, [() => payouts().exportBatch('a'), dispute]))).toEqual([]);
     const [row] = await all();
     const [owed, flying] = await money();
     expect([owed, flying]).toEqual(row?.state === 'in_flight' ? [0n, cents(4_000)] : [cents(4_000), 0n]);
     expect(['in_flight', 'failed']).toContain(row?.state);
+  });
+
+  test('an export and the refund of a dispute: the payout has read all of it or nothing of it, so nothing leaves', async () => {
+    await rented();
+    const { id } = await payouts().disputes.open({ instanceId: 'i-2', sinceMs: null, reason: 'slow' });
+    const refund = () => payouts().disputes.resolve(id, { refund: true, note: 'it was' });
+    expect(refusalsOf(await interleaved.run(seed, [() => payouts().exportBatch('a'), refund]))).toEqual([]);
+    expect(await money()).toEqual([0n, 0n, 0n]);
   });
 
   test('an export and a claw-back: what is taken back first does not leave, and later it is a debt', async () => {
