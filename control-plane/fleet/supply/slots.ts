@@ -172,6 +172,18 @@ export function wantsFor(query: Query, machineId: string): Promise<z.infer<typeo
   );
 }
 
+/** A page of the machines that could fill a need of a contract now, in the order of ids. */
+export async function machinesWanted(query: Query, limit: number): Promise<string[]> {
+  const rows = await query.all(
+    MachineIdRow,
+    sql`select distinct o.machine_id from slot_wants w join offerings o on o.gpu_type = w.gpu_type and o.region = w.region
+        where o.listed = 1 and o.tier = 'on_demand' and o.gpu_free > 0 order by o.machine_id limit ${limit}`,
+  );
+  return rows.map((row) => row.machine_id);
+}
+
+const MissingRow = WantRow.pick({ gpus_missing: true });
+
 /**
  * Sets free GPUs of a machine aside for contracts that need some; true if a contract got any. Runs in every transaction that can free a
  * GPU, so that no launch takes the GPU first.
@@ -179,17 +191,34 @@ export function wantsFor(query: Query, machineId: string): Promise<z.infer<typeo
 export async function serveWants(tx: Tx, machineId: string): Promise<boolean> {
   const wants = await wantsFor(tx, machineId);
   let served = 0;
-  for (const want of wants) {
-    const { reserved_by: reservedBy, gpu_type: gpuType, region, gpus_missing: missing } = want;
-    const got = await setAside(tx, { machineId, gpuType, count: missing, reservedBy, startsMs: want.starts_ms });
+  for (const { reserved_by: reservedBy, gpu_type: gpuType, region, starts_ms: startsMs } of wants) {
+    const its = sql`reserved_by = ${reservedBy} and gpu_type = ${gpuType} and region = ${region}`;
+    // Other machines may serve the same need, and the contract may end. This locks the need and reads it again.
+    const need = await tx.one(
+      MissingRow,
+      sql`update slot_wants set gpus_missing = gpus_missing where ${its} returning gpus_missing`,
+    );
+    if (need === undefined) continue;
+    const missing = need.gpus_missing;
+    const got = await setAside(tx, { machineId, gpuType, count: missing, reservedBy, startsMs });
     if (got > 0) {
-      const its = sql`reserved_by = ${reservedBy} and gpu_type = ${gpuType} and region = ${region}`;
       if (got === missing) await tx.run(sql`delete from slot_wants where ${its}`);
       else await tx.run(sql`update slot_wants set gpus_missing = gpus_missing - ${got} where ${its}`);
     }
     served += got;
   }
   return served > 0;
+}
+
+const MachineIdRow = z.object({ machine_id: text });
+
+/** The machines with slots of the contract. */
+export async function machinesWithSlots(query: Query, reservedBy: string): Promise<string[]> {
+  const rows = await query.all(
+    MachineIdRow,
+    sql`select distinct machine_id from machine_gpus where reserved_by = ${reservedBy}`,
+  );
+  return rows.map((row) => row.machine_id);
 }
 
 /** Turns every slot of the contract into an ordinary GPU and returns the affected machines. A holder of such a GPU keeps it. */
@@ -203,8 +232,6 @@ export function giveUpStranded(tx: Tx, reservedBy: string): Promise<string[]> {
     where o.machine_id = machine_gpus.machine_id and o.gpu_type = machine_gpus.gpu_type and o.listed = 1`;
   return giveUp(tx, sql`reserved_by = ${reservedBy} and held_by is null and (usable = 0 or not exists (${onOffer}))`);
 }
-
-const MachineIdRow = z.object({ machine_id: text });
 
 async function giveUp(tx: Tx, which: Sql): Promise<string[]> {
   const rows = await tx.all(

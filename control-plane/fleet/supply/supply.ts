@@ -23,7 +23,8 @@ import { type Listing, openListing, ownMachine } from './listing.ts';
 import { refreshOfferings } from './offerings.ts';
 import { type Online, openOnline } from './online.ts';
 import { countLaunch, noteAllLinksDown } from './reliability.ts';
-import * as slots from './slots.ts';
+import { openReserving, type Reserving } from './reserving.ts';
+import { serveWants } from './slots.ts';
 import { orgOfMachine } from './owners.ts';
 import * as store from './store.ts';
 
@@ -40,7 +41,7 @@ export interface DeclaredMachine {
 
 export const NO_SUPPLIER = 'This organisation is no supplier yet: POST /v1/community/supplier first.';
 
-export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'>, Online {
+export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'>, Online, Reserving {
   /** The part of what customers pay that the service keeps. */
   platformFeeBps: number;
   /** The supplier of the organisation, created at the first call. */
@@ -95,14 +96,6 @@ export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'>, Onli
   hold(tx: Tx, want: Want): Promise<string[] | undefined>;
   /** Releases what `heldBy` holds. A second call does nothing. */
   release(tx: Tx, heldBy: string): Promise<void>;
-  /** Sets free GPUs aside for a reservation contract. False if there are too few; then the caller rolls back. */
-  reserve(tx: Tx, want: slots.SlotReservation): Promise<boolean>;
-  /** Registers a need of the contract: GPUs are set aside for it as they come free, before any launch can take them. */
-  awaitSlots(tx: Tx, want: slots.SlotWant & { starts_ms: number }): Promise<void>;
-  /** Ends all slots and needs of the contract. Free GPUs are on offer again at once, held ones when they are released. */
-  unreserve(tx: Tx, reservedBy: string): Promise<void>;
-  /** Gives up slots that nobody holds and on which nothing can be launched: the host is offline or not listed, or the GPU is unusable. */
-  unreserveStranded(tx: Tx, reservedBy: string): Promise<void>;
 }
 
 interface SupplyDeps {
@@ -130,6 +123,7 @@ export function openSupply(deps: SupplyDeps): Supply {
   return {
     ...listing,
     ...openOnline({ db, clock, refresh: offer }),
+    ...openReserving({ db, refresh: offer }),
     platformFeeBps: deps.platformFeeBps,
     registerSupplier: (tx, orgId) => registerSupplier(tx, orgId, deps),
     registerMachine: (tx, orgId, declared) => registerMachine(tx, orgId, declared, deps),
@@ -164,19 +158,6 @@ export function openSupply(deps: SupplyDeps): Supply {
     hold: holdGpus,
     release: async (tx, heldBy) => {
       for (const machineId of await store.freeGpus(tx, heldBy)) await listing.noteReleased(tx, machineId);
-    },
-    reserve: async (tx, want) => {
-      if ((await slots.setAside(tx, want)) < want.count) return false;
-      await refresh(tx, want.machineId, deps);
-      return true;
-    },
-    awaitSlots: slots.insertWant,
-    unreserve: async (tx, reservedBy) => {
-      await slots.dropWants(tx, reservedBy);
-      for (const machineId of await slots.giveUpAll(tx, reservedBy)) await refresh(tx, machineId, deps);
-    },
-    unreserveStranded: async (tx, reservedBy) => {
-      for (const machineId of await slots.giveUpStranded(tx, reservedBy)) await refresh(tx, machineId, deps);
     },
   };
 }
@@ -357,7 +338,7 @@ async function refresh(tx: Tx, machineId: string, deps: SupplyDeps): Promise<voi
   const { ids, clock, diskPriceUcentsPerGbHour } = deps;
   const now = { newId: () => ids.prefixed('off'), nowMs: clock.now(), diskPriceUcentsPerGbHour };
   await refreshOfferings(tx, machineId, now);
-  if (await slots.serveWants(tx, machineId)) await refreshOfferings(tx, machineId, now);
+  if (await serveWants(tx, machineId)) await refreshOfferings(tx, machineId, now);
 }
 
 function newMachine(id: string, supplierId: string, declared: DeclaredMachine, nowMs: number): store.MachineRow {

@@ -231,3 +231,23 @@ describe('a contract gives up', () => {
     expect(await listedOfferings(world.db.read, { count: 2 })).toMatchObject([{ gpu_free: 1 }]);
   });
 });
+
+describe('needs of contracts for which GPUs are free already', () => {
+  test('are served by the engine, which has nothing more to do then', async () => {
+    const { machineId } = await world.machine({ gpus: 3 });
+    const other = (await world.machine({ gpu: A100 })).machineId;
+    await want('r-1', { gpus_missing: 2 });
+    await want('r-2', { gpus_missing: 2, starts_ms: STARTS_MS + 1 });
+    const { driver } = world.rooms.supply;
+    expect(await driver.due(world.clock.now(), 10)).toEqual([machineId]);
+    await world.drive();
+    expect([await slotsIn('r-1'), await slotsIn('r-2')]).toEqual([{ [machineId]: 2 }, { [machineId]: 1 }]);
+    expect([await missing('r-1'), await missing('r-2')]).toEqual([[], [1]]);
+    const offers = await listedOfferings(world.db.read, { count: 10 });
+    expect(offers.find(({ gpu_type: type }) => type === 'H100_SXM')?.gpu_free).toBe(0);
+    // The engine asks for machines that are on offer alone.
+    await want('r-3', { gpu_type: 'A100_SXM_80GB' });
+    await lose(other);
+    expect(await driver.due(world.clock.now(), 10)).toEqual([]);
+  });
+});
