@@ -5,9 +5,9 @@ import type { Db, Sql, Tx } from '../../control-plane/base/db/db.ts';
 /** Bodies of several statements that need no root, and why. */
 const WITHOUT_ROOT: Readonly<Record<string, string>> = {
   'secret.check': 'it runs once at the start, before anything else does',
-  'books.transfers': 'just one proof runs at a time, and nobody else writes its rows',
-  'books.again': 'just one proof runs at a time, and nobody else writes its rows',
-  'books.proven': 'just one proof runs at a time, and nobody else writes its rows',
+  'books.transfers': 'its first statement locks the row of the proof, or inserts it',
+  'books.again': 'its first statement locks the row of the proof, or inserts it',
+  'books.proven': 'its first statement locks the row of the proof, or inserts it',
   'supply.all_offline': 'it runs before the process serves anything',
   'endpoints.prepare': 'it inserts rows that are missing',
   'receipts.forget': 'nobody changes a closed receipt, and the sum of the forgotten ones is added in one statement',

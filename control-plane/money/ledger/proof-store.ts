@@ -24,35 +24,47 @@ const NOTHING_PROVEN: ProofState = {
   whole_proven_ms: null,
 };
 
+const STATE = sql`posted_ms, transfer_id, transfers, faults, new_proven_ms, whole_proven_ms`;
+
 /** How far the books were proven, and the result of the last proof. */
 export async function proofState(query: Query): Promise<ProofState> {
-  const row = await query.one(
+  return (await query.one(StateRow, sql`select ${STATE} from ledger_proof where id = 1`)) ?? NOTHING_PROVEN;
+}
+
+/**
+ * The same, and no other transaction can change it until this one ends. Two proofs may run at once, and would count the same transfers twice. The
+ * statement inserts the row or changes nothing in it. Both lock the row. Must begin the transaction.
+ */
+export async function lockProofState(tx: Tx): Promise<ProofState> {
+  const row = await tx.one(
     StateRow,
-    sql`select posted_ms, transfer_id, transfers, faults, new_proven_ms, whole_proven_ms from ledger_proof where id = 1`,
+    sql`insert into ledger_proof (id, posted_ms, transfer_id, faults) values (1, 0, '', 0)
+        on conflict (id) do update set id = excluded.id returning ${STATE}`,
   );
   return row ?? NOTHING_PROVEN;
 }
 
+/** Writes the row that `lockProofState` has locked. */
 export async function writeProofState(tx: Tx, state: ProofState): Promise<void> {
   await tx.run(
-    sql`insert into ledger_proof (id, posted_ms, transfer_id, transfers, faults, new_proven_ms, whole_proven_ms)
-        values (1, ${state.posted_ms}, ${state.transfer_id}, ${state.transfers}, ${state.faults}, ${state.new_proven_ms}, ${state.whole_proven_ms})
-        on conflict (id) do update set posted_ms = excluded.posted_ms, transfer_id = excluded.transfer_id,
-          transfers = excluded.transfers, faults = excluded.faults, new_proven_ms = excluded.new_proven_ms, whole_proven_ms = excluded.whole_proven_ms`,
+    sql`update ledger_proof set posted_ms = ${state.posted_ms}, transfer_id = ${state.transfer_id}, transfers = ${state.transfers},
+          faults = ${state.faults}, new_proven_ms = ${state.new_proven_ms}, whole_proven_ms = ${state.whole_proven_ms}
+        where id = 1`,
   );
 }
 
 /** Lets the next proof begin with the first transfer. */
 export async function forgetProven(tx: Tx): Promise<void> {
+  const state = await lockProofState(tx);
   await tx.run(sql`delete from proven_accounts`);
   await tx.run(sql`delete from proven_wallet_kinds`);
-  await writeProofState(tx, { ...(await proofState(tx)), posted_ms: 0, transfer_id: '', transfers: 0 });
+  await writeProofState(tx, { ...state, posted_ms: 0, transfer_id: '', transfers: 0 });
 }
 
 /** Stores the result of a proof. A full proof also covers the new transfers. */
 export async function noteProven(tx: Tx, proof: { isWhole: boolean; faults: number; nowMs: number }): Promise<void> {
   const { isWhole, faults, nowMs } = proof;
-  const before = await proofState(tx);
+  const before = await lockProofState(tx);
   const wholeMs = isWhole ? nowMs : before.whole_proven_ms;
   await writeProofState(tx, { ...before, faults, new_proven_ms: nowMs, whole_proven_ms: wholeMs });
 }

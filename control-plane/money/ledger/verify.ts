@@ -12,7 +12,7 @@ export interface Reach {
 
 /** Adds the next transfers to the proven sums of their accounts. Resolves with their subjects; undefined if there are none. */
 export async function advance(tx: Tx, { untilMs, limit }: Reach): Promise<string[] | undefined> {
-  const state = await store.proofState(tx);
+  const state = await store.lockProofState(tx);
   const rows = await store.unproven(tx, state, untilMs, limit);
   const last = rows.at(-1);
   if (last === undefined) return undefined;
