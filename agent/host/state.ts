@@ -90,6 +90,11 @@ export function isMissing(error: unknown): boolean {
 async function replaceFile(file: string, mode: number, write: (temporary: string) => Promise<void>): Promise<void> {
   const temporary = `${file}.new`;
   await write(temporary);
+  await renameSafely(temporary, file, mode);
+}
+
+/** Gives a written file its final name and mode. Even after a crash, a file of that name is whole. */
+export async function renameSafely(temporary: string, file: string, mode: number): Promise<void> {
   const handle = await open(temporary, 'r');
   try {
     await handle.chmod(mode);

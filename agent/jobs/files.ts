@@ -3,7 +3,7 @@
 import { createHash } from 'node:crypto';
 import { text } from 'node:stream/consumers';
 import { z } from 'zod';
-import { access, mkdir, rename } from 'node:fs/promises';
+import { access, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseJson } from '../../shared/json.ts';
 import { JOB_JSON_VALUES_MAX, JOB_MANIFEST_BYTES_MAX, JOB_RESULT_FILES_MAX } from '../../shared/limits.ts';
@@ -16,10 +16,12 @@ import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { Log } from '../../shared/log.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
-import { writeFileSafely } from '../host/state.ts';
+import { renameSafely, writeFileSafely } from '../host/state.ts';
 
 const CONFIG_FILE = 'job.json';
 const RETRY_MS = 5_000;
+/** The program of a job may run as any user. */
+const FILE_MODE = 0o644;
 
 export interface InputsDeps {
   clock: Clock;
@@ -38,7 +40,7 @@ export async function prepareInputs(workload: DesiredWorkload, deps: InputsDeps)
   if (job === undefined) throw new Error(`the workload ${id} is no job`);
   const folder = join(workloadFolder(deps.stateDir, id), 'in');
   await mkdir(folder, { recursive: true, mode: 0o700 });
-  await writeFileSafely(join(folder, CONFIG_FILE), job.config, 0o644);
+  await writeFileSafely(join(folder, CONFIG_FILE), job.config, FILE_MODE);
   for (const file of job.inputs) await fetchInput(id, folder, file, deps);
   return [CONFIG_FILE, ...job.inputs.map(({ name }) => name)].map((name) => ({
     source: join(folder, name),
@@ -92,8 +94,8 @@ async function fetchInput(id: string, folder: string, file: JobFile, deps: Input
       if (answer.kind !== 'url')
         throw new Refused(answer.kind === 'refused' ? answer.detail : 'there is nothing to fetch');
       await download(answer, `${path}.new`, file, deps);
-      // A file gets its final name only after its bytes were verified.
-      return await rename(`${path}.new`, path);
+      // A file gets its final name only after its bytes were verified and are on the disk: under that name it is never fetched again.
+      return await renameSafely(`${path}.new`, path, FILE_MODE);
     } catch (error) {
       if (error instanceof Refused || deps.signal.aborted) throw error;
       deps.log.warn(
