@@ -166,7 +166,7 @@ async function createNew(docker: Docker, options: CreateOptions): Promise<Docker
     const earlier = docker.getContainer(options.name);
     const found = await absentAsUndefined(earlier.inspect());
     if (found?.State.Status !== 'created') throw error;
-    // Without force: if the container has been started in the meantime, the engine refuses.
+    // It is not forced, so the engine refuses if the container has been started in the meantime.
     await ignoring([404], earlier.remove({ v: true }));
     return docker.createContainer(options);
   }

@@ -1,13 +1,17 @@
 // The Docker driver on a real engine: interrupted pulls fail, and refusals come without the client library's additions.
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openDocker } from '../../../agent/runtime/docker.ts';
 import type { Engine as AgentEngine } from '../../../agent/runtime/engine.ts';
 import { type Engine, engineContents, startEngine } from '../../kit/engine.ts';
 import { requireProgram } from '../../kit/setup.ts';
+import { containerShape, importEmptyImage } from '../container-shape.ts';
 
 let engine: Engine;
 let docker: AgentEngine;
@@ -106,6 +110,26 @@ test('a pull that is aborted is ended at the registry too', async () => {
 test("a refusal has the engine's own text", async () => {
   const refusal = docker.pull('127.0.0.1:1/nothing:1', null, () => undefined, NEVER);
   await expect(refusal).rejects.toThrow(/^Get .*connection refused$/);
+});
+
+test('a container whose start fails counts as never started, and one that has ended does not', async () => {
+  await importEmptyImage(engine.docker);
+  const dir = mkdtempSync(join(tmpdir(), 'mount-'));
+  const mounts = [
+    { source: requireProgram('busybox'), target: '/busybox' },
+    { source: dir, target: '/from' },
+  ];
+  const id = await docker.create(containerShape('wl_a', { entrypoint: ['/busybox', 'true'], mounts }));
+  const started = async (): Promise<boolean[]> => (await docker.list()).map((one) => one.started);
+  rmSync(dir, { recursive: true });
+  await expect(docker.start(id)).rejects.toThrow(dir);
+  expect(await started()).toEqual([false]);
+  mkdirSync(dir);
+  await docker.start(id);
+  await expect.poll(async () => (await docker.list()).some(({ running }) => running)).toBe(false);
+  expect(await started()).toEqual([true]);
+  await docker.remove('wl_a');
+  rmSync(dir, { recursive: true });
 });
 
 test('a bare container whose engine is restarted fails, and leaves nothing for the next one', async () => {
