@@ -17,7 +17,7 @@ interface Deps {
   metering: Metering;
   /** Records that the control plane is alive. If there was an outage of our own, credits it. */
   beat(): Promise<boolean>;
-  /** Ends a rental that its customer can no longer pay for. */
+  /** Ends a rental if its customer can no longer pay for it. */
   stopUnpaid(instanceId: string): Promise<void>;
 }
 

@@ -57,9 +57,14 @@ export interface Metering {
   skipAll(step: { fromMs: number; untilMs: number; evidence: string }): Promise<void>;
   /**
    * Goes once through all open segments and posts those that are due. Resolves with the rentals whose balance does not cover the next
-   * ticks.
+   * ticks. A customer may add funds before such a rental is stopped, so `cover` decides that.
    */
   tick(signal: AbortSignal): Promise<string[]>;
+  /**
+   * Does what the tick does for one rental. False if the balance does not cover the next ticks. The caller has locked its organisation and the
+   * rental. A rental that is not charged now is covered.
+   */
+  cover(tx: Tx, subjectId: string): Promise<boolean>;
 }
 
 interface MeteringDeps {
@@ -110,6 +115,10 @@ export function openMetering(deps: MeteringDeps): Metering {
     creditOwnOutage: (outage) => creditOwnOutage(outage, { ...deps, metering }),
     skipAll: (step) => skipAll(step, deps),
     tick: (signal) => tick(signal, deps),
+    cover: async (tx, subjectId) => {
+      const open = (await store.segmentsOf(tx, [subjectId])).find((segment) => segment.ended_ms === null);
+      return open === undefined || cover(tx, open, deps);
+    },
   };
   return metering;
 }
@@ -295,23 +304,29 @@ function isDue(
   return heldUcents < coverUcents(segment, nowMs, Math.max(ahead / 2, COVERED_MS_MIN));
 }
 
-/** Posts an hour if it is time, and renews the hold. False if the balance does not cover the next ticks. */
+/** False if the balance does not cover the next ticks. */
 function tickOne(seen: store.Segment, deps: MeteringDeps): Promise<boolean> {
-  const { db, clock, ledger } = deps;
-  return db.tx('metering.tick', async (tx) => {
+  return deps.db.tx('metering.tick', async (tx) => {
     await tx.lock('org', seen.org_id);
     await tx.lock('instance', seen.subject_id);
-    const before = (await store.segmentsOf(tx, [seen.subject_id])).find(({ id }) => id === seen.id);
-    if (before === undefined || before.ended_ms !== null) return true;
-    const nowMs = clock.now();
-    const toMs = Math.max(postableMs(before, nowMs), before.posted_through_ms);
-    await postThrough(tx, before, { toMs }, ledger);
-    const segment = { ...before, posted_through_ms: toMs };
-    const isLasting = await lastsLong(tx, seen.org_id, ledger);
-    const wanted = isLasting ? longHoldUcents(segment, aheadMs(deps)) : coverUcents(segment, nowMs, aheadMs(deps));
-    const covered = await ledger.coverHold(tx, holdId(segment.subject_id), wallet(segment.org_id), wanted);
-    return covered >= coverUcents(segment, nowMs, COVERED_MS_MIN);
+    const segment = (await store.segmentsOf(tx, [seen.subject_id])).find(({ id }) => id === seen.id);
+    if (segment === undefined || segment.ended_ms !== null) return true;
+    return cover(tx, segment, deps);
   });
+}
+
+/** Posts an hour if it is time, and renews the hold. False if the balance does not cover the next ticks. */
+async function cover(tx: Tx, before: store.Segment, deps: MeteringDeps): Promise<boolean> {
+  const { clock, ledger } = deps;
+  const { org_id: orgId, subject_id: subjectId } = before;
+  const nowMs = clock.now();
+  const toMs = Math.max(postableMs(before, nowMs), before.posted_through_ms);
+  await postThrough(tx, before, { toMs }, ledger);
+  const segment = { ...before, posted_through_ms: toMs };
+  const isLasting = await lastsLong(tx, orgId, ledger);
+  const wanted = isLasting ? longHoldUcents(segment, aheadMs(deps)) : coverUcents(segment, nowMs, aheadMs(deps));
+  const covered = await ledger.coverHold(tx, holdId(subjectId), wallet(orgId), wanted);
+  return covered >= coverUcents(segment, nowMs, COVERED_MS_MIN);
 }
 
 /** Whether the wallet pays for all rentals of the organisation for WALLET_MS. */

@@ -38,7 +38,10 @@ async function endRental(
   return [(await store.findInstance(tx, instance.id)) ?? instance, instance.machine_id];
 }
 
-/** Returns the machine to notify; undefined if the instance does not run any more. */
+/**
+ * Returns the machine to notify; undefined if the instance goes on or has ended. The caller has found out some time ago that the balance does
+ * not cover it, so this looks again.
+ */
 export async function stopUnpaid(
   id: string,
   deps: MoveDeps & { db: Db; clock: Clock },
@@ -47,12 +50,13 @@ export async function stopUnpaid(
   const instance = await store.findInstance(db.read, id);
   if (instance?.status !== 'running') return undefined;
   const reason = 'The balance no longer covers this instance. Add funds and launch again.';
-  await db.tx('instances.unpaid', async (tx) => {
+  return db.tx('instances.unpaid', async (tx) => {
     await lockRental(tx, instance);
-    const stopped = await move(tx, instance, { to: 'stopping', nowMs: clock.now(), reason }, deps);
-    if (stopped && instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
+    if (await deps.metering.cover(tx, id)) return undefined;
+    if (!(await move(tx, instance, { to: 'stopping', nowMs: clock.now(), reason }, deps))) return undefined;
+    if (instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
+    return instance.machine_id;
   });
-  return instance.machine_id;
 }
 
 /**

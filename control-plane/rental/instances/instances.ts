@@ -83,7 +83,7 @@ export interface Instances extends Verdicts {
   ofReservations(query: Query, reservationIds: readonly string[]): Promise<Map<string, ReservedInstance[]>>;
   /** The login with which a machine pulls the private image of its workload; undefined if the workload is not the machine's. */
   pullLogin(machineId: string, workloadId: string): Promise<PullLogin | null | undefined>;
-  /** Ends an instance that the balance no longer covers. */
+  /** Ends an instance if the balance does not cover it any more. */
   stopUnpaid(id: string): Promise<void>;
   /** Ends an instance for the operator. The customer reads the reason. @throws ServiceError `not_found`, `conflict` if it is ending or has ended */
   end(id: string, reason: string): Promise<store.InstanceRow>;

@@ -326,17 +326,6 @@ describe('a delete', () => {
   });
 });
 
-test('an instance that the balance no longer covers is stopped', async () => {
-  await world.machine({ dollars: 3.6 });
-  const who = await world.customer(65);
-  const id = await world.run(who);
-  await world.clock.advance(HOUR_MS / 6);
-  for (const unpaid of await world.rooms.metering.tick(new AbortController().signal)) {
-    await world.rooms.instances.stopUnpaid(unpaid);
-  }
-  expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'stopping' });
-});
-
 test(`two launches race for the last GPU: exactly one gets it, ${ROUNDS} rounds`, async () => {
   const { machineId } = await world.machine();
   const who = await world.customer(10_000_000);

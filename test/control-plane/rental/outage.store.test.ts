@@ -123,7 +123,8 @@ describe('an outage', () => {
 
   test('that is confirmed at the moment at which the balance runs out leaves the container alone', async () => {
     const { machineId } = await world.machine({ dollars: 3.6 });
-    const id = await world.run(await world.customer(10_000));
+    const id = await world.run(await world.customer(65));
+    await world.clock.advance(HOUR_MS / 6);
     const nowMs = world.clock.now();
     const deps = {
       ...world.rooms,
