@@ -10,8 +10,8 @@ import { SCHEMA } from '../../control-plane/foundation.ts';
 import { freeOutcome, closeReceipt, openReceipt } from '../../control-plane/models/gateway/states.ts';
 import { receiptHoldFaults, receiptProof } from '../../control-plane/models/gateway/verify.ts';
 import { correctionFaults } from '../../control-plane/money/corrections/verify.ts';
-import { creditFaults } from '../../control-plane/money/credits/verify.ts';
-import { depositFaults } from '../../control-plane/money/deposits/verify.ts';
+import { CREDIT_PROOFS } from '../../control-plane/money/credits/verify.ts';
+import { DEPOSIT_PROOFS } from '../../control-plane/money/deposits/verify.ts';
 import { payable, revenue, wallet } from '../../control-plane/money/ledger/accounts.ts';
 import { openBooks, type Proofs } from '../../control-plane/money/ledger/books.ts';
 import { meteringProof } from '../../control-plane/money/metering/verify.ts';
@@ -46,7 +46,8 @@ const CENT_UNITS = 10_000n;
 const PROOFS: Proofs[] = [
   { charges: meteringProof },
   { charges: receiptProof },
-  { invariants: [receiptHoldFaults, correctionFaults, creditFaults, depositFaults, payoutFaults] },
+  { invariants: [receiptHoldFaults, correctionFaults, payoutFaults] },
+  { pages: [...CREDIT_PROOFS, ...DEPOSIT_PROOFS] },
 ];
 
 async function withMoney<T>(database: string, work: (money: MoneyAlone) => Promise<T>): Promise<T> {

@@ -2,6 +2,17 @@
 import { reliabilityOf } from '../../control-plane/fleet/supply/reliability.ts';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { brought } from '../../control-plane/brings.ts';
+import {
+  type FreeTime,
+  freeTimesAfter,
+  heldAfter,
+  heldForTimes,
+  heldWithIds,
+} from '../../control-plane/money/credits/store.ts';
+import { depositsAfter, knownDeposits } from '../../control-plane/money/deposits/store.ts';
+import { transfersByDeposit } from '../../control-plane/money/deposits/transfers-store.ts';
+import { amountsOfHeld, amountsOfHeldAfter } from '../../control-plane/money/ledger/store.ts';
+import { depositsPosted, depositsPostedAfter } from '../../control-plane/money/ledger/wallets.ts';
 import { type RecordingDb, planSteps, recordingDb } from '../kit/recording-db.ts';
 import { openWorldOver, type World } from '../kit/world.ts';
 
@@ -38,15 +49,35 @@ test('the hourly proofs of the rooms find their transfers by an index', async ()
   for (const proof of proofs) expect(await recording.db.snapshot('proof', proof)).toEqual([]);
   const steps = await planSteps(world.db, recording.sent);
   const scans = steps.filter((step) => /^SCAN (transfers|t) /.test(step));
-  expect(scans).toHaveLength(7);
+  expect(scans).toHaveLength(5);
   expect(
     scans.filter(
       (step) =>
-        !/ INDEX transfers_(refunds|of_held|of_corrections|beside_segments|of_deposits|of_payouts|payouts|payouts_failed):/.test(
-          step,
-        ),
+        !/ INDEX transfers_(refunds|of_corrections|beside_segments|of_payouts|payouts|payouts_failed):/.test(step),
     ),
   ).toEqual([]);
+});
+
+test('the proofs in pages find the rows of a page by an index', async () => {
+  const { read } = recording.db;
+  const ids = ['a', 'b'];
+  const time = { id: 'a', subject_id: 'i' } as FreeTime;
+  await Promise.all([
+    freeTimesAfter(read, 'a', 9),
+    heldForTimes(read, [time]),
+    heldAfter(read, 'a', 9),
+    heldWithIds(read, ids),
+    amountsOfHeldAfter(read, 'a', 9),
+    amountsOfHeld(read, ids),
+    depositsAfter(read, 'a', 9),
+    transfersByDeposit(read, ids),
+    depositsPosted(read, ids),
+    depositsPostedAfter(read, 'a', 9),
+    knownDeposits(read, ids),
+  ]);
+  expect(recording.sent).toHaveLength(11);
+  const steps = await planSteps(world.db, recording.sent);
+  expect(steps.filter((step) => !step.startsWith('SEARCH '))).toEqual([]);
 });
 
 test('the numbers of a page of machines are found by indexes, however old the machines are', async () => {

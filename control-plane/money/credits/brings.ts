@@ -9,7 +9,7 @@ import { creditOperatorRoutes } from './operator-routes.ts';
 import { outageRoutes } from './outage-routes.ts';
 import { waitingCredits } from './overview.ts';
 import { countFlags, countHeld } from './store.ts';
-import { creditFaults } from './verify.ts';
+import { CREDIT_PROOFS } from './verify.ts';
 
 /** A held credit stays charged; its release is a credit like one that was granted at once. */
 const BILLED: Billed = {
@@ -21,7 +21,7 @@ export function creditsBrings({ db, cursors, credits }: { db: Db; cursors: Curso
   return {
     operatorRoutes: [...creditOperatorRoutes({ db, cursors, credits }), ...outageRoutes({ db, cursors })],
     measures: measures(db),
-    invariants: [creditFaults],
+    pages: CREDIT_PROOFS,
     billed: BILLED,
     waits: [waitingCredits],
   };

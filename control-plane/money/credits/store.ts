@@ -214,8 +214,23 @@ export function heldWhere(query: Query, which: Sql): Promise<HeldCredit[]> {
   return query.all(HeldRow, sql`select ${HELD} from held_credits where ${which}`);
 }
 
-export function allHeld(query: Query): Promise<HeldCredit[]> {
-  return query.all(HeldRow, sql`select ${HELD} from held_credits order by id`);
+/** A page of all held amounts, decided ones too, in the order of ids. */
+export function heldAfter(query: Query, afterId: string, limit: number): Promise<HeldCredit[]> {
+  return heldWhere(query, sql`id > ${afterId} order by id limit ${limit}`);
+}
+
+export async function heldWithIds(query: Query, ids: readonly string[]): Promise<HeldCredit[]> {
+  return ids.length === 0 ? [] : heldWhere(query, sql`id in (${join([...ids])})`);
+}
+
+/** The held amounts of these times. The subjects are there for the index. */
+export async function heldForTimes(query: Query, times: readonly FreeTime[]): Promise<HeldCredit[]> {
+  if (times.length === 0) return [];
+  const of = (ids: string[]): Sql => join([...new Set(ids)]);
+  return heldWhere(
+    query,
+    sql`subject_id in (${of(times.map((time) => time.subject_id))}) and free_time_id in (${of(times.map(({ id }) => id))})`,
+  );
 }
 
 const WaitingRow = z.object({ kind: text, count: int, total_ucents: ucents });

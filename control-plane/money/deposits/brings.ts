@@ -13,7 +13,7 @@ import { DUE_DEPOSITS, waitingDeposits } from './overview.ts';
 import { BILLED } from './posting.ts';
 import { DEPOSIT_FEED, depositRoutes } from './routes.ts';
 import { countByStatus, countWaiting } from './store.ts';
-import { depositFaults } from './verify.ts';
+import { DEPOSIT_PROOFS } from './verify.ts';
 
 interface Deps {
   db: Db;
@@ -34,7 +34,7 @@ export function depositsBrings(deps: Deps) {
     billed: BILLED,
     waits: [waitingDeposits],
     dueRows: [DUE_DEPOSITS],
-    invariants: [depositFaults],
+    pages: DEPOSIT_PROOFS,
     feeds: [DEPOSIT_FEED],
     close: deposits.close,
   };

@@ -62,6 +62,13 @@ export function depositsAfter(query: Query, afterId: string, limit: number): Pro
   return query.all(DepositRow, sql`select ${COLUMNS} from deposits where id > ${afterId} order by id limit ${limit}`);
 }
 
+/** Those of these ids that are deposits. */
+export async function knownDeposits(query: Query, ids: readonly string[]): Promise<Set<string>> {
+  if (ids.length === 0) return new Set();
+  const rows = await query.all(idRow, sql`select id from deposits where id in (${join([...ids])})`);
+  return new Set(rows.map((row) => row.id));
+}
+
 export interface DepositFilter {
   status?: DepositState | undefined;
   orgId?: string | undefined;

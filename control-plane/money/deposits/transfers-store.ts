@@ -33,6 +33,19 @@ export function transfersOf(query: Query, depositId: string): Promise<Transfer[]
   );
 }
 
+/** The transfers of each of these deposits, in no order. */
+export async function transfersByDeposit(
+  query: Query,
+  depositIds: readonly string[],
+): Promise<ReadonlyMap<string, Transfer[]>> {
+  if (depositIds.length === 0) return new Map();
+  const rows = await query.all(
+    TransferRow,
+    sql`select ${COLUMNS} from deposit_transfers where deposit_id in (${join([...depositIds])})`,
+  );
+  return Map.groupBy(rows, (row) => row.deposit_id);
+}
+
 export interface NewTransfer {
   id: string;
   depositId: string;

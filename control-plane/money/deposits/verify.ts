@@ -1,32 +1,39 @@
 // The proof that deposits, the transfers on their chains, and the ledger agree.
 import type { Query } from '../../base/db/db.ts';
 import { accountId, depositClearing, depositSuspense } from '../ledger/accounts.ts';
+import { lastOf, type PagedProof } from '../ledger/charges.ts';
 import { postedOf } from '../ledger/proof-store.ts';
-import { depositsPosted } from '../ledger/wallets.ts';
+import { depositsPosted, depositsPostedAfter } from '../ledger/wallets.ts';
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
 import { ucentsOfUnits } from './chains.ts';
 import { sumOf } from './plan.ts';
 import { KIND } from './posting.ts';
-import { depositsAfter, type Deposit } from './store.ts';
-import { bookedUnits, type Transfer, transfersOf } from './transfers-store.ts';
+import { depositsAfter, type Deposit, knownDeposits } from './store.ts';
+import { bookedUnits, type Transfer, transfersByDeposit } from './transfers-store.ts';
 
-const PIECE = 500;
+/** Compares each deposit with its transfers and the ledger. The first page also compares the platform's accounts. */
+const proveDeposits: PagedProof = async (query, afterId, limit) => {
+  const rows = await depositsAfter(query, afterId, limit);
+  const ids = rows.map(({ id }) => id);
+  const [posted, transfers] = [await depositsPosted(query, ids), await transfersByDeposit(query, ids)];
+  return {
+    faults: [
+      ...(afterId === '' ? await accountFaults(query) : []),
+      ...rows.flatMap((row) => faultsOf(row, transfers.get(row.id) ?? [], posted.get(row.id))),
+    ],
+    lastId: lastOf(ids, limit),
+  };
+};
 
-/** Returns broken invariants in words; empty if all hold. */
-export async function depositFaults(query: Query): Promise<string[]> {
-  const posted = await depositsPosted(query);
-  const faults = await accountFaults(query);
-  const left = new Set(posted.keys());
-  for (let afterId: string | undefined = ''; afterId !== undefined;) {
-    const rows: Deposit[] = await depositsAfter(query, afterId, PIECE);
-    for (const row of rows) {
-      left.delete(row.id);
-      faults.push(...faultsOf(row, await transfersOf(query, row.id), posted.get(row.id)));
-    }
-    afterId = rows.at(-1)?.id;
-  }
-  return [...faults, ...[...left].map((id) => `${id}: the ledger has a deposit without a row`)];
-}
+/** Each deposit in the ledger must have a row. */
+const provePosted: PagedProof = async (query, afterId, limit) => {
+  const ids = await depositsPostedAfter(query, afterId, limit);
+  const known = await knownDeposits(query, ids);
+  const rowless = ids.filter((id) => !known.has(id));
+  return { faults: rowless.map((id) => `${id}: the ledger has a deposit without a row`), lastId: lastOf(ids, limit) };
+};
+
+export const DEPOSIT_PROOFS: readonly PagedProof[] = [proveDeposits, provePosted];
 
 /** Compares the platform's accounts of deposits with the sums of the booked transfers. */
 async function accountFaults(query: Query): Promise<string[]> {

@@ -3,7 +3,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import { forgetProven, noteProven, proofState, type ProofState, subjectsAfter, totalsOf } from './proof-store.ts';
-import type { RoomProof, SubjectProof } from './charges.ts';
+import { lastOf, type PagedProof, type RoomProof, type SubjectProof } from './charges.ts';
 import { accountFaults, advance } from './verify.ts';
 
 const PIECE = 500;
@@ -34,6 +34,8 @@ export interface Proofs {
   charges?: RoomProof;
   /** Reads all rows about one subject, then about the next one. */
   subjects?: SubjectProof;
+  /** Proofs of tables that grow for ever, in pieces. Every proof runs them. */
+  pages?: readonly PagedProof[];
   /** Short proofs, each in one transaction: broken invariants in words. */
   invariants?: readonly ((query: Query) => Promise<string[]>)[];
 }
@@ -118,13 +120,7 @@ async function* prove({ db, clock, proofs }: BooksDeps, isWhole: boolean): Proof
     note(yield* proveRooms(db, rooms));
     for (const { subjects } of proofs()) if (subjects !== undefined) note(yield* proveSubjects(db, subjects));
   }
-  for (let afterId: string | undefined = ''; afterId !== undefined;) {
-    const from: string = afterId;
-    const piece = await db.snapshot('books.accounts', (query) => accountFaults(query, from, PIECE));
-    note(piece.faults);
-    afterId = piece.lastId;
-    yield;
-  }
+  for (const page of [accountFaults, ...proofs().flatMap(({ pages = [] }) => pages)]) note(yield* provePages(db, page));
   for (const invariant of proofs().flatMap(({ invariants = [] }) => invariants)) {
     note(await db.snapshot('books.invariant', invariant));
     yield;
@@ -159,6 +155,18 @@ async function* proveSubjects(db: Db, { subjectsAfter: after, prove: proveOne }:
   return faults;
 }
 
+async function* provePages(db: Db, prove: PagedProof): Proof {
+  const faults: string[] = [];
+  for (let afterId: string | undefined = ''; afterId !== undefined;) {
+    const from: string = afterId;
+    const page = await db.snapshot('books.page', (query) => prove(query, from, PIECE));
+    faults.push(...page.faults);
+    afterId = page.lastId;
+    yield;
+  }
+  return faults;
+}
+
 async function* proveRooms(db: Db, rooms: readonly RoomProof[]): Proof {
   const faults: string[] = [];
   for (const room of rooms) {
@@ -170,9 +178,8 @@ async function* proveRooms(db: Db, rooms: readonly RoomProof[]): Proof {
         const from: string = afterId;
         const piece = await db.snapshot('books.room', async (query) => {
           const ids = await side(query, from, PIECE);
-          // A piece that is not full is the last one. Ids that come later are newer than this proof.
           return {
-            lastId: ids.length < PIECE ? undefined : ids.at(-1),
+            lastId: lastOf(ids, PIECE),
             proof: await room.prove(query, await totalsOf(query, ids)),
           };
         });

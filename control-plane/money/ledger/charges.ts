@@ -24,6 +24,22 @@ export interface SubjectProof {
   prove(query: Query, subjectId: string): Promise<string[]>;
 }
 
+/** What a proof has found in one page of rows. */
+export interface ProofPage {
+  /** The faults in words. */
+  faults: string[];
+  /** The last row of the page; undefined after the last page. */
+  lastId: string | undefined;
+}
+
+/** Proves a page of rows after `afterId`, in the order of their ids. All statements of a page see the same moment. The first `afterId` is empty. */
+export type PagedProof = (query: Query, afterId: string, limit: number) => Promise<ProofPage>;
+
+/** The end of a page. A page that is not full is the last one. Rows that come later are newer than the proof. */
+export function lastOf(ids: readonly string[], limit: number): string | undefined {
+  return ids.length < limit ? undefined : ids.at(-1);
+}
+
 /** The id and the stored charge of a row of the room. */
 export const Charge = z.object({ id: text, charged_ucents: ucents });
 export type Charge = z.infer<typeof Charge>;

@@ -258,9 +258,22 @@ export async function refundTotals(query: Query, evidencePrefix: string): Promis
   return new Map(rows.map((row) => [row.evidence, row.total_ucents]));
 }
 
-/** The amount of each transfer about a held credit or payment. The condition is that of their index. */
-export async function amountsOfHeld(query: Query): Promise<Map<string, bigint>> {
-  const isHeld = sql`(substr(kind, 1, 7) = 'credit.' or kind = 'own_outage.released')`;
-  const rows = await query.all(AmountOfRow, sql`select id, amount_ucents from transfers where ${isHeld}`);
-  return new Map(rows.map((row) => [row.id, row.amount_ucents]));
+/** Selects the transfers about held credits and payments. The condition is that of their index. */
+const IS_HELD = sql`(substr(kind, 1, 7) = 'credit.' or kind = 'own_outage.released')`;
+
+/** The amounts of transfers about held credits and payments after `afterId`, in the order of their ids. */
+export function amountsOfHeldAfter(query: Query, afterId: string, limit: number): Promise<AmountOf[]> {
+  return query.all(
+    AmountOfRow,
+    sql`select id, amount_ucents from transfers where ${IS_HELD} and id > ${afterId} order by id limit ${limit}`,
+  );
+}
+
+/** The amounts of those of these transfers that are about held credits and payments. */
+export async function amountsOfHeld(query: Query, ids: readonly string[]): Promise<AmountOf[]> {
+  if (ids.length === 0) return [];
+  return query.all(
+    AmountOfRow,
+    sql`select id, amount_ucents from transfers where ${IS_HELD} and id in (${join([...ids])})`,
+  );
 }

@@ -2,6 +2,7 @@
 // there are.
 import type { Query, Tx } from '../../base/db/db.ts';
 import { accountId, clearing, isWallet } from './accounts.ts';
+import { lastOf, type ProofPage } from './charges.ts';
 import * as store from './proof-store.ts';
 
 /** The limits of one step of the proof. `untilMs` is so early that no open transaction can still add transfers before it. */
@@ -37,14 +38,8 @@ function changesWallet({ debit_account_id: debit, credit_account_id: credit }: s
   return isWallet(debit) || isWallet(credit);
 }
 
-export interface AccountsPiece {
-  faults: string[];
-  /** Undefined after the last account. */
-  lastId: string | undefined;
-}
-
 /** Compares accounts after `afterId` with their proven sums, the transfers since, and their holds. The first piece also checks what has no row. */
-export async function accountFaults(query: Query, afterId: string, limit: number): Promise<AccountsPiece> {
+export async function accountFaults(query: Query, afterId: string, limit: number): Promise<ProofPage> {
   const faults: string[] = [];
   const tail = await store.tailSums(query, await store.proofState(query));
   if (afterId === '') faults.push(...(await rowlessFaults(query, [...tail.keys()])));
@@ -60,7 +55,13 @@ export async function accountFaults(query: Query, afterId: string, limit: number
       if (kept !== summed) faults.push(`${row.id}: ${what} kept ${kept}, entries sum to ${summed}`);
     }
   }
-  return { faults, lastId: rows.length < limit ? undefined : rows.at(-1)?.id };
+  return {
+    faults,
+    lastId: lastOf(
+      rows.map(({ id }) => id),
+      limit,
+    ),
+  };
 }
 
 async function rowlessFaults(query: Query, accountIds: readonly string[]): Promise<string[]> {

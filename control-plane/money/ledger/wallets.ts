@@ -146,12 +146,25 @@ export async function correctedUcents(query: Query): Promise<Map<string, bigint>
 
 const DepositKindRow = z.object({ subject_id: text, kind: text, amount_ucents: ucents });
 
-/** The sums of the transfers of each deposit, by kind. */
-export async function depositsPosted(query: Query): Promise<Map<string, Map<string, bigint>>> {
+const SubjectRow = DepositKindRow.pick({ subject_id: true });
+
+/** The deposits with transfers after `afterId`, in the order of their ids. */
+export async function depositsPostedAfter(query: Query, afterId: string, limit: number): Promise<string[]> {
+  const rows = await query.all(
+    SubjectRow,
+    sql`select distinct subject_id from transfers where substr(kind, 1, 8) = 'deposit.' and subject_id > ${afterId}
+        order by subject_id limit ${limit}`,
+  );
+  return rows.map((row) => row.subject_id);
+}
+
+/** The sums of the transfers of these deposits, by kind. */
+export async function depositsPosted(query: Query, ids: readonly string[]): Promise<Map<string, Map<string, bigint>>> {
+  if (ids.length === 0) return new Map();
   const rows = await query.all(
     DepositKindRow,
     sql`select subject_id, kind, cast(sum(amount_ucents) as bigint) as amount_ucents from transfers
-        where substr(kind, 1, 8) = 'deposit.' group by subject_id, kind order by subject_id, kind`,
+        where substr(kind, 1, 8) = 'deposit.' and subject_id in (${join([...ids])}) group by subject_id, kind order by subject_id, kind`,
   );
   const bySubject = Map.groupBy(rows, (row) => row.subject_id);
   return new Map([...bySubject].map(([id, kinds]) => [id, new Map(kinds.map((row) => [row.kind, row.amount_ucents]))]));

@@ -224,7 +224,8 @@ describe('held amounts', () => {
   test('are those of one rental from old to new, and the oldest that wait', async () => {
     expect(idsOf(await store.heldOf(db.read, 'i'))).toEqual(['refused', 'decided', 'payment', 'a', 'b']);
     expect(idsOf(await store.oldestHeld(db.read, 3))).toEqual(['other', 'payment', 'a']);
-    expect(idsOf(await store.allHeld(db.read))).toEqual(['a', 'b', 'decided', 'other', 'payment', 'refused']);
+    expect(idsOf(await store.heldAfter(db.read, '', 9))).toEqual(['a', 'b', 'decided', 'other', 'payment', 'refused']);
+    expect(idsOf(await store.heldAfter(db.read, 'b', 2))).toEqual(['decided', 'other']);
   });
 
   test('are counted by kind while they wait, and a decision is about one of them', async () => {
