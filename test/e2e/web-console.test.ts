@@ -8,6 +8,8 @@ import { join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import type { BrowserContext, Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Role } from '../../shared/api/auth.ts';
+import type { ApiAccount } from '../contract/api.ts';
 import {
   addAuthenticator,
   axeFindings,
@@ -24,6 +26,7 @@ const OWNER = { email: 'ada@example.com', password: 'correct horse battery' };
 let pages: ConsolePages;
 let context: BrowserContext;
 let page: Page;
+let account: ApiAccount;
 
 beforeAll(async () => {
   pages = await openConsolePages();
@@ -33,9 +36,8 @@ beforeAll(async () => {
 afterAll(async () => pages.close());
 
 test('the link of the operator sets a password, and signs in', async () => {
-  const { orgId } = await pages.api.account();
-  const ada = { email: OWNER.email, name: 'Ada', isOperator: false, member: { orgId, role: 'owner' } } as const;
-  const { url } = await pages.api.world.rooms.users.people.add(ada);
+  account = await pages.api.account();
+  const { url } = await addPerson(OWNER.email, 'Ada', 'owner');
   await page.goto(url);
   await page.getByLabel('Password').waitFor();
   expect(await axeFindings(page)).toEqual([]);
@@ -162,6 +164,21 @@ test('an invited person gets an account, adds a passkey, and signs in with it', 
   expect(pages.broken).toEqual([]);
 });
 
+test('a role that is chosen for one member stays with this member when rows move, and a role that changed is shown', async () => {
+  await pages.api.world.clock.advance(1);
+  await addPerson('eve@example.com', 'Eve', 'member');
+  await page.goto(`${pages.origin}/console/members`);
+  const roleOf = (of: string): Locator => page.getByRole('combobox', { name: `Role of ${of}` });
+  await roleOf('Eve').selectOption('billing');
+  const { json } = await pages.api.call('GET', '/v1/members', account);
+  const bob = json.data?.find((member) => member['name'] === 'Bob')?.['user_id'];
+  await pages.api.call('PATCH', `/v1/members/${String(bob)}`, { key: account.key, body: { role: 'read-only' } });
+  await page.getByRole('button', { name: 'Remove Eve' }).click();
+  await roleOf('Eve').waitFor({ state: 'detached' });
+  await expect.poll(() => roleOf('Bob').inputValue()).toBe('read-only');
+  expect(await page.getByRole('button', { name: 'Change' }).count()).toBe(0);
+});
+
 test('an organisation becomes a supplier, registers a machine, reads its checks, changes its price and takes it off the market', async () => {
   await page.goto(`${pages.origin}/console/machines`);
   await page.getByRole('button', { name: 'Become a supplier' }).click();
@@ -266,6 +283,12 @@ test('ten tabs follow the organisation with one stream, and another tab reads it
   await seeRow(others, 'second');
   expect(pages.broken).toEqual([]);
 }, 120_000);
+
+/** Adds a member of the organisation, whose link sets a password. */
+function addPerson(email: string, name: string, role: Role): Promise<{ url: string }> {
+  const { people } = pages.api.world.rooms.users;
+  return people.add({ email, name, isOperator: false, member: { orgId: account.orgId, role } });
+}
 
 /** No loop runs in this world, so the journal is polled here. */
 async function seeRow(tabs: readonly Page[], name: string): Promise<void> {

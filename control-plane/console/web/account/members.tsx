@@ -71,10 +71,11 @@ export function Members() {
 }
 
 function RoleOf({ member, list }: { member: Member; list: LiveList<Member> }) {
-  const [next, setNext] = useState<Role>(member.role);
+  const [next, setNext] = useState<Role>();
   const action = useAction(async () => {
     await call('PATCH', `/v1/members/${member.user_id}`, { role: next });
     await list.reload();
+    setNext(undefined);
   });
   if (!may('members: write') || member.user_id === session.value?.user.id) return <>{member.role}</>;
   return (
@@ -82,7 +83,7 @@ function RoleOf({ member, list }: { member: Member; list: LiveList<Member> }) {
       <div class="row">
         <select
           aria-label={`Role of ${member.name}`}
-          value={next}
+          value={next ?? member.role}
           onChange={(event) => setNext(event.currentTarget.value as Role)}
         >
           {ROLES.map(([role]) => (
@@ -91,7 +92,7 @@ function RoleOf({ member, list }: { member: Member; list: LiveList<Member> }) {
             </option>
           ))}
         </select>
-        {next !== member.role && (
+        {next !== undefined && next !== member.role && (
           <button class="btn sm" type="button" disabled={action.isBusy} onClick={() => void action.run()}>
             Change
           </button>

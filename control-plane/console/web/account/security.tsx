@@ -55,6 +55,7 @@ function Passkeys({ passkeys }: { passkeys: Resource<{ data: Passkey[] }> }) {
       <RowsTable
         caption="Passkeys"
         rows={data.value.data}
+        idOf={({ id }) => id}
         columns={[
           { title: 'Name', cell: ({ name }) => name },
           { title: 'Last used', cell: ({ last_used_at: at }) => (at === null ? 'never' : relative(at)) },
@@ -167,6 +168,7 @@ function Sessions() {
       <RowsTable
         caption="Sessions"
         rows={data.value?.data ?? []}
+        idOf={({ id }) => id}
         columns={[
           { title: 'Browser', cell: ({ user_agent: agent }) => <span class="brk">{agent}</span> },
           { title: 'Address', class: 'w', cell: ({ client_ip: ip }) => <code>{ip}</code> },

@@ -69,6 +69,8 @@ function openResource<T>(path: string | undefined): Resource<T> {
 }
 
 export interface LiveList<T> {
+  /** What identifies a row. */
+  idOf(row: T): string;
   /** The rows that were read so far, in the order of the API; undefined until the first page is there. */
   rows: ReadonlySignal<readonly Signal<T>[] | undefined>;
   error: ReadonlySignal<ApiError | undefined>;
@@ -169,6 +171,7 @@ function openList<T>({ path, idOf, isWhole, isLive }: OpenOptions<T>): OpenList<
     while (next.peek() !== null && error.peek() === undefined && (rows.peek()?.length ?? 0) < wanted) await more();
   };
   return {
+    idOf,
     rows,
     error,
     next,

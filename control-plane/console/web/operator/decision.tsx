@@ -24,7 +24,7 @@ interface DecisionsProps extends Decided {
 
 /** A button for each decision that fits the row. */
 export function Decisions({ verbs, row, id, ...about }: DecisionsProps) {
-  // Keeps the row of the open dialog, because the table may replace the row at this place meanwhile.
+  // Keeps the row of the open dialog, because the table may read the row again meanwhile.
   const [asked, setAsked] = useState<{ verb: Verb; row: Row; id: string }>();
   return (
     <div class="row">

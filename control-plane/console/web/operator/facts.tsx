@@ -28,14 +28,17 @@ interface FactsTableProps {
   columns: readonly string[];
   /** A column of buttons. */
   decide?: Column<Row>;
+  /** What identifies a row. Needed for `decide`. */
+  idOf?: (row: Row) => string;
   /** Text in place of the table if there is no row. */
   children: ComponentChildren;
 }
 
 /** The first column names the row. The third and later columns are hidden on a narrow page. */
-export function FactsTable({ caption, rows, columns, decide, children }: FactsTableProps) {
+export function FactsTable({ caption, rows, columns, decide, idOf, children }: FactsTableProps) {
   if (rows.length === 0) return <p class="pad quiet">{children}</p>;
-  return <RowsTable caption={caption} rows={rows} columns={[...factColumns(columns), ...(decide ? [decide] : [])]} />;
+  const shown = [...factColumns(columns), ...(decide ? [decide] : [])];
+  return <RowsTable caption={caption} rows={rows} columns={shown} idOf={idOf} />;
 }
 
 /** `hrefOf`: the address to which the first column links. */

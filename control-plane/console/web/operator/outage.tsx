@@ -39,7 +39,7 @@ export function OutagePage({ params: { id = '' } }: ScreenProps) {
         <>
           <Verdict shown={shown} />
           <Card title="Affected rentals" note="oldest first, at most 200">
-            <RowsTable caption="Affected rentals" rows={shown.affected} columns={rentalColumns(reload)} />
+            <RowsTable caption="Affected rentals" rows={shown.affected} columns={rentalColumns(reload)} idOf={idOf} />
           </Card>
         </>
       )}
@@ -86,6 +86,9 @@ function Verdict({ shown: { outage, affected } }: { shown: OutageDetail }) {
     </>
   );
 }
+
+/** A rental may be affected several times. */
+const idOf = ({ instance_id: id, from }: OutageRental): string => `${id} ${from}`;
 
 const STATES = { held: 'warn', released: 'ok', refused: '' } as const;
 

@@ -121,6 +121,7 @@ interface ReplicasProps {
 }
 
 function Replicas({ model, path, replicas: { data, error, reload } }: ReplicasProps) {
+  const idOf = (row: Row): string => textOf(row['replica_id']);
   const drain: Column<Row> = {
     title: 'Decide',
     cell: (row) => (
@@ -129,7 +130,7 @@ function Replicas({ model, path, replicas: { data, error, reload } }: ReplicasPr
         command={COMMAND}
         verbs={[DRAIN]}
         row={row}
-        id={textOf(row['replica_id'])}
+        id={idOf(row)}
         decided={reload}
       />
     ),
@@ -142,7 +143,7 @@ function Replicas({ model, path, replicas: { data, error, reload } }: ReplicasPr
     >
       {error.value !== undefined && <Problem error={error.value} retry={() => void reload()} />}
       {data.value !== undefined && (
-        <FactsTable caption="Replicas" rows={data.value.data} columns={REPLICA} decide={drain}>
+        <FactsTable caption="Replicas" rows={data.value.data} columns={REPLICA} decide={drain} idOf={idOf}>
           No replica has run yet.
         </FactsTable>
       )}

@@ -48,8 +48,8 @@ export function LiveTable<T>({ caption, list, columns, empty, only, footer }: Li
           empty
         ) : (
           <Table caption={caption} columns={columns} footer={footer}>
-            {shown.slice(0, limit).map((row, index) => (
-              <Row key={index} row={row} columns={columns} />
+            {shown.slice(0, limit).map((row) => (
+              <Row key={list.idOf(row.peek())} row={row} columns={columns} />
             ))}
           </Table>
         )}
@@ -74,11 +74,11 @@ function Row<T>({ row, columns }: { row: ReadonlySignal<T>; columns: readonly Co
 }
 
 /** A table of rows that the screen already has, like the segments of a bill. */
-export function RowsTable<T>({ caption, rows, columns, footer }: RowsTableProps<T>) {
+export function RowsTable<T>({ caption, rows, columns, idOf, footer }: RowsTableProps<T>) {
   return (
     <Table caption={caption} columns={columns} footer={footer}>
       {rows.map((row, index) => (
-        <Cells key={index} row={row} columns={columns} />
+        <Cells key={idOf?.(row) ?? index} row={row} columns={columns} />
       ))}
     </Table>
   );
@@ -88,6 +88,8 @@ interface RowsTableProps<T> {
   caption: string;
   rows: readonly T[];
   columns: readonly Column<T>[];
+  /** Needed if a cell has state, like a dialog or a refusal: the state then stays with its row when rows before it come or go. */
+  idOf?: ((row: T) => string) | undefined;
   footer?: ComponentChildren;
 }
 
