@@ -1,6 +1,7 @@
 // The live stream of the organisation. All tabs of a browser share one stream: a browser opens at most six connections to a host over HTTP/1.1,
 // and a seventh tab would hang. One tab holds a lock, reads the stream and sends the events to the others over a channel. When this tab closes,
-// another tab gets the lock and continues after the last event that it has received.
+// another tab gets the lock and continues after the last event that it has received. Before the first event it continues after the position at
+// which the stream has begun.
 import { signal } from '@preact/signals';
 import type { LiveEvent } from '../../../../shared/api/event.ts';
 import { ApiError, events } from './api.ts';
@@ -11,7 +12,8 @@ const RETRY_MS_MAX = 30_000;
 type Message =
   | { kind: 'event'; event: LiveEvent }
   | { kind: 'resync'; id: string | undefined }
-  | { kind: 'state'; isLive: boolean };
+  | { kind: 'state'; isLive: boolean; id?: string | undefined }
+  | { kind: 'join' };
 type Listener = (event: LiveEvent | 'resync') => void;
 
 /** Whether changes arrive as they happen. */
@@ -31,9 +33,14 @@ export function onLive(listener: Listener): () => void {
 export function startLive(sessionId: string, stop: AbortSignal): void {
   const channel = new BroadcastChannel(`svc-live-${sessionId}`);
   let last: string | undefined;
+  let isReading = false;
   const take = (message: Message): void => {
-    if (message.kind === 'state') isLive.value = message.isLive;
-    else {
+    if (message.kind === 'join') {
+      if (isReading) channel.postMessage({ kind: 'state', isLive: isLive.peek(), id: last } satisfies Message);
+    } else if (message.kind === 'state') {
+      isLive.value = message.isLive;
+      last ??= message.id;
+    } else {
       last = (message.kind === 'event' ? message.event.id : message.id) ?? last;
       isLive.value = true;
       for (const listener of listeners.all) listener(message.kind === 'event' ? message.event : 'resync');
@@ -45,7 +52,12 @@ export function startLive(sessionId: string, stop: AbortSignal): void {
   };
   channel.addEventListener('message', ({ data }: MessageEvent<Message>) => take(data));
   stop.addEventListener('abort', () => channel.close());
-  const lead = (): Promise<void> => readStream(() => last, tell, stop);
+  // A tab that opens late asks for the position, because it may read the stream next.
+  channel.postMessage({ kind: 'join' } satisfies Message);
+  const lead = (): Promise<void> => {
+    isReading = true;
+    return readStream(() => last, tell, stop);
+  };
   void navigator.locks.request(`svc-live-${sessionId}`, { signal: stop }, lead).catch(() => undefined);
 }
 
@@ -60,7 +72,7 @@ async function readStream(
     try {
       for await (const { type, id, data } of events('/v1/events', { signal: stop, lastEventId: last() })) {
         waitMs = RETRY_MS_MIN;
-        if (type === 'ready') tell({ kind: 'state', isLive: true });
+        if (type === 'ready') tell({ kind: 'state', isLive: true, id });
         else if (type === 'resync') tell({ kind: 'resync', id });
         else tell({ kind: 'event', event: data as LiveEvent });
       }
