@@ -1,18 +1,15 @@
-// The log of the container, live. After a lost connection, the stream continues after the last line.
+// The log of the container, live.
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { InstanceLog } from '../../../../shared/api/instance-journal.ts';
 import type { Instance } from '../../../../shared/api/instance.ts';
-import { ApiError, events } from '../core/api.ts';
+import { ApiError } from '../core/api.ts';
 import { count, plural, time } from '../core/format.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Card, Problem } from '../parts/layout.tsx';
-
-type Line = InstanceLog['data'][number];
+import { follow, type Line } from './follow-log.ts';
 
 const TAILS = [100, 500, 2_000] as const;
 const LINES_KEPT = 2_000;
 const DRAW_MS = 250;
-const RETRY_MS = 2_000;
 /** A host keeps the log as long as it has the container. */
 const HAS_LOG: readonly Instance['status'][] = ['running', 'unreachable', 'stopping'];
 
@@ -111,7 +108,6 @@ function useLog(id: string, tail: number, hasLog: boolean): Following {
     setLines([]);
     setError(undefined);
     void follow(id, { tail, signal: stop.signal, take: (line) => taken.push(line) }).catch((failure: unknown) => {
-      if (stop.signal.aborted) return;
       if (!(failure instanceof ApiError)) throw failure;
       setError(failure);
     });
@@ -121,32 +117,4 @@ function useLog(id: string, tail: number, hasLog: boolean): Following {
     };
   }, [id, tail, hasLog, attempt]);
   return { lines, error, retry: () => setAttempt(attempt + 1) };
-}
-
-interface FollowOptions {
-  tail: number;
-  signal: AbortSignal;
-  take(line: Line): void;
-}
-
-/** Resolves when the container has stopped. @throws ApiError if the API refuses */
-async function follow(id: string, { tail, signal, take }: FollowOptions): Promise<void> {
-  for (let last: string | undefined; ;) {
-    const since = last === undefined ? '' : `&since=${encodeURIComponent(last)}`;
-    try {
-      for await (const { type, data } of events(`/v1/instances/${id}/logs?follow=true&tail=${tail}${since}`, {
-        signal,
-      })) {
-        if (type === 'end') return;
-        const line = data as Line;
-        last = line.at;
-        take(line);
-      }
-    } catch (error) {
-      // If the connection is lost after a line has arrived, the stream is opened again. Any other failure is shown.
-      if (signal.aborted || (error instanceof ApiError && error.status !== 0) || last === undefined) throw error;
-    }
-    await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
-    if (signal.aborted) return;
-  }
 }
