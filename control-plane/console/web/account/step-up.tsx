@@ -13,7 +13,6 @@ const asked = signal<((isConfirmed: boolean) => void) | undefined>(undefined);
 export function StepUp() {
   useEffect(() => {
     onAsked({
-      signIn: () => (session.value = null),
       confirm: () =>
         new Promise<boolean>((resolve) => {
           asked.value?.(false);

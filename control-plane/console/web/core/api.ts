@@ -1,5 +1,5 @@
 // Sends all requests of the console to the API. A refusal is an `ApiError` with the API's own code. If the API asks for a confirmation,
-// the person is asked, and the request is sent once more.
+// the person is asked, and the request is sent once more. If it refuses the session, the session is read again.
 import { type ReceivedEvent, eventsOf } from '../../../../shared/event-reader.ts';
 import type { Problem } from '../../../../shared/api/problem.ts';
 import { hearTime } from './clock.ts';
@@ -36,19 +36,24 @@ export interface CallOptions {
   /** Repeats of a request for the same decision of the person must use the same key. If it is left out, the call makes a new key. */
   idempotencyKey?: string;
   signal?: AbortSignal;
+  /** Further headers. */
+  headers?: Readonly<Record<string, string>>;
 }
 
-/** What the page does when the API asks for something that only the person can give. */
-export interface Asked {
-  /** Called if the session is over. */
-  signIn(): void;
+/** The path at which the page reads who has signed in. */
+export const SESSION_PATH = '/v1/auth/session';
+
+/** What the page does when the API refuses a request for a reason that may pass. */
+interface Asked {
+  /** Called if the API has not taken the session. Resolves to true if it takes the session now; else the person signs in again. */
+  checkSession(): Promise<boolean>;
   /** Resolves to true once the person has confirmed with a code, a passkey or the password. */
   confirm(): Promise<boolean>;
 }
 
-const asked: Asked = { signIn: () => undefined, confirm: async () => false };
+const asked: Asked = { checkSession: async () => false, confirm: async () => false };
 
-export function onAsked(next: Asked): void {
+export function onAsked(next: Partial<Asked>): void {
   Object.assign(asked, next);
 }
 
@@ -69,13 +74,18 @@ export async function send(method: Method, path: string, body: unknown, options:
   const response = await attempt(method, path, body, options);
   if (response.ok) return response;
   const refusal = await refusalOf(response);
-  if (refusal.code === 'step_up_required' && (await asked.confirm())) {
-    const again = await attempt(method, path, body, options);
-    if (again.ok) return again;
-    throw await refusalOf(again);
-  }
-  if (refusal.status === 401 && !path.startsWith('/v1/auth/')) asked.signIn();
-  throw refusal;
+  if (!(await mayRepeat(refusal, method, path))) throw refusal;
+  const again = await attempt(method, path, body, options);
+  if (again.ok) return again;
+  throw await refusalOf(again);
+}
+
+/** Whether the same request is likely to be taken now. It may ask the person. */
+async function mayRepeat({ status, code }: ApiError, method: Method, path: string): Promise<boolean> {
+  if (code === 'step_up_required') return asked.confirm();
+  // A wrong password is no matter of the session.
+  if (status !== 401 || code === 'sign_in_failed' || path === SESSION_PATH) return false;
+  return (await asked.checkSession()) && method === 'GET';
 }
 
 /** Server-sent events of a path, until it ends or `signal` aborts. @throws ApiError */
@@ -85,18 +95,16 @@ export async function* events(
 ): AsyncGenerator<ReceivedEvent> {
   const headers: Record<string, string> = { accept: 'text/event-stream' };
   if (lastEventId !== undefined) headers['last-event-id'] = lastEventId;
-  const response = await fetch(path, { headers, signal }).catch(unreachable);
-  if (!response.ok) throw await refusalOf(response);
-  yield* eventsOf(response);
+  yield* eventsOf(await send('GET', path, undefined, { headers, signal }));
 }
 
 async function attempt(
   method: Method,
   path: string,
   body: unknown,
-  { idempotencyKey, signal }: CallOptions,
+  { idempotencyKey, signal, headers: further }: CallOptions,
 ): Promise<Response> {
-  const headers: Record<string, string> = {};
+  const headers: Record<string, string> = { ...further };
   if (method === 'POST' && idempotencyKey !== undefined) headers['idempotency-key'] = idempotencyKey;
   const request: RequestInit = { method, headers, ...(signal === undefined ? {} : { signal }) };
   if (body instanceof FormData) request.body = body;

@@ -4,7 +4,7 @@
 // which the stream has begun.
 import { signal } from '@preact/signals';
 import type { LiveEvent } from '../../../../shared/api/event.ts';
-import { ApiError, events } from './api.ts';
+import { events } from './api.ts';
 
 const RETRY_MS_MIN = 1_000;
 const RETRY_MS_MAX = 30_000;
@@ -76,8 +76,8 @@ async function readStream(
         else if (type === 'resync') tell({ kind: 'resync', id });
         else tell({ kind: 'event', event: data as LiveEvent });
       }
-    } catch (error) {
-      if (error instanceof ApiError && error.status === 401) return;
+    } catch {
+      // The stream is opened again. If the session is over, the page signs out, and `stop` aborts.
     }
     tell({ kind: 'state', isLive: false });
     await pause(waitMs, stop);

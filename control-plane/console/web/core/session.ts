@@ -1,7 +1,7 @@
 // Who has signed in: undefined until it is known, null if nobody has. A page is one process, so this is state of the module.
 import { computed, signal } from '@preact/signals';
 import type { Session } from '../../../../shared/api/auth.ts';
-import { ApiError, call, get } from './api.ts';
+import { ApiError, call, get, onAsked, SESSION_PATH } from './api.ts';
 
 export const session = signal<Session | null | undefined>(undefined);
 /** Why the session could not be read; undefined if it could. */
@@ -15,14 +15,51 @@ export function may(scope: string): boolean {
 }
 
 export async function loadSession(): Promise<void> {
+  const found = await readSession();
+  if (found !== undefined) session.value = found;
+}
+
+/** Null if nobody has signed in; undefined if it could not be read. */
+async function readSession(): Promise<Session | null | undefined> {
   try {
-    session.value = await get<Session>('/v1/auth/session');
+    const found = await get<Session>(SESSION_PATH);
     sessionError.value = undefined;
+    return found;
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    if (error.status === 401) session.value = null;
-    else sessionError.value = error;
+    if (error.status === 401) return null;
+    sessionError.value = error;
+    return undefined;
   }
+}
+
+/** By then the answer of a confirmation has arrived, with the new token. */
+const RENEWED_MS = 1_000;
+
+/** The check in progress. Requests that are refused together share it. */
+const check: { running?: Promise<boolean> | undefined } = {};
+
+onAsked({
+  checkSession: () => (check.running ??= checkSession().finally(() => (check.running = undefined))),
+});
+
+/**
+ * Called if the API has refused the session. A confirmation, in any tab, replaces its token, and a request that was on its way with the old one is
+ * refused. The answer that has the new token may be on its way too. So the session is read, and read again later, before the page signs out. True if
+ * the session lives.
+ */
+async function checkSession(): Promise<boolean> {
+  const shown = session.value;
+  if (shown === null || shown === undefined) return false;
+  let found = await readSession();
+  if (found === null) {
+    await new Promise((resolve) => setTimeout(resolve, RENEWED_MS));
+    found = await readSession();
+  }
+  // The person may have signed out meanwhile.
+  if (found === undefined || session.value?.id !== shown.id) return false;
+  session.value = found;
+  return found !== null;
 }
 
 export async function signOut(): Promise<void> {
