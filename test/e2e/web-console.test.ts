@@ -8,6 +8,7 @@ import { join, resolve } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import type { BrowserContext, Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { insertMember } from '../../control-plane/base/users/store.ts';
 import type { Role } from '../../shared/api/auth.ts';
 import type { ApiAccount } from '../contract/api.ts';
 import {
@@ -17,6 +18,7 @@ import {
   consoleScreens,
   openConsolePages,
 } from '../kit/console-pages.ts';
+import { addPerson as addSignedIn } from '../kit/people.ts';
 
 /** Those of operators have a test of their own. */
 const SCREENS = (await consoleScreens()).filter(({ path }) => !path.startsWith('/console/operate/'));
@@ -254,6 +256,28 @@ test('a launch names its ports, the primary one of them, and the arguments of it
   const request = await sent;
   expect(request.postDataJSON()).toMatchObject(asked);
   expect((await request.response())?.status()).toBe(202);
+  expect(pages.broken).toEqual([]);
+});
+
+test('a tab of an organisation that the browser has left changes nothing in the other one, and loads again', async () => {
+  const { core, rooms, clock } = pages.api.world;
+  const { id: orgId } = await rooms.accounts.createOrg('elsewhere');
+  const person = await addSignedIn(pages.api.world, { orgId: account.orgId, role: 'owner' });
+  const joined = { org_id: orgId, user_id: person.userId, role: 'owner', created_ms: clock.now() + 1 } as const;
+  await core.db.tx('test.join', (tx) => insertMember(tx, joined));
+  const left = await pages.signedIn(person);
+  await left.goto(`${pages.origin}/console/api-keys`);
+  await left.getByLabel('Name').fill('stray');
+  await left.getByLabel('instances: read').check();
+  const next = await left.context().newPage();
+  await next.goto(`${pages.origin}/console`);
+  await next.getByRole('button', { name: /^customer/ }).click();
+  await next.getByRole('button', { name: 'Switch to elsewhere' }).click();
+  await next.getByRole('button', { name: /^elsewhere/ }).waitFor();
+  await left.getByRole('button', { name: 'Make the key' }).click();
+  await left.getByRole('button', { name: /^elsewhere/ }).waitFor();
+  expect(new URL(left.url()).pathname).toBe('/console/api-keys');
+  await left.getByText('No key yet').waitFor();
   expect(pages.broken).toEqual([]);
 });
 

@@ -7,6 +7,8 @@ import type { Caller, Route } from './route.ts';
 /** `__Host-` makes browsers refuse the cookie without Secure and Path=/, or with a Domain, so no other host can set it. */
 const COOKIE = '__Host-svc_session';
 const ATTRIBUTES = 'Path=/; Secure; HttpOnly; SameSite=Lax';
+/** The header in which a page names the session that it shows, as Node spells it. */
+const SHOWN = 'svc-session';
 /** How long a confirmation counts. */
 export const CONFIRMED_MS = 10 * 60_000;
 
@@ -49,6 +51,16 @@ export function assertOwnChange(route: Route, { method, headers }: IncomingMessa
   const hasBody = headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0;
   const isJson = /^application\/json\s*(;|$)/i.test(headers['content-type'] ?? '');
   if (hasBody && !isJson) throw unsupportedMediaType();
+}
+
+/**
+ * All tabs of a browser share the cookie. So a tab that was opened before a sign-in or a change of the organisation would act for somebody else than
+ * it shows. A request without the header is not checked. @throws ServiceError `unauthorized`
+ */
+export function assertShown({ principalId }: Caller, { headers }: IncomingMessage): void {
+  const shown = headers[SHOWN];
+  if (shown === undefined || shown === principalId) return;
+  fail('unauthorized', 'This page shows another session than the browser has now. Load the page again.');
 }
 
 /**

@@ -82,7 +82,7 @@ export function openapiDocument(routes: readonly Route[], baseUrl: string): Json
           in: 'cookie',
           name: '__Host-svc_session',
           description:
-            'The session of a signed-in person. It has the scopes of the role of the person. A request that changes something is accepted only with the `Origin` of this service',
+            'The session of a signed-in person. It has the scopes of the role of the person. A request that changes something is accepted only with the `Origin` of this service. A page can name the id of the session that it shows in the header `Svc-Session`: the request is then refused with `unauthorized` if the cookie is of another session',
         },
       },
     },

@@ -9,7 +9,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import { DbError } from '../db/db.ts';
 import { answer, type AnswerDeps } from './answer.ts';
-import { assertConfirmed, assertOwnChange, assertOwnPage, sessionTokenOf } from './browsers.ts';
+import { assertConfirmed, assertOwnChange, assertOwnPage, assertShown, sessionTokenOf } from './browsers.ts';
 import { assertMay, assertUnrestricted, failEndedSession, tokenOf } from './checks.ts';
 import { isForm } from './multipart.ts';
 import { abandonedRequest, internalError, knownError } from './problems.ts';
@@ -121,7 +121,11 @@ function callerOf(each: Route, request: FastifyRequest, deps: RouteDeps): MaybeP
   if (sessionToken === undefined)
     return deps.authenticate(tokenOf(authorization), { confirmsKey: each.confirmsKey ?? false });
   assertOwnChange(each, request.raw, deps.origin);
-  return deps.authenticateSession(sessionToken).then((caller) => caller ?? failEndedSession());
+  return deps.authenticateSession(sessionToken).then((caller) => {
+    if (caller === undefined) return failEndedSession();
+    assertShown(caller, request.raw);
+    return caller;
+  });
 }
 
 /** @throws DbError `disk_full` */

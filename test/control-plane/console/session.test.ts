@@ -1,4 +1,5 @@
-// What the console does when the API refuses its session: a confirmation may have replaced the token while the request was on its way.
+// What the console does when the API refuses its session: a confirmation may have replaced the token while the request was on its way, or another
+// tab the session.
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import type { Session } from '../../../shared/api/auth.ts';
 
@@ -22,13 +23,20 @@ const ADA = { id: 'ses_ada' };
 /** What the service answers at a path, one answer after another; the last one again and again. */
 let answers: Record<string, (object | 401)[]>;
 let asked: string[];
+/** The sessions that the requests have named, in the order of `asked`. */
+let named: (string | undefined)[];
+let reloads: number;
 
 beforeEach(() => {
   asked = [];
+  named = [];
+  reloads = 0;
   session.value = ADA;
   vi.useFakeTimers({ toFake: ['setTimeout'] });
-  vi.stubGlobal('fetch', async (path: string, { method }: RequestInit) => {
+  vi.stubGlobal('location', { reload: () => (reloads += 1) });
+  vi.stubGlobal('fetch', async (path: string, { method, headers }: RequestInit) => {
     asked.push(`${method} ${path}`);
+    named.push((headers as Record<string, string>)['svc-session']);
     const [next = 401, ...later] = answers[path] ?? [];
     if (later.length > 0) answers[path] = later;
     if (next !== 401) return Response.json(next);
@@ -89,4 +97,20 @@ test('a refused sign-in reads no session', async () => {
   answers = { '/v1/auth/sign-in': [401] };
   expect(await answered('POST', '/v1/auth/sign-in')).toBe('unauthorized');
   expect(asked).toEqual(['POST /v1/auth/sign-in']);
+});
+
+test('each request names the session that the page shows, but for the read of the session', async () => {
+  answers = { '/v1/balance': [401, {}], [SESSION]: [ADA] };
+  await answered('GET', '/v1/balance');
+  expect(named).toEqual([ADA.id, undefined, ADA.id]);
+  session.value = null;
+  await answered('GET', '/v1/balance');
+  expect(named.at(-1)).toBeUndefined();
+});
+
+test('a page whose session another tab has replaced is loaded again, and repeats nothing', async () => {
+  answers = { '/v1/balance': [401, { available: '1' }], [SESSION]: [{ id: 'ses_bob' }] };
+  expect(await answered('GET', '/v1/balance')).toBe('unauthorized');
+  expect(reloads).toBe(1);
+  expect(session.value).toEqual(ADA);
 });

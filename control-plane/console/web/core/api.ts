@@ -1,5 +1,7 @@
 // Sends all requests of the console to the API. A refusal is an `ApiError` with the API's own code. If the API asks for a confirmation,
 // the person is asked, and the request is sent once more. If it refuses the session, the session is read again.
+//
+// Each request names the session that the page shows. All tabs share the cookie, so another tab may have replaced the session.
 import { type ReceivedEvent, eventsOf } from '../../../../shared/event-reader.ts';
 import type { Problem } from '../../../../shared/api/problem.ts';
 import { hearTime } from './clock.ts';
@@ -45,13 +47,19 @@ export const SESSION_PATH = '/v1/auth/session';
 
 /** What the page does when the API refuses a request for a reason that may pass. */
 interface Asked {
+  /** The id of the session that the page shows; undefined if it shows none. */
+  sessionId(): string | undefined;
   /** Called if the API has not taken the session. Resolves to true if it takes the session now; else the person signs in again. */
   checkSession(): Promise<boolean>;
   /** Resolves to true once the person has confirmed with a code, a passkey or the password. */
   confirm(): Promise<boolean>;
 }
 
-const asked: Asked = { checkSession: async () => false, confirm: async () => false };
+const asked: Asked = {
+  sessionId: () => undefined,
+  checkSession: async () => false,
+  confirm: async () => false,
+};
 
 export function onAsked(next: Partial<Asked>): void {
   Object.assign(asked, next);
@@ -105,6 +113,8 @@ async function attempt(
   { idempotencyKey, signal, headers: further }: CallOptions,
 ): Promise<Response> {
   const headers: Record<string, string> = { ...further };
+  const shown = path === SESSION_PATH ? undefined : asked.sessionId();
+  if (shown !== undefined) headers['svc-session'] = shown;
   if (method === 'POST' && idempotencyKey !== undefined) headers['idempotency-key'] = idempotencyKey;
   const request: RequestInit = { method, headers, ...(signal === undefined ? {} : { signal }) };
   if (body instanceof FormData) request.body = body;

@@ -16,7 +16,14 @@ export function may(scope: string): boolean {
 
 export async function loadSession(): Promise<void> {
   const found = await readSession();
-  if (found !== undefined) session.value = found;
+  if (found !== undefined) show(found);
+}
+
+/** All that a page shows belongs to its session. So for another session, of which it learns from the cookie, it is loaded again. */
+function show(found: Session | null): void {
+  const shown = session.peek()?.id;
+  if (found !== null && shown !== undefined && shown !== found.id) location.reload();
+  else session.value = found;
 }
 
 /** Null if nobody has signed in; undefined if it could not be read. */
@@ -40,13 +47,14 @@ const RENEWED_MS = 1_000;
 const check: { running?: Promise<boolean> | undefined } = {};
 
 onAsked({
+  sessionId: () => session.peek()?.id,
   checkSession: () => (check.running ??= checkSession().finally(() => (check.running = undefined))),
 });
 
 /**
  * Called if the API has refused the session. A confirmation, in any tab, replaces its token, and a request that was on its way with the old one is
  * refused. The answer that has the new token may be on its way too. So the session is read, and read again later, before the page signs out. True if
- * the session lives.
+ * the browser still has the session that the page shows.
  */
 async function checkSession(): Promise<boolean> {
   const shown = session.value;
@@ -58,8 +66,8 @@ async function checkSession(): Promise<boolean> {
   }
   // The person may have signed out meanwhile.
   if (found === undefined || session.value?.id !== shown.id) return false;
-  session.value = found;
-  return found !== null;
+  show(found);
+  return found?.id === shown.id;
 }
 
 export async function signOut(): Promise<void> {
@@ -69,6 +77,6 @@ export async function signOut(): Promise<void> {
 
 /** Changes to another organisation of the person. The session gets another id for it, so the page is loaded again. */
 export async function switchOrg(orgId: string): Promise<void> {
-  await call('POST', '/v1/auth/session/org', { org_id: orgId });
+  session.value = await call<Session>('POST', '/v1/auth/session/org', { org_id: orgId });
   location.assign('/console');
 }
