@@ -69,7 +69,7 @@ export function mountBtrfs(sizeBytes: number): MountedBtrfs {
       btrfs('quota', 'rescan', '-w', dir);
     },
     hasCount: () => {
-      const uuid = execFileSync('findmnt', ['--noheadings', '--output', 'UUID', dir], { encoding: 'utf8' }).trim();
+      const [, uuid = ''] = /uuid: (\S+)/.exec(btrfs('filesystem', 'show', dir)) ?? [];
       return readFileSync(`/sys/fs/btrfs/${uuid}/qgroups/inconsistent`, 'utf8').trim() === '0';
     },
     giveUpCount: () => {

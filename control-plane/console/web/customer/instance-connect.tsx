@@ -3,6 +3,7 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { Connection, Instance } from '../../../../shared/api/instance.ts';
 import { get } from '../core/api.ts';
+import { may } from '../core/session.ts';
 import { Copy, quoted } from '../parts/command.tsx';
 import { useAction } from '../parts/forms.tsx';
 import { Card, Problem } from '../parts/layout.tsx';
@@ -43,7 +44,9 @@ export function Connect({ instance }: { instance: Instance }) {
           </Address>
         )}
         <Ports ports={connection.ports ?? []} />
-        {connection.app_user !== undefined && <Login instanceId={id} user={connection.app_user} />}
+        {connection.app_user !== undefined && may('instances: write') && (
+          <Login instanceId={id} user={connection.app_user} />
+        )}
         {connection.host_key !== undefined && (
           <>
             <span class="dim">Host key</span>
