@@ -26,8 +26,8 @@ export interface DiskCheck {
   /** The result of the last try, also of an earlier process; false before the first, and while a btrfs does not count sizes. */
   enforced(): boolean;
   /**
-   * Fills the disk of a small container, once per process. If a btrfs has given up counting sizes since, it is made to count again.
-   * Rejects if the engine does not answer, or if the count fails.
+   * Fills the disk of a small container, once per process. A btrfs that has given up counting sizes is made to count again, before that and
+   * later. Rejects if the engine does not answer before the disk was filled once.
    */
   measure(): Promise<void>;
 }
@@ -78,7 +78,7 @@ export async function openDiskCheck(
   let finding = await readJson(file, Finding).catch(() => undefined);
   let tried = false;
   let counted = true;
-  const fillOnce = async (): Promise<void> => {
+  const fill = async (): Promise<void> => {
     await engine.version();
     const etc = await makeEtcFiles(join(stateDir, 'disk-check'), 'disk-check');
     const enforced = await isHeld(engine, { ...node, mounts: [...node.mounts, ...etc] }, log);
@@ -88,21 +88,27 @@ export async function openDiskCheck(
     await writeJson(file, { enforced });
     finding = { enforced };
   };
+  const count = async (): Promise<void> => {
+    const disk = await engine.disk().catch(() => undefined);
+    if (disk === undefined) return;
+    const wasCounted = counted;
+    counted = await sizes.hasCount(disk.folder);
+    if (counted) return;
+    const { folder } = disk;
+    if (wasCounted)
+      log.warn({ folder }, 'the btrfs has given up counting the sizes of containers, so it must count again');
+    const detail = await sizes.countAgain(folder).then(() => undefined, messageOf);
+    counted = await sizes.hasCount(folder);
+    if (wasCounted && !counted)
+      log.warn({ folder, detail }, 'the btrfs does not count: install btrfs-progs, and see the kernel log');
+  };
   return {
     enforced: () => counted && (finding?.enforced ?? false),
     measure: async () => {
-      if (!tried) await fillOnce();
-      if (finding?.enforced !== true) return;
-      const disk = await engine.disk();
-      if (disk === undefined) return;
-      counted = await sizes.hasCount(disk.folder);
-      if (counted) return;
-      log.warn(
-        { folder: disk.folder },
-        'the btrfs has given up counting the sizes of containers, so it must count again',
-      );
-      await sizes.countAgain(disk.folder);
-      counted = await sizes.hasCount(disk.folder);
+      if (tried && finding?.enforced !== true) return;
+      await count();
+      // Nothing holds a container while the sizes are not counted, so the result would be wrong.
+      if (!tried && counted) await fill();
     },
   };
 }

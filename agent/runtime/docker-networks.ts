@@ -79,8 +79,9 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
       const name = ready ?? newName();
       taken.add(name);
       const [container, network] = await Promise.allSettled([makeContainer(name), ready ?? make(name)]);
-      // A sweep must not remove the network before it is decided who gets it.
-      if (container.status === 'rejected' && network.status === 'fulfilled' && (await isFree(name))) await keep(name);
+      // A sweep must not remove the network before it is decided who gets it. If it cannot be removed now, a sweep removes it later.
+      if (container.status === 'rejected' && network.status === 'fulfilled' && (await isFree(name)))
+        await keep(name).catch(() => undefined);
       taken.delete(name);
       // If the network could not be created, the start tries again and reports the reason.
       if (container.status === 'fulfilled') return container.value;

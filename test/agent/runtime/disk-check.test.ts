@@ -118,15 +118,54 @@ describe('a btrfs that has given up counting sizes', () => {
     expect(runs).toHaveLength(1);
   });
 
-  test('and cannot count again leaves no disk size promised until it can', async () => {
-    let isFailing = true;
+  test('before the first try counts again first, because nothing would hold the container of the try', async () => {
+    const order: string[] = [];
+    let has = false;
     const disk = await openWith(0, {
-      hasCount: async () => !isFailing,
-      countAgain: () => Promise.reject(new Error('no such program')),
+      hasCount: async () => has,
+      countAgain: async () => {
+        order.push(`count after ${runs.length} tries`);
+        has = true;
+      },
     });
-    await expect(disk.measure()).rejects.toThrow('no such program');
-    expect(disk.enforced()).toBe(false);
+    await disk.measure();
+    expect([disk.enforced(), order, runs.length]).toEqual([true, ['count after 0 tries'], 1]);
+  });
+
+  test('and cannot count again leaves no disk size promised, and nothing tried, until it can', async () => {
+    const lines: string[] = [];
+    let isFailing = true;
+    const disk = await openDiskCheck(dir, {
+      engine: engineOf(0),
+      node: { argv: ['node'], mounts: [] },
+      log: createLog('test', 'warn', { write: (line: string) => void lines.push(line) }),
+      sizes: {
+        hasCount: async () => !isFailing,
+        countAgain: () => Promise.reject(new Error('no such program')),
+      },
+    });
+    await disk.measure();
+    await disk.measure();
+    expect([disk.enforced(), runs.length]).toEqual([false, 0]);
+    // Both lines are written once, and the second one says what is missing.
+    expect(lines).toHaveLength(2);
+    expect(lines[1]).toContain('no such program');
     isFailing = false;
+    await disk.measure();
+    expect([disk.enforced(), runs.length]).toEqual([true, 1]);
+  });
+
+  test('is not looked at while the engine is away', async () => {
+    const disk = await openDiskCheck(dir, {
+      engine: { ...engineOf(0), disk: () => Promise.reject(new Error('connect ENOENT')) },
+      node: { argv: ['node'], mounts: [] },
+      log: createLog('test', 'silent'),
+      sizes: {
+        hasCount: () => Promise.reject(new Error('never')),
+        countAgain: () => Promise.reject(new Error('never')),
+      },
+    });
+    await disk.measure();
     await disk.measure();
     expect(disk.enforced()).toBe(true);
   });
