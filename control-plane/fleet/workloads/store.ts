@@ -23,15 +23,19 @@ const WorkloadRow = z.object({
   observed: json(ObservedWorkload).nullable(),
   /** The first time that the host reported the phase `starting`. */
   starting_ms: int.nullable(),
+  /** The first time that the host reported that the program of a job has ended. */
+  ended_ms: int.nullable(),
   created_ms: int,
   changed_ms: int,
 });
 export type WorkloadRow = z.infer<typeof WorkloadRow>;
 
+/** The program of a job has ended. The host may still send its files. */
+const ENDED = new Set<ObservedWorkload['phase']>(['finishing', 'finished']);
 const PositionRow = z.object({ epoch: int, revision: int });
 /** The revision of a machine that never had a workload. */
 const FIRST: Revision = { epoch: 1, revision: 0 };
-const COLUMNS = sql`id, machine_id, instance_id, state, spec, observed, starting_ms, created_ms, changed_ms`;
+const COLUMNS = sql`id, machine_id, instance_id, state, spec, observed, starting_ms, ended_ms, created_ms, changed_ms`;
 
 export async function insertWorkload(tx: Tx, machineId: string, spec: WorkloadSpec, nowMs: number): Promise<void> {
   await tx.run(
@@ -150,7 +154,8 @@ export async function move(
 export async function setObserved(tx: Tx, id: string, observed: ObservedWorkload, nowMs: number): Promise<void> {
   await tx.run(
     sql`update workloads set observed = ${JSON.stringify(observed)}, changed_ms = ${nowMs},
-        starting_ms = coalesce(starting_ms, ${observed.phase === 'starting' ? nowMs : null}) where id = ${id}`,
+        starting_ms = coalesce(starting_ms, ${observed.phase === 'starting' ? nowMs : null}),
+        ended_ms = coalesce(ended_ms, ${ENDED.has(observed.phase) ? nowMs : null}) where id = ${id}`,
   );
 }
 

@@ -20,14 +20,21 @@ const EventRow = z.object({
 export type EventRow = z.infer<typeof EventRow>;
 export type NewEvent = Pick<EventRow, 'level' | 'message'> & Partial<Pick<EventRow, 'type' | 'data'>>;
 
-/** Appends events until the job has FINE_TUNING_EVENTS_MAX of them. */
+/** How many events of a job are kept for messages, which say why it moves or fails. A long training has more metrics than fit. */
+const MESSAGES_KEPT = 1_000;
+
+/** Appends events until the job has FINE_TUNING_EVENTS_MAX of them, and metrics until there is only room for messages. */
 export async function appendEvents(
   tx: Tx,
   job: Job,
   events: readonly NewEvent[],
   { ids, nowMs }: { ids: Ids; nowMs: number },
 ): Promise<void> {
-  const taken = events.slice(0, Math.max(0, FINE_TUNING_EVENTS_MAX - job.event_count));
+  const taken: NewEvent[] = [];
+  for (const event of events) {
+    const max = FINE_TUNING_EVENTS_MAX - (event.type === 'metrics' ? MESSAGES_KEPT : 0);
+    if (job.event_count + taken.length < max) taken.push(event);
+  }
   for (const { level, message, type = 'message', data = {} } of taken) {
     await tx.run(
       sql`insert into finetuning_events (id, job_id, level, type, message, data, created_ms)

@@ -21,8 +21,8 @@ export interface Facts {
   attempt: Attempt | undefined;
   /** What the host has last reported about the workload of the attempt. `gone`: the host has nothing of it any more. Null: no report yet. */
   observed: ObservedWorkload | 'gone' | null;
-  /** When that last changed; null without an attempt. */
-  reportedMs: number | null;
+  /** When the host first reported that the program has ended; null before. */
+  endedMs: number | null;
   /** True if the host was ordered to remove the workload. */
   isRemoving: boolean;
   /** True if the machine of the attempt has a link. */
@@ -81,11 +81,10 @@ export function plan(facts: Facts, nowMs: number): Step {
 }
 
 /** When the program ended, if that was reported but is not noted yet. It is noted first, because reading an uploaded file may take minutes. */
-function unnotedStopMs({ job, attempt, observed, reportedMs }: Facts, nowMs: number): number | undefined {
-  if (attempt === undefined || attempt.stopped_ms !== null) return undefined;
+function unnotedStopMs({ job, attempt, endedMs }: Facts, nowMs: number): number | undefined {
+  if (attempt === undefined || attempt.stopped_ms !== null || endedMs === null) return undefined;
   if (job.status !== 'running' && job.cancel_ms === null) return undefined;
-  if (observed === null || observed === 'gone' || !ENDED.has(observed.phase)) return undefined;
-  return Math.max(Math.min(reportedMs ?? nowMs, nowMs), attempt.started_ms ?? 0);
+  return Math.max(Math.min(endedMs, nowMs), attempt.started_ms ?? 0);
 }
 
 /** The step that follows if no machine was found. */
@@ -195,8 +194,6 @@ function planOffline(
 }
 
 const RUNS = new Set<ObservedWorkload['phase']>(['running', 'finishing', 'finished']);
-/** The program has ended. The host may still send its files. */
-const ENDED = new Set<ObservedWorkload['phase']>(['finishing', 'finished']);
 const LEFT = new Set<ObservedWorkload['phase']>(['stopped', 'removed', 'missing']);
 
 function hasLeft(observed: Facts['observed']): boolean {

@@ -82,7 +82,7 @@ async function factsOf(query: Query, id: string, { openedMs }: Pick<StepDeps, 'o
     files,
     openedMs,
     observed: attempt === undefined ? null : observed,
-    reportedMs: workload?.changed_ms ?? null,
+    endedMs: workload?.ended_ms ?? null,
     isRemoving: workload?.state === 'removing',
     isOnline: machine?.online === true,
   };

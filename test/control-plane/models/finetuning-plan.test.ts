@@ -113,7 +113,7 @@ const anyFacts: fc.Arbitrary<Facts> = fc.record({
   job: anyJob,
   attempt: fc.option(anyAttempt, { nil: undefined }),
   observed: fc.oneof(anyObserved, fc.constant('gone' as const), fc.constant(null)),
-  reportedMs: maybe,
+  endedMs: maybe,
   isRemoving: fc.boolean(),
   isOnline: fc.boolean(),
   files: fc.array(anyFile, { maxLength: 4 }),

@@ -1,7 +1,9 @@
 // The life of a fine-tuning job on a fleet that the test plays: placement, money to the second, lost machines, lies, budgets and cancels.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { filesOf } from '../../../control-plane/models/finetuning/files.ts';
+import { countEvents } from '../../../control-plane/models/finetuning/store.ts';
 import { wallet } from '../../../control-plane/money/ledger/accounts.ts';
+import { FINE_TUNING_EVENTS_MAX } from '../../../shared/limits.ts';
 import type { JobEvent } from '../../../shared/protocol/job.ts';
 import { openTraining, type Training } from './training-world.ts';
 
@@ -155,7 +157,9 @@ describe('a checkpoint', () => {
     await training.pass(100);
     await training.upload(id, { step: 4 }, 'state', { drive: async () => undefined });
     await training.reportOnly(id, 'finishing', { exit_code: 0 });
-    await training.world.clock.advance(60_000);
+    await training.world.clock.advance(30_000);
+    await training.reportOnly(id, 'finished', { exit_code: 0 });
+    await training.world.clock.advance(30_000);
     await training.world.drive();
     const { started_ms: startedMs, stopped_ms: stoppedMs } = await training.attempt(id);
     expect((stoppedMs ?? 0) - (startedMs ?? 0)).toBe(100_000);
@@ -201,6 +205,14 @@ describe('events', () => {
       message: 'Step 3 of 10: loss 0.3333',
       data: { step: 3, total_steps: 10, loss: 1 / 3, eta_seconds: 23 },
     });
+  });
+
+  test('have room for messages after more metrics than are kept', async () => {
+    const { id } = await training.running();
+    const told = (await training.messages(id)).length;
+    await training.world.db.tx('test.count', (tx) => countEvents(tx, id, FINE_TUNING_EVENTS_MAX - 1_000 - told));
+    await training.events(id, 0, [metrics(1), { type: 'message', level: 'error', message: 'the loss is no number' }]);
+    expect((await training.messages(id)).slice(told)).toEqual(['the loss is no number']);
   });
 
   test('are followed page by page', async () => {
