@@ -8,7 +8,7 @@ import type { Rng } from '../../../shared/rng.ts';
 import type { Supply } from '../../fleet/supply/supply.ts';
 import type { Upstream } from '../catalog/models.ts';
 import { OutboundError } from '../../base/outbound/policy.ts';
-import type { Tier } from './pools.ts';
+import { runsSame, type Tier } from './pools.ts';
 import { completionOf } from './readiness.ts';
 import { serverOf } from './servers.ts';
 import { failReplica, type StepDeps } from './steps.ts';
@@ -56,8 +56,11 @@ interface Answer {
 
 async function comparePool(tier: Tier, signal: AbortSignal, deps: ComparisonDeps): Promise<void> {
   const { db, rng, log, counts } = deps;
-  const { poolId, model } = tier;
-  const ready = (await store.liveReplicas(db.read, poolId)).filter(({ state }) => state === 'ready');
+  const { poolId, model, deployment } = tier;
+  // While the pool is updated, replicas of the former deployment answer otherwise.
+  const ready = (await store.liveReplicas(db.read, poolId)).filter(
+    (row) => row.state === 'ready' && runsSame(row.deployment, deployment),
+  );
   const [first, ...others] = shuffled(onePerMachine(ready), rng);
   const [second, third] = others;
   if (first === undefined || second === undefined) return;
@@ -71,7 +74,7 @@ async function comparePool(tier: Tier, signal: AbortSignal, deps: ComparisonDeps
   if (a?.text === undefined || b?.text === undefined) return;
   if (a.text === b.text) return clear(answers, deps);
   counts.disagreed(poolId);
-  const [own] = model.upstreams;
+  const [own] = (poolId === model.id ? model.upstreams : model.economy?.upstreams) ?? [];
   const referee =
     third === undefined ? own && (await answerOf(own, undefined, { prompt, signal }, deps)) : await ask(third);
   const odd = [a, b].filter(({ text }) => text !== referee?.text);

@@ -158,7 +158,7 @@ async function factsOf(
     id: row.id,
     state: row.state,
     open: load.open.get(row.id) ?? 0,
-    isOutdated: deployment !== undefined && runsOf(row.deployment) !== runsOf(deployment),
+    isOutdated: deployment !== undefined && !runsSame(row.deployment, deployment),
     createdMs: row.created_ms,
   }));
   const wanted = deployment && {
@@ -168,6 +168,11 @@ async function factsOf(
   };
   const { waiting, lastRequestMs } = load;
   return { wanted, replicas, waiting, lastRequestMs, busyMs: pool.busy_ms, retryMs: pool.retry_ms };
+}
+
+/** Whether both deployments run the same program with the same model. */
+export function runsSame(one: Deployment, other: Deployment): boolean {
+  return runsOf(one) === runsOf(other);
 }
 
 /** What a replica runs. Other fields of a deployment apply to replicas that run already. */

@@ -113,6 +113,7 @@ export function openReplicas(deps: ReplicasDeps): Replicas {
   const loads = openLoads({ db, clock, processId: ids.prefixed('prc') });
   const servers = openServers({
     ...deps,
+    deploymentOf: (poolId) => tiersOf(deps.catalog).find((tier) => tier.poolId === poolId)?.deployment,
     enter: (poolId, replicaId) => {
       loads.enter(poolId, replicaId);
       return () => {

@@ -4,6 +4,7 @@ import type { Duplex } from 'node:stream';
 import type { Clock } from '../../../shared/clock.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import type { Db } from '../../base/db/db.ts';
+import type { Deployment } from '../catalog/deployments.ts';
 import type { Upstream } from '../catalog/models.ts';
 import type { Outlook } from './demand.ts';
 import * as store from './store.ts';
@@ -33,6 +34,8 @@ export interface ServersDeps {
   openStream(machineId: string, workloadId: string, target: OpenMessage['target']): Promise<Duplex>;
   /** Notes a request to a replica. The returned function notes its end. */
   enter(poolId: string, replicaId: string): () => void;
+  /** What the catalogue says of the pool now; undefined if the pool is not in it any more. */
+  deploymentOf(poolId: string): Deployment | undefined;
 }
 
 /** Number of starts of a pool from which its wake times are computed. */
@@ -48,7 +51,7 @@ interface Seen {
 export function openServers(deps: ServersDeps): Servers {
   const { db, clock } = deps;
   let pools = new Map<string, Seen>();
-  const known = new Map<string, Upstream>();
+  let known = new Map<string, Upstream>();
   return {
     ofPool: (poolId) => pools.get(poolId)?.servers ?? [],
     all: () => [...pools.values()].flatMap(({ servers }) => servers),
@@ -61,22 +64,36 @@ export function openServers(deps: ServersDeps): Servers {
       const replicas = rows.length === 0 ? [] : await store.liveReplicas(db.read);
       const ofPool = Map.groupBy(replicas, (row) => row.pool_id);
       const next = new Map<string, Seen>();
+      const stillKnown = new Map<string, Upstream>();
+      const serverFor = (row: store.ReplicaRow): Upstream => {
+        const limits = limitsOf(deps.deploymentOf(row.pool_id) ?? row.deployment);
+        const key = `${row.id} ${JSON.stringify(limits)}`;
+        const server = known.get(key) ?? serverOf({ ...row, deployment: { ...row.deployment, ...limits } }, deps);
+        stillKnown.set(key, server);
+        return server;
+      };
       for (const { id, retry_ms: retryMs } of rows) {
         const own = ofPool.get(id) ?? [];
         const ready = own.filter(({ state }) => state === 'ready');
-        const servers = ready.map((row) => known.get(row.id) ?? serverOf(row, deps));
+        const servers = ready.map(serverFor);
         const wakes = wakesOf(await store.wakeTimesMs(db.read, id, WAKES_COUNTED));
         const isComing = own.some(({ state }) => state === 'ready' || state === 'starting');
         const drains = own.some(({ state }) => state === 'draining');
         next.set(id, { servers, drains, wakes, outlook: { isComing, retryMs, wakeMs: wakes?.p50Ms } });
       }
       pools = next;
-      known.clear();
-      for (const { servers } of next.values())
-        for (const server of servers) if (server.replica !== undefined) known.set(server.replica.id, server);
+      known = stillKnown;
       return seenMs;
     },
   };
+}
+
+/** The settings of a deployment that replicas follow while they run. */
+function limitsOf(
+  deployment: Deployment,
+): Pick<Deployment, 'max_open_requests' | 'answer_ms' | 'first_byte_ms' | 'idle_ms' | 'max_inputs'> {
+  const { max_open_requests, max_inputs, answer_ms, first_byte_ms, idle_ms } = deployment;
+  return { max_open_requests, max_inputs, answer_ms, first_byte_ms, idle_ms };
 }
 
 /** The server of a replica that has a machine. Its URL only names it, because it has no address. */

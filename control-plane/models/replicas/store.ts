@@ -190,7 +190,7 @@ export async function failedMachines(query: Query, poolId: string, sinceMs: numb
   const rows = await query.all(
     MachineIdRow,
     sql`select distinct machine_id from model_replicas
-        where pool_id = ${poolId} and created_ms > ${sinceMs} and has_failed = 1 and machine_id is not null`,
+        where pool_id = ${poolId} and ended_ms > ${sinceMs} and has_failed = 1 and machine_id is not null`,
   );
   return rows.map((row) => row.machine_id);
 }

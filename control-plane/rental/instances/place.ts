@@ -118,7 +118,7 @@ export async function occupy(
  */
 export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps): Promise<string | undefined> {
   if (instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
-  const fitting = await fittingCandidates(tx, instance, capacityRequest(instance, deps.clock.now()));
+  const fitting = await fittingOrAvoided(tx, instance, capacityRequest(instance, deps.clock.now()));
   const found = await takePlace(tx, instance, { fitting }, deps);
   if (found === undefined) return undefined;
   const isOpen = (await deps.endpoints.find(tx, instance.id)) !== undefined;
@@ -294,6 +294,17 @@ export async function fittingCandidates(
   if (contract !== null) return rank(request, await slotCandidates(query, contract, request));
   const inRegion = request.region === null ? [] : await candidates(query, request);
   return rank(request, inRegion.length > 0 ? inRegion : await candidates(query, { ...request, region: null }));
+}
+
+/** The same, and if nothing fits, the machines that the launch only avoids: one of them is better than none. */
+async function fittingOrAvoided(
+  query: Query,
+  instance: store.InstanceRow,
+  request: CapacityRequest,
+): Promise<Candidate[]> {
+  const fitting = await fittingCandidates(query, instance, request);
+  if (fitting.length > 0 || instance.launch.avoided_machine_ids.length === 0) return fitting;
+  return fittingCandidates(query, instance, { ...request, exceptMachineIds: instance.tried_machine_ids });
 }
 
 /** The capacity that an instance needs if it is placed now. */

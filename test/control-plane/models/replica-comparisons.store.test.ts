@@ -1,5 +1,6 @@
 // Spot checks between replicas: the host that alone answers otherwise is found, and nobody is accused on one word against another.
 import { describe, expect, test } from 'vitest';
+import { sql } from '../../../control-plane/base/db/db.ts';
 import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
 import { api } from '../../contract/api-of-test.ts';
 import { type FakeUpstream, HELLO } from '../../kit/fake-upstream.ts';
@@ -62,6 +63,22 @@ describe('among three replicas', () => {
     });
     expect(await Promise.all(honest.map(isTrusted))).toEqual([true, true]);
     expect((await live()).filter(({ machine_id: id }) => id === machine.machineId)).toEqual([]);
+  });
+
+  test('a host whose replica runs another deployment than the others is not compared with them', async () => {
+    replicas = 3;
+    await trusted();
+    await trusted();
+    const { machine } = await liar();
+    await allReady();
+    const odd = (await live()).find(({ machine_id: id }) => id === machine.machineId);
+    const former = JSON.stringify({ ...odd?.deployment, args: ['--former'] });
+    await api.world.db.tx('test.former', (tx) =>
+      tx.run(sql`update model_replicas set deployment = ${former} where id = ${odd?.id ?? ''}`),
+    );
+    for (let n = 0; n < 12; n += 1) await compare();
+    expect(disagreements()).toEqual([]);
+    expect(await isTrusted(machine)).toBe(true);
   });
 
   test('one odd answer is not enough, and an equal one clears it', async () => {

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { brought } from '../../../control-plane/brings.ts';
 import { addMeasures, openMetrics } from '../../../control-plane/base/http/metrics.ts';
 import type { Http } from '../../../control-plane/base/http/server.ts';
+import type { Upstream } from '../../../control-plane/models/catalog/models.ts';
 import { api } from '../../contract/api-of-test.ts';
 import { fleetModels } from '../../kit/models.ts';
 import { openOperator } from '../../kit/operator.ts';
@@ -57,6 +58,23 @@ describe('a tier', () => {
     expect((await ask('GET', '/admin/models')).data).toMatchObject([{ model: POOL, gpus: '1 x H100_SXM' }]);
     const [row] = await live();
     expect(await replicas()).toMatchObject([{ replica_id: row?.id, state: 'ready', instance_id: row?.instance_id }]);
+  });
+
+  test('follows limits of the file that change while its replicas run', async () => {
+    await trusted();
+    const answer = chat();
+    await waiting(1);
+    await startAll();
+    await answer;
+    const { catalog, replicas: pools } = api.world.rooms;
+    const servers = (): readonly Upstream[] => pools.serversOf(catalog.get(POOL));
+    const [before] = servers();
+    await tick();
+    expect(servers()).toEqual([before]);
+    expect(servers()[0]).toBe(before);
+    catalog.replace(fleetModels({ max_open_requests: 7 }));
+    await tick();
+    expect(servers()).toMatchObject([{ max_open_requests: 7, model: before?.model }]);
   });
 
   test('says why no machine can hold a replica', async () => {

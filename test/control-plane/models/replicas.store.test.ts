@@ -1,9 +1,10 @@
 // Replicas on a real database: they wake for a caller, scale, drain and are replaced; the platform's revenue pays the supplier.
 import { describe, expect, test } from 'vitest';
 import { brought } from '../../../control-plane/brings.ts';
+import { sql } from '../../../control-plane/base/db/db.ts';
 import { PLATFORM_ORG } from '../../../control-plane/base/accounts/accounts.ts';
 import { payable, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
-import { lastReplicas } from '../../../control-plane/models/replicas/store.ts';
+import { failedMachines, lastReplicas } from '../../../control-plane/models/replicas/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { api, owner } from '../../contract/api-of-test.ts';
 import {
@@ -215,6 +216,26 @@ describe('a replica', () => {
     await startAll();
     await tick();
     expect(await live()).toMatchObject([{ state: 'ready', machine_id: second.machineId }]);
+    expect((await answer).status).toBe(200);
+  });
+
+  test('that fails after hours is replaced elsewhere, and on its own machine if there is no other', async () => {
+    const only = await api.world.machine({ dollars: 2, gpus: 2 });
+    await api.world.rooms.supply.setTrusted(only.machineId, true);
+    const broken = await anotherServer();
+    serverOf.set(only.machineId, broken);
+    await ready();
+    await api.world.db.tx('test.age', (tx) =>
+      tx.run(sql`update model_replicas set created_ms = created_ms - 10800000`),
+    );
+    await broken.close();
+    const answer = chat();
+    for (let n = 0; n < 40; n += 1) await tick();
+    expect(await failedMachines(api.world.db.read, POOL, api.world.clock.now() - 60_000)).toEqual([only.machineId]);
+    serverOf.delete(only.machineId);
+    await startAll();
+    await tick();
+    expect(await live()).toMatchObject([{ state: 'ready', machine_id: only.machineId }]);
     expect((await answer).status).toBe(200);
   });
 
