@@ -38,6 +38,8 @@ export interface UpstreamRequest {
 export interface Answering {
   upstream: Upstream;
   exchange: Exchange;
+  /** When its time limits began. That is later than the request if it had to wait for a server. */
+  startedMs: number;
   /** Reports that the answer has begun correctly. */
   answered(): void;
   /** Reports that the answer is unusable. Does nothing if the caller has left, because that is no failure of the server. */
@@ -115,8 +117,8 @@ const BUSY = 429;
 const REFUSING: readonly number[] = [BUSY, 502, 503];
 
 async function askOne(upstreamRequest: UpstreamRequest, upstream: Upstream, deps: AskDeps): Promise<ServerAnswer> {
-  const { signal } = upstreamRequest;
-  const leftMs = upstreamRequest.startedMs + upstreamRequest.answerMs(upstream) - deps.clock.monotonicMs();
+  const { signal, startedMs } = upstreamRequest;
+  const leftMs = startedMs + upstreamRequest.answerMs(upstream) - deps.clock.monotonicMs();
   if (leftMs <= 0) throw timedOut(undefined);
   const slot = deps.upstreams.begin(upstream, upstreamRequest.orgId);
   const note = upstreamRequest.attempts.begin(upstream, upstreamRequest.callable);
@@ -143,7 +145,7 @@ async function askOne(upstreamRequest: UpstreamRequest, upstream: Upstream, deps
     };
     if (exchange.status === 200) {
       note('answered');
-      return { answering: { upstream, exchange, answered: slot.answered, failed, end } };
+      return { answering: { upstream, exchange, startedMs, answered: slot.answered, failed, end } };
     }
     if (REFUSING.includes(exchange.status)) {
       if (exchange.status === BUSY || (await isLoading(exchange))) {

@@ -66,7 +66,7 @@ export function openBreaker(clock: Clock): Breaker {
   };
   return {
     takes: () => out === undefined || out.isAlive,
-    isOut: () => out !== undefined,
+    isOut: () => out?.isAlive === false,
     backInMs,
     isCheckDue: () => (out === undefined ? isSuspect || clock.monotonicMs() - provenMs >= PROOF_MS : backInMs() === 0),
     found: (health) => {

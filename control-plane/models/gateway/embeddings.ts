@@ -91,7 +91,7 @@ interface Vectors {
 async function askForVectors(upstreamRequest: VectorsRequest, deps: CallDeps): Promise<Vectors> {
   const { callable, inputs, orgId, open } = upstreamRequest;
   const { attempts, signal } = open;
-  const startedMs = deps.clock.monotonicMs();
+  let startedMs = deps.clock.monotonicMs();
   // The smallest limit, so that any of the servers accepts a batch.
   const atOnce = Math.min(
     ...[...callable.upstreams, ...(callable.deployment === undefined ? [] : [callable.deployment])].map(
@@ -105,7 +105,8 @@ async function askForVectors(upstreamRequest: VectorsRequest, deps: CallDeps): P
     const body = (): object => bodyOf(some, upstreamRequest.dimensions);
     const asked = { callable, path: '/embeddings', body, attempts, orgId, startedMs, signal };
     const reading = { bytesMax: bytesLeft, read: (text: string) => readVectors(text, some.length) };
-    const { answer: read, bytes, upstream } = await askWhole(asked, reading, deps);
+    const { answer: read, bytes, upstream, ...begun } = await askWhole(asked, reading, deps);
+    startedMs = begun.startedMs;
     bytesLeft -= bytes;
     all.vectors.push(...read.vectors);
     all.upstream = upstream.base_url;

@@ -30,6 +30,8 @@ export interface WholeAnswer<T> {
   answer: T;
   bytes: number;
   upstream: Upstream;
+  /** When the time limits of the request began, as in `Answering`. */
+  startedMs: number;
 }
 
 /** @throws ServiceError those of `ask` and of `readWhole` */
@@ -54,7 +56,7 @@ export function askForWhole(upstreamRequest: WholeRequest, deps: AskDeps): Promi
 
 /** @throws ServiceError for a broken answer; `upstream_response_too_large`; `upstream_error` for an unusable answer */
 export async function readWhole<T>(
-  { exchange, upstream, answered, failed, end }: Answering,
+  { exchange, upstream, startedMs, answered, failed, end }: Answering,
   { bytesMax, read }: Reading<T>,
   signal: AbortSignal,
 ): Promise<WholeAnswer<T>> {
@@ -65,7 +67,7 @@ export async function readWhole<T>(
       fail('upstream_response_too_large', 'The answer has more bytes than are read. Ask for less at once.');
     const answer = read(text) ?? failUnusable();
     answered();
-    return { answer, bytes, upstream };
+    return { answer, bytes, upstream, startedMs };
   } catch (error) {
     const broken = error instanceof ServiceError ? error : brokenAnswer(error, signal);
     if (broken.code === 'upstream_response_too_large') answered();
@@ -94,11 +96,11 @@ export function isGathered({ engine }: Upstream): boolean {
 /** @throws ServiceError as `askWhole`; also if the caller has left before the answer began, or if this process stops */
 export async function gather(
   answering: Answering,
-  { startedMs, signal }: Pick<UpstreamRequest, 'startedMs' | 'signal'>,
+  { signal }: Pick<UpstreamRequest, 'signal'>,
   deps: CallDeps,
 ): Promise<Gathered> {
   const late = new AbortController();
-  const leftMs = startedMs + answering.upstream.answer_ms - deps.clock.monotonicMs();
+  const leftMs = answering.startedMs + answering.upstream.answer_ms - deps.clock.monotonicMs();
   const cancel = deps.clock.after(Math.max(0, leftMs), () => {
     late.abort();
     answering.end();

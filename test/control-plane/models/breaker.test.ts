@@ -169,9 +169,9 @@ describe('a server that is out', () => {
   test('takes one request after a health check that finds it alive, and no other', async () => {
     await clock.advance(5_000);
     breaker.found('well');
-    expect(breaker.takes()).toBe(true);
+    expect([breaker.takes(), breaker.isOut()]).toEqual([true, false]);
     breaker.send('org_x');
-    expect(state()).toEqual([false, 5_000]);
+    expect([...state(), breaker.isOut()]).toEqual([false, 5_000, true]);
   });
 
   test('is back once that request is answered, with all its failures forgotten', async () => {

@@ -25,13 +25,13 @@ function stage(texts: readonly string[], end?: (signal: AbortController) => Prom
   }
   const answering = {
     upstream: { answer_ms: ANSWER_MS },
+    startedMs: clock.monotonicMs(),
     exchange: { body: body() },
     answered: () => void told.push('answered'),
     failed: () => void told.push('failed'),
     end: () => void told.push('end'),
   } as never;
-  const request = { startedMs: clock.monotonicMs(), signal: caller.signal };
-  return { told, clock, gathered: gather(answering, request, { clock } as never) };
+  return { told, clock, gathered: gather(answering, caller, { clock } as never) };
 }
 
 test('a whole answer counts for the server as a success, and its connection is read to the end', async () => {
