@@ -69,7 +69,7 @@ export const LISTS: List[] = [
       each(
         tx,
         (id, ms) =>
-          sql`insert into users (id, email, name, is_operator, created_ms) values (${id}, ${id}, 'x', 0, ${ms})`,
+          sql`insert into users (id, email, name, is_operator, is_vouched, created_ms) values (${id}, ${id}, 'x', 0, 0, ${ms})`,
       ),
   },
   {
@@ -80,7 +80,7 @@ export const LISTS: List[] = [
       await each(
         tx,
         (id, ms) =>
-          sql`insert into users (id, email, name, is_operator, created_ms) values (${id}, ${id}, 'x', 0, ${ms})`,
+          sql`insert into users (id, email, name, is_operator, is_vouched, created_ms) values (${id}, ${id}, 'x', 0, 0, ${ms})`,
       );
       await each(
         tx,

@@ -172,12 +172,12 @@ export function wantsFor(query: Query, machineId: string): Promise<z.infer<typeo
   );
 }
 
-/** A page of the machines that could fill a need of a contract now, in the order of ids. */
+/** A page of the machines that could fill a need of a contract now, in the order of ids. The cross join makes SQLite begin with the few needs. */
 export async function machinesWanted(query: Query, limit: number): Promise<string[]> {
   const rows = await query.all(
     MachineIdRow,
-    sql`select distinct o.machine_id from slot_wants w join offerings o on o.gpu_type = w.gpu_type and o.region = w.region
-        where o.listed = 1 and o.tier = 'on_demand' and o.gpu_free > 0 order by o.machine_id limit ${limit}`,
+    sql`select distinct o.machine_id from slot_wants w cross join offerings o
+        where o.gpu_type = w.gpu_type and o.region = w.region and o.listed = 1 and o.tier = 'on_demand' and o.gpu_free > 0 order by o.machine_id limit ${limit}`,
   );
   return rows.map((row) => row.machine_id);
 }

@@ -32,8 +32,8 @@ export async function proofState(query: Query): Promise<ProofState> {
 }
 
 /**
- * The same, and no other transaction can change it until this one ends. Two proofs may run at once, and would count the same transfers twice. The
- * statement inserts the row or changes nothing in it. Both lock the row. Must begin the transaction.
+ * The same, and no other transaction can change it until this one ends. Two proofs may run at once, and would count the same transfers twice.
+ * Whether the statement inserts the row or leaves it as it is, it locks it. Must begin the transaction.
  */
 export async function lockProofState(tx: Tx): Promise<ProofState> {
   const row = await tx.one(
