@@ -166,7 +166,7 @@ async function assertOwn(
   if (session && session.user_id === userId) return;
   fail(
     'conflict',
-    'Somebody has made an account with your address here. If it was you, sign in to it in this browser first. If not, ask the operator for a link to it.',
+    'Somebody has made an account with your address here. If it was you, sign in to it in this browser, and link single sign-on under Sign-in and security. If not, ask the operator for a link to it.',
   );
 }
 

@@ -1,11 +1,12 @@
 // How the person signs in: passkeys, the authenticator app, the password, recovery codes, and all sessions.
 import { useState } from 'preact/hooks';
-import type { SessionEntry } from '../../../../shared/api/auth.ts';
+import type { SessionEntry, SignInMethods } from '../../../../shared/api/auth.ts';
 import type { Passkey } from '../../../../shared/api/second-factor.ts';
 import { call, post } from '../core/api.ts';
 import { type Resource, useResource } from '../core/data.ts';
 import { relative } from '../core/format.ts';
 import { loadSession, session } from '../core/session.ts';
+import { beginSingleSignOn } from '../core/single-sign-on.ts';
 import { Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Head, Note, Problem, Tag } from '../parts/layout.tsx';
 import { RowsTable } from '../parts/table.tsx';
@@ -37,8 +38,30 @@ export function Security() {
       {current.has_totp && <App />}
       {hasFactor && <Codes left={current.recovery_codes_left} />}
       {current.has_password && <Password />}
+      <SingleSignOn />
       <Sessions />
     </>
+  );
+}
+
+/** Links the account with the person at the provider. An account that its person has made is linked only while its person is signed in. */
+function SingleSignOn() {
+  const methods = useResource<SignInMethods>('/v1/auth/methods').data.value;
+  const provider = useAction(beginSingleSignOn);
+  if (methods?.single_sign_on !== true) return null;
+  return (
+    <Card title="Single sign-on">
+      <div class="pad stack tight">
+        <p class="small">
+          Sign in once through the provider here. From then on, single sign-on leads to this account, if the address at
+          the provider is the same.
+        </p>
+        <button class="btn" type="button" disabled={provider.isBusy} onClick={() => void provider.run()}>
+          Link single sign-on
+        </button>
+        {provider.error !== undefined && <Problem error={provider.error} />}
+      </div>
+    </Card>
   );
 }
 
