@@ -44,6 +44,13 @@ test('the sweep for lost links finds online machines by an index', async () => {
   ]);
 });
 
+test('the needs of contracts are found without a walk over the offerings', async () => {
+  await world.rooms.supply.driver.due(world.clock.now(), 10);
+  const steps = await planSteps(world.db, recording.sent);
+  expect(steps).toContainEqual(expect.stringMatching(/^SEARCH o USING COVERING INDEX offerings_by_region/));
+  expect(steps.filter((step) => step.startsWith('SCAN o '))).toEqual([]);
+});
+
 test('the hourly proofs of the rooms find their transfers by an index', async () => {
   const proofs = world.brings().flatMap(({ invariants = [] }) => invariants);
   for (const proof of proofs) expect(await recording.db.snapshot('proof', proof)).toEqual([]);
