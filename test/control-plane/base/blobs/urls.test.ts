@@ -147,6 +147,11 @@ describe('a URL to read', () => {
   });
 });
 
+/** The first character may be any of base64url. */
+function withAnotherFirst(text: string): string {
+  return `${text.startsWith('A') ? 'B' : 'A'}${text.slice(1)}`;
+}
+
 describe('no part of a URL can be changed', () => {
   beforeEach(() => blobs.write(key, pieces(TEXT), AMPLE));
 
@@ -155,7 +160,7 @@ describe('no part of a URL can be changed', () => {
     ['its name', (url) => url.searchParams.set('name', 'b')],
     ['a length that is added', (url) => url.searchParams.set('bytes', '1')],
     ['its key id', (url) => url.searchParams.set('kid', 'urlkey_1')],
-    ['its signature', (url) => url.searchParams.set('sig', `A${url.searchParams.get('sig')?.slice(1)}`)],
+    ['its signature', (url) => url.searchParams.set('sig', withAnotherFirst(url.searchParams.get('sig') ?? ''))],
     ['its signature, cut short', (url) => url.searchParams.set('sig', url.searchParams.get('sig')?.slice(2) ?? '')],
     ['its signature, left empty', (url) => url.searchParams.set('sig', '')],
     ['its key', (url) => (url.pathname = url.pathname.replace(key, blobs.newKey('files')))],
