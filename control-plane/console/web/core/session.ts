@@ -40,7 +40,7 @@ async function readSession(): Promise<Session | null | undefined> {
   }
 }
 
-/** By then the answer of a confirmation has arrived, with the new token. */
+/** The answer of a confirmation, with the new token, arrives within this time. */
 const RENEWED_MS = 1_000;
 
 /** The check in progress. Requests that are refused together share it. */
