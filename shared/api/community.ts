@@ -105,9 +105,9 @@ export const CommunityMachine = z
     machine_id: z.uuid().describe('Identifies the machine'),
     supplier_id: z.uuid().describe('Whose machine it is'),
     status: z
-      .enum(['pending_verification', 'listed', 'draining', 'delisted', 'suspended'])
+      .enum(['pending_verification', 'listed', 'delisted', 'suspended'])
       .describe(
-        'pending_verification: the machine waits for the operator. listed: the machine is on offer, unless `status_reason` says why not. draining: the machine will be delisted when its last rental ends. delisted: the machine was taken out of supply. suspended: the operator took the machine out of supply',
+        'pending_verification: the machine waits for the operator. listed: the machine is on offer, unless `status_reason` says why not. delisted: the machine was taken out of supply; while a rental on it goes on, `status_reason` says so. suspended: the operator took the machine out of supply',
       ),
     status_reason: z
       .string()

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { sql } from '../../control-plane/base/db/db.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
-import { inventoryOf } from '../kit/machines.ts';
+import { inventoryOf, linkHost, loseHost } from '../kit/machines.ts';
 import { LAUNCH } from '../kit/world.ts';
 import { newestInstance, postLaunch } from './api.ts';
 import { api, openApiForEachTest } from './api-of-test.ts';
@@ -71,7 +71,7 @@ describe('GPU types', () => {
     expect(await rows('/v1/gpu-types')).toMatchObject([{ gpu_type: 'RTX_4090', vram_gb: 48 }]);
     const machineId = await machineWith({ gpus: large.map((gpu) => ({ ...gpu, uuid: 'GPU-s', memory_mib: 24_564 })) });
     expect(await rows('/v1/gpu-types')).toMatchObject([{ gpu_type: 'RTX_4090', vram_gb: 24 }]);
-    await api.world.rooms.supply.setOnline(machineId, false);
+    await loseHost(api.world, machineId);
     expect(await rows('/v1/gpu-types')).toMatchObject([{ gpu_type: 'RTX_4090', vram_gb: 48 }]);
   });
 
@@ -119,9 +119,9 @@ describe('pricing', () => {
     const want = { machineId, gpuType: 'H100_SXM', count: 3, heldBy: 'w', reservedBy: null, endsMs: null, diskGb: 0 };
     await api.world.db.tx('hold', (tx) => api.world.rooms.supply.hold(tx, want));
     expect(await rows('/v1/pricing')).toMatchObject([{ offering_id: row?.['offering_id'], available: 1 }]);
-    await api.world.rooms.supply.setOnline(machineId, false);
+    await loseHost(api.world, machineId);
     expect(await rows('/v1/pricing')).toEqual([]);
-    await api.world.rooms.supply.setOnline(machineId, true);
+    await linkHost(api.world, machineId);
     expect(await rows('/v1/pricing')).toMatchObject([{ offering_id: row?.['offering_id'] }]);
   });
 
@@ -150,7 +150,8 @@ describe('pricing', () => {
   test('never shows machines of the tier spot', async () => {
     const { machineId } = await api.world.machine();
     await api.world.db.tx('spot', (tx) => tx.run(sql`update machines set tier = 'spot' where id = ${machineId}`));
-    await api.world.rooms.supply.setOnline(machineId, true);
+    await loseHost(api.world, machineId);
+    await linkHost(api.world, machineId);
     for (const path of ['/v1/pricing', '/v1/pricing?tier=spot', '/v1/gpu-types']) expect(await rows(path)).toEqual([]);
   });
 

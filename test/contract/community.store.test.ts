@@ -5,6 +5,7 @@ import { GPUS_PER_MACHINE_MAX } from '../../shared/limits.ts';
 import type { Answer } from './api.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
 import { bringMachine } from './suppliers.ts';
+import { loseHost } from '../kit/machines.ts';
 
 openApiForEachTest();
 
@@ -81,7 +82,7 @@ describe('a machine', () => {
       list.data?.map((machine) => (machine['machine_id'] === id ? 80 : 0)),
     );
     await api.world.clock.advance(24 * 3_600_000);
-    await api.world.rooms.supply.setOnline(id, false);
+    await loseHost(api.world, id);
     expect(await read()).toMatchObject({ online: false, earned_today_cents: 0 });
   });
 
@@ -171,7 +172,7 @@ describe('delisting', () => {
     const instanceId = await api.world.run(await api.world.customer(10_000));
     expect((await ask('DELETE', `${MACHINES}/${id}`)).json).toEqual({ machine_id: id, status: 'draining' });
     expect((await ask('GET', `${MACHINES}/${id}`)).json).toMatchObject({
-      status: 'draining',
+      status: 'delisted',
       status_reason: 'It was delisted; a rental on it goes on until it ends.',
     });
     await api.world.observe(instanceId, { phase: 'stopped' });

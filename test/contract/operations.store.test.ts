@@ -4,6 +4,7 @@ import { listedOfferings } from '../../control-plane/fleet/supply/offerings.ts';
 import { LAUNCH } from '../kit/world.ts';
 import type { Answer } from './api.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
+import { loseHost } from '../kit/machines.ts';
 
 openApiForEachTest();
 
@@ -196,7 +197,7 @@ test('a launch on a pinned offering is offering_unavailable if the offering is g
       ),
     },
   });
-  await api.world.rooms.supply.setOnline(machineId, false);
+  await loseHost(api.world, machineId);
   await api.world.clock.advance(61_000);
   await api.world.drive();
   expect(await read(gone['operation_id'])).toMatchObject({

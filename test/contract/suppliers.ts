@@ -1,5 +1,5 @@
 // Suppliers as tests of the API need them: machines of an organisation, on offer.
-import { inventoryOf } from '../kit/machines.ts';
+import { inventoryOf, linkHost } from '../kit/machines.ts';
 import type { Api, ApiAccount } from './api.ts';
 
 /** Registered by the owner, whose host has enrolled and is linked, and approved. */
@@ -12,6 +12,6 @@ export async function bringMachine(api: Api, { key }: ApiAccount, declared: obje
   const host = { public_key: id.padEnd(43, 'k'), inventory: inventoryOf(gpus, () => `${id}-${(count += 1)}`) };
   await api.world.rooms.supply.enroll({ token: String(json['enrollment_token']), ...host });
   await api.world.rooms.supply.approve(id);
-  await api.world.rooms.supply.setOnline(id, true);
+  await linkHost(api.world, id);
   return id;
 }

@@ -15,6 +15,7 @@ import { addDeposit, noteRead, offlineDeposits } from '../kit/deposits.ts';
 import { someModels, videoModels } from '../kit/models.ts';
 import { openWorld, type World } from '../kit/world.ts';
 import { submitVideo } from './models/video-world.ts';
+import { linkHost, loseHost } from '../kit/machines.ts';
 
 let world: World;
 let metrics: Metrics;
@@ -39,7 +40,7 @@ describe('the gauges', () => {
   test('count machines and unknown workloads', async () => {
     const { machineId } = await world.machine();
     await world.machine();
-    await world.rooms.supply.setOnline(machineId, false);
+    await loseHost(world, machineId);
     expect((await scraped('svc_machines')).toSorted()).toEqual([
       '{status="listed",online="false"} 1',
       '{status="listed",online="true"} 1',
@@ -47,7 +48,7 @@ describe('the gauges', () => {
     expect(await scraped('svc_machines_with_unknown_workloads')).toEqual(['0']);
     await world.db.tx('test.meet', (tx) => world.rooms.workloads.meet(tx, machineId, { epoch: 9, revision: 9 }));
     expect(await scraped('svc_machines_with_unknown_workloads')).toEqual(['0']);
-    await world.rooms.supply.setOnline(machineId, true);
+    await linkHost(world, machineId);
     expect(await scraped('svc_machines_with_unknown_workloads')).toEqual(['1']);
     expect(await scraped('svc_agent_links')).toEqual(['0']);
     expect(await scraped('svc_verdicts_held')).toEqual(['0']);

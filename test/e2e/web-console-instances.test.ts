@@ -80,6 +80,14 @@ test('the ribbon of a row says in words what was charged, starting, and not char
   expect(await ribbonOf('eval-nightly')).toMatch(/hours: \d+ s starting$|hours: nothing$/);
 });
 
+test('the badge of an instance that starts turns, but not for a person who asks for less motion', async () => {
+  const moving = () => page.evaluate<number>('document.getAnimations().length');
+  await page.emulateMedia({ reducedMotion: 'no-preference' });
+  expect(await moving()).toBeGreaterThan(0);
+  await page.emulateMedia({ reducedMotion: 'reduce' });
+  expect(await moving()).toBe(0);
+});
+
 test('an instance that recovers is read again as soon as the service says so', async () => {
   const { world } = pages.api;
   const before = await rowOf('notebook-2').locator('td').last().textContent();

@@ -17,7 +17,7 @@ let page: Page;
 beforeAll(async () => {
   stack = await openRentalStack();
   browser = await openBrowser();
-  page = await (await browser.newContext()).newPage();
+  page = await (await browser.newContext({ reducedMotion: 'reduce' })).newPage();
 });
 afterAll(async () => {
   await browser.close();

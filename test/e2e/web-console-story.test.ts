@@ -31,7 +31,11 @@ describe.each(BROWSERS)('$name', ({ name, open, hasPasskeys }) => {
   beforeAll(async () => {
     browser = await open();
     // The terminal has a certificate of the stack's own authority.
-    context = await browser.newContext({ ignoreHTTPSErrors: true, viewport: { width: 1440, height: 900 } });
+    context = await browser.newContext({
+      ignoreHTTPSErrors: true,
+      viewport: { width: 1440, height: 900 },
+      reducedMotion: 'reduce',
+    });
     context.setDefaultTimeout(15_000);
     page = await context.newPage();
     orgId = Org.parse(await stack.controlPlane.operator('admin', 'org', 'create', '--name', `Acme ${name}`)).id;

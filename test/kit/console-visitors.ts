@@ -32,7 +32,7 @@ export function openVisits({ operator, baseUrl }: Pick<ControlPlane, 'operator' 
   const broken: string[] = [];
   const visit: Visits['visit'] = async (browser, person) => {
     const { url } = (await operator('admin', 'user', 'add', ...person)) as { url: string };
-    const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
+    const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, reducedMotion: 'reduce' });
     context.setDefaultTimeout(15_000);
     const page = await context.newPage();
     watch(page, new URL(baseUrl).origin, broken);

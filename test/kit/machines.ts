@@ -19,6 +19,12 @@ export interface MachineOptions {
   publicKey?: string;
 }
 
+/** The rooms of a process, and the database on which they stand. */
+interface Fleet {
+  rooms: Rooms;
+  db: Db;
+}
+
 export interface MadeMachine {
   machineId: string;
   supplierId: string;
@@ -70,9 +76,24 @@ export async function addMachine(
     storage_bytes: options.storageBytes ?? plain.storage_bytes,
   };
   await rooms.supply.enroll({ token, public_key: options.publicKey ?? newName().padEnd(43, 'k'), inventory });
-  await rooms.supply.setOnline(machine.id, true);
+  await linkHost({ rooms, db }, machine.id);
   await rooms.supply.approve(machine.id);
   return { machineId: machine.id, supplierId: machine.supplier_id, orgId: supplierOrg.id, inventory };
+}
+
+/** The host links, and repeats the inventory that it reported last. */
+export async function linkHost({ rooms, db }: Fleet, machineId: string): Promise<void> {
+  await db.tx('test.link_host', async (tx) => {
+    await tx.lock('machine', machineId);
+    const facts = await rooms.supply.factsOf(tx, machineId);
+    if (facts?.machine.inventory == null) throw new Error(`the host of ${machineId} has not enrolled`);
+    await rooms.supply.arrive(tx, facts, facts.machine.inventory);
+  });
+}
+
+/** The link of the host is lost. */
+export async function loseHost({ rooms }: Fleet, machineId: string): Promise<void> {
+  await rooms.supply.loseLink(machineId, () => false);
 }
 
 /** `count` H100s. */

@@ -7,6 +7,7 @@ import { isoTime } from '../../../shared/clock.ts';
 import { METRICS_KEEP_MS } from '../../../shared/limits.ts';
 import { openOperator } from '../../kit/operator.ts';
 import { openWorld, type World } from '../../kit/world.ts';
+import { linkHost, loseHost } from '../../kit/machines.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -78,9 +79,9 @@ describe('the last 24 hours', () => {
     };
     expect((await read()).last_day).toMatchObject({ spans: [], silent_most: 0, outages: 0, credited: '0.00' });
     await minutes(3);
-    await world.rooms.supply.setOnline(machineId, false);
+    await loseHost(world, machineId);
     await minutes(2);
-    await world.rooms.supply.setOnline(machineId, true);
+    await linkHost(world, machineId);
     // One minute that is skipped is no gap, and five are one.
     await world.clock.advance(MINUTE_MS);
     await minutes(1);

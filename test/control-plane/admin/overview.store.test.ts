@@ -6,6 +6,7 @@ import type { LoopStatus } from '../../../shared/loop.ts';
 import { openOperator } from '../../kit/operator.ts';
 import { runCommand } from '../../kit/operator-commands.ts';
 import { openWorld, type World } from '../../kit/world.ts';
+import { linkHost, loseHost } from '../../kit/machines.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -60,13 +61,13 @@ describe('the figures', () => {
     await world.clock.advance(90_000);
     await world.start(slow);
     const waits = await world.launch(who, { gpu_count: 2 });
-    await world.rooms.supply.setOnline(machineId, false);
+    await loseHost(world, machineId);
     const { gpus, machines, launches, database_bytes: bytes } = await read();
     expect(gpus).toEqual({ offered: 4, rented: 6, revenue_per_hour: '12.00' });
     expect(machines).toEqual({ listed: 2, linked: 1 });
     expect(launches).toEqual({ seconds: 3_600, asked: 3, ran: 2, failed: 0, median_seconds: 90 });
     expect(bytes).toBeGreaterThan(100_000);
-    await world.rooms.supply.setOnline(machineId, true);
+    await linkHost(world, machineId);
     await world.remove(who, waits);
     await world.drive();
     expect((await read()).launches).toMatchObject({ asked: 3, ran: 2, failed: 1 });

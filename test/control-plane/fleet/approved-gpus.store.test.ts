@@ -6,7 +6,7 @@ import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.t
 import { findMachine, gpusOf, type MachineRow } from '../../../control-plane/fleet/supply/store.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { GpuFacts, Inventory } from '../../../shared/protocol/inventory.ts';
-import { inventoryOf, type MadeMachine, NO_FACTS } from '../../kit/machines.ts';
+import { inventoryOf, linkHost, loseHost, type MadeMachine, NO_FACTS } from '../../kit/machines.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 let world: World;
@@ -37,7 +37,7 @@ async function stranger(inventory: Inventory): Promise<MadeMachine> {
     return world.rooms.supply.registerMachine(tx, org.id, { ...nothing, ...rest });
   });
   await world.rooms.supply.enroll({ token, public_key: 's'.repeat(43), inventory });
-  await world.rooms.supply.setOnline(made.id, true);
+  await linkHost(world, made.id);
   return { machineId: made.id, supplierId: made.supplier_id, orgId: org.id, inventory };
 }
 
@@ -149,11 +149,11 @@ describe('a GPU that two machines show', () => {
     const victim = await world.machine({ gpus: 2 });
     const attacker = await stranger(inventoryOf(0, () => ''));
     await report(attacker, victim.inventory.gpus);
-    await world.rooms.supply.setOnline(victim.machineId, false);
+    await loseHost(world, victim.machineId);
     await report(attacker, victim.inventory.gpus);
     // The agent of the rightful machine reconnects.
     await report(victim, victim.inventory.gpus);
-    await world.rooms.supply.setOnline(victim.machineId, true);
+    await linkHost(world, victim.machineId);
     expect(await offers()).toBe(1);
     expect(await machine(victim.machineId)).toMatchObject({ verification_status: 'unverified' });
     expect((await gpusOf(world.db.read, victim.machineId)).map((gpu) => gpu.usable)).toEqual([true, true]);

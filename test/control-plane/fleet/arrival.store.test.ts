@@ -9,7 +9,7 @@ import { findMachine, gpusOf } from '../../../control-plane/fleet/supply/store.t
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import type { HelloMessage } from '../../../shared/protocol/link.ts';
 import { countingDb, type CountingDb } from '../../kit/counting-db.ts';
-import type { MadeMachine } from '../../kit/machines.ts';
+import { loseHost, type MadeMachine } from '../../kit/machines.ts';
 import { openWorldOver, type World } from '../../kit/world.ts';
 
 const PUBLIC_KEY = 'k'.repeat(43);
@@ -68,7 +68,7 @@ test('the hello of a host with rentals and the same inventory is eight round tri
   const who = await world.customer(10_000);
   for (let i = 0; i < 2; i += 1) await world.run(who);
   await sayHello();
-  await world.rooms.supply.setOnline(made.machineId, false);
+  await loseHost(world, made.machineId);
   expect(await offered()).toBe(0);
   const cost = await costOf();
   expect(cost.roundTrips).toBeLessThanOrEqual(ROUND_TRIPS_MAX);
@@ -80,7 +80,7 @@ test('the hello of a host with rentals and the same inventory is eight round tri
 });
 
 test('a copied host comes online, and what it says about its GPUs is not taken', async () => {
-  await world.rooms.supply.setOnline(made.machineId, false);
+  await loseHost(world, made.machineId);
   await world.rooms.supply.setCopied(made.machineId, true);
   const inventory = { ...made.inventory, gpus: made.inventory.gpus.slice(1) };
   await sayHello({ inventory });
@@ -89,7 +89,7 @@ test('a copied host comes online, and what it says about its GPUs is not taken',
 });
 
 test('GPUs that a contract needs go to it before the machine is on offer again', async () => {
-  await world.rooms.supply.setOnline(made.machineId, false);
+  await loseHost(world, made.machineId);
   await world.db.tx('test.want', (tx) =>
     world.rooms.supply.awaitSlots(tx, {
       reserved_by: 'r-1',

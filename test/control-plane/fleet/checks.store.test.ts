@@ -4,7 +4,7 @@ import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { type MachineCheck, MachineChecklist } from '../../../shared/api/community.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import { type Api, openApi } from '../../contract/api.ts';
-import { inventoryOf, type MadeMachine } from '../../kit/machines.ts';
+import { inventoryOf, loseHost, type MadeMachine } from '../../kit/machines.ts';
 
 let api: Api;
 let made: MadeMachine;
@@ -83,7 +83,7 @@ describe('the checklist of a machine', () => {
     api.world.db.tx('unknown', (tx) => api.world.rooms.supply.setUnknownWorkloads(tx, made.machineId, ids));
   const change = (body: object) => api.call('PATCH', `/v1/community/machines/${made.machineId}`, { key, body });
   const CASES: [string, () => Promise<unknown>, [string, string][]][] = [
-    ['that is offline', () => api.world.rooms.supply.setOnline(made.machineId, false), [['connection', 'failed']]],
+    ['that is offline', () => loseHost(api.world, made.machineId), [['connection', 'failed']]],
     ['without an engine', () => report({ engine_version: '' }), [['engine', 'failed']]],
     ['whose fence does not stand', () => report({ fence_error: 'no nft' }), [['fence', 'failed']]],
     [

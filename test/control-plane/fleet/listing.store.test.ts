@@ -4,7 +4,7 @@ import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.t
 import { slotsOf } from '../../../control-plane/fleet/supply/slots.ts';
 import { findMachine, gpusOf, type MachineRow } from '../../../control-plane/fleet/supply/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
-import { inventoryOf, type MadeMachine } from '../../kit/machines.ts';
+import { inventoryOf, linkHost, type MadeMachine } from '../../kit/machines.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 const DAY_MS = 86_400_000;
@@ -179,7 +179,7 @@ describe('a decision of the operator', () => {
     expect([await offers(), await statusOf(made.machineId)]).toEqual([0, 'listed']);
     expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'running' });
     await expect(supply.suspendSupplier(made.supplierId)).rejects.toThrow('The supplier is suspended already.');
-    await world.rooms.supply.setOnline(made.machineId, true);
+    await linkHost(world, made.machineId);
     expect(await offers()).toBe(0);
     expect(await supply.resumeSupplier(made.supplierId)).toMatchObject({ status: 'active' });
     expect(await offers()).toBe(1);

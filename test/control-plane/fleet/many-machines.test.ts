@@ -1,6 +1,6 @@
 // Registering and enrolling a machine reads no table as a whole, so it costs the same whatever a supplier and the fleet already have.
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { inventoryOf } from '../../kit/machines.ts';
+import { inventoryOf, linkHost } from '../../kit/machines.ts';
 import { type RecordingDb, recordingDb, planSteps } from '../../kit/recording-db.ts';
 import { openWorldOver, type World } from '../../kit/world.ts';
 
@@ -27,10 +27,10 @@ async function addMachine(orgId: string, name: string): Promise<void> {
   let gpu = 0;
   const inventory = inventoryOf(2, () => `${name}-${(gpu += 1)}`);
   await supply.enroll({ token, public_key: name.padEnd(43, 'k'), inventory });
-  await supply.setOnline(machine.id, true);
+  const fleet = { rooms: world.rooms, db: recording.db };
+  await linkHost(fleet, machine.id);
   await supply.approve(machine.id);
-  const facts = await supply.factsOf(recording.db.read, machine.id);
-  if (facts !== undefined) await recording.db.tx('arrive', (tx) => supply.arrive(tx, facts, inventory));
+  await linkHost(fleet, machine.id);
 }
 
 async function addSupplier(): Promise<string> {

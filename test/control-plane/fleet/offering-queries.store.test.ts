@@ -15,7 +15,7 @@ import {
 } from '../../../control-plane/fleet/supply/offerings.ts';
 import { narrowing } from '../../../control-plane/fleet/supply/narrowing.ts';
 import { CANDIDATES_MAX } from '../../../shared/limits.ts';
-import type { MachineOptions } from '../../kit/machines.ts';
+import { linkHost, loseHost, type MachineOptions } from '../../kit/machines.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 const GIB = 1024 ** 3;
@@ -40,7 +40,7 @@ beforeEach(async () => {
   };
   await change('spot', { tier: 'spot' });
   const away = await add('offline');
-  await world.rooms.supply.setOnline(away.machineId, false);
+  await loseHost(world, away.machineId);
   const busy = await add('in use');
   const hold = { gpuType: 'H100_SXM', heldBy: 'w', reservedBy: null, endsMs: null, diskGb: 0 };
   await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, { ...hold, machineId: busy.machineId, count: 1 }));
@@ -193,9 +193,10 @@ describe('GPUs that a contract lends', () => {
       tx.run(sql`update offerings set tier = 'spot' where machine_id = ${idOf('small')}`),
     );
     expect(await found(one)).toEqual([]);
-    await world.rooms.supply.setOnline(idOf('small'), true);
+    await loseHost(world, idOf('small'));
+    await linkHost(world, idOf('small'));
     expect(await found(one)).toEqual(['small']);
-    await world.rooms.supply.setOnline(idOf('small'), false);
+    await loseHost(world, idOf('small'));
     expect(await found(one)).toEqual([]);
   });
 
@@ -274,7 +275,7 @@ describe('what is offered at all', () => {
       expect(await findListed(world.db.read, await offeringOf(name))).toBeDefined();
     for (const name of ['spot', 'offline']) expect(await offeringOf(name)).toBe('');
     expect([await offered('H100_SXM'), await offered('B200')]).toEqual([true, false]);
-    await world.rooms.supply.setOnline(idOf('of another type'), false);
+    await loseHost(world, idOf('of another type'));
     expect(await offered('A100_SXM_80GB')).toBe(false);
   });
 
@@ -288,7 +289,7 @@ describe('what is offered at all', () => {
   test('an offering that is off the market is not found by its id', async () => {
     const id = await offeringOf('right');
     expect(await findListed(world.db.read, id)).toMatchObject({ id, machine_id: idOf('right') });
-    await world.rooms.supply.setOnline(idOf('right'), false);
+    await loseHost(world, idOf('right'));
     expect(await findListed(world.db.read, id)).toBeUndefined();
     const dear = await offeringOf('dear');
     await world.db.tx('spot', (tx) => tx.run(sql`update offerings set tier = 'spot' where id = ${dear}`));
@@ -307,7 +308,7 @@ describe('what is offered at all', () => {
     expect(await region('H100_SXM')).toBe('ap-south');
     expect(await region('H100_SXM', await offeringOf('elsewhere'))).toBe('us-east');
     expect(await region('B200')).toBeUndefined();
-    await world.rooms.supply.setOnline(idOf('cheapest'), false);
+    await loseHost(world, idOf('cheapest'));
     expect(await region('H100_SXM')).toBe('eu-west');
   });
 
@@ -319,7 +320,7 @@ describe('what is offered at all', () => {
     await add('48 GB', { gpu: { ...card, memory_mib: 49_140 } });
     expect([await vramGb('RTX_4090'), await vramGb('H100_SXM'), await vramGb('B200')]).toEqual([48, 80, 0]);
     expect(await vramGb('RTX_4090', await offeringOf('24 GB'))).toBe(24);
-    await world.rooms.supply.setOnline(idOf('48 GB'), false);
+    await loseHost(world, idOf('48 GB'));
     expect(await vramGb('RTX_4090')).toBe(24);
   });
 });
@@ -340,7 +341,7 @@ describe('the type of the cheapest offering that could take a launch', () => {
     expect(await cheapest({ minVramGb: 25, gpuCount: 1 })).toBe('H100_SXM');
     expect(await cheapest({ minVramGb: 81 })).toBeUndefined();
     expect(await cheapest({ gpuCount: 3 })).toBeUndefined();
-    await world.rooms.supply.setOnline(idOf('cheap and small'), false);
+    await loseHost(world, idOf('cheap and small'));
     expect(await cheapest({ minVramGb: 0, gpuCount: 1 })).toBe('H100_SXM');
   });
 
@@ -374,6 +375,6 @@ test('the catalogue of types begins after a name, and shows neither spot machine
   expect(await types('')).toEqual(['A100_SXM_80GB', 'H100_SXM']);
   expect(await types('A100_SXM_80GB')).toEqual(['H100_SXM']);
   expect(await gpuTypes(world.db.read, '', 1)).toHaveLength(1);
-  await world.rooms.supply.setOnline(idOf('of another type'), false);
+  await loseHost(world, idOf('of another type'));
   expect(await types('')).toEqual(['H100_SXM']);
 });

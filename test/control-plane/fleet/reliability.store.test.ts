@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { linkedByDay, reliabilityOf } from '../../../control-plane/fleet/supply/reliability.ts';
 import { isoTime } from '../../../shared/clock.ts';
-import type { MadeMachine } from '../../kit/machines.ts';
+import { linkHost, loseHost, type MadeMachine } from '../../kit/machines.ts';
 import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
@@ -27,7 +27,7 @@ const numbers = async () => {
   const known = await reliabilityOf(world.db.read, [{ id: made.machineId, gpus: 2 }], world.clock.now());
   return known.get(made.machineId);
 };
-const link = (isUp: boolean): Promise<void> => world.rooms.supply.setOnline(made.machineId, isUp);
+const link = (isUp: boolean): Promise<void> => (isUp ? linkHost : loseHost)(world, made.machineId);
 
 describe('a time by days', () => {
   test.each([
@@ -75,7 +75,7 @@ describe('uptime', () => {
 
   test('of a machine goes on while another one loses its link', async () => {
     const other = await world.machine();
-    await world.rooms.supply.setOnline(other.machineId, false);
+    await loseHost(world, other.machineId);
     await world.clock.advance(10 * HOUR_MS);
     await link(false);
     await world.clock.advance(10 * HOUR_MS);

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { freeCapacity, slotsOf, supplyOf, wantsOf } from '../../../control-plane/fleet/supply/slots.ts';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
-import type { MachineOptions, MadeMachine } from '../../kit/machines.ts';
+import { linkHost, loseHost, type MachineOptions, type MadeMachine } from '../../kit/machines.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 const KIND = { gpuType: 'H100_SXM', region: 'eu-west' };
@@ -27,7 +27,7 @@ const hold = (machineId: string, heldBy = 'w'): Promise<unknown> => {
 const release = (heldBy = 'w'): Promise<void> => world.db.tx('release', (tx) => world.rooms.supply.release(tx, heldBy));
 const change = ({ orgId, machineId }: MadeMachine, patch: Parameters<World['rooms']['supply']['change']>[3]) =>
   world.db.tx('change', (tx) => world.rooms.supply.change(tx, orgId, machineId, patch));
-const lose = (machineId: string, online = false): Promise<void> => world.rooms.supply.setOnline(machineId, online);
+const lose = (machineId: string): Promise<void> => loseHost(world, machineId);
 /** Marks the first GPU of a machine as broken, as its host reports it. */
 async function breakFirst({ machineId, inventory }: MadeMachine): Promise<void> {
   const uuid = inventory.gpus[0]?.uuid ?? '';
@@ -216,7 +216,7 @@ describe('a contract gives up', () => {
     const ids = (...machines: MadeMachine[]): string[] => machines.map(({ machineId }) => machineId).toSorted();
     expect(Object.keys(await slotsIn('r-1')).toSorted()).toEqual(ids(good, held));
     expect(Object.keys(await slotsIn('r-2'))).toEqual(ids(foreign));
-    await lose(gone.machineId, true);
+    await linkHost(world, gone.machineId);
     expect(await hold(gone.machineId, 'w-2')).toHaveLength(1);
   });
 

@@ -6,7 +6,7 @@ import type { CapacityRequest } from '../../../control-plane/fleet/supply/offeri
 import { gpusOffered, linkedMachines, waitingMachines } from '../../../control-plane/fleet/supply/overview.ts';
 import { slotsOf, wantsFor, wantsOf } from '../../../control-plane/fleet/supply/slots.ts';
 import { findMachine, gpuUseOf, onlineMachineIds } from '../../../control-plane/fleet/supply/store.ts';
-import { inventoryOf } from '../../kit/machines.ts';
+import { inventoryOf, linkHost, loseHost } from '../../kit/machines.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 const GIB = 1024 ** 3;
@@ -32,7 +32,7 @@ async function strangers(count: number): Promise<string[]> {
     );
     const name = machine.id.padEnd(43, 'k');
     await supply.enroll({ token, public_key: name, inventory: inventoryOf(1, () => name) });
-    await supply.setOnline(machine.id, true);
+    await linkHost(world, machine.id);
     ids.push(machine.id);
   }
   return ids;
@@ -83,7 +83,7 @@ test('the overview counts machines that are listed or drain, those with a link, 
   await world.db.tx('d', (tx) => supply.delist(tx, gone.orgId, gone.machineId));
   await world.machine({ gpus: 3 });
   const away = await world.machine({ gpus: 5 });
-  await supply.setOnline(away.machineId, false);
+  await loseHost(world, away.machineId);
   await strangers(1);
   expect(await linkedMachines(world.db.read)).toEqual({ listed: 3, linked: 2 });
   expect(await gpusOffered(world.db.read)).toBe(3);
@@ -93,7 +93,7 @@ test('machines with a link are listed in the order of ids after one of them, and
   const made = [];
   for (let i = 0; i < 4; i += 1) made.push((await world.machine()).machineId);
   const [first = '', second = '', third = '', fourth = ''] = made.toSorted();
-  await world.rooms.supply.setOnline(second, false);
+  await loseHost(world, second);
   expect(await onlineMachineIds(world.db.read, '', 10)).toEqual([first, third, fourth]);
   expect(await onlineMachineIds(world.db.read, first, 1)).toEqual([third]);
   expect(await onlineMachineIds(world.db.read, third, 10)).toEqual([fourth]);
@@ -193,7 +193,7 @@ describe('the offerings by type that a launch could take', () => {
     const spot = await world.machine({ gpu: L4 });
     await world.db.tx('c', (tx) => world.rooms.supply.change(tx, spot.orgId, spot.machineId, { tier: 'spot' }));
     const away = await world.machine({ gpu: L40 });
-    await world.rooms.supply.setOnline(away.machineId, false);
+    await loseHost(world, away.machineId);
     await world.machine({ diskEnforced: true, storageBytes: 100 * GIB });
     expect(await fitting()).toEqual(['1 H100_SXM from 200000000']);
     expect(await fitting({ diskGb: 101 })).toEqual([]);

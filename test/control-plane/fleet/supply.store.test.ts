@@ -7,7 +7,7 @@ import { candidates, findListed, listedOfferings } from '../../../control-plane/
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { ENROLLMENT_TOKEN_MS, MACHINES_AWAITED_MAX, MACHINES_PER_SUPPLIER_MAX } from '../../../shared/limits.ts';
 import type { EnrollRequest } from '../../../shared/protocol/inventory.ts';
-import { inventoryOf } from '../../kit/machines.ts';
+import { inventoryOf, linkHost, loseHost } from '../../kit/machines.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 let world: World;
@@ -154,11 +154,11 @@ describe('an offering', () => {
     expect(await offered()).toEqual([]);
     await world.rooms.supply.approve(machineId);
     expect(await offered()).toEqual([]);
-    await world.rooms.supply.setOnline(machineId, true);
+    await linkHost(world, machineId);
     expect(await offered()).toEqual([{ gpu_total: 3, gpu_free: 3 }]);
-    await world.rooms.supply.setOnline(machineId, false);
+    await loseHost(world, machineId);
     expect(await offered()).toEqual([]);
-    await world.rooms.supply.setOnline(machineId, true);
+    await linkHost(world, machineId);
     await world.rooms.supply.suspend(machineId);
     expect(await offered()).toEqual([]);
   });
@@ -166,7 +166,7 @@ describe('an offering', () => {
   test('waits for the report of the host after an outage of our own', async () => {
     const { machineId } = await world.machine();
     await world.rooms.supply.setAllOffline();
-    await world.rooms.supply.setOnline(machineId, true);
+    await linkHost(world, machineId);
     expect(await offered()).toEqual([]);
     const nothing = { type: 'observed' as const, held: null, unknown_workload_ids: [], workloads: [] };
     await world.rooms.workloads.observe(machineId, nothing);

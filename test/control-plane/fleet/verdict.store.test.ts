@@ -4,7 +4,7 @@ import { machineView } from '../../../control-plane/fleet/supply/machine-view.ts
 import { findMachine, gpusOf, type MachineRow } from '../../../control-plane/fleet/supply/store.ts';
 import { obstacleOf } from '../../../control-plane/fleet/supply/checks.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
-import { inventoryOf, type MadeMachine, NO_FACTS } from '../../kit/machines.ts';
+import { inventoryOf, loseHost, type MadeMachine, NO_FACTS } from '../../kit/machines.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 let world: World;
@@ -79,7 +79,7 @@ async function reportFaults(count: number): Promise<void> {
 }
 
 const OBSTACLES: [string, () => Promise<unknown>, string][] = [
-  ['offline', () => world.rooms.supply.setOnline(made.machineId, false), 'agent of the host is not connected'],
+  ['offline', () => loseHost(world, made.machineId), 'agent of the host is not connected'],
   ['without an engine', () => report({ engine_version: '' }), 'Docker Engine of the host does not answer'],
   [
     'whose fence does not stand',

@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { NOTHING_OBSERVED } from '../../kit/world.ts';
 import { openTraining, type Training } from './training-world.ts';
+import { linkHost, loseHost } from '../../kit/machines.ts';
 
 let training: Training;
 beforeEach(async () => {
@@ -19,7 +20,7 @@ describe('a lost machine', () => {
     await training.upload(id, { step: 4 }, 'state');
     await training.pass(50);
     const other = await training.machine();
-    await training.world.rooms.supply.setOnline(machineId, false);
+    await loseHost(training.world, machineId);
     await training.pass(11 * 60);
     const attempt = await training.attempt(id);
     expect(attempt).toMatchObject({ machine_id: other.machineId, resume_step: 4, started_ms: null });
@@ -37,16 +38,16 @@ describe('a lost machine', () => {
 
   test('that is back within ten minutes has lost nothing', async () => {
     const { id, machineId } = await training.running();
-    await training.world.rooms.supply.setOnline(machineId, false);
+    await loseHost(training.world, machineId);
     await training.pass(9 * 60);
-    await training.world.rooms.supply.setOnline(machineId, true);
+    await linkHost(training.world, machineId);
     await training.pass(10 * 60);
     expect(await training.shown(id)).toMatchObject({ status: 'running' });
   });
 
   test('is not believed lost by a control plane that has just started', async () => {
     const { id, machineId } = await training.running();
-    await training.world.rooms.supply.setOnline(machineId, false);
+    await loseHost(training.world, machineId);
     await training.pass(60);
     await training.world.clock.advance(3_600_000);
     const world = await training.world.restart();
@@ -82,7 +83,7 @@ describe('a lost machine', () => {
     const { id, machineId } = await training.running();
     await training.pass(60);
     await training.upload(id, { step: 4 }, 'state');
-    await training.world.rooms.supply.setOnline(machineId, false);
+    await loseHost(training.world, machineId);
     await training.pass(11 * 60);
     await training.world.clock.advance(24 * 3_600_000);
     await training.world.drive();
@@ -241,7 +242,7 @@ describe('the budget', () => {
     await training.report(id, 'running');
     await training.pass(500);
     await training.upload(id, { step: 9 }, 'state');
-    await training.world.rooms.supply.setOnline(machineId, false);
+    await loseHost(training.world, machineId);
     await training.pass(11 * 60);
     expect(await training.shown(id)).toMatchObject({ status: 'failed', error: { code: 'budget_exceeded' } });
     expect(await training.money()).toEqual({ paid: 500, held: 0 });
@@ -286,7 +287,7 @@ describe('a cancel', () => {
 
   test('is done without the host if its machine is gone for good', async () => {
     const { id, machineId } = await training.running();
-    await training.world.rooms.supply.setOnline(machineId, false);
+    await loseHost(training.world, machineId);
     await cancel(id);
     await training.pass(29 * 60);
     expect(await training.shown(id)).toMatchObject({ status: 'running' });

@@ -8,6 +8,7 @@ import { createLog } from '../../../shared/log.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 import { brokenContracts } from './contract-promises.ts';
+import { loseHost } from '../../kit/machines.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -187,7 +188,7 @@ describe('a GPU in use at the lead time', () => {
     const { contract: made } = await contract(1, DAY_MS);
     await expect(world.rooms.reservations.reassign(made.id)).rejects.toMatchObject({ code: 'conflict' });
     await pass(DAY_MS - LEAD_MS);
-    await world.rooms.supply.setOnline(machineId, false);
+    await loseHost(world, machineId);
     await world.machine({ gpus: 2 });
     await world.rooms.reservations.reassign(made.id);
     expect([await has(made.id), await onOffer()]).toEqual([[1, 0], 1]);
@@ -311,7 +312,7 @@ describe('promised capacity', () => {
     await world.rooms.reservations.cancel(made.id);
     await world.machine({ gpus: 1 });
     const set = await contract(1, LEAD_MS);
-    await world.rooms.supply.setOnline(machineId, false);
+    await loseHost(world, machineId);
     await world.rooms.reservations.extend(set.contract.id, world.clock.now() + 90 * DAY_MS);
   });
 });

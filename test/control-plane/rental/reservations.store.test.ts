@@ -16,6 +16,7 @@ import {
   who,
   world,
 } from './reserved-world.ts';
+import { linkHost, loseHost } from '../../kit/machines.ts';
 
 openReservedWorldForEachTest();
 
@@ -145,7 +146,7 @@ describe('a contract', () => {
     const gone = await world.machine({ gpus: 4 });
     const id = await contract(4);
     const running = await run();
-    await world.rooms.supply.setOnline(gone.machineId, false);
+    await loseHost(world, gone.machineId);
     await expect(launch()).rejects.toMatchObject(
       refusal('reservation/no_capacity', /1 of 4 slots of H100_SXM are in use, 3 are on hosts that are not available/),
     );
@@ -155,7 +156,7 @@ describe('a contract', () => {
     expect(totals(await world.rooms.reservations.reassign(id))).toEqual({ slots: 4, inUse: 1, free: 3 });
     expect(totals(await world.rooms.reservations.reassign(id))).toEqual({ slots: 4, inUse: 1, free: 3 });
     await launch({ gpu_count: 2 });
-    await world.rooms.supply.setOnline(gone.machineId, true);
+    await linkHost(world, gone.machineId);
     expect(await available()).toEqual([0, 0, 3]);
     await world.end(who, running);
     expect(totals(await world.rooms.reservations.show(id))).toEqual({ slots: 4, inUse: 2, free: 2 });

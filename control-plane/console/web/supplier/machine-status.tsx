@@ -5,7 +5,6 @@ import { Badge, type Tone } from '../parts/layout.tsx';
 const TONES: Record<CommunityMachine['status'], Tone> = {
   pending_verification: 'info',
   listed: 'ok',
-  draining: 'info',
   delisted: '',
   suspended: 'bad',
 };

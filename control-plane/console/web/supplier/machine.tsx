@@ -169,7 +169,7 @@ function Price({ machine, changed }: ChangeProps) {
 function Market({ machine, changed }: ChangeProps) {
   const [isAsking, setAsking] = useState(false);
   const path = `/v1/community/machines/${machine.machine_id}`;
-  const isOff = machine.status === 'delisted' || machine.status === 'draining';
+  const isOff = machine.status === 'delisted';
   const relist = useAction(async () => {
     await post(`${path}/list`);
     changed();

@@ -3,6 +3,7 @@ import { expect } from 'vitest';
 import { findInstance } from '../../../../control-plane/rental/instances/store.ts';
 import type { ApiAccount } from '../../../contract/api.ts';
 import { newPublicKey } from '../../../contract/paged-lists.ts';
+import { linkHost, loseHost } from '../../../kit/machines.ts';
 import { carryAll } from '../webhooks/fixture.ts';
 import type { Host } from './host.ts';
 import { firstOf, instanceAt, type Life, orRefused, ownerAt, pick, send } from './life.ts';
@@ -163,7 +164,7 @@ async function report(life: Life, step: StepOf<'report'>): Promise<void> {
 async function link({ api: { world }, instances }: Life, host: Host | undefined, isUp: boolean): Promise<void> {
   if (host === undefined) return;
   host.isUp = isUp;
-  await world.rooms.supply.setOnline(host.machineId, isUp);
+  await (isUp ? linkHost : loseHost)(world, host.machineId);
   for (const id of instances.keys()) {
     if ((await findInstance(world.db.read, id))?.machine_id !== host.machineId) continue;
     if (isUp) world.probeAnswers.delete(id);
