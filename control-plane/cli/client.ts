@@ -48,26 +48,31 @@ const REFUSED: ReadonlySet<number> = new Set([429, 503]);
 /** Statuses of a proxy that has got no answer from the API. The request may have had an effect. */
 const UNANSWERED: ReadonlySet<number> = new Set([502, 504]);
 
+/** Statuses below 500 of refusals that pass by themselves. */
+const PASSING: ReadonlySet<number> = new Set([408, 429]);
+
 const OauthError = z.looseObject({ error: z.string(), error_description: z.string() });
 const InferenceError = z.looseObject({ error: z.looseObject({ code: z.string().nullish(), message: z.string() }) });
 
 export function openClient(deps: ClientDeps): Client {
-  const open = (request: SvcRequest): Promise<Response> => send(request, deps);
   return {
-    open,
-    json: async (request) => {
-      const response = await open(request);
-      const text = await response.text();
-      return text === '' ? null : (JSON.parse(text) as unknown);
-    },
+    open: (request) => send(request, deps, async (response) => response),
+    json: (request) =>
+      send(request, deps, async (response) => {
+        const text = await response.text();
+        return text === '' ? null : (JSON.parse(text) as unknown);
+      }),
   };
 }
 
-async function send(request: SvcRequest, deps: ClientDeps): Promise<Response> {
+/** `take` reads an answer that is no refusal. If that fails, the request counts as unanswered. */
+async function send<T>(request: SvcRequest, deps: ClientDeps, take: (answer: Response) => Promise<T>): Promise<T> {
   const headers = headersOf(request, deps);
   for (let tries = 1; ; tries += 1) {
-    const answer = await attempt(request, headers, deps).catch((error: unknown) => failureOf(error, request, deps));
-    if (answer instanceof Response && answer.ok) return answer;
+    const answer = await attempt(request, headers, deps)
+      .then(async (response) => (response.ok ? { taken: await take(response) } : response))
+      .catch((error: unknown) => failureOf(error, request, deps));
+    if ('taken' in answer) return answer.taken;
     const waitMs = answer instanceof Response ? retryMs(answer, request, tries) : networkRetryMs(request, tries);
     if (tries === TRIES || waitMs === undefined || request.signal?.aborted === true)
       throw answer instanceof Response ? await refusalOf(answer) : answer;
@@ -80,7 +85,7 @@ function headersOf({ method, body, headers }: SvcRequest, { key, ids }: ClientDe
   return {
     ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
     ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-    ...(method === 'POST' ? { 'idempotency-key': ids.uuid() } : {}),
+    ...(method === 'GET' ? {} : { 'idempotency-key': ids.uuid() }),
     ...headers,
   };
 }
@@ -117,7 +122,11 @@ function retryMs({ status, headers }: Response, request: SvcRequest, tries: numb
 function failureOf(error: unknown, { signal }: SvcRequest, { baseUrl }: ClientDeps): SvcError {
   if (signal?.aborted === true) return new SvcError(EXIT.interrupted, { code: 'interrupted', message: 'interrupted' });
   const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
-  const message = `${baseUrl} could not be reached: ${codeOf(cause) ?? messageOf(cause)}`;
+  // A network that wants a login answers with a page of its own.
+  const message =
+    error instanceof SyntaxError
+      ? `${baseUrl} was answered by something that is not the API`
+      : `${baseUrl} could not be reached: ${codeOf(cause) ?? messageOf(cause)}`;
   return new SvcError(EXIT.failed, {
     code: 'unreachable',
     message,
@@ -137,6 +146,7 @@ async function refusalOf(response: Response): Promise<SvcError> {
   return new SvcError(exitOf(status), {
     code,
     message,
+    isFinal: status < 500 && !PASSING.has(status),
     ...(status === 401 ? { next: 'Sign in: svc auth login' } : {}),
     ...(requestId === undefined ? {} : { requestId }),
   });

@@ -1,5 +1,5 @@
 // What all commands share: their common options, where and how they print, and the client of the profile.
-import type { Command } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import { stripVTControlCharacters } from 'node:util';
 import { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
@@ -20,8 +20,10 @@ export interface SvcDeps {
   readInput(): Promise<string>;
   /** Standard output is a terminal. */
   isTerminal: boolean;
-  /** Runs a program with this terminal, and resolves with its exit code. */
-  runProgram(command: string, args: readonly string[]): Promise<number>;
+  /** Runs a program with this terminal, or without its output if it is `quiet`, and resolves with its exit code. */
+  runProgram(command: string, args: readonly string[], how?: { quiet: boolean }): Promise<number>;
+  /** From now on the command goes on if the reader of its output, such as `head`, has ended. By itself it ends then. */
+  goOnUnread(): void;
   /** Aborts on the first Ctrl-C. */
   interrupted: AbortSignal;
 }
@@ -53,7 +55,7 @@ export function signedIn(deps: SvcDeps, options: CommonOptions): Client {
       message: 'you are not signed in',
       next: 'Run svc auth login, or set SVC_API_KEY and SVC_BASE_URL.',
     });
-  return openClient({ baseUrl: options.baseUrl ?? login.base_url, key: login.api_key, fetch, clock, ids });
+  return openClient({ baseUrl: addressOf(deps, options), key: login.api_key, fetch, clock, ids });
 }
 
 /** A client for requests that need no key. @throws SvcError if the address of the API is not known */
@@ -65,7 +67,7 @@ export function asStranger(deps: SvcDeps, options: CommonOptions): Client {
 /** @throws SvcError if the address of the API is not known */
 export function addressOf({ logins }: SvcDeps, { profile, baseUrl }: CommonOptions): string {
   const address = baseUrl ?? logins.baseUrl(profile ?? DEFAULT_PROFILE);
-  if (address !== undefined) return address.endsWith('/') ? address.slice(0, -1) : address;
+  if (address !== undefined) return address.replace(/\/+$/, '');
   throw new SvcError(EXIT.usage, {
     code: 'no_address',
     message: 'the address of the API is not known',
@@ -97,6 +99,13 @@ export function show(deps: SvcDeps, options: CommonOptions, body: unknown, shown
   }
   const next = nextOf(body, list.at(-1)?.[id]);
   if (next !== undefined) deps.tell(`There are more: ${next}\n`);
+}
+
+/** The value of an option that is a number. */
+export function number(text: string): number {
+  const value = Number(text);
+  if (text.trim() === '' || Number.isNaN(value)) throw new InvalidArgumentError('must be a number');
+  return value;
 }
 
 export type Json = Record<string, unknown>;

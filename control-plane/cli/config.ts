@@ -1,7 +1,7 @@
 // Finds the key and the address of the API: in the environment, then in the profile of credentials.json.
 import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { homedir, hostname } from 'node:os';
-import { dirname, join } from 'node:path';
+import { dirname, isAbsolute, join } from 'node:path';
 import { z } from 'zod';
 import { codeOf, messageOf } from '../../shared/errors.ts';
 import { EXIT, SvcError } from './exit.ts';
@@ -42,7 +42,9 @@ interface Environment {
 }
 
 export function openLogins(env: Environment): Logins {
-  const folder = join(env.XDG_CONFIG_HOME ?? join(env.HOME ?? homedir(), '.config'), 'svc');
+  // An empty or relative name counts as not set, as the XDG base directory specification has it.
+  const { XDG_CONFIG_HOME: given = '' } = env;
+  const folder = join(isAbsolute(given) ? given : join(env.HOME || homedir(), '.config'), 'svc');
   const file = join(folder, 'credentials.json');
   const stored = (): Record<string, Profile> => readProfiles(file);
   // An empty variable counts as not set.

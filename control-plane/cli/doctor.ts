@@ -78,7 +78,7 @@ const CHECKS: readonly Check[] = [
     ),
   (_options, deps) =>
     checked('ssh', 'Install the OpenSSH client.', async () => {
-      if ((await deps.runProgram('ssh', ['-G', 'localhost'])) !== 0) throw new Error('ssh does not work');
+      if ((await deps.runProgram('ssh', ['-V'], { quiet: true })) !== 0) throw new Error('ssh does not work');
       return 'the OpenSSH client is installed';
     }),
 ];

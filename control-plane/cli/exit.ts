@@ -18,6 +18,8 @@ export interface Refusal {
   /** What the person can do next. */
   next?: string;
   requestId?: string;
+  /** True if the API refuses the request also later. */
+  isFinal?: boolean;
   /** Id of an instance or operation that still exists and may cost money. */
   resourceId?: string;
 }

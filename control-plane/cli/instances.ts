@@ -1,12 +1,11 @@
 // Commands that make instances, wait for them, read their logs and end them.
 import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
-import { messageOf } from '../../shared/errors.ts';
 import type { Client } from './client.ts';
-import { type CommonOptions, show, signedIn, type SvcDeps, withCommon } from './command.ts';
-import { eventsOf } from '../../shared/event-reader.ts';
+import { type CommonOptions, number, show, signedIn, type SvcDeps, withCommon } from './command.ts';
 import { EXIT, SvcError } from './exit.ts';
 import { resolveName } from './names.ts';
+import { followLog, followProgram, Line, writeLine } from './output.ts';
 import { answersSsh } from './ssh.ts';
 import { waitFor, WAITS, type WaitedInstance, type WaitFor } from './waiting.ts';
 
@@ -57,10 +56,6 @@ const Operation = z.looseObject({
   error: z.looseObject({ code: z.string(), detail: z.string() }).optional(),
 });
 const POLL_MS = 500;
-const PROGRAM_POLL_MS = 1_000;
-/** Time to wait for the last lines of the log after the end of the program is known. */
-const LAST_LINES_MS = 1_000;
-const Ending = z.looseObject({ status: z.string(), status_reason: z.string().optional() });
 
 /** Adds `instance create|delete|wait|logs`, and shortcuts for them at the top level of the program. */
 export function addInstanceCommands(program: Command, instance: Command, deps: SvcDeps): void {
@@ -136,11 +131,12 @@ function logsCommand(parent: Command, deps: SvcDeps): void {
     .action(async (name: string, options: CommonOptions & { follow?: boolean; tail?: number }) => {
       const client = signedIn(deps, options);
       const id = await resolveName(client, name);
-      if (options.follow === true) return follow(client, id, options, deps);
+      const onLine = (line: Line): void => writeLine(line, options, deps);
+      if (options.follow === true) return followLog(client, { instanceId: id, tail: options.tail, onLine }, deps);
       const tail = options.tail === undefined ? '' : `?tail=${options.tail}`;
       const body = await client.json({ method: 'GET', path: `/instances/${id}/logs${tail}` });
       if (options.json === true) return deps.print(`${JSON.stringify(body)}\n`);
-      for (const line of z.looseObject({ data: z.array(Line) }).parse(body).data) write(line, options, deps);
+      for (const line of z.looseObject({ data: z.array(Line) }).parse(body).data) onLine(line);
     });
 }
 
@@ -150,64 +146,33 @@ async function create(argv: string[], options: LaunchOptions, deps: SvcDeps): Pr
     await client.json({ method: 'POST', path: '/instances', body: launchOf(argv, options) }),
   );
   if (options.wait !== true) return show(deps, options, accepted, { columns: OPERATION, id: 'operation_id' });
-  const instanceId = await placed(client, accepted, deps);
+  const instanceId = await placed(client, accepted, { ...deps, timeoutMs: options.timeout * 1_000 });
   const instance = await waitUntil(client, { instanceId, until: 'running', timeout: options.timeout }, deps);
   show(deps, options, instance, { columns: INSTANCE, id: 'id' });
 }
 
 async function run(argv: string[], options: LaunchOptions, deps: SvcDeps): Promise<void> {
+  // The instance costs money, so it is deleted or named at the end, also if nobody reads the output any more.
+  deps.goOnUnread();
   const client = signedIn(deps, options);
   const accepted = Operation.parse(
     await client.json({ method: 'POST', path: '/instances', body: launchOf(argv, options) }),
   );
-  const instanceId = await placed(client, accepted, deps);
+  const instanceId = await placed(client, accepted, { ...deps, timeoutMs: options.timeout * 1_000 });
   deps.tell(`${instanceId}\n`);
   await waitUntil(client, { instanceId, until: 'running', timeout: options.timeout }, deps);
-  const code = await followProgram(client, instanceId, options, deps);
+  const onLine = (line: Line): void => writeLine(line, options, deps);
+  const { code, words } = await followProgram(client, { instanceId, onLine }, deps).catch((error: unknown) => {
+    throw error instanceof SvcError ? error.about(instanceId, stillCosts(instanceId)) : error;
+  });
   if (options.rm === true) await client.json({ method: 'DELETE', path: `/instances/${instanceId}` });
   else deps.tell(`${stillCosts(instanceId)}\n`);
   if (code === 0) return;
-  const message = `the program exited with code ${code}`;
-  throw new SvcError(code, { code: 'program_failed', message, resourceId: instanceId });
+  throw new SvcError(code, { code: 'program_failed', message: `the program ${words}`, resourceId: instanceId });
 }
 
 const stillCosts = (id: string): string =>
   `The instance still exists and costs money. End it: svc instance delete ${id}`;
-
-/** Shows the output until the program has ended, and resolves with its code. The instance itself goes on, and so does its log. */
-async function followProgram(client: Client, id: string, options: CommonOptions, deps: SvcDeps): Promise<number> {
-  const ending = new AbortController();
-  const interrupted = AbortSignal.any([deps.interrupted, ending.signal]);
-  const following = follow(client, id, options, { ...deps, interrupted }).catch((error: unknown) => {
-    if (!interrupted.aborted) deps.tell(`The log cannot be read any more: ${messageOf(error)}\n`);
-  });
-  try {
-    const code = await exitCode(client, id, deps);
-    await deps.clock.sleep(LAST_LINES_MS, deps.interrupted);
-    return code;
-  } catch (error) {
-    throw error instanceof SvcError ? error.about(id, stillCosts(id)) : error;
-  } finally {
-    ending.abort();
-    await following;
-  }
-}
-
-/** The code that the host reports for the program of the image. @throws SvcError if the instance ends before */
-async function exitCode(client: Client, id: string, { clock, interrupted }: SvcDeps): Promise<number> {
-  for (;;) {
-    const body = await client.json({ method: 'GET', path: `/instances/${id}`, signal: interrupted });
-    const { status, status_reason: reason = '' } = Ending.parse(body);
-    const [, code] = /exited with code (\d+)/.exec(reason) ?? [];
-    if (code !== undefined) return Number(code);
-    if (status !== 'running' && status !== 'unreachable') {
-      const message = `the instance became ${status} before its program ended`;
-      throw new SvcError(EXIT.operationFailed, { code: 'operation_failed', message });
-    }
-    await clock.sleep(PROGRAM_POLL_MS, interrupted);
-    if (interrupted.aborted) throw new SvcError(EXIT.interrupted, { code: 'interrupted', message: 'interrupted' });
-  }
-}
 
 async function end(name: string, options: LaunchOptions, deps: SvcDeps): Promise<void> {
   const client = signedIn(deps, options);
@@ -227,17 +192,25 @@ function waitUntil(
   return waitFor(client, { instanceId, until, timeoutMs: timeout * 1_000, signal, onChange, answersSsh }, clock);
 }
 
-/** The id of the instance, as soon as the launch has one. @throws SvcError if the launch fails */
+/** The id of the instance, as soon as the launch has one. @throws SvcError if the launch fails, or takes too long */
 async function placed(
   client: Client,
   accepted: z.infer<typeof Operation>,
-  { clock, interrupted }: SvcDeps,
+  { clock, interrupted, timeoutMs }: SvcDeps & { timeoutMs: number },
 ): Promise<string> {
+  const untilMs = clock.monotonicMs() + timeoutMs;
   for (let operation = accepted; ;) {
     if (operation.resource_id !== null) return operation.resource_id;
     if (operation.state === 'failed' || operation.state === 'cancelled') {
       const { code = 'operation_failed', detail = `the launch was ${operation.state}` } = operation.error ?? {};
       throw new SvcError(EXIT.operationFailed, { code, message: detail, resourceId: operation.operation_id });
+    }
+    if (clock.monotonicMs() >= untilMs) {
+      const message = `the launch had no instance after ${timeoutMs / 1_000} s`;
+      throw new SvcError(EXIT.timedOut, { code: 'wait_timed_out', message }).about(
+        operation.operation_id,
+        launchGoesOn(operation.operation_id),
+      );
     }
     await clock.sleep(POLL_MS, interrupted);
     operation = Operation.parse(await read(client, operation.operation_id, interrupted));
@@ -250,27 +223,12 @@ async function read(client: Client, id: string, signal: AbortSignal): Promise<un
     return await client.json({ method: 'GET', path: `/operations/${id}`, signal });
   } catch (error) {
     if (!(error instanceof SvcError)) throw error;
-    throw error.about(id, `The launch goes on. See what it has come to: svc instance operation ${id}`);
+    throw error.about(id, launchGoesOn(id));
   }
 }
 
-const Line = z.looseObject({ stream: z.string(), line: z.string(), at: z.string() });
-
-async function follow(client: Client, id: string, options: CommonOptions, deps: SvcDeps): Promise<void> {
-  const path = `/instances/${id}/logs?follow=true`;
-  const response = await client.open({ method: 'GET', path, signal: deps.interrupted });
-  for await (const { type, data } of eventsOf(response)) {
-    if (type === 'end') return;
-    const line = Line.safeParse(data).data;
-    if (line !== undefined) write(line, options, deps);
-  }
-}
-
-function write(line: z.infer<typeof Line>, { json }: CommonOptions, { print, tell }: SvcDeps): void {
-  if (json === true) print(`${JSON.stringify(line)}\n`);
-  else if (line.stream === 'stderr') tell(`${line.line}\n`);
-  else print(`${line.line}\n`);
-}
+const launchGoesOn = (operationId: string): string =>
+  `The launch goes on. See what it has come to: svc instance operation ${operationId}`;
 
 function launchOf(argv: string[], options: LaunchOptions): Record<string, unknown> {
   const given = {
@@ -319,12 +277,6 @@ function usage(message: string): SvcError {
 
 function repeated(text: string, before: string[] = []): string[] {
   return [...before, text];
-}
-
-function number(text: string): number {
-  const value = Number(text);
-  if (text.trim() === '' || Number.isNaN(value)) throw new InvalidArgumentError('must be a number');
-  return value;
 }
 
 function seconds(text: string): number {

@@ -6,7 +6,7 @@ import { basename } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { PlainCommand } from './plain.ts';
-import { type CommonOptions, signedIn, type SvcDeps, withCommon, show } from './command.ts';
+import { type CommonOptions, number, signedIn, type SvcDeps, withCommon, show } from './command.ts';
 import { eventsOf } from '../../shared/event-reader.ts';
 import { messageOf } from '../../shared/errors.ts';
 import { EXIT, SvcError } from './exit.ts';
@@ -132,9 +132,11 @@ export const MODEL_COMMANDS: readonly PlainCommand[] = [
 
 interface ChatOptions extends CommonOptions {
   system?: string;
-  maxTokens?: string;
+  maxTokens?: number;
 }
 
+/** The event of an answer that was refused or broke off (specification 6.5). */
+const Failure = z.looseObject({ error: z.object({ code: z.string().catch('failed'), message: z.string() }) });
 const Chunk = z.looseObject({
   choices: z.array(z.looseObject({ delta: z.looseObject({ content: z.string().nullish() }) })).optional(),
 });
@@ -144,14 +146,14 @@ export function addChatCommand(program: Command, deps: SvcDeps): void {
   withCommon(program.command('chat <model> [text...]'))
     .description('ask a model; without a text, standard input is the question')
     .option('--system <text>', 'how it should behave')
-    .option('--max-tokens <count>', 'the most that it may answer')
+    .option('--max-tokens <count>', 'the most that it may answer', number)
     .action(async (model: string, words: string[], options: ChatOptions) => {
       const content = words.length > 0 ? words.join(' ') : (await deps.readInput()).trim();
       const messages = [
         ...(options.system === undefined ? [] : [{ role: 'system', content: options.system }]),
         { role: 'user', content },
       ];
-      const limit = options.maxTokens === undefined ? {} : { max_tokens: Number(options.maxTokens) };
+      const limit = options.maxTokens === undefined ? {} : { max_tokens: options.maxTokens };
       const response = await signedIn(deps, options).open({
         method: 'POST',
         path: '/chat/completions',
@@ -160,8 +162,17 @@ export function addChatCommand(program: Command, deps: SvcDeps): void {
         // A repeat would cause a second answer, which must be paid too.
         isOnce: true,
       });
-      for await (const { data } of eventsOf(response)) write(data, options, deps);
+      let isComplete = false;
+      let failure: SvcError | undefined;
+      for await (const { data } of eventsOf(response)) {
+        // The last event is `[DONE]`, which is no JSON.
+        isComplete = data === undefined;
+        failure ??= failureOf(data);
+        write(data, options, deps);
+      }
       if (options.json !== true) deps.print('\n');
+      if (failure !== undefined) throw failure;
+      if (!isComplete) throw new SvcError(EXIT.failed, { code: 'stream_broken', message: 'the answer broke off' });
     });
 }
 
@@ -193,6 +204,8 @@ export function addFileCommands(file: Command, deps: SvcDeps): void {
         renameSync(half, options.output);
       } catch (error) {
         rmSync(half, { force: true });
+        if (deps.interrupted.aborted)
+          throw new SvcError(EXIT.interrupted, { code: 'interrupted', message: 'interrupted' });
         throw new SvcError(EXIT.failed, {
           code: 'download_failed',
           message: `the download broke off: ${messageOf(error)}`,
@@ -208,6 +221,11 @@ function write(data: unknown, { json }: ChatOptions, { print }: SvcDeps): void {
   if (json === true) return print(`${JSON.stringify(data)}\n`);
   const [choice] = Chunk.safeParse(data).data?.choices ?? [];
   print(choice?.delta.content ?? '');
+}
+
+function failureOf(data: unknown): SvcError | undefined {
+  const { error } = Failure.safeParse(data).data ?? {};
+  return error === undefined ? undefined : new SvcError(EXIT.failed, error);
 }
 
 function unreadable(path: string, error: unknown): never {

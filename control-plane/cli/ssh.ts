@@ -28,6 +28,8 @@ const Instance = z.looseObject({
 type Connection = NonNullable<z.infer<typeof Instance>['connection']>;
 
 const ANSWER_MS = 5_000;
+const USER = /^[a-z_][\w.-]*$/i;
+const HOST = /^[a-z0-9][\w.:-]*$/i;
 
 export function addSshCommands(program: Command, deps: SvcDeps): void {
   withCommon(program.command('ssh <id> [args...]'))
@@ -61,10 +63,10 @@ export function addSshCommands(program: Command, deps: SvcDeps): void {
     .action(async (name: string, options: CommonOptions & { terminal?: boolean }) => {
       const { connection } = await connectionOf(signedIn(deps, options), name);
       const url = options.terminal === true ? connection.terminal_url : connection.app_url;
-      if (url === null || url === undefined)
+      if (url === null || url === undefined || !/^https?:/.test(url))
         throw new SvcError(EXIT.notFound, { code: 'not_found', message: 'the instance has no such address' });
       deps.print(`${url}\n`);
-      if (deps.isTerminal) await deps.runProgram('xdg-open', [url]).catch(() => undefined);
+      if (deps.isTerminal) await deps.runProgram('xdg-open', [url], { quiet: true }).catch(() => undefined);
     });
 }
 
@@ -91,7 +93,7 @@ async function connectionOf(client: Client, name: string): Promise<{ connection:
     status,
     status_reason: reason,
   } = Instance.parse(await client.json({ method: 'GET', path: `/instances/${id}` }));
-  if (connection !== null) return { connection };
+  if (connection !== null) return { connection: checked(connection) };
   const message = `the instance is ${status}${reason === null || reason === undefined ? '' : `: ${reason}`}`;
   throw new SvcError(EXIT.failed, {
     code: 'not_running',
@@ -99,6 +101,16 @@ async function connectionOf(client: Client, name: string): Promise<{ connection:
     next: `Wait for it: svc wait ${id}`,
     resourceId: id,
   });
+}
+
+/**
+ * These parts of the answer become arguments of ssh and names of files. ssh would take a user that begins with a hyphen as an option, and an
+ * option can run a program on this machine.
+ */
+function checked(connection: Connection): Connection {
+  if (USER.test(userOf(connection)) && HOST.test(connection.hostname)) return connection;
+  const message = `the API names ${JSON.stringify(`${userOf(connection)}@${connection.hostname}`)}, which is no login`;
+  throw new SvcError(EXIT.failed, { code: 'unsafe_answer', message, next: 'Check the address of the API: svc doctor' });
 }
 
 /** The user of the command that the API shows. */
@@ -115,7 +127,8 @@ function hostKeyOptions({ hostname, port, host_key: key }: Connection, { logins 
   writeFileSync(file, `[${hostname}]:${port} ${key}\n`, { mode: 0o600 });
   return [
     '-o',
-    `UserKnownHostsFile=${file}`,
+    // Without the quotes, a space in the path would divide it into two files. ssh replaces what follows a percent sign.
+    `UserKnownHostsFile="${file.replaceAll('%', '%%')}"`,
     '-o',
     'StrictHostKeyChecking=yes',
     '-o',

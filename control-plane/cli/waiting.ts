@@ -35,10 +35,13 @@ export type WaitedInstance = z.infer<typeof Instance>;
 export async function waitFor(client: Client, wait: Wait, clock: Clock): Promise<WaitedInstance> {
   const untilMs = clock.monotonicMs() + wait.timeoutMs;
   const changes = openChanges(client, wait, clock);
+  // A read that hangs ends with the wait.
+  const late = new AbortController();
+  const cancel = clock.after(wait.timeoutMs, () => late.abort());
   let last = '';
   try {
     for (let pollMs = 1_000; ; pollMs = Math.min(2 * pollMs, POLL_MS_MAX)) {
-      const instance = await read(client, wait);
+      const instance = await read(client, wait.instanceId, AbortSignal.any([wait.signal, late.signal]));
       const words = instance === undefined ? 'unknown: the API could not be reached' : wordsOf(instance);
       if (words !== last) wait.onChange(words);
       last = words;
@@ -50,17 +53,17 @@ export async function waitFor(client: Client, wait: Wait, clock: Clock): Promise
       if (wait.signal.aborted) throw interrupted(wait);
     }
   } finally {
+    cancel();
     changes.stop();
   }
 }
 
 /** The instance; undefined if the network or the API failed. In that case the caller continues to wait. */
-async function read(client: Client, { instanceId, signal }: Wait): Promise<WaitedInstance | undefined> {
+async function read(client: Client, instanceId: string, signal: AbortSignal): Promise<WaitedInstance | undefined> {
   try {
     return Instance.parse(await client.json({ method: 'GET', path: `/instances/${instanceId}`, signal }));
   } catch (error) {
-    const isFinal = error instanceof SvcError && (error.exit === EXIT.signIn || error.exit === EXIT.notFound);
-    if (isFinal || !(error instanceof SvcError)) throw error;
+    if (!(error instanceof SvcError) || error.refusal.isFinal === true) throw error;
     return undefined;
   }
 }

@@ -41,7 +41,7 @@ interface Result {
 async function svc(...args: string[]): Promise<Result> {
   const env = {
     HOME: home,
-    XDG_CONFIG_HOME: join(home, 'config'),
+    XDG_CONFIG_HOME: join(home, 'my config'),
     PATH: `${join(home, 'bin')}:${process.env['PATH'] ?? ''}`,
     SVC_API_KEY: stack.customer.key,
     SVC_BASE_URL: stack.controlPlane.baseUrl,
@@ -76,10 +76,22 @@ test('svc launches an instance, waits, logs in, copies, reads its log and ends i
 
 test('svc run follows the output of a program, exits with its code and removes the instance', async () => {
   const launch = ['--image', stack.image.ref, '--gpu-type', ONE_GPU.gpu_type, '--rm'];
-  // It lives until somebody can follow it.
-  const program = ['sh', '-c', 'sleep 3; echo one; echo two; exit 7'];
+  const program = ['sh', '-c', 'i=0; while [ $i -lt 500 ]; do echo $i; i=$((i + 1)); done; exit 7'];
   const ran = await svc('run', ...launch, '--', ...program);
-  expect(ran).toMatchObject({ code: 7, stdout: 'one\ntwo\n' });
+  expect(ran).toMatchObject({ code: 7, stdout: Array.from({ length: 500 }, (_, i) => `${i}\n`).join('') });
   const [id = ''] = ran.stderr.split('\n');
   expect((await svc('wait', id, '--for', 'terminated')).code).toBe(0);
+});
+
+test('svc run of a program that a signal ends exits as a shell does', async () => {
+  const launch = ['--image', stack.image.ref, '--gpu-type', ONE_GPU.gpu_type, '--rm'];
+  const ran = await svc('run', ...launch, '--', 'sh', '-c', 'echo begin; kill -9 $$');
+  expect(ran).toMatchObject({ code: 137, stdout: 'begin\n' });
+});
+
+test('svc doctor prints one document, and nothing of the programs that it tries', async () => {
+  const { stdout } = await svc('doctor', '--json');
+  expect(JSON.parse(stdout)).toMatchObject({
+    checks: expect.arrayContaining([expect.objectContaining({ check: 'ssh', ok: true })]) as unknown,
+  });
 });

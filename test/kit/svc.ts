@@ -32,6 +32,8 @@ export interface SvcOptions {
   fetch?: typeof fetch;
   /** Exit code of the programs that it starts. */
   programCode?: number;
+  /** Time limits are over as soon as the program waits for something else than time. */
+  isLate?: boolean;
   /** Called at each wait, for a world that has to go on meanwhile. */
   onSleep?(): Promise<void>;
 }
@@ -40,7 +42,7 @@ export function openSvc(options: SvcOptions = {}): Svc {
   const home = mkdtempSync(join(tmpdir(), 'svc-'));
   const interrupting = new AbortController();
   const programs: string[][] = [];
-  const clock = impatientClock(options.onSleep ?? (async () => undefined));
+  const clock = impatientClock(options);
   const logins = openLogins({ HOME: home, SVC_API_KEY: options.key, SVC_BASE_URL: options.baseUrl });
   return {
     programs,
@@ -60,6 +62,7 @@ export function openSvc(options: SvcOptions = {}): Svc {
         readInput: async () => options.input ?? '',
         isTerminal: false,
         interrupted: interrupting.signal,
+        goOnUnread: () => undefined,
         runProgram: async (command, args) => {
           programs.push([command, ...args]);
           return options.programCode ?? 0;
@@ -72,14 +75,17 @@ export function openSvc(options: SvcOptions = {}): Svc {
 }
 
 /** Time passes only by sleeping, and sleeping takes no time. */
-function impatientClock(onSleep: () => Promise<void>): Clock {
+function impatientClock({ onSleep = async () => undefined, isLate = false }: SvcOptions): Clock {
   let ms = Date.UTC(2026, 0, 1);
   const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
   return {
     now: () => ms,
     monotonicMs: () => ms,
     nextTurn,
-    after: () => () => undefined,
+    after: (_ms, run) => {
+      if (isLate) setImmediate(run);
+      return () => undefined;
+    },
     sleep: async (forMs, signal) => {
       if (signal?.aborted === true) return;
       await onSleep();

@@ -161,6 +161,37 @@ describe('waiting', () => {
     expect(stderr).toContain('unknown: the API could not be reached');
   });
 
+  test('an answer that breaks off, and the page of a network that wants a login, are unknown too', async () => {
+    await api.world.machine();
+    const id = await api.world.run(owner);
+    const strange = [
+      () => new Response(new ReadableStream({ start: (controller) => controller.error(new TypeError('terminated')) })),
+      () => new Response('<html>Sign in to the network</html>'),
+    ];
+    const captured: typeof fetch = async (url, init) =>
+      (new Request(url).url.endsWith(id) ? strange.pop()?.() : undefined) ?? fetch(url, init);
+    expect((await svcOf({ fetch: captured }).run('wait', id)).code).toBe(0);
+    expect(strange).toEqual([]);
+  });
+
+  test('a key that may not read instances is refused at once', async () => {
+    await api.world.machine();
+    const id = await idOfLaunch();
+    const { key } = await api.account(['billing: read']);
+    expect(await svcOf({ key }).run('wait', id)).toMatchObject({ code: 1, stderr: expect.stringContaining('scope') });
+  });
+
+  test('a read that hangs ends with the wait', async () => {
+    const hanging: typeof fetch = async (_url, init) => {
+      init?.signal?.throwIfAborted();
+      return new Promise((_resolve, reject) =>
+        init?.signal?.addEventListener('abort', () => reject(new DOMException('aborted', 'AbortError'))),
+      );
+    };
+    const svc = svcOf({ fetch: hanging, isLate: true });
+    expect((await svc.run('wait', 'i-aaaaaaaaaaaaaaaaaaaa')).code).toBe(6);
+  });
+
   test('Ctrl-C exits with 130 and names what still costs money', async () => {
     await api.world.machine();
     const id = await idOfLaunch();
@@ -235,7 +266,7 @@ describe('ssh and cp', () => {
     expect(readFileSync(file, 'utf8')).toBe(`[${hostname}]:${port} ${key}\n`);
     const pinned = [
       '-o',
-      `UserKnownHostsFile=${file}`,
+      `UserKnownHostsFile="${file}"`,
       '-o',
       'StrictHostKeyChecking=yes',
       '-o',
@@ -247,6 +278,23 @@ describe('ssh and cp', () => {
     ]);
     await svc.run('cp', '-r', './data', `${id}:/root/data`);
     expect(svc.programs[1]).toEqual(['scp', '-P', String(port), ...pinned, '-r', './data', `${host}:/root/data`]);
+  });
+
+  test.each([
+    ['ssh_command', 'ssh -oProxyCommand=touch${IFS}x@h -p 22'],
+    ['hostname', '../../.ssh/authorized_keys'],
+    ['hostname', '-oProxyCommand=x'],
+  ])('they run no program if the %s of the answer is %s', async (member, value) => {
+    await api.world.machine();
+    const id = await api.world.run(owner);
+    const hostile: typeof fetch = async (url, init) => {
+      const answer = await fetch(url, init);
+      const body = (await answer.json()) as { connection?: object };
+      return Response.json(body.connection ? { ...body, connection: { ...body.connection, [member]: value } } : body);
+    };
+    const svc = svcOf({ fetch: hostile });
+    expect(await svc.run('ssh', id)).toMatchObject({ code: 1, stderr: expect.stringContaining('is no login') });
+    expect(svc.programs).toEqual([]);
   });
 
   test('they exit with the code of the program', async () => {

@@ -2,6 +2,7 @@
 import { statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { openLogins } from '../../../control-plane/cli/config.ts';
 import { buildProgram } from '../../../control-plane/cli/svc.ts';
 import { addPerson } from '../../kit/people.ts';
 import { api, baseUrl, openSvcForEachTest, owner, svcOf } from './svc-of-test.ts';
@@ -172,6 +173,61 @@ test('chat prints the answer as it comes, and with --json each piece of it', asy
       .map((line) => JSON.parse(line) as unknown),
   ).toEqual(pieces);
 });
+
+test.each([
+  [
+    'was refused',
+    'data: {"error":{"code":"model_not_found","message":"There is no model m."}}\n\ndata: [DONE]\n\n',
+    '',
+  ],
+  ['broke off', 'data: {"choices":[{"delta":{"content":"Hel"}}]}\n\n', 'Hel'],
+  [
+    'broke off with an error',
+    'data: {"choices":[{"delta":{"content":"Hel"}}]}\n\ndata: {"error":{"code":null,"message":"the model server broke off"}}\n\ndata: [DONE]\n\n',
+    'Hel',
+  ],
+])('a chat whose answer %s exits with 1, and says why', async (_what, answer, shown) => {
+  const model: typeof fetch = async () => new Response(answer);
+  expect(await svcOf({ fetch: model }).run('chat', 'm', 'hello')).toEqual({
+    code: 1,
+    stdout: `${shown}\n`,
+    stderr: expect.stringMatching(
+      /^svc: (There is no model m|the answer broke off|the model server broke off)/,
+    ) as string,
+  });
+});
+
+test('the limit of an answer must be a number', async () => {
+  expect(await svcOf().run('chat', 'm', '--max-tokens', '1k', 'hello')).toMatchObject({ code: 2, stdout: '' });
+});
+
+test('an address with a slash at its end is the same address', async () => {
+  expect((await svcOf({ baseUrl: `${baseUrl}//` }).run('balance')).code).toBe(0);
+  expect((await svcOf().run('balance', '--base-url', `${baseUrl}/`)).code).toBe(0);
+});
+
+test.each(['', 'relative'])('XDG_CONFIG_HOME=%j counts as not set', (given) => {
+  expect(openLogins({ HOME: '/home/ada', XDG_CONFIG_HOME: given }).folder).toBe('/home/ada/.config/svc');
+});
+
+test.each([
+  ['DELETE', '/ssh-keys/x'],
+  ['PATCH', '/instances/x'],
+])(
+  'a repeated %s has the same Idempotency-Key, so that its own effect is not taken for a refusal',
+  async (method, path) => {
+    const keys: (string | null)[] = [];
+    const flaky: typeof fetch = async (_url, init) => {
+      keys.push(new Headers(init?.headers).get('idempotency-key'));
+      if (keys.length === 1) throw new TypeError('fetch failed');
+      return Response.json({});
+    };
+    expect((await svcOf({ fetch: flaky }).run('api', method, path, '--body', '{}')).code).toBe(0);
+    expect(keys).toHaveLength(2);
+    expect(keys[0]).toMatch(/^[0-9a-f-]{36}$/);
+    expect(keys[1]).toBe(keys[0]);
+  },
+);
 
 test.each([
   ['chat', ['chat', 'm', 'hello']],

@@ -1,0 +1,135 @@
+// Shows the log of an instance, and finds out how its program has ended.
+import { constants } from 'node:os';
+import { z } from 'zod';
+import { messageOf } from '../../shared/errors.ts';
+import { eventsOf } from '../../shared/event-reader.ts';
+import { LOG_LINES_MAX } from '../../shared/limits.ts';
+import type { Client } from './client.ts';
+import type { CommonOptions, SvcDeps } from './command.ts';
+import { EXIT, SvcError } from './exit.ts';
+
+export const Line = z.looseObject({ stream: z.string(), line: z.string(), at: z.string() });
+export type Line = z.infer<typeof Line>;
+
+/** How a program has ended, with the exit code that a shell would give. */
+export interface Ending {
+  code: number;
+  words: string;
+}
+
+interface Followed {
+  instanceId: string;
+  /** Number of lines to begin with; undefined: as many as the API sends by itself. */
+  tail?: number | undefined;
+  onLine(line: Line): void;
+}
+
+const AGAIN_MS = 1_000;
+const POLL_MS = 1_000;
+/** The log counts as complete if it was silent for this time after the end of the program. */
+const SILENT_MS = 1_000;
+/** A process that the program has left behind may write for ever. */
+const LAST_LINES_MS_MAX = 60_000;
+/** Added to the number of a signal, as shells do it. */
+const SIGNAL_CODE = 128;
+
+const Status = z.looseObject({ status: z.string(), status_reason: z.string().nullish() });
+
+export function writeLine(line: Line, { json }: CommonOptions, { print, tell }: SvcDeps): void {
+  if (json === true) print(`${JSON.stringify(line)}\n`);
+  else if (line.stream === 'stderr') tell(`${line.line}\n`);
+  else print(`${line.line}\n`);
+}
+
+/** Resolves when the container has stopped. If the stream breaks off, it goes on after the last line. @throws SvcError */
+export async function followLog(client: Client, { instanceId, tail, onLine }: Followed, deps: SvcDeps): Promise<void> {
+  const { clock, interrupted: signal } = deps;
+  for (let since: string | undefined; ;) {
+    const lines = since === undefined ? tail : LOG_LINES_MAX;
+    const query = new URLSearchParams({
+      follow: 'true',
+      ...(lines === undefined ? {} : { tail: String(lines) }),
+      ...(since === undefined ? {} : { since }),
+    });
+    const path = `/instances/${instanceId}/logs?${query.toString()}`;
+    const response = await client.open({ method: 'GET', path, signal });
+    try {
+      for await (const { type, data } of eventsOf(response)) {
+        if (type === 'end') return;
+        const line = Line.safeParse(data).data;
+        if (line === undefined) continue;
+        since = line.at;
+        onLine(line);
+      }
+    } catch (error) {
+      if (signal.aborted) throw error;
+    }
+    await clock.sleep(AGAIN_MS, signal);
+    if (signal.aborted) throw interrupted();
+  }
+}
+
+/** Shows the output until the program has ended. The instance itself goes on, and so does its log. @throws SvcError */
+export async function followProgram(
+  client: Client,
+  { instanceId, onLine }: Omit<Followed, 'tail'>,
+  deps: SvcDeps,
+): Promise<Ending> {
+  const ending = new AbortController();
+  const signal = AbortSignal.any([deps.interrupted, ending.signal]);
+  let count = 0;
+  const counted = (line: Line): void => {
+    count += 1;
+    onLine(line);
+  };
+  // The program may have written much before the first login was possible.
+  const followed = { instanceId, tail: LOG_LINES_MAX, onLine: counted };
+  const following = followLog(client, followed, { ...deps, interrupted: signal }).catch((error: unknown) => {
+    if (!signal.aborted) deps.tell(`The log cannot be read any more: ${messageOf(error)}\n`);
+  });
+  try {
+    const ended = await endOf(client, instanceId, deps);
+    await silence(() => count, deps);
+    return ended;
+  } finally {
+    ending.abort();
+    await following;
+  }
+}
+
+/** @throws SvcError if the instance ends before its program */
+async function endOf(client: Client, id: string, { clock, interrupted: signal }: SvcDeps): Promise<Ending> {
+  for (;;) {
+    const body = await client.json({ method: 'GET', path: `/instances/${id}`, signal });
+    const { status, status_reason: reason } = Status.parse(body);
+    const ended = endingOf(reason ?? '');
+    if (ended !== undefined) return ended;
+    if (status !== 'running' && status !== 'unreachable') {
+      const message = `the instance became ${status} before its program ended`;
+      throw new SvcError(EXIT.operationFailed, { code: 'operation_failed', message });
+    }
+    await clock.sleep(POLL_MS, signal);
+    if (signal.aborted) throw interrupted();
+  }
+}
+
+function endingOf(reason: string): Ending | undefined {
+  const [, code, signal] = /exited with code (\d+)|was ended by signal (\w+)/.exec(reason) ?? [];
+  if (code !== undefined) return { code: Number(code), words: `exited with code ${code}` };
+  if (signal === undefined) return undefined;
+  const number = Object.entries(constants.signals).find(([name]) => name === signal)?.[1] ?? 0;
+  return { code: SIGNAL_CODE + number, words: `was ended by signal ${signal}` };
+}
+
+/** Resolves when no line has come for a moment. */
+async function silence(count: () => number, { clock, interrupted: signal }: SvcDeps): Promise<void> {
+  const untilMs = clock.monotonicMs() + LAST_LINES_MS_MAX;
+  for (let seen = -1; seen !== count() && clock.monotonicMs() < untilMs && !signal.aborted;) {
+    seen = count();
+    await clock.sleep(SILENT_MS, signal);
+  }
+}
+
+function interrupted(): SvcError {
+  return new SvcError(EXIT.interrupted, { code: 'interrupted', message: 'interrupted' });
+}

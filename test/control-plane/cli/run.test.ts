@@ -1,0 +1,173 @@
+// `svc run` and `svc logs --follow`: what they show of the output, and how they end.
+import { spawn, spawnSync } from 'node:child_process';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { once } from 'node:events';
+import { resolve } from 'node:path';
+import { afterEach, describe, expect, test } from 'vitest';
+import { openSvc, type SvcResult } from '../../kit/svc.ts';
+
+const ID = 'i-aaaaaaaaaaaaaaaaaaaa';
+const LAUNCHER = resolve(import.meta.dirname, '../../../control-plane/svc.js');
+const RUN = ['run', '--rm', '--image', 'busybox', '--', 'sh'];
+
+const lineOf = (line: string, at = '2026-01-01T00:00:00.000000001Z'): string =>
+  `data: ${JSON.stringify({ stream: 'stdout', line, at })}\n\n`;
+const END = 'event: end\ndata: {}\n\n';
+
+interface Played {
+  /** The reason of each read of the instance; the last one stays. */
+  reasons: (string | null)[];
+  /** What each request of the log is answered with. */
+  logs: (string | ReadableStream<Uint8Array>)[];
+}
+
+interface Play {
+  fetch: typeof fetch;
+  /** Requests other than reads of the instance, in order. */
+  asked: string[];
+}
+
+/** An API with one instance, which runs at once. */
+function play({ reasons, logs }: Played): Play {
+  const asked: string[] = [];
+  let [reads, streams] = [0, 0];
+  const answer = (method: string, path: string): Response => {
+    if (method === 'GET' && path === `/v1/instances/${ID}`) {
+      const reason = reasons[Math.min(reads, reasons.length - 1)];
+      reads += 1;
+      return Response.json({ id: ID, status: 'running', status_reason: reason });
+    }
+    asked.push(`${method} ${path}`);
+    if (path.startsWith(`/v1/instances/${ID}/logs`)) {
+      const body = logs[streams];
+      streams += 1;
+      return body === undefined ? Response.json({}, { status: 409 }) : new Response(body);
+    }
+    if (method === 'POST') return Response.json({ operation_id: 'op', state: 'succeeded', resource_id: ID });
+    return path === '/v1/events' ? new Response('') : Response.json({ operation_id: 'op', state: 'pending' });
+  };
+  return {
+    asked,
+    fetch: async (url, init) => {
+      const { pathname, search } = new URL(new Request(url).url);
+      const { status, body } = answer(init?.method ?? 'GET', pathname + search);
+      const signal = init?.signal ?? new AbortController().signal;
+      return new Response(body?.pipeThrough(new TransformStream(), { signal }), { status });
+    },
+  };
+}
+
+function svcOf(played: Play, ...argv: string[]): Promise<SvcResult> {
+  const svc = openSvc({ baseUrl: 'http://api.test/v1', key: 'svc_live_x', fetch: played.fetch });
+  return svc.run(...argv).finally(() => svc.close());
+}
+
+const logRequests = ({ asked }: Play): string[] => asked.filter((one) => one.includes('/logs'));
+
+describe('svc run', () => {
+  test.each([
+    ['main process exited with code 0', 0, /^i-a+\ni-a+ running\n$/],
+    ['main process exited with code 7', 7, /the program exited with code 7/],
+    ['main process was ended by signal SIGKILL', 137, /the program was ended by signal SIGKILL/],
+    ['main process was ended by signal SIGSEGV', 139, /SIGSEGV/],
+    ['main process was ended by signal SIGSTRANGE', 128, /SIGSTRANGE/],
+  ])('of a program of which the API says "%s" exits with %i, and deletes the instance', async (reason, code, told) => {
+    const played = play({ reasons: [null, null, reason], logs: [lineOf('out') + END] });
+    expect(await svcOf(played, ...RUN)).toMatchObject({
+      code,
+      stdout: 'out\n',
+      stderr: expect.stringMatching(told) as string,
+    });
+    expect(played.asked.at(-1)).toBe(`DELETE /v1/instances/${ID}`);
+  });
+
+  test('asks for the most lines that the API gives, because the program may have begun long before the first login', async () => {
+    const played = play({ reasons: ['main process exited with code 0'], logs: [END] });
+    await svcOf(played, ...RUN);
+    expect(logRequests(played)).toEqual([`GET /v1/instances/${ID}/logs?follow=true&tail=1000`]);
+  });
+
+  test('shows all lines that still arrive after the end of the program is known', async () => {
+    let sent = 0;
+    const lines = new ReadableStream<Uint8Array>({
+      pull: (controller) => {
+        sent += 1;
+        if (sent > 50) return new Promise(() => undefined);
+        controller.enqueue(Buffer.from(lineOf(`line ${sent}`)));
+        return undefined;
+      },
+    });
+    const played = play({ reasons: ['main process exited with code 0'], logs: [lines] });
+    const { code, stdout } = await svcOf(played, ...RUN);
+    expect(code).toBe(0);
+    expect(stdout.trim().split('\n')).toHaveLength(50);
+  });
+
+  test('goes on after the last line if the log breaks off', async () => {
+    const at = '2026-01-01T00:00:01.000000002Z';
+    const logs = [lineOf('one', at), lineOf('two') + END];
+    const running = Array.from({ length: 20 }, () => null);
+    const played = play({ reasons: [...running, 'main process exited with code 0'], logs });
+    expect((await svcOf(played, ...RUN)).stdout).toBe('one\ntwo\n');
+    const [, second] = logRequests(played);
+    expect(second).toBe(`GET /v1/instances/${ID}/logs?follow=true&tail=1000&since=${encodeURIComponent(at)}`);
+  });
+});
+
+test.each([
+  [['logs', ID, '-f', '--tail', '7'], '?follow=true&tail=7'],
+  [['logs', ID, '-f'], '?follow=true'],
+  [['logs', ID, '--tail', '7'], '?tail=7'],
+])('svc %j asks for the log with %s', async (argv, query) => {
+  const played = play({ reasons: [null], logs: [argv.includes('-f') ? END : '{"data":[]}'] });
+  expect((await svcOf(played, ...argv)).code).toBe(0);
+  expect(logRequests(played)).toEqual([`GET /v1/instances/${ID}/logs${query}`]);
+});
+
+describe('the process svc', () => {
+  let server: Server | undefined;
+  afterEach(() => {
+    server?.closeAllConnections();
+    server?.close();
+    server = undefined;
+  });
+
+  /** The address of the played API on a socket. */
+  async function serve(played: Play): Promise<string> {
+    server = createServer((request, response) => {
+      void (async () => {
+        const answer = await played.fetch(`http://api.test${request.url ?? ''}`, { method: request.method ?? 'GET' });
+        response.writeHead(answer.status);
+        response.end(await answer.text());
+      })();
+    }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    return `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
+  }
+
+  const envOf = (baseUrl: string) => ({ HOME: '/nowhere', SVC_API_KEY: 'svc_live_x', SVC_BASE_URL: baseUrl });
+
+  test('deletes what it has launched, also if the reader of its output has ended before', async () => {
+    const many = Array.from({ length: 500 }, (_, i) => lineOf(`${i} ${'x'.repeat(500)}`)).join('');
+    const played = play({ reasons: [null, null, 'main process exited with code 0'], logs: [many + END] });
+    const child = spawn(process.execPath, [LAUNCHER, ...RUN], { env: envOf(await serve(played)) });
+    child.stdout.destroy();
+    const [code] = (await once(child, 'exit')) as [number];
+    expect(played.asked.at(-1)).toBe(`DELETE /v1/instances/${ID}`);
+    expect(code).toBe(0);
+  });
+
+  test('ends without an error as soon as nobody reads a log that it follows', async () => {
+    const played = play({ reasons: [null], logs: Array.from({ length: 9 }, () => lineOf('x'.repeat(500))) });
+    const child = spawn(process.execPath, [LAUNCHER, 'logs', ID, '-f'], { env: envOf(await serve(played)) });
+    child.stdout.destroy();
+    expect((await once(child, 'exit'))[0]).toBe(0);
+  });
+
+  test.runIf(process.platform === 'linux')('fails if its output cannot be written', async () => {
+    const script = `exec '${process.execPath}' '${LAUNCHER}' completion bash > /dev/full`;
+    const ran = spawnSync('sh', ['-c', script], { env: envOf('http://127.0.0.1:1/v1'), encoding: 'utf8' });
+    expect([ran.status, ran.stderr]).toEqual([1, expect.stringMatching(/the output cannot be written.*ENOSPC/)]);
+  });
+});
