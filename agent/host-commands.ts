@@ -18,7 +18,7 @@ import { assertRentable, findFence, takeInventory } from './inventory.ts';
 export async function surveyHost(config: AgentConfig): Promise<Inventory> {
   const engine = openDocker({ socketPath: config.docker_socket, machineId: '' });
   const gpus = await readGpus(config.nvidia_smi, []).then(
-    (found) => ({ gpus: found, gpu_error: '', gpu_faults: [] }),
+    (found) => ({ gpus: found ?? [], gpu_error: '', gpu_faults: [] }),
     (error: unknown) => ({ gpus: [], gpu_error: messageOf(error), gpu_faults: [] }),
   );
   const facts = await readHostFacts(config.state_dir);

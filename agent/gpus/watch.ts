@@ -62,7 +62,12 @@ export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
   const listenInTurn = (): Promise<void> => (listening = listening.then(listen));
 
   const query = async (containerIds: readonly string[]): Promise<GpuReading['gpus']> => {
-    const listed = await readGpus(deps.nvidiaSmi, containerIds);
+    const found = await readGpus(deps.nvidiaSmi, containerIds);
+    // An upgrade of the driver removes nvidia-smi for about a minute. Rentals still compute on the cards that it has listed.
+    if (found === undefined && memory.now().cards.some((card) => card.listed !== null)) {
+      throw new Error(`${deps.nvidiaSmi} is missing: install the NVIDIA driver`);
+    }
+    const listed = found ?? [];
     wear = await readWear(deps.nvidiaSmi);
     await memory.become(afterListing(memory.now(), listed, clock.now()));
     return [...listed, ...passedOver(memory.now())];

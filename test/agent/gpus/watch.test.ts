@@ -14,6 +14,8 @@ const lists = (...cards: string[]): string =>
   `case $1 in *uuid,index*) ${cards.map((card) => `echo "${card}"`).join('; ')};; esac`;
 const WORKS = lists(CARDS.A, CARDS.B);
 const FAILS = 'echo "Failed to initialize NVML: Driver/library version mismatch"; exit 18';
+/** There is no nvidia-smi, as while its package is replaced. */
+const MISSING = '';
 const OFF_THE_BUS = '3,7,1,-;NVRM: Xid (PCI:0000:30:00): 79, GPU has fallen off the bus.\n';
 
 const root = mkdtempSync(join(tmpdir(), 'watch-'));
@@ -43,6 +45,7 @@ function open(bootId = 'boot'): Promise<GpuWatch> {
 }
 
 function script(text: string): void {
+  if (text === MISSING) return rmSync(join(dir, 'nvidia-smi'), { force: true });
   writeFileSync(join(dir, 'nvidia-smi'), `#!/bin/sh\n${text}\n`);
   chmodSync(join(dir, 'nvidia-smi'), 0o755);
 }
@@ -59,7 +62,8 @@ async function readAll(watch: GpuWatch, ...scripts: string[]): Promise<string[]>
 
 function inWords({ gpus, gpu_error: error, gpu_faults: faults }: GpuReading): string {
   const wrong = faults.map(({ uuid, severity }) => `, ${uuid} ${severity}`).join('');
-  return `${gpus.length} GPU${error.includes('mismatch') ? ', mismatch' : error}${wrong}`;
+  const known = ['mismatch', 'missing'].find((word) => error.includes(word));
+  return `${gpus.length} GPU${known === undefined ? error : `, ${known}`}${wrong}`;
 }
 
 test('one failure changes nothing; after a second one in a row no GPU is offered, until nvidia-smi works again', async () => {
@@ -80,6 +84,27 @@ test('one failure changes nothing; after a second one in a row no GPU is offered
 test('a failure of the first reading is reported at once', async () => {
   const watch = await open();
   expect(await readAll(watch, FAILS, WORKS)).toEqual(['0 GPU, mismatch', '2 GPU']);
+  await watch.close();
+});
+
+test('no card is broken while an upgrade of the driver removes nvidia-smi, also for an agent that starts then', async () => {
+  const watch = await open();
+  expect(await readAll(watch, WORKS, MISSING, MISSING, MISSING, FAILS)).toEqual([
+    '2 GPU',
+    '2 GPU',
+    '0 GPU, missing',
+    '0 GPU, missing',
+    '0 GPU, mismatch',
+  ]);
+  await watch.close();
+  const restarted = await open();
+  expect(await readAll(restarted, MISSING, MISSING, WORKS)).toEqual(['0 GPU, missing', '0 GPU, missing', '2 GPU']);
+  await restarted.close();
+});
+
+test('a machine that has never listed a card has no GPUs while it has no nvidia-smi', async () => {
+  const watch = await open();
+  expect(await readAll(watch, MISSING, MISSING, WORKS)).toEqual(['0 GPU', '0 GPU', '2 GPU']);
   await watch.close();
 });
 
