@@ -70,7 +70,7 @@ main() {
 }
 
 install() {
-  build=$(cat "$package/BUILD" 2>/dev/null) || die "there is no package in $package: unpack the .tar.gz and run its install.sh"
+  build=$(grep . "$package/BUILD" 2>/dev/null) || die "there is no package in $package: unpack the .tar.gz and run its install.sh"
   before=$(version_of "$link")
   preflight
   [ "$token" != - ] || read -r token || [ -n "$token" ] || die 'there is no token on the standard input'
@@ -141,15 +141,24 @@ is_at_least() {
   [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
 }
 
+# A version that is there and whole stays. After a loss of power its files may be empty, and then it is replaced.
 place_version() {
-  [ ! -d "$home/versions/$build" ] || return 0
+  version=$home/versions/$build
+  ! diff -qr --no-dereference "$package" "$version" >/dev/null 2>&1 || return 0
   mkdir -p "$home/versions"
   part=$home/versions/.$build
   rm -rf "$part"
   # The files belong to root and everybody may read them, whoever has unpacked them.
   cp -R "$package" "$part"
   chmod -R u=rwX,go=rX "$part"
-  mv "$part" "$home/versions/$build"
+  flush "$part"
+  rm -rf "$version"
+  mv "$part" "$version"
+}
+
+# Writes the file system of a path to its disk. A new name can reach the disk before the contents of the files.
+flush() {
+  sync -f "$1" 2>/dev/null || sync
 }
 
 # An existing configuration is not changed.
@@ -172,6 +181,8 @@ point_to() {
   mkdir -p "$(dirname "$unit_file")" "$(dirname "$command_link")"
   sed "s|/opt/gpu-rental-service|$prefix|g" "$link/systemd/$unit.service" >"$unit_file"
   ln -sfn "$prefix/$unit/bin/$unit" "$command_link"
+  flush "$home"
+  flush "$unit_file"
   systemctl daemon-reload
 }
 

@@ -10,6 +10,7 @@ import {
   readlinkSync,
   rmSync,
   statSync,
+  truncateSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -98,6 +99,9 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     expect(host.recorded().filter((line) => !line.startsWith('systemctl show'))).toEqual([
       'node --version',
       expect.stringMatching(/^svc-agent check --config .*\/1\.0\.0-a\/etc\/agent\.yaml$/),
+      `sync -f ${inRoot('opt/gpu-rental-service/versions/.1.0.0-a')}`,
+      `sync -f ${inRoot('opt/gpu-rental-service')}`,
+      `sync -f ${inRoot('etc/systemd/system/svc-agent.service')}`,
       'systemctl daemon-reload',
       'systemctl enable --quiet svc-agent',
       `svc-agent enroll --url https://api.example.com --token - --config ${config}`,
@@ -105,6 +109,18 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
       'systemctl restart svc-agent',
       `svc-agent status --config ${config}`,
     ]);
+  });
+
+  test('a version whose files a loss of power has emptied is replaced, a whole one is not', async () => {
+    const folder = makePackage('1.0.0-a');
+    await host.run(folder, ['agent']);
+    const node = 'opt/gpu-rental-service/versions/1.0.0-a/bin/node';
+    truncateSync(inRoot(node));
+    expect((await host.run(folder, ['agent'])).code).toBe(0);
+    expect([readFileSync(inRoot(node), 'utf8'), modeOf(node)]).toEqual([PROGRAM, 0o755]);
+    host.recorded();
+    expect((await host.run(folder, ['agent'])).code).toBe(0);
+    expect(host.recorded().join()).not.toContain('versions/.1.0.0-a');
   });
 
   test('an upgrade restarts what runs, keeps the configuration and the version before', async () => {
@@ -155,6 +171,15 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     const { code, stderr } = await host.run(makePackage('1.1.0-b', 'silent'), ['agent']);
     expect({ code, back: stderr.includes('1.0.0-a runs again') }).toEqual({ code: 1, back: true });
     expect(host.recorded().filter((line) => line.startsWith('sleep'))).toEqual([]);
+  });
+
+  test('a package whose own files a loss of power has emptied changes nothing', async () => {
+    const folder = makePackage('1.0.0-a');
+    await host.run(folder, ['agent']);
+    truncateSync(join(folder, 'BUILD'));
+    const { code, stderr } = await host.run(folder, ['agent']);
+    expect({ code, said: stderr.includes('there is no package in') }).toEqual({ code: 1, said: true });
+    expect(versions()).toEqual(['1.0.0-a']);
   });
 
   test('reports that no version starts', async () => {

@@ -47,7 +47,8 @@ export function openInstallation(dir: string): Installation {
   script('systemctl', ...SYSTEMCTL);
   script('id', 'echo 0');
   script('getent', 'exit 2');
-  for (const name of ['useradd', 'userdel', 'chown', 'sleep', 'nvidia-container-runtime-hook']) script(name, RECORD);
+  const recorders = ['useradd', 'userdel', 'chown', 'sleep', 'sync', 'nvidia-container-runtime-hook'];
+  for (const name of recorders) script(name, RECORD);
   const env = { INSTALLATION: dir, PATH: `${programs}:${process.env['PATH']}` };
   const recordFile = join(dir, 'recorded');
   return {
