@@ -2,25 +2,27 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { messageOf } from '../shared/errors.ts';
-import type { Inventory } from '../shared/protocol/inventory.ts';
+import type { GpuFault, Inventory } from '../shared/protocol/inventory.ts';
 import { endHolderOf } from './holders/holders.ts';
 import type { AgentConfig } from './config.ts';
-import { readGpus } from './gpus/nvidia-smi.ts';
+import { readGpus, readUnfit } from './gpus/nvidia-smi.ts';
+import type { GpuReading } from './gpus/watch.ts';
 import { readHostFacts } from './host/facts.ts';
 import { removeFence } from './host/nftables.ts';
 import { isMissing } from './host/state.ts';
 import { openStatusSocket } from './host/status-socket.ts';
 import { readIdentity } from './link/identity.ts';
 import { openDocker } from './runtime/docker.ts';
-import { assertRentable, findFence, takeInventory } from './inventory.ts';
+import { assertRentable, faultInWords, findFence, takeInventory } from './inventory.ts';
 
 /** The inventory of this host. @throws Error that lists everything that keeps it from being rented out */
 export async function surveyHost(config: AgentConfig): Promise<Inventory> {
   const engine = openDocker({ socketPath: config.docker_socket, machineId: '' });
-  const gpus = await readGpus(config.nvidia_smi, []).then(
-    (found) => ({ gpus: found ?? [], gpu_error: '', gpu_faults: [] }),
-    (error: unknown) => ({ gpus: [], gpu_error: messageOf(error), gpu_faults: [] }),
-  );
+  const gpus = await readCards(config.nvidia_smi).catch((error: unknown) => ({
+    gpus: [],
+    gpu_error: messageOf(error),
+    gpu_faults: [],
+  }));
   const facts = await readHostFacts(config.state_dir);
   const fence = await findFence(config);
   const inventory = await takeInventory(gpus, { engine, facts, diskEnforced: false, fence });
@@ -28,9 +30,21 @@ export async function surveyHost(config: AgentConfig): Promise<Inventory> {
   return inventory;
 }
 
-/** Number and names of the GPUs, like `8 GPUs (NVIDIA H100 80GB HBM3)`. */
-export function gpusInWords({ gpus }: Inventory): string {
-  return `${gpus.length} GPUs (${[...new Set(gpus.map((gpu) => gpu.name))].join(', ')})`;
+/** The errors in the kernel log are left to the agent. */
+async function readCards(nvidiaSmi: string): Promise<GpuReading> {
+  const gpus = (await readGpus(nvidiaSmi, [])) ?? [];
+  const unfit = await readUnfit(nvidiaSmi);
+  const gpuFaults = gpus.flatMap(({ uuid }): GpuFault[] => {
+    const detail = unfit.get(uuid);
+    return detail === undefined ? [] : [{ uuid, severity: 'unfit', detail }];
+  });
+  return { gpus, gpu_error: '', gpu_faults: gpuFaults };
+}
+
+/** Number and names of the GPUs, like `8 GPUs (NVIDIA H100 80GB HBM3)`, and those that must not be rented. */
+export function gpusInWords({ gpus, gpu_faults: faults }: Inventory): string {
+  const names = [...new Set(gpus.map((gpu) => gpu.name))].join(', ');
+  return [`${gpus.length} GPUs (${names})`, ...faults.map(faultInWords)].join(', ');
 }
 
 /**

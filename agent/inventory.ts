@@ -3,7 +3,7 @@ import type { Clock } from '../shared/clock.ts';
 import { messageOf } from '../shared/errors.ts';
 import type { Log } from '../shared/log.ts';
 import { type Loop, type LoopStatus, startLoop } from '../shared/loop.ts';
-import type { Inventory } from '../shared/protocol/inventory.ts';
+import type { GpuFault, Inventory } from '../shared/protocol/inventory.ts';
 import { VERSION } from '../shared/version.ts';
 import { bareNode, type Bundle, removeOldBundles } from './holders/bundle.ts';
 import type { AgentConfig } from './config.ts';
@@ -109,6 +109,8 @@ export function assertRentable(inventory: Inventory, config: AgentConfig): void 
     lacks.push(`${inventory.gpu_error}: repair the NVIDIA driver`);
   } else if (inventory.gpus.length === 0) {
     lacks.push(`${config.nvidia_smi} names no GPU: install the NVIDIA driver, or set nvidia_smi`);
+  } else if (inventory.gpus.every(({ uuid }) => inventory.gpu_faults.some((fault) => fault.uuid === uuid))) {
+    lacks.push(`no GPU is fit to be rented: ${inventory.gpu_faults.map(faultInWords).join(', ')}`);
   }
   if (inventory.engine_version === '') {
     lacks.push(`no Docker Engine answers at ${config.docker_socket}: start it, or set docker_socket`);
@@ -123,6 +125,10 @@ export function assertRentable(inventory: Inventory, config: AgentConfig): void 
     );
   }
   if (lacks.length > 0) throw new Error(`this host cannot be rented out yet: ${lacks.join('; ')}`);
+}
+
+export function faultInWords({ uuid, severity, detail }: GpuFault): string {
+  return `${uuid} is ${severity}: ${detail}`;
 }
 
 /** A version that does not begin with two numbers counts as new. */

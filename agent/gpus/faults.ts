@@ -65,11 +65,11 @@ export function afterListing(memory: Memory, listed: readonly GpuFacts[], nowMs:
   return withBreaks(memory, { ...memory, cards: [...cards, ...absent] }, nowMs);
 }
 
-/** One fault for each card that must not be rented, with the most serious reason. `wear`: faults of memory cells, by UUID. */
-export function faultsOf(memory: Memory, wear: ReadonlyMap<string, string>, nowMs: number): GpuFault[] {
+/** One fault for each card that must not be rented, with the most serious reason. `unfit`: why cards must not get a new rental, by UUID. */
+export function faultsOf(memory: Memory, unfit: ReadonlyMap<string, string>, nowMs: number): GpuFault[] {
   return memory.cards
     .flatMap((card) => {
-      const [first] = reasonsOf(card, memory, { wear, nowMs });
+      const [first] = reasonsOf(card, memory, { unfit, nowMs });
       return card.uuid === '' || first === undefined ? [] : [{ uuid: card.uuid, ...first }];
     })
     .toSorted((a, b) => (a.uuid < b.uuid ? -1 : 1))
@@ -84,16 +84,16 @@ export function passedOver({ cards }: Memory): GpuFacts[] {
 function reasonsOf(
   card: Card,
   { breaks }: Memory,
-  { wear, nowMs }: { wear: ReadonlyMap<string, string>; nowMs: number },
+  { unfit, nowMs }: { unfit: ReadonlyMap<string, string>; nowMs: number },
 ): Omit<GpuFault, 'uuid'>[] {
   const findings = card.findings.map(({ xid, severity, words }) => ({ severity, detail: `Xid ${xid}: ${words}` }));
-  const worn = wear.get(card.uuid);
+  const other = unfit.get(card.uuid);
   const often = breaks.filter(({ uuid, at_ms }) => uuid === card.uuid && at_ms > nowMs - BREAKS_MS).length;
   return [
     ...findings.filter(({ severity }) => severity === 'broken'),
     ...(isLost(card) ? [{ severity: 'broken' as const, detail: 'nvidia-smi does not list it any more' }] : []),
     ...findings.filter(({ severity }) => severity === 'unfit'),
-    ...(worn === undefined ? [] : [{ severity: 'unfit' as const, detail: worn }]),
+    ...(other === undefined ? [] : [{ severity: 'unfit' as const, detail: other }]),
     ...(often < BREAKS_MAX
       ? []
       : [{ severity: 'unfit' as const, detail: `it broke ${often} times in seven days: have it inspected` }]),

@@ -62,18 +62,26 @@ export function parseComputeProcesses(text: string): ComputeProcess[] {
 
 const RETIRED = '--query-gpu=uuid,ecc.errors.uncorrected.volatile.total,retired_pages.pending';
 const REMAPPED = '--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure';
+const MIG = '--query-gpu=uuid,mig.mode.current';
 
 /**
- * Faults of GPU memory in words, by UUID. A card in this map must not get a new rental. It is no fault if the driver does not know a query, or
- * if a card does not have a value (`[N/A]`: most consumer cards). Lifetime counters are ignored, because those errors were repaired.
+ * Why cards must not get a new rental, in words, by UUID: faults of their memory, and MIG mode. It is no fault if the driver does not know a
+ * query, or if a card does not have a value (`[N/A]`: most consumer cards). Lifetime counters are ignored, because those errors were repaired.
  */
-export async function readWear(nvidiaSmi: string): Promise<Map<string, string>> {
+export async function readUnfit(nvidiaSmi: string): Promise<Map<string, string>> {
   const retired = await queryRows(nvidiaSmi, RETIRED).catch(() => []);
   const remapped = await queryRows(nvidiaSmi, REMAPPED).catch(() => []);
-  return parseWear(retired, remapped);
+  const modes = await queryRows(nvidiaSmi, MIG).catch(() => []);
+  return new Map([...parseMig(modes), ...parseWear(retired, remapped)]);
 }
 
-/** Parses the rows of the two queries. */
+/** In MIG mode a container computes on the parts of a card that somebody has made, and on none if nobody has. */
+export function parseMig(modes: readonly string[][]): Map<string, string> {
+  const divided = modes.filter(([, mode]) => mode === 'Enabled');
+  return new Map(divided.map(([uuid = '']) => [uuid, `MIG mode is on: nvidia-smi -i ${uuid} -mig 0`]));
+}
+
+/** Parses the rows of the two queries about memory. */
 export function parseWear(retired: readonly string[][], remapped: readonly string[][]): Map<string, string> {
   const wear = new Map<string, string>();
   for (const [uuid = '', errors = '', pending = ''] of retired) {

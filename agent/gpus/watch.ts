@@ -7,7 +7,7 @@ import type { GpuFault, Inventory } from '../../shared/protocol/inventory.ts';
 import { readJson, writeJson } from '../host/state.ts';
 import { afterListing, afterRecords, faultsOf, Memory, memoryOf, passedOver } from './faults.ts';
 import type { KernelLog } from './kernel-log.ts';
-import { readGpus, readWear } from './nvidia-smi.ts';
+import { readGpus, readUnfit } from './nvidia-smi.ts';
 
 export type GpuReading = Pick<Inventory, 'gpus' | 'gpu_error' | 'gpu_faults'>;
 
@@ -41,10 +41,10 @@ export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
   const { log, clock, kernelLog } = deps;
   const memory = await openMemory(deps);
   let known: GpuReading['gpus'] | undefined;
-  let wear: ReadonlyMap<string, string> = new Map();
+  let unfit: ReadonlyMap<string, string> = new Map();
   let broken = false;
   let isDeaf = false;
-  const faults = (): GpuFault[] => faultsOf(memory.now(), wear, clock.now());
+  const faults = (): GpuFault[] => faultsOf(memory.now(), unfit, clock.now());
 
   const listen = async (): Promise<void> => {
     try {
@@ -68,7 +68,7 @@ export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
       throw new Error(`${deps.nvidiaSmi} is missing: install the NVIDIA driver`);
     }
     const listed = found ?? [];
-    wear = await readWear(deps.nvidiaSmi);
+    unfit = await readUnfit(deps.nvidiaSmi);
     await memory.become(afterListing(memory.now(), listed, clock.now()));
     return [...listed, ...passedOver(memory.now())];
   };

@@ -2,18 +2,20 @@
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { afterAll, afterEach, expect, test, vi } from 'vitest';
 import { readConfig } from '../../agent/config.ts';
-import { clearHost } from '../../agent/host-commands.ts';
+import { clearHost, gpusInWords, surveyHost } from '../../agent/host-commands.ts';
 import { openStatusSocket } from '../../agent/host/status-socket.ts';
 import { loadIdentity, storeIdentity } from '../../agent/link/identity.ts';
 import { assertRentable } from '../../agent/inventory.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
 import { capture, type Captured } from '../kit/capture.ts';
+import { GPU_DIR } from '../kit/engine.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const dir = mkdtempSync(join(tmpdir(), 'host-'));
 afterAll(() => rmSync(dir, { recursive: true }));
+afterEach(() => vi.unstubAllEnvs());
 const configFile = join(dir, 'agent.yaml');
 writeFileSync(configFile, JSON.stringify({ state_dir: dir, docker_socket: join(dir, 'docker.sock') }));
 const config = await readConfig(configFile);
@@ -45,7 +47,13 @@ test('a host is not cleared while its agent runs; one that never enrolled has no
 });
 
 const withEngine = (engineVersion: string): Inventory =>
-  ({ gpus: [{}], gpu_error: '', engine_version: engineVersion, fence_error: '' }) as unknown as Inventory;
+  ({
+    gpus: [{}],
+    gpu_error: '',
+    gpu_faults: [],
+    engine_version: engineVersion,
+    fence_error: '',
+  }) as unknown as Inventory;
 
 test.each(['20.10.0', '20.10.24+dfsg1', '29.1.0', 'dev'])('Docker Engine %s is new enough', (engineVersion) => {
   expect(() => assertRentable(withEngine(engineVersion), config)).not.toThrow();
@@ -61,9 +69,36 @@ test('everything that a host lacks is reported at once, also if nvidia-smi fails
   const inventory = {
     gpus: [],
     gpu_error: 'nvidia-smi failed: driver mismatch',
+    gpu_faults: [],
     engine_version: '',
     fence_error: 'no nft',
   };
   const check = (): void => assertRentable(inventory as unknown as Inventory, config);
   for (const lack of ['driver mismatch', 'no Docker Engine answers', 'no nft']) expect(check).toThrow(lack);
+});
+
+test('a host whose every GPU is in MIG mode is refused with the command that ends it', async () => {
+  const nvidiaSmi = join(GPU_DIR, 'nvidia-smi');
+  vi.stubEnv('FAKE_GPU_COUNT', '1');
+  const [uuid] = (await capture([nvidiaSmi, '--query-gpu=uuid', '--format=csv,noheader'])).stdout
+    .toString()
+    .split('\n');
+  writeFileSync(join(dir, 'faults'), `${uuid},mig.mode.current,Enabled\n`);
+  vi.stubEnv('FAKE_GPU_FAULTS', join(dir, 'faults'));
+  await expect(surveyHost({ ...config, nvidia_smi: nvidiaSmi })).rejects.toThrow(
+    `no GPU is fit to be rented: ${uuid} is unfit: MIG mode is on: nvidia-smi -i ${uuid} -mig 0`,
+  );
+});
+
+test('a host with one fit GPU can be rented out, and the words about it name the other one', () => {
+  const inventory = {
+    ...withEngine('29.1.0'),
+    gpus: [
+      { uuid: 'GPU-1', name: 'H100' },
+      { uuid: 'GPU-2', name: 'H100' },
+    ],
+    gpu_faults: [{ uuid: 'GPU-2', severity: 'unfit', detail: 'MIG mode is on' }],
+  } as unknown as Inventory;
+  expect(() => assertRentable(inventory, config)).not.toThrow();
+  expect(gpusInWords(inventory)).toBe('2 GPUs (H100), GPU-2 is unfit: MIG mode is on');
 });

@@ -6,7 +6,7 @@ import type { GpuFacts, GpuFault } from '../../../shared/protocol/inventory.ts';
 const A = 'GPU-aaaa0000-0000-4000-8000-000000000001';
 const B = 'GPU-bbbb0000-0000-4000-8000-000000000002';
 const HOUR_MS = 3_600_000;
-const NO_WEAR = new Map<string, string>();
+const NONE_UNFIT = new Map<string, string>();
 
 const gpu = (uuid: string, index: number): GpuFacts => ({
   uuid,
@@ -24,7 +24,7 @@ const fresh = (bootId = 'one', before?: Memory): Memory => memoryOf(before, boot
 const list = (memory: Memory, listed = BOTH, nowMs = 0): Memory => afterListing(memory, listed, nowMs);
 const log = (memory: Memory, text: string, nowMs = 0): Memory =>
   afterRecords(memory, [{ seq: memory.heard_seq + 1, text }], nowMs);
-const faults = (memory: Memory, nowMs = 0): GpuFault[] => faultsOf(memory, NO_WEAR, nowMs);
+const faults = (memory: Memory, nowMs = 0): GpuFault[] => faultsOf(memory, NONE_UNFIT, nowMs);
 
 test('listed cards without errors are fit', () => {
   expect(faults(list(fresh()))).toEqual([]);
@@ -76,12 +76,12 @@ test('records that were read before a restart of the agent change nothing; their
   expect(faults(again)).toHaveLength(1);
 });
 
-test('the most serious fault is reported: broken before unfit, unfit before wear', () => {
+test('the most serious fault is reported: broken before unfit, an unfit Xid before what nvidia-smi reports', () => {
   const unfit = log(list(fresh()), 'NVRM: Xid (PCI:0000:30:00): 74, NVLink: fatal error');
-  const wear = new Map([[A, 'worn']]);
-  expect(faultsOf(list(fresh()), wear, 0)).toMatchObject([{ severity: 'unfit', detail: 'worn' }]);
-  expect(faultsOf(unfit, wear, 0)).toMatchObject([{ severity: 'unfit', detail: 'Xid 74: its NVLink has failed' }]);
-  expect(faultsOf(log(unfit, OFF_THE_BUS), wear, 0)).toMatchObject([{ severity: 'broken' }]);
+  const reported = new Map([[A, 'worn']]);
+  expect(faultsOf(list(fresh()), reported, 0)).toMatchObject([{ severity: 'unfit', detail: 'worn' }]);
+  expect(faultsOf(unfit, reported, 0)).toMatchObject([{ severity: 'unfit', detail: 'Xid 74: its NVLink has failed' }]);
+  expect(faultsOf(log(unfit, OFF_THE_BUS), reported, 0)).toMatchObject([{ severity: 'broken' }]);
 });
 
 test('a card that breaks for the third time in seven days stays out after its reset, until that is long ago', () => {

@@ -2,12 +2,13 @@
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
-import { parseComputeProcesses, parseGpuCards, readGpus } from '../../../agent/gpus/nvidia-smi.ts';
+import { afterAll, afterEach, expect, test, vi } from 'vitest';
+import { parseComputeProcesses, parseGpuCards, readGpus, readUnfit } from '../../../agent/gpus/nvidia-smi.ts';
 import { GPU_DIR } from '../../kit/engine.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'smi-'));
 afterAll(() => rmSync(dir, { recursive: true }));
+afterEach(() => vi.unstubAllEnvs());
 
 function script(text: string): string {
   const file = join(dir, `smi-${Math.random()}`);
@@ -59,4 +60,13 @@ test('the simulated nvidia-smi answers in the same format', async () => {
   const gpus = await readGpus(join(GPU_DIR, 'nvidia-smi'), []);
   expect(gpus).toHaveLength(8);
   expect(gpus?.[0]).toMatchObject({ index: 0, memory_mib: 81_559, foreign_use: false });
+});
+
+test('the simulated nvidia-smi reports MIG mode of the card that a file of faults names', async () => {
+  const smi = join(GPU_DIR, 'nvidia-smi');
+  expect([...(await readUnfit(smi))]).toEqual([]);
+  const [, second] = (await readGpus(smi, [])) ?? [];
+  writeFileSync(join(dir, 'faults'), `${second?.uuid},mig.mode.current,Enabled\n`);
+  vi.stubEnv('FAKE_GPU_FAULTS', join(dir, 'faults'));
+  expect([...(await readUnfit(smi)).keys()]).toEqual([second?.uuid]);
 });

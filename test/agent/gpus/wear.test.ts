@@ -1,9 +1,9 @@
-// What nvidia-smi reports of a card's memory: data centre cards, consumer cards without counters, and drivers that do not know the query.
+// Cards that must not get a new rental: what nvidia-smi reports of memory and MIG mode, for all kinds of cards, and drivers without the query.
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { parseWear, readWear } from '../../../agent/gpus/nvidia-smi.ts';
+import { parseMig, parseWear, readUnfit } from '../../../agent/gpus/nvidia-smi.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'wear-'));
 afterAll(() => rmSync(dir, { recursive: true }));
@@ -31,9 +31,31 @@ test.each([
 
 test('a query that the driver does not know is no fault', async () => {
   const smi = join(dir, 'nvidia-smi');
-  const answers =
-    'case $1 in *remapped*) echo "Invalid combination of input arguments."; exit 1;; *) echo "GPU-1, 3, No";; esac';
+  const answers = [
+    'case $1 in',
+    '*remapped*) echo "Invalid combination of input arguments."; exit 1 ;;',
+    `*mig*) echo 'Field "mig.mode.current" is not a valid field to query.'; exit 2 ;;`,
+    '*) echo "GPU-1, 3, No" ;;',
+    'esac',
+  ].join('\n');
   writeFileSync(smi, `#!/bin/sh\n${answers}\n`);
   chmodSync(smi, 0o755);
-  expect([...(await readWear(smi)).keys()]).toEqual(['GPU-1']);
+  expect([...(await readUnfit(smi)).keys()]).toEqual(['GPU-1']);
+});
+
+test.each(['Disabled', '[N/A]', '[Not Supported]', ''])(
+  'nothing speaks against a card whose MIG mode is "%s"',
+  (mode) => {
+    expect(parseMig(rows([mode])).size).toBe(0);
+  },
+);
+
+test('MIG mode keeps the card from somebody new and names the command that ends it; a fault of its memory comes first', async () => {
+  const smi = join(dir, 'mig-smi');
+  const answers =
+    'case $1 in *mig*) echo "GPU-1, Enabled"; echo "GPU-2, Enabled";; *retired*) echo "GPU-1, 3, No";; esac';
+  writeFileSync(smi, `#!/bin/sh\n${answers}\n`, { mode: 0o755 });
+  const unfit = await readUnfit(smi);
+  expect(unfit.get('GPU-1')).toContain('3 memory errors');
+  expect(unfit.get('GPU-2')).toBe('MIG mode is on: nvidia-smi -i GPU-2 -mig 0');
 });
