@@ -1,12 +1,13 @@
 // The commands `check` and `clear`: whether this host can be rented out, and the removal of everything that runs on it for us.
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { systemClock } from '../shared/clock.ts';
 import { messageOf } from '../shared/errors.ts';
 import type { GpuFault, Inventory } from '../shared/protocol/inventory.ts';
 import { endHolderOf } from './holders/holders.ts';
 import type { AgentConfig } from './config.ts';
 import { readGpus, readUnfit } from './gpus/nvidia-smi.ts';
-import type { GpuReading } from './gpus/watch.ts';
+import { type GpuReading, inTime } from './gpus/watch.ts';
 import { readHostFacts } from './host/facts.ts';
 import { removeFence } from './host/nftables.ts';
 import { isMissing } from './host/state.ts';
@@ -16,9 +17,10 @@ import { openDocker } from './runtime/docker.ts';
 import { assertRentable, faultInWords, findFence, takeInventory } from './inventory.ts';
 
 /** The inventory of this host. @throws Error that lists everything that keeps it from being rented out */
-export async function surveyHost(config: AgentConfig): Promise<Inventory> {
+export async function surveyHost(config: AgentConfig, clock = systemClock()): Promise<Inventory> {
   const engine = openDocker({ socketPath: config.docker_socket, machineId: '' });
-  const gpus = await readCards(config.nvidia_smi).catch((error: unknown) => ({
+  const { nvidia_smi: nvidiaSmi } = config;
+  const gpus = await inTime(readCards(nvidiaSmi), { nvidiaSmi, clock }).catch((error: unknown) => ({
     gpus: [],
     gpu_error: messageOf(error),
     gpu_faults: [],

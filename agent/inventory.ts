@@ -106,7 +106,7 @@ export async function openInventory(config: AgentConfig, deps: InventoryDeps): P
 export function assertRentable(inventory: Inventory, config: AgentConfig): void {
   const lacks: string[] = [];
   if (inventory.gpu_error !== '') {
-    lacks.push(`${inventory.gpu_error}: repair the NVIDIA driver`);
+    lacks.push(`repair the NVIDIA driver (${inventory.gpu_error})`);
   } else if (inventory.gpus.length === 0) {
     lacks.push(`${config.nvidia_smi} names no GPU: install the NVIDIA driver, or set nvidia_smi`);
   } else if (inventory.gpus.every(({ uuid }) => inventory.gpu_faults.some((fault) => fault.uuid === uuid))) {

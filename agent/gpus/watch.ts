@@ -34,6 +34,21 @@ const ERROR_CHARS_MAX = 400;
 const READ_MS_MAX = 60_000;
 
 /**
+ * The reading, or an error after READ_MS_MAX. A broken card can block nvidia-smi so that not even SIGKILL ends it. The process is left as
+ * it is.
+ */
+export async function inTime<T>(
+  reading: Promise<T>,
+  { nvidiaSmi, clock }: Pick<GpuWatchDeps, 'nvidiaSmi' | 'clock'>,
+): Promise<T> {
+  const over = new AbortController();
+  const tooLong = clock.sleep(READ_MS_MAX, over.signal).then(() => {
+    throw new Error(`${nvidiaSmi} does not come to an end: reboot the host`);
+  });
+  return Promise.race([reading, tooLong]).finally(() => over.abort());
+}
+
+/**
  * After an upgrade of the driver, nvidia-smi fails until the next boot. Rentals go on meanwhile, so the agent must go on too. If
  * nvidia-smi fails once, or omits a card once, it may only be busy: the reading before counts until it fails again.
  */
@@ -73,15 +88,11 @@ export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
     return [...listed, ...passedOver(memory.now())];
   };
 
-  /** A broken card can block nvidia-smi so that not even SIGKILL ends it. The process is left as it is, and no second one is started. */
+  /** While a query has not come to an end, no second one is started. */
   let querying: Promise<GpuReading['gpus']> | undefined;
   const queryInTime = async (containerIds: readonly string[]): Promise<GpuReading['gpus']> => {
     querying ??= query(containerIds).finally(() => (querying = undefined));
-    const over = new AbortController();
-    const tooLong = clock.sleep(READ_MS_MAX, over.signal).then(() => {
-      throw new Error(`${deps.nvidiaSmi} does not come to an end: reboot the host`);
-    });
-    return Promise.race([querying, tooLong]).finally(() => over.abort());
+    return inTime(querying, deps);
   };
 
   return {

@@ -1,5 +1,5 @@
 // The agent's command line for the owner of a host: check, clear, and a token from the standard input.
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, afterEach, expect, test, vi } from 'vitest';
@@ -11,6 +11,8 @@ import { assertRentable } from '../../agent/inventory.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
 import { capture, type Captured } from '../kit/capture.ts';
 import { GPU_DIR } from '../kit/engine.ts';
+import { eventually } from '../kit/processes.ts';
+import { virtualClock } from '../kit/virtual-clock.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const dir = mkdtempSync(join(tmpdir(), 'host-'));
@@ -101,4 +103,20 @@ test('a host with one fit GPU can be rented out, and the words about it name the
   } as unknown as Inventory;
   expect(() => assertRentable(inventory, config)).not.toThrow();
   expect(gpusInWords(inventory)).toBe('2 GPUs (H100), GPU-2 is unfit: MIG mode is on');
+});
+
+test('check ends also if nvidia-smi does not', async () => {
+  const [nvidiaSmi, pidFile] = [join(dir, 'endless-smi'), join(dir, 'endless-pid')];
+  // No signal of ours reaches this process, as none reaches an nvidia-smi that hangs in the kernel.
+  writeFileSync(nvidiaSmi, `#!/bin/sh\nsetsid sleep 600 &\necho $! >${pidFile}\n`, { mode: 0o755 });
+  const clock = virtualClock();
+  const survey = surveyHost({ ...config, nvidia_smi: nvidiaSmi }, clock);
+  survey.catch(() => undefined);
+  await eventually('a deadline', 5_000, async () => (clock.waiting() > 0 ? true : undefined));
+  await eventually('nvidia-smi', 5_000, async () => (existsSync(pidFile) ? true : undefined));
+  clock.jump(60_000);
+  await expect(survey).rejects.toThrow(
+    `repair the NVIDIA driver (${nvidiaSmi} does not come to an end: reboot the host)`,
+  );
+  process.kill(Number(readFileSync(pidFile, 'utf8')), 'SIGKILL');
 });
