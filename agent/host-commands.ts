@@ -2,9 +2,9 @@
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '../shared/clock.ts';
-import { messageOf } from '../shared/errors.ts';
+import { codeOf, messageOf } from '../shared/errors.ts';
 import type { GpuFault, Inventory } from '../shared/protocol/inventory.ts';
-import { endHolderOf } from './holders/holders.ts';
+import { endHolderOf, hasHolder } from './holders/holders.ts';
 import type { AgentConfig } from './config.ts';
 import { readGpus, readUnfit } from './gpus/nvidia-smi.ts';
 import { type GpuReading, inTime } from './gpus/watch.ts';
@@ -14,6 +14,7 @@ import { isMissing } from './host/state.ts';
 import { openStatusSocket } from './host/status-socket.ts';
 import { readIdentity } from './link/identity.ts';
 import { openDocker } from './runtime/docker.ts';
+import type { Engine, LocalContainer } from './runtime/engine.ts';
 import { assertRentable, faultInWords, findFence, takeInventory } from './inventory.ts';
 
 /** The inventory of this host. @throws Error that lists everything that keeps it from being rented out */
@@ -49,32 +50,58 @@ export function gpusInWords({ gpus, gpu_faults: faults }: Inventory): string {
   return [`${gpus.length} GPUs (${names})`, ...faults.map(faultInWords)].join(', ');
 }
 
+export interface Cleared {
+  /** Number of rentals that were running. */
+  ended: number;
+  /** False: containers and networks of this machine stay, if there are any. */
+  hasEngine: boolean;
+}
+
 /**
- * Removes containers, networks and holders of this machine's rentals, and the fence. The enrolment stays. Resolves with the number of
- * rentals that were running. @throws Error if an agent runs here, or if a rental runs and `force` is false
+ * Removes containers, networks and holders of this machine's rentals, and the fence. The enrolment stays. It does without a Docker Engine that
+ * is gone. @throws Error if an agent runs here, or if a rental runs and `force` is false
  */
-export async function clearHost(config: AgentConfig, { force }: { force: boolean }): Promise<number> {
+export async function clearHost(config: AgentConfig, { force }: { force: boolean }): Promise<Cleared> {
   const { state_dir: stateDir } = config;
   const machineId = (await readIdentity(stateDir))?.enrolled?.machine_id;
-  if (machineId === undefined) return 0;
+  if (machineId === undefined) return { ended: 0, hasEngine: true };
   const lock = await openStatusSocket(stateDir, () => undefined);
   try {
     const engine = openDocker({ socketPath: config.docker_socket, machineId });
-    const containers = await engine.list();
-    const running = containers.filter((container) => container.running).length;
+    const containers = await containersOf(engine);
+    const workloads = await workloadsIn(stateDir);
+    // Without an engine, only the holders tell what is rented.
+    const running =
+      containers === undefined
+        ? await countHolders(stateDir, workloads)
+        : containers.filter((container) => container.running).length;
     if (running > 0 && !force) {
       throw new Error(
         `${running} rentals run here: take the machine out of supply (DELETE /v1/community/machines/${machineId}) and wait for their end, or end them with --force`,
       );
     }
-    for (const { workload_id: id } of containers) await engine.remove(id);
-    await engine.removeUnusedNetworks();
-    for (const id of await workloadsIn(stateDir)) await endHolderOf(stateDir, id);
+    for (const { workload_id: id } of containers ?? []) await engine.remove(id);
+    if (containers !== undefined) await engine.removeUnusedNetworks();
+    for (const id of workloads) await endHolderOf(stateDir, id);
     if (config.network_fence === 'nftables') await removeFence();
-    return running;
+    return { ended: running, hasEngine: containers !== undefined };
   } finally {
     await lock.close();
   }
+}
+
+/** The containers of this machine; undefined if nobody listens on the engine's socket. An engine that hangs or refuses is an error. */
+async function containersOf(engine: Engine): Promise<LocalContainer[] | undefined> {
+  return engine.list().catch((error: unknown) => {
+    const code = error instanceof Error ? codeOf(error.cause) : undefined;
+    if (code === 'ENOENT' || code === 'ECONNREFUSED') return undefined;
+    throw error;
+  });
+}
+
+async function countHolders(stateDir: string, workloads: readonly string[]): Promise<number> {
+  const alive = await Promise.all(workloads.map((id) => hasHolder(stateDir, id)));
+  return alive.filter(Boolean).length;
 }
 
 async function workloadsIn(stateDir: string): Promise<string[]> {

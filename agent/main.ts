@@ -44,7 +44,13 @@ async function checkHost(options: { config?: string }): Promise<void> {
 
 async function clear({ config, force = false }: { config?: string; force?: boolean }): Promise<void> {
   const { clearHost } = await import('./host-commands.ts');
-  const ended = await clearHost(await readConfig(config), { force });
+  const settings = await readConfig(config);
+  const { ended, hasEngine } = await clearHost(settings, { force });
+  if (!hasEngine) {
+    process.stderr.write(
+      `svc-agent: no Docker Engine answers at ${settings.docker_socket}, so containers of ours stay if it has any; to remove them, start it and run this again\n`,
+    );
+  }
   process.stdout.write(`nothing of ours runs here any more; rentals that were ended: ${ended}\n`);
 }
 

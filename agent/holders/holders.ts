@@ -6,7 +6,7 @@ import type { Log } from '../../shared/log.ts';
 import { type LoopStatus, startLoop } from '../../shared/loop.ts';
 import { endProcess } from '../host/run.ts';
 import { writeFileSafely } from '../host/state.ts';
-import { dialListener } from '../host/status-socket.ts';
+import { dialListener, hasListener } from '../host/status-socket.ts';
 import type { HolderStatus } from '../runtime/observe.ts';
 import { workloadFolder } from '../runtime/records.ts';
 import type { Holders } from '../runtime/steps.ts';
@@ -158,7 +158,16 @@ function replacer({ holders, ensure, isKnown }: Replaced, deps: HoldersDeps): Ho
 
 /** Ends the holder of a workload, if one answers. */
 export async function endHolderOf(stateDir: string, workloadId: string): Promise<void> {
-  endHolder(await dialListener(workloadPaths(workloadFolder(stateDir, workloadId)).holderSocket));
+  endHolder(await dialListener(holderSocketOf(stateDir, workloadId)));
+}
+
+/** Whether the holder of a workload answers. */
+export async function hasHolder(stateDir: string, workloadId: string): Promise<boolean> {
+  return hasListener(holderSocketOf(stateDir, workloadId));
+}
+
+function holderSocketOf(stateDir: string, workloadId: string): string {
+  return workloadPaths(workloadFolder(stateDir, workloadId)).holderSocket;
 }
 
 /** While a holder restarts, its status keeps the last known host key and exit of the main process. */

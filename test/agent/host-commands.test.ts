@@ -1,5 +1,7 @@
 // The agent's command line for the owner of a host: check, clear, and a token from the standard input.
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, afterEach, expect, test, vi } from 'vitest';
@@ -40,13 +42,41 @@ test('a token is read from the standard input, and an empty one is refused befor
 });
 
 test('a host is not cleared while its agent runs; one that never enrolled has nothing to clear', async () => {
-  expect(await clearHost(config, { force: false })).toBe(0);
+  expect(await clearHost(config, { force: false })).toEqual({ ended: 0, hasEngine: true });
   const identity = await loadIdentity(dir);
   await storeIdentity(dir, { ...identity, enrolled: { url: 'https://x', machine_id: 'm', link_path: '/l' } });
   const socket = await openStatusSocket(dir, () => undefined);
   await expect(clearHost(config, { force: true })).rejects.toThrow('another agent runs already');
   await socket.close();
 });
+
+test.each(['there is no socket', 'nobody listens on the socket'])(
+  'a host whose Docker Engine is gone (%s) is cleared, by force only while a holder lives',
+  async (how) => {
+    const stateDir = mkdtempSync(join(dir, 's-'));
+    const identity = await loadIdentity(stateDir);
+    await storeIdentity(stateDir, { ...identity, enrolled: { url: 'https://x', machine_id: 'm', link_path: '/l' } });
+    const gone = {
+      ...config,
+      state_dir: stateDir,
+      docker_socket: join(stateDir, 'd.sock'),
+      network_fence: 'none' as const,
+    };
+    // Connecting to a file that nobody listens on is refused.
+    if (how !== 'there is no socket') writeFileSync(gone.docker_socket, '');
+    const folder = join(stateDir, 'workloads/w');
+    mkdirSync(folder, { recursive: true });
+    const holder = createServer((socket) =>
+      socket.on('error', () => undefined).on('data', (order) => order.includes('"exit"') && holder.close()),
+    );
+    await once(holder.listen(join(folder, 'holder.sock')), 'listening');
+
+    await expect(clearHost(gone, { force: false })).rejects.toThrow('1 rentals run here');
+    expect(await clearHost(gone, { force: true })).toEqual({ ended: 1, hasEngine: false });
+    if (holder.listening) await once(holder, 'close');
+    expect(await clearHost(gone, { force: false })).toEqual({ ended: 0, hasEngine: false });
+  },
+);
 
 const withEngine = (engineVersion: string): Inventory =>
   ({
