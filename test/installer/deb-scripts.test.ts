@@ -45,6 +45,20 @@ test('an installation brings the control plane its user, and enables the unit', 
   ]);
 });
 
+test('an upgrade leaves the unit enabled or disabled as the operator has it, an installation after a removal enables it', async () => {
+  await run('preinst', 'svc-control-plane', 'upgrade', '0.1.0');
+  await run('postinst', 'svc-control-plane', 'configure', '0.1.0');
+  expect(host.recorded().filter((line) => line.startsWith('systemctl'))).toEqual([
+    'systemctl daemon-reload',
+    'systemctl try-restart svc-control-plane',
+  ]);
+  await run('preinst', 'svc-control-plane', 'install', '0.1.0');
+  await run('postinst', 'svc-control-plane', 'configure', '0.1.0');
+  await run('preinst', 'svc-control-plane', 'upgrade', '0.1.0');
+  await run('postinst', 'svc-control-plane', 'configure', '0.1.0');
+  expect(host.recorded().filter((line) => line.startsWith('systemctl enable'))).toHaveLength(1);
+});
+
 test('the agent is root, so it gets no user; a user that exists stays', async () => {
   await run('postinst', 'svc-agent', 'configure', '');
   host.script('getent', 'exit 0');
