@@ -44,6 +44,7 @@ export async function restore(
   if (!existsSync(request.file)) throw new Error(`there is no backup at ${request.file}`);
   const unlock = lockSqlite(path);
   try {
+    giveToDaemon(`${path}.lock`);
     if (existsSync(path) && !request.force) {
       throw new Error(`${path} is there already; with --force it is put aside and the backup takes its place`);
     }
@@ -67,7 +68,7 @@ function sqlitePath({ database }: Config, instead: string): string {
   throw new NotOnSqlite(`the database is on PostgreSQL: ${instead}`);
 }
 
-/** Makes a copy with the newest schema, checks that it opens with our secret, and gives it the owner of its directory. */
+/** Makes a copy with the newest schema for the daemon, and checks that it opens with our secret. */
 async function stage(file: string, staged: string, core: Omit<Core, 'db'>): Promise<void> {
   rmSync(staged, { force: true });
   copyFileSync(file, staged, constants.COPYFILE_EXCL);
@@ -81,10 +82,14 @@ async function stage(file: string, staged: string, core: Omit<Core, 'db'>): Prom
   } finally {
     await foundation.close();
   }
-  // The operator runs as root, the daemon does not.
-  const { uid, gid } = statSync(dirname(staged));
-  chownSync(staged, uid, gid);
+  giveToDaemon(staged);
   flush(staged);
+}
+
+/** Gives a file the owner of its directory: the operator runs as root, the daemon does not. */
+function giveToDaemon(file: string): void {
+  const { uid, gid } = statSync(dirname(file));
+  chownSync(file, uid, gid);
 }
 
 /**

@@ -1,7 +1,9 @@
 // Backup and restore with the operator's commands, on real files.
 import {
   chmodSync,
+  chownSync,
   existsSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -165,6 +167,23 @@ describe('a restore', () => {
     path = aside;
     expect(await withDb(orgsIn)).toBe(1);
   });
+  test.runIf(process.getuid?.() === 0)(
+    'by root gives every file to the user of the daemon, also if it is refused',
+    async () => {
+      const [daemon, folder] = [65_534, at('new-machine')];
+      mkdirSync(folder);
+      chownSync(folder, daemon, daemon);
+      path = join(folder, 'a.db');
+      config = configOf({ sqlite: path });
+      const owners = (): object =>
+        Object.fromEntries(readdirSync(folder).map((name) => [name, statSync(join(folder, name)).uid]));
+      writeFileSync(at('junk'), 'junk'.repeat(5000));
+      await expect(restoreFrom(at('junk'))).rejects.toMatchObject({ code: 'bad_backup' });
+      expect(owners()).toEqual({ 'a.db.lock': daemon });
+      await restoreFrom(at('copy.db'));
+      expect(owners()).toEqual({ 'a.db': daemon, 'a.db.lock': daemon });
+    },
+  );
   test('needs no --force on a new machine, and does not apply a write-ahead log that was left there', async () => {
     rmSync(path);
     writeFileSync(`${path}-wal`, 'left over');
