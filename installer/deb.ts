@@ -13,7 +13,7 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { build } from 'esbuild';
 import { VERSION } from '../shared/version.ts';
 import { FILE_TIME, ROOT } from './tree.ts';
@@ -37,7 +37,7 @@ const COMMON = ['shared', 'node_modules', 'package.json', 'tsconfig.json', 'LICE
 
 const PACKAGES: readonly DebianPackage[] = [
   {
-    ...daemon('control-plane'),
+    ...daemon('control-plane', ['alerts.yaml', 'dashboards']),
     name: 'gpu-rental-control-plane',
     depends: CONTROL_PLANE_NEEDS,
     description: 'control plane of a GPU rental and inference service',
@@ -78,7 +78,11 @@ export async function buildDebs(tree: string, { work, folder }: { work: string; 
   return files;
 }
 
-function daemon(role: 'control-plane' | 'agent'): Pick<DebianPackage, 'fill' | 'unit'> {
+/** `monitoring`: names in `systemd` that an operator gives to other programs. They get into `/usr/share/<package>`. */
+function daemon(
+  role: 'control-plane' | 'agent',
+  monitoring: readonly string[] = [],
+): Pick<DebianPackage, 'fill' | 'unit'> {
   const unit = `svc-${role}`;
   const fill = async (tree: string, root: string, lib: string): Promise<void> => {
     for (const part of [role, ...COMMON]) cpSync(join(tree, part), join(lib, part), { recursive: true });
@@ -90,6 +94,8 @@ function daemon(role: 'control-plane' | 'agent'): Pick<DebianPackage, 'fill' | '
       join(root, `usr/lib/systemd/system/${unit}.service`),
       text.replaceAll(`/opt/gpu-rental-service/${unit}`, inRoot),
     );
+    const share = join(root, 'usr/share', basename(lib));
+    for (const part of monitoring) cpSync(join(tree, 'systemd', part), join(share, part), { recursive: true });
     put(configOf(root, unit), readFileSync(join(tree, `etc/${role}.yaml`), 'utf8'));
   };
   return { unit, fill };

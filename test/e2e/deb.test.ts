@@ -1,7 +1,7 @@
 // The Debian packages, made twice: what they hold, and that their programs run where there is neither Node nor this checkout.
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { basename, join } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { buildDebianPackages } from '../../installer/package.ts';
 import { VERSION } from '../../shared/version.ts';
@@ -80,6 +80,20 @@ describe.each([
     const ran = await capture(withoutNode([join(root, 'usr/bin', unit), '--version']));
     expect(said(ran)).toEqual({ code: 0, stdout: `${VERSION}\n`, stderr: '' });
   });
+});
+
+test('the rules and dashboards for monitoring are where the manual says, in the package of the control plane alone', async () => {
+  const shared = async (name: string): Promise<string[]> =>
+    (await contents(name)).filter((row) => /^-.* \.\/usr\/share\/gpu-/.test(row)).map((row) => basename(row));
+  expect((await shared('gpu-rental-control-plane')).toSorted()).toEqual([
+    'alerts.yaml',
+    'inference.json',
+    'operator.json',
+    'supply.json',
+  ]);
+  expect(await shared('gpu-rental-agent')).toEqual([]);
+  const manual = readFileSync(resolve(import.meta.dirname, '../../control-plane/docs/operator.md'), 'utf8');
+  expect(manual).toContain('`/usr/share/gpu-rental-control-plane`');
 });
 
 test('dpkg installs the command line below a root, where it runs without Node, and removes all of it', async () => {

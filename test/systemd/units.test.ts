@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
 import { capture } from '../kit/capture.ts';
+import { blocksOf, pageOf, readPages } from '../kit/manual/documents.ts';
 import { hasSystemd } from '../kit/notify-socket.ts';
 
 const CHECKOUT = resolve(import.meta.dirname, '../..');
@@ -37,6 +38,16 @@ test('the programs that the units start exist', () => {
     const name = unit.replace('.service', '');
     expect(textOf(unit)).toContain(`\nExecStart=${INSTALLED}/${name}/bin/${name} `);
     expect(readFileSync(join(CHECKOUT, 'installer/bin', name), 'utf8')).toContain(`/${name}.js" "$@"`);
+  }
+});
+
+test('the drop-in of the manual lets the control plane listen on port 443, which its unit alone does not', () => {
+  const blocks = blocksOf(pageOf(readPages(), 'control-plane/docs/operator.md'));
+  const [dropIn] = blocks.filter(({ language }) => language === 'ini');
+  expect(dropIn?.text).toMatch(/^\[Service\]\n/);
+  for (const name of ['CapabilityBoundingSet', 'AmbientCapabilities']) {
+    expect(textOf('svc-control-plane.service')).toContain(`\n${name}=\n`);
+    expect(dropIn?.text).toContain(`\n${name}=CAP_NET_BIND_SERVICE\n`);
   }
 });
 
