@@ -61,23 +61,25 @@ export function parseComputeProcesses(text: string): ComputeProcess[] {
 }
 
 const RETIRED = '--query-gpu=uuid,ecc.errors.uncorrected.volatile.total,retired_pages.pending';
+/** One query for both, because each one takes seconds on a host without persistence mode. Drivers before 450 do not know MIG mode. */
+const RETIRED_AND_MIG = `${RETIRED},mig.mode.current`;
 const REMAPPED = '--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure';
-const MIG = '--query-gpu=uuid,mig.mode.current';
 
 /**
  * Why cards must not get a new rental, in words, by UUID: faults of their memory, and MIG mode. It is no fault if the driver does not know a
  * query, or if a card does not have a value (`[N/A]`: most consumer cards). Lifetime counters are ignored, because those errors were repaired.
  */
 export async function readUnfit(nvidiaSmi: string): Promise<Map<string, string>> {
-  const retired = await queryRows(nvidiaSmi, RETIRED).catch(() => []);
+  const cards = await queryRows(nvidiaSmi, RETIRED_AND_MIG)
+    .catch(() => queryRows(nvidiaSmi, RETIRED))
+    .catch(() => []);
   const remapped = await queryRows(nvidiaSmi, REMAPPED).catch(() => []);
-  const modes = await queryRows(nvidiaSmi, MIG).catch(() => []);
-  return new Map([...parseMig(modes), ...parseWear(retired, remapped)]);
+  return new Map([...parseMig(cards), ...parseWear(cards, remapped)]);
 }
 
 /** In MIG mode a container computes on the parts of a card that somebody has made, and on none if nobody has. */
-export function parseMig(modes: readonly string[][]): Map<string, string> {
-  const divided = modes.filter(([, mode]) => mode === 'Enabled');
+export function parseMig(cards: readonly string[][]): Map<string, string> {
+  const divided = cards.filter(([, , , mode]) => mode === 'Enabled');
   return new Map(divided.map(([uuid = '']) => [uuid, `MIG mode is on: nvidia-smi -i ${uuid} -mig 0`]));
 }
 

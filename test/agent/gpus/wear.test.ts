@@ -46,14 +46,13 @@ test('a query that the driver does not know is no fault', async () => {
 test.each(['Disabled', '[N/A]', '[Not Supported]', ''])(
   'nothing speaks against a card whose MIG mode is "%s"',
   (mode) => {
-    expect(parseMig(rows([mode])).size).toBe(0);
+    expect(parseMig(rows(['0', 'No', mode])).size).toBe(0);
   },
 );
 
 test('MIG mode keeps the card from somebody new and names the command that ends it; a fault of its memory comes first', async () => {
   const smi = join(dir, 'mig-smi');
-  const answers =
-    'case $1 in *mig*) echo "GPU-1, Enabled"; echo "GPU-2, Enabled";; *retired*) echo "GPU-1, 3, No";; esac';
+  const answers = 'case $1 in *mig*) echo "GPU-1, 3, No, Enabled"; echo "GPU-2, 0, No, Enabled";; esac';
   writeFileSync(smi, `#!/bin/sh\n${answers}\n`, { mode: 0o755 });
   const unfit = await readUnfit(smi);
   expect(unfit.get('GPU-1')).toContain('3 memory errors');
