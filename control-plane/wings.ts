@@ -34,6 +34,7 @@ import type { ModelHub } from './rental/launch/model-hub.ts';
 import { type Decoys, openDecoys } from './rental/outages/decoys.ts';
 import { downSince, startSeries } from './rental/outages/store.ts';
 import { logIn, openProbes, newProbeKey } from './rental/outages/probe.ts';
+import { QUIET_AFTER_START_MS } from './rental/outages/verdict.ts';
 import { openWatch, type Watch } from './rental/outages/watch.ts';
 import { openWebhooks, type Webhooks } from './rental/webhooks/webhooks.ts';
 import { type Catalog, openCatalog } from './models/catalog/catalog.ts';
@@ -224,6 +225,7 @@ export function openRental(core: Core, settings: Settings, below: BelowRental): 
     probes,
     platformFeeBps,
     appSite,
+    quiet: { fromMs: clock.now(), untilMs: clock.now() + QUIET_AFTER_START_MS },
     openLaunchesMax: () => settings.openLaunchesPerOrg,
     unpaidGpuHoursMax: settings.unpaidGpuHoursPerOrg,
     onRunning: async (tx, started) => {

@@ -18,7 +18,7 @@ import type { HeldGpus } from '../../fleet/supply/intake.ts';
 import type { Whereabouts } from './launch.ts';
 import { gpuGrace, noteGpus, pullLogin, type PullLoginDeps } from './host-messages.ts';
 import { confirmOutage, endOutage, giveUp } from './outages.ts';
-import { plan } from './plan.ts';
+import { plan, type Quiet } from './plan.ts';
 import { runningReason, instanceView, reservedView } from './view.ts';
 import { TakenMeanwhile } from './place.ts';
 import { lockRental } from './states.ts';
@@ -100,6 +100,7 @@ export type InstancesDeps = StepDeps &
     nudge(): void;
     /** The domain of applications; undefined if applications are not served. */
     appSite: AppSite | undefined;
+    quiet: Quiet;
   };
 
 export function openInstances(deps: InstancesDeps): Instances {
@@ -276,6 +277,7 @@ async function driveOne(id: string, deps: InstancesDeps): Promise<string[]> {
       autoTerminateMs: instance.auto_terminate_ms,
       observed: workload?.observed ?? null,
       gpuGrace: gpuGrace(instance),
+      quiet: deps.quiet,
     },
     deps.clock.now(),
   );

@@ -14,6 +14,15 @@ const PROBE_AGAIN_MS = 1_000;
 /** A good probe that is at most this old counts when the container begins to run. */
 const REACHED_MS_MAX = 10_000;
 
+/**
+ * The time after a start of the control plane in which agents reconnect. A time limit that began before it does not end within it, because hosts
+ * could not report anything while the control plane was away.
+ */
+export interface Quiet {
+  fromMs: number;
+  untilMs: number;
+}
+
 export interface Facts {
   status: InstanceState;
   /** When the status began. */
@@ -35,6 +44,7 @@ export interface Facts {
   observed: ObservedWorkload | null;
   /** Set while GPUs are broken: the fault, and the time at which the instance is given up. */
   gpuGrace?: { untilMs: number; fault: string } | undefined;
+  quiet: Quiet;
 }
 
 export type Step =
@@ -87,8 +97,13 @@ function planAllocating(facts: Facts, nowMs: number): Step {
   const { placedMs, observed } = facts;
   if (placedMs === null) return { do: 'place', because: null };
   if (observed !== null) return { do: 'start' };
-  const acknowledgeMs = placedMs + ACKNOWLEDGE_MS_MAX;
+  const acknowledgeMs = notInQuiet(placedMs, placedMs + ACKNOWLEDGE_MS_MAX, facts);
   return nowMs >= acknowledgeMs ? elsewhere(facts, 'the host did not answer') : { do: 'wait', untilMs: acknowledgeMs };
+}
+
+/** The end of a time limit that began at `fromMs`. */
+function notInQuiet(fromMs: number, untilMs: number, { quiet }: Facts): number {
+  return fromMs < quiet.fromMs ? Math.max(untilMs, quiet.untilMs) : untilMs;
 }
 
 function planStarting(facts: Facts, nowMs: number): Step {
@@ -123,11 +138,14 @@ export function latestEnd(placedMs: number, hours: number): number {
  * The deadline of the start. A pull may take long, but a container that starts takes seconds. A launch with a runtime limit may have borrowed
  * GPUs, so its deadline must not exceed what `latestEnd` promises.
  */
-function startDeadline({ enteredMs, placedMs, endsByItself, startingMs, observed }: Facts): number {
+function startDeadline(facts: Facts): number {
+  const { enteredMs, placedMs, endsByItself, startingMs, observed } = facts;
   const acknowledgedMs = endsByItself ? Math.min(enteredMs, (placedMs ?? enteredMs) + ACKNOWLEDGE_MS_MAX) : enteredMs;
-  const deadlineMs = acknowledgedMs + STARTING_MS_MAX;
-  if (observed?.phase !== 'starting' || startingMs === null) return deadlineMs;
-  return Math.min(deadlineMs, startingMs + CONTAINER_STARTS_MS_MAX);
+  const startedMs = acknowledgedMs + STARTING_MS_MAX;
+  const isStarting = observed?.phase === 'starting' && startingMs !== null;
+  const deadlineMs = isStarting ? Math.min(startedMs, startingMs + CONTAINER_STARTS_MS_MAX) : startedMs;
+  const heldMs = notInQuiet(placedMs ?? enteredMs, deadlineMs, facts);
+  return endsByItself ? Math.min(heldMs, startedMs) : heldMs;
 }
 
 /** True if the SSH path worked a short time ago, on the present host. */
@@ -141,7 +159,7 @@ function hasEndpoint({ phase, host_key }: ObservedWorkload): boolean {
 }
 
 function planRunning(facts: Facts, nowMs: number): Step {
-  const { observed, autoTerminateMs, gpuGrace } = facts;
+  const { observed, autoTerminateMs, gpuGrace, quiet } = facts;
   // The runtime limit is checked first: a host without a link stops the container at that limit by itself.
   if (autoTerminateMs !== null && nowMs >= autoTerminateMs) return { do: 'expire' };
   if (observed?.phase === 'failed') {
@@ -151,11 +169,13 @@ function planRunning(facts: Facts, nowMs: number): Step {
   const gone = goneReason(observed);
   if (gone !== undefined) return { do: 'stop', reason: gone };
   if (gpuGrace === undefined) return { do: 'wait', untilMs: autoTerminateMs };
-  if (nowMs >= gpuGrace.untilMs) {
+  // A host that has mended the GPU while the control plane was away can report that now.
+  const graceMs = Math.max(gpuGrace.untilMs, quiet.untilMs);
+  if (nowMs >= graceMs) {
     const reason = `A GPU of this instance broke and was not mended in time: ${gpuGrace.fault}. That time was not charged.`;
     return { do: 'lose', reason };
   }
-  return { do: 'wait', untilMs: Math.min(gpuGrace.untilMs, autoTerminateMs ?? gpuGrace.untilMs) };
+  return { do: 'wait', untilMs: Math.min(graceMs, autoTerminateMs ?? graceMs) };
 }
 
 function planStopping(facts: Facts, nowMs: number): Step {

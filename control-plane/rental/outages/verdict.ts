@@ -7,7 +7,7 @@
 //   repair     The host answers, but its holder failed two probes. Ask the host to replace the holder.
 //   confirm    The outage is certain: running -> unreachable. Billing ends at the last proof of life.
 //   recover    Two good probes in a row: unreachable -> running. Billing begins again at the first of them.
-//   give up    The outage has lasted 30 minutes (GRACE_MS) and probes still fail: unreachable -> error.
+//   give up    The outage has lasted 30 minutes (GRACE_MS) and probes still fail: unreachable -> error. The disk of the instance is lost then.
 //
 // There are two kinds of outage. A tenant or a stranger can cause neither of them.
 // - Silent host: its link is gone or it missed a ping, two probes in a row have failed, and the last proof of life is 20 s old.
@@ -24,7 +24,8 @@
 //
 // Two situations hold a verdict back, because the fault is then probably ours:
 // - The control plane started less than 2 minutes ago: agents are still reconnecting.
-// - At least 5 machines, and more than 30 % of all machines, fail at the same time. This holds for at most 10 minutes.
+// - At least 5 machines, and more than 30 % of all machines, fail at the same time. This holds `confirm` for at most 10 minutes, and `give up`
+//   for at most a day and until 2 minutes after its end: a confirmed outage can end again, but an instance that was given up is gone.
 // If the customer ends a held instance, `isDown` still says that it was out of reach, and that time is not charged (store.ts).
 //
 // What must never happen: one failed probe ends billing, or ends the SSH sessions of a customer by a new holder (a busy host may answer one login
@@ -57,12 +58,15 @@ export const SETTLED_MS = 10_000;
 const REPAIR_MS_MAX = 10_000;
 /** Good probes in a row that end an outage. */
 const SUCCESSES_MIN = 2;
-/** No outage is confirmed for this long after a start of the control plane, because agents are still reconnecting. */
+/** No outage is confirmed and no instance given up for this long after a start of the control plane: agents are still reconnecting. */
 export const QUIET_AFTER_START_MS = 120_000;
+/** No instance is given up for this long after many machines have failed together, because their agents are still reconnecting. */
+const QUIET_AFTER_TOGETHER_MS = QUIET_AFTER_START_MS;
 /** If at least this number and this share of all machines fail together, the fault is probably ours. The verdict is held, but not for ever. */
 const TOGETHER_MACHINES_MIN = 5;
 const TOGETHER_PART_MIN = 0.3;
 const TOGETHER_HOLD_MS_MAX = 10 * 60_000;
+const TOGETHER_KEEP_MS_MAX = 24 * 3_600_000;
 
 export interface Series {
   /** When the first failed probe of this series began, or when the host itself reported that the holder does not answer. */
@@ -124,6 +128,8 @@ export const WELL: Series = {
 export interface FleetView {
   /** Since when many machines fail together; null if they do not. */
   togetherSinceMs: number | null;
+  /** When many machines last failed together; null if they have not since the start. */
+  togetherUntilMs: number | null;
   startedMs: number;
 }
 
@@ -147,12 +153,19 @@ export function verdict(series: Series, standing: Standing, fleet: FleetView): V
   const repair = mayRepair ? 'repair' : 'as it is';
   if (unreachableSinceMs !== null) {
     if (series.successes >= SUCCESSES_MIN) return 'recover';
-    return series.failures > 0 && nowMs - unreachableSinceMs >= GRACE_MS ? 'give up' : repair;
+    const isOver = series.failures > 0 && nowMs - unreachableSinceMs >= GRACE_MS;
+    return isOver && mayGiveUp(fleet, nowMs) ? 'give up' : repair;
   }
   if (!isDown(series, standing)) return repair;
   if (nowMs - fleet.startedMs < QUIET_AFTER_START_MS) return repair;
   const held = fleet.togetherSinceMs !== null && nowMs - fleet.togetherSinceMs < TOGETHER_HOLD_MS_MAX;
   return held ? repair : 'confirm';
+}
+
+function mayGiveUp({ startedMs, togetherSinceMs, togetherUntilMs }: FleetView, nowMs: number): boolean {
+  if (nowMs - startedMs < QUIET_AFTER_START_MS) return false;
+  if (togetherSinceMs !== null) return nowMs - togetherSinceMs >= TOGETHER_KEEP_MS_MAX;
+  return togetherUntilMs === null || nowMs - togetherUntilMs >= QUIET_AFTER_TOGETHER_MS;
 }
 
 /** True if probes have failed for long enough. The outage may still be held back because the fault is probably ours. */

@@ -150,6 +150,7 @@ export function openWatch(deps: WatchDeps): Watch {
 function openFleetView({ db, clock, log }: WatchDeps): () => Promise<FleetView> {
   const startedMs = clock.now();
   let togetherSinceMs: number | null = null;
+  let togetherUntilMs: number | null = null;
   return async () => {
     // The count of all machines reads all rows, so it is made only if something fails.
     const { machines, failing } =
@@ -159,7 +160,8 @@ function openFleetView({ db, clock, log }: WatchDeps): () => Promise<FleetView> 
       log.error({ machines, failing }, 'many machines fail at once: verdicts are held; check our own network first');
     }
     togetherSinceMs = together ? (togetherSinceMs ?? clock.now()) : null;
-    return { togetherSinceMs, startedMs };
+    if (together) togetherUntilMs = clock.now();
+    return { togetherSinceMs, togetherUntilMs, startedMs };
   };
 }
 

@@ -125,6 +125,21 @@ describe('a running rental whose GPU breaks', () => {
     expect(await gpuOf(id)).toBe('');
   });
 
+  test('goes on if the GPU was mended while the control plane was away, as its host reports after it has reconnected', async () => {
+    const id = await world.run(who);
+    await breaks(await gpuOf(id));
+    await world.rooms.ownOutages.beat();
+    await world.clock.advance(GRACE_MS);
+    world = await world.restart();
+    await world.drive();
+    expect((await instance(id)).status).toBe('running');
+    await world.clock.advance(60_000);
+    await report({});
+    await world.clock.advance(QUIET_AFTER_START_MS);
+    await world.drive();
+    expect(await instance(id)).toMatchObject({ status: 'running', status_reason: null });
+  });
+
   test('ends at its runtime limit if that comes first', async () => {
     const id = await world.run(who, { auto_terminate_hours: 1 });
     await world.clock.advance(HOUR_MS - 60_000);

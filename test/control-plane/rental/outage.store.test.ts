@@ -159,6 +159,23 @@ describe('an outage', () => {
     expect(events.at(-1)).toBe('instance.failed');
   });
 
+  test('that ended while the control plane was away ends no rental: its host first has time to reconnect', async () => {
+    await world.machine();
+    const id = await world.run(await world.customer(10_000));
+    await watch(QUIET_AFTER_START_MS);
+    world.probeAnswers.set(id, DEAD);
+    await watch(60_000);
+    expect(await instance(id)).toMatchObject({ status: 'unreachable' });
+    await world.rooms.ownOutages.beat();
+    await world.clock.advance(GRACE_MS);
+    world = await world.restart();
+    await watch(QUIET_AFTER_START_MS - 5_000);
+    expect(await instance(id)).toMatchObject({ status: 'unreachable' });
+    world.probeAnswers.delete(id);
+    await watch(12_000);
+    expect(await instance(id)).toMatchObject({ status: 'running' });
+  });
+
   // Specification 2.2: A rental that cannot be reached can be deleted, and nothing more is charged.
   test('can be deleted: terminated at once, nothing more is charged', async () => {
     await world.machine({ dollars: 3.6 });

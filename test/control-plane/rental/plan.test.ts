@@ -43,6 +43,10 @@ const facts: fc.Arbitrary<Facts> = fc.record({
   triedMachines: fc.integer({ min: 0, max: 5 }),
   autoTerminateMs: fc.option(fc.integer({ min: 0, max: 20_000_000 })),
   observed: fc.option(observed),
+  quiet: fc.record({
+    fromMs: fc.integer({ min: 0, max: 10_000_000 }),
+    untilMs: fc.integer({ min: 10_000_000, max: 20_000_000 }),
+  }),
 });
 
 /** The status after each step; a `place` from `starting` goes back to `allocating`. */
@@ -68,6 +72,7 @@ const RUNNING: Facts = {
   triedMachines: 1,
   autoTerminateMs: null,
   observed: null,
+  quiet: { fromMs: 0, untilMs: 0 },
 };
 
 describe('a launch', () => {
@@ -342,6 +347,31 @@ describe('a broken GPU', () => {
     expect(plan({ ...RUNNING, gpuGrace, autoTerminateMs: 400 }, 1)).toEqual({ do: 'wait', untilMs: 400 });
     expect(plan({ ...RUNNING, gpuGrace, autoTerminateMs: 600 }, 1)).toEqual({ do: 'wait', untilMs: 500 });
     expect(plan({ ...RUNNING, gpuGrace, autoTerminateMs: 400 }, 400)).toEqual({ do: 'expire' });
+  });
+});
+
+describe('after a start of the control plane', () => {
+  const quiet = { fromMs: 2_000_000, untilMs: 2_120_000 };
+
+  test('a host that had to answer while the control plane was away has time to reconnect', () => {
+    const before: Facts = { ...RUNNING, status: 'allocating', placedMs: 1_999_999, quiet };
+    expect(plan({ ...before, placedMs: 1_000_000 }, 2_119_999)).toEqual({ do: 'wait', untilMs: 2_120_000 });
+    expect(plan(before, 2_120_000)).toMatchObject({ do: 'place' });
+    expect(plan({ ...before, placedMs: 2_000_000 }, 2_059_999)).toEqual({ do: 'wait', untilMs: 2_060_000 });
+  });
+
+  test('so has a host that had to start a container, unless a contract needs the GPUs after the runtime limit', () => {
+    const starting: Facts = { ...RUNNING, status: 'starting', enteredMs: 400_000, placedMs: 350_000, quiet };
+    const observed = { ...NOTHING, phase: 'starting' as const };
+    expect(plan(starting, 2_119_999)).toEqual({ do: 'wait', untilMs: 2_120_000 });
+    expect(plan({ ...starting, observed, startingMs: 1_000_000 }, 2_119_999)).toMatchObject({ untilMs: 2_120_000 });
+    expect(plan({ ...starting, endsByItself: true }, 2_000_000)).toMatchObject({ do: 'place' });
+  });
+
+  test('so has a host that has mended a GPU', () => {
+    const broken: Facts = { ...RUNNING, gpuGrace: { untilMs: 1_900_000, fault: 'Xid 79' }, quiet };
+    expect(plan(broken, 2_119_999)).toEqual({ do: 'wait', untilMs: 2_120_000 });
+    expect(plan(broken, 2_120_000)).toMatchObject({ do: 'lose' });
   });
 });
 

@@ -13,7 +13,11 @@ import {
 import { GRACE_MS } from '../../../shared/limits.ts';
 
 const START_MS = 1_000_000_000;
-const fleet: FleetView = { startedMs: START_MS - QUIET_AFTER_START_MS, togetherSinceMs: null };
+const fleet: FleetView = {
+  startedMs: START_MS - QUIET_AFTER_START_MS,
+  togetherSinceMs: null,
+  togetherUntilMs: null,
+};
 
 /** A probe that began at this time and took half a second. The last proof of life was five seconds before the first one. */
 function look(atMs: number, patch: Partial<ProbeOutcome> = {}): ProbeOutcome {
@@ -119,4 +123,23 @@ test('an outage is held while the control plane has just started, and while many
   const together = { ...fleet, togetherSinceMs: START_MS };
   expect(verdict(down, standing(599_999, false), together)).toBe('as it is');
   expect(verdict(down, standing(600_000, false), together)).toBe('confirm');
+});
+
+test('no rental is given up while the control plane has just started: its host may still reconnect', () => {
+  const down = after(look(0), look(10_000));
+  const fresh = { ...fleet, startedMs: START_MS + GRACE_MS - QUIET_AFTER_START_MS + 1 };
+  expect(verdict(down, standing(GRACE_MS, false, START_MS), fresh)).toBe('as it is');
+  expect(verdict(down, standing(GRACE_MS + 1, false, START_MS), fresh)).toBe('give up');
+});
+
+test('no rental is given up while many machines fail together, for a day at most, and until two minutes after that', () => {
+  const down = after(look(0), look(10_000));
+  const together = { ...fleet, togetherSinceMs: START_MS, togetherUntilMs: START_MS + GRACE_MS };
+  const DAY_MS = 24 * 3_600_000;
+  expect(verdict(down, standing(GRACE_MS, false, START_MS), together)).toBe('as it is');
+  expect(verdict(down, standing(DAY_MS - 1, false, START_MS), together)).toBe('as it is');
+  expect(verdict(down, standing(DAY_MS, false, START_MS), together)).toBe('give up');
+  const apart = { ...together, togetherSinceMs: null };
+  expect(verdict(down, standing(GRACE_MS + 119_999, false, START_MS), apart)).toBe('as it is');
+  expect(verdict(down, standing(GRACE_MS + 120_000, false, START_MS), apart)).toBe('give up');
 });
