@@ -143,10 +143,12 @@ async function refund(
   { sinceMs, evidence }: { sinceMs: number; evidence: string },
   { ids, clock, ledger }: MeteringDeps,
 ): Promise<bigint> {
-  const segments = await store.segmentsPast(tx, [subjectId], sinceMs);
-  const refundedUcents = await cutBack(tx, segments, { toMs: sinceMs, evidence }, ledger);
-  const open = segments.find((segment) => segment.ended_ms === null);
   const nowMs = clock.now();
+  // If the clock was set back, the time may be in the future. A charge until then would be made again by the segment from now on.
+  const toMs = Math.min(sinceMs, nowMs);
+  const segments = await store.segmentsPast(tx, [subjectId], toMs);
+  const refundedUcents = await cutBack(tx, segments, { toMs, evidence }, ledger);
+  const open = segments.find((segment) => segment.ended_ms === null);
   if (open !== undefined) {
     const again = { ...open, id: ids.prefixed('seg'), started_ms: nowMs, posted_through_ms: nowMs };
     await store.insertSegment(tx, again);

@@ -1,7 +1,7 @@
 // Disputes: the earnings of a rental stay unpaid until the operator releases them to the supplier or refunds the customer.
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
-import { fail } from '../../../shared/errors.ts';
+import { fail, failField } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { type Db, type Query, sql, type Tx } from '../../base/db/db.ts';
@@ -40,7 +40,7 @@ export interface Resolution {
 }
 
 export interface Disputes {
-  /** @throws ServiceError `not_found` for a rental that was never charged, `conflict` if it is disputed already */
+  /** @throws ServiceError `not_found` for a rental that was never charged, `conflict` if it is disputed, `validation_failed` for a future time */
   open(dispute: NewDispute): Promise<Dispute>;
   /** @throws ServiceError `not_found`, `conflict` if it is resolved already */
   resolve(id: string, resolution: Resolution): Promise<Dispute>;
@@ -139,6 +139,8 @@ async function openDispute(
   { instanceId, sinceMs, reason }: NewDispute,
   { ids, clock }: DisputesDeps,
 ): Promise<Dispute> {
+  // A refund would charge a running rental until then, and charge the same time again from the refund on.
+  if (sinceMs !== null && sinceMs > clock.now()) failField('since', 'must not be in the future');
   if ((await segmentsPast(tx, [instanceId], sinceMs ?? 0)).length === 0) {
     return fail(
       'not_found',

@@ -145,6 +145,21 @@ describe('a dispute', () => {
     expect(before - (await posted(wallet(orgId)))).toBe(accruedUcents(RATE, HOUR_MS));
   });
 
+  test('cannot begin in the future: the time until then would be charged twice', async () => {
+    const { orgId } = await rent();
+    const before = await posted(wallet(orgId));
+    await world.clock.advance(HOUR_MS);
+    const nowMs = world.clock.now();
+    await expect(dispute('i-1', nowMs + HOUR_MS)).rejects.toMatchObject({ code: 'validation_failed' });
+    await expect(dispute('i-1', nowMs + 1)).rejects.toMatchObject({ code: 'validation_failed' });
+    const { id } = await dispute('i-1', nowMs);
+    // The clock may be set back after the dispute was opened.
+    world.clock.step(-HOUR_MS / 2);
+    expect(await resolve(id, true)).toMatchObject({ refunded_ucents: 0n });
+    expect(before - (await posted(wallet(orgId)))).toBe(accruedUcents(RATE, HOUR_MS / 2));
+    await end();
+  });
+
   test('that is refunded after the payout leaves a debt of the supplier', async () => {
     await rent();
     await world.clock.advance(HOUR_MS);
