@@ -1,9 +1,7 @@
 // Applies verdicts about the SSH path to instances: the time of an outage is not charged, and no customer has to ask for a credit.
 import type { Tx } from '../../base/db/db.ts';
-import { findWorkload } from '../../fleet/workloads/store.ts';
-import { runningReason } from './view.ts';
-import { move, type MoveDeps } from './states.ts';
-import * as store from './store.ts';
+import { move, type MoveDeps, presentReason } from './states.ts';
+import type * as store from './store.ts';
 
 /** Ends billing at the last proof of life. Charges past that time are reversed, and the transfers carry the evidence. */
 export function confirmOutage(
@@ -37,11 +35,7 @@ export async function endOutage(
   { sinceMs, nowMs }: { sinceMs: number; nowMs: number },
   deps: MoveDeps,
 ): Promise<boolean> {
-  const workload = await findWorkload(tx, instance.workload_id ?? '');
-  // The instance is read again, because `instance` is older than the probe.
-  const gpuFault = (await store.findInstance(tx, instance.id))?.gpu_fault ?? null;
-  const reason = runningReason({ gpuFault, observed: workload?.observed ?? null });
-  const patch = { last_reachable_ms: nowMs, status_reason: reason };
+  const patch = { last_reachable_ms: nowMs, status_reason: await presentReason(tx, instance) };
   return move(tx, instance, { to: 'running', nowMs, billedFromMs: sinceMs, patch }, deps);
 }
 

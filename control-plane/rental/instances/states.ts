@@ -50,9 +50,11 @@ import type { Tx } from '../../base/db/db.ts';
 import type { Events, EventType } from '../../base/events/events.ts';
 import type { Operations } from '../../base/operations/operations.ts';
 import type { Metering } from '../../money/metering/metering.ts';
+import { findWorkload } from '../../fleet/workloads/store.ts';
 import type { Workloads } from '../../fleet/workloads/workloads.ts';
 import type { Endpoints } from '../endpoints/endpoints.ts';
 import * as store from './store.ts';
+import { runningReason } from './view.ts';
 
 export interface MoveDeps {
   events: Events;
@@ -166,6 +168,8 @@ async function bill(
     // The instance is read again, because `instance` may be older than the last probe.
     const isWhole = (await store.findInstance(tx, instance.id))?.gpu_fault === null;
     if (isWhole) await chargeFrom(tx, instance, step.billedFromMs ?? step.nowMs, deps);
+    // The launch holds money for a charge that does not begin now.
+    else if (instance.status === 'starting') await metering.releaseHold(tx, instance.id, instance.org_id);
   } else if (instance.status === 'running') {
     // If the instance is out of reach but the outage is not yet confirmed, the customer does not pay for that time either.
     const billedUntilMs = earliest(step.billedUntilMs, step.down?.sinceMs) ?? step.nowMs;
@@ -188,6 +192,13 @@ export async function chargeFrom(tx: Tx, instance: store.InstanceRow, nowMs: num
     supplierBps: 10_000 - deps.platformFeeBps,
     startedMs: nowMs,
   });
+}
+
+/** What an instance that runs from now on shows as `status_reason`. Row and report are read again, because `instance` is older than the probe. */
+export async function presentReason(tx: Tx, { id, workload_id }: store.InstanceRow): Promise<string | null> {
+  const workload = await findWorkload(tx, workload_id ?? '');
+  const gpuFault = (await store.findInstance(tx, id))?.gpu_fault ?? null;
+  return runningReason({ gpuFault, observed: workload?.observed ?? null });
 }
 
 async function letGo(tx: Tx, instance: store.InstanceRow, deps: MoveDeps): Promise<void> {

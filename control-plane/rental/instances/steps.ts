@@ -5,7 +5,7 @@ import type { Db, Tx } from '../../base/db/db.ts';
 import type { CreateDeps } from './create.ts';
 import { explainNoPlace, place } from './place.ts';
 import { HOUR_MS, type Step } from './plan.ts';
-import { lockRental, move, type MoveDeps } from './states.ts';
+import { lockRental, move, type MoveDeps, presentReason } from './states.ts';
 import * as store from './store.ts';
 
 /** Errors of `place` that fail the launch. */
@@ -185,7 +185,9 @@ async function run(instance: store.InstanceRow, deps: StepDeps): Promise<string[
     // The time is read inside the transaction, which may wait. So charging begins when the customer can see `running`.
     const nowMs = deps.clock.now();
     const endsAtMs = endOf(instance, nowMs);
-    const patch = { ready_ms: nowMs, last_reachable_ms, due_ms: endsAtMs, auto_terminate_ms: endsAtMs };
+    const status_reason = await presentReason(tx, instance);
+    const patch = { ready_ms: nowMs, last_reachable_ms, auto_terminate_ms: endsAtMs, status_reason };
+    // `move` makes the row due now. So the engine reads the facts again, and finds what the host has reported during the probe.
     if (!(await move(tx, instance, { to: 'running', nowMs, patch }, deps))) return undefined;
     if (endsAtMs !== null && workload_id !== null) await deps.workloads.setEnd(tx, workload_id, endsAtMs);
     return { nowMs, endsAtMs };

@@ -10,7 +10,7 @@ import { findInstance, type InstanceRow } from '../../../control-plane/rental/in
 import { GRACE_MS } from '../../../shared/limits.ts';
 import type { GpuFault, Inventory } from '../../../shared/protocol/inventory.ts';
 import type { MadeMachine } from '../../kit/machines.ts';
-import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
+import { openWorld, type World, type WorldAccount, type WorldOutside } from '../../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
 const FUNDED = 10_000_000_000n;
@@ -20,18 +20,20 @@ let world: World;
 let made: MadeMachine;
 let who: WorldAccount;
 let whole: Inventory;
-beforeEach(async () => {
-  world = await openWorld();
+beforeEach(() => open());
+afterEach(async () => {
+  await world.verify();
+  await world.close();
+});
+
+async function open(outside: WorldOutside = {}): Promise<void> {
+  world = await openWorld(1, outside);
   made = await world.machine({ dollars: 3.6, gpus: 2 });
   who = await world.customer(10_000);
   const machine = await findMachine(world.db.read, made.machineId);
   if (machine?.inventory == null) throw new Error('the machine has no inventory');
   whole = machine.inventory;
-});
-afterEach(async () => {
-  await world.verify();
-  await world.close();
-});
+}
 
 async function instance(id: string): Promise<InstanceRow> {
   const row = await findInstance(world.db.read, id);
@@ -249,4 +251,43 @@ test('a launch on a GPU that breaks before it runs goes to another host, and is 
   await world.clock.advance(60_000);
   await world.remove(who, id);
   expect(await spent()).toBe(costOf(60_000));
+});
+
+describe('what the host reports during the last probe of a launch is not forgotten:', () => {
+  /** Launches an instance. `happen` runs while its SSH path is probed for the first time. */
+  async function runWhile(happen: (id: string) => Promise<void>): Promise<string> {
+    await world.close();
+    let probes = 0;
+    await open({
+      probe: async (id) => {
+        probes += 1;
+        if (probes === 1) await happen(id);
+        return { ok: true };
+      },
+    });
+    return world.run(who);
+  }
+
+  test('a broken GPU is shown, not charged, and ends the rental after the grace', async () => {
+    const id = await runWhile(async (probed) => {
+      const fault: GpuFault = { uuid: await gpuOf(probed), severity: 'broken', detail: OFF_THE_BUS };
+      await world.rooms.supply.reportInventory(made.machineId, { ...whole, gpu_faults: [fault] });
+    });
+    expect(await instance(id)).toMatchObject({
+      status: 'running',
+      status_reason: expect.stringContaining(OFF_THE_BUS),
+    });
+    // No money is held for a charge that does not begin.
+    await world.verify();
+    await world.clock.advance(GRACE_MS);
+    await world.drive();
+    expect((await instance(id)).status).toBe('error');
+    expect(await spent()).toBe(0n);
+  });
+
+  test('a container that has vanished ends the rental at once', async () => {
+    const id = await runWhile((probed) => world.observe(probed, { phase: 'removed' }));
+    expect((await instance(id)).status).toBe('stopped');
+    expect(await spent()).toBe(0n);
+  });
 });
