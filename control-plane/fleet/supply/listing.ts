@@ -42,7 +42,10 @@ export interface Listing {
   delist(tx: Tx, orgId: string, machineId: string): Promise<'draining' | 'delisted'>;
   /** The supplier lists the machine again. Does nothing if it is not delisted. @throws ServiceError `not_found` */
   relist(tx: Tx, orgId: string, machineId: string): Promise<store.MachineRow>;
-  /** New prices and tiers apply to later rentals. @throws ServiceError `not_found`, `conflict` for a new region of a machine in use */
+  /**
+   * New prices and tiers apply to later rentals. @throws ServiceError `not_found`, `conflict` for a new region of a machine in use, or for the
+   * tier spot while a contract has reserved GPUs of the machine
+   */
   change(tx: Tx, orgId: string, machineId: string, change: MachineChange): Promise<store.MachineRow>;
   /** Called when a GPU of the machine was released. The machine becomes `delisted` if it is draining and this was its last held GPU. */
   noteReleased(tx: Tx, machineId: string): Promise<void>;
@@ -181,6 +184,13 @@ async function changeMachine(
   if (moves && (await isHeldOrReserved(tx, machineId))) {
     fail('conflict', 'GPUs of this machine are rented or reserved in its region. Change the region when none is.');
   }
+  const leavesContracts = change.tier === 'spot' && machine.tier !== 'spot';
+  if (leavesContracts && (await isReserved(tx, machineId))) {
+    fail(
+      'conflict',
+      'GPUs of this machine are reserved by a contract, which needs on_demand. Change the tier when none is.',
+    );
+  }
   await store.setDeclared(tx, { ...machine, ...change, updated_ms: deps.clock.now() });
   await deps.appraise(tx, machineId);
   return ownMachine(tx, orgId, machineId);
@@ -230,6 +240,10 @@ async function isHeld(query: Query, machineId: string): Promise<boolean> {
   return (await store.gpusOf(query, machineId)).some((gpu) => gpu.held_by !== null);
 }
 
+async function isReserved(query: Query, machineId: string): Promise<boolean> {
+  return (await store.gpusOf(query, machineId)).some((gpu) => gpu.reserved_by !== null);
+}
+
 async function isHeldOrReserved(query: Query, machineId: string): Promise<boolean> {
-  return (await store.gpusOf(query, machineId)).some((gpu) => gpu.held_by !== null || gpu.reserved_by !== null);
+  return (await isHeld(query, machineId)) || isReserved(query, machineId);
 }

@@ -51,6 +51,20 @@ async function rent(): Promise<Rental> {
   };
 }
 
+/** A contract for one GPU, from now on. */
+async function reserve(): ReturnType<World['rooms']['reservations']['create']> {
+  const { orgId } = await world.customer(100);
+  const at = (days: number): string => new Date(world.clock.now() + days * DAY_MS).toISOString();
+  return world.rooms.reservations.create({
+    org_id: orgId,
+    title: 'contract',
+    starts_at: at(0),
+    ends_at: at(2),
+    renewal: 'none',
+    commitment: [{ gpu_type: 'H100_SXM', gpu_count: 1, region: 'eu-west' }],
+  });
+}
+
 describe('a machine that its supplier delists', () => {
   test('is delisted at once if it is idle, and leaves supply; a repeat gets the same answer', async () => {
     const made = await world.machine();
@@ -119,16 +133,7 @@ describe('a machine that its supplier delists', () => {
 
   test('keeps the slots of a contract, but nothing is launched on them; the operator can replace them', async () => {
     const made = await world.machine();
-    const { orgId } = await world.customer(100);
-    const at = (days: number): string => new Date(world.clock.now() + days * DAY_MS).toISOString();
-    const { contract } = await world.rooms.reservations.create({
-      org_id: orgId,
-      title: 'contract',
-      starts_at: at(0),
-      ends_at: at(2),
-      renewal: 'none',
-      commitment: [{ gpu_type: 'H100_SXM', gpu_count: 1, region: 'eu-west' }],
-    });
+    const { contract } = await reserve();
     expect(await delist(made)).toBe('delisted');
     expect(await slotsOf(world.db.read, contract.id)).toMatchObject([{ slots: 1, free: 0, listed: false }]);
     const { machineId: other } = await world.machine();
@@ -205,6 +210,22 @@ describe('a change', () => {
     await end();
     expect((await change(made, { region: 'us-east' })).region).toBe('us-east');
     expect(await listedOfferings(world.db.read, { count: 10 })).toMatchObject([{ region: 'us-east' }]);
+  });
+
+  test('to the tier spot waits until no GPU is reserved, because a contract could not use it then', async () => {
+    const made = await world.machine();
+    const { contract } = await reserve();
+    await expect(change(made, { tier: 'spot' })).rejects.toMatchObject({ code: 'conflict' });
+    await change(made, { tier: 'on_demand', price_ucents_per_hour: 1n });
+    expect(await slotsOf(world.db.read, contract.id)).toMatchObject([{ slots: 1, free: 1 }]);
+    await world.clock.advance(2 * DAY_MS);
+    await world.drive();
+    expect(await change(made, { tier: 'spot' })).toMatchObject({ tier: 'spot' });
+    // A rental does not end with the tier.
+    await change(made, { tier: 'on_demand' });
+    const { end } = await rent();
+    expect(await change(made, { tier: 'spot' })).toMatchObject({ tier: 'spot' });
+    await end();
   });
 
   // Specification 2.17: CommunityMachine: tier becomes the tier of its offerings.
