@@ -54,7 +54,10 @@ export interface NewTransfer {
   isFinal: boolean;
 }
 
-/** Stores a transfer as its block has it. A final transfer never changes again. Returns whether the row is new or has changed. */
+/**
+ * Stores a transfer as its block has it. Another block may have another transfer at the same place of the same transaction, and that may belong
+ * to another deposit. A final transfer never changes again. Returns whether the row is new or has changed.
+ */
 export async function upsertTransfer(tx: Tx, { id, depositId, chain, found, isFinal }: NewTransfer): Promise<boolean> {
   const { txHash, logIndex, block, from, asset, units } = found;
   const status = isFinal ? 'final' : 'seen';
@@ -63,7 +66,8 @@ export async function upsertTransfer(tx: Tx, { id, depositId, chain, found, isFi
         values (${id}, ${depositId}, ${chain}, ${txHash}, ${logIndex}, ${block.number}, ${block.hash}, ${block.ms}, ${from}, ${asset}, ${units},
           ${status}, ${false}, null)
         on conflict (chain, tx_hash, log_index) do update set block_number = excluded.block_number, block_hash = excluded.block_hash,
-          block_ms = excluded.block_ms, status = excluded.status
+          block_ms = excluded.block_ms, status = excluded.status, deposit_id = excluded.deposit_id,
+          from_address = excluded.from_address, asset = excluded.asset, units = excluded.units
         where deposit_transfers.status <> 'final'
           and (deposit_transfers.status <> excluded.status or deposit_transfers.block_hash <> excluded.block_hash)`,
   );

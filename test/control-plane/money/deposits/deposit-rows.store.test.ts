@@ -93,6 +93,18 @@ describe('a transfer', () => {
     expect(await see('c', { hash: '0xa', chain: 'ethereum' })).toBe(true);
   });
 
+  test('belongs to the deposit that its new block names at its place: a reorganisation may shift the places', async () => {
+    const units = async (depositId: string): Promise<string[]> =>
+      (await transfers.transfersOf(db.read, depositId)).map((row) => `${row.log_index}: ${row.units} ${row.status}`);
+    await see('a', { hash: '0xt', index: 5, depositId: 'd-a', units: 3n });
+    await see('b', { hash: '0xt', index: 6, depositId: 'd-b', units: 4n });
+    await run((tx) => transfers.orphan(tx, 'base', { above: 9, upTo: null }));
+    await see('a2', { hash: '0xt', index: 6, depositId: 'd-a', units: 3n, blockHash: 'i' });
+    await see('b2', { hash: '0xt', index: 7, depositId: 'd-b', units: 4n, blockHash: 'i' });
+    expect(await units('d-a')).toEqual(['5: 3 orphaned', '6: 3 seen']);
+    expect(await units('d-b')).toEqual(['7: 4 seen']);
+  });
+
   test('of a deposit is listed by its block, its place in the block, and its id', async () => {
     await see('late', { block: 11 });
     await see('second', { block: 10, index: 2 });

@@ -135,6 +135,42 @@ test.each([
   });
 });
 
+test('a deposit whose place in a transaction another deposit gets by a reorganisation waits for tokens again', async () => {
+  const request = { asset: 'usdc', chain: 'ethereum', amount_usd_cents: 2_500 } as const;
+  const { orgId } = await world.customer(0);
+  const other = await world.db.tx('test.deposit', (tx) => world.rooms.deposits.create(tx, orgId, request));
+  const at = (to: string, logIndex: number, hash: string): FoundTransfer => ({
+    ...paid('0xa', 25_000_000n),
+    to,
+    logIndex,
+    block: { number: 11, hash, ms: world.clock.now() },
+  });
+  let tip = TIP;
+  let found = [at(deposit.address, 5, '0x11'), at(other.address, 6, '0x11')];
+  const node: ChainReader = {
+    ...reader([], async () => undefined),
+    tip: async () => ({ head: block(tip.head), final: block(tip.final) }),
+    transfers: async ({ from, to }) => found.filter(({ block: { number } }) => from <= number && number <= to),
+  };
+  const lease = openWatchLease('test', world.core);
+  const watched = { chain: 'ethereum', reader: node, lease, blocksPerQuery: 100 } as const;
+  const watcher = openWatcher(watched, { ...world.core, nudge: () => undefined });
+  const idle = stepsWith([], async () => undefined);
+  await watcher.tick();
+  await driveDeposit(other.id, idle);
+  expect(await findDeposit(world.db.read, other.id)).toMatchObject({ status: 'detected' });
+  tip = { head: 24, final: 20 };
+  found = [at(deposit.address, 6, '0x11b')];
+  await watcher.tick();
+  await driveDeposit(other.id, idle);
+  expect(await findDeposit(world.db.read, other.id)).toMatchObject({ status: 'created' });
+  expect(await transfersOf(world.db.read, other.id)).toEqual([]);
+  expect((await transfersOf(world.db.read, deposit.id)).map((row) => `${row.log_index} ${row.status}`)).toEqual([
+    '5 orphaned',
+    '6 final',
+  ]);
+});
+
 test('a payment on another chain waits for the operator, and the deposit goes on', async () => {
   await noteRead(world, 'base');
   await watcherOf(async () => undefined, 'base').tick();
