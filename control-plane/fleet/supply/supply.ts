@@ -253,6 +253,7 @@ async function useToken(
   if (!(await store.useToken(tx, hash, request.public_key))) {
     return fail('enrollment_token_used', 'This token has enrolled another host. Register this machine to get its own.');
   }
+  if (!isFresh) return repeated(tx, token.machine_id, request.public_key);
   const other = await store.machineOfKey(tx, request.public_key, token.machine_id);
   if (other !== undefined) {
     return fail(
@@ -262,16 +263,26 @@ async function useToken(
   }
   await giveHost(tx, token.machine_id, request.public_key);
   await takeInventory(tx, token.machine_id, request.inventory, deps);
-  if (isFresh) {
-    const data = { gpus: request.inventory.gpus.length };
-    await deps.events.append(tx, {
-      type: 'machine.enrolled',
-      subjectId: token.machine_id,
-      orgId: await orgOfMachine(tx, token.machine_id),
-      data,
-    });
-  }
+  await deps.events.append(tx, {
+    type: 'machine.enrolled',
+    subjectId: token.machine_id,
+    orgId: await orgOfMachine(tx, token.machine_id),
+    data: { gpus: request.inventory.gpus.length },
+  });
   return { machineId: token.machine_id };
+}
+
+/**
+ * A host that did not get the answer asks again, and its scripts may do so at every boot. A repeat stores nothing: the request does not prove the
+ * key, and the link of the host, which does, brings its inventory.
+ */
+async function repeated(tx: Tx, machineId: string, publicKey: string): Promise<{ machineId: string }> {
+  const machine = await store.findMachine(tx, machineId);
+  if (machine?.public_key === publicKey) return { machineId };
+  return fail(
+    'enrollment_token_used',
+    'The machine of this token has another host now. To give it this host again, ask for a new token: POST /v1/community/machines/{id}/token.',
+  );
 }
 
 /** A different host is a new machine to the operator, so the approval of the previous host and its trust end. */

@@ -260,6 +260,28 @@ test('a delisted machine may get another host, which needs a new approval and ne
   expect(await isTrusted()).toBe(false);
 });
 
+test('the token of an earlier host does not bring it back, and a repeat of an enrolment stores no GPUs', async () => {
+  const { supply } = world.rooms;
+  const made = await world.machine();
+  const token = async (): Promise<string> =>
+    (await world.db.tx('token', (tx) => supply.reissueToken(tx, made.orgId, made.machineId))).token;
+  const enroll = (name: string, used: string, gpu = name): Promise<unknown> =>
+    supply.enroll({ token: used, public_key: name.padEnd(43, 'n'), inventory: inventoryOf(1, () => gpu) });
+  const gpus = async (): Promise<string[]> => (await gpusOf(world.db.read, made.machineId)).map((gpu) => gpu.gpu_uuid);
+  await delist(made);
+  const first = await token();
+  await enroll('first', first);
+  const second = await token();
+  await enroll('second', second);
+  await expect(enroll('first', first)).rejects.toMatchObject({ code: 'enrollment_token_used' });
+  // Nobody has proven the key: a repeat only repeats the answer.
+  expect(await enroll('second', second, 'invented')).toEqual({ machineId: made.machineId });
+  expect(await gpus()).toEqual(['GPU-second']);
+  // The first host comes back with a new token.
+  await enroll('first', await token());
+  expect(await gpus()).toEqual(['GPU-first']);
+});
+
 test('a machine that is accused loses its trust, and a new approval does not bring it back', async () => {
   const made = await world.machine();
   const { supply } = world.rooms;
