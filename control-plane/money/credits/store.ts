@@ -204,6 +204,12 @@ export function heldOf(query: Query, subjectId: string): Promise<HeldCredit[]> {
   return heldWhere(query, sql`subject_id = ${subjectId} order by created_ms, id`);
 }
 
+/** What the wallet gets back for this rental if the operator releases all its credits that wait for a decision. */
+export async function waitingCreditOf(query: Query, subjectId: string): Promise<bigint> {
+  const waiting = (await heldOf(query, subjectId)).filter(({ state }) => state === 'held');
+  return waiting.reduce((sum, { wallet_ucents: ucents }) => sum + ucents, 0n);
+}
+
 /** The held credits and payments that wait for a decision, oldest first. */
 export function oldestHeld(query: Query, limit: number): Promise<HeldCredit[]> {
   return heldWhere(query, sql`state = 'held' order by created_ms, id limit ${limit}`);

@@ -6,6 +6,7 @@ import type { Ids } from '../../../shared/ids.ts';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { type Db, type Query, sql, type Tx } from '../../base/db/db.ts';
 import { pageBy, type PageStart } from '../../base/http/cursors.ts';
+import { waitingCreditOf } from '../credits/store.ts';
 import { refundTotals } from '../ledger/store.ts';
 import { paidOfSubjects } from '../ledger/wallets.ts';
 import { DISPUTED, type Metering } from '../metering/metering.ts';
@@ -167,6 +168,19 @@ async function openDispute(
   return isNew === 1 ? row : fail('conflict', `The instance ${instanceId} is disputed already. Resolve that first.`);
 }
 
+/** @throws ServiceError `conflict` if the wallet got back more than it has paid, or would get it from credits that wait for a decision */
+async function assertWithinCharge(tx: Tx, instanceId: string): Promise<void> {
+  // Read before what was paid: a credit that is released between the two reads is then counted twice, and never left out.
+  const waitingUcents = await waitingCreditOf(tx, instanceId);
+  const left = (await paidOfSubjects(tx, [instanceId])).get(instanceId) ?? 0n;
+  if (left - waitingUcents >= 0n) return;
+  const why =
+    left < 0n
+      ? `An operator has refunded ${instanceId} already. Together, more would be given back than was charged.`
+      : `Credits of ${instanceId} wait for a decision. With them, more would be given back than was charged. Decide about them first: admin credit list.`;
+  fail('conflict', why);
+}
+
 async function resolve(
   tx: Tx,
   id: string,
@@ -178,13 +192,7 @@ async function resolve(
   const refunded = refund
     ? await metering.refund(tx, row.instance_id, { sinceMs: row.since_ms, evidence: evidenceOf(row) })
     : 0n;
-  const left = (await paidOfSubjects(tx, [row.instance_id])).get(row.instance_id) ?? 0n;
-  if (refund && left < 0n) {
-    return fail(
-      'conflict',
-      `An operator has refunded ${row.instance_id} already. Together, more would be given back than was charged.`,
-    );
-  }
+  if (refund) await assertWithinCharge(tx, row.instance_id);
   const state = refund ? 'refunded' : 'released';
   const resolvedMs = clock.now();
   await tx.run(

@@ -224,6 +224,38 @@ describe('a held credit', () => {
     expect([await posted(wallet(orgId)), await posted(suspense), await posted(payable('s'))]).toEqual([before, 0n, 0n]);
   });
 
+  test('that waits is not given back a second time by the refund of a dispute', async () => {
+    const { orgId } = await world.customer(100_000);
+    const before = await posted(wallet(orgId));
+    await rent(orgId, 'i-1');
+    await world.clock.advance(HOUR_MS);
+    await outage(orgId, 'i-1', 3 * HOUR_MS);
+    await stop('i-1', orgId);
+    const [row] = await held();
+    const { corrections, credits, payouts } = world.rooms;
+    const refund = { subjectId: 'i-1', amountUcents: DOLLAR / 2n, fromPlatform: false, reference: 'r', reason: 'slow' };
+    await corrections.refund(refund);
+    const { id } = await payouts.disputes.open({ instanceId: 'i-1', sinceMs: null, reason: 'no GPU' });
+    const resolve = (): Promise<unknown> => payouts.disputes.resolve(id, { refund: true, note: 'no GPU indeed' });
+    await expect(resolve()).rejects.toThrow('Decide about them first: admin credit list.');
+    await credits.release(row?.id ?? '', 'the host was dead');
+    await expect(resolve()).rejects.toThrow('An operator has refunded i-1 already');
+    expect(before - (await posted(wallet(orgId)))).toBe(DOLLAR / 2n);
+  });
+
+  test('that an empty wallet did not pay does not stop the refund of a dispute', async () => {
+    const { orgId } = await world.customer(250);
+    await rent(orgId, 'i-1');
+    await world.clock.advance(2 * HOUR_MS);
+    await world.rooms.metering.tick(new AbortController().signal);
+    await outage(orgId, 'i-1', 3 * HOUR_MS);
+    await stop('i-1', orgId);
+    const { disputes } = world.rooms.payouts;
+    const { id } = await disputes.open({ instanceId: 'i-1', sinceMs: null, reason: 'no GPU' });
+    expect(await disputes.resolve(id, { refund: true, note: 'no GPU indeed' })).toMatchObject({ state: 'refunded' });
+    expect(await posted(wallet(orgId))).toBe(2n * DOLLAR);
+  });
+
   test('goes to supplier and platform if it is refused', async () => {
     const { orgId, row, before } = await holdOne();
     await world.rooms.credits.refuse(row.id, 'it computed');
