@@ -3,12 +3,11 @@ import { z } from 'zod';
 import { DEPOSIT_CHAINS } from '../../../shared/api/deposit.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import type { Clock } from '../../../shared/clock.ts';
-import { fail, failField, messageOf } from '../../../shared/errors.ts';
+import { fail, failField } from '../../../shared/errors.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { AnyFields, type Fields, Id, listOf, operator } from '../../base/http/operator.ts';
 import { type Route, route } from '../../base/http/route.ts';
-import { OutboundError } from '../../base/outbound/policy.ts';
 import { addSanctioned, countSanctioned } from './addresses-store.ts';
 import { ADDRESSES_BYTES_MAX, addressRoutes } from './address-routes.ts';
 import { tokenText } from './chains.ts';
@@ -17,7 +16,7 @@ import type { Nodes } from './confirm.ts';
 import type { Deposits } from './deposits.ts';
 import { readEvmAddress } from '../payouts/address.ts';
 import { isSolanaAddress } from './chain-addresses.ts';
-import { RpcError } from './rpc.ts';
+import { answered } from './rpc.ts';
 import { type Received, receivedAfter } from './transfers-store.ts';
 
 export interface ChainRouteDeps {
@@ -132,16 +131,6 @@ function screeningRoute({ db, clock }: ChainRouteDeps): Route {
       return { status: 200, body: { added, total: await countSanctioned(db.read) } };
     },
   });
-}
-
-/** @throws ServiceError `deposits_unavailable` if the node gives no answer */
-async function answered<T>(asked: Promise<T>): Promise<T> {
-  try {
-    return await asked;
-  } catch (error) {
-    if (!(error instanceof OutboundError) && !(error instanceof RpcError)) throw error;
-    return fail('deposits_unavailable', `The node gave no answer: ${messageOf(error)}. Try again later.`);
-  }
 }
 
 function chainFields(chain: string, row: ChainRow | undefined): Fields {

@@ -12,6 +12,7 @@ import { type Route, route } from '../../base/http/route.ts';
 import { tokenText } from './chains.ts';
 import type { Deposits } from './deposits.ts';
 import { sumOf } from './plan.ts';
+import { answered } from './rpc.ts';
 import { type Deposit, depositsLike, findDeposit } from './store.ts';
 import { type Transfer, transfersOf } from './transfers-store.ts';
 
@@ -126,7 +127,7 @@ function rescanRoute({ deposits }: DepositOperatorDeps): Route {
     errors: ['not_found', 'conflict', 'deposits_unavailable'],
     handler: async ({ params: { id }, body }) => ({
       status: 200,
-      body: depositFields(await deposits.decisions.rescan(id, body.tx_hash)),
+      body: depositFields(await answered(deposits.decisions.rescan(id, body.tx_hash))),
     }),
   });
 }

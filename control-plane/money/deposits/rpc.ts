@@ -1,7 +1,9 @@
 // JSON-RPC to a node of the operator's choice.
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
+import { fail, messageOf } from '../../../shared/errors.ts';
 import { jsonOf, openOutbound } from '../../base/outbound/outbound.ts';
+import { OutboundError } from '../../base/outbound/policy.ts';
 
 /** The node has answered, but not with a result. The message never has the URL, whose path may be a key. */
 export class RpcError extends Error {
@@ -61,4 +63,14 @@ export function openRpc(url: string, { clock }: { clock: Clock }): Rpc {
     },
     close: () => outbound.close(),
   };
+}
+
+/** @throws ServiceError `deposits_unavailable` if the node gives no answer */
+export async function answered<T>(asked: Promise<T>): Promise<T> {
+  try {
+    return await asked;
+  } catch (error) {
+    if (!(error instanceof OutboundError) && !(error instanceof RpcError)) throw error;
+    return fail('deposits_unavailable', `The node gave no answer: ${messageOf(error)}. Try again later.`);
+  }
 }

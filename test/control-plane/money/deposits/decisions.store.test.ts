@@ -182,6 +182,12 @@ describe('what came late', () => {
     await expect(rescan(`0x${'0'.repeat(64)}`)).rejects.toMatchObject({ code: 'not_found' });
     const elsewhere = await chain.pay(chain.sanctioned, TOKEN, at(31 * DAY_MINUTES + 30));
     await expect(rescan(elsewhere)).rejects.toMatchObject({ code: 'conflict' });
+    chain.fault = 'down';
+    await expect(rescan(tx_hash)).rejects.toMatchObject({
+      code: 'deposits_unavailable',
+      detail: expect.stringContaining('Try again later.'),
+    });
+    chain.fault = undefined;
     await rescan(tx_hash);
     await rescan(tx_hash);
     await deposits.settle();
