@@ -36,6 +36,8 @@ export interface Attempts {
    * Counts a try to sign in to the account. @throws ServiceError `rate_limit_exceeded` with the time to wait
    */
   take(attempt: Attempt): Promise<void>;
+  /** Called when nothing about the try was wrong, but a code was missing. The try does not count then. */
+  takeBack(attempt: Attempt): Promise<void>;
   /** Called when the try has succeeded. It clears the failures of the account, and takes this one try back from the network's count. */
   forgive(tx: Tx, attempt: Attempt): Promise<void>;
 }
@@ -68,13 +70,16 @@ export function openAttempts({ db, clock }: { db: Db; clock: Clock }): Attempts 
       await takeOne(network, WAITS.network);
       if (!attempt.isKnown) await takeOne(account, WAITS.account);
     },
+    takeBack: async (attempt) => {
+      const { pair, account, network } = subjectsOf(attempt);
+      const counted = attempt.isKnown ? [pair, network] : [pair, network, account];
+      await db.tx('users.take_back_attempt', (tx) => tx.run(withoutOne(counted)));
+    },
     forgive: async (tx, attempt) => {
       const { pair, account, network } = subjectsOf(attempt);
       await tx.run(sql`delete from sign_in_failures where subject in (${join([pair, account])})`);
-      // Only this try is taken back. The network's failures with other accounts still count.
-      await tx.run(
-        sql`update sign_in_failures set failures = failures - 1 where subject = ${network} and failures > 0`,
-      );
+      // The network's failures with other accounts still count.
+      await tx.run(withoutOne([network]));
     },
   };
 }
@@ -98,6 +103,12 @@ function counted(subject: string, waits: Waits, nowMs: number): Sql {
     on conflict (subject) do update set
       failures = ${count}, next_ms = case ${join(arms, ' ')} else 0 end, updated_ms = excluded.updated_ms
     where sign_in_failures.next_ms <= ${nowMs}`;
+}
+
+/** The statement that takes one try back. If the subject must wait, this try has begun the wait, because it was let through. */
+function withoutOne(subjects: readonly string[]): Sql {
+  return sql`update sign_in_failures set failures = failures - 1, next_ms = 0
+    where subject in (${join([...subjects])}) and failures > 0`;
 }
 
 function subjectsOf({ account, clientIp }: Attempt): { pair: string; account: string; network: string } {

@@ -41,7 +41,7 @@ export function openInvitations(deps: PeopleDeps): Invitations {
   return {
     create: async (tx, caller, { role, email = null }) => {
       assertMayGive(caller, role);
-      const { orgId, principalId } = caller;
+      const { orgId, principalId, session } = caller;
       const nowMs = clock.now();
       if ((await rows.openInvitations(tx, orgId, nowMs)) >= INVITATIONS_PER_ORG_MAX)
         fail('conflict', `An organisation may have ${INVITATIONS_PER_ORG_MAX} open invitations; revoke one first.`);
@@ -53,6 +53,7 @@ export function openInvitations(deps: PeopleDeps): Invitations {
         email,
         token_hash: hashOf(token),
         made_by: principalId,
+        user_id: session?.userId ?? null,
         created_ms: nowMs,
         expires_ms: nowMs + INVITATION_MS,
       };

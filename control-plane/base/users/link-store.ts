@@ -37,17 +37,18 @@ const InvitationRow = z.object({
   email: text.nullable(),
   token_hash: text,
   made_by: text,
+  user_id: text.nullable(),
   created_ms: int,
   expires_ms: int,
 });
 export type InvitationRow = z.infer<typeof InvitationRow>;
 
-const COLUMNS = sql`id, org_id, role, email, token_hash, made_by, created_ms, expires_ms`;
+const COLUMNS = sql`id, org_id, role, email, token_hash, made_by, user_id, created_ms, expires_ms`;
 
 export async function insertInvitation(tx: Tx, row: InvitationRow): Promise<void> {
   await tx.run(
     sql`insert into invitations (${COLUMNS})
-        values (${row.id}, ${row.org_id}, ${row.role}, ${row.email}, ${row.token_hash}, ${row.made_by}, ${row.created_ms}, ${row.expires_ms})`,
+        values (${row.id}, ${row.org_id}, ${row.role}, ${row.email}, ${row.token_hash}, ${row.made_by}, ${row.user_id}, ${row.created_ms}, ${row.expires_ms})`,
   );
 }
 
@@ -91,6 +92,17 @@ export async function openInvitations(query: Query, orgId: string, nowMs: number
     sql`select count(*) as open from invitations where org_id = ${orgId} and expires_ms > ${nowMs}`,
   );
   return row?.open ?? 0;
+}
+
+/** The invitations of the organisation that the person has made, and that can still be accepted. */
+export function invitationsBy(
+  query: Query,
+  { orgId, userId, nowMs }: { orgId: string; userId: string; nowMs: number },
+): Promise<InvitationRow[]> {
+  return query.all(
+    InvitationRow,
+    sql`select ${COLUMNS} from invitations where org_id = ${orgId} and user_id = ${userId} and expires_ms > ${nowMs} order by id`,
+  );
 }
 
 /** False if the organisation has no such invitation. */

@@ -8,7 +8,8 @@ import { revokeKeysBeyond } from '../accounts/api-keys.ts';
 import type { Db, Tx } from '../db/db.ts';
 import type { Events } from '../events/events.ts';
 import type { Caller } from '../http/route.ts';
-import { assertMayGive, scopesOfRole } from './roles.ts';
+import { deleteInvitation, invitationsBy } from './link-store.ts';
+import { assertMayGive, beyondOf, scopesOfRole } from './roles.ts';
 import * as store from './store.ts';
 
 export interface Members {
@@ -41,7 +42,7 @@ export function openMembers(deps: Deps): Members {
         const data = { role, from: before.role, by: caller.principalId };
         await deps.events.append(tx, { type: 'member.changed', subjectId: userId, orgId: caller.orgId, data });
         const after = await store.listedMember(tx, caller.orgId, userId);
-        return { member: memberView(after ?? failUnknown(userId)), keys: await endKeys(tx, before, role, deps) };
+        return { member: memberView(after ?? failUnknown(userId)), keys: await endBeyond(tx, before, role, deps) };
       });
       accounts.dropKeys(keys);
       return member;
@@ -54,7 +55,7 @@ export function openMembers(deps: Deps): Members {
         await store.deleteMember(tx, caller.orgId, userId);
         const data = { role: before.role, by: caller.principalId };
         await deps.events.append(tx, { type: 'member.removed', subjectId: userId, orgId: caller.orgId, data });
-        return endKeys(tx, before, null, deps);
+        return endBeyond(tx, before, null, deps);
       });
       accounts.dropKeys(keys);
     },
@@ -97,14 +98,23 @@ async function assertOtherOwner(tx: Tx, orgId: string): Promise<void> {
   fail('conflict', 'An organisation needs an owner. Make somebody else an owner first.');
 }
 
-/** Ends the API keys of the person's logins that may do more than the role. Returns their ids. */
-async function endKeys(
+/**
+ * Ends the API keys of the person's logins and the person's open invitations that may do more than the role: what the person may do now decides.
+ * Returns the ids of the keys.
+ */
+async function endBeyond(
   tx: Tx,
   { org_id: orgId, user_id: userId }: store.MemberRow,
   role: Role | null,
   { clock, events }: Deps,
 ): Promise<string[]> {
   const scopes = role === null ? [] : scopesOfRole(role);
+  for (const invitation of await invitationsBy(tx, { orgId, userId, nowMs: clock.now() })) {
+    if (beyondOf(invitation.role, scopes) === undefined) continue;
+    await deleteInvitation(tx, orgId, invitation.id);
+    const data = { by: 'a change of the member' };
+    await events.append(tx, { type: 'invitation.revoked', subjectId: invitation.id, orgId, data });
+  }
   const ended = await revokeKeysBeyond(tx, { orgId, userId, scopes }, clock.now());
   for (const { id } of ended) {
     await events.append(tx, { type: 'api_key.revoked', subjectId: id, orgId, data: { by: 'a change of the member' } });

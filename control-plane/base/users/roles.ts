@@ -29,11 +29,16 @@ export function scopesOfRole(role: Role): readonly Scope[] {
 }
 
 /** Nobody can give more than they have, whether by a session or by an API key. @throws ServiceError `insufficient_scope` */
-export function assertMayGive({ scopes }: Caller, role: Role): void {
-  const beyond = SCOPES_OF[role].find((scope) => !scopes.includes(scope));
+export function assertMayGive({ scopes }: Pick<Caller, 'scopes'>, role: Role): void {
+  const beyond = beyondOf(role, scopes);
   if (beyond === undefined) return;
   fail('insufficient_scope', {
     detail: `The role ${role} may do what you may not. Ask an owner to do this.`,
     extra: { required_scope: beyond },
   });
+}
+
+/** A scope of the role that is not among these; undefined if all are. */
+export function beyondOf(role: Role, scopes: readonly Scope[]): Scope | undefined {
+  return SCOPES_OF[role].find((scope) => !scopes.includes(scope));
 }

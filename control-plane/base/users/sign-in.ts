@@ -111,6 +111,7 @@ async function withPassword(
   if (!fits || stored === undefined) return failSignIn();
   const needsCode = hasSecond(await factorsOf(db.read, userId));
   if (needsCode && code === undefined) {
+    await attempts.takeBack(attempt);
     fail(
       'second_factor_required',
       'Send the code of the authenticator app or a recovery code as "code", or use a passkey.',
@@ -136,8 +137,10 @@ async function confirm(
   const { id, userId } = session;
   const attempt = await attemptOf(session, clientIp, deps);
   await attempts.take(attempt);
-  if (code === undefined && hasSecond(await factorsOf(db.read, userId)))
+  if (code === undefined && hasSecond(await factorsOf(db.read, userId))) {
+    await attempts.takeBack(attempt);
     fail('second_factor_required', 'Confirm with the code of the authenticator app, a recovery code or a passkey.');
+  }
   const fits = code !== undefined || (await passwords.fits(password ?? '', await passwordOf(db.read, userId)));
   if (!fits) return failSignIn();
   const confirmed = await db.tx('users.step_up', async (tx) => {

@@ -104,6 +104,8 @@ create table invitations (
   id TEXT not null primary key,
   org_id TEXT not null references orgs (id),
   role TEXT not null,
+  -- the person who made it; null: an API key
+  user_id TEXT,
   -- the person for whom it is meant; null: for whoever has the link
   email TEXT,
   token_hash TEXT not null unique,

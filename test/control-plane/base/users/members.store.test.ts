@@ -137,6 +137,30 @@ describe('an invitation', () => {
     expect(refused).toMatchObject({ status: 409, json: { code: 'conflict' } });
   });
 
+  test.each(['removed', 'made read-only'])(
+    'ends when the owner who made it is %s, and brings nobody back',
+    async (what) => {
+      const eve = await add('owner');
+      const made = await api.call('POST', '/v1/invitations', { as: eve, body: { role: 'owner' } });
+      const member = `/v1/members/${eve.userId}`;
+      const changed =
+        what === 'removed'
+          ? await api.call('DELETE', member, { as: owner })
+          : await api.call('PATCH', member, { as: owner, body: { role: 'read-only' } });
+      expect(changed.status).toBeLessThan(300);
+      expect((await accept(tokenOf(made))).status).toBe(404);
+      expect((await api.call('GET', '/v1/invitations', { as: owner })).json.data).toEqual([]);
+      expect(await api.world.journal(String(made.json['id']))).toEqual(['invitation.created', 'invitation.revoked']);
+    },
+  );
+
+  test('stays when its maker may still give that role', async () => {
+    const eve = await add('owner');
+    const made = await api.call('POST', '/v1/invitations', { as: eve, body: { role: 'read-only' } });
+    await api.call('PATCH', `/v1/members/${eve.userId}`, { as: owner, body: { role: 'member' } });
+    expect((await accept(tokenOf(made))).status).toBe(201);
+  });
+
   test('ends after seven days, and when it is revoked', async () => {
     const late = tokenOf(await invite());
     await api.world.clock.advance(7 * DAY_MS);

@@ -75,6 +75,30 @@ describe('an authenticator app', () => {
     expect(await api.world.journal(ada.userId)).toContain('session.refused');
   });
 
+  test('does not slow its network down: a right password without a code is no failed try', async () => {
+    const { secret } = await setUpTotp();
+    for (let i = 0; i < 6; i += 1) {
+      expect((await signIn()).status).toBe(403);
+      expect((await ask('POST', 'step-up', { password: PASSWORD })).status).toBe(403);
+    }
+    await nextStep();
+    expect((await signIn({ code: codeAt(secret) })).status).toBe(201);
+    const counted = await api.world.db.read.all(
+      z.object({ failures: text }),
+      sql`select cast(failures as text) as failures from sign_in_failures`,
+    );
+    expect(counted.every(({ failures }) => failures === '0')).toBe(true);
+  });
+
+  test('is still guarded against guesses of its code by somebody who knows the password', async () => {
+    await setUpTotp();
+    for (let i = 0; i < 5; i += 1) {
+      expect((await signIn()).status).toBe(403);
+      expect((await signIn({ code: '000000' })).status).toBe(401);
+    }
+    expect((await signIn()).status).toBe(429);
+  });
+
   test('may be half a minute late, and no more', async () => {
     const { secret } = await setUpTotp();
     await nextStep();
