@@ -62,6 +62,8 @@ export interface CapacityRequest {
   maxPriceUcentsPerHour: bigint | null;
   /** Only hosts that enforce a disk of this size; null: any host. */
   diskGb: number | null;
+  /** Hosts that limit disks must have this much free; left out: any. Unlike `diskGb`, it excludes no host that does not limit them. */
+  roomGb?: number;
   /** The minimum of each GPU; 0: any. */
   minVramGb: number;
   /** The latest end of the launch; null: it does not end by itself. */
@@ -281,6 +283,7 @@ async function forgetOldTypes(tx: Tx, machineId: string): Promise<void> {
 
 export function conditions(request: Omit<CapacityRequest, 'gpuType'>): Sql {
   const parts = [diskCondition(request), trustCondition(request)];
+  if (request.roomGb !== undefined) parts.push(sql`(disk_configurable = 0 or disk_free_gb >= ${request.roomGb})`);
   if (request.minVramGb > 0) parts.push(sql`vram_gb >= ${request.minVramGb}`);
   if (request.offeringId !== null) parts.push(sql`id = ${request.offeringId}`);
   if (request.region !== null) parts.push(sql`region = ${request.region}`);

@@ -71,6 +71,7 @@ export interface FineTuningRoom {
 
 /** Largest number of jobs that are driven at once. A step may read a whole file, and the engine must serve other rooms too. */
 const DRIVEN_MAX = 16;
+const POSTPONED_MS = 30_000;
 
 export function openFineTuning(deps: FineTuningDeps): FineTuningRoom {
   const { db, clock, catalog } = deps;
@@ -164,6 +165,10 @@ function openDriver(deps: StepDeps): Driver {
       driven.add(id);
       try {
         await driveJob(id, deps, signal);
+      } catch (error) {
+        // The job is postponed, so that a job that cannot be driven does not delay the others.
+        await db.tx('finetuning.postpone', (tx) => store.postpone(tx, id, clock.now() + POSTPONED_MS));
+        throw error;
       } finally {
         driven.delete(id);
       }

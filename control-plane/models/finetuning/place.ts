@@ -66,6 +66,7 @@ function capacityRequest({ terms, tried_machine_ids: tried }: Job): Omit<Capacit
     region: null,
     maxPriceUcentsPerHour: ucentsPerHour(terms),
     diskGb: null,
+    roomGb: terms.disk_gb,
     minVramGb: terms.min_vram_gb,
     endsMs: null,
     exceptMachineIds: tried,

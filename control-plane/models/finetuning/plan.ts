@@ -121,13 +121,23 @@ function planQueued(job: Job, nowMs: number): Step {
   return failed('no_capacity', 'No machine was free for this job within a day.');
 }
 
-function planStart({ observed, isOnline, ...facts }: Facts, attempt: Attempt, nowMs: number): Step {
+/**
+ * The begin of a time limit for the host. The host could report nothing before this control plane began to drive jobs, so a limit that began
+ * earlier begins again then.
+ */
+function heard(fromMs: number, { openedMs }: Facts): number {
+  return Math.max(fromMs, openedMs);
+}
+
+function planStart(facts: Facts, attempt: Attempt, nowMs: number): Step {
+  const { observed } = facts;
   if (observed !== null && observed !== 'gone' && RUNS.has(observed.phase)) return { do: 'start' };
   if (observed !== null && hasLeft(observed)) return leave('the job vanished from the host');
   if (observed !== null && observed !== 'gone' && observed.phase === 'failed') return leaveFailed(observed);
-  const offline = planOffline({ ...facts, observed, isOnline }, attempt, nowMs);
+  const offline = planOffline(facts, attempt, nowMs);
   if (offline !== undefined) return offline;
-  const deadlineMs = attempt.created_ms + (observed === null ? ACKNOWLEDGE_MS_MAX : FINE_TUNING_START_MS_MAX);
+  const deadlineMs =
+    heard(attempt.created_ms, facts) + (observed === null ? ACKNOWLEDGE_MS_MAX : FINE_TUNING_START_MS_MAX);
   return nowMs >= deadlineMs ? leave('the host did not start the job in time') : { do: 'wait', untilMs: deadlineMs };
 }
 
@@ -137,14 +147,15 @@ function planRunning(facts: Facts, attempt: Attempt, nowMs: number): Step {
   if (observed !== null && observed !== 'gone') {
     if (observed.phase === 'failed') return leaveFailed(observed);
     if (observed.phase === 'finished') return planFinished(facts, observed, nowMs);
-    if (attempt.stopped_ms !== null && nowMs >= attempt.stopped_ms + FINE_TUNING_FINISH_MS_MAX)
+    if (attempt.stopped_ms !== null && nowMs >= heard(attempt.stopped_ms, facts) + FINE_TUNING_FINISH_MS_MAX)
       return leave('the host did not send the files of the job in time');
   }
   const offline = planOffline(facts, attempt, nowMs);
   if (offline !== undefined) return offline;
-  const lateMs = (attempt.started_ms ?? nowMs) + attempt.run_ms_max + JOB_GRACE_MS + LATE_MS;
+  const lateMs = heard((attempt.started_ms ?? nowMs) + attempt.run_ms_max + JOB_GRACE_MS, facts) + LATE_MS;
   if (attempt.stopped_ms === null && nowMs >= lateMs) return { do: 'exhaust' };
-  return { do: 'wait', untilMs: attempt.stopped_ms === null ? lateMs : attempt.stopped_ms + FINE_TUNING_FINISH_MS_MAX };
+  const finishMs = attempt.stopped_ms === null ? lateMs : heard(attempt.stopped_ms, facts) + FINE_TUNING_FINISH_MS_MAX;
+  return { do: 'wait', untilMs: finishMs };
 }
 
 /** The next step after the program has ended and the host has sent its files. A report of the host counts only if its files are verified. */
@@ -154,7 +165,7 @@ function planFinished(facts: Facts, { job: report }: ObservedWorkload, nowMs: nu
   const isWrong = results.some(({ state }) => state === 'wrong');
   const named = report?.results ?? [];
   const isHere = named.every(({ name }) => results.some((file) => file.name === name && file.state === 'verified'));
-  const untilMs = (attempt?.stopped_ms ?? nowMs) + FINE_TUNING_FINISH_MS_MAX;
+  const untilMs = heard(attempt?.stopped_ms ?? nowMs, facts) + FINE_TUNING_FINISH_MS_MAX;
   const isLate = nowMs >= untilMs;
   if (!isHere && !isWrong && !isLate) return { do: 'wait', untilMs };
   if (report?.stopped_at_limit === true)

@@ -148,8 +148,8 @@ function quoteRoute({ db, fineTuning }: RoutesDeps): Route {
   });
 }
 
-const CREATE_TEXT = `The answer comes at once. Follow the job with GET /v1/fine_tuning/jobs/{id} and its events. \`svc.max_budget_usd\` is required.
-This budget is held until the job ends. The time of the GPUs that trained is charged by the second, up to the last stored checkpoint or result. If the
+const CREATE_TEXT = `The answer comes at once. Follow the job with GET /v1/fine_tuning/jobs/{id} and its events. \`svc.max_budget_usd\` is
+held until the job ends; without it, \`max_usd\` of the quote is held (at least \`min_budget_usd\`). The time of the GPUs that trained is charged by the second, up to the last stored checkpoint or result. If the
 job loses its machine, it continues from its last checkpoint on another machine, and the lost time is not charged. When the budget is used up, the job
 stores a last checkpoint and is stopped. It is then \`failed\` with \`budget_exceeded\`, and \`result_files\` has what was trained until then.
 

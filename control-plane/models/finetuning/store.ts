@@ -151,6 +151,11 @@ export async function makeDue(tx: Tx, id: string, nowMs: number): Promise<void> 
   await update(tx, { due_ms: nowMs }, sql`id = ${id} and ${OPEN}`);
 }
 
+/** Makes a job due later. A job that has ended stays as it is. */
+export async function postpone(tx: Tx, id: string, dueMs: number): Promise<void> {
+  await update(tx, { due_ms: dueMs }, sql`id = ${id} and due_ms is not null`);
+}
+
 /** The column names are safe: they are the keys of `Patch` and the status, never input. */
 function update(tx: Tx, patch: Patch & { status?: FineTuningState }, where: Sql): Promise<number> {
   const set = Object.entries(patch).map(([column, value]) => sql`${raw(column)} = ${value}`);

@@ -149,6 +149,36 @@ test('is cancelled only if its owner has asked, and its host has stopped it or i
   );
 });
 
+test('gives a host the whole time of a limit again if this control plane could not hear it before', () => {
+  const limits: Record<string, number> = {
+    'the host did not start the job in time': 3 * 60_000,
+    'the host did not send the files of the job in time': 2 * HOUR_MS,
+    'the budget is used up': 10 * 60_000,
+  };
+  const given = new Set<string>();
+  const linked = anyFacts.map(({ attempt, ...facts }): Facts => ({
+    ...facts,
+    job: { ...facts.job, cancel_ms: null },
+    isOnline: true,
+    attempt: attempt && { ...attempt, offline_since_ms: null },
+  }));
+  fc.assert(
+    fc.property(linked, (facts) => {
+      const { observed, openedMs } = facts;
+      const step = plan(facts, NOW_MS);
+      const isSilent = observed === null || observed === 'gone' || observed.phase !== 'finished';
+      const because =
+        step.do === 'exhaust' && isSilent ? 'the budget is used up' : step.do === 'leave' ? step.because : '';
+      const limitMs = limits[because];
+      if (limitMs === undefined) return;
+      given.add(because);
+      expect(NOW_MS - openedMs).toBeGreaterThanOrEqual(limitMs);
+    }),
+    { numRuns: 5_000 },
+  );
+  expect([...given].toSorted()).toEqual(Object.keys(limits).toSorted());
+});
+
 test('leaves a machine that is away only after ten minutes, of which this control plane has seen all', () => {
   fc.assert(
     fc.property(anyFacts, (facts) => {

@@ -1,5 +1,8 @@
 // Fine-tuning jobs in trouble: lost machines, hosts and trainers that lie, budgets that end, cancels.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { text } from '../../../control-plane/base/db/columns.ts';
+import { sql } from '../../../control-plane/base/db/db.ts';
 import { NOTHING_OBSERVED } from '../../kit/world.ts';
 import { openTraining, type Training } from './training-world.ts';
 import { linkHost, loseHost } from '../../kit/machines.ts';
@@ -304,4 +307,26 @@ describe('a cancel', () => {
     await training.report(id, 'stopped');
     expect(await training.shown(id)).toMatchObject({ status: 'cancelled' });
   });
+});
+
+test('a job that cannot be driven does not keep the others from being driven, and is driven again later', async () => {
+  const { world } = training;
+  const ids: string[] = [];
+  for (let i = 0; i < 16; i += 1) ids.push(await training.create({ svc: { max_budget_usd: 6 } }));
+  const [whole = '', ...broken] = ids.toReversed();
+  for (const id of broken) {
+    await world.db.tx('test.break', (tx) => tx.run(sql`update finetuning_jobs set terms = '{}' where id = ${id}`));
+  }
+  const { driver } = world.rooms.fineTuning;
+  const due = await driver.due(world.clock.now(), 15);
+  expect(due).not.toContain(whole);
+  for (const id of due) await expect(driver.drive(id, new AbortController().signal)).rejects.toThrow(/terms/);
+  expect(await driver.due(world.clock.now(), 15)).toEqual([whole]);
+  await world.clock.advance(30_000);
+  expect(await driver.due(world.clock.now(), 16)).toHaveLength(16);
+  const [kept] = await world.db.read.all(
+    z.object({ terms: text }),
+    sql`select terms from finetuning_jobs where id = ${whole}`,
+  );
+  await world.db.tx('test.mend', (tx) => tx.run(sql`update finetuning_jobs set terms = ${kept?.terms ?? ''}`));
 });

@@ -113,6 +113,19 @@ describe('placement', () => {
     expect((await training.messages(soft)).at(-1)).toContain('none of the preferred types was free');
   });
 
+  test('goes to another type if the machines of the cheapest one have too little disk', async () => {
+    const gpu = { name: 'NVIDIA A100-SXM4-80GB', memory_mib: 81_920 };
+    await training.machine({ gpu, dollars: 1, diskEnforced: true, storageBytes: 99 * 1024 ** 3 });
+    const roomy = await training.machine();
+    const id = await training.create();
+    await training.world.drive();
+    expect((await training.attempt(id)).machine_id).toBe(roomy.machineId);
+    const fits = await training.machine({ gpu, dollars: 1, diskEnforced: true, storageBytes: 100 * 1024 ** 3 });
+    const other = await training.create();
+    await training.world.drive();
+    expect((await training.attempt(other)).machine_id).toBe(fits.machineId);
+  });
+
   test('fails without a machine after a day, and gives the budget back', async () => {
     await training.world.machine();
     const id = await training.create();
