@@ -34,7 +34,7 @@ import type { ModelHub } from './rental/launch/model-hub.ts';
 import { type Decoys, openDecoys } from './rental/outages/decoys.ts';
 import { downSince, startSeries } from './rental/outages/store.ts';
 import { logIn, openProbes, newProbeKey } from './rental/outages/probe.ts';
-import { QUIET_AFTER_START_MS } from './rental/outages/verdict.ts';
+import { quietFrom } from './rental/instances/quiet.ts';
 import { openWatch, type Watch } from './rental/outages/watch.ts';
 import { openWebhooks, type Webhooks } from './rental/webhooks/webhooks.ts';
 import { type Catalog, openCatalog } from './models/catalog/catalog.ts';
@@ -225,7 +225,7 @@ export function openRental(core: Core, settings: Settings, below: BelowRental): 
     probes,
     platformFeeBps,
     appSite,
-    quiet: { fromMs: clock.now(), untilMs: clock.now() + QUIET_AFTER_START_MS },
+    quiet: quietFrom(clock.now()),
     openLaunchesMax: () => settings.openLaunchesPerOrg,
     unpaidGpuHoursMax: settings.unpaidGpuHoursPerOrg,
     onRunning: async (tx, started) => {
@@ -343,6 +343,7 @@ export function openModels(core: Core, settings: Settings, below: BelowModels): 
     instances,
     supply,
     openStream,
+    quiet: quietFrom(clock.now()),
     nudge: () => nudges.engine(),
   });
   const gateway = openGateway({ db, clock, ids, log, ledger, catalog, replicas, openMax, refuseKey });

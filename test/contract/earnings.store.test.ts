@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { CommunityEarnings } from '../../shared/api/community.ts';
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
-import { QUIET_AFTER_START_MS } from '../../control-plane/rental/outages/verdict.ts';
+import { QUIET_AFTER_START_MS } from '../../control-plane/rental/instances/quiet.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
 import { bringMachine } from './suppliers.ts';
 

@@ -1,6 +1,6 @@
 // The instance as the API shows it (specification 2.2, 3.1): every field at every station of its life, each way to its end, and its public events.
 import { describe, expect, test } from 'vitest';
-import { QUIET_AFTER_START_MS } from '../../control-plane/rental/outages/verdict.ts';
+import { QUIET_AFTER_START_MS } from '../../control-plane/rental/instances/quiet.ts';
 import { GRACE_MS } from '../../shared/limits.ts';
 import { LAUNCH } from '../kit/world.ts';
 import { type Answer, newestInstance, postLaunch } from './api.ts';

@@ -4,7 +4,7 @@ import { UsageRow } from '../../shared/api/billing.ts';
 import { InstanceEvent } from '../../shared/api/instance-journal.ts';
 import { Instance } from '../../shared/api/instance.ts';
 import { pageSchema } from '../../shared/api/page.ts';
-import { QUIET_AFTER_START_MS } from '../../control-plane/rental/outages/verdict.ts';
+import { QUIET_AFTER_START_MS } from '../../control-plane/rental/instances/quiet.ts';
 import { terminate } from '../kit/api-client.ts';
 import { eventually } from '../kit/processes.ts';
 import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';

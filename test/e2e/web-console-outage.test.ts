@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sql } from '../../control-plane/base/db/db.ts';
 import { findMachine } from '../../control-plane/fleet/supply/store.ts';
 import { pageOfOutages } from '../../control-plane/money/credits/outages.ts';
-import { QUIET_AFTER_START_MS } from '../../control-plane/rental/outages/verdict.ts';
+import { QUIET_AFTER_START_MS } from '../../control-plane/rental/instances/quiet.ts';
 import { addAuthenticator, axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
 
 const NO_CREDITS = { orgCreditsUcents: 0n, supplierCreditsUcents: 0n, supplierPaymentsUcents: 0n };

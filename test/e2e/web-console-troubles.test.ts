@@ -8,7 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { QUIET_AFTER_START_MS } from '../../control-plane/rental/outages/verdict.ts';
+import { QUIET_AFTER_START_MS } from '../../control-plane/rental/instances/quiet.ts';
 import { launch, terminate } from '../kit/api-client.ts';
 import { makeCertificate } from '../kit/certificate.ts';
 import { BROWSERS, openVisits, type Visits } from '../kit/console-visitors.ts';

@@ -167,6 +167,14 @@ export async function revokeKeysBeyond(
   return beyond;
 }
 
+const PersonRow = z.object({ user_id: text.nullable() });
+
+/** The person in whose own login the key was made; null for a key of the organisation. */
+export async function personOfKey(query: Query, id: string): Promise<string | null> {
+  const row = await query.one(PersonRow, sql`select user_id from api_keys where id = ${id}`);
+  return row?.user_id ?? null;
+}
+
 const FoundRow = ApiKeyRow.extend({ suspended_ms: int.nullable(), unfunded: flag });
 
 /** Undefined for a key that is unknown or revoked. It may have expired. */

@@ -4,7 +4,7 @@ import type { z } from 'zod';
 import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { INVITATIONS_PER_ORG_MAX } from '../../../shared/limits.ts';
-import { hashOf } from '../accounts/api-keys.ts';
+import { hashOf, personOfKey } from '../accounts/api-keys.ts';
 import { assertOrg } from '../accounts/orgs.ts';
 import type { Query, Tx } from '../db/db.ts';
 import type { Caller, SessionCall } from '../http/route.ts';
@@ -53,7 +53,7 @@ export function openInvitations(deps: PeopleDeps): Invitations {
         email,
         token_hash: hashOf(token),
         made_by: principalId,
-        user_id: session?.userId ?? null,
+        user_id: session?.userId ?? (await personOfKey(tx, principalId)),
         created_ms: nowMs,
         expires_ms: nowMs + INVITATION_MS,
       };

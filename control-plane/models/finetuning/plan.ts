@@ -104,11 +104,11 @@ function planCancel(facts: Facts, cancelMs: number, nowMs: number): Step {
   const offlineMs = attempt.offline_since_ms;
   if (!isOnline) {
     if (offlineMs === null) return { do: 'note-offline', isOffline: true };
-    const goneMs = Math.max(offlineMs, cancelMs) + FINE_TUNING_GONE_MS;
+    const goneMs = heard(Math.max(offlineMs, cancelMs), facts) + FINE_TUNING_GONE_MS;
     return nowMs >= goneMs ? { do: 'cancel' } : { do: 'wait', untilMs: goneMs };
   }
   if (offlineMs !== null) return { do: 'note-offline', isOffline: false };
-  const lateMs = cancelMs + JOB_GRACE_MS + LATE_MS;
+  const lateMs = heard(cancelMs, facts) + JOB_GRACE_MS + LATE_MS;
   if (!isRemoving && nowMs >= lateMs) return { do: 'remove' };
   return { do: 'wait', untilMs: isRemoving ? null : lateMs };
 }

@@ -17,6 +17,7 @@
 // What must never happen: more than `max` replicas run; a replica that answers is ended; two processes start a replica for the same request (the
 // pool's row is locked meanwhile).
 import type { InstanceState, ReplicaState } from '../../../shared/states.ts';
+import { isQuiet, notInQuiet, type Quiet } from '../../rental/instances/quiet.ts';
 
 export interface PoolFacts {
   /** Undefined if the file of models has no deployment for this tier any more. */
@@ -90,6 +91,8 @@ export interface ReplicaFacts {
   healthFailures: number;
   /** True if no process has a request in progress there, and each process knows that the replica drains. */
   isUnused: boolean;
+  /** The time after a start of the control plane in which nothing ends that began before. */
+  quiet: Quiet;
 }
 
 export type ReplicaStep =
@@ -123,7 +126,9 @@ export function planReplica(facts: ReplicaFacts, nowMs: number): ReplicaStep {
     const isOver = (facts.isUnused && drainedMs >= DRAIN_MS_MIN) || drainedMs >= DRAIN_MS_MAX;
     return isOver ? { do: 'end' } : { do: 'wait', ms: WAIT_MS };
   }
-  if (facts.healthFailures >= HEALTH_FAILURES_MAX) return { do: 'fail', reason: 'its server does not answer any more' };
+  const isJudged = !isQuiet(facts.enteredMs, facts.quiet, nowMs);
+  if (facts.healthFailures >= HEALTH_FAILURES_MAX && isJudged)
+    return { do: 'fail', reason: 'its server does not answer any more' };
   return { do: 'check' };
 }
 
@@ -137,7 +142,7 @@ function planStart({ instance, ...facts }: ReplicaFacts, nowMs: number): Replica
   const { status } = instance;
   if (status !== 'allocating' && status !== 'starting' && status !== 'running')
     return { do: 'fail', reason: lostReason(instance) };
-  if (nowMs >= facts.createdMs + facts.startDeadlineMs) {
+  if (nowMs >= notInQuiet(facts.createdMs, facts.createdMs + facts.startDeadlineMs, facts.quiet)) {
     const seconds = facts.startDeadlineMs / 1000;
     const why = facts.unreadyBecause ?? `its instance is still ${status}`;
     return { do: 'fail', reason: `it was not ready after ${seconds} s: ${why}` };

@@ -19,6 +19,7 @@ import type { Driver } from '../../base/operations/engine.ts';
 import type { Supply } from '../../fleet/supply/supply.ts';
 import { isOffered } from '../../fleet/supply/offerings.ts';
 import type { Instances } from '../../rental/instances/instances.ts';
+import type { Quiet } from '../../rental/instances/quiet.ts';
 import { type Callable, type Catalog, ECONOMY } from '../catalog/catalog.ts';
 import { policyOf } from '../catalog/model-servers.ts';
 import type { Upstream } from '../catalog/models.ts';
@@ -94,6 +95,7 @@ export interface ReplicasDeps extends PoolDeps {
   instances: Pick<Instances, 'create' | 'remove'>;
   supply: Pick<Supply, 'accuse'>;
   openStream(machineId: string, workloadId: string, target: OpenMessage['target']): Promise<Duplex>;
+  quiet: Quiet;
   /** Called after a commit that made a row due. */
   nudge(): void;
 }

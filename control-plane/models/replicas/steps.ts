@@ -4,6 +4,7 @@ import type { Modality } from '../../../shared/api/model.ts';
 import { PLATFORM_ORG } from '../../base/accounts/accounts.ts';
 import type { Exchanges } from '../../base/outbound/exchange.ts';
 import type { Instances } from '../../rental/instances/instances.ts';
+import type { Quiet } from '../../rental/instances/quiet.ts';
 import { findInstance, type InstanceRow } from '../../rental/instances/store.ts';
 import { launchOf } from '../catalog/deployments.ts';
 import { planReplica, retryAfterMs } from './plan.ts';
@@ -18,6 +19,7 @@ export interface StepDeps extends PoolDeps {
   openStream: ServersDeps['openStream'];
   /** The modality of the model of a pool; undefined if it is not in the catalog any more. */
   modalityOf(poolId: string): Modality | undefined;
+  quiet: Quiet;
   counts: WakeCounts;
 }
 
@@ -52,6 +54,7 @@ export async function driveReplica(id: string, signal: AbortSignal, deps: StepDe
       unreadyBecause: replica.unready_because,
       healthFailures: replica.health_failures,
       isUnused: replica.state === 'draining' && (await isUnused(replica, deps)),
+      quiet: deps.quiet,
     },
     nowMs,
   );

@@ -18,7 +18,7 @@ import type { HeldGpus } from '../../fleet/supply/intake.ts';
 import type { Whereabouts } from './launch.ts';
 import { gpuGrace, noteGpus, pullLogin, type PullLoginDeps } from './host-messages.ts';
 import { confirmOutage, endOutage, giveUp } from './outages.ts';
-import { plan, type Quiet } from './plan.ts';
+import { plan } from './plan.ts';
 import { runningReason, instanceView, reservedView } from './view.ts';
 import { TakenMeanwhile } from './place.ts';
 import { lockRental } from './states.ts';
@@ -100,7 +100,6 @@ export type InstancesDeps = StepDeps &
     nudge(): void;
     /** The domain of applications; undefined if applications are not served. */
     appSite: AppSite | undefined;
-    quiet: Quiet;
   };
 
 export function openInstances(deps: InstancesDeps): Instances {

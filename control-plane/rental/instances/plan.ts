@@ -3,6 +3,7 @@ import { GUEST_SILENT_MS_MAX, STARTING_MS_MAX, STOPPING_MS_MAX } from '../../../
 import type { ErrorCode } from '../../../shared/errors.ts';
 import { FAILURE_WORDS, type ObservedWorkload } from '../../../shared/protocol/workload.ts';
 import type { InstanceState } from '../../../shared/states.ts';
+import { notInQuiet, type Quiet } from './quiet.ts';
 
 /** A host must acknowledge a new workload within this time. Otherwise another host is tried. */
 export const ACKNOWLEDGE_MS_MAX = 60_000;
@@ -13,15 +14,6 @@ export const HOUR_MS = 3_600_000;
 const PROBE_AGAIN_MS = 1_000;
 /** A good probe that is at most this old counts when the container begins to run. */
 const REACHED_MS_MAX = 10_000;
-
-/**
- * The time after a start of the control plane in which agents reconnect. A time limit that began before it does not end within it, because hosts
- * could not report anything while the control plane was away.
- */
-export interface Quiet {
-  fromMs: number;
-  untilMs: number;
-}
 
 export interface Facts {
   status: InstanceState;
@@ -97,13 +89,8 @@ function planAllocating(facts: Facts, nowMs: number): Step {
   const { placedMs, observed } = facts;
   if (placedMs === null) return { do: 'place', because: null };
   if (observed !== null) return { do: 'start' };
-  const acknowledgeMs = notInQuiet(placedMs, placedMs + ACKNOWLEDGE_MS_MAX, facts);
+  const acknowledgeMs = notInQuiet(placedMs, placedMs + ACKNOWLEDGE_MS_MAX, facts.quiet);
   return nowMs >= acknowledgeMs ? elsewhere(facts, 'the host did not answer') : { do: 'wait', untilMs: acknowledgeMs };
-}
-
-/** The end of a time limit that began at `fromMs`. */
-function notInQuiet(fromMs: number, untilMs: number, { quiet }: Facts): number {
-  return fromMs < quiet.fromMs ? Math.max(untilMs, quiet.untilMs) : untilMs;
 }
 
 function planStarting(facts: Facts, nowMs: number): Step {
@@ -144,7 +131,7 @@ function startDeadline(facts: Facts): number {
   const startedMs = acknowledgedMs + STARTING_MS_MAX;
   const isStarting = observed?.phase === 'starting' && startingMs !== null;
   const deadlineMs = isStarting ? Math.min(startedMs, startingMs + CONTAINER_STARTS_MS_MAX) : startedMs;
-  const heldMs = notInQuiet(placedMs ?? enteredMs, deadlineMs, facts);
+  const heldMs = notInQuiet(placedMs ?? enteredMs, deadlineMs, facts.quiet);
   return endsByItself ? Math.min(heldMs, startedMs) : heldMs;
 }
 

@@ -5,11 +5,15 @@ import type { Db, Tx } from '../../base/db/db.ts';
 import type { CreateDeps } from './create.ts';
 import { explainNoPlace, place } from './place.ts';
 import { HOUR_MS, type Step } from './plan.ts';
+import { isQuiet, type Quiet } from './quiet.ts';
 import { lockRental, move, type MoveDeps, presentReason } from './states.ts';
 import * as store from './store.ts';
 
 /** Errors of `place` that fail the launch. */
 const REFUSALS_AT_PLACE = new Set<ErrorCode>(['insufficient_balance', 'price_changed']);
+
+/** How soon a place is searched again while hosts reconnect. */
+const PLACE_AGAIN_MS = 5_000;
 
 /** The result of one probe. */
 export type ProbeResult = { ok: true } | { ok: false; leg: string; detail: string };
@@ -18,6 +22,7 @@ export interface StepDeps extends CreateDeps, MoveDeps {
   db: Db;
   log: Log;
   probes: Probes;
+  quiet: Quiet;
 }
 
 /** Probes of the SSH path. They never throw. */
@@ -104,9 +109,14 @@ async function replace(seen: store.InstanceRow, because: string | null, deps: St
     const instance = await store.findInstance(tx, seen.id);
     if (instance === undefined || instance.facts_version !== seen.facts_version) return [];
     const nowMs = deps.clock.now();
-    if (because !== null) await blameHost(tx, instance, deps);
     const machineId = await place(tx, instance, deps);
     const touched = instance.machine_id === null ? [] : [instance.machine_id];
+    if (machineId === undefined && isQuiet(instance.created_ms, deps.quiet, nowMs)) {
+      // The other hosts are still reconnecting.
+      await store.patchInstance(tx, instance, { due_ms: nowMs + PLACE_AGAIN_MS });
+      return touched;
+    }
+    if (because !== null) await blameHost(tx, instance, deps);
     if (machineId === undefined) {
       const nothing = await explainNoPlace(tx, instance, nowMs);
       const detail = because === null ? nothing.detail : `On the chosen host, ${because}. ${nothing.detail}`;

@@ -32,6 +32,7 @@
 // late); an outage begins after its first failed probe; time in which we did not probe is
 // credited (the last proof of life counts as at most one minute old); all hosts are marked unreachable because our own network is down.
 import { GRACE_MS } from '../../../shared/limits.ts';
+import { QUIET_AFTER_START_MS } from '../instances/quiet.ts';
 
 /** Time between two good probes. It is spread by +-20 % so that probes do not come in waves. */
 export const PROBE_PERIOD_MS = 30_000;
@@ -58,8 +59,6 @@ export const SETTLED_MS = 10_000;
 const REPAIR_MS_MAX = 10_000;
 /** Good probes in a row that end an outage. */
 const SUCCESSES_MIN = 2;
-/** No outage is confirmed and no instance given up for this long after a start of the control plane: agents are still reconnecting. */
-export const QUIET_AFTER_START_MS = 120_000;
 /** No instance is given up for this long after many machines have failed together, because their agents are still reconnecting. */
 const QUIET_AFTER_TOGETHER_MS = QUIET_AFTER_START_MS;
 /** If at least this number and this share of all machines fail together, the fault is probably ours. The verdict is held, but not for ever. */

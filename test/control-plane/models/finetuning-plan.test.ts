@@ -179,6 +179,17 @@ test('gives a host the whole time of a limit again if this control plane could n
   expect([...given].toSorted()).toEqual(Object.keys(limits).toSorted());
 });
 
+test('lets the host of a cancelled job send its last checkpoint after this control plane was away', () => {
+  fc.assert(
+    fc.property(anyFacts, (facts) => {
+      const cancelMs = facts.job.cancel_ms;
+      if (plan(facts, NOW_MS).do !== 'remove' || cancelMs === null) return;
+      expect(NOW_MS - Math.max(cancelMs, facts.openedMs)).toBeGreaterThanOrEqual(10 * 60_000);
+    }),
+    { numRuns: 5_000 },
+  );
+});
+
 test('leaves a machine that is away only after ten minutes, of which this control plane has seen all', () => {
   fc.assert(
     fc.property(anyFacts, (facts) => {

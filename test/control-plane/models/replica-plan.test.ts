@@ -145,6 +145,7 @@ describe('a replica', () => {
         unreadyBecause: null,
         healthFailures: 0,
         isUnused: false,
+        quiet: { fromMs: 0, untilMs: 0 },
         ...patch,
       },
       NOW_MS,
@@ -171,6 +172,16 @@ describe('a replica', () => {
       do: 'fail',
       reason: 'it was not ready after 120 s: its instance is still starting',
     });
+  });
+
+  test('that started before the control plane is judged only after agents had the time to reconnect', () => {
+    const quiet = { fromMs: NOW_MS - 1_000, untilMs: NOW_MS + 1 };
+    const before = { createdMs: NOW_MS - 300_000, enteredMs: NOW_MS - 200_000 };
+    expect(step({ ...before, quiet })).toEqual({ do: 'ask' });
+    expect(step({ ...before, quiet: { ...quiet, untilMs: NOW_MS } })).toMatchObject({ do: 'fail' });
+    expect(step({ ...before, quiet, state: 'ready', healthFailures: 3 })).toEqual({ do: 'check' });
+    const after = { createdMs: NOW_MS - 1_000, enteredMs: NOW_MS - 1_000 };
+    expect(step({ ...after, quiet, state: 'ready', healthFailures: 3 })).toMatchObject({ do: 'fail' });
   });
 
   test('that is ready is checked, and fails with its instance or after three bad checks in a row', () => {

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { expect, inject, test } from 'vitest';
 import { type Identity, proveIdentity } from '../../../agent/link/identity.ts';
 import { wallet } from '../../../control-plane/money/ledger/accounts.ts';
-import { QUIET_AFTER_START_MS } from '../../../control-plane/rental/outages/verdict.ts';
+import { QUIET_AFTER_START_MS } from '../../../control-plane/rental/instances/quiet.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { AgentMessage, ServerMessage } from '../../../shared/protocol/link.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';

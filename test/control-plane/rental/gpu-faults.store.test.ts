@@ -5,7 +5,7 @@ import { text } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { findMachine, gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { payable, wallet } from '../../../control-plane/money/ledger/accounts.ts';
-import { QUIET_AFTER_START_MS } from '../../../control-plane/rental/outages/verdict.ts';
+import { QUIET_AFTER_START_MS } from '../../../control-plane/rental/instances/quiet.ts';
 import { findInstance, type InstanceRow } from '../../../control-plane/rental/instances/store.ts';
 import { GRACE_MS } from '../../../shared/limits.ts';
 import type { GpuFault, Inventory } from '../../../shared/protocol/inventory.ts';

@@ -278,21 +278,6 @@ describe('a host that fails', () => {
     expect(await available(who.orgId)).toBe(100_000_000_000n);
   });
 
-  test('to acknowledge while the control plane was away is given up two minutes after the start at the earliest', async () => {
-    await world.machine();
-    const id = await world.launch(await world.customer(100_000));
-    await world.rooms.ownOutages.beat();
-    await world.clock.advance(61_000);
-    world = await world.restart();
-    await world.drive();
-    await world.clock.advance(119_999);
-    await world.drive();
-    expect(await status(id)).toBe('allocating');
-    await world.observe(id, { phase: 'pulling' });
-    await world.drive();
-    expect(await status(id)).toBe('starting');
-  });
-
   test('with a bad image fails at once, because no other host can mend that', async () => {
     await world.machine();
     await world.machine();

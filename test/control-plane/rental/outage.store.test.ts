@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { payable, wallet } from '../../../control-plane/money/ledger/accounts.ts';
-import { QUIET_AFTER_START_MS } from '../../../control-plane/rental/outages/verdict.ts';
+import { QUIET_AFTER_START_MS } from '../../../control-plane/rental/instances/quiet.ts';
 import { GRACE_MS } from '../../../shared/limits.ts';
 import { reliabilityOf } from '../../../control-plane/fleet/supply/reliability.ts';
 import { confirmOutage } from '../../../control-plane/rental/instances/outages.ts';

@@ -5,11 +5,11 @@ import {
   type FleetView,
   isDown,
   type ProbeOutcome,
-  QUIET_AFTER_START_MS,
   type Series,
   verdict,
   WELL,
 } from '../../../control-plane/rental/outages/verdict.ts';
+import { QUIET_AFTER_START_MS } from '../../../control-plane/rental/instances/quiet.ts';
 import { GRACE_MS } from '../../../shared/limits.ts';
 
 const START_MS = 1_000_000_000;

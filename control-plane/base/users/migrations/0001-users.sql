@@ -104,7 +104,7 @@ create table invitations (
   id TEXT not null primary key,
   org_id TEXT not null references orgs (id),
   role TEXT not null,
-  -- the person who made it; null: an API key
+  -- the person who made it; null: an API key of the organisation
   user_id TEXT,
   -- the person for whom it is meant; null: for whoever has the link
   email TEXT,

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { text } from '../../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../../control-plane/base/db/db.ts';
+import { scopeTexts } from '../../../../control-plane/base/http/scopes.ts';
 import { USER_CODE_LETTERS } from '../../../../shared/api/device-login.ts';
 import { type Answer, type Api, type ApiAccount, openApi } from '../../../contract/api.ts';
 import { addPerson, type Person } from '../../../kit/people.ts';
@@ -222,4 +223,18 @@ test('refusals for programs have the form of OAuth, also those of the body', asy
     error: 'validation_failed',
     error_description: expect.stringContaining('device_code'),
   });
+});
+
+test('an invitation that was made with the key of a login ends with the membership of its person', async () => {
+  const [eve, boss] = [
+    await addPerson(api.world, { orgId: owner.orgId, role: 'owner' }),
+    await addPerson(api.world, { orgId: owner.orgId, role: 'owner' }),
+  ];
+  const codes = await begin(scopeTexts().filter((text) => text !== 'full_access'));
+  await act('approve', codes, eve);
+  const key = String((await redeem(codes)).json['access_token']);
+  const made = await api.call('POST', '/v1/invitations', { key, body: { role: 'owner' } });
+  expect(made.status).toBe(201);
+  expect((await api.call('DELETE', `/v1/members/${eve.userId}`, { as: boss })).status).toBe(204);
+  expect((await api.call('GET', '/v1/invitations', { as: boss })).json.data).toEqual([]);
 });
