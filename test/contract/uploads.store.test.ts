@@ -63,7 +63,7 @@ const rowsOf = async (table: 'uploads' | 'upload_parts'): Promise<number | undef
   const rows = table === 'uploads' ? sql`uploads` : sql`upload_parts`;
   return (await api.world.db.read.one(countRow, sql`select count(*) as count from ${rows}`))?.count;
 };
-const clean = (): Promise<void> => api.world.rooms.files.uploads.clean(never);
+const clean = (): Promise<'again' | undefined> => api.world.rooms.files.uploads.clean(never);
 /** An upload with two parts that are its file. */
 const twoParts = async (): Promise<{ id: string; parts: string[] }> => {
   const id = await created();

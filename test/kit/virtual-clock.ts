@@ -73,6 +73,18 @@ export function virtualClock(startMs: number = Date.UTC(2026, 0, 1)): VirtualClo
   };
 }
 
+/** Moves the clock on by `stepMs` again and again until `work` is over. While no timer waits, the work waits for something real. */
+export async function whileTimePasses<T>(clock: VirtualClock, work: Promise<T>, stepMs: number): Promise<T> {
+  let isOver = false;
+  const over = work.finally(() => (isOver = true));
+  over.catch(() => undefined);
+  while (!isOver) {
+    if (clock.waiting() > 0) await clock.advance(stepMs);
+    else await clock.nextTurn();
+  }
+  return over;
+}
+
 /** The next timer. If two have the same time, the one that was set first. */
 function earlier(first: Timer | undefined, other: Timer): Timer {
   return first === undefined || other.atMs < first.atMs ? other : first;

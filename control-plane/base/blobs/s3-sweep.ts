@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import { ownerOf } from './blobs.ts';
-import type { S3Requests } from './s3-requests.ts';
+import type { S3Request, S3Requests } from './s3-requests.ts';
 import type { Claims } from './sweep.ts';
 
 /**
@@ -12,28 +12,65 @@ import type { Claims } from './sweep.ts';
  */
 const LEFT_MS = 24 * 3_600_000;
 
+/** A sweep ends long before its loop counts as hanging, also if the store is slow or much is to be removed. The next sweep goes on from there. */
+const SWEEP_MS_MAX = 30_000;
+const REMOVED_AT_ONCE = 16;
+
 interface Ground {
   clock: Clock;
   log: Log;
   requests: S3Requests;
 }
 
-/** Returns the number of removed things. */
-export async function sweepObjects(ground: Ground, claims: Claims, signal: AbortSignal): Promise<number> {
-  let removed = 0;
+/** The returned function sweeps for a limited time, and returns the number of removed things. */
+export function openObjectSweep(ground: Ground): (claims: Claims, signal: AbortSignal) => Promise<number> {
+  const { clock, log } = ground;
+  let walk: AsyncGenerator<number> | undefined;
+  return async (claims, signal) => {
+    const untilMs = clock.monotonicMs() + SWEEP_MS_MAX;
+    let removed = 0;
+    while (!signal.aborted && clock.monotonicMs() < untilMs) {
+      // A walk keeps the claims and the signal with which it began. Those of a process never change.
+      walk ??= walkOver(claims, ground, signal);
+      // A walk that has failed is over, so the next sweep begins another one.
+      const step = await walk.next().catch((error: unknown) => {
+        walk = undefined;
+        throw error;
+      });
+      if (step.done === true) {
+        walk = undefined;
+        break;
+      }
+      removed += step.value;
+    }
+    if (removed > 0) log.info({ removed }, 'blobs and parts that dead processes left in the S3 store were removed');
+    return removed;
+  };
+}
+
+/** Goes once through the whole store in short steps. Yields the number of things that a step removed. */
+async function* walkOver(claims: Claims, ground: Ground, signal: AbortSignal): AsyncGenerator<number> {
+  const { requests } = ground;
   for (const [owner, claimed] of Object.entries(claims)) {
     for await (const old of oldObjects(owner, ground, signal)) {
       const named = new Set(old.length === 0 ? [] : await claimed(old));
-      for (const key of old.filter((each) => !named.has(each))) {
-        await ground.requests.send({ method: 'DELETE', object: `${owner}/${key}`, signal });
-        removed += 1;
-      }
+      const orphans = old.filter((key) => !named.has(key)).map((key) => ({ object: `${owner}/${key}` }));
+      yield* removeAll(orphans, requests, signal);
     }
   }
-  removed += await sweepParts(ground, signal);
-  if (removed > 0)
-    ground.log.info({ removed }, 'blobs and parts that dead processes left in the S3 store were removed');
-  return removed;
+  for await (const parts of oldParts(ground, signal)) yield* removeAll(parts, requests, signal);
+}
+
+type Leftover = Pick<S3Request, 'object' | 'query'>;
+
+async function* removeAll(all: Leftover[], requests: S3Requests, signal: AbortSignal): AsyncGenerator<number> {
+  for (let i = 0; i < all.length; i += REMOVED_AT_ONCE) {
+    const some = all.slice(i, i + REMOVED_AT_ONCE);
+    await Promise.all(some.map((each) => requests.send({ method: 'DELETE', ...each, signal })));
+    yield some.length;
+  }
+  // A page without leftovers is a step too, because listing takes time.
+  yield 0;
 }
 
 const ObjectPage = z.object({
@@ -63,23 +100,20 @@ const PartsPage = z.object({
   NextUploadIdMarker: z.string().optional(),
 });
 
-async function sweepParts({ clock, requests }: Ground, signal: AbortSignal): Promise<number> {
-  let removed = 0;
+/** The old parts of blobs that were never made, page by page. */
+async function* oldParts({ clock, requests }: Ground, signal: AbortSignal): AsyncGenerator<Leftover[]> {
   let from: Record<string, string> | undefined = {};
   while (from !== undefined && !signal.aborted) {
     const query: Record<string, string> = { uploads: '', ...from };
     const page = PartsPage.parse((await requests.send({ method: 'GET', query, signal })).xml);
-    for (const { Key: object, UploadId: uploadId, Initiated: begun } of page.Upload) {
+    yield page.Upload.filter(({ Key: object, Initiated: begun }) => {
       const [owner = '', key = ''] = object.split('/', 2);
-      if (!isOurs(key, owner) || begun.getTime() > clock.now() - LEFT_MS) continue;
-      await requests.send({ method: 'DELETE', object, query: { uploadId }, signal });
-      removed += 1;
-    }
+      return isOurs(key, owner) && begun.getTime() <= clock.now() - LEFT_MS;
+    }).map(({ Key: object, UploadId: uploadId }) => ({ object, query: { uploadId } }));
     const { NextKeyMarker: keyMarker, NextUploadIdMarker: idMarker } = page;
     const hasNext = page.IsTruncated === 'true' && keyMarker !== undefined && idMarker !== undefined;
     from = hasNext ? { 'key-marker': keyMarker, 'upload-id-marker': idMarker } : undefined;
   }
-  return removed;
 }
 
 /** Whether the key is one of this owner. The bucket may also hold objects of others. */

@@ -26,7 +26,7 @@ import {
   type S3Settings,
   S3Silence,
 } from './s3-requests.ts';
-import { sweepObjects } from './s3-sweep.ts';
+import { openObjectSweep } from './s3-sweep.ts';
 import { writeObject } from './s3-writes.ts';
 
 interface S3BlobsDeps {
@@ -37,6 +37,7 @@ interface S3BlobsDeps {
 
 export function openS3Blobs(settings: S3Settings, deps: S3BlobsDeps): Blobs {
   const requests = openS3Requests(settings, deps.clock);
+  const sweep = openObjectSweep({ ...deps, requests });
   const { endpoint, bucket } = settings;
   const explained: Explained = (work) =>
     work.catch((error: unknown) => explain(error, { endpoint, bucket, log: deps.log }));
@@ -50,7 +51,7 @@ export function openS3Blobs(settings: S3Settings, deps: S3BlobsDeps): Blobs {
     remove: async (key) => void (await explained(requests.send({ method: 'DELETE', object: objectOf(key) }))),
     disk: async () => undefined,
     presign: (permission) => presign(permission, requests, deps.clock.now()),
-    sweep: (claims, signal) => explained(sweepObjects({ ...deps, requests }, claims, signal)),
+    sweep: (claims, signal) => explained(sweep(claims, signal)),
   };
 }
 

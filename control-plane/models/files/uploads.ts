@@ -24,13 +24,17 @@ export interface Uploads {
   complete(call: CompleteCall): Promise<Reply>;
   /** @throws ServiceError `not_found`, `conflict` if the upload is completed */
   cancel(call: CancelCall): Promise<Reply>;
-  /** Ends the uploads that have expired, and removes the parts of all uploads that have ended. */
-  clean(signal: AbortSignal): Promise<void>;
+  /** Ends the uploads that have expired, and removes the parts of all uploads that have ended. `again` if there may be more of them. */
+  clean(signal: AbortSignal): Promise<'again' | undefined>;
 }
 
 /** Time to finish for an upload that is being completed when its own time is over. */
 const COMPLETING_MS = 30 * 60_000;
-const CLEANED_ROWS = 100;
+const EXPIRED_ROWS = 100;
+/** S3 takes long for each part, so some are removed side by side. */
+const REMOVED_AT_ONCE = 16;
+/** One run ends long before its loop counts as hanging. */
+const CLEAN_MS_MAX = 30_000;
 
 /** `wholeFiles` limits how many whole files of an organisation are written at the same time. */
 export function openUploads(deps: FilesDeps, wholeFiles: AtOnce): Uploads {
@@ -66,15 +70,17 @@ export function openUploads(deps: FilesDeps, wholeFiles: AtOnce): Uploads {
         return reply;
       }),
     clean: async (signal) => {
-      for (const late of await lateUploads(db.read, clock.now() - COMPLETING_MS, CLEANED_ROWS)) {
+      for (const late of await lateUploads(db.read, clock.now() - COMPLETING_MS, EXPIRED_ROWS)) {
         await db.tx('uploads.expire', (tx) => move(tx, { id: late.id, status: 'pending' }, 'expired'));
       }
-      while (!signal.aborted) {
-        const keys = await db.tx('uploads.clean', (tx) => takeUnneededParts(tx, CLEANED_ROWS));
+      const untilMs = clock.monotonicMs() + CLEAN_MS_MAX;
+      while (!signal.aborted && clock.monotonicMs() < untilMs) {
+        const keys = await db.tx('uploads.clean', (tx) => takeUnneededParts(tx, REMOVED_AT_ONCE));
         // If the process dies here, the sweep of blobs removes the rest.
-        for (const key of keys) await blobs.remove(key);
-        if (keys.length < CLEANED_ROWS) return;
+        await Promise.all(keys.map((key) => blobs.remove(key)));
+        if (keys.length < REMOVED_AT_ONCE) return undefined;
       }
+      return 'again';
     },
   };
 }

@@ -14,7 +14,7 @@ import { createLog } from '../../../../shared/log.ts';
 import { systemRng } from '../../../../shared/rng.ts';
 import { openTestDb } from '../../../kit/databases.ts';
 import { type S3Server, startS3Server } from '../../../kit/s3-server.ts';
-import { type VirtualClock, virtualClock } from '../../../kit/virtual-clock.ts';
+import { type VirtualClock, virtualClock, whileTimePasses } from '../../../kit/virtual-clock.ts';
 
 export const BACKENDS = ['local disk', 'S3'] as const;
 export type Backend = (typeof BACKENDS)[number];
@@ -93,13 +93,9 @@ export const codeOf = (work: Promise<unknown>): Promise<string> =>
   );
 
 /** Moves the clock on until `work` is over, because a repeated request waits. */
-export async function waitedFor<T>(work: Promise<T>): Promise<T> {
-  let isOver = false;
-  const over = work.finally(() => (isOver = true));
-  over.catch(() => undefined);
+export function waitedFor<T>(work: Promise<T>): Promise<T> {
   // The steps are small: the work also waits for real input, and a signature of the store is valid for minutes.
-  while (!isOver) await clock.advance(20);
-  return over;
+  return whileTimePasses(clock, work, 20);
 }
 
 const ROOM = [
