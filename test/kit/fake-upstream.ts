@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Clock } from '../../shared/clock.ts';
 
 export interface FakeAnswer {
   status?: number;
@@ -15,6 +16,8 @@ export interface FakeAnswer {
   pauseMs?: number;
   /** The same as bytes, each piece in a packet of its own. */
   pieces?: Uint8Array[];
+  /** It waits for this before each piece. */
+  between?(): Promise<unknown>;
   /** What follows the last words: the end, silence, or a cut connection. */
   ending?: 'end' | 'stall' | 'cut';
   /** Time in silence before the answer. */
@@ -63,6 +66,13 @@ export const HELLO = {
   ],
   usage: { prompt_tokens: 6, completion_tokens: 3, total_tokens: 9, prompt_tokens_details: { cached_tokens: 2 } },
 };
+
+/** An answer that says this text every second, without an end. */
+export function dripping(clock: Pick<Clock, 'sleep'>, text: string, more: FakeAnswer = {}): FakeAnswer {
+  const piece = Buffer.from(text);
+  const pieces = Array.from({ length: 1_000 }, () => piece);
+  return { pieces, between: () => clock.sleep(1_000), ending: 'stall', ...more };
+}
 
 export async function openFakeUpstream(): Promise<FakeUpstream> {
   const planned: FakeAnswer[] = [];
@@ -136,6 +146,8 @@ async function speak(response: ServerResponse, answer: FakeAnswer, cut: WeakSet<
     if (!response.write(text)) await once(response, 'drain', { signal: gone.signal }).catch(() => undefined);
   }
   for (const piece of pieces) {
+    await answer.between?.();
+    if (gone.signal.aborted) return;
     response.write(piece);
     await new Promise((resolve) => setImmediate(resolve));
   }

@@ -27,6 +27,11 @@ export interface ExchangeRequest {
   statusMs: number;
   /** Limit between two chunks of the body; after it, reading fails with `timeout`. */
   idleMs: number;
+  /**
+   * Limit from the start to the last byte of the body; after it, the attempt or the reading fails with `timeout`. A server that sends byte after
+   * byte is stopped by nothing else. Undefined if the body may take as long as it goes on.
+   */
+  totalMs: number | undefined;
   /** Ends the connection in any state, so that the other side notices. Pending calls fail with `protocol`. */
   signal: AbortSignal;
   /** Opens the connection in place of DNS and TCP. The policy is not asked then, and the host of the URL is only a name. */
@@ -39,6 +44,8 @@ export interface Exchange {
   headers: Record<string, string>;
   /** Can be read once. Leaving the loop early ends the connection. Throws OutboundError. */
   body: AsyncIterable<Buffer>;
+  /** Takes `totalMs` away, for a stream that has begun as it should. */
+  unlimited(): void;
   /** Ends a response that is not needed any more. Does nothing if it was read completely. */
   end(): void;
 }
@@ -95,6 +102,7 @@ function begin(target: Target, conversation: Conversation): Promise<Exchange> {
     if (isOver) return;
     isOver = true;
     cancel();
+    unlimited();
     line.onConnected = () => undefined;
     request.signal.removeEventListener('abort', leave);
     lines.giveBack(line);
@@ -113,6 +121,10 @@ function begin(target: Target, conversation: Conversation): Promise<Exchange> {
     cancel = endAfter(conversation, { ms: request.statusMs, code: 'timeout', what: 'no status line' });
   };
   if (line.isOpen) line.onConnected();
+  const unlimited =
+    request.totalMs === undefined
+      ? (): void => undefined
+      : endAfter(conversation, { ms: request.totalMs, code: 'timeout', what: 'no whole answer' });
   if (request.signal.aborted) leave();
   const { method, headers, body } = request;
   // Undici's own timers are off: the injected clock measures the limits.
@@ -124,7 +136,7 @@ function begin(target: Target, conversation: Conversation): Promise<Exchange> {
         if (status < 200) return;
         cancel();
         cancel = pieces.watch();
-        opened.resolve({ status, headers: joined(answered), body: pieces.body, end });
+        opened.resolve({ status, headers: joined(answered), body: pieces.body, unlimited, end });
       },
       onResponseData: (controller, piece) => pieces.push(piece, controller),
       onResponseEnd: () => {

@@ -16,7 +16,7 @@ export const Serving = z.strictObject({
   max_inputs: z.int().min(1).max(EMBEDDINGS_INPUTS_MAX).default(32),
   /** Limit for a whole answer. Official clients give up after 300 s without headers. */
   answer_ms: Milliseconds.default(280_000),
-  /** Time until a stream begins. */
+  /** Time until the first event of a stream. Comments before it do not count. */
   first_byte_ms: Milliseconds.default(60_000),
   /** Time between two pieces of a stream. */
   idle_ms: Milliseconds.default(60_000),

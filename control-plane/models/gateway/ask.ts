@@ -24,7 +24,7 @@ export interface UpstreamRequest {
   orgId: string;
   /** The start on the monotonic clock. */
   startedMs: number;
-  /** Time limit from `startedMs`, for all attempts together. */
+  /** Time limit from `startedMs` for all attempts together, to the end of the answer or until a stream has begun (`unlimited` of its exchange). */
   answerMs(upstream: Upstream): number;
   idleMs(upstream: Upstream): number;
   /** Requests with the same affinity go to the same server, unless it is too busy. */
@@ -136,6 +136,7 @@ async function askOne(upstreamRequest: UpstreamRequest, upstream: Upstream, deps
       connectMs: Math.min(upstream.connect_ms, leftMs),
       statusMs: leftMs,
       idleMs: upstreamRequest.idleMs(upstream),
+      totalMs: leftMs,
       signal,
       dial: upstream.replica?.dial,
     });
@@ -179,7 +180,7 @@ function retryAfterOf({ headers }: Exchange): number {
 }
 
 /** The error for a server that has used up its time. */
-export function timedOut(cause: unknown): ServiceError {
+function timedOut(cause: unknown): ServiceError {
   return new ServiceError('upstream_timeout', {
     detail: 'The model did not answer in time. Ask for less at once, or stream the answer.',
     cause,

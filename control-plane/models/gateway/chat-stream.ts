@@ -51,6 +51,8 @@ async function beginAnswer(call: ChatCall, asking: Asking, deps: CallDeps): Prom
     answering.end();
     throw error;
   });
+  // From here on, the limits are those of a stream: STREAM_MS_MAX, and the time between two pieces.
+  answering.exchange.unlimited();
   answering.answered();
   return { chat, first, pieces };
 }

@@ -49,7 +49,7 @@ export async function completeChat(call: ChatCall, deps: CallDeps): Promise<Repl
       return { ucents, usage, countedBy: counted.countedBy, upstream: upstream.base_url };
     };
     const gathered = isGathered(upstream)
-      ? await gather(answering, upstreamRequest, deps)
+      ? await gather(answering, upstreamRequest)
       : { completion: (await readWhole(answering, READING, open.signal)).answer };
     if ('left' in gathered) {
       const left = await used(gathered.left);

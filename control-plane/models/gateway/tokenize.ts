@@ -143,6 +143,8 @@ async function askTokenizer<T>(
       connectMs: TOKENIZER_MS,
       statusMs: TOKENIZER_MS,
       idleMs: TOKENIZER_MS,
+      // The signal is the limit of all requests together.
+      totalMs: undefined,
       signal: spent.signal,
     });
     const text = await readText(exchange.body, TOKENIZER_ANSWER_BYTES_MAX);

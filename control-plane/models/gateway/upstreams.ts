@@ -148,6 +148,7 @@ export async function healthOf(upstream: Upstream, exchanges: Exchanges, signal:
       connectMs: Math.min(upstream.connect_ms, CHECK_MS),
       statusMs: CHECK_MS,
       idleMs: CHECK_MS,
+      totalMs: 2 * CHECK_MS,
       signal,
       dial: upstream.replica?.dial,
     });

@@ -4,7 +4,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { fail, ServiceError } from '../../../shared/errors.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
-import { type Answering, ask, type AskDeps, brokenAnswer, type UpstreamRequest, timedOut } from './ask.ts';
+import { type Answering, ask, type AskDeps, brokenAnswer, type UpstreamRequest } from './ask.ts';
 import { readText } from '../../base/outbound/outbound.ts';
 import type { Counts } from './counts.ts';
 import type { Requests } from './requests.ts';
@@ -94,17 +94,7 @@ export function isGathered({ engine }: Upstream): boolean {
 }
 
 /** @throws ServiceError as `askWhole`; also if the caller has left before the answer began, or if this process stops */
-export async function gather(
-  answering: Answering,
-  { signal }: Pick<UpstreamRequest, 'signal'>,
-  deps: CallDeps,
-): Promise<Gathered> {
-  const late = new AbortController();
-  const leftMs = answering.startedMs + answering.upstream.answer_ms - deps.clock.monotonicMs();
-  const cancel = deps.clock.after(Math.max(0, leftMs), () => {
-    late.abort();
-    answering.end();
-  });
+export async function gather(answering: Answering, { signal }: Pick<UpstreamRequest, 'signal'>): Promise<Gathered> {
   const pieces = eventData(answering.exchange.body);
   const said: Draft = { content: '', usage: undefined, finishReason: undefined };
   try {
@@ -118,10 +108,6 @@ export async function gather(
     return { completion };
   } catch (error) {
     answering.end();
-    if (late.signal.aborted) {
-      answering.failed();
-      throw timedOut(error);
-    }
     const isLeft = signal.aborted && !(signal.reason instanceof ServiceError);
     // A model that thinks first has tokens before it has a text.
     const hasBegun = said.content !== '' || (said.usage?.completion_tokens ?? 0) > 0;
@@ -129,8 +115,6 @@ export async function gather(
     if (!(error instanceof ServiceError) || error.code !== 'upstream_response_too_large') answering.failed();
     if (error instanceof BadEvents) return failUnusable();
     throw error instanceof ServiceError ? error : brokenAnswer(error, signal);
-  } finally {
-    cancel();
   }
 }
 

@@ -123,6 +123,7 @@ function send(
     connectMs: upstream.connect_ms,
     statusMs: ms,
     idleMs: ms,
+    totalMs: upstream.connect_ms + ms,
     signal,
     dial: upstream.replica?.dial,
   });

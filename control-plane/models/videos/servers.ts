@@ -2,6 +2,7 @@
 // own dialect, which pure functions write and read.
 import { messageOf } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
+import { VIDEO_FETCH_MS_MAX } from '../../../shared/limits.ts';
 import type { Exchange, ExchangeRequest, Exchanges } from '../../base/outbound/exchange.ts';
 import { OutboundError } from '../../base/outbound/policy.ts';
 import type { Upstream } from '../catalog/models.ts';
@@ -10,7 +11,7 @@ import { headersFor } from '../catalog/model-servers.ts';
 import type { Wanted } from './store.ts';
 import { z } from 'zod';
 
-/** Limit for the answer to a submission or a status request. */
+/** Limit for the whole answer to a submission or a status request. */
 const STATUS_MS = 30_000;
 const ANSWER_BYTES_MAX = 256 * 1024;
 const LOGGED_CHARS = 500;
@@ -43,7 +44,7 @@ export interface Servers {
 
 export function openServers({ exchanges, ids }: { exchanges: Exchanges; ids: Ids }): Servers {
   type Asking = Pick<ExchangeRequest, 'method' | 'signal'> & { path: string; contentType?: string; body?: string };
-  const ask = (upstream: Upstream, { path, contentType, ...asking }: Asking): Promise<Exchange> =>
+  const ask = (upstream: Upstream, totalMs: number, { path, contentType, ...asking }: Asking): Promise<Exchange> =>
     exchanges.open({
       body: '',
       ...asking,
@@ -52,9 +53,10 @@ export function openServers({ exchanges, ids }: { exchanges: Exchanges; ids: Ids
       connectMs: upstream.connect_ms,
       statusMs: STATUS_MS,
       idleMs: upstream.idle_ms,
+      totalMs: upstream.connect_ms + totalMs,
     });
   const read = async (upstream: Upstream, asking: Asking): Promise<{ status: number; text: string }> => {
-    const exchange = await ask(upstream, asking);
+    const exchange = await ask(upstream, STATUS_MS, asking);
     return { status: exchange.status, text: await readText(exchange.body, ANSWER_BYTES_MAX) };
   };
 
@@ -69,7 +71,11 @@ export function openServers({ exchanges, ids }: { exchanges: Exchanges; ids: Ids
         reason: messageOf(error),
       })),
     file: async (upstream, id, signal) => {
-      const exchange = await ask(upstream, { method: 'GET', path: `/videos/${id}/content`, signal });
+      const exchange = await ask(upstream, VIDEO_FETCH_MS_MAX, {
+        method: 'GET',
+        path: `/videos/${id}/content`,
+        signal,
+      });
       if (exchange.status === 200) return exchange;
       exchange.end();
       throw new OutboundError('protocol', `it answers ${exchange.status} in place of the file`);

@@ -4,8 +4,9 @@ import { findReceipt } from '../../../control-plane/models/gateway/store.ts';
 import { CHAT_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
 import { type Answer, type Api, openApi } from '../../contract/api.ts';
 import { expectRefused } from '../../contract/refusals.ts';
-import { type FakeUpstream, HELLO, openFakeUpstream } from '../../kit/fake-upstream.ts';
+import { dripping, type FakeAnswer, type FakeUpstream, HELLO, openFakeUpstream } from '../../kit/fake-upstream.ts';
 import { someModels } from '../../kit/models.ts';
+import { whileTimePasses } from '../../kit/virtual-clock.ts';
 import { BEGIN, say } from '../../kit/stream-chunks.ts';
 
 const PATH = '/v1/chat/completions';
@@ -28,8 +29,8 @@ async function serve(...upstreams: object[]): Promise<void> {
   api = await openApi({ settings: { models: someModels(undefined, { upstreams: entries }) } });
   ({ key } = await api.account());
 }
-const ask = (): Promise<Answer> =>
-  api.call('POST', PATH, { key, body: { model: 'small', messages: [{ role: 'user', content: 'hi' }] } });
+const ask = (more: object = {}): Promise<Answer> =>
+  api.call('POST', PATH, { key, body: { model: 'small', messages: [{ role: 'user', content: 'hi' }], ...more } });
 const askedOf = (): number[] => servers.map(({ asked }) => asked.length);
 
 describe('another server is asked', () => {
@@ -277,6 +278,30 @@ describe('no other server is asked', () => {
     await servers[0]?.wereLeft(1);
   });
 
+  test.each<[string, object, FakeAnswer, object]>([
+    ['an answer', {}, { status: 200 }, {}],
+    ['an answer that is gathered', { engine: 'llama_cpp' }, { status: 200 }, {}],
+    ['a refusal', {}, { status: 400 }, {}],
+    ['a stream before its first event', {}, { status: 200 }, { stream: true }],
+  ])('if the server says %s byte by byte: 504 at its time limit', async (_what, server, answer, more) => {
+    await serve({ answer_ms: 5_000, first_byte_ms: 5_000, ...server });
+    const { clock } = api.world;
+    servers[0]?.next(dripping(clock, ':\n\n', answer));
+    const startMs = clock.monotonicMs();
+    expectRefused(PATH, await whileTimePasses(clock, ask(more), 250), 'upstream_timeout');
+    expect(clock.monotonicMs() - startMs).toBeLessThan(8_000);
+    await servers[0]?.wereLeft(1);
+  });
+
+  test('if the server says byte by byte why it takes no request: 503 at its time limit', async () => {
+    await serve({ answer_ms: 5_000 });
+    const { clock } = api.world;
+    servers[0]?.next(dripping(clock, ' ', { status: 503 }));
+    const startMs = clock.monotonicMs();
+    expectRefused(PATH, await whileTimePasses(clock, ask(), 250), 'upstream_unavailable');
+    expect(clock.monotonicMs() - startMs).toBeLessThan(8_000);
+  });
+
   test('after the time for all of them together', async () => {
     await serve({ answer_ms: 5_000 }, { answer_ms: 5_000 });
     const gate = Promise.withResolvers<void>();
@@ -297,7 +322,7 @@ describe('a server', () => {
     await serve({ weight: 2 }, { weight: 1 });
     const gate = Promise.withResolvers<void>();
     for (const server of servers) server.usual = () => ({ after: gate.promise });
-    const asking = Array.from({ length: 6 }, ask);
+    const asking = Array.from({ length: 6 }, () => ask());
     await Promise.all([servers[0]?.came(4), servers[1]?.came(2)]);
     gate.resolve();
     await Promise.all(asking);

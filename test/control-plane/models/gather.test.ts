@@ -1,11 +1,9 @@
 // A whole answer that is read as a stream: what the server of the model and its caller learn from each ending.
 import { expect, test } from 'vitest';
+import { OutboundError } from '../../../control-plane/base/outbound/policy.ts';
 import { gather } from '../../../control-plane/models/gateway/whole-answer.ts';
 import { ServiceError } from '../../../shared/errors.ts';
 import { CHAT_ANSWER_BYTES_MAX, STREAM_EVENT_BYTES_MAX } from '../../../shared/limits.ts';
-import { virtualClock } from '../../kit/virtual-clock.ts';
-
-const ANSWER_MS = 60_000;
 
 const chunk = (content: string, last?: object): string =>
   `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content }, finish_reason: null }], ...last })}\n\n`;
@@ -16,7 +14,6 @@ const LAST = {
 
 /** The server sends these texts; the last one is followed by `end`, or by nothing. */
 function stage(texts: readonly string[], end?: (signal: AbortController) => Promise<void>) {
-  const clock = virtualClock();
   const caller = new AbortController();
   const told: string[] = [];
   async function* body(): AsyncGenerator<Buffer> {
@@ -24,14 +21,12 @@ function stage(texts: readonly string[], end?: (signal: AbortController) => Prom
     await end?.(caller);
   }
   const answering = {
-    upstream: { answer_ms: ANSWER_MS },
-    startedMs: clock.monotonicMs(),
     exchange: { body: body() },
     answered: () => void told.push('answered'),
     failed: () => void told.push('failed'),
     end: () => void told.push('end'),
   } as never;
-  return { told, clock, gathered: gather(answering, caller, { clock } as never) };
+  return { told, gathered: gather(answering, caller) };
 }
 
 test('a whole answer counts for the server as a success, and its connection is read to the end', async () => {
@@ -58,9 +53,8 @@ test('an answer that this process ends itself is no answer that the caller has l
 });
 
 test('an answer that takes too long is the fault of the server', async () => {
-  const { gathered, told, clock } = stage([chunk('Hello ')], async () => {
-    await clock.advance(ANSWER_MS);
-    throw new Error('ended');
+  const { gathered, told } = stage([chunk('Hello ')], async () => {
+    throw new OutboundError('timeout', 'no whole answer within 60000 ms');
   });
   await expect(gathered).rejects.toMatchObject({ code: 'upstream_timeout' });
   expect(told).toContain('failed');

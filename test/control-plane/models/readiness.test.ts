@@ -8,15 +8,17 @@ import { whyNotReady, whyUnwell } from '../../../control-plane/models/replicas/r
 import { serverOf } from '../../../control-plane/models/replicas/servers.ts';
 import { type Exchanges, openExchanges } from '../../../control-plane/base/outbound/exchange.ts';
 import type { Modality } from '../../../shared/api/model.ts';
-import { type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
+import { dripping, type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
 import { fleetModels } from '../../kit/models.ts';
-import { virtualClock } from '../../kit/virtual-clock.ts';
+import { type VirtualClock, virtualClock, whileTimePasses } from '../../kit/virtual-clock.ts';
 
 let server: FakeUpstream;
 let exchanges: Exchanges;
+let clock: VirtualClock;
 beforeEach(async () => {
   server = await openFakeUpstream();
-  exchanges = openExchanges({ ports: 'any', privateNetworks: [], namedHosts: [] }, { clock: virtualClock() });
+  clock = virtualClock();
+  exchanges = openExchanges({ ports: 'any', privateNetworks: [], namedHosts: [] }, { clock });
 });
 afterEach(async () => {
   await exchanges.close();
@@ -82,6 +84,12 @@ describe('a server is not ready', () => {
     expect(await why('embedding')).toBe('its server does not answer with an embedding');
     server.usual = () => ({ ending: 'cut' });
     expect(await why()).toContain('its server does not answer: the connection ended before the answer was whole');
+  });
+
+  test('if it answers byte by byte for longer than a real answer takes', async () => {
+    server.usual = () => dripping(clock, ' ');
+    expect(await whileTimePasses(clock, why(), 250)).toContain('its server does not answer: no whole answer within');
+    expect(clock.monotonicMs()).toBeLessThan(90_000);
   });
 
   test('if nothing listens on its port', async () => {

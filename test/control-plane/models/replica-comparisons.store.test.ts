@@ -3,8 +3,9 @@ import { describe, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
 import { api } from '../../contract/api-of-test.ts';
-import { type FakeUpstream, HELLO } from '../../kit/fake-upstream.ts';
+import { dripping, type FakeUpstream, HELLO } from '../../kit/fake-upstream.ts';
 import type { MadeMachine } from '../../kit/machines.ts';
+import { whileTimePasses } from '../../kit/virtual-clock.ts';
 import {
   anotherServer,
   live,
@@ -106,6 +107,21 @@ test('two replicas that disagree are both left alone, and a metric shows it to t
   await compare();
   expect(disagreements()).toEqual([{ poolId: POOL, count: 2 }]);
   expect(await Promise.all([honest, machine].map(isTrusted))).toEqual([true, true]);
+});
+
+test('a host whose replica answers byte by byte holds no comparison up', async () => {
+  replicas = 2;
+  await trusted();
+  const { liar: slow } = await liar();
+  await allReady();
+  const { clock } = api.world;
+  slow.usual = () => dripping(clock, ' ');
+  await clock.advance(10 * 60_000);
+  const startMs = clock.monotonicMs();
+  const gaveUp = slow.wereLeft(slow.left() + 1).then(() => clock.monotonicMs());
+  await whileTimePasses(clock, loop('replica-comparisons'), 250);
+  expect((await gaveUp) - startMs).toBeLessThan(90_000);
+  expect([slow.asked.length, disagreements()]).toEqual([2, []]);
 });
 
 test('replicas that agree are asked for the same random question, which no customer has sent', async () => {

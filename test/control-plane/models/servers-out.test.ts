@@ -3,9 +3,10 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Reply } from '../../../control-plane/base/http/route.ts';
 import { type Answer, type Api, openApi } from '../../contract/api.ts';
 import { expectRefused } from '../../contract/refusals.ts';
-import { type FakeAnswer, type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
+import { dripping, type FakeAnswer, type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
 import { someModels } from '../../kit/models.ts';
 import { BEGIN, say } from '../../kit/stream-chunks.ts';
+import { whileTimePasses } from '../../kit/virtual-clock.ts';
 import { runCommand } from '../../kit/operator-commands.ts';
 
 const PATH = '/v1/chat/completions';
@@ -259,6 +260,15 @@ describe('a server that is out', () => {
     while (first.looks === 0) await api.world.clock.nextTurn();
     await api.world.clock.advance(2_000);
     await looking;
+    expect((await ask()).headers['retry-after']).toBe('5');
+  });
+
+  test('stays out if it answers the health check byte by byte, and the check ends all the same', async () => {
+    first.health = dripping(api.world.clock, ' ', { status: 503 });
+    await api.world.clock.advance(5_000);
+    const startMs = api.world.clock.monotonicMs();
+    await whileTimePasses(api.world.clock, look(), 250);
+    expect(api.world.clock.monotonicMs() - startMs).toBeLessThan(5_000);
     expect((await ask()).headers['retry-after']).toBe('5');
   });
 

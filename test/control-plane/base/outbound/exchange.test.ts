@@ -49,6 +49,7 @@ const open = (url: string, more: Partial<ExchangeRequest> = {}): Promise<Exchang
     connectMs: 1_000,
     statusMs: 5_000,
     idleMs: 3_000,
+    totalMs: undefined,
     signal: new AbortController().signal,
     ...more,
   });
@@ -99,6 +100,30 @@ describe('the time', () => {
     expect(await Promise.race([third, Promise.resolve('waiting')])).toBe('waiting');
     await clock.advance(1);
     expect(await third).toBe('timeout');
+  });
+
+  test('of the whole answer is bounded, however often the server sends a byte, unless its reader lifts the limit', async () => {
+    const answered: Parameters<RequestListener>[1][] = [];
+    const url = await serve((_request, response) => {
+      response.write('a');
+      answered.push(response);
+    });
+    const [dripping, stream] = [await open(url, { totalMs: 4_000 }), await open(url, { totalMs: 4_000 })];
+    stream.unlimited();
+    const [pieces, others] = [dripping, stream].map(({ body }) => body[Symbol.asyncIterator]());
+    for (let second = 1; second <= 4; second += 1) {
+      expect([await pieces?.next(), await others?.next()]).toMatchObject([{ done: false }, { done: false }]);
+      await clock.advance(second < 4 ? 1_000 : 999);
+      if (second < 4) for (const response of answered) response.write('b');
+    }
+    const late = codeOf(pieces?.next() ?? Promise.resolve());
+    expect(await Promise.race([late, Promise.resolve('waiting')])).toBe('waiting');
+    await clock.advance(1);
+    expect(await late).toBe('timeout');
+    answered[1]?.end('c');
+    expect(String((await others?.next())?.value)).toBe('c');
+    expect(await others?.next()).toMatchObject({ done: true });
+    expect(clock.waiting()).toBe(0);
   });
 });
 
