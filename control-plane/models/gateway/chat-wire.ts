@@ -186,17 +186,36 @@ export function completionView(
 /** The body is not a stream of events that we can read. */
 export class BadEvents extends Error {}
 
+/** The line end of an event and the empty line after it. The line end of Windows has one more character before it. */
+const EVENT_END = /\n\r?\n/;
+
 /** Yields, for each piece that ends at least one event, the data of those events. Throws BadEvents, and what `body` throws. */
 export async function* eventData(body: AsyncIterable<Buffer>): AsyncGenerator<string[]> {
   const decoder = new TextDecoder();
-  let rest = '';
+  // The pieces of an event that has no end yet. Only the newest is searched, with the last characters before it: to search all of them for each
+  // new one would take the square of their length.
+  const rest: string[] = [];
+  let restChars = 0;
+  let lastChars = '';
   for await (const piece of body) {
-    const text = rest + decoder.decode(piece, { stream: true });
+    const added = decoder.decode(piece, { stream: true });
+    if (restChars > 0 && !EVENT_END.test(lastChars + added)) {
+      rest.push(added);
+      restChars += added.length;
+      if (restChars > STREAM_EVENT_BYTES_MAX) throw new BadEvents('an event is too large');
+      lastChars = (lastChars + added).slice(-2);
+      continue;
+    }
+    const text = restChars > 0 ? rest.join('') + added : added;
     // A piece may end between the two characters of a line end.
     const whole = text.endsWith('\r') ? text.slice(0, -1) : text;
     const blocks = whole.includes('\r') ? whole.split(/\r?\n\r?\n/) : whole.split('\n\n');
-    rest = (blocks.pop() ?? '') + text.slice(whole.length);
-    if (rest.length > STREAM_EVENT_BYTES_MAX) throw new BadEvents('an event is too large');
+    const left = (blocks.pop() ?? '') + text.slice(whole.length);
+    rest.length = 0;
+    if (left !== '') rest.push(left);
+    restChars = left.length;
+    lastChars = left.slice(-2);
+    if (restChars > STREAM_EVENT_BYTES_MAX) throw new BadEvents('an event is too large');
     const events = blocks.map(dataOf).filter((data) => data !== '');
     if (events.length > 0) yield events;
   }

@@ -140,13 +140,22 @@ function unixSeconds(iso: string): string {
 }
 
 /** Reads log lines. A host that sends anything else is cut off. */
-async function* linesOf(stream: Duplex, since: string | undefined): AsyncGenerator<LogLine> {
+export async function* linesOf(stream: AsyncIterable<Buffer>, since: string | undefined): AsyncGenerator<LogLine> {
   const decoder = new StringDecoder('utf8');
-  let rest = '';
+  // The pieces of a line that has no end yet. To search all of them for each new one would take the square of their length.
+  const rest: string[] = [];
+  let restChars = 0;
   for await (const chunk of stream) {
-    const parts = (rest + decoder.write(chunk as Buffer)).split('\n');
-    rest = parts.pop() ?? '';
-    if (rest.length > LOG_LINE_BYTES_MAX) throw new Error('the host sent a line without an end');
+    const parts = decoder.write(chunk).split('\n');
+    const last = parts.pop() ?? '';
+    if (parts.length > 0) {
+      parts[0] = rest.join('') + (parts[0] ?? '');
+      rest.length = 0;
+      restChars = 0;
+    }
+    rest.push(last);
+    restChars += last.length;
+    if (restChars > LOG_LINE_BYTES_MAX) throw new Error('the host sent a line without an end');
     for (const part of parts) {
       const line = LogLine.parse(JSON.parse(part));
       if (since === undefined || isAfter(line.at, since)) yield line;

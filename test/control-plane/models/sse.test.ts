@@ -28,6 +28,7 @@ describe('an event', () => {
     ['with the line ends of Windows', 'data: a\r\n\r\ndata: b\r\n\r\n', ['a', 'b']],
     ['with two lines and the line ends of Windows', 'data: a\r\ndata: b\r\n\r\n', ['a\nb']],
     ['with both kinds of line ends', 'data: a\r\n\ndata: b\n\r\n', ['a', 'b']],
+    ['that ends within a line end of Windows', 'data: a\r\n\r\n\r\ndata: b\n\r\n\r', ['a', 'b']],
     ['without its end', 'data: a\n\ndata: b\n', ['a']],
   ])('%s is read', async (_what, text, data) => {
     expect((await read(text)).flat()).toEqual(data);
