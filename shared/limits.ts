@@ -193,6 +193,10 @@ export const LOG_LINES_DEFAULT = 100;
 export const LOG_LINES_MAX = 1_000;
 /** A host sends all lines in less than a second. A host that never ends its answer must not keep a request open. */
 export const LOG_READ_MS_MAX = 30_000;
+/** Characters of the lines in one answer: a thousand lines of 4 KiB. If a log has longer ones, the oldest are left out. */
+export const LOG_READ_CHARS_MAX = 4 * 1024 * 1024;
+/** Logs that one organisation may read at the same time: each is in memory until it is whole. Further reads wait for a short time. */
+export const LOG_READS_PER_ORG_MAX = 4;
 /** Logs that one organisation may follow at the same time: each takes a connection here and one on the host. */
 export const LOG_FOLLOWERS_PER_ORG_MAX = 20;
 

@@ -4,7 +4,13 @@ import { StringDecoder } from 'node:string_decoder';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
-import { LOG_FOLLOWERS_PER_ORG_MAX, LOG_READ_MS_MAX } from '../../../shared/limits.ts';
+import {
+  LOG_FOLLOWERS_PER_ORG_MAX,
+  LOG_READ_CHARS_MAX,
+  LOG_READ_MS_MAX,
+  LOG_READS_PER_ORG_MAX,
+} from '../../../shared/limits.ts';
+import { openSemaphore } from '../../../shared/semaphore.ts';
 import { LOG_LINE_BYTES_MAX, LogLine } from '../../../shared/protocol/workload.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Link } from '../../fleet/link/link.ts';
@@ -17,7 +23,10 @@ export interface LogRequest {
 }
 
 export interface Logs {
-  /** The last lines, oldest first. @throws ServiceError `not_found`, `logs_unavailable`, `unavailable` */
+  /**
+   * The last lines, oldest first.
+   * @throws ServiceError `not_found`, `logs_unavailable`, `unavailable`, `rate_limit_exceeded` if the organisation reads too many logs
+   */
   read(orgId: string, instanceId: string, wish: LogRequest): Promise<LogLine[]>;
   /** @throws ServiceError as `read`, and `rate_limit_exceeded` if the organisation follows too many logs */
   follow(orgId: string, instanceId: string, wish: LogRequest): Promise<FollowedLog>;
@@ -46,28 +55,20 @@ interface LogsDeps {
 }
 
 const TRY_AGAIN_SECONDS = 10;
+/** An honest host sends a whole log in less than a second, so some reads come to their turn within this time. */
+const READ_WAIT_MS = 5_000;
 
 export function openLogs(deps: LogsDeps): Logs {
   const followers = new Set<Follower>();
+  const reads = openSemaphore(deps.clock, LOG_READS_PER_ORG_MAX);
   return {
     read: async (orgId, instanceId, wish) => {
-      const stream = await openLog(orgId, instanceId, { ...wish, follow: false }, deps);
-      const tooSlow = new Error('the host did not send the log in time');
-      const cancel = deps.clock.after(LOG_READ_MS_MAX, () => stream.destroy(tooSlow));
-      const lines: LogLine[] = [];
-      try {
-        for await (const line of linesOf(stream, wish.since)) {
-          if (lines.length === wish.tail) throw new Error('the host sent more lines than were asked for');
-          lines.push(line);
-        }
-      } catch (error) {
-        deps.log.warn({ instance_id: instanceId, detail: messageOf(error) }, 'a log broke off');
-        return unreachable();
-      } finally {
-        cancel();
-        stream.destroy();
-      }
-      return lines;
+      const lines = await reads.run(orgId, READ_WAIT_MS, () => readLog(orgId, instanceId, wish, deps));
+      if (lines !== undefined) return lines;
+      return fail('rate_limit_exceeded', {
+        detail: `This organisation reads ${LOG_READS_PER_ORG_MAX} logs already. Send the request again when one of them is there.`,
+        retryAfterSeconds: TRY_AGAIN_SECONDS,
+      });
     },
     follow: async (orgId, instanceId, wish) => {
       const own = [...followers].filter((other) => other.orgId === orgId);
@@ -93,6 +94,31 @@ export function openLogs(deps: LogsDeps): Logs {
       followers.clear();
     },
   };
+}
+
+async function readLog(orgId: string, instanceId: string, wish: LogRequest, deps: LogsDeps): Promise<LogLine[]> {
+  const stream = await openLog(orgId, instanceId, { ...wish, follow: false }, deps);
+  const tooSlow = new Error('the host did not send the log in time');
+  const cancel = deps.clock.after(LOG_READ_MS_MAX, () => stream.destroy(tooSlow));
+  const lines: LogLine[] = [];
+  let count = 0;
+  let chars = 0;
+  try {
+    for await (const line of linesOf(stream, wish.since)) {
+      if (count === wish.tail) throw new Error('the host sent more lines than were asked for');
+      lines.push(line);
+      count += 1;
+      chars += line.line.length;
+      while (chars > LOG_READ_CHARS_MAX) chars -= lines.shift()?.line.length ?? 0;
+    }
+  } catch (error) {
+    deps.log.warn({ instance_id: instanceId, detail: messageOf(error) }, 'a log broke off');
+    return unreachable();
+  } finally {
+    cancel();
+    stream.destroy();
+  }
+  return lines;
 }
 
 async function openLog(

@@ -5,7 +5,13 @@ import { StreamError } from '../../../control-plane/fleet/link/streams.ts';
 import { openCursors } from '../../../control-plane/base/http/cursors.ts';
 import { journalRoutes } from '../../../control-plane/rental/journal/routes.ts';
 import { type Logs, openLogs } from '../../../control-plane/rental/journal/logs.ts';
-import { LOG_FOLLOWERS_PER_ORG_MAX, LOG_READ_MS_MAX } from '../../../shared/limits.ts';
+import {
+  LOG_FOLLOWERS_PER_ORG_MAX,
+  LOG_LINES_MAX,
+  LOG_READ_CHARS_MAX,
+  LOG_READ_MS_MAX,
+  LOG_READS_PER_ORG_MAX,
+} from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import { LOG_LINE_BYTES_MAX, type LogLine } from '../../../shared/protocol/workload.ts';
@@ -125,6 +131,36 @@ describe('a log', () => {
     hosts[0]?.write(wire(LINES));
     await world.clock.advance(LOG_READ_MS_MAX);
     expect(await reading).toMatchObject({ code: 'unavailable' });
+  });
+
+  test(`can be read ${LOG_READS_PER_ORG_MAX} times at once by an organisation: one more waits for its turn, and is refused after a while`, async () => {
+    const reads = Array.from({ length: LOG_READS_PER_ORG_MAX + 2 }, () => logs.read(who.orgId, id, LATEST));
+    const refused = reads.at(-1)?.catch((error: unknown) => error);
+    await expect.poll(() => hosts.length).toBe(LOG_READS_PER_ORG_MAX);
+    const other = await tenant();
+    const others = logs.read(other.orgId, other.id, LATEST);
+    await expect.poll(() => hosts.length).toBe(LOG_READS_PER_ORG_MAX + 1);
+    hosts[0]?.end(wire(LINES));
+    expect(await Promise.race(reads)).toEqual(LINES);
+    await expect.poll(() => hosts.length).toBe(LOG_READS_PER_ORG_MAX + 2);
+    await world.clock.advance(5_000);
+    expect(await refused).toMatchObject({ code: 'rate_limit_exceeded', details: { retryAfterSeconds: 10 } });
+    for (const host of hosts.slice(1)) host.end(wire(LINES));
+    expect(await Promise.all([...reads.slice(0, -1), others])).toEqual(Array.from({ length: 6 }, () => LINES));
+    hostSends(wire(LINES));
+    expect(await logs.read(who.orgId, id, LATEST)).toEqual(LINES);
+  });
+
+  test('with long lines is read from its end, as many lines as may be in one answer', async () => {
+    const chars = 16_384;
+    const [line = { at: '', stream: 'stdout', line: '' }] = LINES;
+    const long = Array.from({ length: LOG_LINES_MAX }, (_, i) => ({ ...line, line: String(i).padEnd(chars, '.') }));
+    hostSends(wire(long));
+    const read = await logs.read(who.orgId, id, { ...LATEST, tail: LOG_LINES_MAX });
+    expect(read).toEqual(long.slice(-LOG_READ_CHARS_MAX / chars));
+    // Lines that were left out count too.
+    const fewer = logs.read(who.orgId, id, { ...LATEST, tail: LOG_LINES_MAX - 1 });
+    await expect(fewer).rejects.toMatchObject({ code: 'unavailable' });
   });
 
   test(`can be followed ${LOG_FOLLOWERS_PER_ORG_MAX} times by an organisation, not once more`, async () => {
