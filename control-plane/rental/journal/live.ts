@@ -45,7 +45,7 @@ const WAITING_MAX = 1_000;
 /** Largest number of events that are sent together. Their resources are described together. */
 const PIECE = 50;
 /** How often the key or session of an open stream is checked. */
-const CHECK_MS = 15_000;
+export const CHECK_MS = 15_000;
 
 interface Reader extends LiveReader {
   waiting: EventRow[];

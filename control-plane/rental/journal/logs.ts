@@ -13,8 +13,11 @@ import {
 import { openSemaphore } from '../../../shared/semaphore.ts';
 import { LOG_LINE_BYTES_MAX, LogLine } from '../../../shared/protocol/workload.ts';
 import type { Db } from '../../base/db/db.ts';
+import type { Caller } from '../../base/http/route.ts';
+import { mayStill } from '../../base/users/sessions.ts';
 import type { Link } from '../../fleet/link/link.ts';
 import { findInstance } from '../instances/store.ts';
+import { CHECK_MS } from './live.ts';
 
 export interface LogRequest {
   tail: number;
@@ -29,13 +32,13 @@ export interface Logs {
    */
   read(orgId: string, instanceId: string, wish: LogRequest): Promise<LogLine[]>;
   /** @throws ServiceError as `read`, and `rate_limit_exceeded` if the organisation follows too many logs */
-  follow(orgId: string, instanceId: string, wish: LogRequest): Promise<FollowedLog>;
+  follow(caller: Caller, instanceId: string, wish: LogRequest): Promise<FollowedLog>;
   /** Ends all followed logs. */
   close(): void;
 }
 
 export interface FollowedLog {
-  /** The last lines and then each new line, until the container stops. */
+  /** The last lines and then each new line, until the container stops. Breaks off if the caller's key or session ends. */
   lines: AsyncIterable<LogLine>;
   /** Closes the stream, also while the reader waits for the next line, because a log may be silent for days. */
   stop(): void;
@@ -70,7 +73,8 @@ export function openLogs(deps: LogsDeps): Logs {
         retryAfterSeconds: TRY_AGAIN_SECONDS,
       });
     },
-    follow: async (orgId, instanceId, wish) => {
+    follow: async (caller, instanceId, wish) => {
+      const { orgId } = caller;
       const own = [...followers].filter((other) => other.orgId === orgId);
       if (own.length >= LOG_FOLLOWERS_PER_ORG_MAX) {
         fail('rate_limit_exceeded', {
@@ -86,7 +90,8 @@ export function openLogs(deps: LogsDeps): Logs {
       opening.catch(forget);
       const stream = await opening;
       follower.stream = stream;
-      stream.once('close', forget);
+      const unwatch = watch(stream, caller, deps);
+      stream.once('close', () => (unwatch(), forget()));
       return { lines: linesOf(stream, wish.since), stop: () => void stream.destroy() };
     },
     close: () => {
@@ -94,6 +99,22 @@ export function openLogs(deps: LogsDeps): Logs {
       followers.clear();
     },
   };
+}
+
+/** Ends the stream if its reader may not read any more. A timer asks, because a log may be silent for days. The returned function stops it. */
+function watch(stream: Duplex, caller: Caller, { db, clock }: LogsDeps): () => void {
+  let cancel = (): void => undefined;
+  const check = async (): Promise<void> => {
+    // If the database is away, the stream breaks off too. Its reader then begins again where it was.
+    const may = await mayStill(db.read, caller, clock.now()).catch(() => false);
+    if (!may) stream.destroy(new Error('the key or session of the reader has ended'));
+    else if (!stream.destroyed) next();
+  };
+  const next = (): void => {
+    cancel = clock.after(CHECK_MS, () => void check());
+  };
+  next();
+  return () => cancel();
 }
 
 async function readLog(orgId: string, instanceId: string, wish: LogRequest, deps: LogsDeps): Promise<LogLine[]> {

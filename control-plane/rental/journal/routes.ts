@@ -72,7 +72,7 @@ function logsRoute({ clock, logs }: JournalRouteDeps): Route {
       const { tail, since, follow } = query;
       const wish = { tail, since };
       if (follow === 'false') return { status: 200, body: { data: await logs.read(caller.orgId, params.id, wish) } };
-      const { lines, stop } = await logs.follow(caller.orgId, params.id, wish);
+      const { lines, stop } = await logs.follow(caller, params.id, wish);
       const stream = eventStream(logEvents(lines), clock);
       stream.once('close', stop);
       return { status: 200, headers: EVENT_STREAM_HEADERS, stream };

@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { StreamError } from '../../../control-plane/fleet/link/streams.ts';
 import { openCursors } from '../../../control-plane/base/http/cursors.ts';
 import { journalRoutes } from '../../../control-plane/rental/journal/routes.ts';
-import { type Logs, openLogs } from '../../../control-plane/rental/journal/logs.ts';
+import { type FollowedLog, type Logs, openLogs } from '../../../control-plane/rental/journal/logs.ts';
 import {
   LOG_FOLLOWERS_PER_ORG_MAX,
   LOG_LINES_MAX,
@@ -57,6 +57,8 @@ beforeEach(async () => {
 });
 afterEach(() => world.close());
 
+const follow = (own: WorldAccount & { id: string } = { ...who, id }): Promise<FollowedLog> =>
+  logs.follow({ ...own, scopes: [] }, own.id, LATEST);
 const wire = (lines: readonly LogLine[]): string => lines.map((line) => `${JSON.stringify(line)}\n`).join('');
 /** The host sends this as soon as it is asked. */
 const hostSends = (text: string | Buffer): void => {
@@ -94,7 +96,7 @@ describe('a log', () => {
   });
 
   test('that is followed goes on until the container ends, and frees its stream when nobody reads', async () => {
-    const { lines } = await logs.follow(who.orgId, id, LATEST);
+    const { lines } = await follow();
     expect(asked[0]).toMatchObject({ follow: true });
     hosts[0]?.write(wire(LINES.slice(0, 1)));
     const iterator = lines[Symbol.asyncIterator]();
@@ -103,7 +105,7 @@ describe('a log', () => {
     expect((await iterator.next()).value).toEqual(LINES[1]);
     hosts[0]?.end();
     expect((await iterator.next()).done).toBe(true);
-    const again = await logs.follow(who.orgId, id, LATEST);
+    const again = await follow();
     hosts[1]?.write(wire(LINES));
     for await (const line of again.lines) if (line.line === 'zwei') break;
     await expect.poll(() => hosts[1]?.destroyed || hosts[1]?.readableEnded).toBe(true);
@@ -116,13 +118,32 @@ describe('a log', () => {
     const query = { tail: 1, follow: 'true' };
     const replies = routes
       .filter((each) => each.path.endsWith('/logs'))
-      .map((each) => each.handler({ caller: { orgId: who.orgId }, params: { id }, query } as never));
+      .map((each) => each.handler({ caller: { ...who, scopes: [] }, params: { id }, query } as never));
     const [{ stream }] = (await Promise.all(replies)) as unknown as [{ stream: Readable }];
     stream.resume();
     // The reader is waiting for a line by now.
     await world.clock.advance(1);
     stream.destroy();
     await expect.poll(() => near.destroyed).toBe(true);
+  });
+
+  test('that is followed breaks off within 15 seconds after its key was revoked, also while it is silent', async () => {
+    const other = await world.key(who.orgId);
+    const followed = [await follow(), await follow({ ...other, id })];
+    const [revoked, living] = followed.map(({ lines }) => lines[Symbol.asyncIterator]());
+    const [ended, next] = [revoked?.next(), living?.next()];
+    const broken = ended?.catch((error: unknown) => error);
+    await world.clock.advance(60_000);
+    await world.rooms.accounts.revokeKey(who.principalId);
+    await world.clock.advance(14_999);
+    expect(hosts.map(({ destroyed, readableEnded }) => destroyed || readableEnded)).toEqual([false, false]);
+    await world.clock.advance(1);
+    expect(await broken).toMatchObject({ message: 'the key or session of the reader has ended' });
+    hosts[1]?.end(wire(LINES.slice(0, 1)));
+    expect((await next)?.value).toEqual(LINES[0]);
+    expect((await living?.next())?.done).toBe(true);
+    await world.clock.advance(60_000);
+    expect(world.clock.waiting()).toBe(0);
   });
 
   test('that the host does not end in time is given up', async () => {
@@ -164,22 +185,22 @@ describe('a log', () => {
   });
 
   test(`can be followed ${LOG_FOLLOWERS_PER_ORG_MAX} times by an organisation, not once more`, async () => {
-    const asked = Array.from({ length: LOG_FOLLOWERS_PER_ORG_MAX + 1 }, () => logs.follow(who.orgId, id, LATEST));
+    const asked = Array.from({ length: LOG_FOLLOWERS_PER_ORG_MAX + 1 }, () => follow());
     const refusals = (await Promise.allSettled(asked)).filter(({ status }) => status === 'rejected');
     expect(refusals).toHaveLength(1);
-    await expect(logs.follow(who.orgId, id, LATEST)).rejects.toMatchObject({ code: 'rate_limit_exceeded' });
+    await expect(follow()).rejects.toMatchObject({ code: 'rate_limit_exceeded' });
     const other = await tenant();
-    await logs.follow(other.orgId, other.id, LATEST);
+    await follow(other);
     logs.close();
-    await logs.follow(who.orgId, id, LATEST);
+    await follow();
   });
 });
 
 /** Another organisation with an instance of its own. */
-async function tenant(): Promise<{ orgId: string; id: string }> {
+async function tenant(): Promise<WorldAccount & { id: string }> {
   await world.machine();
   const other = await world.customer(10_000);
-  return { orgId: other.orgId, id: await world.launch(other) };
+  return { ...other, id: await world.launch(other) };
 }
 
 describe('a refusal', () => {
