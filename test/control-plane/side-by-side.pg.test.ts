@@ -2,8 +2,9 @@
 // books agree, in whatever order the statements run.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { text } from '../../control-plane/base/db/columns.ts';
-import { sql } from '../../control-plane/base/db/db.ts';
+import { countRow, text } from '../../control-plane/base/db/columns.ts';
+import { sql, type Tx } from '../../control-plane/base/db/db.ts';
+import { openIdempotency, type Work } from '../../control-plane/base/http/idempotency.ts';
 import { newReceipt } from '../kit/payers.ts';
 import { freeOutcome, closeReceipt, openReceipt } from '../../control-plane/models/gateway/states.ts';
 import { wallet } from '../../control-plane/money/ledger/accounts.ts';
@@ -12,6 +13,7 @@ import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import { ServiceError } from '../../shared/errors.ts';
 import { type Interleaved, interleave } from '../kit/interleave.ts';
 import { someModels } from '../kit/models.ts';
+import { whileTimePasses } from '../kit/virtual-clock.ts';
 import { openWorldOver, type World, type WorldAccount } from '../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
@@ -215,4 +217,48 @@ test('a key that another process has revoked is refused at the next request, als
   await expect(gateway.completeChat(call)).rejects.toMatchObject({ code: 'unauthorized' });
   expect((await ledger.balance(world.db.read, wallet(orgId))).heldUcents).toBe(0n);
   expect(await accounts.authenticate(key, { confirmsKey: true })).toBeUndefined();
+});
+
+test('a repeated request holds nothing that the first one needs, while its packet waits for the wallet of that one', async () => {
+  const who = await world.customer(100_000);
+  const { db, clock, rooms, core } = world;
+  const idempotency = openIdempotency({ ...core, db, epoch: 1 });
+  const request = { ...who, method: 'POST', path: '/v1/videos', key: 'same', query: undefined, body: {} };
+  const [held, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const reply = { status: 202, body: {} };
+  const refusal = (error: ServiceError): never => {
+    throw error;
+  };
+  const hold = (tx: Tx, ucents: bigint): Promise<void> =>
+    rooms.ledger.setHold(tx, 'hold:test', wallet(who.orgId), ucents);
+  // A video is submitted in this order: the wallet comes first, and the row of the key last.
+  const submit: Work['handle'] = async (settle) => {
+    await db.tx('test.submit', async (tx) => {
+      await hold(tx, 1n);
+      held.resolve();
+      await go.promise;
+      await hold(tx, 0n);
+      await settle(tx, reply);
+    });
+    return reply;
+  };
+  const first = idempotency.run(request, { handle: submit, refusal });
+  await held.promise;
+  // The calls of a test go to two processes in turns, so each sends one packet with a repeated request and a paid one.
+  const twice = <T>(call: (nth: number) => T): T[] => [0, 1].map(call);
+  const again: Work['handle'] = () => Promise.reject(new Error('it was done twice'));
+  const repeated = twice(() => idempotency.run(request, { handle: again, refusal }));
+  const receipts = twice((nth) => newReceipt(who, { id: `rcp_${nth}`, held_ucents: 1n, opened_ms: clock.now() }));
+  const opened = receipts.map((receipt) => db.hot(openReceipt(receipt)));
+  const waiting = sql`select count(*) as count from pg_stat_activity
+    where datname = current_database() and wait_event_type = 'Lock'`;
+  await expect.poll(() => db.read.one(countRow, waiting)).toEqual({ count: 2 });
+  const free = sql`select 1 as count from idempotency_keys where idempotency_key = 'same' for update nowait`;
+  expect(await db.tx('test.look', (tx) => tx.all(countRow, free))).toEqual([{ count: 1 }]);
+  go.resolve();
+  expect([await first, ...(await Promise.all(opened))]).toMatchObject([{ status: 202 }, 'open', 'open']);
+  const replay = { headers: { 'idempotent-replayed': 'true' } };
+  expect(await whileTimePasses(clock, Promise.all(repeated), 40)).toMatchObject([replay, replay]);
+  for (const receipt of receipts)
+    await db.hot(closeReceipt(receipt, freeOutcome('completed'), { nowMs: clock.now(), attempts: [] }));
 });

@@ -169,6 +169,9 @@ const UsedRow = z.object({ used: int });
 const ClaimRow = z.object({ ...StoredRow.shape, ...UsedRow.shape, claimed: flag });
 type ClaimRow = z.infer<typeof ClaimRow>;
 
+/** In the order of the rows of a packet, the keys come after all accounts: a request changes its wallet first, and settles its key last. */
+const AFTER_ACCOUNTS = '~';
+
 /**
  * Inserts the claim, or takes a row over that is free, unless the API key has used too many keys. Equal requests lock the same row first, so
  * that packets of two control planes never wait for each other in a circle.
@@ -177,7 +180,7 @@ function claimBody(claim: Claim): HotBody<ClaimRow> {
   const { principalId, method, path, key } = claim.request;
   return {
     name: 'idempotency.claim',
-    locks: [principalId, method, path, key].join(' '),
+    locks: [AFTER_ACCOUNTS, principalId, method, path, key].join(' '),
     get statement() {
       return claimStatement(claim);
     },
@@ -189,17 +192,20 @@ function claimBody(claim: Claim): HotBody<ClaimRow> {
   };
 }
 
+/** A row that is not free does not come to the conflict, which would lock it. So a request that waits for the answer of another locks nothing. */
 function claimStatement({ request, fingerprint, token, epoch, now }: Claim): Sql {
   const { principalId, method, path, key } = request;
   return sql`with used as materialized (
       select cast(coalesce(sum(count), 0) as bigint) as used from idempotency_counts
       where api_key_id = ${principalId} and hour_ms > ${now - IDEMPOTENCY_KEEP_MS}),
+    before as materialized (${stored({ request, epoch, now })}),
     claimed as (
       insert into idempotency_keys
         (api_key_id, method, path, idempotency_key, fingerprint, claim_token, epoch, lease_until_ms, created_ms)
       select ${principalId}, ${method}, ${path}, ${key}, ${fingerprint}, ${token}, cast(${epoch} as bigint),
         cast(${now + LEASE_MS} as bigint), cast(${now} as bigint)
-      from used where used < ${IDEMPOTENCY_KEYS_PER_API_KEY_MAX}
+      from used left join before on 1 = 1
+      where used < ${IDEMPOTENCY_KEYS_PER_API_KEY_MAX} and (before.fingerprint is null or before.is_free = 1)
       on conflict (api_key_id, method, path, idempotency_key) do update set
         fingerprint = excluded.fingerprint, claim_token = excluded.claim_token, epoch = excluded.epoch,
         lease_until_ms = excluded.lease_until_ms, created_ms = excluded.created_ms, status = null, headers = null, body = null
@@ -210,7 +216,7 @@ function claimStatement({ request, fingerprint, token, epoch, now }: Claim): Sql
       select ${principalId}, cast(${hourOf(now)} as bigint), 1 from claimed
       on conflict (api_key_id, hour_ms) do update set count = idempotency_counts.count + 1)
     select (select count(*) from claimed) as claimed, used.used, before.*
-    from used left join (${stored({ request, epoch, now })}) as before on 1 = 1`;
+    from used left join before on 1 = 1`;
 }
 
 /** Does the same as `claimStatement` on SQLite, in several statements. */
