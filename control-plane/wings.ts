@@ -342,6 +342,7 @@ export function openModels(core: Core, settings: Settings, below: BelowModels): 
     catalog,
     instances,
     supply,
+    launchHoldMinutes: settings.launchHoldMinutes,
     openStream,
     quiet: quietFrom(clock.now()),
     nudge: () => nudges.engine(),

@@ -29,14 +29,16 @@ export interface PoolDeps {
   log: Log;
   ledger: Ledger;
   catalog: Pick<Catalog, 'models'>;
+  /** How long ahead a launch holds its price. */
+  launchHoldMinutes: number;
 }
 
 /** A row that was not renewed for longer belongs to a process that has died. */
 const LOAD_MS_MAX = 15_000;
 /** The time between two plans of a pool that has replicas or should have some. */
 const PLAN_MS = 2_000;
-/** How long ahead the wallet covers all replicas. */
-const FUNDED_HOURS = 2n;
+/** How long ahead the wallet covers all replicas; longer if launches hold more. */
+const FUNDED_MINUTES_MIN = 120;
 /** The kind of the transfers with which the platform's revenue pays for its replicas. */
 export const FUND_KIND = 'models.fund';
 
@@ -96,15 +98,16 @@ export async function move(
 }
 
 /** The platform's revenue pays its replicas: fills the wallet for all that run or start. */
-export async function fundReplicas({ db, clock, ids, ledger }: PoolDeps): Promise<void> {
+export async function fundReplicas({ db, clock, ids, ledger, launchHoldMinutes }: PoolDeps): Promise<void> {
   const own = wallet(PLATFORM_ORG);
   const live = await store.liveReplicas(db.read);
   const hourlyUcents = live.reduce(
     (sum, { deployment }) => sum + (ucentsFromDollars(deployment.max_price_per_hour) ?? 0n),
     0n,
   );
-  const wantedUcents = hourlyUcents * FUNDED_HOURS;
-  // Half of the wanted amount is enough, so that most calls write nothing.
+  const minutes = Math.max(FUNDED_MINUTES_MIN, 2 * launchHoldMinutes);
+  const wantedUcents = (hourlyUcents * BigInt(minutes)) / 60n;
+  // Half of the wanted amount is enough, so that most calls write nothing. It covers the launches of all replicas.
   if ((await ledger.balance(db.read, own)).availableUcents * 2n >= wantedUcents) return;
   await db.tx('replicas.platform', (tx) => ensurePlatform(tx, clock.now()));
   // Nobody reads warnings about a wallet that fills itself.

@@ -4,6 +4,7 @@ import { connect } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { afterEach, beforeEach } from 'vitest';
 import { liveReplicas, loadsOf, type ReplicaRow } from '../../../control-plane/models/replicas/store.ts';
+import type { Settings } from '../../../control-plane/settings.ts';
 import type { Answer } from '../../contract/api.ts';
 import { api, openApiForEachTest, owner } from '../../contract/api-of-test.ts';
 import { type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
@@ -20,14 +21,14 @@ export let serverOf: Map<string, FakeUpstream | null>;
 let servers: FakeUpstream[];
 
 /** Every test of the file gets its own world. */
-export function openReplicasForEachTest(deployment: () => object = () => ({})): void {
+export function openReplicasForEachTest(deployment: () => object = () => ({}), settings: Partial<Settings> = {}): void {
   beforeEach(async () => {
     servers = [];
     serverOf = new Map();
     server = await anotherServer();
   });
   openApiForEachTest(() => ({
-    settings: { models: fleetModels(deployment()) },
+    settings: { ...settings, models: fleetModels(deployment()) },
     openStream: (machineId, _workloadId, target) => openStream(machineId, target.kind),
   }));
   afterEach(async () => {
