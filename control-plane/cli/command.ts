@@ -67,7 +67,7 @@ export function asStranger(deps: SvcDeps, options: CommonOptions): Client {
 /** @throws SvcError if the address of the API is not known */
 export function addressOf({ logins }: SvcDeps, { profile, baseUrl }: CommonOptions): string {
   const address = baseUrl ?? logins.baseUrl(profile ?? DEFAULT_PROFILE);
-  if (address !== undefined) return address.replace(/\/+$/, '');
+  if (address !== undefined) return address.endsWith('/') ? address.slice(0, -1) : address;
   throw new SvcError(EXIT.usage, {
     code: 'no_address',
     message: 'the address of the API is not known',

@@ -202,7 +202,7 @@ test('the limit of an answer must be a number', async () => {
 });
 
 test('an address with a slash at its end is the same address', async () => {
-  expect((await svcOf({ baseUrl: `${baseUrl}//` }).run('balance')).code).toBe(0);
+  expect((await svcOf({ baseUrl: `${baseUrl}/` }).run('balance')).code).toBe(0);
   expect((await svcOf().run('balance', '--base-url', `${baseUrl}/`)).code).toBe(0);
 });
 
