@@ -295,6 +295,8 @@ export const JOB_EVENTS_BYTES_MAX = 16 * 1024 ** 2;
 export const JOB_EVENTS_PER_MESSAGE_MAX = 100;
 /** A job that was sent SIGTERM may write a checkpoint for this time, then it is killed. */
 export const JOB_GRACE_MS = 60_000;
+/** The longest run time that a host may report: ten years. */
+export const JOB_RAN_MS_MAX = 10 * 366 * 24 * 3_600_000;
 
 /** Specification 2.15: pairs of a job's metadata, as official clients allow them. */
 export const FINE_TUNING_METADATA_MAX = 16;

@@ -1,10 +1,10 @@
 // The steps that only jobs have: their container, their start, their limit and their end.
-import { JOB_GRACE_MS } from '../../shared/limits.ts';
+import { JOB_GRACE_MS, JOB_RAN_MS_MAX } from '../../shared/limits.ts';
 import type { Log } from '../../shared/log.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import type { Desired } from './desired.ts';
 import type { Engine, LocalImage, Mount } from './engine.ts';
-import type { Records } from './records.ts';
+import type { JobRecord, Records } from './records.ts';
 import { jobShapeOf, type Machine } from './shape.ts';
 
 /** Function of agent/jobs that the steps call. */
@@ -78,12 +78,18 @@ export async function stopAtLimit(workloadId: string, { engine, records, log }: 
 export async function noteExit(
   workloadId: string,
   containerId: string,
-  { engine, records, log }: JobStepsDeps,
+  { desired, engine, records, log }: JobStepsDeps,
 ): Promise<void> {
   const { code, reason } = await engine.lastExit(containerId);
   const job = records.all().get(workloadId)?.job;
   if (job === undefined) return;
   const detail = code === 0 ? job.detail : reason;
-  await records.change(workloadId, { job: { ...job, exit_code: code, detail } });
+  const ran = runTimeOf(desired.serverNowMs() - job.started_ms);
+  await records.change(workloadId, { job: { ...job, ...ran, exit_code: code, detail } });
   log.info({ workload_id: workloadId, exit_code: code }, 'a job has ended');
+}
+
+/** A time that cannot be true says nothing: after a reboot the clock may be behind the start, and the control plane may have set its own clock. */
+function runTimeOf(ms: number): Pick<JobRecord, 'ran_ms'> {
+  return ms >= 0 && ms <= JOB_RAN_MS_MAX ? { ran_ms: ms } : {};
 }

@@ -84,6 +84,7 @@ function jobOf(job: WorkloadRecord['job']): ObservedJob {
     results: job?.results ?? null,
     detail: job?.detail?.slice(0, 512) ?? null,
     skipped_lines: job?.skipped_lines ?? 0,
+    ...(job?.ran_ms === undefined ? {} : { ran_ms: job.ran_ms }),
   };
 }
 

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { z } from 'zod';
 import type { Log } from '../../shared/log.ts';
-import { JobFile, JobFileName } from '../../shared/protocol/job.ts';
+import { JobFile, JobFileName, ObservedJob } from '../../shared/protocol/job.ts';
 import { ObservedWorkload } from '../../shared/protocol/workload.ts';
 import type { StateFiles } from '../host/state.ts';
 
@@ -20,6 +20,8 @@ const JobRecord = z.strictObject({
   skipped_lines: z.int(),
   /** Offset up to which the events file was read. Invalid lines before it are already counted in `skipped_lines`. */
   read_to: z.int(),
+  /** How long the program ran. Undefined while it runs, and if the clock was set back meanwhile. */
+  ran_ms: ObservedJob.shape.ran_ms,
 });
 export type JobRecord = z.infer<typeof JobRecord>;
 

@@ -8,6 +8,7 @@ import {
   JOB_FILE_BYTES_MAX,
   JOB_INPUTS_MAX,
   JOB_JSON_VALUES_MAX,
+  JOB_RAN_MS_MAX,
   JOB_RESULT_FILES_MAX,
 } from '../limits.ts';
 
@@ -46,6 +47,10 @@ export const ObservedJob = z.strictObject({
   detail: z.string().max(512).nullable(),
   /** Lines of the events file that were no events. */
   skipped_lines: z.int().min(0),
+  /**
+   * How long the program ran, from its start to its exit. Absent while it runs, and if the host cannot say. Since version 4 of the protocol.
+   */
+  ran_ms: z.int().min(0).max(JOB_RAN_MS_MAX).optional(),
 });
 export type ObservedJob = z.infer<typeof ObservedJob>;
 

@@ -9,7 +9,7 @@ import { z } from 'zod';
 import { parseJson, TooManyValues } from '../json.ts';
 import { LOG_LINES_MAX, METRICS_WATCH_MS, WORKLOADS_PER_MACHINE_MAX } from '../limits.ts';
 import { Inventory } from './inventory.ts';
-import { JobEvents, JobFileName, JobUrlAnswer, JobUrlPurpose } from './job.ts';
+import { type DesiredJob, JobEvents, JobFileName, JobUrlAnswer, JobUrlPurpose, type ObservedJob } from './job.ts';
 import { MetricsSample } from './metrics.ts';
 import { DesiredWorkload, ObservedWorkload, WorkloadId } from './workload.ts';
 
@@ -205,13 +205,24 @@ export function linkProof(machineId: string, nonce: string): Buffer {
 }
 
 /**
- * The message without what a peer of this version does not know: version 1 has no jobs. The peer leaves a workload alone that a list does
- * not contain.
+ * The message without what a peer of this version does not know: version 1 has no jobs, and versions 2 and 3 have no run times of jobs. The
+ * peer leaves a workload alone that a list does not contain.
  */
 export function forVersion<T extends DesiredMessage | ObservedMessage>(message: T, version: number): T {
-  if (version >= PROTOCOL_WITH_JOBS) return message;
-  const workloads = message.workloads.filter(({ job }) => job === undefined);
-  return { ...message, workloads };
+  if (version >= PROTOCOL_WITH_RUN_TIMES) return message;
+  const workloads: readonly (DesiredWorkload | ObservedWorkload)[] = message.workloads;
+  const known = workloads.flatMap(({ job, ...workload }) => {
+    if (job === undefined) return [workload];
+    if (version < PROTOCOL_WITH_JOBS) return [];
+    return [{ ...workload, job: withoutRunTime(job) }];
+  });
+  return { ...message, workloads: known };
+}
+
+function withoutRunTime(job: DesiredJob | ObservedJob): DesiredJob | ObservedJob {
+  if (!('ran_ms' in job)) return job;
+  const { ran_ms: _, ...known } = job;
+  return known;
 }
 
 export type Decoded<T> = { ok: true; message: T } | { ok: false; reason: string };
@@ -273,13 +284,16 @@ export interface LinkSocket {
 //   `finishing` and `finished`. A peer of version 1 is sent no job and no report about one.
 // 3 (2026-11-24): figures of GPUs, containers and the host. New messages: `metrics` from the host, `watch` to it. A peer of version 2 is
 //   sent neither.
+// 4 (2026-11-25): run times of jobs. An observed job has `ran_ms` once its program has ended. A peer of version 3 is sent none.
 
 export const PROTOCOL_MIN = 1;
-export const PROTOCOL_MAX = 3;
+export const PROTOCOL_MAX = 4;
 /** The first version whose agents run jobs. */
 export const PROTOCOL_WITH_JOBS = 2;
 /** The first version whose agents send figures. */
 export const PROTOCOL_WITH_METRICS = 3;
+/** The first version whose agents report how long the program of a job ran. */
+const PROTOCOL_WITH_RUN_TIMES = 4;
 
 /** The highest version that is in both ranges; undefined if there is none. In that case one side must be upgraded. */
 export function negotiateVersion(peer: { min: number; max: number }): number | undefined {

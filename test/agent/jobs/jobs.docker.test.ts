@@ -52,7 +52,8 @@ test('goes on while no agent runs, and the next agent sends each event once', as
   process.kill(world.agent().pid, 'SIGKILL');
   await world.agent().exited;
   await world.startAgent();
-  await finished(workload);
+  const { job: report } = await finished(workload);
+  expect(report?.ran_ms).toBeGreaterThan(0);
   expect(eventsOf(workload.workload_id).flatMap(({ step, type }) => (type === 'metrics' ? [step] : []))).toEqual(
     Array.from({ length: 40 }, (_, i) => i + 1),
   );
@@ -69,7 +70,12 @@ describe('a job, while another one hangs,', () => {
     const workload = await job({ steps: 12, every: 5 });
     desire([workload]);
     const { job: report } = await finished(workload);
-    expect(report).toMatchObject({ exit_code: 0, stopped_at_limit: false, skipped_lines: 0 });
+    expect(report).toMatchObject({
+      exit_code: 0,
+      stopped_at_limit: false,
+      skipped_lines: 0,
+      ran_ms: expect.any(Number),
+    });
     const [result] = report?.results ?? [];
     const content = world.plane.jobs.files.get('adapter.txt') ?? Buffer.alloc(0);
     expect(result).toEqual({

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { observe } from '../../../agent/runtime/observe.ts';
 import { type Facts, plan } from '../../../agent/runtime/plan.ts';
 import type { JobRecord, WorkloadRecord } from '../../../agent/runtime/records.ts';
-import { forVersion } from '../../../shared/protocol/link.ts';
+import { AgentMessage, forVersion } from '../../../shared/protocol/link.ts';
 import { desiredWorkload } from '../desired-workload.ts';
 
 const STARTED_MS = 1_000;
@@ -101,6 +101,22 @@ describe('the report on a job', () => {
       phase: 'finished',
       job: { exit_code: 0, results },
     });
+  });
+
+  test('has the run time of the program once it has ended, if the record has it', () => {
+    expect(reported(jobRecord(), RUNNING)?.job).not.toHaveProperty('ran_ms');
+    expect(reported(jobRecord({ exit_code: 0 }), ENDED)?.job).not.toHaveProperty('ran_ms');
+    expect(reported(jobRecord({ exit_code: 0, ran_ms: 7 }), ENDED)?.job).toMatchObject({ exit_code: 0, ran_ms: 7 });
+  });
+
+  test('has no run time for a control plane of version 3, which refuses unknown members', () => {
+    const ended = observe(facts(jobRecord({ exit_code: 0, ran_ms: 7 }), ENDED));
+    const observed = { type: 'observed' as const, held: null, ...ended };
+    expect(forVersion(observed, 4)).toBe(observed);
+    const without = observe(facts(jobRecord({ exit_code: 0 }), ENDED));
+    for (const version of [2, 3]) expect(forVersion(observed, version).workloads).toEqual(without.workloads);
+    expect(AgentMessage.safeParse(observed).success).toBe(true);
+    expect(AgentMessage.safeParse(forVersion(observed, 3)).success).toBe(true);
   });
 
   test('is not sent to a control plane of version 1, and neither is a job to an agent of version 1', () => {

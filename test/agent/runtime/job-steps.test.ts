@@ -4,6 +4,7 @@ import type { ContainerShape, LastExit, LocalContainer, LocalImage } from '../..
 import type { Step } from '../../../agent/runtime/plan.ts';
 import type { JobRecord, WorkloadRecord } from '../../../agent/runtime/records.ts';
 import { createSteps, type StepsDeps } from '../../../agent/runtime/steps.ts';
+import { JOB_RAN_MS_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { DesiredWorkload } from '../../../shared/protocol/workload.ts';
 import { desiredWorkload } from '../desired-workload.ts';
@@ -44,15 +45,16 @@ let held: DesiredWorkload[];
 let startFault: string | undefined;
 /** The containers that the engine lists; undefined: it does not answer. */
 let listed: Pick<LocalContainer, 'workload_id' | 'started'>[] | undefined;
+let nowMs: number;
 beforeEach(() => {
-  [startFault, listed] = [undefined, []];
+  [startFault, listed, nowMs] = [undefined, [], NOW_MS];
   [calls, record, shape, held] = [[], {}, undefined, [desiredWorkload('other', 'app'), JOB]];
   exit = { code: 0, reason: 'it ended with code 0' };
 });
 
 function perform(step: Step, attempt = 1): Promise<void> {
   const deps = {
-    desired: { serverNowMs: () => NOW_MS, held: () => ({ workloads: held }) },
+    desired: { serverNowMs: () => nowMs, held: () => ({ workloads: held }) },
     log: createLog('test', 'silent'),
     engine: {
       inspectImage: async () => IMAGE,
@@ -179,11 +181,18 @@ describe('a job', () => {
   test.each<[LastExit, JobRecord['detail']]>([
     [{ code: 0, reason: 'it ended with code 0' }, 'a line was skipped'],
     [{ code: 137, reason: 'it ran out of memory' }, 'it ran out of memory'],
-  ])('that ends with %j keeps its code, and the reason of a failure', async (ending, detail) => {
+  ])('that ends with %j keeps its code and run time, and the reason of a failure', async (ending, detail) => {
     record = { job: { ...STARTED, detail: 'a line was skipped' } };
-    exit = ending;
+    [exit, nowMs] = [ending, NOW_MS + 5_000];
     await perform({ kind: 'exited', workload_id: 'w', container_id: 'c' });
-    expect(record.job).toEqual({ ...STARTED, exit_code: ending.code, detail });
+    expect(record.job).toEqual({ ...STARTED, exit_code: ending.code, detail, ran_ms: 5_000 });
+  });
+
+  test.each([-1, JOB_RAN_MS_MAX + 1])('that seems to have run for %d ms keeps no run time', async (ms) => {
+    record = { job: STARTED };
+    nowMs = NOW_MS + ms;
+    await perform({ kind: 'exited', workload_id: 'w', container_id: 'c' });
+    expect(record.job).toEqual({ ...STARTED, exit_code: 0 });
   });
 
   test('that was never recorded has no end to record', async () => {

@@ -109,6 +109,26 @@ describe('the record of a workload', () => {
     for (const each of [records, await open()]) expect([...each.all()]).toEqual([['w', record]]);
   });
 
+  test('has the run time of a job also after a restart of the agent, and none if an older agent has written it', async () => {
+    const job = {
+      started_ms: 1,
+      exit_code: 0,
+      stopped_at_limit: false,
+      checkpoint: null,
+      finished: false,
+      results: null,
+      detail: null,
+      skipped_lines: 0,
+      read_to: 0,
+    };
+    const records = await open();
+    await records.change('new', { job: { ...job, ran_ms: 5_000 } });
+    await records.change('old', { job });
+    const again = await open();
+    expect(again.all().get('new')?.job).toEqual({ ...job, ran_ms: 5_000 });
+    expect(again.all().get('old')?.job).toEqual(job);
+  });
+
   test('becomes a tombstone that outlasts its folder', async () => {
     const records = await open();
     await records.change('w', { container_id: 'c' });
