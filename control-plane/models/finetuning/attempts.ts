@@ -31,7 +31,7 @@ const AttemptRow = z.object({
   created_ms: int,
   /** When its program was first seen running. Priced time begins here. */
   started_ms: int.nullable(),
-  /** When its program was first seen ended. */
+  /** When its program ended: the first report of that, or earlier if its host says how long the program ran. */
   stopped_ms: int.nullable(),
   charged_through_ms: int.nullable(),
   charged_ucents: ucents,

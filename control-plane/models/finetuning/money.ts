@@ -1,7 +1,8 @@
 // The money of a job: its budget is held before it starts, and the time that trained is charged out of it.
 //
-// Time is priced from the first report that the program runs, until it ends. It is charged at each verified checkpoint, up to the moment at which
-// the host announced it, and at the end of the job. So time whose work is lost with a machine was never charged, and nothing is ever taken back.
+// Time is priced from the first report that the program runs, until it ends. If the end is heard late, the run time that the host reports
+// decides, but it can only shorten the priced time. Time is charged at each verified checkpoint, up to the moment at which the host announced
+// it, and at the end of the job. So time whose work is lost with a machine was never charged, and nothing is ever taken back.
 //
 //   running        checkpoint at step 100      machine lost       running elsewhere from step 100     end
 //      |---------------- charged ---|- - - not charged - - -|          |---------- charged ------------|

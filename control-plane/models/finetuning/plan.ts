@@ -80,11 +80,21 @@ export function plan(facts: Facts, nowMs: number): Step {
   return job.status === 'queued' ? planStart(facts, attempt, nowMs) : planRunning(facts, attempt, nowMs);
 }
 
-/** When the program ended, if that was reported but is not noted yet. It is noted first, because reading an uploaded file may take minutes. */
-function unnotedStopMs({ job, attempt, endedMs }: Facts, nowMs: number): number | undefined {
+/**
+ * When the program ended, if that was reported but is not noted yet. It is noted first, because reading an uploaded file may take minutes. If the
+ * host or this control plane was away, the report comes late, so the run time that the host reports counts too. It only ever shortens the charge.
+ */
+function unnotedStopMs({ job, attempt, observed, endedMs }: Facts, nowMs: number): number | undefined {
   if (attempt === undefined || attempt.stopped_ms !== null || endedMs === null) return undefined;
   if (job.status !== 'running' && job.cancel_ms === null) return undefined;
-  return Math.max(Math.min(endedMs, nowMs), attempt.started_ms ?? 0);
+  const startedMs = attempt.started_ms;
+  if (startedMs === null) return Math.min(endedMs, nowMs);
+  const ranMs = ranMsOf(observed) ?? Infinity;
+  return Math.max(Math.min(endedMs, nowMs, startedMs + ranMs), startedMs);
+}
+
+function ranMsOf(observed: Facts['observed']): number | undefined {
+  return observed === null || observed === 'gone' ? undefined : observed.job?.ran_ms;
 }
 
 /** The step that follows if no machine was found. */
@@ -147,15 +157,20 @@ function planRunning(facts: Facts, attempt: Attempt, nowMs: number): Step {
   if (observed !== null && observed !== 'gone') {
     if (observed.phase === 'failed') return leaveFailed(observed);
     if (observed.phase === 'finished') return planFinished(facts, observed, nowMs);
-    if (attempt.stopped_ms !== null && nowMs >= heard(attempt.stopped_ms, facts) + FINE_TUNING_FINISH_MS_MAX)
+    if (attempt.stopped_ms !== null && nowMs >= filesByMs(attempt.stopped_ms, facts))
       return leave('the host did not send the files of the job in time');
   }
   const offline = planOffline(facts, attempt, nowMs);
   if (offline !== undefined) return offline;
   const lateMs = heard((attempt.started_ms ?? nowMs) + attempt.run_ms_max + JOB_GRACE_MS, facts) + LATE_MS;
   if (attempt.stopped_ms === null && nowMs >= lateMs) return { do: 'exhaust' };
-  const finishMs = attempt.stopped_ms === null ? lateMs : heard(attempt.stopped_ms, facts) + FINE_TUNING_FINISH_MS_MAX;
+  const finishMs = attempt.stopped_ms === null ? lateMs : filesByMs(attempt.stopped_ms, facts);
   return { do: 'wait', untilMs: finishMs };
+}
+
+/** When the files must be here. The time counts from the report of the end, which may come long after the end. */
+function filesByMs(stoppedMs: number, facts: Facts): number {
+  return heard(Math.max(stoppedMs, facts.endedMs ?? 0), facts) + FINE_TUNING_FINISH_MS_MAX;
 }
 
 /** The next step after the program has ended and the host has sent its files. A report of the host counts only if its files are verified. */
@@ -165,7 +180,7 @@ function planFinished(facts: Facts, { job: report }: ObservedWorkload, nowMs: nu
   const isWrong = results.some(({ state }) => state === 'wrong');
   const named = report?.results ?? [];
   const isHere = named.every(({ name }) => results.some((file) => file.name === name && file.state === 'verified'));
-  const untilMs = heard(attempt?.stopped_ms ?? nowMs, facts) + FINE_TUNING_FINISH_MS_MAX;
+  const untilMs = filesByMs(attempt?.stopped_ms ?? nowMs, facts);
   const isLate = nowMs >= untilMs;
   if (!isHere && !isWrong && !isLate) return { do: 'wait', untilMs };
   if (report?.stopped_at_limit === true)

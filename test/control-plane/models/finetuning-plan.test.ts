@@ -5,6 +5,7 @@ import type { Attempt } from '../../../control-plane/models/finetuning/attempts.
 import type { JobFileRow } from '../../../control-plane/models/finetuning/files.ts';
 import { type Facts, plan } from '../../../control-plane/models/finetuning/plan.ts';
 import type { Job } from '../../../control-plane/models/finetuning/store.ts';
+import type { ObservedJob } from '../../../shared/protocol/job.ts';
 import { WORKLOAD_PHASES } from '../../../shared/protocol/workload.ts';
 import { tunableModels } from '../../kit/models.ts';
 import { NOTHING_OBSERVED } from '../../kit/world.ts';
@@ -101,12 +102,13 @@ const anyObserved = fc
     exit_code: fc.constantFrom(null, 0, 3, 137),
     stopped_at_limit: fc.boolean(),
     results: fc.constantFrom(null, [], results),
+    ran_ms: fc.option(fc.integer({ min: 0, max: 30 * HOUR_MS }), { nil: undefined }),
   })
-  .map(({ phase, ...report }) => ({
+  .map(({ phase, ran_ms: ranMs, ...report }) => ({
     ...NOTHING_OBSERVED,
     workload_id: 'wl_1',
     phase,
-    job: { detail: null, skipped_lines: 0, ...report },
+    job: { detail: null, skipped_lines: 0, ...report, ...(ranMs === undefined ? {} : { ran_ms: ranMs }) },
   }));
 
 const anyFacts: fc.Arbitrary<Facts> = fc.record({
@@ -149,6 +151,30 @@ test('is cancelled only if its owner has asked, and its host has stopped it or i
   );
 });
 
+test('believes the run time of a host only if that shortens the charge', () => {
+  const plannedStopMs = (facts: Facts): number | undefined => {
+    const step = plan(facts, NOW_MS);
+    return step.do === 'note-stop' ? step.atMs : undefined;
+  };
+  let shortened = 0;
+  fc.assert(
+    fc.property(anyFacts, (facts) => {
+      const stopMs = plannedStopMs(facts);
+      const { observed, attempt } = facts;
+      if (stopMs === undefined || observed === null || observed === 'gone') return;
+      const { ran_ms: ranMs, ...job } = observed.job ?? {};
+      const silentMs = plannedStopMs({ ...facts, observed: { ...observed, job: job as ObservedJob } }) ?? NaN;
+      expect(stopMs).toBeLessThanOrEqual(silentMs);
+      expect(stopMs).toBeGreaterThanOrEqual(attempt?.started_ms ?? 0);
+      if (stopMs === silentMs) return;
+      expect(stopMs - (attempt?.started_ms ?? 0)).toBe(ranMs);
+      shortened += 1;
+    }),
+    { numRuns: 5_000 },
+  );
+  expect(shortened).toBeGreaterThan(0);
+});
+
 test('gives a host the whole time of a limit again if this control plane could not hear it before', () => {
   const limits: Record<string, number> = {
     'the host did not start the job in time': 3 * 60_000,
@@ -172,7 +198,8 @@ test('gives a host the whole time of a limit again if this control plane could n
       const limitMs = limits[because];
       if (limitMs === undefined) return;
       given.add(because);
-      expect(NOW_MS - openedMs).toBeGreaterThanOrEqual(limitMs);
+      const heardMs = because === 'the host did not send the files of the job in time' ? (facts.endedMs ?? 0) : 0;
+      expect(NOW_MS - Math.max(openedMs, heardMs)).toBeGreaterThanOrEqual(limitMs);
     }),
     { numRuns: 5_000 },
   );

@@ -22,6 +22,8 @@ export interface Training {
   world: World;
   who: WorldAccount;
   fileId: string;
+  /** The same jobs, driven by a control plane that has just started. */
+  restart(): Promise<Training>;
   /** A machine that the operator trusts. */
   machine(options?: MachineOptions): Promise<MadeMachine>;
   create(body?: Partial<CreateFineTuningJob>): Promise<string>;
@@ -64,7 +66,10 @@ interface UploadMore {
 export async function openTraining(outside: WorldOutside = {}): Promise<Training> {
   const world = await openWorld(1, { ...outside, settings: { models: tunableModels(), ...outside.settings } });
   const who = await world.customer(CUSTOMER_CENTS);
-  const fileId = await addFile(world, who.orgId);
+  return trainingIn(world, who, await addFile(world, who.orgId));
+}
+
+function trainingIn(world: World, who: WorldAccount, fileId: string): Training {
   const job = async (id: string): Promise<Job> => (await findJob(world.db.read, id)) ?? missing(id);
   const attempt = async (id: string): Promise<Attempt> =>
     (await findAttempt(world.db.read, (await job(id)).workload_id ?? '')) ?? missing(id);
@@ -73,6 +78,7 @@ export async function openTraining(outside: WorldOutside = {}): Promise<Training
     world,
     who,
     fileId,
+    restart: async () => trainingIn(await world.restart(), who, fileId),
     machine: async (options) => {
       const made = await world.machine({ dollars: DOLLARS_PER_HOUR, ...options });
       await world.rooms.supply.setTrusted(made.machineId, true);
