@@ -61,6 +61,8 @@ const ACKNOWLEDGE_MS_MAX = 3 * 60_000;
 const PLACE_AGAIN_MS = 30_000;
 /** A host that goes on after its limit and the grace has this long to report its end. */
 const LATE_MS = 10 * 60_000;
+/** After a start of this control plane, the hosts link again within this time. */
+const RELINK_MS = 2 * 60_000;
 /** Exit codes of a program that was killed, or whose host went down: another host may succeed. */
 const KILLED_CODES = new Set([130, 137, 143, 255]);
 
@@ -200,11 +202,16 @@ function planFinished(facts: Facts, { job: report }: ObservedWorkload, nowMs: nu
 
 /**
  * True if the host has let the program run to its limit, measured by our clock. The host's clock starts a little earlier or later, which
- * JOB_GRACE_MS allows for.
+ * JOB_GRACE_MS allows for. If the program may have started while this control plane was away, the run time that the host reports counts too, up to
+ * the time since the placement. In every other case, a host could stop a program early and be believed.
  */
-function wasInTime({ attempt }: Facts): boolean {
+function wasInTime({ attempt, observed, openedMs }: Facts): boolean {
   if (attempt?.started_ms == null || attempt.stopped_ms === null) return false;
-  return attempt.stopped_ms - attempt.started_ms >= attempt.run_ms_max - JOB_GRACE_MS;
+  const { created_ms: createdMs, started_ms: startedMs, stopped_ms: stoppedMs } = attempt;
+  const limitMs = attempt.run_ms_max - JOB_GRACE_MS;
+  if (stoppedMs - startedMs >= limitMs) return true;
+  const isSeenLate = createdMs < openedMs && openedMs <= startedMs && startedMs <= openedMs + RELINK_MS;
+  return isSeenLate && Math.min(ranMsOf(observed) ?? 0, stoppedMs - createdMs) >= limitMs;
 }
 
 /** The next step of a job whose machine has no link, or has it again. Undefined while the machine is online. */

@@ -92,3 +92,50 @@ test('a host has two hours for its files after the report of the end, even if th
   expect(await training.shown(id)).toMatchObject({ status: 'succeeded' });
   expect(await training.money()).toEqual({ paid: 60, held: 0 });
 });
+
+describe('a program that starts while the control plane is away, and runs to its limit of 540 seconds,', () => {
+  /** The program is seen running two minutes before its limit. */
+  async function seenLate(): Promise<{ id: string; machineId: string }> {
+    const { machineId } = await training.machine();
+    const id = await training.create({ svc: { max_budget_usd: 6 } });
+    await training.world.drive();
+    await training.report(id, 'starting');
+    await away(420_000);
+    await training.report(id, 'running');
+    await training.pass(120);
+    return { id, machineId };
+  }
+
+  test('ends with the budget, and only the time that was seen is charged', async () => {
+    const { id, machineId } = await seenLate();
+    await end(id, { stopped_at_limit: true, ran_ms: 540_000 });
+    expect(await training.shown(id)).toMatchObject({ status: 'failed', error: { code: 'budget_exceeded' } });
+    expect((await training.job(id)).tried_machine_ids).toEqual([machineId]);
+    expect(await training.money()).toEqual({ paid: 120, held: 0 });
+  });
+
+  test.each<[string, Partial<ObservedJob>]>([
+    ['says that it was stopped earlier', { ran_ms: 300_000 }],
+    ['does not say how long it ran', {}],
+  ])('loses its machine if the host %s', async (_what, report) => {
+    const { id } = await seenLate();
+    const other = await training.machine();
+    await end(id, { stopped_at_limit: true, ...report });
+    expect((await training.attempt(id)).machine_id).toBe(other.machineId);
+    expect(await training.money()).toEqual({ paid: 0, held: 600 });
+  });
+});
+
+test('a host that stops a program early is not believed that it ran to its limit if its start was seen in time', async () => {
+  await training.machine();
+  const id = await training.create({ svc: { max_budget_usd: 6 } });
+  await training.world.drive();
+  await training.report(id, 'starting');
+  await training.pass(600);
+  await training.report(id, 'running');
+  await training.pass(120);
+  const other = await training.machine();
+  await end(id, { stopped_at_limit: true, ran_ms: 540_000 });
+  expect((await training.attempt(id)).machine_id).toBe(other.machineId);
+  expect(await training.money()).toEqual({ paid: 0, held: 600 });
+});

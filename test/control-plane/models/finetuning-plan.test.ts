@@ -164,15 +164,51 @@ test('believes the run time of a host only if that shortens the charge', () => {
       if (stopMs === undefined || observed === null || observed === 'gone') return;
       const { ran_ms: ranMs, ...job } = observed.job ?? {};
       const silentMs = plannedStopMs({ ...facts, observed: { ...observed, job: job as ObservedJob } }) ?? NaN;
+      const startedMs = attempt?.started_ms ?? 0;
+      expect(silentMs).toBe(Math.max(facts.endedMs ?? 0, startedMs));
       expect(stopMs).toBeLessThanOrEqual(silentMs);
-      expect(stopMs).toBeGreaterThanOrEqual(attempt?.started_ms ?? 0);
+      expect(stopMs).toBeGreaterThanOrEqual(startedMs);
       if (stopMs === silentMs) return;
-      expect(stopMs - (attempt?.started_ms ?? 0)).toBe(ranMs);
+      expect(stopMs - startedMs).toBe(ranMs);
       shortened += 1;
     }),
     { numRuns: 5_000 },
   );
   expect(shortened).toBeGreaterThan(0);
+});
+
+test('believes a host that it ran a program to the limit only if the start was first seen right after our own start', () => {
+  const MINUTE_MS = 60_000;
+  const LIMIT_MS = HOUR_MS - MINUTE_MS;
+  const openedMs = NOW_MS - 8 * HOUR_MS;
+  const duration = fc.integer({ min: 0, max: 2 * HOUR_MS });
+  const seen = fc.integer({ min: -4 * MINUTE_MS, max: 4 * MINUTE_MS });
+  let believed = 0;
+  fc.assert(
+    fc.property(anyFacts, seen, fc.tuple(duration, duration, duration), (facts, seenMs, [waitedMs, ranMs, saidMs]) => {
+      const startedMs = openedMs + seenMs;
+      const times = { created_ms: startedMs - waitedMs, started_ms: startedMs, stopped_ms: startedMs + ranMs };
+      const report = { exit_code: 0, stopped_at_limit: true, results: [], detail: null, skipped_lines: 0 };
+      const step = plan(
+        {
+          ...facts,
+          openedMs,
+          job: { ...facts.job, status: 'running', cancel_ms: null },
+          attempt: facts.attempt && { ...facts.attempt, ...times },
+          observed: { ...NOTHING_OBSERVED, workload_id: 'wl_1', phase: 'finished', job: { ...report, ran_ms: saidMs } },
+        },
+        NOW_MS,
+      );
+      if (step.do !== 'exhaust' || ranMs >= LIMIT_MS) return;
+      believed += 1;
+      expect(seenMs).toBeGreaterThanOrEqual(0);
+      expect(seenMs).toBeLessThanOrEqual(2 * MINUTE_MS);
+      expect(waitedMs).toBeGreaterThan(seenMs);
+      expect(Math.min(saidMs, waitedMs + ranMs)).toBeGreaterThanOrEqual(LIMIT_MS);
+    }),
+    { numRuns: 5_000 },
+  );
+  expect(believed).toBeGreaterThan(0);
 });
 
 test('gives a host the whole time of a limit again if this control plane could not hear it before', () => {
