@@ -11,6 +11,7 @@ import {
   JOB_GRACE_MS,
 } from '../../../shared/limits.ts';
 import { FAILURE_WORDS, type ObservedWorkload } from '../../../shared/protocol/workload.ts';
+import { QUIET_AFTER_START_MS } from '../../rental/instances/quiet.ts';
 import type { Attempt } from './attempts.ts';
 import type { JobFileRow } from './files.ts';
 import type { Job } from './store.ts';
@@ -61,8 +62,6 @@ const ACKNOWLEDGE_MS_MAX = 3 * 60_000;
 const PLACE_AGAIN_MS = 30_000;
 /** A host that goes on after its limit and the grace has this long to report its end. */
 const LATE_MS = 10 * 60_000;
-/** After a start of this control plane, the hosts link again within this time. */
-const RELINK_MS = 2 * 60_000;
 /** Exit codes of a program that was killed, or whose host went down: another host may succeed. */
 const KILLED_CODES = new Set([130, 137, 143, 255]);
 
@@ -210,7 +209,7 @@ function wasInTime({ attempt, observed, openedMs }: Facts): boolean {
   const { created_ms: createdMs, started_ms: startedMs, stopped_ms: stoppedMs } = attempt;
   const limitMs = attempt.run_ms_max - JOB_GRACE_MS;
   if (stoppedMs - startedMs >= limitMs) return true;
-  const isSeenLate = createdMs < openedMs && openedMs <= startedMs && startedMs <= openedMs + RELINK_MS;
+  const isSeenLate = createdMs < openedMs && openedMs <= startedMs && startedMs <= openedMs + QUIET_AFTER_START_MS;
   return isSeenLate && Math.min(ranMsOf(observed) ?? 0, stoppedMs - createdMs) >= limitMs;
 }
 
