@@ -4,6 +4,7 @@ import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseModels } from '../../control-plane/models/catalog/models.ts';
 import { axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
+import { copyFiles } from '../kit/long-lists.ts';
 import { depositIn, noteRead, offlineDeposits } from '../kit/deposits.ts';
 import { type FakeUpstream, openFakeUpstream } from '../kit/fake-upstream.ts';
 import { modelsFile, tunableEntries, videoModelsFile } from '../kit/models.ts';
@@ -19,6 +20,7 @@ import type { DepositState } from '../../shared/states.ts';
 const outbound = scriptedOutbound();
 /** A picture of one pixel. */
 const PNG = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg==';
+const FURTHER_FILES = 149;
 let upstream: FakeUpstream;
 let videos: VideoServer;
 let pages: ConsolePages;
@@ -247,7 +249,7 @@ test('a model makes a video in the playground: its progress, its file, its lengt
   }
 });
 
-test('examples are uploaded, and a job trains with them within its budget', async () => {
+test('examples are uploaded, and a job trains with them within its budget, also if they are the oldest of 150 files', async () => {
   await page.goto(`${pages.origin}/console/files`);
   const content = Buffer.from(trainingLines(12));
   await page
@@ -256,7 +258,12 @@ test('examples are uploaded, and a job trains with them within its budget', asyn
   await press('Upload the file');
   await page.getByRole('rowheader', { name: 'chats.jsonl' }).waitFor();
   await expectWell();
+  const { json } = await pages.api.call('GET', '/v1/files', { key: account.key });
+  await copyFiles(pages.api.world.db, String(json.data?.[0]?.['id']), FURTHER_FILES);
   await page.goto(`${pages.origin}/console/fine-tuning`);
+  const examples = page.getByLabel('Examples');
+  await expect.poll(() => examples.locator('option').count()).toBe(FURTHER_FILES + 1);
+  await examples.selectOption('chats.jsonl');
   const budget = page.getByLabel('Budget in dollars');
   await budget.fill('1');
   await press('Start the job');

@@ -1,4 +1,4 @@
-// An organisation with thousands of instances and machines in an instant: copies of one that was made in the ordinary way. SQLite only.
+// Thousands of rows in an instant: copies of an instance, a machine and other things that were made in the ordinary way. SQLite only.
 import { z } from 'zod';
 import { type Db, raw, sql } from '../../control-plane/base/db/db.ts';
 
@@ -31,6 +31,41 @@ export function copyMachines(db: Db, machineId: string, count: number): Promise<
       public_key: "'copy ' || n",
       created_ms: 'created_ms - 1000 * n',
     },
+  });
+}
+
+/** Copies of the offering, each a second newer than the one before and twice as dear as the offering. Each has a GPU type of its own. */
+export function copyOfferings(db: Db, offeringId: string, count: number): Promise<void> {
+  return copy(db, {
+    table: 'offerings',
+    from: offeringId,
+    count,
+    columns: {
+      id: "printf('01a20bde-34ac-77ab-8488-%012d', n)",
+      gpu_type: "'COPY_' || n",
+      price_ucents_per_hour: '2 * price_ucents_per_hour',
+      created_ms: 'created_ms + 1000 * n',
+    },
+  });
+}
+
+/** Copies of the SSH key, for the same organisation. */
+export function copySshKeys(db: Db, keyId: string, count: number): Promise<void> {
+  return copy(db, {
+    table: 'ssh_keys',
+    from: keyId,
+    count,
+    columns: { id: "'key-copy-' || n", name: "'copy ' || n", fingerprint: 'fingerprint || n' },
+  });
+}
+
+/** Copies of the uploaded file, each newer than the one before. Their content is not stored. */
+export function copyFiles(db: Db, fileId: string, count: number): Promise<void> {
+  return copy(db, {
+    table: 'files',
+    from: fileId,
+    count,
+    columns: { id: "printf('%s-%04d', id, n)", blob_key: 'blob_key || n', filename: "'copy ' || n" },
   });
 }
 

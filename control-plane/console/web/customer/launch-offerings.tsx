@@ -1,13 +1,14 @@
 // What can be rented now: live prices and counts, filters, and why other offerings are not listed.
 import { useEffect, useState } from 'preact/hooks';
-import type { Page } from '../../../../shared/api/page.ts';
 import type { Reservation } from '../../../../shared/api/reservation.ts';
 import type { PricingRow } from '../../../../shared/api/pricing.ts';
 import { useResource } from '../core/data.ts';
-import { plural, rate } from '../core/format.ts';
+import { count, plural, rate } from '../core/format.ts';
+import { WHOLE_ROWS_MAX } from '../core/page-reader.ts';
+import { useAllPages } from '../core/pages.ts';
 import { Field, Select } from '../parts/forms.tsx';
 import { Card, Empty, Problem, Tag } from '../parts/layout.tsx';
-import { RowsTable } from '../parts/table.tsx';
+import { LongTable, RowsTable } from '../parts/table.tsx';
 import type { LaunchDraft } from './launch-form.ts';
 
 const REREAD_MS = 5_000;
@@ -43,15 +44,16 @@ export function Offerings({ draft, change }: OfferingsProps) {
 
 function OnDemand({ draft, change }: OfferingsProps) {
   const [filters, setFilters] = useState(NO_FILTERS);
-  const { data, error, reload } = useResource<Page<PricingRow>>('/v1/pricing?limit=200', { everyMs: REREAD_MS });
-  const rows = data.value?.data;
+  const { rows, isCut, error, reload } = useAllPages<PricingRow>('/v1/pricing', REREAD_MS);
   const regions = [...new Set((rows ?? []).map(({ region }) => region))].toSorted();
   const types = [...new Set((rows ?? []).map(({ gpu_type: type }) => type))].toSorted();
-  // Takes the new price and count of the chosen offering into the draft. If the offering is not listed any more, its count becomes 0.
+  // Takes the new price and count of the chosen offering into the draft. If the offering is not listed any more, its count becomes 0. If the list
+  // is cut, a missing offering may still be listed, so its count stays.
   useEffect(() => {
     const { chosen } = draft;
     if (rows === undefined || chosen === undefined) return;
-    const now = rows.find(({ offering_id: id }) => id === chosen.offering_id) ?? { ...chosen, available: 0 };
+    const gone = isCut ? chosen : { ...chosen, available: 0 };
+    const now = rows.find(({ offering_id: id }) => id === chosen.offering_id) ?? gone;
     if (JSON.stringify(now) !== JSON.stringify(chosen)) change({ chosen: now });
   }, [rows]);
   const listed = (rows ?? [])
@@ -63,7 +65,14 @@ function OnDemand({ draft, change }: OfferingsProps) {
       note="Prices and counts of now"
       footer={
         rows !== undefined && (
-          <Hidden rows={rows} filters={filters} draft={draft} clear={() => setFilters(NO_FILTERS)} />
+          <>
+            {isCut && (
+              <p class="small warn">
+                Only the newest {count(WHOLE_ROWS_MAX)} offerings are read. There are older ones.
+              </p>
+            )}
+            <Hidden rows={rows} filters={filters} draft={draft} clear={() => setFilters(NO_FILTERS)} />
+          </>
         )
       }
     >
@@ -71,7 +80,7 @@ function OnDemand({ draft, change }: OfferingsProps) {
         {...{ draft, change, filters, regions, types }}
         setFilters={(part) => setFilters({ ...filters, ...part })}
       />
-      {error.value !== undefined && <Problem error={error.value} retry={() => void reload()} />}
+      {error !== undefined && <Problem error={error} retry={reload} />}
       {rows === undefined && <p class="pad quiet">Reading…</p>}
       {rows !== undefined && listed.length === 0 && (
         <Empty title="No offering fits" cli="svc price list">
@@ -160,7 +169,7 @@ function HowMany({ draft, change }: OfferingsProps) {
 function Choice({ rows, draft, change }: OfferingsProps & { rows: readonly PricingRow[] }) {
   const { gpuCount, chosen } = draft;
   return (
-    <RowsTable
+    <LongTable
       caption="Offerings"
       rows={rows}
       columns={[

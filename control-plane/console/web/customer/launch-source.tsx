@@ -6,6 +6,7 @@ import type { RegistryCredential } from '../../../../shared/api/registry-credent
 import { useId } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { useResource } from '../core/data.ts';
+import { useAllPages } from '../core/pages.ts';
 import { may } from '../core/session.ts';
 import { type Action, Field, Select, TextField } from '../parts/forms.tsx';
 import { Card, Problem } from '../parts/layout.tsx';
@@ -246,9 +247,8 @@ function Variables({ draft, change, action }: PartProps) {
 }
 
 function Keys({ draft, change, action }: PartProps) {
-  const path = may('ssh_keys: read') ? '/v1/ssh-keys?limit=200' : undefined;
-  const { data, error } = useResource<Page<SshKey>>(path);
-  const keys = data.value?.data ?? [];
+  const { rows, error } = useAllPages<SshKey>(may('ssh_keys: read') ? '/v1/ssh-keys' : undefined);
+  const keys = rows ?? [];
   const all = keys.map(({ id }) => id);
   const chosen = draft.keys ?? all;
   const toggle = (id: string): void =>
@@ -273,12 +273,12 @@ function Keys({ draft, change, action }: PartProps) {
             </span>
           </label>
         ))}
-      {keys.length === 0 && data.value !== undefined && (
+      {rows?.length === 0 && (
         <small>
           There is no key yet. <Link href="/console/ssh-keys">Add one</Link>, or log in with the browser terminal.
         </small>
       )}
-      {error.value !== undefined && <Problem error={error.value} />}
+      {error !== undefined && <Problem error={error} />}
       <Rule action={action} field="ssh_key_ids" />
     </fieldset>
   );

@@ -4,6 +4,7 @@ import { Link, useLocation } from 'wouter-preact';
 import type { FileObject } from '../../../../shared/api/file.ts';
 import type { FineTuningJob, FineTuningQuote } from '../../../../shared/api/fine-tuning.ts';
 import type { Model } from '../../../../shared/api/model.ts';
+import { FILES_PER_ORG_MAX } from '../../../../shared/limits.ts';
 import { post, send } from '../core/api.ts';
 import { useReads, useResource } from '../core/data.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
@@ -19,7 +20,7 @@ const METHODS: readonly (readonly [Method, string])[] = [
 
 export function NewJob() {
   const models = useResource<{ data: Model[] }>('/v1/models?modality=chat');
-  const files = useResource<{ data: FileObject[] }>('/v1/files?limit=100');
+  const files = useResource<{ data: FileObject[] }>(`/v1/files?limit=${FILES_PER_ORG_MAX}`);
   const bases = (models.data.value?.data ?? []).flatMap(({ fine_tune_base_model: base }) => base ?? []);
   const valid = (files.data.value?.data ?? []).filter(({ status }) => status === 'processed');
   const error = models.error.value ?? files.error.value;

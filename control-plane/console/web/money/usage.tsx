@@ -1,11 +1,12 @@
 // The balance, how long it lasts, and what it was spent on.
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import type { Balance } from '../../../../shared/api/billing.ts';
+import type { Balance, UsageRow } from '../../../../shared/api/billing.ts';
 import { dollarsFromUcents } from '../../../../shared/money.ts';
 import { serviceNow } from '../core/clock.ts';
 import { useResource } from '../core/data.ts';
 import { count, date, dollars, duration, rate } from '../core/format.ts';
+import { useAllPages } from '../core/pages.ts';
 import { may } from '../core/session.ts';
 import { SameAs } from '../parts/command.tsx';
 import { Card, Empty, Figures, Head, Note, Problem } from '../parts/layout.tsx';
@@ -13,10 +14,10 @@ import { Segments } from '../parts/segments.tsx';
 import { type Column, RowsTable } from '../parts/table.tsx';
 import { MonthBill } from './bill.tsx';
 import { UsageChart } from './usage-chart.tsx';
-import { useUsage } from './usage-pages.ts';
 import { type Bucket, chartOf, type Group, type GroupBy, groupsOf, startOf, sum } from './usage-rows.ts';
 
 const BALANCE_MS = 15_000;
+const USAGE_MS = 60_000;
 const HOUR_S = 3_600;
 /** If the balance lasts for fewer hours, the figures warn. In one night nobody may be there to add funds. */
 const WARN_H = 48;
@@ -126,7 +127,7 @@ function UsageOverTime() {
   const startMs = startOf(bucket, nowMs);
   const start = startText(startMs, bucket);
   const path = `/v1/usage?bucket=${bucket}&group_by=${groupBy}&start=${start}`;
-  const { rows, isCut, error, reload } = useUsage(path);
+  const { rows, isCut, error, reload } = useAllPages<UsageRow>(path, USAGE_MS);
   const groups = rows === undefined ? [] : groupsOf(rows, groupBy);
   const total = dollars(dollarsFromUcents(sum(groups.map(({ ucents }) => ucents))));
   return (

@@ -55,17 +55,32 @@ export function LiveTable<T>({ caption, list, columns, empty, only, footer }: Li
         )}
       </section>
       {(shown.length > limit || list.next.value !== null) && (
-        <p class="row">
-          <button class="btn sm" type="button" onClick={more}>
-            Show more
-          </button>
-          <span class="small quiet">
-            {count(Math.min(limit, shown.length))} of {count(shown.length)}
-            {list.next.value !== null && ', and more that are not read yet'}
-          </span>
-        </p>
+        <ShowMore limit={limit} length={shown.length} isAll={list.next.value === null} more={more} />
       )}
     </>
+  );
+}
+
+interface ShowMoreProps {
+  limit: number;
+  /** How many rows were read. */
+  length: number;
+  /** False if the API has further rows. */
+  isAll: boolean;
+  more(): void;
+}
+
+function ShowMore({ limit, length, isAll, more }: ShowMoreProps) {
+  return (
+    <p class="row">
+      <button class="btn sm" type="button" onClick={more}>
+        Show more
+      </button>
+      <span class="small quiet">
+        {count(Math.min(limit, length))} of {count(length)}
+        {!isAll && ', and more that are not read yet'}
+      </span>
+    </p>
   );
 }
 
@@ -81,6 +96,21 @@ export function RowsTable<T>({ caption, rows, columns, idOf, footer }: RowsTable
         <Cells key={idOf?.(row) ?? index} row={row} columns={columns} />
       ))}
     </Table>
+  );
+}
+
+/** A table of rows that the screen already has, and that may be thousands. It draws a part of them. */
+export function LongTable<T>({ rows, ...table }: RowsTableProps<T>) {
+  const [limit, setLimit] = useState(ROWS_STEP);
+  return (
+    <>
+      <RowsTable {...table} rows={rows.slice(0, limit)} />
+      {rows.length > limit && (
+        <div class="pad">
+          <ShowMore limit={limit} length={rows.length} isAll more={() => setLimit(limit + ROWS_STEP)} />
+        </div>
+      )}
+    </>
   );
 }
 
