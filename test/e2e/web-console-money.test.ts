@@ -269,8 +269,15 @@ test('examples are uploaded, and a job trains with them within its budget, also 
   await press('Start the job');
   await expect.poll(() => budget.getAttribute('aria-invalid')).toBe('true');
   await budget.fill('6');
+  // The job is made, but the browser does not learn it.
+  const jobs = '**/v1/fine_tuning/jobs';
+  await page.route(jobs, (route) => route.fetch().then(() => route.abort()), { times: 1 });
+  await press('Start the job');
+  await page.getByRole('alert').getByText('unreachable').waitFor();
   await press('Start the job');
   await page.getByText('$6.00 are held for it').waitFor();
+  const made = await pages.api.call('GET', '/v1/fine_tuning/jobs', { key: account.key });
+  expect(made.json.data).toHaveLength(1);
   await expectWell();
 });
 

@@ -1,11 +1,12 @@
 // The launch screen: the GPUs that are free now, the highest cost of the launch, and why an offering is not shown.
-import { useRef, useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import type { Balance } from '../../../../shared/api/billing.ts';
 import type { Operation } from '../../../../shared/api/operation.ts';
 import { ApiError, get, post } from '../core/api.ts';
 import { useResource } from '../core/data.ts';
 import { dollars, gpus, plural, rate } from '../core/format.ts';
+import { openSameKey } from '../core/same-key.ts';
 import { may } from '../core/session.ts';
 import { SameAs } from '../parts/command.tsx';
 import { type Action, Field, Form, useAction } from '../parts/forms.tsx';
@@ -19,19 +20,14 @@ const PLACED_POLL_MS = 500;
 export function Launch() {
   const [draft, setDraft] = useState(EMPTY_DRAFT);
   const [, goTo] = useLocation();
-  const sent = useRef<{ text: string; key: string }>();
+  const withSameKey = useMemo(openSameKey, []);
   const request = requestOf(draft);
   const action = useAction(async () => {
-    // If the same request is sent again, it uses the same key. So a launch whose answer was lost is not made twice.
-    const text = JSON.stringify(request);
-    if (sent.current?.text !== text) sent.current = { text, key: crypto.randomUUID() };
-    const accepted = await post<Operation>('/v1/instances', request, { idempotencyKey: sent.current.key }).catch(
-      (failure: unknown) => {
-        if (failure instanceof ApiError && failure.status !== 0) sent.current = undefined;
-        throw failure;
-      },
-    );
-    goTo(`/console/instances/${await placed(accepted)}?operation=${accepted.operation_id}`);
+    const path = await withSameKey(request, async (options) => {
+      const accepted = await post<Operation>('/v1/instances', request, options);
+      return `/console/instances/${await placed(accepted)}?operation=${accepted.operation_id}`;
+    });
+    goTo(path);
   });
   const change = (part: Partial<LaunchDraft>): void => setDraft((before) => ({ ...before, ...part }));
   return (

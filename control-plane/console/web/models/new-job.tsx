@@ -1,5 +1,5 @@
 // A new fine-tuning job: the base model, the examples, and what it may cost.
-import { useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import type { FileObject } from '../../../../shared/api/file.ts';
 import type { FineTuningJob, FineTuningQuote } from '../../../../shared/api/fine-tuning.ts';
@@ -7,6 +7,7 @@ import type { Model } from '../../../../shared/api/model.ts';
 import { FILES_PER_ORG_MAX } from '../../../../shared/limits.ts';
 import { post, send } from '../core/api.ts';
 import { useReads, useResource } from '../core/data.ts';
+import { openSameKey } from '../core/same-key.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Field, Form, Select, useAction } from '../parts/forms.tsx';
 import { Card, Note, Problem } from '../parts/layout.tsx';
@@ -56,8 +57,9 @@ function JobForm({ bases, files }: { bases: readonly string[]; files: readonly F
     ...(suffix === '' ? {} : { suffix }),
     svc: { max_budget_usd: Number(budget) },
   };
+  const withSameKey = useMemo(openSameKey, []);
   const action = useAction(async () => {
-    const { id } = await post<FineTuningJob>('/v1/fine_tuning/jobs', body);
+    const { id } = await withSameKey(body, (options) => post<FineTuningJob>('/v1/fine_tuning/jobs', body, options));
     goTo(`/console/fine-tuning/${id}`);
   });
   return (

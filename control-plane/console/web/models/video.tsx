@@ -1,10 +1,11 @@
 // A video from a prompt. The screen follows the job until the video can be shown.
-import { useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import type { Model } from '../../../../shared/api/model.ts';
 import type { VideoJob } from '../../../../shared/api/videos.ts';
 import { post } from '../core/api.ts';
 import { useResource } from '../core/data.ts';
 import { duration } from '../core/format.ts';
+import { openSameKey } from '../core/same-key.ts';
 import { useAction } from '../parts/forms.tsx';
 import { Badge, Note, Problem, type Tone } from '../parts/layout.tsx';
 import { type PromptBody, PromptCard } from './prompt-card.tsx';
@@ -22,7 +23,11 @@ const TONES: Record<VideoJob['status'], Tone> = {
 
 export function Video({ model }: { model: Model }) {
   const [id, setId] = useState<string>();
-  const ask = async (body: PromptBody): Promise<void> => setId((await post<VideoJob>('/v1/videos', body)).id);
+  const withSameKey = useMemo(openSameKey, []);
+  const ask = async (body: PromptBody): Promise<void> => {
+    const made = await withSameKey(body, (options) => post<VideoJob>('/v1/videos', body, options));
+    setId(made.id);
+  };
   const words = { path: '/videos', submit: 'Make the video', busy: 'Asking…' };
   return (
     <PromptCard model={model} parameters={model.parameters ?? []} {...words} ask={ask}>

@@ -1,11 +1,12 @@
 // Adding to the balance with stablecoins: a new deposit, and all deposits so far.
-import { useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import type { CreateDeposit, Deposit, DepositChain } from '../../../../shared/api/deposit.ts';
 import { ucentsFromText } from '../../../../shared/money.ts';
 import { post } from '../core/api.ts';
 import { useLiveList } from '../core/data.ts';
 import { cents, time } from '../core/format.ts';
+import { openSameKey } from '../core/same-key.ts';
 import { may } from '../core/session.ts';
 import { SameAs } from '../parts/command.tsx';
 import { Field, Form, Select, useAction } from '../parts/forms.tsx';
@@ -113,8 +114,9 @@ function NewDeposit() {
   const read = centsOf(amount);
   const amountCents = typeof read === 'number' ? read : 0;
   const body: CreateDeposit = { asset, chain, amount_usd_cents: amountCents };
+  const withSameKey = useMemo(openSameKey, []);
   const action = useAction(async () => {
-    const { deposit_id: id } = await post<Deposit>('/v1/deposits', body);
+    const { deposit_id: id } = await withSameKey(body, (options) => post<Deposit>('/v1/deposits', body, options));
     goTo(`/console/deposits/${id}`);
   });
   const broken = amount !== '' && typeof read === 'string' ? read : action.ruleOf('amount_usd_cents');
