@@ -290,6 +290,28 @@ test('the balance shows what is held for the job, and the bill what the model ha
   await expectWell();
 });
 
+test('a job without a budget holds what its quote names, as its two lines do', async () => {
+  await page.goto(`${pages.origin}/console/fine-tuning`);
+  await page.getByLabel('Examples').selectOption('chats.jsonl');
+  const lines = page.locator('.cmd.long code');
+  const budget = page.getByLabel('Budget in dollars');
+  const shown = async (typed: string, count: number): Promise<string> => {
+    await budget.fill(typed);
+    await expect.poll(() => lines.count()).toBe(count);
+    for (const line of await lines.allTextContents()) await pages.judge(line);
+    return (await lines.allTextContents()).join('\n');
+  };
+  expect(await shown('7', 2)).toContain('budget');
+  await shown('seven', 0);
+  expect(await shown('', 2)).not.toContain('budget');
+  await expectWell();
+  const sent = page.waitForRequest((request) => request.method() === 'POST' && request.url().endsWith('/jobs'));
+  await press('Start the job');
+  expect(Object.keys((await sent).postDataJSON() as object)).not.toContain('svc');
+  await page.getByText(/^The job was created\. \$\d+\.\d\d are held for it/).waitFor();
+  await expectWell();
+});
+
 // It is the last one, because hours pass in it.
 test('a delivery that a dead server has cost all attempts is retried by hand, and arrives', async () => {
   const { world } = pages.api;

@@ -55,8 +55,9 @@ function JobForm({ bases, files }: { bases: readonly string[]; files: readonly F
     training_file: file,
     method: { type: method },
     ...(suffix === '' ? {} : { suffix }),
-    svc: { max_budget_usd: Number(budget) },
+    ...(budget === '' ? {} : { svc: { max_budget_usd: Number(budget) } }),
   };
+  const isWrong = budget !== '' && !(Number(budget) > 0);
   const withSameKey = useMemo(openSameKey, []);
   const action = useAction(async () => {
     const { id } = await withSameKey(body, (options) => post<FineTuningJob>('/v1/fine_tuning/jobs', body, options));
@@ -65,7 +66,7 @@ function JobForm({ bases, files }: { bases: readonly string[]; files: readonly F
   return (
     <Card title="New job">
       <div class="pad stack">
-        <Form action={action} submit="Start the job" busy="Starting…" isDisabled={!(Number(budget) > 0)}>
+        <Form action={action} submit="Start the job" busy="Starting…" isDisabled={isWrong}>
           <div class="grid">
             <Select
               label="Base model"
@@ -83,21 +84,18 @@ function JobForm({ bases, files }: { bases: readonly string[]; files: readonly F
             />
             <Select label="Method" value={method} options={METHODS} onValue={(next) => setMethod(next)} />
             <Field
-              label="Budget in dollars"
-              required
+              label="Budget in dollars, optional"
               inputMode="decimal"
               value={budget}
               onValue={setBudget}
               rule={action.ruleOf('svc.max_budget_usd')}
-              hint="It is held until the job ends. The job never costs more"
+              hint="It is held until the job ends. The job never costs more. Empty: the highest cost of the quote, at least its smallest budget."
             />
             <Field label="Name, optional" value={suffix} onValue={setSuffix} rule={action.ruleOf('suffix')} />
           </div>
           <Quote file={file} model={model} />
         </Form>
-        {Number(budget) > 0 && (
-          <SameAs isLong cli={lineOf(body)} curl={{ method: 'POST', path: '/v1/fine_tuning/jobs', body }} />
-        )}
+        {!isWrong && <SameAs isLong cli={lineOf(body)} curl={{ method: 'POST', path: '/v1/fine_tuning/jobs', body }} />}
       </div>
     </Card>
   );
@@ -123,13 +121,14 @@ interface JobBody {
   training_file: string;
   method: { type: Method };
   suffix?: string;
-  svc: { max_budget_usd: number };
+  svc?: { max_budget_usd: number };
 }
 
 /** The command for the same job. `svc job create` can make only LoRA jobs, so other jobs use `svc api`. */
 function lineOf(body: JobBody): string {
   if (body.method.type !== 'lora') return `svc api POST /fine_tuning/jobs --body ${quoted(JSON.stringify(body))}`;
   const { model, training_file: file, suffix, svc } = body;
+  const budget = svc === undefined ? '' : ` --budget ${svc.max_budget_usd}`;
   const name = suffix === undefined ? '' : ` --suffix ${quoted(suffix)}`;
-  return `svc job create --model ${quoted(model)} --file ${quoted(file)} --budget ${svc.max_budget_usd}${name}`;
+  return `svc job create --model ${quoted(model)} --file ${quoted(file)}${budget}${name}`;
 }
