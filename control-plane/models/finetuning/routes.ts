@@ -148,9 +148,10 @@ function quoteRoute({ db, fineTuning }: RoutesDeps): Route {
   });
 }
 
-const CREATE_TEXT = `The answer comes at once. Follow the job with GET /v1/fine_tuning/jobs/{id} and its events. \`svc.max_budget_usd\` is
-held until the job ends; without it, \`max_usd\` of the quote is held (at least \`min_budget_usd\`). The time of the GPUs that trained is charged by the second, up to the last stored checkpoint or result. If the
-job loses its machine, it continues from its last checkpoint on another machine, and the lost time is not charged. When the budget is used up, the job
-stores a last checkpoint and is stopped. It is then \`failed\` with \`budget_exceeded\`, and \`result_files\` has what was trained until then.
+const CREATE_TEXT = `The answer comes at once. Follow the job with GET /v1/fine_tuning/jobs/{id} and its events. The budget is
+\`svc.max_budget_usd\`. Without it, the budget is the \`max_usd\` of the quote, and at least \`min_budget_usd\`. The budget is held until the job ends. The
+time of the GPUs that trained is charged by the second, up to the last stored checkpoint or result. If the job loses its machine, it continues from its
+last checkpoint on another machine, and the lost time is not charged. When the budget is used up, the job stores a last checkpoint and is stopped. It is
+then \`failed\` with \`budget_exceeded\`, and \`result_files\` has what was trained until then.
 
 Official clients do not know the field \`svc\`. They pass it on if it is in the body of the request.`;
