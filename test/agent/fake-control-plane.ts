@@ -14,6 +14,7 @@ import {
   LINK_PATH,
   linkProof,
   STREAMS_PATH,
+  type DesiredMessage,
   type HelloMessage,
   type ObservedMessage,
   type OpenMessage,
@@ -175,7 +176,7 @@ function createLinkEnd(publicKey: () => string, jobs: JobEnd): LinkEnd {
   let link: WebSocket | undefined;
   let inventory: Inventory | undefined;
   let observed: ObservedMessage | undefined;
-  let desired: ServerMessage | undefined;
+  let desired: DesiredMessage | undefined;
   let revision = 0;
   let version = PROTOCOL_MAX;
   const send = (message: ServerMessage): void => link?.send(JSON.stringify(message));
@@ -186,7 +187,7 @@ function createLinkEnd(publicKey: () => string, jobs: JobEnd): LinkEnd {
     ({ inventory } = message);
     link = client;
     send({ type: 'welcome', protocol: version, now_ms: Date.now() });
-    if (desired !== undefined) send(desired);
+    if (desired !== undefined) send({ ...desired, now_ms: Date.now() });
   };
   return {
     hellos,
