@@ -41,6 +41,8 @@ export interface Desired {
   held(): HeldState | undefined;
   /** The control plane's time in epoch ms, independent of this host's clock. After a reboot it is behind until the next message. */
   serverNowMs(): number;
+  /** False if `serverNowMs` may be behind: after a reboot until the next message, and before the first one. */
+  knowsTime(): boolean;
   /**
    * Stores a newer state, then holds it. Resolves with false if it is not newer than what is held. If the write fails, the state takes
    * effect for this process anyway: the workloads that it removes may be what has filled the disk.
@@ -66,6 +68,7 @@ export async function openDesired(stateDir: string, deps: DesiredDeps): Promise<
     return undefined;
   });
   let serverClock = held === undefined ? undefined : sinceBoot(held.server_clock, bootId);
+  let knowsTime = held?.server_clock.boot_id === bootId;
   /** The state that should be on disk. */
   let newest = held;
   let isStored = true;
@@ -88,7 +91,9 @@ export async function openDesired(stateDir: string, deps: DesiredDeps): Promise<
       if (serverClock === undefined) return clock.now();
       return serverClock.server_ms + Math.round(clock.monotonicMs() - serverClock.monotonic_ms);
     },
+    knowsTime: () => knowsTime,
     take: async ({ epoch, revision, workloads, now_ms }) => {
+      knowsTime = true;
       serverClock = { server_ms: now_ms, monotonic_ms: clock.monotonicMs(), boot_id: bootId };
       const next = { epoch, revision, workloads, server_clock: serverClock };
       if (held !== undefined && !isNewer(next, held)) {

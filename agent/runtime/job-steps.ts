@@ -15,7 +15,7 @@ export interface JobInputs {
 
 export interface JobStepsDeps {
   jobs: JobInputs;
-  desired: Pick<Desired, 'serverNowMs' | 'held'>;
+  desired: Pick<Desired, 'serverNowMs' | 'knowsTime' | 'held'>;
   log: Log;
   engine: Engine;
   records: Records;
@@ -84,12 +84,12 @@ export async function noteExit(
   const job = records.all().get(workloadId)?.job;
   if (job === undefined) return;
   const detail = code === 0 ? job.detail : reason;
-  const ran = runTimeOf(desired.serverNowMs() - job.started_ms);
+  const ran = desired.knowsTime() ? runTimeOf(desired.serverNowMs() - job.started_ms) : {};
   await records.change(workloadId, { job: { ...job, ...ran, exit_code: code, detail } });
   log.info({ workload_id: workloadId, exit_code: code }, 'a job has ended');
 }
 
-/** A time that cannot be true says nothing: after a reboot the clock may be behind the start, and the control plane may have set its own clock. */
+/** A time that cannot be true says nothing: the control plane may have set its own clock. */
 function runTimeOf(ms: number): Pick<JobRecord, 'ran_ms'> {
   return ms >= 0 && ms <= JOB_RAN_MS_MAX ? { ran_ms: ms } : {};
 }

@@ -117,10 +117,10 @@ export async function occupy(
  * gets a tombstone, and the price does not rise. @throws ServiceError as `takePlace` and `occupy`
  */
 export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps): Promise<string | undefined> {
-  if (instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
   const fitting = await fittingOrAvoided(tx, instance, capacityRequest(instance, deps.clock.now()));
   const found = await takePlace(tx, instance, { fitting }, deps);
   if (found === undefined) return undefined;
+  if (instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
   const isOpen = (await deps.endpoints.find(tx, instance.id)) !== undefined;
   const ports = isOpen ? undefined : await takePorts(tx, instance, deps);
   await occupy(tx, instance, { place: found, ports }, deps);

@@ -46,15 +46,17 @@ let startFault: string | undefined;
 /** The containers that the engine lists; undefined: it does not answer. */
 let listed: Pick<LocalContainer, 'workload_id' | 'started'>[] | undefined;
 let nowMs: number;
+/** False after a reboot, before the first message. */
+let knowsTime: boolean;
 beforeEach(() => {
-  [startFault, listed, nowMs] = [undefined, [], NOW_MS];
+  [startFault, listed, nowMs, knowsTime] = [undefined, [], NOW_MS, true];
   [calls, record, shape, held] = [[], {}, undefined, [desiredWorkload('other', 'app'), JOB]];
   exit = { code: 0, reason: 'it ended with code 0' };
 });
 
 function perform(step: Step, attempt = 1): Promise<void> {
   const deps = {
-    desired: { serverNowMs: () => nowMs, held: () => ({ workloads: held }) },
+    desired: { serverNowMs: () => nowMs, knowsTime: () => knowsTime, held: () => ({ workloads: held }) },
     log: createLog('test', 'silent'),
     engine: {
       inspectImage: async () => IMAGE,
@@ -186,6 +188,13 @@ describe('a job', () => {
     [exit, nowMs] = [ending, NOW_MS + 5_000];
     await perform({ kind: 'exited', workload_id: 'w', container_id: 'c' });
     expect(record.job).toEqual({ ...STARTED, exit_code: ending.code, detail, ran_ms: 5_000 });
+  });
+
+  test('that ended with a reboot keeps no run time, because the time of the control plane is not known yet', async () => {
+    record = { job: STARTED };
+    [nowMs, knowsTime] = [NOW_MS + 30_000, false];
+    await perform({ kind: 'exited', workload_id: 'w', container_id: 'c' });
+    expect(record.job).toEqual({ ...STARTED, exit_code: 0 });
   });
 
   test.each([-1, JOB_RAN_MS_MAX + 1])('that seems to have run for %d ms keeps no run time', async (ms) => {

@@ -66,6 +66,10 @@ describe('a desired state', () => {
     const monotonicMs = clock.monotonicMs();
     expect((await open('another boot')).serverNowMs()).toBe(SERVER_MS + monotonicMs);
     expect((await open('boot')).serverNowMs()).toBe(SERVER_MS);
+    const rebooted = await open('another boot');
+    expect([rebooted.knowsTime(), (await open('boot')).knowsTime()]).toEqual([false, true]);
+    await rebooted.take(message(1, 1));
+    expect(rebooted.knowsTime()).toBe(true);
   });
 
   test('that is damaged counts as none', async () => {

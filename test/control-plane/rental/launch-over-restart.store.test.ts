@@ -43,6 +43,8 @@ describe('a launch that was placed before a restart of the control plane', () =>
     await world.observe(id, { phase: 'failed', failure_code: 'start_failed' });
     await world.drive();
     expect((await instance(id))?.machine_id).toBe(first);
+    // The old host is not told to remove anything yet, so that it goes on to report why it has failed.
+    expect((await world.rooms.workloads.desired(first)).workloads).toMatchObject([{ desired: 'running' }]);
     await linkHost(world, other);
     await world.clock.advance(5_000);
     await world.drive();
