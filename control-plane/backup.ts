@@ -86,7 +86,7 @@ async function stage(file: string, staged: string, core: Omit<Core, 'db'>): Prom
   flush(staged);
 }
 
-/** Gives a file the owner of its directory: the operator runs as root, the daemon does not. */
+/** The operator runs as root and the daemon does not, so the file gets the owner of its directory. */
 function giveToDaemon(file: string): void {
   const { uid, gid } = statSync(dirname(file));
   chownSync(file, uid, gid);

@@ -4,7 +4,7 @@ import type { Log } from '../../shared/log.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import type { Desired } from './desired.ts';
 import type { Engine, LocalImage, Mount } from './engine.ts';
-import type { JobRecord, Records } from './records.ts';
+import { type JobRecord, newJobRecord, type Records } from './records.ts';
 import { jobShapeOf, type Machine } from './shape.ts';
 
 /** Function of agent/jobs that the steps call. */
@@ -43,17 +43,7 @@ export async function createJob(workload: DesiredWorkload, image: LocalImage, de
 export async function noteStart(workloadId: string, { records, desired }: JobStepsDeps): Promise<void> {
   await records.change(workloadId, {
     ever_running: true,
-    job: {
-      started_ms: desired.serverNowMs(),
-      exit_code: null,
-      stopped_at_limit: false,
-      checkpoint: null,
-      finished: false,
-      results: null,
-      detail: null,
-      skipped_lines: 0,
-      read_to: 0,
-    },
+    job: newJobRecord(desired.serverNowMs()),
   });
 }
 

@@ -70,6 +70,21 @@ interface RecordsDeps {
   now: () => number;
 }
 
+/** The record of a job whose program starts now. `startedMs` is the control plane's time. */
+export function newJobRecord(startedMs: number): JobRecord {
+  return {
+    started_ms: startedMs,
+    exit_code: null,
+    stopped_at_limit: false,
+    checkpoint: null,
+    finished: false,
+    results: null,
+    detail: null,
+    skipped_lines: 0,
+    read_to: 0,
+  };
+}
+
 /** Loads the stored records. A damaged record is logged and begins empty: the container is still found by the engine's labels. */
 export async function openRecords(stateDir: string, deps: RecordsDeps): Promise<Records> {
   const { files } = deps;

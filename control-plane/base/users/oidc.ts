@@ -153,8 +153,8 @@ async function personOf(query: Query, claims: Claims, deps: Deps): Promise<{ use
 }
 
 /**
- * A person who signs up may type the address of somebody else. If the owner of the address were linked with that account, the stranger would
- * share it. So the operator must have given the account to its person, or the browser must be signed in to it.
+ * A stranger may sign up with the address of somebody else. A link with that account would lead the owner of the address into an account that the
+ * stranger has too. So the operator must have given the account to its person, or the browser must be signed in to it.
  */
 async function assertOwn(
   tx: Tx,

@@ -214,14 +214,10 @@ function wasInTime({ attempt, observed, openedMs }: Facts): boolean {
 }
 
 /** The next step of a job whose machine has no link, or has it again. Undefined while the machine is online. */
-function planOffline(
-  { isOnline, openedMs }: Facts,
-  { offline_since_ms: sinceMs }: Attempt,
-  nowMs: number,
-): Step | undefined {
-  if (isOnline) return sinceMs === null ? undefined : { do: 'note-offline', isOffline: false };
+function planOffline(facts: Facts, { offline_since_ms: sinceMs }: Attempt, nowMs: number): Step | undefined {
+  if (facts.isOnline) return sinceMs === null ? undefined : { do: 'note-offline', isOffline: false };
   if (sinceMs === null) return { do: 'note-offline', isOffline: true };
-  const lostMs = Math.max(sinceMs, openedMs) + FINE_TUNING_LOST_MS;
+  const lostMs = heard(sinceMs, facts) + FINE_TUNING_LOST_MS;
   return nowMs >= lostMs ? leave('its machine is away') : { do: 'wait', untilMs: lostMs };
 }
 

@@ -2,25 +2,14 @@
 import { describe, expect, test } from 'vitest';
 import { observe } from '../../../agent/runtime/observe.ts';
 import { type Facts, plan } from '../../../agent/runtime/plan.ts';
-import type { JobRecord, WorkloadRecord } from '../../../agent/runtime/records.ts';
+import { type JobRecord, newJobRecord, type WorkloadRecord } from '../../../agent/runtime/records.ts';
 import { AgentMessage, forVersion } from '../../../shared/protocol/link.ts';
 import { desiredWorkload } from '../desired-workload.ts';
 
 const STARTED_MS = 1_000;
 const JOB = desiredWorkload('wl_job', 'trainer', { job: { inputs: [], config: '{}', run_ms_max: 5_000 } });
 
-const jobRecord = (patch: Partial<JobRecord> = {}): JobRecord => ({
-  started_ms: STARTED_MS,
-  exit_code: null,
-  stopped_at_limit: false,
-  checkpoint: null,
-  finished: false,
-  results: null,
-  detail: null,
-  skipped_lines: 0,
-  read_to: 0,
-  ...patch,
-});
+const jobRecord = (patch: Partial<JobRecord> = {}): JobRecord => ({ ...newJobRecord(STARTED_MS), ...patch });
 const record = (job: JobRecord | undefined): WorkloadRecord => ({
   workload_id: 'wl_job',
   container_id: 'c',

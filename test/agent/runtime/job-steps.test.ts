@@ -2,7 +2,7 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { ContainerShape, LastExit, LocalContainer, LocalImage } from '../../../agent/runtime/engine.ts';
 import type { Step } from '../../../agent/runtime/plan.ts';
-import type { JobRecord, WorkloadRecord } from '../../../agent/runtime/records.ts';
+import { type JobRecord, newJobRecord, type WorkloadRecord } from '../../../agent/runtime/records.ts';
 import { createSteps, type StepsDeps } from '../../../agent/runtime/steps.ts';
 import { JOB_RAN_MS_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
@@ -24,17 +24,7 @@ const JOB = desiredWorkload('w', 'trainer', {
   gpu_uuids: ['GPU-1'],
   job: { inputs: [], config: '{}', run_ms_max: 5_000 },
 });
-const STARTED: JobRecord = {
-  started_ms: NOW_MS,
-  exit_code: null,
-  stopped_at_limit: false,
-  checkpoint: null,
-  finished: false,
-  results: null,
-  detail: null,
-  skipped_lines: 0,
-  read_to: 0,
-};
+const STARTED = newJobRecord(NOW_MS);
 
 let calls: string[];
 let record: Partial<WorkloadRecord>;

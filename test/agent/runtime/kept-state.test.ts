@@ -1,7 +1,7 @@
 // What the agent keeps on its disk: the newest desired state with the control plane's time, and a record for each workload.
 import { beforeEach, describe, expect, test } from 'vitest';
 import { type Desired, openDesired } from '../../../agent/runtime/desired.ts';
-import { openRecords, type Records } from '../../../agent/runtime/records.ts';
+import { newJobRecord, openRecords, type Records } from '../../../agent/runtime/records.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { DesiredMessage } from '../../../shared/protocol/link.ts';
 import { virtualClock, type VirtualClock } from '../../kit/virtual-clock.ts';
@@ -114,17 +114,7 @@ describe('the record of a workload', () => {
   });
 
   test('has the run time of a job also after a restart of the agent, and none if an older agent has written it', async () => {
-    const job = {
-      started_ms: 1,
-      exit_code: 0,
-      stopped_at_limit: false,
-      checkpoint: null,
-      finished: false,
-      results: null,
-      detail: null,
-      skipped_lines: 0,
-      read_to: 0,
-    };
+    const job = { ...newJobRecord(1), exit_code: 0 };
     const records = await open();
     await records.change('new', { job: { ...job, ran_ms: 5_000 } });
     await records.change('old', { job });

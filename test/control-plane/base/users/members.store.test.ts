@@ -138,7 +138,7 @@ describe('an invitation', () => {
   });
 
   test.each(['removed', 'made read-only'])(
-    'ends when the owner who made it is %s, and brings nobody back',
+    'ends if the owner who made it is %s, and brings nobody back',
     async (what) => {
       const eve = await add('owner');
       const made = await api.call('POST', '/v1/invitations', { as: eve, body: { role: 'owner' } });
