@@ -281,7 +281,7 @@ function rentalBrings(
   rooms: Rooms,
   { cursors, feeds }: Process & { feeds(): readonly Feed[] },
 ): Wing<'rental'> {
-  const { launch, reservations, instances, watch, decoys, ownOutages, events, logs, live, webhooks } = rooms;
+  const { launch, reservations, instances, quiet, watch, decoys, ownOutages, events, logs, live, webhooks } = rooms;
   const belowHours = (query: Query, orgId: string): Promise<number | null> =>
     balanceBelowHours(query, orgId, { ledger: rooms.ledger, nowMs: clock.now() });
   return {
@@ -290,7 +290,7 @@ function rentalBrings(
     'rental/reservations': reservationsBrings({ cursors, reservations, assertOrg: rooms.accounts.assertOrg }),
     'rental/instances': instancesBrings({ db, clock, cursors, events, instances, balanceBelowHours: belowHours }),
     'rental/edge': {},
-    'rental/outages': outagesBrings({ db, clock, events, watch, decoys, ownOutages }),
+    'rental/outages': outagesBrings({ db, clock, events, watch, decoys, ownOutages, quiet }),
     'rental/journal': journalBrings({ db, clock, cursors, events, instances, logs, live, feeds }),
     'rental/webhooks': webhooksBrings({ db, clock, cursors, webhooks }),
   };

@@ -63,6 +63,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     events,
     ledger,
     instances: rental.instances,
+    quiet: rental.quiet,
     openStream,
     storage,
     nudges,

@@ -34,7 +34,7 @@ import type { ModelHub } from './rental/launch/model-hub.ts';
 import { type Decoys, openDecoys } from './rental/outages/decoys.ts';
 import { downSince, startSeries } from './rental/outages/store.ts';
 import { logIn, openProbes, newProbeKey } from './rental/outages/probe.ts';
-import { quietFrom } from './rental/instances/quiet.ts';
+import { openQuiet, type OwnQuiet, type Quiet } from './rental/instances/quiet.ts';
 import { openWatch, type Watch } from './rental/outages/watch.ts';
 import { openWebhooks, type Webhooks } from './rental/webhooks/webhooks.ts';
 import { type Catalog, openCatalog } from './models/catalog/catalog.ts';
@@ -184,6 +184,7 @@ interface BelowRental extends Fleet {
 }
 
 export interface Rental {
+  quiet: OwnQuiet;
   launch: LaunchRoom;
   endpoints: Endpoints;
   decoys: Decoys;
@@ -201,6 +202,7 @@ export function openRental(core: Core, settings: Settings, below: BelowRental): 
   const { outside, sshKeys, events, operations, metering, supply, workloads, link } = below;
   const { nudges, images, modelHub } = outside;
   const { hostnameOf, sshPorts: ports, sshHost, reservationLeadMs: leadMs, platformFeeBps, appSite } = settings;
+  const quiet = openQuiet(clock);
   const launch = openLaunch({ db, clock, ids, log, sealing, images, modelHub, presets: settings.presets });
   const endpoints = openEndpoints({ db, clock, ids, sealing, newProbeKey, hostnameOf, ports });
   const probes = outside.probes ?? openProbes({ db, clock, endpoints, link, sshHost });
@@ -225,7 +227,7 @@ export function openRental(core: Core, settings: Settings, below: BelowRental): 
     probes,
     platformFeeBps,
     appSite,
-    quiet: quietFrom(clock.now()),
+    quiet,
     openLaunchesMax: () => settings.openLaunchesPerOrg,
     unpaidGpuHoursMax: settings.unpaidGpuHoursPerOrg,
     onRunning: async (tx, started) => {
@@ -244,18 +246,10 @@ export function openRental(core: Core, settings: Settings, below: BelowRental): 
       nudges.webhooks();
     },
   });
-  const watch = openWatch({
-    db,
-    clock,
-    log,
-    rng,
-    probes,
-    link,
-    instances,
-    onProbesDue: () => nudges.watch(),
-    onEndpointsChanged,
-  });
+  const onProbesDue = (): void => nudges.watch();
+  const watch = openWatch({ db, clock, log, rng, probes, link, instances, quiet, onProbesDue, onEndpointsChanged });
   return {
+    quiet,
     launch,
     endpoints,
     decoys,
@@ -308,6 +302,7 @@ export interface BelowModels extends Fleet {
   events: Events;
   ledger: Ledger;
   instances: Instances;
+  quiet: Quiet;
   openStream: Link['openStream'];
   storage: Outside['storage'];
   nudges: Nudges;
@@ -324,7 +319,7 @@ export interface Models {
 
 export function openModels(core: Core, settings: Settings, below: BelowModels): Models {
   const { db, clock, ids, rng, log } = core;
-  const { accounts, events, ledger, supply, workloads, link, instances, openStream, nudges } = below;
+  const { accounts, events, ledger, supply, workloads, link, instances, quiet, openStream, nudges } = below;
   const { blobs } = below.storage;
   const { refuseKey } = accounts;
   const catalog = openCatalog(settings.models);
@@ -344,7 +339,7 @@ export function openModels(core: Core, settings: Settings, below: BelowModels): 
     supply,
     launchHoldMinutes: settings.launchHoldMinutes,
     openStream,
-    quiet: quietFrom(clock.now()),
+    quiet,
     nudge: () => nudges.engine(),
   });
   const gateway = openGateway({ db, clock, ids, log, ledger, catalog, replicas, openMax, refuseKey });
@@ -370,6 +365,7 @@ export function openModels(core: Core, settings: Settings, below: BelowModels): 
     supply,
     workloads,
     catalog,
+    quiet,
     platformFeeBps: settings.platformFeeBps,
     push: (machineId) => link.push(machineId),
     nudge: () => nudges.engine(),

@@ -8,6 +8,7 @@ import type { Events } from '../../base/events/events.ts';
 import type { Supply } from '../../fleet/supply/supply.ts';
 import type { Workloads } from '../../fleet/workloads/workloads.ts';
 import type { Ledger } from '../../money/ledger/ledger.ts';
+import type { Quiet } from '../../rental/instances/quiet.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 
 export interface FineTuningDeps {
@@ -21,6 +22,7 @@ export interface FineTuningDeps {
   workloads: Pick<Workloads, 'hasCapacity' | 'want' | 'remove' | 'stopJob' | 'sealEnv'>;
   catalog: Catalog;
   blobs: Blobs;
+  quiet: Quiet;
   platformFeeBps: number;
   /** Called after a commit: sends the machine its desired state. */
   push(machineId: string): void;

@@ -23,7 +23,7 @@ import type { FineTuningDeps } from './deps.ts';
 import { pageOfEvents } from './events.ts';
 import { filesOf, namedBlobs, pageOfCheckpoints } from './files.ts';
 import { takeEvents, urlFor } from './host-messages.ts';
-import { driveJob, type StepDeps } from './steps.ts';
+import { driveJob } from './steps.ts';
 import * as store from './store.ts';
 import { checkpointView, eventView, jobView, resultsOf } from './view.ts';
 
@@ -124,7 +124,7 @@ export function openFineTuning(deps: FineTuningDeps): FineTuningRoom {
           `The fine-tuning job ${jobId} reads this file. Delete it when the job has ended, or cancel the job.`,
         );
     },
-    driver: openDriver({ ...deps, openedMs: clock.now() }),
+    driver: openDriver(deps),
     isJob: (instanceId) => instanceId.startsWith('ftjob_'),
     noteObserved: (tx, jobId) => store.makeDue(tx, jobId, clock.now()),
     takeEvents: (machineId, workloadId, events) => takeEvents({ machineId, workloadId }, events, deps),
@@ -152,7 +152,7 @@ async function shown(job: store.Job, deps: FineTuningDeps): Promise<FineTuningJo
   return jobView(job, (await Promise.all(urls)).flat());
 }
 
-function openDriver(deps: StepDeps): Driver {
+function openDriver(deps: FineTuningDeps): Driver {
   const { clock, db } = deps;
   const driven = new Set<string>();
   return {

@@ -11,7 +11,7 @@ import {
   JOB_GRACE_MS,
 } from '../../../shared/limits.ts';
 import { FAILURE_WORDS, type ObservedWorkload } from '../../../shared/protocol/workload.ts';
-import { QUIET_AFTER_START_MS } from '../../rental/instances/quiet.ts';
+import type { Quiet } from '../../rental/instances/quiet.ts';
 import type { Attempt } from './attempts.ts';
 import type { JobFileRow } from './files.ts';
 import type { Job } from './store.ts';
@@ -29,8 +29,7 @@ export interface Facts {
   /** True if the machine of the attempt has a link. */
   isOnline: boolean;
   files: readonly JobFileRow[];
-  /** The time at which this control plane began to drive jobs. Machines get time to connect to it before they count as lost. */
-  openedMs: number;
+  quiet: Quiet;
 }
 
 export type Step =
@@ -132,12 +131,9 @@ function planQueued(job: Job, nowMs: number): Step {
   return failed('no_capacity', 'No machine was free for this job within a day.');
 }
 
-/**
- * The begin of a time limit for the host. The host could report nothing before this control plane began to drive jobs, so a limit that began
- * earlier begins again then.
- */
-function heard(fromMs: number, { openedMs }: Facts): number {
-  return Math.max(fromMs, openedMs);
+/** The begin of a time limit for the host. The host could report nothing while the control plane was away, so an earlier limit begins again then. */
+function heard(fromMs: number, { quiet }: Facts): number {
+  return Math.max(fromMs, quiet.fromMs);
 }
 
 function planStart(facts: Facts, attempt: Attempt, nowMs: number): Step {
@@ -204,12 +200,12 @@ function planFinished(facts: Facts, { job: report }: ObservedWorkload, nowMs: nu
  * JOB_GRACE_MS allows for. If the program may have started while this control plane was away, the run time that the host reports counts too, up to
  * the time since the placement. In every other case, a host could stop a program early and be believed.
  */
-function wasInTime({ attempt, observed, openedMs }: Facts): boolean {
+function wasInTime({ attempt, observed, quiet }: Facts): boolean {
   if (attempt?.started_ms == null || attempt.stopped_ms === null) return false;
   const { created_ms: createdMs, started_ms: startedMs, stopped_ms: stoppedMs } = attempt;
   const limitMs = attempt.run_ms_max - JOB_GRACE_MS;
   if (stoppedMs - startedMs >= limitMs) return true;
-  const isSeenLate = createdMs < openedMs && openedMs <= startedMs && startedMs <= openedMs + QUIET_AFTER_START_MS;
+  const isSeenLate = createdMs < quiet.fromMs && quiet.fromMs <= startedMs && startedMs <= quiet.untilMs;
   return isSeenLate && Math.min(ranMsOf(observed) ?? 0, stoppedMs - createdMs) >= limitMs;
 }
 

@@ -14,15 +14,10 @@ import { failure, isOpen, move, type Move } from './states.ts';
 import * as store from './store.ts';
 import { blobMatches, noteVerified } from './verify-files.ts';
 
-export interface StepDeps extends FineTuningDeps {
-  /** The time at which this control plane began to drive jobs. */
-  openedMs: number;
-}
-
 const LOOK_MS = 30_000;
 
 /** Does the next step of a job. */
-export async function driveJob(id: string, deps: StepDeps, signal: AbortSignal): Promise<void> {
+export async function driveJob(id: string, deps: FineTuningDeps, signal: AbortSignal): Promise<void> {
   const facts = await factsOf(deps.db.read, id, deps);
   if (facts === undefined) return;
   const step = plan(facts, deps.clock.now());
@@ -68,7 +63,7 @@ function keysOf(files: readonly JobFileRow[]): string[] {
 }
 
 /** Undefined if there is no such job. */
-async function factsOf(query: Query, id: string, { openedMs }: Pick<StepDeps, 'openedMs'>): Promise<Facts | undefined> {
+async function factsOf(query: Query, id: string, { quiet }: Pick<FineTuningDeps, 'quiet'>): Promise<Facts | undefined> {
   const job = await store.findJob(query, id);
   if (job === undefined) return undefined;
   const files = await filesOf(query, id);
@@ -80,7 +75,7 @@ async function factsOf(query: Query, id: string, { openedMs }: Pick<StepDeps, 'o
     job,
     attempt,
     files,
-    openedMs,
+    quiet,
     observed: attempt === undefined ? null : observed,
     endedMs: workload?.ended_ms ?? null,
     isRemoving: workload?.state === 'removing',
@@ -95,7 +90,7 @@ interface Due {
   isThere: boolean;
 }
 
-async function perform(tx: Tx, facts: Facts, { step, nowMs, isThere }: Due, deps: StepDeps): Promise<void> {
+async function perform(tx: Tx, facts: Facts, { step, nowMs, isThere }: Due, deps: FineTuningDeps): Promise<void> {
   const { job, attempt } = facts;
   const to = (next: Omit<Move, 'nowMs'>): Promise<void> => move(tx, { job, attempt }, { ...next, nowMs }, deps);
   switch (step.do) {
@@ -178,7 +173,7 @@ async function leave(
   tx: Tx,
   { job, attempt }: Facts,
   { because, detail, nowMs }: Extract<Step, { do: 'leave' }> & { nowMs: number },
-  deps: StepDeps,
+  deps: FineTuningDeps,
 ): Promise<void> {
   const ids = { job_id: job.id, machine_id: attempt?.machine_id };
   deps.log.warn({ ...ids, because, detail }, 'a fine-tuning job leaves its machine');

@@ -1,27 +1,62 @@
-// The quiet time after a start of the control plane. Agents reconnect in it, and report what happened while nobody listened.
+// The quiet time after an absence of the control plane. Agents reconnect in it, and report what happened while nobody listened.
 //
-// A time limit that began before the start does not end within it. Example: a host must acknowledge a launch within a minute. The launch was placed
-// at 10:00:00, and the control plane was away from 10:00:30 to 10:05:00. The limit ends at 10:07:00, so the host has had time to answer.
+// A time limit that began before the control plane came back does not end within it. Example: a host must acknowledge a launch within a minute. The
+// launch was placed at 10:00:00, and the control plane was away from 10:00:30 to 10:05:00. The limit ends at 10:07:00, so the host has had time to
+// answer.
+//
+// A process that starts has been away. A process that could not write its beat for more than a minute (own-outages.ts) has been away too: its
+// machine was paused, its clock was set forward, or its disk was full.
+import type { Clock } from '../../../shared/clock.ts';
 
 /** How long agents have after a start. */
 export const QUIET_AFTER_START_MS = 120_000;
+/** A restart takes less time. A longer gap is an own outage: nobody could reach an instance or end it. */
+export const OWN_OUTAGE_MS_MIN = 60_000;
 
 export interface Quiet {
-  /** The start. */
-  fromMs: number;
-  untilMs: number;
+  /** When the control plane came back. */
+  readonly fromMs: number;
+  readonly untilMs: number;
 }
 
-export function quietFrom(startedMs: number): Quiet {
-  return { fromMs: startedMs, untilMs: startedMs + QUIET_AFTER_START_MS };
+/** The quiet time of this process. */
+export interface OwnQuiet extends Quiet {
+  /** Notes that the process is alive and can write. The quiet time begins anew if the last call is longer ago than OWN_OUTAGE_MS_MIN. */
+  noteAlive(): void;
 }
 
-/** The end of a time limit that began at `fromMs` and would end at `untilMs`. Pure. */
+/** Each read looks at the clock. So whoever runs first after an absence sees the new quiet time, also before the next `noteAlive`. */
+export function openQuiet(clock: Pick<Clock, 'now'>): OwnQuiet {
+  let fromMs = clock.now();
+  let aliveMs: number | undefined;
+  const begin = (): number => {
+    const nowMs = clock.now();
+    const wasAway = aliveMs !== undefined && nowMs - aliveMs > OWN_OUTAGE_MS_MIN;
+    if (wasAway) aliveMs = nowMs;
+    // If the clock was set back, the quiet time would otherwise be as much longer.
+    if (wasAway || nowMs < fromMs) fromMs = nowMs;
+    return fromMs;
+  };
+  return {
+    get fromMs() {
+      return begin();
+    },
+    get untilMs() {
+      return begin() + QUIET_AFTER_START_MS;
+    },
+    noteAlive: () => {
+      begin();
+      aliveMs = clock.now();
+    },
+  };
+}
+
+/** The end of a time limit that began at `fromMs` and would end at `untilMs`. */
 export function notInQuiet(fromMs: number, untilMs: number, quiet: Quiet): number {
   return fromMs < quiet.fromMs ? Math.max(untilMs, quiet.untilMs) : untilMs;
 }
 
-/** True while something that began at `fromMs`, before the start, must not be judged yet. Pure. */
+/** True while something that began at `fromMs`, before the control plane came back, must not be judged yet. */
 export function isQuiet(fromMs: number, quiet: Quiet, nowMs: number): boolean {
   return notInQuiet(fromMs, nowMs, quiet) > nowMs;
 }

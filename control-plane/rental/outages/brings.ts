@@ -5,6 +5,7 @@ import type { Db } from '../../base/db/db.ts';
 import { type Forgets, inPieces } from '../../base/db/pieces.ts';
 import type { Events } from '../../base/events/events.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
+import type { OwnQuiet } from '../instances/quiet.ts';
 import type { Decoys } from './decoys.ts';
 import { type OwnOutages, BEAT_PERIOD_MS } from './own-outages.ts';
 import { forgetHours } from './probe-hours.ts';
@@ -26,13 +27,18 @@ interface Deps {
   watch: Watch;
   decoys: Decoys;
   ownOutages: OwnOutages;
+  quiet: OwnQuiet;
 }
 
 /** Probes and decoys end before streams are drained. Otherwise they would mistake a closed port for a host that is out of reach. */
-export function outagesBrings({ db, clock, events, watch, decoys, ownOutages }: Deps) {
+export function outagesBrings({ db, clock, events, watch, decoys, ownOutages, quiet }: Deps) {
+  const beat = async (): Promise<void> => {
+    await ownOutages.beat();
+    quiet.noteAlive();
+  };
   const endsBeforeDrain = true;
   const loops: (LoopOptions & { endsBeforeDrain?: boolean })[] = [
-    { name: 'ownOutages', periodMs: BEAT_PERIOD_MS, run: async () => void (await ownOutages.beat()) },
+    { name: 'ownOutages', periodMs: BEAT_PERIOD_MS, run: beat },
     { name: 'watch', periodMs: WATCH_PERIOD_MS, run: (signal) => watch.run(signal), endsBeforeDrain },
     { name: 'decoys', periodMs: DECOYS_PERIOD_MS, run: (signal) => decoys.run(signal), endsBeforeDrain },
   ];

@@ -5,11 +5,10 @@ import type { Log } from '../../../shared/log.ts';
 import { int } from '../../base/db/columns.ts';
 import { type Db, type Query, type Tx, sql } from '../../base/db/db.ts';
 import type { Metering } from '../../money/metering/metering.ts';
+import { OWN_OUTAGE_MS_MIN } from '../instances/quiet.ts';
 import { findInstance } from '../instances/store.ts';
 
 export const BEAT_PERIOD_MS = 10_000;
-/** A restart takes less time. A longer gap is an own outage: nobody could reach an instance or end it. */
-export const OWN_OUTAGE_MS_MIN = 60_000;
 
 /** Time services change a clock slowly. A larger difference between two beats means that somebody has set the clock. */
 const CLOCK_STEP_MS_MIN = 5_000;

@@ -23,7 +23,7 @@
 //   12:01:04  Second good probe: recover. The customer pays from 12:01:02. The free gap is 70 s long.
 //
 // Two situations hold a verdict back, because the fault is then probably ours:
-// - The control plane started less than 2 minutes ago: agents are still reconnecting.
+// - The control plane came back less than 2 minutes ago (quiet.ts): agents are still reconnecting.
 // - At least 5 machines, and more than 30 % of all machines, fail at the same time. This holds `confirm` for at most 10 minutes, and `give up`
 //   for at most a day and until 2 minutes after its end: a confirmed outage can end again, but an instance that was given up is gone.
 // If the customer ends a held instance, `isDown` still says that it was out of reach, and that time is not charged (store.ts).
@@ -32,7 +32,7 @@
 // late); an outage begins after its first failed probe; time in which we did not probe is
 // credited (the last proof of life counts as at most one minute old); all hosts are marked unreachable because our own network is down.
 import { GRACE_MS } from '../../../shared/limits.ts';
-import { QUIET_AFTER_START_MS } from '../instances/quiet.ts';
+import { QUIET_AFTER_START_MS, type Quiet } from '../instances/quiet.ts';
 
 /** Time between two good probes. It is spread by +-20 % so that probes do not come in waves. */
 export const PROBE_PERIOD_MS = 30_000;
@@ -129,7 +129,7 @@ export interface FleetView {
   togetherSinceMs: number | null;
   /** When many machines last failed together; null if they have not since the start. */
   togetherUntilMs: number | null;
-  startedMs: number;
+  quiet: Quiet;
 }
 
 export interface Standing {
@@ -156,13 +156,13 @@ export function verdict(series: Series, standing: Standing, fleet: FleetView): V
     return isOver && mayGiveUp(fleet, nowMs) ? 'give up' : repair;
   }
   if (!isDown(series, standing)) return repair;
-  if (nowMs - fleet.startedMs < QUIET_AFTER_START_MS) return repair;
+  if (nowMs < fleet.quiet.untilMs) return repair;
   const held = fleet.togetherSinceMs !== null && nowMs - fleet.togetherSinceMs < TOGETHER_HOLD_MS_MAX;
   return held ? repair : 'confirm';
 }
 
-function mayGiveUp({ startedMs, togetherSinceMs, togetherUntilMs }: FleetView, nowMs: number): boolean {
-  if (nowMs - startedMs < QUIET_AFTER_START_MS) return false;
+function mayGiveUp({ quiet, togetherSinceMs, togetherUntilMs }: FleetView, nowMs: number): boolean {
+  if (nowMs < quiet.untilMs) return false;
   if (togetherSinceMs !== null) return nowMs - togetherSinceMs >= TOGETHER_KEEP_MS_MAX;
   return togetherUntilMs === null || nowMs - togetherUntilMs >= QUIET_AFTER_TOGETHER_MS;
 }

@@ -35,6 +35,7 @@ import type { Db } from '../../base/db/db.ts';
 import type { Link } from '../../fleet/link/link.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
 import type { Verdicts } from '../instances/instances.ts';
+import type { Quiet } from '../instances/quiet.ts';
 import { findInstance, type InstanceRow } from '../instances/store.ts';
 import type { ProbeResult, Probes } from '../instances/steps.ts';
 import { storedGoodSinceMs } from './own-outages.ts';
@@ -91,6 +92,7 @@ interface WatchDeps {
   probes: Probes;
   link: Pick<Link, 'lifeOf' | 'repair' | 'push'>;
   instances: Verdicts;
+  quiet: Quiet;
   onProbesDue(): void;
   onEndpointsChanged(): void;
 }
@@ -147,8 +149,7 @@ export function openWatch(deps: WatchDeps): Watch {
 }
 
 /** What verdicts need to know about the whole fleet. */
-function openFleetView({ db, clock, log }: WatchDeps): () => Promise<FleetView> {
-  const startedMs = clock.now();
+function openFleetView({ db, clock, log, quiet }: WatchDeps): () => Promise<FleetView> {
   let togetherSinceMs: number | null = null;
   let togetherUntilMs: number | null = null;
   return async () => {
@@ -161,7 +162,7 @@ function openFleetView({ db, clock, log }: WatchDeps): () => Promise<FleetView> 
     }
     togetherSinceMs = together ? (togetherSinceMs ?? clock.now()) : null;
     if (together) togetherUntilMs = clock.now();
-    return { togetherSinceMs, togetherUntilMs, startedMs };
+    return { togetherSinceMs, togetherUntilMs, quiet };
   };
 }
 

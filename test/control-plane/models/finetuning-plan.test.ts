@@ -5,6 +5,7 @@ import type { Attempt } from '../../../control-plane/models/finetuning/attempts.
 import type { JobFileRow } from '../../../control-plane/models/finetuning/files.ts';
 import { type Facts, plan } from '../../../control-plane/models/finetuning/plan.ts';
 import type { Job } from '../../../control-plane/models/finetuning/store.ts';
+import { QUIET_AFTER_START_MS, type Quiet } from '../../../control-plane/rental/instances/quiet.ts';
 import type { ObservedJob } from '../../../shared/protocol/job.ts';
 import { WORKLOAD_PHASES } from '../../../shared/protocol/workload.ts';
 import { tunableModels } from '../../kit/models.ts';
@@ -17,6 +18,7 @@ if (terms === undefined) throw new Error('no model can be tuned');
 
 const moment = fc.integer({ min: NOW_MS - 30 * HOUR_MS, max: NOW_MS });
 const maybe = fc.option(moment, { nil: null });
+const cameBack = (fromMs: number): Quiet => ({ fromMs, untilMs: fromMs + QUIET_AFTER_START_MS });
 
 const anyJob: fc.Arbitrary<Job> = fc
   .record({
@@ -119,7 +121,7 @@ const anyFacts: fc.Arbitrary<Facts> = fc.record({
   isRemoving: fc.boolean(),
   isOnline: fc.boolean(),
   files: fc.array(anyFile, { maxLength: 4 }),
-  openedMs: moment,
+  quiet: moment.map(cameBack),
 });
 
 test('succeeds only with verified results of a program that ended with 0', () => {
@@ -192,7 +194,7 @@ test('believes a host that it ran a program to the limit only if the start was f
       const step = plan(
         {
           ...facts,
-          openedMs,
+          quiet: cameBack(openedMs),
           job: { ...facts.job, status: 'running', cancel_ms: null },
           attempt: facts.attempt && { ...facts.attempt, ...times },
           observed: { ...NOTHING_OBSERVED, workload_id: 'wl_1', phase: 'finished', job: { ...report, ran_ms: saidMs } },
@@ -226,7 +228,7 @@ test('gives a host the whole time of a limit again if this control plane could n
   }));
   fc.assert(
     fc.property(linked, (facts) => {
-      const { observed, openedMs } = facts;
+      const { observed, quiet } = facts;
       const step = plan(facts, NOW_MS);
       const isSilent = observed === null || observed === 'gone' || observed.phase !== 'finished';
       const because =
@@ -235,7 +237,7 @@ test('gives a host the whole time of a limit again if this control plane could n
       if (limitMs === undefined) return;
       given.add(because);
       const heardMs = because === 'the host did not send the files of the job in time' ? (facts.endedMs ?? 0) : 0;
-      expect(NOW_MS - Math.max(openedMs, heardMs)).toBeGreaterThanOrEqual(limitMs);
+      expect(NOW_MS - Math.max(quiet.fromMs, heardMs)).toBeGreaterThanOrEqual(limitMs);
     }),
     { numRuns: 5_000 },
   );
@@ -247,7 +249,7 @@ test('lets the host of a cancelled job send its last checkpoint after this contr
     fc.property(anyFacts, (facts) => {
       const cancelMs = facts.job.cancel_ms;
       if (plan(facts, NOW_MS).do !== 'remove' || cancelMs === null) return;
-      expect(NOW_MS - Math.max(cancelMs, facts.openedMs)).toBeGreaterThanOrEqual(10 * 60_000);
+      expect(NOW_MS - Math.max(cancelMs, facts.quiet.fromMs)).toBeGreaterThanOrEqual(10 * 60_000);
     }),
     { numRuns: 5_000 },
   );
@@ -260,7 +262,7 @@ test('leaves a machine that is away only after ten minutes, of which this contro
       if (step.do !== 'leave' || step.because !== 'its machine is away') return;
       expect(facts.isOnline).toBe(false);
       expect(NOW_MS - (facts.attempt?.offline_since_ms ?? NOW_MS)).toBeGreaterThanOrEqual(10 * 60_000);
-      expect(NOW_MS - facts.openedMs).toBeGreaterThanOrEqual(10 * 60_000);
+      expect(NOW_MS - facts.quiet.fromMs).toBeGreaterThanOrEqual(10 * 60_000);
     }),
     { numRuns: 5_000 },
   );

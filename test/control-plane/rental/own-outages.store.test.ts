@@ -2,7 +2,8 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { payable, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { grantedToOrg, pageOfHeld } from '../../../control-plane/money/credits/store.ts';
-import { OWN_OUTAGE_MS_MIN, openOwnOutages } from '../../../control-plane/rental/outages/own-outages.ts';
+import { OWN_OUTAGE_MS_MIN } from '../../../control-plane/rental/instances/quiet.ts';
+import { openOwnOutages } from '../../../control-plane/rental/outages/own-outages.ts';
 import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
 const HOUR_MS = 3_600_000;

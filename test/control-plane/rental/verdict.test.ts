@@ -9,15 +9,20 @@ import {
   verdict,
   WELL,
 } from '../../../control-plane/rental/outages/verdict.ts';
-import { QUIET_AFTER_START_MS } from '../../../control-plane/rental/instances/quiet.ts';
+import { QUIET_AFTER_START_MS, type Quiet } from '../../../control-plane/rental/instances/quiet.ts';
 import { GRACE_MS } from '../../../shared/limits.ts';
 
 const START_MS = 1_000_000_000;
 const fleet: FleetView = {
-  startedMs: START_MS - QUIET_AFTER_START_MS,
+  quiet: cameBack(START_MS - QUIET_AFTER_START_MS),
   togetherSinceMs: null,
   togetherUntilMs: null,
 };
+
+/** The quiet time if the control plane came back then. */
+function cameBack(fromMs: number): Quiet {
+  return { fromMs, untilMs: fromMs + QUIET_AFTER_START_MS };
+}
 
 /** A probe that began at this time and took half a second. The last proof of life was five seconds before the first one. */
 function look(atMs: number, patch: Partial<ProbeOutcome> = {}): ProbeOutcome {
@@ -117,7 +122,7 @@ test('a rental is given up at the end of its grace, and not before', () => {
 
 test('an outage is held while the control plane has just started, and while many machines fail together', () => {
   const down = after(look(0), look(10_000));
-  const fresh = { ...fleet, startedMs: START_MS + 20_000 - QUIET_AFTER_START_MS + 1 };
+  const fresh = { ...fleet, quiet: cameBack(START_MS + 20_000 - QUIET_AFTER_START_MS + 1) };
   expect(verdict(down, standing(20_000, false), fresh)).toBe('as it is');
   expect(isDown(down, standing(20_000, false))).toBe(true);
   const together = { ...fleet, togetherSinceMs: START_MS };
@@ -127,7 +132,7 @@ test('an outage is held while the control plane has just started, and while many
 
 test('no rental is given up while the control plane has just started: its host may still reconnect', () => {
   const down = after(look(0), look(10_000));
-  const fresh = { ...fleet, startedMs: START_MS + GRACE_MS - QUIET_AFTER_START_MS + 1 };
+  const fresh = { ...fleet, quiet: cameBack(START_MS + GRACE_MS - QUIET_AFTER_START_MS + 1) };
   expect(verdict(down, standing(GRACE_MS, false, START_MS), fresh)).toBe('as it is');
   expect(verdict(down, standing(GRACE_MS + 1, false, START_MS), fresh)).toBe('give up');
 });
