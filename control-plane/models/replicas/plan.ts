@@ -73,8 +73,9 @@ export function planPool({ wanted, ...facts }: PoolFacts, nowMs: number): PoolSt
     (current.some(({ state }) => state === 'ready') || (room <= 0 && current.length === 0) || target === 0)
   )
     return { ...step, drain: drainOne(outdated) };
-  const isTooMany = live.length > Math.max(needed, wanted.min) && nowMs >= busyMs + wanted.idleMs;
-  if (!isTooMany || isDraining || ready.length === 0) return { ...step, drain: undefined };
+  // One that still starts replaces none that is ready.
+  const isTooMany = ready.length > Math.max(needed, wanted.min) && nowMs >= busyMs + wanted.idleMs;
+  if (!isTooMany || isDraining) return { ...step, drain: undefined };
   // The next one is drained only after another idle time.
   return { start, drain: drainOne(ready), busyMs: nowMs };
 }

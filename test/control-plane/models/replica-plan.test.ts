@@ -78,6 +78,15 @@ describe('a pool drains', () => {
     expect(plan({ wanted: { ...WANTED, min: 1 }, replicas: replicas('ready'), ...idle }).drain).toBeUndefined();
   });
 
+  test('none that its minimum needs while its replacement still starts', () => {
+    const [old, fresh] = replicas('ready', 'starting');
+    if (old === undefined || fresh === undefined) throw new Error('two were made');
+    const wanted = { ...WANTED, min: 1, max: 2 };
+    expect(plan({ wanted, replicas: [{ ...old, isOutdated: true }, fresh], ...idle }).drain).toBeUndefined();
+    expect(plan({ wanted, replicas: [old, fresh], ...idle }).drain).toBeUndefined();
+    expect(plan({ wanted, replicas: [old, { ...fresh, state: 'ready' }], ...idle }).drain).toBe('r1');
+  });
+
   test('one at a time: the one with the fewest requests, among equals the newest', () => {
     expect(plan({ replicas: replicas(['ready', 1], ['ready', 0], ['ready', 0]), ...idle })).toEqual({
       start: 0,
