@@ -102,6 +102,8 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
     if (version === undefined)
       return refuse(LINK_CLOSE.version, `this control plane speaks protocol ${PROTOCOL_MIN} to ${PROTOCOL_MAX}`);
     const key = await deps.machineKey(hello.machine_id);
+    // The link may have closed meanwhile, and nothing would ever close it again.
+    if (socket.readyState !== socket.OPEN) return;
     if (key === undefined || !isProof(key, hello, nonce))
       return refuse(LINK_CLOSE.unauthorized, 'unknown machine or wrong key');
     cancelHello();

@@ -63,6 +63,17 @@ export interface Login {
   ident?: string;
 }
 
+/**
+ * Only what a holder offers. The library would also agree to compression, with which a host could send a memory bomb, and to a key exchange with
+ * a group of the host's choice, which could be too large to compute with.
+ */
+const ALGORITHMS: ssh2.Algorithms = {
+  kex: ['curve25519-sha256@libssh.org', 'curve25519-sha256', 'ecdh-sha2-nistp256'],
+  serverHostKey: ['ssh-ed25519'],
+  cipher: ['aes128-gcm@openssh.com', 'aes256-gcm@openssh.com'],
+  compress: ['none'],
+};
+
 /** One SSH login over the stream that `openStream` opens, and nothing else. Never throws; takes at most PROBE_MS_MAX. */
 export function logIn(login: Login, openStream: () => Promise<Duplex>, clock: Clock): Promise<LoginResult> {
   return new Promise((resolve) => {
@@ -92,6 +103,7 @@ export function logIn(login: Login, openStream: () => Promise<Duplex>, clock: Cl
         privateKey: login.privateKey,
         readyTimeout: PROBE_MS_MAX,
         keepaliveInterval: 0,
+        algorithms: ALGORITHMS,
         ...(login.ident === undefined ? {} : { ident: login.ident }),
         hostVerifier: (key: Buffer) => {
           const matches = login.hostKey?.split(' ')[1] === key.toString('base64');

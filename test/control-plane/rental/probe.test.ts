@@ -1,6 +1,6 @@
 // Logins of the control plane at a real SSH server, and the keys for them: ssh2 alone makes an unreadable one in 256.
 import { once } from 'node:events';
-import { connect } from 'node:net';
+import { type AddressInfo, connect } from 'node:net';
 import { PassThrough, type Duplex } from 'node:stream';
 import ssh2 from 'ssh2';
 import { afterEach, expect, test } from 'vitest';
@@ -8,6 +8,7 @@ import { type Login, logIn, PROBE_MS_MAX, newProbeKey } from '../../../control-p
 
 import { systemClock } from '../../../shared/clock.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';
+import { makeKeyPair } from '../../../agent/holder/host-key.ts';
 import { closeSshServers, hostKeyLine, startWorld, stranger, user } from '../../agent/ssh-server.ts';
 
 const MANY = 1_500;
@@ -48,6 +49,25 @@ test('a login names the first leg that failed', async () => {
     }),
   );
   expect(legs).toEqual(['stream', 'banner', 'host_key', 'auth']);
+});
+
+test.each<[string, ssh2.Algorithms, boolean]>([
+  ['that a holder offers is agreed to', {}, true],
+  ['with packed answers, which could be bombs, is refused', { compress: ['zlib'] }, false],
+  ['with a key exchange of large numbers is refused', { kex: ['diffie-hellman-group18-sha512'] }, false],
+])('a login over algorithms %s', async (_, algorithms, isAgreed) => {
+  const hostKey = makeKeyPair();
+  let agreed = false;
+  const server = new ssh2.Server({ hostKeys: [hostKey.private], algorithms }, (client) => {
+    client.on('error', () => undefined);
+    client.on('handshake', () => (agreed = true));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  await logIn({ ...customer, hostKey: hostKey.public }, () => dial(port), systemClock());
+  expect(agreed).toBe(isAgreed);
+  server.close();
 });
 
 test('a login without an answer ends after five seconds, and a stream that opens later is closed', async () => {
