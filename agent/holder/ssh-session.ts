@@ -1,4 +1,5 @@
 // Serves one SSH session: a shell, a command or SFTP, carried between the client and the guest inside the container.
+import { constants } from 'node:os';
 import type { ServerChannel, Session } from 'ssh2';
 import { messageOf } from '../../shared/errors.ts';
 import type { GuestSession } from './guest-connection.ts';
@@ -11,6 +12,24 @@ const ENV_CHARS_MAX = 16_384;
 /** The exit code that SSH clients use for a session that was lost. */
 const LOST = 255;
 const NO_SUBSYSTEM = 1;
+/** A shell reports a program that a signal has ended by this sum with the signal's number. */
+const SIGNALLED = 128;
+/** The signals that have a name in SSH. ssh2 throws if it has to send another one. */
+const SSH_SIGNALS = new Set([
+  'ABRT',
+  'ALRM',
+  'FPE',
+  'HUP',
+  'ILL',
+  'INT',
+  'KILL',
+  'PIPE',
+  'QUIT',
+  'SEGV',
+  'TERM',
+  'USR1',
+  'USR2',
+]);
 
 /** Serves one `session` channel: first the environment and the terminal, then one shell or command. */
 export function serveSession(session: Session, host: SessionHost): void {
@@ -51,20 +70,26 @@ export function serveSession(session: Session, host: SessionHost): void {
     agent = forwardAgent(host).catch(() => undefined);
     accept?.();
   });
-  const start = async (channel: ServerChannel, request: SessionRequest): Promise<void> => {
-    const served = attach(channel, host);
+  /** A session has one channel. If a client asks for a second shell or command on it, ssh2 returns none. */
+  const open = (accept: () => ServerChannel | undefined): Attached | undefined => {
+    const channel = accept();
+    return channel && attach(channel, host);
+  };
+  const start = async (served: Attached | undefined, request: SessionRequest): Promise<void> => {
+    if (served === undefined) return;
     served.closed.addEventListener('abort', over);
     const path = (await agent)?.path;
     if (path !== undefined) env['SSH_AUTH_SOCK'] = path;
     inside = await runInside(served, request, host);
   };
-  session.on('shell', (accept) => void start(accept(), { kind: 'exec', command: null, env, pty }));
-  session.on('exec', (accept, _reject, { command }) => void start(accept(), { kind: 'exec', command, env, pty }));
+  session.on('shell', (accept) => void start(open(accept), { kind: 'exec', command: null, env, pty }));
+  session.on('exec', (accept, _reject, { command }) => void start(open(accept), { kind: 'exec', command, env, pty }));
   // No listener for `sftp`: ssh2 would then parse the protocol on this host. The guest parses it inside the container.
   session.on('subsystem', (accept, _reject, { name }) => {
-    if (name === 'sftp') return void start(accept(), { kind: 'sftp' });
-    const { channel } = attach(accept(), host);
-    finish(channel, NO_SUBSYSTEM, `the subsystem ${name.slice(0, 32)} is not available here, only sftp is`);
+    if (name === 'sftp') return void start(open(accept), { kind: 'sftp' });
+    const served = open(accept);
+    if (served === undefined) return;
+    finish(served.channel, NO_SUBSYSTEM, `the subsystem ${name.slice(0, 32)} is not available here, only sftp is`);
   });
 }
 
@@ -92,9 +117,16 @@ async function runInside(
 function end(channel: ServerChannel, exit: Exit | undefined): void {
   if (exit === undefined) return finish(channel, LOST, 'the helper inside the container went away');
   if (!channel.writable) return;
-  if (exit.signal === null) channel.exit(exit.code ?? LOST);
-  else channel.exit(exit.signal.replace(/^SIG/, ''), false, '');
+  const name = exit.signal?.replace(/^SIG/, '') ?? '';
+  if (SSH_SIGNALS.has(name)) channel.exit(name, false, '');
+  else channel.exit(exitCode(exit));
   channel.end();
+}
+
+/** The code of an exit that SSH cannot report as a signal. The guest may be hostile, so the signal can be any text. */
+function exitCode({ code, signal }: Exit): number {
+  const [, number] = Object.entries(constants.signals).find(([name]) => name === signal) ?? [];
+  return number === undefined ? (code ?? LOST) : SIGNALLED + number;
 }
 
 /** Writes a sentence to the client's standard error, then ends the channel. */

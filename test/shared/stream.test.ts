@@ -152,6 +152,19 @@ describe('a peer of its own kind', () => {
     expect(nearSocket.destroyed).toBe(true);
   });
 
+  test('that sends a byte now and then after both ends are done is cut off too', async () => {
+    raw.write(Buffer.concat([frameHeader(OPCODE.text, 3, false), Buffer.from('eof')]));
+    near.end();
+    near.resume();
+    await once(near, 'close');
+    raw.on('error', () => undefined);
+    for (let sent = 0; sent < 4096 && !nearSocket.destroyed; sent += 1) {
+      raw.write('x');
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(nearSocket.destroyed).toBe(true);
+  });
+
   test('that sends pings and reads no pong does not fill our memory', async () => {
     const ping = Buffer.concat([frameHeader(OPCODE.ping, 125, false), Buffer.alloc(125)]);
     const pings = Buffer.concat(Array.from({ length: 1000 }, () => ping));

@@ -136,6 +136,8 @@ function chargedWhileDead(rental: Rental, seen: Seen, charged: readonly Span[]):
 function deadWhileAlive(rental: Rental, seen: Seen): string[] {
   const worked = overlap(seen.goodEndpoint, seen.planeUp);
   return rental.dead.flatMap(([fromMs]) => {
+    // The journal names the same time for the end of a rental at its limit, if that end is noted a moment later.
+    if (fromMs === rental.readyMs + seen.limitMs) return [];
     // The last proof of life may be as old as the longest time between two good probes.
     const isExplained = without([[fromMs - LINK_BACK_MS, fromMs + PROBE_EVERY_MS + PROBE_MS]], worked).length > 0;
     return isExplained ? [] : [`${rental.id} was unreachable from ${at(fromMs)} on, and its endpoint worked`];

@@ -17,6 +17,8 @@ beforeEach(async () => {
 });
 afterEach(() => proxied.close());
 
+const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 100));
+
 describe('an upgrade', () => {
   const raw = async (authorization: string, options: Partial<TcpNetConnectOpts> = {}): Promise<Socket> =>
     begin(HOST, [`Authorization: ${authorization}`], options);
@@ -149,6 +151,25 @@ describe('an upgrade', () => {
     await once(socket, 'end');
     socket.on('error', () => undefined);
     await expect.poll(() => (socket.write('x'), socket.destroyed)).toBe(true);
+  });
+
+  test.each([
+    ['an upgrade', 'Connection: Upgrade\r\nUpgrade: echo'],
+    ['a request', 'Connection: close'],
+  ])('or a request of a client that is gone after the lookup reaches no application: %s', async (_, headers) => {
+    const [entered, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    proxied.onLookup = () => {
+      entered.resolve();
+      return release.promise;
+    };
+    const socket = connect({ port, host: '127.0.0.1' });
+    socket.write(`GET / HTTP/1.1\r\nHost: ${HOST}\r\nAuthorization: ${AUTHORIZATION}\r\n${headers}\r\n\r\n`);
+    await entered.promise;
+    socket.resetAndDestroy();
+    await pause();
+    release.resolve();
+    await pause();
+    expect(proxied.dials).toBe(0);
   });
 
   test('to an application that is not there is 502', async () => {

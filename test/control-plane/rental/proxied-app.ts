@@ -27,6 +27,8 @@ export interface ProxiedApp {
   /** What the application does; tests set both. */
   onRequest: (request: IncomingMessage, response: ServerResponse) => unknown;
   dial: () => Promise<Duplex>;
+  /** Called while an application is looked up. */
+  onLookup: () => Promise<void>;
   /** The listener is closed as by a stop of the daemon. */
   stop(graceMs: number): Promise<void>;
   close(): Promise<void>;
@@ -42,6 +44,7 @@ export async function openProxiedApp(): Promise<ProxiedApp> {
     log: createLog('test', 'silent'),
     domain: 'apps.test',
     findApp: async ({ at }) => {
+      await proxied.onLookup();
       if (typeof at === 'number') return undefined;
       const target = at === 'primary' ? { kind: 'tcp' as const, port: 8080 } : { kind: 'terminal' as const };
       return { login: LOGIN, target, dial: () => proxied.dial() };
@@ -55,6 +58,7 @@ export async function openProxiedApp(): Promise<ProxiedApp> {
     sockets: [],
     dials: 0,
     onRequest: () => undefined,
+    onLookup: async () => undefined,
     dial: async () => {
       proxied.dials += 1;
       const socket = connect({ port: (app.address() as AddressInfo).port, host: '127.0.0.1', allowHalfOpen: true });
