@@ -215,13 +215,19 @@ export const TCP_CONNECTIONS_MAX = 512;
 export const INFERENCE_BODY_BYTES_MAX = 4 * 1024 * 1024;
 /** Messages per conversation. For each, the template adds some tokens to its text. */
 export const CHAT_MESSAGES_MAX = 2_048;
+/** Names and values in an answer of a model server that has no vectors and no tokens: some hundred. */
+export const UPSTREAM_JSON_VALUES_MAX = 10_000;
 /** The complete answer of a model server to one request: the longest text is far smaller. */
 export const CHAT_ANSWER_BYTES_MAX = 16 * 1024 * 1024;
 /** Specification 8: number of texts in one embeddings request, and size of the answer for all of them. */
 export const EMBEDDINGS_INPUTS_MAX = 2_048;
 export const EMBEDDINGS_ANSWER_BYTES_MAX = 64 * 1024 * 1024;
+/** Names and values in the answer for one text: the longest vectors have some 12,000 numbers. */
+export const EMBEDDING_JSON_VALUES_MAX = 16_400;
 /** A tokenizer's answer to the longest request: some bytes per token. */
 export const TOKENIZER_ANSWER_BYTES_MAX = 32 * 1024 * 1024;
+/** Names and values in such an answer: at most twelve for each token (TEI), and a request has fewer tokens than bytes. */
+export const TOKENIZER_JSON_VALUES_PER_BYTE = 12;
 /** Images per request: the caller waits for all of them. */
 export const IMAGES_MAX = 10;
 /** A server's answer with all images of a request. */

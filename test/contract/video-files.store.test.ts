@@ -222,7 +222,10 @@ test('a cancel and a DELETE take no body: an unknown member is 422, and {} is no
 describe('delete', () => {
   test('removes a job that is over, with its file, and keeps its charge', async () => {
     const { id } = await completed();
+    const { videos } = api.world.rooms;
+    expect((await videos.describe(api.world.db.read, owner.orgId, [id])).size).toBe(1);
     expect((await remove(id)).json).toEqual({ id, object: 'video.deleted', deleted: true });
+    expect((await videos.describe(api.world.db.read, owner.orgId, [id])).size).toBe(0);
     expectRefused(VIDEOS, await get(`/${id}`), 'not_found');
     expectRefused(VIDEOS, await get(`/${id}/content`), 'not_found');
     expectRefused(VIDEOS, await remove(id), 'not_found');

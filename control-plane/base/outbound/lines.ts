@@ -52,7 +52,9 @@ export function openLines(deps: ConnectionDeps): Lines {
   };
   return {
     take: (target, dial) => {
-      const kept = idleOf.get(target.origin)?.pop();
+      const same = idleOf.get(target.origin) ?? [];
+      const kept = same.pop();
+      if (same.length === 0) idleOf.delete(target.origin);
       if (kept !== undefined) idle.delete(kept);
       const line = kept ?? newLine(target, dial ?? ((signal) => openConnection(target, deps, signal)), remove);
       busy.add(line);

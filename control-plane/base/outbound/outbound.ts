@@ -1,5 +1,6 @@
 // Requests to addresses that customers name: checked, limited in time and bytes, never redirected.
 import type { Clock } from '../../../shared/clock.ts';
+import { parseJson } from '../../../shared/json.ts';
 import type { Resolve } from './connection.ts';
 import { type Line, openLines, joined, outboundError } from './lines.ts';
 import { OutboundError, openPolicy, type OutboundPolicy, type Target } from './policy.ts';
@@ -69,10 +70,10 @@ export async function readText(body: AsyncIterable<Buffer>, bytesMax: number): P
   return Buffer.concat(pieces).subarray(0, bytesMax).toString();
 }
 
-/** Undefined if the text is not JSON. */
-export function jsonOf(text: string): unknown {
+/** Undefined if the text is not JSON, or has more than `valuesMax` names and values. */
+export function jsonOf(text: string, valuesMax: number): unknown {
   try {
-    return JSON.parse(text);
+    return parseJson(text, valuesMax);
   } catch {
     return undefined;
   }

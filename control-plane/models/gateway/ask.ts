@@ -72,7 +72,7 @@ export async function ask(upstreamRequest: UpstreamRequest, deps: AskDeps): Prom
       if (callable.deployment === undefined) break;
       waiting ??= { sinceMs: clock.monotonicMs(), signal };
       upstreamRequest.onWait?.();
-      await replicas.wait(callable, waiting);
+      await replicas.wait(callable, { ...waiting, wasRefused: asked.length > 0 });
       assertWaitedFor(signal);
       asked.length = 0;
       continue;

@@ -17,6 +17,9 @@ import { onAbort, type OpenRequest, receiptHeader } from './requests.ts';
 import type { Ending } from './store.ts';
 import type { CallDeps } from './whole-answer.ts';
 
+/** How long the end of a stream is waited for after [DONE]. */
+const REST_MS_MAX = 2_000;
+
 /** @throws ServiceError if the request is refused or fails before the answer begins; an unknown model is reported in the stream */
 export async function streamChat(call: ChatCall, deps: CallDeps): Promise<Reply> {
   const planned = planOrRefusal(call.body, deps);
@@ -106,7 +109,7 @@ interface Chat {
   planned: PlannedChat;
   open: OpenRequest;
   answering: Answering;
-  /** The text that the server has sent so far. It is empty as soon as the server counts, because only an uncounted text is needed. */
+  /** The text that the server has sent so far, and what it has thought. It is empty as soon as the server counts, because only an uncounted text is needed. */
   said: string;
   /** The server's last count. */
   usage: TokenUsage | undefined;
@@ -218,9 +221,15 @@ async function passOn({ chat, first, pieces, writer }: Passing, deps: CallDeps):
   const { reason }: { reason: unknown } = chat.open.signal;
   if (!chat.finished && reason instanceof ServiceError) failure = reason;
   await finish({ chat, failure, isTooLong, writer }, deps);
-  // The stream is read to its end, so that its connection can be used again.
-  if (chat.state === 'whole') await pieces.next().catch(() => undefined);
+  if (chat.state === 'whole') await readRest(pieces, chat, deps);
   chat.answering.end();
+}
+
+/** Reads the stream to its end, so that its connection can be used again. A server that keeps it open is not waited for. */
+async function readRest(pieces: AsyncGenerator<string[]>, { answering }: Chat, { clock }: CallDeps): Promise<void> {
+  const cancel = clock.after(REST_MS_MAX, () => answering.end());
+  await pieces.next().catch(() => undefined);
+  cancel();
 }
 
 interface Finish {
@@ -316,12 +325,10 @@ function take(piece: readonly string[], chat: Chat, chunk: Chunks): string {
     }
     chat.usage = read.usage ?? chat.usage;
     if (chat.finished) continue;
-    if (read.content !== '') {
-      if (chat.usage !== undefined) chat.said = '';
-      // The limit is far above the text of any answer, so the charge is the same without the rest.
-      else if (chat.said.length < CHAT_ANSWER_BYTES_MAX) chat.said += read.content;
-      events += chunk.text(read.content);
-    }
+    if (chat.usage !== undefined) chat.said = '';
+    // The limit is far above the text of any answer, so the charge is the same without the rest.
+    else if (chat.said.length < CHAT_ANSWER_BYTES_MAX) chat.said += read.thought + read.content;
+    if (read.content !== '') events += chunk.text(read.content);
     if (read.finishReason !== undefined) {
       chat.finished = true;
       events += chunk.event({}, read.finishReason);

@@ -4,7 +4,8 @@ import { z } from 'zod';
 import { type ChatCompletion, type ChatRequest, FinishReason, type TokenUsage } from '../../../shared/api/chat.ts';
 import type { Upstream } from '../catalog/models.ts';
 import type { PlannedChat } from './chat-plan.ts';
-import { STREAM_EVENT_BYTES_MAX } from '../../../shared/limits.ts';
+import { parseJson } from '../../../shared/json.ts';
+import { STREAM_EVENT_BYTES_MAX, UPSTREAM_JSON_VALUES_MAX } from '../../../shared/limits.ts';
 
 /** The last event of a stream. */
 export const DONE = '[DONE]';
@@ -42,13 +43,16 @@ export interface Completion {
   usage: TokenUsage | undefined;
 }
 
+/** The servers name the text of a model that thinks first in two ways. */
+const said = z.string().nullish().catch(undefined);
+
 /** Reads both kinds of usage: at the end, as every engine sends it, and during the stream, as two engines do. */
 const UpstreamChunk = z.object({
   error: z.unknown().optional(),
   choices: z
     .array(
       z.object({
-        delta: z.object({ content: z.string().nullish() }).nullish(),
+        delta: z.object({ content: z.string().nullish(), reasoning_content: said, reasoning: said }).nullish(),
         finish_reason: FinishReason.nullish(),
       }),
     )
@@ -62,6 +66,8 @@ const UpstreamChunk = z.object({
 
 export interface Chunk {
   content: string;
+  /** What the model has thought. Callers do not see it, but it is counted. */
+  thought: string;
   finishReason: z.infer<typeof FinishReason> | undefined;
   usage: TokenUsage | undefined;
 }
@@ -69,7 +75,7 @@ export interface Chunk {
 /** Undefined if the data is not a chunk, for example an error. */
 export function readChunk(data: string): Chunk | undefined {
   try {
-    const parsed: unknown = JSON.parse(data);
+    const parsed = parseJson(data, UPSTREAM_JSON_VALUES_MAX);
     return plainChunk(parsed) ?? checkedChunk(parsed);
   } catch {
     return undefined;
@@ -84,12 +90,20 @@ function plainChunk(parsed: unknown): Chunk | undefined {
     return undefined;
   const usage = plainUsage(chunk?.usage);
   if (usage === 'other') return undefined;
-  if (choices.length === 0) return { content: '', finishReason: undefined, usage };
-  const choice = choices[0] as { delta?: { content?: unknown } | null; finish_reason?: unknown } | null;
+  if (choices.length === 0) return { content: '', thought: '', finishReason: undefined, usage };
+  const choice = choices[0] as { delta?: PlainDelta | null; finish_reason?: unknown } | null;
   const content = choice?.delta?.content ?? '';
+  const thought = choice?.delta?.reasoning_content ?? choice?.delta?.reasoning ?? '';
   const finishReason = choice?.finish_reason ?? undefined;
-  if (typeof choice?.delta !== 'object' || typeof content !== 'string') return undefined;
-  return finishReason === undefined || isFinishReason(finishReason) ? { content, finishReason, usage } : undefined;
+  if (typeof choice?.delta !== 'object' || typeof content !== 'string' || typeof thought !== 'string') return undefined;
+  if (finishReason !== undefined && !isFinishReason(finishReason)) return undefined;
+  return { content, thought, finishReason, usage };
+}
+
+interface PlainDelta {
+  content?: unknown;
+  reasoning_content?: unknown;
+  reasoning?: unknown;
 }
 
 /** Usage of the most common form, or none. */
@@ -120,6 +134,7 @@ function checkedChunk(parsed: unknown): Chunk | undefined {
   const [choice] = choices;
   return {
     content: choice?.delta?.content ?? '',
+    thought: choice?.delta?.reasoning_content ?? choice?.delta?.reasoning ?? '',
     finishReason: choice?.finish_reason ?? undefined,
     usage: usage ?? timedUsage(timings),
   };
@@ -143,7 +158,7 @@ export function upstreamBody({ messages }: ChatRequest, { parameters }: PlannedC
 /** Undefined if the text is not a chat completion. */
 export function readCompletion(text: string): Completion | undefined {
   try {
-    const parsed: unknown = JSON.parse(text);
+    const parsed = parseJson(text, UPSTREAM_JSON_VALUES_MAX);
     const plain = plainCompletion(parsed);
     if (plain !== undefined) return plain;
     const { choices, usage } = UpstreamCompletion.parse(parsed);

@@ -2,7 +2,11 @@
 import { z } from 'zod';
 import type { EmbeddingsRequest, EmbeddingsResponse } from '../../../shared/api/embeddings.ts';
 import { fail, failField } from '../../../shared/errors.ts';
-import { EMBEDDINGS_ANSWER_BYTES_MAX, EMBEDDINGS_INPUTS_MAX } from '../../../shared/limits.ts';
+import {
+  EMBEDDING_JSON_VALUES_MAX,
+  EMBEDDINGS_ANSWER_BYTES_MAX,
+  EMBEDDINGS_INPUTS_MAX,
+} from '../../../shared/limits.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
 import type { Callable, Catalog } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
@@ -110,7 +114,9 @@ async function askForVectors(upstreamRequest: VectorsRequest, deps: CallDeps): P
     bytesLeft -= bytes;
     all.vectors.push(...read.vectors);
     all.upstream = upstream.base_url;
-    all.tokens += read.tokens ?? (await countTexts(some, { all, upstream }, deps));
+    const tokens = read.tokens ?? (await countTexts(some, { all, upstream }, deps));
+    // A server that adds to the texts, or that lies, changes nothing: more is neither held nor charged.
+    all.tokens += Math.min(tokens, embeddingsBound(some));
   }
   const lengths = new Set(all.vectors.map(({ length }) => length));
   if (lengths.size !== 1 || (upstreamRequest.dimensions !== undefined && !lengths.has(upstreamRequest.dimensions)))
@@ -145,7 +151,7 @@ const UpstreamEmbeddings = z.object({
 
 /** The vectors in the order of the input; undefined if there is not exactly one for each of `count` texts. */
 function readVectors(text: string, count: number): { vectors: number[][]; tokens: number | undefined } | undefined {
-  const parsed = UpstreamEmbeddings.safeParse(jsonOf(text));
+  const parsed = UpstreamEmbeddings.safeParse(jsonOf(text, count * EMBEDDING_JSON_VALUES_MAX));
   if (!parsed.success) return undefined;
   const { data, usage } = parsed.data;
   const sorted = data.toSorted((a, b) => a.index - b.index);

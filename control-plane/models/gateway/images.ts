@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { ImagesRequest, ImagesResponse } from '../../../shared/api/images.ts';
 import { fail, failField } from '../../../shared/errors.ts';
-import { IMAGES_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
+import { IMAGES_ANSWER_BYTES_MAX, UPSTREAM_JSON_VALUES_MAX } from '../../../shared/limits.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
 import type { Callable, Catalog } from '../catalog/catalog.ts';
 import { sizesOf, failUnsupported } from '../catalog/parameters.ts';
@@ -62,6 +62,6 @@ const UpstreamImages = z.object({ data: z.array(z.object({ b64_json: z.string().
 
 /** Undefined if there are not exactly `count` images. */
 function readImages(text: string, count: number): { b64_json: string }[] | undefined {
-  const parsed = UpstreamImages.safeParse(jsonOf(text));
+  const parsed = UpstreamImages.safeParse(jsonOf(text, UPSTREAM_JSON_VALUES_MAX));
   return parsed.success && parsed.data.data.length === count ? parsed.data.data : undefined;
 }

@@ -3,7 +3,7 @@
 import { z } from 'zod';
 import type { ChatMessage, TokenUsage, ChatRequest } from '../../../shared/api/chat.ts';
 import type { Clock } from '../../../shared/clock.ts';
-import { TOKENIZER_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
+import { TOKENIZER_ANSWER_BYTES_MAX, TOKENIZER_JSON_VALUES_PER_BYTE } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Exchanges } from '../../base/outbound/exchange.ts';
 import { OutboundError } from '../../base/outbound/policy.ts';
@@ -134,12 +134,13 @@ async function askTokenizer<T>(
   const spent = new AbortController();
   const cancel = clock.after(TOKENIZER_MS, () => spent.abort());
   const ask: Ask = async (path, body, answer) => {
+    const sent = JSON.stringify({ ...body, model: upstream.model });
     const exchange = await exchanges.open({
       method: 'POST',
       url: besideV1(upstream, path),
       headers: headersFor(upstream),
       dial: upstream.replica?.dial,
-      body: JSON.stringify({ ...body, model: upstream.model }),
+      body: sent,
       connectMs: TOKENIZER_MS,
       statusMs: TOKENIZER_MS,
       idleMs: TOKENIZER_MS,
@@ -148,7 +149,7 @@ async function askTokenizer<T>(
       signal: spent.signal,
     });
     const text = await readText(exchange.body, TOKENIZER_ANSWER_BYTES_MAX);
-    const read = answer.safeParse(jsonOf(text));
+    const read = answer.safeParse(jsonOf(text, TOKENIZER_JSON_VALUES_PER_BYTE * sent.length));
     if (exchange.status !== 200 || !read.success) throw new NoCount(`${path} answers ${exchange.status} with no count`);
     return read.data;
   };

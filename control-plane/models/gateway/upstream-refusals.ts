@@ -1,6 +1,7 @@
 // Turns a model server's answer with a status other than 200 into an error for the caller, without any text of the server.
 import { z } from 'zod';
 import { ServiceError } from '../../../shared/errors.ts';
+import { UPSTREAM_JSON_VALUES_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Exchange } from '../../base/outbound/exchange.ts';
 import type { CatalogModel, Upstream } from '../catalog/models.ts';
@@ -29,7 +30,7 @@ const TOO_LARGE = /too large to process/i;
 export async function isLoading(exchange: Exchange): Promise<boolean> {
   if (exchange.status !== 503) return false;
   const text = await readText(exchange.body, REFUSAL_BYTES_MAX).catch(() => '');
-  return Refusal.safeParse(jsonOf(text)).data?.error.type === 'unavailable_error';
+  return Refusal.safeParse(jsonOf(text, UPSTREAM_JSON_VALUES_MAX)).data?.error.type === 'unavailable_error';
 }
 
 /** Reads the rest of the answer. */
@@ -71,7 +72,7 @@ export function contextExceeded(model: CatalogModel, promptTokens: number | 'unk
 
 /** The server's names for the error, if it has any. */
 function kindOf(text: string): { error_type?: string; error_code?: string } {
-  const { error = {} } = Refusal.safeParse(jsonOf(text)).data ?? {};
+  const { error = {} } = Refusal.safeParse(jsonOf(text, UPSTREAM_JSON_VALUES_MAX)).data ?? {};
   const isName = (value: unknown): value is string =>
     typeof value === 'string' && value.length <= NAME_CHARS_MAX && /^[\w.-]+$/.test(value);
   return {
@@ -81,7 +82,7 @@ function kindOf(text: string): { error_type?: string; error_code?: string } {
 }
 
 function tooLong(text: string): number | 'unknown' | undefined {
-  const { error = {} } = Refusal.safeParse(jsonOf(text)).data ?? {};
+  const { error = {} } = Refusal.safeParse(jsonOf(text, UPSTREAM_JSON_VALUES_MAX)).data ?? {};
   const isSaid =
     error.type === 'exceed_context_size_error' ||
     error.code === 'context_length_exceeded' ||

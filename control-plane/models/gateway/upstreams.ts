@@ -72,9 +72,9 @@ export function openUpstreams({ clock, counts }: { clock: Clock; counts: Counts 
         answered: sent.answered,
         failed: () => {
           sent.failed();
-          counts.failed(upstream.base_url);
+          counts.failed(nameOf(upstream));
         },
-        busy: () => counts.failed(upstream.base_url),
+        busy: () => counts.failed(nameOf(upstream)),
         over: () => {
           if (isOver) return;
           isOver = true;
@@ -160,6 +160,11 @@ export async function healthOf(upstream: Upstream, exchanges: Exchanges, signal:
     if (error instanceof OutboundError) return 'dead';
     throw error;
   }
+}
+
+/** The name of a server in the metrics. All replicas of a model have one, because each would otherwise leave a series behind. */
+function nameOf({ base_url: url, model, replica }: Upstream): string {
+  return replica === undefined ? url : `replicas of ${model}`;
 }
 
 function leastLoaded(servers: readonly Server[]): Upstream | undefined {

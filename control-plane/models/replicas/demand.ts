@@ -16,6 +16,8 @@ export interface Wait {
   /** The time on the monotonic clock when the caller began to wait. */
   sinceMs: number;
   signal: AbortSignal;
+  /** True if a server was found and did not take the request. */
+  wasRefused: boolean;
 }
 
 export interface Demand {
@@ -49,6 +51,11 @@ export interface Outlook {
 
 /** Official clients wait at most a minute because of a Retry-After. */
 const RETRY_SECONDS_MAX = 60;
+/**
+ * How soon a request looks again after a server has refused it. Such a server has room in our eyes, and each refusal ends a request, which wakes all
+ * others. Without this pause they would ask it again and again.
+ */
+const REFUSED_MS = 1_000;
 
 export function openDemand({ db, clock, loads, outlook, nudge }: DemandDeps): Demand {
   let changed = Promise.withResolvers<void>();
@@ -63,8 +70,9 @@ export function openDemand({ db, clock, loads, outlook, nudge }: DemandDeps): De
     nudge();
   };
   return {
-    wait: async (poolId, { deployment, sinceMs, signal }) => {
-      const leftMs = sinceMs + deployment.start_deadline_seconds * 1000 - clock.monotonicMs();
+    wait: async (poolId, { deployment, sinceMs, signal, wasRefused }) => {
+      const nowMs = clock.monotonicMs();
+      const leftMs = sinceMs + deployment.start_deadline_seconds * 1000 - nowMs;
       refuseHopeless(outlook(poolId), { leftMs, nowMs: clock.now() });
       const seen = changed.promise;
       const waiting = loads.noteWaiting(poolId, 1);
@@ -72,6 +80,8 @@ export function openDemand({ db, clock, loads, outlook, nudge }: DemandDeps): De
         if (waiting > WAITING_REQUESTS_MAX) failWaiting(`${WAITING_REQUESTS_MAX} requests wait for this model.`, 1);
         if (waiting === 1) await wake(poolId);
         await untilAny(clock, { promise: seen, signal, ms: leftMs });
+        const restMs = nowMs + Math.min(REFUSED_MS, leftMs) - clock.monotonicMs();
+        if (wasRefused && restMs > 0) await clock.sleep(restMs, signal);
       } finally {
         loads.noteWaiting(poolId, -1);
       }

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import type { Modality } from '../../../shared/api/model.ts';
 import { messageOf } from '../../../shared/errors.ts';
+import { EMBEDDING_JSON_VALUES_MAX } from '../../../shared/limits.ts';
 import type { Exchange, Exchanges } from '../../base/outbound/exchange.ts';
 import { OutboundError } from '../../base/outbound/policy.ts';
 import { jsonOf, readText } from '../../base/outbound/outbound.ts';
@@ -107,7 +108,7 @@ async function post(
   const text = JSON.stringify({ ...body, model: upstream.model });
   const exchange = await send(upstream, { path: `${upstream.base_url}${path}`, body: text, ms: ANSWER_MS }, asking);
   const answer = await readText(exchange.body, ANSWER_BYTES_MAX);
-  return { status: exchange.status, json: jsonOf(answer) };
+  return { status: exchange.status, json: jsonOf(answer, EMBEDDING_JSON_VALUES_MAX) };
 }
 
 function send(

@@ -2,7 +2,7 @@
 // own dialect, which pure functions write and read.
 import { messageOf } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import { VIDEO_FETCH_MS_MAX } from '../../../shared/limits.ts';
+import { UPSTREAM_JSON_VALUES_MAX, VIDEO_FETCH_MS_MAX } from '../../../shared/limits.ts';
 import type { Exchange, ExchangeRequest, Exchanges } from '../../base/outbound/exchange.ts';
 import { OutboundError } from '../../base/outbound/policy.ts';
 import type { Upstream } from '../catalog/models.ts';
@@ -137,7 +137,7 @@ function standingOf(answer: unknown): Standing | undefined {
 }
 
 function answerOf({ status, text }: { status: number; text: string }): Answer {
-  const upstreamJobId = status < 300 ? acceptedId(jsonOf(text)) : undefined;
+  const upstreamJobId = status < 300 ? acceptedId(jsonOf(text, UPSTREAM_JSON_VALUES_MAX)) : undefined;
   if (upstreamJobId !== undefined) return { is: 'accepted', upstreamJobId };
   const reason = `it answers ${status}: ${text.slice(0, LOGGED_CHARS)}`;
   if (BUSY.includes(status)) return { is: 'busy', reason };
@@ -151,6 +151,6 @@ function broken(error: unknown): Answer {
 
 function reportOf({ status, text }: { status: number; text: string }): JobReport {
   if (GONE.includes(status)) return { status: 'gone' };
-  const standing = status === 200 ? standingOf(jsonOf(text)) : undefined;
+  const standing = status === 200 ? standingOf(jsonOf(text, UPSTREAM_JSON_VALUES_MAX)) : undefined;
   return standing ?? { status: 'silent', reason: `it answers ${status}: ${text.slice(0, LOGGED_CHARS)}` };
 }

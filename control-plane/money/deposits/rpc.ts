@@ -25,6 +25,8 @@ export interface Rpc {
 const STATUS_MS_MAX = 15_000;
 const TOTAL_MS_MAX = 30_000;
 const BODY_BYTES_MAX = 16 * 1024 ** 2;
+/** Names and values in an answer. A log has some twenty-five, so these are more logs than the bytes allow. */
+const VALUES_MAX = 1_000_000;
 /** The code of an answer that is too large for us. JSON-RPC has no code for it, so this is the code of an internal error. */
 const TOO_LARGE = -32_603;
 /** The code if the node gave no answer that can be used: no JSON-RPC, or a result of an unknown form. */
@@ -52,7 +54,7 @@ export function openRpc(url: string, { clock }: { clock: Clock }): Rpc {
         bodyBytesMax: BODY_BYTES_MAX,
       });
       if (answer.truncated) throw new RpcError(TOO_LARGE, `${method}: the answer of the node is too large`);
-      const parsed = Answer.safeParse(jsonOf(answer.body.toString()));
+      const parsed = Answer.safeParse(jsonOf(answer.body.toString(), VALUES_MAX));
       if (!parsed.success)
         throw new RpcError(NO_ANSWER, `${method}: the node answered ${answer.status} without JSON-RPC`);
       if ('error' in parsed.data)

@@ -43,6 +43,9 @@ test.each([
     { choices: [], usage: { prompt_tokens: -1, completion_tokens: 2 } },
     { content: '', usage: undefined },
   ],
+  ['a thought', { choices: [{ delta: { content: null, reasoning_content: 'h' } }] }, { content: '', thought: 'h' }],
+  ['a thought of another name', { choices: [{ delta: { reasoning: 'h' } }] }, { content: '', thought: 'h' }],
+  ['a number as thought', { choices: [{ delta: { content: 'x', reasoning: 1 } }] }, { content: 'x' }],
   ['a text as delta', { choices: [{ delta: 'x' }] }, undefined],
   ['an error', { choices: [{ delta: { content: 'x' } }], error: {} }, undefined],
   ['a number as text', { choices: [{ delta: { content: 1 } }] }, undefined],
@@ -50,7 +53,15 @@ test.each([
   ['no choices', { choices: 'x' }, undefined],
   ['null', null, undefined],
 ])('a chunk of a server with %s is read as the schema says', (_what, chunk, read) => {
-  expect(readChunk(JSON.stringify(chunk))).toEqual(read && { finishReason: undefined, usage: undefined, ...read });
+  expect(readChunk(JSON.stringify(chunk))).toEqual(
+    read && { thought: '', finishReason: undefined, usage: undefined, ...read },
+  );
+});
+
+test('a chunk and an answer with a hundred thousand values are not read, because that would take long', () => {
+  const many = Array.from({ length: 100_000 }, () => ({}));
+  expect(readChunk(JSON.stringify({ choices: [], many }))).toBeUndefined();
+  expect(readCompletion(JSON.stringify({ ...ANSWER, many }))).toBeUndefined();
 });
 
 const ANSWER = {

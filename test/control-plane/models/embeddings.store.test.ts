@@ -53,6 +53,22 @@ test('texts are split for the server that takes the fewest at once, because any 
   expect(upstream.asked.map(inputsOf)).toEqual([['a', 'b'], ['c', 'd'], ['e']]);
 });
 
+test.each([
+  ['more tokens than its texts can have', 1_000_000_000],
+  ['a number of tokens whose sum is none', Number.MAX_SAFE_INTEGER],
+])('a server that counts %s changes neither the charge nor the usage', async (_what, tokens) => {
+  upstream.usual = (asked) => ({
+    body: { data: inputsOf(asked).map((_, index) => ({ index, embedding: [1] })), usage: { prompt_tokens: tokens } },
+  });
+  const { body, headers } = await embed(['a', 'b', 'c']);
+  const { usage } = body as { usage: { prompt_tokens: number } };
+  const receipt = await findReceipt(world.db.read, headers?.['x-receipt-id'] ?? '');
+  expect(receipt?.prompt_tokens).toBe(usage.prompt_tokens);
+  expect(receipt?.charged_ucents).toBe(
+    BigInt(Math.ceil((usage.prompt_tokens * CENTS_PER_1M) / 1_000_000)) * 1_000_000n,
+  );
+});
+
 test('a model whose vectors have one length refuses another length, and names the parameter', async () => {
   await expect(embed('a', { dimensions: 3 })).rejects.toMatchObject({
     code: 'unsupported_parameter',

@@ -188,7 +188,7 @@ describe('the wire', () => {
 
   test('reads a chunk with what it has, and takes an error for none', () => {
     const read = (chunk: object): unknown => readChunk(JSON.stringify(chunk));
-    const nothing = { content: '', finishReason: undefined, usage: undefined };
+    const nothing = { content: '', thought: '', finishReason: undefined, usage: undefined };
     expect([read({}), read({ choices: [] }), read({ choices: [{}] })]).toEqual([nothing, nothing, nothing]);
     expect(read({ choices: [{ delta: { content: 'a' }, finish_reason: 'stop' }] })).toEqual({
       ...nothing,

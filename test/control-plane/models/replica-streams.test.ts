@@ -92,6 +92,26 @@ test('a replica that was still loading its model is asked again after the wait',
   expect(asked).toBeGreaterThan(2);
 });
 
+test('a replica that says that it is busy is asked once a second by each request that waits for it, and no more often', async () => {
+  await trusted();
+  const answers = [chat(), chat(), chat()];
+  await waiting(3);
+  let asked = 0;
+  let isBusy = true;
+  server.usual = ({ body }) => {
+    if (body['max_tokens'] === 1) return {};
+    asked += 1;
+    return isBusy ? { status: 429, body: {} } : {};
+  };
+  await startAll();
+  for (let n = 0; n < 5; n += 1) await tick();
+  expect(asked).toBeGreaterThan(3);
+  expect(asked).toBeLessThanOrEqual(3 * 6);
+  isBusy = false;
+  for (let n = 0; n < 3; n += 1) await tick();
+  expect((await Promise.all(answers)).map(({ status }) => status)).toEqual([200, 200, 200]);
+});
+
 test('an answer that the server of a replica has not counted is counted by its tokenizer', async () => {
   server.usual = ({ path, body }) => {
     if (path === '/tokenize') return { body: { count: body['messages'] === undefined ? 2 : 7, max_model_len: 10 } };

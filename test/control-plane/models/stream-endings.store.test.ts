@@ -96,6 +96,16 @@ describe('the server', () => {
     expect(await closed(streaming)).toMatchObject(FREE);
   });
 
+  test('keeps its stream open after [DONE]: it is left after two seconds', async () => {
+    const streaming = await start({ events: [...SAID, stop(), usage(6, 3), DONE], ending: 'stall' });
+    await streaming.ended;
+    await world.clock.advance(1_999);
+    expect(upstream.left()).toBe(0);
+    await world.clock.advance(1);
+    await upstream.wereLeft(1);
+    expect(await closed(streaming)).toMatchObject({ ending: 'completed', completion_tokens: 3 });
+  });
+
   test.each([
     ['cuts the connection after the reason', { events: [...SAID, stop()], ending: 'cut' }, 'upstream', 2],
     ['ends after the reason without [DONE]', { events: [...SAID, stop(), usage(6, 3)] }, 'upstream', 3],
@@ -141,6 +151,19 @@ describe('the caller', () => {
       counted_by: 'estimate',
       prompt_tokens: 1,
       completion_tokens: 2,
+    });
+  });
+
+  test('leaves a server that does not count while the model thinks: it pays for the thoughts', async () => {
+    const think = { choices: [{ index: 0, delta: { reasoning_content: 'x'.repeat(4_000) } }] };
+    const streaming = await start({ events: [BEGIN, think, say('Hello')], ending: 'stall' });
+    await read(streaming, 2);
+    streaming.leave.abort();
+    await upstream.wereLeft(1);
+    expect(await closed(streaming)).toMatchObject({
+      ending: 'client_left',
+      counted_by: 'estimate',
+      completion_tokens: 1_002,
     });
   });
 
