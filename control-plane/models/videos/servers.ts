@@ -18,7 +18,8 @@ const LOGGED_CHARS = 500;
 
 /** Errors that end a request before it reaches the server. */
 const UNSENT: readonly string[] = ['connect', 'dns', 'tls', 'blocked_address'];
-const BUSY: readonly number[] = [429, 502, 503];
+/** Servers and proxies say this in place of taking a job. 401 to 405 mean that the server is set up wrongly. */
+const NOT_TAKEN: readonly number[] = [401, 403, 404, 405, 429, 502, 503];
 const REFUSING: readonly number[] = [400, 413, 422];
 const GONE: readonly number[] = [404, 410];
 
@@ -140,7 +141,8 @@ function answerOf({ status, text }: { status: number; text: string }): Answer {
   const upstreamJobId = status < 300 ? acceptedId(jsonOf(text, UPSTREAM_JSON_VALUES_MAX)) : undefined;
   if (upstreamJobId !== undefined) return { is: 'accepted', upstreamJobId };
   const reason = `it answers ${status}: ${text.slice(0, LOGGED_CHARS)}`;
-  if (BUSY.includes(status)) return { is: 'busy', reason };
+  const isMoved = status >= 300 && status < 400;
+  if (isMoved || NOT_TAKEN.includes(status)) return { is: 'busy', reason };
   return { is: REFUSING.includes(status) ? 'refused' : 'lost', reason };
 }
 

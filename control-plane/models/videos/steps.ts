@@ -3,7 +3,7 @@ import { messageOf, ServiceError } from '../../../shared/errors.ts';
 import { VIDEO_KEEP_MS } from '../../../shared/limits.ts';
 import type { Upstream } from '../catalog/models.ts';
 import type { StepDeps } from './deps.ts';
-import { takesDelete, type Standing } from './servers.ts';
+import { type JobReport, takesDelete, type Standing } from './servers.ts';
 import { endJob, failJob, type Failure, note, noteSilence, isOpen, move } from './states.ts';
 import { againMs, type Step } from './plan.ts';
 import type { Job } from './store.ts';
@@ -21,7 +21,7 @@ export async function perform(job: Job, step: Step, deps: StepDeps, signal: Abor
     case 'submit':
       return submitJob(job, deps, signal);
     case 'poll':
-      return poll(job, deps, signal);
+      return poll(job, step, deps, signal);
     case 'fetch':
       return fetchVideo(job, deps, signal);
     case 'release':
@@ -66,12 +66,20 @@ async function* checkedVideo(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer
   if (head.toString('latin1', 4, HEAD_BYTES) !== FIRST_BOX) throw new NoVideo('what came is no MP4 file');
 }
 
-async function poll(job: Job, deps: StepDeps, signal: AbortSignal): Promise<void> {
+const UNFINISHED: readonly JobReport['status'][] = ['silent', 'queued', 'in_progress'];
+const TOO_LATE: Failure = {
+  code: 'upstream_timeout',
+  message: 'The model did not finish the video in time. Send the request again.',
+};
+
+async function poll(job: Job, { isLast }: { isLast: boolean }, deps: StepDeps, signal: AbortSignal): Promise<void> {
   const { upstream, upstreamJobId } = placeOf(job, deps);
   const report = await deps.servers.report(upstream, upstreamJobId, signal);
+  if (signal.aborted) return;
+  if (isLast && UNFINISHED.includes(report.status)) return failJob(job, TOO_LATE, deps);
   switch (report.status) {
     case 'silent':
-      return signal.aborted ? undefined : noteSilence(job, report.reason, deps);
+      return noteSilence(job, report.reason, deps);
     case 'gone':
       return failJob(job, { code: 'upstream_error', message: 'The server that made this video has lost it.' }, deps);
     case 'failed':

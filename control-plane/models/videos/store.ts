@@ -119,10 +119,17 @@ async function countBusy(query: Query, where: Sql): Promise<number> {
   return row?.count ?? 0;
 }
 
-export async function dueJobs(query: Query, nowMs: number, limit: number): Promise<string[]> {
+/** Jobs whose file is due to be fetched, or all others that are due; those that wait longest first. */
+export async function dueJobs(
+  query: Query,
+  nowMs: number,
+  { isFetch, limit }: { isFetch: boolean; limit: number },
+): Promise<string[]> {
+  const fetched = sql`committed_ms is not null and ended_ms is null`;
   const rows = await query.all(
     idRow,
-    sql`select id from video_jobs where due_ms <= ${nowMs} order by due_ms, created_ms limit ${limit}`,
+    sql`select id from video_jobs where due_ms <= ${nowMs} and ${isFetch ? fetched : sql`not (${fetched})`}
+        order by due_ms, created_ms limit ${limit}`,
   );
   return rows.map(({ id }) => id);
 }

@@ -16,8 +16,10 @@ import * as store from './store.ts';
 import { submit, type SubmitCall } from './submit.ts';
 import { videoView } from './view.ts';
 
-/** Largest number of jobs that are driven at once. Files arrive slowly, and the engine must serve other rooms too. */
+/** Largest number of jobs that are driven at once, because the engine must serve other rooms too. */
 const DRIVEN_MAX = 24;
+/** How many of them may fetch a file. Files arrive slowly, and meanwhile other jobs must be sent and asked about. */
+const FETCHES_MAX = 12;
 const POSTPONED_MS = 30_000;
 
 export interface Videos {
@@ -51,6 +53,7 @@ export function openVideos(deps: VideosDeps): Videos {
   const stepDeps: StepDeps = {
     ...deps,
     counts,
+    lostMs: new Map(),
     servers: openServers({ ...deps, exchanges }),
     upstreamsOf: ({ model_id: id }) =>
       catalog.models.find((model) => model.id === id && model.modality === 'video')?.upstreams ?? [],
@@ -84,11 +87,18 @@ export function openVideos(deps: VideosDeps): Videos {
 function openDriver(deps: StepDeps): Driver {
   const { clock, db } = deps;
   const driven = new Set<string>();
+  let fetches = new Set<string>();
+  const dueJobs = async (nowMs: number, isFetch: boolean, limit: number): Promise<string[]> => {
+    const ids = await store.dueJobs(db.read, nowMs, { isFetch, limit });
+    return ids.filter((id) => !driven.has(id));
+  };
   return {
     name: 'videos',
     due: async (nowMs, limit) => {
-      const ids = await store.dueJobs(db.read, nowMs, limit);
-      return ids.filter((id) => !driven.has(id)).slice(0, DRIVEN_MAX - driven.size);
+      const fetching = [...fetches].filter((id) => driven.has(id));
+      const more = (await dueJobs(nowMs, true, limit)).slice(0, Math.max(0, FETCHES_MAX - fetching.length));
+      fetches = new Set([...fetching, ...more]);
+      return [...more, ...(await dueJobs(nowMs, false, limit))].slice(0, DRIVEN_MAX - driven.size);
     },
     drive: async (id, signal) => {
       driven.add(id);
