@@ -288,6 +288,15 @@ describe('a repeated request', () => {
     expect((await complete(id, parts)).json).toMatchObject({ status: 'completed', file: null });
   });
 
+  test('to complete by a caller that has left is no fault of ours, and can be repeated', async () => {
+    const { id, parts } = await twoParts();
+    const caller = { ...owner, scopes: [] };
+    const body = { part_ids: parts };
+    const call = { caller, params: { id }, body, gone: AbortSignal.abort(), settle: async () => undefined };
+    await expect(api.world.rooms.files.uploads.complete(call)).rejects.toMatchObject({ code: 'invalid_request' });
+    expect((await complete(id, parts)).status).toBe(200);
+  });
+
   test('to complete at the same moment makes one file', async () => {
     const { id, parts } = await twoParts();
     const answers = await Promise.all([complete(id, parts), complete(id, parts), complete(id, parts)]);

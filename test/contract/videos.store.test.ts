@@ -181,7 +181,7 @@ describe('a request is refused', () => {
   test.each([
     ['seconds', 1, 2, 'must be at least 2'],
     ['seconds', 13, 12, 'must be at most 12'],
-    ['seconds', '4', 4, 'must be an integer'],
+    ['seconds', 'four', '4', 'must be an integer'],
     ['seconds', 2.5, 3, 'seconds'],
     ['seed', -1, 0, 'must be at least 0'],
     ['seed', 101, 100, 'must be at most 100'],

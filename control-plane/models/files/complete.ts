@@ -62,7 +62,10 @@ async function writeFile({ caller, body, gone }: CompleteCall, upload: UploadRow
     md5.update(piece);
   };
   const source = watched(contentOf(parts, blobs), see);
-  const stored = await blobs.write(key, source, { bytesMax: upload.bytes, signal: gone });
+  const stored = await blobs.write(key, source, { bytesMax: upload.bytes, signal: gone }).catch((error: unknown) => {
+    if (gone.aborted) fail('invalid_request', 'The connection ended before the file was written.');
+    throw error;
+  });
   const given = body.md5?.toLowerCase();
   const found = md5.digest('hex');
   if (given !== undefined && given !== found) {

@@ -76,7 +76,8 @@ function readParameters({ members, isForm }: Given, model: CatalogModel): Record
       if (standard !== undefined) values[name] = standard;
       continue;
     }
-    const value = isForm ? typed(parameter.type, sent) : sent;
+    // The official Python client sends `seconds` as a text, also in JSON.
+    const value = isForm || name === 'seconds' ? typed(parameter.type, sent) : sent;
     const rule = brokenRule(parameter, value);
     if (rule !== undefined) failField(name, `${rule} for ${model.id}`);
     values[name] = value as ParameterValue;
