@@ -41,6 +41,8 @@ const EOF_MESSAGE = Buffer.from('eof');
 const NORMAL_CLOSURE = Buffer.from([0x03, 0xe8]);
 const BUFFER_BYTES = 256 * 1024;
 const JOINED_BYTES_MAX = 16 * 1024;
+/** What a peer may send after both ends are done: the frame that closes has at most 131 bytes. */
+const LATE_BYTES_MAX = 1024;
 /** Sixteen bytes in base64. */
 const HANDSHAKE_KEY = /^[A-Za-z0-9+/]{22}==$/;
 
@@ -120,8 +122,13 @@ export function streamDuplex(socket: StreamSocket, { dialled, head }: StreamEnd)
     },
   });
 
+  let lateBytes = 0;
   const onData = (chunk: Buffer): void => {
-    if (duplex.destroyed) return;
+    if (duplex.destroyed) {
+      // A few bytes now and then would keep the connection from being idle, so that it would never be cut.
+      lateBytes += chunk.length;
+      return lateBytes > LATE_BYTES_MAX ? void socket.destroy() : undefined;
+    }
     try {
       feed(chunk);
     } catch (error) {

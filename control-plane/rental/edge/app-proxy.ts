@@ -58,6 +58,8 @@ export function openAppProxy(deps: AppProxyDeps): AppProxy {
   const connections = openAppConnections(deps.clock);
 
   const forward = (request: IncomingMessage, response: ServerResponse, entered: Entered, tries = 1): void => {
+    // The client may have left while its application was looked up. Its `close` does not come again.
+    if (response.destroyed) return;
     const { app, key, headers } = entered;
     const { method, url: path } = request;
     const repeatable = isRepeatable(request);
@@ -155,6 +157,7 @@ async function upgrade(
   { head, connections, ...deps }: AppProxyDeps & { head: Buffer; connections: AppConnections },
 ): Promise<void> {
   const entered = await enterApp(request, deps, true);
+  if (socket.destroyed) return;
   if ('status' in entered) return refuseRaw(socket, entered);
   const { app, headers } = entered;
   const { method, url: path } = request;
