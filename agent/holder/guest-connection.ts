@@ -36,6 +36,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import type { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
 import type { Ids } from '../../shared/ids.ts';
+import type { Log } from '../../shared/log.ts';
 import { createGuestPace, type Rest } from './guest-frames.ts';
 import { eachFrame, FRAME, FRAME_BYTES_MAX, FrameError, sendJson, type Frame } from '../wire/frames.ts';
 import {
@@ -80,6 +81,7 @@ export interface Guests {
 interface GuestsDeps {
   clock: Clock;
   ids: Ids;
+  log: Log;
   /** Called at the first change at once, then at most every CHANGE_MS: a tenant can cause as many changes as it likes. */
   onChange: () => void;
 }
@@ -98,7 +100,7 @@ const CHANGE_MS = 1_000;
 
 /** Listens at `path`, where no old socket may be left. */
 export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests> {
-  const { clock, ids } = deps;
+  const { clock, ids, log } = deps;
   const onChange = paced(clock, deps.onChange);
   const pending = new Map<string, Pending>();
   const strangers = new Set<Socket>();
@@ -144,7 +146,7 @@ export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests
     sockets.add(socket);
     socket.once('close', () => sockets.delete(socket));
     if (strangers.size >= STRANGERS_MAX) return void socket.destroy();
-    void serveStranger(socket, strangers, { clock, rest: pace() }, (hello) =>
+    void serveStranger(socket, strangers, { clock, log, rest: pace() }, (hello) =>
       hello.kind === 'control' ? takeControl(socket) : takeSession(socket, hello.token),
     );
   });
@@ -197,7 +199,7 @@ interface Receiver {
 async function serveStranger(
   socket: Socket,
   strangers: Set<Socket>,
-  { clock, rest }: { clock: Clock; rest: Rest },
+  { clock, log, rest }: { clock: Clock; log: Log; rest: Rest },
   know: (hello: GuestHello) => Receiver,
 ): Promise<void> {
   strangers.add(socket);
@@ -222,7 +224,12 @@ async function serveStranger(
     return taken === undefined ? rested : taken.then(() => rested);
   }).catch(() => {});
   socket.destroy();
-  receiver?.over();
+  try {
+    receiver?.over();
+  } catch (error) {
+    // The cause can be words of the guest. A container must not end the holder, which serves all its other sessions.
+    log.error({ err: error }, 'the end of a connection from the container could not be handled');
+  }
 }
 
 function serveSession(session: GuestSession, { events, started, failed }: Pending, cut: () => void): Receiver {

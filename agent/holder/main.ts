@@ -55,6 +55,7 @@ export async function runHolder(folder: string, pageFolder: string): Promise<voi
   const guests = await openGuests(paths.guestSocket, {
     clock,
     ids,
+    log,
     onChange: () => {
       for (const socket of supervisors) sendJson(socket, status());
     },

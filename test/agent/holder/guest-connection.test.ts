@@ -9,6 +9,7 @@ import { openGuests, type Guests, type SessionEvents } from '../../../agent/hold
 import { createFrameDecoder, FRAME, FrameError, sendFrame, sendJson } from '../../../agent/wire/frames.ts';
 import type { Exit } from '../../../agent/wire/guest-messages.ts';
 import { createIds } from '../../../shared/ids.ts';
+import { createLog } from '../../../shared/log.ts';
 import { seededRng } from '../../../shared/rng.ts';
 import { eventually } from '../../kit/processes.ts';
 import { virtualClock, type VirtualClock } from '../../kit/virtual-clock.ts';
@@ -20,13 +21,17 @@ let clock: VirtualClock;
 let path: string;
 let count = 0;
 let changes: number;
+let alarms: number;
+const log = createLog('test', 'error', { write: () => void (alarms += 1) });
 
 beforeEach(async () => {
   count += 1;
   path = join(dir, `${count}.sock`);
   clock = virtualClock(1_000_000);
   changes = 0;
-  guests = await openGuests(path, { clock, ids: createIds(clock, seededRng(1)), onChange: () => (changes += 1) });
+  alarms = 0;
+  const ids = createIds(clock, seededRng(1));
+  guests = await openGuests(path, { clock, ids, log, onChange: () => (changes += 1) });
 });
 afterEach(() => guests.close());
 
@@ -221,6 +226,23 @@ describe('hostile', () => {
     sendJson(control, { kind: 'main_exit', exit: { code: 'x'.repeat(100_000), signal: null } });
     await gone(control);
     expect(guests.mainExit()).toBeNull();
+  });
+
+  test('an end that its owner cannot handle ends nothing else: it is logged', async () => {
+    const control = await guest();
+    const onEnd = (): never => {
+      throw new Error('no such signal');
+    };
+    const opening = guests.open(request, { ...listener(), onEnd });
+    const session = await dial();
+    sendJson(session, { kind: 'session', token: await askedToken(control) });
+    sendJson(session, { kind: 'started' });
+    await opening;
+    sendJson(session, { kind: 'exit', exit: { code: null, signal: 'SIGOTHER' } });
+    await gone(session);
+    // An unhandled error would end the holder; here it fails the test run.
+    await eventually('a line in the log', 5000, () => Promise.resolve(alarms > 0 || undefined));
+    expect(guests.connected()).toBe(true);
   });
 
   test('a guest that changes all the time is reported once a second, with its state at that time', async () => {

@@ -10,6 +10,7 @@ import { createGuestPace } from '../../../agent/holder/guest-frames.ts';
 import { openGuests, type Guests, type GuestSession } from '../../../agent/holder/guest-connection.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { createIds } from '../../../shared/ids.ts';
+import { createLog } from '../../../shared/log.ts';
 import { seededRng } from '../../../shared/rng.ts';
 import { eventually, startProgram, type Program } from '../../kit/processes.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';
@@ -66,6 +67,7 @@ describe('a holder whose guest floods sixty sessions', () => {
     guests = await openGuests(join(dir, 's'), {
       clock,
       ids: createIds(clock, seededRng(1)),
+      log: createLog('test', 'silent'),
       onChange: () => undefined,
     });
   });
