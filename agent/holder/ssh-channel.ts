@@ -19,8 +19,13 @@ export interface SessionHost {
   gone: AbortSignal;
 }
 
-/** ssh2's channel with a property that its types omit. */
-export type WindowedChannel = ServerChannel & { incoming: { window: number; state: string } };
+/** ssh2's channel with properties that its types omit. */
+export type WindowedChannel = ServerChannel & {
+  incoming: { window: number; state: string };
+  /** The end of an output for which the client's window had no room, and what ssh2 calls once it is sent. */
+  _chunk: Buffer | undefined;
+  _chunkcb: (() => void) | undefined;
+};
 
 export interface Attached {
   channel: WindowedChannel;
@@ -32,7 +37,7 @@ export interface Attached {
 
 /** Must be called once for every channel, as soon as it is open. */
 export function attach(channel: ServerChannel, host: SessionHost): Attached {
-  if (!isWindowed(channel)) throw new Error('ssh2 changed: a channel has no window');
+  if (!isWindowed(channel)) throw new Error('ssh2 changed: a channel has no window, or keeps waiting output elsewhere');
   const closing = new AbortController();
   const losing = new AbortController();
   const judge = (): void => void (channel.incoming.state === 'open' && losing.abort());
@@ -46,6 +51,15 @@ export function attach(channel: ServerChannel, host: SessionHost): Attached {
     closing.abort();
   });
   return { channel, closed: closing.signal, lost: losing.signal };
+}
+
+/**
+ * Must be called when an output is sent, before the next one is written. ssh2 keeps the end of an output that had to wait. If the next output
+ * goes to standard error and has to wait too, ssh2 would send the old bytes a second time in its place.
+ */
+export function forgetSent(channel: WindowedChannel): void {
+  channel._chunk = undefined;
+  channel._chunkcb = undefined;
 }
 
 /** Sends the client's bytes inside, including the last ones before it left. */
@@ -70,5 +84,5 @@ export function feedInside(
 }
 
 function isWindowed(channel: ServerChannel): channel is WindowedChannel {
-  return 'incoming' in channel;
+  return 'incoming' in channel && '_chunk' in channel && '_chunkcb' in channel;
 }

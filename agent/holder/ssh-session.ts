@@ -5,7 +5,7 @@ import { messageOf } from '../../shared/errors.ts';
 import type { GuestSession } from './guest-connection.ts';
 import type { Exit, Pty, SessionRequest } from '../wire/guest-messages.ts';
 import { forwardAgent } from './ssh-forward.ts';
-import { attach, type Attached, feedInside, type SessionHost } from './ssh-channel.ts';
+import { attach, type Attached, feedInside, forgetSent, type SessionHost } from './ssh-channel.ts';
 
 const ENV_NAMES_MAX = 128;
 const ENV_CHARS_MAX = 16_384;
@@ -102,7 +102,10 @@ async function runInside(
   const { guests, pace } = host;
   try {
     const inside = await guests.open(request, {
-      onData: (type, bytes) => pace.write(type === 'stdout' ? channel : channel.stderr, bytes, closed),
+      onData: async (type, bytes) => {
+        await pace.write(type === 'stdout' ? channel : channel.stderr, bytes, closed);
+        forgetSent(channel);
+      },
       onEof: () => {},
       onEnd: (exit) => end(channel, exit),
     });

@@ -6,6 +6,8 @@ import type { Exit } from '../../../agent/wire/guest-messages.ts';
 import { eventually } from '../../kit/processes.ts';
 import { client, closeSshServers, exec, startWorld, type World } from '../ssh-server.ts';
 
+/** More than ssh2's client takes before it reads: its buffer and its window. */
+const MUCH = Buffer.alloc(5 * 1024 * 1024);
 let world: World;
 let over: Client;
 
@@ -16,8 +18,9 @@ beforeEach(async () => {
 });
 afterEach(closeSshServers);
 
-/** Internals of ssh2: the client's requests on a channel that is open already. */
+/** Internals of ssh2: the client's window, and its requests on a channel that is open already. */
 interface Internals {
+  incoming: { window: number };
   outgoing: { id: number };
   _client: {
     _protocol: {
@@ -56,6 +59,33 @@ describe('the end of a program', () => {
     await closed;
     expect(exits).toEqual([heard]);
   });
+});
+
+test('outputs that have to wait for the client arrive once, also errors after other output', async () => {
+  const channel = await exec(over);
+  const { events } = await eventually('session', 5_000, async () => world.sessions[0]);
+  const { incoming } = channel as unknown as Internals;
+  const outputs = { stdout: channel, stderr: channel.stderr };
+  const heard = { stdout: 0, stderr: 0 };
+  for (const type of ['stdout', 'stderr'] as const) {
+    outputs[type].on('data', (chunk: Buffer) => (heard[type] += chunk.length)).pause();
+  }
+  for (const type of ['stdout', 'stderr', 'stdout'] as const) {
+    const before = heard[type];
+    const sent = events.onData(type, MUCH);
+    // The client reads only now, so the end of this output waits in the server.
+    await eventually('an empty window', 5_000, async () => incoming.window === 0 || undefined);
+    outputs[type].resume();
+    await sent;
+    await eventually('all of it', 5_000, async () => heard[type] - before >= MUCH.length || undefined);
+    outputs[type].pause();
+  }
+  channel.resume();
+  channel.stderr.resume();
+  const exit = once(channel, 'exit');
+  events.onEnd({ code: 0, signal: null });
+  expect(await exit).toEqual([0]);
+  expect(heard).toEqual({ stdout: 2 * MUCH.length, stderr: MUCH.length });
 });
 
 test.each(['exec', 'shell', 'subsystem sftp', 'subsystem other'])(
