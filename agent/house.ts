@@ -1,6 +1,6 @@
 // Composes the agent: the only file that knows every room of it.
 import { basename } from 'node:path';
-import { pipeline, Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { type Clock, systemClock } from '../shared/clock.ts';
 import type { Log } from '../shared/log.ts';
 import type { Inventory } from '../shared/protocol/inventory.ts';
@@ -32,7 +32,7 @@ import type { Engine } from './runtime/engine.ts';
 import { makeEtcFiles } from './runtime/shape.ts';
 import { attackFence, openFence, openNoFence, type Fence } from './runtime/fence.ts';
 import { openImages } from './runtime/images.ts';
-import { logLines } from './runtime/docker-answers.ts';
+import { sendLines } from './runtime/docker-answers.ts';
 import type { GpuStanding } from './runtime/plan.ts';
 import { openRecords, workloadFolder } from './runtime/records.ts';
 import { openRuntime, type Runtime, type RuntimeDeps } from './runtime/runtime.ts';
@@ -259,15 +259,11 @@ function streamOpener(
   };
 }
 
-/** Resolves once the log is being sent. The stream ends with the log; a reader that disconnects ends the reading. */
+/** Resolves once the log is being sent. */
 async function sendLog(raw: Readable, to: { url: string; ca: string | null }): Promise<void> {
   const stream = await dialStream(to).catch((error: unknown) => {
     raw.destroy();
     throw error;
   });
-  pipeline(Readable.from(logLines(raw)), stream, () => {
-    raw.destroy();
-    stream.destroy();
-  });
-  stream.resume();
+  sendLines(raw, stream);
 }

@@ -1,6 +1,6 @@
 // Interprets the answers of Docker's API: the status codes of refusals, the progress lines of a pull, and the frames of a container's log.
 import type { PullNews, PullProgress } from './engine.ts';
-import type { Readable } from 'node:stream';
+import { type Duplex, pipeline, Readable } from 'node:stream';
 import type { LogLine } from '../../shared/protocol/workload.ts';
 
 export async function absentAsUndefined<T>(call: Promise<T>): Promise<T | undefined> {
@@ -83,6 +83,17 @@ export async function* logLines(raw: Readable): AsyncGenerator<string> {
     };
     yield `${JSON.stringify(line)}\n`;
   }
+}
+
+/** Sends the lines of a log. The stream ends with the log; a reader that disconnects ends the reading. */
+export function sendLines(raw: Readable, stream: Duplex): void {
+  pipeline(Readable.from(logLines(raw)), stream, () => {
+    raw.destroy();
+    stream.destroy();
+  });
+  // A generator that waits for the next line cannot be ended, and a silent container may never write one.
+  stream.once('close', () => raw.destroy());
+  stream.resume();
 }
 
 /** The status of the engine's refusal; undefined if it did not answer. */

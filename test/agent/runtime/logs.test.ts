@@ -1,7 +1,9 @@
 // The log of a container: the engine's frames, however they are cut, become one JSON line each.
-import { Readable } from 'node:stream';
+import { once } from 'node:events';
+import { duplexPair, PassThrough, Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
-import { logLines } from '../../../agent/runtime/docker-answers.ts';
+import { logLines, sendLines } from '../../../agent/runtime/docker-answers.ts';
 
 function frame(kind: number, text: string): Buffer {
   const header = Buffer.alloc(8);
@@ -46,3 +48,26 @@ test('a frame of up to a MiB is read, and a longer one is a fault', async () => 
   expect(await linesOf(header(1024 ** 2))).toEqual([]);
   await expect(linesOf(header(1024 ** 2 + 1))).rejects.toThrow('impossible length');
 });
+
+test('a stream has all lines of a log, and ends with it', async () => {
+  const [near, far] = duplexPair();
+  sendLines(Readable.from([FRAMES]), near);
+  far.end();
+  expect(await text(far)).toBe(LINES.map((line) => `${JSON.stringify(line)}\n`).join(''));
+});
+
+test.each([0, 1])(
+  'the log of a silent container is closed when its reader disconnects after %d lines',
+  async (lines) => {
+    const [near, far] = duplexPair();
+    const raw = new PassThrough();
+    sendLines(raw, near);
+    if (lines > 0) {
+      raw.write(frame(1, 'T1 out\n'));
+      await once(far, 'data');
+    }
+    const closed = once(raw, 'close');
+    near.destroy();
+    await closed;
+  },
+);
