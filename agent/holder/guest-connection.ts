@@ -15,6 +15,7 @@
 //
 // States of a connection:   stranger ─hello─> control ─close─> gone           (mainExit stays known)
 //                              │ └────hello─> session: waiting ─started─> running ─exit or close─> ended
+//                              │                          └─ no start in 10 s after the open() ─> destroyed
 //                              └─ no hello in 5 s, or a broken rule ─> destroyed
 // States of an open():      pending ─started─> resolved;  ─failed, closed or 10 s─> rejected
 //
@@ -90,6 +91,8 @@ interface Pending {
   events: SessionEvents;
   started: (session: GuestSession) => void;
   failed: (error: Error) => void;
+  /** The connection that the guest has opened for it; undefined until then. */
+  socket?: Socket;
 }
 
 const HELLO_MS_MAX = 5_000;
@@ -175,6 +178,8 @@ function waitForSession(
   return new Promise((resolve, reject) => {
     const cancel = clock.after(START_MS_MAX, () => {
       pending.delete(token);
+      // Nobody would own a session that the guest starts later, so nobody would close it.
+      waiting.socket?.destroy();
       reject(new Error('the helper inside the container did not start it in time'));
     });
     const started = (session: GuestSession): void => {
@@ -185,7 +190,8 @@ function waitForSession(
       cancel();
       reject(error);
     };
-    pending.set(token, { events, started, failed });
+    const waiting: Pending = { events, started, failed };
+    pending.set(token, waiting);
   });
 }
 
@@ -232,8 +238,10 @@ async function serveStranger(
   }
 }
 
-function serveSession(session: GuestSession, { events, started, failed }: Pending, cut: () => void): Receiver {
+function serveSession(session: GuestSession, waiting: Pending, cut: () => void): Receiver {
   const { socket } = session;
+  const { events, started, failed } = waiting;
+  waiting.socket = socket;
   let running = false;
   let saidAll = false;
   let exit: Exit | undefined;

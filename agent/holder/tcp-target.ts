@@ -52,7 +52,11 @@ export function openTcpServer({ guests, clock }: { guests: Guests; clock: Clock 
       }
       // Resolves with undefined if there is no stream. It never rejects, because a rejection might have no handler.
       const outside = Promise.withResolvers<Duplex | undefined>();
-      const inside = await dialInside(port, outside.promise);
+      const inside = await dialInside(port, outside.promise).catch((error: unknown) => {
+        // Bytes of a guest that connects too late would wait for the stream for ever.
+        outside.resolve(undefined);
+        throw error;
+      });
       try {
         const stream = await dialStream();
         stream.on('error', () => stream.destroy());

@@ -184,6 +184,27 @@ test('opening a session fails with a reason if there is no guest, or if the gues
   await expect(opening).rejects.toThrow('in time');
 });
 
+test('a session whose start comes too late is closed on both ends', async () => {
+  const control = await guest();
+  const heard = listener();
+  const opening = guests.open(request, heard);
+  const token = await askedToken(control);
+  const session = await dial();
+  sendJson(session, { kind: 'session', token });
+  // The holder has handled the hello once it refuses a second use of the token.
+  const second = await dial();
+  sendJson(second, { kind: 'session', token });
+  await gone(second);
+  const cut = once(control, 'data');
+  clock.jump(10_000);
+  await expect(opening).rejects.toThrow('in time');
+  sendJson(session, { kind: 'started' });
+  await gone(session);
+  const [order]: Buffer[] = await cut;
+  expect(order?.toString()).toContain(JSON.stringify({ kind: 'cut', token }));
+  expect(heard).toMatchObject({ bytes: '', exits: [] });
+});
+
 describe('hostile', () => {
   test('a second control connection does not push the first one out', async () => {
     const first = await guest();

@@ -21,14 +21,17 @@ let outside: Duplex;
 let guest: Socket;
 let dir: string;
 let run: TcpServer;
+let refusal: Error | undefined;
 
 beforeEach(async () => {
+  refusal = undefined;
   dir = mkdtempSync(join(tmpdir(), 'tcp-target-'));
   server = createServer().listen(join(dir, 'socket'));
   await once(server, 'listening');
   const guests: Pick<Guests, 'open'> = {
     open: async (_request, heard) => {
       events = heard;
+      if (refusal !== undefined) throw refusal;
       inside = connect(join(dir, 'socket'));
       [guest] = await once(server, 'connection');
       return { socket: inside, resize: () => undefined, signal: () => undefined };
@@ -111,4 +114,17 @@ test('if no stream can be opened, the connection inside is closed without an unh
   // An unhandled error would end the holder; here it fails the test run.
   events.onEof();
   events.onEnd(undefined);
+});
+
+test('if the dial inside fails, what still comes from there is dropped, and no stream is opened', async () => {
+  refusal = new Error('not in time');
+  let streams = 0;
+  const dialStream = (): Promise<Duplex> => {
+    streams += 1;
+    return Promise.reject(new Error('404'));
+  };
+  await expect(run.serve(80, dialStream)).rejects.toThrow('not in time');
+  // No more is read from a guest while this promise is open, so its connection would never be given back.
+  await events.onData('stdout', Buffer.from('late'));
+  expect(streams).toBe(0);
 });
