@@ -20,9 +20,10 @@ export function readAccount(uid: number, passwd: string = readPasswd()): Account
   return { name, home: home || '/', shell: chooseShell(shell) };
 }
 
-/** True if `path` is a folder that can be a working directory. */
-export function isFolder(path: string): boolean {
+/** True if `path` is a folder that this process may enter, so that it can be a working directory. */
+export function canEnter(path: string): boolean {
   try {
+    accessSync(path, constants.X_OK);
     return statSync(path).isDirectory();
   } catch {
     return false;

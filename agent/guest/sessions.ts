@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import type { Socket } from 'node:net';
 import type { Clock } from '../../shared/clock.ts';
 import { SESSION_LINGER_MS } from '../../shared/limits.ts';
-import { isFolder, readAccount, type Account } from './account.ts';
+import { canEnter, readAccount, type Account } from './account.ts';
 import { carry, dial, feed, pump, type Listeners } from './connections.ts';
 import { FRAME, sendJson } from '../wire/frames.ts';
 import { serveSftp } from './sftp.ts';
@@ -198,7 +198,9 @@ function surroundings(deps: AccountDeps, asked: Record<string, string>): { cwd: 
     ...deps.env,
     ...asked,
   };
-  return { env, cwd: home !== '/' && isFolder(home) ? home : process.cwd() };
+  // Images may name a folder that belongs to another user. A program cannot start in it.
+  const folder = [home, process.cwd()].find((path) => path !== '/' && canEnter(path));
+  return { env, cwd: folder ?? '/' };
 }
 
 function killQuietly(pid: number, signal: string): void {
