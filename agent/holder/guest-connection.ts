@@ -13,7 +13,7 @@
 //       |  <───── data (stdout), stderr, then exit {code} ──  |   the holder closes the connection after the exit
 //       |  <────── main_exit {code}  (on control) ──────────  |   the container's main process has ended
 //
-// States of a connection:   stranger ─hello─> control ─close─> gone           (mainExit stays known)
+// States of a connection:   stranger ─hello─> control ─close─> gone           (mainExit stays known until the next control)
 //                              │ └────hello─> session: waiting ─started─> running ─exit or close─> ended
 //                              │                          └─ no start in 10 s after the open() ─> destroyed
 //                              └─ no hello in 5 s, or a broken rule ─> destroyed
@@ -120,6 +120,8 @@ export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests
   const takeControl = (socket: Socket): Receiver => {
     if (control !== undefined) throw new FrameError('there is a guest already');
     control = socket;
+    // After a restart of the container, its main process runs again. A guest whose main process has ended says so at each connection.
+    mainExit = null;
     onChange();
     return {
       hear: (frame) => {

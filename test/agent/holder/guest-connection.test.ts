@@ -184,6 +184,18 @@ test('opening a session fails with a reason if there is no guest, or if the gues
   await expect(opening).rejects.toThrow('in time');
 });
 
+test('the exit of the main process is known after its guest has gone, until another guest comes', async () => {
+  const control = await guest();
+  const exit = { code: 9, signal: null };
+  sendJson(control, { kind: 'main_exit', exit });
+  await eventually('the exit', 5000, () => Promise.resolve(guests.mainExit() ?? undefined));
+  control.destroy();
+  await eventually('the end', 5000, () => Promise.resolve(!guests.connected() || undefined));
+  expect(guests.mainExit()).toEqual(exit);
+  await guest();
+  expect(guests.mainExit()).toBeNull();
+});
+
 test('a session whose start comes too late is closed on both ends', async () => {
   const control = await guest();
   const heard = listener();
