@@ -44,8 +44,8 @@ export interface Desired {
   /** False if `serverNowMs` may be behind: after a reboot until the next message, and before the first one. */
   knowsTime(): boolean;
   /**
-   * Stores a newer state, then holds it. Resolves with false if it is not newer than what is held. If the write fails, the state takes
-   * effect for this process anyway: the workloads that it removes may be what has filled the disk.
+   * Stores a newer state, then holds it. Resolves with false if it is not newer than all that have come before. If the write fails, the
+   * state takes effect for this process anyway: the workloads that it removes may be what has filled the disk.
    */
   take(message: DesiredMessage): Promise<boolean>;
   /** Tries a failed write again, because an agent that restarts now would read the older state. Never rejects. */
@@ -96,7 +96,8 @@ export async function openDesired(stateDir: string, deps: DesiredDeps): Promise<
       knowsTime = true;
       serverClock = { server_ms: now_ms, monotonic_ms: clock.monotonicMs(), boot_id: bootId };
       const next = { epoch, revision, workloads, server_clock: serverClock };
-      if (held !== undefined && !isNewer(next, held)) {
+      // `held` may be behind: a newer state that has come on another connection can still wait for its write.
+      if (newest !== undefined && !isNewer(next, newest)) {
         await desired.keep();
         return false;
       }

@@ -48,6 +48,17 @@ describe('a desired state', () => {
     expect((await open()).held()).toMatchObject(kept);
   });
 
+  test('of an old connection does not replace a newer one that waits for its write', async () => {
+    const desired = await open();
+    const [first, newest] = [desired.take(message(1, 4)), desired.take(message(1, 6))];
+    // An old connection takes one after another, so its second one comes when its first one is written.
+    await first;
+    expect(await desired.take(message(1, 5))).toBe(false);
+    expect(await newest).toBe(true);
+    expect(desired.held()?.revision).toBe(6);
+    expect((await open()).held()?.revision).toBe(6);
+  });
+
   test('has the time of the control plane, whatever the clock of this host shows', async () => {
     const desired = await open();
     expect(desired.serverNowMs()).toBe(clock.now());
