@@ -198,9 +198,17 @@ function surroundings(deps: AccountDeps, asked: Record<string, string>): { cwd: 
     ...deps.env,
     ...asked,
   };
-  // Images may name a folder that belongs to another user. A program cannot start in it.
-  const folder = [home, process.cwd()].find((path) => path !== '/' && canEnter(path));
-  return { env, cwd: folder ?? '/' };
+  return { env, cwd: home !== '/' && canEnter(home) ? home : ownFolder() };
+}
+
+/** The folder of the image. It may belong to another user, or be gone. A program can start in neither. */
+function ownFolder(): string {
+  try {
+    const folder = process.cwd();
+    return canEnter(folder) ? folder : '/';
+  } catch {
+    return '/';
+  }
 }
 
 function killQuietly(pid: number, signal: string): void {

@@ -10,7 +10,7 @@ export const VideoRequest = z.looseObject({
     .union([z.int(), z.string().regex(/^[0-9]{1,9}$/, 'must be an integer')])
     .nullish()
     .describe(
-      'Length of the clip, in seconds, within the limits of the model. If it is left out, the default of the model is used. A form may send it as a text of digits',
+      'Length of the clip, in seconds, within the limits of the model. If it is left out, the default of the model is used. It may be sent as a text of digits',
     ),
 });
 export type VideoRequest = z.infer<typeof VideoRequest>;

@@ -15,10 +15,7 @@ import { countChat, noteContext } from './tokenize.ts';
 import { chatUcents } from './price.ts';
 import { onAbort, type OpenRequest, receiptHeader } from './requests.ts';
 import type { Ending } from './store.ts';
-import type { CallDeps } from './whole-answer.ts';
-
-/** How long the end of a stream is waited for after [DONE]. */
-const REST_MS_MAX = 2_000;
+import { type CallDeps, readRest } from './whole-answer.ts';
 
 /** @throws ServiceError if the request is refused or fails before the answer begins; an unknown model is reported in the stream */
 export async function streamChat(call: ChatCall, deps: CallDeps): Promise<Reply> {
@@ -221,15 +218,7 @@ async function passOn({ chat, first, pieces, writer }: Passing, deps: CallDeps):
   const { reason }: { reason: unknown } = chat.open.signal;
   if (!chat.finished && reason instanceof ServiceError) failure = reason;
   await finish({ chat, failure, isTooLong, writer }, deps);
-  if (chat.state === 'whole') await readRest(pieces, chat, deps);
-  chat.answering.end();
-}
-
-/** Reads the stream to its end, so that its connection can be used again. A server that keeps it open is not waited for. */
-async function readRest(pieces: AsyncGenerator<string[]>, { answering }: Chat, { clock }: CallDeps): Promise<void> {
-  const cancel = clock.after(REST_MS_MAX, () => answering.end());
-  await pieces.next().catch(() => undefined);
-  cancel();
+  if (chat.state === 'whole') await readRest(pieces, chat.answering, deps);
 }
 
 interface Finish {

@@ -30,21 +30,28 @@ const UpstreamUsage = z
     };
   });
 
+/** The servers name the text of a model that thinks first in two ways. */
+const said = z.string().nullish().catch(undefined);
+
 const UpstreamCompletion = z.object({
   choices: z
-    .array(z.object({ message: z.object({ content: z.string().nullish() }), finish_reason: FinishReason }))
+    .array(
+      z.object({
+        message: z.object({ content: z.string().nullish(), reasoning_content: said, reasoning: said }),
+        finish_reason: FinishReason,
+      }),
+    )
     .min(1),
   usage: UpstreamUsage.nullish(),
 });
 
 export interface Completion {
   content: string;
+  /** As in `Chunk`. */
+  thought: string;
   finishReason: z.infer<typeof FinishReason>;
   usage: TokenUsage | undefined;
 }
-
-/** The servers name the text of a model that thinks first in two ways. */
-const said = z.string().nullish().catch(undefined);
 
 /** Reads both kinds of usage: at the end, as every engine sends it, and during the stream, as two engines do. */
 const UpstreamChunk = z.object({
@@ -100,6 +107,7 @@ function plainChunk(parsed: unknown): Chunk | undefined {
   return { content, thought, finishReason, usage };
 }
 
+/** The texts of a chunk or of an answer, unchecked. */
 interface PlainDelta {
   content?: unknown;
   reasoning_content?: unknown;
@@ -164,7 +172,9 @@ export function readCompletion(text: string): Completion | undefined {
     const { choices, usage } = UpstreamCompletion.parse(parsed);
     const [choice] = choices;
     if (choice === undefined) return undefined;
-    return { content: choice.message.content ?? '', finishReason: choice.finish_reason, usage: usage ?? undefined };
+    const { message, finish_reason: finishReason } = choice;
+    const thought = message.reasoning_content ?? message.reasoning ?? '';
+    return { content: message.content ?? '', thought, finishReason, usage: usage ?? undefined };
   } catch {
     return undefined;
   }
@@ -175,11 +185,12 @@ function plainCompletion(parsed: unknown): Completion | undefined {
   const { choices, usage: reported } = parsed as { choices?: unknown; usage?: unknown };
   if (!Array.isArray(choices) || choices.length !== 1) return undefined;
   const usage = plainUsage(reported);
-  const choice = choices[0] as { message?: { content?: unknown } | null; finish_reason?: unknown } | null;
+  const choice = choices[0] as { message?: PlainDelta | null; finish_reason?: unknown } | null;
   const content = choice?.message?.content;
+  const thought = choice?.message?.reasoning_content ?? choice?.message?.reasoning ?? '';
   const finishReason = choice?.finish_reason;
-  if (usage === 'other' || typeof content !== 'string' || !isFinishReason(finishReason)) return undefined;
-  return { content, finishReason, usage };
+  if (usage === 'other' || typeof content !== 'string' || typeof thought !== 'string') return undefined;
+  return isFinishReason(finishReason) ? { content, thought, finishReason, usage } : undefined;
 }
 
 export function completionView(

@@ -41,7 +41,7 @@ export async function completeChat(call: ChatCall, deps: CallDeps): Promise<Repl
       assertFits(said.usage?.prompt_tokens ?? 0, planned);
       const counted = await countChat(
         upstream,
-        { messages: body.messages, answer: said.content, reported: said.usage },
+        { messages: body.messages, answer: said.thought + said.content, reported: said.usage },
         deps,
       );
       const usage = boundedUsage(counted.usage, planned);
@@ -49,7 +49,7 @@ export async function completeChat(call: ChatCall, deps: CallDeps): Promise<Repl
       return { ucents, usage, countedBy: counted.countedBy, upstream: upstream.base_url };
     };
     const gathered = isGathered(upstream)
-      ? await gather(answering, upstreamRequest)
+      ? await gather(answering, upstreamRequest, deps)
       : { completion: (await readWhole(answering, READING, open.signal)).answer };
     if ('left' in gathered) {
       const left = await used(gathered.left);

@@ -105,7 +105,7 @@ for each byte of the messages, and \`max_tokens\`. What is not used is given bac
 With \`"stream": true\` the answer is a stream of server-sent events: a chunk with the role, chunks with text, a chunk with the \`finish_reason\`, a
 chunk with the usage if \`include_usage\` is true, and \`data: [DONE]\`. If the request fails after the stream has begun, an event \`{"error": ...}\`
 comes before \`[DONE]\`, and the request costs nothing. A model that is not found is also reported by such an event. A caller that disconnects pays
-for the text until then, and so does a caller whose stream is ended after 30 minutes. Lines that begin with a colon only keep the connection open.
+for the tokens until then, and so does a caller whose stream is ended after 30 minutes. Lines that begin with a colon only keep the connection open.
 
 Tools, JSON mode and all other fields that are not listed below are refused, and the refusal names the field. These values have no effect. They are
 treated as if they were absent:

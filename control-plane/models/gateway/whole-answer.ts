@@ -84,7 +84,7 @@ export function failUnusable(): never {
 }
 
 /** The part of an answer that was there when the caller left. */
-export type Said = Pick<Completion, 'content' | 'usage'>;
+export type Said = Pick<Completion, 'content' | 'thought' | 'usage'>;
 
 export type Gathered = { completion: Completion } | { left: Said };
 
@@ -94,23 +94,23 @@ export function isGathered({ engine }: Upstream): boolean {
 }
 
 /** @throws ServiceError as `askWhole`; also if the caller has left before the answer began, or if this process stops */
-export async function gather(answering: Answering, { signal }: Pick<UpstreamRequest, 'signal'>): Promise<Gathered> {
+export async function gather(
+  answering: Answering,
+  { signal }: Pick<UpstreamRequest, 'signal'>,
+  deps: Pick<CallDeps, 'clock'>,
+): Promise<Gathered> {
   const pieces = eventData(answering.exchange.body);
-  const said: Draft = { content: '', usage: undefined, finishReason: undefined };
+  const said: Draft = { content: '', thought: '', usage: undefined, finishReason: undefined };
   try {
     const completion = await readDraft(pieces, said);
     answering.answered();
-    // The stream is read to its end, so that its connection can be used again.
-    void pieces
-      .next()
-      .catch(() => undefined)
-      .finally(() => answering.end());
+    void readRest(pieces, answering, deps);
     return { completion };
   } catch (error) {
     answering.end();
     const isLeft = signal.aborted && !(signal.reason instanceof ServiceError);
     // A model that thinks first has tokens before it has a text.
-    const hasBegun = said.content !== '' || (said.usage?.completion_tokens ?? 0) > 0;
+    const hasBegun = said.content + said.thought !== '' || (said.usage?.completion_tokens ?? 0) > 0;
     if (isLeft && hasBegun) return { left: said };
     if (!(error instanceof ServiceError) || error.code !== 'upstream_response_too_large') answering.failed();
     if (error instanceof BadEvents) return failUnusable();
@@ -129,15 +129,31 @@ async function readDraft(pieces: AsyncGenerator<string[]>, draft: Draft): Promis
       if (data === DONE) return whole(draft);
       const chunk = readChunk(data) ?? failUnusable();
       draft.content += chunk.content;
+      draft.thought += chunk.thought;
       draft.usage = chunk.usage ?? draft.usage;
       draft.finishReason = chunk.finishReason ?? draft.finishReason;
-      if (draft.content.length > CHAT_ANSWER_BYTES_MAX)
+      if (draft.content.length + draft.thought.length > CHAT_ANSWER_BYTES_MAX)
         fail('upstream_response_too_large', 'The answer has more bytes than are read. Ask for less at once.');
     }
   }
   return whole(draft);
 }
 
-function whole({ content, usage, finishReason }: Draft): Completion {
-  return finishReason === undefined ? failUnusable() : { content, usage, finishReason };
+function whole({ finishReason, ...said }: Draft): Completion {
+  return finishReason === undefined ? failUnusable() : { ...said, finishReason };
+}
+
+/** How long the end of a stream is waited for after [DONE]. */
+const REST_MS_MAX = 2_000;
+
+/** Reads a stream to its end, so that its connection can be used again, and ends the exchange. A server that keeps it open is not waited for. */
+export async function readRest(
+  pieces: AsyncGenerator<string[]>,
+  answering: Pick<Answering, 'end'>,
+  { clock }: Pick<CallDeps, 'clock'>,
+): Promise<void> {
+  const cancel = clock.after(REST_MS_MAX, () => answering.end());
+  await pieces.next().catch(() => undefined);
+  cancel();
+  answering.end();
 }

@@ -92,7 +92,6 @@ export interface ReplicaFacts {
   healthFailures: number;
   /** True if no process has a request in progress there, and each process knows that the replica drains. */
   isUnused: boolean;
-  /** The time after a start of the control plane in which nothing ends that began before. */
   quiet: Quiet;
 }
 

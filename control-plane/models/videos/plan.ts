@@ -7,13 +7,16 @@ import type { Job } from './store.ts';
 /** Number of lost submissions after which the request itself is taken for the cause. */
 const SUBMISSIONS_LOST_MAX = 3;
 
+/** How often a server may be silent before a job ends whose time is over. The time may have passed while we were away. */
+export const SILENCES_MAX = 5;
+
 /** How long the server may take, from the catalog. Undefined if the server is not in the catalog any more. */
 export type ServerFacts = { videoMs: number } | undefined;
 
 export type Step =
   | { do: 'submit' }
-  /** `isLast`: the server has used up its time, so only a finished video counts. */
-  | { do: 'poll'; isLast: boolean }
+  /** `late`: the job has been in the queue, or is being made, for too long. It ends unless the server has better news. */
+  | { do: 'poll'; late: 'queued' | 'in_progress' | null }
   | { do: 'fetch' }
   | { do: 'expire' }
   | { do: 'fail'; code: ErrorCode; message: string }
@@ -38,8 +41,9 @@ export function againMs(ageMs: number): number {
 
 function planOpen(job: Job, server: ServerFacts, nowMs: number): Step {
   const { status, upstream_job_id: upstreamJobId, started_ms: startedMs, committed_ms: committedMs } = job;
-  if (status === 'queued' && nowMs >= job.created_ms + VIDEO_QUEUE_MS_MAX) return { do: 'expire' };
+  const isQueuedLong = status === 'queued' && nowMs >= job.created_ms + VIDEO_QUEUE_MS_MAX;
   if (upstreamJobId === null) {
+    if (isQueuedLong) return { do: 'expire' };
     // A crash between a submission and its answer counts as a lost submission as soon as the job is sent again.
     const lost = job.submissions_lost + (job.upstream === null ? 0 : 1);
     if (lost >= SUBMISSIONS_LOST_MAX)
@@ -48,11 +52,12 @@ function planOpen(job: Job, server: ServerFacts, nowMs: number): Step {
   }
   if (server === undefined) return failed('upstream_error', 'The server that made this video is gone.');
   if (committedMs !== null) {
-    // The time may have passed while nobody tried, because we were away or busy with other files. So a file is given up after a try only.
-    if (nowMs < committedMs + VIDEO_FETCH_MS_MAX || job.failures === 0) return { do: 'fetch' };
+    // The time may have passed while nobody tried, because we were away or busy with other files.
+    if (nowMs < committedMs + VIDEO_FETCH_MS_MAX || job.failures < SILENCES_MAX) return { do: 'fetch' };
     return failed('upstream_error', 'The finished video could not be fetched from its server.');
   }
-  return { do: 'poll', isLast: startedMs !== null && nowMs >= startedMs + server.videoMs };
+  const isMadeLong = startedMs !== null && nowMs >= startedMs + server.videoMs;
+  return { do: 'poll', late: isQueuedLong ? 'queued' : isMadeLong ? 'in_progress' : null };
 }
 
 function failed(code: ErrorCode, message: string): Step {

@@ -3,9 +3,9 @@ import { messageOf, ServiceError } from '../../../shared/errors.ts';
 import { VIDEO_KEEP_MS } from '../../../shared/limits.ts';
 import type { Upstream } from '../catalog/models.ts';
 import type { StepDeps } from './deps.ts';
-import { type JobReport, takesDelete, type Standing } from './servers.ts';
+import { takesDelete, type Standing } from './servers.ts';
 import { endJob, failJob, type Failure, note, noteSilence, isOpen, move } from './states.ts';
-import { againMs, type Step } from './plan.ts';
+import { againMs, SILENCES_MAX, type Step } from './plan.ts';
 import type { Job } from './store.ts';
 import { submitJob } from './submissions.ts';
 
@@ -66,17 +66,20 @@ async function* checkedVideo(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer
   if (head.toString('latin1', 4, HEAD_BYTES) !== FIRST_BOX) throw new NoVideo('what came is no MP4 file');
 }
 
-const UNFINISHED: readonly JobReport['status'][] = ['silent', 'queued', 'in_progress'];
+type Poll = Extract<Step, { do: 'poll' }>;
+
 const TOO_LATE: Failure = {
   code: 'upstream_timeout',
   message: 'The model did not finish the video in time. Send the request again.',
 };
 
-async function poll(job: Job, { isLast }: { isLast: boolean }, deps: StepDeps, signal: AbortSignal): Promise<void> {
+async function poll(job: Job, { late }: Pick<Poll, 'late'>, deps: StepDeps, signal: AbortSignal): Promise<void> {
   const { upstream, upstreamJobId } = placeOf(job, deps);
   const report = await deps.servers.report(upstream, upstreamJobId, signal);
   if (signal.aborted) return;
-  if (isLast && UNFINISHED.includes(report.status)) return failJob(job, TOO_LATE, deps);
+  const isSilent = report.status === 'silent' && job.failures + 1 >= SILENCES_MAX;
+  if (late !== null && (isSilent || report.status === 'queued' || report.status === late))
+    return late === 'queued' ? expire(job, deps) : failJob(job, TOO_LATE, deps);
   switch (report.status) {
     case 'silent':
       return noteSilence(job, report.reason, deps);

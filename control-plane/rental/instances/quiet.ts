@@ -8,7 +8,7 @@
 // machine was paused, its clock was set forward, or its disk was full.
 import type { Clock } from '../../../shared/clock.ts';
 
-/** How long agents have after a start. */
+/** How long agents have after the control plane came back. */
 export const QUIET_AFTER_START_MS = 120_000;
 /** A restart takes less time. A longer gap is an own outage: nobody could reach an instance or end it. */
 export const OWN_OUTAGE_MS_MIN = 60_000;
@@ -21,20 +21,22 @@ export interface Quiet {
 
 /** The quiet time of this process. */
 export interface OwnQuiet extends Quiet {
-  /** Notes that the process is alive and can write. The quiet time begins anew if the last call is longer ago than OWN_OUTAGE_MS_MIN. */
+  /** Notes that the process is alive and can write. If the last call is longer ago than OWN_OUTAGE_MS_MIN, the quiet time begins anew now. */
   noteAlive(): void;
 }
 
-/** Each read looks at the clock. So whoever runs first after an absence sees the new quiet time, also before the next `noteAlive`. */
+/**
+ * Each read looks at the clock. So whoever runs first after an absence sees a new quiet time, also before the next `noteAlive`. Until that call, each
+ * read begins it anew.
+ */
 export function openQuiet(clock: Pick<Clock, 'now'>): OwnQuiet {
   let fromMs = clock.now();
   let aliveMs: number | undefined;
   const begin = (): number => {
     const nowMs = clock.now();
-    const wasAway = aliveMs !== undefined && nowMs - aliveMs > OWN_OUTAGE_MS_MIN;
-    if (wasAway) aliveMs = nowMs;
+    const isAway = aliveMs !== undefined && nowMs - aliveMs > OWN_OUTAGE_MS_MIN;
     // If the clock was set back, the quiet time would otherwise be as much longer.
-    if (wasAway || nowMs < fromMs) fromMs = nowMs;
+    if (isAway || nowMs < fromMs) fromMs = nowMs;
     return fromMs;
   };
   return {

@@ -77,10 +77,20 @@ test.each([
     { choices: [{ message: { content: null }, finish_reason: 'length' }] },
     { content: '', finishReason: 'length' },
   ],
+  [
+    'with a thought',
+    { choices: [{ message: { content: 'x', reasoning_content: 'h' }, finish_reason: 'stop' }] },
+    { content: 'x', thought: 'h', finishReason: 'stop' },
+  ],
+  [
+    'with a thought alone',
+    { choices: [{ message: { content: null, reasoning: 'h' }, finish_reason: 'length' }] },
+    { content: '', thought: 'h', finishReason: 'length' },
+  ],
   ['with an unknown end', { choices: [{ message: { content: 'x' }, finish_reason: 'x' }] }, undefined],
   ['without choices', { choices: [] }, undefined],
   ['with a number as text', { choices: [{ message: { content: 1 }, finish_reason: 'stop' }] }, undefined],
   ['with usage that is no count', { ...ANSWER, usage: { prompt_tokens: 'x' } }, undefined],
 ])('an answer of a server %s is read as the schema says', (_what, answer, read) => {
-  expect(readCompletion(JSON.stringify(answer))).toEqual(read && { usage: undefined, ...read });
+  expect(readCompletion(JSON.stringify(answer))).toEqual(read && { thought: '', usage: undefined, ...read });
 });

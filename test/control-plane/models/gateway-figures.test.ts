@@ -216,6 +216,7 @@ describe('the wire', () => {
     const choice = { message: { content: 'a' }, finish_reason: 'stop' };
     expect(readCompletion(JSON.stringify({ choices: [choice] }))).toEqual({
       content: 'a',
+      thought: '',
       finishReason: 'stop',
       usage: undefined,
     });

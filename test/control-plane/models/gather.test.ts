@@ -2,8 +2,10 @@
 import { expect, test } from 'vitest';
 import { OutboundError } from '../../../control-plane/base/outbound/policy.ts';
 import { gather } from '../../../control-plane/models/gateway/whole-answer.ts';
+import { type Clock, systemClock } from '../../../shared/clock.ts';
 import { ServiceError } from '../../../shared/errors.ts';
 import { CHAT_ANSWER_BYTES_MAX, STREAM_EVENT_BYTES_MAX } from '../../../shared/limits.ts';
+import { virtualClock } from '../../kit/virtual-clock.ts';
 
 const chunk = (content: string, last?: object): string =>
   `data: ${JSON.stringify({ choices: [{ index: 0, delta: { content }, finish_reason: null }], ...last })}\n\n`;
@@ -13,7 +15,11 @@ const LAST = {
 };
 
 /** The server sends these texts; the last one is followed by `end`, or by nothing. */
-function stage(texts: readonly string[], end?: (signal: AbortController) => Promise<void>) {
+function stage(
+  texts: readonly string[],
+  end?: (signal: AbortController) => Promise<void>,
+  clock: Clock = systemClock(),
+) {
   const caller = new AbortController();
   const told: string[] = [];
   async function* body(): AsyncGenerator<Buffer> {
@@ -26,7 +32,7 @@ function stage(texts: readonly string[], end?: (signal: AbortController) => Prom
     failed: () => void told.push('failed'),
     end: () => void told.push('end'),
   } as never;
-  return { told, gathered: gather(answering, caller) };
+  return { told, gathered: gather(answering, caller, { clock }) };
 }
 
 test('a whole answer counts for the server as a success, and its connection is read to the end', async () => {
@@ -42,6 +48,27 @@ test('a caller that leaves after the answer has begun pays for what was there', 
   });
   expect(await gathered).toMatchObject({ left: { content: 'Hello ' } });
   expect(told).toEqual(['end']);
+});
+
+test('a caller that leaves while the model thinks pays for the thoughts', async () => {
+  const thought = { choices: [{ index: 0, delta: { reasoning_content: 'Well, ' }, finish_reason: null }] };
+  const { gathered } = stage([`data: ${JSON.stringify(thought)}\n\n`], async (caller) => {
+    caller.abort(new Error('the connection was closed'));
+    throw new Error('aborted');
+  });
+  expect(await gathered).toMatchObject({ left: { content: '', thought: 'Well, ' } });
+});
+
+test('a server that keeps its stream open after [DONE] is left after two seconds', async () => {
+  const clock = virtualClock(1_000_000);
+  const open = Promise.withResolvers<void>();
+  const { gathered, told } = stage([chunk('there.', LAST), 'data: [DONE]\n\n'], () => open.promise, clock);
+  await gathered;
+  clock.jump(1_999);
+  expect(told).toEqual(['answered']);
+  clock.jump(1);
+  expect(told).toEqual(['answered', 'end']);
+  open.resolve();
 });
 
 test('an answer that this process ends itself is no answer that the caller has left', async () => {

@@ -154,7 +154,7 @@ describe('the caller', () => {
     });
   });
 
-  test('leaves a server that does not count while the model thinks: it pays for the thoughts', async () => {
+  test('leaves a server that does not count after the model has thought: it pays for the thoughts too', async () => {
     const think = { choices: [{ index: 0, delta: { reasoning_content: 'x'.repeat(4_000) } }] };
     const streaming = await start({ events: [BEGIN, think, say('Hello')], ending: 'stall' });
     await read(streaming, 2);

@@ -33,6 +33,18 @@ test('a request whose end is reported twice ends once', () => {
   expect(next()).toBeUndefined();
 });
 
+test('failures are counted by server, and those of all replicas of a model together', () => {
+  const counts = openCounts();
+  const upstreams = openUpstreams({ clock: virtualClock(), counts });
+  const enter = () => () => undefined;
+  const replica = (id: string): Upstream => upstream(id, { replica: { id, enter } as never });
+  for (const each of [upstream('one'), replica('rep-1'), replica('rep-2')]) upstreams.begin(each, 'key').failed();
+  expect(counts.failures()).toEqual([
+    { upstream: 'http://one/v1', count: 1 },
+    { upstream: 'replicas of m', count: 2 },
+  ]);
+});
+
 test('the least busy server for its weight is asked', () => {
   const { all, upstreams, next } = openTwo({ weight: 3, max_open_requests: 9 });
   const [one, two] = all;

@@ -54,15 +54,31 @@ test('a server that has lost a job comes last for a minute, and is then tried ag
   expect((await jobOf(world, again)).upstream).toBe(servers[0].baseUrl);
 });
 
-test('a video that was finished while the control plane was away is fetched, however late', async () => {
-  servers[0].usual = { status: 'in_progress', progress: 1 };
+test.each(['queued', 'in_progress'] as const)(
+  'a video that was %s when the control plane went away, and finished meanwhile, is fetched, however late',
+  async (status) => {
+    servers[0].usual = { status, progress: 1 };
+    const id = await submit();
+    await driveFor(world, 2);
+    Object.assign(servers[0].jobs[0] ?? {}, { status: 'completed', progress: 100 });
+    await world.clock.advance(3 * 60 * MINUTE_MS);
+    world = await world.restart();
+    // The network of this host comes up a little later.
+    let refused = 0;
+    servers[0].script = () => ((refused += 1) <= 3 ? { ending: 'cut' } : undefined);
+    await driveFor(world, 30);
+    expect(await jobOf(world, id)).toMatchObject({ status: 'completed' });
+  },
+);
+
+test('a video that is still queued at a silent server after two hours expires', async () => {
+  servers[0].usual = { status: 'queued', progress: 0 };
   const id = await submit();
   await driveFor(world, 2);
-  Object.assign(servers[0].jobs[0] ?? {}, { status: 'completed', progress: 100 });
-  await world.clock.advance(3 * 60 * MINUTE_MS);
-  world = await world.restart();
-  await driveFor(world, 1);
-  expect(await jobOf(world, id)).toMatchObject({ status: 'completed' });
+  servers[0].script = () => ({ ending: 'cut' });
+  await world.clock.advance(2 * 60 * MINUTE_MS);
+  await driveFor(world, 60);
+  expect(await jobOf(world, id)).toMatchObject({ status: 'expired' });
 });
 
 test('a video that nobody has tried to fetch in time is fetched all the same', async () => {
