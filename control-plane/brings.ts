@@ -188,7 +188,8 @@ export function brought<
 }
 
 function baseBrings({ db, clock, ids }: Core, rooms: Rooms, { cursors, keep }: Process): Wing<'base'> {
-  const { accounts, sshKeys, operations, blobs, presignedUrls, urlKeys, files, videos, fineTuning } = rooms;
+  const { accounts, users, sshKeys, events, operations, blobs } = rooms;
+  const { presignedUrls, urlKeys, files, videos, fineTuning } = rooms;
   const namedBy = { files: files.namedBlobs, videos: videos.namedBlobs, finetuning: fineTuning.namedBlobs };
   return {
     'base/db': dbBrings({ readiness: rooms.readiness }),
@@ -197,8 +198,17 @@ function baseBrings({ db, clock, ids }: Core, rooms: Rooms, { cursors, keep }: P
     'base/outbound': {},
     'base/systemd': {},
     'base/mail': {},
-    'base/accounts': accountsBrings({ db, clock, ids, events: rooms.events, cursors, accounts, sshKeys }),
-    'base/users': usersBrings({ db, clock, cursors, users: rooms.users }),
+    'base/accounts': accountsBrings({
+      db,
+      clock,
+      ids,
+      events,
+      cursors,
+      accounts,
+      sshKeys,
+      present: users.sessions.present,
+    }),
+    'base/users': usersBrings({ db, clock, cursors, users }),
     'base/events': eventsBrings({ db, clock, keepMs: keep.events_days * DAY_MS }),
     'base/operations': operationsBrings({ db, clock, operations, keepMs: keep.operations_days * DAY_MS }),
   };

@@ -5,7 +5,7 @@ import type { Db } from '../db/db.ts';
 import type { Events, Feed } from '../events/events.ts';
 import type { Cursors } from '../http/cursors.ts';
 import type { Accounts } from './accounts.ts';
-import { apiKeyRoutes, sshKeyRoutes } from './routes.ts';
+import { apiKeyRoutes, type Present, sshKeyRoutes } from './routes.ts';
 import { accountOperatorRoutes } from './operator-routes.ts';
 import type { SshKeys } from './ssh-keys.ts';
 import { apiKeyView, keysOfOrg } from './api-keys.ts';
@@ -19,11 +19,13 @@ interface Deps {
   cursors: Cursors;
   accounts: Accounts;
   sshKeys: SshKeys;
+  present: Present;
 }
 
-export function accountsBrings({ db, clock, ids, events, cursors, accounts, sshKeys }: Deps) {
+export function accountsBrings(deps: Deps) {
+  const { db, cursors, accounts } = deps;
   return {
-    routes: [...apiKeyRoutes({ db, clock, ids, events, cursors, accounts }), ...sshKeyRoutes({ db, sshKeys, cursors })],
+    routes: [...apiKeyRoutes(deps), ...sshKeyRoutes(deps)],
     operatorRoutes: accountOperatorRoutes({ db, cursors, accounts }),
     feeds: [API_KEY_FEED, ORG_FEED],
   };

@@ -4,10 +4,11 @@ import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import { SshKey, SshKeyCreate, ApiKey, CreateApiKey, NewApiKey } from '../../../shared/api/account.ts';
 import { isoTime, type Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
-import type { Db } from '../db/db.ts';
+import type { Db, Tx } from '../db/db.ts';
 import type { Events } from '../events/events.ts';
 import { byCreation, type Cursors, type PageStart } from '../http/cursors.ts';
-import { type Route, route } from '../http/route.ts';
+import { type Caller, type Route, route } from '../http/route.ts';
+import type { Scope } from '../http/scopes.ts';
 import type { SshKeyRow, SshKeys } from './ssh-keys.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Accounts } from './accounts.ts';
@@ -20,7 +21,14 @@ interface Deps {
   events: Events;
   cursors: Cursors;
   accounts: Accounts;
+  present: Present;
 }
+
+/**
+ * The caller with what it may do at this moment. A caller that was let in may have lost its rights before its body came. The transaction must
+ * have locked the organisation. @throws ServiceError `unauthorized`, `insufficient_scope`
+ */
+export type Present = (tx: Tx, caller: Caller, scope: Scope) => Promise<Caller>;
 
 const tag = 'API keys';
 
@@ -28,8 +36,8 @@ export function apiKeyRoutes(deps: Deps): Route[] {
   return [listRoute(deps), createRoute(deps), revokeRoute(deps)];
 }
 
-export function sshKeyRoutes(deps: { db: Db; sshKeys: SshKeys; cursors: Cursors }): Route[] {
-  const { db, sshKeys, cursors } = deps;
+export function sshKeyRoutes(deps: Pick<Deps, 'db' | 'cursors' | 'present'> & { sshKeys: SshKeys }): Route[] {
+  const { db, sshKeys, cursors, present } = deps;
   const list = route({
     method: 'GET',
     path: '/v1/ssh-keys',
@@ -61,6 +69,7 @@ export function sshKeyRoutes(deps: { db: Db; sshKeys: SshKeys; cursors: Cursors 
     handler: ({ caller, body, settle }) =>
       db.tx('ssh_keys.register', async (tx) => {
         await tx.lock('org', caller.orgId);
+        await present(tx, caller, 'ssh_keys:write');
         const row = await sshKeys.register(tx, caller.orgId, { name: body.name, publicKey: body.public_key });
         const reply = { status: 201, body: show(row) };
         await settle(tx, reply);
@@ -129,7 +138,8 @@ function createRoute(deps: Deps): Route {
       db.tx('accounts.issue_key', async (tx) => {
         await tx.lock('org', caller.orgId);
         const expiresMs = body.expires_at === undefined ? null : Date.parse(body.expires_at);
-        const made = await issueKeyBy(tx, caller, { name: body.name, scopes: body.scopes, expiresMs }, deps);
+        const maker = await deps.present(tx, caller, 'api_keys:write');
+        const made = await issueKeyBy(tx, maker, { name: body.name, scopes: body.scopes, expiresMs }, deps);
         const reply = { status: 201, body: made };
         await settle(tx, reply);
         return reply;

@@ -46,17 +46,21 @@ export interface DeviceLogins {
   deny(caller: SessionCaller, userCode: string): Promise<void>;
 }
 
-type Deps = Pick<PeopleDeps, 'db' | 'clock' | 'ids' | 'events' | 'origin'> & { rng: Rng };
+type Deps = Pick<PeopleDeps, 'db' | 'clock' | 'ids' | 'events' | 'origin' | 'sessions'> & { rng: Rng };
 
 export function openDeviceLogins(deps: Deps): DeviceLogins {
-  const { db, clock } = deps;
+  const { db, clock, sessions } = deps;
   const pending = async (userCode: string): Promise<rows.DeviceLoginRow> =>
     (await rows.loginWithUserCode(db.read, codeHash(userCode), clock.now())) ??
     fail('not_found', 'This code is unknown, was used, or has ended. Begin the login again on the machine.');
   const decide = async (caller: SessionCaller, userCode: string, state: 'approved' | 'denied'): Promise<void> => {
     const { id } = await pending(userCode);
     const decision = { state, userId: caller.session.userId, orgId: caller.orgId };
-    const done = await db.tx('users.decide_device', (tx) => rows.decide(tx, id, decision, clock.now()));
+    const done = await db.tx('users.decide_device', async (tx) => {
+      await tx.lock('user', decision.userId);
+      await sessions.present(tx, caller, 'session');
+      return rows.decide(tx, id, decision, clock.now());
+    });
     if (!done) fail('not_found', 'Somebody has decided about this code, or it has ended.');
   };
   return {

@@ -19,13 +19,16 @@ const TOKEN_BYTES = 32;
 const INVITATION_MS = 7 * 86_400_000;
 
 export interface Invitations {
-  /** The link is in this answer only. @throws ServiceError `insufficient_scope`, `conflict` if there are too many */
+  /**
+   * The link is in this answer only. The transaction must have locked the organisation. @throws ServiceError `unauthorized`,
+   * `insufficient_scope`, `conflict` if there are too many
+   */
   create(tx: Tx, caller: Caller, request: z.output<typeof CreateInvitation>): Promise<NewInvitation>;
   /**
    * Mails the link to the invited address, if the invitation names one and there is a mail server. Called once the invitation is stored.
    */
   mail(invitation: NewInvitation, orgId: string): Promise<void>;
-  /** False if the organisation has no such invitation. */
+  /** False if the organisation has no such invitation. @throws ServiceError `unauthorized`, `insufficient_scope` */
   revoke(tx: Tx, caller: Caller, id: string): Promise<boolean>;
   /** Makes a new person. @throws ServiceError `not_found`, `sign_up_closed`, `conflict` if the address is taken */
   accept(token: string, person: NewPerson, visitor: Visitor): Promise<NewSession>;
@@ -39,7 +42,8 @@ export interface Invitations {
 export function openInvitations(deps: PeopleDeps): Invitations {
   const { db, clock, ids, events, passwords, sessions, signIn } = deps;
   return {
-    create: async (tx, caller, { role, email = null }) => {
+    create: async (tx, admitted, { role, email = null }) => {
+      const caller = await sessions.present(tx, admitted, 'members:write');
       assertMayGive(caller, role);
       const { orgId, principalId, session } = caller;
       const nowMs = clock.now();
@@ -63,7 +67,8 @@ export function openInvitations(deps: PeopleDeps): Invitations {
       return { ...invitationView(row), url: `${deps.origin}/invitation#${token}` };
     },
     mail: (invitation, orgId) => mail(invitation, orgId, deps),
-    revoke: async (tx, { orgId, principalId }, id) => {
+    revoke: async (tx, caller, id) => {
+      const { orgId, principalId } = await sessions.present(tx, caller, 'members:write');
       if (!(await rows.deleteInvitation(tx, orgId, id))) return false;
       await events.append(tx, { type: 'invitation.revoked', subjectId: id, orgId, data: { by: principalId } });
       return true;

@@ -10,6 +10,7 @@ import type { Events } from '../events/events.ts';
 import type { Caller } from '../http/route.ts';
 import { deleteInvitation, invitationsBy } from './link-store.ts';
 import { assertMayGive, beyondOf, scopesOfRole } from './roles.ts';
+import type { Sessions } from './sessions.ts';
 import * as store from './store.ts';
 
 export interface Members {
@@ -27,14 +28,16 @@ interface Deps {
   clock: Clock;
   events: Events;
   accounts: Pick<Accounts, 'dropKeys'>;
+  sessions: Pick<Sessions, 'present'>;
 }
 
 export function openMembers(deps: Deps): Members {
-  const { db, accounts } = deps;
+  const { db, accounts, sessions } = deps;
   return {
-    change: async (caller, userId, role) => {
+    change: async (admitted, userId, role) => {
       const { member, keys } = await db.tx('users.change_member', async (tx) => {
-        await tx.lock('org', caller.orgId);
+        await tx.lock('org', admitted.orgId);
+        const caller = await sessions.present(tx, admitted, 'members:write');
         const before = await memberOf(tx, caller, userId);
         assertMayGive(caller, role);
         if (before.role === 'owner' && role !== 'owner') await assertOtherOwner(tx, caller.orgId);
@@ -47,9 +50,11 @@ export function openMembers(deps: Deps): Members {
       accounts.dropKeys(keys);
       return member;
     },
-    remove: async (caller, userId) => {
+    remove: async (admitted, userId) => {
       const keys = await db.tx('users.remove_member', async (tx) => {
-        await tx.lock('org', caller.orgId);
+        await tx.lock('org', admitted.orgId);
+        const leaves = admitted.session?.userId === userId;
+        const caller = await sessions.present(tx, admitted, leaves ? 'session' : 'members:write');
         const before = await memberOf(tx, caller, userId);
         if (before.role === 'owner') await assertOtherOwner(tx, caller.orgId);
         await store.deleteMember(tx, caller.orgId, userId);

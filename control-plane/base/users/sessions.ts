@@ -11,12 +11,13 @@ import { countRow } from '../db/columns.ts';
 import { type Db, ignoreFullDisk, type Query, type Sql, sql, type Tx } from '../db/db.ts';
 import type { Events } from '../events/events.ts';
 import { CONFIRMED_MS } from '../http/browsers.ts';
+import { assertMay, failEndedSession, failUnknownKey } from '../http/checks.ts';
 import type { Caller } from '../http/route.ts';
-import { scopeText } from '../http/scopes.ts';
+import { type Scope, scopeText } from '../http/scopes.ts';
 import { factorsOf, hasSecond } from './credential-store.ts';
 import { scopesOfRole } from './roles.ts';
 import * as rows from './session-store.ts';
-import { findUser, membershipsOf, personView } from './store.ts';
+import { findMember, findUser, membershipsOf, personView } from './store.ts';
 
 const TOKEN_BYTES = 32;
 /** Step of `used_ms`: writing it for every request would cost more than the request. */
@@ -52,6 +53,11 @@ export interface Beginning {
 export interface Sessions {
   /** Undefined for a session that is unknown or over. */
   authenticate(token: string): Promise<Caller | undefined>;
+  /**
+   * The caller with what it may do at this moment. A caller is let in before its body is read, and may hold the body back until it has lost its
+   * rights. The transaction must have locked what the rights come from. @throws ServiceError `unauthorized`, `insufficient_scope`
+   */
+  present(tx: Tx, caller: Caller, scope: Scope | 'session'): Promise<Caller>;
   /** The transaction must have locked the person. */
   begin(tx: Tx, beginning: Beginning): Promise<NewSession>;
   /**
@@ -103,6 +109,11 @@ export function openSessions(deps: Deps): Sessions {
   };
   return {
     authenticate: (token) => authenticate(token, deps),
+    present: async (tx, caller, scope) => {
+      const now = await atPresent(tx, caller, clock.now());
+      assertMay(now, scope);
+      return now;
+    },
     begin,
     confirm: async (tx, id, isStrong) => {
       const { token, tokenHash } = newToken();
@@ -161,6 +172,17 @@ async function authenticate(token: string, { db, clock, accounts }: Deps): Promi
     },
     ...(restriction === undefined ? {} : { restriction }),
   };
+}
+
+/** @throws ServiceError `unauthorized` if the key or the session has ended */
+async function atPresent(tx: Tx, caller: Caller, nowMs: number): Promise<Caller> {
+  const { principalId, orgId, scopes, session } = caller;
+  const living = await tx.one(countRow, sql`select 1 as count where ${isLivingPrincipal(principalId, nowMs)}`);
+  if (session === undefined) return living === undefined ? failUnknownKey() : caller;
+  if (living === undefined) return failEndedSession();
+  const member = await findMember(tx, orgId, session.userId);
+  const may = member === undefined ? [] : scopesOfRole(member.role);
+  return { ...caller, scopes: scopes.filter((scope) => may.includes(scope)) };
 }
 
 function placeOf({ clientIp, userAgent }: Visitor): { client_ip: string; network: string; user_agent: string } {

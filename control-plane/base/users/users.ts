@@ -51,9 +51,9 @@ export function openUsers(deps: UsersDeps): Users {
     secondFactors,
     passkeys,
     oidc: openOidc(parts),
-    deviceLogins: openDeviceLogins(deps),
+    deviceLogins: openDeviceLogins(parts),
     people: openPeople(all),
-    members: openMembers(deps),
+    members: openMembers(parts),
     invitations: openInvitations(all),
   };
 }

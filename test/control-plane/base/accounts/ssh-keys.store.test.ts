@@ -1,6 +1,6 @@
 // SSH keys through the API on a real database: register, list, delete, duplicates, limits, and the functions for other rooms.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { sshKeyRoutes } from '../../../../control-plane/base/accounts/routes.ts';
+import { type Present, sshKeyRoutes } from '../../../../control-plane/base/accounts/routes.ts';
 import { type Accounts } from '../../../../control-plane/base/accounts/accounts.ts';
 import { openSshKeys, type SshKeys } from '../../../../control-plane/base/accounts/ssh-keys.ts';
 import type { Db } from '../../../../control-plane/base/db/db.ts';
@@ -47,7 +47,8 @@ beforeEach(async () => {
     },
     { epoch: 1, audience: 'public', baseUrl: 'https://x/v1', trustProxy: [], strictResponses: true },
   );
-  http.register(sshKeyRoutes({ db, sshKeys, cursors: openCursors(new Uint8Array(32)) }));
+  const present: Present = async (_tx, caller) => caller;
+  http.register(sshKeyRoutes({ db, sshKeys, cursors: openCursors(new Uint8Array(32)), present }));
   ({ token, orgId } = await openOrg());
 });
 afterEach(async () => {
