@@ -16,7 +16,11 @@ import { abandonedRequest, internalError, knownError } from './problems.ts';
 import type { RateLimits } from './rate-limits.ts';
 import { refusalReply } from './refusals.ts';
 import { type Caller, isInference, type MaybePromise, type Route, undeclared, type WireReply } from './route.ts';
+import type { Scope } from './scopes.ts';
 import { assertMediaType, uploadOf } from './uploads.ts';
+
+/** A body that comes this long after its head is late. Honest clients send both together. */
+const LATE_MS = 1_000;
 
 export interface RouteDeps {
   log: Log;
@@ -47,6 +51,8 @@ export function serveRoute(app: FastifyInstance, each: Route, deps: RouteDeps, a
       void sendError((known && undeclared(each, known)) ?? error, request, reply, deps.log);
     },
     handler: async (request, reply) => {
+      const admitted = request.getDecorator<Admitted | undefined>('admitted');
+      const isLate = admitted !== undefined && deps.clock.monotonicMs() - admitted.atMs >= LATE_MS;
       const wire = await answer(
         each,
         {
@@ -55,7 +61,7 @@ export function serveRoute(app: FastifyInstance, each: Route, deps: RouteDeps, a
           query: request.query,
           body: each.upload === undefined ? request.body : uploadOf(request.raw),
           path: pathOf(request),
-          caller: request.getDecorator<Caller | undefined>('caller'),
+          caller: isLate ? await admitAgain(admitted.scope, each, request, deps) : admitted?.caller,
           requestId: request.id,
           clientIp: request.ip,
           gone: goneSignal(reply.raw),
@@ -66,6 +72,12 @@ export function serveRoute(app: FastifyInstance, each: Route, deps: RouteDeps, a
       return send(reply, wire);
     },
   });
+}
+
+interface Admitted {
+  caller: Caller;
+  scope: Scope | 'session';
+  atMs: number;
 }
 
 /** Calls `done` when the work has ended, with what it threw: at once, unless the work returns a promise. fastify does not catch errors here. */
@@ -104,14 +116,32 @@ function admit(
     assertMay(caller, scope);
     if (isInference(each)) limits?.takeForInference(caller, (headers) => void reply.headers(headers));
     else limits?.takeForKey(caller.principalId);
-    if (caller.restriction !== undefined) assertUnrestricted(caller, each);
-    if (each.stepUp === true) assertConfirmed(caller, deps.clock.now());
+    assertAllowed(caller, each, deps);
     refuseIfFull(deps);
-    request.setDecorator('caller', caller);
+    request.setDecorator('admitted', { caller, scope, atMs: deps.clock.monotonicMs() } satisfies Admitted);
     assertMediaType(each, request.raw);
   };
   const caller = callerOf(each, request, deps);
   return caller instanceof Promise ? caller.then(allow) : allow(caller);
+}
+
+/** A caller may hold its body back until its key or session has ended. So a late body is answered with what the caller may do now. */
+async function admitAgain(
+  scope: Admitted['scope'],
+  each: Route,
+  request: FastifyRequest,
+  deps: RouteDeps,
+): Promise<Caller> {
+  const caller = await callerOf(each, request, deps);
+  assertMay(caller, scope);
+  assertAllowed(caller, each, deps);
+  return caller;
+}
+
+/** @throws ServiceError `org_suspended`, `org_unfunded`, `step_up_required` */
+function assertAllowed(caller: Caller, each: Route, { clock }: RouteDeps): void {
+  if (caller.restriction !== undefined) assertUnrestricted(caller, each);
+  if (each.stepUp === true) assertConfirmed(caller, clock.now());
 }
 
 /** An API key in the header wins over a cookie. @throws ServiceError `unauthorized`, `origin_refused` */

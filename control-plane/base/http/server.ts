@@ -194,7 +194,7 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
     done(null, bodyOf(String(body))),
   );
   takeForms(app);
-  app.decorateRequest('caller', undefined);
+  app.decorateRequest('admitted', undefined);
   app.addHook('onRequest', (request, reply, done) => {
     finish(() => {
       paths.set(request.raw.socket, pathOf(request));

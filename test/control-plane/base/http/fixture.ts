@@ -28,6 +28,8 @@ const CALLERS: Record<string, Caller> = {
   reader: { orgId: 'org_a', principalId: 'apk_reader', scopes: ['instances:read'] },
 };
 
+export const callerWith = async (token: string): Promise<Caller | undefined> => CALLERS[token];
+
 export interface Bench {
   db: Db;
   http: Http;
@@ -42,6 +44,7 @@ export interface BenchOptions {
   routes?: (db: Db) => Route[];
   http?: Partial<HttpOptions>;
   ready?: () => Promise<string[]>;
+  authenticate?: (token: string) => Promise<Caller | undefined>;
 }
 
 /** Opens a server. `effects` counts the rows that the test route `POST /v1/things` has written. */
@@ -76,7 +79,7 @@ function openServer(db: Db, options: BenchOptions, clock: Clock): Http {
       ids: createIds(clock, systemRng()),
       log: options.log ?? createLog('test', 'silent'),
       metrics: openMetrics(),
-      authenticate: async (token) => CALLERS[token],
+      authenticate: options.authenticate ?? callerWith,
       ready: options.ready ?? (async () => []),
       hasRoom: () => true,
     },

@@ -10,7 +10,8 @@ import { z } from 'zod';
 import { route, uploadRoute } from '../../../../control-plane/base/http/route.ts';
 import { fail } from '../../../../shared/errors.ts';
 import { createLog } from '../../../../shared/log.ts';
-import { openBench } from './fixture.ts';
+import { virtualClock } from '../../../kit/virtual-clock.ts';
+import { callerWith, openBench } from './fixture.ts';
 
 test('proxy headers count only where the proxy is trusted', async () => {
   const forwarded = { 'x-forwarded-for': '203.0.113.7' };
@@ -55,6 +56,45 @@ test('a caller who disconnects in the middle of a body is not logged as our erro
   // This request comes after the end of the other connection, so the server has noticed that end.
   await get(port, '/healthz');
   expect(lines).toEqual([]);
+  await own.close();
+});
+
+test('a caller whose key ends while it holds its body back is refused, and one with a quick body is read once', async () => {
+  const clock = virtualClock();
+  let isLiving = true;
+  let asked = Promise.withResolvers<void>();
+  let reads = 0;
+  const own = await openBench({
+    clock,
+    authenticate: async (token) => {
+      reads += 1;
+      asked.resolve();
+      return isLiving ? callerWith(token) : undefined;
+    },
+  });
+  const { port } = await own.http.listen({ host: '127.0.0.1', port: 0 });
+  const head =
+    'POST /v1/things HTTP/1.1\r\nHost: x\r\nConnection: close\r\nAuthorization: Bearer all\r\nIdempotency-Key: ';
+  const send = async (key: string, meanwhile: () => Promise<void>): Promise<string> => {
+    asked = Promise.withResolvers();
+    const body = '{"name":"a"}';
+    const type = `Content-Type: application/json\r\nContent-Length: ${body.length}`;
+    const { socket, answer } = begin(port, `${head}${key}\r\n${type}\r\n\r\n`);
+    await asked.promise;
+    await meanwhile();
+    socket.write(body);
+    return (await answer).slice(0, 12);
+  };
+  expect(await send('quick', () => clock.advance(999))).toBe('HTTP/1.1 202');
+  expect(reads).toBe(1);
+  expect(await send('late', () => clock.advance(1_000))).toBe('HTTP/1.1 202');
+  expect(reads).toBe(3);
+  const ended = async (): Promise<void> => {
+    isLiving = false;
+    await clock.advance(1_000);
+  };
+  expect(await send('ended', ended)).toBe('HTTP/1.1 401');
+  expect(await own.effects()).toBe(2);
   await own.close();
 });
 
@@ -147,11 +187,17 @@ const get = (port: number, path: string, headers: Record<string, string> = {}) =
   });
 
 function exchange(port: number, text: string): Promise<string> {
-  return new Promise((resolve, reject) => {
+  return begin(port, text).answer;
+}
+
+/** Sends the text, and may send more. The answer is all that comes until the connection closes. */
+function begin(port: number, text: string): { socket: Socket; answer: Promise<string> } {
+  const socket: Socket = connect(port, '127.0.0.1', () => socket.write(text));
+  const answer = new Promise<string>((resolve, reject) => {
     const chunks: Buffer[] = [];
-    const socket: Socket = connect(port, '127.0.0.1', () => socket.write(text));
     socket.on('data', (chunk) => chunks.push(chunk));
     socket.on('close', () => resolve(Buffer.concat(chunks).toString()));
     socket.on('error', reject);
   });
+  return { socket, answer };
 }
