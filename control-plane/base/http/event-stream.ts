@@ -27,6 +27,7 @@ export function eventStream(events: AsyncIterable<ServerSentEvent>, clock: Clock
   let cancel = (): void => undefined;
   const keepAlive = (): void => {
     cancel = clock.after(KEEP_ALIVE_MS, () => {
+      if (out.destroyed) return;
       out.write(': keep-alive\n\n');
       keepAlive();
     });
@@ -40,9 +41,10 @@ export function eventStream(events: AsyncIterable<ServerSentEvent>, clock: Clock
   });
   const pump = async (): Promise<void> => {
     for (let next = await iterator.next(); next.done !== true; next = await iterator.next()) {
+      // A reader that has left closed the stream before. A timer that begins after that would never end.
+      if (out.destroyed) return;
       cancel();
       keepAlive();
-      if (out.destroyed) return;
       if (!out.write(textOf(next.value))) await once(out, 'drain');
     }
     out.end();

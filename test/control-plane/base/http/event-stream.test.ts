@@ -52,3 +52,14 @@ test('a source that fails aborts the stream instead of ending it normally', asyn
   }
   await expect(text(eventStream(failing(), virtualClock()))).rejects.toThrow('the host is gone');
 });
+
+test('a reader that leaves before the next event comes leaves no timer behind', async () => {
+  const clock = virtualClock();
+  const first = Promise.withResolvers<IteratorResult<ServerSentEvent>>();
+  const stream = eventStream({ [Symbol.asyncIterator]: () => ({ next: () => first.promise }) }, clock);
+  stream.destroy();
+  await clock.advance(0);
+  first.resolve({ value: { data: 1 } });
+  await clock.advance(0);
+  expect(clock.waiting()).toBe(0);
+});
