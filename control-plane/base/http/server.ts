@@ -15,6 +15,7 @@ import type { Db } from '../db/db.ts';
 import { type AddressLimit, openAddressLimit } from './address-limit.ts';
 import type { AnswerDeps } from './answer.ts';
 import { assertHead } from './checks.ts';
+import { type Documents, openDocuments } from './documents.ts';
 import { takeForms } from './multipart.ts';
 import { openIdempotency } from './idempotency.ts';
 import type { Metrics } from './metrics.ts';
@@ -107,11 +108,11 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
   const upgrades: Upgrades = openUpgrades({ trustProxy, limits, connections, refuse });
   const { authenticateSession = async (): Promise<undefined> => undefined } = deps;
   const routeDeps = { ...deps, authenticateSession, limits, origin: new URL(options.baseUrl).origin };
-  let document: object | undefined;
-  const openapi = (): object => (document ??= openapiDocument(routes, options.baseUrl));
+  let known: Documents | undefined;
+  const documents = (): Documents => (known ??= openDocuments(openapiDocument(routes, options.baseUrl)));
 
   const register = (more: Route[]): void => {
-    document = undefined;
+    known = undefined;
     for (const each of more) {
       assertPlaced(each, options);
       routes.push(each);
@@ -132,11 +133,11 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
     }, done);
   });
   answerUnusual(app.server, deps);
-  register(systemRoutes({ ready: deps.ready, openapi }));
+  register(systemRoutes({ ready: deps.ready, documents }));
 
   return {
     register,
-    openapi,
+    openapi: () => documents().openapi,
     onUpgrade: upgrades.add,
     setRateLimits: (next) => limits?.change(next),
     purgeIdempotencyKeys: idempotency.purge,

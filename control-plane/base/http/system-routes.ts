@@ -1,19 +1,19 @@
 // The routes of every listener: liveness, readiness and the OpenAPI document.
 import { z } from 'zod';
 import { ServiceError } from '../../../shared/errors.ts';
-import { docsReply } from './docs-page.ts';
+import type { Documents } from './documents.ts';
 import { type Route, route } from './route.ts';
 
 export interface SystemDeps {
   /** Reasons, for people, why requests should go elsewhere for now; empty if this process is ready. */
   ready(): Promise<string[]>;
-  openapi(): object;
+  documents(): Documents;
 }
 
 const Status = z.strictObject({ status: z.literal('ok') });
 const common = { method: 'GET', tag: 'system', scope: 'none', idempotency: 'none', hidden: true } as const;
 
-export function systemRoutes({ ready, openapi }: SystemDeps): Route[] {
+export function systemRoutes({ ready, documents }: SystemDeps): Route[] {
   return [
     route({
       ...common,
@@ -46,7 +46,7 @@ export function systemRoutes({ ready, openapi }: SystemDeps): Route[] {
       summary: 'The OpenAPI 3.1 document of this API',
       responses: { 200: { description: 'The document' } },
       errors: [],
-      handler: async () => ({ status: 200, body: openapi() }),
+      handler: async () => documents().json(),
     }),
     route({
       ...common,
@@ -55,7 +55,7 @@ export function systemRoutes({ ready, openapi }: SystemDeps): Route[] {
       summary: 'The API reference as a web page',
       responses: { 200: { description: 'A page' } },
       errors: [],
-      handler: async () => docsReply(openapi()),
+      handler: async () => documents().page(),
     }),
   ];
 }

@@ -93,6 +93,16 @@ test('every reference has a target', () => {
   expect(Object.keys(document.components.schemas)).toEqual(expect.arrayContaining([...new Set(references)]));
 });
 
+test.each(['/v1/openapi.json', '/docs/api'])('%s is made once, and the same text is sent each time', async (url) => {
+  const own = await openBench();
+  const first = await own.http.inject({ method: 'GET', url });
+  Object.assign(own.http.openapi(), { tags: [], paths: {} });
+  const again = await own.http.inject({ method: 'GET', url });
+  expect(again.body === first.body).toBe(true);
+  expect(again.headers['content-type']).toBe(first.headers['content-type']);
+  await own.close();
+});
+
 test('needs no API key and cannot be posted to', async () => {
   expect((await bench.http.inject({ method: 'POST', url: '/v1/openapi.json', headers: as('all') })).status).toBe(405);
 });
