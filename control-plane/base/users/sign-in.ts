@@ -166,10 +166,10 @@ async function refuse(
   return failSignIn();
 }
 
-/** The network counts as known: whoever has a session has signed in from it or was let in from there. */
+/** A session is no proof of a known network: whoever has stolen its cookie may come from ever new ones. */
 async function attemptOf({ userId }: Principal, clientIp: string, { db }: SignInDeps): Promise<Attempt> {
   const account = (await findUser(db.read, userId))?.email ?? '';
-  return { account, clientIp, isKnown: true };
+  return { account, clientIp, isKnown: await isKnownNetwork(db.read, userId, networkOf(clientIp)) };
 }
 
 function passwordRow(

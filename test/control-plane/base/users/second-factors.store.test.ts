@@ -280,6 +280,25 @@ describe('a step-up', () => {
     for (let i = 0; i < 5; i += 1) expect((await ask('POST', 'step-up', { password: 'wrong' })).status).toBe(401);
     expect((await ask('POST', 'step-up', { password: PASSWORD })).status).toBe(429);
   });
+
+  test('slows a thief of the session down who guesses from ever new networks, and not the person at home', async () => {
+    const trusting = await openApi({}, { trustProxy: ['127.0.0.1'] });
+    const at = (address: string, path: string, body: object, as?: Person): Promise<Answer> =>
+      trusting.call('POST', `/v1/auth/${path}`, {
+        headers: { 'x-forwarded-for': address },
+        body,
+        ...(as === undefined ? {} : { as }),
+      });
+    const body = { email: 'ada@example.com', name: 'Ada', password: PASSWORD, org_name: 'Acme' };
+    const signedUp = await at('2001:db8::1', 'sign-up', body);
+    const stolen = { ...ada, token: tokenIn(signedUp) ?? '' };
+    const guess = async (i: number): Promise<number> =>
+      (await at(`2001:db8:1:${i.toString(16)}::1`, 'step-up', { code: '000000' }, stolen)).status;
+    for (let i = 1; i <= 50; i += 1) expect(await guess(i)).toBe(401);
+    expect(await guess(51)).toBe(429);
+    expect((await at('2001:db8::2', 'step-up', { password: PASSWORD }, stolen)).status).toBe(200);
+    await trusting.close();
+  });
 });
 
 describe('an operator', () => {
