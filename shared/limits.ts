@@ -27,6 +27,8 @@ export const HEADER_BYTES_MAX = 16 * 1024;
 export const HEADER_BYTES_READ_MAX = 64 * 1024;
 /** Valid API keys per organisation: far more than people and machines need, and still a list that a person can read. */
 export const API_KEYS_PER_ORG_MAX = 200;
+/** Sign-ups from one network before it must wait an hour: a class or an office signs up at once, and a network that goes on is no such thing. */
+export const SIGN_UPS_PER_NETWORK_MAX = 30;
 /** Open invitations of an organisation: a list that a person can still read. */
 export const INVITATIONS_PER_ORG_MAX = 100;
 /**

@@ -8,6 +8,7 @@ import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { networkOf } from '../../../shared/client-network.ts';
 import { fail } from '../../../shared/errors.ts';
+import { SIGN_UPS_PER_NETWORK_MAX } from '../../../shared/limits.ts';
 import { int } from '../db/columns.ts';
 import { type Db, join, type Sql, sql, type Tx } from '../db/db.ts';
 import type { Piece } from '../db/pieces.ts';
@@ -29,9 +30,12 @@ const WAITS = {
   ],
   account: [{ failures: 50, waitMs: 15 * MINUTE }],
   network: [{ failures: 100, waitMs: 15 * MINUTE }],
+  signUps: [{ failures: SIGN_UPS_PER_NETWORK_MAX, waitMs: 60 * MINUTE }],
 } as const satisfies Record<string, Waits>;
 
 export interface Attempts {
+  /** Counts a try to sign up, also one that succeeds: each costs a hash and leaves rows. @throws ServiceError `rate_limit_exceeded` */
+  takeSignUp(clientIp: string): Promise<void>;
   /**
    * Counts a try to sign in to the account. @throws ServiceError `rate_limit_exceeded` with the time to wait
    */
@@ -41,6 +45,11 @@ export interface Attempts {
   /** Called when the try has succeeded. It clears the failures of the account, and takes this one try back from the network's count. */
   forgive(tx: Tx, attempt: Attempt): Promise<void>;
 }
+
+const TOO_MANY_FAILURES =
+  'There were too many failed tries. Wait for the seconds that Retry-After says, or use a passkey.';
+const TOO_MANY_SIGN_UPS =
+  'Too many people have signed up from your network. Wait for the seconds that Retry-After says, or ask for an invitation.';
 
 export interface Attempt {
   /** The e-mail address that was given. It need not belong to an account. */
@@ -53,17 +62,21 @@ export interface Attempt {
 const NextRow = z.object({ next_ms: int });
 
 export function openAttempts({ db, clock }: { db: Db; clock: Clock }): Attempts {
-  const takeOne = async (subject: string, waits: Waits): Promise<void> => {
+  const takeOne = async (subject: string, waits: Waits, why = TOO_MANY_FAILURES): Promise<void> => {
     const nowMs = clock.now();
     const taken = await db.tx('users.note_attempt', (tx) => tx.run(counted(subject, waits, nowMs)));
     if (taken === 1) return;
     const row = await db.read.one(NextRow, sql`select next_ms from sign_in_failures where subject = ${subject}`);
     fail('rate_limit_exceeded', {
-      detail: 'There were too many failed tries. Wait for the seconds that Retry-After says, or use a passkey.',
+      detail: why,
       retryAfterSeconds: Math.max(1, ((row?.next_ms ?? nowMs) - nowMs) / SECOND),
     });
   };
   return {
+    takeSignUp: async (clientIp) => {
+      const subject = hashOf(JSON.stringify(['sign-ups', networkOf(clientIp)]));
+      await takeOne(subject, WAITS.signUps, TOO_MANY_SIGN_UPS);
+    },
     take: async (attempt) => {
       const { pair, account, network } = subjectsOf(attempt);
       await takeOne(pair, WAITS.pair);

@@ -10,7 +10,7 @@ import type { Query, Tx } from '../db/db.ts';
 import type { Caller, SessionCall } from '../http/route.ts';
 import * as rows from './link-store.ts';
 import { addMember } from './members.ts';
-import { insertPerson, type NewPerson, type PeopleDeps } from './people.ts';
+import { assertFree, insertPerson, type NewPerson, type PeopleDeps } from './people.ts';
 import { assertMayGive } from './roles.ts';
 import type { NewSession, Visitor } from './sessions.ts';
 import { findUser } from './store.ts';
@@ -30,7 +30,7 @@ export interface Invitations {
   mail(invitation: NewInvitation, orgId: string): Promise<void>;
   /** False if the organisation has no such invitation. @throws ServiceError `unauthorized`, `insufficient_scope` */
   revoke(tx: Tx, caller: Caller, id: string): Promise<boolean>;
-  /** Makes a new person. @throws ServiceError `not_found`, `sign_up_closed`, `conflict` if the address is taken */
+  /** Makes a new person. @throws ServiceError `not_found`, `sign_up_closed`, `conflict` if the address is taken, `rate_limit_exceeded` */
   accept(token: string, person: NewPerson, visitor: Visitor): Promise<NewSession>;
   /**
    * The person of the session becomes a member. Returns the id of the organisation. @throws ServiceError `not_found`, `conflict` if the
@@ -40,7 +40,7 @@ export interface Invitations {
 }
 
 export function openInvitations(deps: PeopleDeps): Invitations {
-  const { db, clock, ids, events, passwords, sessions, signIn } = deps;
+  const { db, clock, ids, events, attempts, passwords, sessions, signIn } = deps;
   return {
     create: async (tx, admitted, { role, email = null }) => {
       const caller = await sessions.present(tx, admitted, 'members:write');
@@ -77,7 +77,10 @@ export function openInvitations(deps: PeopleDeps): Invitations {
       if (deps.policy() === 'closed')
         fail('sign_up_closed', 'The operator of this installation adds new people. Ask the operator for an account.');
       const tokenHash = hashOf(token);
-      const { org_id: orgId } = await find(db.read, tokenHash, clock.now());
+      const { org_id: orgId } = await findFor(db.read, { tokenHash, email: person.email }, clock.now());
+      const attempt = { account: person.email, clientIp: visitor.clientIp, isKnown: false };
+      await attempts.take(attempt);
+      await assertFree(db.read, person.email);
       const hash = await passwords.hash(person.password);
       return db.tx('users.accept_invitation', async (tx) => {
         await tx.lock('org', orgId);
@@ -85,6 +88,7 @@ export function openInvitations(deps: PeopleDeps): Invitations {
         const user = await insertPerson(tx, { ...person, isOperator: false, isVouched: false }, deps);
         await signIn.setPassword(tx, user.id, hash);
         await addMember(tx, { orgId, userId: user.id, role, by: id }, deps);
+        await attempts.forgive(tx, attempt);
         return sessions.begin(tx, { userId: user.id, visitor, isStrong: false, method: 'invitation', orgId });
       });
     },
@@ -108,13 +112,22 @@ async function take(
   { tokenHash, email }: { tokenHash: string; email: string },
   { clock, events }: PeopleDeps,
 ): Promise<rows.InvitationRow> {
-  const found = await find(tx, tokenHash, clock.now());
-  if (found.email !== null && found.email !== email)
-    fail('not_found', 'This invitation is for another e-mail address. Use that one, or ask for a new invitation.');
+  const found = await findFor(tx, { tokenHash, email }, clock.now());
   const { id: subjectId, org_id: orgId, role } = found;
   await rows.deleteInvitation(tx, orgId, subjectId);
   await events.append(tx, { type: 'invitation.accepted', subjectId, orgId, data: { role, email } });
   return found;
+}
+
+/** @throws ServiceError `not_found` also for an invitation to another address */
+async function findFor(
+  query: Query,
+  { tokenHash, email }: { tokenHash: string; email: string },
+  nowMs: number,
+): Promise<rows.InvitationRow> {
+  const found = await find(query, tokenHash, nowMs);
+  if (found.email === null || found.email === email) return found;
+  return fail('not_found', 'This invitation is for another e-mail address. Use that one, or ask for a new invitation.');
 }
 
 async function find(query: Query, tokenHash: string, nowMs: number): Promise<rows.InvitationRow> {

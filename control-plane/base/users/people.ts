@@ -73,8 +73,10 @@ export function openPeople(deps: PeopleDeps): People {
           'sign_up_closed',
           'This installation takes new people by invitation only. Ask somebody who works with it.',
         );
+      await attempts.takeSignUp(visitor.clientIp);
       const attempt = { account: person.email, clientIp: visitor.clientIp, isKnown: false };
       await attempts.take(attempt);
+      await assertFree(db.read, person.email);
       const hash = await passwords.hash(person.password);
       return db.tx('users.sign_up', async (tx) => {
         const user = await insertPerson(tx, { ...person, isOperator: false, isVouched: false }, deps);
@@ -132,7 +134,15 @@ export async function insertPerson(
 ): Promise<store.UserRow> {
   const flags = { is_operator: isOperator, is_vouched: isVouched };
   const row = { id: ids.prefixed('usr'), email, name, ...flags, created_ms: clock.now() };
-  if ((await store.insertUser(tx, row)) === 1) return row;
+  return (await store.insertUser(tx, row)) === 1 ? row : failTaken(email);
+}
+
+/** Spares the hash for an address that is taken. The answer says so in any case. @throws ServiceError `conflict` if the address is taken */
+export async function assertFree(query: Query, email: string): Promise<void> {
+  if ((await store.userWithEmail(query, email)) !== undefined) failTaken(email);
+}
+
+function failTaken(email: string): never {
   return fail('conflict', `Somebody has the address ${email} already. Sign in, or use another address.`);
 }
 

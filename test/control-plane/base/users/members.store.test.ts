@@ -137,6 +137,15 @@ describe('an invitation', () => {
     expect(refused).toMatchObject({ status: 409, json: { code: 'conflict' } });
   });
 
+  test('counts tries to accept it, and forgets them with a success', async () => {
+    const token = tokenOf(await invite());
+    for (let i = 0; i < 4; i += 1) expect((await accept(token, owner.email)).status).toBe(409);
+    expect((await accept(tokenOf(await invite()), 'ann@example.com')).status).toBe(201);
+    expect((await accept(token, owner.email)).status).toBe(409);
+    expect(await accept(token, owner.email)).toMatchObject({ status: 429, json: { code: 'rate_limit_exceeded' } });
+    expect((await accept(token)).status).toBe(201);
+  });
+
   test.each(['removed', 'made read-only'])(
     'ends if the owner who made it is %s, and brings nobody back',
     async (what) => {

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { text } from '../../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../../control-plane/base/db/db.ts';
+import { SIGN_UPS_PER_NETWORK_MAX } from '../../../../shared/limits.ts';
 import { type Answer, type Api, openApi } from '../../../contract/api.ts';
 import { openOperator } from '../../../kit/operator.ts';
 import { addPerson, cookieOf, ORIGIN, tokenIn } from '../../../kit/people.ts';
@@ -158,6 +159,32 @@ describe('an attacker', () => {
     expect([...waits]).toEqual(['30', '300', '900']);
     await api.world.clock.advance(HOUR_MS);
     for (let i = 0; i < 5; i += 1) expect((await signIn({ password: 'wrong' })).status).toBe(401);
+  });
+});
+
+describe('signing up', () => {
+  test('is limited for one network by the hour, also if every sign-up succeeds', async () => {
+    for (let i = 0; i < SIGN_UPS_PER_NETWORK_MAX; i += 1) expect((await signUp(`p${i}@example.com`)).status).toBe(201);
+    const refused = await signUp('late@example.com');
+    expect(refused).toMatchObject({ status: 429, json: { code: 'rate_limit_exceeded' } });
+    expect(refused.json['detail']).toContain('signed up from your network');
+    expect(refused.headers['retry-after']).toBe('3600');
+    expect((await signIn({ email: 'p0@example.com' })).status).toBe(201);
+    await api.world.clock.advance(HOUR_MS);
+    expect((await signUp('late@example.com')).status).toBe(201);
+  });
+
+  test('with a taken address hashes no password', async () => {
+    const spent = async (email: string, status: number): Promise<number> => {
+      const from = process.cpuUsage();
+      expect((await signUp(email)).status).toBe(status);
+      const { user, system } = process.cpuUsage(from);
+      return user + system;
+    };
+    await spent('first@example.com', 201);
+    await spent('first@example.com', 409);
+    const [free, taken] = [await spent('ada@example.com', 201), await spent('ada@example.com', 409)];
+    expect(taken / free).toBeLessThan(0.5);
   });
 });
 
