@@ -107,10 +107,13 @@ export function openOidc(deps: Deps): Oidc {
         return failSignIn();
       });
       const claims = Claims.parse(tokens.claims());
-      const { userId, isLinked } = await personOf(db.read, claims, deps);
+      const { userId } = await personOf(db.read, claims, deps);
       return db.tx('users.oidc_sign_in', async (tx) => {
         await tx.lock('user', userId);
-        if (!isLinked) await assertOwn(tx, { userId, visitor }, deps);
+        // The link may have ended meanwhile, or the address may have got another account.
+        const person = await personOf(tx, claims, deps);
+        if (person.userId !== userId) failSignIn();
+        if (!person.isLinked) await assertOwn(tx, { userId, visitor }, deps);
         await credentials.insertCredential(tx, linkOf(userId, claims, deps));
         const isNew = await credentials.useChallenge(tx, `oidc ${login.state}`, login.expires_ms);
         if (!isNew) failSignIn();

@@ -70,12 +70,13 @@ export function openSignIn(deps: SignInDeps): SignIn {
     changePassword: async (session, { current, next }, clientIp) => {
       const attempt = await attemptOf(session, clientIp, deps);
       await attempts.take(attempt);
-      const fits = await passwords.fits(current, await passwordOf(db.read, session.userId));
-      if (!fits) failSignIn();
+      const stored = await passwordOf(db.read, session.userId);
+      if (!(await passwords.fits(current, stored))) failSignIn();
       if (next === current) failField('new_password', 'must not be the present password');
       const hash = await passwords.hash(next);
       return db.tx('users.change_password', async (tx) => {
         await tx.lock('user', session.userId);
+        await assertPassword(tx, session.userId, stored);
         await setPassword(tx, session.userId, hash);
         await noteEnded(tx, await deleteOthers(tx, session.userId, session.id), deps);
         await attempts.forgive(tx, attempt);
@@ -109,22 +110,23 @@ async function withPassword(
   // If there is no account or no password, the check takes the same time and fails.
   const fits = await passwords.fits(password, stored);
   if (!fits || stored === undefined) return failSignIn();
-  const needsCode = hasSecond(await factorsOf(db.read, userId));
-  if (needsCode && code === undefined) {
-    await attempts.takeBack(attempt);
-    fail(
-      'second_factor_required',
-      'Send the code of the authenticator app or a recovery code as "code", or use a passkey.',
-    );
-  }
   const begun = await db.tx('users.sign_in', async (tx) => {
     await tx.lock('user', userId);
-    if (needsCode && !(await deps.secondFactors.use(tx, userId, code ?? ''))) return undefined;
+    await assertPassword(tx, userId, stored);
+    const needsCode = hasSecond(await factorsOf(tx, userId));
+    if (needsCode && code === undefined) return 'no code';
+    if (needsCode && !(await deps.secondFactors.use(tx, userId, code ?? ''))) return 'wrong code';
     await attempts.forgive(tx, attempt);
     const method = needsCode ? 'password and code' : 'password';
     return sessions.begin(tx, { userId, visitor, isStrong: needsCode, method });
   });
-  return begun ?? refuse({ userId, clientIp: visitor.clientIp }, deps);
+  if (begun === 'wrong code') return refuse({ userId, clientIp: visitor.clientIp }, deps);
+  if (begun !== 'no code') return begun;
+  await attempts.takeBack(attempt);
+  return fail(
+    'second_factor_required',
+    'Send the code of the authenticator app or a recovery code as "code", or use a passkey.',
+  );
 }
 
 async function confirm(
@@ -137,19 +139,35 @@ async function confirm(
   const { id, userId } = session;
   const attempt = await attemptOf(session, clientIp, deps);
   await attempts.take(attempt);
-  if (code === undefined && hasSecond(await factorsOf(db.read, userId))) {
-    await attempts.takeBack(attempt);
-    fail('second_factor_required', 'Confirm with the code of the authenticator app, a recovery code or a passkey.');
-  }
-  const fits = code !== undefined || (await passwords.fits(password ?? '', await passwordOf(db.read, userId)));
+  const stored = await passwordOf(db.read, userId);
+  const needsCode = hasSecond(await factorsOf(db.read, userId));
+  // Whoever has a second factor learns nothing here about the password.
+  const fits = code !== undefined || needsCode || (await passwords.fits(password ?? '', stored));
   if (!fits) return failSignIn();
   const confirmed = await db.tx('users.step_up', async (tx) => {
     await tx.lock('user', userId);
-    if (code !== undefined && !(await secondFactors.use(tx, userId, code))) return undefined;
+    if (code === undefined) {
+      await assertPassword(tx, userId, stored);
+      if (needsCode || hasSecond(await factorsOf(tx, userId))) return 'no code';
+    } else if (!(await secondFactors.use(tx, userId, code))) return 'wrong code';
     await attempts.forgive(tx, attempt);
     return sessions.confirm(tx, id, code !== undefined);
   });
-  return confirmed ?? refuse({ userId, clientIp }, deps);
+  if (confirmed === 'wrong code') return refuse({ userId, clientIp }, deps);
+  if (confirmed !== 'no code') return confirmed;
+  await attempts.takeBack(attempt);
+  return fail(
+    'second_factor_required',
+    'Confirm with the code of the authenticator app, a recovery code or a passkey.',
+  );
+}
+
+/**
+ * The password may have been changed while it was checked, for example because somebody else knew it. The transaction must have locked the
+ * person. @throws ServiceError `sign_in_failed`
+ */
+async function assertPassword(tx: Tx, userId: string, checked: string | undefined): Promise<void> {
+  if ((await passwordOf(tx, userId)) !== checked) failSignIn();
 }
 
 /** Refuses a wrong code. An event tells the organisation that somebody knew the password and not the code. */
