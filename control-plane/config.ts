@@ -374,6 +374,8 @@ function systemUser(): string {
 /** The secret in `secret_file`, which is created if it does not exist. */
 export function readSecret(config: Config, rng: Rng): Buffer {
   const path = config.secret_file;
+  // A start on a full disk must not need space for a secret that is there.
+  if (existsSync(path)) return existingSecret(config);
   const made = `${path}.${Buffer.from(rng.bytes(8)).toString('hex')}`;
   writeFileSync(made, `${Buffer.from(rng.bytes(SECRET_BYTES)).toString('hex')}\n`, { mode: 0o600, flush: true });
   try {

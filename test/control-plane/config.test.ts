@@ -210,6 +210,14 @@ describe('the secret file', () => {
     expect(statSync(config.secret_file).mode & 0o777).toBe(0o600);
     expect(readFileSync(config.secret_file, 'utf8').trim()).toBe(first.toString('hex'));
   });
+  test('that exists is read without writing anything, because the disk may be full', () => {
+    const config = read(`secret_file: ${directory}/secret`);
+    const first = readSecret(config, systemRng());
+    const bytes = (): never => {
+      throw new Error('another secret is made');
+    };
+    expect(readSecret(config, { ...systemRng(), bytes })).toEqual(first);
+  });
   test('with damaged content is refused, not replaced', () => {
     const config = read(`secret_file: ${directory}/secret`);
     writeFileSync(config.secret_file, 'short');
