@@ -332,6 +332,25 @@ test('bodies that share a commit without space are retried together, whether a s
   ballast.close();
 });
 
+test('a start on a full disk uses up the ballast that the process before has left', async () => {
+  await db.close();
+  const path = join(disk.dir, 'a.db');
+  const deps = { clock, rng: systemRng(), log };
+  const before = openBallast(`${path}.ballast`, BALLAST_BYTES, deps);
+  await before.restore();
+  before.close();
+  disk.fill();
+  const ballast = openBallast(`${path}.ballast`, BALLAST_BYTES, deps);
+  db = openSqlite(path, { clock, makeRoom: ballast.release });
+  await write();
+  expect([await orgs(), ballast.hasRoom(), ballast.release()]).toEqual([1, false, false]);
+  await ballast.restore();
+  expect(ballast.hasRoom()).toBe(false);
+  disk.empty();
+  await expect.poll(async () => (await clock.advance(5_000), ballast.hasRoom())).toBe(true);
+  ballast.close();
+});
+
 test('the ballast is written only if twice its size is free, and its own writing never uses up the rest', async () => {
   const path = join(disk.dir, 'ballast');
   const lines: string[] = [];

@@ -1,7 +1,7 @@
 // The ballast: a file beside the database that only reserves disk space. If the disk is full, the ballast is deleted at once, so that
 // deletes, the ends of rentals and their bills can still be written. Until the ballast is back, the service refuses everything that can
 // wait.
-import { rmSync } from 'node:fs';
+import { rmSync, statSync } from 'node:fs';
 import { open, rm, stat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Clock } from '../../../shared/clock.ts';
@@ -31,9 +31,10 @@ interface BallastDeps {
   log: Log;
 }
 
-/** Touches no file before `restore`. The caller of `restore` must own the database. */
+/** The caller of `restore` and `release` must own the database. */
 export function openBallast(path: string, bytes: number, { clock, rng, log }: BallastDeps): Ballast {
-  let isWhole = false;
+  /** Undefined until `restore` has looked: the process before may have left a ballast. */
+  let isWhole: boolean | undefined;
   let isShort = false;
   let isClosed = false;
   let cancelNext = (): void => undefined;
@@ -74,11 +75,13 @@ export function openBallast(path: string, bytes: number, { clock, rng, log }: Ba
 
   return {
     release: () => {
-      if (!isWhole) return false;
+      const isEarly = isWhole === undefined;
+      if (!(isWhole ?? blocksOf(path) > 0)) return false;
       rmSync(path, { force: true });
       noteShort('the disk of the database is full');
       [isWhole, isShort] = [false, true];
-      cancelNext = clock.after(RESTORE_AGAIN_MS, () => void restore());
+      // At a start, the owner of the database calls `restore` itself when the database is open.
+      if (!isEarly) cancelNext = clock.after(RESTORE_AGAIN_MS, () => void restore());
       return true;
     },
     hasRoom: () => !isShort,
@@ -88,6 +91,10 @@ export function openBallast(path: string, bytes: number, { clock, rng, log }: Ba
       cancelNext();
     },
   };
+}
+
+function blocksOf(path: string): number {
+  return statSync(path, { throwIfNoEntry: false })?.blocks ?? 0;
 }
 
 async function allocated(path: string): Promise<number> {

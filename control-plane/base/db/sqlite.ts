@@ -3,7 +3,18 @@ import Database from 'better-sqlite3';
 import { type Clock } from '../../../shared/clock.ts';
 import { type CheckpointOptions, openCheckpoints } from './checkpoints.ts';
 import { decoding, openBodies } from './bodies.ts';
-import { type Db, DbError, type HotBody, type Query, type Sql, storedValue, templateOf, type Tx } from './db.ts';
+import {
+  type Db,
+  DbError,
+  engineError,
+  type HotBody,
+  isFull,
+  type Query,
+  type Sql,
+  storedValue,
+  templateOf,
+  type Tx,
+} from './db.ts';
 import { type BodyResult, type OnCommit, openGroupCommit, type SettleEarly } from './group-commit.ts';
 import { type AnyBody, type Connection, mayBeLost, openBatches } from './sqlite-batches.ts';
 import { type Datasync, openWal, type Wal } from './wal.ts';
@@ -33,7 +44,7 @@ export function openSqlite(
 ): Db {
   const path = typeof at === 'string' && at !== ':memory:' ? at : undefined;
   const unlock = path === undefined ? () => undefined : lockSqlite(path);
-  const writer = connect(at, false);
+  const writer = connectWriter(at, makeRoom);
   refuseUnsafeVersion(versionOf(writer.database));
   const reader = path === undefined ? undefined : connect(path, true);
   const wal = path === undefined ? undefined : openWal(`${path}-wal`, datasync);
@@ -115,6 +126,16 @@ function durableReads(reader: Connection, wal: Wal, settle: () => void): Query {
   });
 }
 
+/** At a start on a full disk, the connection fails already, because it makes the files of the log. */
+function connectWriter(at: string | Buffer, makeRoom: () => boolean): Connection {
+  try {
+    return connect(at, false);
+  } catch (error) {
+    if (!isFull(error) || !makeRoom()) throw engineError(error);
+    return connect(at, false);
+  }
+}
+
 /**
  * With `synchronous = NORMAL`, a commit writes to the write-ahead log and does not flush it: `Wal` does, outside the event loop. A checkpoint
  * (checkpoints.ts) still flushes the log before it copies pages, and the database after that.
@@ -122,7 +143,7 @@ function durableReads(reader: Connection, wal: Wal, settle: () => void): Query {
 function connect(at: string | Buffer, readonly: boolean): Connection {
   const connection = new Database(at, { readonly });
   connection.defaultSafeIntegers(true);
-  if (!readonly) connection.pragma('journal_mode = WAL');
+  if (!readonly) keepLog(connection);
   connection.pragma('synchronous = NORMAL');
   connection.pragma('foreign_keys = ON');
   connection.pragma('recursive_triggers = ON');
@@ -145,6 +166,16 @@ function connect(at: string | Buffer, readonly: boolean): Connection {
   return { database: connection, prepare };
 }
 
+/** A connection that cannot be used is closed. @throws SqliteError */
+function keepLog(connection: Database.Database): void {
+  try {
+    connection.pragma('journal_mode = WAL');
+  } catch (error) {
+    connection.close();
+    throw error;
+  }
+}
+
 /**
  * Keeps other processes out of the database at `path` until the returned function is called. It holds an exclusive transaction on a
  * separate file, which the kernel releases when the process ends in any way. @throws DbError `database_in_use`
@@ -152,6 +183,8 @@ function connect(at: string | Buffer, readonly: boolean): Connection {
 export function lockSqlite(path: string): () => void {
   const lock = new Database(`${path}.lock`, { timeout: 0 });
   try {
+    // Nothing is written, so the transaction needs no journal on the disk, which may be full.
+    lock.pragma('journal_mode = MEMORY');
     lock.exec('BEGIN EXCLUSIVE');
   } catch (error) {
     lock.close();
