@@ -4,6 +4,10 @@ import { createServer } from 'node:http';
 
 export interface OpenidProvider {
   issuer: string;
+  /** How often the provider was asked about itself. */
+  asked(): number;
+  /** From now on, the provider answers with failures only, or again as usual. */
+  setAway(isAway: boolean): void;
   /** A person signs in at this address and comes back with this query. `change` plants a fault into the claims. */
   signIn(url: string, person: { sub: string; email: string; email_verified: boolean }, change?: object): string;
   close(): Promise<void>;
@@ -15,7 +19,11 @@ export async function startOpenidProvider(): Promise<OpenidProvider> {
   const { publicKey, privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
   const granted = new Map<string, { claims: object; challenge: string }>();
   let issuer = '';
+  let asked = 0;
+  let isAway = false;
   const answerTo = (path: string, body: URLSearchParams, authorization: string | undefined): object | undefined => {
+    if (path === '/.well-known/openid-configuration') asked += 1;
+    if (isAway) return undefined;
     if (path === '/.well-known/openid-configuration') return discoveryOf(issuer);
     if (path === '/jwks')
       return { keys: [{ ...publicKey.export({ format: 'jwk' }), kid: 'k1', alg: 'RS256', use: 'sig' }] };
@@ -48,19 +56,24 @@ export async function startOpenidProvider(): Promise<OpenidProvider> {
   issuer = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`;
   return {
     issuer,
+    asked: () => asked,
+    setAway: (next) => (isAway = next),
     signIn: (url, person, change = {}) => {
-      const asked = new URL(url).searchParams;
+      const parameters = new URL(url).searchParams;
       const nowSeconds = Math.floor(Date.now() / 1000);
       const claims = {
         iss: issuer,
         aud: CLIENT.clientId,
         iat: nowSeconds,
         exp: nowSeconds + 60,
-        nonce: asked.get('nonce'),
+        nonce: parameters.get('nonce'),
       };
-      const code = `code-${granted.size}-${asked.get('state')}`;
-      granted.set(code, { claims: { ...claims, ...person, ...change }, challenge: asked.get('code_challenge') ?? '' });
-      return new URLSearchParams({ code, state: asked.get('state') ?? '', iss: issuer }).toString();
+      const code = `code-${granted.size}-${parameters.get('state')}`;
+      granted.set(code, {
+        claims: { ...claims, ...person, ...change },
+        challenge: parameters.get('code_challenge') ?? '',
+      });
+      return new URLSearchParams({ code, state: parameters.get('state') ?? '', iss: issuer }).toString();
     },
     close: () =>
       new Promise((resolve) => {

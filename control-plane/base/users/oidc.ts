@@ -1,4 +1,5 @@
 // Signing in through the OpenID provider of the operator. The provider says who somebody is, and an account here says what that person may do.
+import type { Configuration } from 'openid-client';
 import { z } from 'zod';
 import { fail, failField, messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
@@ -13,6 +14,8 @@ import { findUser, userWithEmail } from './store.ts';
 
 const LOGIN_MS = 10 * 60_000;
 const STEP_SECONDS_MAX = 10;
+/** How long what the provider says about itself is kept. Otherwise everybody could make this service ask it at any rate. */
+const KNOWN_MS = 5 * 60_000;
 const PLACE = 'openid login';
 
 export interface OidcSettings {
@@ -57,28 +60,13 @@ const library = () => import('openid-client');
 export function openOidc(deps: Deps): Oidc {
   const { db, clock, ids, sealing, sessions, oidc, log, origin } = deps;
   const redirectUri = `${origin}/oidc`;
-  const provider = async () => {
-    if (oidc === undefined)
-      return fail('not_found', 'This installation has no OpenID provider. Sign in with a password or a passkey.');
-    const { discovery, allowInsecureRequests } = await library();
-    // The configuration allows plain HTTP for a provider on this machine only.
-    const execute = oidc.issuer.startsWith('http:') ? [allowInsecureRequests] : [];
-    const options = { execute, timeout: STEP_SECONDS_MAX };
-    return discovery(new URL(oidc.issuer), oidc.clientId, oidc.clientSecret, undefined, options).catch(
-      (error: unknown) => {
-        log.warn({ issuer: oidc.issuer, reason: messageOf(error) }, 'the OpenID provider does not answer');
-        return fail('unavailable', {
-          detail: 'The OpenID provider does not answer. Try again later.',
-          retryAfterSeconds: 30,
-        });
-      },
-    );
-  };
+  const provider = openProvider(deps);
   return {
     isConfigured: oidc !== undefined,
     begin: async () => {
+      const settings = assertConfigured(oidc);
       const { buildAuthorizationUrl, calculatePKCECodeChallenge } = await library();
-      const config = await provider();
+      const config = await provider(settings);
       const [state, nonce, verifier] = [ids.secret(32), ids.secret(32), ids.secret(32)];
       const url = buildAuthorizationUrl(config, {
         redirect_uri: redirectUri,
@@ -92,18 +80,19 @@ export function openOidc(deps: Deps): Oidc {
       return { url: url.href, login: sealing.seal(PLACE, JSON.stringify(login)) };
     },
     finish: async ({ login: sealed, query }, visitor) => {
-      const config = await provider();
+      const settings = assertConfigured(oidc);
       const login = readLogin(sealed, sealing);
       if (login === undefined || login.expires_ms <= clock.now())
         return failField('login', 'must be that of POST /v1/auth/oidc/begin, not older than ten minutes');
       const { authorizationCodeGrant } = await library();
+      const config = await provider(settings);
       const tokens = await authorizationCodeGrant(config, new URL(`${redirectUri}?${query}`), {
         expectedState: login.state,
         expectedNonce: login.nonce,
         pkceCodeVerifier: login.verifier,
         idTokenExpected: true,
       }).catch((error: unknown) => {
-        log.info({ issuer: oidc?.issuer, reason: messageOf(error) }, 'a sign-in through the OpenID provider failed');
+        log.info({ issuer: settings.issuer, reason: messageOf(error) }, 'a sign-in through the OpenID provider failed');
         return failSignIn();
       });
       const claims = Claims.parse(tokens.claims());
@@ -121,6 +110,36 @@ export function openOidc(deps: Deps): Oidc {
       });
     },
   };
+}
+
+/** What the provider says about itself. All share one request for it. @throws ServiceError `unavailable` */
+function openProvider({ clock, log }: Deps): (settings: OidcSettings) => Promise<Configuration> {
+  let known: { config: Promise<Configuration>; untilMs: number } | undefined;
+  const discover = async ({ issuer, clientId, clientSecret }: OidcSettings): Promise<Configuration> => {
+    const { discovery, allowInsecureRequests } = await library();
+    // The configuration allows plain HTTP for a provider on this machine only.
+    const execute = issuer.startsWith('http:') ? [allowInsecureRequests] : [];
+    const options = { execute, timeout: STEP_SECONDS_MAX };
+    return discovery(new URL(issuer), clientId, clientSecret, undefined, options).catch((error: unknown) => {
+      known = undefined;
+      log.warn({ issuer, reason: messageOf(error) }, 'the OpenID provider does not answer');
+      return fail('unavailable', {
+        detail: 'The OpenID provider does not answer. Try again later.',
+        retryAfterSeconds: 30,
+      });
+    });
+  };
+  return (settings) => {
+    const nowMs = clock.monotonicMs();
+    if (known === undefined || known.untilMs <= nowMs)
+      known = { config: discover(settings), untilMs: nowMs + KNOWN_MS };
+    return known.config;
+  };
+}
+
+/** @throws ServiceError `not_found` without a provider */
+function assertConfigured(oidc: OidcSettings | undefined): OidcSettings {
+  return oidc ?? fail('not_found', 'This installation has no OpenID provider. Sign in with a password or a passkey.');
 }
 
 export const OidcProvider = z.strictObject({

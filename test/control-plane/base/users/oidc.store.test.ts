@@ -44,6 +44,26 @@ describe('the provider', () => {
     });
   });
 
+  test('is asked about itself once in five minutes, by however many people, and not for a login that is not ours', async () => {
+    expect((await finish('x', 'code=1')).status).toBe(422);
+    expect(provider.asked()).toBe(0);
+    const [{ url, login }] = await Promise.all([begin(), begin(), begin()]);
+    expect((await finish(login, provider.signIn(url, person()))).status).toBe(201);
+    await api.world.clock.advance(299_999);
+    await begin();
+    expect(provider.asked()).toBe(1);
+    await api.world.clock.advance(1);
+    await begin();
+    expect(provider.asked()).toBe(2);
+  });
+
+  test('is asked again at once after it did not answer', async () => {
+    provider.setAway(true);
+    expect((await api.call('POST', '/v1/auth/oidc/begin')).status).toBe(503);
+    provider.setAway(false);
+    expect((await api.call('POST', '/v1/auth/oidc/begin')).status).toBe(200);
+  });
+
   test('lets a person in whose verified address has an account, and knows the person by its own id later', async () => {
     const first = await signIn();
     expect(first).toMatchObject({ status: 201, json: { user: { id: ada.userId }, org: { role: 'member' } } });
