@@ -110,7 +110,7 @@ export function parseRequest(
     const parsed = (schema ?? Nothing).safeParse(input);
     if (!parsed.success && whole === 'body' && takesParameters) refuseUnsupported(parsed.error);
     if (!parsed.success) errors.push(...fieldErrors(parsed.error, input, whole));
-    // Input of a wrong shape is refused anyway. It may be nested too deeply to be walked.
+    // Input of a wrong shape is refused anyway.
     const isShaped = parsed.success || parsed.error.issues.every(({ code }) => code === 'custom');
     if (isShaped) errors.push(...textErrors(input, whole));
     if (parsed.success) return schema === undefined ? undefined : parsed.data;

@@ -71,6 +71,13 @@ describe('bad input', () => {
     expect([reply.status, problemOf(reply).code]).toEqual([400, 'invalid_request']);
     expect(problemOf(reply).detail).toContain('send fewer in one request');
   });
+  test('JSON of too many levels is refused as a request, whether its text is long or short', async () => {
+    for (const levels of [101, 30_000]) {
+      const reply = await post(`{"name":"a","parts":${'['.repeat(levels)}${']'.repeat(levels)}}`);
+      expect([reply.status, problemOf(reply).code]).toEqual([400, 'invalid_request']);
+      expect(problemOf(reply).detail).toContain('more than 100 levels of arrays and objects');
+    }
+  });
   // Specification 7.2: validation_failed names the fields, unknown ones too.
   test('unknown fields are named at every depth', async () => {
     const reply = await post({ name: 'a', colour: 'red', parts: [{ port: 1, speed: 2 }] });

@@ -226,6 +226,17 @@ describe('a passkey', () => {
   });
 });
 
+test('an answer of a passkey with very deep levels is refused, though it may have members that are not known', async () => {
+  const deep = `${'['.repeat(30_000)}${']'.repeat(30_000)}`;
+  const answer = await api.http.inject({
+    method: 'POST',
+    url: '/v1/auth/passkeys/sign-in',
+    headers: { 'content-type': 'application/json' },
+    payload: `{"passkey":{"id":"x","rawId":"x","type":"public-key","response":{"clientDataJSON":"","a":${deep}},"clientExtensionResults":{}}}`,
+  });
+  expect(answer.status).toBe(400);
+});
+
 describe('a step-up', () => {
   const TEN_MINUTES_MS = 600_000;
   const makeKey = (): Promise<Answer> =>
