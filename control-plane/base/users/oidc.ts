@@ -47,10 +47,14 @@ interface Deps extends SignInDeps {
 const Login = z.strictObject({ state: z.string(), nonce: z.string(), verifier: z.string(), expires_ms: z.number() });
 type Login = z.infer<typeof Login>;
 
+/** Some providers send "true" as a text, or null for an address that they do not know. A person with a link needs neither. */
 const Claims = z.looseObject({
-  sub: z.string(),
-  email: z.email().toLowerCase().optional(),
-  email_verified: z.boolean().optional(),
+  sub: z.string().min(1),
+  email: z.email().toLowerCase().optional().catch(undefined),
+  email_verified: z
+    .union([z.boolean(), z.literal('true').transform(() => true)])
+    .optional()
+    .catch(undefined),
 });
 type Claims = z.infer<typeof Claims>;
 
@@ -95,7 +99,8 @@ export function openOidc(deps: Deps): Oidc {
         log.info({ issuer: settings.issuer, reason: messageOf(error) }, 'a sign-in through the OpenID provider failed');
         return failSignIn();
       });
-      const claims = Claims.parse(tokens.claims());
+      const { data: claims } = Claims.safeParse(tokens.claims());
+      if (claims === undefined) return failSignIn();
       const { userId } = await personOf(db.read, claims, deps);
       return db.tx('users.oidc_sign_in', async (tx) => {
         await tx.lock('user', userId);

@@ -79,6 +79,25 @@ describe('the provider', () => {
     }
   });
 
+  test('may say that an address is verified as a text', async () => {
+    expect(await signIn(person(), { email_verified: 'true' })).toMatchObject({ status: 201 });
+    const refused = await signIn(person({ sub: 'eve' }), { email_verified: 'false' });
+    expect(refused).toMatchObject({ status: 403, json: { code: 'sign_up_closed' } });
+  });
+
+  test.each([{ email: null }, { email: 'ada' }, { email_verified: 'yes' }, { email_verified: null }])(
+    'lets a person in whom it knows, and nobody else, if it sends %j',
+    async (change) => {
+      expect((await signIn()).status).toBe(201);
+      expect((await signIn(person(), change)).status).toBe(201);
+      expect((await signIn(person({ sub: 'eve' }), change)).status).toBe(403);
+    },
+  );
+
+  test.each([{ sub: '' }, { sub: null }])('lets nobody in if it sends %j', async (change) => {
+    expect(await signIn(person(), change)).toMatchObject({ status: 401, json: { code: 'sign_in_failed' } });
+  });
+
   test('does not let anybody into an account that a stranger may have made with the address', async () => {
     const made = await addPerson(api.world, { orgId: account.orgId, role: 'owner' }, { isVouched: false });
     const claims = person({ sub: 'boss', email: made.email });
