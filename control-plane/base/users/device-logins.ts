@@ -96,17 +96,12 @@ export function openDeviceLogins(deps: Deps): DeviceLogins {
 async function begin(
   { host, scopes }: { host: string; scopes: string[] },
   clientIp: string,
-  { db, clock, ids, rng, origin }: Deps,
+  deps: Deps,
 ): Promise<z.infer<typeof DeviceCodes>> {
+  const { db, clock, ids, rng, origin } = deps;
   scopesOf(scopes);
   const network = networkOf(clientIp);
   const nowMs = clock.now();
-  if ((await rows.openLoginsOf(db.read, network, nowMs)) >= OPEN_PER_NETWORK_MAX) {
-    fail('rate_limit_exceeded', {
-      detail: `From your address ${OPEN_PER_NETWORK_MAX} logins wait already; approve or deny one, or wait until they end.`,
-      retryAfterSeconds: LOGIN_MS / 1000,
-    });
-  }
   const deviceCode = ids.secret(DEVICE_CODE_BYTES);
   const userCode = newUserCode(rng);
   const row: rows.DeviceLoginRow = {
@@ -125,8 +120,8 @@ async function begin(
     created_ms: nowMs,
     expires_ms: nowMs + LOGIN_MS,
   };
-  const added = await db.tx('users.begin_device', (tx) => rows.insertDeviceLogin(tx, row));
-  if (added === 0) fail('unavailable', { detail: 'This code is in use. Begin again.', retryAfterSeconds: 1 });
+  const added = await db.tx('users.begin_device', (tx) => rows.insertDeviceLogin(tx, row, OPEN_PER_NETWORK_MAX));
+  if (added === 0) await failBegin(network, deps);
   const uri = `${origin}/device`;
   return {
     device_code: deviceCode,
@@ -136,6 +131,15 @@ async function begin(
     expires_in: LOGIN_MS / 1000,
     interval: INTERVAL_MS / 1000,
   };
+}
+
+async function failBegin(network: string, { db, clock }: Deps): Promise<never> {
+  if ((await rows.openLoginsOf(db.read, network, clock.now())) < OPEN_PER_NETWORK_MAX)
+    return fail('unavailable', { detail: 'This code is in use. Begin again.', retryAfterSeconds: 1 });
+  return fail('rate_limit_exceeded', {
+    detail: `From your address ${OPEN_PER_NETWORK_MAX} logins wait already; approve or deny one, or wait until they end.`,
+    retryAfterSeconds: LOGIN_MS / 1000,
+  });
 }
 
 /** The result of one request for the key. A refusal is a value and not an error, because its transaction must be committed. */

@@ -1,7 +1,7 @@
 // The rows of device logins.
 import { z } from 'zod';
 import { int, json, text } from '../db/columns.ts';
-import { type Db, type Query, sql, type Tx } from '../db/db.ts';
+import { type Db, type Query, type Sql, sql, type Tx } from '../db/db.ts';
 import type { Piece } from '../db/pieces.ts';
 
 const DeviceLoginRow = z.object({
@@ -24,25 +24,29 @@ export type DeviceLoginRow = z.infer<typeof DeviceLoginRow>;
 
 const COLUMNS = sql`id, device_hash, user_code_hash, host, client_ip, network, scopes, state, user_id, org_id, polled_ms, interval_ms, created_ms, expires_ms`;
 
-/** Returns 0 if another login has the same user code at present. */
-export function insertDeviceLogin(tx: Tx, row: DeviceLoginRow): Promise<number> {
+/** Returns 0 if the network has `openMax` logins that wait for a person, or another login has the same user code at present. */
+export function insertDeviceLogin(tx: Tx, row: DeviceLoginRow, openMax: number): Promise<number> {
+  const number = (value: number | null): Sql => sql`cast(${value} as bigint)`;
   return tx.run(
     sql`insert into device_logins (${COLUMNS})
-        values (${row.id}, ${row.device_hash}, ${row.user_code_hash}, ${row.host}, ${row.client_ip}, ${row.network},
-                ${JSON.stringify(row.scopes)}, ${row.state}, ${row.user_id}, ${row.org_id}, ${row.polled_ms}, ${row.interval_ms},
-                ${row.created_ms}, ${row.expires_ms})
+        select ${row.id}, ${row.device_hash}, ${row.user_code_hash}, ${row.host}, ${row.client_ip}, ${row.network},
+               ${JSON.stringify(row.scopes)}, ${row.state}, ${row.user_id}, ${row.org_id}, ${number(row.polled_ms)},
+               ${number(row.interval_ms)}, ${number(row.created_ms)}, ${number(row.expires_ms)}
+        where (${openLogins(row.network, row.created_ms)}) < ${openMax}
         on conflict (user_code_hash) do nothing`,
   );
 }
 
 const CountRow = z.object({ open: int });
 
+/** Logins of the network that wait for a person. */
 export async function openLoginsOf(query: Query, network: string, nowMs: number): Promise<number> {
-  const row = await query.one(
-    CountRow,
-    sql`select count(*) as open from device_logins where network = ${network} and expires_ms > ${nowMs}`,
-  );
-  return row?.open ?? 0;
+  return (await query.one(CountRow, openLogins(network, nowMs)))?.open ?? 0;
+}
+
+function openLogins(network: string, nowMs: number): Sql {
+  return sql`select count(*) as open from device_logins
+    where network = ${network} and state = 'pending' and expires_ms > ${nowMs}`;
 }
 
 export function loginWithDeviceCode(query: Query, hash: string): Promise<DeviceLoginRow | undefined> {

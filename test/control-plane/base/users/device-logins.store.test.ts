@@ -181,6 +181,17 @@ describe('an attacker', () => {
     await api.world.clock.advance(600 * SECONDS);
     expect((await begin()).user_code).toBeDefined();
   });
+
+  test('cannot fill it with many requests at once, and a decision about one makes room for one', async () => {
+    const codes = await Promise.all(Array.from({ length: 30 }, () => begin()));
+    const open = codes.filter(({ user_code: code }) => code !== undefined);
+    expect(open).toHaveLength(20);
+    for (const [i, verb] of (['deny', 'approve'] as const).entries()) {
+      expect((await begin()).user_code).toBeUndefined();
+      expect((await act(verb, open[i] as Codes)).status).toBe(204);
+      expect((await begin()).user_code).toBeDefined();
+    }
+  });
 });
 
 describe('the scopes', () => {
