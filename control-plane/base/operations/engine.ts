@@ -10,6 +10,8 @@ const PERIOD_MS = 1_000;
 const IN_FLIGHT_MAX = 64;
 const RETRY_MS_MIN = 500;
 const RETRY_MS_MAX = 30_000;
+/** If a row is not tried again for this time after its retry came due, it is not due any more. */
+const TROUBLE_KEEP_MS = 60_000;
 
 /** A kind of row that must be driven. `drive` loads the facts again, plans, performs and applies. An unnecessary call must be harmless. */
 export interface Driver {
@@ -55,11 +57,19 @@ export function startEngine(drivers: Driver[], deps: { clock: Clock; log: Log; r
     }
   };
 
+  /** Otherwise each row that failed and then stopped being due would make all queries for due rows larger for ever. */
+  const forgetOldTroubles = (): void => {
+    const untilMs = clock.monotonicMs() - TROUBLE_KEEP_MS;
+    for (const [key, { notBeforeMs }] of troubles)
+      if (notBeforeMs <= untilMs && !inFlight.has(key)) troubles.delete(key);
+  };
+
   const loop = startLoop(
     {
       name: 'engine',
       periodMs: PERIOD_MS,
       run: async () => {
+        forgetOldTroubles();
         for (const driver of drivers) {
           const free = IN_FLIGHT_MAX - inFlight.size;
           if (free <= 0) return;
