@@ -36,6 +36,7 @@ function totpRoutes({ db, users: { sessions, secondFactors } }: Deps): Route[] {
       const { userId } = principalOf(caller);
       const body = await db.tx('users.enrol_totp', async (tx) => {
         await tx.lock('user', userId);
+        await sessions.present(tx, caller, 'session');
         const user = await findUser(tx, userId);
         return user === undefined ? fail('unauthorized', 'This account is gone.') : secondFactors.enrolTotp(tx, user);
       });
@@ -81,6 +82,7 @@ function totpRoutes({ db, users: { sessions, secondFactors } }: Deps): Route[] {
       const { userId } = principalOf(caller);
       await db.tx('users.remove_totp', async (tx) => {
         await tx.lock('user', userId);
+        await sessions.present(tx, caller, 'session');
         await deleteCredentials(tx, userId, 'totp');
         await assertFactorsLeft(tx, userId);
       });
@@ -90,7 +92,7 @@ function totpRoutes({ db, users: { sessions, secondFactors } }: Deps): Route[] {
   return [begin, confirm, remove];
 }
 
-function recoveryRoute({ db, users: { secondFactors } }: Deps): Route {
+function recoveryRoute({ db, users: { sessions, secondFactors } }: Deps): Route {
   return route({
     ...own,
     method: 'POST',
@@ -104,6 +106,7 @@ function recoveryRoute({ db, users: { secondFactors } }: Deps): Route {
       const { userId } = principalOf(caller);
       const made = await db.tx('users.new_recovery_codes', async (tx) => {
         await tx.lock('user', userId);
+        await sessions.present(tx, caller, 'session');
         if (!hasSecond(await factorsOf(tx, userId)))
           fail('second_factor_required', 'Set up an authenticator app or a passkey first.');
         return secondFactors.newRecoveryCodes(tx, userId);

@@ -92,12 +92,14 @@ export function openInvitations(deps: PeopleDeps): Invitations {
         return sessions.begin(tx, { userId: user.id, visitor, isStrong: false, method: 'invitation', orgId });
       });
     },
-    join: async (token, { session }) => {
+    join: async (token, caller) => {
+      const { session } = caller;
       const tokenHash = hashOf(token);
       const { org_id: orgId } = await find(db.read, tokenHash, clock.now());
       const user = await findUser(db.read, session.userId);
       await db.tx('users.join', async (tx) => {
         await tx.lock('org', orgId);
+        await sessions.present(tx, caller, 'session');
         const { role, id } = await take(tx, { tokenHash, email: user?.email ?? '' }, deps);
         await addMember(tx, { orgId, userId: session.userId, role, by: id }, deps);
       });

@@ -73,10 +73,10 @@ export function openPeople(deps: PeopleDeps): People {
           'sign_up_closed',
           'This installation takes new people by invitation only. Ask somebody who works with it.',
         );
-      await attempts.takeSignUp(visitor.clientIp);
       const attempt = { account: person.email, clientIp: visitor.clientIp, isKnown: false };
       await attempts.take(attempt);
       await assertFree(db.read, person.email);
+      await attempts.takeSignUp(visitor.clientIp);
       const hash = await passwords.hash(person.password);
       return db.tx('users.sign_up', async (tx) => {
         const user = await insertPerson(tx, { ...person, isOperator: false, isVouched: false }, deps);

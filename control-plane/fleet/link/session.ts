@@ -108,8 +108,14 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
       return refuse(LINK_CLOSE.unauthorized, 'unknown machine or wrong key');
     cancelHello();
     deps.budget.giveBack(clientIp, bytes);
-    const close = socket.close.bind(socket);
-    session = { machineId: hello.machine_id, publicKey: key, protocol: version, life: pulse.life, send, close };
+    session = {
+      machineId: hello.machine_id,
+      publicKey: key,
+      protocol: version,
+      life: pulse.life,
+      send,
+      close: socket.close.bind(socket),
+    };
     send({ type: 'welcome', protocol: version, now_ms: clock.now() });
     await deps.onOpen(session, hello);
   };

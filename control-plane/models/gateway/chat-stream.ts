@@ -106,7 +106,10 @@ interface Chat {
   planned: PlannedChat;
   open: OpenRequest;
   answering: Answering;
-  /** The text that the server has sent so far, and what it has thought. It is empty as soon as the server counts, because only an uncounted text is needed. */
+  /**
+   * The text that the server has sent so far, with the thoughts of the model. It is empty as soon as the server counts, because only an uncounted
+   * text is needed.
+   */
   said: string;
   /** The server's last count. */
   usage: TokenUsage | undefined;

@@ -47,7 +47,7 @@ const UpstreamCompletion = z.object({
 
 export interface Completion {
   content: string;
-  /** As in `Chunk`. */
+  /** What the model has thought, as in `Chunk`. */
   thought: string;
   finishReason: z.infer<typeof FinishReason>;
   usage: TokenUsage | undefined;

@@ -36,6 +36,12 @@ async function finish(operationId: string, caller: Caller, parts: object): Promi
   );
 }
 
+/** The token of an invitation that the owner has made. */
+async function invitation(): Promise<string> {
+  const { json } = await api.call('POST', '/v1/invitations', { as: owner, body: { role: 'billing' } });
+  return String(json['url']).split('#')[1] ?? '';
+}
+
 const GIVING = [
   ['createApiKey', () => ({ body: { name: 'x', scopes: ['instances: read'] } })],
   ['createSshKey', () => ({ body: { name: 'x', public_key: 'ssh-ed25519 x' } })],
@@ -58,6 +64,18 @@ test.each(GIVING)('%s is refused to a session that has ended meanwhile', async (
   const caller = await admitted(eve);
   await api.world.rooms.users.sessions.end(eve.userId, eve.sessionId);
   expect(await finish(operationId, caller, parts())).toBe('unauthorized');
+});
+
+test.each([
+  ['enrolTotp', () => ({})],
+  ['removeTotp', () => ({})],
+  ['makeRecoveryCodes', () => ({})],
+  ['joinOrg', async () => ({ body: { token: await invitation() } })],
+] as const)('%s is refused to a session that has ended meanwhile', async (operationId, parts) => {
+  const given = await parts();
+  const caller = await admitted(eve);
+  await api.world.rooms.users.sessions.end(eve.userId, eve.sessionId);
+  expect(await finish(operationId, caller, given)).toBe('unauthorized');
 });
 
 test('an API key that was revoked meanwhile changes no member', async () => {

@@ -181,10 +181,13 @@ describe('signing up', () => {
       const { user, system } = process.cpuUsage(from);
       return user + system;
     };
-    await spent('first@example.com', 201);
-    await spent('first@example.com', 409);
-    const [free, taken] = [await spent('ada@example.com', 201), await spent('ada@example.com', 409)];
-    expect(taken / free).toBeLessThan(0.5);
+    const [free, taken]: [number[], number[]] = [[], []];
+    for (let n = 0; n < 5; n += 1) {
+      free.push(await spent(`ada${n}@example.com`, 201));
+      taken.push(await spent(`ada${n}@example.com`, 409));
+    }
+    // The least of several, because anything may run between two readings of the clock.
+    expect(Math.min(...taken) / Math.min(...free)).toBeLessThan(0.5);
   });
 });
 
