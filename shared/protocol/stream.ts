@@ -122,13 +122,9 @@ export function streamDuplex(socket: StreamSocket, { dialled, head }: StreamEnd)
     },
   });
 
-  let lateBytes = 0;
+  const takeLate = openLateReader(socket);
   const onData = (chunk: Buffer): void => {
-    if (duplex.destroyed) {
-      // A few bytes now and then would keep the connection from being idle, so that it would never be cut.
-      lateBytes += chunk.length;
-      return lateBytes > LATE_BYTES_MAX ? void socket.destroy() : undefined;
-    }
+    if (duplex.destroyed) return takeLate(chunk);
     try {
       feed(chunk);
     } catch (error) {
@@ -144,6 +140,15 @@ export function streamDuplex(socket: StreamSocket, { dialled, head }: StreamEnd)
   duplex.on('error', () => undefined);
   if (head.length > 0) onData(head);
   return duplex;
+}
+
+/** Drops what comes after both ends are done. A few bytes now and then would keep the connection from being idle, so that it would never be cut. */
+function openLateReader(socket: StreamSocket): (chunk: Buffer) => void {
+  let bytes = 0;
+  return (chunk) => {
+    bytes += chunk.length;
+    if (bytes > LATE_BYTES_MAX) socket.destroy();
+  };
 }
 
 type Send = (opcode: Opcode, pieces: readonly Buffer[], done?: (error?: Error | null) => void) => void;

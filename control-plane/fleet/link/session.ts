@@ -80,20 +80,18 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
   const { clock, log } = deps;
   const nonce = deps.ids.secret(32);
   let session: Session | undefined;
+  const who = (): object => ({ client_ip: clientIp, machine_id: session?.machineId });
 
   const send = (message: ServerMessage): void => {
     if (socket.bufferedAmount <= LINK_UNSENT_BYTES_MAX) return socket.send(JSON.stringify(message));
     // The link is closed, because the unread messages would fill our memory. Pings do not show this: a host that sends is not silent, even if it
     // never reads.
-    log.warn(
-      { client_ip: clientIp, machine_id: session?.machineId },
-      'a host does not read from its link; the link is closed',
-    );
+    log.warn(who(), 'a host does not read from its link; the link is closed');
     socket.terminate();
   };
   const refuse = (code: number, reason: string): void => {
     if (socket.readyState !== socket.OPEN) return;
-    log.warn({ client_ip: clientIp, machine_id: session?.machineId, reason }, 'an agent link was refused');
+    log.warn({ ...who(), reason }, 'an agent link was refused');
     socket.close(code, reason);
   };
 
@@ -108,14 +106,8 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
       return refuse(LINK_CLOSE.unauthorized, 'unknown machine or wrong key');
     cancelHello();
     deps.budget.giveBack(clientIp, bytes);
-    session = {
-      machineId: hello.machine_id,
-      publicKey: key,
-      protocol: version,
-      life: pulse.life,
-      send,
-      close: socket.close.bind(socket),
-    };
+    const close = socket.close.bind(socket);
+    session = { machineId: hello.machine_id, publicKey: key, protocol: version, life: pulse.life, send, close };
     send({ type: 'welcome', protocol: version, now_ms: clock.now() });
     await deps.onOpen(session, hello);
   };
@@ -144,9 +136,7 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
     }),
   );
   const pulse = keepPinging(socket, silentMs, deps, () => session !== undefined && deps.onLife(session));
-  socket.on('error', (error) =>
-    log.info({ client_ip: clientIp, machine_id: session?.machineId, err: error }, 'a link broke'),
-  );
+  socket.on('error', (error) => log.info({ ...who(), err: error }, 'a link broke'));
   socket.on('close', () => {
     cancelHello();
     pulse.stop();
