@@ -67,9 +67,9 @@ test.each(GIVING)('%s is refused to a session that has ended meanwhile', async (
 });
 
 test.each([
-  ['enrolTotp', () => ({})],
-  ['removeTotp', () => ({})],
-  ['makeRecoveryCodes', () => ({})],
+  ['enrolTotp', async () => ({})],
+  ['removeTotp', async () => ({})],
+  ['makeRecoveryCodes', async () => ({})],
   ['joinOrg', async () => ({ body: { token: await invitation() } })],
 ] as const)('%s is refused to a session that has ended meanwhile', async (operationId, parts) => {
   const given = await parts();
