@@ -32,8 +32,8 @@ export interface Metering {
    * money now. False if no hold was longer.
    */
   shortenHolds(orgId: string): Promise<boolean>;
-  /** Releases the hold of a rental that failed to start or has ended. */
-  releaseHold(tx: Tx, subjectId: string, orgId: string): Promise<void>;
+  /** Releases the hold of a rental that failed to start or has ended. Its uncharged time ends at `endedMs`, by default now. */
+  releaseHold(tx: Tx, subjectId: string, orgId: string, endedMs?: number): Promise<void>;
   openSegment(tx: Tx, segment: store.NewSegment): Promise<void>;
   /**
    * Charges nothing after `endedMs`: posts the difference, or reverses what was posted beyond it, and releases the hold. It may shorten
@@ -87,9 +87,9 @@ export function openMetering(deps: MeteringDeps): Metering {
     holdForLaunch: (tx, subjectId, orgId, rateUcentsPerHour) =>
       ledger.holdAtOnce(tx, holdId(subjectId), wallet(orgId), accruedUcents(rateUcentsPerHour, aheadMs(deps))),
     shortenHolds: (orgId) => shortenHolds(orgId, deps),
-    releaseHold: async (tx, subjectId, orgId) => {
+    releaseHold: async (tx, subjectId, orgId, endedMs = clock.now()) => {
       await ledger.setHold(tx, holdId(subjectId), wallet(orgId), 0n);
-      await credits.end(tx, subjectId, clock.now());
+      await credits.end(tx, subjectId, endedMs);
     },
     openSegment: async (tx, segment) => {
       await credits.end(tx, segment.subjectId, segment.startedMs);

@@ -25,7 +25,7 @@ export async function creditSegment(
   segment: Segment,
   outage: OwnOutage,
   deps: {
-    credits: Pick<Credits, 'payOwnOutage'>;
+    credits: Pick<Credits, 'end' | 'payOwnOutage'>;
     openSegment(tx: Tx, segment: NewSegment): Promise<void>;
     closeForOwnOutage(subjectId: string, toMs: number): Promise<void>;
   },
@@ -47,6 +47,8 @@ export async function creditSegment(
     untilMs,
     evidence,
   });
+  // The rental ends at its limit, so the time after it would not have been charged. It must not count against the bounds of credits.
+  await deps.credits.end(tx, segment.subject_id, paidUntilMs);
   await deps.openSegment(tx, {
     subjectId: segment.subject_id,
     orgId: segment.org_id,

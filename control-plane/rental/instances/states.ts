@@ -176,7 +176,10 @@ async function bill(
     await metering.closeSegment(tx, instance.id, billedUntilMs, step.evidence ?? step.down?.evidence);
   }
   // `unreachable` is not in this list: closeSegment has settled its hold, and the metering tick takes a new one if the instance comes back.
-  if (TERMINAL.has(step.to) || step.to === 'stopping') await metering.releaseHold(tx, instance.id, instance.org_id);
+  if (!TERMINAL.has(step.to) && step.to !== 'stopping') return;
+  // A rental is not charged beyond its runtime limit, so it gets no credit beyond it either. The limit may have passed while we were away.
+  const endedMs = Math.min(step.nowMs, instance.auto_terminate_ms ?? step.nowMs);
+  await metering.releaseHold(tx, instance.id, instance.org_id, endedMs);
 }
 
 /** Opens a metering segment at the price of the placement. */

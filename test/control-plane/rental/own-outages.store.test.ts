@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { payable, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { grantedToOrg, pageOfHeld } from '../../../control-plane/money/credits/store.ts';
+import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { OWN_OUTAGE_MS_MIN } from '../../../control-plane/rental/instances/quiet.ts';
 import { openOwnOutages } from '../../../control-plane/rental/outages/own-outages.ts';
 import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
@@ -32,6 +33,21 @@ async function away(ms: number): Promise<boolean> {
   await world.rooms.ownOutages.beat();
   await world.clock.advance(ms);
   return world.rooms.ownOutages.beat();
+}
+
+async function unreachable(id: string): Promise<void> {
+  const rental = await findInstance(world.db.read, id);
+  if (rental === undefined) throw new Error('the instance is gone');
+  const outage = { sinceMs: world.clock.now(), evidence: 'probes' };
+  await world.db.tx('test.outage', async (tx) => {
+    await world.rooms.instances.lock(tx, rental);
+    await world.rooms.instances.confirmOutage(tx, rental, outage);
+  });
+}
+
+async function broken(id: string): Promise<void> {
+  const rental = await findInstance(world.db.read, id);
+  await world.rooms.instances.noteGpus([{ heldBy: rental?.workload_id ?? '', fault: 'Xid 79' }]);
 }
 
 test('the very first start credits nothing', async () => {
@@ -74,6 +90,24 @@ test('a rental whose runtime limit is reached meanwhile ends there, for its cust
   expect((await world.rooms.instances.get(who.orgId, id)).instance.status).toBe('stopping');
   expect(await spent()).toBe(BigInt(HOUR_MS));
   expect(await balance(payable(supplierId))).toBe(BigInt((2 * HOUR_MS * 8) / 10));
+});
+
+test.each([
+  ['runs', async () => undefined],
+  ['is out of reach', unreachable],
+  ['has a broken GPU', broken],
+])('a rental that %s when we go away is credited to its runtime limit only', async (_, trouble) => {
+  await world.machine({ gpus: 8, dollars: 3, region: 'us-east' });
+  const rich = await world.customer(100_000);
+  const id = await world.run(rich, { gpu_count: 8, auto_terminate_hours: 2 });
+  await world.clock.advance(HOUR_MS);
+  await trouble(id);
+  await away(10 * HOUR_MS);
+  await world.drive();
+  expect(await grantedToOrg(world.db.read, rich.orgId, 0)).toBe(2_400_000_000n);
+  // The 10 hours of the outage are worth more than the bound of credits.
+  expect(await pageOfHeld(world.db.read, { count: 100 })).toEqual([]);
+  expect(await balance(wallet(rich.orgId))).toBe(97_600_000_000n);
 });
 
 test('charges that were posted for the time of an own outage are reversed', async () => {
