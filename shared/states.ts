@@ -43,10 +43,11 @@ export type MachineState = 'pending_verification' | 'listed' | 'draining' | 'del
 /**
  * Specification 3.4. `draining` and `delisted` are the supplier's choice and stay until the supplier lists the machine again; a machine
  * that the operator has not approved waits for the approval. A draining machine keeps its rentals and gets no new ones.
+ * `listed -> pending_verification`: its host is lost for good, so a new host must be approved.
  */
 export const MACHINE_STATES: StateTable<MachineState> = {
   pending_verification: ['listed', 'draining', 'delisted', 'suspended'],
-  listed: ['draining', 'delisted', 'suspended'],
+  listed: ['draining', 'delisted', 'suspended', 'pending_verification'],
   draining: ['delisted', 'listed', 'pending_verification'],
   delisted: ['listed', 'pending_verification'],
   suspended: ['listed', 'draining', 'delisted'],

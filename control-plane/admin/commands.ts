@@ -264,6 +264,16 @@ function addMachineCommands(admin: Command, deps: CommandDeps): void {
       url: `/admin/machines/${encodeURIComponent(id)}/unknown-workloads/${encodeURIComponent(workload)}`,
     }),
   );
+  withCommon(
+    machine
+      .command('lost <id>')
+      .description(
+        'declare that its host is lost for good, with what it ran: its key ends, and its GPUs can be offered again by a new host',
+      )
+      .requiredOption('--reason <text>', 'the reason, which the audit journal keeps'),
+  ).action((id: string, { reason, ...options }: CommonOptions & { reason: string }) =>
+    show(deps, options, { method: 'POST', url: `/admin/machines/${encodeURIComponent(id)}/lost`, payload: { reason } }),
+  );
 }
 
 /** The members of the answer that are printed for people. */

@@ -1,5 +1,6 @@
 // Takes in what a host reports about itself, with its hello and afterwards.
 import type { Clock } from '../../../shared/clock.ts';
+import { fail } from '../../../shared/errors.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { Db, Query, Tx } from '../../base/db/db.ts';
 import { setListed } from './offerings.ts';
@@ -57,6 +58,8 @@ export async function arrive(
   inventory: Inventory,
   deps: IntakeDeps,
 ): Promise<HeldGpus[]> {
+  // The host has proven its key before this transaction began. Meanwhile the operator may have declared it lost.
+  if (machine.public_key === null) fail('conflict', `The machine ${machine.id} has no host now.`);
   const nowMs = deps.clock.now();
   const isSame = JSON.stringify(machine.inventory) === JSON.stringify(inventory);
   if (isSame || machine.copied_ms !== null) {

@@ -6,6 +6,7 @@ import type { Db, Query, Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 import { type ApprovedGpu, gpusToApprove, isApproved } from './approval.ts';
 import { claimedElsewhere } from './appraisal.ts';
+import { clearHost } from './lost-host.ts';
 import { move } from './states.ts';
 import { orgOfMachine } from './owners.ts';
 import * as store from './store.ts';
@@ -49,6 +50,11 @@ export interface Listing {
   change(tx: Tx, orgId: string, machineId: string, change: MachineChange): Promise<store.MachineRow>;
   /** Called when a GPU of the machine was released. The machine becomes `delisted` if it is draining and this was its last held GPU. */
   noteReleased(tx: Tx, machineId: string): Promise<void>;
+  /**
+   * The host of the machine is lost for good, with its key. Nothing is held on it any more, its GPUs belong to nobody, and the machine waits for
+   * a new host and its approval.
+   */
+  forgetHost(tx: Tx, machineId: string): Promise<store.MachineRow>;
   /** Judges what the host shows now and updates its offerings. */
   appraise(tx: Tx, machineId: string): Promise<void>;
   /**
@@ -94,6 +100,7 @@ export function openListing(deps: ListingDeps): Listing {
       const isDrained = machine?.status === 'draining' && !(await isHeld(tx, machineId));
       await (isDrained ? moveTo(tx, machine, 'delisted', deps) : deps.appraise(tx, machineId));
     },
+    forgetHost: (tx, machineId) => forgetHost(tx, machineId, deps),
     appraise: deps.appraise,
     suspendSupplier: (id) => setSupplier(id, 'suspended', deps),
     resumeSupplier: (id) => setSupplier(id, 'active', deps),
@@ -194,6 +201,15 @@ async function changeMachine(
   await store.setDeclared(tx, { ...machine, ...change, updated_ms: deps.clock.now() });
   await deps.appraise(tx, machineId);
   return ownMachine(tx, orgId, machineId);
+}
+
+async function forgetHost(tx: Tx, machineId: string, deps: ListingDeps): Promise<store.MachineRow> {
+  await clearHost(tx, machineId);
+  const machine = await anyMachine(tx, machineId);
+  if (machine.status === 'draining') return moveTo(tx, machine, 'delisted', deps);
+  if (machine.status === 'listed') return moveTo(tx, machine, 'pending_verification', deps);
+  await deps.appraise(tx, machineId);
+  return anyMachine(tx, machineId);
 }
 
 function setSupplier(

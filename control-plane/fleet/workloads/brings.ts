@@ -1,10 +1,12 @@
-// What this room adds to the house: a route of suppliers, an operator route, and retention.
+// What this room adds to the house: a route of suppliers, operator routes, and retention.
+import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { WorkloadId } from '../../../shared/protocol/workload.ts';
 import { type Db, sql } from '../../base/db/db.ts';
 import { type Forgets, inPieces, type Piece } from '../../base/db/pieces.ts';
 import { AnyFields, Id, operator } from '../../base/http/operator.ts';
 import { type Route, route } from '../../base/http/route.ts';
+import { machineFields } from '../supply/operator-routes.ts';
 import { machineRentalsRoute, type RentalDeps } from './rental-route.ts';
 import type { Workloads } from './workloads.ts';
 
@@ -23,7 +25,11 @@ export function workloadsBrings(deps: Deps) {
     what: 'workloads',
     run: (signal) => inPieces(clock.now() - keepMs, (piece) => forgetWorkloads(db, piece), signal),
   };
-  return { routes: [machineRentalsRoute(deps)], forgets: [forgets], operatorRoutes: [removeUnknownRoute(deps)] };
+  return {
+    routes: [machineRentalsRoute(deps)],
+    forgets: [forgets],
+    operatorRoutes: [removeUnknownRoute(deps), loseHostRoute(deps)],
+  };
 }
 
 function removeUnknownRoute({ workloads, push }: Deps): Route {
@@ -41,6 +47,24 @@ function removeUnknownRoute({ workloads, push }: Deps): Route {
       push(id);
       return { status: 200, body: { machine_id: id, workload_id: workloadId, desired: 'removed' } };
     },
+  });
+}
+
+function loseHostRoute({ workloads }: Deps): Route {
+  return route({
+    ...operator,
+    method: 'POST',
+    path: '/admin/machines/{id}/lost',
+    operationId: 'adminLoseMachine',
+    summary: 'Declare that the host of a machine is lost for good, with what it ran',
+    params: Id,
+    body: z.strictObject({ reason: z.string().min(1).max(500) }),
+    responses: { 200: { description: 'The machine', schema: AnyFields } },
+    errors: ['not_found', 'conflict'],
+    handler: async ({ params, body }) => ({
+      status: 200,
+      body: machineFields(await workloads.loseHost(params.id, body.reason)),
+    }),
   });
 }
 

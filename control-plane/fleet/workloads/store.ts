@@ -125,6 +125,15 @@ export function ranOn(query: Query, machineId: string, start: PageStart): Promis
   );
 }
 
+const LiveRow = WorkloadRow.pick({ id: true, instance_id: true, state: true });
+
+export function liveOn(query: Query, machineId: string): Promise<z.infer<typeof LiveRow>[]> {
+  return query.all(
+    LiveRow,
+    sql`select id, instance_id, state from workloads where machine_id = ${machineId} and state <> 'gone' order by created_ms, id`,
+  );
+}
+
 export async function countLive(query: Query, machineId: string): Promise<number> {
   const row = await query.one(
     countRow,

@@ -5,7 +5,8 @@
 //
 //   state of the row    meaning                                   in the desired list       leaves the state when
 //   wanted              the container should run                  desired: running          `remove` is called
-//   removing            a tombstone: the container should go      desired: removed          the host reports removed or missing
+//   removing            a tombstone: the container should go      desired: removed          the host reports removed or missing,
+//                                                                                           or the operator declares it lost
 //   gone                nothing is left of it                     not in the list           retention deletes the row
 //
 // A tombstone stays in the list until the host confirms it. A host that was offline for a week still learns which containers to
@@ -26,6 +27,7 @@
 // a tombstone).
 //
 // What must never happen:
+// - A tombstone ends without the word of its host, unless the operator declares the host lost (`loseHost`) and so its key ends too.
 // - A running container is removed because the database has forgotten it, or because a message was lost or incomplete.
 // - A rental ends because a clone of its host reports that the container is missing (`isDoubtful`).
 // - A revision is used twice for different lists: the host would take the second one for the first.
@@ -39,6 +41,7 @@ import type { DesiredMessage, ObservedMessage, Revision } from '../../../shared/
 import type { DesiredWorkload, ObservedWorkload } from '../../../shared/protocol/workload.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
+import type { MachineRow } from '../supply/store.ts';
 import type { Supply } from '../supply/supply.ts';
 import * as store from './store.ts';
 
@@ -81,6 +84,12 @@ export interface Workloads {
    * @throws ServiceError `not_found`, `conflict`
    */
   removeUnknown(machineId: string, workloadId: string): Promise<void>;
+  /**
+   * The operator declares that the host of a machine will never come back with what it ran. No host can confirm its tombstones, so they end now,
+   * with the GPUs and the disk that they hold. The key of the host is refused from then on.
+   * @throws ServiceError `not_found`, `conflict` while the host is connected, or while a rental on it has not ended
+   */
+  loseHost(machineId: string, reason: string): Promise<MachineRow>;
 }
 
 interface WorkloadsDeps {
@@ -91,6 +100,7 @@ interface WorkloadsDeps {
   supply: Supply;
   /** The link of the machine has just replaced another one that was up: two hosts may share its identity. */
   isContested(machineId: string): boolean;
+  isUp(machineId: string): boolean;
   /** Lets the room above check the owner of the workload again. */
   onChange(tx: Tx, instanceId: string, observed: ObservedWorkload): Promise<void>;
 }
@@ -147,7 +157,39 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
         await tx.lock('machine', machineId);
         await removeUnknown(tx, machineId, workloadId, deps);
       }),
+    loseHost: async (machineId, reason) => {
+      const machine = await db.tx('workloads.lose_host', async (tx) => {
+        await tx.lock('machine', machineId);
+        return loseHost(tx, machineId, deps);
+      });
+      log.warn({ machine_id: machineId, reason }, 'the operator has given up the host of a machine');
+      return machine;
+    },
   };
+}
+
+async function loseHost(tx: Tx, machineId: string, { clock, supply, isUp }: WorkloadsDeps): Promise<MachineRow> {
+  const facts = await supply.factsOf(tx, machineId);
+  if (facts === undefined) return fail('not_found', `There is no machine ${machineId}.`);
+  if (facts.machine.public_key === null) return fail('conflict', `The machine ${machineId} has no host.`);
+  if (facts.machine.online || isUp(machineId)) {
+    return fail(
+      'conflict',
+      'The host of this machine is connected, so it is not lost. It removes its containers itself.',
+    );
+  }
+  const rows = await store.liveOn(tx, machineId);
+  const going = rows.filter(({ state }) => state === 'wanted').map((row) => row.instance_id);
+  if (going.length > 0) {
+    return fail(
+      'conflict',
+      `Not ended on this machine yet: ${going.join(', ')}. End instances first (admin instance end), or wait until they are given up.`,
+    );
+  }
+  const nowMs = clock.now();
+  for (const { id } of rows) await store.move(tx, id, { from: 'removing', to: 'gone', nowMs });
+  await store.bumpRevision(tx, machineId, nowMs);
+  return supply.forgetHost(tx, machineId);
 }
 
 function desiredOf({ spec, state }: Pick<store.WorkloadRow, 'spec' | 'state'>, sealing: Sealing): DesiredWorkload {

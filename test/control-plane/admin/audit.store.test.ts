@@ -9,6 +9,7 @@ import type { Route } from '../../../control-plane/base/http/route.ts';
 import type { Http } from '../../../control-plane/base/http/server.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { type EvmChain, startEvmChain } from '../../kit/evm-chain.ts';
+import { loseHost } from '../../kit/machines.ts';
 import { openOperator } from '../../kit/operator.ts';
 import { fleetModels } from '../../kit/models.ts';
 import { addPerson } from '../../kit/people.ts';
@@ -83,6 +84,8 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
   const flying = await exportPayouts();
   const deposited = await deposits();
   await world.rooms.supply.setCopied(machineId, true);
+  const gone = await world.machine();
+  await loseHost(world, gone.machineId);
   await world.db.tx('test.clear', (tx) => tx.run(sql`delete from audit_entries`));
   return {
     adminCreateOrg: { body: { name: 'Acme' } },
@@ -103,6 +106,7 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminTrustMachine: { id: machineId },
     adminDistrustMachine: { id: machineId },
     adminRemoveUnknownWorkload: { id: other.machineId },
+    adminLoseMachine: { id: gone.machineId, body: { reason: 'its disk died' } },
     adminSuspendSupplier: { id: other.supplierId },
     adminResumeSupplier: { id: other.supplierId },
     adminExportPayouts: { body: { batch: 'b' } },

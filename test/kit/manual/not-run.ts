@@ -370,6 +370,14 @@ export const NOT_RUN: readonly NotRun[] = [
     ],
   },
   {
+    command: 'svc-control-plane admin machine lost <machine id> --reason "its disk died"',
+    reason: 'it is refused while the host is connected',
+    provenBy: [
+      'test/control-plane/fleet/lost-host.store.test.ts',
+      'a host that lost its disk while a GPU was rented is given up by the operator, and enrols again',
+    ],
+  },
+  {
     command: 'svc-control-plane admin machine remove-unknown <machine id> <workload id>',
     reason: 'it is refused unless the machine runs a container that the database does not know',
     provenBy: [RESTORE_TEST, "operator('admin', 'machine', 'remove-unknown'"],
