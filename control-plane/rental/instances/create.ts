@@ -90,8 +90,9 @@ export async function create(
     fitting.length === 0 ? [] : takePorts(tx, asked, deps),
   ]);
   if (place === undefined && ports.length > 0) await deps.endpoints.close(tx, id);
-  const region =
-    place?.region ?? request.region ?? contract?.region ?? (await regionOfOffers(tx, request, gpu.gpuType));
+  // If the best candidate left the market meanwhile, its region is still the one in which the launch was let in.
+  const known = place?.region ?? request.region ?? contract?.region ?? fitting[0]?.region;
+  const region = known ?? (await regionOfOffers(tx, wish, gpu.gpuType));
   const instance = { ...asked, ...(place && placedFields(place, nowMs)), region };
   await inOrder([
     place === undefined ? Promise.resolve() : occupy(tx, instance, { place, ports }, deps),
@@ -153,11 +154,26 @@ async function prospect(
   return found;
 }
 
-/** The region that is shown until the launch is placed. There is an offering, because a launch without any was refused. */
-async function regionOfOffers(tx: Tx, { offering_id: pin }: CreateInstance, gpuType: string): Promise<string> {
-  const region = await offeredRegion(tx, { gpuType, offeringId: pin ?? null });
-  if (region === undefined) throw new Error(`nothing of ${gpuType} is on offer, but the launch was let in`);
-  return region;
+/** The region that is shown until the launch is placed. The last offering may have left the market since the launch was let in. */
+async function regionOfOffers(tx: Tx, { request, runnable }: LaunchRequest, gpuType: string): Promise<string> {
+  const { offering_id: offeringId = null } = request;
+  const region = await offeredRegion(tx, { gpuType, offeringId });
+  if (region !== undefined) return region;
+  return offeringId === null ? failUnoffered(runnable, gpuType) : failUnlisted(offeringId);
+}
+
+function failUnoffered({ ownImage }: Runnable, gpuType: string): never {
+  return fail(ownImage ? 'image_unavailable' : 'environment_unavailable', {
+    detail: `No host that can run this offers ${gpuType}. Choose a gpu_type from GET /v1/gpu-types.`,
+    errors: [{ field: 'gpu_type', rule: 'must be on offer' }],
+  });
+}
+
+function failUnlisted(offeringId: string): never {
+  return fail(
+    'offering_unavailable',
+    `The offering ${offeringId} is not listed, or not any more. Choose another from GET /v1/pricing.`,
+  );
 }
 
 /** What the placement adds to a new instance. The engine is needed again if the host does not acknowledge the workload in time. */
@@ -176,12 +192,7 @@ function placedFields(place: Place, nowMs: number): Partial<store.InstanceRow> {
 /** Refuses a launch that no host can run. Busy hosts count: with one of these the launch is accepted, and its operation reports the result. */
 async function refuseWithoutOffer(tx: Tx, { request, runnable }: LaunchRequest, gpuType: string): Promise<void> {
   const diskGb = request.disk_gb ?? null;
-  if (!(await isOffered(tx, { gpuType, diskGb: null }))) {
-    fail(runnable.ownImage ? 'image_unavailable' : 'environment_unavailable', {
-      detail: `No host that can run this offers ${gpuType}. Choose a gpu_type from GET /v1/gpu-types.`,
-      errors: [{ field: 'gpu_type', rule: 'must be on offer' }],
-    });
-  }
+  if (!(await isOffered(tx, { gpuType, diskGb: null }))) failUnoffered(runnable, gpuType);
   if (diskGb === null || (await isOffered(tx, { gpuType, diskGb }))) return;
   fail('disk_unavailable', {
     detail: `No offering of ${gpuType} honours a disk of ${diskGb} GB. GET /v1/pricing shows disk_configurable and storage_gb; or leave disk_gb out.`,
@@ -214,12 +225,7 @@ async function refuseTooMany(tx: Tx, orgId: string, { openLaunchesMax }: CreateD
 function refusePin(request: CreateInstance, offering: Offering | undefined): void {
   const { offering_id: offeringId } = request;
   if (offeringId === undefined) return;
-  if (offering === undefined) {
-    return fail(
-      'offering_unavailable',
-      `The offering ${offeringId} is not listed, or not any more. Choose another from GET /v1/pricing.`,
-    );
-  }
+  if (offering === undefined) return failUnlisted(offeringId);
   if (request.gpu_type !== undefined && offering.gpu_type !== request.gpu_type) {
     failField('offering_id', `must be of gpu_type ${request.gpu_type}`);
   }

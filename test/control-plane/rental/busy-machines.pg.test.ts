@@ -40,10 +40,11 @@ let world: World;
 let noting: ReturnType<typeof notingLocks>;
 let who: WorldAccount;
 let cheapest: string;
+let supplier: string;
 beforeEach(async () => {
   ({ world, over: noting } = await openWorldOver(notingLocks));
   who = await world.customer(100_000);
-  cheapest = (await world.machine({ gpus: 2, dollars: 2 })).machineId;
+  ({ machineId: cheapest, orgId: supplier } = await world.machine({ gpus: 2, dollars: 2 }));
 });
 afterEach(async () => {
   await world.verify();
@@ -115,6 +116,17 @@ test('a launch finds another machine of the same price if the first has become f
   expect(others.map(({ machineId }) => machineId)).toContain(await machineOf(await launched));
   expect(noting.launches).toHaveLength(1);
   await world.db.tx('test.release', (tx) => world.rooms.supply.release(tx, 'another'));
+});
+
+test('a launch is accepted, and then fails, if the only machine left the market while the launch waited for it', async () => {
+  const letGo = await keepBusy(cheapest, (tx) => world.rooms.supply.delist(tx, supplier, cheapest));
+  const launched = world.launch(who);
+  await waitForLock();
+  await letGo();
+  const id = await launched;
+  expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'allocating', region: 'eu-west' });
+  await world.drive();
+  expect((await findInstance(world.db.read, id))?.status).toBe('error');
 });
 
 test('a launch that waited for a machine in vain does not keep it from the next one', async () => {
