@@ -131,7 +131,7 @@ export const CreateInstance = z
       .max(DISK_GB_MAX)
       .optional()
       .describe(
-        `Size of the file system, in GB. Only hosts that honour a size are considered. If it is left out, the size is ${DISK_GB_INCLUDED} and any host is considered. Each GB above ${DISK_GB_INCLUDED} costs the \`disk_price_per_gb_hour\` of the offering, which is included in \`price_per_hour\``,
+        `Size of the file system, in GB. Only hosts that honour a size are considered. If it is left out, any host is considered. On a host that honours sizes the size is then ${DISK_GB_INCLUDED}, or what the host has left, which is at least ${DISK_GB_MIN}. Each GB above ${DISK_GB_INCLUDED} costs the \`disk_price_per_gb_hour\` of the offering, which is included in \`price_per_hour\``,
       ),
     auto_terminate_hours: z
       .int()

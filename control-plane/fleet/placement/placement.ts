@@ -27,7 +27,7 @@ export function explain(request: CapacityRequest, narrowing: Narrowing): string 
       ? []
       : [[narrowing.withVram, `with at least ${request.minVramGb} GB of VRAM`] as const]),
     [narrowing.free, 'with enough of them free'],
-    ...(request.diskGb === null ? [] : [[narrowing.withDisk, `with ${request.diskGb} GB of disk`] as const]),
+    ...diskStep(request, narrowing),
     ...(request.trustedOnly ? [[narrowing.trusted, 'on machines that the operator trusts'] as const] : []),
     [narrowing.affordable, 'within the price cap and not tried before'],
   ] as const;
@@ -37,6 +37,12 @@ export function explain(request: CapacityRequest, narrowing: Narrowing): string 
     if (count === 0) break;
   }
   return `No offering fits. Offerings left after each condition: ${counts.join(', ')}. Change the last of them, or try again later.`;
+}
+
+/** A launch without a size needs little disk, so it is told about that only if some host has too little. */
+function diskStep({ diskGb, roomGb }: CapacityRequest, { free, withDisk }: Narrowing): [number, string][] {
+  if (diskGb !== null) return [[withDisk, `with ${diskGb} GB of disk`]];
+  return roomGb === undefined || withDisk === free ? [] : [[withDisk, `with at least ${roomGb} GB of disk left`]];
 }
 
 /**

@@ -283,7 +283,6 @@ async function forgetOldTypes(tx: Tx, machineId: string): Promise<void> {
 
 export function conditions(request: Omit<CapacityRequest, 'gpuType'>): Sql {
   const parts = [diskCondition(request), trustCondition(request)];
-  if (request.roomGb !== undefined) parts.push(sql`(disk_configurable = 0 or disk_free_gb >= ${request.roomGb})`);
   if (request.minVramGb > 0) parts.push(sql`vram_gb >= ${request.minVramGb}`);
   if (request.offeringId !== null) parts.push(sql`id = ${request.offeringId}`);
   if (request.region !== null) parts.push(sql`region = ${request.region}`);
@@ -292,8 +291,9 @@ export function conditions(request: Omit<CapacityRequest, 'gpuType'>): Sql {
   return join(parts, ' and ');
 }
 
-export function diskCondition({ diskGb }: Pick<CapacityRequest, 'diskGb'>): Sql {
-  return diskGb === null ? sql`1 = 1` : sql`disk_configurable = 1 and disk_free_gb >= ${diskGb}`;
+export function diskCondition({ diskGb, roomGb }: Pick<CapacityRequest, 'diskGb' | 'roomGb'>): Sql {
+  const size = diskGb === null ? sql`1 = 1` : sql`disk_configurable = 1 and disk_free_gb >= ${diskGb}`;
+  return roomGb === undefined ? size : sql`${size} and (disk_configurable = 0 or disk_free_gb >= ${roomGb})`;
 }
 
 export function trustCondition({ trustedOnly }: Pick<CapacityRequest, 'trustedOnly'>): Sql {

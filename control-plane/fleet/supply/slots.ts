@@ -74,9 +74,9 @@ export function honoursDisk(row: Slots, { diskGb }: SlotRequest): boolean {
 /** Whether the launch could go there now. */
 export function hasCapacity(row: Slots, request: SlotRequest): boolean {
   if (!isFor(row, request) || !hasVram(row, request) || !honoursDisk(row, request)) return false;
-  const { gpuCount, diskGb, exceptMachineIds } = request;
-  const fits = row.free >= gpuCount && (diskGb === null || row.disk_free_gb >= diskGb);
-  return fits && !exceptMachineIds.includes(row.machine_id);
+  const { gpuCount, diskGb, roomGb = 0, exceptMachineIds } = request;
+  const hasDisk = !row.disk_configurable || row.disk_free_gb >= (diskGb ?? roomGb);
+  return row.free >= gpuCount && hasDisk && !exceptMachineIds.includes(row.machine_id);
 }
 
 const CapacityRow = z.object({ machine_id: text, gpu_free: int });

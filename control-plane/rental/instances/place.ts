@@ -185,7 +185,9 @@ function explainPin(
   if (offering === undefined) {
     return { code: 'offering_unavailable', detail: `The offering ${offeringId} is not listed any more. ${only}` };
   }
-  const has = `${offering.gpu_free} of ${offering.gpu_total} GPUs free, at $${dollarText(offering.price_ucents_per_hour)} an hour each`;
+  const price = `$${dollarText(offering.price_ucents_per_hour)} an hour each`;
+  const disk = offering.disk_configurable ? `, and ${offering.disk_free_gb} GB of disk left` : '';
+  const has = `${offering.gpu_free} of ${offering.gpu_total} GPUs free, at ${price}${disk}`;
   return { code: 'no_capacity', detail: `The offering ${offeringId} does not fit: it has ${has}. ${only}` };
 }
 
@@ -240,7 +242,7 @@ async function holdAt(
   return { workloadId, machineId, supplierId, region, gpuUuids, diskGb, priceUcentsPerHour };
 }
 
-/** Whether the price and the disk are those that the candidate was chosen for. */
+/** Whether the price and the disk are those that the candidate was chosen for. A launch without a size would get less if less is left now. */
 function isAsRead(
   offer: Offer,
   candidate: Candidate,
@@ -251,13 +253,13 @@ function isAsRead(
   return diskOn(offer, request.disk_gb) === diskOn(candidate, request.disk_gb);
 }
 
-/** A launch that names no size may also go to a host with little disk. It gets the disk that is there. */
+/** A launch that names no size may also go to a host with little disk, of at least DISK_GB_MIN. It gets the disk that is there. */
 function diskOn(
   offering: Pick<Offer, 'disk_configurable' | 'disk_free_gb'>,
   wantedGb: number | undefined,
 ): number | null {
   if (!offering.disk_configurable) return null;
-  return wantedGb ?? Math.max(DISK_GB_MIN, Math.min(DISK_GB_INCLUDED, offering.disk_free_gb));
+  return wantedGb ?? Math.min(DISK_GB_INCLUDED, offering.disk_free_gb);
 }
 
 /**
@@ -335,6 +337,7 @@ export function wantedCapacity(
     region: request.region ?? null,
     maxPriceUcentsPerHour: cap === undefined ? null : nearestUcents(cap),
     diskGb: request.disk_gb ?? null,
+    ...(request.disk_gb === undefined ? { roomGb: DISK_GB_MIN } : {}),
     endsMs: hours === undefined ? null : latestEnd(nowMs, hours),
     exceptMachineIds: avoidedMachineIds,
     trustedOnly,

@@ -8,6 +8,7 @@ import {
 } from '../../../shared/api/placement.ts';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
+import { DISK_GB_MIN } from '../../../shared/limits.ts';
 import { dollarsFromUcents, dollarText } from '../../../shared/money.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
@@ -100,7 +101,7 @@ function requestFields(row: InstanceRow, request: CapacityRequest): PlacementExp
 
 /** Conditions that the request does not have are left out. */
 function filtersOf(request: CapacityRequest, counts: Narrowing): PlacementFilter[] {
-  const { gpuType, gpuCount, minVramGb, diskGb, maxPriceUcentsPerHour: cap } = request;
+  const { gpuType, gpuCount, minVramGb, diskGb, roomGb = 0, maxPriceUcentsPerHour: cap } = request;
   const except = request.exceptMachineIds.length;
   const pinned = request.offeringId === null ? '' : ` and the offering ${request.offeringId}`;
   const steps: [isAsked: boolean, filter: string, field: string | null, left: number][] = [
@@ -110,6 +111,7 @@ function filtersOf(request: CapacityRequest, counts: Narrowing): PlacementFilter
     [minVramGb > 0, `At least ${minVramGb} GB of VRAM`, 'template_id', counts.withVram],
     [true, `${gpuCount} of them free`, null, counts.free],
     [diskGb !== null, `A disk of ${diskGb} GB`, 'disk_gb', counts.withDisk],
+    [counts.withDisk < counts.free && diskGb === null, `${roomGb} GB of disk left`, null, counts.withDisk],
     [request.trustedOnly, 'On machines that the operator trusts', null, counts.trusted],
     [cap !== null, `At most $${dollarText(cap ?? 0n)} an hour`, 'max_price_per_hour', counts.priced],
     [
@@ -149,7 +151,7 @@ async function alternativesTo(query: Query, request: CapacityRequest): Promise<P
   const changes: [isAsked: boolean, change: string, changed: typeof anywhere][] = [
     [cap !== null, 'No price cap', { ...anywhere, maxPriceUcentsPerHour: null }],
     [request.offeringId !== null, 'Any offering', { ...anywhere, offeringId: null }],
-    [diskGb !== null, 'Without a size of the disk', { ...anywhere, diskGb: null }],
+    [diskGb !== null, 'Without a size of the disk', { ...anywhere, diskGb: null, roomGb: DISK_GB_MIN }],
     [gpuCount % 2 === 0, `Two launches with ${gpuWords(half)} each`, halved],
   ];
   const found = await Promise.all(

@@ -135,7 +135,11 @@ function awaitedGpus(wants: readonly SlotWant[], { gpuType, region }: ReservedLa
   return right.reduce((sum, want) => sum + want.gpus_missing, 0);
 }
 
-function noRoomText(slots: readonly Slots[], awaited: number, { gpuType, gpuCount, diskGb }: ReservedLaunch): string {
+function noRoomText(
+  slots: readonly Slots[],
+  awaited: number,
+  { gpuType, gpuCount, diskGb, roomGb }: ReservedLaunch,
+): string {
   const sum = (numberOf: (slot: Slots) => number): number => slots.reduce((total, slot) => total + numberOf(slot), 0);
   const [all, inUse, free] = [sum((slot) => slot.slots), sum((slot) => slot.in_use), sum((slot) => slot.free)];
   const onOne = Math.max(0, ...slots.map((slot) => slot.free));
@@ -144,6 +148,8 @@ function noRoomText(slots: readonly Slots[], awaited: number, { gpuType, gpuCoun
   if (away > 0) parts.push(`${away} are on hosts that are not available`);
   if (awaited > 0) parts.push(`${awaited} more are awaited from others who use them`);
   if (free > 0) parts.push(`at most ${onOne} are free on one machine`);
-  if (onOne >= gpuCount && diskGb !== null) parts.push(`and none of these hosts has ${diskGb} GB of disk left`);
+  const neededGb = diskGb ?? roomGb;
+  if (onOne >= gpuCount && neededGb !== undefined)
+    parts.push(`and none of these hosts has ${neededGb} GB of disk left`);
   return `The launch needs ${gpuCount} on one machine: ${parts.join(', ')}. There is no fallback to on_demand; try again when an instance has ended.`;
 }

@@ -37,7 +37,8 @@ test('a launch fits that needs all of it, and one that asks for nothing special'
   expect(hasCapacity(SLOTS, REQUEST)).toBe(true);
   const any = { ...REQUEST, offeringId: null, region: null, diskGb: null, minVramGb: 0, exceptMachineIds: [] };
   expect(hasCapacity(SLOTS, any)).toBe(true);
-  expect(hasCapacity({ ...SLOTS, disk_configurable: false, disk_free_gb: 0 }, any)).toBe(true);
+  expect(hasCapacity({ ...SLOTS, disk_configurable: false, disk_free_gb: 0 }, { ...any, roomGb: 10 })).toBe(true);
+  expect(hasCapacity({ ...SLOTS, disk_free_gb: 10 }, { ...any, roomGb: 10 })).toBe(true);
 });
 
 test.each<[string, Partial<SlotRequest>, Partial<Slots>]>([
@@ -48,6 +49,7 @@ test.each<[string, Partial<SlotRequest>, Partial<Slots>]>([
   ['more GPUs than are free', { gpuCount: 3 }, {}],
   ['more disk than is free', { diskGb: 301 }, {}],
   ['a disk, on a host that enforces none', {}, { disk_configurable: false }],
+  ['a disk of no named size, on a host with less than the smallest', { diskGb: null, roomGb: 10 }, { disk_free_gb: 9 }],
   ['another machine than one that has failed it', { exceptMachineIds: ['other', 'm'] }, {}],
 ])('a launch does not fit that needs %s', (_what, request, slots) => {
   expect(hasCapacity({ ...SLOTS, ...slots }, { ...REQUEST, ...request })).toBe(false);

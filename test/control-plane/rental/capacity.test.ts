@@ -37,6 +37,7 @@ describe('the capacity for a request', () => {
       region: null,
       maxPriceUcentsPerHour: null,
       diskGb: null,
+      roomGb: 10,
       endsMs: null,
       exceptMachineIds: [],
       trustedOnly: false,

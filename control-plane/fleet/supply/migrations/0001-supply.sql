@@ -73,6 +73,6 @@ create table offerings (
 ) STRICT;
 
 -- Both hold all that placement reads, so that a choice never touches the rows themselves.
-create index offerings_by_price on offerings (gpu_type, tier, gpu_free, price_ucents_per_hour, id, machine_id, region) where listed = 1;
-create index offerings_by_region on offerings (gpu_type, tier, region, gpu_free, price_ucents_per_hour, id, machine_id) where listed = 1;
+create index offerings_by_price on offerings (gpu_type, tier, gpu_free, price_ucents_per_hour, id, machine_id, region, disk_configurable, disk_free_gb) where listed = 1;
+create index offerings_by_region on offerings (gpu_type, tier, region, gpu_free, price_ucents_per_hour, id, machine_id, disk_configurable, disk_free_gb) where listed = 1;
 create index offerings_page on offerings (created_ms, id) where listed = 1;
