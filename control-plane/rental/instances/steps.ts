@@ -49,11 +49,11 @@ export async function perform(instance: store.InstanceRow, step: Step, deps: Ste
     case 'lose':
     case 'stop': {
       const to = step.do === 'lose' ? 'error' : 'stopped';
-      deps.log.warn(
-        { instance_id: instance.id, machine_id: instance.machine_id, to, reason: step.reason },
-        'rental lost',
-      );
-      return moved(instance, deps, (tx, nowMs) => move(tx, instance, { to, nowMs, reason: step.reason }, deps));
+      const { reason } = step;
+      return moved(instance, deps, (tx, nowMs) => {
+        deps.log.warn({ instance_id: instance.id, machine_id: instance.machine_id, to, reason }, 'rental lost');
+        return move(tx, instance, { to, nowMs, reason }, deps);
+      });
     }
     case 'expire':
       return moved(instance, deps, (tx, nowMs) => expire(tx, instance, nowMs, deps));
@@ -90,6 +90,10 @@ async function expire(tx: Tx, instance: store.InstanceRow, nowMs: number, deps: 
   return happened;
 }
 
+/**
+ * Runs `body` unless the facts have changed since `instance` was read: the plan may be wrong then. For example, the host has mended a GPU at the
+ * end of its grace. Who has changed them has made the row due, so the engine plans again.
+ */
 async function moved(
   instance: store.InstanceRow,
   deps: StepDeps,
@@ -97,7 +101,8 @@ async function moved(
 ): Promise<string[]> {
   const happened = await deps.db.tx('instances.move', async (tx) => {
     await lockRental(tx, instance);
-    return body(tx, deps.clock.now());
+    const now = await store.findInstance(tx, instance.id);
+    return now?.facts_version === instance.facts_version && (await body(tx, deps.clock.now()));
   });
   return happened && instance.machine_id !== null ? [instance.machine_id] : [];
 }

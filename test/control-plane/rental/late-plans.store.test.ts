@@ -1,0 +1,61 @@
+// A plan of the engine that is late: what it was made from has changed before its transaction got the locks.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { Db } from '../../../control-plane/base/db/db.ts';
+import { findInstance, type InstanceRow } from '../../../control-plane/rental/instances/store.ts';
+import { GRACE_MS } from '../../../shared/limits.ts';
+import { openWorldOver, type World, type WorldAccount } from '../../kit/world.ts';
+
+interface Late {
+  db: Db;
+  /** What happens once before the next transaction of this name begins. */
+  before: Map<string, () => Promise<unknown>>;
+}
+
+function late(db: Db): Late {
+  const before = new Map<string, () => Promise<unknown>>();
+  const tx: Db['tx'] = async (name, body) => {
+    const first = before.get(name);
+    before.delete(name);
+    await first?.();
+    return db.tx(name, body);
+  };
+  return { db: { ...db, tx }, before };
+}
+
+let world: World;
+let over: Late;
+let who: WorldAccount;
+let id: string;
+beforeEach(async () => {
+  ({ world, over } = await openWorldOver(late));
+  await world.machine();
+  who = await world.customer(100_000);
+  id = await world.run(who);
+});
+afterEach(async () => {
+  await world.verify();
+  await world.close();
+});
+
+async function row(): Promise<InstanceRow> {
+  const found = await findInstance(world.db.read, id);
+  if (found === undefined) throw new Error('the instance is gone');
+  return found;
+}
+
+async function note(fault: string | null): Promise<void> {
+  await world.rooms.instances.noteGpus([{ heldBy: (await row()).workload_id ?? '', fault }]);
+}
+
+test('a rental whose GPU is mended in the last moment of the grace goes on', async () => {
+  await note('Xid 79');
+  await world.clock.advance(GRACE_MS);
+  over.before.set('instances.move', () => note(null));
+  await world.drive();
+  expect(over.before.size).toBe(0);
+  expect(await row()).toMatchObject({ status: 'running', gpu_fault: null, status_reason: null });
+  await note('Xid 79');
+  await world.clock.advance(GRACE_MS);
+  await world.drive();
+  expect((await row()).status).toBe('error');
+});
