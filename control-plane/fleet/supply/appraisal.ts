@@ -27,7 +27,10 @@ export async function appraise(tx: Tx, machineId: string, deps: AppraisalDeps): 
   // A claim that comes or goes changes what other machines may offer. Each claim changes hands at most once, so the loop ends.
   const due = [machineId];
   for (let id = due.shift(); id !== undefined; id = due.shift()) {
-    due.push(...(await appraiseOne(tx, id, deps)));
+    const others = await appraiseOne(tx, id, deps);
+    // Locked before they are read. Otherwise an inventory that a host reports meanwhile would be replaced by the one that was read here.
+    await tx.lock('machine', ...others);
+    due.push(...others);
   }
 }
 
