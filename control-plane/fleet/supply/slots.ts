@@ -5,6 +5,8 @@ import { join, type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
 import { firstFree, isFree } from './lending.ts';
 import type { Candidate, CapacityRequest } from './offerings.ts';
 
+const MachineIdRow = z.object({ machine_id: text });
+
 const SlotsRow = z.object({
   machine_id: text,
   offering_id: text,
@@ -104,6 +106,15 @@ export function freeCapacity(
           and ${isFree} and (g.reserved_by is null or ${isEnded})
         group by g.machine_id order by g.machine_id`,
   );
+}
+
+/** The machines with such GPUs, whoever holds them now, online or not. */
+export async function machinesOfKind(query: Query, { gpuType, region }: Kind): Promise<string[]> {
+  const rows = await query.all(
+    MachineIdRow,
+    sql`select machine_id from offerings where tier = 'on_demand' and gpu_type = ${gpuType} and region = ${region}`,
+  );
+  return rows.map((row) => row.machine_id);
 }
 
 const CountRow = z.object({ n: int });
@@ -209,8 +220,6 @@ export async function serveWants(tx: Tx, machineId: string): Promise<boolean> {
   }
   return served > 0;
 }
-
-const MachineIdRow = z.object({ machine_id: text });
 
 /** The machines with slots of the contract. */
 export async function machinesWithSlots(query: Query, reservedBy: string): Promise<string[]> {

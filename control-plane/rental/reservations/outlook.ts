@@ -1,8 +1,8 @@
 // The outlook of a contract that has no GPUs yet: whether the supply can fill it, and how many GPUs it would find at its start.
 import { fail } from '../../../shared/errors.ts';
-import type { Query } from '../../base/db/db.ts';
+import type { Query, Tx } from '../../base/db/db.ts';
 import { fewestMachines } from '../../fleet/placement/placement.ts';
-import { freeCapacity, type Kind, slotsOf, supplyOf } from '../../fleet/supply/slots.ts';
+import { freeCapacity, type Kind, machinesOfKind, slotsOf, supplyOf } from '../../fleet/supply/slots.ts';
 import { gpusIn, kindOf } from './allocate.ts';
 import * as store from './store.ts';
 import { standing } from './term.ts';
@@ -15,13 +15,17 @@ export interface Outlook {
 
 /**
  * Checks that the whole supply can fill the contract, whoever uses the GPUs now. Other contracts count for the time that they overlap with it.
+ * The machines of the supply are locked first, so that two contracts at the same moment are not promised the same GPUs.
  * @throws ServiceError `conflict` if it cannot be filled
  */
-export async function assertCanBeFilled(query: Query, contract: store.ReservationRow, nowMs: number): Promise<void> {
-  const others = await othersOf(query, contract, nowMs);
+export async function assertCanBeFilled(tx: Tx, contract: store.ReservationRow, nowMs: number): Promise<void> {
+  const machines: string[] = [];
+  for (const entry of contract.commitment) machines.push(...(await machinesOfKind(tx, kindOf(entry))));
+  await tx.lock('machine', ...machines);
+  const others = await othersOf(tx, contract, nowMs);
   for (const entry of contract.commitment) {
     const kind = kindOf(entry);
-    const [supply, promised] = [await supplyOf(query, kind), peakOf(others, kind, contract)];
+    const [supply, promised] = [await supplyOf(tx, kind), peakOf(others, kind, contract)];
     if (promised + entry.gpu_count <= supply) continue;
     const { gpuType, region } = kind;
     fail(

@@ -39,9 +39,9 @@ function reserve(machineId: string): Promise<boolean> {
   const want = { machineId, gpuType: 'H100_SXM', count: 1, reservedBy: 'r-1', startsMs: 0 };
   return interleaved.db.tx('test.reserve', (tx) => world.rooms.supply.reserve(tx, want));
 }
-async function contract(gpus: number): Promise<string> {
+async function contract(gpus: number, startsMs = world.clock.now()): Promise<string> {
   const { id } = await world.rooms.accounts.createOrg('holder');
-  const [starts_at, ends_at] = [0, 30].map((days) => new Date(world.clock.now() + days * DAY_MS).toISOString());
+  const [starts_at, ends_at] = [0, 30].map((days) => new Date(startsMs + days * DAY_MS).toISOString());
   const made = await world.rooms.reservations.create({
     org_id: id,
     title: 'training',
@@ -83,6 +83,18 @@ describe.each(SEEDS)('in the order of seed %d', (seed) => {
     const id = await contract(2);
     await atOnce(seed, [release(machineId), () => world.rooms.reservations.cancel(id)]);
     expect(await slotsIn(id)).toBe(0);
+  });
+
+  test('two contracts for the same GPUs at once are one contract, also if one of them is an extension', async () => {
+    await world.machine({ gpus: 2 });
+    const first = await interleaved.run(seed, [() => contract(2), () => contract(2)]);
+    expect(first.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'rejected']);
+    const [made] = await world.rooms.reservations.list({ count: 2 });
+    const id = made?.contract.id ?? '';
+    const endMs = made?.contract.ends_ms ?? 0;
+    const later = () => world.rooms.reservations.extend(id, endMs + DAY_MS);
+    const second = await interleaved.run(seed, [later, () => contract(1, endMs)]);
+    expect(second.map(({ status }) => status).toSorted()).toEqual(['fulfilled', 'rejected']);
   });
 
   test('a launch and a contract that want the same GPU do not wait for each other in a circle', async () => {
