@@ -132,11 +132,12 @@ function reportReturn(name: string, ms: number): void {
   });
 }
 
-/** Enrols machines that have never linked, and returns the key that they share. */
+/** Enrols machines that have never linked, and returns the key that they share. No two machines of a service have the same one. */
 function enrol({ databaseFile }: ControlPlane): string {
   const { publicKey, privateKey } = generateKeyPairSync('ed25519');
   const database = new Database(databaseFile);
   database.exec(`begin immediate;
+    drop index machines_by_key;
     insert into suppliers (id, org_id, status, created_ms, updated_ms, machine_count) values ('s', 'o', 'active', 0, 0, ${LINKS + WARM_UP});
     with recursive n(i) as (select 0 union all select i + 1 from n where i + 1 < ${LINKS + WARM_UP})
       insert into machines (id, supplier_id, status, verification_status, region, price_ucents_per_hour, tier, public_key, created_ms, updated_ms)

@@ -1,7 +1,7 @@
 // Suppliers, their machines, the GPUs of the machines, and which launch holds each GPU.
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../../shared/clock.ts';
-import { fail } from '../../../shared/errors.ts';
+import { codeOf, fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { ENROLLMENT_TOKEN_MS, MACHINES_AWAITED_MAX, MACHINES_PER_SUPPLIER_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
@@ -222,15 +222,21 @@ async function newToken(tx: Tx, machineId: string, { ids, clock }: SupplyDeps): 
   return token;
 }
 
+/** The code of PostgreSQL. SQLite runs one body after another, so a check in the body finds a row that exists. */
+const UNIQUE_VIOLATION = '23505';
+
 type EnrollDeps = SupplyDeps & IntakeDeps;
 
 async function enroll(request: EnrollRequest, deps: EnrollDeps): Promise<{ machineId: string }> {
   const hash = hashToken(request.token);
   const machineId = (await store.findToken(deps.db.read, hash))?.machine_id ?? '';
-  return deps.db.tx('supply.enroll', async (tx) => {
-    await tx.lock('machine', machineId);
-    return useToken(tx, hash, request, deps);
-  });
+  const once = (): Promise<{ machineId: string }> =>
+    deps.db.tx('supply.enroll', async (tx) => {
+      await tx.lock('machine', machineId);
+      return useToken(tx, hash, request, deps);
+    });
+  // A host has one key and is one machine. If it has become another one meanwhile, the second attempt finds that and names it.
+  return once().catch((error: unknown) => (codeOf(error) === UNIQUE_VIOLATION ? once() : Promise.reject(error)));
 }
 
 async function useToken(
