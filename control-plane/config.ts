@@ -175,7 +175,7 @@ const ConfigFields = z.strictObject({
   /** Launches of one organisation that may be in progress at once. Above this, callers get 429. */
   open_launches_per_org: z.int().min(1).max(RATE_MAX).default(50),
   /**
-   * GPU hours that launches of one organisation may hold without running, in any 24 hours. Above this, callers get 429. A quarter of the
+   * GPU hours that launches of one organisation may hold without paying, in any 24 hours. Above this, callers get 429. A quarter of the
    * GPU time that the organisation paid for in those 24 hours is added.
    */
   unpaid_gpu_hours_per_org: z.int().min(1).max(RATE_MAX).default(16),

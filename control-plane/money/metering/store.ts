@@ -1,7 +1,7 @@
 // The SQL of metered segments.
 import { z } from 'zod';
 import { idRow, int, text, ucents } from '../../base/db/columns.ts';
-import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
+import { join, type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
 
 export interface NewSegment {
   /** The instance. */
@@ -120,6 +120,11 @@ export async function chargedGpuMs(
         where org_id = ${orgId} and (ended_ms is null or ended_ms > ${sinceMs}) and rate_ucents_per_hour > 0`,
   );
   return row?.gpu_ms ?? 0;
+}
+
+/** The time that a rental was charged for until its last segment ended, in milliseconds, as an expression of a statement about rentals. */
+export function chargedMs(subjectId: Sql): Sql {
+  return sql`(select coalesce(sum(s.ended_ms - s.started_ms), 0) from meter_segments s where s.subject_id = ${subjectId})`;
 }
 
 const MachineRow = z.object({ machine_id: text });

@@ -30,7 +30,7 @@ const OPEN_LAUNCHES_RETRY_SECONDS = 30;
 export interface CreateDeps extends PlaceDeps {
   /** Launches of one organisation that may be in progress at once. */
   openLaunchesMax(): number;
-  /** GPU hours that launches of one organisation may hold without running, in any 24 hours. */
+  /** GPU hours that launches of one organisation may hold without paying, in any 24 hours. */
   unpaidGpuHoursMax: number;
   events: Events;
   operations: Operations;

@@ -1,20 +1,25 @@
-// Limits the GPU time that launches of an organisation hold without ever running. Nobody pays for that time. Paid GPU time raises the budget.
+// Limits the GPU time that launches of an organisation hold and nobody pays for. Paid GPU time raises the budget.
+//
+// A launch that never ran counts with the time until its end. A rental that has ended counts with the time that it took to start, less the time that
+// it was charged for. So a slow pull costs nothing to those who then use the GPUs for as long, and a second of running does not make it free.
 import { z } from 'zod';
 import { fail } from '../../../shared/errors.ts';
 import { int } from '../../base/db/columns.ts';
-import { type Query, sql, type Tx } from '../../base/db/db.ts';
-import { chargedGpuMs } from '../../money/metering/store.ts';
+import { type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
+import { chargedGpuMs, chargedMs } from '../../money/metering/store.ts';
 
 const WINDOW_MS = 24 * 3_600_000;
 /** A launch in progress counts for at least this long. Otherwise many launches at once would all pass. */
 const LAUNCH_MS_MIN = 300_000;
+/** A launch that was given up counts for at least this long, because its host holds the GPUs until it has removed the container. */
+const GIVEN_UP_MS_MIN = 30_000;
 /** For every PAID_SHARE GPU hours that an organisation has paid in the window, it may hold one more GPU hour without paying. */
 const PAID_SHARE = 4;
 const RETRY_SECONDS = 600;
 const HOUR_MS = 3_600_000;
 
 /**
- * Refuses a launch of `gpuCount` GPUs if launches that never ran, or do not run yet, have used the budget of the last 24 hours.
+ * Refuses a launch of `gpuCount` GPUs if launches that nobody has paid for have used the budget of the last 24 hours.
  * @throws ServiceError `rate_limit_exceeded`
  */
 export async function refuseUnpaidHolds(
@@ -30,7 +35,7 @@ export async function refuseUnpaidHolds(
   if (heldMs <= budgetMs) return;
   const hours = (ms: number): string => (ms / HOUR_MS).toFixed(1);
   fail('rate_limit_exceeded', {
-    detail: `Launches of this organisation that did not run held GPUs for ${hours(heldMs)} GPU hours in the last 24 hours, this one included; ${hours(budgetMs)} are free of charge. Wait until the launches in progress run, correct the image that fails, or try again later. GPU time that you pay for adds to it.`,
+    detail: `Launches of this organisation that did not run, or ran for less time than they took to start, held GPUs for ${hours(heldMs)} GPU hours in the last 24 hours, this one included; ${hours(budgetMs)} are free of charge. Wait until the launches in progress run, correct the image that fails, or try again later. GPU time that you pay for adds to it.`,
     retryAfterSeconds: RETRY_SECONDS,
   });
 }
@@ -38,8 +43,8 @@ export async function refuseUnpaidHolds(
 const SumRow = z.object({ gpu_ms: int });
 
 /**
- * GPUs times the time that launches held them, in milliseconds. Launches that ran do not count. Launches under a contract do not count either,
- * because the contract pays for its GPUs anyway.
+ * GPUs times the time that launches held them and nobody paid for, in milliseconds. Rentals that still run do not count, because they are charged.
+ * Launches under a contract do not count either, because the contract pays for its GPUs anyway.
  */
 async function unpaidGpuMs(
   query: Query,
@@ -49,13 +54,19 @@ async function unpaidGpuMs(
   const isOpen = sql`status in ('allocating', 'starting')`;
   const fromMs = sql`case when created_ms > ${sinceMs} then created_ms else ${sinceMs} end`;
   const elapsedMs = sql`(case when ${isOpen} then ${nowMs} else coalesce(launch_ended_ms, 0) end) - (${fromMs})`;
-  const leastMs = sql`case when ${isOpen} then ${LAUNCH_MS_MIN} else 0 end`;
-  const heldMs = sql`case when ${elapsedMs} > ${leastMs} then ${elapsedMs} else ${leastMs} end`;
+  const endedInTime = sql`launch_ended_ms > ${sinceMs}`;
+  const leastMs = sql`case when ${isOpen} then ${LAUNCH_MS_MIN} when ${endedInTime} then ${GIVEN_UP_MS_MIN} else 0 end`;
+  const unpaidMs = sql`ready_ms - (${fromMs}) - ${chargedMs(sql`instances.id`)}`;
+  const heldMs = sql`case when ready_ms is null then ${larger(elapsedMs, leastMs)}
+    when status in ('running', 'unreachable') or ready_ms <= ${sinceMs} then 0 else ${larger(unpaidMs, sql`0`)} end`;
   const row = await query.one(
     SumRow,
     sql`select cast(coalesce(sum(gpu_count * (${heldMs})), 0) as bigint) as gpu_ms from instances
-        where org_id = ${orgId} and created_ms > ${sinceMs - WINDOW_MS} and ready_ms is null and machine_id is not null
-          and tier <> 'reserved'`,
+        where org_id = ${orgId} and created_ms > ${sinceMs - WINDOW_MS} and machine_id is not null and tier <> 'reserved'`,
   );
   return row?.gpu_ms ?? 0;
+}
+
+function larger(a: Sql, b: Sql): Sql {
+  return sql`case when ${a} > ${b} then ${a} else ${b} end`;
 }

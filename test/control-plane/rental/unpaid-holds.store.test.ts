@@ -1,4 +1,4 @@
-// The budget of GPU time that launches may hold without running, for any 24 hours. Paid time adds to it.
+// The budget of GPU time that launches may hold without being paid for, for any 24 hours. Paid time adds to it.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
@@ -38,6 +38,42 @@ test('a launch fits that fills the budget to the millisecond; one more is 429 an
   await expect(world.launch(who)).rejects.toThrow(/held GPUs for 2\.1 GPU hours in the last 24 hours.*2\.0 are free/);
   await world.launch(await world.customer(10_000));
   await world.end(who, last);
+});
+
+test('a launch that is cancelled at once counts for half a minute, in which its host removes the container', async () => {
+  await squat(8, 14 * MINUTE_MS);
+  await squat(1, 2.5 * MINUTE_MS);
+  // 114.5 minutes have been used, and a launch needs five.
+  for (let i = 0; i < 2; i += 1) await world.end(who, await world.launch(who));
+  await expect(world.launch(who)).rejects.toMatchObject(refused);
+});
+
+/** A launch whose image is pulled for some time, and that runs for another time. */
+async function pullAndRun(gpus: number, { pullMs, runMs }: { pullMs: number; runMs: number }): Promise<void> {
+  const id = await world.launch(who, { gpu_count: gpus });
+  await world.observe(id, { phase: 'pulling' });
+  await world.drive();
+  await world.clock.advance(pullMs);
+  await world.start(id);
+  await world.clock.advance(runMs);
+  await world.end(who, id);
+}
+
+test('a rental that ran for less time than it took to start counts with the difference', async () => {
+  await pullAndRun(8, { pullMs: 15 * MINUTE_MS, runMs: 1 });
+  await expect(world.launch(who)).rejects.toMatchObject(refused);
+});
+
+test('a rental that was paid for as long as it took to start counts no more', async () => {
+  for (let i = 0; i < 8; i += 1) await pullAndRun(8, { pullMs: 15 * MINUTE_MS, runMs: 15 * MINUTE_MS });
+  await squat(8, 15 * MINUTE_MS);
+  await world.launch(who);
+});
+
+test('a rental that was ready before the last 24 hours counts no more', async () => {
+  await pullAndRun(8, { pullMs: 15 * MINUTE_MS, runMs: 1 });
+  await world.clock.advance(DAY_MS - 1);
+  await squat(8, 14 * MINUTE_MS);
   await world.launch(who);
 });
 
