@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { flag, int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
+import { keptGb } from './kept-disks.ts';
 import type { GpuWant } from './lending.ts';
 import * as store from './store.ts';
 
@@ -61,7 +62,7 @@ async function setHeldDisk(tx: Tx, { machineId, heldBy, diskGb }: Want): Promise
  */
 async function countFree(tx: Tx, machineId: string): Promise<void> {
   const ofMachine = sql`from machine_gpus g where g.machine_id = offerings.machine_id`;
-  const heldGb = sql`(select coalesce(sum(g.held_disk_gb), 0) ${ofMachine})`;
+  const heldGb = sql`((select coalesce(sum(g.held_disk_gb), 0) ${ofMachine}) + ${keptGb(sql`offerings.machine_id`)})`;
   await tx.run(
     sql`update offerings set
           gpu_free = (select count(*) ${ofMachine} and g.gpu_type = offerings.gpu_type and g.usable = 1 and g.held_by is null

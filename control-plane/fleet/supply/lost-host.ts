@@ -1,5 +1,6 @@
 // Forgets the host of a machine whose state is lost for good: its key, what it has shown, and what was decided about it.
 import { type Tx, sql } from '../../base/db/db.ts';
+import { dropKept } from './kept-disks.ts';
 import * as store from './store.ts';
 
 /**
@@ -14,5 +15,6 @@ export async function clearHost(tx: Tx, machineId: string): Promise<void> {
   await store.setApproved(tx, machineId, null);
   await store.setTrusted(tx, machineId, false);
   await tx.run(sql`update machine_gpus set held_by = null, held_disk_gb = 0 where machine_id = ${machineId}`);
+  await dropKept(tx, machineId);
   await store.dropExcept(tx, machineId, []);
 }

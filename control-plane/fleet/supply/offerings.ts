@@ -4,6 +4,7 @@ import { CANDIDATES_MAX, DISK_GB_INCLUDED, DISK_GB_MIN, GPUS_PER_MACHINE_MAX } f
 import { flag, int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, raw, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
+import { keptGbOf } from './kept-disks.ts';
 import { gpusWithin, lenders } from './lending.ts';
 import * as store from './store.ts';
 import { obstacleOf } from './checks.ts';
@@ -239,12 +240,13 @@ export async function refreshOfferings(
 ): Promise<void> {
   const machine = await store.findMachine(tx, machineId);
   if (machine === undefined) return;
-  const gpus = await store.gpusOf(tx, machineId);
+  const [gpus, keptGb] = await Promise.all([store.gpusOf(tx, machineId), keptGbOf(tx, machineId)]);
   const { inventory } = machine;
   const listed = obstacleOf(machine) === undefined;
   const storageGb = Math.floor((inventory?.storage_bytes ?? 0) / GIB);
   const diskConfigurable = inventory?.disk_enforced === true && storageGb >= DISK_GB_MIN;
-  const diskFreeGb = Math.max(0, storageGb - gpus.reduce((sum, gpu) => sum + gpu.held_disk_gb, 0));
+  const heldGb = gpus.reduce((sum, gpu) => sum + gpu.held_disk_gb, keptGb);
+  const diskFreeGb = Math.max(0, storageGb - heldGb);
   await tx.run(sql`update offerings set listed = 0, gpu_free = 0, gpu_total = 0 where machine_id = ${machineId}`);
   for (const [gpuType, ofType] of Map.groupBy(gpus, (gpu) => gpu.gpu_type)) {
     const usable = ofType.filter((gpu) => gpu.usable);

@@ -19,6 +19,7 @@ import {
   takeInventory,
 } from './intake.ts';
 import { holdGpus, type Want } from './holding.ts';
+import { release } from './kept-disks.ts';
 import { type Listing, openListing, ownMachine } from './listing.ts';
 import { refreshOfferings } from './offerings.ts';
 import { type Online, openOnline } from './online.ts';
@@ -94,8 +95,8 @@ export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'>, Onli
   onlineMachineIds(afterId: string, limit: number): Promise<string[]>;
   /** Holds GPUs for `heldBy`. Undefined if there are too few; then nothing is held. */
   hold(tx: Tx, want: Want): Promise<string[] | undefined>;
-  /** Releases what `heldBy` holds. A second call does nothing. */
-  release(tx: Tx, heldBy: string): Promise<void>;
+  /** Releases what `heldBy` holds; with `keepsDisk` all but its disk, which a later call releases. */
+  release(tx: Tx, heldBy: string, keepsDisk?: boolean): Promise<void>;
 }
 
 interface SupplyDeps {
@@ -156,8 +157,8 @@ export function openSupply(deps: SupplyDeps): Supply {
       }),
     onlineMachineIds: (afterId, limit) => store.onlineMachineIds(db.read, afterId, limit),
     hold: holdGpus,
-    release: async (tx, heldBy) => {
-      for (const machineId of await store.freeGpus(tx, heldBy)) await listing.noteReleased(tx, machineId);
+    release: async (tx, heldBy, keepsDisk = false) => {
+      for (const machineId of await release(tx, heldBy, keepsDisk)) await listing.noteReleased(tx, machineId);
     },
   };
 }

@@ -12,12 +12,13 @@
 // A tombstone stays in the list until the host confirms it. A host that was offline for a week still learns which containers to
 // remove. A host never removes a container because it is missing from the list: such a container is reported as unknown.
 //
-// The GPUs of a workload come free as soon as its container is stopped. Its disk may stay on the host for some days after that.
+// The GPUs of a workload come free as soon as its container is stopped. Its disk stays on the host for some time after that, and comes free when
+// the host reports the container removed.
 //
 // Example with revisions (milliseconds since 1970 in truth, small numbers here):
 //   rev 100  `want` w1. The host starts it and reports starting, then running.
 //   rev 140  `remove` w1: the row is `removing`, the list holds {w1, removed}.
-//            The host reports stopped: w1's GPUs are free. It reports removed: the row is `gone`.
+//            The host reports stopped: w1's GPUs are free. It reports removed: w1's disk is free too, and the row is `gone`.
 //   rev 150  The list is empty.
 //
 // Restore from a backup. The host holds rev 150, but the restored database only knows rev 120. When the host links, `meet`
@@ -272,8 +273,9 @@ async function observeOne(
     await deps.onChange(tx, row.instance_id, observed);
   }
   if (row.state !== 'removing') return 'taken';
-  if (LET_GO.has(observed.phase)) await deps.supply.release(tx, row.id);
-  if (NOTHING_LEFT.has(observed.phase)) {
+  const isNothingLeft = NOTHING_LEFT.has(observed.phase);
+  if (LET_GO.has(observed.phase)) await deps.supply.release(tx, row.id, !isNothingLeft);
+  if (isNothingLeft) {
     await store.move(tx, row.id, { from: 'removing', to: 'gone', nowMs: now });
     await store.bumpRevision(tx, machineId, now);
   }

@@ -141,6 +141,19 @@ test('a new machine with the GPUs of a lost host is approved', async () => {
   expect((await machine()).verification_status).toBe('unverified');
 });
 
+test('a disk that the lost host had kept is free on the new one', async () => {
+  await world.remove(who, id);
+  await world.observe(id, { phase: 'stopped' });
+  await world.drive();
+  await loseHost(world, made.machineId);
+  await lose();
+  await world.rooms.supply.enroll({ token: await token(), public_key: NEW_KEY, inventory: made.inventory });
+  await linkHost(world, made.machineId);
+  await world.rooms.supply.approve(made.machineId);
+  const again = await world.run(who, { disk_gb: 1_000 });
+  expect((await findInstance(world.db.read, again))?.status).toBe('running');
+});
+
 test('a machine that was draining is delisted when its host is given up', async () => {
   await endUnconfirmed();
   await world.db.tx('test.delist', (tx) => world.rooms.supply.delist(tx, made.orgId, made.machineId));

@@ -1,8 +1,9 @@
-// A launch that names no disk size, on a host that enforces sizes and has less left than the smallest.
+// The disk that a host has left: a launch that names no size needs some too, and the disk of a removed container is not free yet.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { countRow } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { findInstance, type InstanceRow } from '../../../control-plane/rental/instances/store.ts';
 import type { CreateInstance } from '../../../shared/api/instance.ts';
 import { openOperator } from '../../kit/operator.ts';
@@ -54,7 +55,12 @@ test('it fails if there is no other host, and the customer and the operator read
 });
 
 test('it takes the last ten gigabytes', async () => {
-  const { machineId: other } = await world.machine({ gpus: 2, dollars: 1, diskEnforced: true, storageBytes: 106 * GIB });
+  const { machineId: other } = await world.machine({
+    gpus: 2,
+    dollars: 1,
+    diskEnforced: true,
+    storageBytes: 106 * GIB,
+  });
   await launched({ disk_gb: 96 });
   expect(await launched()).toMatchObject({ machine_id: other, disk_gb: 10 });
 });
@@ -71,4 +77,33 @@ test('it does not take a slot of its contract on such a host', async () => {
   });
   await expect(world.launch(who, { tier: 'reserved' })).rejects.toThrow('none of these hosts has 10 GB of disk left');
   expect(await heldGb()).toBe(96);
+});
+
+test('the disk of a removed container is sold again only when its host has removed it, although its GPU is free', async () => {
+  const tenant = await world.customer(100_000);
+  const { machineId: other, inventory } = await world.machine({
+    gpus: 2,
+    dollars: 0.5,
+    diskEnforced: true,
+    storageBytes: 300 * GIB,
+  });
+  const freeGb = async (): Promise<number | undefined> => {
+    const free = sql`select disk_free_gb as count from offerings where machine_id = ${other}`;
+    return (await world.db.read.one(countRow, free))?.count;
+  };
+  const id = await world.run(tenant, { disk_gb: 200 });
+  await world.remove(tenant, id);
+  await world.observe(id, { phase: 'stopped' });
+  await world.drive();
+  expect(await freeGb()).toBe(100);
+  expect((await gpusOf(world.db.read, other)).map((gpu) => gpu.held_by)).toEqual([null, null]);
+  // Neither another launch nor a report of the host changes that.
+  expect(await launched({ disk_gb: 101 })).toMatchObject({ status: 'error' });
+  const second = await launched({ disk_gb: 60 });
+  expect([second?.machine_id, await freeGb()]).toEqual([other, 40]);
+  await world.rooms.supply.reportInventory(other, { ...inventory, cpu_cores: 8 });
+  expect(await freeGb()).toBe(40);
+  await world.observe(id, { phase: 'stopped' });
+  await world.observe(id, { phase: 'removed' });
+  expect(await freeGb()).toBe(240);
 });
