@@ -322,8 +322,6 @@ const OWN_JSON = new Map([
   ['shared/event-reader.ts', 'the control plane, in the process of its caller'],
   ['control-plane/cli/svc.ts', 'the user'],
   ['control-plane/fleet/workloads/workloads.ts', 'ourselves: the text was sealed'],
-  ['control-plane/models/gateway/chat-wire.ts', "a model server of the operator's"],
-  ['control-plane/base/outbound/outbound.ts', "a model server of the operator's"],
   ['control-plane/money/metering/routes.ts', 'ourselves: a cursor is signed'],
   ['control-plane/money/payouts/earnings-route.ts', 'ourselves: a cursor is signed'],
   ['control-plane/rental/journal/logs.ts', 'a host: lines are bounded'],

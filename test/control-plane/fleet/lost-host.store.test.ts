@@ -61,8 +61,8 @@ async function token(): Promise<string> {
 }
 
 /** What the control plane does with a link of a host: the code with which it closes it, or `welcome`. */
-async function link(inventory: Inventory): Promise<number | 'welcome' | undefined> {
-  let answer: number | 'welcome' | undefined;
+async function link(inventory: Inventory): Promise<number | 'up' | undefined> {
+  let answer: number | 'up' | undefined;
   const socket = Object.assign(new EventEmitter(), {
     OPEN: 1,
     readyState: 1,
@@ -77,7 +77,8 @@ async function link(inventory: Inventory): Promise<number | 'welcome' | undefine
     },
     send: (frame: string) => {
       const message = ServerMessage.parse(JSON.parse(frame));
-      if (message.type === 'welcome') answer = 'welcome';
+      // It follows the hello's effect in the database.
+      if (message.type === 'desired') answer = 'up';
       if (message.type !== 'challenge') return;
       const { machineId } = made;
       const proof = sign(null, linkProof(machineId, message.nonce), key).toString('base64url');
@@ -168,7 +169,7 @@ test('a machine that the operator has suspended stays suspended', async () => {
 
 test('the old host cannot come back: neither its key nor a hello that was under way is taken', async () => {
   await loseHost(world, made.machineId);
-  expect(await link(made.inventory)).toBe('welcome');
+  expect(await link(made.inventory)).toBe('up');
   await loseHost(world, made.machineId);
   await world.remove(who, id);
   world = await world.restart();

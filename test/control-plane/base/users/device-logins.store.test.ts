@@ -182,10 +182,10 @@ describe('an attacker', () => {
     expect((await begin()).user_code).toBeDefined();
   });
 
-  test('cannot fill it with many requests at once, and a decision about one makes room for one', async () => {
-    const codes = await Promise.all(Array.from({ length: 30 }, () => begin()));
-    const open = codes.filter(({ user_code: code }) => code !== undefined);
-    expect(open).toHaveLength(20);
+  test('has room for twenty logins, and a decision about one makes room for one', async () => {
+    const open: Codes[] = [];
+    for (let n = 0; n < 20; n += 1) open.push(await begin());
+    expect(open.filter(({ user_code: code }) => code === undefined)).toEqual([]);
     for (const [i, verb] of (['deny', 'approve'] as const).entries()) {
       expect((await begin()).user_code).toBeUndefined();
       expect((await act(verb, open[i] as Codes)).status).toBe(204);
