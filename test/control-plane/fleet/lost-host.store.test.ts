@@ -60,7 +60,7 @@ async function token(): Promise<string> {
   return given.token;
 }
 
-/** What the control plane does with a link of a host: the code with which it closes it, or `welcome`. */
+/** What the control plane does with a link of a host: the code with which it closes it, or `up`. */
 async function link(inventory: Inventory): Promise<number | 'up' | undefined> {
   let answer: number | 'up' | undefined;
   const socket = Object.assign(new EventEmitter(), {
