@@ -19,7 +19,7 @@ import { type Caller, isInference, type MaybePromise, type Route, undeclared, ty
 import type { Scope } from './scopes.ts';
 import { assertMediaType, uploadOf } from './uploads.ts';
 
-/** A body that comes this long after its head is late. Honest clients send both together. */
+/** A body that comes this long after its head is late. Most clients send both together. If a slow line is late, its caller is only read again. */
 const LATE_MS = 1_000;
 
 export interface RouteDeps {
@@ -51,6 +51,8 @@ export function serveRoute(app: FastifyInstance, each: Route, deps: RouteDeps, a
       void sendError((known && undeclared(each, known)) ?? error, request, reply, deps.log);
     },
     handler: async (request, reply) => {
+      // Before the first wait, because a caller that leaves is noticed only from here on.
+      const gone = goneSignal(reply.raw);
       const admitted = request.getDecorator<Admitted | undefined>('admitted');
       const isLate = admitted !== undefined && deps.clock.monotonicMs() - admitted.atMs >= LATE_MS;
       const wire = await answer(
@@ -64,7 +66,7 @@ export function serveRoute(app: FastifyInstance, each: Route, deps: RouteDeps, a
           caller: isLate ? await admitAgain(admitted.scope, each, request, deps) : admitted?.caller,
           requestId: request.id,
           clientIp: request.ip,
-          gone: goneSignal(reply.raw),
+          gone,
           isForm: isForm(request),
         },
         answerDeps,

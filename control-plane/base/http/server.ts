@@ -283,7 +283,7 @@ function bodyOf(text: string): unknown {
     return parseJson(text, JSON_VALUES_MAX);
   } catch (error) {
     if (error instanceof TooManyValues)
-      return fail('invalid_request', `The body has ${error.message}; send fewer in one request.`);
+      return fail('invalid_request', `The body has ${error.message}; send less in one request.`);
     return fail('malformed_json', {
       detail: `The body is not valid JSON: ${error instanceof Error ? error.message : ''}.`,
       cause: error,

@@ -34,7 +34,7 @@ const WAITS = {
 } as const satisfies Record<string, Waits>;
 
 export interface Attempts {
-  /** Counts a try to sign up, also one that succeeds: each costs a hash and leaves rows. @throws ServiceError `rate_limit_exceeded` */
+  /** Counts a sign-up whose address is free: each costs a hash and leaves rows. @throws ServiceError `rate_limit_exceeded` */
   takeSignUp(clientIp: string): Promise<void>;
   /**
    * Counts a try to sign in to the account. @throws ServiceError `rate_limit_exceeded` with the time to wait

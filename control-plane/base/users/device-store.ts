@@ -25,8 +25,8 @@ export type DeviceLoginRow = z.infer<typeof DeviceLoginRow>;
 const COLUMNS = sql`id, device_hash, user_code_hash, host, client_ip, network, scopes, state, user_id, org_id, polled_ms, interval_ms, created_ms, expires_ms`;
 
 /**
- * Returns 0 if the network has `openMax` logins that wait for a person, or another login has the same user code at present. On PostgreSQL, requests at
- * the same moment may pass the limit together: a network has no row to lock, and a few rows more harm nobody.
+ * Returns 0 if the network has `openMax` logins that wait for a person, or another login has the same user code at present. On PostgreSQL, requests
+ * at the same moment may pass the limit together: a network has no row to lock, and a few rows more harm nobody.
  */
 export function insertDeviceLogin(tx: Tx, row: DeviceLoginRow, openMax: number): Promise<number> {
   const number = (value: number | null): Sql => sql`cast(${value} as bigint)`;

@@ -93,7 +93,7 @@ function registrationRoutes({ users: { passkeys } }: Deps): Route[] {
   ];
 }
 
-function listRoutes({ db }: Deps): Route[] {
+function listRoutes({ db, users: { sessions } }: Deps): Route[] {
   const page = z.strictObject({ data: z.array(Passkey).describe('The passkeys') });
   return [
     route({
@@ -123,6 +123,7 @@ function listRoutes({ db }: Deps): Route[] {
         const { userId } = caller.session;
         await db.tx('users.remove_passkey', async (tx) => {
           await tx.lock('user', userId);
+          await sessions.present(tx, caller, 'session');
           if (!(await deletePasskey(tx, userId, params.id))) fail('not_found', `You have no passkey ${params.id}.`);
           await assertFactorsLeft(tx, userId);
         });

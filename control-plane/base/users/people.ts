@@ -6,6 +6,7 @@ import { hashOf } from '../accounts/api-keys.ts';
 import type { Accounts } from '../accounts/accounts.ts';
 import type { Mail } from '../mail/mail.ts';
 import type { Query, Tx } from '../db/db.ts';
+import type { Attempt } from './attempts.ts';
 import { deleteAllCredentials, factorsOf, hasSecond } from './credential-store.ts';
 import { deleteLinks, findLink, replaceLink } from './link-store.ts';
 import { addMember } from './members.ts';
@@ -76,7 +77,7 @@ export function openPeople(deps: PeopleDeps): People {
       const attempt = { account: person.email, clientIp: visitor.clientIp, isKnown: false };
       await attempts.take(attempt);
       await assertFree(db.read, person.email);
-      await attempts.takeSignUp(visitor.clientIp);
+      await countSignUp(attempt, deps);
       const hash = await passwords.hash(person.password);
       return db.tx('users.sign_up', async (tx) => {
         const user = await insertPerson(tx, { ...person, isOperator: false, isVouched: false }, deps);
@@ -135,6 +136,16 @@ export async function insertPerson(
   const flags = { is_operator: isOperator, is_vouched: isVouched };
   const row = { id: ids.prefixed('usr'), email, name, ...flags, created_ms: clock.now() };
   return (await store.insertUser(tx, row)) === 1 ? row : failTaken(email);
+}
+
+/** A sign-up that is refused here is no failed sign-in of its network. @throws ServiceError `rate_limit_exceeded` */
+async function countSignUp(attempt: Attempt, { attempts }: Pick<PeopleDeps, 'attempts'>): Promise<void> {
+  try {
+    await attempts.takeSignUp(attempt.clientIp);
+  } catch (error) {
+    await attempts.takeBack(attempt);
+    throw error;
+  }
 }
 
 /** Spares the hash for an address that is taken. The answer says so in any case. @throws ServiceError `conflict` if the address is taken */

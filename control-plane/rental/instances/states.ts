@@ -83,7 +83,7 @@ export interface Move {
   /** Set if a launch fails. It becomes the error of the operation. */
   error?: { code: ErrorCode; detail: string };
   /** When billing stops, if not now: the last proof of life of a silent host. */
-  billedUntilMs?: number;
+  billedUntilMs?: number | undefined;
   /** When billing begins again, if not now: the first good probe after an outage. */
   billedFromMs?: number;
   /** The evidence for reversed charges, if billing stops at a time that was already posted. The reversing transfers store it. */
@@ -141,15 +141,21 @@ export async function move(tx: Tx, instance: store.InstanceRow, step: Move, deps
     },
   });
   if (!moved) return false;
-  await bill(tx, instance, { ...step, down }, deps);
+  const billedUntilMs = earliest(step.billedUntilMs, from === 'running' ? passedLimitMs(instance, nowMs) : undefined);
+  await bill(tx, instance, { ...step, billedUntilMs, down }, deps);
   if (TERMINAL.has(to)) await letGo(tx, instance, deps);
   if (to === 'running' && from === 'starting') {
     await deps.onRunning(tx, { instanceId: instance.id, machineId: instance.machine_id ?? '', nowMs });
   }
   await finishOperations(tx, instance, step, deps);
-  const sinceMs = step.billedFromMs ?? earliest(step.billedUntilMs, down?.sinceMs) ?? null;
+  const sinceMs = step.billedFromMs ?? earliest(billedUntilMs, down?.sinceMs) ?? null;
   await tellMove(tx, instance, { ...step, ...(reason === undefined ? {} : { reason }), sinceMs }, deps);
   return true;
+}
+
+/** The runtime limit of a rental, if it has passed. It may have passed while we were away. A rental is not charged beyond it, however it ends. */
+function passedLimitMs({ auto_terminate_ms: limitMs }: store.InstanceRow, nowMs: number): number | undefined {
+  return limitMs !== null && limitMs < nowMs ? limitMs : undefined;
 }
 
 function earliest(...times: (number | undefined)[]): number | undefined {
@@ -177,8 +183,8 @@ async function bill(
   }
   // `unreachable` is not in this list: closeSegment has settled its hold, and the metering tick takes a new one if the instance comes back.
   if (!TERMINAL.has(step.to) && step.to !== 'stopping') return;
-  // A rental is not charged beyond its runtime limit, so it gets no credit beyond it either. The limit may have passed while we were away.
-  const endedMs = Math.min(step.nowMs, instance.auto_terminate_ms ?? step.nowMs);
+  // A rental gets no credit beyond its limit either.
+  const endedMs = passedLimitMs(instance, step.nowMs) ?? step.nowMs;
   await metering.releaseHold(tx, instance.id, instance.org_id, endedMs);
 }
 

@@ -50,10 +50,12 @@ export async function perform(instance: store.InstanceRow, step: Step, deps: Ste
     case 'stop': {
       const to = step.do === 'lose' ? 'error' : 'stopped';
       const { reason } = step;
-      return moved(instance, deps, (tx, nowMs) => {
+      const touched = await moved(instance, deps, async (tx, nowMs) =>
+        (await isMended(tx, instance)) ? false : move(tx, instance, { to, nowMs, reason }, deps),
+      );
+      if (touched.length > 0)
         deps.log.warn({ instance_id: instance.id, machine_id: instance.machine_id, to, reason }, 'rental lost');
-        return move(tx, instance, { to, nowMs, reason }, deps);
-      });
+      return touched;
     }
     case 'expire':
       return moved(instance, deps, (tx, nowMs) => expire(tx, instance, nowMs, deps));
@@ -83,17 +85,20 @@ async function expire(tx: Tx, instance: store.InstanceRow, nowMs: number, deps: 
   const hours = instance.request.auto_terminate_hours ?? 0;
   const reason = `The runtime limit of ${hours} hour${hours === 1 ? '' : 's'} was reached.`;
   const to = instance.status === 'running' ? 'stopping' : 'terminated';
-  const billedUntilMs = Math.min(nowMs, instance.auto_terminate_ms ?? nowMs);
   const patch = { auto_terminate_ms: null };
-  const happened = await move(tx, instance, { to, nowMs, billedUntilMs, reason, patch }, deps);
+  const happened = await move(tx, instance, { to, nowMs, reason, patch }, deps);
   if (happened && instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
   return happened;
 }
 
 /**
- * Runs `body` unless the facts have changed since `instance` was read: the plan may be wrong then. For example, the host has mended a GPU at the
- * end of its grace. Who has changed them has made the row due, so the engine plans again.
+ * True if the broken GPU of the instance works again since `instance` was read, for example at the end of its grace. Other changes do not stop a
+ * step: a host that reports something new all the time could otherwise hold it off for ever.
  */
+async function isMended(tx: Tx, instance: store.InstanceRow): Promise<boolean> {
+  return instance.gpu_fault !== null && (await store.findInstance(tx, instance.id))?.gpu_fault === null;
+}
+
 async function moved(
   instance: store.InstanceRow,
   deps: StepDeps,
@@ -101,8 +106,7 @@ async function moved(
 ): Promise<string[]> {
   const happened = await deps.db.tx('instances.move', async (tx) => {
     await lockRental(tx, instance);
-    const now = await store.findInstance(tx, instance.id);
-    return now?.facts_version === instance.facts_version && (await body(tx, deps.clock.now()));
+    return body(tx, deps.clock.now());
   });
   return happened && instance.machine_id !== null ? [instance.machine_id] : [];
 }

@@ -1,7 +1,8 @@
 // Limits the GPU time that launches of an organisation hold and nobody pays for. Paid GPU time raises the budget.
 //
-// A launch that never ran counts with the time until its end. A rental that has ended counts with the time that it took to start, less the time that
-// it was charged for. So a slow pull costs nothing to those who then use the GPUs for as long, and a second of running does not make it free.
+// A launch that never ran counts with the time until its end. A rental that has ended counts with the time beyond five minutes that it took to start,
+// less the time that it was charged for. So a pull of some minutes never counts, and a slow one costs nothing to those who then use the GPUs for as
+// long. But a second of running does not make it free.
 import { z } from 'zod';
 import { fail } from '../../../shared/errors.ts';
 import { int } from '../../base/db/columns.ts';
@@ -9,7 +10,7 @@ import { type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
 import { chargedGpuMs, chargedMs } from '../../money/metering/store.ts';
 
 const WINDOW_MS = 24 * 3_600_000;
-/** A launch in progress counts for at least this long. Otherwise many launches at once would all pass. */
+/** A launch in progress counts for at least this long, so that many at once do not all pass. A rental that ran may take this long to start. */
 const LAUNCH_MS_MIN = 300_000;
 /** A launch that was given up counts for at least this long, because its host holds the GPUs until it has removed the container. */
 const GIVEN_UP_MS_MIN = 30_000;
@@ -35,7 +36,7 @@ export async function refuseUnpaidHolds(
   if (heldMs <= budgetMs) return;
   const hours = (ms: number): string => (ms / HOUR_MS).toFixed(1);
   fail('rate_limit_exceeded', {
-    detail: `Launches of this organisation that did not run, or ran for less time than they took to start, held GPUs for ${hours(heldMs)} GPU hours in the last 24 hours, this one included; ${hours(budgetMs)} are free of charge. Wait until the launches in progress run, correct the image that fails, or try again later. GPU time that you pay for adds to it.`,
+    detail: `Launches of this organisation that did not run, or that started slowly and then ran for a shorter time, held GPUs for ${hours(heldMs)} GPU hours in the last 24 hours, this one included; ${hours(budgetMs)} are free of charge. Wait until the launches in progress run, correct the image that fails, keep an instance for several jobs, or try again later. GPU time that you pay for adds to it.`,
     retryAfterSeconds: RETRY_SECONDS,
   });
 }
@@ -56,9 +57,11 @@ async function unpaidGpuMs(
   const elapsedMs = sql`(case when ${isOpen} then ${nowMs} else coalesce(launch_ended_ms, 0) end) - (${fromMs})`;
   const endedInTime = sql`launch_ended_ms > ${sinceMs}`;
   const leastMs = sql`case when ${isOpen} then ${LAUNCH_MS_MIN} when ${endedInTime} then ${GIVEN_UP_MS_MIN} else 0 end`;
-  const unpaidMs = sql`ready_ms - (${fromMs}) - ${chargedMs(sql`instances.id`)}`;
+  const slowMs = sql`ready_ms - (${fromMs}) - ${LAUNCH_MS_MIN}`;
+  const unpaidMs = sql`${slowMs} - ${chargedMs(sql`instances.id`)}`;
+  // Few rentals start slowly, so the charged time of few is read.
   const heldMs = sql`case when ready_ms is null then ${larger(elapsedMs, leastMs)}
-    when status in ('running', 'unreachable') or ready_ms <= ${sinceMs} then 0 else ${larger(unpaidMs, sql`0`)} end`;
+    when status in ('running', 'unreachable') or ready_ms <= ${sinceMs} or ${slowMs} <= 0 then 0 else ${larger(unpaidMs, sql`0`)} end`;
   const row = await query.one(
     SumRow,
     sql`select cast(coalesce(sum(gpu_count * (${heldMs})), 0) as bigint) as gpu_ms from instances

@@ -1,9 +1,13 @@
 // A plan of the engine that is late: what it was made from has changed before its transaction got the locks.
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { Db } from '../../../control-plane/base/db/db.ts';
+import { z } from 'zod';
+import { int } from '../../../control-plane/base/db/columns.ts';
+import { type Db, sql } from '../../../control-plane/base/db/db.ts';
 import { findInstance, type InstanceRow } from '../../../control-plane/rental/instances/store.ts';
 import { GRACE_MS } from '../../../shared/limits.ts';
 import { openWorldOver, type World, type WorldAccount } from '../../kit/world.ts';
+
+const HOUR_MS = 3_600_000;
 
 interface Late {
   db: Db;
@@ -42,6 +46,18 @@ async function row(): Promise<InstanceRow> {
   if (found === undefined) throw new Error('the instance is gone');
   return found;
 }
+
+test('a rental that its customer ends after its runtime limit, before the engine has, is charged to the limit', async () => {
+  await world.machine();
+  const limited = await world.run(who, { auto_terminate_hours: 1 });
+  await world.clock.advance(3 * HOUR_MS);
+  await world.end(who, limited);
+  const segment = await world.db.read.one(
+    z.object({ ms: int }),
+    sql`select cast(sum(ended_ms - started_ms) as bigint) as ms from meter_segments where subject_id = ${limited}`,
+  );
+  expect(segment?.ms).toBe(HOUR_MS);
+});
 
 async function note(fault: string | null): Promise<void> {
   await world.rooms.instances.noteGpus([{ heldBy: (await row()).workload_id ?? '', fault }]);

@@ -59,9 +59,21 @@ async function pullAndRun(gpus: number, { pullMs, runMs }: { pullMs: number; run
   await world.end(who, id);
 }
 
-test('a rental that ran for less time than it took to start counts with the difference', async () => {
+test.each([
+  ['no more than that', 34, true],
+  ['also no less', 36, false],
+])('a rental that ran for a moment counts with its start beyond five minutes, and %s', async (_, minutes, fits) => {
+  // 80 GPU minutes of the 120. The next launch needs five.
   await pullAndRun(8, { pullMs: 15 * MINUTE_MS, runMs: 1 });
-  await expect(world.launch(who)).rejects.toMatchObject(refused);
+  await squat(1, minutes * MINUTE_MS);
+  const outcome = await world.launch(who).catch((error: { code: string }) => error.code);
+  expect(outcome === refused.code).toBe(!fits);
+});
+
+test('rentals that start within five minutes never count, however short they are', async () => {
+  for (let n = 0; n < 20; n += 1) await pullAndRun(8, { pullMs: 5 * MINUTE_MS, runMs: MINUTE_MS });
+  await squat(8, 14 * MINUTE_MS);
+  await world.launch(who);
 });
 
 test('a rental that was paid for as long as it took to start counts no more', async () => {

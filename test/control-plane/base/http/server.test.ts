@@ -69,7 +69,7 @@ describe('bad input', () => {
   test('JSON with too many values is refused as a request, because it is valid JSON', async () => {
     const reply = await post(`[${'100,'.repeat(JSON_VALUES_MAX)}0]`);
     expect([reply.status, problemOf(reply).code]).toEqual([400, 'invalid_request']);
-    expect(problemOf(reply).detail).toContain('send fewer in one request');
+    expect(problemOf(reply).detail).toContain('send less in one request');
   });
   test('JSON of too many levels is refused as a request, whether its text is long or short', async () => {
     for (const levels of [101, 30_000]) {

@@ -70,6 +70,7 @@ test.each([
   ['enrolTotp', async () => ({})],
   ['removeTotp', async () => ({})],
   ['makeRecoveryCodes', async () => ({})],
+  ['removePasskey', async () => ({ params: { id: 'cred_1' } })],
   ['joinOrg', async () => ({ body: { token: await invitation() } })],
 ] as const)('%s is refused to a session that has ended meanwhile', async (operationId, parts) => {
   const given = await parts();
