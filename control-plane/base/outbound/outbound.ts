@@ -97,6 +97,7 @@ async function attempt(
     cancelStatus = endAfter(statusMs, 'no status line');
   };
   if (line.isOpen) line.onConnected();
+  let status: number | null = null;
   try {
     const answer = await line.client.request({
       method: request.method,
@@ -108,6 +109,7 @@ async function attempt(
       bodyTimeout: 0,
     });
     cancelStatus();
+    status = answer.statusCode;
     const { body, truncated } = await readCapped(answer.body, request.bodyBytesMax);
     if (truncated) line.end(new OutboundError('protocol', 'the body is longer than what is read'));
     return {
@@ -120,7 +122,8 @@ async function attempt(
   } catch (error) {
     const failure = line.endedBy ?? outboundError(error, line);
     line.end(failure);
-    throw failure;
+    const { code, message, remoteAddress, cause } = failure;
+    throw status === null ? failure : new OutboundError(code, message, { remoteAddress, status, cause });
   } finally {
     cancelStatus();
     cancelTotal();

@@ -90,20 +90,25 @@ export function dialledTarget(url: string): Target {
 
 export type OutboundErrorCode = 'blocked_address' | 'dns' | 'connect' | 'tls' | 'timeout' | 'protocol';
 
-/** `remoteAddress` is null if there was no connection. The owner of the URL may read the message. */
+/**
+ * `remoteAddress` is null if there was no connection, and `status` if the answer broke off before its status. The owner of the URL may read the
+ * message.
+ */
 export class OutboundError extends Error {
   readonly code: OutboundErrorCode;
   readonly remoteAddress: string | null;
+  readonly status: number | null;
 
   constructor(
     code: OutboundErrorCode,
     message: string,
-    options: { remoteAddress?: string | null; cause?: unknown } = {},
+    options: { remoteAddress?: string | null; status?: number | null; cause?: unknown } = {},
   ) {
     super(message, { cause: options.cause });
     this.name = 'OutboundError';
     this.code = code;
     this.remoteAddress = options.remoteAddress ?? null;
+    this.status = options.status ?? null;
   }
 }
 

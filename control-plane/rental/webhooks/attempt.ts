@@ -40,7 +40,15 @@ export async function attempt(
   const times = { started_ms: startedMs, duration_ms: Math.round(clock.monotonicMs() - monotonicMs) };
   const sent = { request_url: endpoint.url, request_headers: withoutSignatures(headers) };
   const row = { delivery_id: delivery.id, n: delivery.attempts + 1, trigger_kind: endpoint.trigger, ...times, ...sent };
-  return result instanceof OutboundError ? unanswered(row, result) : answered(row, result, clock.now());
+  const response = result instanceof OutboundError ? brokenAnswer(result) : result;
+  return response instanceof OutboundError ? unanswered(row, response) : answered(row, response, clock.now());
+}
+
+/** An answer whose body broke off counts by its status, which says what the receiver has done (specification 6.2). */
+function brokenAnswer(error: OutboundError): OutboundResponse | OutboundError {
+  const { code, status, remoteAddress } = error;
+  if (code !== 'protocol' || status === null) return error;
+  return { status, headers: {}, body: Buffer.alloc(0), truncated: true, remoteAddress: remoteAddress ?? '' };
 }
 
 /** Hides the signatures. A person who reads deliveries could otherwise send a request that the endpoint would accept. */

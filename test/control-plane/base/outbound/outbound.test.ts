@@ -240,15 +240,15 @@ describe('a failure', () => {
   });
   test('protocol: the response is not HTTP, or ends too early', async () => {
     const outbound = (port: number): Outbound => open({ namedHosts: [{ host: `127.0.0.1:${port}`, plainHttp: true }] });
-    for (const text of [
-      'SSH-2.0-x\r\n',
-      '',
-      'HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab',
-      `HTTP/1.1 200 OK\r\na: ${'x'.repeat(20_000)}`,
-    ]) {
+    for (const [text, status] of [
+      ['SSH-2.0-x\r\n', null],
+      ['', null],
+      ['HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nab', 200],
+      [`HTTP/1.1 200 OK\r\na: ${'x'.repeat(20_000)}`, null],
+    ] as const) {
       const port = await listen(createTcpServer((socket) => socket.on('error', () => undefined).end(text)));
       const failure = await failureOf(outbound(port).request(get(`http://127.0.0.1:${port}/`)));
-      expect([failure.code, failure.remoteAddress]).toEqual(['protocol', '127.0.0.1']);
+      expect([failure.code, failure.remoteAddress, failure.status]).toEqual(['protocol', '127.0.0.1', status]);
     }
   });
   // Specification 6.2: The receiver answers within 10 seconds.

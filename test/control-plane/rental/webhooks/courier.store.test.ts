@@ -182,16 +182,25 @@ describe('an attempt', () => {
       await world.carry();
       await world.clock.advance(1);
     }
-    for (const code of ['connect', 'timeout'] as const) {
+    const remoteAddress = '203.0.113.7';
+    for (const failure of [
+      new OutboundError('connect', 'no answer'),
+      new OutboundError('timeout', 'no answer'),
+      // The body does not end in time, or breaks off.
+      new OutboundError('timeout', 'no whole answer', { status: 200 }),
+      new OutboundError('protocol', 'no whole answer', { status: 200, remoteAddress }),
+      new OutboundError('protocol', 'no whole answer', { status: 500, remoteAddress }),
+    ]) {
       world.outbound.answer = async () => {
-        throw new OutboundError(code, 'no answer');
+        throw failure;
       };
       await world.launchOne();
       await world.carry();
       await world.clock.advance(1);
     }
     const rows = await world.deliveries(id);
-    expect(rows.map((row) => row.status)).toEqual(['succeeded', 'succeeded', ...Array<string>(4).fill('retrying')]);
+    const [done, again] = ['succeeded', 'retrying'];
+    expect(rows.map((row) => row.status)).toEqual([done, done, again, again, again, again, again, done, again]);
     const records = (await Promise.all(rows.map((row) => world.attempts(row.id)))).flat();
     expect(
       records.map((row) => [row.response_status, row.response_body_excerpt, row.truncated, row.error_code]),
@@ -202,8 +211,12 @@ describe('an attempt', () => {
       [404, 'ä', false, 'http_status'],
       [null, null, false, 'connect'],
       [null, null, false, 'timeout'],
+      [null, null, false, 'timeout'],
+      [200, '', true, null],
+      [500, '', true, 'http_status'],
     ]);
-    expect(records.map((row) => row.remote_ip)).toEqual([...Array<string>(4).fill('203.0.113.7'), null, null]);
+    const [ip, none] = [remoteAddress, null];
+    expect(records.map((row) => row.remote_ip)).toEqual([ip, ip, ip, ip, none, none, none, ip, ip]);
   });
   test.each([
     ['seconds', 429, () => '120', 2 * MINUTE],
