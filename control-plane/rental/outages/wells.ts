@@ -21,6 +21,9 @@
 /** The value of `probes.next_ms` while the process that probes the instance knows when the next probe is due. */
 export const TIMED_IN_MEMORY = 0;
 
+/** The next probe is due sooner than this: a period and a fifth of it. */
+const NEXT_MS_MAX = 60_000;
+
 interface Well {
   machineId: string;
   nextMs: number;
@@ -81,7 +84,8 @@ export function openWells(): Wells {
     },
     due: (nowMs) =>
       [...wells]
-        .filter(([, { nextMs }]) => nextMs <= nowMs)
+        // A probe that is due later than any can be was planned before the clock was set back.
+        .filter(([, { nextMs }]) => nextMs <= nowMs || nextMs > nowMs + NEXT_MS_MAX)
         .toSorted(([, a], [, b]) => a.nextMs - b.nextMs)
         .map(([id]) => id),
     goodMs: (id) => wells.get(id)?.goodMs ?? 0,

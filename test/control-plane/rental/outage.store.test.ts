@@ -223,6 +223,18 @@ describe('while all probes are good', () => {
     expect(await findProbe(world.db.read, id)).toEqual(before);
   });
 
+  test('probes go on if the clock of the control plane is set back', async () => {
+    await world.machine();
+    const id = await world.run(await world.customer(10_000));
+    await watch(40_000);
+    world.clock.step(-HOUR_MS);
+    world.probeAnswers.set(id, DEAD);
+    await watch(5_000);
+    expect((await findProbe(world.db.read, id))?.failures).toBeGreaterThan(0);
+    world.probeAnswers.delete(id);
+    await watch(60_000);
+  });
+
   test('a process that is killed leaves a proof of life that is one probe and one beat old', async () => {
     await world.machine({ dollars: 3.6 });
     const who = await world.customer(10_000);
