@@ -80,7 +80,7 @@ export function openBallast(path: string, bytes: number, { clock, rng, log }: Ba
       rmSync(path, { force: true });
       noteShort('the disk of the database is full');
       [isWhole, isShort] = [false, true];
-      // At a start, the owner of the database calls `restore` itself when the database is open.
+      // The owner of the database calls `restore` itself at a start, as soon as the database is open.
       if (!isEarly) cancelNext = clock.after(RESTORE_AGAIN_MS, () => void restore());
       return true;
     },
