@@ -67,8 +67,9 @@ export function openVideos(deps: VideosDeps): Videos {
     list: (orgId, start) => store.pageOfJobs(db.read, orgId, start),
     describe: async (query, orgId, ids) => {
       const jobs = await Promise.all(ids.map((id) => store.findJob(query, id)));
-      const shown = jobs.filter((job) => job?.org_id === orgId && job.deleted_ms === null);
-      return new Map(shown.flatMap((job) => (job === undefined ? [] : [[job.id, videoView(job)] as const])));
+      return new Map(
+        jobs.flatMap((job) => (job?.org_id === orgId && job.deleted_ms === null ? [[job.id, videoView(job)]] : [])),
+      );
     },
     positionOf: async (orgId, id) => {
       const job = await store.findJob(db.read, id);

@@ -25,7 +25,7 @@ export interface Rpc {
 const STATUS_MS_MAX = 15_000;
 const TOTAL_MS_MAX = 30_000;
 const BODY_BYTES_MAX = 16 * 1024 ** 2;
-/** The largest number of names and values in an answer. A log has some twenty-five, and the bytes allow fewer logs than that. */
+/** A log has some twenty-five names and values, so this limit allows more logs than BODY_BYTES_MAX does. */
 const VALUES_MAX = 1_000_000;
 /** The code of an answer that is too large for us. JSON-RPC has no code for it, so this is the code of an internal error. */
 const TOO_LARGE = -32_603;

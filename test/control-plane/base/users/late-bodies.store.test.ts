@@ -36,7 +36,7 @@ async function finish(operationId: string, caller: Caller, parts: object): Promi
   );
 }
 
-/** The token of an invitation that the owner has made. */
+/** Makes an invitation as the owner, and returns its token. */
 async function invitation(): Promise<string> {
   const { json } = await api.call('POST', '/v1/invitations', { as: owner, body: { role: 'billing' } });
   return String(json['url']).split('#')[1] ?? '';
