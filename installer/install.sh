@@ -58,6 +58,7 @@ main() {
   unit=svc-$role
   config=$root/etc/$unit/$role.yaml
   state=$root/var/lib/$unit
+  cache=$root/var/cache/$unit
   unit_file=$root/etc/systemd/system/$unit.service
   command_link=$root/usr/local/bin/$unit
   home=$root$prefix
@@ -174,7 +175,7 @@ place_config() {
   [ "$role" = agent ] || chown "root:$unit" "$config"
 }
 
-# Switches to another version with one rename of the link, and installs that version's unit.
+# Switches to another version with one rename of the link, and installs that version's unit. Compiled code serves one version only.
 point_to() {
   ln -sfn "versions/$1" "$link.new"
   mv -T "$link.new" "$link"
@@ -183,6 +184,7 @@ point_to() {
   ln -sfn "$prefix/$unit/bin/$unit" "$command_link"
   flush "$home"
   flush "$unit_file"
+  rm -rf "$cache"
   systemctl daemon-reload
 }
 
@@ -255,6 +257,7 @@ remove() {
     die 'nothing was removed'
   fi
   rm -f "$unit_file" "$command_link" "$link"
+  rm -rf "$cache"
   systemctl daemon-reload
   prune
   rmdir "$home/versions" "$home" 2>/dev/null || true

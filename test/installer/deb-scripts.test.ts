@@ -112,8 +112,10 @@ test('an agent without rentals is removed; only a purge removes its data', async
   ]);
 });
 
-test('a purge removes the user of the control plane', async () => {
+test('a purge removes the user of the control plane, and its compiled code', async () => {
   host.script('getent', 'exit 0');
+  mkdirSync(join(host.root, 'var/cache/svc-control-plane'), { recursive: true });
   expect(await run('postrm', 'svc-control-plane', 'purge')).toMatchObject({ code: 0, stderr: '' });
   expect(host.recorded()).toEqual(['systemctl daemon-reload', 'userdel svc-control-plane']);
+  expect(existsSync(join(host.root, 'var/cache/svc-control-plane'))).toBe(false);
 });

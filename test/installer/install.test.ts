@@ -146,6 +146,17 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     expect(versions()).toEqual(['1.0.0-a', '1.2.0-c', '1.3.0-d']);
   });
 
+  test('an upgrade and a removal delete the compiled code of the version before', async () => {
+    const cache = inRoot('var/cache/svc-control-plane');
+    const newer = makePackage('1.1.0-b');
+    await host.run(makePackage('1.0.0-a'), ['control-plane']);
+    for (const argv of [['control-plane'], ['remove', 'control-plane']]) {
+      mkdirSync(cache, { recursive: true });
+      expect((await host.run(newer, argv)).code).toBe(0);
+      expect(existsSync(cache)).toBe(false);
+    }
+  });
+
   test.each([
     ['control-plane', 'broken', 0],
     ['agent', 'broken', 0],

@@ -1,5 +1,5 @@
 // The systemd units, checked and rated by systemd itself.
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { expect, test } from 'vitest';
@@ -39,6 +39,22 @@ test('the programs that the units start exist', () => {
     expect(textOf(unit)).toContain(`\nExecStart=${INSTALLED}/${name}/bin/${name} `);
     expect(readFileSync(join(CHECKOUT, 'installer/bin', name), 'utf8')).toContain(`/${name}.js" "$@"`);
   }
+});
+
+test('the compiled code of the control plane goes into the cache folder that its unit owns', () => {
+  const [folder] = /(?<=\nCacheDirectory=).+/.exec(textOf('svc-control-plane.service')) ?? [];
+  expect(folder).toBe('svc-control-plane');
+  expect(textOf('svc-control-plane.service')).toContain(`\nEnvironment=NODE_COMPILE_CACHE=%C/${folder}\n`);
+  expect(readFileSync(join(CHECKOUT, 'installer/install.sh'), 'utf8')).toContain('\n  cache=$root/var/cache/$unit\n');
+});
+
+test('Node stores the compiled code when the control plane ends', async () => {
+  const cache = mkdtempSync(join(tmpdir(), 'compiled-'));
+  const launcher = join(CHECKOUT, 'control-plane/svc-control-plane.js');
+  await capture([process.execPath, launcher, '--version'], { env: { NODE_COMPILE_CACHE: cache } });
+  const stored = readdirSync(cache, { recursive: true }).length;
+  rmSync(cache, { recursive: true });
+  expect(stored).toBeGreaterThan(10);
 });
 
 test('the drop-in of the manual lets the control plane listen on port 443, which its unit alone does not', () => {
