@@ -67,7 +67,7 @@ const file = (path: string, ...lines: string[]): SourceFile => ({ path, text: `$
 const imports = (path: string, target: string): SourceFile =>
   file(path, '// planted', `import { x } from '${target}';`);
 
-/** rule, what is wrong, the planted file, a part of the message. */
+/** Each row holds the rule, what is wrong, the planted file, and a part of the message. */
 const FAULTS: [Rule, string, SourceFile, string][] = [
   ['importOrder', 'a lower room', imports('control-plane/base/db/a.ts', '../http/server.ts'), 'rooms above it'],
   [
@@ -242,7 +242,7 @@ describe('a planted fault is caught', () => {
   });
 });
 
-/** rule, what is right, the planted file. */
+/** Each row holds the rule, what is right, and the planted file. */
 const FINE: [Rule, string, SourceFile][] = [
   ['importOrder', 'a room above', imports('control-plane/rental/instances/a.ts', '../../money/ledger/b.ts')],
   ['importOrder', 'its own room', imports('agent/guest/a.ts', './b.ts')],

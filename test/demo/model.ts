@@ -1,4 +1,4 @@
-// The demo's model: llama.cpp in a container on the supplier's machine. Where llama.cpp does not start, or no GPU is left for it, a server beside
+// The demo's model: llama.cpp in a container on the supplier's machine. If llama.cpp does not start, or no GPU is left for it, a server beside
 // the control plane answers: llama.cpp itself, or a script. The gateway in front of it is the real one.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';

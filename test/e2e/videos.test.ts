@@ -59,7 +59,7 @@ const completed = (id: string): Promise<VideoJob> =>
     const job = await api.get(`/videos/${id}`, VideoJob);
     return job.status === 'completed' ? job : undefined;
   });
-/** The type of the client has `seconds` as text, which its form makes of anything. */
+/** The client declares `seconds` as text. Its form makes a text of any value. */
 const create = (seconds: '4' | '8' = '4'): Promise<OpenAI.Video> =>
   client.videos.create({ model: MODEL as OpenAI.VideoModel, prompt: 'a cat', seconds });
 

@@ -59,7 +59,7 @@ afterAll(async () => {
 });
 
 const press = (name: string): Promise<void> => page.getByRole('button', { name, exact: true }).click();
-/** Nothing on the page hinders people with other senses, and nothing has broken. */
+/** axe-core finds nothing on the page, and nothing has broken. */
 async function expectWell(): Promise<void> {
   expect(await axeFindings(page)).toEqual([]);
   expect(pages.broken).toEqual([]);
@@ -99,7 +99,7 @@ const DEPOSITS: Record<DepositState, [badge: string, done: number, next: string]
   failed: ['cancelled', 0, 'The operator has cancelled it. Send nothing to this address.'],
   failed_screening: ['failed screening', 3, 'A sender is on a sanctions list. Nothing is credited.'],
 };
-/** What the page says was credited, where that is known. */
+/** The amounts that the page shows as credited. */
 const CREDITED: Partial<Record<DepositState, string>> = {
   credited: '$25.00',
   credited_underpaid: '$20.00 $5.00 less than asked',

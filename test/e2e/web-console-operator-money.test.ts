@@ -13,7 +13,7 @@ import { addPerson } from '../kit/people.ts';
 const MINUTE_MS = 60_000;
 
 let pages: ConsolePages;
-/** The operator's. */
+/** The page of the operator. */
 let page: Page;
 let orgId: string;
 
@@ -29,7 +29,7 @@ afterAll(async () => pages.close());
 
 const goTo = (path: string): Promise<unknown> => page.goto(`${pages.origin}/console/operate/${path}`);
 
-/** Nothing on the page hinders people with other senses, nothing has broken, and the books agree. */
+/** axe-core finds nothing on the page, nothing has broken, and the books agree. */
 async function expectWell(): Promise<void> {
   expect(await axeFindings(page)).toEqual([]);
   await judgeLines();

@@ -25,7 +25,7 @@ afterAll(async () => pages.close());
 
 const goTo = (path: string): Promise<unknown> => page.goto(`${pages.origin}/console/operate/${path}`);
 
-/** Nothing hinders people with other senses, no page scrolls sideways on a phone, nothing has broken, and the lines of the page are taken. */
+/** axe-core finds nothing, no page scrolls sideways on a phone, nothing has broken, and the service takes the lines of the page. */
 async function expectWell(name: string): Promise<void> {
   const folder = process.env['CONSOLE_SHOTS'];
   for (const width of [390, 1_440]) {

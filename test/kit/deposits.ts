@@ -124,7 +124,7 @@ export async function drivePaid(
 }
 
 const DUE_UNITS = 25_000_000n;
-/** What is paid in time on the way to each state, and what is said about its sender. */
+/** The tokens that come in time on the way to each state, and what the check of the sender answers. */
 const PAID: Partial<Record<DepositState, { units: bigint; verdict?: Verdict }>> = {
   detected: { units: DUE_UNITS },
   confirming: { units: DUE_UNITS },

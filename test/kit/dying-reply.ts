@@ -41,7 +41,7 @@ export async function sendAndKillAtReply(controlPlane: ControlPlane, request: Ke
   return answer;
 }
 
-/** When a daemon dies: how long after the query finds a row, by `value`. */
+/** The moment of a daemon's death: `afterMs` after the query has found a row for `value`. */
 export interface Death {
   query: string;
   value: string;

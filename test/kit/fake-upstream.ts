@@ -46,7 +46,7 @@ export interface FakeUpstream {
   wereLeft(count: number): Promise<void>;
   /** Requests that callers have left so far. */
   left(): number;
-  /** Says one more event to the request that came as this one, the first is 1. */
+  /** Sends one more event to the request with this number. The first request has the number 1. */
   say(nth: number, event: object): void;
   /** Connections up to now. */
   connections(): number;

@@ -3,7 +3,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
-/** What the last turns of the event loop still had in hand is let go after a few more. */
+/** The event loop still refers to what its last turns have used. After a few more turns it does not. */
 const TURNS = 10;
 
 /** True if nothing refers to the object any more. */

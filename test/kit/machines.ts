@@ -28,7 +28,7 @@ interface Fleet {
 export interface MadeMachine {
   machineId: string;
   supplierId: string;
-  /** The supplier's. */
+  /** The organisation of the supplier. */
   orgId: string;
   /** The inventory with which the machine has enrolled. */
   inventory: Inventory;

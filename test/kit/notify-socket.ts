@@ -1,4 +1,4 @@
-// The service manager's end of sd_notify: a datagram socket, which Node has none of, in the Perl that every Debian has.
+// The service manager's end of sd_notify. It is a unix datagram socket. Node has none, so it is written in Perl, which every Debian has.
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

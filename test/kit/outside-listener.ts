@@ -1,6 +1,6 @@
 // Answers in the network it is started in: TCP connections, UDP packets (also to a multicast group), and DNS questions.
-// Prints `ready`; then each line of its input is `join <address>` (the multicast group, at the interface with this address) or
-// `names <address>` (DNS there), and is printed when that is done, as is each name that is asked for.
+// Prints `ready`. Each line of its input is then `join <address>` (joins the multicast group at the interface with this address) or
+// `names <address>` (answers DNS there). It prints each line when that is done, and each name that somebody asks for.
 import { createSocket } from 'node:dgram';
 import { once } from 'node:events';
 import { createServer } from 'node:net';

@@ -5,7 +5,7 @@ import { createServer } from 'node:net';
 
 /** The range lies below the one from which Linux takes the ports of outgoing connections: nobody takes a port while a program starts again. */
 const RANGE = { first: 20_000, last: 32_767 };
-/** So many workers of a test run have ports of their own; more share them. */
+/** The number of workers of a test run that have ports of their own. Further workers share these ports. */
 const SHARES = 16;
 const SHARE = Math.floor((RANGE.last - RANGE.first + 1) / SHARES);
 
@@ -18,7 +18,7 @@ export async function freePort(): Promise<number> {
   return (await freePorts(1)).first;
 }
 
-/** So many TCP ports in a row that were free a moment ago. Throws if there are none. */
+/** `count` TCP ports in a row that were free a moment ago. Throws if there are none. */
 export async function freePorts(count: number): Promise<{ first: number; last: number }> {
   for (let tries = 0; tries < SHARE; tries += 1) {
     if (next + count > SHARE) next = 0;

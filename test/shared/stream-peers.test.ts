@@ -1,4 +1,4 @@
-// A data stream with the `ws` package at its other end: what is on the wire is RFC 6455, whoever else speaks it on the way.
+// A data stream with the `ws` package at its other end: the bytes on the wire are RFC 6455, so proxies on the way can read them.
 import { randomBytes } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, request, type Server } from 'node:http';

@@ -165,7 +165,7 @@ describe('a connection', () => {
 
 describe('a command', () => {
   test('whose client has left after its EOF gets all bytes before its hang-up', async () => {
-    // How much waits in the guest is a matter of what the kernel takes: among these are all amounts.
+    // The kernel decides how many chunks still wait in the guest. With these counts, each possible number of them occurs.
     for (let chunks = 4; chunks <= 24; chunks += 1) {
       const [go, got] = [join(dir, `go-${chunks}`), join(dir, `got-${chunks}`)];
       execFileSync('mkfifo', [go]);

@@ -127,7 +127,7 @@ describe('the hourly proof', () => {
     await write7('f2', funding, clearing);
     const faults = ['customer_wallet:nobody: has entries and no row', 'rental_clearing:platform is not zero'];
     expect(await nextHour()).toEqual(faults);
-    // The same after both are among the proven transfers.
+    // The next proof starts after these transfers, and still reports them.
     world.clock.step(HOUR_MS);
     expect(await nextHour()).toEqual(faults);
   });

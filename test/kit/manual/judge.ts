@@ -176,7 +176,7 @@ async function judgeOperator(args: readonly string[]): Promise<void> {
   if (asked.length !== 1) throw new Error(`${args.join(' ')} asks nothing`);
 }
 
-/** Some commands read what they are answered. */
+/** Some commands read the answer, so it has the right shape. */
 function answerTo(url: string): object {
   if (url.startsWith('/admin/transfers')) return { data: [], next_cursor: null };
   if (url.startsWith('/admin/deposits/balances')) return { data: [], next_after_index: null };

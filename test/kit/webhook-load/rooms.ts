@@ -25,7 +25,7 @@ export interface LoadPlan {
   databaseFile: string;
   /** PEM certificate of the receivers. */
   caFile: string;
-  /** One endpoint each, of an organisation of its own: `orgOf` its place in this list. */
+  /** One endpoint for each URL. `orgOf` names its organisation by its place in this list. */
   urls: readonly string[];
   events: number;
   perSecond: number;

@@ -102,7 +102,7 @@ function mine(chain: Chain, ms: number, transfers: (block: Block) => FoundTransf
   chain.blocks.push({ ...block, transfers: transfers(block) });
 }
 
-/** What the deposit of a final chain must have come to. */
+/** The amounts that a deposit must have once the chain is final. */
 function expectedOf(deposit: Deposit, chain: Chain): { allUnits: bigint; inTimeUnits: bigint } {
   const own = chain.blocks.flatMap(({ transfers }) => transfers.filter(({ to }) => to === deposit.address));
   const sum = (transfers: FoundTransfer[]): bigint => transfers.reduce((total, { units }) => total + units, 0n);

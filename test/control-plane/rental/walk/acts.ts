@@ -1,4 +1,4 @@
-// What the steps of a walk do to a life: each if there is something to do it to, else nothing.
+// What the steps of a walk do to a life. A step does nothing if what it is about is not there.
 import { expect } from 'vitest';
 import { findInstance } from '../../../../control-plane/rental/instances/store.ts';
 import type { ApiAccount } from '../../../contract/api.ts';
@@ -30,7 +30,7 @@ export async function take(life: Life, step: Step): Promise<void> {
   await act(life, step);
 }
 
-/** Everybody does what they should, and then nothing is left unfinished; else what is. */
+/** Everybody does what they should. Returns what is still unfinished then. */
 export async function settle(life: Life): Promise<string[]> {
   life.api.world.probeAnswers.clear();
   life.receivers.answerWith(204);
@@ -150,7 +150,7 @@ async function launch(life: Life, step: StepOf<'launch'>): Promise<void> {
   for (const { id } of data) life.instances.set(String(id), owner);
 }
 
-/** The host says of the container of an instance whatever it likes, and goes on from there. */
+/** The host reports any phase for the container of an instance, true or not, and goes on from there. */
 async function report(life: Life, step: StepOf<'report'>): Promise<void> {
   const { world } = life.api;
   const instance = await findInstance(world.db.read, instanceAt(life, step.which)[0]);
@@ -160,7 +160,7 @@ async function report(life: Life, step: StepOf<'report'>): Promise<void> {
   await host.tell(world);
 }
 
-/** Nobody can log in on a host that is away, and what it did meanwhile it tells when it is back. */
+/** Nobody can log in on a host that is away. It reports what it did meanwhile when it is back. */
 async function link({ api: { world }, instances }: Life, host: Host | undefined, isUp: boolean): Promise<void> {
   if (host === undefined) return;
   host.isUp = isUp;

@@ -10,11 +10,11 @@ export interface Host {
   /** The organisation of its supplier. */
   orgId: string;
   isUp: boolean;
-  /** The container is in this phase from now on, if there is one that it has not let go of: no host takes that back. */
+  /** Puts the container into this phase, unless the host has removed it: a removed container never comes back. */
   put(workloadId: string, phase: Phase, failure: ObservedWorkload['failure_code']): void;
-  /** One phase further with each container that should run, and away with those that should not. */
+  /** Moves each container that should run one phase further, and removes those that should not run. */
   work(world: World): Promise<void>;
-  /** Tells of all containers, if it is up. */
+  /** Reports all containers if the host is up. */
   tell(world: World): Promise<void>;
   /** GPUs that its desired state gave to a container while another container had them. */
   clashes: readonly string[];
@@ -46,7 +46,7 @@ export function openHost({ machineId, orgId }: Pick<Host, 'machineId' | 'orgId'>
     work: async (world) => {
       if (!host.isUp) return;
       const { workloads } = await world.rooms.workloads.desired(machineId);
-      // What nobody asks for any more is over.
+      // A container that nobody asks for any more ends.
       for (const id of containers.keys()) {
         if (!workloads.some((wanted) => wanted.workload_id === id)) containers.delete(id);
       }

@@ -24,9 +24,9 @@ const STATE_OF: Record<string, InstanceState> = {
   'instance.terminated': 'terminated',
   'instance.failed': 'error',
 };
-/** Told like one that was terminated. */
+/** A stopped instance has the event of a terminated one. */
 const EVENT_OF: Partial<Record<InstanceState, InstanceState>> = { stopped: 'terminated' };
-/** One that is stopping gives its GPUs back as soon as the host says that the container is gone. */
+/** A stopping instance is not here: it gives its GPUs back as soon as the host reports that the container is gone. */
 const HOLDING = new Set<InstanceState>(['allocating', 'starting', 'running', 'unreachable']);
 const PASSING = new Set<InstanceState>(['allocating', 'starting', 'stopping']);
 
@@ -45,7 +45,7 @@ export async function brokenPromises(life: Life): Promise<string[]> {
   ];
 }
 
-/** What is not over, though nothing keeps it from coming to its end. */
+/** A sentence for each thing that has not ended although nothing keeps it from its end. */
 export async function unfinished({ db }: World): Promise<string[]> {
   const rows = await db.read.all(
     IdAndState,

@@ -6,13 +6,13 @@ import type { ScriptedOutbound } from '../../../kit/scripted-outbound.ts';
 import { type Received, verify } from '../../../kit/webhook-receiver.ts';
 
 export interface Receivers {
-  /** The endpoint is there, and this is its secret from now on. */
+  /** The endpoint exists, and has this secret from now on. */
   trust(url: string, secret: string): void;
-  /** Its owner has asked for a delivery out of its turn: from now on the order says nothing. */
+  /** The owner has asked for a delivery out of turn. The order of events is not checked from then on. */
   hasten(url: string): void;
   /** The endpoint was deleted. */
   close(url: string): void;
-  /** How all of them answer from now on; 0: not at all. */
+  /** All receivers answer with this status from now on. 0 means that they do not answer. */
   answerWith(status: number): void;
   complaints: readonly string[];
 }
