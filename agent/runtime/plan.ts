@@ -117,7 +117,7 @@ function usersOf({
 
 function planWorkload(id: string, workload: DesiredWorkload | undefined, facts: Facts): Step[] {
   const record = facts.records.get(id);
-  if (record?.gone === true) return [];
+  if (record?.gone === true) return planStray(id, facts);
   if (workload?.desired === 'removed' || record?.removing === true || hasEnded(workload, facts)) {
     return planRemoval(id, record, facts);
   }
@@ -228,6 +228,12 @@ function planWithoutEngine(workload: DesiredWorkload, { engineAwayMs, records }:
   if (engineAwayMs < ENGINE_AWAY_MS_MAX || records.get(workload_id)?.ever_running === true) return [];
   const detail = `the container engine of the host has not answered for ${ENGINE_AWAY_MS_MAX / 60_000} minutes`;
   return [{ kind: 'fail', workload_id, workload, code: 'engine_unavailable', detail }];
+}
+
+/** A container may be made after its workload was removed: its agent died meanwhile, and a slow engine did not. It has never held data. */
+function planStray(id: string, facts: Facts): Step[] {
+  const stray = facts.containers?.find((one) => one.workload_id === id && !one.started);
+  return stray !== undefined && isDue(id, facts) ? [{ kind: 'remove', workload_id: id }] : [];
 }
 
 /** Two phases: stop and cut off now, remove container and disk after the quarantine. */

@@ -50,8 +50,8 @@ import * as store from './store.ts';
 const LET_GO = new Set<ObservedWorkload['phase']>(['stopped', 'removed', 'missing']);
 /** Phases in which nothing is left to remove. */
 const NOTHING_LEFT = new Set<ObservedWorkload['phase']>(['removed', 'missing']);
-/** Phases of a container that exists and is not being removed. */
-const THERE = new Set<ObservedWorkload['phase']>(['starting', 'running']);
+/** Phases in which a host keeps a workload, and possibly its container, until its removal is ordered. */
+const KEPT = new Set<ObservedWorkload['phase']>(['starting', 'running', 'failed', 'finishing', 'finished']);
 
 export interface Workloads {
   /** Seals the environment variables of an instance, because they may hold secrets. They are sent in the clear only to the host. */
@@ -250,7 +250,7 @@ async function observe(machineId: string, message: ObservedMessage, deps: Worklo
     for (const observed of message.workloads) {
       const effect = await observeOne(tx, machineId, observed, deps);
       if (effect === 'doubtful') isTaken = false;
-      if (effect === 'unknown' && THERE.has(observed.phase)) unknown.push(observed.workload_id);
+      if (effect === 'unknown' && KEPT.has(observed.phase)) unknown.push(observed.workload_id);
     }
     await supply.setUnknownWorkloads(tx, machineId, unknown.toSorted());
     return isTaken;

@@ -249,6 +249,9 @@ test('an image that does not fit on this host can be tried on another one; an im
 describe('a workload on its way', () => {
   const wanted = { desired: [workload('wl_a')] };
   const running = { id: 'c1', workload_id: 'wl_a', running: true, mount_sources: [], gpu_uuids: [], started: true };
+  const late = { ...running, running: false, started: false };
+  const BURIED = new Map([['wl_a', record('wl_a', { gone: true, removing: true })]]);
+  const AT_WORK = new Map([['wl_a', []]]);
 
   test.each([
     ['nothing there', {}, 'pull'],
@@ -269,7 +272,10 @@ describe('a workload on its way', () => {
     ['not due yet', { retryAtMs: new Map([['wl_a', 1001]]) }, undefined],
     ['ordered gone', { desired: [workload('wl_a', 'removed')], containers: [running] }, 'stop'],
     ['ordered gone, never here', { desired: [workload('wl_a', 'removed')] }, 'remove'],
-    ['buried', { records: new Map([['wl_a', record('wl_a', { gone: true })]]) }, undefined],
+    ['buried', { records: BURIED }, undefined],
+    ['buried, and made late by the engine', { records: BURIED, containers: [late] }, 'remove'],
+    ['buried, made late, with a step at work', { records: BURIED, containers: [late], busy: AT_WORK }, undefined],
+    ['buried, and has run', { records: BURIED, containers: [{ ...late, started: true }] }, undefined],
     [
       'named by no list any more',
       { desired: [], containers: [running], records: new Map([['wl_a', record('wl_a')]]) },

@@ -121,6 +121,29 @@ test('after a restore nothing new goes to a host before it has reported, or whil
   expect([await offered(), await unknownOf(machineId)]).toEqual([1, []]);
 });
 
+test.each([
+  ['starting', true],
+  ['running', true],
+  ['failed', true],
+  ['finishing', true],
+  ['finished', true],
+  ['stopped', false],
+  ['removed', false],
+  ['missing', false],
+] as const)(
+  'a host that reports an unknown workload as %s keeps it until an operator decides: %s',
+  async (phase, isKept) => {
+    const { machineId } = await world.machine();
+    await world.rooms.workloads.observe(machineId, {
+      type: 'observed',
+      held: null,
+      unknown_workload_ids: [],
+      workloads: [{ ...NOTHING_OBSERVED, workload_id: 'w-lost', phase }],
+    });
+    expect(await unknownOf(machineId)).toEqual(isKept ? ['w-lost'] : []);
+  },
+);
+
 test('an unknown workload is removed only if the operator orders it, by a normal tombstone', async () => {
   const { id, machineId, workloadId } = await placed();
   const remove = (name: string): Promise<void> => world.rooms.workloads.removeUnknown(machineId, name);
