@@ -42,7 +42,10 @@ const NOT_ASKED = new Set([
 ]);
 const WHOLE = new Set(['Download complete', 'Pull complete']);
 
-/** Adds up the downloads of all layers. A complete layer counts with its full size. */
+/**
+ * Adds up the downloads of all layers. A complete layer counts with its full size. A registry may lie about sizes, and the control plane refuses
+ * a report with a number that is negative or too large, so such numbers do not count.
+ */
 export function countBytes(onNews: (news: PullNews) => void): (event: PullEvent) => void {
   const layers = new Map<string, PullProgress>();
   const asked = new Set<string>();
@@ -52,18 +55,26 @@ export function countBytes(onNews: (news: PullNews) => void): (event: PullEvent)
     else asked.delete(id);
     const before = layers.get(id) ?? { done_bytes: 0, total_bytes: 0 };
     if (status === 'Downloading') {
-      const total = progressDetail?.total ?? before.total_bytes;
-      layers.set(id, { done_bytes: Math.min(progressDetail?.current ?? 0, total), total_bytes: total });
+      const total = sizeOf(progressDetail?.total) ?? before.total_bytes;
+      layers.set(id, { done_bytes: Math.min(sizeOf(progressDetail?.current) ?? 0, total), total_bytes: total });
     } else if (WHOLE.has(status)) {
       layers.set(id, { ...before, done_bytes: before.total_bytes });
     }
     const all = [...layers.values()];
     onNews({
-      done_bytes: all.reduce((sum, layer) => sum + layer.done_bytes, 0),
-      total_bytes: all.reduce((sum, layer) => sum + layer.total_bytes, 0),
+      done_bytes: sumOf(all.map((layer) => layer.done_bytes)),
+      total_bytes: sumOf(all.map((layer) => layer.total_bytes)),
       downloading: asked.size > 0,
     });
   };
+}
+
+function sizeOf(told: number | undefined): number | undefined {
+  return Number.isSafeInteger(told) && Number(told) >= 0 ? told : undefined;
+}
+
+function sumOf(sizes: readonly number[]): number {
+  return sizes.reduce((sum, size) => Math.min(sum + size, Number.MAX_SAFE_INTEGER), 0);
 }
 
 /** Header of the engine's frame: one byte for the stream, three zero bytes, four for the length of the payload. */

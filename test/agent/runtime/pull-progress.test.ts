@@ -39,6 +39,23 @@ test('a layer has never more than its total, and nothing before the engine has t
   expect(newsOf({ id: 'a', status: 'Downloading' })).toMatchObject([{ done_bytes: 0, total_bytes: 0 }]);
 });
 
+test.each([-1, 0.5, 2 ** 53, Number.NaN])('a size of %d does not count, so every report fits the protocol', (size) => {
+  const news = newsOf(downloading('a', 10, 100), downloading('a', 20, size), downloading('a', size, 100));
+  expect(news.map((each) => [each.done_bytes, each.total_bytes])).toEqual([
+    [10, 100],
+    [20, 100],
+    [0, 100],
+  ]);
+});
+
+test('layers whose sizes are too large together add up to the largest number that a report can have', () => {
+  const most = Number.MAX_SAFE_INTEGER;
+  expect(newsOf(downloading('a', most, most), downloading('b', 5, most)).at(-1)).toMatchObject({
+    done_bytes: most,
+    total_bytes: most,
+  });
+});
+
 test.each([
   ['Pulling fs layer', true],
   ['Downloading', true],
