@@ -87,7 +87,7 @@ export function openPulls(engine: Engine, onChange: () => void, deps: PullsDeps)
           continue;
         }
         const failure = failureOf(detail, { isPrivate, isLast: tries === TRIES });
-        if (failure !== undefined) return set(entry, { state: 'failed', detail: failure, fault: 'image' });
+        if (failure !== undefined) return set(entry, { state: 'failed', ...failure });
         await deps.clock.sleep(RETRY_MS * tries);
         tries += 1;
       }
@@ -172,11 +172,22 @@ function privateKey(workloadId: string): string {
   return `for ${workloadId}`;
 }
 
-/** The reason to give up a pull; undefined if it is tried again. */
-function failureOf(detail: string, { isPrivate, isLast }: { isPrivate: boolean; isLast: boolean }): string | undefined {
+/**
+ * Words of failures that may be of this host alone: its disk, its name server, its network, or a limit of the registry on its address. The
+ * control plane has reached the registry a moment before, so another host may reach it too.
+ */
+const OF_HOST =
+  /no space left on device|dial tcp|lookup |i\/o timeout|tls handshake timeout|no route to host|network is unreachable|toomanyrequests/i;
+
+/** The reason to give up a pull, and whose fault it is; undefined if it is tried again. */
+function failureOf(
+  detail: string,
+  { isPrivate, isLast }: { isPrivate: boolean; isLast: boolean },
+): Pick<PullStatus & { state: 'failed' }, 'detail' | 'fault'> | undefined {
+  if (OF_HOST.test(detail)) return isLast ? { detail, fault: 'host' } : undefined;
   const isUnauthorized = /unauthorized|denied/i.test(detail);
   // The control plane has checked the access a moment before. So the token has expired during the pull, and the next one is fresh.
-  if (isPrivate && isUnauthorized) return isLast ? `${TOO_SLOW}: ${detail}` : undefined;
+  if (isPrivate && isUnauthorized) return isLast ? { detail: `${TOO_SLOW}: ${detail}`, fault: 'image' } : undefined;
   const isAnswered = /manifest unknown|not found|no such image|invalid reference/i.test(detail);
-  return isLast || isUnauthorized || isAnswered ? detail : undefined;
+  return isLast || isUnauthorized || isAnswered ? { detail, fault: 'image' } : undefined;
 }

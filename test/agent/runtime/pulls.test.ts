@@ -102,7 +102,6 @@ test('a restart of the engine during a pull costs no try, however long it takes'
 
 test.each([
   ['reset by peer', 3],
-  ['toomanyrequests', 3],
   ['unauthorized: authentication required', 1],
   ['pull access denied', 1],
   ['manifest unknown', 1],
@@ -118,6 +117,23 @@ test.each([
     expect(pulls.status(open('wl_a'))).toEqual({ state: 'failed', detail, fault: 'image' });
   },
 );
+
+test.each([
+  'toomanyrequests: You have reached your pull rate limit',
+  'write /var/lib/docker/tmp/GetImageBlob1: no space left on device',
+  'Get "https://registry/v2/": dial tcp: lookup registry on 127.0.0.53:53: server misbehaving',
+  'Get "https://registry/v2/": dial tcp: lookup registry: no such host',
+  'Get "https://registry/v2/": dial tcp 203.0.113.9:443: connect: connection refused',
+  'read tcp 10.0.0.2:1->203.0.113.9:443: i/o timeout',
+  'net/http: TLS handshake timeout',
+  'connect: no route to host',
+  'connect: network is unreachable',
+])('a pull that fails three times with %j may succeed on another host', async (detail) => {
+  failures = Array.from({ length: 4 }, () => detail);
+  await pull(open('wl_a'));
+  expect(logins).toHaveLength(3);
+  expect(pulls.status(open('wl_a'))).toEqual({ state: 'failed', detail, fault: 'host' });
+});
 
 test('a pull that fails while the engine answers is given up after three tries', async () => {
   failures = Array.from({ length: 4 }, () => 'no more');
