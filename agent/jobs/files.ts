@@ -6,7 +6,12 @@ import { z } from 'zod';
 import { access, mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { parseJson } from '../../shared/json.ts';
-import { JOB_JSON_VALUES_MAX, JOB_MANIFEST_BYTES_MAX, JOB_RESULT_FILES_MAX } from '../../shared/limits.ts';
+import {
+  JOB_FILE_BYTES_MAX,
+  JOB_JSON_VALUES_MAX,
+  JOB_MANIFEST_BYTES_MAX,
+  JOB_RESULT_FILES_MAX,
+} from '../../shared/limits.ts';
 import { fileOf, JobFile, type JobUrlPurpose } from '../../shared/protocol/job.ts';
 import type { Engine, FileInContainer, Mount } from '../runtime/engine.ts';
 import { JOB_FOLDERS } from '../runtime/shape.ts';
@@ -20,6 +25,8 @@ import { renameSafely, writeFileSafely } from '../host/state.ts';
 
 const CONFIG_FILE = 'job.json';
 const RETRY_MS = 5_000;
+/** Each failure doubles the pause up to this: an input may have gigabytes, and each try fetches it from its beginning. */
+const RETRY_MS_MAX = 60_000;
 /** The program of a job may run as any user. */
 const FILE_MODE = 0o644;
 
@@ -65,6 +72,10 @@ export async function uploadCheckpoint(
   const path = `${JOB_FOLDERS.checkpoints}/${name}`;
   const found = await deps.engine.fileIn(id, path);
   if (found === undefined) return `the checkpoint ${name} is not there`;
+  if (found.bytes > JOB_FILE_BYTES_MAX) {
+    found.stream.destroy();
+    return `the checkpoint ${name} is larger than ${JOB_FILE_BYTES_MAX / 1024 ** 3} GiB`;
+  }
   const file = { name, bytes: found.bytes, sha256: await hashOf(found) };
   return carry(id, path, { kind: 'checkpoint', step, file }, deps);
 }
@@ -87,7 +98,7 @@ export async function uploadResult(id: string, deps: FilesDeps): Promise<Result>
 async function fetchInput(id: string, folder: string, file: JobFile, deps: InputsDeps): Promise<void> {
   const path = join(folder, file.name);
   if (await exists(path)) return;
-  for (;;) {
+  for (let pauseMs = RETRY_MS; ; pauseMs = Math.min(pauseMs * 2, RETRY_MS_MAX)) {
     if (!deps.isWanted(id)) throw new Error('the job is not wanted here any more');
     try {
       const answer = await deps.link.url(id, { kind: 'input', name: file.name });
@@ -102,7 +113,7 @@ async function fetchInput(id: string, folder: string, file: JobFile, deps: Input
         { workload_id: id, file: file.name, detail: messageOf(error) },
         'an input of a job is fetched again',
       );
-      await deps.clock.sleep(RETRY_MS, deps.signal);
+      await deps.clock.sleep(pauseMs, deps.signal);
     }
   }
 }

@@ -73,15 +73,16 @@ function describe(id: string, phase: ObservedWorkload['phase'], facts: ObservedF
     main_exit: holder?.main_exit ?? null,
     failure_code: phase === 'failed' ? (record?.failure?.code ?? null) : null,
     detail: detailOf(id, phase, facts),
-    ...(wanted?.job === undefined && record?.job === undefined ? {} : { job: jobOf(record?.job) }),
+    ...(wanted?.job === undefined && record?.job === undefined ? {} : { job: jobOf(record?.job, phase) }),
   };
 }
 
-function jobOf(job: WorkloadRecord['job']): ObservedJob {
+/** A removed job has no files in its report: a day of short jobs leaves so many files that the report would be too large. */
+function jobOf(job: WorkloadRecord['job'], phase: ObservedWorkload['phase']): ObservedJob {
   return {
     exit_code: job?.exit_code ?? null,
     stopped_at_limit: job?.stopped_at_limit ?? false,
-    results: job?.results ?? null,
+    results: phase === 'removed' ? null : (job?.results ?? null),
     detail: job?.detail?.slice(0, 512) ?? null,
     skipped_lines: job?.skipped_lines ?? 0,
     ...(job?.ran_ms === undefined ? {} : { ran_ms: job.ran_ms }),

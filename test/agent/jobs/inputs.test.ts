@@ -1,6 +1,7 @@
-// The inputs of a job on the disk of its host: a power cut at any moment leaves no input that is only half there.
+// The files of a job. A power cut at any moment leaves no input that is only half there, and what cannot be carried is not tried for ever.
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
+import { Readable } from 'node:stream';
 import { existsSync, mkdtempSync, readFileSync, readlinkSync, rmSync, statSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { createServer, type Server } from 'node:http';
@@ -8,9 +9,10 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { prepareInputs } from '../../../agent/jobs/files.ts';
+import { prepareInputs, uploadCheckpoint } from '../../../agent/jobs/files.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { createLog } from '../../../shared/log.ts';
+import type { JobUrlAnswer } from '../../../shared/protocol/job.ts';
 import { desiredWorkload } from '../desired-workload.ts';
 
 const CONTENT = 'one line\n';
@@ -42,22 +44,50 @@ async function watchFlushes(final: string): Promise<string[]> {
   return flushed;
 }
 
+function depsWith(
+  link: Parameters<typeof prepareInputs>[1]['link'],
+  sleep = systemClock().sleep,
+  signal = new AbortController().signal,
+): Parameters<typeof prepareInputs>[1] {
+  const clock = { ...systemClock(), sleep };
+  return { clock, log: createLog('test', 'silent'), stateDir: dir, ca: undefined, link, isWanted: () => true, signal };
+}
+
 test('an input is on the disk before it gets its name, and so is its name before the job is created', async () => {
   const { port } = server.address() as AddressInfo;
   const workload = desiredWorkload('w', 'trainer', { job: { inputs: [FILE], config: '{}', run_ms_max: 5_000 } });
   const path = join(dir, 'workloads/w/in/train.jsonl');
   const flushed = await watchFlushes(path);
-  const mounts = await prepareInputs(workload, {
-    clock: systemClock(),
-    log: createLog('test', 'silent'),
-    stateDir: dir,
-    ca: undefined,
-    link: { url: async () => ({ kind: 'url', url: `http://127.0.0.1:${port}/`, headers: {} }) },
-    isWanted: () => true,
-    signal: new AbortController().signal,
-  });
+  const url = async (): Promise<JobUrlAnswer> => ({ kind: 'url', url: `http://127.0.0.1:${port}/`, headers: {} });
+  const mounts = await prepareInputs(workload, depsWith({ url }));
   expect(mounts).toContainEqual({ source: path, target: '/job/train.jsonl' });
   expect(readFileSync(path, 'utf8')).toBe(CONTENT);
   expect(statSync(path).mode & 0o777).toBe(0o644);
   expect(flushed.slice(-2)).toEqual([`${path}.new before the rename`, `${dirname(path)} after the rename`]);
+});
+
+test('an input that cannot be fetched is tried again after pauses that double up to a minute', async () => {
+  const pauses: number[] = [];
+  const ended = new AbortController();
+  const sleep = async (ms: number): Promise<void> => {
+    if (pauses.push(ms) === 6) ended.abort(new Error('the agent stops'));
+  };
+  const workload = desiredWorkload('w', 'trainer', { job: { inputs: [FILE], config: '{}', run_ms_max: 5_000 } });
+  const url = async (): Promise<never> => {
+    throw new Error('nobody answers');
+  };
+  await expect(prepareInputs(workload, depsWith({ url }, sleep, ended.signal))).rejects.toThrow('nobody answers');
+  expect(pauses).toEqual([5_000, 10_000, 20_000, 40_000, 60_000, 60_000]);
+});
+
+test.each([
+  [64 * 1024 ** 3, 'asked for'],
+  [64 * 1024 ** 3 + 1, 'the checkpoint last is larger than 64 GiB'],
+])('a checkpoint of %d bytes is: %s', async (bytes, expected) => {
+  const stream = Readable.from(['weights']);
+  const engine = { fileIn: async () => ({ bytes, stream }) };
+  const link = { url: async () => ({ kind: 'refused' as const, detail: 'asked for' }) };
+  const wire = { ...depsWith(link), engine };
+  expect(await uploadCheckpoint('w', { step: 1, name: 'last' }, wire)).toBe(expected);
+  expect(stream.destroyed).toBe(true);
 });

@@ -127,6 +127,11 @@ describe('a report', () => {
     const desired = wanted.desired.map((each) => ({ ...each, job: {} as never }));
     expect(observe({ ...wanted, desired }).workloads[0]?.job).toMatchObject({ exit_code: null, results: null });
     expect(seen({ record: {}, running: true })).not.toHaveProperty('job');
+    const results = [{ name: 'adapter', bytes: 1, sha256: '0'.repeat(64) }];
+    const done = { ...(job as object), exit_code: 0, finished: true, results } as never;
+    expect(seen({ record: { job: done }, running: false })).toMatchObject({ phase: 'finished', job: { results } });
+    // A day of removed jobs with many files each would make a report that the link refuses.
+    expect(seen({ record: { job: done, gone: true } })).toMatchObject({ phase: 'removed', job: { results: null } });
     const long = { ...(job as object), detail: 'x'.repeat(513) } as never;
     // The link refuses a longer one.
     expect(seen({ record: { job: long } })?.job?.detail).toBe('x'.repeat(512));
