@@ -43,10 +43,11 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
   const { desired, log, engine, holders, records, pulls, images, assertFenced } = deps;
 
   const executors: Executors = {
-    pull: async ({ workload }) => {
-      await images.use(workload.image);
-      pulls.begin(workload);
-    },
+    pull: ({ workload }, attempt) =>
+      orGiveUp(deps, workload.workload_id, attempt, async () => {
+        await images.use(workload.image);
+        pulls.begin(workload);
+      }),
 
     create: ({ workload }, attempt) =>
       orGiveUp(deps, workload.workload_id, attempt, async () => {

@@ -74,6 +74,7 @@ function steps(): ReturnType<typeof createSteps> {
   return createSteps(deps as unknown as StepsDeps);
 }
 const perform = (step: Step, attempt = 1): Promise<void> => steps().perform(step, attempt);
+const PULL: Step = { kind: 'pull', workload_id: 'w', workload: WORKLOAD };
 const CREATE: Step = { kind: 'create', workload_id: 'w', workload: WORKLOAD };
 const START: Step = { kind: 'start', workload_id: 'w', container_id: 'c', gpu_uuids: [] };
 
@@ -125,6 +126,7 @@ describe('a creation', () => {
 });
 
 describe.each([
+  ['a pull', PULL, 'use app'],
   ['a creation', CREATE, 'create'],
   ['a start', START, 'start c'],
 ] as const)('%s that fails', (_what, step, call) => {
@@ -151,12 +153,12 @@ describe.each([
     await expect(perform(step, 9)).rejects.toThrow('no room');
     expect(record.failure).toBeUndefined();
   });
+});
 
-  test('because of the fence starts nothing', async () => {
-    faults['fenced'] = 'no fence';
-    await expect(perform(step)).rejects.toThrow('no fence');
-    expect(calls.some((each) => each.startsWith('start'))).toBe(false);
-  });
+test.each([CREATE, START])('a $kind that the fence fails starts nothing', async (step) => {
+  faults['fenced'] = 'no fence';
+  await expect(perform(step)).rejects.toThrow('no fence');
+  expect(calls.some((each) => each.startsWith('start'))).toBe(false);
 });
 
 describe('a start', () => {
@@ -194,7 +196,7 @@ describe('a start', () => {
 });
 
 test('a pull counts as a use of the image before it begins, and a holder is connected', async () => {
-  await perform({ kind: 'pull', workload_id: 'w', workload: WORKLOAD });
+  await perform(PULL);
   await perform({ kind: 'holder', workload_id: 'w' });
   expect(calls).toEqual(['use app', 'pull', 'ensure w']);
 });
