@@ -87,6 +87,12 @@ export function openHolders(deps: HoldersDeps, onChange: () => void): HolderProc
   const replace = replacer({ holders, ensure, isKnown: (id) => lastStatus.has(id) }, deps);
   const checks = startLoop({ name: 'holders', periodMs: CHECK_MS, run: () => check(holders, replace, deps) }, deps);
 
+  const pause = async (id: string): Promise<void> => {
+    const held = holders.get(id)?.socket;
+    if (held === undefined) await endHolderOf(deps.stateDir, id);
+    else endHolder(held);
+  };
+
   return {
     prepare: (id, launch, ownerUid) => prepare(deps, id, launch, ownerUid),
     ensure,
@@ -97,11 +103,10 @@ export function openHolders(deps: HoldersDeps, onChange: () => void): HolderProc
       await holder.open(stream);
     },
     statuses: () => statusesOf(holders, lastStatus),
-    end: async (id) => {
+    pause,
+    end: (id) => {
       lastStatus.delete(id);
-      const held = holders.get(id)?.socket;
-      if (held === undefined) await endHolderOf(deps.stateDir, id);
-      else endHolder(held);
+      return pause(id);
     },
     status: checks.status,
     leave: async () => {

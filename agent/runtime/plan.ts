@@ -14,6 +14,8 @@ export type Step =
   | { kind: 'create'; workload_id: string; workload: DesiredWorkload }
   | { kind: 'start'; workload_id: string; container_id: string; gpu_uuids: readonly string[] }
   | { kind: 'holder'; workload_id: string }
+  /** Nobody may get in any more, until the container runs again. */
+  | { kind: 'end-holder'; workload_id: string }
   /** A job's time is over: it may write a checkpoint and must end. */
   | { kind: 'limit'; workload_id: string }
   /** A job's program has ended. */
@@ -47,6 +49,8 @@ export interface Facts extends GpuStanding {
   holdersUp: ReadonlySet<string>;
   /** Milliseconds that the container and holder of each workload have run although the guest has never connected. */
   silentMs: ReadonlyMap<string, number>;
+  /** Milliseconds for which neither the guest nor the engine has shown that the container of a workload that has run still runs. */
+  deadMs: ReadonlyMap<string, number>;
   /**
    * Workloads (and `holder <id>`) with a step at work, and the GPUs of the container that the step starts. The facts about these workloads are
    * out of date.
@@ -64,6 +68,7 @@ export interface Facts extends GpuStanding {
 /** Failure code by the cause of a failed pull. If the host was the cause, another host may succeed. */
 const PULL_FAULT = { image: 'image_pull_failed', host: 'start_failed' } as const;
 const ENGINE_AWAY_MS_MAX = 2 * 60_000;
+const DEAD_MS_MAX = 2 * 60_000;
 const SILENT = `nothing inside the container has answered within ${GUEST_SILENT_MS_MAX / 60_000} minutes of its start: the image keeps it from starting`;
 
 /** The steps that are due: at most one per workload and one for its holder. The order between workloads has no meaning. */
@@ -125,10 +130,17 @@ function planWorkload(id: string, workload: DesiredWorkload | undefined, facts: 
   if (record?.failure) return [];
   if (isMissing(id, record, facts)) return [];
   const steps = planContainer(workload, facts);
-  if (workload.job !== undefined) return steps;
-  return facts.holdersUp.has(id) || !isDue(holderKey(id), facts)
-    ? steps
-    : [...steps, { kind: 'holder', workload_id: id }];
+  return workload.job === undefined ? [...steps, ...planHolder(id, facts)] : steps;
+}
+
+/**
+ * A holder lets people in without the guest, because the tenant may have ended the guest. If the container itself is dead for longer than an
+ * engine takes to restart, the holder ends. Then the probes of the control plane fail, and the rental is not charged.
+ */
+function planHolder(id: string, facts: Facts): Step[] {
+  const isDead = (facts.deadMs.get(id) ?? 0) >= DEAD_MS_MAX;
+  if (isDead !== facts.holdersUp.has(id) || !isDue(holderKey(id), facts)) return [];
+  return [{ kind: isDead ? 'end-holder' : 'holder', workload_id: id }];
 }
 
 /**

@@ -110,7 +110,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   const pulls = openPulls(deps.engine, changed, { ...deps, hasRoom });
   const work = createWork({ ...deps, pulls }, changed);
   const listing = createListing(deps.engine, deps);
-  const silence = createSilence(clock, holders);
+  const silence = createSilence(clock, holders, (id) => records.all().get(id)?.ever_running === true);
   /** Keys with a step that ran during or after the last answer of the engine. That answer may not show what the step did. */
   let unseen: Facts['busy'] = new Map();
 
@@ -197,6 +197,7 @@ function gatherFacts(
     holdersUp: new Set([...statuses].filter(([, status]) => status.up).map(([id]) => id)),
     holders: statuses,
     silentMs: silence.ms,
+    deadMs: silence.deadMs,
     busy,
     pulls: pulls.status,
     ...gpus(),
@@ -272,7 +273,7 @@ function createWork(deps: StepsDeps & { clock: Clock }, changed: () => void): Wo
     attempts,
     errors,
     begin: (step) => {
-      const key = step.kind === 'holder' ? holderKey(step.workload_id) : step.workload_id;
+      const key = step.kind === 'holder' || step.kind === 'end-holder' ? holderKey(step.workload_id) : step.workload_id;
       busy.set(key, gpusOf(step));
       const work = perform(step, key).finally(() => {
         busy.delete(key);

@@ -18,6 +18,8 @@ export interface Holders {
   /** Connects to the workload's holder process; starts it if none answers. */
   ensure(workloadId: string): Promise<void>;
   statuses(): ReadonlyMap<string, HolderStatus>;
+  /** Ends the holder until `ensure` starts another one. */
+  pause(workloadId: string): Promise<void>;
   /** Ends the holder for good. */
   end(workloadId: string): Promise<void>;
 }
@@ -74,6 +76,11 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
     exited: ({ workload_id, container_id }) => noteExit(workload_id, container_id, deps),
 
     holder: ({ workload_id }) => holders.ensure(workload_id),
+
+    'end-holder': async ({ workload_id }) => {
+      log.warn({ workload_id }, 'the container of a workload is dead, so nobody is let in until it runs again');
+      await holders.pause(workload_id);
+    },
 
     fail: async ({ workload_id, workload, code, detail }) => {
       pulls.forget(workload);

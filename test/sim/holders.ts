@@ -58,6 +58,7 @@ export function openSimHolders(engine: SimEngine, clock: Clock, onChange: () => 
           onChange();
         },
         statuses: () => new Map([...known].map((id) => [id, statusOf(id)])),
+        pause: async (id) => kill(id),
         end: async (id) => {
           known.delete(id);
           kill(id);

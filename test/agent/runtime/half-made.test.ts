@@ -27,6 +27,7 @@ describe.each([
       engineAwayMs: 0,
       holdersUp: new Set(['w']),
       silentMs: new Map(),
+      deadMs: new Map(),
       busy: new Map(),
       pulls: () => ({ state: 'ready' as const }),
       gpuUuids: new Set(['GPU-1']),

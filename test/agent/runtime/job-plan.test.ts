@@ -33,6 +33,7 @@ const facts = (
   engineAwayMs: 0,
   holdersUp: new Set<string>(),
   silentMs: new Map(),
+  deadMs: new Map(),
   busy: new Map(),
   pulls: () => ({ state: 'ready' as const }),
   gpuUuids: new Set<string>(),

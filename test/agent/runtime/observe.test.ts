@@ -51,6 +51,7 @@ function factsOf({ record, running, holder, desired = 'running', pull, busy, err
     engineAwayMs: 0,
     holdersUp: new Set(),
     silentMs: new Map(),
+    deadMs: new Map(),
     gpuUuids: new Set(),
     gpuFaults: new Map(),
     retryAtMs: new Map(),

@@ -39,6 +39,7 @@ function facts(patch: Partial<Facts> = {}): Facts {
     engineAwayMs: 0,
     holdersUp: new Set(IDS),
     silentMs: new Map(),
+    deadMs: new Map(),
     busy: new Map(),
     pulls: () => ({ state: 'none' }),
     gpuUuids: new Set([GPU]),
@@ -66,6 +67,7 @@ const anyFacts = fc
     containers: fc.option(fc.uniqueArray(fc.tuple(fc.constantFrom(...IDS), fc.boolean()), { selector: ([id]) => id })),
     busy: fc.subarray(IDS),
     holdersUp: fc.subarray(IDS),
+    dead: fc.subarray(IDS),
     pull: fc.constantFrom('none' as const, 'pulling' as const, 'ready' as const, 'failed' as const),
   })
   .map((drawn) =>
@@ -83,11 +85,13 @@ const anyFacts = fc
         })) ?? null,
       busy: new Map(drawn.busy.map((id) => [id, [GPU]])),
       holdersUp: new Set(drawn.holdersUp),
+      deadMs: new Map(drawn.dead.map((id) => [id, 120_000])),
       pulls: () => ({ state: drawn.pull, detail: 'no', fault: 'image', progress: null }),
     }),
   );
 
 const ends = (step: Step): boolean => step.kind === 'stop' || step.kind === 'remove';
+const isOfHolder = ({ kind }: Step): boolean => kind === 'holder' || kind === 'end-holder';
 const orderedGone = (all: Facts, id: string): boolean =>
   all.records.get(id)?.removing === true ||
   all.desired.some((one) => one.workload_id === id && one.desired === 'removed');
@@ -180,7 +184,7 @@ describe('for every mixture of facts', () => {
     fc.assert(
       fc.property(anyFacts, (all) => {
         const steps = plan({ ...all, containers: null });
-        expect(steps.filter((step) => step.kind !== 'holder')).toEqual([]);
+        expect(steps.filter((step) => !isOfHolder(step))).toEqual([]);
       }),
     );
   });
@@ -189,10 +193,9 @@ describe('for every mixture of facts', () => {
     fc.assert(
       fc.property(anyFacts, (all) => {
         const steps = plan(all);
-        const keys = steps.map((step) => `${step.kind === 'holder'} ${step.workload_id}`);
+        const keys = steps.map((step) => `${isOfHolder(step)} ${step.workload_id}`);
         expect(new Set(keys).size).toBe(keys.length);
-        for (const step of steps.filter((one) => one.kind !== 'holder'))
-          expect(all.busy.has(step.workload_id)).toBe(false);
+        for (const step of steps.filter((one) => !isOfHolder(one))) expect(all.busy.has(step.workload_id)).toBe(false);
         for (const step of steps.filter((one) => one.kind === 'create')) {
           expect(all.containers?.some((one) => one.workload_id === step.workload_id)).toBe(false);
           expect(all.records.get(step.workload_id)?.container_id ?? null).toBeNull();
@@ -252,6 +255,7 @@ describe('a workload on its way', () => {
   const late = { ...running, running: false, started: false };
   const BURIED = new Map([['wl_a', record('wl_a', { gone: true, removing: true })]]);
   const AT_WORK = new Map([['wl_a', []]]);
+  const DEAD = new Map([['wl_a', 120_000]]);
 
   test.each([
     ['nothing there', {}, 'pull'],
@@ -263,6 +267,10 @@ describe('a workload on its way', () => {
     ['container not started', { containers: [{ ...running, running: false }] }, 'start'],
     ['running', { containers: [running] }, undefined],
     ['running without a holder', { containers: [running], holdersUp: new Set<string>() }, 'holder'],
+    ['dead for less than two minutes', { containers: null, deadMs: new Map([['wl_a', 119_999]]) }, undefined],
+    ['dead for two minutes', { containers: null, deadMs: DEAD }, 'end-holder'],
+    ['dead without a holder', { containers: null, deadMs: DEAD, holdersUp: new Set<string>() }, undefined],
+    ['dead, its holder at work', { containers: null, deadMs: DEAD, busy: new Map([['holder wl_a', []]]) }, undefined],
     [
       'failed before',
       { records: new Map([['wl_a', record('wl_a', { failure: { code: 'start_failed', detail: '' } })]]) },

@@ -2,64 +2,48 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Readable } from 'node:stream';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { GPUS_DIFFER_CODE } from '../../../agent/gpus/visible.ts';
 import { DISK } from '../../../agent/host/state.ts';
 import { openDesired } from '../../../agent/runtime/desired.ts';
-import type { Engine, LocalContainer } from '../../../agent/runtime/engine.ts';
+import type { HolderStatus } from '../../../agent/runtime/observe.ts';
 import { PullEnded } from '../../../agent/runtime/pull-watch.ts';
 import { openRecords } from '../../../agent/runtime/records.ts';
 import { openRuntime, type Runtime } from '../../../agent/runtime/runtime.ts';
 import type { Holders } from '../../../agent/runtime/steps.ts';
-import { type Clock, systemClock } from '../../../shared/clock.ts';
 import { createLog } from '../../../shared/log.ts';
+import type { DesiredWorkload } from '../../../shared/protocol/workload.ts';
 import { eventually } from '../../kit/processes.ts';
 import { desiredWorkload } from '../desired-workload.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';
+import { type EngineScript, newScript, openSlowEngine } from './slow-engine.ts';
 
 const ID = 'wl_a';
 const GPU = 'GPU-0';
-let clock: Clock = systemClock();
 const log = createLog('test', 'silent');
 let dir: string;
 let runtime: Runtime;
 let phases: string[];
-/** The exit of a container right after its start; undefined: it stays up. */
-let lastExit = { code: 0, reason: '' };
-let staysUp = true;
+let script: EngineScript;
 /** Whether the guest has connected, and whether it is connected now. */
 let guest: () => boolean;
 /** Why no container may start on this host; undefined: it may. */
 let fenceFault: Error | undefined;
-/** The engine creates no container before it resolves. */
-let mayCreate: Promise<void>;
-/** One entry for each inspection of the image: whether it is missing. After the last entry it is there. */
-let absences: boolean[];
-/** Why the next pulls fail, one each. */
-let pullFaults: Error[];
 /** Why the next starts of the holder fail, one each. */
 let holderFaults: Error[];
-/** Ends the holder of the workload. */
-let loseHolder: () => void;
+/** The workloads with a holder. */
+let holdersUp: Set<string>;
 /** The images that each sweep was told to keep. */
 let swept: string[][];
-/** Calls that change something on the engine, in the order in which they begin. */
-let calls: string[];
 
 beforeEach(async () => {
   dir = mkdtempSync(join(tmpdir(), 'runtime-'));
   phases = [];
-  calls = [];
+  script = newScript();
   swept = [];
-  absences = [];
-  pullFaults = [];
   holderFaults = [];
-  staysUp = true;
-  guest = () => staysUp;
-  clock = systemClock();
+  guest = () => script.staysUp;
   fenceFault = undefined;
-  mayCreate = Promise.resolve();
   runtime = await open();
 });
 afterEach(async () => {
@@ -72,11 +56,12 @@ async function open(): Promise<Runtime> {
     const phase = runtime.observed().workloads.find((workload) => workload.workload_id === ID)?.phase;
     if (phase !== undefined && phase !== phases.at(-1)) phases.push(phase);
   };
+  const { clock } = script;
   return openRuntime(
     {
       clock,
       log,
-      engine: slowEngine(),
+      engine: openSlowEngine(script),
       holders: openHolders(),
       jobs: { prepare: async () => [] },
       desired: await openDesired(dir, { files: DISK, log, clock, bootId: 'boot' }),
@@ -99,129 +84,83 @@ async function open(): Promise<Runtime> {
   );
 }
 
-/** Lists the containers as they were at the call, and answers some turns later. */
-function slowEngine(): Engine {
-  let containers: LocalContainer[] = [];
-  let created: Pick<LocalContainer, 'workload_id' | 'gpu_uuids'> = { workload_id: ID, gpu_uuids: [] };
-  const put = (running: boolean): void => {
-    containers = [{ ...created, id: 'c', running, mount_sources: [], started: true }];
-  };
-  const image = {
-    digest: 'sha256:0',
-    entrypoint: ['run'],
-    cmd: [],
-    env: [],
-    user: '',
-    working_dir: '',
-    stop_signal: '',
-  };
-  return {
-    version: async () => '1',
-    list: async () => {
-      const then = containers;
-      for (let turn = 0; turn < 5; turn += 1) await clock.nextTurn();
-      return then;
-    },
-    bridges: async () => [],
-    keepSpareNetwork: async () => void calls.push('spare'),
-    removeUnusedNetworks: async () => undefined,
-    inspectImage: async () => (absences.shift() === true ? undefined : image),
-    pull: async () => {
-      calls.push('pull');
-      const fault = pullFaults.shift();
-      if (fault !== undefined) throw fault;
-    },
-    disk: async () => undefined,
-    removeImage: async () => undefined,
-    create: async ({ workload_id, gpu_uuids }) => {
-      calls.push('create');
-      await mayCreate;
-      created = { workload_id, gpu_uuids };
-      put(false);
-      return 'c';
-    },
-    start: async () => {
-      calls.push('start');
-      put(staysUp);
-    },
-    stopAndCut: async () => {
-      calls.push('stop');
-      put(false);
-    },
-    remove: async () => {
-      containers = [];
-    },
-    runBare: async () => 0,
-    logs: async () => Readable.from([]),
-    stop: async () => undefined,
-    fileIn: async () => undefined,
-    lastExit: async () => lastExit,
-  };
-}
-
 function openHolders(): Holders {
-  const up = new Set<string>();
-  loseHolder = () => up.clear();
+  const up = (holdersUp = new Set<string>());
+  const known = new Set<string>();
   return {
     prepare: async () => ({ entrypoint: [], mounts: [] }),
     ensure: async (id) => {
       const fault = holderFaults.shift();
       if (fault !== undefined) throw fault;
       up.add(id);
+      known.add(id);
     },
-    statuses: () => new Map([...up].map((id) => [id, { up: true, guest: guest(), host_key: null, main_exit: null }])),
-    end: async (id) => void up.delete(id),
+    statuses: () => new Map([...known].map((id) => [id, statusOf(up.has(id))])),
+    pause: async (id) => void up.delete(id),
+    end: async (id) => void (up.delete(id), known.delete(id)),
   };
 }
 
-test('a container that the engine has not listed yet is never called missing', async () => {
-  const workloads = [desiredWorkload(ID, 'image')];
-  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
+const statusOf = (isUp: boolean): HolderStatus => ({
+  up: isUp,
+  guest: isUp && guest(),
+  host_key: null,
+  main_exit: null,
+});
+
+function want(workloads: DesiredWorkload[], revision = 1): Promise<void> {
+  return runtime.take({ type: 'desired', epoch: 1, revision, complete: true, now_ms: 0, workloads });
+}
+
+async function untilRunning(): Promise<void> {
   await eventually('running workload', 5_000, async () => (phases.at(-1) === 'running' ? true : undefined));
+}
+
+test('a container that the engine has not listed yet is never called missing', async () => {
+  await want([desiredWorkload(ID, 'image')]);
+  await untilRunning();
   expect(phases).toEqual(['pulling', 'creating', 'running']);
 });
 
 test('a container is created, but not started before the network fence stands', async () => {
   fenceFault = new Error('no fence');
-  const workloads = [desiredWorkload(ID, 'image')];
-  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
+  await want([desiredWorkload(ID, 'image')]);
   await eventually('failed start', 5_000, async () => (phases.at(-1) === 'starting' ? true : undefined));
   expect(runtime.observed().workloads[0]).toMatchObject({ detail: 'no fence' });
-  expect(calls.filter((call) => call !== 'spare')).toEqual(['create']);
+  expect(script.calls.filter((call) => call !== 'spare')).toEqual(['create']);
   fenceFault = undefined;
   await eventually('running workload', 10_000, async () => (phases.at(-1) === 'running' ? true : undefined));
-  expect(calls.filter((call) => call !== 'spare')).toEqual(['create', 'start']);
+  expect(script.calls.filter((call) => call !== 'spare')).toEqual(['create', 'start']);
 });
 
 test('a GPU is not free while a container is made for a workload that the desired state has lost meanwhile', async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
-  mayCreate = promise;
+  script.mayCreate = promise;
   const take = (revision: number, id: string): Promise<void> => {
     const workloads = [desiredWorkload(id, 'image', { gpu_uuids: [GPU] })];
     return runtime.take({ type: 'desired', epoch: 1, revision, complete: true, now_ms: 0, workloads });
   };
   const next = (): unknown => runtime.observed().workloads.find(({ workload_id: id }) => id === 'wl_next');
   await take(1, ID);
-  await eventually('creation', 5_000, async () => calls.includes('create') || undefined);
+  await eventually('creation', 5_000, async () => script.calls.includes('create') || undefined);
   await take(2, 'wl_next');
   await eventually('next workload', 5_000, async () => next() !== undefined || undefined);
   resolve();
   await expect.poll(next).toMatchObject({ phase: 'failed', failure_code: 'gpu_unavailable' });
-  expect(calls.filter((call) => call !== 'spare')).toEqual(['create', 'start']);
+  expect(script.calls.filter((call) => call !== 'spare')).toEqual(['create', 'start']);
 });
 
 test('an image that is removed from the host after its pull is pulled again', async () => {
   // The image is absent at the pull, at the creation of the container, and at the second pull.
-  absences = [true, true, true];
-  const workloads = [desiredWorkload(ID, 'image')];
-  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
+  script.absences = [true, true, true];
+  await want([desiredWorkload(ID, 'image')]);
   await eventually('running workload', 10_000, async () => phases.at(-1) === 'running' || undefined);
-  expect(calls.filter((call) => call !== 'spare')).toEqual(['pull', 'pull', 'create', 'start']);
+  expect(script.calls.filter((call) => call !== 'spare')).toEqual(['pull', 'pull', 'create', 'start']);
 });
 
 test('an image whose pull has failed for one launch is pulled again for the next one', async () => {
-  absences = [true, true];
-  pullFaults = [new PullEnded('the registry sent too little', 'image')];
+  script.absences = [true, true];
+  script.pullFaults = [new PullEnded('the registry sent too little', 'image')];
   const take = (revision: number, ids: string[]): Promise<void> =>
     runtime.take({
       type: 'desired',
@@ -237,18 +176,17 @@ test('an image whose pull has failed for one launch is pulled again for the next
   await eventually('failed workload', 10_000, async () => phaseOf('wl_first') === 'failed' || undefined);
   await take(2, ['wl_first', ID]);
   await eventually('running workload', 10_000, async () => phaseOf(ID) === 'running' || undefined);
-  expect(calls.filter((call) => call === 'pull')).toEqual(['pull', 'pull']);
+  expect(script.calls.filter((call) => call === 'pull')).toEqual(['pull', 'pull']);
 });
 
 test('the next network is made as soon as a launch is over', async () => {
   await runtime.stop();
-  calls = [];
+  script.calls = [];
   // Time stands still, so no period of a loop passes.
-  clock = virtualClock(1_000_000);
+  script.clock = virtualClock(1_000_000);
   runtime = await open();
-  const workloads = [desiredWorkload(ID, 'image')];
-  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
-  const sinceStart = (): string[] => calls.slice(calls.indexOf('create'));
+  await want([desiredWorkload(ID, 'image')]);
+  const sinceStart = (): string[] => script.calls.slice(script.calls.indexOf('create'));
   await eventually('next network', 3_000, async () => (sinceStart().includes('spare') ? true : undefined));
   expect(sinceStart()).toEqual(['create', 'start', 'spare']);
 });
@@ -257,7 +195,7 @@ test('a full disk does not prevent the removal of a workload', async () => {
   const message = { type: 'desired', epoch: 1, complete: true, now_ms: 0 } as const;
   const workload = desiredWorkload(ID, 'image');
   await runtime.take({ ...message, revision: 1, workloads: [workload] });
-  await eventually('running workload', 5_000, async () => (phases.at(-1) === 'running' ? true : undefined));
+  await untilRunning();
   await storedReachable();
   for (const file of ['desired.json', 'tombstones.json', `workloads/${ID}/record.json`])
     mkdirSync(join(dir, `${file}.new`));
@@ -267,10 +205,9 @@ test('a full disk does not prevent the removal of a workload', async () => {
 });
 
 test('a container that does not see its GPUs fails at its second start with that reason', async () => {
-  staysUp = false;
-  lastExit = { code: GPUS_DIFFER_CODE, reason: '' };
-  const workloads = [desiredWorkload(ID, 'image')];
-  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
+  script.staysUp = false;
+  script.lastExit = { code: GPUS_DIFFER_CODE, reason: '' };
+  await want([desiredWorkload(ID, 'image')]);
   await eventually('failed workload', 5_000, async () => (phases.at(-1) === 'failed' ? true : undefined));
   expect(runtime.observed().workloads[0]).toMatchObject({
     failure_code: 'gpu_unavailable',
@@ -279,11 +216,10 @@ test('a container that does not see its GPUs fails at its second start with that
 });
 
 test('a container whose guest has connected never fails because of its GPUs: the tenant has ended it', async () => {
-  staysUp = false;
-  lastExit = { code: GPUS_DIFFER_CODE, reason: '' };
-  const workloads = [desiredWorkload(ID, 'image')];
-  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
-  await eventually('first start', 5_000, async () => calls.includes('start') || undefined);
+  script.staysUp = false;
+  script.lastExit = { code: GPUS_DIFFER_CODE, reason: '' };
+  await want([desiredWorkload(ID, 'image')]);
+  await eventually('first start', 5_000, async () => script.calls.includes('start') || undefined);
   guest = () => true;
   runtime.holdersChanged();
   guest = () => false;
@@ -291,7 +227,7 @@ test('a container whose guest has connected never fails because of its GPUs: the
   await eventually(
     'second start',
     10_000,
-    async () => calls.filter((call) => call === 'start').length > 1 || undefined,
+    async () => script.calls.filter((call) => call === 'start').length > 1 || undefined,
   );
   expect(runtime.observed().workloads[0]).toMatchObject({ phase: 'starting', failure_code: null });
 });
@@ -300,10 +236,9 @@ test('a container whose guest does not connect is stopped after two minutes, wit
   await runtime.stop();
   guest = () => false;
   const virtual = virtualClock(1_000_000);
-  clock = virtual;
+  script.clock = virtual;
   runtime = await open();
-  const workloads = [desiredWorkload(ID, 'image')];
-  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
+  await want([desiredWorkload(ID, 'image')]);
   const passSeconds = async (): Promise<boolean | undefined> => {
     virtual.jump(5_000);
     return phases.at(-1) === 'failed' || undefined;
@@ -313,25 +248,24 @@ test('a container whose guest does not connect is stopped after two minutes, wit
   await eventually('failure', 20_000, passSeconds);
   expect(virtual.now() - startedMs).toBeGreaterThanOrEqual(120_000);
   expect(runtime.observed().workloads[0]).toMatchObject({ failure_code: 'guest_silent' });
-  expect(calls).toContain('stop');
+  expect(script.calls).toContain('stop');
 });
 
 test('a holder that has worked is started again after a second, however often it failed before', async () => {
   await runtime.stop();
   const virtual = virtualClock(1_000_000);
-  clock = virtual;
+  script.clock = virtual;
   runtime = await open();
   const failTwice = [new Error('no holder'), new Error('no holder')];
   holderFaults = [...failTwice];
-  const workloads = [desiredWorkload(ID, 'image')];
-  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
+  await want([desiredWorkload(ID, 'image')]);
   const passSeconds = async (): Promise<boolean | undefined> => {
     virtual.jump(1_000);
     return phases.at(-1) === 'running' || undefined;
   };
   await eventually('running workload', 5_000, passSeconds);
   await storedReachable();
-  loseHolder();
+  holdersUp.clear();
   holderFaults = [...failTwice];
   runtime.holdersChanged();
   const leftAfter = async (count: number): Promise<number> => {
@@ -346,11 +280,32 @@ test('a holder that has worked is started again after a second, however often it
   expect((await leftAfter(0)) - firstMs).toBeLessThan(4_000);
 });
 
-test('the time of a stop is recorded by the clock of the control plane', async () => {
+test('nobody is let in after a container that has worked was dead for two minutes, until it runs again', async () => {
+  await runtime.stop();
+  const virtual = virtualClock(1_000_000);
+  script.clock = virtual;
+  runtime = await open();
+  await want([desiredWorkload(ID, 'image')]);
+  const after = async (what: string, is: () => boolean): Promise<void> => {
+    await eventually(what, 20_000, async () => (virtual.jump(5_000), is() || undefined));
+  };
+  await after('running workload', () => phases.at(-1) === 'running');
+  await storedReachable();
+  script.staysUp = false;
+  script.loseContainer();
+  const deadMs = virtual.now();
+  await after('end of the holder', () => !holdersUp.has(ID));
+  expect(virtual.now() - deadMs).toBeGreaterThanOrEqual(120_000);
+  expect(runtime.observed().workloads).toMatchObject([{ phase: 'starting' }]);
+  script.staysUp = true;
+  await after('running workload', () => phases.at(-1) === 'running' && holdersUp.has(ID));
+});
+
+test('the time of a stop is recorded by the script.clock of the control plane', async () => {
   const message = { type: 'desired', epoch: 1, complete: true, now_ms: 0 } as const;
   const workload = desiredWorkload(ID, 'image');
   await runtime.take({ ...message, revision: 1, workloads: [workload] });
-  await eventually('running workload', 5_000, async () => (phases.at(-1) === 'running' ? true : undefined));
+  await untilRunning();
   await runtime.take({ ...message, revision: 2, workloads: [{ ...workload, desired: 'removed' }] });
   await eventually('removed workload', 10_000, async () => (phases.at(-1) === 'removed' ? true : undefined));
   const [tombstone] = JSON.parse(readFileSync(join(dir, 'tombstones.json'), 'utf8')) as { stopped_ms: number }[];
@@ -364,7 +319,7 @@ test('a runtime tells which containers run with which GPUs, which revision it ho
     desiredWorkload('wl_b', 'b', { desired: 'removed' }),
   ];
   await runtime.take({ type: 'desired', epoch: 3, revision: 7, complete: true, now_ms: 0, workloads });
-  await eventually('running workload', 5_000, async () => (phases.at(-1) === 'running' ? true : undefined));
+  await untilRunning();
   expect(runtime.held()).toEqual({ epoch: 3, revision: 7 });
   expect(runtime.observed().held).toEqual({ epoch: 3, revision: 7 });
   expect(runtime.containerIds()).toEqual(['c']);
@@ -378,10 +333,10 @@ test('a runtime tells which containers run with which GPUs, which revision it ho
 test('images that no workload needs are swept every minute, and those of wanted workloads are kept', async () => {
   await runtime.stop();
   const virtual = virtualClock(1_000_000);
-  clock = virtual;
+  script.clock = virtual;
   runtime = await open();
   const workloads = [desiredWorkload(ID, 'image'), desiredWorkload('wl_b', 'old', { desired: 'removed' })];
-  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
+  await want(workloads);
   swept = [];
   await virtual.advance(59_999);
   expect(swept).toEqual([]);

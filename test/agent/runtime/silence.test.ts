@@ -10,14 +10,18 @@ let silence: Silence;
 let isUp: boolean;
 let guest: boolean;
 let hasHolder: boolean;
+let hasRun: boolean;
 beforeEach(() => {
   clock = virtualClock(1_000_000);
   isUp = true;
   guest = false;
   hasHolder = true;
-  silence = createSilence(clock, {
-    statuses: () => new Map(hasHolder ? [['wl_a', { up: isUp, guest, host_key: null, main_exit: null }]] : []),
-  });
+  hasRun = true;
+  silence = createSilence(
+    clock,
+    { statuses: () => new Map(hasHolder ? [['wl_a', { up: isUp, guest, host_key: null, main_exit: null }]] : []) },
+    () => hasRun,
+  );
 });
 
 const container = (running: boolean): LocalContainer[] => [
@@ -99,9 +103,11 @@ describe('that a guest has spoken', () => {
   });
 
   test('is heard at each tick, also if nobody has told of the holder', () => {
-    silence = createSilence(clock, {
-      statuses: () => new Map([['wl_a', { up: true, guest, host_key: null, main_exit: null }]]),
-    });
+    silence = createSilence(
+      clock,
+      { statuses: () => new Map([['wl_a', { up: true, guest, host_key: null, main_exit: null }]]) },
+      () => true,
+    );
     expect(heard()).toBe(false);
     silence.note(container(true));
     expect(heard()).toBe(true);
@@ -111,5 +117,41 @@ describe('that a guest has spoken', () => {
     hasHolder = false;
     silence.note(null);
     expect(heard()).toBe(true);
+  });
+});
+
+describe('a container that has run is dead', () => {
+  test.each([
+    ['the engine says that it does not run', container(false)],
+    ['the engine does not answer', null],
+    ['the engine does not know it', []],
+  ])('while its guest is gone and %s, with and without a holder', (_why, containers) => {
+    pass(60, containers);
+    isUp = false;
+    pass(60, containers);
+    expect(silence.deadMs.get('wl_a')).toBe(120_000);
+  });
+
+  test.each<[string, () => void]>([
+    ['its guest answers', () => (guest = true)],
+    ['it has no holder, and never had one', () => (hasHolder = false)],
+    ['it has never worked', () => (hasRun = false)],
+  ])('but not if %s', (_why, change) => {
+    change();
+    pass(60, container(false));
+    expect(silence.deadMs.has('wl_a')).toBe(false);
+  });
+
+  test('but not while it runs: only the tenant can have ended the guest then', () => {
+    pass(60, container(true));
+    expect(silence.deadMs.has('wl_a')).toBe(false);
+  });
+
+  test('until it runs again, and then the time begins anew', () => {
+    pass(60, null);
+    pass(5, container(true));
+    expect(silence.deadMs.has('wl_a')).toBe(false);
+    pass(10, null);
+    expect(silence.deadMs.get('wl_a')).toBe(10_000);
   });
 });

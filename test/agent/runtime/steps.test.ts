@@ -55,6 +55,7 @@ function steps(): ReturnType<typeof createSteps> {
         return { entrypoint: ['guest'], mounts: [{ source: 'a', target: 'b' }] };
       },
       ensure: (id: string) => act(`ensure ${id}`),
+      pause: () => act('pause'),
       end: () => act('end'),
     },
     records: {
@@ -195,10 +196,11 @@ describe('a start', () => {
   });
 });
 
-test('a pull counts as a use of the image before it begins, and a holder is connected', async () => {
+test('a pull counts as a use of the image before it begins; a holder is connected, and ended until it is needed again', async () => {
   await perform(PULL);
   await perform({ kind: 'holder', workload_id: 'w' });
-  expect(calls).toEqual(['use app', 'pull', 'ensure w']);
+  await perform({ kind: 'end-holder', workload_id: 'w' });
+  expect(calls).toEqual(['use app', 'pull', 'ensure w', 'pause']);
 });
 
 test.each([

@@ -1,0 +1,97 @@
+// An engine with one container at a time, which a test plays: it answers late, and fails as the script says.
+import { Readable } from 'node:stream';
+import type { Engine, LocalContainer } from '../../../agent/runtime/engine.ts';
+import { type Clock, systemClock } from '../../../shared/clock.ts';
+
+export interface EngineScript {
+  clock: Clock;
+  /** The exit of a container right after its start. */
+  lastExit: { code: number; reason: string };
+  /** Whether a container that is started goes on. */
+  staysUp: boolean;
+  /** The engine creates no container before it resolves. */
+  mayCreate: Promise<void>;
+  /** One entry for each inspection of the image: whether it is missing. After the last entry it is there. */
+  absences: boolean[];
+  /** Why the next pulls fail, one each. */
+  pullFaults: Error[];
+  /** Calls that change something on the engine, in the order in which they begin. */
+  calls: string[];
+  /** Ends the container. */
+  loseContainer(): void;
+}
+
+/** An engine on which everything succeeds. */
+export function newScript(): EngineScript {
+  return {
+    clock: systemClock(),
+    lastExit: { code: 0, reason: '' },
+    staysUp: true,
+    mayCreate: Promise.resolve(),
+    absences: [],
+    pullFaults: [],
+    calls: [],
+    loseContainer: () => undefined,
+  };
+}
+
+/** Lists the containers as they were at the call, and answers some turns later. */
+export function openSlowEngine(script: EngineScript): Engine {
+  let containers: LocalContainer[] = [];
+  let created: Pick<LocalContainer, 'workload_id' | 'gpu_uuids'> = { workload_id: 'none', gpu_uuids: [] };
+  const put = (running: boolean): void => {
+    containers = [{ ...created, id: 'c', running, mount_sources: [], started: true }];
+  };
+  script.loseContainer = () => put(false);
+  const image = {
+    digest: 'sha256:0',
+    entrypoint: ['run'],
+    cmd: [],
+    env: [],
+    user: '',
+    working_dir: '',
+    stop_signal: '',
+  };
+  return {
+    version: async () => '1',
+    list: async () => {
+      const then = containers;
+      for (let turn = 0; turn < 5; turn += 1) await script.clock.nextTurn();
+      return then;
+    },
+    bridges: async () => [],
+    keepSpareNetwork: async () => void script.calls.push('spare'),
+    removeUnusedNetworks: async () => undefined,
+    inspectImage: async () => (script.absences.shift() === true ? undefined : image),
+    pull: async () => {
+      script.calls.push('pull');
+      const fault = script.pullFaults.shift();
+      if (fault !== undefined) throw fault;
+    },
+    disk: async () => undefined,
+    removeImage: async () => undefined,
+    create: async ({ workload_id, gpu_uuids }) => {
+      script.calls.push('create');
+      await script.mayCreate;
+      created = { workload_id, gpu_uuids };
+      put(false);
+      return 'c';
+    },
+    start: async () => {
+      script.calls.push('start');
+      put(script.staysUp);
+    },
+    stopAndCut: async () => {
+      script.calls.push('stop');
+      put(false);
+    },
+    remove: async () => {
+      containers = [];
+    },
+    runBare: async () => 0,
+    logs: async () => Readable.from([]),
+    stop: async () => undefined,
+    fileIn: async () => undefined,
+    lastExit: async () => script.lastExit,
+  };
+}
