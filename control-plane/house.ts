@@ -85,7 +85,8 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
   let running: Running | undefined;
   const nudges = nudgesOf(() => running);
   const services = openServices(config, secret, core);
-  const rooms = openRooms(core, settings, { nudges, hasRoom, ...services });
+  const listens = (instanceId: string): boolean => listeners.publicPorts.listens(instanceId);
+  const rooms = openRooms(core, settings, { nudges, hasRoom, listens, ...services });
   const brings = bringsOf(core, rooms, {
     cursors: openCursors(secret),
     keep: config.retention,

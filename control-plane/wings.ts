@@ -59,6 +59,8 @@ export interface Outside {
   images: Pick<Images, 'verify' | 'pullLogin'>;
   modelHub: Pick<ModelHub, 'sizeOf'>;
   storage: { blobs: Blobs; presignedUrls: PresignedUrls; urlKeys: UrlKeys };
+  /** Whether this process listens at the public SSH port of the instance. */
+  listens(instanceId: string): boolean;
   probes?: Probes;
   logIn?: typeof logIn;
   openStream?: Link['openStream'];
@@ -205,7 +207,7 @@ export function openRental(core: Core, settings: Settings, below: BelowRental): 
   const quiet = openQuiet(clock);
   const launch = openLaunch({ db, clock, ids, log, sealing, images, modelHub, presets: settings.presets });
   const endpoints = openEndpoints({ db, clock, ids, sealing, newProbeKey, hostnameOf, ports });
-  const probes = outside.probes ?? openProbes({ db, clock, endpoints, link, sshHost });
+  const probes = outside.probes ?? openProbes({ db, clock, endpoints, link, sshHost, listens: outside.listens });
   const decoys = openRentalDecoys(core, below, endpoints);
   const describeInstances: ReservationsDeps['describeInstances'] = (query, contracts) =>
     instances.ofReservations(query, contracts);

@@ -63,6 +63,7 @@ export function openBareRooms(
     },
     {
       hasRoom: () => true,
+      listens: () => true,
       nudges: { engine: none, edge: none, watch: none, webhooks: none },
       mail: { send: async () => false },
       webhookOutbound: openOutbound({ ports: 'any', privateNetworks: [], namedHosts: [] }, { clock }),

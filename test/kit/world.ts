@@ -172,6 +172,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
       images,
       modelHub,
       storage: storageOn(core, blobsDirectory, outside),
+      listens: () => true,
       probes: {
         holder: outside.probe ?? (async (instanceId) => probeAnswers.get(instanceId) ?? { ok: true }),
         listener: async () => ({ ok: true }),

@@ -21,6 +21,8 @@ import type { EndpointAccess } from './access.ts';
 export interface PublicPorts {
   /** Opens a listener for every open endpoint. Closes all other listeners with their connections. */
   sync(): Promise<void>;
+  /** False if the SSH port of the instance is not open, for example because another program has it. */
+  listens(instanceId: string): boolean;
   /** Refuses new connections. Open ones may go on for `graceMs`. Must not run at the same time as `sync`. */
   close(graceMs: number): Promise<void>;
 }
@@ -61,6 +63,8 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
   const { db, log } = deps;
   /** The key names the port and its target, so that a port that another instance gets has a new listener. */
   const listeners = new Map<string, Listener>();
+  /** The server of each instance's SSH port. */
+  const sshServers = new Map<string, Server>();
 
   const listen = async (name: string, port: PublicPort): Promise<void> => {
     const connections: Listener['connections'] = new Set();
@@ -90,10 +94,12 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
       server.listen(port.publicPort, deps.host, resolve);
     });
     listeners.set(name, { server, connections });
+    if (port.appPort === null) sshServers.set(port.instanceId, server);
   };
 
   const shut = async (name: string, listener: Listener, graceMs: number): Promise<void> => {
     listeners.delete(name);
+    for (const [instanceId, server] of sshServers) if (server === listener.server) sshServers.delete(instanceId);
     const ended = new Promise<void>((resolve) => listener.server.close(() => resolve()));
     const cut = (): void => listener.connections.forEach(({ socket }) => socket.destroy());
     const cancel = graceMs === 0 ? cut() : deps.clock.after(graceMs, cut);
@@ -120,6 +126,7 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
         });
       }
     },
+    listens: (instanceId) => sshServers.get(instanceId)?.listening === true,
     close: async (graceMs) => {
       await Promise.all([...listeners].map(([name, listener]) => shut(name, listener, graceMs)));
     },

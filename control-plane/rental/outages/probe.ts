@@ -32,9 +32,11 @@ interface ProbesDeps {
   link: Pick<Link, 'openStream'>;
   /** The address of the public ports. */
   sshHost: string;
+  /** Whether this process listens at the public SSH port of the instance: otherwise, a connection reaches another program. */
+  listens(instanceId: string): boolean;
 }
 
-export function openProbes({ db, clock, endpoints, link, sshHost: host }: ProbesDeps): Probes {
+export function openProbes({ db, clock, endpoints, link, sshHost: host, listens }: ProbesDeps): Probes {
   return {
     holder: async (instanceId) => {
       const { machine_id: machineId, workload_id: workloadId } = (await findInstance(db.read, instanceId)) ?? {};
@@ -46,7 +48,7 @@ export function openProbes({ db, clock, endpoints, link, sshHost: host }: Probes
       return logIn(login, () => link.openStream(machineId, workloadId, target), clock);
     },
     listener: async (instanceId) => {
-      const endpoint = await endpoints.find(db.read, instanceId);
+      const endpoint = listens(instanceId) ? await endpoints.find(db.read, instanceId) : undefined;
       if (endpoint !== undefined && (await isListening({ host, port: endpoint.ssh_port }, clock))) return { ok: true };
       return { ok: false, leg: 'listener', detail: 'our own public port takes no connections' };
     },

@@ -1,10 +1,17 @@
 // Logins of the control plane at a real SSH server, and the keys for them: ssh2 alone makes an unreadable one in 256.
 import { once } from 'node:events';
-import { type AddressInfo, connect } from 'node:net';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { PassThrough, type Duplex } from 'node:stream';
 import ssh2 from 'ssh2';
 import { afterEach, expect, test } from 'vitest';
-import { type Login, logIn, PROBE_MS_MAX, newProbeKey } from '../../../control-plane/rental/outages/probe.ts';
+import type { Endpoint } from '../../../control-plane/rental/endpoints/endpoints.ts';
+import {
+  type Login,
+  logIn,
+  openProbes,
+  PROBE_MS_MAX,
+  newProbeKey,
+} from '../../../control-plane/rental/outages/probe.ts';
 
 import { systemClock } from '../../../shared/clock.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';
@@ -28,6 +35,27 @@ test('a probe and a decoy log in, each over its own kind of stream', async () =>
   expect(await logIn(probe, () => dial(world.probePort), systemClock())).toEqual({ ok: true });
   expect(await logIn(customer, () => dial(world.port), systemClock())).toEqual({ ok: true });
   expect(await logIn(probe, () => dial(world.port), systemClock())).toMatchObject({ ok: false, leg: 'auth' });
+});
+
+test.each([
+  ['is good if this process listens there', true, true, { ok: true }],
+  ['is bad if another program listens there', false, true, { ok: false, leg: 'listener' }],
+  ['is bad if nobody listens there', true, false, { ok: false, leg: 'listener' }],
+])('the public port of an instance %s', async (_what, isOurs, isOpen, expected) => {
+  const server = createServer((socket) => socket.on('error', () => undefined)).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  if (!isOpen) await new Promise((resolve) => server.close(resolve));
+  const { listener } = openProbes({
+    db: { read: { all: async () => [], one: async () => undefined } },
+    clock: systemClock(),
+    endpoints: { find: async () => ({ ssh_port: port }) as Endpoint, probePrivateKey: () => '' },
+    link: { openStream: () => Promise.reject(new Error('no host')) },
+    sshHost: '127.0.0.1',
+    listens: () => isOurs,
+  });
+  expect(await listener('i')).toMatchObject(expected);
+  server.close();
 });
 
 test('a login names the first leg that failed', async () => {

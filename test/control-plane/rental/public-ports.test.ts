@@ -1,6 +1,6 @@
 // The public ports of an instance: one address does not get all connections, and a proxy does.
 import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { afterEach, describe, expect, test } from 'vitest';
 import { openPublicPorts, type PublicPorts } from '../../../control-plane/rental/edge/public-ports.ts';
@@ -52,6 +52,20 @@ async function open(
   await ports.sync();
   return port;
 }
+
+test('a port that another program has is not taken for ours, and is opened once it is free', async () => {
+  const port = await open([]);
+  expect([ports.listens('i'), ports.listens('other')]).toEqual([true, false]);
+  await ports.close(0);
+  expect(ports.listens('i')).toBe(false);
+  const other = createServer().listen(port, HOST);
+  await once(other, 'listening');
+  await ports.sync();
+  expect(ports.listens('i')).toBe(false);
+  await new Promise((resolve) => other.close(resolve));
+  await ports.sync();
+  expect(ports.listens('i')).toBe(true);
+});
 
 /** Connects and counts what is closed at once. */
 async function dial(port: number, count: number, localAddress = '127.0.0.1'): Promise<{ closed: number }> {
