@@ -80,7 +80,7 @@ export interface Foundation {
   db: Db;
   /** Number of the start: each start on the database has a higher one. */
   epoch: number;
-  /** `fn` is called once this process must not write any more and should end. */
+  /** `fn` is called once this process must not write any more and should end; at once if that is so already. */
   onLost(fn: () => void): void;
   close(): Promise<void>;
 }
@@ -102,9 +102,11 @@ export async function openFoundation(database: Config['database'], deps: Deps): 
   try {
     await prepareDatabase(db);
     const held = await take();
+    let isLost = false;
     let whenLost = (): void => undefined;
     const stop = keep(held, (why) => {
       deps.log.fatal({ why }, 'this control plane may not write any more, and ends');
+      isLost = true;
       whenLost();
     });
     await migrate(db, SCHEMA, deps).catch((error: unknown) => {
@@ -114,7 +116,8 @@ export async function openFoundation(database: Config['database'], deps: Deps): 
     return {
       db,
       epoch: held.epoch,
-      onLost: (fn) => (whenLost = fn),
+      // A long migration may have kept the lease from being renewed before anybody could be told.
+      onLost: (fn) => (isLost ? fn() : (whenLost = fn)),
       close: async () => {
         stop();
         // The next process will wait until the lease times out.

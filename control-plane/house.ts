@@ -15,7 +15,7 @@ import { openDiskBlobs } from './base/blobs/local-disk.ts';
 import { type PresignedUrls, openPresignedUrls, openUrlKeys, type UrlKeys } from './base/blobs/presigned-urls.ts';
 import { openS3Blobs } from './base/blobs/s3.ts';
 import { openCursors } from './base/http/cursors.ts';
-import { addMeasures, openMetrics } from './base/http/metrics.ts';
+import { addMeasures, type Metrics, openMetrics } from './base/http/metrics.ts';
 import { BALLAST_BYTES, openBallast } from './base/db/ballast.ts';
 import { assertSecretFits, openSealing } from './base/http/sealing.ts';
 import { type DiskUse, diskUse } from './base/db/readiness.ts';
@@ -36,7 +36,7 @@ import {
 import { openConsole } from './console/console.ts';
 import { openManual } from './docs/manual.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
-import { type Listeners, openCertificates, openListeners } from './listeners.ts';
+import { type Certificates, type Listeners, openCertificates, openListeners } from './listeners.ts';
 import { type Running, startLoops, startWatchdog } from './loops.ts';
 import { depositSettings } from './money/deposits/settings.ts';
 import { readModels } from './models/catalog/models.ts';
@@ -79,6 +79,27 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
   const outside = { clock, rng, ids, log, sealing: openSealing(secret, ids) };
   const metrics = openMetrics();
   const foundation = await openOwnFoundation(config, { ...outside, onCommit: metrics.observeCommit });
+  try {
+    return houseOn(foundation, config, { outside, metrics, settings, certificates, secret, readAgain });
+  } catch (error) {
+    // A process that keeps the lease would not end, and would keep others from starting.
+    await foundation.close();
+    throw error;
+  }
+}
+
+interface Read {
+  outside: Omit<Core, 'db'>;
+  metrics: Metrics;
+  settings: Settings;
+  certificates: Certificates;
+  secret: Buffer;
+  readAgain(): Config;
+}
+
+function houseOn(foundation: Ground, config: Config, read: Read): House {
+  const { outside, metrics, settings, certificates, secret, readAgain } = read;
+  const { clock, log } = outside;
   const { hasRoom } = foundation;
   const audit = openAudit({ ...outside, db: foundation.db });
   const core: Core = { ...outside, db: audit.db };

@@ -1,6 +1,9 @@
 // Only one control plane at a time on PostgreSQL: tests processes that start too early, are paused, have a wrong clock or lose the server.
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -8,6 +11,7 @@ import { int, text } from '../../control-plane/base/db/columns.ts';
 import { raw, sql } from '../../control-plane/base/db/db.ts';
 import {
   type Held,
+  isFree,
   LEASE_MS,
   RENEW_MS,
   RENEWED_MS_MAX,
@@ -17,11 +21,14 @@ import {
 } from '../../control-plane/base/db/lease.ts';
 import { prepareDatabase } from '../../control-plane/base/db/migrate.ts';
 import { openPostgres, type PostgresDb } from '../../control-plane/base/db/postgres.ts';
+import { readConfig } from '../../control-plane/config.ts';
 import { type Foundation, openFoundation } from '../../control-plane/foundation.ts';
+import { openHouse } from '../../control-plane/house.ts';
 import { systemClock } from '../../shared/clock.ts';
 import { createIds } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
 import { seededRng } from '../../shared/rng.ts';
+import { freePort } from '../kit/ports.ts';
 import { startPostgres } from '../kit/postgres.ts';
 import { type VirtualClock, virtualClock } from '../kit/virtual-clock.ts';
 
@@ -177,6 +184,49 @@ test('a server that has become read-only is left: the next transaction uses a ne
   await expect.poll(() => write().then(() => 'written', String)).toBe('written');
   expect(await pid()).not.toBe(before);
   await admin.close();
+});
+
+test('a server that nobody reaches is reported as unavailable, also to a read of several statements', async () => {
+  const nobody = openPostgres(`postgres://127.0.0.1:${await freePort()}/nobody`, {
+    clock: systemClock(),
+    rng: seededRng(4),
+    log,
+  });
+  const count = sql`select 1 as count`;
+  const reads = [nobody.read.one(Count, count), nobody.snapshot('test.count', (query) => query.one(Count, count))];
+  for (const read of reads) await expect(read).rejects.toMatchObject({ code: 'unavailable' });
+  await nobody.close();
+});
+
+test('a lease that was lost before anybody could be told ends the process as soon as somebody can', async () => {
+  const clock = virtualClock();
+  const process = await start(url, clock);
+  await db.tx('steal', (tx) => tx.run(sql`update leases set holder = 'thief' where name = 'primary'`));
+  let isLost = false;
+  // The renewal finds it out, and then no timer is left.
+  await expect.poll(async () => (await clock.advance(RENEW_MS), clock.waiting())).toBe(0);
+  process.onLost(() => (isLost = true));
+  expect(isLost).toBe(true);
+  await process.close();
+});
+
+test('a start that fails after it has taken the lease gives it back', async () => {
+  const dir = mkdtempSync(join(tmpdir(), 'start-'));
+  const file = join(dir, 'config.yaml');
+  const at = (name: string): string => join(dir, name);
+  const settings = {
+    base_url: 'http://127.0.0.1/v1',
+    listen: { host: '127.0.0.1', port: 0 },
+    database: { postgres: url },
+    admin_socket: at('admin.sock'),
+    secret_file: at('secret'),
+    smtp: { host: 'mail.example.com', from: 'gpu@example.com', username: 'gpu', password_file: at('absent') },
+  };
+  writeFileSync(file, JSON.stringify(settings));
+  await expect(openHouse(readConfig(file), log)).rejects.toThrow('absent');
+  const lease = await seeLease(db, 'primary');
+  expect(lease && isFree(lease)).toBe(true);
+  rmSync(dir, { recursive: true });
 });
 
 test('a server that closes the connection is reported as unavailable, and reads go on', async () => {

@@ -7,7 +7,7 @@
 //   db.snapshot  the same pool: several reads of the same moment
 //
 // Just one control plane writes: each transaction checks the lease `primary` in the packet that begins it.
-import type { Pool, QueryConfig } from 'pg';
+import type { Pool, PoolClient, QueryConfig } from 'pg';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Rng } from '../../../shared/rng.ts';
@@ -103,7 +103,7 @@ export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
 }
 
 async function inSnapshot<T>(readers: Pool, statements: Statements, body: (query: Query) => Promise<T>): Promise<T> {
-  return borrow(readers, async (client, drop) => {
+  const within = async (client: PoolClient, drop: () => void): Promise<T> => {
     try {
       await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');
       const read = async (statement: Sql): Promise<unknown[]> =>
@@ -114,7 +114,12 @@ async function inSnapshot<T>(readers: Pool, statements: Statements, body: (query
     } catch (error) {
       // A new connection is cheaper than the proof that this one is still good.
       drop();
-      throw engineError(error);
+      throw error;
     }
-  });
+  };
+  try {
+    return await borrow(readers, within);
+  } catch (error) {
+    throw engineError(error);
+  }
 }
