@@ -1,6 +1,7 @@
 // Stablecoin deposits over the API: every field, every refusal by its field, and what is there without a configuration.
 import { describe, expect, test } from 'vitest';
 import { Deposit } from '../../shared/api/deposit.ts';
+import { sql } from '../../control-plane/base/db/db.ts';
 import { noteRead, offlineDeposits } from '../kit/deposits.ts';
 import { type Answer, openApi } from './api.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
@@ -88,6 +89,26 @@ describe('POST /v1/deposits', () => {
     const refused = await post();
     expect(expectRefused(PATH, refused, 'rate_limit_exceeded').text).toContain('20 deposits open');
     expect(refused.headers['retry-after']).toBe('60');
+  });
+
+  test('takes no more deposits after 100 have expired without a payment in 30 days', async () => {
+    await ready();
+    const expire = (): Promise<number> =>
+      api.world.db.tx('test', (tx) => tx.run(sql`update deposits set status = 'expired', due_ms = null`));
+    for (let i = 0; i < 99; i += 1) await started().then(expire);
+    await started();
+    await expire();
+    const refused = await post();
+    expect(expectRefused(PATH, refused, 'rate_limit_exceeded').text).toContain(
+      '100 deposits of this organisation have expired',
+    );
+    expect(refused.headers['retry-after']).toBe('3600');
+    // One of them is 30 days old.
+    const old = api.world.clock.now() - 30 * 24 * 3_600_000;
+    await api.world.db.tx('test', (tx) =>
+      tx.run(sql`update deposits set created_ms = ${old} where id = (select min(id) from deposits)`),
+    );
+    await started();
   });
 
   test('makes one deposit of a repeated request', async () => {

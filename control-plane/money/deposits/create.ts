@@ -11,7 +11,7 @@ import { CHAINS, type Family, unitsOfCents } from './chains.ts';
 import { findChain } from './chains-store.ts';
 import type { AddressKey } from './chain-addresses.ts';
 import type { DepositSettings } from './settings.ts';
-import { countUndecided, type Deposit, insertDeposit } from './store.ts';
+import { countExpired, countUndecided, type Deposit, insertDeposit } from './store.ts';
 
 export interface CreateDeps {
   clock: Clock;
@@ -23,6 +23,11 @@ export interface CreateDeps {
 
 /** Transfers that come later than the expiry are still noticed for 30 days. The operator decides about them. */
 const WATCHED_MS = 30 * 24 * 3_600_000;
+/**
+ * Of each deposit that may be open at once, this many may expire unpaid in the time in which they are watched. Each of them has used up an
+ * address, and makes the reads of its chain larger.
+ */
+const EXPIRED_PER_OPEN = 5;
 
 /**
  * The caller holds the lock of the organisation.
@@ -57,6 +62,13 @@ export async function createDeposit(
     });
   }
   const nowMs = clock.now();
+  const expiredMax = settings.openPerOrgMax * EXPIRED_PER_OPEN;
+  if ((await countExpired(tx, orgId, nowMs - WATCHED_MS)) >= expiredMax) {
+    return fail('rate_limit_exceeded', {
+      detail: `${expiredMax} deposits of this organisation have expired without a payment in the last 30 days, and no more are allowed. Pay one that is open, or ask the operator to add funds.`,
+      retryAfterSeconds: 3_600,
+    });
+  }
   const id = ids.prefixed('dep');
   const expiresMs = nowMs + settings.expiryMs;
   const { family } = CHAINS[chain];

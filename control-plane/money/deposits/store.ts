@@ -119,6 +119,15 @@ export async function countUndecided(query: Query, orgId: string): Promise<numbe
   return row?.count ?? 0;
 }
 
+/** How many of the organisation's deposits since `sinceMs` have expired without a payment. */
+export async function countExpired(query: Query, orgId: string, sinceMs: number): Promise<number> {
+  const row = await query.one(
+    countRow,
+    sql`select count(*) as count from deposits where org_id = ${orgId} and created_ms > ${sinceMs} and status = 'expired'`,
+  );
+  return row?.count ?? 0;
+}
+
 export async function dueDeposits(query: Query, nowMs: number, limit: number): Promise<string[]> {
   const rows = await query.all(
     idRow,

@@ -29,6 +29,8 @@ import { orphan, upsertTransfer } from './transfers-store.ts';
 
 /** Number of ranges that a tick reads at most, so that it ends soon even if there is much to catch up with. */
 const RANGES_PER_TICK = 20;
+/** A tick begins no further range of final blocks after this time: a slow node would keep it so long that the watchdog ends the process. */
+const RANGES_MS_MAX = 60_000;
 
 export interface WatchDeps {
   db: Db;
@@ -174,30 +176,39 @@ async function readBlocks(
   before: Cursors,
   tip: { head: Block; final: Block },
   { chain, reader, blocksPerQuery }: Watched,
-  { db }: WatchDeps,
+  { db, clock }: WatchDeps,
 ): Promise<Reading> {
   const watched = await watchedDeposits(db.read, CHAINS[chain].family, before.final.ms);
   const depositOf = new Map(watched.map(({ id, address }) => [address, id]));
   const addresses = [...depositOf.keys()];
   const blocksMax = blocksPerQuery * RANGES_PER_TICK;
-  const found = async (above: number, upTo: number): Promise<FoundTransfer[]> => {
+  const startedMs = clock.monotonicMs();
+  const isLate = (): boolean => clock.monotonicMs() - startedMs >= RANGES_MS_MAX;
+  /** Reads range by range. Ends before `upTo` if it may, and if the time is over. */
+  const found = async (
+    above: number,
+    upTo: number,
+    mayEnd: () => boolean = () => false,
+  ): Promise<{ transfers: FoundTransfer[]; upTo: number }> => {
     const transfers: FoundTransfer[] = [];
-    for (let from = above + 1; from <= upTo; from += blocksPerQuery) {
-      const to = Math.min(upTo, from + blocksPerQuery - 1);
-      transfers.push(...(await reader.transfers({ from, to }, addresses)));
+    let readTo = above;
+    while (readTo < upTo && (readTo === above || !mayEnd())) {
+      const to = Math.min(upTo, readTo + blocksPerQuery);
+      transfers.push(...(await reader.transfers({ from: readTo + 1, to }, addresses)));
+      readTo = to;
     }
-    return transfers;
+    return { transfers, upTo: readTo };
   };
-  const reached = async (above: number, end: Block): Promise<Block> => {
-    if (end.number <= above + blocksMax) return end;
-    return (
-      (await reader.block(above + blocksMax)) ?? Promise.reject(new Error(`the node lost block ${above + blocksMax}`))
-    );
-  };
+  const blockAt = async (number: number, end: Block): Promise<Block> =>
+    number === end.number
+      ? end
+      : ((await reader.block(number)) ?? Promise.reject(new Error(`the node lost block ${number}`)));
+  const farthest = (above: number, end: Block): number => Math.min(end.number, above + blocksMax);
 
   const isAhead = tip.final.number > before.final.number;
-  const final = isAhead ? await reached(before.final.number, tip.final) : before.final;
-  const finalFound = await found(before.final.number, final.number);
+  const finalEnd = isAhead ? farthest(before.final.number, tip.final) : before.final.number;
+  const { transfers: finalFound, upTo: finalNumber } = await found(before.final.number, finalEnd, isLate);
+  const final = isAhead ? await blockAt(finalNumber, tip.final) : before.final;
   const reading = { before, final, finalFound, depositOf };
   const stay = { ...reading, head: { ...before.head, hash: null }, branch: null, headFound: [] };
   // While final blocks are left to read, nothing above the final block is read: those blocks will be final when their turn comes.
@@ -207,9 +218,10 @@ async function readBlocks(
   // The node is behind what it, or another node, has shown before. That is no reorganisation.
   if (base === undefined || tip.head.number < base.number) return stay;
   const above = Math.max(base.number, final.number);
-  const head = await reached(above, tip.head);
+  const head = await blockAt(farthest(above, tip.head), tip.head);
   const branch = base === marks[0] ? null : base.number;
-  return { ...reading, head, branch, headFound: await found(above, head.number) };
+  const { transfers: headFound } = await found(above, head.number);
+  return { ...reading, head, branch, headFound };
 }
 
 /** The newest of these checkpoints that is still in the chain. Undefined if the node does not have one of these blocks yet. */

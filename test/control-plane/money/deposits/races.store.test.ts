@@ -54,9 +54,9 @@ function reader(found: FoundTransfer[], meanwhile: () => Promise<void>): ChainRe
   };
 }
 
-function watcherOf(meanwhile: () => Promise<void>, chain: DepositChain = 'ethereum'): Watcher {
+function watcherOf(meanwhile: () => Promise<void>, chain: DepositChain = 'ethereum', blocksPerQuery = 100): Watcher {
   const lease = openWatchLease('test', world.core);
-  const watched = { reader: reader([paid('0xa', 25_000_000n)], meanwhile), lease, blocksPerQuery: 100 };
+  const watched = { reader: reader([paid('0xa', 25_000_000n)], meanwhile), lease, blocksPerQuery };
   return openWatcher({ chain, ...watched }, { ...world.core, nudge: () => undefined });
 }
 
@@ -66,6 +66,20 @@ test('a watcher stores what it has read', async () => {
   await watcherOf(async () => undefined).tick();
   expect(await finalNumber()).toBe(TIP.final);
 });
+
+test.each([
+  [59_999, TIP.final, undefined],
+  [60_000, FINAL + 1, 'again'],
+])(
+  'a watcher whose node takes %d ms for a block goes on to block %d in the same tick',
+  async (takesMs, number, next) => {
+    const watcher = watcherOf(async () => void (await world.clock.advance(takesMs)), 'ethereum', 1);
+    expect(await watcher.tick()).toBe(next);
+    expect(await finalNumber()).toBe(number);
+    expect(await watcher.tick()).toBeUndefined();
+    expect(await finalNumber()).toBe(TIP.final);
+  },
+);
 
 test('a watcher whose lease was taken while it read stores nothing', async () => {
   const other = openWatchLease('test', world.core);
