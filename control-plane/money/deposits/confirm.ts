@@ -30,27 +30,35 @@ export async function doubtAbout(
     ['the node', nodes.first] as const,
     ...(needsSecond && nodes.second !== null ? [['the second node', nodes.second.reader] as const] : []),
   ];
+  // One transaction may hold hundreds of transfers: its receipt is read once.
+  const ofTransaction = Map.groupBy(transfers, ({ tx_hash: txHash }) => txHash);
   for (const [who, reader] of readers) {
-    for (const transfer of transfers) {
-      const doubt = await doubtOf(transfer, address, reader);
+    for (const [txHash, ofIt] of ofTransaction) {
+      const doubt = await doubtOf(txHash, ofIt, address, reader);
       if (doubt !== undefined) return `${who} ${doubt}`;
     }
   }
   return undefined;
 }
 
-async function doubtOf(transfer: Transfer, address: string, reader: ChainReader): Promise<string | undefined> {
+async function doubtOf(
+  txHash: string,
+  transfers: readonly Transfer[],
+  address: string,
+  reader: ChainReader,
+): Promise<string | undefined> {
   try {
-    const found = await reader.transfersOf(transfer.tx_hash, address);
-    if (found === undefined) return `does not know the transaction ${transfer.tx_hash}`;
-    const isThere = found.some(
-      ({ logIndex, block, asset, units }) =>
-        logIndex === transfer.log_index &&
-        block.hash === transfer.block_hash &&
-        asset === transfer.asset &&
-        units === transfer.units,
-    );
-    return isThere ? undefined : `has another result of the transaction ${transfer.tx_hash}`;
+    const found = await reader.transfersOf(txHash, address);
+    if (found === undefined) return `does not know the transaction ${txHash}`;
+    const isThere = (transfer: Transfer): boolean =>
+      found.some(
+        ({ logIndex, block, asset, units }) =>
+          logIndex === transfer.log_index &&
+          block.hash === transfer.block_hash &&
+          asset === transfer.asset &&
+          units === transfer.units,
+      );
+    return transfers.every(isThere) ? undefined : `has another result of the transaction ${txHash}`;
   } catch (error) {
     if (error instanceof OutboundError || error instanceof RpcError) return `gave no answer: ${messageOf(error)}`;
     throw error;

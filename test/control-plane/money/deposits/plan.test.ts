@@ -212,6 +212,25 @@ describe('the nodes that are asked before a credit', () => {
     expect(await doubtAbout(DEPOSIT, [], () => undefined)).toBe('base is not in the configuration any more');
   });
 
+  test('are asked once for each transaction, and doubt it if one of its transfers is missing', async () => {
+    const asked: string[] = [];
+    const first = {
+      transfersOf: async (txHash: string) => {
+        asked.push(txHash);
+        return [SEEN, { ...SEEN, logIndex: 1 }];
+      },
+    } as unknown as ChainReader;
+    const nodes: Nodes = { first, second: null };
+    const paid = (...places: number[]): Transfer[] =>
+      places.map((place) => transfer(`a${place}`, { ...FINAL, tx_hash: '0xa', log_index: place }));
+    const doubtOf = (transfers: Transfer[]): Promise<string | undefined> => doubtAbout(DEPOSIT, transfers, () => nodes);
+    expect(await doubtOf(paid(0, 1))).toBeUndefined();
+    expect(asked).toEqual(['0xa']);
+    expect(await doubtOf(paid(0, 1, 2))).toBe('the node has another result of the transaction 0xa');
+    expect(await doubtOf([...paid(0), transfer('b', FINAL)])).toBeUndefined();
+    expect(asked).toEqual(['0xa', '0xa', '0xa', '0xb']);
+  });
+
   test('are two only from an amount on', async () => {
     expect(await doubt([SEEN], [], 26n)).toBeUndefined();
     expect(await doubt([SEEN], [], 25n)).toBe('the second node has another result of the transaction 0xa');
