@@ -11,8 +11,7 @@ export function jobCalls(
 ): Pick<Engine, 'stop' | 'fileIn'> {
   return {
     stop: async (workloadId, graceMs) => {
-      for (const { Id: id } of await findAll(workloadId))
-        await ignoring([304, 404], docker.getContainer(id).stop({ t: Math.ceil(graceMs / 1000) }));
+      for (const { Id: id } of await findAll(workloadId)) await stopGently(docker.getContainer(id), graceMs);
     },
     fileIn: async (workloadId, path) => {
       const [found] = await findAll(workloadId);
@@ -21,6 +20,15 @@ export function jobCalls(
       return archive && fileOfArchive(archive as Readable);
     },
   };
+}
+
+/** The engine's own stop would send the container's stop signal, which is SIGKILL for a job. */
+async function stopGently(container: Docker.Container, graceMs: number): Promise<void> {
+  // The engine refuses a signal with 409 if the container does not run.
+  await ignoring([404, 409], container.kill({ signal: 'SIGTERM' }));
+  // Whatever ends the wait early, the stop below decides.
+  await container.wait({ abortSignal: AbortSignal.timeout(graceMs) }).catch(() => undefined);
+  await ignoring([304, 404], container.stop({ t: 0 }));
 }
 
 const BLOCK_BYTES = 512;

@@ -318,8 +318,7 @@ function createOptions(shape: ContainerShape, labels: Record<string, string>, ne
     Labels: labels,
     // Off, because the image's check would run without the image's environment (see containerEnv).
     Healthcheck: { Test: ['NONE'] },
-    // The guest gets this signal, and then sends the image's own stop signal to the main process.
-    StopSignal: 'SIGTERM',
+    StopSignal: shape.stop_signal,
     HostConfig: {
       Init: true,
       NetworkMode: network,

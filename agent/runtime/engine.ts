@@ -59,6 +59,11 @@ export interface ContainerShape {
   gpu_uuids: string[];
   /** `own`: a network that no other container uses. `none`: no network at all, for a job. */
   network: 'own' | 'none';
+  /**
+   * The signal with which the engine ends the container by itself, for example if the host shuts down. A job gets SIGKILL: after SIGTERM it would
+   * store a part of its result as if it had been told to end.
+   */
+  stop_signal: 'SIGTERM' | 'SIGKILL';
   /** Folders that are created for every user of the container to write. They count against the disk like all its files. */
   folders: string[];
   /** Limit of its writes; null if the engine cannot enforce one. */

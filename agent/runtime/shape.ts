@@ -70,6 +70,8 @@ export function shapeOf(
     mounts: entry.mounts,
     gpu_uuids: workload.gpu_uuids,
     network: 'own',
+    // The guest gets this signal, and then sends the image's own stop signal to the main process.
+    stop_signal: 'SIGTERM',
     folders: [],
     disk_gb: workload.disk_gb,
     memory_bytes: memoryBytes,
@@ -97,6 +99,7 @@ export function jobShapeOf(
     ...shape,
     env: [...Object.entries(workload.env).map(([name, value]) => `${name}=${value}`), devices],
     network: 'none',
+    stop_signal: 'SIGKILL',
     folders: Object.values(JOB_FOLDERS),
   };
 }

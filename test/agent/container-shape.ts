@@ -24,6 +24,7 @@ export function containerShape(
     env: [],
     gpu_uuids: [],
     network: 'own',
+    stop_signal: 'SIGTERM',
     folders: [],
     disk_gb: null,
     memory_bytes: 512 * 1024 ** 2,

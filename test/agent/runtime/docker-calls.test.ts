@@ -22,6 +22,7 @@ const SHAPE: ContainerShape = {
   mounts: [{ source: '/from', target: '/to' }],
   gpu_uuids: ['GPU-1', 'GPU-2'],
   network: 'own',
+  stop_signal: 'SIGTERM',
   folders: [],
   disk_gb: 20,
   memory_bytes: 1_000,

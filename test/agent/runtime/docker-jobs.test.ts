@@ -31,6 +31,7 @@ const JOB: ContainerShape = {
   mounts: [],
   gpu_uuids: [],
   network: 'none',
+  stop_signal: 'SIGKILL',
   folders: ['/job/out', '/job/ckpt'],
   disk_gb: null,
   memory_bytes: 1,
@@ -92,27 +93,36 @@ describe('the container of a job', () => {
     expect(asksFor('networks')).toEqual([]);
   });
 
-  test.each([
-    [600_000, '600'],
-    [1_001, '2'],
-  ])('has %d ms of notice to end: the engine waits %s whole seconds', async (graceMs, seconds) => {
+  test('gets SIGTERM from the agent alone: an engine that ends kills it at once, so it stores no part of a result', async () => {
+    await engine.create(JOB);
+    expect(script.asked.find(({ line }) => line === 'POST /containers/create')?.body).toMatchObject({
+      StopSignal: 'SIGKILL',
+    });
     found(OURS, { ...OURS, Id: 'c-2' });
-    await engine.stop('w-1', graceMs);
-    const stops = script.asked.filter(({ line }) => line.endsWith('/stop'));
-    expect(stops.map(({ line, query }) => [line, query['t']])).toEqual([
-      ['POST /containers/c-1/stop', seconds],
-      ['POST /containers/c-2/stop', seconds],
-    ]);
+    await engine.stop('w-1', 60_000);
+    const told = script.asked.filter(({ line }) => /\/(kill|wait|stop)$/.test(line));
+    expect(told.map(({ line, query }) => [line, query['signal'] ?? query['t']])).toEqual(
+      ['c-1', 'c-2'].flatMap((id) => [
+        [`POST /containers/${id}/kill`, 'SIGTERM'],
+        [`POST /containers/${id}/wait`, undefined],
+        [`POST /containers/${id}/stop`, '0'],
+      ]),
+    );
   });
 
   test.each([
-    [304, 'done'],
-    [404, 'done'],
-    [409, 'failed'],
-    [500, 'failed'],
-  ])('has ended if the engine answers its stop with %d: %s', async (status, outcome) => {
+    ['kill', 404, 'done'],
+    ['kill', 409, 'done'],
+    ['kill', 500, 'failed'],
+    ['wait', 404, 'done'],
+    ['wait', 500, 'done'],
+    ['stop', 304, 'done'],
+    ['stop', 404, 'done'],
+    ['stop', 409, 'failed'],
+    ['stop', 500, 'failed'],
+  ])('whose engine answers a %s with %d has ended: %s', async (call, status, outcome) => {
     found(OURS);
-    answer('POST /containers/c-1/stop', { status });
+    answer(`POST /containers/c-1/${call}`, { status });
     const done = engine.stop('w-1', 1_000).then(
       () => 'done',
       () => 'failed',
