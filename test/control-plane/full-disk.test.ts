@@ -82,6 +82,10 @@ test('one customer uploads until uploads are refused: everybody else can write, 
   expect(kept.length).toBeGreaterThan(2);
   expect(disk.freeBytes()).toBeGreaterThanOrEqual(reserve.bytes);
   expect(disk.freeBytes()).toBeLessThan(reserve.bytes + 6 * MIB);
+  // The alert `BlobsDiskFills` fires now.
+  const { bytes = 0, freeBytes = 0, reserveBytes = 0 } = (await blobs.disk()) ?? {};
+  expect(reserveBytes).toBe(reserve.bytes);
+  expect(freeBytes - reserveBytes).toBeLessThan(0.1 * bytes);
   await write();
   expect(await orgs()).toBe(1);
   expect(await openReadiness({ db, clock, log, hasRoom }).check()).toEqual([]);

@@ -142,6 +142,7 @@ describe('the gauges', () => {
     const [free = ''] = await scraped('svc_blobs_disk_free_bytes');
     expect(Number(free)).toBeGreaterThan(0);
     expect(Number(free)).toBeLessThan(blocks * bsize);
+    expect(await scraped('svc_blobs_disk_reserve_bytes')).toEqual(['0']);
   });
   test('count the outcomes of requests to models, and what their servers refuse', async () => {
     expect(await scraped('svc_inference_requests_total')).toEqual([]);

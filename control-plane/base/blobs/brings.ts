@@ -42,7 +42,7 @@ export function blobsBrings({ clock, blobs, presignedUrls, urlKeys, namedBy }: D
 
 /** The metrics are 0 before the first blob, and if the blobs are in S3. */
 function diskMeasures(blobs: Blobs): Measure[] {
-  const measure = (name: string, help: string, of: 'bytes' | 'freeBytes'): Measure => ({
+  const measure = (name: string, help: string, of: 'bytes' | 'freeBytes' | 'reserveBytes'): Measure => ({
     name,
     help,
     kind: 'gauge',
@@ -51,5 +51,10 @@ function diskMeasures(blobs: Blobs): Measure[] {
   return [
     measure('svc_blobs_disk_bytes', 'Size of the disk under `blobs_dir`', 'bytes'),
     measure('svc_blobs_disk_free_bytes', 'Free bytes of that disk', 'freeBytes'),
+    measure(
+      'svc_blobs_disk_reserve_bytes',
+      'Bytes of that disk that uploads and videos must leave free',
+      'reserveBytes',
+    ),
   ];
 }

@@ -19,7 +19,7 @@ import {
   type WriteOptions,
 } from './blobs.ts';
 import type { PresignedUrls } from './presigned-urls.ts';
-import { type DiskReserve, leavesReserve, measureDisk, sweepBlobs, syncDirectory } from './sweep.ts';
+import { type DiskReserve, leavesReserve, measureDisk, reserveOf, sweepBlobs, syncDirectory } from './sweep.ts';
 
 interface DiskBlobsDeps {
   clock: Clock;
@@ -71,7 +71,10 @@ export function openDiskBlobs(directory: string, deps: DiskBlobsDeps): Blobs {
     write,
     open: (key) => openBlob(pathOf(key)),
     remove: (key) => rm(pathOf(key), { force: true }),
-    disk: () => measureDisk(directory),
+    disk: async () => {
+      const disk = await measureDisk(directory);
+      return disk && { ...disk, reserveBytes: reserveOf(disk, deps.reserve) };
+    },
     presign: async (permission) => {
       secondsUntil(permission.expiresS, deps.clock.now());
       return { method: permission.method, url: await deps.presignedUrls.urlOf(permission), headers: {} };

@@ -75,7 +75,11 @@ export interface DiskReserve {
 /** Whether `moreBytes` fit without using up the reserve. */
 export async function leavesReserve(path: string, reserve: DiskReserve, moreBytes: number): Promise<boolean> {
   const disk = await measureDisk(path);
-  return disk === undefined || disk.freeBytes - moreBytes >= Math.max(reserve.share * disk.bytes, reserve.bytes);
+  return disk === undefined || disk.freeBytes - moreBytes >= reserveOf(disk, reserve);
+}
+
+export function reserveOf({ bytes }: { bytes: number }, reserve: DiskReserve): number {
+  return Math.max(reserve.share * bytes, reserve.bytes);
 }
 
 async function sweepPlace(

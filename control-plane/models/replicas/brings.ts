@@ -1,12 +1,12 @@
 // What this room brings to the house.
 import type { Clock } from '../../../shared/clock.ts';
-import { type Db, sql } from '../../base/db/db.ts';
+import { type Db, type Query, sql } from '../../base/db/db.ts';
 import { type Forgets, inPieces } from '../../base/db/pieces.ts';
 import type { Measure } from '../../base/http/metrics.ts';
 import { countDue, type DueRows, type Servers } from '../../base/http/overview.ts';
 import type { Billed } from '../../money/ledger/wallets.ts';
 import { replicaOperatorRoutes } from './operator-routes.ts';
-import { FUND_KIND, tiersOf } from './pools.ts';
+import { FUND_KIND, limitsOf, type Tier, tiersOf } from './pools.ts';
 import type { Replicas } from './replicas.ts';
 import * as store from './store.ts';
 import type { Catalog } from '../catalog/catalog.ts';
@@ -69,17 +69,27 @@ const DUE: readonly DueRows[] = [
 function replicaStates(catalog: Catalog): Servers {
   return async (query) => {
     const counts = Map.groupBy(await store.countReplicas(query), (row) => row.pool_id);
-    return tiersOf(catalog).map(({ poolId, deployment }) => {
+    const lacking = await lackingTiers(query, catalog);
+    return tiersOf(catalog).map(({ poolId }) => {
       const states = counts.get(poolId) ?? [];
-      const isReady = states.some(({ state }) => state === 'ready');
       return {
         model: poolId,
         server: 'replicas on the fleet',
-        is_well: isReady || deployment.min_replicas === 0,
+        is_well: !lacking.has(poolId),
         state: states.length === 0 ? 'no replica' : states.map(({ state, count }) => `${count} ${state}`).join(', '),
       };
     });
   };
+}
+
+/** The ids of tiers that should have a ready replica, by the operator's limits or those of the file, and have none. */
+async function lackingTiers(query: Query, catalog: Catalog): Promise<Set<string>> {
+  const pools = new Map((await store.allPools(query)).map((pool) => [pool.id, pool]));
+  const rows = await store.countReplicas(query);
+  const ready = new Set(rows.flatMap((row) => (row.state === 'ready' ? [row.pool_id] : [])));
+  const isLacking = ({ poolId, deployment }: Tier): boolean =>
+    limitsOf(deployment, pools.get(poolId)).min > 0 && !ready.has(poolId);
+  return new Set(tiersOf(catalog).flatMap((tier) => (isLacking(tier) ? [tier.poolId] : [])));
 }
 
 function measures(db: Db, catalog: Catalog, { counts, waiting }: Replicas): Measure[] {
@@ -97,15 +107,14 @@ function measures(db: Db, catalog: Catalog, { counts, waiting }: Replicas): Meas
     },
     {
       name: 'svc_model_without_server',
-      help: '1 for a model that should have a ready replica (min_replicas of at least 1) and has none, 0 for others with a deployment',
+      help: '1 for a model that should have a ready replica (min_replicas of at least 1, by the file or by `admin model scale`) and has none, 0 for others with a deployment',
       kind: 'gauge',
       labels: ['model'],
       read: async () => {
-        const rows = await store.countReplicas(db.read);
-        const ready = new Set(rows.flatMap((row) => (row.state === 'ready' ? [row.pool_id] : [])));
-        return tiersOf(catalog).map(({ poolId, deployment }) => ({
+        const lacking = await lackingTiers(db.read, catalog);
+        return tiersOf(catalog).map(({ poolId }) => ({
           labels: { model: poolId },
-          value: deployment.min_replicas > 0 && !ready.has(poolId) ? 1 : 0,
+          value: lacking.has(poolId) ? 1 : 0,
         }));
       },
     },

@@ -124,6 +124,12 @@ test('metrics count replicas, waiting requests and starts, and name a model that
       .flatMap((line) => (line.startsWith(`svc_model_${name}{`) ? [line.slice(10)] : []));
   api.world.rooms.catalog.replace(fleetModels({ min_replicas: 1 }));
   expect(await scraped('without_server')).toEqual([`without_server{model="${POOL}"} 1`]);
+  // The limits that the operator has set count more than the file.
+  await scale(0, 1);
+  expect(await scraped('without_server')).toEqual([`without_server{model="${POOL}"} 0`]);
+  api.world.rooms.catalog.replace(fleetModels({ min_replicas: 0 }));
+  await scale(1, 1);
+  expect(await scraped('without_server')).toEqual([`without_server{model="${POOL}"} 1`]);
   await trusted();
   const answer = chat();
   await waiting(1);
