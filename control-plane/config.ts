@@ -20,7 +20,6 @@ const SOCKET_PATH_CHARS_MAX = 107;
 
 /** One process cannot answer this many requests per second. So this value means "no limit". */
 const RATE_MAX = 1_000_000;
-
 /** One TiB, in MiB. */
 const FILE_MIB_MAX = 1_048_576;
 
@@ -226,8 +225,8 @@ const ConfigFields = z.strictObject({
     .prefault({}),
   files: z
     .strictObject({
-      /** The largest uploaded file in MiB. */
-      file_mib_max: z.int().min(1).max(FILE_MIB_MAX).default(512),
+      /** The largest uploaded file in MiB. Hosts take at most 64 GiB. */
+      file_mib_max: z.int().min(1).max(65_536).default(512),
       /** The limit for all uploaded files of one organisation. */
       mib_per_org: z.int().min(1).max(FILE_MIB_MAX).default(10_240),
     })

@@ -215,6 +215,7 @@ function reloadSettings(
     models: next.models.length,
     templates: next.presets.templates.size,
     frameworks: Object.keys(next.presets.environments.frameworks).length,
+    sign_up: next.signUpPolicy,
     open_launches_per_org: next.openLaunchesPerOrg,
     open_inference_requests_per_key: next.openInferenceRequestsPerKey,
     open_inference_requests_per_org: next.openInferenceRequestsPerOrg,

@@ -11,6 +11,7 @@ import {
   readSecret,
   s3Settings,
 } from '../../control-plane/config.ts';
+import { JOB_FILE_BYTES_MAX } from '../../shared/limits.ts';
 import { systemRng } from '../../shared/rng.ts';
 
 let directory: string;
@@ -74,6 +75,7 @@ test('every setting is read', () => {
     'metrics_listen: { host: 127.0.0.1, port: 9100 }',
     'retention: { events_days: 30, operations_days: 2, workloads_days: 36500, receipts_days: 31 }',
     'videos: { open_per_org: 1, file_mib_max: 1048576 }',
+    `files: { file_mib_max: ${JOB_FILE_BYTES_MAX / 1024 ** 2} }`,
     'webhooks: { max_attempts: 6, allowed_networks: [10.0.0.0/8, "fd00::/8"], allowed_ports: [443] }',
     'templates_file: /etc/svc/templates.yaml',
     'environments_file: /etc/svc/environments.yaml',
@@ -107,6 +109,11 @@ describe('a mistake is reported with its line', () => {
     ['no launch at all', ['open_launches_per_org: 0'], /:1: open_launches_per_org: /],
     ['no video at all', ['videos: { open_per_org: 0 }'], /:1: videos\.open_per_org: /],
     ['no room for a video', ['videos: { file_mib_max: 0 }'], /:1: videos\.file_mib_max: /],
+    [
+      'a file that no host takes',
+      [`files: { file_mib_max: ${JOB_FILE_BYTES_MAX / 1024 ** 2 + 1} }`],
+      /:1: files\.file_mib_max: /,
+    ],
     ['more than a terabyte', ['videos: { file_mib_max: 1048577 }'], /:1: videos\.file_mib_max: /],
     ['a hold of nothing', ['launch_hold_minutes: 0'], /:1: launch_hold_minutes: /],
     ['too many webhook attempts', ['webhooks: { max_attempts: 7 }'], /:1: webhooks\.max_attempts: /],

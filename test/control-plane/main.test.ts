@@ -76,6 +76,7 @@ test("SIGHUP and the operator's command read the files again; a mistake changes 
   writeFileSync(join(dir, 'models.yaml'), 'models: []\n');
   expect(JSON.parse((await reload()).stdout.toString())).toMatchObject({
     models: 0,
+    sign_up: 'invite',
     open_launches_per_org: expect.any(Number),
   });
 });

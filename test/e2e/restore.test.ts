@@ -32,7 +32,11 @@ const DATABASES = ['SQLite', 'PostgreSQL'] as const;
 
 async function open(database: (typeof DATABASES)[number]): Promise<Drilled> {
   const postgres = database === 'PostgreSQL' ? await startPostgres() : undefined;
-  stack = await openRentalStack(postgres === undefined ? {} : { postgresUrl: postgres.url });
+  const make = async (): Promise<unknown> =>
+    runProgram({ command: 'createdb', args: [`--maintenance-db=${postgres?.url}`, 'svc'] });
+  if (postgres !== undefined) await make();
+  const ownUrl = postgres?.url.replace(/postgres$/, 'svc');
+  stack = await openRentalStack(ownUrl === undefined ? {} : { postgresUrl: ownUrl });
   const { operator } = stack.controlPlane;
   if (postgres === undefined) {
     return {
@@ -41,11 +45,15 @@ async function open(database: (typeof DATABASES)[number]): Promise<Drilled> {
       restore: async (file) => Restored.parse(await operator('restore', file, '--force')),
     };
   }
-  const url = `--dbname=${postgres.url}`;
+  const url = `--dbname=${ownUrl}`;
   return {
     postgres,
     backup: (file) => runProgram({ command: 'pg_dump', args: [url, '--format=custom', `--file=${file}`] }),
-    restore: (file) => runProgram({ command: 'pg_restore', args: [url, '--clean', '--if-exists', file] }),
+    restore: async (file) => {
+      await runProgram({ command: 'dropdb', args: [`--maintenance-db=${postgres.url}`, 'svc'] });
+      await make();
+      return runProgram({ command: 'pg_restore', args: [url, '--exit-on-error', file] });
+    },
   };
 }
 

@@ -342,7 +342,17 @@ export const NOT_RUN: readonly NotRun[] = [
     provenBy: [RESTORE_TEST, "command: 'pg_dump'"],
   },
   {
-    command: 'pg_restore --clean --if-exists --dbname=postgres://svc@db.internal/svc /var/backups/control-plane.dump',
+    command: 'dropdb --maintenance-db=postgres://svc@db.internal/postgres svc',
+    reason: 'the test of the manual stands on SQLite',
+    provenBy: [RESTORE_TEST, "command: 'dropdb'"],
+  },
+  {
+    command: 'createdb --maintenance-db=postgres://svc@db.internal/postgres svc',
+    reason: 'the test of the manual stands on SQLite',
+    provenBy: [RESTORE_TEST, "command: 'createdb'"],
+  },
+  {
+    command: 'pg_restore --exit-on-error --dbname=postgres://svc@db.internal/svc /var/backups/control-plane.dump',
     reason: 'the test of the manual stands on SQLite',
     provenBy: [RESTORE_TEST, "command: 'pg_restore'"],
   },
