@@ -51,7 +51,7 @@ import { observe, type ObservedFacts } from './observe.ts';
 import { type Facts, gpusOf, type GpuStanding, holderKey, plan, type Step } from './plan.ts';
 import { openPulls, type Pulls } from './pulls.ts';
 import type { Images } from './images.ts';
-import type { Records } from './records.ts';
+import type { Records, WorkloadRecord } from './records.ts';
 import type { Machine } from './shape.ts';
 import { createSilence, type Silence } from './silence.ts';
 import type { JobInputs } from './job-steps.ts';
@@ -109,7 +109,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   const hasRoom = (bytes: number): Promise<boolean> => deps.images.makeRoom(bytes, wantedImages());
   const pulls = openPulls(deps.engine, changed, { ...deps, hasRoom });
   const work = createWork({ ...deps, pulls }, changed);
-  const listing = createListing(deps.engine, deps);
+  const listing = createListing(deps.engine, deps, () => [...records.all().values()].some(hasContainer));
   const silence = createSilence(clock, holders, (id) => records.all().get(id)?.ever_running === true);
   /** Keys with a step that ran during or after the last answer of the engine. That answer may not show what the step did. */
   let unseen: Facts['busy'] = new Map();
@@ -309,20 +309,42 @@ interface Listing {
   refresh(): Promise<void>;
 }
 
-function createListing(engine: Engine, { clock, log }: Pick<RuntimeDeps, 'clock' | 'log'>): Listing {
+/** How long an engine that lists none of our containers is not believed, if it has listed none since our start. */
+const EMPTY_MS_MAX = 10 * 60_000;
+const NOTHING_LISTED =
+  'the container engine lists none of the containers that this host has: the disk with its data may not be mounted yet';
+
+function hasContainer({ container_id: id, gone, removing }: WorkloadRecord): boolean {
+  return id !== null && !gone && !removing;
+}
+
+/** `expects` tells whether our records name containers. */
+function createListing(
+  engine: Engine,
+  { clock, log }: Pick<RuntimeDeps, 'clock' | 'log'>,
+  expects: () => boolean,
+): Listing {
   let known: LocalContainer[] | null = null;
   let awaySinceMs: number | null = null;
+  const list = async (): Promise<LocalContainer[]> => {
+    const listed = await engine.list();
+    const isNew = known === null && listed.length === 0 && expects();
+    if (isNew && (awaySinceMs === null || clock.monotonicMs() - awaySinceMs < EMPTY_MS_MAX))
+      throw new Error(NOTHING_LISTED);
+    return listed;
+  };
   return {
     current: () => (awaySinceMs === null ? known : null),
     known: () => known,
     awayMs: () => (awaySinceMs === null ? 0 : clock.monotonicMs() - awaySinceMs),
     refresh: async () => {
       try {
-        known = await engine.list();
+        known = await list();
         awaySinceMs = null;
       } catch (error) {
         // Logged once per outage of the engine, not every period.
-        if (awaySinceMs === null) log.warn({ detail: messageOf(error) }, 'the container engine does not answer');
+        if (awaySinceMs === null)
+          log.warn({ detail: messageOf(error) }, 'the container engine gives no answer that counts');
         awaySinceMs ??= clock.monotonicMs();
       }
     },

@@ -301,6 +301,33 @@ test('nobody is let in after a container that has worked was dead for two minute
   await after('running workload', () => phases.at(-1) === 'running' && holdersUp.has(ID));
 });
 
+test('an engine that lists nothing after a boot is believed after ten minutes: its disk may be mounted late', async () => {
+  await want([desiredWorkload(ID, 'image')]);
+  await untilRunning();
+  await storedReachable();
+  await runtime.stop();
+  const virtual = virtualClock(1_000_000);
+  script = { ...newScript(), clock: virtual };
+  phases = [];
+  runtime = await open();
+  await virtual.advance(595_000);
+  expect(phases).toEqual([]);
+  await virtual.advance(10_000);
+  expect(phases).toEqual(['missing']);
+});
+
+test('an engine that lists nothing is believed at once if it has listed something, or if all that was here is being removed', async () => {
+  const message = { type: 'desired', epoch: 1, complete: true, now_ms: 0 } as const;
+  const workload = desiredWorkload(ID, 'image');
+  await runtime.take({ ...message, revision: 1, workloads: [workload] });
+  await untilRunning();
+  await storedReachable();
+  script.removeContainer();
+  await eventually('missing workload', 10_000, async () => phases.at(-1) === 'missing' || undefined);
+  await runtime.take({ ...message, revision: 2, workloads: [{ ...workload, desired: 'removed' }] });
+  await eventually('removed workload', 10_000, async () => phases.at(-1) === 'removed' || undefined);
+});
+
 test('the time of a stop is recorded by the script.clock of the control plane', async () => {
   const message = { type: 'desired', epoch: 1, complete: true, now_ms: 0 } as const;
   const workload = desiredWorkload(ID, 'image');

@@ -19,6 +19,8 @@ export interface EngineScript {
   calls: string[];
   /** Ends the container. */
   loseContainer(): void;
+  /** Somebody else removes the container. */
+  removeContainer(): void;
 }
 
 /** An engine on which everything succeeds. */
@@ -32,6 +34,7 @@ export function newScript(): EngineScript {
     pullFaults: [],
     calls: [],
     loseContainer: () => undefined,
+    removeContainer: () => undefined,
   };
 }
 
@@ -43,6 +46,7 @@ export function openSlowEngine(script: EngineScript): Engine {
     containers = [{ ...created, id: 'c', running, mount_sources: [], started: true }];
   };
   script.loseContainer = () => put(false);
+  script.removeContainer = () => void (containers = []);
   const image = {
     digest: 'sha256:0',
     entrypoint: ['run'],
