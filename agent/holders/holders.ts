@@ -48,6 +48,8 @@ const SILENT = 'the holder did not answer the agent';
 export function openHolders(deps: HoldersDeps, onChange: () => void): HolderProcesses {
   const holders = new Map<string, Holder>();
   const lastStatus = new Map<string, HolderStatus>();
+  /** Workloads whose holder must not come back before `ensure`. */
+  const paused = new Set<string>();
   const ensuring = new Map<string, Promise<void>>();
   let left = false;
 
@@ -78,16 +80,17 @@ export function openHolders(deps: HoldersDeps, onChange: () => void): HolderProc
   };
 
   const ensure = (id: string): Promise<void> => {
+    paused.delete(id);
     if (holders.has(id)) return Promise.resolve();
     const work = ensuring.get(id) ?? start(id).finally(() => ensuring.delete(id));
     ensuring.set(id, work);
     return work;
   };
 
-  const replace = replacer({ holders, ensure, isKnown: (id) => lastStatus.has(id) }, deps);
+  const replace = replacer({ holders, ensure, mayReplace: (id) => lastStatus.has(id) && !paused.has(id) }, deps);
   const checks = startLoop({ name: 'holders', periodMs: CHECK_MS, run: () => check(holders, replace, deps) }, deps);
 
-  const pause = async (id: string): Promise<void> => {
+  const endOne = async (id: string): Promise<void> => {
     const held = holders.get(id)?.socket;
     if (held === undefined) await endHolderOf(deps.stateDir, id);
     else endHolder(held);
@@ -103,10 +106,14 @@ export function openHolders(deps: HoldersDeps, onChange: () => void): HolderProc
       await holder.open(stream);
     },
     statuses: () => statusesOf(holders, lastStatus),
-    pause,
+    pause: (id) => {
+      paused.add(id);
+      return endOne(id);
+    },
     end: (id) => {
+      paused.delete(id);
       lastStatus.delete(id);
-      return pause(id);
+      return endOne(id);
     },
     status: checks.status,
     leave: async () => {
@@ -135,16 +142,17 @@ async function check(
 interface Replaced {
   holders: Map<string, Holder>;
   ensure(id: string): Promise<void>;
-  isKnown(id: string): boolean;
+  /** False for a workload that should have no holder now. */
+  mayReplace(id: string): boolean;
 }
 
-function replacer({ holders, ensure, isKnown }: Replaced, deps: HoldersDeps): HolderProcesses['replace'] {
+function replacer({ holders, ensure, mayReplace }: Replaced, deps: HoldersDeps): HolderProcesses['replace'] {
   const { clock, log, stateDir, tell } = deps;
   /** When each workload's holder was last replaced; old entries are removed. */
   const replacedMs = new Map<string, number>();
   return async (id, reason) => {
     for (const [other, ms] of replacedMs) if (clock.monotonicMs() - ms >= REPLACED_MS_MIN) replacedMs.delete(other);
-    if (!isKnown(id) || replacedMs.has(id)) return;
+    if (!mayReplace(id) || replacedMs.has(id)) return;
     replacedMs.set(id, clock.monotonicMs());
     log.warn({ workload_id: id, reason }, 'a holder is replaced');
     const folder = workloadFolder(stateDir, id);
