@@ -26,7 +26,7 @@ beforeEach(() => {
       clock: systemClock(),
       log: createLog('test', 'silent'),
       stateDir: dir,
-      bundle: { folder: dir, entrypoint: [], holderProgram: '', node: '' },
+      bundle: { folder: dir, entrypoint: [], holderProgram: '', node: [] },
       startHolder: playHolder,
       tell: ({ state }) => void told.push(state),
     },
