@@ -62,27 +62,11 @@ export function openHolders(deps: HoldersDeps, onChange: () => void): HolderProc
     holders.set(id, holder);
   };
 
-  const start = async (id: string): Promise<void> => {
-    const folder = workloadFolder(deps.stateDir, id);
-    const { holderSocket, run, log } = workloadPaths(folder);
-    const answering = await dialListener(holderSocket);
-    if (answering !== undefined) return adopt(id, answering);
-    await mkdir(run, { recursive: true, mode: 0o755 });
-    const pid = await deps.startHolder(folder, log);
-    deps.log.info({ workload_id: id, pid }, 'a holder was started');
-    const deadlineMs = deps.clock.monotonicMs() + START_MS_MAX;
-    while (deps.clock.monotonicMs() < deadlineMs && !left) {
-      const socket = await dialListener(holderSocket);
-      if (socket !== undefined) return adopt(id, socket);
-      await deps.clock.sleep(CONNECT_RETRY_MS);
-    }
-    throw new Error(`the holder did not answer within ${START_MS_MAX / 1000} s; its log is ${log}`);
-  };
-
   const ensure = (id: string): Promise<void> => {
     paused.delete(id);
     if (holders.has(id)) return Promise.resolve();
-    const work = ensuring.get(id) ?? start(id).finally(() => ensuring.delete(id));
+    const start = async (): Promise<void> => adopt(id, await holderOf(id, () => left, deps));
+    const work = ensuring.get(id) ?? start().finally(() => ensuring.delete(id));
     ensuring.set(id, work);
     return work;
   };
@@ -122,6 +106,24 @@ export function openHolders(deps: HoldersDeps, onChange: () => void): HolderProc
       for (const holder of holders.values()) holder.socket.destroy();
     },
   };
+}
+
+/** A connection to the workload's holder, which is started if none answers. */
+async function holderOf(id: string, hasLeft: () => boolean, deps: HoldersDeps): Promise<Socket> {
+  const folder = workloadFolder(deps.stateDir, id);
+  const { holderSocket, run, log } = workloadPaths(folder);
+  const answering = await dialListener(holderSocket);
+  if (answering !== undefined) return answering;
+  await mkdir(run, { recursive: true, mode: 0o755 });
+  const pid = await deps.startHolder(folder, log);
+  deps.log.info({ workload_id: id, pid }, 'a holder was started');
+  const deadlineMs = deps.clock.monotonicMs() + START_MS_MAX;
+  while (deps.clock.monotonicMs() < deadlineMs && !hasLeft()) {
+    const socket = await dialListener(holderSocket);
+    if (socket !== undefined) return socket;
+    await deps.clock.sleep(CONNECT_RETRY_MS);
+  }
+  throw new Error(`the holder did not answer within ${START_MS_MAX / 1000} s; its log is ${log}`);
 }
 
 /** Pings every holder, and replaces those that do not answer. */

@@ -42,7 +42,7 @@ type Executors = { [K in Step['kind']]: (step: StepOf<K>, attempt: number) => Pr
 
 /** `attempt` counts from 1 since the workload was last reachable. */
 export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: number): Promise<void> } {
-  const { desired, log, engine, holders, records, pulls, images, assertFenced } = deps;
+  const { log, engine, holders, records, pulls, images, assertFenced } = deps;
 
   const executors: Executors = {
     pull: ({ workload }, attempt) =>
@@ -89,15 +89,7 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
       await records.change(workload_id, { failure: { code, detail } });
     },
 
-    stop: async ({ workload_id }) => {
-      await records.change(workload_id, { removing: true }).catch((error: unknown) => {
-        log.error({ err: error, workload_id }, 'the end of a workload could not be stored; it is stopped anyway');
-      });
-      await engine.stopAndCut(workload_id);
-      await holders.end(workload_id);
-      await records.change(workload_id, { stopped_ms: desired.serverNowMs() });
-      log.info({ workload_id }, 'a workload was stopped and cut off');
-    },
+    stop: ({ workload_id }) => stop(deps, workload_id),
 
     remove: async ({ workload_id }) => {
       await engine.remove(workload_id);
@@ -113,6 +105,16 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
       return executor(step, attempt);
     },
   };
+}
+
+async function stop({ desired, log, engine, holders, records }: StepsDeps, id: string): Promise<void> {
+  await records.change(id, { removing: true }).catch((error: unknown) => {
+    log.error({ err: error, workload_id: id }, 'the end of a workload could not be stored; it is stopped anyway');
+  });
+  await engine.stopAndCut(id);
+  await holders.end(id);
+  await records.change(id, { stopped_ms: desired.serverNowMs() });
+  log.info({ workload_id: id }, 'a workload was stopped and cut off');
 }
 
 /** The failure to report for a container that ended before it was ever reachable; null if the start is tried again. */

@@ -24,8 +24,8 @@ export interface CreateDeps {
 /** Transfers that come later than the expiry are still noticed for 30 days. The operator decides about them. */
 const WATCHED_MS = 30 * 24 * 3_600_000;
 /**
- * Of each deposit that may be open at once, this many may expire unpaid in the time in which they are watched. Each of them has used up an
- * address, and makes the reads of its chain larger.
+ * An organisation may have this many times as many deposits that expired unpaid, in the time in which they are watched, as it may have open. Each
+ * of them has used up an address, and makes the reads of its chain larger.
  */
 const EXPIRED_PER_OPEN = 5;
 

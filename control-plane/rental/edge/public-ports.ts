@@ -68,27 +68,7 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
 
   const listen = async (name: string, port: PublicPort): Promise<void> => {
     const connections: Listener['connections'] = new Set();
-    const limit = openAddressLimit({ max: PORT_CONNECTIONS_PER_ADDRESS_MAX, trusted: deps.trustProxy }, log);
-    const alive = { keepAlive: true, keepAliveInitialDelay: TCP_KEEP_ALIVE_MS };
-    const server = createServer({ allowHalfOpen: true, noDelay: true, ...alive }, (socket) => {
-      // A client that resets its connection is normal.
-      socket.on('error', () => undefined);
-      if (!limit.admit(socket)) return;
-      const openedMs = deps.clock.monotonicMs();
-      if (connections.size >= SSH_CONNECTIONS_MAX) {
-        const stranger = port.appPort === null ? strangerOf(connections, openedMs) : undefined;
-        if (stranger === undefined) return void socket.destroy();
-        connections.delete(stranger);
-        stranger.socket.destroy();
-      }
-      const connection = { socket, network: networkOf(socket.remoteAddress ?? ''), openedMs };
-      connections.add(connection);
-      socket.on('close', () => connections.delete(connection));
-      relay(port, socket, deps).catch((error: unknown) => {
-        log.info({ instance_id: port.instanceId, reason: messageOf(error) }, 'a connection could not be relayed');
-        socket.destroy();
-      });
-    });
+    const server = serverOf(port, connections, deps);
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject);
       server.listen(port.publicPort, deps.host, resolve);
@@ -131,6 +111,31 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
       await Promise.all([...listeners].map(([name, listener]) => shut(name, listener, graceMs)));
     },
   };
+}
+
+function serverOf(port: PublicPort, connections: Listener['connections'], deps: PublicPortsDeps): Server {
+  const { clock, log, trustProxy: trusted } = deps;
+  const limit = openAddressLimit({ max: PORT_CONNECTIONS_PER_ADDRESS_MAX, trusted }, log);
+  const alive = { keepAlive: true, keepAliveInitialDelay: TCP_KEEP_ALIVE_MS };
+  return createServer({ allowHalfOpen: true, noDelay: true, ...alive }, (socket) => {
+    // A client that resets its connection is normal.
+    socket.on('error', () => undefined);
+    if (!limit.admit(socket)) return;
+    const openedMs = clock.monotonicMs();
+    if (connections.size >= SSH_CONNECTIONS_MAX) {
+      const stranger = port.appPort === null ? strangerOf(connections, openedMs) : undefined;
+      if (stranger === undefined) return void socket.destroy();
+      connections.delete(stranger);
+      stranger.socket.destroy();
+    }
+    const connection = { socket, network: networkOf(socket.remoteAddress ?? ''), openedMs };
+    connections.add(connection);
+    socket.on('close', () => connections.delete(connection));
+    relay(port, socket, deps).catch((error: unknown) => {
+      log.info({ instance_id: port.instanceId, reason: messageOf(error) }, 'a connection could not be relayed');
+      socket.destroy();
+    });
+  });
 }
 
 /**

@@ -73,7 +73,7 @@ test.each([
 ])(
   'a watcher whose node takes %d ms for a block goes on to block %d in the same tick',
   async (takesMs, number, next) => {
-    const watcher = watcherOf(async () => void (await world.clock.advance(takesMs)), 'ethereum', 1);
+    const watcher = watcherOf(() => world.clock.advance(takesMs), 'ethereum', 1);
     expect(await watcher.tick()).toBe(next);
     expect(await finalNumber()).toBe(number);
     expect(await watcher.tick()).toBeUndefined();
