@@ -298,8 +298,11 @@ async function readLogs(
 }
 
 async function lastExit(container: Docker.Container): Promise<LastExit> {
-  const { Error: error, ExitCode: code, OOMKilled: starved } = (await container.inspect()).State;
-  return { code, reason: error || (starved ? 'it ran out of memory' : `it ended with code ${code}`) };
+  const { State: state } = await container.inspect();
+  const { Error: error, ExitCode: code, OOMKilled: starved } = state;
+  const ranMs = Date.parse(state.FinishedAt) - Date.parse(state.StartedAt);
+  const reason = error || (starved ? 'it ran out of memory' : `it ended with code ${code}`);
+  return { code, reason, ran_ms: ranMs >= 0 ? ranMs : undefined };
 }
 
 /** The name of the container's own network, also after the network is gone. */

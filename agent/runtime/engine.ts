@@ -100,6 +100,8 @@ export interface LastExit {
   code: number;
   /** A sentence for people. */
   reason: string;
+  /** How long the container ran, by the engine's times; undefined if they make no sense. */
+  ran_ms: number | undefined;
 }
 
 export interface Engine {

@@ -70,11 +70,12 @@ export async function noteExit(
   containerId: string,
   { desired, engine, records, log }: JobStepsDeps,
 ): Promise<void> {
-  const { code, reason } = await engine.lastExit(containerId);
+  const { code, reason, ran_ms: ranMs = Infinity } = await engine.lastExit(containerId);
   const job = records.all().get(workloadId)?.job;
   if (job === undefined) return;
   const detail = code === 0 ? job.detail : reason;
-  const ran = desired.knowsTime() ? runTimeOf(desired.serverNowMs() - job.started_ms) : {};
+  // The engine, or this agent, may have been away since the end of the program.
+  const ran = desired.knowsTime() ? runTimeOf(Math.min(ranMs, desired.serverNowMs() - job.started_ms)) : {};
   await records.change(workloadId, { job: { ...job, ...ran, exit_code: code, detail } });
   log.info({ workload_id: workloadId, exit_code: code }, 'a job has ended');
 }

@@ -281,7 +281,17 @@ describe('an end', () => {
     [{ ExitCode: 127, Error: 'no such file', OOMKilled: true }, 'no such file'],
   ])('is explained: %j', async (State, reason) => {
     answer('GET /containers/c-1/json', { body: { State } });
-    expect(await engine.lastExit('c-1')).toEqual({ code: State.ExitCode, reason });
+    expect(await engine.lastExit('c-1')).toEqual({ code: State.ExitCode, reason, ran_ms: undefined });
+  });
+
+  test.each([
+    ['2026-01-01T00:00:00.5Z', '2026-01-01T00:00:02.123456789Z', 1_623],
+    ['2026-01-01T00:00:00Z', '2026-01-01T00:00:00Z', 0],
+    ['2026-01-01T00:00:00Z', '0001-01-01T00:00:00Z', undefined],
+    ['never', '2026-01-01T00:00:00Z', undefined],
+  ])('of a container that ran from %s to %s took %s ms', async (StartedAt, FinishedAt, ms) => {
+    answer('GET /containers/c-1/json', { body: { State: { ExitCode: 0, StartedAt, FinishedAt } } });
+    expect((await engine.lastExit('c-1')).ran_ms).toBe(ms);
   });
 });
 

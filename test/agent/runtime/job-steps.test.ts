@@ -41,7 +41,7 @@ let knowsTime: boolean;
 beforeEach(() => {
   [startFault, listed, nowMs, knowsTime] = [undefined, [], NOW_MS, true];
   [calls, record, shape, held] = [[], {}, undefined, [desiredWorkload('other', 'app'), JOB]];
-  exit = { code: 0, reason: 'it ended with code 0' };
+  exit = { code: 0, reason: 'it ended with code 0', ran_ms: undefined };
 });
 
 function perform(step: Step, attempt = 1): Promise<void> {
@@ -170,14 +170,24 @@ describe('a job', () => {
     expect(calls).toEqual(['stop w within 60000']);
   });
 
-  test.each<[LastExit, JobRecord['detail']]>([
-    [{ code: 0, reason: 'it ended with code 0' }, 'a line was skipped'],
-    [{ code: 137, reason: 'it ran out of memory' }, 'it ran out of memory'],
-  ])('that ends with %j keeps its code and run time, and the reason of a failure', async (ending, detail) => {
+  test.each<[number, string, JobRecord['detail']]>([
+    [0, 'it ended with code 0', 'a line was skipped'],
+    [137, 'it ran out of memory', 'it ran out of memory'],
+  ])('that ends with %d keeps its code and run time, and the reason of a failure', async (code, reason, detail) => {
     record = { job: { ...STARTED, detail: 'a line was skipped' } };
-    [exit, nowMs] = [ending, NOW_MS + 5_000];
+    [exit, nowMs] = [{ code, reason, ran_ms: undefined }, NOW_MS + 5_000];
     await perform({ kind: 'exited', workload_id: 'w', container_id: 'c' });
-    expect(record.job).toEqual({ ...STARTED, exit_code: ending.code, detail, ran_ms: 5_000 });
+    expect(record.job).toEqual({ ...STARTED, exit_code: code, detail, ran_ms: 5_000 });
+  });
+
+  test.each([
+    [4_000, 4_000],
+    [6_000, 5_000],
+  ])('that ran for %d ms by the engine, and is seen after 5,000, ran for %d', async (byEngineMs, expected) => {
+    record = { job: STARTED };
+    [exit, nowMs] = [{ ...exit, ran_ms: byEngineMs }, NOW_MS + 5_000];
+    await perform({ kind: 'exited', workload_id: 'w', container_id: 'c' });
+    expect(record.job?.ran_ms).toBe(expected);
   });
 
   test('that ended with a reboot keeps no run time, because the time of the control plane is not known yet', async () => {

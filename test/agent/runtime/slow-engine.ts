@@ -1,12 +1,12 @@
 // An engine with one container at a time, which a test plays: it answers late, and fails as the script says.
 import { Readable } from 'node:stream';
-import type { Engine, LocalContainer } from '../../../agent/runtime/engine.ts';
+import type { Engine, LastExit, LocalContainer } from '../../../agent/runtime/engine.ts';
 import { type Clock, systemClock } from '../../../shared/clock.ts';
 
 export interface EngineScript {
   clock: Clock;
   /** The exit of a container right after its start. */
-  lastExit: { code: number; reason: string };
+  lastExit: LastExit;
   /** Whether a container that is started goes on. */
   staysUp: boolean;
   /** The engine creates no container before it resolves. */
@@ -27,7 +27,7 @@ export interface EngineScript {
 export function newScript(): EngineScript {
   return {
     clock: systemClock(),
-    lastExit: { code: 0, reason: '' },
+    lastExit: { code: 0, reason: '', ran_ms: undefined },
     staysUp: true,
     mayCreate: Promise.resolve(),
     absences: [],
