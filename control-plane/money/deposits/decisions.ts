@@ -7,6 +7,7 @@ import { findChain, rewind } from './chains-store.ts';
 import { creditedState, isOpen, sumOf } from './plan.ts';
 import { releaseOf, returnOf } from './posting.ts';
 import { screenAll } from './screening.ts';
+import { DEPOSIT_STATES, mayMove } from '../../../shared/states.ts';
 import { move } from './states.ts';
 import { book, credit, refuse, type StepDeps } from './steps.ts';
 import { type Deposit, findDeposit, wake } from './store.ts';
@@ -95,12 +96,14 @@ async function creditNow(tx: Tx, deposit: Deposit, { transfers, reason }: Decisi
   const units = sumOf(waiting);
   const totalUnits = (deposit.credited_units ?? 0n) + units;
   const totalCents = (deposit.credited_cents ?? 0) + Number(centsOfUnits(units));
+  const fits = creditedState(deposit, totalUnits, toleranceUnits);
   await book(tx, waiting, { from: 'suspense', to: 'wallet' });
   await move(
     tx,
     deposit,
     {
-      to: creditedState(deposit, totalUnits, toleranceUnits),
+      // The tolerance may have been changed since the deposit was complete. More tokens never make it incomplete again.
+      to: mayMove(DEPOSIT_STATES, status, fits) ? fits : status,
       patch: { due_ms: nowMs, credited_units: totalUnits, credited_cents: totalCents },
       data: { credited_cents: totalCents, amount: tokenText(units) },
     },

@@ -1,4 +1,5 @@
 // What the operator decides about deposits, and what the nodes and the check of senders do to them.
+import { sql } from '../../../../control-plane/base/db/db.ts';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { ChainSettings, DepositSettings } from '../../../../control-plane/money/deposits/settings.ts';
 import type { DepositChain } from '../../../../shared/api/deposit.ts';
@@ -154,6 +155,21 @@ describe('what came late', () => {
     expect(await decide(id, 'credit')).toMatchObject({ status: 'credited_overpaid', credited: '25.009999' });
     expect(await deposits.find(id)).toMatchObject({ credited_cents: 2_500 });
     expect(await deposits.cents()).toBe(2_500);
+  });
+
+  test('leaves a deposit complete that was complete by an earlier tolerance', async () => {
+    const { id, address } = await deposits.create();
+    await chain.pay(address, 24n * TOKEN, at(10));
+    await chain.finalize(at(61));
+    await deposits.settle();
+    // A process with a tolerance of a dollar would have come to this.
+    const { db } = deposits.world;
+    await db.tx('test', (tx) => tx.run(sql`update deposits set status = 'credited' where id = ${id}`));
+    await chain.pay(address, TOKEN / 2n, at(70));
+    await chain.finalize(at(72));
+    await deposits.settle();
+    expect(await decide(id, 'credit')).toMatchObject({ status: 'credited', credited: '24.50' });
+    expect(await deposits.cents()).toBe(2_450);
   });
 
   test('from a sanctioned sender is not credited', async () => {
