@@ -7,8 +7,14 @@ import { setFlagsFromString } from 'node:v8';
  *   40 % of a CPU.
  * - The buffers of relayed streams count as heap. An initial heap of 192 MB holds them without a full collection every few megabytes, which
  *   took 20 % of the CPU time of a busy tunnel.
+ * - Young objects take two halves of up to 32 MB each, of which a quarter is in use. Halves of 16 MB cost no CPU time, and the process is
+ *   25 MB smaller.
  */
-export const SERVE_FLAGS = ['--no-allocation-site-pretenuring', '--initial-old-space-size=192'] as const;
+export const SERVE_FLAGS = [
+  '--no-allocation-site-pretenuring',
+  '--initial-old-space-size=192',
+  '--max-semi-space-size=16',
+] as const;
 
 /**
  * Tunes the garbage collection for a process that copies streams and has a large heap. Must be called first.
