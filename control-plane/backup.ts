@@ -70,8 +70,10 @@ function sqlitePath({ database }: Config, instead: string): string {
 
 /** Makes a copy with the newest schema for the daemon, and checks that it opens with our secret. */
 async function stage(file: string, staged: string, core: Omit<Core, 'db'>): Promise<void> {
-  rmSync(staged, { force: true });
+  for (const end of ['', ...SIDE_FILES]) rmSync(`${staged}${end}`, { force: true });
   copyFileSync(file, staged, constants.COPYFILE_EXCL);
+  // A database that was put aside may have its last commits in its write-ahead log only.
+  if (existsSync(`${file}-wal`)) copyFileSync(`${file}-wal`, `${staged}-wal`);
   chmodSync(staged, 0o600);
   checkSqlite(staged);
   const foundation = await openFoundation({ sqlite: staged }, core);

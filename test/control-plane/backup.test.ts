@@ -2,6 +2,7 @@
 import {
   chmodSync,
   chownSync,
+  copyFileSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -184,6 +185,15 @@ describe('a restore', () => {
       expect(owners()).toEqual({ 'a.db': daemon, 'a.db.lock': daemon });
     },
   );
+  test('takes the write-ahead log of a database that was put aside with it', async () => {
+    await withDb(async (db) => {
+      await addOrgs(db, ['in the log']);
+      for (const end of ['', '-wal']) copyFileSync(`${path}${end}`, at(`aside.db${end}`));
+    });
+    await restoreFrom(at('aside.db'), { force: true });
+    expect(await withDb(orgsIn)).toBe(2);
+    expect(readdirSync(dir).filter((name) => name.startsWith('aside'))).toEqual(['aside.db', 'aside.db-wal']);
+  });
   test('needs no --force on a new machine, and does not apply a write-ahead log that was left there', async () => {
     rmSync(path);
     writeFileSync(`${path}-wal`, 'left over');
