@@ -19,8 +19,8 @@ import { type Life, openLife } from './life.ts';
 import { openPath, type Path, type Socket } from './wire.ts';
 
 export const QUARANTINE_MS = 10 * 60_000;
-/** What was sent while a copy ran arrives within this time after its end. */
-const ON_THE_WAY_MS = 1_000;
+/** What was sent while a copy ran arrives within this time after its end, also over a link that lags by 25 seconds. */
+const ON_THE_WAY_MS = 30_000;
 
 export interface SimHost {
   machineId: string;
