@@ -84,12 +84,17 @@ function replicaStates(catalog: Catalog): Servers {
 
 /** The ids of tiers that should have a ready replica, by the operator's limits or those of the file, and have none. */
 async function lackingTiers(query: Query, catalog: Catalog): Promise<Set<string>> {
-  const pools = new Map((await store.allPools(query)).map((pool) => [pool.id, pool]));
+  const tiers = tiersOf(catalog);
   const rows = await store.countReplicas(query);
+  const known = await store.poolsOf(
+    query,
+    tiers.map(({ poolId }) => poolId),
+  );
+  const pools = new Map(known.map((pool) => [pool.id, pool]));
   const ready = new Set(rows.flatMap((row) => (row.state === 'ready' ? [row.pool_id] : [])));
   const isLacking = ({ poolId, deployment }: Tier): boolean =>
     limitsOf(deployment, pools.get(poolId)).min > 0 && !ready.has(poolId);
-  return new Set(tiersOf(catalog).flatMap((tier) => (isLacking(tier) ? [tier.poolId] : [])));
+  return new Set(tiers.flatMap((tier) => (isLacking(tier) ? [tier.poolId] : [])));
 }
 
 function measures(db: Db, catalog: Catalog, { counts, waiting }: Replicas): Measure[] {

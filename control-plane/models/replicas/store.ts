@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { ReplicaState } from '../../../shared/states.ts';
 import { flag, idRow, int, json, text } from '../../base/db/columns.ts';
-import { type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
+import { join, type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
 import type { Piece } from '../../base/db/pieces.ts';
 import { Deployment } from '../catalog/deployments.ts';
 
@@ -70,6 +70,12 @@ export async function wakePool(tx: Tx, id: string, nowMs: number): Promise<void>
 
 export function findPool(query: Query, id: string): Promise<PoolRow | undefined> {
   return query.one(PoolRow, sql`select ${POOL} from model_pools where id = ${id}`);
+}
+
+/** Those of the ids that have a row. */
+export async function poolsOf(query: Query, ids: readonly string[]): Promise<PoolRow[]> {
+  if (ids.length === 0) return [];
+  return query.all(PoolRow, sql`select ${POOL} from model_pools where id in (${join([...ids])})`);
 }
 
 /** There are at most as many as tiers of models. */
