@@ -207,8 +207,12 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
       assertHead(request.raw, () => void reply.header('connection', 'close'));
     }, done);
   });
+  const silent = silentConnections(app, options.tls);
   app.addHook('preClose', async () => {
     closing = true;
+    // A request that has arrived with its connection is read first.
+    await deps.clock.nextTurn();
+    for (const socket of silent) socket.destroy();
   });
   app.addHook('onSend', (_request, reply, _payload, done) => {
     // Node would keep the connection open after the last response, and the close would wait for it.
@@ -223,6 +227,21 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
   });
   app.setErrorHandler((error, request, reply) => sendError(error, request, reply, log));
   return app;
+}
+
+/**
+ * The open connections that have not sent a request. Node's `fetch` keeps such connections ready, and Node's server would wait for their first
+ * request until the time limit of a close.
+ */
+function silentConnections({ server }: FastifyInstance, tls: Tls | undefined): ReadonlySet<Socket> {
+  const silent = new Set<Socket>();
+  server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
+    silent.add(socket);
+    socket.once('close', () => silent.delete(socket));
+  });
+  server.on('request', ({ socket }: IncomingMessage) => silent.delete(socket));
+  server.on('upgrade', ({ socket }: IncomingMessage) => silent.delete(socket));
+  return silent;
 }
 
 /** Options for Node's own server. The types of fastify distinguish http and https servers, our code does not. */

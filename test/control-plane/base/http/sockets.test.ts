@@ -157,6 +157,22 @@ test('the request after an upload that was refused midway is answered on the sam
   await own.close();
 });
 
+test('a connection that has sent nothing does not hold up the end of the server', async () => {
+  // Time does not pass, so no time limit ends the connections.
+  const own = await openBench({ clock: virtualClock() });
+  const { port } = await own.http.listen({ host: '127.0.0.1', port: 0 });
+  const sockets = Array.from({ length: 3 }, () => connect(port, '127.0.0.1'));
+  const closed = sockets.map((socket) => once(socket, 'close'));
+  for (const socket of sockets) socket.on('error', () => undefined).resume();
+  await Promise.all(sockets.map((socket) => once(socket, 'connect')));
+  sockets[1]?.write('GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n');
+  // The end of a head that never comes is no request.
+  sockets[2]?.write('GET /healthz HTTP/1.1\r\n');
+  await get(port, '/healthz');
+  await own.close();
+  await Promise.all(closed);
+});
+
 test('the unix socket is only for its owner, and a socket that a killed process left behind is replaced', async () => {
   const directory = mkdtempSync(join(tmpdir(), 'svc-'));
   const socketPath = join(directory, 'admin.sock');
