@@ -249,7 +249,7 @@ test('after each step of a random history, all proofs of the books hold', async 
     }),
     IS_SOAK ? { numRuns: RUNS } : { seed: 11, numRuns: RUNS },
   );
-  // PostgreSQL has so few histories that some kinds may be missing.
+  // The histories on PostgreSQL are few, and may lack some kinds.
   expect(IS_POSTGRES ? POSTED : [...posted]).toEqual(expect.arrayContaining(POSTED));
 }, 600_000);
 
