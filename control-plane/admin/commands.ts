@@ -59,7 +59,9 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   withCommon(
     admin
       .command('reload')
-      .description('reload models, templates, environments and limits; if one file has a mistake, nothing changes'),
+      .description(
+        'reload models, templates, environments, limits and sign-up; if one file has a mistake, nothing changes',
+      ),
   ).action((options: CommonOptions) => show(deps, options, { method: 'POST', url: '/admin/reload' }));
   withCommon(
     admin

@@ -44,7 +44,7 @@ export function statusRoutes(deps: StatusDeps): Route[] {
       method: 'POST',
       path: '/admin/reload',
       operationId: 'adminReload',
-      summary: 'Read models, templates, environments and limits again, without a restart',
+      summary: 'Read models, templates, environments, limits and sign-up again, without a restart',
       responses: { 200: { description: 'What is in force now', schema: AnyFields } },
       errors: [],
       handler: async () => ({ status: 200, body: await reload() }),
