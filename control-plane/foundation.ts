@@ -98,7 +98,7 @@ interface Deps {
 /** Takes the lease before it changes the schema, so that a newer version that is started too early cannot change a database in use. */
 export async function openFoundation(database: Config['database'], deps: Deps): Promise<Foundation> {
   const opened = 'sqlite' in database ? openOnSqlite(database.sqlite, deps) : openOnPostgres(database.postgres, deps);
-  const { db, take, keep } = opened;
+  const { db, migrating, take, keep } = opened;
   try {
     await prepareDatabase(db);
     const held = await take();
@@ -109,7 +109,7 @@ export async function openFoundation(database: Config['database'], deps: Deps): 
       isLost = true;
       whenLost();
     });
-    await migrate(db, SCHEMA, deps).catch((error: unknown) => {
+    await migrate(migrating, SCHEMA, deps).catch((error: unknown) => {
       stop();
       throw error;
     });
@@ -138,6 +138,8 @@ export async function openFoundation(database: Config['database'], deps: Deps): 
 
 interface Opened {
   db: Db;
+  /** The same database. Its statements may take any time. */
+  migrating: Db;
   /** @throws DbError `database_in_use` if another running control plane holds the lease */
   take(): Promise<Held>;
   /** Keeps the lease until the returned function is called. */
@@ -149,6 +151,7 @@ function openOnSqlite(path: string, deps: Deps): Opened {
   const db = openSqlite(path, deps);
   return {
     db,
+    migrating: db,
     take: async () => {
       const held = await takeLease(db, { name: LEASE, holder: deps.ids.uuid() }, await seeLease(db, LEASE));
       if (held === undefined)
@@ -163,6 +166,7 @@ function openOnPostgres(url: string, deps: Deps): Opened {
   const db = openPostgres(url, deps);
   return {
     db,
+    migrating: { ...db, ...db.patient },
     take: async () => {
       const held = await waitForLease(db, deps.ids.uuid(), deps.clock);
       db.fence(held);

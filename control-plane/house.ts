@@ -107,7 +107,8 @@ function houseOn(foundation: Ground, config: Config, read: Read): House {
   const nudges = nudgesOf(() => running);
   const services = openServices(config, secret, core);
   const listens = (instanceId: string): boolean => listeners.publicPorts.listens(instanceId);
-  const rooms = openRooms(core, settings, { nudges, hasRoom, listens, ...services });
+  let isEnding = false;
+  const rooms = openRooms(core, settings, { nudges, hasRoom, listens, isEnding: () => isEnding, ...services });
   const brings = bringsOf(core, rooms, {
     cursors: openCursors(secret),
     keep: config.retention,
@@ -152,6 +153,7 @@ function houseOn(foundation: Ground, config: Config, read: Read): House {
       return { port };
     },
     close: async () => {
+      isEnding = true;
       await drain(running, { systemd, listeners }, config.drain_seconds * 1_000);
       await closeRooms(brings, running, async () => listeners.closeWeb().then(() => admin.close()));
       await services.images.close();

@@ -95,6 +95,27 @@ test('a newer version that is started beside a running one does not change the s
   expect(await db.read.one(Count, sql`select count(*) as count from schema_migrations`)).toEqual({ count: 0 });
 });
 
+test('a migration has no limit for a statement, and all other transactions have one', async () => {
+  await db.tx('listen', async (tx) => {
+    await tx.run(raw('create table heard (statement_limit text not null)'));
+    await tx.run(
+      raw(`create function hear() returns event_trigger as
+        $$ begin insert into heard values (current_setting('statement_timeout')); end $$ language plpgsql`),
+    );
+    await tx.run(
+      raw(`create event trigger hears on ddl_command_end when tag in ('CREATE INDEX') execute function hear()`),
+    );
+  });
+  const started = await start(url, virtualClock());
+  const Heard = z.object({ statement_limit: z.string() });
+  const heard = await db.read.all(Heard, sql`select distinct statement_limit from heard`);
+  expect(heard).toEqual([{ statement_limit: '0' }]);
+  const ofCallers = sql`select current_setting('statement_timeout') as statement_limit`;
+  expect(await started.db.tx('any', (tx) => tx.one(Heard, ofCallers))).toEqual({ statement_limit: '1min' });
+  expect(await started.db.read.one(Heard, ofCallers)).toEqual({ statement_limit: '1min' });
+  await started.close();
+});
+
 test('a process whose clock is a day ahead cannot take the lease from a holder that renews it', async () => {
   const held = await holder();
   const clock = virtualClock(Date.now() + 86_400_000);

@@ -28,15 +28,23 @@ export interface Writing {
   onAway(): void;
 }
 
-/** If `pipeline` is set, a connection sends statements without waiting for the answers to earlier ones. */
-export function openPool(url: string, size: { max: number; pipeline?: boolean }, log: Log): Pool {
+/** The server ends a slow statement by itself. `query_timeout` is for a server that no longer answers. */
+const STATEMENT_LIMITS = { statement_timeout: STATEMENT_MS_MAX, query_timeout: STATEMENT_MS_MAX + CONNECT_MS_MAX };
+
+interface PoolOptions {
+  max: number;
+  /** If it is true, a connection sends statements without waiting for the answers to earlier ones. */
+  pipeline?: boolean;
+  /** If it is true, a statement may take any time. */
+  unlimited?: boolean;
+}
+
+export function openPool(url: string, { unlimited = false, ...size }: PoolOptions, log: Log): Pool {
   const pool = new Pool({
     ...size,
+    ...(unlimited ? { statement_timeout: 0 } : STATEMENT_LIMITS),
     connectionString: url,
     connectionTimeoutMillis: CONNECT_MS_MAX,
-    statement_timeout: STATEMENT_MS_MAX,
-    // The server ends a slow statement by itself. This timeout is for a server that no longer answers.
-    query_timeout: STATEMENT_MS_MAX + CONNECT_MS_MAX,
     lock_timeout: LOCK_MS_MAX,
     idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS_MAX,
     keepAlive: true,

@@ -2,6 +2,7 @@
 //
 //   db.tx        16 lanes: each runs one body in a transaction of its own (postgres-lanes.ts)
 //   db.keeper    one more lane: the renewal of the lease
+//   db.patient   one more lane, without a limit for a statement: migrations
 //   db.hot       one connection: bodies that are one statement, many in one packet (postgres-packets.ts)
 //   db.read      a pool: single statements on committed data
 //   db.snapshot  the same pool: several reads of the same moment
@@ -30,6 +31,8 @@ export interface PostgresDb extends Db {
    * end itself.
    */
   keeper: Pick<Db, 'tx'>;
+  /** For migrations: an index on a large table takes longer than any statement of a caller may. */
+  patient: Pick<Db, 'tx'>;
   /** Each transaction from now on is refused with `lease_lost` if another process holds the lease. */
   fence(held: Held): void;
 }
@@ -61,6 +64,8 @@ export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
   const bodies = openBodies();
   const lanes = openLanes(LANES_MAX, writing, { clock, rng, onCommit });
   const ownLane = openLanes(1, writing, { clock, rng, onCommit });
+  const patientWriters = openPool(url, { max: 1, pipeline: true, unlimited: true }, log);
+  const patientLane = openLanes(1, { ...writing, writers: patientWriters }, { clock, rng, onCommit });
   const through =
     ({ run }: Lanes): Db['tx'] =>
     async <T>(name: string, body: (tx: Tx) => Promise<T>) =>
@@ -83,6 +88,7 @@ export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
     read: bodies.outside(decoding(read)),
     tx: through(lanes),
     keeper: { tx: through(ownLane) },
+    patient: { tx: through(patientLane) },
     hot: async <T>(body: HotBody<T>) => {
       bodies.refuseNested(body.name);
       return (await packets.add(body)) as T;
@@ -96,6 +102,8 @@ export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
       await packets.idle();
       await lanes.idle();
       await ownLane.idle();
+      await patientLane.idle();
+      await patientWriters.end();
       await writers.end();
       await readers.end();
     },

@@ -25,6 +25,8 @@ import { lockRental } from './states.ts';
 import { perform, type StepDeps } from './steps.ts';
 import * as store from './store.ts';
 
+/** Retry-After while the process ends, about as long as a restart takes. */
+const RESTART_RETRY_SECONDS = 10;
 /** Attempts of a launch while others take the machines that it has read. */
 const STARTS_MAX = 4;
 
@@ -98,6 +100,8 @@ export type InstancesDeps = StepDeps &
     onEndpointsChanged(): void;
     /** Called after a commit that made a row due. */
     nudge(): void;
+    /** True while this process ends: it opens no public ports any more. */
+    isEnding(): boolean;
     /** The domain of applications; undefined if applications are not served. */
     appSite: AppSite | undefined;
   };
@@ -112,6 +116,7 @@ export function openInstances(deps: InstancesDeps): Instances {
   };
   return {
     create: async (caller, request, settle, whereabouts) => {
+      if (whereabouts === undefined && deps.isEnding()) failEnding();
       const runnable = await deps.runnable(caller.orgId, request);
       const once = (mayStartOver: boolean): Promise<Created> =>
         db.tx('instances.create', async (tx) => {
@@ -167,6 +172,14 @@ export function openInstances(deps: InstancesDeps): Instances {
       if (machineId !== undefined) afterCommit([machineId]);
     },
   };
+}
+
+/** Nobody could log in before the next process, and after its time to start the launch would be moved to another host. */
+function failEnding(): never {
+  return fail('unavailable', {
+    detail: 'The service restarts. Send the request again.',
+    retryAfterSeconds: RESTART_RETRY_SECONDS,
+  });
 }
 
 /**
