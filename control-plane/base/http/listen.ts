@@ -1,7 +1,8 @@
 // How a server listens: on a TCP address, or on a unix socket that only its owner may use. A TLS certificate comes from files. It is reloaded when
 // the files change, so that a renewal needs no restart.
 import { chmodSync, rmSync, readFileSync } from 'node:fs';
-import { connect } from 'node:net';
+import type { IncomingMessage, Server as HttpServer } from 'node:http';
+import { connect, type Socket } from 'node:net';
 import type { FastifyInstance } from 'fastify';
 import { codeOf, messageOf } from '../../../shared/errors.ts';
 import { createHash } from 'node:crypto';
@@ -70,6 +71,21 @@ export function openTls(files: TlsFiles, { log }: { log: Log }): Tls {
       }
     },
   };
+}
+
+/**
+ * The open connections that have not sent a request. Browsers and Node's `fetch` keep such connections ready, and Node's server would wait for their
+ * first request until the time limit of a close.
+ */
+export function silentConnections(server: HttpServer, tls: Tls | undefined): ReadonlySet<Socket> {
+  const silent = new Set<Socket>();
+  server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
+    silent.add(socket);
+    socket.once('close', () => silent.delete(socket));
+  });
+  server.on('request', ({ socket }: IncomingMessage) => silent.delete(socket));
+  server.on('upgrade', ({ socket }: IncomingMessage) => silent.delete(socket));
+  return silent;
 }
 
 function unboundText({ host, port }: { host: string; port: number }, error: unknown): string {

@@ -24,7 +24,7 @@ import { openRateLimits, type RateLimitOptions } from './rate-limits.ts';
 import { type Route, storesSomething, type WireReply } from './route.ts';
 import { finish, pathOf, type RouteDeps, sendError, serveRoute } from './serve-route.ts';
 import type { Sealing } from './sealing.ts';
-import { type Tls, listenOn, type ListenAddress } from './listen.ts';
+import { type Tls, listenOn, type ListenAddress, silentConnections } from './listen.ts';
 import { leaveUnread, limitArrival, REQUEST_MS_MAX, UPLOAD_MS_MAX } from './uploads.ts';
 import { systemRoutes } from './system-routes.ts';
 import { answerUnusual, endWith, refuseUnread } from './unread-requests.ts';
@@ -207,7 +207,7 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
       assertHead(request.raw, () => void reply.header('connection', 'close'));
     }, done);
   });
-  const silent = silentConnections(app, options.tls);
+  const silent = silentConnections(app.server, options.tls);
   app.addHook('preClose', async () => {
     closing = true;
     // A request that has arrived with its connection is read first.
@@ -227,21 +227,6 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
   });
   app.setErrorHandler((error, request, reply) => sendError(error, request, reply, log));
   return app;
-}
-
-/**
- * The open connections that have not sent a request. Node's `fetch` keeps such connections ready, and Node's server would wait for their first
- * request until the time limit of a close.
- */
-function silentConnections({ server }: FastifyInstance, tls: Tls | undefined): ReadonlySet<Socket> {
-  const silent = new Set<Socket>();
-  server.on(tls === undefined ? 'connection' : 'secureConnection', (socket: Socket) => {
-    silent.add(socket);
-    socket.once('close', () => silent.delete(socket));
-  });
-  server.on('request', ({ socket }: IncomingMessage) => silent.delete(socket));
-  server.on('upgrade', ({ socket }: IncomingMessage) => silent.delete(socket));
-  return silent;
 }
 
 /** Options for Node's own server. The types of fastify distinguish http and https servers, our code does not. */

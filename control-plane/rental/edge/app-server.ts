@@ -7,7 +7,7 @@ import type { Duplex } from 'node:stream';
 import type { Clock } from '../../../shared/clock.ts';
 import { TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
 import type { AddressLimit } from '../../base/http/address-limit.ts';
-import type { Tls } from '../../base/http/listen.ts';
+import { silentConnections, type Tls } from '../../base/http/listen.ts';
 import { hasBody } from './app-headers.ts';
 import type { AppProxy } from './app-proxy.ts';
 
@@ -27,7 +27,7 @@ interface AppServerDeps {
   tls: Tls | undefined;
   /** Limits the connections of each address. */
   limit: AddressLimit;
-  clock: Pick<Clock, 'after'>;
+  clock: Pick<Clock, 'after' | 'nextTurn'>;
 }
 
 export function openAppServer({ proxy, tls, limit, clock }: AppServerDeps): AppServer {
@@ -42,6 +42,7 @@ export function openAppServer({ proxy, tls, limit, clock }: AppServerDeps): AppS
   };
   const server = tls === undefined ? createServer(options) : createSecureServer(options, tls);
   const upgraded = new Set<Duplex>();
+  const silent = silentConnections(server, tls);
   server.on('connection', (socket: Socket) => void limit.admit(socket));
   server.on('request', (request: IncomingMessage, response: ServerResponse) => {
     // A server that closes must not keep connections alive, because new requests would arrive on them.
@@ -62,6 +63,9 @@ export function openAppServer({ proxy, tls, limit, clock }: AppServerDeps): AppS
     close: async (graceMs) => {
       const closed = once(server, 'close');
       server.close();
+      // A request that has arrived with its connection is read first.
+      await clock.nextTurn();
+      for (const socket of silent) socket.destroy();
       const cut = (): void => {
         server.closeAllConnections();
         for (const socket of upgraded) socket.destroy();

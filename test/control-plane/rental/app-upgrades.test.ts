@@ -185,3 +185,12 @@ describe('an upgrade', () => {
     expect(await text(await raw(AUTHORIZATION))).toMatch(/^HTTP\/1.1 502 /);
   });
 });
+
+test('a connection that has sent nothing does not hold up a stop', async () => {
+  proxied.onRequest = (_request, response) => response.end();
+  const socket = connect({ port, host: '127.0.0.1' });
+  socket.on('error', () => undefined).resume();
+  await once(socket, 'connect');
+  await another();
+  await Promise.all([once(socket, 'close'), proxied.stop(3_600_000)]);
+});
