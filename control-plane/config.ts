@@ -13,6 +13,7 @@ import type { ServiceManager } from './base/systemd/systemd.ts';
 import { DepositsConfig } from './money/deposits/settings.ts';
 import { ATTEMPTS_MAX } from './rental/webhooks/schedule.ts';
 import { codeOf } from '../shared/errors.ts';
+import { contradictionsIn } from './config-rules.ts';
 
 const SECRET_BYTES = 32;
 /** The path of a unix socket has at most 107 characters. */
@@ -283,20 +284,7 @@ const ConfigFields = z.strictObject({
   metrics_listen: Listen.optional(),
 });
 const Config = ConfigFields.superRefine((config, context) => {
-  const refuse = (path: string[], message: string): void => context.addIssue({ code: 'custom', path, message });
-  // If the API uses TLS, customers and agents must get an address with https.
-  if (config.tls !== undefined && !config.base_url.startsWith('https:'))
-    refuse(['base_url'], 'must begin with https: where tls is set');
-  const { rate_limits: rates } = config;
-  if (config.blobs_dir !== undefined && config.blobs_s3 !== undefined)
-    refuse(['blobs_s3'], 'must not be set beside blobs_dir: files are in one of them');
-  // Otherwise no key could reach its own limit, and its refusals would name the limit of the organisation.
-  if (config.open_inference_requests_per_org < config.open_inference_requests_per_key)
-    refuse(['open_inference_requests_per_org'], 'must not be below open_inference_requests_per_key');
-  if (rates.inference_per_org_per_second < rates.inference_per_key_per_second)
-    refuse(['rate_limits', 'inference_per_org_per_second'], 'must not be below inference_per_key_per_second');
-  if (rates.inference_burst_per_org < rates.inference_burst)
-    refuse(['rate_limits', 'inference_burst_per_org'], 'must not be below inference_burst');
+  for (const { path, message } of contradictionsIn(config)) context.addIssue({ code: 'custom', path, message });
 });
 export type Config = z.infer<typeof Config>;
 

@@ -121,7 +121,6 @@ function houseOn(foundation: Ground, config: Config, read: Read): House {
     ...startOf(config, { clock, foundation }),
     reload: async () => reloadSettings(readAgain, { rooms, listeners }, log),
   });
-  addMeasures(metrics.registry, brought(brings, 'measures'));
   const web: HttpDeps = {
     ...core,
     metrics,
@@ -133,6 +132,7 @@ function houseOn(foundation: Ground, config: Config, read: Read): House {
   const admin = openAdmin(brought(brings, 'operatorRoutes'), audit, web);
   const systemd = openSystemd(serviceManager(), core);
   const listeners = openListeners(config, { core, rooms, brings, web, audit, certificates, epoch: foundation.epoch });
+  addMeasures(metrics.registry, brought([...brings, listeners.brings], 'measures'));
 
   return {
     admin,

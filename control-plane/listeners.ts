@@ -15,7 +15,7 @@ import type { AppAddress } from './rental/endpoints/app-address.ts';
 import { appAccess, endpointAccess } from './rental/edge/access.ts';
 import { type App, openAppProxy } from './rental/edge/app-proxy.ts';
 import { type AppServer, openAppServer } from './rental/edge/app-server.ts';
-import { openPublicPorts, type PublicPorts } from './rental/edge/public-ports.ts';
+import { openPublicPorts, portMeasures, type PublicPorts } from './rental/edge/public-ports.ts';
 import type { Rooms } from './rooms.ts';
 import type { Core } from './settings.ts';
 
@@ -85,6 +85,7 @@ function bringsOfSockets(http: Http, publicPorts: PublicPorts, certificates: Cer
       { name: 'certificates', periodMs: CERTIFICATES_PERIOD_MS, run: async () => certificates.refresh() },
     ],
     forgets: [{ what: 'idempotency_keys', run: http.purgeIdempotencyKeys }],
+    measures: portMeasures(publicPorts),
   };
 }
 

@@ -67,7 +67,7 @@ test('every setting is read', () => {
     'admin_socket: /run/svc/admin.sock',
     'secret_file: /etc/svc/secret',
     'log_level: debug',
-    'ssh: { host: 203.0.113.1, domain: ssh.example.com, port_range: { first: 1, last: 65535 } }',
+    'ssh: { host: 203.0.113.1, domain: ssh.example.com, port_range: { first: 8444, last: 65535 } }',
     'platform_fee_bps: 10000',
     'launch_hold_minutes: 1440',
     'trust_proxy: [10.0.0.0/8, "::1"]',
@@ -172,6 +172,16 @@ describe('a mistake is reported with its line', () => {
       ['rate_limits:', '  inference_burst_per_org: 39'],
       /:2: rate_limits\.inference_burst_per_org: must not be below inference_burst/,
     ],
+    [
+      'SSH ports that contain the port of the API',
+      ['listen: { host: 127.0.0.1, port: 20000 }', 'ssh:', '  port_range: { first: 20000, last: 20010 }'],
+      /:3: ssh\.port_range: must not contain 20000, the port of listen: instances get the ports of the range/,
+    ],
+    [
+      'SSH ports that contain the port of the metrics',
+      ['metrics_listen: { host: "::", port: 29999 }'],
+      /: ssh\.port_range: must not contain 29999, the port of metrics_listen/,
+    ],
     ['a proxy that is no address', ['trust_proxy:', '  - 10.0.0.1', '  - proxy'], /:3: trust_proxy\[1\]: /],
     ['broken YAML', ['log_level: [', 'x'], /config\.yaml:\d: /],
   ])('%s', (_what, lines, message) => {
@@ -182,6 +192,14 @@ describe('a mistake is reported with its line', () => {
       /:1: log_level: .*\n.*:2: colour: is not a known field/,
     );
   });
+});
+
+test.each([
+  ['just below the SSH ports', 19_999, '0.0.0.0'],
+  ['just above the SSH ports', 30_000, '0.0.0.0'],
+  ['among the SSH ports of another address', 20_000, '203.0.113.1'],
+])('the API may have a port %s', (_where, port, sshHost) => {
+  expect(read(`listen: { host: 127.0.0.1, port: ${port} }`, `ssh: { host: ${sshHost} }`).listen.port).toBe(port);
 });
 
 test('the file comes from the option or the environment', () => {

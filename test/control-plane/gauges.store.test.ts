@@ -7,6 +7,7 @@ import { brought } from '../../control-plane/brings.ts';
 import { parse } from 'yaml';
 import { z } from 'zod';
 import { sql } from '../../control-plane/base/db/db.ts';
+import { portMeasures } from '../../control-plane/rental/edge/public-ports.ts';
 import { addMeasures, type Metrics, openMetrics } from '../../control-plane/base/http/metrics.ts';
 import type { Gateway } from '../../control-plane/models/gateway/gateway.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
@@ -26,7 +27,7 @@ beforeEach(async () => {
   metrics = openMetrics();
   loops = [];
   const brings = world.brings({ loops: () => loops });
-  addMeasures(metrics.registry, brought(brings, 'measures'));
+  addMeasures(metrics.registry, [...brought(brings, 'measures'), ...portMeasures({ unopened: () => 0 })]);
 });
 afterEach(() => world.close());
 

@@ -37,6 +37,7 @@ export const DAEMONS: readonly Daemon[] = [
       'foundation.ts',
       'backup.ts',
       'config.ts',
+      'config-rules.ts',
     ],
     rooms: [
       // It runs in a browser and knows only the public API.

@@ -13,6 +13,7 @@ import {
 } from '../../../shared/limits.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import { openAddressLimit } from '../../base/http/address-limit.ts';
+import { type Measure, one } from '../../base/http/metrics.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Link } from '../../fleet/link/link.ts';
 import type { EndpointPorts, Endpoints } from '../endpoints/endpoints.ts';
@@ -23,6 +24,8 @@ export interface PublicPorts {
   sync(): Promise<void>;
   /** False if the SSH port of the instance is not open, for example because another program has it. */
   listens(instanceId: string): boolean;
+  /** Number of ports that the last `sync` could not open. */
+  unopened(): number;
   /** Refuses new connections. Open ones may go on for `graceMs`. Must not run at the same time as `sync`. */
   close(graceMs: number): Promise<void>;
 }
@@ -65,6 +68,7 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
   const listeners = new Map<string, Listener>();
   /** The server of each instance's SSH port. */
   const sshServers = new Map<string, Server>();
+  let unopened = 0;
 
   const listen = async (name: string, port: PublicPort): Promise<void> => {
     const connections: Listener['connections'] = new Set();
@@ -96,21 +100,36 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
       for (const [name, listener] of listeners) {
         if (!open.has(name) || !listener.server.listening) await shut(name, listener, 0);
       }
+      let failed = 0;
       for (const [name, port] of open) {
         if (listeners.has(name)) continue;
         await listen(name, port).catch((error: unknown) => {
+          failed += 1;
           log.error(
             { instance_id: port.instanceId, port: port.publicPort, err: error },
             'a public port could not be opened; it is tried again',
           );
         });
       }
+      unopened = failed;
     },
+    unopened: () => unopened,
     listens: (instanceId) => sshServers.get(instanceId)?.listening === true,
     close: async (graceMs) => {
       await Promise.all([...listeners].map(([name, listener]) => shut(name, listener, graceMs)));
     },
   };
+}
+
+export function portMeasures({ unopened }: Pick<PublicPorts, 'unopened'>): Measure[] {
+  return [
+    {
+      name: 'svc_public_ports_unopened',
+      help: 'Public ports of instances that could not be opened, most often because another program has them',
+      kind: 'gauge',
+      read: () => one(unopened()),
+    },
+  ];
 }
 
 function serverOf(port: PublicPort, connections: Listener['connections'], deps: PublicPortsDeps): Server {

@@ -1,0 +1,70 @@
+// Rules of the configuration that concern several settings.
+import type { Config } from './config.ts';
+
+export interface Contradiction {
+  /** The setting that is wrong beside the others. */
+  path: string[];
+  message: string;
+}
+
+export function contradictionsIn(config: Config): Contradiction[] {
+  return [...inAddresses(config), ...inFiles(config), ...inLimits(config)];
+}
+
+function inAddresses({ tls, base_url: baseUrl, ...config }: Config): Contradiction[] {
+  // If the API uses TLS, customers and agents must get an address with https.
+  const scheme =
+    tls === undefined || baseUrl.startsWith('https:')
+      ? []
+      : [{ path: ['base_url'], message: 'must begin with https: where tls is set' }];
+  // A control plane that has a port keeps it from the instance that gets it, and a port of an instance keeps a control plane from starting.
+  const { host, port_range: range } = config.ssh;
+  const listens = { listen: config.listen, 'apps.listen': config.apps?.listen, metrics_listen: config.metrics_listen };
+  const taken = Object.entries(listens).filter(
+    ([, own]) => own !== undefined && own.port >= range.first && own.port <= range.last && meet(own.host, host),
+  );
+  return [
+    ...scheme,
+    ...taken.map(([setting, own]) => ({
+      path: ['ssh', 'port_range'],
+      message: `must not contain ${own?.port}, the port of ${setting}: instances get the ports of the range`,
+    })),
+  ];
+}
+
+const EVERYWHERE: readonly string[] = ['0.0.0.0', '::'];
+
+/** Whether two listeners with one port and these hosts exclude each other. */
+function meet(one: string, other: string): boolean {
+  return one === other || EVERYWHERE.includes(one) || EVERYWHERE.includes(other);
+}
+
+function inFiles({ blobs_dir: directory, blobs_s3: s3 }: Config): Contradiction[] {
+  if (directory === undefined || s3 === undefined) return [];
+  return [{ path: ['blobs_s3'], message: 'must not be set beside blobs_dir: files are in one of them' }];
+}
+
+/** If the limit of an organisation were below the one of a key, no key could reach its own, and its refusals would name the other. */
+function inLimits(config: Config): Contradiction[] {
+  const { rate_limits: rates } = config;
+  const limits = [
+    {
+      path: ['open_inference_requests_per_org'],
+      isBelow: config.open_inference_requests_per_org < config.open_inference_requests_per_key,
+      ofKey: 'open_inference_requests_per_key',
+    },
+    {
+      path: ['rate_limits', 'inference_per_org_per_second'],
+      isBelow: rates.inference_per_org_per_second < rates.inference_per_key_per_second,
+      ofKey: 'inference_per_key_per_second',
+    },
+    {
+      path: ['rate_limits', 'inference_burst_per_org'],
+      isBelow: rates.inference_burst_per_org < rates.inference_burst,
+      ofKey: 'inference_burst',
+    },
+  ];
+  return limits.flatMap(({ path, isBelow, ofKey }) =>
+    isBelow ? [{ path, message: `must not be below ${ofKey}` }] : [],
+  );
+}
