@@ -1,5 +1,29 @@
 // Rules of the configuration that concern several settings.
-import type { Config } from './config.ts';
+
+/** The settings that the rules compare. */
+interface Compared {
+  base_url: string;
+  tls?: object | undefined;
+  listen: Address;
+  apps?: { listen: Address } | undefined;
+  metrics_listen?: Address | undefined;
+  ssh: { host: string; port_range: { first: number; last: number } };
+  blobs_dir?: string | undefined;
+  blobs_s3?: object | undefined;
+  open_inference_requests_per_key: number;
+  open_inference_requests_per_org: number;
+  rate_limits: {
+    inference_per_key_per_second: number;
+    inference_burst: number;
+    inference_per_org_per_second: number;
+    inference_burst_per_org: number;
+  };
+}
+
+interface Address {
+  host: string;
+  port: number;
+}
 
 export interface Contradiction {
   /** The setting that is wrong beside the others. */
@@ -7,11 +31,11 @@ export interface Contradiction {
   message: string;
 }
 
-export function contradictionsIn(config: Config): Contradiction[] {
+export function contradictionsIn(config: Compared): Contradiction[] {
   return [...inAddresses(config), ...inFiles(config), ...inLimits(config)];
 }
 
-function inAddresses({ tls, base_url: baseUrl, ...config }: Config): Contradiction[] {
+function inAddresses({ tls, base_url: baseUrl, ...config }: Compared): Contradiction[] {
   // If the API uses TLS, customers and agents must get an address with https.
   const scheme =
     tls === undefined || baseUrl.startsWith('https:')
@@ -39,13 +63,13 @@ function meet(one: string, other: string): boolean {
   return one === other || EVERYWHERE.includes(one) || EVERYWHERE.includes(other);
 }
 
-function inFiles({ blobs_dir: directory, blobs_s3: s3 }: Config): Contradiction[] {
+function inFiles({ blobs_dir: directory, blobs_s3: s3 }: Compared): Contradiction[] {
   if (directory === undefined || s3 === undefined) return [];
   return [{ path: ['blobs_s3'], message: 'must not be set beside blobs_dir: files are in one of them' }];
 }
 
 /** If the limit of an organisation were below the one of a key, no key could reach its own, and its refusals would name the other. */
-function inLimits(config: Config): Contradiction[] {
+function inLimits(config: Compared): Contradiction[] {
   const { rate_limits: rates } = config;
   const limits = [
     {

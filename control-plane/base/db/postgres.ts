@@ -31,7 +31,7 @@ export interface PostgresDb extends Db {
    * end itself.
    */
   keeper: Pick<Db, 'tx'>;
-  /** For migrations: an index on a large table takes longer than any statement of a caller may. */
+  /** Migrations run here, because an index on a large table takes longer than any statement of a caller may. */
   patient: Pick<Db, 'tx'>;
   /** Each transaction from now on is refused with `lease_lost` if another process holds the lease. */
   fence(held: Held): void;
