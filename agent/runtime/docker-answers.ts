@@ -107,6 +107,17 @@ export function sendLines(raw: Readable, stream: Duplex): void {
   stream.resume();
 }
 
+/** How the engine refuses a container whose image is wrong in itself: its user, its working directory, or a place of its volumes. */
+const IMAGE_FAULT =
+  /unable to find (user|group) |uids and gids must be in range|cannot mount volume over existing file|mkdir: .* is not a directory|lstat \S+: not a directory/i;
+/** The folder of the host in which the engine has put the files of the container. */
+const ROOT_ON_HOST = /\/\S*\/merged(?=\/)/g;
+
+/** The refusal in words for the customer, if every host would refuse this image; undefined if the host may be the reason. */
+export function imageFaultOf(refusal: string): string | undefined {
+  return IMAGE_FAULT.test(refusal) ? `the image cannot be run: ${refusal.replaceAll(ROOT_ON_HOST, '')}` : undefined;
+}
+
 /** The status of the engine's refusal; undefined if it did not answer. */
 export function statusOf(error: unknown): number | undefined {
   if (typeof error !== 'object' || error === null || !('statusCode' in error)) return undefined;

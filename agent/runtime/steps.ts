@@ -2,6 +2,7 @@
 import { messageOf } from '../../shared/errors.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import { GPUS_DIFFER_CODE } from '../gpus/visible.ts';
+import { imageFaultOf } from './docker-answers.ts';
 import type { LastExit, Mount } from './engine.ts';
 import type { Images } from './images.ts';
 import { createJob, hasJobStarted, isJob, type JobStepsDeps, noteExit, noteStart, stopAtLimit } from './job-steps.ts';
@@ -156,15 +157,18 @@ async function bothDone<A, B>(work: [Promise<A>, Promise<B>]): Promise<[A, B]> {
   return Promise.all(work);
 }
 
-/** After the last try, records the error as the workload's failure. A workload that was reachable before is tried without end. */
+/** After the last try, or at once if the image is wrong, records the error as the workload's failure. A workload that was reachable before is tried without end. */
 async function orGiveUp(deps: StepsDeps, workloadId: string, attempt: number, act: () => Promise<void>): Promise<void> {
   try {
     await act();
   } catch (error) {
-    if (attempt < ATTEMPTS_MAX || (await wasRunning(workloadId, deps))) throw error;
     const detail = messageOf(error);
-    const code = /device driver|nvidia|cdi|gpu/i.test(detail) ? 'gpu_unavailable' : 'start_failed';
-    await deps.records.change(workloadId, { failure: { code, detail } });
+    const imageFault = imageFaultOf(detail);
+    const isLast = attempt >= ATTEMPTS_MAX || imageFault !== undefined;
+    if (!isLast || (await wasRunning(workloadId, deps))) throw error;
+    const ofHost = /device driver|nvidia|cdi|gpu/i.test(detail) ? 'gpu_unavailable' : 'start_failed';
+    const code = imageFault === undefined ? ofHost : 'image_unusable';
+    await deps.records.change(workloadId, { failure: { code, detail: imageFault ?? detail } });
   }
 }
 

@@ -84,7 +84,7 @@ export const ObservedWorkload = z.strictObject({
   /** Set once the container's main process has exited. The container stays up and reachable. */
   main_exit: z.strictObject({ code: z.int().nullable(), signal: z.string().max(32).nullable() }).nullable(),
   failure_code: z
-    .enum(['image_pull_failed', 'no_command', 'guest_silent', 'start_failed', 'gpu_unavailable', 'engine_unavailable'])
+    .enum(['image_pull_failed', 'image_unusable', 'no_command', 'guest_silent', 'start_failed', 'gpu_unavailable', 'engine_unavailable'])
     .nullable(),
   detail: z.string().max(2048).nullable(),
   /** Set if the workload is a job. */
@@ -95,6 +95,7 @@ export type ObservedWorkload = z.infer<typeof ObservedWorkload>;
 /** What customers read about a failure if the image is the operator's. The host's own text could name it, and it stays hidden (2.2, 2.15). */
 export const FAILURE_WORDS: Record<NonNullable<ObservedWorkload['failure_code']>, string> = {
   image_pull_failed: 'its image could not be pulled',
+  image_unusable: 'its image cannot be run',
   no_command: 'its image has nothing to run',
   guest_silent: 'the container did not answer',
   start_failed: 'the container could not be started',

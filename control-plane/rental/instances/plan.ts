@@ -61,6 +61,7 @@ export type Step =
 /** Failures that would be the same on another host. */
 const CUSTOMERS_FAULT: Partial<Record<NonNullable<ObservedWorkload['failure_code']>, ErrorCode>> = {
   image_pull_failed: 'image_unavailable',
+  image_unusable: 'image_unavailable',
   no_command: 'image_unavailable',
   guest_silent: 'image_unavailable',
 };

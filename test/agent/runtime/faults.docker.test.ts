@@ -178,6 +178,23 @@ test('a workload that cannot run reports the reason', async () => {
   expect((await world.plane.phase('wl_no_gpu', 'failed')).failure_code).toBe('gpu_unavailable');
 });
 
+test('a workload whose image is wrong in itself says so at its first try', async () => {
+  const nobody = await busyboxImage(world.registry, { name: 'nobody', config: { User: 'nobody-here' } });
+  const misplaced = await busyboxImage(world.registry, { name: 'misplaced', config: { WorkingDir: '/bin/busybox' } });
+  const wrong = { wl_no_user: nobody.pinnedRef, wl_no_place: misplaced.pinnedRef };
+  const workloads = Object.entries(wrong).map(([id, ref]) => world.workload(id, ref));
+  world.plane.desire([world.workload(ID, image.pinnedRef), ...workloads]);
+  expect(await world.plane.phase('wl_no_user', 'failed')).toMatchObject({
+    failure_code: 'image_unusable',
+    detail: expect.stringMatching(/^the image cannot be run: .*nobody-here/) as string,
+  });
+  const { failure_code: code, detail } = await world.plane.phase('wl_no_place', 'failed');
+  expect([code, detail]).toEqual(['image_unusable', expect.stringContaining(' /bin/busybox is not a directory')]);
+  const removed = workloads.map((workload) => ({ ...workload, desired: 'removed' as const }));
+  world.plane.desire([world.workload(ID, image.pinnedRef), ...removed]);
+  for (const { workload_id: id } of removed) await world.plane.phase(id, 'removed');
+});
+
 test('a vanished container is reported, not replaced', async () => {
   world.plane.desire([world.workload(ID, image.pinnedRef), world.workload('wl_vanish', image.pinnedRef)]);
   await world.plane.phase('wl_vanish', 'running');

@@ -148,6 +148,23 @@ describe.each([
     expect(record.failure).toEqual({ code, detail });
   });
 
+  test.each([
+    ['unable to find user app: no matching entries in passwd file', undefined],
+    ['unable to find group app: no matching entries in group file', undefined],
+    ['uids and gids must be in range 0-2147483647', undefined],
+    ['Cannot mkdir: /etc/passwd is not a directory', undefined],
+    [
+      'cannot mount volume over existing file, file exists /var/lib/docker/overlay2/a1/merged/etc/passwd',
+      'cannot mount volume over existing file, file exists /etc/passwd',
+    ],
+    ['lstat /data/overlay2/a1/merged/etc/passwd/x: not a directory', 'lstat /etc/passwd/x: not a directory'],
+  ])('is a failure of the image at once: %s', async (detail, shown = detail) => {
+    faults[call] = `(HTTP code 500) server error - ${detail} `;
+    await perform(step, 1);
+    const words = `the image cannot be run: (HTTP code 500) server error - ${shown} `;
+    expect(record.failure).toEqual({ code: 'image_unusable', detail: words });
+  });
+
   test('is tried without end if the workload was reachable before', async () => {
     record = { container_id: 'c', ever_running: true };
     faults[call] = 'no room';

@@ -210,6 +210,7 @@ describe('a container that failed', () => {
   /** The two ends of each failure code: the error of a launch with the customer's own image, and the reason for an operator's image. */
   const FAILURES: Record<NonNullable<ObservedWorkload['failure_code']>, [ErrorCode | undefined, string]> = {
     image_pull_failed: [UNAVAILABLE, 'its image could not be pulled'],
+    image_unusable: [UNAVAILABLE, 'its image cannot be run'],
     no_command: [UNAVAILABLE, 'its image has nothing to run'],
     guest_silent: [UNAVAILABLE, 'the container did not answer'],
     start_failed: [undefined, 'the container could not be started'],
