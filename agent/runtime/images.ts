@@ -89,7 +89,13 @@ export async function openImages({ engine, files, stateDir, log, now, bounds }: 
         if (await removeUntil((found) => fullness(found) <= bounds.low, wanted)) return;
         log.warn({ free_bytes: disk.free_bytes }, 'the disk of the engine is full, and no image can be removed');
       }),
-    makeRoom: (bytes, wanted) => inTurn(() => removeUntil((disk) => disk.free_bytes >= bytes + RESERVE_BYTES, wanted)),
+    makeRoom: (bytes, wanted) =>
+      inTurn(async () => {
+        const neededBytes = bytes + RESERVE_BYTES;
+        // An image that is larger than the whole disk would cost all other images, and would still not fit.
+        if (((await engine.disk())?.total_bytes ?? neededBytes) < neededBytes) return false;
+        return removeUntil((disk) => disk.free_bytes >= neededBytes, wanted);
+      }),
   };
 }
 

@@ -157,7 +157,10 @@ async function bothDone<A, B>(work: [Promise<A>, Promise<B>]): Promise<[A, B]> {
   return Promise.all(work);
 }
 
-/** After the last try, or at once if the image is wrong, records the error as the workload's failure. A workload that was reachable before is tried without end. */
+/**
+ * After the last try, or at once if the image is wrong, records the error as the workload's failure. A workload that was reachable before is tried
+ * without end.
+ */
 async function orGiveUp(deps: StepsDeps, workloadId: string, attempt: number, act: () => Promise<void>): Promise<void> {
   try {
     await act();

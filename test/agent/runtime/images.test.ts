@@ -131,6 +131,15 @@ describe('space for a pull', () => {
     expect(await images.makeRoom(69 * GIB, wanted('c'))).toBe(true);
     expect(await images.makeRoom(69.5 * GIB, wanted('c'))).toBe(false);
   });
+
+  test('removes nothing for an image that is larger than the disk beside its reserve', async () => {
+    sizes.delete('of others');
+    await pull('a', 10);
+    expect(await images.makeRoom(TOTAL - GIB + 1, wanted())).toBe(false);
+    expect(removed).toEqual([]);
+    expect(await images.makeRoom(TOTAL - GIB, wanted())).toBe(true);
+    expect(removed).toEqual(['a']);
+  });
 });
 
 test.each([
