@@ -80,8 +80,13 @@ export function openEvmReader(chain: DepositChain, settings: Settings, rpc: Rpc)
     },
     block: (number) => blockBy(hex(number)),
     transfers: async (range, addresses) => {
-      if (addresses.length === 0) return [];
-      return found(await inHalves(range, (part) => query(part, { tokens: [...assetOf.keys()], addresses }, rpc)));
+      const tokens = [...assetOf.keys()];
+      const logs: LogAnswer[] = [];
+      for (let first = 0; first < addresses.length; first += ADDRESSES_PER_QUERY) {
+        const asked = { range, addresses: addresses.slice(first, first + ADDRESSES_PER_QUERY) };
+        logs.push(...(await inHalves(asked, (part) => query(part, tokens, rpc))));
+      }
+      return { transfers: await found(logs), readTo: range.to };
     },
     transfersOf: async (txHash, address) => {
       const receipt = await rpc.call('eth_getTransactionReceipt', [txHash], Receipt.nullable());
@@ -132,34 +137,48 @@ async function decimalsOf(contract: string, rpc: Rpc): Promise<number | 'no'> {
   }
 }
 
-async function query(
-  range: BlockRange,
-  { tokens, addresses }: { tokens: readonly string[]; addresses: readonly string[] },
-  rpc: Rpc,
-): Promise<LogAnswer[]> {
-  const logs: LogAnswer[] = [];
-  for (let first = 0; first < addresses.length; first += ADDRESSES_PER_QUERY) {
-    const to = addresses.slice(first, first + ADDRESSES_PER_QUERY).map(padded);
-    const blocks = { fromBlock: hex(range.from), toBlock: hex(range.to) };
-    const filter = { ...blocks, address: tokens, topics: [TRANSFER, null, to] };
-    logs.push(...(await rpc.call('eth_getLogs', [filter], LogAnswers)));
-  }
-  return logs;
+/** What one query asks for. */
+interface Asked {
+  range: BlockRange;
+  addresses: readonly string[];
+}
+
+function query({ range, addresses }: Asked, tokens: readonly string[], rpc: Rpc): Promise<LogAnswer[]> {
+  const blocks = { fromBlock: hex(range.from), toBlock: hex(range.to) };
+  const filter = { ...blocks, address: tokens, topics: [TRANSFER, null, addresses.map(padded)] };
+  return rpc.call('eth_getLogs', [filter], LogAnswers);
 }
 
 /**
- * If the node refuses the range, asks for its two halves. Nodes refuse a range that is too wide or has too many results, each with an error
+ * If the node refuses a query, asks for its two halves. Nodes refuse a range that is too wide or has too many results, each with an error
  * text of its own.
  */
-async function inHalves(range: BlockRange, ask: (part: BlockRange) => Promise<LogAnswer[]>): Promise<LogAnswer[]> {
+async function inHalves(asked: Asked, ask: (part: Asked) => Promise<LogAnswer[]>): Promise<LogAnswer[]> {
   try {
-    return await ask(range);
+    return await ask(asked);
   } catch (error) {
-    if (!(error instanceof RpcError) || error.code === NO_ANSWER || range.from === range.to) throw error;
-    const middle = Math.floor((range.from + range.to) / 2);
-    const first = await inHalves({ from: range.from, to: middle }, ask);
-    return [...first, ...(await inHalves({ from: middle + 1, to: range.to }, ask))];
+    const halves = halvesOf(asked);
+    if (!(error instanceof RpcError) || error.code === NO_ANSWER || halves === undefined) throw error;
+    const first = await inHalves(halves[0], ask);
+    return [...first, ...(await inHalves(halves[1], ask))];
   }
+}
+
+/** The blocks are halved first. A single block may have more results than a node returns, so its addresses are halved. */
+function halvesOf({ range, addresses }: Asked): [Asked, Asked] | undefined {
+  const { from, to } = range;
+  const middle = Math.floor((from + to) / 2);
+  if (from < to)
+    return [
+      { range: { from, to: middle }, addresses },
+      { range: { from: middle + 1, to }, addresses },
+    ];
+  const half = Math.ceil(addresses.length / 2);
+  if (half === addresses.length) return undefined;
+  return [
+    { range, addresses: addresses.slice(0, half) },
+    { range, addresses: addresses.slice(half) },
+  ];
 }
 
 function transferOf(

@@ -34,8 +34,8 @@ export interface ChainReader {
   tip(): Promise<{ head: Block; final: Block }>;
   /** Undefined if the node does not have the block. */
   block(number: number): Promise<Block | undefined>;
-  /** Transfers to these addresses, in the order of the chain. */
-  transfers(range: BlockRange, addresses: readonly string[]): Promise<FoundTransfer[]>;
+  /** Transfers to these addresses, in the order of the chain. If there are very many, those up to the block `readTo` of the range. */
+  transfers(range: BlockRange, addresses: readonly string[]): Promise<{ transfers: FoundTransfer[]; readTo: number }>;
   /** Transfers of one transaction to the address; undefined if the node does not know the transaction. */
   transfersOf(txHash: string, address: string): Promise<FoundTransfer[] | undefined>;
   /** The tokens at the address now. */

@@ -13,6 +13,11 @@ const FINALIZED = { commitment: 'finalized' } as const;
 /** Limits that the nodes set. */
 const ACCOUNTS_PER_QUERY = 100;
 const SIGNATURES_PER_QUERY = 1_000;
+/**
+ * Number of transactions after which the reader looks at the time again. Anybody can send thousands of tiny transfers to an address for a few dollars.
+ * A tick that read them all would take so long that the watchdog ends the process.
+ */
+const TRANSACTIONS_MAX = 200;
 const SECOND_MS = 1_000;
 
 const Slot = z.int().min(0);
@@ -93,15 +98,17 @@ export function openSolanaReader({ contracts }: Pick<ChainSettings, 'contracts'>
     // The time is 0: most nodes do not know the times of old slots, and no decision needs them.
     block: async (slot) => blockAt(slot, 0),
     transfers: async (range, addresses) => {
+      const signed: Signed[] = [];
+      for (const account of await existing(addresses.flatMap(accountsOf), range, rpc))
+        signed.push(...(await signaturesOf(account, range, rpc)));
+      const { first, readTo } = firstOf(signed, range);
       const transfers: FoundTransfer[] = [];
-      for (const account of await existing(addresses.flatMap(accountsOf), range, rpc)) {
-        for (const signature of await signaturesOf(account, range, rpc)) {
-          const tx = await transactionOf(signature);
-          if (tx === null) throw new RpcError(NO_ANSWER, `the node lost the transaction ${signature}`);
-          transfers.push(...found(signature, tx, [account]));
-        }
+      for (const { account, signature } of first) {
+        const tx = await transactionOf(signature);
+        if (tx === null) throw new RpcError(NO_ANSWER, `the node lost the transaction ${signature}`);
+        transfers.push(...found(signature, tx, [account]));
       }
-      return transfers.toSorted((a, b) => a.block.number - b.block.number);
+      return { transfers, readTo };
     },
     transfersOf: async (signature, address) => {
       const tx = await transactionOf(signature);
@@ -146,9 +153,24 @@ async function existing(accounts: readonly Account[], { to }: BlockRange, rpc: R
   return found;
 }
 
-/** Signatures of these slots, the newest first. Failed transactions are left out. */
-async function signaturesOf({ address }: Account, { from, to }: BlockRange, rpc: Rpc): Promise<string[]> {
-  const signatures: string[] = [];
+/** A transaction of an account of ours. */
+interface Signed {
+  account: Account;
+  slot: number;
+  signature: string;
+}
+
+/** The transactions that are read at once, in the order of their slots. A slot is read as a whole or not at all. */
+function firstOf(signed: readonly Signed[], { to }: BlockRange): { first: Signed[]; readTo: number } {
+  const ordered = signed.toSorted((a, b) => a.slot - b.slot);
+  const readTo = ordered.length > TRANSACTIONS_MAX ? (ordered[TRANSACTIONS_MAX - 1]?.slot ?? to) : to;
+  return { first: ordered.filter(({ slot }) => slot <= readTo), readTo };
+}
+
+/** The transactions of these slots. Failed ones are left out. */
+async function signaturesOf(account: Account, { from, to }: BlockRange, rpc: Rpc): Promise<Signed[]> {
+  const { address } = account;
+  const signatures: Signed[] = [];
   let before: string | undefined;
   for (;;) {
     const options = {
@@ -159,7 +181,7 @@ async function signaturesOf({ address }: Account, { from, to }: BlockRange, rpc:
     };
     const page = await rpc.call('getSignaturesForAddress', [address, options], Signatures);
     const inRange = page.filter(({ slot, err }) => slot >= from && slot <= to && err === null);
-    signatures.push(...inRange.map(({ signature }) => signature));
+    signatures.push(...inRange.map(({ signature, slot }) => ({ account, slot, signature })));
     const last = page.at(-1);
     if (last === undefined || page.length < SIGNATURES_PER_QUERY || last.slot < from) return signatures;
     before = last.signature;

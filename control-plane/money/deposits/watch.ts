@@ -194,8 +194,9 @@ async function readBlocks(
     let readTo = above;
     while (readTo < upTo && (readTo === above || !mayEnd())) {
       const to = Math.min(upTo, readTo + blocksPerQuery);
-      transfers.push(...(await reader.transfers({ from: readTo + 1, to }, addresses)));
-      readTo = to;
+      const part = await reader.transfers({ from: readTo + 1, to }, addresses);
+      transfers.push(...part.transfers);
+      ({ readTo } = part);
     }
     return { transfers, upTo: readTo };
   };

@@ -72,7 +72,7 @@ const range = { from: 10, to: 20 };
 
 describe('a log of a node', () => {
   test('is a payment of the tokens that it names', async () => {
-    expect(await open().transfers(range, [OWNER])).toEqual([PAID]);
+    expect(await open().transfers(range, [OWNER])).toEqual({ transfers: [PAID], readTo: 20 });
   });
 
   test.each([
@@ -83,13 +83,13 @@ describe('a log of a node', () => {
     ['without an amount', { data: '0x' }],
   ])('%s is no payment', async (_what, patch) => {
     answers['eth_getLogs'] = () => [log(patch)];
-    expect(await open().transfers(range, [OWNER])).toEqual([]);
+    expect((await open().transfers(range, [OWNER])).transfers).toEqual([]);
   });
 
   test('stands in the order of blocks and of places within them, and each block is read once', async () => {
     const late = { blockNumber: '0x11', blockHash: '0xh17', logIndex: '0x0' };
     answers['eth_getLogs'] = () => [log(late), log({ logIndex: '0x3' }), log({ logIndex: '0x1' })];
-    const found = await open().transfers(range, [OWNER]);
+    const { transfers: found } = await open().transfers(range, [OWNER]);
     expect(found.map(({ block: { number }, logIndex }) => [number, logIndex])).toEqual([
       [16, 1],
       [16, 3],
@@ -130,7 +130,7 @@ describe('a query for transfers', () => {
     );
     expect(filters.map(({ topics }) => (topics[2] as string[]).length)).toEqual([500, 500]);
     filters.length = 0;
-    expect(await open().transfers(range, [])).toEqual([]);
+    expect(await open().transfers(range, [])).toEqual({ transfers: [], readTo: 20 });
     expect(filters).toEqual([]);
   });
 
@@ -155,6 +155,19 @@ describe('a query for transfers', () => {
     await expect(open().transfers({ from: 10, to: 15 }, [OWNER])).rejects.toThrow('too wide');
     expect(ranges()).toEqual(['10-15']);
   });
+});
+
+test('a single block that the node refuses is read address by address', async () => {
+  const owners = Array.from({ length: 3 }, (_, i) => `0x${String(i).padStart(40, '0')}`);
+  const asked: number[] = [];
+  answers['eth_getLogs'] = ([filter]) => {
+    const { topics } = filter as { topics: [string, null, string[]] };
+    asked.push(topics[2].length);
+    if (topics[2].length > 1) throw new RpcError(-32_005, 'more than 10000 results');
+    return [];
+  };
+  expect(await open().transfers({ from: 10, to: 10 }, owners)).toEqual({ transfers: [], readTo: 10 });
+  expect(asked).toEqual([3, 2, 1, 1, 1]);
 });
 
 describe('the tip of a chain', () => {

@@ -47,7 +47,7 @@ function reader(found: FoundTransfer[], meanwhile: () => Promise<void>): ChainRe
     obstacle: async () => undefined,
     tip: async () => ({ head: block(TIP.head), final: block(TIP.final) }),
     block: async (number) => block(number),
-    transfers: answer,
+    transfers: async ({ to }) => ({ transfers: await answer(), readTo: to }),
     transfersOf: answer,
     balance: async () => 0n,
     isSanctioned: async () => false,
@@ -164,7 +164,10 @@ test('a deposit whose place in a transaction another deposit gets by a reorganis
   const node: ChainReader = {
     ...reader([], async () => undefined),
     tip: async () => ({ head: block(tip.head), final: block(tip.final) }),
-    transfers: async ({ from, to }) => found.filter(({ block: { number } }) => from <= number && number <= to),
+    transfers: async ({ from, to }) => ({
+      transfers: found.filter(({ block: { number } }) => from <= number && number <= to),
+      readTo: to,
+    }),
   };
   const lease = openWatchLease('test', world.core);
   const watched = { chain: 'ethereum', reader: node, lease, blocksPerQuery: 100 } as const;

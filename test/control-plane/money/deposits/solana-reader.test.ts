@@ -1,5 +1,5 @@
 // Pure: which token balances of a transaction on Solana are a payment to us.
-import { describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { CHAINS } from '../../../../control-plane/money/deposits/chains.ts';
 import type { ChainReader } from '../../../../control-plane/money/deposits/reader.ts';
 import type { Rpc } from '../../../../control-plane/money/deposits/rpc.ts';
@@ -113,10 +113,11 @@ describe('a node of Solana', () => {
     expect(await readerOf({ getGenesisHash, getAccountInfo: mint(TOKEN_PROGRAM, 6) }).obstacle()).toBeUndefined();
   });
 
-  test('has pages of signatures, which are read until they are older than the range', async () => {
+  describe('with pages of signatures', () => {
     const page = (from: number, count: number) =>
       Array.from({ length: count }, (_, i) => ({ signature: `s${from - i}`, slot: from - i, err: null }));
-    const asked: unknown[] = [];
+    let asked: unknown[];
+    /** One transaction in each slot. */
     const rpc: Rpc = {
       call: async (method, params, result) => {
         if (method === 'getMultipleAccounts') return result.parse({ value: [{}] });
@@ -130,7 +131,23 @@ describe('a node of Solana', () => {
       close: async () => undefined,
     };
     const reader = openSolanaReader({ contracts: { usdc } }, rpc);
-    expect(await reader.transfers({ from: 999, to: 1_001 }, [OWNER])).toHaveLength(3);
-    expect(asked).toEqual(['s1001', 's1000', 's999']);
+    beforeEach(() => {
+      asked = [];
+    });
+
+    test('they are read until they are older than the range, the oldest first', async () => {
+      const { transfers, readTo } = await reader.transfers({ from: 999, to: 1_001 }, [OWNER]);
+      expect([transfers.length, readTo]).toEqual([3, 1_001]);
+      expect(asked).toEqual(['s999', 's1000', 's1001']);
+    });
+
+    test.each([
+      [200, 1_300],
+      [201, 1_299],
+    ])('of a range with %d transactions, those up to slot %d are read', async (count, readTo) => {
+      const read = await reader.transfers({ from: 1_301 - count, to: 1_300 }, [OWNER]);
+      expect([read.transfers.length, read.readTo]).toEqual([200, readTo]);
+      expect(asked.at(-1)).toBe(`s${readTo}`);
+    });
   });
 });
