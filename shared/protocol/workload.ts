@@ -84,7 +84,15 @@ export const ObservedWorkload = z.strictObject({
   /** Set once the container's main process has exited. The container stays up and reachable. */
   main_exit: z.strictObject({ code: z.int().nullable(), signal: z.string().max(32).nullable() }).nullable(),
   failure_code: z
-    .enum(['image_pull_failed', 'image_unusable', 'no_command', 'guest_silent', 'start_failed', 'gpu_unavailable', 'engine_unavailable'])
+    .enum([
+      'image_pull_failed',
+      'image_unusable',
+      'no_command',
+      'guest_silent',
+      'start_failed',
+      'gpu_unavailable',
+      'engine_unavailable',
+    ])
     .nullable(),
   detail: z.string().max(2048).nullable(),
   /** Set if the workload is a job. */

@@ -14,7 +14,7 @@ const FINALIZED = { commitment: 'finalized' } as const;
 const ACCOUNTS_PER_QUERY = 100;
 const SIGNATURES_PER_QUERY = 1_000;
 /**
- * Number of transactions after which the reader looks at the time again. Anybody can send thousands of tiny transfers to an address for a few dollars.
+ * Number of transactions after which the watcher looks at the time again. Thousands of tiny transfers to an address cost their sender a few dollars.
  * A tick that read them all would take so long that the watchdog ends the process.
  */
 const TRANSACTIONS_MAX = 200;
