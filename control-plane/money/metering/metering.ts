@@ -52,9 +52,10 @@ export interface Metering {
   /** Credits an outage of the whole control plane in every open segment, in pieces. Returns the number of segments. */
   creditOwnOutage(outage: OwnOutage): Promise<number>;
   /**
-   * Removes time that never passed, because the wall clock was set forward, from every segment. Nobody is paid for it and it is no credit.
+   * Removes time that never passed, because the wall clock was set forward, from every segment. Nobody is paid for it and it is no credit. `note` is
+   * called after the segments. If this rejects, the same step can be skipped again.
    */
-  skipAll(step: { fromMs: number; untilMs: number; evidence: string }): Promise<void>;
+  skipAll(step: SkippedStep, note: () => Promise<void>): Promise<void>;
   /**
    * Goes once through all open segments and posts those that are due. Resolves with the rentals whose balance does not cover the next
    * ticks. A customer may add funds before such a rental is stopped, so `cover` decides that.
@@ -113,7 +114,7 @@ export function openMetering(deps: MeteringDeps): Metering {
       close(tx, subjectId, { toMs, evidence, cause: 'gpu_fault' }, deps),
     refund: (tx, subjectId, back) => refund(tx, subjectId, back, deps),
     creditOwnOutage: (outage) => creditOwnOutage(outage, { ...deps, metering }),
-    skipAll: (step) => skipAll(step, deps),
+    skipAll: (step, note) => skipAll(step, note, deps),
     tick: (signal) => tick(signal, deps),
     cover: async (tx, subjectId) => {
       const open = (await store.segmentsOf(tx, [subjectId])).find((segment) => segment.ended_ms === null);
@@ -225,11 +226,17 @@ async function creditOwnOutage(outage: OwnOutage, deps: MeteringDeps & { meterin
   return credited.size;
 }
 
+export interface SkippedStep {
+  fromMs: number;
+  untilMs: number;
+  evidence: string;
+}
+
 async function skipAll(
-  { fromMs, untilMs, evidence }: { fromMs: number; untilMs: number; evidence: string },
+  { fromMs, untilMs, evidence }: SkippedStep,
+  note: () => Promise<void>,
   { db, ids, credits, ledger, keepRefundsWithinCharge }: MeteringDeps,
 ): Promise<void> {
-  await db.tx('metering.skip_free', (tx) => credits.skip(tx, untilMs - fromMs));
   const skip = (seen: store.Segment): Promise<void> =>
     db.tx('metering.skip', async (tx) => {
       const segment = await lockSegment(tx, seen);
@@ -243,6 +250,9 @@ async function skipAll(
       await store.insertSegment(tx, again);
     });
   await forEachOf((afterId) => store.segmentsAcross(db.read, fromMs, { afterId, limit: TICK_PIECE }), skip);
+  await note();
+  // A second run would shorten these times twice, so they are last.
+  await db.tx('metering.skip_free', (tx) => credits.skip(tx, untilMs - fromMs));
 }
 
 interface Until {

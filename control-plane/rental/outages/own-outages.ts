@@ -4,7 +4,7 @@ import { type Clock, isoTime } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import { int } from '../../base/db/columns.ts';
 import { type Db, type Query, type Tx, sql } from '../../base/db/db.ts';
-import type { Metering } from '../../money/metering/metering.ts';
+import type { Metering, SkippedStep } from '../../money/metering/metering.ts';
 import { OWN_OUTAGE_MS_MIN } from '../instances/quiet.ts';
 import { findInstance } from '../instances/store.ts';
 
@@ -47,6 +47,8 @@ export function openOwnOutages(deps: OwnOutagesDeps): OwnOutages {
   const { db, clock } = deps;
   let last: Moment | undefined;
   let steps = 0;
+  /** Steps forward that are still charged. If the database fails, the next beat tries again. */
+  const unskipped: SkippedStep[] = [];
   let underWay: Promise<boolean> | undefined;
 
   const beat = async (): Promise<boolean> => {
@@ -56,8 +58,16 @@ export function openOwnOutages(deps: OwnOutagesDeps): OwnOutages {
     const stepMs = Math.abs(driftMs) > CLOCK_STEP_MS_MIN ? driftMs : 0;
     // Measured without the step: the time that the clock jumped over did not pass, so it is no outage.
     const wasAway = await creditGap({ awayMs, untilMs: now.wallMs - stepMs }, deps);
-    if (stepMs !== 0) await noteStep(now.wallMs, stepMs, deps);
-    if (stepMs !== 0) steps += 1;
+    if (stepMs !== 0) {
+      steps += 1;
+      unskipped.push(...skippedStep(now.wallMs, stepMs, deps));
+      // This step is measured, also if the beat fails from here on.
+      last = now;
+    }
+    for (let step = unskipped[0]; step !== undefined; step = unskipped[0]) {
+      await skip(step, deps);
+      unskipped.shift();
+    }
     const written = { wallMs: clock.now(), monotonicMs: clock.monotonicMs() };
     await db.tx('outages.own', (tx) => write(tx, written.wallMs, deps.goodSinceMs()));
     last = written;
@@ -70,23 +80,26 @@ export function openOwnOutages(deps: OwnOutagesDeps): OwnOutages {
   };
 }
 
-async function noteStep(nowMs: number, stepMs: number, { db, clock, log, metering }: OwnOutagesDeps): Promise<void> {
+/** The time to skip, if the clock was set forward. */
+function skippedStep(nowMs: number, stepMs: number, { log }: OwnOutagesDeps): SkippedStep[] {
   const seconds = Math.round(stepMs / 1000);
   log.error(
     { seconds },
     'the wall clock of this host was set: nobody is charged or paid for that time; check its time service',
   );
   // If the clock was set back, charges are posted for later times already. Nothing is charged until the clock has caught up.
-  if (stepMs < 0) return;
+  if (stepMs < 0) return [];
   const evidence = `the wall clock of the control plane was set forward by ${seconds} s`;
-  const step = { fromMs: nowMs - stepMs, untilMs: nowMs };
-  // The row comes first, so that no rental is cut without it. A rental that ends meanwhile is cut up to its own end.
-  await writeStep(db, step);
-  await metering.skipAll({ ...step, evidence });
-  await writeStep(db, { ...step, untilMs: clock.now() });
+  return [{ fromMs: nowMs - stepMs, untilMs: nowMs, evidence }];
 }
 
-async function writeStep(db: Db, { fromMs, untilMs }: { fromMs: number; untilMs: number }): Promise<void> {
+async function skip(step: SkippedStep, { db, clock, metering }: OwnOutagesDeps): Promise<void> {
+  // The row comes first, so that no rental is cut without it. A rental that ends meanwhile is cut up to its own end.
+  await writeStep(db, step);
+  await metering.skipAll(step, () => writeStep(db, { ...step, untilMs: clock.now() }));
+}
+
+async function writeStep(db: Db, { fromMs, untilMs }: Omit<SkippedStep, 'evidence'>): Promise<void> {
   await db.tx('outages.clock_step', (tx) =>
     tx.run(
       sql`insert into clock_steps (from_ms, until_ms) values (${fromMs}, ${untilMs})

@@ -1,11 +1,12 @@
 // Our own outages: the time in which the control plane was away is credited to customers and paid to suppliers.
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { Db } from '../../../control-plane/base/db/db.ts';
 import { payable, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { grantedToOrg, pageOfHeld } from '../../../control-plane/money/credits/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { OWN_OUTAGE_MS_MIN } from '../../../control-plane/rental/instances/quiet.ts';
 import { openOwnOutages } from '../../../control-plane/rental/outages/own-outages.ts';
-import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
+import { openWorld, openWorldOver, type World, type WorldAccount } from '../../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
 /** One microcent for each millisecond and GPU. */
@@ -224,6 +225,44 @@ test('an outage that lasts while the clock is set is not free for longer by it',
   await world.drive();
   expect(await grantedToOrg(world.db.read, who.orgId, 0)).toBe(20_000n);
 });
+
+test.each(['outages.clock_step', 'metering.skip', 'metering.skip_free', 'outages.own'])(
+  'a step of the clock is skipped once, although the database fails at %s',
+  async (failing) => {
+    let isAway = false;
+    const flaky = (db: Db): Pick<World, 'db'> => ({
+      db: {
+        ...db,
+        tx: (name, body) => (isAway && name === failing ? Promise.reject(new Error('away')) : db.tx(name, body)),
+      },
+    });
+    const { world: inner } = await openWorldOver(flaky);
+    const { rooms, clock, db } = inner;
+    await inner.machine({ gpus: 2, dollars: DOLLARS });
+    const { orgId, principalId } = await inner.customer(10_000);
+    const [id, lost] = [
+      await inner.run({ orgId, principalId }, { gpu_count: 1 }),
+      await inner.run({ orgId, principalId }, { gpu_count: 1 }),
+    ];
+    await rooms.ownOutages.beat();
+    await db.tx('test.outage', (tx) => rooms.metering.closeSegment(tx, lost, clock.now(), 'probes'));
+    await clock.advance(4_000);
+    clock.step(HOUR_MS);
+    isAway = true;
+    await expect(rooms.ownOutages.beat()).rejects.toThrow('away');
+    await clock.advance(2_000);
+    isAway = false;
+    await rooms.ownOutages.beat();
+    expect(rooms.ownOutages.clockSteps()).toBe(1);
+    await inner.end({ orgId, principalId }, id);
+    await inner.end({ orgId, principalId }, lost);
+    const { postedUcents } = await rooms.ledger.balance(db.read, wallet(orgId));
+    expect(10_000_000_000n - postedUcents).toBe(6_000n);
+    expect(await grantedToOrg(db.read, orgId, 0)).toBe(6_000n);
+    await inner.verify();
+    await inner.close();
+  },
+);
 
 test('a clock that is set back is logged, pays nobody, and is no outage', async () => {
   const id = await world.run(who);
