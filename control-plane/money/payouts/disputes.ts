@@ -3,12 +3,13 @@ import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, failField } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
+import { dollarText } from '../../../shared/money.ts';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { type Db, type Query, sql, type Tx } from '../../base/db/db.ts';
 import { pageBy, type PageStart } from '../../base/http/cursors.ts';
 import { waitingCreditOf } from '../credits/store.ts';
 import { refundTotals } from '../ledger/store.ts';
-import { paidOfSubjects } from '../ledger/wallets.ts';
+import { besideSegments, paidOfSubjects } from '../ledger/wallets.ts';
 import { DISPUTED, type Metering } from '../metering/metering.ts';
 import { segmentsOf, segmentsPast } from '../metering/store.ts';
 
@@ -174,11 +175,19 @@ async function assertWithinCharge(tx: Tx, instanceId: string): Promise<void> {
   const waitingUcents = await waitingCreditOf(tx, instanceId);
   const left = (await paidOfSubjects(tx, [instanceId])).get(instanceId) ?? 0n;
   if (left - waitingUcents >= 0n) return;
-  const why =
-    left < 0n
-      ? `An operator has refunded ${instanceId} already. Together, more would be given back than was charged.`
-      : `Credits of ${instanceId} wait for a decision. With them, more would be given back than was charged. Decide about them first: admin credit list.`;
-  fail('conflict', why);
+  const { shortfall_ucents: uncovered = 0n } = (await besideSegments(tx, [instanceId])).get(instanceId) ?? {};
+  const more = 'more would be given back than was charged';
+  if (left >= 0n)
+    return fail(
+      'conflict',
+      `Credits of ${instanceId} wait for a decision. With them, ${more}. Decide about them first: admin credit list.`,
+    );
+  if (left + uncovered < 0n)
+    return fail('conflict', `An operator has refunded ${instanceId} already. Together, ${more}.`);
+  return fail(
+    'conflict',
+    `The balance has not covered $${dollarText(uncovered)} of the charge for ${instanceId}, so this refund would give back more than was paid. Release the dispute, and give back what was paid: admin refund ${instanceId}.`,
+  );
 }
 
 async function resolve(

@@ -81,8 +81,8 @@ describe('earnings', () => {
   });
 });
 
-async function rent(subjectId = 'i-1'): Promise<{ orgId: string; startedMs: number }> {
-  const { orgId } = await world.customer(100_000);
+async function rent(subjectId = 'i-1', balanceCents = 100_000): Promise<{ orgId: string; startedMs: number }> {
+  const { orgId } = await world.customer(balanceCents);
   const startedMs = world.clock.now();
   const gpus = { gpuType: 'H100_SXM', gpuCount: 1, supplierBps: 8_000, supplierId: 's', machineId: 'm' };
   await world.db.tx('rent', (tx) =>
@@ -169,6 +169,25 @@ describe('a dispute', () => {
     const { id } = await dispute();
     await resolve(id, true);
     expect((await standing()).map(Number)).toEqual([0, -Number(paid / UCENTS_PER_CENT), 0]);
+  });
+
+  test('about a rental that the balance has not covered cannot give back more than was paid, and says what can', async () => {
+    const { orgId, startedMs } = await rent('i-1', 100);
+    await world.clock.advance(HOUR_MS);
+    await end();
+    expect(await posted(wallet(orgId))).toBe(0n);
+    const { id } = await dispute();
+    await expect(resolve(id, true)).rejects.toThrow(
+      'The balance has not covered $1.49 of the charge for i-1, so this refund would give back more than was paid. Release the dispute, and give back what was paid: admin refund i-1.',
+    );
+    await resolve(id, false);
+    const refund = { subjectId: 'i-1', amountUcents: null, fromPlatform: false, reference: 'r', reason: 'as promised' };
+    expect(await world.rooms.corrections.refund(refund)).toMatchObject({ amount_ucents: cents(100) });
+    expect(await posted(wallet(orgId))).toBe(cents(100));
+    // Nothing is left of it now.
+    const second = await dispute('i-1', startedMs + HOUR_MS - 1);
+    await expect(resolve(second.id, true)).rejects.toMatchObject({ code: 'conflict' });
+    await resolve(second.id, false);
   });
 
   test('needs a rental that was charged, and an existing dispute to resolve', async () => {
