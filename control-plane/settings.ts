@@ -43,7 +43,7 @@ export interface Settings {
   /** Settings of stablecoin deposits; undefined: the service takes no deposits. */
   deposits?: DepositSettings | undefined;
   openLaunchesPerOrg: number;
-  /** GPU hours that launches of one organisation may hold without paying, in any 24 hours. */
+  /** GPU hours that launches and fine-tuning jobs of one organisation may hold without paying, in any 24 hours. */
   unpaidGpuHoursPerOrg: number;
   diskPriceUcentsPerGbHour: bigint;
   /** The host name at which customers reach an instance. */

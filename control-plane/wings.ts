@@ -372,6 +372,7 @@ export function openModels(core: Core, settings: Settings, below: BelowModels): 
     catalog,
     quiet,
     platformFeeBps: settings.platformFeeBps,
+    unpaidGpuHoursMax: settings.unpaidGpuHoursPerOrg,
     push: (machineId) => link.push(machineId),
     nudge: () => nudges.engine(),
   });

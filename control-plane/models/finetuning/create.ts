@@ -8,6 +8,7 @@ import type { Query, Tx } from '../../base/db/db.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
 import { isOffered } from '../../fleet/supply/offerings.ts';
 import { wallet } from '../../money/ledger/accounts.ts';
+import { GIVEN_UP_MS_MIN, refuseUnpaidHolds, UNPAID_WINDOW_MS } from '../../rental/instances/unpaid-holds.ts';
 import { type FineTuning, ucentsPerHour } from '../catalog/fine-tuning.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { findFile, type FileRow } from '../files/store.ts';
@@ -22,6 +23,8 @@ import type { TrainingReport } from '../../../shared/api/file.ts';
 export type CreateCall = Pick<Call<undefined, undefined, CreateFineTuningJob>, 'caller' | 'body' | 'settle'>;
 
 const SEED = 42;
+/** So many cancelled jobs are more than any budget that makes sense. */
+const UNRUN_READ_MAX = 10_000;
 
 /** @throws ServiceError `model_not_found`, `not_found`, `validation_failed`, `rate_limit_exceeded`, `insufficient_balance` */
 export async function createJob(call: CreateCall, deps: FineTuningDeps): Promise<Reply> {
@@ -33,6 +36,7 @@ export async function createJob(call: CreateCall, deps: FineTuningDeps): Promise
   const reply = await deps.db.tx('finetuning.create', async (tx) => {
     await tx.lock('org', caller.orgId);
     await refuseTooMany(tx, caller.orgId);
+    await refuseUnpaid(tx, caller.orgId, { terms, nowMs }, deps);
     await refuseUnknownTypes(tx, body.svc?.gpu_preference ?? null);
     const file = await readFile(tx, caller.orgId, body.training_file);
     const budgetUcents = wantedUcents ?? usualBudgetUcents(file.report, terms);
@@ -127,6 +131,21 @@ async function refuseTooMany(tx: Tx, orgId: string): Promise<void> {
     detail: `This organisation may have ${FINE_TUNING_OPEN_PER_ORG_MAX} fine-tuning jobs in progress at once. Try again when one of them has ended.`,
     retryAfterSeconds: 60,
   });
+}
+
+/** Placed jobs hold GPUs free of charge until their program runs. Whoever cancels them before that again and again would keep hosts from earning. */
+async function refuseUnpaid(
+  tx: Tx,
+  orgId: string,
+  { terms, nowMs }: { terms: FineTuning; nowMs: number },
+  { unpaidGpuHoursMax: gpuHoursMax }: FineTuningDeps,
+): Promise<void> {
+  const unrun = await store.cancelledUnrun(tx, orgId, nowMs - UNPAID_WINDOW_MS, UNRUN_READ_MAX);
+  const jobsMs = unrun.reduce(
+    (sum, job) => sum + job.terms.gpu_count * Math.max(job.cancel_ms - job.placed_ms, GIVEN_UP_MS_MIN),
+    0,
+  );
+  await refuseUnpaidHolds(tx, orgId, { gpuCount: terms.gpu_count, nowMs, gpuHoursMax, jobsMs });
 }
 
 async function refuseUnknownTypes(query: Query, preference: string | null): Promise<void> {

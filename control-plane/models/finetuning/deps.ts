@@ -24,6 +24,8 @@ export interface FineTuningDeps {
   blobs: Blobs;
   quiet: Quiet;
   platformFeeBps: number;
+  /** GPU hours that launches and jobs of one organisation may hold without paying, in any 24 hours. */
+  unpaidGpuHoursMax: number;
   /** Called after a commit: sends the machine its desired state. */
   push(machineId: string): void;
   /** Called after a commit that made a job due. */

@@ -92,6 +92,25 @@ export function pageOfJobs(
   );
 }
 
+const UnrunRow = JobRow.pick({ terms: true }).extend({ placed_ms: int, cancel_ms: int });
+
+/** When jobs that their owners have cancelled before they ran were placed, and when they were cancelled, since this time. */
+export function cancelledUnrun(
+  query: Query,
+  orgId: string,
+  sinceMs: number,
+  limit: number,
+): Promise<z.infer<typeof UnrunRow>[]> {
+  return query.all(
+    UnrunRow,
+    sql`select terms, finetuning_attempts.created_ms as placed_ms, cancel_ms
+        from finetuning_jobs join finetuning_attempts on job_id = finetuning_jobs.id and finetuning_attempts.id = workload_id
+        where org_id = ${orgId} and finetuning_jobs.created_ms > ${sinceMs} and cancel_ms is not null and started_ms is null
+          and finetuning_jobs.charged_ucents = 0
+        limit ${limit}`,
+  );
+}
+
 export async function countOpen(query: Query, orgId: string): Promise<number> {
   const row = await query.one(
     countRow,

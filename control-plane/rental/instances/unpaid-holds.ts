@@ -9,15 +9,23 @@ import { int } from '../../base/db/columns.ts';
 import { type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
 import { chargedGpuMs, chargedMs } from '../../money/metering/store.ts';
 
-const WINDOW_MS = 24 * 3_600_000;
+export const UNPAID_WINDOW_MS = 24 * 3_600_000;
 /** A launch in progress counts for at least this long, so that many at once do not all pass. A rental that ran may take this long to start. */
 const LAUNCH_MS_MIN = 300_000;
 /** A launch that was given up counts for at least this long, because its host holds the GPUs until it has removed the container. */
-const GIVEN_UP_MS_MIN = 30_000;
+export const GIVEN_UP_MS_MIN = 30_000;
 /** For every PAID_SHARE GPU hours that an organisation has paid in the window, it may hold one more GPU hour without paying. */
 const PAID_SHARE = 4;
 const RETRY_SECONDS = 600;
 const HOUR_MS = 3_600_000;
+
+interface UnpaidHolds {
+  gpuCount: number;
+  nowMs: number;
+  gpuHoursMax: number;
+  /** What jobs have held without paying in the window, in GPU milliseconds, if this is about a job. */
+  jobsMs?: number;
+}
 
 /**
  * Refuses a launch of `gpuCount` GPUs if launches that nobody has paid for have used the budget of the last 24 hours.
@@ -26,17 +34,18 @@ const HOUR_MS = 3_600_000;
 export async function refuseUnpaidHolds(
   tx: Tx,
   orgId: string,
-  { gpuCount, nowMs, gpuHoursMax }: { gpuCount: number; nowMs: number; gpuHoursMax: number },
+  { gpuCount, nowMs, gpuHoursMax, jobsMs = 0 }: UnpaidHolds,
 ): Promise<void> {
-  const sinceMs = nowMs - WINDOW_MS;
-  const heldMs = (await unpaidGpuMs(tx, orgId, { sinceMs, nowMs })) + gpuCount * LAUNCH_MS_MIN;
+  const sinceMs = nowMs - UNPAID_WINDOW_MS;
+  const heldMs = (await unpaidGpuMs(tx, orgId, { sinceMs, nowMs })) + jobsMs + gpuCount * LAUNCH_MS_MIN;
   if (heldMs <= gpuHoursMax * HOUR_MS) return;
   const paidMs = await chargedGpuMs(tx, orgId, { sinceMs, nowMs });
   const budgetMs = gpuHoursMax * HOUR_MS + Math.floor(paidMs / PAID_SHARE);
   if (heldMs <= budgetMs) return;
   const hours = (ms: number): string => (ms / HOUR_MS).toFixed(1);
+  const jobs = jobsMs > 0 ? ', and fine-tuning jobs that were cancelled before they ran' : '';
   fail('rate_limit_exceeded', {
-    detail: `Launches of this organisation that did not run, or that started slowly and then ran for a shorter time, held GPUs for ${hours(heldMs)} GPU hours in the last 24 hours, this one included; ${hours(budgetMs)} are free of charge. Wait until the launches in progress run, correct the image that fails, keep an instance for several jobs, or try again later. GPU time that you pay for adds to it.`,
+    detail: `Launches of this organisation that did not run, or that started slowly and then ran for a shorter time${jobs}, held GPUs for ${hours(heldMs)} GPU hours in the last 24 hours, this one included; ${hours(budgetMs)} are free of charge. Wait until the launches in progress run, correct the image that fails, keep an instance for several jobs, or try again later. GPU time that you pay for adds to it.`,
     retryAfterSeconds: RETRY_SECONDS,
   });
 }
@@ -65,7 +74,7 @@ async function unpaidGpuMs(
   const row = await query.one(
     SumRow,
     sql`select cast(coalesce(sum(gpu_count * (${heldMs})), 0) as bigint) as gpu_ms from instances
-        where org_id = ${orgId} and created_ms > ${sinceMs - WINDOW_MS} and machine_id is not null and tier <> 'reserved'`,
+        where org_id = ${orgId} and created_ms > ${sinceMs - UNPAID_WINDOW_MS} and machine_id is not null and tier <> 'reserved'`,
   );
   return row?.gpu_ms ?? 0;
 }

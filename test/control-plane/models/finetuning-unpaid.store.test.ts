@@ -1,0 +1,56 @@
+// The budget of GPU time that an organisation may hold without paying, for jobs that it cancels before they run.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { openTraining, type Training } from './training-world.ts';
+
+const MINUTE_MS = 60_000;
+
+let training: Training;
+beforeEach(async () => {
+  training = await openTraining({ settings: { unpaidGpuHoursPerOrg: 1 } });
+  await training.machine();
+});
+afterEach(async () => {
+  await training.world.verify();
+  await training.world.close();
+});
+
+/** A job that holds its GPU for this time and is cancelled before it runs. */
+async function squat(ms: number): Promise<void> {
+  const id = await training.create();
+  await training.world.drive();
+  await training.world.clock.advance(ms);
+  await training.world.rooms.fineTuning.cancel(training.who.orgId, id, async () => undefined);
+  await training.report(id, 'removed');
+  expect(await training.shown(id)).toMatchObject({ status: 'cancelled' });
+}
+const refused = { code: 'rate_limit_exceeded', details: { retryAfterSeconds: 600 } };
+
+test('cancelled jobs fill the budget of 60 minutes, and paid jobs do not', async () => {
+  for (let i = 0; i < 5; i += 1) await squat(10 * MINUTE_MS);
+  // A job needs five minutes, and the budget is full to the millisecond.
+  await squat(5 * MINUTE_MS);
+  const id = await training.create();
+  await training.world.drive();
+  await training.report(id, 'running');
+  await training.pass(60);
+  await training.world.rooms.fineTuning.cancel(training.who.orgId, id, async () => undefined);
+  await training.report(id, 'stopped');
+  await training.report(id, 'removed');
+  expect(await training.shown(id)).toMatchObject({ status: 'cancelled' });
+
+  await squat(1);
+  await expect(training.create()).rejects.toMatchObject(refused);
+  await expect(training.create()).rejects.toThrow(
+    'fine-tuning jobs that were cancelled before they ran, held GPUs for',
+  );
+  await training.world.clock.advance(24 * 60 * MINUTE_MS);
+  await training.create();
+});
+
+test('a job that is cancelled at once counts for half a minute', async () => {
+  for (let i = 0; i < 5; i += 1) await squat(10 * MINUTE_MS);
+  await squat(4.5 * MINUTE_MS);
+  await squat(0);
+  await squat(0);
+  await expect(training.create()).rejects.toMatchObject(refused);
+});
