@@ -96,6 +96,8 @@ function creditFields(row: HeldCredit): Fields {
     kind: row.kind,
     because: row.why,
     dollars: dollarText(row.amount_ucents),
+    // If a credit is refused, its customer does not pay this part.
+    uncovered_dollars: row.kind === 'credit' ? dollarText(row.amount_ucents - row.wallet_ucents) : null,
     org_id: row.org_id,
     supplier_id: row.supplier_id,
     instance_id: row.subject_id,

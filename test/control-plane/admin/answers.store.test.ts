@@ -273,6 +273,7 @@ describe('credits', () => {
       kind: 'credit',
       because: 'org_bound',
       dollars: '1.00',
+      uncovered_dollars: '0.00',
       org_id: orgId,
       supplier_id: made.supplierId,
       instance_id: 'i-1',
@@ -300,6 +301,12 @@ describe('credits', () => {
       ['i-3', 'released'],
       ['i-2', 'refused'],
     ]);
+  });
+
+  test('say what the balance of the customer does not cover', async () => {
+    await lose('i-1', (await world.customer(40)).orgId);
+    const { body } = await ask('GET', '/admin/credits');
+    expect(body.data).toMatchObject([{ dollars: '1.00', uncovered_dollars: '0.60' }]);
   });
 
   test('of a flagged organisation wait until the operator trusts it', async () => {
