@@ -50,6 +50,8 @@ import type { Core, Nudges, Settings } from './settings.ts';
 
 /** Probes use this address if the SSH ports listen on every address. */
 const LOOPBACK = '127.0.0.1';
+/** A launch has more time to start than such a stop and the next start take, so it is accepted meanwhile. */
+const QUICK_STOP_SECONDS_MAX = 60;
 const MIB = 1024 ** 2;
 const GIB = 1024 ** 3;
 
@@ -107,8 +109,8 @@ function houseOn(foundation: Ground, config: Config, read: Read): House {
   const nudges = nudgesOf(() => running);
   const services = openServices(config, secret, core);
   const listens = (instanceId: string): boolean => listeners.publicPorts.listens(instanceId);
-  let isEnding = false;
-  const rooms = openRooms(core, settings, { nudges, hasRoom, listens, isEnding: () => isEnding, ...services });
+  let endsSlowly = false;
+  const rooms = openRooms(core, settings, { nudges, hasRoom, listens, endsSlowly: () => endsSlowly, ...services });
   const brings = bringsOf(core, rooms, {
     cursors: openCursors(secret),
     keep: config.retention,
@@ -153,7 +155,7 @@ function houseOn(foundation: Ground, config: Config, read: Read): House {
       return { port };
     },
     close: async () => {
-      isEnding = true;
+      endsSlowly = config.drain_seconds > QUICK_STOP_SECONDS_MAX;
       await drain(running, { systemd, listeners }, config.drain_seconds * 1_000);
       await closeRooms(brings, running, async () => listeners.closeWeb().then(() => admin.close()));
       await services.images.close();

@@ -61,8 +61,8 @@ export interface Outside {
   storage: { blobs: Blobs; presignedUrls: PresignedUrls; urlKeys: UrlKeys };
   /** Whether this process listens at the public SSH port of the instance. */
   listens(instanceId: string): boolean;
-  /** True while this process ends: it opens no public ports any more. */
-  isEnding(): boolean;
+  /** True while this process ends so slowly that a launch could not wait for the next process to open its public port. */
+  endsSlowly(): boolean;
   probes?: Probes;
   logIn?: typeof logIn;
   openStream?: Link['openStream'];
@@ -232,7 +232,7 @@ export function openRental(core: Core, settings: Settings, below: BelowRental): 
     platformFeeBps,
     appSite,
     quiet,
-    isEnding: outside.isEnding,
+    endsSlowly: outside.endsSlowly,
     openLaunchesMax: () => settings.openLaunchesPerOrg,
     unpaidGpuHoursMax: settings.unpaidGpuHoursPerOrg,
     onRunning: async (tx, started) => {

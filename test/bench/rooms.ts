@@ -64,7 +64,7 @@ export function openBareRooms(
     {
       hasRoom: () => true,
       listens: () => true,
-      isEnding: () => false,
+      endsSlowly: () => false,
       nudges: { engine: none, edge: none, watch: none, webhooks: none },
       mail: { send: async () => false },
       webhookOutbound: openOutbound({ ports: 'any', privateNetworks: [], namedHosts: [] }, { clock }),

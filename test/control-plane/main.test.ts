@@ -138,6 +138,24 @@ describe('while a connection to an application lasts', () => {
     expect(await daemon.exited).toEqual({ code: 0, signal: null });
   });
 
+  test('a launch is refused meanwhile, because nobody could log in for so long', async () => {
+    const operator = async (...argv: string[]): Promise<Record<string, string>> => {
+      const line = [process.execPath, LAUNCHER, 'admin', ...argv, '--json', '--config', join(dir, 'config.yaml')];
+      return JSON.parse((await capture(line)).stdout.toString()) as Record<string, string>;
+    };
+    const { id: org = '' } = await operator('org', 'create', '--name', 'customer');
+    await operator('balance', 'add', '--org', org, '--usd', '10', '--reference', 'first');
+    const scopes = ['--scopes', 'instances:write'];
+    const { key } = await operator('key', 'create', '--org', org, '--name', 'first', ...scopes);
+    const launch = { image: 'images.example.com/app:1', gpu_type: 'H100_SXM', gpu_count: 1, tier: 'on_demand' };
+    const answer = await fetch(`http://127.0.0.1:${port}/v1/instances`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${key}`, 'content-type': 'application/json', 'idempotency-key': 'a' },
+      body: JSON.stringify(launch),
+    });
+    expect([answer.status, answer.headers.get('retry-after')]).toEqual([503, '10']);
+  });
+
   test('a second signal closes it', async () => {
     const cut = once(caller.resume(), 'close');
     process.kill(daemon.pid, 'SIGTERM');

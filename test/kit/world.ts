@@ -113,8 +113,8 @@ export interface WorldOutside {
   /** A blob store in place of a folder. */
   blobs?: (core: Core) => Blobs;
   nudges?: Nudges;
-  /** Whether the process ends; left out, it does not. */
-  isEnding?: () => boolean;
+  /** Whether the process ends, and slowly; left out, it does not. */
+  endsSlowly?: () => boolean;
   /** A stream into a workload. */
   openStream?: Link['openStream'];
   /** A login that looks like a customer's. */
@@ -175,7 +175,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
       modelHub,
       storage: storageOn(core, blobsDirectory, outside),
       listens: () => true,
-      isEnding: outside.isEnding ?? (() => false),
+      endsSlowly: outside.endsSlowly ?? (() => false),
       probes: {
         holder: outside.probe ?? (async (instanceId) => probeAnswers.get(instanceId) ?? { ok: true }),
         listener: async () => ({ ok: true }),

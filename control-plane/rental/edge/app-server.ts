@@ -65,7 +65,7 @@ export function openAppServer({ proxy, tls, limit, clock }: AppServerDeps): AppS
       server.close();
       // A request that has arrived with its connection is read first.
       await clock.nextTurn();
-      for (const socket of silent) socket.destroy();
+      for (const socket of silent) if (socket.bytesRead === 0) socket.destroy();
       const cut = (): void => {
         server.closeAllConnections();
         for (const socket of upgraded) socket.destroy();

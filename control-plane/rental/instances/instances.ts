@@ -100,8 +100,8 @@ export type InstancesDeps = StepDeps &
     onEndpointsChanged(): void;
     /** Called after a commit that made a row due. */
     nudge(): void;
-    /** True while this process ends: it opens no public ports any more. */
-    isEnding(): boolean;
+    /** True while this process ends so slowly that a launch could not wait for the next process to open its public port. */
+    endsSlowly(): boolean;
     /** The domain of applications; undefined if applications are not served. */
     appSite: AppSite | undefined;
   };
@@ -116,7 +116,7 @@ export function openInstances(deps: InstancesDeps): Instances {
   };
   return {
     create: async (caller, request, settle, whereabouts) => {
-      if (whereabouts === undefined && deps.isEnding()) failEnding();
+      if (whereabouts === undefined && deps.endsSlowly()) failEnding();
       const runnable = await deps.runnable(caller.orgId, request);
       const once = (mayStartOver: boolean): Promise<Created> =>
         db.tx('instances.create', async (tx) => {
