@@ -293,6 +293,16 @@ describe('a pull', () => {
     expect(status()).toEqual({ state: 'ready' });
   });
 
+  test('that no workload needs any more between two tries is not tried again', async () => {
+    failures = ['EOF'];
+    pulls.begin(open('a'));
+    await clock.advance(0);
+    expect(logins).toHaveLength(1);
+    pulls.keepOnly([]);
+    await clock.advance(60_000);
+    expect(logins).toHaveLength(1);
+  });
+
   test('reports its progress, and not every chunk', async () => {
     registry = sends(2 * PULL_BYTES_PER_SECOND_MIN, GIB);
     pulls.begin(open('wl_a'));
