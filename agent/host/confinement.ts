@@ -4,6 +4,7 @@ import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { codeOf, messageOf } from '../../shared/errors.ts';
+import { GPUS_PER_MACHINE_MAX } from '../../shared/limits.ts';
 import { run } from './run.ts';
 import { isMissing } from './state.ts';
 
@@ -31,6 +32,8 @@ const NO_SWAP = 'memory.swap.max';
 /** Higher than the agent's and every container's score, so that the kernel kills a holder first. */
 const OOM_SCORE = 500;
 const PROBE_MS_MAX = 10_000;
+/** Holders that start at the same moment, at most. The cgroup of a holder that has not joined yet has no process. */
+const RECENT_MAX = GPUS_PER_MACHINE_MAX;
 /** A command that root may run, but that fails if the unit svc-agent.service has set its filter of system calls. */
 const REFUSED = ['chroot', '/', 'true'] as const;
 
@@ -67,10 +70,12 @@ export async function openConfinement(kernel: Partial<Kernel> = {}): Promise<Con
     ({ code }) => (code === 0 ? 'no filter of system calls: the agent does not run as the unit svc-agent.service' : ''),
     (error: unknown) => `it is not known whether a filter of system calls is in force (${messageOf(error)})`,
   );
+  let recent: string[] = [];
   return {
     lack: [noGroups, noPrivileges, noFilter].filter((each) => each !== '').join('; '),
     around: async (name, program) => {
-      const group = noGroups === '' ? await makeGroup(groups, name) : '';
+      recent = [...recent, name].slice(-RECENT_MAX);
+      const group = noGroups === '' ? await makeGroup(groups, name, recent) : '';
       const prefix = noPrivileges === '' ? privileges : [];
       return ['/bin/sh', '-c', START, 'start', group, ...prefix, ...program];
     },
@@ -111,12 +116,11 @@ async function prepareGroups(cgroups: string, groups: string): Promise<void> {
   }
 }
 
-async function makeGroup(groups: string, name: string): Promise<string> {
-  // This removes the cgroups whose holder has ended; the kernel keeps the others.
+/** Removes the cgroups whose holder has ended, and none of `recent`. The kernel keeps those that have a process. */
+async function makeGroup(groups: string, name: string, recent: readonly string[]): Promise<string> {
   const others = await readdir(groups, { withFileTypes: true });
-  await Promise.all(
-    others.filter((one) => one.isDirectory()).map((one) => rmdir(join(groups, one.name)).catch(() => {})),
-  );
+  const over = others.filter((one) => one.isDirectory() && !recent.includes(one.name));
+  await Promise.all(over.map((one) => rmdir(join(groups, one.name)).catch(() => {})));
   const group = join(groups, name);
   await mkdir(group, { recursive: true });
   for (const [file, value] of Object.entries(BOUNDS)) await writeFile(join(group, file), value);

@@ -48,6 +48,19 @@ describe('a holder', () => {
     expect(readdirSync(join(cgroups, 'svc-holders')).toSorted()).toEqual(['cgroup.subtree_control', 'wl_a']);
   });
 
+  test('keeps its cgroup while it starts, whatever else starts at the same moment', async () => {
+    const confinement = await openConfinement({ cgroups, refused: ['false'] });
+    const names = Array.from({ length: 17 }, (_, i) => `wl_${i}`);
+    for (const name of names) {
+      await confinement.around(name, SAY);
+      // The kernel removes a cgroup although it has these files.
+      for (const file of readdirSync(join(cgroups, 'svc-holders', name)))
+        rmSync(join(cgroups, 'svc-holders', name, file));
+    }
+    const left = readdirSync(join(cgroups, 'svc-holders')).filter((name) => name.startsWith('wl_'));
+    expect(left.toSorted()).toEqual(names.slice(1).toSorted());
+  });
+
   test('is killed first if memory runs out, even on a host without cgroups, which is reported', async () => {
     writeFileSync(join(cgroups, 'cgroup.controllers'), 'hugetlb\n');
     const confinement = await openConfinement({ cgroups, refused: ['false'] });
