@@ -22,7 +22,9 @@ def read_job():
 
 def say(event):
     """Appends one event. A line is written whole, so that the host never reads half of one for an event."""
-    line = json.dumps({name: value for name, value in event.items() if is_known(value)}) + "\n"
+    known = {name: value for name, value in event.items() if is_known(value)}
+    # With escapes, a text in another alphabet would take twice as many bytes, and a long one would be dropped.
+    line = json.dumps(known, ensure_ascii=False) + "\n"
     if len(line.encode()) > LINE_BYTES_MAX:
         return
     with open(OUT / "events.jsonl", "a", encoding="utf-8") as file:
@@ -35,7 +37,11 @@ def is_known(value):
 
 
 def message(text, level="info"):
-    say({"type": "message", "level": level, "message": text[:MESSAGE_CHARS_MAX]})
+    # Colours of a terminal and broken characters would be escaped, or could not be written at all.
+    shown = "".join(char if char.isprintable() or char == "\n" else " " for char in text[:MESSAGE_CHARS_MAX])
+    # The host counts a character beyond 16 bits twice, such as an emoji.
+    cut = shown.encode("utf-16-le")[: 2 * MESSAGE_CHARS_MAX].decode("utf-16-le", "ignore")
+    say({"type": "message", "level": level, "message": cut})
 
 
 def metrics(step, total_steps, figures):

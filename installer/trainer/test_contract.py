@@ -30,6 +30,20 @@ class Contract(unittest.TestCase):
         contract.message("x" * 9000, "error")
         self.assertEqual(last_event(), {"type": "message", "level": "error", "message": "x" * 1000})
 
+    def test_a_long_message_in_any_alphabet_arrives_whole(self):
+        for char in ("é", "語", '"', "\n"):
+            contract.message(char * 1000)
+            self.assertEqual(last_event()["message"], char * 1000)
+        # The host counts these twice, and takes half of one for none.
+        contract.message("🙂" * 1000)
+        self.assertEqual(last_event()["message"], "🙂" * 500)
+        contract.message("e" + "🙂" * 1000)
+        self.assertEqual(last_event()["message"], "e" + "🙂" * 499)
+
+    def test_control_characters_and_broken_ones_become_spaces(self):
+        contract.message("\x1b[31mno\x00 " + "\udc80" + "é")
+        self.assertEqual(last_event()["message"], " [31mno   é")
+
     def test_a_checkpoint_is_one_file_and_comes_back_as_it_was(self):
         source = Path(FOLDER.name) / "source"
         (source / "deep").mkdir(parents=True)
