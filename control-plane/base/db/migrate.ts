@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync, readdirSync } from 'node:fs';
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
+import type { Log } from '../../../shared/log.ts';
 import { type Db, DbError, raw, sql } from './db.ts';
 import { text } from './columns.ts';
 import { LEASES_TABLE } from './lease.ts';
@@ -29,9 +30,14 @@ export async function prepareDatabase(db: Db): Promise<void> {
 
 /**
  * Brings the database to the newest schema. Refuses a database whose applied files differ from ours or belong to a newer version, because
- * an older program could write wrong data there. @throws DbError `migration`
+ * an older program could write wrong data there. Logs each file that changes a database in use, because a large table takes minutes.
+ * @throws DbError `migration`
  */
-export async function migrate(db: Db, rooms: RoomMigrations[], deps: { clock: Clock }): Promise<void> {
+export async function migrate(
+  db: Db,
+  rooms: RoomMigrations[],
+  deps: { clock: Clock; log?: Pick<Log, 'info'> },
+): Promise<void> {
   await prepareDatabase(db);
   const applied = await db.read.all(AppliedRow, sql`select room, name, checksum from schema_migrations`);
   const checksums = new Map(applied.map((row) => [`${row.room}/${row.name}`, row.checksum]));
@@ -48,6 +54,7 @@ export async function migrate(db: Db, rooms: RoomMigrations[], deps: { clock: Cl
     const known = checksums.get(`${room}/${name}`);
     if (known === checksum) continue;
     if (known !== undefined) throw new DbError('migration', `${room}/${name} was edited after it had been applied`);
+    if (applied.length > 0) deps.log?.info({ migration: `${room}/${name}` }, 'the database is being upgraded');
     await db.tx(`migrations.${room}.${name}`, async (tx) => {
       for (const statement of splitStatements(portable(source, db.dialect))) await tx.run(raw(statement));
       const appliedMs = deps.clock.now();

@@ -15,6 +15,7 @@ const clock = systemClock();
 let dir: string;
 let db: Db;
 beforeEach(() => {
+  logged = [];
   dir = mkdtempSync(join(tmpdir(), 'migrations-'));
   db = openSqlite(':memory:', { clock });
 });
@@ -24,7 +25,9 @@ afterEach(async () => {
 });
 
 const write = (name: string, source: string): void => writeFileSync(join(dir, name), source);
-const run = (): Promise<void> => migrate(db, [{ room: 'a', directory: pathToFileURL(`${dir}/`) }], { clock });
+let logged: unknown[];
+const log = { info: (fields: unknown) => void logged.push(fields) };
+const run = (): Promise<void> => migrate(db, [{ room: 'a', directory: pathToFileURL(`${dir}/`) }], { clock, log });
 const tables = async (): Promise<string[]> =>
   (
     await db.read.all(z.object({ name: text }), sql`select name from sqlite_master where type = 'table' order by name`)
@@ -37,6 +40,8 @@ test('new files are applied in order, once', async () => {
   await run();
   await run();
   expect(await tables()).toEqual(['a', 'b', 'leases', 'schema_migrations']);
+  // A new database has nothing that could take long.
+  expect(logged).toEqual([{ migration: 'a/0002-b.sql' }]);
 });
 
 test('a file that was edited after it was applied is refused', async () => {
