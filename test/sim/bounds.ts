@@ -49,8 +49,11 @@ const START_MS = 5_000;
 const LINK_BACK_MS = 35_000 + 10_000 + 15_000;
 /** Two good probes end an outage. */
 const RECOVER_MS = LINK_BACK_MS + 2 * (PROBE_MS + AGAIN_MS + ROUND_MS);
-/** A container that is gone is reported every 30 s +- 20 %, and at once if the engine can be asked; engines are away for 200 s at most. */
-const CONTAINER_GONE_MS = 200_000 + 36_000 + LINK_BACK_MS;
+/**
+ * A container that is gone is reported every 30 s +- 20 %, and at once if the engine can be asked; engines are away for 200 s at most. An engine that
+ * lists nothing after a boot is not believed. Then the holder lets people in for two minutes, and for two more if another agent starts.
+ */
+const CONTAINER_GONE_MS = 200_000 + 36_000 + LINK_BACK_MS + 120_000;
 const GRACE_MS = 30 * 60_000;
 
 export interface Bounds {
