@@ -107,15 +107,30 @@ export function sendLines(raw: Readable, stream: Duplex): void {
   stream.resume();
 }
 
-/** How the engine refuses a container whose image is wrong in itself: its user, its working directory, or a place of its volumes. */
-const IMAGE_FAULT =
-  /unable to find (user|group) |uids and gids must be in range|cannot mount volume over existing file|mkdir: .* is not a directory|lstat \S+: not a directory/i;
-/** The folder of the host in which the engine has put the files of the container. */
-const ROOT_ON_HOST = /\/\S*\/merged(?=\/)/g;
+/**
+ * The words with which the engine refuses a container whose image is wrong in itself: its user, its working directory, or a place of its volumes. A
+ * refusal has all words of one line. These are no regular expression, because the image chooses a part of the text.
+ */
+const IMAGE_FAULTS: readonly (readonly string[])[] = [
+  ['unable to find user '],
+  ['unable to find group '],
+  ['uids and gids must be in range'],
+  ['cannot mount volume over existing file'],
+  ['mkdir: ', ' is not a directory'],
+  ['lstat ', ': not a directory'],
+];
+/** The end of the folder of the host in which the engine has put the files of the container. */
+const ROOT_ON_HOST = '/merged';
 
 /** The refusal in words for the customer, if every host would refuse this image; undefined if the host may be the reason. */
 export function imageFaultOf(refusal: string): string | undefined {
-  return IMAGE_FAULT.test(refusal) ? `the image cannot be run: ${refusal.replaceAll(ROOT_ON_HOST, '')}` : undefined;
+  if (!IMAGE_FAULTS.some((words) => words.every((each) => refusal.includes(each)))) return undefined;
+  return `the image cannot be run: ${refusal.split(' ').map(pathInside).join(' ')}`;
+}
+
+function pathInside(word: string): string {
+  const at = word.startsWith('/') ? word.indexOf(`${ROOT_ON_HOST}/`) : -1;
+  return at < 0 ? word : word.slice(at + ROOT_ON_HOST.length);
 }
 
 /** The status of the engine's refusal; undefined if it did not answer. */
