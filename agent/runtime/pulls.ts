@@ -88,9 +88,8 @@ export function openPulls(engine: Engine, onChange: () => void, deps: PullsDeps)
         }
         const failure = failureOf(detail, { isPrivate, isLast: tries === TRIES });
         if (failure !== undefined) return set(entry, { state: 'failed', ...failure });
-        await deps.clock.sleep(RETRY_MS * tries);
+        await deps.clock.sleep(RETRY_MS * tries++);
         if (!isWanted(entry)) return;
-        tries += 1;
       }
     }
   };
