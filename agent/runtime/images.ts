@@ -92,9 +92,10 @@ export async function openImages({ engine, files, stateDir, log, now, bounds }: 
     makeRoom: (bytes, wanted) =>
       inTurn(async () => {
         const neededBytes = bytes + RESERVE_BYTES;
+        const disk = await engine.disk();
         // An image that is larger than the whole disk would cost all other images, and would still not fit.
-        if (((await engine.disk())?.total_bytes ?? neededBytes) < neededBytes) return false;
-        return removeUntil((disk) => disk.free_bytes >= neededBytes, wanted);
+        if (disk !== undefined && disk.total_bytes < neededBytes) return false;
+        return removeUntil((found) => found.free_bytes >= neededBytes, wanted);
       }),
   };
 }

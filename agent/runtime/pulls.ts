@@ -69,7 +69,7 @@ export function openPulls(engine: Engine, onChange: () => void, deps: PullsDeps)
 
   const pull = async (entry: Entry, wanted: Wanted): Promise<void> => {
     const { image, workload_id, pull_login: isPrivate } = wanted;
-    for (let tries = 1; ;) {
+    for (let tries = 1; isWanted(entry);) {
       try {
         const login = isPrivate ? await askLogin(entry, wanted) : null;
         if (login?.kind === 'refused') return set(entry, { state: 'failed', detail: login.detail, fault: 'image' });
@@ -88,8 +88,8 @@ export function openPulls(engine: Engine, onChange: () => void, deps: PullsDeps)
         }
         const failure = failureOf(detail, { isPrivate, isLast: tries === TRIES });
         if (failure !== undefined) return set(entry, { state: 'failed', ...failure });
-        await deps.clock.sleep(RETRY_MS * tries++);
-        if (!isWanted(entry)) return;
+        await deps.clock.sleep(RETRY_MS * tries);
+        tries += 1;
       }
     }
   };

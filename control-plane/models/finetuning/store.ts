@@ -94,7 +94,7 @@ export function pageOfJobs(
 
 const UnrunRow = JobRow.pick({ terms: true }).extend({ placed_ms: int, cancel_ms: int });
 
-/** When jobs that their owners have cancelled before they ran were placed, and when they were cancelled, since this time. */
+/** The jobs made after `sinceMs` that their owners have cancelled before they ran: when each was placed, and when it was cancelled. */
 export function cancelledUnrun(
   query: Query,
   orgId: string,

@@ -53,7 +53,7 @@ export interface Metering {
   creditOwnOutage(outage: OwnOutage): Promise<number>;
   /**
    * Removes time that never passed, because the wall clock was set forward, from every segment. Nobody is paid for it and it is no credit. `note` is
-   * called after the segments. If this rejects, the same step can be skipped again.
+   * called after the segments. If it rejects, or anything before it fails, the same step can be skipped again.
    */
   skipAll(step: SkippedStep, note: () => Promise<void>): Promise<void>;
   /**

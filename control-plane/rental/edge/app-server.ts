@@ -63,7 +63,7 @@ export function openAppServer({ proxy, tls, limit, clock }: AppServerDeps): AppS
     close: async (graceMs) => {
       const closed = once(server, 'close');
       server.close();
-      // A request that has arrived with its connection is read first.
+      // A request that has arrived with its connection is read first. One that has begun to arrive may go on: its head has a time limit.
       await clock.nextTurn();
       for (const socket of silent) if (socket.bytesRead === 0) socket.destroy();
       const cut = (): void => {

@@ -28,7 +28,7 @@ interface UnpaidHolds {
 }
 
 /**
- * Refuses a launch of `gpuCount` GPUs if launches that nobody has paid for have used the budget of the last 24 hours.
+ * Refuses a launch or a job of `gpuCount` GPUs if what nobody has paid for has used the budget of the last 24 hours.
  * @throws ServiceError `rate_limit_exceeded`
  */
 export async function refuseUnpaidHolds(
