@@ -139,7 +139,10 @@ async function readLog(orgId: string, instanceId: string, wish: LogRequest, deps
     cancel();
     stream.destroy();
   }
-  return lines;
+  // The engine writes what it reads first. It reads the two streams of a container apart, so two lines that are close may be in the wrong order.
+  const ordered = lines.map((line) => ({ line, at: sortable(line.at) }));
+  ordered.sort((a, b) => (a.at < b.at ? -1 : Number(a.at > b.at)));
+  return ordered.map(({ line }) => line);
 }
 
 async function openLog(

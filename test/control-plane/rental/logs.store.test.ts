@@ -81,6 +81,13 @@ describe('a log', () => {
     expect(asked).toEqual([{ kind: 'logs', tail: 100, follow: false, since: null }]);
   });
 
+  test('is read in the order of its times, though the engine wrote two lines of two streams the wrong way round', async () => {
+    const [one, two, three] = LINES as [LogLine, LogLine, LogLine];
+    const sameTime = { ...one, line: 'one again' };
+    hostSends(wire([two, one, sameTime, three]));
+    expect(await logs.read(who.orgId, id, LATEST)).toEqual([one, sameTime, two, three]);
+  });
+
   test.each([
     ['2026-01-01T00:00:00.100Z', ['zwei', 'drei ✓']],
     ['2026-01-01T00:00:00.200000001Z', ['drei ✓']],
