@@ -183,12 +183,17 @@ export function wantsFor(query: Query, machineId: string): Promise<z.infer<typeo
   );
 }
 
-/** A page of the machines that could fill a need of a contract now, in the order of ids. The cross join makes SQLite begin with the few needs. */
+const KindRow = WantRow.pick({ gpu_type: true, region: true });
+
+/** A page of the machines that could fill a need of a contract now, in the order of ids. The offerings are not read if no contract needs a GPU. */
 export async function machinesWanted(query: Query, limit: number): Promise<string[]> {
+  const kinds = await query.all(KindRow, sql`select distinct gpu_type, region from slot_wants`);
+  if (kinds.length === 0) return [];
+  const isWanted = kinds.map((kind) => sql`(gpu_type = ${kind.gpu_type} and region = ${kind.region})`);
   const rows = await query.all(
     MachineIdRow,
-    sql`select distinct o.machine_id from slot_wants w cross join offerings o
-        where o.gpu_type = w.gpu_type and o.region = w.region and o.listed = 1 and o.tier = 'on_demand' and o.gpu_free > 0 order by o.machine_id limit ${limit}`,
+    sql`select distinct machine_id from offerings
+        where listed = 1 and tier = 'on_demand' and gpu_free > 0 and (${join(isWanted, ' or ')}) order by machine_id limit ${limit}`,
   );
   return rows.map((row) => row.machine_id);
 }
