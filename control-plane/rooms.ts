@@ -41,7 +41,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
   });
   const operations = openOperations({ clock, ids });
   const money = openMoney(core, settings, { events, nudges });
-  const { ledger, metering } = money;
+  const { ledger } = money;
   const { accounts, users } = openIdentity(core, settings, { events, ledger, mail: outside.mail });
   const fleet: Fleet = openFleet(core, settings, {
     events,
@@ -55,7 +55,8 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     onLife: (machineId) => rental.watch.onLife(machineId),
     onHolder: (machineId, message) => rental.watch.onHolder(machineId, message),
   });
-  const rental: Rental = openRental(core, settings, { outside, sshKeys, events, operations, metering, ...fleet });
+  const base = { accounts, users, sshKeys, events, operations };
+  const rental: Rental = openRental(core, settings, { outside, ...base, metering: money.metering, ...fleet });
   const openStream = outside.openStream ?? fleet.link.openStream;
   const below: BelowModels = {
     ...fleet,
@@ -72,11 +73,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
   return {
     readiness: openReadiness({ db, clock, log, hasRoom: outside.hasRoom }),
     ...storage,
-    accounts,
-    users,
-    sshKeys,
-    events,
-    operations,
+    ...base,
     ...money,
     ...fleet,
     ...rental,

@@ -180,6 +180,7 @@ export function openFleet(house: Core, settings: Settings, above: AboveFleet): F
 }
 
 interface BelowRental extends Fleet {
+  accounts: Pick<Accounts, 'refuseKey'>;
   outside: Outside;
   sshKeys: SshKeys;
   events: Events;
@@ -203,7 +204,7 @@ export interface Rental {
 
 export function openRental(core: Core, settings: Settings, below: BelowRental): Rental {
   const { db, clock, ids, rng, log, sealing } = core;
-  const { outside, sshKeys, events, operations, metering, supply, workloads, link } = below;
+  const { outside, accounts, sshKeys, events, operations, metering, supply, workloads, link } = below;
   const { nudges, images, modelHub } = outside;
   const { hostnameOf, sshPorts: ports, sshHost, reservationLeadMs: leadMs, platformFeeBps, appSite } = settings;
   const quiet = openQuiet(clock);
@@ -233,6 +234,7 @@ export function openRental(core: Core, settings: Settings, below: BelowRental): 
     appSite,
     quiet,
     endsSlowly: outside.endsSlowly,
+    refuseKey: accounts.refuseKey,
     openLaunchesMax: () => settings.openLaunchesPerOrg,
     unpaidGpuHoursMax: settings.unpaidGpuHoursPerOrg,
     onRunning: async (tx, started) => {
@@ -246,10 +248,8 @@ export function openRental(core: Core, settings: Settings, below: BelowRental): 
     imagePullLogin: launch.pullLogin,
     push: (machineId) => link.push(machineId),
     onEndpointsChanged,
-    nudge: () => {
-      nudges.engine();
-      nudges.webhooks();
-    },
+    nudge: () => nudges.engine(),
+    onEvents: () => nudges.webhooks(),
   });
   const onProbesDue = (): void => nudges.watch();
   const watch = openWatch({ db, clock, log, rng, probes, link, instances, quiet, onProbesDue, onEndpointsChanged });

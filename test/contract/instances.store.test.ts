@@ -1,5 +1,6 @@
 // GET, PATCH and DELETE of one instance (specification 4.3): what each answers, what can be changed, and where an end is an end.
 import { beforeEach, describe, expect, test } from 'vitest';
+import { sql } from '../../control-plane/base/db/db.ts';
 import { LAUNCH } from '../kit/world.ts';
 import { type Answer, made, newestInstance, postLaunch } from './api.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
@@ -15,6 +16,32 @@ beforeEach(async () => {
 const call = (method: 'GET' | 'PATCH' | 'DELETE', body?: object): Promise<Answer> =>
   api.call(method, url, { key: owner.key, ...(body === undefined ? {} : { body }) });
 const idOf = (path: string): string => path.split('/').at(-1) ?? '';
+
+// A launch is authenticated from memory. Its transaction confirms the key, because another process may have revoked it.
+test('a key that another process has just revoked launches nothing, and no request after that is let in', async () => {
+  const before = await made(api, owner);
+  const { principalId } = owner;
+  await api.world.db.tx('test.revoke', (tx) =>
+    tx.run(sql`update api_keys set revoked_ms = 1 where id = ${principalId}`),
+  );
+  const launch = (): Promise<Answer> => api.call('POST', '/v1/instances', { key: owner.key, body: LAUNCH });
+  const refused = await launch();
+  expect(refused).toMatchObject({ status: 401, json: { code: 'unauthorized' } });
+  expect(refused.json['detail']).toContain('API key');
+  expect(await launch()).toMatchObject({ status: 401 });
+  await api.world.db.tx('test.restore', (tx) =>
+    tx.run(sql`update api_keys set revoked_ms = null where id = ${principalId}`),
+  );
+  expect(await made(api, owner)).toEqual(before);
+});
+
+test('a session that has just ended launches nothing, and its person is told to sign in', async () => {
+  const caller = { orgId: owner.orgId, principalId: 'ses_ended' };
+  await expect(api.world.launch(caller)).rejects.toMatchObject({
+    code: 'unauthorized',
+    details: { detail: expect.stringContaining('session has ended') },
+  });
+});
 
 // Specification 4.3: name is the only mutable field.
 test.each<[object, string, string]>([

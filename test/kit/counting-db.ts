@@ -4,7 +4,7 @@ import type { Db, Query, Tx } from '../../control-plane/base/db/db.ts';
 export interface DbCounts {
   /** Statements that are sent together are one. BEGIN and locks travel with the first statement; the end of a transaction is one more. */
   roundTrips: number;
-  /** BEGIN, COMMIT and locks of known rows are not counted. */
+  /** BEGIN, COMMIT and locks of known rows are not counted. Writes that are joined (`Tx.together`) are one. */
   statements: number;
   rowWrites: number;
 }
@@ -18,14 +18,15 @@ const WRITE = /^\s*(insert|update|delete)/i;
 
 export function countingDb(db: Db): CountingDb {
   const counts: DbCounts = { roundTrips: 0, statements: 0, rowWrites: 0 };
-  const counted = <Q extends Query>(query: Q): Q => {
+  const counted = <Q extends Query>(query: Q, joinsWrites = false): Q => {
     let unanswered = 0;
-    const sent = async <T>(answer: () => Promise<T>): Promise<T> => {
+    const sent = async <T>(answer: () => Promise<T>, isJoined = false): Promise<T> => {
       if (unanswered === 0) counts.roundTrips += 1;
-      counts.statements += 1;
+      if (!isJoined) counts.statements += 1;
       unanswered += 1;
       return answer().finally(() => (unanswered -= 1));
     };
+    let writes = 0;
     const noteRows = (text: string, rows: number): void => void (WRITE.test(text) && (counts.rowWrites += rows));
     return {
       ...query,
@@ -42,10 +43,16 @@ export function countingDb(db: Db): CountingDb {
       ...('run' in query
         ? {
             run: async (statement: Parameters<Tx['run']>[0]) => {
-              const rows = await sent(() => (query as unknown as Tx).run(statement));
+              writes += 1;
+              const isJoined = joinsWrites && writes > 1;
+              const rows = await sent(() => (query as unknown as Tx).run(statement), isJoined).finally(
+                () => (writes -= 1),
+              );
               counts.rowWrites += rows;
               return rows;
             },
+            together: (work: (joined: Tx) => Promise<unknown>) =>
+              (query as unknown as Tx).together((joined) => work(counted(joined, true))),
             lockFirst: (...what: Parameters<Tx['lockFirst']>) =>
               sent(() => (query as unknown as Tx).lockFirst(...what)),
           }

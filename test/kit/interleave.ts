@@ -44,6 +44,8 @@ export function interleave(db: Db): Interleaved {
     // Its answer comes with that of the next statement, so a lock is no turn of its own.
     lock: (root, ...ids) => tx.lock(root, ...ids),
     lockFirst: async (root, ids) => (await turn(), tx.lockFirst(root, ids)),
+    // What is joined into one statement has one turn.
+    together: async (work) => (await turn(), tx.together(work)),
   });
   return {
     collisions: () => collisions,

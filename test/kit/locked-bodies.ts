@@ -38,17 +38,19 @@ function watched(name: string, tx: Tx): Tx {
       `the transaction ${name} has several statements and did not begin with a lock: ${text.slice(0, 80)}`,
     );
   };
-  return {
-    all: async (row, statement) => (note(statement), tx.all(row, statement)),
-    one: async (row, statement) => (note(statement), tx.one(row, statement)),
-    run: async (statement) => (note(statement), tx.run(statement)),
+  const over = (inner: Tx): Tx => ({
+    all: async (row, statement) => (note(statement), inner.all(row, statement)),
+    one: async (row, statement) => (note(statement), inner.one(row, statement)),
+    run: async (statement) => (note(statement), inner.run(statement)),
     lock: async (root, ...ids) => {
       if (statements === 0) isLocked = true;
-      await tx.lock(root, ...ids);
+      await inner.lock(root, ...ids);
     },
     lockFirst: async (root, ids) => {
       if (statements === 0) isLocked = true;
-      return tx.lockFirst(root, ids);
+      return inner.lockFirst(root, ids);
     },
-  };
+    together: (work) => inner.together((joined) => work(over(joined))),
+  });
+  return over(tx);
 }

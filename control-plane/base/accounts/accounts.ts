@@ -5,7 +5,7 @@ import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { type Db, ignoreFullDisk, type Query, sql, type Tx } from '../db/db.ts';
 import type { Events } from '../events/events.ts';
-import { failUnknownKey } from '../http/checks.ts';
+import { failEndedSession, failUnknownKey } from '../http/checks.ts';
 import type { Caller, MaybePromise, Restriction } from '../http/route.ts';
 import * as keys from './api-keys.ts';
 import { type KnownKey, openKnownKeys } from './api-keys.ts';
@@ -43,7 +43,7 @@ export interface Accounts {
    * (`isLivingKey`), so a key that another process has just revoked may pass here.
    */
   authenticate(token: string, how: { confirmsKey: boolean }): MaybePromise<Caller | undefined>;
-  /** Forgets a key that a transaction has found revoked or expired. @throws ServiceError `unauthorized` */
+  /** Forgets a key that a transaction has found revoked or expired, and refuses it; or refuses a session. @throws ServiceError `unauthorized` */
   refuseKey(id: string): never;
 }
 
@@ -113,7 +113,7 @@ export function openAccounts(deps: Deps): Accounts {
     },
     refuseKey: (id) => {
       known.drop(id);
-      return failUnknownKey();
+      return id.startsWith('ses_') ? failEndedSession() : failUnknownKey();
     },
   };
 }

@@ -45,6 +45,11 @@ export interface Tx extends Query {
    * any of the rows can do, so that transactions at the same time do not queue for one of them.
    */
   lockFirst(root: Root, ids: readonly string[]): Promise<string | undefined>;
+  /**
+   * Gives `work` a transaction whose `run`s of the same moment are one statement on PostgreSQL (together.ts). They must not depend on each other:
+   * none reads or changes a row that another one changes.
+   */
+  together<T>(work: (tx: Tx) => Promise<T>): Promise<T>;
 }
 
 export interface Db {

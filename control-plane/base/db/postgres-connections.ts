@@ -2,7 +2,7 @@
 import type { Duplex } from 'node:stream';
 import { DatabaseError, escapeLiteral, Pool, type PoolClient, type QueryConfig, types } from 'pg';
 import type { Log } from '../../../shared/log.ts';
-import { DbError, isAway, type Sql, storedValue } from './db.ts';
+import { DbError, isAway, type Sql, storedValue, templateOf } from './db.ts';
 import type { Held } from './lease.ts';
 
 const INT8_TYPE = 20;
@@ -61,26 +61,45 @@ export function openPool(url: string, { unlimited = false, ...size }: PoolOption
 }
 
 export interface Statements {
-  /** The statement as the driver sends it, with a name if the server should keep its plan. */
-  prepared(statement: Sql): { text: string; values: unknown[]; name?: string };
+  /**
+   * The statement as the driver sends it, with a name if the server should keep its plan. `isFixed`: it has many values, but they are no list
+   * whose length changes.
+   */
+  prepared(statement: Sql, isFixed?: boolean): { text: string; values: unknown[]; name?: string };
 }
 
 export function openStatements(): Statements {
-  const names = new Map<string, string>();
-  const newName = (text: string, valueCount: number): string | undefined => {
-    if (names.size >= PREPARED_MAX || valueCount > PREPARED_VALUES_MAX) return undefined;
-    const name = `s${names.size}`;
-    names.set(text, name);
-    return name;
+  const ofText = new Map<string, Known>();
+  /** Saves the join of the text. The cache cannot grow without bound, because templates come from the source code only. */
+  const ofTemplate = new Map<TemplateStringsArray, Known>();
+  let names = 0;
+  const byText = (text: string, isShort: boolean): Known => {
+    const known = ofText.get(text);
+    if (known !== undefined) return known;
+    if (names >= PREPARED_MAX || !isShort) return { text };
+    const named = { text, name: `s${names++}` };
+    ofText.set(text, named);
+    return named;
+  };
+  const knownOf = (statement: Sql, isFixed: boolean): Known => {
+    const template = templateOf(statement);
+    const isShort = isFixed || statement.values.length <= PREPARED_VALUES_MAX;
+    if (template === undefined) return byText(statement.text, isShort);
+    let known = ofTemplate.get(template);
+    if (known === undefined) ofTemplate.set(template, (known = byText(statement.text, isShort)));
+    return known;
   };
   return {
-    prepared: (statement) => {
-      const { text } = statement;
-      const values = statement.values.map(storedValue);
-      const name = names.get(text) ?? newName(text, values.length);
-      return name === undefined ? { text, values } : { text, values, name };
-    },
+    prepared: (statement, isFixed = false) => ({
+      ...knownOf(statement, isFixed),
+      values: statement.values.map(storedValue),
+    }),
   };
+}
+
+interface Known {
+  text: string;
+  name?: string;
 }
 
 /**

@@ -17,6 +17,7 @@ import { type Body, decoding, openLockOrder } from './bodies.ts';
 import { DbError, engineError, type Sql, type Tx } from './db.ts';
 import type { OnCommit } from './group-commit.ts';
 import { ROOTS } from './locks.ts';
+import { joining } from './together.ts';
 import { inOnePiece, isCollision, onConnection, type Writing } from './postgres-connections.ts';
 
 const TRIES_MAX = 10;
@@ -109,33 +110,35 @@ function openTransaction(client: PoolClient, { statements, fence }: Writing): Tr
     unanswered.add(noted);
     return answer;
   };
-  const execute = async (statement: Sql): Promise<QueryResult> => {
+  const execute = async (statement: Sql, isFixed = false): Promise<QueryResult> => {
     if (!open) throw new DbError('tx_over', 'this transaction is over');
-    return send(statements.prepared(statement));
+    return send(statements.prepared(statement, isFixed));
   };
   void send('BEGIN ISOLATION LEVEL READ COMMITTED').catch(() => undefined);
   const check = fence();
   if (check !== undefined) void send(check).catch(() => undefined);
 
-  return {
-    tx: {
-      ...decoding(async (statement) => (await execute(statement)).rows),
-      run: async (statement) => (await execute(statement)).rowCount ?? 0,
-      lock: async (root, ...ids) => {
-        if (!open) throw new DbError('tx_over', 'this transaction is over');
-        const fresh = order.next(root, ids);
-        if (fresh.length > 0) void send(lockOf(ROOTS[root], fresh)).catch(() => undefined);
-      },
-      lockFirst: async (root, ids) => {
-        if (!open) throw new DbError('tx_over', 'this transaction is over');
-        const held = order.held(root, ids);
-        if (held !== undefined || ids.length === 0) return held;
-        const { rows } = await send(firstLockOf(ROOTS[root], ids));
-        const id = (rows as { id: string }[])[0]?.id;
-        if (id !== undefined) order.next(root, [id]);
-        return id;
-      },
+  const tx: Tx = {
+    ...decoding(async (statement) => (await execute(statement)).rows),
+    run: async (statement) => (await execute(statement)).rowCount ?? 0,
+    lock: async (root, ...ids) => {
+      if (!open) throw new DbError('tx_over', 'this transaction is over');
+      const fresh = order.next(root, ids);
+      if (fresh.length > 0) void send(lockOf(ROOTS[root], fresh)).catch(() => undefined);
     },
+    lockFirst: async (root, ids) => {
+      if (!open) throw new DbError('tx_over', 'this transaction is over');
+      const held = order.held(root, ids);
+      if (held !== undefined || ids.length === 0) return held;
+      const { rows } = await send(firstLockOf(ROOTS[root], ids));
+      const id = (rows as { id: string }[])[0]?.id;
+      if (id !== undefined) order.next(root, [id]);
+      return id;
+    },
+    together: (work) => work(joining(tx, async (joined) => countsOf((await execute(joined, true)).rows))),
+  };
+  return {
+    tx,
     commit: async () => {
       open = false;
       await Promise.all(unanswered);
@@ -148,6 +151,11 @@ function openTransaction(client: PoolClient, { statements, fence }: Writing): Tr
       return failure;
     },
   };
+}
+
+/** The columns of the one row of joined writes. */
+function countsOf(rows: readonly unknown[]): number[] {
+  return Object.values(rows[0] as Record<string, bigint>).map(Number);
 }
 
 /** Several rows are locked in the order of their ids, so that two bodies with common rows never wait for each other. */

@@ -17,6 +17,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { type Body, decoding, type NowBody, openLockOrder } from './bodies.ts';
 import { DbError, isFull, type NowTx, type Sql, sql, storedValue, type Tx } from './db.ts';
 import type { BodyResult } from './group-commit.ts';
+import { assertPlainWrite } from './together.ts';
 
 export interface Connection {
   database: Database.Database;
@@ -250,6 +251,7 @@ async function runBody(writer: Connection, body: Body, turn: Promise<'turn over'
       if (first !== undefined) order.next(root, [first]);
       return first;
     },
+    together: (work) => work({ ...tx, run: async (statement) => (assertPlainWrite(statement), tx.run(statement)) }),
   };
   const settled = body.run(tx).then(
     (value): BodyResult => ({ value }),

@@ -47,9 +47,8 @@ const CandidateRow = OfferingRow.pick({
 });
 /** The fields of an offering that placement needs. */
 export type Candidate = z.infer<typeof CandidateRow>;
+/** An index contains all of them, so no row is read. */
 const CANDIDATE = sql`id, machine_id, region, gpu_free, price_ucents_per_hour, disk_configurable, disk_free_gb`;
-/** The fields that decide which candidates are the best. An index contains them, so full rows are read only for the best candidates. */
-const IN_INDEX = sql`id, gpu_free, price_ucents_per_hour`;
 const CANDIDATES = raw(String(CANDIDATES_MAX));
 
 /** What a launch needs from an offering. */
@@ -88,14 +87,12 @@ export async function candidates(query: Query, request: CapacityRequest): Promis
   const counts = Array.from({ length: GPUS_PER_MACHINE_MAX - request.gpuCount + 1 }, (_, i) => request.gpuCount + i);
   const ranges = counts.map((count) => {
     const free = sqlNumber(count);
-    return sql`select * from (select ${IN_INDEX} from offerings where listed = 1 and gpu_type = ${request.gpuType} and tier = 'on_demand'
+    return sql`select * from (select ${CANDIDATE} from offerings where listed = 1 and gpu_type = ${request.gpuType} and tier = 'on_demand'
       and gpu_free = ${free} and ${fits} order by price_ucents_per_hour, id limit ${CANDIDATES}) as range_${free}`;
   });
-  const best = sql`${join(ranges, ' union all ')} order by price_ucents_per_hour, gpu_free, id limit ${CANDIDATES}`;
   const free = await query.all(
     CandidateRow,
-    sql`select ${CANDIDATE} from offerings where id in (select id from (${best}) as best)
-        order by price_ucents_per_hour, gpu_free, id`,
+    sql`${join(ranges, ' union all ')} order by price_ucents_per_hour, gpu_free, id limit ${CANDIDATES}`,
   );
   if (request.endsMs === null) return free;
   const lent = await lentCandidates(query, request, request.endsMs);

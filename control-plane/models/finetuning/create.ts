@@ -8,6 +8,7 @@ import type { Query, Tx } from '../../base/db/db.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
 import { isOffered } from '../../fleet/supply/offerings.ts';
 import { wallet } from '../../money/ledger/accounts.ts';
+import { unpaidLaunchesMs } from '../../rental/instances/standing.ts';
 import { GIVEN_UP_MS_MIN, refuseUnpaidHolds, UNPAID_WINDOW_MS } from '../../rental/instances/unpaid-holds.ts';
 import { type FineTuning, ucentsPerHour } from '../catalog/fine-tuning.ts';
 import type { Catalog } from '../catalog/catalog.ts';
@@ -145,7 +146,8 @@ async function refuseUnpaid(
     (sum, job) => sum + job.terms.gpu_count * Math.max(job.cancel_ms - job.placed_ms, GIVEN_UP_MS_MIN),
     0,
   );
-  await refuseUnpaidHolds(tx, orgId, { gpuCount: terms.gpu_count, nowMs, gpuHoursMax, jobsMs });
+  const launchesMs = await unpaidLaunchesMs(tx, orgId, nowMs);
+  await refuseUnpaidHolds(tx, orgId, { gpuCount: terms.gpu_count, nowMs, gpuHoursMax, launchesMs, jobsMs });
 }
 
 async function refuseUnknownTypes(query: Query, preference: string | null): Promise<void> {

@@ -22,6 +22,7 @@ import {
 } from './place.ts';
 import { ACKNOWLEDGE_MS_MAX } from './plan.ts';
 import * as store from './store.ts';
+import { standingOf } from './standing.ts';
 import { refuseUnpaidHolds } from './unpaid-holds.ts';
 
 /** Retry-After, about as long as a launch takes. */
@@ -35,6 +36,8 @@ export interface CreateDeps extends PlaceDeps {
   events: Events;
   operations: Operations;
   reservations: Pick<Reservations, 'choose' | 'chooseType'>;
+  /** Refuses a caller whose API key or session has just ended. @throws ServiceError `unauthorized` */
+  refuseKey(principalId: string): never;
   /** @throws ServiceError `ssh_keys/org_mismatch` or `validation_failed` */
   assertSshKeys(tx: Tx, orgId: string, ids: string[]): Promise<void>;
 }
@@ -67,7 +70,7 @@ export async function create(
 ): Promise<Created> {
   const { request, runnable } = wish;
   const nowMs = deps.clock.now();
-  const { fitting, contract, ...gpu } = await prospect(tx, caller.orgId, { ...wish, nowMs }, deps);
+  const { fitting, contract, ...gpu } = await prospect(tx, caller, { ...wish, nowMs }, deps);
   const id = deps.ids.instance();
   const launch = launchOf(runnable, {
     ...(wish.whereabouts ?? ANYWHERE),
@@ -94,20 +97,21 @@ export async function create(
   const known = place?.region ?? request.region ?? contract?.region ?? fitting[0]?.region;
   const region = known ?? (await regionOfOffers(tx, wish, gpu.gpuType));
   const instance = { ...asked, ...(place && placedFields(place, nowMs)), region };
-  await inOrder([
-    place === undefined ? Promise.resolve() : occupy(tx, instance, { place, ports }, deps),
-    store.insertInstance(tx, instance),
-    deps.operations.insert(tx, operation),
-    deps.events.append(tx, {
-      type: 'instance.creating',
-      subjectId: id,
-      orgId: caller.orgId,
-      data: { status: 'allocating', gpu_type: instance.gpu_type, gpu_count: instance.gpu_count, region },
-    }),
-    // Last, because this statement may wait for another request with the same Idempotency-Key. After it, the transaction must not wait for a
-    // lock.
-    wish.settle(tx, operation, id),
-  ]);
+  await tx.together((writes) =>
+    inOrder([
+      place === undefined ? Promise.resolve() : occupy(writes, instance, { place, ports }, deps),
+      store.insertInstance(writes, instance),
+      deps.operations.insert(writes, operation),
+      deps.events.append(writes, {
+        type: 'instance.creating',
+        subjectId: id,
+        orgId: caller.orgId,
+        data: { status: 'allocating', gpu_type: instance.gpu_type, gpu_count: instance.gpu_count, region },
+      }),
+      // Last, because this write may wait for another request with the same Idempotency-Key. After it, the transaction must not wait for a lock.
+      wish.settle(writes, operation, id),
+    ]),
+  );
   return { operation, instanceId: id, machineId: place?.machineId };
 }
 
@@ -121,17 +125,16 @@ interface Prospect extends GpuChoice {
 /** Makes all checks of a launch, and reads where it can be placed. Checks and reads that do not depend on each other run at the same time. */
 async function prospect(
   tx: Tx,
-  orgId: string,
+  caller: { orgId: string; principalId: string },
   { nowMs, ...wish }: LaunchRequest & { nowMs: number },
   deps: CreateDeps,
 ): Promise<Prospect> {
   const { request, whereabouts } = wish;
+  const { orgId } = caller;
   const want = wantedCapacity(request, nowMs, whereabouts);
   const pinned = want.offeringId === null ? Promise.resolve(undefined) : findListed(tx, want.offeringId);
   const checked = [
-    ...(whereabouts === undefined
-      ? [refuseTooMany(tx, orgId, deps), refuseUnpaid(tx, orgId, { request, nowMs }, deps)]
-      : []),
+    whereabouts === undefined ? refuseUnlessInBounds(tx, caller, { request, nowMs }, deps) : Promise.resolve(),
     request.ssh_key_ids === undefined ? Promise.resolve() : deps.assertSshKeys(tx, orgId, request.ssh_key_ids),
     pinned.then((offering) => refusePin(request, offering)),
   ];
@@ -200,25 +203,28 @@ async function refuseWithoutOffer(tx: Tx, { request, runnable }: LaunchRequest, 
   });
 }
 
-function refuseUnpaid(
+/**
+ * Refuses a launch whose caller has just lost its key, or whose organisation has used what it may. Each launch holds GPUs, a port and work of
+ * the engine, so one caller in a loop must not take them from everybody.
+ */
+async function refuseUnlessInBounds(
   tx: Tx,
-  orgId: string,
+  caller: { orgId: string; principalId: string },
   { request, nowMs }: { request: CreateInstance; nowMs: number },
-  { unpaidGpuHoursMax: gpuHoursMax }: CreateDeps,
+  { openLaunchesMax, unpaidGpuHoursMax: gpuHoursMax, refuseKey }: CreateDeps,
 ): Promise<void> {
-  // The contract pays for the GPUs, even if the launch never runs.
-  if (request.tier === 'reserved') return Promise.resolve();
-  return refuseUnpaidHolds(tx, orgId, { gpuCount: request.gpu_count, nowMs, gpuHoursMax });
-}
-
-/** Each launch holds GPUs, a port and work of the engine, so one caller in a loop must not take them from everybody. */
-async function refuseTooMany(tx: Tx, orgId: string, { openLaunchesMax }: CreateDeps): Promise<void> {
+  const { mayAct, openLaunches, unpaidGpuMs: launchesMs } = await standingOf(tx, caller, nowMs);
+  if (!mayAct) refuseKey(caller.principalId);
   const max = openLaunchesMax();
-  if ((await store.countOpenLaunches(tx, orgId)) < max) return;
-  fail('rate_limit_exceeded', {
-    detail: `${max} launches of this organisation are in progress already. Try again when some of them run.`,
-    retryAfterSeconds: OPEN_LAUNCHES_RETRY_SECONDS,
-  });
+  if (openLaunches >= max) {
+    fail('rate_limit_exceeded', {
+      detail: `${max} launches of this organisation are in progress already. Try again when some of them run.`,
+      retryAfterSeconds: OPEN_LAUNCHES_RETRY_SECONDS,
+    });
+  }
+  // The contract pays for the GPUs, even if the launch never runs.
+  if (request.tier === 'reserved') return;
+  await refuseUnpaidHolds(tx, caller.orgId, { gpuCount: request.gpu_count, nowMs, gpuHoursMax, launchesMs });
 }
 
 /** `offering` is the pinned one, if it is listed. */

@@ -100,6 +100,8 @@ export type InstancesDeps = StepDeps &
     onEndpointsChanged(): void;
     /** Called after a commit that made a row due. */
     nudge(): void;
+    /** Called after a commit that may have appended an event. */
+    onEvents(): void;
     /** True while this process ends so slowly that a launch could not wait for the next process to open its public port. */
     endsSlowly(): boolean;
     /** The domain of applications; undefined if applications are not served. */
@@ -109,10 +111,11 @@ export type InstancesDeps = StepDeps &
 export function openInstances(deps: InstancesDeps): Instances {
   const { db, clock, endpoints } = deps;
 
-  const afterCommit = (machineIds: readonly (string | null | undefined)[]): void => {
+  const afterCommit = (machineIds: readonly (string | null | undefined)[], isDue = true): void => {
     for (const machineId of new Set(machineIds)) if (machineId) deps.push(machineId);
     deps.onEndpointsChanged();
-    deps.nudge();
+    deps.onEvents();
+    if (isDue) deps.nudge();
   };
   return {
     create: async (caller, request, settle, whereabouts) => {
@@ -134,7 +137,8 @@ export function openInstances(deps: InstancesDeps): Instances {
         { instance_id: created.instanceId, machine_id: created.machineId, org_id: caller.orgId },
         'launch accepted',
       );
-      afterCommit([created.machineId]);
+      // An instance with a place waits for its host, and the engine has nothing to do until then.
+      afterCommit([created.machineId], created.machineId === undefined);
       return created.operation;
     },
     remove: async (caller, id, settle) => {

@@ -63,6 +63,7 @@ function createRoute({ instances }: { instances: Instances }): Route {
     scope: 'instances:write',
     idempotency: 'required',
     spends: true,
+    confirmsKey: true,
     body: CreateInstance,
     responses: { 202: accepted },
     errors: [

@@ -239,15 +239,9 @@ export async function liveOfReservations(query: Query, reservationIds: readonly 
   );
 }
 
-const CountRow = z.object({ count: int });
-
-/** Counts launches that are accepted and do not run yet. */
-export async function countOpenLaunches(query: Query, orgId: string): Promise<number> {
-  const row = await query.one(
-    CountRow,
-    sql`select count(*) as count from instances where org_id = ${orgId} and status in ('allocating', 'starting')`,
-  );
-  return row?.count ?? 0;
+/** An expression: the number of launches that are accepted and do not run yet. */
+export function openLaunches(orgId: string): Sql {
+  return sql`(select count(*) from instances where org_id = ${orgId} and status in ('allocating', 'starting'))`;
 }
 
 export async function dueInstances(query: Query, nowMs: number, limit: number): Promise<string[]> {

@@ -3,10 +3,8 @@
 // A launch that never ran counts with the time until its end. A rental that has ended counts with the time beyond five minutes that it took to start,
 // less the time that it was charged for. So a pull of some minutes never counts, and a slow one costs nothing to those who then use the GPUs for as
 // long. But a second of running does not make it free.
-import { z } from 'zod';
 import { fail } from '../../../shared/errors.ts';
-import { int } from '../../base/db/columns.ts';
-import { type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
+import { type Sql, sql, type Tx } from '../../base/db/db.ts';
 import { chargedGpuMs, chargedMs } from '../../money/metering/store.ts';
 
 export const UNPAID_WINDOW_MS = 24 * 3_600_000;
@@ -23,7 +21,9 @@ interface UnpaidHolds {
   gpuCount: number;
   nowMs: number;
   gpuHoursMax: number;
-  /** What jobs have held without paying in the window, in GPU milliseconds, if this is about a job. */
+  /** What launches have held without paying in the window, in GPU milliseconds (`unpaidGpuMs`). */
+  launchesMs: number;
+  /** The same of jobs, if this is about a job. */
   jobsMs?: number;
 }
 
@@ -34,12 +34,11 @@ interface UnpaidHolds {
 export async function refuseUnpaidHolds(
   tx: Tx,
   orgId: string,
-  { gpuCount, nowMs, gpuHoursMax, jobsMs = 0 }: UnpaidHolds,
+  { gpuCount, nowMs, gpuHoursMax, launchesMs, jobsMs = 0 }: UnpaidHolds,
 ): Promise<void> {
-  const sinceMs = nowMs - UNPAID_WINDOW_MS;
-  const heldMs = (await unpaidGpuMs(tx, orgId, { sinceMs, nowMs })) + jobsMs + gpuCount * LAUNCH_MS_MIN;
+  const heldMs = launchesMs + jobsMs + gpuCount * LAUNCH_MS_MIN;
   if (heldMs <= gpuHoursMax * HOUR_MS) return;
-  const paidMs = await chargedGpuMs(tx, orgId, { sinceMs, nowMs });
+  const paidMs = await chargedGpuMs(tx, orgId, { sinceMs: nowMs - UNPAID_WINDOW_MS, nowMs });
   const budgetMs = gpuHoursMax * HOUR_MS + Math.floor(paidMs / PAID_SHARE);
   if (heldMs <= budgetMs) return;
   const hours = (ms: number): string => (ms / HOUR_MS).toFixed(1);
@@ -50,17 +49,12 @@ export async function refuseUnpaidHolds(
   });
 }
 
-const SumRow = z.object({ gpu_ms: int });
-
 /**
- * GPUs times the time that launches held them and nobody paid for, in milliseconds. Rentals that still run do not count, because they are charged.
- * Launches under a contract do not count either, because the contract pays for its GPUs anyway.
+ * An expression: GPUs times the time that launches held them and nobody paid for, in milliseconds. Rentals that still run do not count, because
+ * they are charged. Launches under a contract do not count either, because the contract pays for its GPUs anyway.
  */
-async function unpaidGpuMs(
-  query: Query,
-  orgId: string,
-  { sinceMs, nowMs }: { sinceMs: number; nowMs: number },
-): Promise<number> {
+export function unpaidGpuMs(orgId: string, nowMs: number): Sql {
+  const sinceMs = nowMs - UNPAID_WINDOW_MS;
   const isOpen = sql`status in ('allocating', 'starting')`;
   const fromMs = sql`case when created_ms > ${sinceMs} then created_ms else ${sinceMs} end`;
   const elapsedMs = sql`(case when ${isOpen} then ${nowMs} else coalesce(launch_ended_ms, 0) end) - (${fromMs})`;
@@ -71,12 +65,8 @@ async function unpaidGpuMs(
   // Few rentals start slowly, so the charged time of few is read.
   const heldMs = sql`case when ready_ms is null then ${larger(elapsedMs, leastMs)}
     when status in ('running', 'unreachable') or ready_ms <= ${sinceMs} or ${slowMs} <= 0 then 0 else ${larger(unpaidMs, sql`0`)} end`;
-  const row = await query.one(
-    SumRow,
-    sql`select cast(coalesce(sum(gpu_count * (${heldMs})), 0) as bigint) as gpu_ms from instances
-        where org_id = ${orgId} and created_ms > ${sinceMs - UNPAID_WINDOW_MS} and machine_id is not null and tier <> 'reserved'`,
-  );
-  return row?.gpu_ms ?? 0;
+  return sql`(select cast(coalesce(sum(gpu_count * (${heldMs})), 0) as bigint) from instances
+    where org_id = ${orgId} and created_ms > ${sinceMs - UNPAID_WINDOW_MS} and machine_id is not null and tier <> 'reserved')`;
 }
 
 function larger(a: Sql, b: Sql): Sql {

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Db } from '../../../control-plane/base/db/db.ts';
 import { SCHEMA } from '../../../control-plane/foundation.ts';
 import { newInstance } from '../../../control-plane/rental/instances/create.ts';
+import { standingOf } from '../../../control-plane/rental/instances/standing.ts';
 import * as store from '../../../control-plane/rental/instances/store.ts';
 import type { InstanceState } from '../../../shared/states.ts';
 import { openTestDb } from '../../kit/databases.ts';
@@ -188,7 +189,7 @@ test('nothing that is due has waited for no time', async () => {
 test('launches are open until they run, each organisation for itself, and instances are counted until they are terminated', async () => {
   await addAll();
   await add('foreign', { org_id: 'other' });
-  expect(await store.countOpenLaunches(db.read, 'org')).toBe(2);
+  expect(await standingOf(db.read, { orgId: 'org', principalId: 'apk' }, 1)).toMatchObject({ openLaunches: 2 });
   const counts = new Map((await store.countByStatus(db.read)).map(({ status, count }) => [status, count]));
   expect(counts).toEqual(
     new Map(

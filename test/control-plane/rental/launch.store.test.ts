@@ -92,12 +92,17 @@ describe('a launch', () => {
     world = await openWorld(1, { nudges });
     await world.machine();
     const who = await world.customer(10_000);
-    nudged.clear();
-    const id = await world.launch(who);
-    expect([...nudged].toSorted()).toEqual(['edge', 'engine', 'webhooks']);
-    nudged.clear();
-    await world.remove(who, id);
-    expect([...nudged].toSorted()).toEqual(['edge', 'engine', 'webhooks']);
+    const nudgedBy = async (work: () => Promise<unknown>): Promise<string[]> => {
+      nudged.clear();
+      await work();
+      return [...nudged].toSorted();
+    };
+    let id = '';
+    // The instance has its place and waits for the host, so the engine has nothing to do.
+    expect(await nudgedBy(async () => (id = await world.launch(who)))).toEqual(['edge', 'webhooks']);
+    // Nothing fits now. The engine tries once more.
+    expect(await nudgedBy(() => world.launch(who, { gpu_count: 2 }))).toEqual(['edge', 'engine', 'webhooks']);
+    expect(await nudgedBy(() => world.remove(who, id))).toEqual(['edge', 'engine', 'webhooks']);
   });
 
   test('is probed while the container starts, and runs at a report of the host without another probe', async () => {

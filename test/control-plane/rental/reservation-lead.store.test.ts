@@ -15,6 +15,7 @@ const DAY_MS = 24 * HOUR_MS;
 const LEAD_MS = 6 * HOUR_MS;
 
 let world: World;
+let mine: WorldAccount;
 let holder: string;
 let other: WorldAccount;
 let lines: string[];
@@ -23,7 +24,8 @@ beforeEach(async () => {
   lines = [];
   const log = createLog('test', 'error', { write: (line) => void lines.push(line) });
   world = await openWorld(1, { log, settings: { reservationLeadMs: LEAD_MS } });
-  holder = (await world.rooms.accounts.createOrg('holder')).id;
+  mine = await world.customer(0);
+  holder = mine.orgId;
   other = await world.customer(10_000_000);
 });
 afterEach(async () => {
@@ -150,7 +152,6 @@ describe('a GPU in use at the lead time', () => {
     ]);
     expect(await world.journal(made.id)).toEqual(['reservation.pending', 'reservation.active', 'reservation.short']);
     expect(await has(made.id)).toEqual([1, 2]);
-    const mine = { orgId: holder, principalId: 'apk_holder' };
     await expect(world.launch(mine, { tier: 'reserved', gpu_count: 2 })).rejects.toMatchObject({
       code: 'reservation/no_capacity',
       details: { detail: expect.stringContaining('2 more are awaited from others who use them') },
@@ -227,7 +228,7 @@ describe('a launch that ends by itself', () => {
     await world.drive();
     expect((await findInstance(world.db.read, endless))?.status).toBe('error');
     await pass(LEAD_MS - hours * HOUR_MS);
-    await world.launch({ orgId: holder, principalId: 'apk_holder' }, { tier: 'reserved' });
+    await world.launch(mine, { tier: 'reserved' });
     expect(lines).toEqual([]);
   });
 

@@ -17,7 +17,7 @@ export let who: WorldAccount;
 export function openReservedWorldForEachTest(): void {
   beforeEach(async () => {
     world = await openWorld();
-    who = { orgId: (await world.rooms.accounts.createOrg('holder')).id, principalId: 'apk_holder' };
+    who = await world.customer(0);
   });
   afterEach(async () => {
     await world.verify();

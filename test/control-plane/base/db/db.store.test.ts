@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { int, ucents } from '../../../../control-plane/base/db/columns.ts';
-import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
+import { type Db, sql, type Tx } from '../../../../control-plane/base/db/db.ts';
 import { isFree, releaseLease, renewLease, seeLease, takeLease } from '../../../../control-plane/base/db/lease.ts';
 import { SCHEMA } from '../../../../control-plane/foundation.ts';
 import { openTestDb } from '../../../kit/databases.ts';
@@ -19,8 +19,8 @@ beforeEach(async () => {
 afterEach(() => db.close());
 
 const Value = z.object({ value: int });
-const read = async (): Promise<number | undefined> =>
-  (await db.read.one(Value, sql`select value from counters where name = 'a'`))?.value;
+const read = async (name = 'a'): Promise<number | undefined> =>
+  (await db.read.one(Value, sql`select value from counters where name = ${name}`))?.value;
 
 describe('transactions', () => {
   test('that lock the same root run one after another', async () => {
@@ -108,6 +108,37 @@ describe('transactions', () => {
     expect([await firstOf('o-1', 'o-2'), await firstOf('o-1')]).toEqual(['o-2', undefined]);
     end.resolve();
     await busy;
+  });
+
+  describe('with writes that run together', () => {
+    const add = (tx: Tx, name: string): Promise<number> =>
+      tx.run(sql`insert into counters (name, value) values (${name}, 1)`);
+    const raise = (tx: Tx, name: string): Promise<number> =>
+      tx.run(sql`update counters set value = value + 1 where name = ${name}`);
+
+    test('tell each of them how many rows it has changed, also those that are asked for after an answer', async () => {
+      const changed = await db.tx('together', (tx) =>
+        tx.together(async (writes) => {
+          const first = await Promise.all([raise(writes, 'a'), raise(writes, 'absent'), add(writes, 'new')]);
+          return [...first, await raise(writes, 'new')];
+        }),
+      );
+      expect(changed).toEqual([1, 0, 1, 1]);
+      expect([await read('a'), await read('new')]).toEqual([1, 2]);
+    });
+
+    test('are undone as a whole if one of them fails', async () => {
+      const writes = db.tx('together', (tx) =>
+        tx.together((joined) => Promise.all([raise(joined, 'a'), add(joined, 'a')])),
+      );
+      await expect(writes).rejects.toThrow(/unique/i);
+      expect(await read('a')).toBe(0);
+    });
+
+    test('refuse what is no plain write, which PostgreSQL cannot join', async () => {
+      const reading = db.tx('together', (tx) => tx.together((joined) => joined.run(sql`select 1`)));
+      await expect(reading).rejects.toMatchObject({ code: 'bad_value' });
+    });
   });
 
   test('that only read see one moment, whatever is written meanwhile', async () => {

@@ -1,0 +1,41 @@
+// What bounds the launches of an organisation now, read in one statement, because each launch reads it.
+import { z } from 'zod';
+import { flag, int } from '../../base/db/columns.ts';
+import { type Query, type Sql, sql } from '../../base/db/db.ts';
+import { isLivingPrincipal } from '../../base/users/sessions.ts';
+import { openLaunches } from './store.ts';
+import { unpaidGpuMs } from './unpaid-holds.ts';
+
+const StandingRow = z.object({ may_act: flag, open_launches: int, unpaid_gpu_ms: int });
+
+export interface Standing {
+  /** False if the API key or the session of the caller was ended a moment ago. */
+  mayAct: boolean;
+  /** Launches that are accepted and do not run yet. */
+  openLaunches: number;
+  /** GPU milliseconds that launches of the last 24 hours held without paying. */
+  unpaidGpuMs: number;
+}
+
+export async function standingOf(
+  query: Query,
+  { orgId, principalId }: { orgId: string; principalId: string },
+  nowMs: number,
+): Promise<Standing> {
+  const row = await query.one(StandingRow, standing(orgId, { mayAct: isLivingPrincipal(principalId, nowMs), nowMs }));
+  if (row === undefined) throw new Error('a select of expressions returned no row');
+  return { mayAct: row.may_act, openLaunches: row.open_launches, unpaidGpuMs: row.unpaid_gpu_ms };
+}
+
+const UnpaidRow = z.object({ gpu_ms: int });
+
+/** GPU milliseconds that launches of the organisation held without paying in the last 24 hours. */
+export async function unpaidLaunchesMs(query: Query, orgId: string, nowMs: number): Promise<number> {
+  const row = await query.one(UnpaidRow, sql`select ${unpaidGpuMs(orgId, nowMs)} as gpu_ms`);
+  return row?.gpu_ms ?? 0;
+}
+
+function standing(orgId: string, { mayAct, nowMs }: { mayAct: Sql; nowMs: number }): Sql {
+  return sql`select case when ${mayAct} then 1 else 0 end as may_act, ${openLaunches(orgId)} as open_launches,
+    ${unpaidGpuMs(orgId, nowMs)} as unpaid_gpu_ms`;
+}
