@@ -16,6 +16,8 @@ export class PullEnded extends Error {
 export interface PullWatch {
   /** Runs one try under watch. Rejects with the try's own error, or with PullEnded. */
   during(pull: (onNews: (news: PullNews) => void, signal: AbortSignal) => Promise<void>): Promise<void>;
+  /** The bytes that the pull still takes on the disk, as far as they are known. */
+  missingBytes(): number;
   /** Resets the time spent: this host itself has interrupted the tries so far. */
   forgive(): void;
   /** Ends the pull, because no workload needs the image any more. */
@@ -33,10 +35,13 @@ const MIB = 1024 ** 2;
 /** Unpacked layers take about twice the bytes of the download. */
 const UNPACKED = 2;
 
+const NOTHING: PullNews = { done_bytes: 0, total_bytes: 0, downloading: true };
+
 /** One watch covers all tries of one image. */
 export function createPullWatch({ clock, hasRoom }: WatchDeps): PullWatch {
   let spentMs = 0;
   let stop = new AbortController();
+  let news = NOTHING;
   const runUntilStopped = async (pull: Promise<void>, signal: AbortSignal): Promise<void> => {
     const stopped = new Promise<never>((_, reject) => {
       signal.addEventListener('abort', () => reject(signal.reason));
@@ -49,7 +54,6 @@ export function createPullWatch({ clock, hasRoom }: WatchDeps): PullWatch {
       const { signal } = stop;
       const startedMs = clock.monotonicMs();
       const sized = createSizeCheck(hasRoom, (reason) => stop.abort(reason));
-      let news: PullNews = { done_bytes: 0, total_bytes: 0, downloading: true };
       const speed = watchSpeed(
         clock,
         () => news,
@@ -67,9 +71,11 @@ export function createPullWatch({ clock, hasRoom }: WatchDeps): PullWatch {
       } finally {
         speed();
         cancelLate();
+        news = NOTHING;
         spentMs += clock.monotonicMs() - startedMs;
       }
     },
+    missingBytes: () => missingBytes(news),
     forgive: () => void (spentMs = 0),
     end: () => stop.abort(new PullEnded('no workload needs the image any more', 'host')),
   };
@@ -101,10 +107,11 @@ function watchSpeed(clock: Clock, news: () => PullNews, slow: (reason: PullEnded
 function createSizeCheck(hasRoom: WatchDeps['hasRoom'], full: (reason: PullEnded) => void): (news: PullNews) => void {
   let checked = 0;
   let checking = false;
-  return ({ total_bytes: total, done_bytes: done }) => {
+  return (news) => {
+    const { total_bytes: total } = news;
     if (checking || total <= checked) return;
     [checking, checked] = [true, total];
-    void hasRoom((total - done) * UNPACKED)
+    void hasRoom(missingBytes(news))
       .then((fits) => {
         const gib = (total / 1024 ** 3).toFixed(1);
         if (!fits) full(new PullEnded(`the disk of the host has no room for the image (${gib} GiB or more)`, 'host'));
@@ -112,4 +119,8 @@ function createSizeCheck(hasRoom: WatchDeps['hasRoom'], full: (reason: PullEnded
       .catch(() => undefined)
       .finally(() => (checking = false));
   };
+}
+
+function missingBytes({ total_bytes: total, done_bytes: done }: PullNews): number {
+  return (total - done) * UNPACKED;
 }

@@ -99,7 +99,10 @@ export function openPulls(engine: Engine, onChange: () => void, deps: PullsDeps)
     begin: (wanted) => {
       const key = keyOf(wanted);
       if (entries.has(key)) return;
-      const entry: Entry = { key, status: { state: 'pulling', progress: null }, watch: createPullWatch(deps) };
+      const { image } = wanted;
+      const hasRoom = (bytes: number): Promise<boolean> => deps.hasRoom(bytes + othersBytes(image, entries.values()));
+      const watch = createPullWatch({ clock: deps.clock, hasRoom });
+      const entry: Entry = { key, image, status: { state: 'pulling', progress: null }, watch };
       entries.set(key, entry);
       onChange();
       void pull(entry, wanted);
@@ -120,8 +123,18 @@ export function openPulls(engine: Engine, onChange: () => void, deps: PullsDeps)
 /** The state of one pull. A pull whose entry is no longer in the table is not needed any more. */
 interface Entry {
   key: string;
+  image: string;
   status: PullStatus;
   watch: PullWatch;
+}
+
+/** What the pulls of other images still take on the disk. Two pulls at once must not count the same bytes as free. */
+function othersBytes(image: string, entries: Iterable<Entry>): number {
+  const missing = new Map<string, number>();
+  // Several pulls of one private image take its space once.
+  for (const { image: other, watch } of entries)
+    if (other !== image) missing.set(other, Math.max(missing.get(other) ?? 0, watch.missingBytes()));
+  return [...missing.values()].reduce((sum, bytes) => sum + bytes, 0);
 }
 
 function pullWatched(
