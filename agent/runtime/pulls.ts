@@ -99,10 +99,7 @@ export function openPulls(engine: Engine, onChange: () => void, deps: PullsDeps)
     begin: (wanted) => {
       const key = keyOf(wanted);
       if (entries.has(key)) return;
-      const { image } = wanted;
-      const hasRoom = (bytes: number): Promise<boolean> => deps.hasRoom(bytes + othersBytes(image, entries.values()));
-      const watch = createPullWatch({ clock: deps.clock, hasRoom });
-      const entry: Entry = { key, image, status: { state: 'pulling', progress: null }, watch };
+      const entry = newEntry(wanted, entries, deps);
       entries.set(key, entry);
       onChange();
       void pull(entry, wanted);
@@ -126,6 +123,13 @@ interface Entry {
   image: string;
   status: PullStatus;
   watch: PullWatch;
+}
+
+function newEntry(wanted: Wanted, entries: ReadonlyMap<string, Entry>, { clock, hasRoom }: PullsDeps): Entry {
+  const { image } = wanted;
+  const hasRoomBeside = (bytes: number): Promise<boolean> => hasRoom(bytes + othersBytes(image, entries.values()));
+  const watch = createPullWatch({ clock, hasRoom: hasRoomBeside });
+  return { key: keyOf(wanted), image, status: { state: 'pulling', progress: null }, watch };
 }
 
 /** What the pulls of other images still take on the disk. Two pulls at once must not count the same bytes as free. */
