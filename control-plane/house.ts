@@ -14,13 +14,14 @@ import type { Blobs } from './base/blobs/blobs.ts';
 import { openDiskBlobs } from './base/blobs/local-disk.ts';
 import { type PresignedUrls, openPresignedUrls, openUrlKeys, type UrlKeys } from './base/blobs/presigned-urls.ts';
 import { openS3Blobs } from './base/blobs/s3.ts';
+import type { S3Settings } from './base/blobs/s3-requests.ts';
 import { openCursors } from './base/http/cursors.ts';
 import { addMeasures, type Metrics, openMetrics } from './base/http/metrics.ts';
 import { BALLAST_BYTES, openBallast } from './base/db/ballast.ts';
 import { assertSecretFits, openSealing } from './base/http/sealing.ts';
 import { type DiskUse, diskUse } from './base/db/readiness.ts';
 import type { Http, HttpDeps } from './base/http/server.ts';
-import { openMail } from './base/mail/mail.ts';
+import { type MailSettings, openMail } from './base/mail/mail.ts';
 import { openOutbound, type Outbound } from './base/outbound/outbound.ts';
 import { openSystemd, type Systemd } from './base/systemd/systemd.ts';
 import { type Brings, bringsOf, brought } from './brings.ts';
@@ -78,11 +79,12 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
   const settings = settingsOf(config);
   const certificates = openCertificates(config, log);
   const secret = readSecret(config, rng);
+  const stores = { mail: mailSettingsOf(config), s3: s3Settings(config) };
   const outside = { clock, rng, ids, log, sealing: openSealing(secret, ids) };
   const metrics = openMetrics();
   const foundation = await openOwnFoundation(config, { ...outside, onCommit: metrics.observeCommit });
   try {
-    return houseOn(foundation, config, { outside, metrics, settings, certificates, secret, readAgain });
+    return houseOn(foundation, config, { outside, metrics, settings, certificates, secret, stores, readAgain });
   } catch (error) {
     // A process that keeps the lease would not end, and would keep others from starting.
     await foundation.close();
@@ -96,18 +98,25 @@ interface Read {
   settings: Settings;
   certificates: Certificates;
   secret: Buffer;
+  stores: Stores;
   readAgain(): Config;
 }
 
+/** Settings with passwords that files of the operator contain. Undefined without such a server. */
+interface Stores {
+  mail: MailSettings | undefined;
+  s3: S3Settings | undefined;
+}
+
 function houseOn(foundation: Ground, config: Config, read: Read): House {
-  const { outside, metrics, settings, certificates, secret, readAgain } = read;
+  const { outside, metrics, settings, certificates, secret, stores, readAgain } = read;
   const { clock, log } = outside;
   const { hasRoom } = foundation;
   const audit = openAudit({ ...outside, db: foundation.db });
   const core: Core = { ...outside, db: audit.db };
   let running: Running | undefined;
   const nudges = nudgesOf(() => running);
-  const services = openServices(config, secret, core);
+  const services = openServices(config, { secret, ...stores }, core);
   const listens = (instanceId: string): boolean => listeners.publicPorts.listens(instanceId);
   let endsSlowly = false;
   const rooms = openRooms(core, settings, { nudges, hasRoom, listens, endsSlowly: () => endsSlowly, ...services });
@@ -260,26 +269,25 @@ function statusesOf(running: Running | undefined): LoopStatus[] {
 }
 
 /** The services outside of this process that rooms use, except hosts. */
-function openServices(config: Config, secret: Buffer, core: Core) {
+function openServices(config: Config, { secret, mail, s3 }: Stores & { secret: Buffer }, core: Core) {
   return {
-    mail: openMail(mailSettingsOf(config), core.log),
+    mail: openMail(mail, core.log),
     webhookOutbound: openWebhookOutbound(config, core.clock),
     images: openImages(privateRegistriesOf(config), core),
     modelHub: openModelHub(config.model_hub_url, core),
-    storage: openStorage(config, secret, core),
+    storage: openStorage(config, { secret, s3 }, core),
   };
 }
 
 function openStorage(
   config: Config,
-  secret: Buffer,
+  { secret, s3 }: Pick<Stores, 's3'> & { secret: Buffer },
   core: Core,
 ): { blobs: Blobs; presignedUrls: PresignedUrls; urlKeys: UrlKeys } {
   const { percent, gib } = config.disk_reserve;
   const reserve = { share: percent / 100, bytes: gib * GIB };
   const urlKeys = openUrlKeys(core);
   const presignedUrls = openPresignedUrls({ secret, baseUrl: config.base_url, keys: urlKeys });
-  const s3 = s3Settings(config);
   const blobs =
     s3 === undefined
       ? openDiskBlobs(blobsDirectory(config), { ...core, reserve, presignedUrls })

@@ -81,6 +81,14 @@ async function withDb<T>(work: (db: Db) => Promise<T>): Promise<T> {
   }
 }
 
+// On PostgreSQL, a standby would otherwise find the mistake only when it takes over.
+test('a password file that is missing is named before the database is opened', async () => {
+  const smtp = { host: 'mail.example.com', from: 'gpu@example.com', username: 'gpu', password_file: at('absent') };
+  config = { ...config, smtp: { ...smtp, port: 587, security: 'starttls' } };
+  await expect(startOnce()).rejects.toThrow('smtp.password_file');
+  expect(existsSync(path)).toBe(false);
+});
+
 describe('a backup', () => {
   test('is a snapshot while writers go on, in one file that only its owner can read', async () => {
     await startOnce();
