@@ -41,8 +41,11 @@ const SLOWER_MAX = 3;
 export function startProgram(options: ProgramOptions): Program {
   const child = spawn(options.command, options.args ?? [], spawnOptions(options));
   let output = '';
+  let heard = Promise.withResolvers<void>();
   const collect = (chunk: Buffer): void => {
     output += chunk.toString();
+    heard.resolve();
+    heard = Promise.withResolvers();
   };
   child.stdout?.on('data', collect);
   child.stderr?.on('data', collect);
@@ -68,12 +71,28 @@ export function startProgram(options: ProgramOptions): Program {
         },
       );
       ended.catch(() => undefined);
-      return await eventually(`output like ${pattern} from ${options.command}`, timeoutMs, async () => {
-        const match = pattern.exec(output);
-        if (match === null && over) throw new Fatal(`${options.command} ended:\n${output.slice(-4000)}`);
-        await Promise.race([ended, pause(10)]);
-        return match ?? undefined;
-      });
+      // A test may have to act at once, while the program goes on. So each piece of output is looked at when it comes.
+      const limitMs = SLOWER_MAX * timeoutMs;
+      const late = Promise.withResolvers<void>();
+      let isLate = false;
+      const limit = setTimeout(() => {
+        isLate = true;
+        late.resolve();
+      }, limitMs);
+      try {
+        for (;;) {
+          const more = heard.promise;
+          const match = pattern.exec(output);
+          if (match !== null) return match;
+          if (over || isLate) {
+            const what = over ? 'ended' : `wrote nothing like ${pattern} within ${limitMs} ms`;
+            throw new Fatal(`${options.command} ${what}:\n${output.slice(-4000)}`);
+          }
+          await Promise.race([ended, more, late.promise]);
+        }
+      } finally {
+        clearTimeout(limit);
+      }
     },
     stop: async (signal = 'SIGTERM', graceMs = 10_000) => {
       child.kill(signal);
