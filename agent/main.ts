@@ -24,7 +24,9 @@ async function enrollHost({ url, token: given, allowHttp = false, config: file }
   const inventory = await surveyHost(config);
   const { state_dir: stateDir } = config;
   const machineId = await enroll({ stateDir, url, token, allowHttp, ca: await readCa(config), inventory });
-  process.stdout.write(`enrolled as machine ${machineId} with ${gpusInWords(inventory)}; next: svc-agent run\n`);
+  process.stdout.write(
+    `enrolled as machine ${machineId} with ${gpusInWords(inventory)}\nNext: systemctl start svc-agent. Without systemd: svc-agent run, with the same --config.\n`,
+  );
 }
 
 /** Reads the token from the standard input, because other users of the host can read the arguments of every process. */

@@ -296,6 +296,11 @@ export function readConfig(file: string | undefined): Config {
   return parseYamlConfig(readNamed(setting, path, readText), Config, path);
 }
 
+/** The name under which an instance is reached by SSH. A URL has brackets around an IPv6 address, and SSH takes none. */
+export function hostnameOf({ base_url: url, ssh }: Config, instanceId: string): string {
+  return ssh.domain === undefined ? new URL(url).hostname.replace(/^\[|\]$/g, '') : `${instanceId}.${ssh.domain}`;
+}
+
 export function blobsDirectory({ blobs_dir: directory, secret_file: secret }: Config): string {
   return directory ?? join(dirname(secret), 'blobs');
 }

@@ -28,6 +28,7 @@ import { type Brings, bringsOf, brought } from './brings.ts';
 import {
   blobsDirectory,
   type Config,
+  hostnameOf,
   mailSettingsOf,
   oidcSettingsOf,
   readSecret,
@@ -338,8 +339,7 @@ function settingsOf(config: Config): Settings {
     openLaunchesPerOrg: config.open_launches_per_org,
     unpaidGpuHoursPerOrg: config.unpaid_gpu_hours_per_org,
     diskPriceUcentsPerGbHour: ucentsFromDollars(config.disk_price_per_gb_hour) ?? 0n,
-    hostnameOf: (instanceId) =>
-      config.ssh.domain === undefined ? new URL(config.base_url).hostname : `${instanceId}.${config.ssh.domain}`,
+    hostnameOf: (instanceId) => hostnameOf(config, instanceId),
     appSite:
       config.apps === undefined ? undefined : { domain: config.apps.domain, publicPort: config.apps.public_port },
     sshPorts: config.ssh.port_range,

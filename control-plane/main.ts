@@ -1,6 +1,6 @@
 // The command line of the control plane: `serve`, and the operator's commands.
-import { readFileSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
 import { Command } from 'commander';
 import { systemClock } from '../shared/clock.ts';
 import { messageOf } from '../shared/errors.ts';
@@ -72,6 +72,7 @@ async function ask(configFile: string | undefined, what: InjectedRequest): Promi
   const request = { ...what, headers: { ...what.headers, 'svc-operator': operatorName() } };
   const answer = await askDaemon(config.admin_socket, request);
   if (answer !== undefined) return answer;
+  refuseFirstStartAsRoot(config);
   const log = createLog('control-plane', 'warn', { write: (line) => void process.stderr.write(line) });
   const house = await openHouse(config, log);
   try {
@@ -79,6 +80,15 @@ async function ask(configFile: string | undefined, what: InjectedRequest): Promi
   } finally {
     await house.close();
   }
+}
+
+/** The first process makes the secret and the database. If they belonged to root, the daemon could never read them. */
+function refuseFirstStartAsRoot({ secret_file: file }: Config): void {
+  if (process.getuid?.() !== 0 || existsSync(file) || !existsSync(dirname(file))) return;
+  if (statSync(dirname(file)).uid === 0) return;
+  throw new Error(
+    'no control plane has run here yet, and the files that this command would make would belong to root: start the daemon first (systemctl start svc-control-plane)',
+  );
 }
 
 async function backup(configFile: string | undefined, file: string): Promise<Fields> {

@@ -107,6 +107,9 @@ preflight() {
     lack "it needs glibc $glibc_min or newer, and here is ${glibc#glibc }: use Debian 12, Ubuntu 22.04 or newer"
   [ "$(id -u)" = 0 ] || lack 'it must run as root: use sudo'
   systemctl show --property=Version >/dev/null 2>&1 || lack 'systemd does not answer: it has to be what has started this machine'
+  # Both would use the same configuration and state. A purge of the package would then delete what this version runs on.
+  [ ! -e "$root/usr/lib/gpu-rental-$role" ] ||
+    lack "gpu-rental-$role is installed as a Debian package: upgrade that one, or remove it first (apt-get remove gpu-rental-$role)"
   above=$home
   while [ ! -d "$above" ]; do above=$(dirname "$above"); done
   [ "$(df -Pk "$above" | awk 'NR == 2 { print $4 }')" -ge 524288 ] || lack "$above has less than 512 MiB of free space: make room"

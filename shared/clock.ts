@@ -14,12 +14,15 @@ export interface Clock {
   nextTurn(): Promise<void>;
 }
 
+/** Node turns a longer time into 1 ms. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
+
 /** The real clock. Its timers never keep the process alive by themselves. */
 export function systemClock(): Clock {
   const after = (ms: number, fn: () => void): (() => void) => {
-    const timer = setTimeout(fn, Math.max(0, ms));
+    const timer = startTimer(ms, fn);
     timer.unref();
-    return () => clearTimeout(timer);
+    return () => timer.clear();
   };
   return {
     now: () => Date.now(),
@@ -34,13 +37,39 @@ function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal?.aborted) return resolve();
     const done = (): void => {
-      clearTimeout(timer);
+      timer.clear();
       signal?.removeEventListener('abort', done);
       resolve();
     };
-    const timer = setTimeout(done, Math.max(0, ms));
+    const timer = startTimer(ms, done);
     signal?.addEventListener('abort', done, { once: true });
   });
+}
+
+interface Timer {
+  clear(): void;
+  unref(): void;
+}
+
+/** A timer of any length. One that is too long for Node is made of several. */
+function startTimer(ms: number, fn: () => void): Timer {
+  let leftMs = Math.max(0, ms);
+  let isUnref = false;
+  let timer: NodeJS.Timeout;
+  const next = (): void => {
+    const partMs = Math.min(leftMs, TIMER_MS_MAX);
+    leftMs -= partMs;
+    timer = setTimeout(() => (leftMs > 0 ? next() : fn()), partMs);
+    if (isUnref) timer.unref();
+  };
+  next();
+  return {
+    clear: () => clearTimeout(timer),
+    unref: () => {
+      isUnref = true;
+      timer.unref();
+    },
+  };
 }
 
 /** ISO 8601 UTC text for the API, from epoch ms (specification 2.1). */

@@ -30,6 +30,9 @@ const SCOPES = [
   'serverless:write',
 ];
 
+/** What the role `read-only` may do, too. */
+const READ_SCOPES = 'instances: read, billing: read';
+
 interface LoginOptions extends CommonOptions {
   withToken?: boolean;
   scopes?: string;
@@ -54,7 +57,7 @@ export function addAuthCommands(auth: Command, deps: SvcDeps): void {
     .option('--scopes <scopes>', 'what the key may do, separated by commas')
     .action((options: LoginOptions) => login(options, deps));
   withCommon(auth.command('logout'))
-    .description('forget the key of this machine; revoke it with svc api DELETE /api-keys/<id> or in the console')
+    .description('forget the key of this machine; revoke it in the console')
     .action((options: CommonOptions) => {
       const profile = options.profile ?? 'default';
       deps.tell(
@@ -117,6 +120,7 @@ async function askUntilGranted(
       return Granted.parse(await client.json(request));
     } catch (error) {
       const code = error instanceof SvcError ? error.refusal.code : '';
+      if (code === 'access_denied') throw denied(error);
       if (code === 'slow_down') waitMs += 5_000;
       else if (code !== 'authorization_pending') throw error;
     }
@@ -124,6 +128,13 @@ async function askUntilGranted(
   const message = interrupted.aborted ? 'interrupted' : 'nobody approved this machine in time';
   const exit = interrupted.aborted ? EXIT.interrupted : EXIT.signIn;
   throw new SvcError(exit, { code: 'expired_token', message, next: 'Begin again: svc auth login' });
+}
+
+/** The page of the approval refuses more than the role of the person has, and offers only a denial then. */
+function denied(error: unknown): unknown {
+  if (!(error instanceof SvcError)) return error;
+  const next = `Ask for no more than your role may do, such as: svc auth login --scopes '${READ_SCOPES}'`;
+  return new SvcError(error.exit, { ...error.refusal, next });
 }
 
 async function status(options: CommonOptions, deps: SvcDeps): Promise<void> {

@@ -65,6 +65,16 @@ export function openClient(deps: ClientDeps): Client {
   };
 }
 
+/** Undefined if the network or the API failed: the caller asks again later. @throws SvcError for a refusal that is final */
+export async function unlessAway<T>(answer: Promise<T>): Promise<T | undefined> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (!(error instanceof SvcError) || error.refusal.isFinal === true) throw error;
+    return undefined;
+  }
+}
+
 /** `take` reads an answer that is no refusal. If that fails, the request counts as unanswered. */
 async function send<T>(request: SvcRequest, deps: ClientDeps, take: (answer: Response) => Promise<T>): Promise<T> {
   const headers = headersOf(request, deps);

@@ -162,10 +162,12 @@ async function run(argv: string[], options: LaunchOptions, deps: SvcDeps): Promi
   deps.tell(`${instanceId}\n`);
   await waitUntil(client, { instanceId, until: 'running', timeout: options.timeout }, deps);
   const onLine = (line: Line): void => writeLine(line, options, deps);
-  const { code, words } = await followProgram(client, { instanceId, onLine }, deps).catch((error: unknown) => {
+  const orStillCosts = (error: unknown): never => {
     throw error instanceof SvcError ? error.about(instanceId, stillCosts(instanceId)) : error;
-  });
-  if (options.rm === true) await client.json({ method: 'DELETE', path: `/instances/${instanceId}` });
+  };
+  const { code, words } = await followProgram(client, { instanceId, onLine }, deps).catch(orStillCosts);
+  if (options.rm === true)
+    await client.json({ method: 'DELETE', path: `/instances/${instanceId}` }).catch(orStillCosts);
   else deps.tell(`${stillCosts(instanceId)}\n`);
   if (code === 0) return;
   throw new SvcError(code, { code: 'program_failed', message: `the program ${words}`, resourceId: instanceId });

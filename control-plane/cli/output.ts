@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { messageOf } from '../../shared/errors.ts';
 import { eventsOf } from '../../shared/event-reader.ts';
 import { LOG_LINES_MAX } from '../../shared/limits.ts';
-import type { Client } from './client.ts';
+import { type Client, unlessAway } from './client.ts';
 import type { CommonOptions, SvcDeps } from './command.ts';
 import { EXIT, SvcError } from './exit.ts';
 
@@ -41,9 +41,13 @@ export function writeLine(line: Line, { json }: CommonOptions, { print, tell }: 
   else print(`${line.line}\n`);
 }
 
-/** Resolves when the container has stopped. If the stream breaks off, it goes on after the last line. @throws SvcError */
+/**
+ * Resolves when the container has stopped. If the stream breaks off, it goes on after the last line, also if the API is away for a while.
+ * @throws SvcError
+ */
 export async function followLog(client: Client, { instanceId, tail, onLine }: Followed, deps: SvcDeps): Promise<void> {
   const { clock, interrupted: signal } = deps;
+  let wasOpen = false;
   for (let since: string | undefined; ;) {
     const lines = since === undefined ? tail : LOG_LINES_MAX;
     const query = new URLSearchParams({
@@ -52,9 +56,11 @@ export async function followLog(client: Client, { instanceId, tail, onLine }: Fo
       ...(since === undefined ? {} : { since }),
     });
     const path = `/instances/${instanceId}/logs?${query.toString()}`;
-    const response = await client.open({ method: 'GET', path, signal });
+    const opening = client.open({ method: 'GET', path, signal });
+    const response = wasOpen ? await unlessAway(opening) : await opening;
+    wasOpen = true;
     try {
-      for await (const { type, data } of eventsOf(response)) {
+      for await (const { type, data } of response === undefined ? [] : eventsOf(response)) {
         if (type === 'end') return;
         const line = Line.safeParse(data).data;
         if (line === undefined) continue;
@@ -97,20 +103,26 @@ export async function followProgram(
   }
 }
 
-/** @throws SvcError if the instance ends before its program */
-async function endOf(client: Client, id: string, { clock, interrupted: signal }: SvcDeps): Promise<Ending> {
-  for (;;) {
-    const body = await client.json({ method: 'GET', path: `/instances/${id}`, signal });
-    const { status, status_reason: reason } = Status.parse(body);
-    const ended = endingOf(reason ?? '');
+/** Waits also while the API is away. @throws SvcError if the instance ends before its program */
+async function endOf(client: Client, id: string, { clock, interrupted: signal, tell }: SvcDeps): Promise<Ending> {
+  for (let wasAway = false; ;) {
+    const body = await unlessAway(client.json({ method: 'GET', path: `/instances/${id}`, signal }));
+    const isAway = body === undefined;
+    if (isAway && !wasAway && !signal.aborted) tell('The API cannot be reached. Asking again until it answers.\n');
+    wasAway = isAway;
+    const ended = isAway ? undefined : programEnd(Status.parse(body));
     if (ended !== undefined) return ended;
-    if (status !== 'running' && status !== 'unreachable') {
-      const message = `the instance became ${status} before its program ended`;
-      throw new SvcError(EXIT.operationFailed, { code: 'operation_failed', message });
-    }
     await clock.sleep(POLL_MS, signal);
     if (signal.aborted) throw interrupted();
   }
+}
+
+/** Undefined while the program runs. @throws SvcError if the instance has ended before its program */
+function programEnd({ status, status_reason: reason }: z.infer<typeof Status>): Ending | undefined {
+  const ended = endingOf(reason ?? '');
+  if (ended !== undefined || status === 'running' || status === 'unreachable') return ended;
+  const message = `the instance became ${status} before its program ended`;
+  throw new SvcError(EXIT.operationFailed, { code: 'operation_failed', message });
 }
 
 function endingOf(reason: string): Ending | undefined {

@@ -50,7 +50,9 @@ export function addSshCommands(program: Command, deps: SvcDeps): void {
         throw new SvcError(EXIT.usage, { code: 'usage', message });
       }
       const { connection } = await connectionOf(signedIn(deps, options), name);
-      const there = `${userOf(connection)}@${connection.hostname}:`;
+      const { hostname } = connection;
+      // scp would take the colons of an IPv6 address for the end of the host.
+      const there = `${userOf(connection)}@${hostname.includes(':') ? `[${hostname}]` : hostname}:`;
       const paths = [source, target].map((path) =>
         remoteName(path) === undefined ? path : there + path.slice(path.indexOf(':') + 1),
       );

@@ -1,7 +1,7 @@
 // Waits until an instance has the state that the caller wants. It follows the live stream, and polls while there is no stream.
 import { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
-import type { Client } from './client.ts';
+import { type Client, unlessAway } from './client.ts';
 import { eventsOf } from '../../shared/event-reader.ts';
 import { EXIT, SvcError } from './exit.ts';
 
@@ -60,12 +60,8 @@ export async function waitFor(client: Client, wait: Wait, clock: Clock): Promise
 
 /** The instance; undefined if the network or the API failed. In that case the caller continues to wait. */
 async function read(client: Client, instanceId: string, signal: AbortSignal): Promise<WaitedInstance | undefined> {
-  try {
-    return Instance.parse(await client.json({ method: 'GET', path: `/instances/${instanceId}`, signal }));
-  } catch (error) {
-    if (!(error instanceof SvcError) || error.refusal.isFinal === true) throw error;
-    return undefined;
-  }
+  const body = await unlessAway(client.json({ method: 'GET', path: `/instances/${instanceId}`, signal }));
+  return body === undefined ? undefined : Instance.parse(body);
 }
 
 interface Changes {

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import {
   assertDirectories,
+  hostnameOf,
   mailSettingsOf,
   oidcSettingsOf,
   readConfig,
@@ -53,6 +54,14 @@ test('a partial section keeps the defaults of its other settings', () => {
     domain: 'ssh.example.com',
     port_range: { first: 20_000, last: 29_999 },
   });
+});
+
+test.each([
+  [['base_url: https://api.example.com:8443/v1'], 'api.example.com'],
+  [['base_url: "http://[2001:db8::1]:8080/v1"'], '2001:db8::1'],
+  [['base_url: https://api.example.com/v1', 'ssh: { domain: ssh.example.com }'], 'i-1.ssh.example.com'],
+])('with %j, an instance is reached by SSH at %s', (lines, hostname) => {
+  expect(hostnameOf(read(...lines), 'i-1')).toBe(hostname);
 });
 
 test('every setting is read', () => {

@@ -177,7 +177,7 @@ test.each([
   const key = keyOf(host);
   const repeated = await enroll(host, token);
   expect(repeated.stdout.toString()).toBe(
-    `enrolled as machine ${machineId} with 2 GPUs (NVIDIA H100 80GB HBM3); next: svc-agent run\n`,
+    `enrolled as machine ${machineId} with 2 GPUs (NVIDIA H100 80GB HBM3)\nNext: systemctl start svc-agent. Without systemd: svc-agent run, with the same --config.\n`,
   );
   expect(keyOf(host)).toBe(key);
   await host.daemon.start();

@@ -1,6 +1,7 @@
 // An operator in the console: a second factor comes first, then lists of everything, and a decision that stands in the audit journal.
 import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Session } from '../../shared/api/auth.ts';
 import {
   addAuthenticator,
   axeFindings,
@@ -37,6 +38,30 @@ test('an operator sees nothing before a second factor is set up', async () => {
   await page.getByLabel('Name').fill('key');
   await page.getByRole('button', { name: 'Add a passkey' }).click();
   await page.getByRole('button', { name: 'I have kept them' }).click();
+  await page.getByRole('link', { name: 'Organisations' }).waitFor();
+});
+
+/** The page gets its session with these members. The API itself knows the person as before. */
+async function withSession(patch: Partial<Session>, work: () => Promise<void>): Promise<void> {
+  const sessions = `${pages.origin}/v1/auth/session`;
+  await page.route(sessions, async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...((await response.json()) as Session), ...patch } });
+  });
+  await work();
+  await page.unroute(sessions);
+}
+
+test('an operator who has signed in without the second factor confirms with it, and is not asked to set up another', async () => {
+  await withSession({ must_enrol: true }, async () => {
+    await page.goto(`${pages.origin}/console`);
+    await page.getByRole('heading', { name: 'Confirm with your second factor' }).waitFor();
+    expect(await page.getByRole('button', { name: 'Set up an app' }).count()).toBe(0);
+    // A lost key is replaced by a recovery code.
+    await page.getByLabel('Code').waitFor();
+    expect(await page.getByLabel('Password').count()).toBe(0);
+  });
+  await page.getByRole('button', { name: 'Confirm with a passkey' }).click();
   await page.getByRole('link', { name: 'Organisations' }).waitFor();
 });
 
@@ -88,4 +113,17 @@ test('a person who operates nothing has no such screens, and the API refuses the
   expect(await other.getByRole('link', { name: 'Organisations' }).count()).toBe(0);
   await other.goto(`${pages.origin}/console/operate/orgs`);
   await other.getByText('insufficient_scope').waitFor();
+});
+
+test('a person with neither a password nor a second factor is led to the single sign-on to confirm', async () => {
+  await pages.api.world.clock.advance(11 * 60_000);
+  await withSession({ has_password: false, has_totp: false, passkeys: 0 }, async () => {
+    await page.goto(`${pages.origin}/console/security`);
+    await page.getByRole('button', { name: 'Add a second factor' }).click();
+    await page.getByRole('button', { name: 'Set up an app' }).click();
+    const dialog = page.getByRole('dialog');
+    await dialog.getByRole('button', { name: 'Single sign-on' }).waitFor();
+    expect(await dialog.getByRole('textbox').count()).toBe(0);
+    expect(await axeFindings(page)).toEqual([]);
+  });
 });

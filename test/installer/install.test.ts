@@ -229,6 +229,14 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     },
   );
 
+  test('it refuses to stand beside the Debian package, whose purge would delete its data', async () => {
+    mkdirSync(inRoot('usr/lib/gpu-rental-control-plane'), { recursive: true });
+    const { code, stderr } = await host.run(makePackage('1.0.0-a'), ['control-plane']);
+    expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining('apt-get remove') as string });
+    expect(host.recorded().filter((line) => line.startsWith('useradd'))).toEqual([]);
+    expect((await host.run(makePackage('1.0.0-b'), ['agent'])).code).toBe(0);
+  });
+
   test('glibc and disk are enough at the limit', async () => {
     host.script('df', 'echo; echo disk 1 1 524288');
     host.script('getconf', 'echo glibc 2.28');

@@ -280,6 +280,24 @@ describe('ssh and cp', () => {
     expect(svc.programs[1]).toEqual(['scp', '-P', String(port), ...pinned, '-r', './data', `${host}:/root/data`]);
   });
 
+  test('they write an IPv6 address as each program takes it', async () => {
+    await api.world.machine();
+    const id = await api.world.run(owner);
+    const ofIpv6: typeof fetch = async (url, init) => {
+      const body = (await (await fetch(url, init)).json()) as { connection?: object };
+      return Response.json(
+        body.connection ? { ...body, connection: { ...body.connection, hostname: '2001:db8::1' } } : body,
+      );
+    };
+    const svc = svcOf({ fetch: ofIpv6 });
+    await svc.run('ssh', id);
+    await svc.run('cp', './data', `${id}:/root/data`);
+    expect(svc.programs.map((program) => program.at(-1))).toEqual([
+      'root@2001:db8::1',
+      'root@[2001:db8::1]:/root/data',
+    ]);
+  });
+
   test.each([
     ['ssh_command', 'ssh -oProxyCommand=touch${IFS}x@h -p 22'],
     ['hostname', '../../.ssh/authorized_keys'],

@@ -51,7 +51,10 @@ test('a code that is refused ends the login at once', async () => {
   const { svc, asked } = svcAt(['authorization_pending', 'access_denied']);
   const { code, stderr } = await svc.run('auth', 'login', '--json');
   expect(code).toBe(1);
-  expect(JSON.parse(stderr.trim().split('\n').at(-1) ?? '')).toMatchObject({ code: 'access_denied' });
+  expect(JSON.parse(stderr.trim().split('\n').at(-1) ?? '')).toMatchObject({
+    code: 'access_denied',
+    next: expect.stringContaining("svc auth login --scopes 'instances: read") as string,
+  });
   expect(asked()).toBe(2);
   svc.close();
 });

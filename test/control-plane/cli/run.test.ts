@@ -15,11 +15,17 @@ const lineOf = (line: string, at = '2026-01-01T00:00:00.000000001Z'): string =>
   `data: ${JSON.stringify({ stream: 'stdout', line, at })}\n\n`;
 const END = 'event: end\ndata: {}\n\n';
 
+/** A proxy has no answer of the API. */
+const AWAY = 'away';
+const awayFor = (requests: number): string[] => Array.from({ length: requests }, () => AWAY);
+
 interface Played {
-  /** The reason of each read of the instance; the last one stays. */
+  /** The reason of each read of the instance, or AWAY; the last one stays. */
   reasons: (string | null)[];
-  /** What each request of the log is answered with. */
+  /** What each request of the log is answered with, or AWAY. */
   logs: (string | ReadableStream<Uint8Array>)[];
+  /** The API is away when the instance is to be deleted. */
+  keeps?: boolean;
 }
 
 interface Play {
@@ -29,21 +35,25 @@ interface Play {
 }
 
 /** An API with one instance, which runs at once. */
-function play({ reasons, logs }: Played): Play {
+function play({ reasons, logs, keeps = false }: Played): Play {
   const asked: string[] = [];
   let [reads, streams] = [0, 0];
+  const away = (): Response => new Response(null, { status: 502 });
   const answer = (method: string, path: string): Response => {
     if (method === 'GET' && path === `/v1/instances/${ID}`) {
       const reason = reasons[Math.min(reads, reasons.length - 1)];
       reads += 1;
+      if (reason === AWAY) return away();
       return Response.json({ id: ID, status: 'running', status_reason: reason });
     }
     asked.push(`${method} ${path}`);
     if (path.startsWith(`/v1/instances/${ID}/logs`)) {
       const body = logs[streams];
       streams += 1;
+      if (body === AWAY) return away();
       return body === undefined ? Response.json({}, { status: 409 }) : new Response(body);
     }
+    if (method === 'DELETE' && keeps) return away();
     if (method === 'POST') return Response.json({ operation_id: 'op', state: 'succeeded', resource_id: ID });
     return path === '/v1/events' ? new Response('') : Response.json({ operation_id: 'op', state: 'pending' });
   };
@@ -112,6 +122,25 @@ describe('svc run', () => {
     expect((await svcOf(played, ...RUN)).stdout).toBe('one\ntwo\n');
     const [, second] = logRequests(played);
     expect(second).toBe(`GET /v1/instances/${ID}/logs?follow=true&tail=1000&since=${encodeURIComponent(at)}`);
+  });
+
+  // The client itself tries each request four times.
+  test('waits while the API is away, says so once, goes on with the log, and deletes the instance', async () => {
+    const played = play({
+      reasons: [null, null, ...awayFor(12), 'main process exited with code 7'],
+      logs: [lineOf('one'), ...awayFor(8), lineOf('two') + END],
+    });
+    const { code, stdout, stderr } = await svcOf(played, ...RUN);
+    expect([code, stdout]).toEqual([7, 'one\ntwo\n']);
+    expect(stderr.match(/The API cannot be reached/g)).toHaveLength(1);
+    expect(played.asked.at(-1)).toBe(`DELETE /v1/instances/${ID}`);
+  });
+
+  test('names the instance that still costs money if it cannot be deleted', async () => {
+    const played = play({ reasons: ['main process exited with code 0'], logs: [END], keeps: true });
+    const { code, stderr } = await svcOf(played, ...RUN);
+    expect(code).toBe(1);
+    expect(stderr).toContain(`svc instance delete ${ID}`);
   });
 });
 

@@ -73,6 +73,7 @@ test('a connection that breaks off after a line continues after it', async () =>
   answers = [[lineOf(at, 'begun')], 'unreachable', [lineOf('2026-11-24T10:00:01Z', 'done'), END]];
   expect(await followed()).toEqual({ lines: ['begun', 'done'], error: undefined });
   expect(asked.map(({ searchParams }) => searchParams.get('since'))).toEqual([null, at, at]);
+  expect(asked.map(({ searchParams }) => searchParams.get('tail'))).toEqual(['100', '1000', '1000']);
 });
 
 test('a refusal, and a service that has never answered, are thrown', async () => {

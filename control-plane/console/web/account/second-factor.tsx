@@ -2,14 +2,16 @@
 import { useState } from 'preact/hooks';
 import { post } from '../core/api.ts';
 import { addPasskey } from '../core/passkey.ts';
-import { loadSession } from '../core/session.ts';
+import { loadSession, session } from '../core/session.ts';
 import { Copy } from '../parts/command.tsx';
 import { Field, Form, useAction } from '../parts/forms.tsx';
 import { Alone, Card, Note, Problem } from '../parts/layout.tsx';
 import { QrCode } from '../parts/qr-code.tsx';
-import { StepUp } from './step-up.tsx';
+import { ConfirmFactor, StepUp } from './step-up.tsx';
 
 export function SecondFactor() {
+  const { has_totp: hasApp = false, passkeys = 0 } = session.value ?? {};
+  if (hasApp || passkeys > 0) return <ConfirmFactor />;
   return (
     <Alone title="Set up a second factor">
       <p class="dim">You operate this installation. A password alone is not enough for that.</p>

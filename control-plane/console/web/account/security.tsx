@@ -31,7 +31,10 @@ export function Security() {
         </button>
       </Head>
       {!hasFactor && (
-        <Note tone="warn">Your password is the only thing that protects the account. Add a second factor.</Note>
+        <Note tone="warn">
+          {current.has_password ? 'Your password' : 'Single sign-on'} is the only thing that protects the account. Add a
+          second factor.
+        </Note>
       )}
       {isAdding && <AddFactors added={added} />}
       <Passkeys passkeys={passkeys} />

@@ -1,5 +1,6 @@
 // Follows the log of a container. After a lost connection, the stream is opened again and continues after the last line.
 import type { InstanceLog } from '../../../../shared/api/instance-journal.ts';
+import { LOG_LINES_MAX } from '../../../../shared/limits.ts';
 import { ApiError, events } from '../core/api.ts';
 
 export type Line = InstanceLog['data'][number];
@@ -18,8 +19,9 @@ export async function follow(id: string, { tail, signal, take }: FollowOptions):
   let last: string | undefined;
   let wasOpen = false;
   while (!signal.aborted) {
-    const since = last === undefined ? '' : `&since=${encodeURIComponent(last)}`;
-    const path = `/v1/instances/${id}/logs?follow=true&tail=${tail}${since}`;
+    // The program may have written much while the stream was away.
+    const lines = last === undefined ? `tail=${tail}` : `tail=${LOG_LINES_MAX}&since=${encodeURIComponent(last)}`;
+    const path = `/v1/instances/${id}/logs?follow=true&${lines}`;
     try {
       for await (const { type, data } of events(path, { signal })) {
         if (type === 'end') return;

@@ -76,7 +76,11 @@ function Ports({ ports }: { ports: NonNullable<Connection['ports']> }) {
   return (
     <>
       {ports.map(({ port, protocol, url, hostname, public_port: open }) => {
-        const text = url ?? (hostname === undefined || open === undefined ? undefined : `${hostname}:${open}`);
+        const text =
+          url ??
+          (hostname === undefined || open === undefined
+            ? undefined
+            : `${hostname.includes(':') ? `[${hostname}]` : hostname}:${open}`);
         return (
           text !== undefined && (
             <>

@@ -1,13 +1,14 @@
 // The log of the container, live.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Instance } from '../../../../shared/api/instance.ts';
+import { LOG_LINES_MAX } from '../../../../shared/limits.ts';
 import { ApiError } from '../core/api.ts';
 import { count, plural, time } from '../core/format.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Card, Problem } from '../parts/layout.tsx';
 import { follow, type Line } from './follow-log.ts';
 
-const TAILS = [100, 500, 2_000] as const;
+const TAILS = [100, 500, LOG_LINES_MAX] as const;
 const LINES_KEPT = 2_000;
 const DRAW_MS = 250;
 /** A host keeps the log as long as it has the container. */
