@@ -144,8 +144,9 @@ async function storeChunk(
   if (newestRows.length > 0) await db.tx('metrics.newest', (tx) => store.setNewest(tx, newestRows));
 }
 
+/** A sample of the future is no newer one: the clock was set back. */
 function isFresh({ sampled_ms: sampledMs, figures }: store.MachineFigures, nowMs: number): boolean {
-  return figures !== null && nowMs - sampledMs <= METRICS_STALE_MS;
+  return figures !== null && Math.abs(nowMs - sampledMs) <= METRICS_STALE_MS;
 }
 
 function liveOf({ sampled_ms: sampledMs, figures }: store.MachineFigures): LiveFigures {

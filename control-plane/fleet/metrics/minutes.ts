@@ -68,7 +68,8 @@ export function openMinutes(): Minutes {
       const newest = { last: sample, lastMs: nowMs, values, isNew: true };
       const isSame = known?.minute.minuteMs === minuteMs;
       const minute = known !== undefined && isSame ? known.minute : newMinute(minuteMs);
-      const older = known === undefined || isSame ? [] : [known.minute];
+      // A minute that was closed has left an empty one behind.
+      const older = known === undefined || isSame || known.minute.samples() === 0 ? [] : [known.minute];
       const waiting = [...(known?.waiting ?? []), ...older].slice(-WAITING_MAX);
       minute.add(values);
       machines.set(machineId, { minute, waiting, ...newest });

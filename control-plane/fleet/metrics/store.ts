@@ -1,5 +1,6 @@
 // The SQL of stored figures.
 import { z } from 'zod';
+import { METRICS_STALE_MS } from '../../../shared/limits.ts';
 import { int, json, text } from '../../base/db/columns.ts';
 import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
 import type { Piece } from '../../base/db/pieces.ts';
@@ -33,13 +34,14 @@ export interface NewestRow {
   figures: StoredFigures;
 }
 
-/** Stores the newest samples. A sample that is older than the stored one changes nothing. */
+/** Stores the newest samples. A sample that is a little older than the stored one changes nothing; one that is much older, because the clock was set back, does. */
 export async function setNewest(tx: Tx, rows: readonly NewestRow[]): Promise<void> {
   const values = rows.map((row) => sql`(${row.machine_id}, ${row.sampled_ms}, ${JSON.stringify(row.figures)})`);
   await tx.run(
     sql`insert into metric_machines (machine_id, sampled_ms, figures) values ${join(values)}
         on conflict (machine_id) do update set sampled_ms = excluded.sampled_ms, figures = excluded.figures
-        where metric_machines.sampled_ms < excluded.sampled_ms`,
+        where metric_machines.sampled_ms < excluded.sampled_ms
+          or metric_machines.sampled_ms > excluded.sampled_ms + ${METRICS_STALE_MS}`,
   );
 }
 

@@ -163,7 +163,8 @@ async function* read(reader: Reader, deps: ReadDeps): AsyncGenerator<LiveNext> {
       onResync();
       yield { kind: 'resync', position: `at_${clock.now()}` };
     }
-    pending.push(...reader.waiting.splice(0).filter(({ id }) => !sent.has(id)));
+    // The queue is emptied only when what was taken from it is sent, so that it stays bounded for a slow reader.
+    if (pending.length === 0) pending = reader.waiting.splice(0).filter(({ id }) => !sent.has(id));
     if (pending.length > 0) yield { kind: 'events', rows: pending.splice(0, PIECE) };
     else await woken(reader, clock);
     if (clock.monotonicMs() - checkedMs >= CHECK_MS) {

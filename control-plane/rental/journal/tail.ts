@@ -41,6 +41,8 @@ export function openTail({ db, clock, events }: TailDeps): Tail {
 
   const unknownIds = async (): Promise<{ ids: string[]; mayBeMore: boolean }> => {
     const isLong = clock.monotonicMs() - longAtMs >= LONG_PERIOD_MS;
+    // If the clock was set back, new events are older than the newest one.
+    newestMs = Math.min(newestMs, clock.now());
     const [shortMs, longMs] = [newestMs - SHORT_MS, clock.now() - lateMs(db)];
     const fromMs = isLong ? Math.min(shortMs, longMs) : shortMs;
     if (isLong) longAtMs = clock.monotonicMs();

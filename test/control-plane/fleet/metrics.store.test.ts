@@ -267,6 +267,19 @@ describe('live figures', () => {
     expect((await scrape(customer)).join()).not.toContain('GPU-a');
   });
 
+  test('are the new ones after the clock was set back', async () => {
+    await ofMachine();
+    take({});
+    await tick();
+    api.world.clock.step(-3_600_000);
+    expect((await ofMachine()).latest).toBeNull();
+    await api.world.clock.advance(1_000);
+    take({});
+    await tick();
+    const { latest } = await ofMachine();
+    expect(Date.parse(latest?.at ?? '')).toBe(api.world.clock.now());
+  });
+
   test('make the host sample quickly: it is told once per look, and the look is renewed by a reader that polls', async () => {
     const { db, clock } = api.world;
     const sent: [string, number, number][] = [];

@@ -263,6 +263,38 @@ test.each([
   },
 );
 
+test('a reader that takes its events more slowly than they come gets a resync, and no queue that grows', async () => {
+  const { live } = api.world.rooms;
+  const caller = { orgId: owner.orgId, principalId: owner.principalId, scopes: ['instances:read' as const] };
+  const sight = { families: ['instance'], ownFamilies: [], userId: undefined };
+  const { next, stop } = live.open({ caller, address: '10.0.0.1', sight, after: undefined });
+  const reading = next[Symbol.asyncIterator]();
+  const kinds: unknown[] = [];
+  // The reader takes 50 of 150 events in each turn.
+  for (let turn = 0; turn < 20; turn += 1) {
+    await append(150);
+    await live.tick();
+    kinds.push((await reading.next()).value?.kind);
+  }
+  expect(kinds).toContain('resync');
+  stop();
+});
+
+test('all events arrive after the clock was set back', async () => {
+  const reader = await listen();
+  await reader.sent(1);
+  api.world.clock.step(-60_000);
+  const got: string[] = [];
+  for (let event = 0; event < 12; event += 1) {
+    await append(1);
+    await api.world.clock.advance(700);
+    got.push(...typesOf(await reader.sent()));
+  }
+  await api.world.clock.advance(3_000);
+  got.push(...typesOf(await reader.sent()));
+  expect(got.filter((type) => type === 'instance.placed')).toHaveLength(12);
+});
+
 test('the stream of a key that was revoked ends with the next check', async () => {
   const { rooms, clock } = api.world;
   const second = await api.world.key(owner.orgId);
