@@ -25,7 +25,7 @@ export type CreateCall = Pick<Call<undefined, undefined, CreateFineTuningJob>, '
 
 const SEED = 42;
 /** So many cancelled jobs are more than any budget that makes sense. */
-const UNRUN_READ_MAX = 10_000;
+const UNPAID_READ_MAX = 10_000;
 
 /** @throws ServiceError `model_not_found`, `not_found`, `validation_failed`, `rate_limit_exceeded`, `insufficient_balance` */
 export async function createJob(call: CreateCall, deps: FineTuningDeps): Promise<Reply> {
@@ -134,16 +134,16 @@ async function refuseTooMany(tx: Tx, orgId: string): Promise<void> {
   });
 }
 
-/** Placed jobs hold GPUs free of charge until their program runs. Whoever cancels them before that again and again would keep hosts from earning. */
+/** A job that is cancelled before its first file, or whose training fails, has held GPUs free of charge. Again and again, it would keep hosts from earning. */
 async function refuseUnpaid(
   tx: Tx,
   orgId: string,
   { terms, nowMs }: { terms: FineTuning; nowMs: number },
   { unpaidGpuHoursMax: gpuHoursMax }: FineTuningDeps,
 ): Promise<void> {
-  const unrun = await store.cancelledUnrun(tx, orgId, nowMs - UNPAID_WINDOW_MS, UNRUN_READ_MAX);
-  const jobsMs = unrun.reduce(
-    (sum, job) => sum + job.terms.gpu_count * Math.max(job.cancel_ms - job.placed_ms, GIVEN_UP_MS_MIN),
+  const unpaid = await store.unpaidJobs(tx, orgId, nowMs - UNPAID_WINDOW_MS, UNPAID_READ_MAX);
+  const jobsMs = unpaid.reduce(
+    (sum, job) => sum + job.terms.gpu_count * Math.max(job.ended_ms - job.placed_ms, GIVEN_UP_MS_MIN),
     0,
   );
   const launchesMs = await unpaidLaunchesMs(tx, orgId, nowMs);

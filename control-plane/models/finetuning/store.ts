@@ -92,21 +92,24 @@ export function pageOfJobs(
   );
 }
 
-const UnrunRow = JobRow.pick({ terms: true }).extend({ placed_ms: int, cancel_ms: int });
+const UnpaidRow = JobRow.pick({ terms: true }).extend({ placed_ms: int, ended_ms: int });
 
-/** The jobs made after `sinceMs` that their owners have cancelled before they ran: when each was placed, and when it was cancelled. */
-export function cancelledUnrun(
+/**
+ * The jobs made after `sinceMs` that held GPUs and cost nothing, by the doing of their owners: cancelled, or with a training that failed. When each was
+ * placed, and when that ended.
+ */
+export function unpaidJobs(
   query: Query,
   orgId: string,
   sinceMs: number,
   limit: number,
-): Promise<z.infer<typeof UnrunRow>[]> {
+): Promise<z.infer<typeof UnpaidRow>[]> {
   return query.all(
-    UnrunRow,
-    sql`select terms, finetuning_attempts.created_ms as placed_ms, cancel_ms
+    UnpaidRow,
+    sql`select terms, finetuning_attempts.created_ms as placed_ms, coalesce(cancel_ms, finished_ms) as ended_ms
         from finetuning_jobs join finetuning_attempts on job_id = finetuning_jobs.id and finetuning_attempts.id = workload_id
-        where org_id = ${orgId} and finetuning_jobs.created_ms > ${sinceMs} and cancel_ms is not null and started_ms is null
-          and finetuning_jobs.charged_ucents = 0
+        where org_id = ${orgId} and finetuning_jobs.created_ms > ${sinceMs} and finetuning_jobs.charged_ucents = 0
+          and (cancel_ms is not null or (status = 'failed' and error_code = 'training_failed'))
         limit ${limit}`,
   );
 }

@@ -1,4 +1,4 @@
-// The budget of GPU time that an organisation may hold without paying, for jobs that it cancels before they run.
+// The budget of GPU time that an organisation may hold without paying, for jobs that it cancels or whose training fails.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openTraining, type Training } from './training-world.ts';
 
@@ -33,6 +33,7 @@ test('cancelled jobs fill the budget of 60 minutes, and paid jobs do not', async
   await training.world.drive();
   await training.report(id, 'running');
   await training.pass(60);
+  await training.upload(id, { step: 1 }, 'a checkpoint');
   await training.world.rooms.fineTuning.cancel(training.who.orgId, id, async () => undefined);
   await training.report(id, 'stopped');
   await training.report(id, 'removed');
@@ -40,9 +41,7 @@ test('cancelled jobs fill the budget of 60 minutes, and paid jobs do not', async
 
   await squat(1);
   await expect(training.create()).rejects.toMatchObject(refused);
-  await expect(training.create()).rejects.toThrow(
-    'fine-tuning jobs that were cancelled before they ran, held GPUs for',
-  );
+  await expect(training.create()).rejects.toThrow('fine-tuning jobs that ended without a charge, held GPUs for');
   await training.world.clock.advance(24 * 60 * MINUTE_MS);
   await training.create();
 });
@@ -52,5 +51,27 @@ test('a job that is cancelled at once counts for half a minute', async () => {
   await squat(4.5 * MINUTE_MS);
   await squat(0);
   await squat(0);
+  await expect(training.create()).rejects.toMatchObject(refused);
+});
+
+test.each<[string, (id: string) => Promise<unknown>]>([
+  [
+    'is cancelled while its program runs and has stored nothing',
+    async (id) => {
+      await training.world.rooms.fineTuning.cancel(training.who.orgId, id, async () => undefined);
+      await training.report(id, 'stopped');
+    },
+  ],
+  ['fails by its training', (id) => training.report(id, 'finished', { exit_code: 1, results: [] })],
+])('a job that %s counts from its placement to its end', async (_what, end) => {
+  for (let i = 0; i < 5; i += 1) await squat(10 * MINUTE_MS);
+  const id = await training.create();
+  await training.world.drive();
+  await training.world.clock.advance(3 * MINUTE_MS);
+  await training.report(id, 'running');
+  await training.world.clock.advance(2 * MINUTE_MS + 1);
+  await end(id);
+  await training.report(id, 'removed');
+  expect((await training.money()).paid).toBe(0);
   await expect(training.create()).rejects.toMatchObject(refused);
 });
