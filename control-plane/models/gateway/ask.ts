@@ -7,6 +7,7 @@ import type { Exchange, Exchanges } from '../../base/outbound/exchange.ts';
 import { OutboundError } from '../../base/outbound/policy.ts';
 import type { Callable } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
+import type { Wait } from '../replicas/demand.ts';
 import type { Replicas } from '../replicas/replicas.ts';
 import type { Attempt, Attempts } from './attempts.ts';
 import { headersFor } from '../catalog/model-servers.ts';
@@ -62,7 +63,7 @@ export async function ask(upstreamRequest: UpstreamRequest, deps: AskDeps): Prom
   const { upstreams, replicas, clock, log } = deps;
   const asked: Upstream[] = [];
   let retryAfterSeconds: number | undefined;
-  let waiting: { sinceMs: number; signal: AbortSignal } | undefined;
+  let waiting: Pick<Wait, 'orgId' | 'sinceMs' | 'signal'> | undefined;
   for (;;) {
     const upstream =
       asked.length < UPSTREAM_ATTEMPTS_MAX
@@ -70,7 +71,7 @@ export async function ask(upstreamRequest: UpstreamRequest, deps: AskDeps): Prom
         : undefined;
     if (upstream === undefined) {
       if (callable.deployment === undefined) break;
-      waiting ??= { sinceMs: clock.monotonicMs(), signal };
+      waiting ??= { orgId: upstreamRequest.orgId, sinceMs: clock.monotonicMs(), signal };
       upstreamRequest.onWait?.();
       await replicas.wait(callable, { ...waiting, wasRefused: asked.length > 0 });
       assertWaitedFor(signal);

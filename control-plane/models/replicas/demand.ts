@@ -5,7 +5,7 @@
 // replica can be ready in time.
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
-import { WAITING_REQUESTS_MAX } from '../../../shared/limits.ts';
+import { WAITING_REQUESTS_MAX, WAITING_REQUESTS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Deployment } from '../catalog/deployments.ts';
 import type { Loads } from './loads.ts';
@@ -13,6 +13,8 @@ import * as store from './store.ts';
 
 export interface Wait {
   deployment: Deployment;
+  /** The organisation that waits. One organisation cannot fill the queue of a pool. */
+  orgId: string;
   /** The time on the monotonic clock when the caller began to wait. */
   sinceMs: number;
   signal: AbortSignal;
@@ -59,6 +61,14 @@ const REFUSED_MS = 1_000;
 
 export function openDemand({ db, clock, loads, outlook, nudge }: DemandDeps): Demand {
   let changed = Promise.withResolvers<void>();
+  /** Requests that wait, by pool and organisation. */
+  const ofOrgs = new Map<string, number>();
+  const noteOfOrg = (key: string, change: 1 | -1): number => {
+    const count = (ofOrgs.get(key) ?? 0) + change;
+    if (count === 0) ofOrgs.delete(key);
+    else ofOrgs.set(key, count);
+    return count;
+  };
   const wake = async (poolId: string): Promise<void> => {
     await db.tx('replicas.know', (tx) => store.wakePool(tx, poolId, clock.now()));
     // A plan between the two transactions has not seen this request, so the pool is made due once more.
@@ -70,13 +80,17 @@ export function openDemand({ db, clock, loads, outlook, nudge }: DemandDeps): De
     nudge();
   };
   return {
-    wait: async (poolId, { deployment, sinceMs, signal, wasRefused }) => {
+    wait: async (poolId, { deployment, orgId, sinceMs, signal, wasRefused }) => {
       const nowMs = clock.monotonicMs();
       const leftMs = sinceMs + deployment.start_deadline_seconds * 1000 - nowMs;
       refuseHopeless(outlook(poolId), { leftMs, nowMs: clock.now() });
       const seen = changed.promise;
+      const ofOrg = `${poolId} ${orgId}`;
+      const own = noteOfOrg(ofOrg, 1);
       const waiting = loads.noteWaiting(poolId, 1);
       try {
+        if (own > WAITING_REQUESTS_PER_ORG_MAX)
+          failWaiting(`${WAITING_REQUESTS_PER_ORG_MAX} requests of this organisation wait for this model.`, 1);
         if (waiting > WAITING_REQUESTS_MAX) failWaiting(`${WAITING_REQUESTS_MAX} requests wait for this model.`, 1);
         if (waiting === 1) await wake(poolId);
         await untilAny(clock, { promise: seen, signal, ms: leftMs });
@@ -84,6 +98,7 @@ export function openDemand({ db, clock, loads, outlook, nudge }: DemandDeps): De
         if (wasRefused && restMs > 0) await clock.sleep(restMs, signal);
       } finally {
         loads.noteWaiting(poolId, -1);
+        noteOfOrg(ofOrg, -1);
       }
     },
     notify: () => {

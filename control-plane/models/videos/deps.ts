@@ -32,8 +32,8 @@ export interface VideosDeps {
 export interface StepDeps extends VideosDeps {
   servers: Servers;
   counts: Counts;
-  /** When a submission to a server was lost last, by its URL. */
-  lostMs: Map<string, number>;
+  /** When a server did not take a submission last, by its URL; monotonic. */
+  skippedMs: Map<string, number>;
   /** The servers of the job's model; empty if the model is not in the catalog any more. */
   upstreamsOf(job: Job): readonly Upstream[];
 }

@@ -24,21 +24,24 @@ export async function submitJob(read: store.Job, deps: StepDeps, signal: AbortSi
   await note(job, { due_ms: nowMs + againMs(nowMs - job.created_ms) }, deps);
 }
 
-/** How long a server that has lost a submission comes after the others. */
-const LOST_LAST_MS = 60_000;
+/** How long a server that has not taken a submission comes after the others. */
+const SKIPPED_LAST_MS = 60_000;
 
-/** The servers, the least busy one for its weight first. One that loses jobs keeps none, so it would always be the first. */
-async function inOrder(all: readonly Upstream[], { db, clock, lostMs }: StepDeps): Promise<Upstream[]> {
-  const nowMs = clock.now();
-  const losesJobs = ({ base_url: url }: Upstream): number =>
-    Number(nowMs - (lostMs.get(url) ?? -Infinity) < LOST_LAST_MS);
+/**
+ * The servers, the least busy one for its weight first. One that is away, or that loses jobs, has none. So it would always be the first, and several of
+ * them would use up all tries.
+ */
+async function inOrder(all: readonly Upstream[], { db, clock, skippedMs }: StepDeps): Promise<Upstream[]> {
+  const nowMs = clock.monotonicMs();
+  const wasSkipped = ({ base_url: url }: Upstream): number =>
+    Number(nowMs - (skippedMs.get(url) ?? -Infinity) < SKIPPED_LAST_MS);
   const loads = await Promise.all(
     all.map(async (upstream) => ({ upstream, count: await store.countAt(db.read, upstream.base_url) })),
   );
   return loads
     .toSorted((a, b) => (a.count + 1) / a.upstream.weight - (b.count + 1) / b.upstream.weight)
     .map(({ upstream }) => upstream)
-    .toSorted((a, b) => losesJobs(a) - losesJobs(b));
+    .toSorted((a, b) => wasSkipped(a) - wasSkipped(b));
 }
 
 /**
@@ -85,8 +88,8 @@ async function ask(
   }
   deps.counts.failed(upstream.base_url);
   deps.log.warn(fields, 'a server is skipped for a video');
+  deps.skippedMs.set(upstream.base_url, deps.clock.monotonicMs());
   if (is === 'lost') {
-    deps.lostMs.set(upstream.base_url, deps.clock.now());
     const { submissions_lost: lost } = await noteLost({ ...job, upstream: upstream.base_url }, deps);
     await note(job, { due_ms: deps.clock.now() + waitMs(lost) }, deps);
     return 'over';

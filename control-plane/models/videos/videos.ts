@@ -53,7 +53,7 @@ export function openVideos(deps: VideosDeps): Videos {
   const stepDeps: StepDeps = {
     ...deps,
     counts,
-    lostMs: new Map(),
+    skippedMs: new Map(),
     servers: openServers({ ...deps, exchanges }),
     upstreamsOf: ({ model_id: id }) =>
       catalog.models.find((model) => model.id === id && model.modality === 'video')?.upstreams ?? [],

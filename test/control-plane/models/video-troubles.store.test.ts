@@ -54,6 +54,20 @@ test('a server that has lost a job comes last for a minute, and is then tried ag
   expect((await jobOf(world, again)).upstream).toBe(servers[0].baseUrl);
 });
 
+test('three servers that are away do not use up the tries of every job', async () => {
+  await world.close();
+  const away = [await openVideoServer(), await openVideoServer(), await openVideoServer()];
+  for (const server of away) script(server, 'POST', { status: 503 });
+  for (const server of servers) server.usual = { status: 'in_progress', progress: 1 };
+  world = await openVideoWorld([...away, ...servers]);
+  who = await world.customer(CENTS);
+  const ids = [await submit(), await submit(), await submit()];
+  await driveFor(world, 30);
+  const healthy = servers.map(({ baseUrl }) => baseUrl);
+  for (const id of ids) expect(healthy).toContain((await jobOf(world, id)).upstream);
+  for (const server of away) await server.close();
+});
+
 test.each(['queued', 'in_progress'] as const)(
   'a video that was %s when the control plane went away, and finished meanwhile, is fetched, however late',
   async (status) => {

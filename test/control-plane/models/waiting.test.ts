@@ -1,0 +1,42 @@
+// Requests that wait for a server of their model: how many may wait, in all and of one organisation.
+import { beforeEach, expect, test } from 'vitest';
+import type { Deployment } from '../../../control-plane/models/catalog/deployments.ts';
+import { type Demand, type DemandDeps, openDemand } from '../../../control-plane/models/replicas/demand.ts';
+import { WAITING_REQUESTS_MAX, WAITING_REQUESTS_PER_ORG_MAX } from '../../../shared/limits.ts';
+import { virtualClock } from '../../kit/virtual-clock.ts';
+
+const DEPLOYMENT = { start_deadline_seconds: 600 } as Deployment;
+
+let demand: Demand;
+beforeEach(() => {
+  const clock = virtualClock();
+  let waiting = 0;
+  demand = openDemand({
+    clock,
+    db: { tx: async () => undefined } as unknown as DemandDeps['db'],
+    loads: { noteWaiting: (_, change) => (waiting += change), saveOne: async () => undefined },
+    outlook: () => ({ isComing: true, retryMs: 0, wakeMs: undefined }),
+    nudge: () => undefined,
+  });
+});
+
+const wait = (orgId: string, poolId = 'small:economy'): Promise<void> => {
+  const { signal } = new AbortController();
+  return demand.wait(poolId, { deployment: DEPLOYMENT, orgId, sinceMs: 0, signal, wasRefused: false });
+};
+const waitMany = (count: number, orgId: string): Promise<void>[] => Array.from({ length: count }, () => wait(orgId));
+
+test('one organisation leaves a quarter of the queue to the others, and is let in again when its requests go on', async () => {
+  const own = waitMany(WAITING_REQUESTS_PER_ORG_MAX, 'first');
+  await expect(wait('first')).rejects.toMatchObject({
+    code: 'upstream_unavailable',
+    details: { detail: expect.stringContaining('192 requests of this organisation') },
+  });
+  const others = waitMany(WAITING_REQUESTS_MAX - WAITING_REQUESTS_PER_ORG_MAX, 'second');
+  await expect(wait('third')).rejects.toMatchObject({ code: 'upstream_unavailable' });
+  demand.notify();
+  await Promise.all([...own, ...others]);
+  const again = waitMany(WAITING_REQUESTS_PER_ORG_MAX, 'first');
+  demand.notify();
+  await Promise.all(again);
+});
