@@ -23,8 +23,10 @@ import { continueReplays } from './deliveries.ts';
 import { deliveryAfter, healthAfter, slotsOf, URGENT_AT_ONCE_MAX } from './schedule.ts';
 import type { Secrets } from './endpoints.ts';
 
-/** Largest number of attempts in progress for all endpoints. Healthy endpoints need far fewer, so hanging endpoints do not use up all of them. */
+/** Largest number of attempts in progress for all endpoints. Healthy endpoints need far fewer. */
 const UNDER_WAY_MAX = 1_024;
+/** Of these, the attempts of one organisation: with many endpoints that hang, and retries by hand, it would use up all of them. */
+const UNDER_WAY_PER_ORG_MAX = 128;
 const OVERDUE_PER_RUN_MAX = 500;
 /** Wait after a result that could not be stored. The attempt is repeated, but not in a hot loop. */
 const UNRECORDED_WAIT_MS = 30_000;
@@ -61,6 +63,8 @@ export function openCourier(deps: CourierDeps): Courier {
   const stopping = new AbortController();
   const lanes = openLanes<DueDelivery>({
     max: UNDER_WAY_MAX,
+    groupMax: UNDER_WAY_PER_ORG_MAX,
+    groupOf: ({ endpoint }) => endpoint.org_id,
     log,
     due: (endpointId, busy) => dueJobs(endpointId, busy, deps),
     carry: async (job) => {

@@ -14,6 +14,9 @@ export interface Lanes {
 interface LanesOptions<Job> {
   /** Largest number of jobs in progress in all lanes together. */
   max: number;
+  /** Largest number of jobs in progress of one group. What is beyond that is looked at again with the next `check`. */
+  groupMax: number;
+  groupOf(job: Job): string;
   log: Log;
   /** The due jobs of a lane with `busy` jobs in progress (which may be among them), and how many may run at once. */
   due(key: string, busy: number): Promise<{ slots: number; jobs: Job[] }>;
@@ -32,12 +35,24 @@ interface Lane {
 export function openLanes<Job extends { id: string }>(options: LanesOptions<Job>): Lanes {
   const lanes = new Map<string, Lane>();
   let underWay = 0;
+  /** The number of jobs in progress, by group. */
+  const ofGroups = new Map<string, number>();
   let stopped = false;
 
+  const note = (group: string, change: 1 | -1): void => {
+    underWay += change;
+    const count = (ofGroups.get(group) ?? 0) + change;
+    if (count === 0) ofGroups.delete(group);
+    else ofGroups.set(group, count);
+  };
+  const hasRoom = (job: Job): boolean =>
+    underWay < options.max && (ofGroups.get(options.groupOf(job)) ?? 0) < options.groupMax;
+
   const start = (lane: Lane, job: Job): void => {
-    underWay += 1;
+    const group = options.groupOf(job);
+    note(group, 1);
     const work = options.carry(job).finally(() => {
-      underWay -= 1;
+      note(group, -1);
       lane.underWay.delete(job.id);
       void check(lane);
     });
@@ -49,7 +64,7 @@ export function openLanes<Job extends { id: string }>(options: LanesOptions<Job>
     const busy = new Set(lane.underWay.keys());
     const { slots, jobs } = await options.due(lane.key, busy.size);
     for (const job of jobs) {
-      if (lane.underWay.size >= slots || underWay >= options.max || stopped) return;
+      if (lane.underWay.size >= slots || !hasRoom(job) || stopped) return;
       if (!busy.has(job.id)) start(lane, job);
     }
   };

@@ -4,10 +4,13 @@ import { type Lanes, openLanes } from '../../../../control-plane/rental/webhooks
 import { createLog } from '../../../../shared/log.ts';
 
 const MAX = 5;
+const GROUP_MAX = 4;
 
 /** What a read would say is due, by lane. */
 let due: Map<string, string[]>;
 let slots: number;
+/** The groups of lanes that do not stand alone. */
+let groups: Map<string, string>;
 let carried: string[];
 let underWay: Map<string, () => void>;
 let read: (key: string) => Promise<void>;
@@ -15,11 +18,14 @@ let lanes: Lanes;
 beforeEach(() => {
   due = new Map();
   slots = 4;
+  groups = new Map();
   carried = [];
   underWay = new Map();
   read = async () => undefined;
   lanes = openLanes<{ id: string; key: string }>({
     max: MAX,
+    groupMax: GROUP_MAX,
+    groupOf: ({ key }) => groups.get(key) ?? key,
     log: createLog('test', 'silent'),
     due: async (key) => {
       const jobs = (due.get(key) ?? []).map((id) => ({ id, key }));
@@ -115,4 +121,22 @@ test('a stop starts no further job and waits for the jobs under way', async () =
   await finish('a1');
   await stopped;
   expect(carried).toEqual(['a1']);
+});
+
+test('the lanes of one group leave room for the others, and go on with a later check', async () => {
+  groups = new Map([
+    ['a', 'first'],
+    ['b', 'first'],
+  ]);
+  slots = 3;
+  due = new Map([
+    ['a', ['a1', 'a2', 'a3']],
+    ['b', ['b1', 'b2']],
+    ['c', ['c1', 'c2']],
+  ]);
+  await check('a', 'b', 'c');
+  expect(carried).toEqual(['a1', 'a2', 'a3', 'b1', 'c1']);
+  await finish('a1');
+  await check('b');
+  expect(carried).toEqual(['a1', 'a2', 'a3', 'b1', 'c1', 'b2']);
 });
