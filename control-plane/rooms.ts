@@ -6,6 +6,7 @@ import { openEvents, type Events } from './base/events/events.ts';
 import { openOperations } from './base/operations/operations.ts';
 import type { Changeable, Core, Settings } from './settings.ts';
 import {
+  type AboveRental,
   type BelowModels,
   type Fleet,
   type Models,
@@ -56,7 +57,8 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     onHolder: (machineId, message) => rental.watch.onHolder(machineId, message),
   });
   const base = { accounts, users, sshKeys, events, operations };
-  const rental: Rental = openRental(core, settings, { outside, ...base, metering: money.metering, ...fleet });
+  const skipJobs: AboveRental['skipJobs'] = (step) => models.fineTuning.skip(step);
+  const rental: Rental = openRental(core, settings, { outside, ...base, metering: money.metering, ...fleet, skipJobs });
   const openStream = outside.openStream ?? fleet.link.openStream;
   const below: BelowModels = {
     ...fleet,

@@ -179,7 +179,12 @@ export function openFleet(house: Core, settings: Settings, above: AboveFleet): F
   return { supply, workloads, fleetMetrics, link, presence, cloneTokens };
 }
 
-interface BelowRental extends Fleet {
+/** A function of a later room that the rental wing calls. */
+export interface AboveRental {
+  skipJobs: FineTuningRoom['skip'];
+}
+
+interface BelowRental extends Fleet, AboveRental {
   accounts: Pick<Accounts, 'refuseKey'>;
   outside: Outside;
   sshKeys: SshKeys;
@@ -289,13 +294,13 @@ function openRentalDecoys(
 function openHistory(
   { db, clock, ids, rng, log, sealing }: Core,
   settings: Settings,
-  { events, link, metering, outside, watch }: BelowRental & { watch: Watch },
+  { events, link, metering, outside, watch, skipJobs }: BelowRental & { watch: Watch },
 ): Pick<Rental, 'ownOutages' | 'logs' | 'live' | 'webhooks'> {
   const openStream = outside.openStream ?? link.openStream;
   const { webhookOutbound: outbound } = outside;
   const { webhookMaxAttempts: maxAttempts } = settings;
   return {
-    ownOutages: openOwnOutages({ db, clock, log, metering, goodSinceMs: watch.goodSinceMs }),
+    ownOutages: openOwnOutages({ db, clock, log, metering, skipJobs, goodSinceMs: watch.goodSinceMs }),
     logs: openLogs({ db, clock, log, link: { openStream } }),
     live: openLive({ db, clock, events }),
     webhooks: openWebhooks({ db, clock, ids, log, rng, sealing, outbound, maxAttempts }),

@@ -34,7 +34,7 @@ export interface NewestRow {
   figures: StoredFigures;
 }
 
-/** Stores the newest samples. A sample that is a little older than the stored one changes nothing; one that is much older, because the clock was set back, does. */
+/** Stores the newest samples. One that is a little older than the stored one changes nothing. One that is much older does: the clock was set back. */
 export async function setNewest(tx: Tx, rows: readonly NewestRow[]): Promise<void> {
   const values = rows.map((row) => sql`(${row.machine_id}, ${row.sampled_ms}, ${JSON.stringify(row.figures)})`);
   await tx.run(

@@ -94,6 +94,21 @@ export async function patchAttempt(tx: Tx, id: string, patch: AttemptPatch): Pro
   await tx.run(sql`update finetuning_attempts set ${join(set)} where id = ${id}`);
 }
 
+/**
+ * Takes a forward step of the wall clock off the time of the attempts that ran then. Their start moves with the clock, and so does what was charged
+ * before the step. A repeat of the same step changes nothing.
+ */
+export async function skipStep(tx: Tx, { fromMs, untilMs }: { fromMs: number; untilMs: number }): Promise<void> {
+  const stepMs = untilMs - fromMs;
+  await tx.run(
+    sql`update finetuning_attempts set started_ms = started_ms + ${stepMs}, skipped_from_ms = ${fromMs},
+          charged_through_ms = charged_through_ms + case when charged_through_ms <= ${fromMs} then cast(${stepMs} as bigint) else 0 end
+        where started_ms <= ${fromMs} and (stopped_ms is null or stopped_ms > ${fromMs})
+          and (skipped_from_ms is null or skipped_from_ms <> ${fromMs})
+          and id in (select workload_id from finetuning_jobs where status in ('validating', 'queued', 'running'))`,
+  );
+}
+
 const EarnedRow = z.object({ job_id: text, charged_ucents: ucents, supplier_ucents: ucents });
 
 /** What each of these jobs was charged, and what its suppliers earned, over all attempts. */

@@ -16,7 +16,7 @@ import type { JobUrlAnswer, JobUrlPurpose, SentJobEvent } from '../../../shared/
 import type { Query, Tx } from '../../base/db/db.ts';
 import type { Reply } from '../../base/http/route.ts';
 import type { Driver } from '../../base/operations/engine.ts';
-import { chargedTimes, jobsOfMachine, machinesOfJobs } from './attempts.ts';
+import { chargedTimes, jobsOfMachine, machinesOfJobs, skipStep } from './attempts.ts';
 import { cancelJob, failMissing } from './cancel.ts';
 import { createJob, type CreateCall, quotesOf } from './create.ts';
 import type { FineTuningDeps } from './deps.ts';
@@ -65,6 +65,8 @@ export interface FineTuningRoom {
   machinesOf(query: Query, jobIds: readonly string[]): Promise<Map<string, string>>;
   /** The jobs that ever ran on the machine. */
   jobsOf(query: Query, machineId: string): Promise<string[]>;
+  /** The wall clock was set forward: nobody is charged for the time between, in which nothing ran. */
+  skip(step: { fromMs: number; untilMs: number }): Promise<void>;
   /** When each of these workloads of jobs was charged. */
   chargedTimes: typeof chargedTimes;
 }
@@ -132,6 +134,7 @@ export function openFineTuning(deps: FineTuningDeps): FineTuningRoom {
     namedBlobs: (keys) => namedBlobs(db.read, keys),
     machinesOf: machinesOfJobs,
     jobsOf: jobsOfMachine,
+    skip: (step) => db.tx('finetuning.skip', (tx) => skipStep(tx, step)),
     chargedTimes,
   };
 }

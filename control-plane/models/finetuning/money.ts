@@ -36,6 +36,8 @@ export function dueOf(attempt: Attempt, throughMs: number, leftUcents: bigint): 
   if (startedMs === null || throughMs <= (chargedMs ?? startedMs)) return { chargeUcents: 0n, supplierUcents: 0n };
   const trainedMs = throughMs - startedMs;
   const cost = accruedUcents(attempt.rate_ucents_per_hour, trainedMs) - attempt.charged_ucents;
+  // A step of the clock was charged before it was noticed. The next time pays for it.
+  if (cost <= 0n) return { chargeUcents: 0n, supplierUcents: 0n };
   const earned = supplierPartUcents(
     accruedUcents(attempt.supplier_rate_ucents_per_hour, trainedMs),
     attempt.supplier_bps,

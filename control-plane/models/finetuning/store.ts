@@ -95,8 +95,8 @@ export function pageOfJobs(
 const UnpaidRow = JobRow.pick({ terms: true }).extend({ placed_ms: int, ended_ms: int });
 
 /**
- * The jobs made after `sinceMs` that held GPUs and cost nothing, by the doing of their owners: cancelled, or with a training that failed. When each was
- * placed, and when that ended.
+ * The jobs made after `sinceMs` that held GPUs and cost nothing, because their owners cancelled them or their training failed. When each was placed,
+ * and when that ended.
  */
 export function unpaidJobs(
   query: Query,

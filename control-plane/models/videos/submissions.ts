@@ -28,8 +28,8 @@ export async function submitJob(read: store.Job, deps: StepDeps, signal: AbortSi
 const SKIPPED_LAST_MS = 60_000;
 
 /**
- * The servers, the least busy one for its weight first. One that is away, or that loses jobs, has none. So it would always be the first, and several of
- * them would use up all tries.
+ * The servers, the least busy one for its weight first. One that is away, or that loses jobs, has none. So it would always be the first, and several
+ * of them would use up all tries.
  */
 async function inOrder(all: readonly Upstream[], { db, clock, skippedMs }: StepDeps): Promise<Upstream[]> {
   const nowMs = clock.monotonicMs();

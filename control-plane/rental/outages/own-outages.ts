@@ -33,6 +33,8 @@ interface OwnOutagesDeps {
   clock: Clock;
   log: Log;
   metering: Pick<Metering, 'creditOwnOutage' | 'skipAll'>;
+  /** Takes a step off the time of fine-tuning jobs. A repeat of the same step must change nothing. */
+  skipJobs(step: SkippedStep): Promise<void>;
   /** All instances whose probes are timed in memory had a good probe then or later; null if this process knows nothing about that. */
   goodSinceMs(): number | null;
 }
@@ -93,9 +95,10 @@ function skippedStep(nowMs: number, stepMs: number, { log }: OwnOutagesDeps): Sk
   return [{ fromMs: nowMs - stepMs, untilMs: nowMs, evidence }];
 }
 
-async function skip(step: SkippedStep, { db, clock, metering }: OwnOutagesDeps): Promise<void> {
+async function skip(step: SkippedStep, { db, clock, metering, skipJobs }: OwnOutagesDeps): Promise<void> {
   // The row comes first, so that no rental is cut without it. A rental that ends meanwhile is cut up to its own end.
   await writeStep(db, step);
+  await skipJobs(step);
   await metering.skipAll(step, () => writeStep(db, { ...step, untilMs: clock.now() }));
 }
 

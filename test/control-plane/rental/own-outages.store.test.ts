@@ -285,7 +285,12 @@ test('loops that beat at the same moment share one run: an own outage is credite
     skipAll: async () => undefined,
     creditOwnOutage: async () => credited.push(1),
   };
-  const ownOutages = openOwnOutages({ ...world.core, metering, goodSinceMs: () => null });
+  const ownOutages = openOwnOutages({
+    ...world.core,
+    metering,
+    skipJobs: async () => undefined,
+    goodSinceMs: () => null,
+  });
   expect(await Promise.all([ownOutages.beat(), ownOutages.beat(), ownOutages.beat()])).toEqual([true, true, true]);
   expect(credited).toEqual([1]);
   expect(await ownOutages.beat()).toBe(false);

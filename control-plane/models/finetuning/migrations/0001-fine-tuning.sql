@@ -53,7 +53,8 @@ create table finetuning_attempts (
   stopped_ms INTEGER,
   charged_through_ms INTEGER,
   charged_ucents INTEGER not null default 0,
-  supplier_ucents INTEGER not null default 0
+  supplier_ucents INTEGER not null default 0,
+  skipped_from_ms INTEGER
 ) STRICT;
 
 create index finetuning_attempts_of_job on finetuning_attempts (job_id, created_ms);
