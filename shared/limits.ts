@@ -337,7 +337,7 @@ export const FINE_TUNING_URL_MS = 15 * 60_000;
 export const REPLICAS_MAX = 1_000;
 /** Requests of one tier of a model that wait in a process for a replica to start. */
 export const WAITING_REQUESTS_MAX = 256;
-/** One organisation has at most so many of them. A quarter is left to the others. */
+/** Requests of one organisation among them. A quarter is left to the others. */
 export const WAITING_REQUESTS_PER_ORG_MAX = 192;
 /**
  * How long a stream that waits for a replica stays silent. A failure in this time can still be answered with its own status. After this

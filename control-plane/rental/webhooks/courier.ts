@@ -25,7 +25,7 @@ import type { Secrets } from './endpoints.ts';
 
 /** Largest number of attempts in progress for all endpoints. Healthy endpoints need far fewer. */
 const UNDER_WAY_MAX = 1_024;
-/** One organisation has at most so many of them. With many endpoints that hang, and retries by hand, it would use up all. */
+/** Attempts of one organisation among them. With many endpoints that hang, and retries by hand, it would use up all. */
 const UNDER_WAY_PER_ORG_MAX = 128;
 const OVERDUE_PER_RUN_MAX = 500;
 /** Wait after a result that could not be stored. The attempt is repeated, but not in a hot loop. */
