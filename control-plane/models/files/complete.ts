@@ -22,7 +22,7 @@ export async function complete(call: CompleteCall, deps: FilesDeps): Promise<Rep
   const { db, clock } = deps;
   const upload = (await findUpload(db.read, caller.orgId, params.id)) ?? failNoUpload(params.id);
   if (!isSame(upload, body)) assertPending(upload, clock.now());
-  const file = upload.status === 'completed' ? undefined : await writeFile(call, upload, deps);
+  const file = upload.status === 'completed' ? undefined : await writeUnlessCompleted(call, upload, deps);
   const keep = (): Promise<{ reply: Reply; isKept: boolean }> =>
     db.tx('uploads.complete', async (tx) => {
       await tx.lock('org', caller.orgId);
@@ -50,6 +50,21 @@ export async function complete(call: CompleteCall, deps: FilesDeps): Promise<Rep
 /** Whether the upload was completed by an equal request. */
 function isSame({ status, part_ids: partIds }: UploadRow, body: CompleteUpload): boolean {
   return status === 'completed' && JSON.stringify(partIds) === JSON.stringify(body.part_ids);
+}
+
+/** Undefined if an equal request has completed the upload meanwhile. Its parts are removed soon after, so this request may miss one. */
+async function writeUnlessCompleted(
+  call: CompleteCall,
+  upload: UploadRow,
+  deps: FilesDeps,
+): Promise<FileRow | undefined> {
+  try {
+    return await writeFile(call, upload, deps);
+  } catch (error) {
+    const now = await findUpload(deps.db.read, upload.org_id, upload.id);
+    if (now === undefined || !isSame(now, call.body)) throw error;
+    return undefined;
+  }
 }
 
 async function writeFile({ caller, body, gone }: CompleteCall, upload: UploadRow, deps: FilesDeps): Promise<FileRow> {

@@ -71,7 +71,10 @@ export function openUploads(deps: FilesDeps, wholeFiles: AtOnce): Uploads {
       }),
     clean: async (signal) => {
       for (const late of await lateUploads(db.read, clock.now() - COMPLETING_MS, EXPIRED_ROWS)) {
-        await db.tx('uploads.expire', (tx) => move(tx, { id: late.id, status: 'pending' }, 'expired'));
+        await db.tx('uploads.expire', async (tx) => {
+          await tx.lock('org', late.org_id);
+          await move(tx, { id: late.id, status: 'pending' }, 'expired');
+        });
       }
       const untilMs = clock.monotonicMs() + CLEAN_MS_MAX;
       while (!signal.aborted && clock.monotonicMs() < untilMs) {

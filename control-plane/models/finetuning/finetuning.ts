@@ -71,8 +71,10 @@ export interface FineTuningRoom {
   chargedTimes: typeof chargedTimes;
 }
 
-/** Largest number of jobs that are driven at once. A step may read a whole file, and the engine must serve other rooms too. */
+/** Largest number of jobs that are driven at once, because the engine must serve other rooms too. */
 const DRIVEN_MAX = 16;
+/** How many of them may read a whole file. That takes minutes, and meanwhile other jobs must be placed, started and ended. */
+const READING_MAX = 8;
 const POSTPONED_MS = 30_000;
 
 export function openFineTuning(deps: FineTuningDeps): FineTuningRoom {
@@ -158,11 +160,16 @@ async function shown(job: store.Job, deps: FineTuningDeps): Promise<FineTuningJo
 function openDriver(deps: FineTuningDeps): Driver {
   const { clock, db } = deps;
   const driven = new Set<string>();
+  let reading = new Set<string>();
+  const dueJobs = async (reads: boolean, limit: number): Promise<string[]> =>
+    (await store.dueJobs(db.read, clock.now(), { reads, limit })).filter((id) => !driven.has(id));
   return {
     name: 'finetuning',
     due: async (_nowMs, limit) => {
-      const ids = await store.dueJobs(db.read, clock.now(), limit);
-      return ids.filter((id) => !driven.has(id)).slice(0, DRIVEN_MAX - driven.size);
+      const still = [...reading].filter((id) => driven.has(id));
+      const more = (await dueJobs(true, limit)).slice(0, Math.max(0, READING_MAX - still.length));
+      reading = new Set([...still, ...more]);
+      return [...more, ...(await dueJobs(false, limit))].slice(0, DRIVEN_MAX - driven.size);
     },
     drive: async (id, signal) => {
       driven.add(id);

@@ -131,10 +131,18 @@ export async function jobWithFile(query: Query, fileId: string): Promise<string 
   return row?.id;
 }
 
-export async function dueJobs(query: Query, nowMs: number, limit: number): Promise<string[]> {
+/** With `reads`, the jobs whose next step reads a whole file: the training file, or one that the host has sent. Without it, all others. */
+export async function dueJobs(
+  query: Query,
+  nowMs: number,
+  { reads, limit }: { reads: boolean; limit: number },
+): Promise<string[]> {
+  const readsFile = sql`finished_ms is null and ((status = 'validating' and cancel_ms is null)
+    or exists (select 1 from finetuning_files f where f.job_id = finetuning_jobs.id and f.state = 'uploaded'))`;
+  const isKind = reads ? readsFile : sql`not (${readsFile})`;
   const rows = await query.all(
     idRow,
-    sql`select id from finetuning_jobs where due_ms <= ${nowMs} order by due_ms, created_ms limit ${limit}`,
+    sql`select id from finetuning_jobs where due_ms <= ${nowMs} and ${isKind} order by due_ms, created_ms limit ${limit}`,
   );
   return rows.map(({ id }) => id);
 }

@@ -311,7 +311,14 @@ describe('a cancel', () => {
 
 test('a job that cannot be driven does not keep the others from being driven, and is driven again later', async () => {
   const { world } = training;
-  const create = (): Promise<string> => training.create({ svc: { max_budget_usd: 6 } });
+  // Queued, because fewer jobs may read their files at once.
+  const create = async (): Promise<string> => {
+    const id = await training.create({ svc: { max_budget_usd: 6 } });
+    await world.db.tx('test.queued', (tx) =>
+      tx.run(sql`update finetuning_jobs set status = 'queued' where id = ${id}`),
+    );
+    return id;
+  };
   for (let i = 0; i < 15; i += 1) {
     const id = await create();
     await world.db.tx('test.break', (tx) => tx.run(sql`update finetuning_jobs set terms = '{}' where id = ${id}`));
