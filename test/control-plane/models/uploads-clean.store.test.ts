@@ -1,9 +1,9 @@
 // The parts of uploads that have ended, on a blob store that is slow: they are removed in runs that are short enough for the watchdog.
 import { expect, test } from 'vitest';
-import { openDiskBlobs } from '../../../control-plane/base/blobs/local-disk.ts';
 import { countRow } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { insertPart, insertUpload, setStatus } from '../../../control-plane/models/files/uploads-store.ts';
+import { scriptedBlobs } from '../../kit/scripted-blobs.ts';
 import { whileTimePasses } from '../../kit/virtual-clock.ts';
 import { openWorld } from '../../kit/world.ts';
 
@@ -15,21 +15,15 @@ test('a run of the cleaning ends within a minute, and the next runs finish the r
   const removed = new Set<string>();
   const seen = { under: 0, most: 0 };
   const world = await openWorld(1, {
-    blobs: ({ clock, ids, log }) => ({
-      ...openDiskBlobs('/nonexistent', {
-        clock,
-        ids,
-        log,
-        reserve: { share: 0, bytes: 0 },
-        presignedUrls: { urlOf: () => Promise.reject(new Error('nobody asks for a URL here')) },
+    blobs: (core) =>
+      scriptedBlobs(core, {
+        remove: async (key) => {
+          seen.most = Math.max(seen.most, (seen.under += 1));
+          await clock.sleep(REMOVE_MS);
+          seen.under -= 1;
+          removed.add(key);
+        },
       }),
-      remove: async (key) => {
-        seen.most = Math.max(seen.most, (seen.under += 1));
-        await clock.sleep(REMOVE_MS);
-        seen.under -= 1;
-        removed.add(key);
-      },
-    }),
   });
   const { clock, db, rooms } = world;
   const { orgId } = await world.customer(100);

@@ -1,10 +1,10 @@
 // Two equal requests complete one upload, and the slower one finds that the parts are gone.
 import { Readable } from 'node:stream';
 import { expect, test } from 'vitest';
-import { openDiskBlobs } from '../../../control-plane/base/blobs/local-disk.ts';
 import { openCheck } from '../../../control-plane/models/files/check.ts';
 import { insertFile } from '../../../control-plane/models/files/store.ts';
 import { insertPart, insertUpload, setStatus } from '../../../control-plane/models/files/uploads-store.ts';
+import { scriptedBlobs } from '../../kit/scripted-blobs.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 const [ID, PART, FILE] = ['upload_1', 'part_1', 'file-1'];
@@ -14,24 +14,18 @@ const gone = new AbortController().signal;
 async function openUpload(onRead: (world: World, orgId: string) => Promise<void>): Promise<[World, string]> {
   let orgId = '';
   const world: World = await openWorld(1, {
-    blobs: ({ clock, ids, log }) => ({
-      ...openDiskBlobs('/nonexistent', {
-        clock,
-        ids,
-        log,
-        reserve: { share: 0, bytes: 0 },
-        presignedUrls: { urlOf: () => Promise.reject(new Error('nobody asks for a URL here')) },
+    blobs: (core) =>
+      scriptedBlobs(core, {
+        open: async () => {
+          await onRead(world, orgId);
+          return undefined;
+        },
+        write: async (_key, source) => {
+          await Readable.from(source).toArray();
+          throw new Error('the part was read');
+        },
+        remove: async () => undefined,
       }),
-      open: async () => {
-        await onRead(world, orgId);
-        return undefined;
-      },
-      write: async (_key, source) => {
-        await Readable.from(source).toArray();
-        throw new Error('the part was read');
-      },
-      remove: async () => undefined,
-    }),
   });
   ({ orgId } = await world.customer(100));
   const upload = { id: ID, org_id: orgId, filename: 'a', purpose: 'fine-tune' as const, mime_type: 'text/jsonl' };
