@@ -30,7 +30,7 @@ const SCOPES = [
   'serverless:write',
 ];
 
-/** What the role `read-only` may do, too. */
+/** Scopes that the role `read-only` has too. */
 const READ_SCOPES = 'instances: read, billing: read';
 
 interface LoginOptions extends CommonOptions {
