@@ -30,9 +30,6 @@ const SCOPES = [
   'serverless:write',
 ];
 
-/** Scopes that the role `read-only` has too. */
-const READ_SCOPES = 'instances: read, billing: read';
-
 interface LoginOptions extends CommonOptions {
   withToken?: boolean;
   scopes?: string;
@@ -47,7 +44,7 @@ const Codes = z.looseObject({
 });
 const Granted = z.looseObject({
   access_token: z.string(),
-  api_key: z.looseObject({ id: z.string(), expires_at: z.string().nullable() }),
+  api_key: z.looseObject({ id: z.string(), scopes: z.array(z.string()), expires_at: z.string().nullable() }),
 });
 
 export function addAuthCommands(auth: Command, deps: SvcDeps): void {
@@ -90,11 +87,14 @@ async function login(options: LoginOptions, deps: SvcDeps): Promise<void> {
   const codes = Codes.parse(await client.json({ method: 'POST', path: '/auth/device', body: begun }));
   deps.tell(`Open ${codes.verification_uri} and enter the code ${codes.user_code}\n`);
   const granted = await askUntilGranted(codes, options, deps);
-  const { id, expires_at: expiresAt } = granted.api_key;
+  const { id, scopes: given, expires_at: expiresAt } = granted.api_key;
+
   const file = deps.logins.save(profile, { base_url: baseUrl, api_key: granted.access_token, expires_at: expiresAt });
   deps.tell(
     `Signed in with the key ${id}, until ${expiresAt ?? 'it is revoked'}. It is in ${file}, which only you can read.\n`,
   );
+  if (given.join() !== scopes.join())
+    deps.tell(`Your role allows less than was asked for. The key may do: ${given.join(', ')}\n`);
 }
 
 async function askUntilGranted(
@@ -120,7 +120,6 @@ async function askUntilGranted(
       return Granted.parse(await client.json(request));
     } catch (error) {
       const code = error instanceof SvcError ? error.refusal.code : '';
-      if (code === 'access_denied') throw denied(error);
       if (code === 'slow_down') waitMs += 5_000;
       else if (code !== 'authorization_pending') throw error;
     }
@@ -128,13 +127,6 @@ async function askUntilGranted(
   const message = interrupted.aborted ? 'interrupted' : 'nobody approved this machine in time';
   const exit = interrupted.aborted ? EXIT.interrupted : EXIT.signIn;
   throw new SvcError(exit, { code: 'expired_token', message, next: 'Begin again: svc auth login' });
-}
-
-/** The page of the approval refuses more than the role of the person has, and offers only a denial then. */
-function denied(error: unknown): unknown {
-  if (!(error instanceof SvcError)) return error;
-  const next = `Ask for no more than your role may do, such as: svc auth login --scopes '${READ_SCOPES}'`;
-  return new SvcError(error.exit, { ...error.refusal, next });
 }
 
 async function status(options: CommonOptions, deps: SvcDeps): Promise<void> {

@@ -15,7 +15,7 @@ export const BeginDeviceLogin = z
       .array(z.string().min(1).max(64))
       .min(1)
       .max(SCOPES_MAX)
-      .describe('What the key will be able to do, like `instances: read`. It cannot be more than the person may do'),
+      .describe('What the key will be able to do, like `instances: read`. What the person may not do is left out'),
   })
   .meta({ id: 'BeginDeviceLogin' });
 
@@ -69,6 +69,9 @@ export const DeviceLogin = z
     host: z.string().describe('The name that the machine gives itself. Nobody has checked it'),
     client_ip: z.string().describe('The address from which the program asks'),
     scopes: z.array(z.string()).describe('What the key will be able to do'),
+    withheld_scopes: z
+      .array(z.string())
+      .describe('What the program asks for too, but the person may not do. The key will not be able to do it'),
     org: z
       .strictObject({ id: z.string().describe('Its id'), name: z.string().describe('Its name') })
       .describe('The organisation of the session. The key will act for it'),

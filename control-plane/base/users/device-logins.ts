@@ -14,7 +14,7 @@ import { assertKeyCount, hashOf, issueKey, scopesOf } from '../accounts/api-keys
 import { assertOrg } from '../accounts/orgs.ts';
 import type { Tx } from '../db/db.ts';
 import type { SessionCall } from '../http/route.ts';
-import { scopeText } from '../http/scopes.ts';
+import { type Scope, scopeText } from '../http/scopes.ts';
 import * as rows from './device-store.ts';
 import type { PeopleDeps } from './people.ts';
 import { scopesOfRole } from './roles.ts';
@@ -40,7 +40,7 @@ export interface DeviceLogins {
   redeem(deviceCode: string): Promise<NewApiKey>;
   /** Returns what the person is asked to approve. @throws ServiceError `not_found` */
   show(caller: SessionCaller, userCode: string): Promise<DeviceLogin>;
-  /** @throws ServiceError `not_found`, `insufficient_scope` for a scope that the person lacks */
+  /** The key gets what was asked for and the person may do. @throws ServiceError `not_found`, `insufficient_scope` if that is nothing */
   approve(caller: SessionCaller, userCode: string): Promise<void>;
   /** @throws ServiceError `not_found` */
   deny(caller: SessionCaller, userCode: string): Promise<void>;
@@ -53,9 +53,12 @@ export function openDeviceLogins(deps: Deps): DeviceLogins {
   const pending = async (userCode: string): Promise<rows.DeviceLoginRow> =>
     (await rows.loginWithUserCode(db.read, codeHash(userCode), clock.now())) ??
     fail('not_found', 'This code is unknown, was used, or has ended. Begin the login again on the machine.');
-  const decide = async (caller: SessionCaller, userCode: string, state: 'approved' | 'denied'): Promise<void> => {
-    const { id } = await pending(userCode);
-    const decision = { state, userId: caller.session.userId, orgId: caller.orgId };
+  const decide = async (
+    caller: SessionCaller,
+    { id }: rows.DeviceLoginRow,
+    decided: Pick<rows.Decision, 'state' | 'scopes'>,
+  ): Promise<void> => {
+    const decision = { ...decided, userId: caller.session.userId, orgId: caller.orgId };
     const done = await db.tx('users.decide_device', async (tx) => {
       await tx.lock('user', decision.userId);
       await sessions.present(tx, caller, 'session');
@@ -72,24 +75,38 @@ export function openDeviceLogins(deps: Deps): DeviceLogins {
       return {
         host: row.host,
         client_ip: row.client_ip,
-        scopes: row.scopes,
+        ...shareOut(row.scopes, caller),
         org: { id: org.id, name: org.name },
         created_at: isoTime(row.created_ms),
         expires_at: isoTime(row.expires_ms),
       };
     },
     approve: async (caller, userCode) => {
-      const { scopes } = await pending(userCode);
-      const beyond = scopesOf(scopes).find((scope) => !caller.scopes.includes(scope));
-      if (beyond !== undefined) {
+      const row = await pending(userCode);
+      const { scopes, withheld_scopes: withheld } = shareOut(row.scopes, caller);
+      if (scopes.length === 0) {
         fail('insufficient_scope', {
-          detail: `The program asks for "${scopeText(beyond)}", which you may not do yourself. Deny it, and begin with fewer scopes.`,
-          extra: { required_scope: scopeText(beyond) },
+          detail: `The program asks for "${withheld.join(', ')}", and you may do none of it yourself. Deny it, and begin with other scopes.`,
+          extra: { required_scope: withheld.join(', ') },
         });
       }
-      await decide(caller, userCode, 'approved');
+      await decide(caller, row, { state: 'approved', scopes });
     },
-    deny: (caller, userCode) => decide(caller, userCode, 'denied'),
+    deny: async (caller, userCode) => {
+      const row = await pending(userCode);
+      await decide(caller, row, { state: 'denied', scopes: row.scopes });
+    },
+  };
+}
+
+/** Divides what a program asks for into what the person can give, and the rest (RFC 8628 lets a server give less than was asked for). */
+function shareOut(asked: readonly string[], caller: SessionCaller): Pick<DeviceLogin, 'scopes' | 'withheld_scopes'> {
+  const scopes = scopesOf(asked);
+  const isGiven = (scope: Scope): boolean => caller.scopes.includes(scope);
+  if (scopes.every(isGiven)) return { scopes: [...asked], withheld_scopes: [] };
+  return {
+    scopes: scopes.filter(isGiven).map(scopeText),
+    withheld_scopes: scopes.filter((scope) => !isGiven(scope)).map(scopeText),
   };
 }
 

@@ -64,15 +64,23 @@ export function loginWithUserCode(query: Query, hash: string, nowMs: number): Pr
   );
 }
 
+export interface Decision {
+  state: 'approved' | 'denied';
+  /** What the key will be able to do. */
+  scopes: readonly string[];
+  userId: string;
+  orgId: string;
+}
+
 /** False if somebody else has decided before, or the code has expired. */
 export async function decide(
   tx: Tx,
   id: string,
-  { state, userId, orgId }: { state: 'approved' | 'denied'; userId: string; orgId: string },
+  { state, scopes, userId, orgId }: Decision,
   nowMs: number,
 ): Promise<boolean> {
   const decided = await tx.run(
-    sql`update device_logins set state = ${state}, user_id = ${userId}, org_id = ${orgId}
+    sql`update device_logins set state = ${state}, scopes = ${JSON.stringify(scopes)}, user_id = ${userId}, org_id = ${orgId}
         where id = ${id} and state = 'pending' and expires_ms > ${nowMs}`,
   );
   return decided === 1;

@@ -12,7 +12,10 @@ const CODES = {
   expires_in: 600,
   interval: 5,
 };
-const KEY = { access_token: 'svc_live_new', api_key: { id: 'apk_1', expires_at: '2026-04-01T00:00:00.000Z' } };
+const KEY = {
+  access_token: 'svc_live_new',
+  api_key: { id: 'apk_1', scopes: ['instances: read'], expires_at: '2026-04-01T00:00:00.000Z' },
+};
 
 /** The answers to requests for the key, in order; the last one is repeated. */
 function svcAt(answers: readonly (string | object)[]): { svc: Svc; asked: () => number } {
@@ -53,7 +56,7 @@ test('a code that is refused ends the login at once', async () => {
   expect(code).toBe(1);
   expect(JSON.parse(stderr.trim().split('\n').at(-1) ?? '')).toMatchObject({
     code: 'access_denied',
-    next: expect.stringContaining("svc auth login --scopes 'instances: read") as string,
+    message: expect.stringContaining('It is access_denied.') as string,
   });
   expect(asked()).toBe(2);
   svc.close();

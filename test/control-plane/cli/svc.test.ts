@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { openLogins } from '../../../control-plane/cli/config.ts';
 import { buildProgram } from '../../../control-plane/cli/svc.ts';
+import type { Role } from '../../../shared/api/auth.ts';
 import { addPerson } from '../../kit/people.ts';
 import { api, baseUrl, openSvcForEachTest, owner, svcOf } from './svc-of-test.ts';
 
@@ -83,8 +84,9 @@ describe('auth', () => {
     expect((await svc.run('auth', 'token')).code).toBe(4);
   });
 
-  test('a member approves the code of this machine, and the key that the API makes is used from then on', async () => {
-    const ada = await addPerson(api.world, { orgId: owner.orgId, role: 'member' });
+  /** Signs in with the approval of a person of this role. */
+  const signIn = async (role: Role): Promise<{ svc: ReturnType<typeof svcOf>; exit: number; stderr: string }> => {
+    const person = await addPerson(api.world, { orgId: owner.orgId, role });
     let code = '';
     const spy: typeof fetch = async (url, init) => {
       const answer = await fetch(url, init);
@@ -95,15 +97,31 @@ describe('auth', () => {
     let slept = 0;
     const onSleep = async (): Promise<void> => {
       slept += 1;
-      if (slept === 2) await api.call('POST', `/v1/auth/device/${code}/approve`, { as: ada });
+      if (slept === 2) await api.call('POST', `/v1/auth/device/${code}/approve`, { as: person });
       await api.world.clock.advance(5_000);
     };
     const svc = svcOf({ key: undefined, fetch: spy, onSleep });
     const { code: exit, stderr } = await svc.run('auth', 'login');
+    return { svc, exit, stderr };
+  };
+
+  test('a member approves the code of this machine, and the key that the API makes is used from then on', async () => {
+    const { svc, exit, stderr } = await signIn('member');
+    expect(stderr).not.toContain('less than was asked for');
     expect(stderr).toContain('Signed in with the key apk_');
     expect(exit).toBe(0);
     const listed = await svc.run('api', 'GET', 'balance', '--json');
     expect(JSON.parse(listed.stdout)).toMatchObject({ currency: 'USD' });
+  });
+
+  test('a person whose role is narrow gets a key for what the role may do, and is told so', async () => {
+    const { svc, exit, stderr } = await signIn('billing');
+    expect(exit).toBe(0);
+    expect(stderr).toMatch(/Your role allows less than was asked for\. The key may do: .*billing: read/);
+    expect((await svc.run('balance')).code).toBe(0);
+    const refused = await svc.run('instance', 'list');
+    expect(refused.code).not.toBe(0);
+    expect(refused.stderr).toContain('instances: read');
   });
 
   test('profiles are told apart, and the environment has precedence', async () => {

@@ -63,9 +63,19 @@ function Approval({ code, login, done }: ApprovalProps) {
           <dt>Acts for</dt>
           <dd>{login.org.name}</dd>
           <dt>May</dt>
-          <dd>{login.scopes.join(', ')}</dd>
+          <dd>{login.scopes.join(', ') || 'nothing: your role has none of what it asks for'}</dd>
+          {login.withheld_scopes.length > 0 && (
+            <>
+              <dt>May not, because your role may not</dt>
+              <dd>{login.withheld_scopes.join(', ')}</dd>
+            </>
+          )}
         </dl>
-        <Form action={approve} submit="Approve" busy="Approving…" cancel={() => void deny.run()} />
+        {login.scopes.length > 0 ? (
+          <Form action={approve} submit="Approve" busy="Approving…" cancel={() => void deny.run()} />
+        ) : (
+          <Form action={deny} submit="Deny" busy="Denying…" />
+        )}
       </div>
     </Card>
   );

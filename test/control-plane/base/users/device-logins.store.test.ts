@@ -202,8 +202,28 @@ describe('the scopes', () => {
       json: { code: 'insufficient_scope', required_scope: 'members: write' },
     });
     expect(await refusal(codes)).toBe('authorization_pending');
+    expect((await show(codes)).json).toMatchObject({ scopes: [], withheld_scopes: ['members: write'] });
     const unknown = await api.call('POST', '/v1/auth/device', { body: { host: 'x', scopes: ['instances: fly'] } });
     expect(unknown).toMatchObject({ status: 422, json: { errors: [{ field: 'scopes[0]' }] } });
+  });
+
+  test('are those of the person among what the program asks for', async () => {
+    const eve = await addPerson(api.world, { orgId: owner.orgId, role: 'billing' });
+    const codes = await begin(['instances: write', 'full_access', 'deposits: write']);
+    expect((await show(codes, eve)).json).toMatchObject({
+      scopes: ['billing: read', 'deposits: write'],
+      withheld_scopes: ['instances: write', 'serverless:read', 'serverless:write'],
+    });
+    expect((await show(codes)).json).toMatchObject({
+      scopes: ['instances: write', 'full_access', 'deposits: write'],
+      withheld_scopes: [],
+    });
+    expect((await act('approve', codes, eve)).status).toBe(204);
+    const { json } = await redeem(codes);
+    expect(json).toMatchObject({ scope: 'billing: read, deposits: write' });
+    const key = String(json['access_token']);
+    expect((await api.call('GET', '/v1/balance', { key })).status).toBe(200);
+    expect((await api.call('GET', '/v1/instances', { key })).status).toBe(403);
   });
 
   test('count when the key is made: a person who was removed meanwhile gives none', async () => {
