@@ -6,7 +6,10 @@ import { openClient } from './client.ts';
 import { addressOf, asStranger, type CommonOptions, signedIn, type SvcDeps, withCommon } from './command.ts';
 import { EXIT, SvcError } from './exit.ts';
 
-/** The scopes that the commands of this program need. `svc auth login` asks for them. */
+/**
+ * The scopes that the commands of this program need, and those that read what the console shows with `svc api`. `svc auth login` asks for them. A key
+ * that makes API keys has to be asked for by name, because whoever steals it keeps the keys that it has made.
+ */
 const SCOPES = [
   'instances: read',
   'instances: write',
@@ -28,6 +31,8 @@ const SCOPES = [
   'supply: write',
   'serverless:read',
   'serverless:write',
+  'api_keys: read',
+  'members: read',
 ];
 
 interface LoginOptions extends CommonOptions {

@@ -112,6 +112,9 @@ describe('auth', () => {
     expect(exit).toBe(0);
     const listed = await svc.run('api', 'GET', 'balance', '--json');
     expect(JSON.parse(listed.stdout)).toMatchObject({ currency: 'USD' });
+    for (const path of ['/api-keys', '/v1/members']) expect((await svc.run('api', 'GET', path)).code).toBe(0);
+    const body = JSON.stringify({ name: 'ci', scopes: ['instances: read'] });
+    expect((await svc.run('api', 'POST', '/api-keys', '--body', body)).stderr).toContain('api_keys: write');
   });
 
   test('a person whose role is narrow gets a key for what the role may do, and is told so', async () => {
