@@ -84,11 +84,10 @@ export interface CapacityRequest {
  */
 export async function candidates(query: Query, request: CapacityRequest): Promise<Candidate[]> {
   const fits = conditions(request);
-  const counts = Array.from({ length: GPUS_PER_MACHINE_MAX - request.gpuCount + 1 }, (_, i) => request.gpuCount + i);
-  const ranges = counts.map((count) => {
-    const free = sqlNumber(count);
+  const ranges = rangesOf(request.gpuCount).map((range, i) => {
+    const name = raw(`range_${i}`);
     return sql`select * from (select ${CANDIDATE} from offerings where listed = 1 and gpu_type = ${request.gpuType} and tier = 'on_demand'
-      and gpu_free = ${free} and ${fits} order by price_ucents_per_hour, id limit ${CANDIDATES}) as range_${free}`;
+      and ${raw(range)} and ${fits} order by price_ucents_per_hour, gpu_free, id limit ${CANDIDATES}) as ${name}`;
   });
   const free = await query.all(
     CandidateRow,
@@ -97,6 +96,16 @@ export async function candidates(query: Query, request: CapacityRequest): Promis
   if (request.endsMs === null) return free;
   const lent = await lentCandidates(query, request, request.endsMs);
   return [...lent, ...free.filter(({ id }) => !lent.some((offering) => offering.id === id))];
+}
+
+/** Few machines have more GPUs than this. All with more of them free are one range, because each range costs the same, also if it is empty. */
+const GPUS_MOSTLY_MAX = 8;
+
+/** Conditions on the number of free GPUs. Together they are the machines with enough of them. */
+function rangesOf(gpuCount: number): string[] {
+  const last = gpuCount > GPUS_MOSTLY_MAX ? GPUS_PER_MACHINE_MAX : GPUS_MOSTLY_MAX;
+  const exact = Array.from({ length: last - gpuCount + 1 }, (_, i) => `gpu_free = ${gpuCount + i}`);
+  return last < GPUS_PER_MACHINE_MAX ? [...exact, `gpu_free > ${last}`] : exact;
 }
 
 function lentCandidates(query: Query, request: CapacityRequest, endsMs: number): Promise<Candidate[]> {
@@ -308,11 +317,6 @@ export function priceCondition({ gpuCount, diskGb }: Pick<CapacityRequest, 'gpuC
 
 function extraGb(diskGb: number | null): number {
   return Math.max(0, (diskGb ?? DISK_GB_INCLUDED) - DISK_GB_INCLUDED);
-}
-
-/** One of our own numbers as SQL text, for places that allow no parameter (an alias). */
-function sqlNumber(value: number): Sql {
-  return raw(String(value));
 }
 
 const GpuTypeRow = z.object({

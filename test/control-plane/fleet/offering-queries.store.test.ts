@@ -115,6 +115,19 @@ describe('candidates', () => {
     expect(await found()).toContain('right');
   });
 
+  test('are machines with just enough GPUs and with more, on both sides of eight', async () => {
+    for (const gpus of [7, 8, 9, 15, 16]) await add(`of ${gpus}`, { gpus });
+    const large = async (gpuCount: number): Promise<(string | undefined)[]> => {
+      const names = await found({ gpuCount, maxPriceUcentsPerHour: null });
+      return names.filter((name) => name?.startsWith('of ')).toReversed();
+    };
+    // Among machines of the same price, the one with the fewest free GPUs is the first.
+    expect(await large(7)).toEqual(['of 16', 'of 15', 'of 9', 'of 8', 'of 7']);
+    expect(await large(8)).toEqual(['of 16', 'of 15', 'of 9', 'of 8']);
+    expect(await large(9)).toEqual(['of 16', 'of 15', 'of 9']);
+    expect(await large(16)).toEqual(['of 16']);
+  });
+
   test('are ordered by price, and among equals by id', async () => {
     await add('cheap', { dollars: 1 });
     const rows = await candidates(world.db.read, { ...REQUEST, region: null, maxPriceUcentsPerHour: null });

@@ -138,7 +138,7 @@ describe('a candidate that was read before its machine was locked', () => {
   });
 });
 
-test('SQLite reads ranges of an index for the candidates, and sorts no fleet; unpaid launches have an index of their own', async () => {
+test('SQLite reads ranges of an index for the candidates, and sorts only machines with more than eight free GPUs; unpaid launches have an index of their own', async () => {
   if (world.db.dialect !== 'sqlite') return;
   const plans: string[] = [];
   const Detail = z.object({ detail: text });
@@ -161,6 +161,7 @@ test('SQLite reads ranges of an index for the candidates, and sorts no fleet; un
   expect(new Set(reads('offerings'))).toEqual(
     new Set([
       'SEARCH offerings USING COVERING INDEX offerings_by_region (gpu_type=? AND tier=? AND region=? AND gpu_free=? AND price_ucents_per_hour<?)',
+      'SEARCH offerings USING COVERING INDEX offerings_by_region (gpu_type=? AND tier=? AND region=? AND gpu_free>?)',
     ]),
   );
   expect(reads('instances')).toEqual([
