@@ -10,7 +10,7 @@ const SPEC = {
   image: 'x',
   pull_login: false,
   command: { entrypoint: null, cmd: null },
-  sealed_env: '',
+  sealed_env: null,
   gpu_uuids: [],
   disk_gb: null,
   ends_at_ms: null,

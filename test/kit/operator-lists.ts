@@ -39,7 +39,7 @@ const LAUNCH = JSON.stringify({
   registry_credential_id: null,
   entrypoint: null,
   cmd: null,
-  sealed_env: '',
+  sealed_env: null,
   ports: [],
   min_vram_gb: 0,
 });

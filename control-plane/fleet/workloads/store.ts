@@ -11,7 +11,9 @@ import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
  * A desired workload as it is stored. It has no `desired`, because the state of the row decides that. Its environment is sealed, because it may
  * hold secrets.
  */
-export const WorkloadSpec = DesiredWorkload.omit({ desired: true, env: true }).extend({ sealed_env: z.string() });
+export const WorkloadSpec = DesiredWorkload.omit({ desired: true, env: true }).extend({
+  sealed_env: z.string().nullable(),
+});
 export type WorkloadSpec = z.infer<typeof WorkloadSpec>;
 
 const WorkloadRow = z.object({

@@ -54,8 +54,11 @@ const NOTHING_LEFT = new Set<ObservedWorkload['phase']>(['removed', 'missing']);
 const KEPT = new Set<ObservedWorkload['phase']>(['starting', 'running', 'failed', 'finishing', 'finished']);
 
 export interface Workloads {
-  /** Seals the environment variables of an instance, because they may hold secrets. They are sent in the clear only to the host. */
-  sealEnv(instanceId: string, env: Record<string, string>): string;
+  /**
+   * Seals the environment variables of an instance, because they may hold secrets. They are sent in the clear only to the host. Null if there are
+   * none.
+   */
+  sealEnv(instanceId: string, env: Record<string, string>): string | null;
   /** Whether the machine may get one more container (WORKLOADS_PER_MACHINE_MAX). */
   hasCapacity(tx: Tx, machineId: string): Promise<boolean>;
   /** The container should run on the machine from now on. The caller pushes the desired state after its commit. */
@@ -110,7 +113,8 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
   const { db, clock, log, sealing } = deps;
 
   return {
-    sealEnv: (instanceId, env) => sealing.seal(envPlace(instanceId), JSON.stringify(env)),
+    sealEnv: (instanceId, env) =>
+      Object.keys(env).length === 0 ? null : sealing.seal(envPlace(instanceId), JSON.stringify(env)),
     hasCapacity: async (tx, machineId) => (await store.countLive(tx, machineId)) < WORKLOADS_PER_MACHINE_MAX,
     want: async (tx, machineId, spec) => {
       const nowMs = clock.now();
@@ -197,8 +201,12 @@ function desiredOf({ spec, state }: Pick<store.WorkloadRow, 'spec' | 'state'>, s
   const { sealed_env: sealedEnv, ...plain } = spec;
   // A removal needs no command and no variables, and the tombstone of an unknown container has none.
   if (state !== 'wanted') return { ...plain, command: { entrypoint: null, cmd: null }, env: {}, desired: 'removed' };
-  const env = z.record(z.string(), z.string()).parse(JSON.parse(sealing.open(envPlace(spec.instance_id), sealedEnv)));
+  const env = sealedEnv === null ? {} : openEnv(spec.instance_id, sealedEnv, sealing);
   return { ...plain, env, desired: 'running' };
+}
+
+function openEnv(instanceId: string, sealed: string, sealing: Sealing): Record<string, string> {
+  return z.record(z.string(), z.string()).parse(JSON.parse(sealing.open(envPlace(instanceId), sealed)));
 }
 
 function envPlace(instanceId: string): string {
@@ -231,7 +239,7 @@ function tombstoneOf(workloadId: string): store.WorkloadSpec {
     image: 'unknown',
     pull_login: false,
     command: { entrypoint: null, cmd: null },
-    sealed_env: '',
+    sealed_env: null,
     gpu_uuids: [],
     disk_gb: null,
     ends_at_ms: null,

@@ -14,8 +14,8 @@ export const Launch = z.strictObject({
   /** The command in place of the image's own. Null: the image's own is used. An empty array: there is none. */
   entrypoint: z.array(z.string()).nullable(),
   cmd: z.array(z.string()).nullable(),
-  /** Variables may be secrets. They are opened only to be sent to the host. */
-  sealed_env: z.string(),
+  /** Variables may be secrets. They are opened only to be sent to the host. Null if there are none. */
+  sealed_env: z.string().nullable(),
   ports: z.array(Port),
   /** The VRAM that each GPU must have; 0 for any. */
   min_vram_gb: z.int(),
@@ -35,7 +35,7 @@ export interface Whereabouts {
 export const ANYWHERE: Whereabouts = { trustedOnly: false, avoidedMachineIds: [] };
 
 interface LaunchMore extends Whereabouts {
-  sealedEnv: string;
+  sealedEnv: string | null;
   minVramGb: number;
 }
 

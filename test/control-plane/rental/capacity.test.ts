@@ -13,7 +13,7 @@ const LAUNCHED = {
   registry_credential_id: null,
   entrypoint: null,
   cmd: null,
-  sealed_env: '',
+  sealed_env: null,
   ports: [],
   min_vram_gb: 24,
   trusted_only: true,

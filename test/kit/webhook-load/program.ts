@@ -21,7 +21,7 @@ const PREPARED: Launch = {
   registry_credential_id: null,
   entrypoint: null,
   cmd: null,
-  sealed_env: '',
+  sealed_env: null,
   ports: [],
   min_vram_gb: 0,
   trusted_only: false,
