@@ -33,7 +33,7 @@ import { type LaunchRoom, openLaunch } from './rental/launch/launch.ts';
 import type { ModelHub } from './rental/launch/model-hub.ts';
 import { type Decoys, openDecoys } from './rental/outages/decoys.ts';
 import { downSince, startSeries } from './rental/outages/store.ts';
-import { logIn, openProbes, newProbeKey } from './rental/outages/probe.ts';
+import { logIn, newLoginKey, openProbes } from './rental/outages/probe.ts';
 import { openQuiet, type OwnQuiet, type Quiet } from './rental/instances/quiet.ts';
 import { openWatch, type Watch } from './rental/outages/watch.ts';
 import { openWebhooks, type Webhooks } from './rental/webhooks/webhooks.ts';
@@ -214,7 +214,7 @@ export function openRental(core: Core, settings: Settings, below: BelowRental): 
   const { hostnameOf, sshPorts: ports, sshHost, reservationLeadMs: leadMs, platformFeeBps, appSite } = settings;
   const quiet = openQuiet(clock);
   const launch = openLaunch({ db, clock, ids, log, sealing, images, modelHub, presets: settings.presets });
-  const endpoints = openEndpoints({ db, clock, ids, sealing, newProbeKey, hostnameOf, ports });
+  const endpoints = openEndpoints({ db, clock, ids, sealing, hostnameOf, ports });
   const probes = outside.probes ?? openProbes({ db, clock, endpoints, link, sshHost, listens: outside.listens });
   const decoys = openRentalDecoys(core, below, endpoints);
   const describeInstances: ReservationsDeps['describeInstances'] = (query, contracts) =>
@@ -283,7 +283,7 @@ function openRentalDecoys(
     sealing,
     endpoints,
     link,
-    newKey: newProbeKey,
+    newKey: newLoginKey,
     logIn: outside.logIn ?? logIn,
     customerKeysOf: (query, { org_id: orgId, request }) => sshKeys.linesOf(query, orgId, request.ssh_key_ids ?? null),
     accuse: supply.accuse,

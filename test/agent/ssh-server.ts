@@ -29,8 +29,10 @@ export function closeSshServers(): void {
 export interface World {
   run: SshServer;
   port: number;
-  /** Leads to the place of the probe, whose key is the stranger's. */
+  /** Leads to the place of the probe. */
   probePort: number;
+  /** The key that the stream of a probe names; the stranger's to begin with. */
+  probeKey: string;
   /** Server ends of the connections. */
   streams: Socket[];
   /** Sessions that were opened, each with its two ends: the holder's, and the played guest's. */
@@ -40,7 +42,11 @@ export interface World {
 }
 
 export async function startWorld(clock: Clock = systemClock()): Promise<World> {
-  const world: Pick<World, 'sessions' | 'delay'> = { sessions: [], delay: Promise.resolve() };
+  const world: Pick<World, 'sessions' | 'delay' | 'probeKey'> = {
+    sessions: [],
+    delay: Promise.resolve(),
+    probeKey: stranger.public,
+  };
   const guests: Guests = {
     connected: () => true,
     mainExit: () => null,
@@ -63,7 +69,7 @@ export async function startWorld(clock: Clock = systemClock()): Promise<World> {
       socket.destroy();
     }
   });
-  const probePort = await listen((socket) => run.serveProbe(socket, { probe_key: stranger.public }));
+  const probePort = await listen((socket) => run.serveProbe(socket, { probe_key: world.probeKey }));
   closing.push(run.close);
   return Object.assign(world, { run, port, probePort, streams });
 }

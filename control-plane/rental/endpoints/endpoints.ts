@@ -11,10 +11,6 @@ const EndpointRow = z.object({
   instance_id: text,
   hostname: text,
   ssh_port: int,
-  /** OpenSSH private key, sealed. `probePrivateKey` opens it. */
-  probe_private_key: text,
-  /** The public key of our probes, as an OpenSSH line. */
-  probe_public_key: text,
   /** The public host key of the instance's SSH server, as an OpenSSH line. Null until the host has reported it. */
   host_key: text.nullable(),
   /** Ports of the application that have a public port of their own. */
@@ -34,8 +30,7 @@ export type EndpointPorts = Pick<Endpoint, 'instance_id' | 'ssh_port' | 'tcp_por
 
 const PortRow = z.object({ port: int });
 const SKIP_LOCKED = sql`for update skip locked`;
-const COLUMNS = sql`instance_id, hostname, ssh_port, probe_private_key, probe_public_key, host_key, tcp_ports, app_user,
-  app_password_sealed, open`;
+const COLUMNS = sql`instance_id, hostname, ssh_port, host_key, tcp_ports, app_user, app_password_sealed, open`;
 /** Number of ports that one statement adds. With one statement for each of ten thousand ports, every start would take a second longer. */
 const PORTS_PER_STATEMENT = 500;
 /** The user name of every application login. It is the same for all instances, because only the password is secret. */
@@ -43,14 +38,6 @@ const APP_USER = 'svc';
 const APP_PASSWORD_BYTES = 24;
 /** Retry-After if all ports are in use. It is a guess: a port comes free when some instance ends, and nobody knows when that is. */
 const NO_PORT_RETRY_SECONDS = 60;
-
-/** A key that may log in as the probe user and do nothing else. */
-export interface ProbeKey {
-  /** OpenSSH private key text. */
-  privateKey: string;
-  /** OpenSSH public key line. */
-  publicLine: string;
-}
 
 export interface Endpoints {
   /** Adds the configured ports to the table. A port outside of the range stays with the instance that has it. */
@@ -64,8 +51,6 @@ export interface Endpoints {
   open(tx: Tx, instanceId: string, ports: { taken: readonly number[]; tcpPorts: readonly number[] }): Promise<void>;
   /** The password of the application's login. */
   appPassword(endpoint: Endpoint): string;
-  /** The key with which our probes log in. */
-  probePrivateKey(endpoint: Endpoint): string;
   /** Gives the ports back. */
   close(tx: Tx, instanceId: string): Promise<void>;
   setHostKey(tx: Tx, instanceId: string, hostKey: string): Promise<void>;
@@ -83,7 +68,6 @@ interface EndpointsDeps {
   sealing: Sealing;
   hostnameOf(instanceId: string): string;
   ports: { first: number; last: number };
-  newProbeKey(): ProbeKey;
 }
 
 export function openEndpoints(deps: EndpointsDeps): Endpoints {
@@ -103,7 +87,6 @@ export function openEndpoints(deps: EndpointsDeps): Endpoints {
     takePorts: (tx, instanceId, count) => takePorts(tx, instanceId, count, deps),
     open: (tx, instanceId, ports) => openEndpoint(tx, instanceId, ports, deps),
     appPassword: (endpoint) => deps.sealing.open(passwordPlace(endpoint.instance_id), endpoint.app_password_sealed),
-    probePrivateKey: (endpoint) => deps.sealing.open(probeKeyPlace(endpoint.instance_id), endpoint.probe_private_key),
     close: async (tx, instanceId) => {
       await Promise.all([
         tx.run(sql`update endpoints set open = 0 where instance_id = ${instanceId}`),
@@ -139,18 +122,15 @@ async function openEndpoint(
   tx: Tx,
   instanceId: string,
   { taken, tcpPorts }: { taken: readonly number[]; tcpPorts: readonly number[] },
-  { ids, sealing, newProbeKey, hostnameOf }: EndpointsDeps,
+  { ids, sealing, hostnameOf }: EndpointsDeps,
 ): Promise<void> {
   const [sshPort, ...others] = taken;
   if (sshPort === undefined || others.length < tcpPorts.length) refuseWithoutPorts();
   const public_ports = tcpPorts.map((port, i) => ({ port, public_port: others[i] }));
-  const probe = newProbeKey();
-  const probeKey = sealing.seal(probeKeyPlace(instanceId), probe.privateKey);
   const password = sealing.seal(passwordPlace(instanceId), ids.secret(APP_PASSWORD_BYTES));
   await tx.run(
     sql`insert into endpoints (${COLUMNS})
-        values (${instanceId}, ${hostnameOf(instanceId)}, ${sshPort}, ${probeKey}, ${probe.publicLine}, ${null},
-          ${JSON.stringify(public_ports)}, ${APP_USER}, ${password}, 1)`,
+        values (${instanceId}, ${hostnameOf(instanceId)}, ${sshPort}, ${null}, ${JSON.stringify(public_ports)}, ${APP_USER}, ${password}, 1)`,
   );
 }
 
@@ -182,10 +162,6 @@ function refuseWithoutPorts(): never {
     detail: 'All public ports are in use. Try again in a few minutes.',
     retryAfterSeconds: NO_PORT_RETRY_SECONDS,
   });
-}
-
-function probeKeyPlace(instanceId: string): string {
-  return `probe key of ${instanceId}`;
 }
 
 function passwordPlace(instanceId: string): string {

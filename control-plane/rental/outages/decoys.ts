@@ -14,9 +14,9 @@ import { int, text } from '../../base/db/columns.ts';
 import { type Db, type Query, type Tx, sql } from '../../base/db/db.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 import type { Link } from '../../fleet/link/link.ts';
-import type { Endpoints, ProbeKey } from '../endpoints/endpoints.ts';
+import type { Endpoints } from '../endpoints/endpoints.ts';
 import { findInstance, type InstanceRow } from '../instances/store.ts';
-import type { LoginResult, Login } from './probe.ts';
+import type { Login, LoginKey, LoginResult } from './probe.ts';
 import { findProbe } from './store.ts';
 import { TIMED_IN_MEMORY } from './wells.ts';
 
@@ -62,7 +62,7 @@ interface DecoysDeps {
   sealing: Sealing;
   endpoints: Pick<Endpoints, 'find'>;
   link: Pick<Link, 'openStream' | 'lifeOf'>;
-  newKey(): ProbeKey;
+  newKey(): LoginKey;
   /** OpenSSH lines of the keys that the customer of an instance logs in with. */
   customerKeysOf(query: Query, instance: InstanceRow): Promise<string[]>;
   logIn(login: Login, openStream: () => ReturnType<Link['openStream']>, clock: Clock): Promise<LoginResult>;

@@ -11,7 +11,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { messageOf } from '../../../shared/errors.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Link } from '../../fleet/link/link.ts';
-import type { Endpoints, ProbeKey } from '../endpoints/endpoints.ts';
+import type { Endpoints } from '../endpoints/endpoints.ts';
 import type { Probes } from '../instances/steps.ts';
 import { findInstance } from '../instances/store.ts';
 
@@ -28,7 +28,7 @@ export type LoginResult = { ok: true } | { ok: false; leg: ProbeLeg; detail: str
 interface ProbesDeps {
   db: Pick<Db, 'read'>;
   clock: Clock;
-  endpoints: Pick<Endpoints, 'find' | 'probePrivateKey'>;
+  endpoints: Pick<Endpoints, 'find'>;
   link: Pick<Link, 'openStream'>;
   /** The address of the public ports. */
   sshHost: string;
@@ -37,14 +37,16 @@ interface ProbesDeps {
 }
 
 export function openProbes({ db, clock, endpoints, link, sshHost: host, listens }: ProbesDeps): Probes {
+  // Each probe tells the holder which key it uses, so the key of this process is stored nowhere.
+  const { privateKey, publicLine } = newLoginKey();
   return {
     holder: async (instanceId) => {
       const { machine_id: machineId, workload_id: workloadId } = (await findInstance(db.read, instanceId)) ?? {};
       const endpoint = await endpoints.find(db.read, instanceId);
       if (endpoint === undefined || !endpoint.open || machineId == null || workloadId == null)
         return { ok: false, leg: 'stream', detail: 'the instance has no SSH port' };
-      const target = { kind: 'probe' as const, probe_key: endpoint.probe_public_key };
-      const login = { user: PROBE_USER, privateKey: endpoints.probePrivateKey(endpoint), hostKey: endpoint.host_key };
+      const target = { kind: 'probe' as const, probe_key: publicLine };
+      const login = { user: PROBE_USER, privateKey, hostKey: endpoint.host_key };
       return logIn(login, () => link.openStream(machineId, workloadId, target), clock);
     },
     listener: async (instanceId) => {
@@ -118,8 +120,8 @@ export function logIn(login: Login, openStream: () => Promise<Duplex>, clock: Cl
   });
 }
 
-// The keys with which probes log in: ed25519, as OpenSSH files. Each launch makes one, so the file is built here: the library that reads such files
-// takes ten times as long to write one.
+// The keys with which probes and decoys log in: ed25519, as OpenSSH files. Each instance that begins to run gets one for its decoy, so the file is
+// built here: the library that reads such files takes ten times as long to write one.
 
 /** The user name of a probe. The holder checks only the key. */
 const PROBE_USER = 'svc-probe';
@@ -144,8 +146,14 @@ const PUBLIC = Buffer.concat([TYPE, uint32(KEY_BYTES)]);
 const SECRET = Buffer.concat([uint32(SECRET_BYTES + PADDING.length), Buffer.alloc(8)]);
 const PAIR = uint32(2 * KEY_BYTES);
 
-/** A new key, for the probes of one endpoint. */
-export function newProbeKey(): ProbeKey {
+export interface LoginKey {
+  /** OpenSSH private key text. */
+  privateKey: string;
+  /** OpenSSH public key line. */
+  publicLine: string;
+}
+
+export function newLoginKey(): LoginKey {
   const { x = '', d = '' } = generateKeyPairSync('ed25519').privateKey.export({ format: 'jwk' });
   const [key, seed] = [Buffer.from(x, 'base64url'), Buffer.from(d, 'base64url')];
   const file = Buffer.concat([HEAD, PUBLIC, key, SECRET, PUBLIC, key, PAIR, seed, key, COMMENT, PADDING]);

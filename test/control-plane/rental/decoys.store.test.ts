@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { WorkloadLife } from '../../../control-plane/fleet/link/link.ts';
 import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
 import { type Decoys, openDecoys } from '../../../control-plane/rental/outages/decoys.ts';
-import { type Login, type LoginResult, newProbeKey } from '../../../control-plane/rental/outages/probe.ts';
+import { type Login, type LoginResult, newLoginKey } from '../../../control-plane/rental/outages/probe.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import { openWorld, type World } from '../../kit/world.ts';
@@ -40,7 +40,7 @@ beforeEach(async () => {
         throw new Error('nobody dials');
       },
     },
-    newKey: newProbeKey,
+    newKey: newLoginKey,
     customerKeysOf: async () => [CUSTOMERS_KEY],
     logIn: async (login, openStream) => {
       logins.push(login);

@@ -8,11 +8,12 @@ import type { Endpoint } from '../../../control-plane/rental/endpoints/endpoints
 import {
   type Login,
   logIn,
+  newLoginKey,
   openProbes,
   PROBE_MS_MAX,
-  newProbeKey,
 } from '../../../control-plane/rental/outages/probe.ts';
 
+import type { Probes } from '../../../control-plane/rental/instances/steps.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';
 import { makeKeyPair } from '../../../agent/holder/host-key.ts';
@@ -37,6 +38,29 @@ test('a probe and a decoy log in, each over its own kind of stream', async () =>
   expect(await logIn(probe, () => dial(world.port), systemClock())).toMatchObject({ ok: false, leg: 'auth' });
 });
 
+test('a probe logs in with the key that its stream names, and every process has another key', async () => {
+  const world = await startWorld();
+  const named = new Set<string>();
+  const row = { id: 'i', machine_id: 'm', workload_id: 'w' };
+  const probes = (): Probes =>
+    openProbes({
+      db: { read: { all: async () => [], one: async <T>() => row as T } },
+      clock: systemClock(),
+      endpoints: { find: async () => ({ open: true, host_key: hostKeyLine }) as Endpoint },
+      link: {
+        openStream: (_machine, _workload, target) => {
+          if (target.kind === 'probe') named.add((world.probeKey = target.probe_key));
+          return dial(world.probePort);
+        },
+      },
+      sshHost: '127.0.0.1',
+      listens: () => true,
+    });
+  const [one, another] = [probes(), probes()];
+  for (const each of [one, one, another]) expect(await each.holder('i')).toEqual({ ok: true });
+  expect(named.size).toBe(2);
+});
+
 test.each([
   ['is good if this process listens there', true, true, { ok: true }],
   ['is bad if another program listens there', false, true, { ok: false, leg: 'listener' }],
@@ -49,7 +73,7 @@ test.each([
   const { listener } = openProbes({
     db: { read: { all: async () => [], one: async () => undefined } },
     clock: systemClock(),
-    endpoints: { find: async () => ({ ssh_port: port }) as Endpoint, probePrivateKey: () => '' },
+    endpoints: { find: async () => ({ ssh_port: port }) as Endpoint },
     link: { openStream: () => Promise.reject(new Error('no host')) },
     sshHost: '127.0.0.1',
     listens: () => isOurs,
@@ -110,10 +134,10 @@ test('a login without an answer ends after five seconds, and a stream that opens
   expect(stream.destroyed).toBe(true);
 });
 
-test('every probe key is another one, can be read again, and its public half is whole', () => {
+test('every key is another one, can be read again, and its public half is whole', () => {
   const lines = new Set<string>();
   for (let i = 0; i < MANY; i += 1) {
-    const key = newProbeKey();
+    const key = newLoginKey();
     const [secret, line] = [ssh2.utils.parseKey(key.privateKey), ssh2.utils.parseKey(key.publicLine)];
     if (secret instanceof Error || line instanceof Error) throw new Error('a key cannot be read');
     expect(secret.getPublicSSH()).toEqual(line.getPublicSSH());

@@ -3,8 +3,6 @@ create table endpoints (
   instance_id TEXT not null primary key,
   hostname TEXT not null,
   ssh_port INTEGER not null,
-  probe_private_key TEXT not null,
-  probe_public_key TEXT not null,
   host_key TEXT,
   tcp_ports TEXT not null,
   app_user TEXT not null,
