@@ -66,16 +66,15 @@ function Approval({ code, login, done }: ApprovalProps) {
           <dd>{login.scopes.join(', ') || 'nothing: your role has none of what it asks for'}</dd>
           {login.withheld_scopes.length > 0 && (
             <>
-              <dt>May not, because your role may not</dt>
+              <dt>Your role may not</dt>
               <dd>{login.withheld_scopes.join(', ')}</dd>
             </>
           )}
         </dl>
-        {login.scopes.length > 0 ? (
-          <Form action={approve} submit="Approve" busy="Approving…" cancel={() => void deny.run()} />
-        ) : (
-          <Form action={deny} submit="Deny" busy="Denying…" />
-        )}
+        <div class="row">
+          {login.scopes.length > 0 && <Form action={approve} submit="Approve" busy="Approving…" />}
+          <Form action={deny} submit="Deny" busy="Denying…" tone="kill" />
+        </div>
       </div>
     </Card>
   );
