@@ -7,11 +7,20 @@ import { useLiveList } from '../core/data.ts';
 import { date, relative } from '../core/format.ts';
 import { may, session } from '../core/session.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
-import { Field, Form, useAction } from '../parts/forms.tsx';
+import { Field, Form, Select, useAction } from '../parts/forms.tsx';
 import { Badge, Card, Empty, Head } from '../parts/layout.tsx';
 import { ShownOnce } from '../parts/shown-once.tsx';
 import { LiveTable } from '../parts/table.tsx';
 import { Remove } from './security.tsx';
+
+const DAY_MS = 86_400_000;
+/** Days until a new key ends. */
+const ENDS: readonly (readonly [string, string])[] = [
+  ['', 'never'],
+  ['30', 'in 30 days'],
+  ['90', 'in 90 days'],
+  ['365', 'in a year'],
+];
 
 /** Scopes that only sessions have. */
 const NOT_FOR_KEYS = new Set(['session']);
@@ -88,11 +97,22 @@ function KeyStatus({ apiKey: { revoked_at: revoked, expires_at: end } }: { apiKe
 
 function NewKey({ done }: { done(key: NewApiKey): void }) {
   const [name, setName] = useState('');
+  const [days, setDays] = useState('');
+  const [end, setEnd] = useState<string>();
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const scopes = (session.value?.scopes ?? []).filter((scope) => !NOT_FOR_KEYS.has(scope));
-  const body = { name, scopes: [...chosen] };
+  const body = { name, scopes: [...chosen], ...(end === undefined ? {} : { expires_at: end }) };
   const isComplete = name !== '' && chosen.size > 0;
-  const action = useAction(async () => done(await post<NewApiKey>('/v1/api-keys', body)));
+  const choose = (wanted: string): void => {
+    setDays(wanted);
+    setEnd(wanted === '' ? undefined : new Date(serviceNow() + Number(wanted) * DAY_MS).toISOString());
+  };
+  const action = useAction(async () => {
+    done(await post<NewApiKey>('/v1/api-keys', body));
+    setName('');
+    choose('');
+    setChosen(new Set());
+  });
   const toggle = (scope: string): void => {
     const next = new Set(chosen);
     if (!next.delete(scope)) next.add(scope);
@@ -102,7 +122,10 @@ function NewKey({ done }: { done(key: NewApiKey): void }) {
     <Card title="New key">
       <div class="pad stack">
         <Form action={action} submit="Make the key" busy="Making…" isDisabled={!isComplete}>
-          <Field label="Name" required value={name} onValue={setName} rule={action.ruleOf('name')} />
+          <div class="grid">
+            <Field label="Name" required value={name} onValue={setName} rule={action.ruleOf('name')} />
+            <Select label="It ends" value={days} options={ENDS} onValue={choose} rule={action.ruleOf('expires_at')} />
+          </div>
           <fieldset>
             <legend>It may</legend>
             <div class="grid">

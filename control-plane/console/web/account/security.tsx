@@ -154,6 +154,7 @@ function Password() {
   const [next, setNext] = useState('');
   const [isDone, setDone] = useState(false);
   const action = useAction(async () => {
+    setDone(false);
     await post('/v1/auth/password', { current_password: current, new_password: next });
     setDone(true);
     setCurrent('');
