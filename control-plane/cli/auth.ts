@@ -93,7 +93,6 @@ async function login(options: LoginOptions, deps: SvcDeps): Promise<void> {
   deps.tell(`Open ${codes.verification_uri} and enter the code ${codes.user_code}\n`);
   const granted = await askUntilGranted(codes, options, deps);
   const { id, scopes: given, expires_at: expiresAt } = granted.api_key;
-
   const file = deps.logins.save(profile, { base_url: baseUrl, api_key: granted.access_token, expires_at: expiresAt });
   deps.tell(
     `Signed in with the key ${id}, until ${expiresAt ?? 'it is revoked'}. It is in ${file}, which only you can read.\n`,

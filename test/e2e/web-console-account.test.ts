@@ -136,7 +136,13 @@ test('ends another session, and changes the password, which a wrong one does not
   await page.locator('small.err, [role=alert]').first().waitFor();
   await fill('Current password', PASSWORD);
   await click('Change the password');
-  await page.getByText('The password is changed').waitFor();
+  const changed = page.getByText('The password is changed');
+  await changed.waitFor();
+  await fill('Current password', PASSWORD);
+  await fill('Password', NEW_PASSWORD);
+  await click('Change the password');
+  await page.locator('small.err, [role=alert]').first().waitFor();
+  expect(await changed.count()).toBe(0);
 });
 
 /** Signs in with the password in a browser of its own. All but the last of the codes are refused. */

@@ -84,10 +84,11 @@ export function openDeviceLogins(deps: Deps): DeviceLogins {
     approve: async (caller, userCode) => {
       const row = await pending(userCode);
       const { scopes, withheld_scopes: withheld } = shareOut(row.scopes, caller);
+      const [missing = ''] = withheld;
       if (scopes.length === 0) {
         fail('insufficient_scope', {
           detail: `The program asks for "${withheld.join(', ')}", and you may do none of it yourself. Deny it, and begin with other scopes.`,
-          extra: { required_scope: withheld.join(', ') },
+          extra: { required_scope: missing },
         });
       }
       await decide(caller, row, { state: 'approved', scopes });

@@ -76,8 +76,8 @@ export interface CapacityRequest {
 
 /**
  * At most CANDIDATES_MAX matching offerings: the cheapest first, and among equals those with the fewest free GPUs. It reads one index range per
- * number of free GPUs, so machines with too few free GPUs cost nothing, however large the fleet is. A launch that ends in time may borrow GPUs of
- * contracts; then `gpu_free` includes them.
+ * number of free GPUs (`rangesOf`), so machines with too few free GPUs cost nothing, however large the fleet is. A launch that ends in time may
+ * borrow GPUs of contracts; then `gpu_free` includes them.
  *
  * Our own numbers are written into the text of the statement. With a limit as a parameter, PostgreSQL would plan the many ranges again for each
  * launch, which takes longer than reading them.

@@ -197,6 +197,11 @@ describe('an attacker', () => {
 describe('the scopes', () => {
   test('are never above those of the person', async () => {
     const codes = await begin(['members: write']);
+    const none = await addPerson(api.world, { orgId: owner.orgId, role: 'billing' });
+    expect(await act('approve', await begin(['instances: write', 'files: write']), none)).toMatchObject({
+      status: 403,
+      json: { code: 'insufficient_scope', required_scope: 'instances: write' },
+    });
     expect(await act('approve', codes)).toMatchObject({
       status: 403,
       json: { code: 'insufficient_scope', required_scope: 'members: write' },
