@@ -44,6 +44,7 @@ import { creditsBrings } from './money/credits/brings.ts';
 import type { Billed } from './money/ledger/wallets.ts';
 import { openBooks, type Proofs } from './money/ledger/books.ts';
 import { ledgerBrings } from './money/ledger/brings.ts';
+import { openMonthLines } from './money/ledger/month-lines.ts';
 import { meteringBrings } from './money/metering/brings.ts';
 import { balanceBelowHours } from './money/metering/runway.ts';
 import { payoutsBrings } from './money/payouts/brings.ts';
@@ -128,6 +129,7 @@ type Wing<Name extends string> = Record<Extract<Room, `${Name}/${string}`>, Brin
 export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Brings[] {
   const { db, clock, log } = core;
   const inOrder = (): Brings[] => ROOMS.map((room) => brings[room]);
+  const billed = (): Billed => Object.assign({}, ...inOrder().map((room) => room.billed ?? {})) as Billed;
   const brings: Record<Room, Brings> = {
     ...baseBrings(core, rooms, own),
     ...moneyBrings(core, rooms, own),
@@ -139,9 +141,13 @@ export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Bring
       cursors: own.cursors,
       rentalOf,
       rentalsOf,
-      billed: () => Object.assign({}, ...inOrder().map((room) => room.billed ?? {})) as Billed,
+      billed,
     }),
-    'money/ledger': ledgerBrings({ db, books: openBooks({ db, clock, log, proofs: inOrder }) }),
+    'money/ledger': ledgerBrings({
+      db,
+      books: openBooks({ db, clock, log, proofs: inOrder }),
+      months: openMonthLines({ db, clock, log, billed }),
+    }),
     ...fleetBrings(core, rooms, own),
     ...rentalBrings(core, rooms, { ...own, feeds: () => brought(inOrder(), 'feeds') }),
     ...modelsBrings(core, rooms, own),

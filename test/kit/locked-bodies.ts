@@ -8,6 +8,8 @@ const WITHOUT_ROOT: Readonly<Record<string, string>> = {
   'books.transfers': 'its first statement locks the row of the proof, or inserts it',
   'books.again': 'its first statement locks the row of the proof, or inserts it',
   'books.proven': 'its first statement locks the row of the proof, or inserts it',
+  'months.add': 'its first statement locks the row of the position, or inserts it',
+  'months.again': 'its first statement locks the row of the position, or inserts it',
   'supply.all_offline': 'it runs before the process serves anything',
   'endpoints.prepare': 'it inserts rows that are missing',
   'receipts.forget': 'nobody changes a closed receipt, and the sum of the forgotten ones is added in one statement',

@@ -8,16 +8,11 @@ import { BILL_SECTIONS, type Bill, type BillLine } from '../../../shared/api/bil
 import type { Clock } from '../../../shared/clock.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import { wallet } from '../ledger/accounts.ts';
-import {
-  type Billed,
-  type BilledAs,
-  type PostedWindow,
-  walletChange,
-  type WalletGroup,
-  walletGroups,
-} from '../ledger/wallets.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { monthOf, shownMonth } from '../ledger/month.ts';
+import { groupingOf } from '../ledger/month-lines.ts';
+import { changeSince, type MonthLine, monthLines } from '../ledger/month-store.ts';
+import type { Billed, BilledAs, PostedWindow } from '../ledger/wallets.ts';
 
 export interface BillDeps {
   db: Db;
@@ -34,9 +29,9 @@ export function billOf(orgId: string, month: string | undefined, deps: BillDeps)
   const billed = deps.billed();
   return db.snapshot('bill', async (query) => {
     const { postedUcents: nowUcents } = await ledger.balance(query, wallet(orgId));
-    const changeIn = (window: PostedWindow): Promise<bigint> => walletChange(query, orgId, window);
+    const sinceUcents = await changeSince(query, wallet(orgId), chosen.window.fromMs);
     const lines = await linesOf(query, orgId, { window: chosen.window, billed });
-    return { org_id: orgId, ...(await shownMonth(chosen, { nowUcents, changeIn }, lines)) };
+    return { org_id: orgId, ...shownMonth(chosen, { nowUcents, sinceUcents }, lines) };
   });
 }
 
@@ -69,10 +64,8 @@ async function linesOf(
   orgId: string,
   { window, billed }: { window: PostedWindow; billed: Billed },
 ): Promise<Line[]> {
-  const kindsBy = (by: BilledAs['by']): string[] => Object.keys(billed).filter((kind) => billed[kind]?.by === by);
-  const grouping = { bySubject: kindsBy('subject'), byEvidence: kindsBy('model') };
   const lines = new Map<string, Line>();
-  for (const group of await walletGroups(query, orgId, { window, grouping })) {
+  for (const group of await monthLines(query, wallet(orgId), { window, grouping: groupingOf(billed) })) {
     const line = lineOf(group, billed[group.kind] ?? UNKNOWN);
     const { section, subject_id: subject, model, reason } = line;
     const key = JSON.stringify([section, subject, model, reason, group.batch_id]);
@@ -91,7 +84,7 @@ async function linesOf(
     .map(([, line]) => line);
 }
 
-function lineOf(group: WalletGroup, { section, by }: BilledAs): Line {
+function lineOf(group: MonthLine, { section, by }: BilledAs): Line {
   const { subject_id: subject, evidence } = group;
   return {
     section: typeof section === 'string' ? section : section(evidence),

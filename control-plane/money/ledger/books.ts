@@ -4,11 +4,10 @@ import type { Log } from '../../../shared/log.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import { forgetProven, noteProven, proofState, type ProofState, subjectsAfter, totalsOf } from './proof-store.ts';
 import { lastOf, type PagedProof, type RoomProof, type SubjectProof } from './charges.ts';
+import { SETTLED_MS } from './month.ts';
 import { accountFaults, advance } from './verify.ts';
 
 const PIECE = 500;
-/** No transaction lasts this long, so everything that was posted earlier is visible. */
-const SETTLED_MS = 60_000;
 /** A tick of the loop ends after this time and the next one continues, because a long tick counts as hanging. */
 const SLICE_MS = 60_000;
 const DAY_MS = 86_400_000;

@@ -1,4 +1,4 @@
-// What this room adds to the house: the loop and the command that prove the books, and their metrics.
+// What this room adds to the house: the loop and the command that prove the books, their metrics, and the loop that sums up months.
 import { z } from 'zod';
 import { isoTime } from '../../../shared/clock.ts';
 import type { LoopOptions } from '../../../shared/loop.ts';
@@ -7,18 +7,26 @@ import { type Measure, one } from '../../base/http/metrics.ts';
 import { AnyFields, operator } from '../../base/http/operator.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import type { Books } from './books.ts';
+import type { MonthLines } from './month-lines.ts';
 import { proofState } from './proof-store.ts';
 
 /** New transfers are proven each hour. Once a night, all transfers are proven. */
 const BOOKS_PERIOD_MS = 3_600_000;
 
-export function ledgerBrings({ db, books }: { db: Db; books: Books }) {
-  const loop: LoopOptions = {
-    name: 'books',
-    periodMs: BOOKS_PERIOD_MS,
-    run: async (signal) => ((await books.run(signal)) ? 'again' : undefined),
+/** A bill reads the transfers of this time one by one, and of the minute in which transfers settle. */
+const MONTHS_PERIOD_MS = 30_000;
+
+export function ledgerBrings({ db, books, months }: { db: Db; books: Books; months: MonthLines }) {
+  const loopOf = (name: string, periodMs: number, work: Pick<Books | MonthLines, 'run'>): LoopOptions => ({
+    name,
+    periodMs,
+    run: async (signal) => ((await work.run(signal)) ? 'again' : undefined),
+  });
+  return {
+    loops: [loopOf('books', BOOKS_PERIOD_MS, books), loopOf('months', MONTHS_PERIOD_MS, months)],
+    measures: measures(db),
+    operatorRoutes: [showRoute(db), verifyRoute(books)],
   };
-  return { loops: [loop], measures: measures(db), operatorRoutes: [showRoute(db), verifyRoute(books)] };
 }
 
 /** The metrics are 0 before the first proof. */

@@ -120,7 +120,10 @@ export interface Sums {
 const TailRow = z.object({ account_id: text, debits_ucents: ucents, credits_ucents: ucents });
 
 /** The sums of the transfers after the position, by account. */
-export async function tailSums(query: Query, state: ProofState): Promise<Map<string, Sums>> {
+export async function tailSums(
+  query: Query,
+  state: Pick<ProofState, 'posted_ms' | 'transfer_id'>,
+): Promise<Map<string, Sums>> {
   const isBehind = sql`(posted_ms, id) > (${state.posted_ms}, ${state.transfer_id})`;
   const rows = await query.all(
     TailRow,

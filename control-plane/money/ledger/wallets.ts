@@ -1,5 +1,5 @@
-// The SQL of wallets over time: what changed a wallet in a window, in groups, how these groups appear on a bill, and the transfers
-// of all accounts for the operator's export.
+// The SQL of wallets: what subjects changed in them, how their transfers appear on a bill, and the transfers of all accounts for the
+// operator's export.
 import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, type Sql, sql } from '../../base/db/db.ts';
@@ -14,63 +14,8 @@ export interface PostedWindow {
   untilMs: number;
 }
 
-const FROM_WALLET = sql`substr(debit_account_id, 1, 16) = 'customer_wallet:'`;
-const TO_WALLET = sql`substr(credit_account_id, 1, 16) = 'customer_wallet:'`;
-
-const SumRow = z.object({ total_ucents: ucents });
-
-/** The change of the wallet in the window. */
-export async function walletChange(query: Query, orgId: string, window: PostedWindow): Promise<bigint> {
-  const row = await query.one(
-    SumRow,
-    sql`select cast(coalesce(sum(change), 0) as bigint) as total_ucents from (
-          ${sidesOf(orgId, window, sql`amount_ucents as change`, sql`-amount_ucents as change`)}) as changes`,
-  );
-  return row?.total_ucents ?? 0n;
-}
-
-/**
- * The kinds of transfers that are summed for each subject, and the kinds that are summed for each evidence. Transfers of all other kinds
- * are summed for each batch.
- */
-export interface Grouping {
-  bySubject: readonly string[];
-  byEvidence: readonly string[];
-}
-
-const GroupRow = z.object({
-  kind: text,
-  /** Empty for the kinds of `byEvidence`. */
-  subject_id: text,
-  /** Empty for the kinds of both groupings. */
-  batch_id: text,
-  evidence: text.nullable(),
-  count: int,
-  /** Negative if the wallet paid. */
-  change_ucents: ucents,
-  last_posted_ms: int,
-});
-export type WalletGroup = z.infer<typeof GroupRow>;
-
-/** All changes of the wallet in the window, in groups. The sums of the groups add up to `walletChange`. */
-export function walletGroups(
-  query: Query,
-  orgId: string,
-  { window, grouping }: { window: PostedWindow; grouping: Grouping },
-): Promise<WalletGroup[]> {
-  const isOneOf = (kinds: readonly string[]): Sql =>
-    kinds.length === 0 ? sql`1 = 0` : sql`kind in (${join([...kinds])})`;
-  const groups = sql`kind, evidence, posted_ms,
-    case when ${isOneOf(grouping.byEvidence)} then '' else subject_id end as subject_id,
-    case when ${isOneOf([...grouping.byEvidence, ...grouping.bySubject])} then '' else batch_id end as batch_id`;
-  return query.all(
-    GroupRow,
-    sql`select kind, subject_id, batch_id, evidence, count(*) as count, cast(sum(change) as bigint) as change_ucents,
-          max(posted_ms) as last_posted_ms
-        from (${sidesOf(orgId, window, sql`${groups}, amount_ucents as change`, sql`${groups}, -amount_ucents as change`)}) as changes
-        group by kind, subject_id, batch_id, evidence order by max(posted_ms), kind, subject_id, batch_id`,
-  );
-}
+export const FROM_WALLET = sql`substr(debit_account_id, 1, 16) = 'customer_wallet:'`;
+export const TO_WALLET = sql`substr(credit_account_id, 1, 16) = 'customer_wallet:'`;
 
 const SubjectEntryRow = z.object({
   account_id: text,
@@ -240,15 +185,6 @@ export interface BilledAs {
 export type Billed = Readonly<Record<string, BilledAs>>;
 
 const TRANSFER = sql`id, batch_id, debit_account_id, credit_account_id, amount_ucents, kind, subject_id, evidence, effective_ms, posted_ms`;
-
-/** Transfers in the window to the wallet, with the columns `to`, and from the wallet, with the columns `from`. */
-function sidesOf(orgId: string, { fromMs, untilMs }: PostedWindow, to: Sql, from: Sql): Sql {
-  const sides = sidesOfWallet(orgId);
-  const isIn = sql`posted_ms >= ${fromMs} and posted_ms < ${untilMs}`;
-  return sql`select ${to} from transfers where ${sides.to} and ${isIn}
-    union all
-    select ${from} from transfers where ${sides.from} and ${isIn}`;
-}
 
 /** Conditions that select the transfers to the wallet and those from it. Each side has its own index, whose condition is repeated here. */
 function sidesOfWallet(orgId: string): { to: Sql; from: Sql } {

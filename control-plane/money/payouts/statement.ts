@@ -7,8 +7,7 @@ import type { Db, Query } from '../../base/db/db.ts';
 import { payable } from '../ledger/accounts.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { monthOf, shownMonth } from '../ledger/month.ts';
-import type { PostedWindow } from '../ledger/wallets.ts';
-import { supplierChange, type SupplierGroup, supplierGroups } from '../ledger/supplier-statements.ts';
+import { changeSince, type MonthLine, monthLines } from '../ledger/month-store.ts';
 import type { MachinesOf } from './earnings.ts';
 
 export interface StatementDeps {
@@ -36,10 +35,11 @@ export function statementOf(
 ): Promise<CommunityStatement> {
   const chosen = monthOf(month, clock.now());
   return db.snapshot('payouts.statement', async (query) => {
-    const { postedUcents: nowUcents } = await ledger.balance(query, payable(supplierId));
-    const changeIn = (window: PostedWindow): Promise<bigint> => supplierChange(query, supplierId, window);
-    const lines = await linesOf(query, await supplierGroups(query, supplierId, chosen.window), machinesOf);
-    return shownMonth(chosen, { nowUcents, changeIn }, lines);
+    const account = payable(supplierId);
+    const { postedUcents: nowUcents } = await ledger.balance(query, account);
+    const sinceUcents = await changeSince(query, account, chosen.window.fromMs);
+    const groups = await monthLines(query, account, { window: chosen.window, grouping: undefined });
+    return shownMonth(chosen, { nowUcents, sinceUcents }, await linesOf(query, groups, machinesOf));
   });
 }
 
@@ -67,7 +67,7 @@ export function* statementRows(statement: CommunityStatement): Generator<readonl
   yield balance('closing_balance', statement.closing_balance);
 }
 
-async function linesOf(query: Query, groups: readonly SupplierGroup[], machinesOf: MachinesOf): Promise<Line[]> {
+async function linesOf(query: Query, groups: readonly MonthLine[], machinesOf: MachinesOf): Promise<Line[]> {
   const rentals = groups.filter(({ kind }) => !isPayout(kind)).map((group) => group.subject_id);
   const machines = await machinesOf(query, [...new Set(rentals)]);
   const lines = groups.map((group): Line => {
@@ -87,7 +87,7 @@ function isPayout(kind: string): boolean {
   return kind.startsWith('payout');
 }
 
-function sectionOf({ kind, change_ucents: change }: SupplierGroup): Section {
+function sectionOf({ kind, change_ucents: change }: MonthLine): Section {
   if (isPayout(kind)) return change < 0n ? 'payout' : 'payout_failed';
   return change < 0n ? 'claw_back' : 'earning';
 }

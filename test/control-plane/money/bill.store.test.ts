@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
 import type { Bill } from '../../../shared/api/bill.ts';
 import { billOf } from '../../../control-plane/money/bill/bill.ts';
 import { accountId, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
+import { openMonthLines } from '../../../control-plane/money/ledger/month-lines.ts';
 import { type Billed, type TransferRow, transfersIn } from '../../../control-plane/money/ledger/wallets.ts';
 import { insertSupplier } from '../../../control-plane/fleet/supply/store.ts';
 import { closeReceipt, openReceipt, freeOutcome } from '../../../control-plane/models/gateway/states.ts';
@@ -22,6 +23,8 @@ const billedOf = (world: World): Billed =>
   Object.assign({}, ...world.brings().map(({ billed }) => billed ?? {})) as Billed;
 const readBill = (world: World, orgId: string, month?: string): Promise<Bill> =>
   billOf(orgId, month, { ...world, ...world.core, ledger: world.rooms.ledger, billed: () => billedOf(world) });
+const sumMonths = (world: World): Promise<boolean> =>
+  openMonthLines({ ...world, ...world.core, billed: () => billedOf(world) }).run(new AbortController().signal);
 /** The amount of a text like `-1.25`. */
 const ucentsOf = (dollars: string): bigint => {
   const [whole = '', fraction = ''] = dollars.replace('-', '').split('.');
@@ -109,6 +112,7 @@ test('over random histories, the bills of all months are a chain from zero to th
         if ('which' in step) await act({ world, operator, n }, rentals[step.which] as Rental, step);
         else await world.clock.advance(step.ms);
         await world.rooms.metering.tick(new AbortController().signal);
+        if (n % 3 === 0) await sumMonths(world);
       }
       for (const { orgId } of customers) await expectChain(world, orgId);
       await world.clock.advance(2 * HOUR_MS);

@@ -3,6 +3,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Http } from '../../../control-plane/base/http/server.ts';
 import { instanceCosts } from '../../../control-plane/money/bill/instance-costs.ts';
+import { changeSince, monthLines } from '../../../control-plane/money/ledger/month-store.ts';
 import { rentalsOf } from '../../../control-plane/rental/instances/store.ts';
 import { openOperator } from '../../kit/operator.ts';
 import { planSteps, type RecordingDb, recordingDb } from '../../kit/recording-db.ts';
@@ -51,3 +52,22 @@ test('the costs of instances are read along the few transfers beside their segme
   for (const step of (await planSteps(world.db, sent)).filter((each) => each.includes('transfers')))
     expect(step).toMatch(/^SEARCH transfers USING (COVERING )?INDEX transfers_beside_segments /);
 });
+
+test.each([
+  ['a bill', { kind: 'customer_wallet', ownerId: 'o' }, { bySubject: ['a'], byEvidence: ['b'] }],
+  ['a statement', { kind: 'supplier_payable', ownerId: 's' }, undefined],
+] as const)(
+  '%s is read along the lines of its account, and the transfers of its account since',
+  async (_, account, grouping) => {
+    recording.sent.length = 0;
+    await changeSince(recording.db.read, account, 0);
+    await monthLines(recording.db.read, account, { window: { fromMs: 0, untilMs: 9 }, grouping });
+    const sent = recording.sent.filter(({ sql }) => sql.includes('from transfers'));
+    expect(sent).toHaveLength(2);
+    const steps = await planSteps(world.db, sent);
+    expect(steps.filter((step) => /^SCAN (transfers|month_lines)\b/.test(step))).toEqual([]);
+    expect(
+      steps.filter((step) => step.startsWith('SEARCH month_lines USING PRIMARY KEY (account_id=? AND ')),
+    ).toHaveLength(2);
+  },
+);
