@@ -258,10 +258,24 @@ const rentalOf: Parameters<typeof billBrings>[0]['rentalOf'] = async (query, org
   return { hasEnded: !LIVE.has(found.status) && found.status !== 'stopping' };
 };
 
-/** The machines of instances and of fine-tuning jobs, because suppliers earn with both. */
-function machinesOfAll({ fineTuning }: Rooms): typeof machinesOf {
-  return async (query, ids) =>
-    new Map([...(await machinesOf(query, ids)), ...(await fineTuning.machinesOf(query, ids))]);
+/** Number of ids in one query. A supplier may have earned with more rentals than a statement can have parameters. */
+const IDS_PER_QUERY = 1_000;
+
+/** The machines of instances and of fine-tuning jobs, because suppliers earn with both. Any number of ids is possible. */
+export function machinesOfAll({
+  fineTuning,
+}: {
+  fineTuning: Pick<Rooms['fineTuning'], 'machinesOf'>;
+}): typeof machinesOf {
+  return async (query, ids) => {
+    const machines = new Map<string, string>();
+    for (let from = 0; from < ids.length; from += IDS_PER_QUERY) {
+      const piece = ids.slice(from, from + IDS_PER_QUERY);
+      for (const [id, machine] of await machinesOf(query, piece)) machines.set(id, machine);
+      for (const [id, machine] of await fineTuning.machinesOf(query, piece)) machines.set(id, machine);
+    }
+    return machines;
+  };
 }
 
 function fleetBrings({ db, clock }: Core, rooms: Rooms, { cursors, keep }: Process): Wing<'fleet'> {

@@ -1,9 +1,11 @@
-// No search over transfers reads their whole table, and a page of costs does not read what each hour of a rental has posted: SQLite's query plans
-// say so.
+// Nothing reads all transfers, segments or disputes for a few of them, and a page of costs does not read what each hour of a rental has posted:
+// SQLite's query plans say so.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Http } from '../../../control-plane/base/http/server.ts';
 import { instanceCosts } from '../../../control-plane/money/bill/instance-costs.ts';
 import { changeSince, monthLines } from '../../../control-plane/money/ledger/month-store.ts';
+import { openSegments } from '../../../control-plane/money/metering/store.ts';
+import { disputesOf } from '../../../control-plane/money/payouts/disputes.ts';
 import { rentalsOf } from '../../../control-plane/rental/instances/store.ts';
 import { openOperator } from '../../kit/operator.ts';
 import { planSteps, type RecordingDb, recordingDb } from '../../kit/recording-db.ts';
@@ -38,6 +40,16 @@ test.each([
   expect(steps.some((step) => step.startsWith('SEARCH transfers USING') && step.includes(`INDEX ${index} `))).toBe(
     true,
   );
+});
+
+test('the tick reads open segments only, and the disputes of a rental are found by it', async () => {
+  recording.sent.length = 0;
+  await openSegments(recording.db.read, 'a', 9);
+  await disputesOf(recording.db.read, 'i');
+  expect((await planSteps(world.db, recording.sent)).map((step) => step.split(':')[0])).toEqual([
+    'SEARCH meter_segments USING INDEX meter_segments_running (id>?)',
+    'SEARCH disputes USING INDEX disputes_of_instance (instance_id=?)',
+  ]);
 });
 
 test('the costs of instances are read along the few transfers beside their segments', async () => {

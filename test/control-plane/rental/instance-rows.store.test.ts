@@ -1,7 +1,9 @@
 // Reads and changes of instance rows: each takes the rows that it is about, and leaves the row beside it.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Db } from '../../../control-plane/base/db/db.ts';
+import { machinesOfAll } from '../../../control-plane/brings.ts';
 import { SCHEMA } from '../../../control-plane/foundation.ts';
+import { machinesOfJobs } from '../../../control-plane/models/finetuning/attempts.ts';
 import { newInstance } from '../../../control-plane/rental/instances/create.ts';
 import { standingOf } from '../../../control-plane/rental/instances/standing.ts';
 import * as store from '../../../control-plane/rental/instances/store.ts';
@@ -71,6 +73,20 @@ describe('instances are found', () => {
       ]),
     );
     expect(await store.machinesOf(db.read, [])).toEqual(new Map());
+  });
+
+  test('with their machines, also if there are more than a statement can have parameters', async () => {
+    await add('i-1', { machine_id: 'm-1' });
+    await add('i-70000', { machine_id: 'm-2' });
+    const ids = Array.from({ length: 70_000 }, (_, n) => `i-${n + 1}`);
+    const machines = machinesOfAll({ fineTuning: { machinesOf: machinesOfJobs } });
+    expect(await machines(db.read, ids)).toEqual(
+      new Map([
+        ['i-1', 'm-1'],
+        ['i-70000', 'm-2'],
+      ]),
+    );
+    await expect(store.machinesOf(db.read, ids)).rejects.toThrow();
   });
 
   test('with their machine by their own organisation alone, and while they have GPUs they are live', async () => {

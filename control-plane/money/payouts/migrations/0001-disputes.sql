@@ -15,3 +15,4 @@ create table disputes (
 
 create unique index disputes_open on disputes (instance_id) where state = 'open';
 create index disputes_by_time on disputes (opened_ms, id);
+create index disputes_of_instance on disputes (instance_id, opened_ms, id);
