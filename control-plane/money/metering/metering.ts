@@ -241,6 +241,7 @@ async function skipAll(
     db.tx('metering.skip', async (tx) => {
       const segment = await lockSegment(tx, seen);
       if (segment === undefined || (segment.ended_ms !== null && segment.ended_ms <= fromMs)) return;
+      if (!(await store.noteSkipped(tx, segment.id, fromMs))) return;
       const toMs = segment.ended_ms === null ? fromMs : segment.ended_ms - (untilMs - fromMs);
       const backUcents = await cutBack(tx, [segment], { toMs, evidence }, ledger);
       if (backUcents > 0n) await keepRefundsWithinCharge(tx, segment.subject_id, evidence);

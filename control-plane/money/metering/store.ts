@@ -192,6 +192,15 @@ export async function setPostedThrough(tx: Tx, id: string, throughMs: number): P
   await tx.run(sql`update meter_segments set posted_through_ms = ${throughMs} where id = ${id}`);
 }
 
+/** Notes that a step of the wall clock, which began at `stepMs`, is cut out of the segment. False if it was cut out before. */
+export async function noteSkipped(tx: Tx, id: string, stepMs: number): Promise<boolean> {
+  const noted = await tx.run(
+    sql`update meter_segments set skipped_step_ms = ${stepMs}
+        where id = ${id} and (skipped_step_ms is null or skipped_step_ms <> ${stepMs})`,
+  );
+  return noted === 1;
+}
+
 export async function endSegment(tx: Tx, id: string, endedMs: number): Promise<void> {
   await tx.run(sql`update meter_segments set ended_ms = ${endedMs} where id = ${id}`);
 }
