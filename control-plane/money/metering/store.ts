@@ -36,11 +36,17 @@ export type Segment = z.infer<typeof SegmentRow>;
 const COLUMNS = sql`id, subject_id, org_id, supplier_id, machine_id, gpu_type, gpu_count,
   rate_ucents_per_hour, supplier_bps, started_ms, posted_through_ms, ended_ms`;
 
+/**
+ * Inserts an open segment. If the clock was set back, it begins at the end of the segments before it. So no moment of the clock is charged
+ * twice, and nothing is charged until the clock has caught up.
+ */
 export async function insertSegment(tx: Tx, segment: Segment): Promise<void> {
+  const { started_ms: startedMs } = segment;
+  const lastEnd = sql`(select max(ended_ms) from meter_segments where subject_id = ${segment.subject_id} and ended_ms > ${startedMs})`;
   await tx.run(
     sql`insert into meter_segments (${COLUMNS})
         values (${segment.id}, ${segment.subject_id}, ${segment.org_id}, ${segment.supplier_id}, ${segment.machine_id}, ${segment.gpu_type}, ${segment.gpu_count},
-                ${segment.rate_ucents_per_hour}, ${segment.supplier_bps}, ${segment.started_ms}, ${segment.posted_through_ms}, null)`,
+                ${segment.rate_ucents_per_hour}, ${segment.supplier_bps}, coalesce(${lastEnd}, ${startedMs}), coalesce(${lastEnd}, ${segment.posted_through_ms}), null)`,
   );
 }
 

@@ -17,7 +17,7 @@ import { endByOperator, stopUnpaid, remove } from './ending.ts';
 import type { HeldGpus } from '../../fleet/supply/intake.ts';
 import type { Whereabouts } from './launch.ts';
 import { gpuGrace, noteGpus, pullLogin, type PullLoginDeps } from './host-messages.ts';
-import { confirmOutage, endOutage, giveUp } from './outages.ts';
+import { confirmOutage, endOutage, giveUp, makeGood } from './outages.ts';
 import { plan } from './plan.ts';
 import { runningReason, instanceView, reservedView } from './view.ts';
 import { TakenMeanwhile } from './place.ts';
@@ -52,6 +52,12 @@ export interface Verdicts {
   confirmOutage(tx: Tx, instance: store.InstanceRow, outage: { sinceMs: number; evidence: string }): Promise<boolean>;
   /** The instance runs again, and is charged from `sinceMs`, the time of the first good probe. */
   endOutage(tx: Tx, instance: store.InstanceRow, sinceMs: number): Promise<boolean>;
+  /** The instance was out of reach between the two times while it counted as running. It is not charged for them. */
+  makeGood(
+    tx: Tx,
+    instance: store.InstanceRow,
+    outage: { sinceMs: number; untilMs: number; evidence: string },
+  ): Promise<boolean>;
   /** The grace of an outage is over, so the instance has failed. */
   giveUp(tx: Tx, instance: store.InstanceRow, reason: string): Promise<boolean>;
   /** Good probes advance `last_reachable_at`. */
@@ -207,6 +213,7 @@ function verdictsOf(deps: InstancesDeps): Verdicts {
   return {
     confirmOutage: (tx, instance, outage) => confirmOutage(tx, instance, { ...outage, nowMs: clock.now() }, deps),
     endOutage: (tx, instance, sinceMs) => endOutage(tx, instance, { sinceMs, nowMs: clock.now() }, deps),
+    makeGood: (tx, instance, outage) => makeGood(tx, instance, { ...outage, nowMs: clock.now() }, deps),
     giveUp: (tx, instance, reason) => giveUp(tx, instance, { nowMs: clock.now(), reason }, deps),
     noteReachable: store.setReachable,
     lock: lockRental,

@@ -1,7 +1,7 @@
 // Applies verdicts about the SSH path to instances: the time of an outage is not charged, and no customer has to ask for a credit.
 import type { Tx } from '../../base/db/db.ts';
 import { move, type MoveDeps, presentReason } from './states.ts';
-import type * as store from './store.ts';
+import * as store from './store.ts';
 
 /** Ends billing at the last proof of life. Charges past that time are reversed, and the transfers carry the evidence. */
 export function confirmOutage(
@@ -37,6 +37,18 @@ export async function endOutage(
 ): Promise<boolean> {
   const patch = { last_reachable_ms: nowMs, status_reason: await presentReason(tx, instance) };
   return move(tx, instance, { to: 'running', nowMs, billedFromMs: sinceMs, patch }, deps);
+}
+
+/** Confirms an outage that has ended while its verdict was held, and ends it. False if the instance has left `running` in the meantime. */
+export async function makeGood(
+  tx: Tx,
+  instance: store.InstanceRow,
+  outage: { sinceMs: number; untilMs: number; nowMs: number; evidence: string },
+  deps: MoveDeps,
+): Promise<boolean> {
+  if (!(await confirmOutage(tx, instance, outage, deps))) return false;
+  const out = await store.findInstance(tx, instance.id);
+  return out !== undefined && endOutage(tx, out, { sinceMs: outage.untilMs, nowMs: outage.nowMs }, deps);
 }
 
 /** Ends an instance at the end of the grace. The tombstone of the workload holds the GPUs until the host reports the container gone. */

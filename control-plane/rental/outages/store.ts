@@ -1,11 +1,11 @@
 // The SQL of probes: one row for each instance that is probed. The series of a row says since when the instance is out of reach, and with which
 // evidence.
 import { z } from 'zod';
-import { int, text } from '../../base/db/columns.ts';
+import { flag, int, text } from '../../base/db/columns.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
 import type { Down } from '../instances/states.ts';
 import { isDown, type Series } from './verdict.ts';
-import { TIMED_IN_MEMORY } from './wells.ts';
+import { NEXT_MS_MAX, TIMED_IN_MEMORY } from './wells.ts';
 
 const ProbeRow = z.object({
   instance_id: text,
@@ -24,16 +24,20 @@ const ProbeRow = z.object({
   /** When the host itself reported that the holder does not answer, and its last report. Null after a good probe. */
   host_failed_ms: int.nullable(),
   host_detail: text.nullable(),
+  /** The outage is certain, but its verdict is held. */
+  held: flag,
 });
 export type ProbeRow = z.infer<typeof ProbeRow>;
 
 const COLUMNS = sql`instance_id, machine_id, next_ms, first_failure_ms, failures, successes, last_leg, last_detail,
-  life_ms, first_success_ms, repair_ms, host_failed_ms, host_detail`;
+  life_ms, first_success_ms, repair_ms, host_failed_ms, host_detail, held`;
 
+/** Rows whose probes are due, those that wait longest first. A row that is due much later was written before the clock was set back. */
 export function dueProbes(query: Query, nowMs: number, limit: number): Promise<ProbeRow[]> {
   return query.all(
     ProbeRow,
-    sql`select ${COLUMNS} from probes where next_ms > ${TIMED_IN_MEMORY} and next_ms <= ${nowMs} order by next_ms limit ${limit}`,
+    sql`select ${COLUMNS} from probes
+        where next_ms > ${TIMED_IN_MEMORY} and (next_ms <= ${nowMs} or next_ms > ${nowMs + NEXT_MS_MAX}) order by next_ms limit ${limit}`,
   );
 }
 
@@ -100,6 +104,7 @@ export function startSeries(tx: Tx, rental: { instanceId: string; machineId: str
     repair_ms: null,
     host_failed_ms: null,
     host_detail: null,
+    held: false,
   });
 }
 
@@ -107,11 +112,11 @@ export async function writeProbe(tx: Tx, row: ProbeRow): Promise<void> {
   await tx.run(
     sql`insert into probes (${COLUMNS})
         values (${row.instance_id}, ${row.machine_id}, ${row.next_ms}, ${row.first_failure_ms}, ${row.failures}, ${row.successes}, ${row.last_leg}, ${row.last_detail},
-          ${row.life_ms}, ${row.first_success_ms}, ${row.repair_ms}, ${row.host_failed_ms}, ${row.host_detail})
+          ${row.life_ms}, ${row.first_success_ms}, ${row.repair_ms}, ${row.host_failed_ms}, ${row.host_detail}, ${row.held})
         on conflict (instance_id) do update set next_ms = excluded.next_ms, first_failure_ms = excluded.first_failure_ms,
           failures = excluded.failures, successes = excluded.successes, last_leg = excluded.last_leg, last_detail = excluded.last_detail,
           life_ms = excluded.life_ms, first_success_ms = excluded.first_success_ms, repair_ms = excluded.repair_ms,
-          host_failed_ms = excluded.host_failed_ms, host_detail = excluded.host_detail`,
+          host_failed_ms = excluded.host_failed_ms, host_detail = excluded.host_detail, held = excluded.held`,
   );
 }
 
@@ -153,6 +158,7 @@ export function seriesOf(row: ProbeRow): Series {
     repairMs: row.repair_ms,
     firstSuccessMs: row.first_success_ms,
     successes: row.successes,
+    isHeld: row.held,
   };
 }
 

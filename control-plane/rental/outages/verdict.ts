@@ -7,12 +7,15 @@
 //   repair     The host answers, but its holder failed two probes. Ask the host to replace the holder.
 //   confirm    The outage is certain: running -> unreachable. Billing ends at the last proof of life.
 //   recover    Two good probes in a row: unreachable -> running. Billing begins again at the first of them.
+//   hold       The outage is certain, and its verdict is held back (below). The series remembers it.
+//   make good  Two good probes in a row after an outage that was only held: confirm and recover at once.
 //   give up    The outage has lasted 30 minutes (GRACE_MS) and probes still fail: unreachable -> error. The disk of the instance is lost then.
 //
 // There are two kinds of outage. A tenant or a stranger can cause neither of them.
 // - Silent host: its link is gone or it missed a ping, two probes in a row have failed, and the last proof of life is 20 s old.
 // - Broken holder: the link answers, but probes fail. After the second failure the host replaces the holder. If three probes have failed, the
-//   first of them 20 s ago, and the replacement is 10 s old, it is an outage.
+//   first of them 20 s ago, and the replacement is 10 s old, it is an outage. A link that came up less than 10 s ago delays the replacement,
+//   but not for more than 20 s: otherwise a host that opens a new link every few seconds would never have an outage.
 //
 // Example of a silent host (it freezes at 12:00:00):
 //   11:59:52  The host answers a ping. This is the last proof of life.
@@ -26,7 +29,8 @@
 // - The control plane came back less than 2 minutes ago (quiet.ts): agents are still reconnecting.
 // - At least 5 machines, and more than 30 % of all machines, fail at the same time. This holds `confirm` for at most 10 minutes, and `give up`
 //   for at most a day and until 2 minutes after its end: a confirmed outage can end again, but an instance that was given up is gone.
-// If the customer ends a held instance, `isDown` still says that it was out of reach, and that time is not charged (store.ts).
+// An outage that was held because many machines failed is not forgotten: when it ends, it is made good. If the customer ends a held instance,
+// `isDown` still says that it was out of reach, and that time is not charged (store.ts).
 //
 // What must never happen: one failed probe ends billing, or ends the SSH sessions of a customer by a new holder (a busy host may answer one login
 // late); an outage begins after its first failed probe; time in which we did not probe is
@@ -37,7 +41,10 @@ import { QUIET_AFTER_START_MS, type Quiet } from '../instances/quiet.ts';
 /** Time between two good probes. It is spread by +-20 % so that probes do not come in waves. */
 export const PROBE_PERIOD_MS = 30_000;
 /** Time between two probes while an instance fails, or has not yet recovered. */
-export const REPROBE_MS = 2_000;
+const REPROBE_MS = 2_000;
+/** The same for an instance that has failed for longer than FAILING_MS_SOON, so that thousands of them do not take the time of all others. */
+const REPROBE_LATER_MS = 10_000;
+const FAILING_MS_SOON = 120_000;
 /**
  * How many instances on other machines are probed at once after the first failure of a machine. We must know whether many machines fail
  * together before we confirm one outage, and their regular probes would come too late. Each of these that fails alarms others in turn.
@@ -55,6 +62,8 @@ const SPAN_MS_MIN = 20_000;
 const LIFE_MS_MAX = 2 * PROBE_PERIOD_MS;
 /** An agent needs this long after its start to find its holders. */
 export const SETTLED_MS = 10_000;
+/** A host whose link is never that old is asked to replace a holder this long after the first failure. */
+const UNSETTLED_MS_MAX = 2 * SETTLED_MS;
 /** A host replaces a holder within this time. */
 const REPAIR_MS_MAX = 10_000;
 /** Good probes in a row that end an outage. */
@@ -78,6 +87,8 @@ export interface Series {
   /** When the first good probe of this series ended. */
   firstSuccessMs: number | null;
   successes: number;
+  /** The outage is certain, but its verdict is held because many machines fail together. */
+  isHeld: boolean;
 }
 
 export interface ProbeOutcome {
@@ -93,8 +104,8 @@ export interface ProbeOutcome {
 /** Adds one probe to a series. */
 export function afterProbe(series: Series, outcome: ProbeOutcome): Series {
   if (outcome.ok) {
-    const firstSuccessMs = series.firstSuccessMs ?? outcome.endMs;
-    return { ...WELL, firstSuccessMs, successes: series.successes + 1 };
+    const good = { firstSuccessMs: series.firstSuccessMs ?? outcome.endMs, successes: series.successes + 1 };
+    return { ...(series.isHeld ? series : WELL), ...good };
   }
   const hostSaid = series.failures === 0 && outcome.hostFailedMs !== null;
   const firstFailureMs = series.firstFailureMs ?? outcome.hostFailedMs ?? outcome.startMs;
@@ -106,6 +117,7 @@ export function afterProbe(series: Series, outcome: ProbeOutcome): Series {
     repairMs: series.repairMs,
     firstSuccessMs: null,
     successes: 0,
+    isHeld: series.isHeld,
   };
 }
 
@@ -122,6 +134,7 @@ export const WELL: Series = {
   repairMs: null,
   firstSuccessMs: null,
   successes: 0,
+  isHeld: false,
 };
 
 export interface FleetView {
@@ -142,23 +155,31 @@ export interface Standing {
   nowMs: number;
 }
 
-export type Verdict = 'as it is' | 'repair' | 'confirm' | 'recover' | 'give up';
+export type Verdict = 'as it is' | 'repair' | 'confirm' | 'recover' | 'give up' | 'hold' | 'make good';
 
 /** What to do about an instance after a probe. */
 export function verdict(series: Series, standing: Standing, fleet: FleetView): Verdict {
-  const { unreachableSinceMs, isAnswering, isSettled, nowMs } = standing;
-  const isHung = series.failures >= FAILURES_REPAIR_MIN && isAnswering;
-  const mayRepair = isHung && isSettled && series.repairMs === null;
-  const repair = mayRepair ? 'repair' : 'as it is';
+  const { unreachableSinceMs, nowMs } = standing;
+  const repair = mayRepair(series, standing) ? 'repair' : 'as it is';
   if (unreachableSinceMs !== null) {
     if (series.successes >= SUCCESSES_MIN) return 'recover';
     const isOver = series.failures > 0 && nowMs - unreachableSinceMs >= GRACE_MS;
     return isOver && mayGiveUp(fleet, nowMs) ? 'give up' : repair;
   }
+  if (series.isHeld && series.successes > 0) return series.successes >= SUCCESSES_MIN ? 'make good' : 'as it is';
   if (!isDown(series, standing)) return repair;
   if (nowMs < fleet.quiet.untilMs) return repair;
-  const held = fleet.togetherSinceMs !== null && nowMs - fleet.togetherSinceMs < TOGETHER_HOLD_MS_MAX;
-  return held ? repair : 'confirm';
+  const mayHold = fleet.togetherSinceMs !== null && nowMs - fleet.togetherSinceMs < TOGETHER_HOLD_MS_MAX;
+  if (!mayHold) return 'confirm';
+  return series.isHeld ? repair : 'hold';
+}
+
+function mayRepair(
+  { failures, firstFailureMs, repairMs }: Series,
+  { isAnswering, isSettled, nowMs }: Standing,
+): boolean {
+  if (failures < FAILURES_REPAIR_MIN || !isAnswering || repairMs !== null) return false;
+  return isSettled || (firstFailureMs !== null && nowMs - firstFailureMs >= UNSETTLED_MS_MAX);
 }
 
 function mayGiveUp({ quiet, togetherSinceMs, togetherUntilMs }: FleetView, nowMs: number): boolean {
@@ -167,13 +188,20 @@ function mayGiveUp({ quiet, togetherSinceMs, togetherUntilMs }: FleetView, nowMs
   return togetherUntilMs === null || nowMs - togetherUntilMs >= QUIET_AFTER_TOGETHER_MS;
 }
 
-/** True if probes have failed for long enough. The outage may still be held back because the fault is probably ours. */
+/** True if probes have failed for long enough, or the outage is held. It may be held because the fault is probably ours. */
 export function isDown(series: Series, { isAnswering, nowMs }: Pick<Standing, 'isAnswering' | 'nowMs'>): boolean {
-  const { firstFailureMs, failures, lifeMs, repairMs } = series;
+  const { firstFailureMs, failures, lifeMs, repairMs, isHeld } = series;
+  if (isHeld) return true;
   if (firstFailureMs === null || lifeMs === null) return false;
   if (!isAnswering) return failures >= FAILURES_SILENT_MIN && nowMs - lifeMs >= SPAN_MS_MIN;
   const isRepaired = repairMs !== null && nowMs - repairMs >= REPAIR_MS_MAX;
   return isRepaired && failures >= FAILURES_MIN && nowMs - firstFailureMs >= SPAN_MS_MIN;
+}
+
+/** When the next probe is due of an instance that fails, or has not yet recovered. */
+export function reprobeMs({ firstFailureMs, successes }: Series, nowMs: number): number {
+  const isOld = firstFailureMs !== null && nowMs - firstFailureMs > FAILING_MS_SOON;
+  return nowMs + (isOld && successes === 0 ? REPROBE_LATER_MS : REPROBE_MS);
 }
 
 /** True if our own network is the more likely cause, because many machines fail at once. */

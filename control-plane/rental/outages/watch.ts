@@ -4,9 +4,12 @@
 // of an instance are good, nothing changes: wells.ts keeps the time of its next probe, and of its last good one, in memory. The top of wells.ts
 // explains what the next process knows if this one is killed.
 //
-//   tick (every second) ──► due instances: those of wells.ts, and rows whose `next_ms` has come; at most 1000
-//                             └─► 50 at once ──► probe ──► good as before: note it in memory
-//                                                     └──► else: afterProbe ──► verdict ──► one transaction
+//   tick (every second) ──► due instances: those of wells.ts, and rows whose `next_ms` has come; at most 1000 of each
+//                             └─► 25 of each at once, for 10 s ──► probe ──► good as before: note it in memory
+//                                                                       └──► else: afterProbe ──► verdict ──► one transaction
+//
+// Both kinds have workers of their own, because a large outage has thousands of rows. If they came first, healthy instances of others would
+// never be probed, and one that dies would be charged for ever.
 //
 // One probe, step by step (`probe` below):
 //   1. Log in at the SSH server of the holder, over a stream that only probes use (probe.ts). This happens outside of any transaction and
@@ -18,6 +21,7 @@
 // When the next probe is due:
 //   30 s +- 20 %   All is well.
 //   2 s            The probe failed, or the instance is unreachable and has one good probe of the two that it needs.
+//   10 s           It has failed for more than 2 minutes.
 //   at once        The link of the machine came, went, missed a ping or answers again (`onLife`); the host reported something about the
 //                  holder (`onHolder`); or another machine has just failed (`hastenOthers`).
 //   within 30 s    The process has just started.
@@ -48,17 +52,20 @@ import {
   failsTogether,
   type FleetView,
   PROBE_PERIOD_MS,
-  REPROBE_MS,
+  reprobeMs,
   type Series,
   SETTLED_MS,
   verdict,
+  WELL,
 } from './verdict.ts';
 import { openWells, TIMED_IN_MEMORY, type Wells } from './wells.ts';
 
-/** Each probe costs about 3 ms of CPU on either side. */
-const PROBES_AT_ONCE_MAX = 50;
-/** Due rows beyond these wait for the next tick, a second later. */
+/** Workers for the probes that are timed in rows, and as many for those timed in memory. Each probe costs about 3 ms of CPU on either side. */
+const PROBES_AT_ONCE_MAX = 25;
+/** Due probes of each kind beyond these wait for the next tick, a second later. */
 const PROBES_PER_TICK_MAX = 1000;
+/** A tick begins no probe after this time. The next tick begins with those that wait longest. */
+const TICK_MS_MAX = 10_000;
 
 /** If the loop has not run for longer, another process may have probed the instances since. */
 const TAKE_OVER_MS = 10_000;
@@ -113,13 +120,16 @@ export function openWatch(deps: WatchDeps): Watch {
       const rows = await store.dueProbes(db.read, nowMs, PROBES_PER_TICK_MAX);
       const inRows = new Map(rows.map((row) => [row.instance_id, row]));
       const inMemory = wells.due(nowMs).filter((id) => !inRows.has(id));
-      const due = [...inRows.keys(), ...inMemory].slice(0, PROBES_PER_TICK_MAX);
-      const worker = async (): Promise<void> => {
-        for (let id = due.shift(); id !== undefined && !signal.aborted; id = due.shift()) {
+      const untilMs = clock.monotonicMs() + TICK_MS_MAX;
+      const worker = async (due: string[]): Promise<void> => {
+        while (!signal.aborted && clock.monotonicMs() < untilMs) {
+          const id = due.shift();
+          if (id === undefined) return;
           await probeOrLog(id, inRows.get(id), fleet, { ...deps, wells, hours });
         }
       };
-      await Promise.all(Array.from({ length: PROBES_AT_ONCE_MAX }, worker));
+      const queues = [[...inRows.keys()], inMemory.slice(0, PROBES_PER_TICK_MAX)];
+      await Promise.all(queues.flatMap((due) => Array.from({ length: PROBES_AT_ONCE_MAX }, () => worker(due))));
       if (clock.monotonicMs() - storedMs >= STORE_PERIOD_MS) {
         storedMs = clock.monotonicMs();
         await storeReachable(wells.behind(STORE_AFTER_MS), deps);
@@ -268,8 +278,10 @@ async function judge(probed: Probed, fleet: FleetView, deps: ProbeDeps): Promise
   const standing = { isAnswering, isSettled, unreachableSinceMs: rental.unreachable_since_ms, nowMs: endMs };
   const decided = verdict(series, standing, fleet);
   const isRepaired = decided === 'repair' && link.repair(before.machine_id, workloadId);
-  const isWell = result.ok && (rental.unreachable_since_ms === null || decided !== 'as it is');
-  const after = rowAfter(probed, series, { isWell, isRepaired });
+  const wasOut = rental.unreachable_since_ms !== null || series.isHeld;
+  const isWell = result.ok && (!wasOut || decided === 'recover' || decided === 'make good');
+  const isHeld = decided === 'hold' || (series.isHeld && decided !== 'confirm');
+  const after = rowAfter(probed, { ...series, isHeld }, { isWell, isRepaired });
   const reachedMs = result.ok ? endMs : goodMs;
   if (isWell) {
     const nextMs = endMs + spreadMs(PROBE_PERIOD_MS, deps.rng);
@@ -280,11 +292,14 @@ async function judge(probed: Probed, fleet: FleetView, deps: ProbeDeps): Promise
     await store.writeProbe(tx, after);
     if (reachedMs > (rental.last_reachable_ms ?? 0))
       await instances.noteReachable(tx, [{ id: rental.id, goodMs: reachedMs }]);
-    if (decided === 'confirm') {
-      const outage = { sinceMs: series.lifeMs ?? startMs, evidence: evidenceOf(after) };
-      await instances.confirmOutage(tx, rental, outage);
-    }
+    const outage = {
+      sinceMs: series.lifeMs ?? startMs,
+      evidence: evidenceOf(decided === 'make good' ? before : after),
+    };
+    if (decided === 'confirm') await instances.confirmOutage(tx, rental, outage);
     if (decided === 'recover') await instances.endOutage(tx, rental, series.firstSuccessMs ?? endMs);
+    if (decided === 'make good')
+      await instances.makeGood(tx, rental, { ...outage, untilMs: series.firstSuccessMs ?? endMs });
     if (decided === 'give up') {
       await instances.giveUp(tx, rental, `The host could not be reached for too long (${after.last_detail}).`);
     }
@@ -306,19 +321,32 @@ function rowAfter(
   series: Series,
   { isWell, isRepaired }: { isWell: boolean; isRepaired: boolean },
 ): store.ProbeRow {
+  const { firstSuccessMs, successes } = series;
+  const { firstFailureMs, failures, lifeMs, repairMs, isHeld } = isWell ? WELL : series;
   return {
+    ...evidenceAfter(before, result, isHeld),
     instance_id: before.instance_id,
     machine_id: before.machine_id,
-    next_ms: isWell ? TIMED_IN_MEMORY : endMs + REPROBE_MS,
-    first_failure_ms: series.firstFailureMs,
-    failures: series.failures,
-    successes: series.successes,
-    last_leg: result.ok ? null : result.leg,
-    last_detail: result.ok ? null : result.detail,
-    life_ms: series.lifeMs,
-    first_success_ms: series.firstSuccessMs,
-    repair_ms: isRepaired ? endMs : series.repairMs,
-    host_failed_ms: result.ok ? null : before.host_failed_ms,
-    host_detail: result.ok ? null : before.host_detail,
+    next_ms: isWell ? TIMED_IN_MEMORY : reprobeMs(series, endMs),
+    first_failure_ms: firstFailureMs,
+    failures,
+    successes,
+    life_ms: lifeMs,
+    first_success_ms: firstSuccessMs,
+    repair_ms: isRepaired ? endMs : repairMs,
+    held: isHeld,
   };
+}
+
+const NO_EVIDENCE = { last_leg: null, last_detail: null, host_failed_ms: null, host_detail: null };
+
+/** A good probe ends the evidence, but a held outage keeps it until it is made good. */
+function evidenceAfter(
+  before: store.ProbeRow,
+  result: ProbeResult,
+  isHeld: boolean,
+): Pick<store.ProbeRow, keyof typeof NO_EVIDENCE> {
+  const { last_leg, last_detail, host_failed_ms, host_detail } = before;
+  if (!result.ok) return { last_leg: result.leg, last_detail: result.detail, host_failed_ms, host_detail };
+  return isHeld ? { last_leg, last_detail, host_failed_ms, host_detail } : NO_EVIDENCE;
 }

@@ -22,7 +22,7 @@
 export const TIMED_IN_MEMORY = 0;
 
 /** The next probe is due sooner than this: a period and a fifth of it. */
-const NEXT_MS_MAX = 60_000;
+export const NEXT_MS_MAX = 60_000;
 
 interface Well {
   machineId: string;

@@ -1,4 +1,5 @@
 // Reads of metered segments: the edges of their windows, the rental beside the right one, and their order.
+import { sql } from '../../../control-plane/base/db/db.ts';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Db } from '../../../control-plane/base/db/db.ts';
 import { SCHEMA } from '../../../control-plane/foundation.ts';
@@ -34,6 +35,8 @@ async function add(id: string, { from = 100, to = 200, ...patch }: Made = {}): P
       ended_ms: null,
       ...patch,
     });
+    // Rows of one rental may overlap here.
+    await tx.run(sql`update meter_segments set started_ms = ${from}, posted_through_ms = ${from} where id = ${id}`);
     if (to !== null) await store.endSegment(tx, id, to);
   });
 }

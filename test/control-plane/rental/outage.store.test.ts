@@ -235,6 +235,19 @@ describe('while all probes are good', () => {
     await watch(60_000);
   });
 
+  test('probes of an instance that is out of reach go on if the clock is set back, and it recovers', async () => {
+    await world.machine();
+    const id = await world.run(await world.customer(10_000));
+    await watch(QUIET_AFTER_START_MS);
+    world.probeAnswers.set(id, DEAD);
+    await watch(70_000);
+    expect(await instance(id)).toMatchObject({ status: 'unreachable' });
+    world.probeAnswers.delete(id);
+    world.clock.step(-HOUR_MS);
+    await watch(10_000);
+    expect(await instance(id)).toMatchObject({ status: 'running' });
+  });
+
   test('a process that is killed leaves a proof of life that is one probe and one beat old', async () => {
     await world.machine({ dollars: 3.6 });
     const who = await world.customer(10_000);
@@ -302,40 +315,4 @@ describe('an instance that is ended while its probes fail', () => {
     const cost = (360_000_000n * BigInt(world.clock.now() - startedMs)) / BigInt(HOUR_MS);
     expect(await spent(who.orgId, 10_000_000_000n)).toBe(cost);
   });
-});
-
-describe('no outage is confirmed', () => {
-  test('while the control plane has just started', async () => {
-    await world.machine();
-    const who = await world.customer(10_000);
-    const id = await world.run(who);
-    world.probeAnswers.set(id, DEAD);
-    await watch(QUIET_AFTER_START_MS - 1000);
-    expect(await instance(id)).toMatchObject({ status: 'running' });
-    await watch(20_000);
-    expect(await instance(id)).toMatchObject({ status: 'unreachable' });
-  });
-
-  test.each([1, 2, 3, 4, 5])(
-    'for ten minutes when many machines fail at once (seed %d); the credit still runs from the first failure',
-    async (seed) => {
-      await world.close();
-      world = await openWorld(seed);
-      const who = await world.customer(1_000_000);
-      const ids: string[] = [];
-      for (let i = 0; i < 6; i += 1) {
-        await world.machine();
-        ids.push(await world.run(who));
-      }
-      await watch(QUIET_AFTER_START_MS);
-      const failedMs = world.clock.now();
-      for (const id of ids) world.probeAnswers.set(id, DEAD);
-      await watch(9 * 60_000);
-      for (const id of ids) expect((await instance(id))?.status).toBe('running');
-      await watch(3 * 60_000);
-      const first = await instance(ids[0] ?? '');
-      expect(first?.status).toBe('unreachable');
-      expect((first?.unreachable_since_ms ?? 0) - failedMs).toBeLessThan(60_000);
-    },
-  );
 });

@@ -5,6 +5,7 @@ import {
   type FleetView,
   isDown,
   type ProbeOutcome,
+  reprobeMs,
   type Series,
   verdict,
   WELL,
@@ -75,6 +76,13 @@ test('a host whose link has just come up replaces nothing: its agent finds the h
   expect(verdict(two, standing(3_000, true), fleet)).toBe('repair');
 });
 
+test('a host that opens a new link every few seconds replaces its holder twenty seconds after the first failure', () => {
+  const two = after(look(0), look(2_500));
+  const unsettled = (atMs: number) => ({ ...standing(atMs, true), isSettled: false });
+  expect(verdict(two, unsettled(19_999), fleet)).toBe('as it is');
+  expect(verdict(two, unsettled(20_000), fleet)).toBe('repair');
+});
+
 test('a repair is requested once in a series of failures, and again in the next series', () => {
   const repaired = { ...after(look(0), look(2_500)), repairMs: START_MS + 3_000 };
   expect(verdict(afterProbe(repaired, look(5_000)), standing(5_500, true), fleet)).toBe('as it is');
@@ -126,8 +134,35 @@ test('an outage is held while the control plane has just started, and while many
   expect(verdict(down, standing(20_000, false), fresh)).toBe('as it is');
   expect(isDown(down, standing(20_000, false))).toBe(true);
   const together = { ...fleet, togetherSinceMs: START_MS };
-  expect(verdict(down, standing(599_999, false), together)).toBe('as it is');
+  expect(verdict(down, standing(599_999, false), together)).toBe('hold');
+  expect(verdict({ ...down, isHeld: true }, standing(599_999, false), together)).toBe('as it is');
   expect(verdict(down, standing(600_000, false), together)).toBe('confirm');
+  const both = { ...together, quiet: fresh.quiet };
+  expect(verdict(down, standing(20_000, false), both)).toBe('as it is');
+});
+
+test('an outage that was held is made good after two good probes in a row, and its beginning stays', () => {
+  const together = { ...fleet, togetherSinceMs: START_MS };
+  const held = { ...after(look(0), look(10_000)), isHeld: true };
+  const once = afterProbe(held, look(60_000, { ok: true }));
+  expect(verdict(once, standing(60_500, true), fleet)).toBe('as it is');
+  const twice = afterProbe(once, look(62_500, { ok: true }));
+  for (const seen of [fleet, together]) expect(verdict(twice, standing(63_000, true), seen)).toBe('make good');
+  expect(twice).toMatchObject({ lifeMs: START_MS - 5_000, firstSuccessMs: START_MS + 60_500 });
+  // It goes on. The hold ends, or a link that is back shows that the holder is broken.
+  const relapsed = afterProbe(once, look(62_500));
+  expect(relapsed).toMatchObject({ lifeMs: START_MS - 5_000, failures: 3, successes: 0, isHeld: true });
+  expect(verdict(relapsed, standing(63_000, true), fleet)).toBe('confirm');
+  expect(verdict(relapsed, standing(63_000, true), together)).toBe('repair');
+  expect(isDown(relapsed, standing(63_000, true))).toBe(true);
+});
+
+test('a failing instance is probed every two seconds for two minutes, then every ten, and soon again after a good probe', () => {
+  const failing = after(look(0));
+  const nextMs = (atMs: number, series = failing): number => reprobeMs(series, START_MS + atMs) - START_MS - atMs;
+  expect([nextMs(500), nextMs(120_000), nextMs(120_001)]).toEqual([2_000, 2_000, 10_000]);
+  const held = { ...failing, isHeld: true };
+  expect(nextMs(600_000, afterProbe(held, look(599_000, { ok: true })))).toBe(2_000);
 });
 
 test('no rental is given up while the control plane has just started: its host may still reconnect', () => {
