@@ -291,5 +291,6 @@ export function newInstance(
     unreachable_since_ms: null,
     gpu_fault: null,
     gpu_fault_since_ms: null,
+    gpu_whole_ms: null,
   };
 }

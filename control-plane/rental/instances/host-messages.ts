@@ -3,15 +3,23 @@ import { GRACE_MS } from '../../../shared/limits.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
 import type { HeldGpus } from '../../fleet/supply/intake.ts';
 import { findWorkload, instancesOf } from '../../fleet/workloads/store.ts';
+import type { GpuGrace } from './plan.ts';
 import { runningReason } from './view.ts';
 import { chargeFrom, lockRental, type MoveDeps, tell } from './states.ts';
 import * as store from './store.ts';
 import type { PullLogin } from '../../../shared/protocol/link.ts';
+import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
+
+/** A host that reports a GPU broken and whole in turns is heard this often. */
+const FAULT_MS_MIN = 60_000;
 
 /**
  * The host has found the GPUs of workloads broken (`fault` describes it), or whole again (null). A running instance keeps its status, and
  * is not charged from now until the GPUs are whole. The transfer carries the evidence. For an instance that does not run yet the fault is only
  * stored, and the engine tries another host. A repeated report changes nothing; the first fault counts. Each instance has its own transaction.
+ *
+ * A fault of a running instance counts for FAULT_MS_MIN. If the host reports the GPUs whole sooner, the engine ends the fault (`endFault`).
+ * Each pair of such reports writes rows of money that are kept for ever, so a host must not be able to send thousands of them.
  */
 export async function noteGpus(found: readonly HeldGpus[], nowMs: number, deps: MoveDeps & { db: Db }): Promise<void> {
   const { db } = deps;
@@ -27,8 +35,9 @@ export async function noteGpus(found: readonly HeldGpus[], nowMs: number, deps: 
   }
 }
 
-function isNews({ status, gpu_fault: known }: store.InstanceRow, fault: string | null): boolean {
-  return store.LIVE.has(status) && (fault === null) !== (known === null);
+function isNews({ status, gpu_fault: known, gpu_whole_ms: wholeMs }: store.InstanceRow, fault: string | null): boolean {
+  if (!store.LIVE.has(status)) return false;
+  return fault === null ? known !== null && wholeMs === null : known === null || wholeMs !== null;
 }
 
 async function noteOnRental(
@@ -43,25 +52,55 @@ async function noteOnRental(
   if (workload === undefined || instance === undefined || instance.workload_id !== workloadId) return;
   const { fault, nowMs } = found;
   if (!isNews(instance, fault)) return;
-  await store.setGpuFault(tx, instance.id, { fault, nowMs });
   await store.makeDue(tx, instance.id, nowMs);
-  const isRunning = instance.status === 'running';
-  const reason = runningReason({ gpuFault: fault, observed: workload.observed });
-  if (isRunning) {
-    await store.noteReason(tx, instance.id, reason);
-    if (fault === null) await chargeFrom(tx, instance, nowMs, deps);
-    else await deps.metering.pauseForGpuFault(tx, instance.id, nowMs, `the host found a GPU broken: ${fault}`);
+  const { status, gpu_fault: known, gpu_fault_since_ms: sinceMs } = instance;
+  if (fault !== null && known !== null) return store.setGpuWhole(tx, instance.id, null);
+  if (fault === null && status === 'running' && nowMs < (sinceMs ?? 0) + FAULT_MS_MIN)
+    return store.setGpuWhole(tx, instance.id, nowMs);
+  if (fault === null) return mend(tx, instance, { nowMs, sinceMs: null, observed: workload.observed }, deps);
+  await store.setGpuFault(tx, instance.id, { fault, nowMs });
+  if (status === 'running') {
+    await store.noteReason(tx, instance.id, runningReason({ gpuFault: fault, observed: workload.observed }));
+    await deps.metering.pauseForGpuFault(tx, instance.id, nowMs, `the host found a GPU broken: ${fault}`);
   }
-  const type = fault === null ? 'instance.gpu_mended' : 'instance.gpu_broken';
-  await tell(tx, instance, { type, status: instance.status, reason: fault, sinceMs: null }, deps);
+  await tell(tx, instance, { type: 'instance.gpu_broken', status, reason: fault, sinceMs: null }, deps);
 }
 
-/** When an instance with broken GPUs is given up, and the fault; undefined while the GPUs are whole. */
+async function mend(
+  tx: Tx,
+  instance: store.InstanceRow,
+  { nowMs, sinceMs, observed }: { nowMs: number; sinceMs: number | null; observed: ObservedWorkload | null },
+  deps: MoveDeps,
+): Promise<void> {
+  const { id, status } = instance;
+  await store.setGpuFault(tx, id, { fault: null, nowMs });
+  if (status === 'running') {
+    await store.noteReason(tx, id, runningReason({ gpuFault: null, observed }));
+    await chargeFrom(tx, instance, sinceMs ?? nowMs, deps);
+  }
+  await tell(tx, instance, { type: 'instance.gpu_mended', status, reason: null, sinceMs }, deps);
+}
+
+/**
+ * Ends the fault of a running instance whose GPUs the host reported whole before that could count. It is charged again since that report, but
+ * not for time before it was running: it may have been out of reach in between.
+ */
+export async function endFault(tx: Tx, id: string, nowMs: number, deps: MoveDeps): Promise<void> {
+  const instance = await store.findInstance(tx, id);
+  if (instance?.status !== 'running' || instance.gpu_fault === null || instance.gpu_whole_ms === null) return;
+  const workload = await findWorkload(tx, instance.workload_id ?? '');
+  const sinceMs = Math.max(instance.gpu_whole_ms, instance.entered_ms);
+  await mend(tx, instance, { nowMs, sinceMs, observed: workload?.observed ?? null }, deps);
+}
+
+/** When an instance with broken GPUs is given up, or its fault ends; undefined while the GPUs are whole. */
 export function gpuGrace({
   gpu_fault: fault,
   gpu_fault_since_ms: sinceMs,
-}: Pick<store.InstanceRow, 'gpu_fault' | 'gpu_fault_since_ms'>): { untilMs: number; fault: string } | undefined {
-  return fault === null || sinceMs === null ? undefined : { untilMs: sinceMs + GRACE_MS, fault };
+  gpu_whole_ms: wholeMs,
+}: Pick<store.InstanceRow, 'gpu_fault' | 'gpu_fault_since_ms' | 'gpu_whole_ms'>): GpuGrace | undefined {
+  if (fault === null || sinceMs === null) return undefined;
+  return { fault, untilMs: sinceMs + GRACE_MS, endsMs: wholeMs === null ? null : sinceMs + FAULT_MS_MIN };
 }
 
 export interface PullLoginDeps {

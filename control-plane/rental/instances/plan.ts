@@ -34,9 +34,17 @@ export interface Facts {
   autoTerminateMs: number | null;
   /** The last report of the host; null before the first one. */
   observed: ObservedWorkload | null;
-  /** Set while GPUs are broken: the fault, and the time at which the instance is given up. */
-  gpuGrace?: { untilMs: number; fault: string } | undefined;
+  /** Set while GPUs are broken. */
+  gpuGrace?: GpuGrace | undefined;
   quiet: Quiet;
+}
+
+export interface GpuGrace {
+  fault: string;
+  /** When the instance is given up. */
+  untilMs: number;
+  /** When the fault ends, because the host has reported the GPUs whole; null if it has not. */
+  endsMs: number | null;
 }
 
 export type Step =
@@ -48,6 +56,8 @@ export type Step =
   /** Probe the SSH path while the container is still starting. */
   | { do: 'probe-early'; progress: string; untilMs: number }
   | { do: 'run' }
+  /** The broken GPUs of a running rental are whole again. */
+  | { do: 'mend' }
   /** The container of a running rental has failed. */
   | { do: 'lose'; reason: string }
   /** The host has ended a rental that should run: a stop from the supplier's side (specification 6.1). */
@@ -157,6 +167,9 @@ function planRunning(facts: Facts, nowMs: number): Step {
   const gone = goneReason(observed);
   if (gone !== undefined) return { do: 'stop', reason: gone };
   if (gpuGrace === undefined) return { do: 'wait', untilMs: autoTerminateMs };
+  const { endsMs } = gpuGrace;
+  if (endsMs !== null)
+    return nowMs >= endsMs ? { do: 'mend' } : { do: 'wait', untilMs: Math.min(endsMs, autoTerminateMs ?? endsMs) };
   // A host that has mended the GPU while the control plane was away can report that now.
   const graceMs = Math.max(gpuGrace.untilMs, quiet.untilMs);
   if (nowMs >= graceMs) {

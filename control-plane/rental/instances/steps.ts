@@ -3,6 +3,7 @@ import { type ErrorCode, ServiceError } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
 import type { CreateDeps } from './create.ts';
+import { endFault } from './host-messages.ts';
 import { explainNoPlace, place } from './place.ts';
 import { HOUR_MS, type Step } from './plan.ts';
 import { isQuiet, type Quiet } from './quiet.ts';
@@ -72,6 +73,14 @@ export async function perform(instance: store.InstanceRow, step: Step, deps: Ste
       return note(instance, step, deps);
     case 'run':
       return run(instance, deps);
+    case 'mend':
+      await deps.db.tx('instances.mend', async (tx) => {
+        await lockRental(tx, instance);
+        const nowMs = deps.clock.now();
+        await endFault(tx, instance.id, nowMs, deps);
+        await store.makeDue(tx, instance.id, nowMs);
+      });
+      return [];
     case 'note':
       return note(instance, step, deps);
     case 'wait':

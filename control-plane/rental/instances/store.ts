@@ -47,6 +47,8 @@ const InstanceRow = z.object({
   /** The fault that the host has reported about its GPUs, and since when we know it; null while they are whole. */
   gpu_fault: text.nullable(),
   gpu_fault_since_ms: int.nullable(),
+  /** When the host has reported them whole, if that does not count yet. */
+  gpu_whole_ms: int.nullable(),
   /** The lowest threshold that the customer was warned about, in hours until the balance ends; null if the balance is enough. */
   balance_below_hours: int.nullable(),
 });
@@ -94,7 +96,7 @@ const LAUNCHING: ReadonlySet<InstanceState> = new Set<InstanceState>(['allocatin
 const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, launch, gpu_type, gpu_count, tier, region,
   reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, disk_gb, create_operation_id,
   created_ms, entered_ms, due_ms, facts_version, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms,
-  gpu_fault, gpu_fault_since_ms, balance_below_hours`;
+  gpu_fault, gpu_fault_since_ms, gpu_whole_ms, balance_below_hours`;
 
 const MachineOfRow = z.object({ id: text, machine_id: text });
 
@@ -308,7 +310,7 @@ export async function setPlacement(tx: Tx, id: string, placement: Placement): Pr
     sql`update instances set machine_id = ${placement.machineId}, supplier_id = ${placement.supplierId},
           workload_id = ${placement.workloadId}, region = ${placement.region}, price_ucents_per_hour = ${placement.priceUcentsPerHour},
           disk_gb = ${placement.diskGb}, tried_machine_ids = ${JSON.stringify(placement.triedMachineIds)},
-          gpu_fault = null, gpu_fault_since_ms = null
+          gpu_fault = null, gpu_fault_since_ms = null, gpu_whole_ms = null
         where id = ${id}`,
   );
 }
@@ -349,7 +351,14 @@ export async function setGpuFault(
   { fault, nowMs }: { fault: string | null; nowMs: number },
 ): Promise<void> {
   const sinceMs = fault === null ? null : nowMs;
-  await tx.run(sql`update instances set gpu_fault = ${fault}, gpu_fault_since_ms = ${sinceMs} where id = ${id}`);
+  await tx.run(
+    sql`update instances set gpu_fault = ${fault}, gpu_fault_since_ms = ${sinceMs}, gpu_whole_ms = null where id = ${id}`,
+  );
+}
+
+/** Notes when the host has reported the GPUs whole, which does not count yet; null if it has reported them broken again. */
+export async function setGpuWhole(tx: Tx, id: string, wholeMs: number | null): Promise<void> {
+  await tx.run(sql`update instances set gpu_whole_ms = ${wholeMs} where id = ${id}`);
 }
 
 /** Stores when the last good probe of each of these instances ended. */

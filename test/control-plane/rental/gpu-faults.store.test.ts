@@ -5,6 +5,7 @@ import { text } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { findMachine, gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { payable, wallet } from '../../../control-plane/money/ledger/accounts.ts';
+import { segmentsOf } from '../../../control-plane/money/metering/store.ts';
 import { QUIET_AFTER_START_MS } from '../../../control-plane/rental/instances/quiet.ts';
 import { findInstance, type InstanceRow } from '../../../control-plane/rental/instances/store.ts';
 import { GRACE_MS } from '../../../shared/limits.ts';
@@ -12,6 +13,7 @@ import type { GpuFault, Inventory } from '../../../shared/protocol/inventory.ts'
 import type { MadeMachine } from '../../kit/machines.ts';
 import { openWorld, type World, type WorldAccount, type WorldOutside } from '../../kit/world.ts';
 
+const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const FUNDED = 10_000_000_000n;
 const OFF_THE_BUS = 'Xid 79: it has fallen off the bus';
@@ -160,8 +162,64 @@ describe('a running rental whose GPU breaks', () => {
     // A driver that fails proves nothing about the GPU.
     await report({ gpus: [], gpu_error: 'Driver/library version mismatch' });
     expect((await instance(id)).status_reason).toContain('not charged');
+    await world.clock.advance(MINUTE_MS);
     await report({});
     expect((await instance(id)).status_reason).toBeNull();
+  });
+
+  test('that is mended within a minute is charged since it was, when the minute is over', async () => {
+    const id = await world.run(who);
+    await breaks(await gpuOf(id));
+    const aliveMs = world.clock.now() - ((await instance(id)).ready_ms ?? 0);
+    await world.clock.advance(20_000);
+    await report({});
+    await world.clock.advance(MINUTE_MS - 20_001);
+    await world.drive();
+    expect((await instance(id)).status_reason).toContain(OFF_THE_BUS);
+    await world.clock.advance(1);
+    await world.drive();
+    expect(await instance(id)).toMatchObject({ status_reason: null, gpu_fault: null, gpu_whole_ms: null });
+    await world.remove(who, id);
+    expect(await spent()).toBe(costOf(aliveMs + MINUTE_MS - 20_000));
+    expect((await world.journal(id)).filter((type) => type.includes('gpu'))).toEqual([
+      'instance.gpu_broken',
+      'instance.gpu_mended',
+    ]);
+  });
+
+  test('writes nothing more for a host that reports it broken and whole in turns, and counts as broken if that was last', async () => {
+    const id = await world.run(who);
+    const gpu = await gpuOf(id);
+    for (let turn = 0; turn < 20; turn += 1) {
+      await breaks(gpu);
+      await world.clock.advance(1_000);
+      await report({});
+      await world.clock.advance(1_000);
+    }
+    await breaks(gpu);
+    await world.clock.advance(MINUTE_MS);
+    await world.drive();
+    expect((await instance(id)).gpu_fault).toContain(OFF_THE_BUS);
+    const events = (await world.journal(id)).filter((type) => type.includes('gpu'));
+    expect(events).toEqual(['instance.gpu_broken']);
+    expect(await segmentsOf(world.db.read, [id])).toHaveLength(1);
+  });
+
+  test('that was mended within a minute in which its SSH path failed too is charged from its recovery on', async () => {
+    const id = await world.run(who);
+    await watch(QUIET_AFTER_START_MS);
+    await breaks(await gpuOf(id));
+    await report({});
+    world.probeAnswers.set(id, { ok: false, leg: 'banner', detail: 'banner: closed' });
+    await watch(60_000);
+    expect((await instance(id)).status).toBe('unreachable');
+    world.probeAnswers.delete(id);
+    await watch(12_000);
+    await world.drive();
+    const back = await instance(id);
+    expect(back).toMatchObject({ status: 'running', gpu_fault: null });
+    expect((await segmentsOf(world.db.read, [id])).at(-1)?.started_ms).toBe(back.entered_ms);
+    await world.remove(who, id);
   });
 
   test('stays uncharged over an outage of its SSH path, until the GPU is mended', async () => {
@@ -215,6 +273,7 @@ describe('a running rental whose GPU breaks', () => {
     await breaks(await gpuOf(id));
     await world.observe(id, { phase: 'running', main_exit: { code: 1, signal: null } });
     expect((await instance(id)).status_reason).toContain(OFF_THE_BUS);
+    await world.clock.advance(MINUTE_MS);
     await report({});
     expect((await instance(id)).status_reason).toBe('main process exited with code 1');
   });

@@ -324,7 +324,7 @@ describe('a start', () => {
   });
 
   test('on a host whose GPU breaks goes elsewhere, also if it could run', () => {
-    const gpuGrace = { untilMs: 99 * MINUTE_MS, fault: 'Xid 79' };
+    const gpuGrace = { untilMs: 99 * MINUTE_MS, fault: 'Xid 79', endsMs: null };
     const observed = { ...NOTHING, phase: 'running' as const };
     const because = 'the host found a GPU broken: Xid 79';
     expect(plan({ ...starting, observed, gpuGrace }, 1)).toEqual({ do: 'place', because });
@@ -337,7 +337,7 @@ describe('a start', () => {
 });
 
 describe('a broken GPU', () => {
-  const gpuGrace = { untilMs: 500, fault: 'Xid 79' };
+  const gpuGrace = { untilMs: 500, fault: 'Xid 79', endsMs: null };
 
   test('ends a rental when its grace is over, or at its runtime limit if that comes first', () => {
     expect(plan({ ...RUNNING, gpuGrace }, 499)).toEqual({ do: 'wait', untilMs: 500 });
@@ -348,6 +348,14 @@ describe('a broken GPU', () => {
     expect(plan({ ...RUNNING, gpuGrace, autoTerminateMs: 400 }, 1)).toEqual({ do: 'wait', untilMs: 400 });
     expect(plan({ ...RUNNING, gpuGrace, autoTerminateMs: 600 }, 1)).toEqual({ do: 'wait', untilMs: 500 });
     expect(plan({ ...RUNNING, gpuGrace, autoTerminateMs: 400 }, 400)).toEqual({ do: 'expire' });
+  });
+
+  test('that was mended soon is whole when its fault has counted for long enough, unless the rental ends first', () => {
+    const mended = { ...gpuGrace, endsMs: 60 };
+    expect(plan({ ...RUNNING, gpuGrace: mended }, 59)).toEqual({ do: 'wait', untilMs: 60 });
+    expect(plan({ ...RUNNING, gpuGrace: mended }, 60)).toEqual({ do: 'mend' });
+    expect(plan({ ...RUNNING, gpuGrace: mended, autoTerminateMs: 50 }, 1)).toEqual({ do: 'wait', untilMs: 50 });
+    expect(plan({ ...RUNNING, gpuGrace: mended, autoTerminateMs: 60 }, 60)).toEqual({ do: 'expire' });
   });
 });
 
@@ -370,7 +378,7 @@ describe('after a start of the control plane', () => {
   });
 
   test('so has a host that has mended a GPU', () => {
-    const broken: Facts = { ...RUNNING, gpuGrace: { untilMs: 1_900_000, fault: 'Xid 79' }, quiet };
+    const broken: Facts = { ...RUNNING, gpuGrace: { untilMs: 1_900_000, fault: 'Xid 79', endsMs: null }, quiet };
     expect(plan(broken, 2_119_999)).toEqual({ do: 'wait', untilMs: 2_120_000 });
     expect(plan(broken, 2_120_000)).toMatchObject({ do: 'lose' });
   });
