@@ -36,13 +36,12 @@
 // A host repeats its reports although nothing has changed. A report that equals the last one of its link is dropped, unless that one
 // was ignored. The report contains the revision that the host holds, so a new decision of ours makes its next report a different one.
 //
-// Signs of life (`WorkloadLife`) are kept in memory only. They never decide alone that an instance is down: that takes failed
-// probes too.
+// Signs of life (lives.ts) are kept in memory only. They never decide alone that an instance is down: that takes failed probes too.
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
+import { networkOf } from '../../../shared/client-network.ts';
 import { LINK_HELLO_BYTES_MAX, LINK_MESSAGE_BYTES_MAX, CLONE_TOKEN_MS } from '../../../shared/limits.ts';
 import { spreadMs } from '../../../shared/backoff.ts';
-import type { Clock } from '../../../shared/clock.ts';
 import { messageOf } from '../../../shared/errors.ts';
 import {
   type AgentMessage,
@@ -61,6 +60,7 @@ import type { MetricsSample } from '../../../shared/protocol/metrics.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { Upgrade } from '../../base/http/upgrades.ts';
 import type { CloneTokens } from './clone-tokens.ts';
+import { type Lives, openLives, type WorkloadLife } from './lives.ts';
 import { openRequests, type RequestHandlers } from './requests.ts';
 import { openReports, type Caller, openReadBudget, runSession, type Session, type SessionDeps } from './session.ts';
 import { openStreams, StreamError, type Streams } from './streams.ts';
@@ -109,17 +109,6 @@ export interface Link {
   onStreamUpgrade(upgrade: Upgrade): void;
   /** Closes all links and asks the agents to reconnect after `reconnectAfterMs`. */
   drain(reconnectAfterMs: number): Promise<void>;
-}
-
-export interface WorkloadLife {
-  /** The link is up and the host has answered the last ping. */
-  isAnswering: boolean;
-  /** The time at which the link went up; null if it is down. */
-  upSinceMs: number | null;
-  /** The last time that the host answered a ping or sent bytes on a customer's stream; null if this process has seen neither. */
-  lastMs: number | null;
-  /** Open streams to the SSH server of the workload, authenticated or not. */
-  sshStreams: number;
 }
 
 /** Within this time, a host that lost its link to a copy reconnects and sends its clone token, which tells the two apart. */
@@ -174,7 +163,7 @@ export function openLink(deps: LinkDeps): Link {
       const { streamId, token } = pending;
       session.send({ type: 'open', stream_id: streamId, token, workload_id: workloadId, target });
       const stream = await pending.dialled;
-      if (target.kind === 'ssh') lives.noteSsh(workloadId, stream);
+      if (target.kind === 'ssh') lives.noteSsh(workloadId, stream, networkOf(target.client_ip));
       return stream;
     },
     accept,
@@ -221,54 +210,6 @@ function boundUnproven(socket: Duplex): { lift(): void } {
   };
   socket.on('data', count);
   return { lift: () => void socket.off('data', count) };
-}
-
-interface Lives {
-  of(machineId: string, workloadId: string): WorkloadLife;
-  /** The host has sent bytes on a customer's stream. */
-  noteBytes(workloadId: string): void;
-  noteSsh(workloadId: string, stream: Duplex): void;
-  /** Keeps the time of the last answer after the link has closed. */
-  keep(session: Session): void;
-}
-
-/** Limit of remembered machines and workloads. A forgotten one is judged by its last good probe. */
-const LIVES_MAX = 50_000;
-
-function openLives(sessions: ReadonlyMap<string, Session>, clock: Clock): Lives {
-  const answeredMs = new Map<string, number>();
-  const bytesMs = new Map<string, number>();
-  const sshStreams = new Map<string, number>();
-  const note = (map: Map<string, number>, id: string, ms: number): void => {
-    map.delete(id);
-    map.set(id, ms);
-    const oldest = map.size > LIVES_MAX ? map.keys().next().value : undefined;
-    if (oldest !== undefined) map.delete(oldest);
-  };
-  return {
-    of: (machineId, workloadId) => {
-      const life = sessions.get(machineId)?.life();
-      const known = [life?.lastMs ?? answeredMs.get(machineId), bytesMs.get(workloadId)].filter(
-        (ms) => ms !== undefined,
-      );
-      return {
-        isAnswering: life?.isAnswering === true,
-        upSinceMs: life?.upSinceMs ?? null,
-        lastMs: known.length === 0 ? null : Math.max(...known),
-        sshStreams: sshStreams.get(workloadId) ?? 0,
-      };
-    },
-    noteBytes: (workloadId) => note(bytesMs, workloadId, clock.now()),
-    noteSsh: (workloadId, stream) => {
-      sshStreams.set(workloadId, (sshStreams.get(workloadId) ?? 0) + 1);
-      stream.once('close', () => {
-        const left = (sshStreams.get(workloadId) ?? 1) - 1;
-        if (left === 0) sshStreams.delete(workloadId);
-        else sshStreams.set(workloadId, left);
-      });
-    },
-    keep: (session) => note(answeredMs, session.machineId, session.life().lastMs),
-  };
 }
 
 interface Shared {
@@ -327,7 +268,7 @@ function sessionEvents({ sessions, contestedMs, streams, lives }: Shared, deps: 
     onClose: (session: Session): void => {
       if (sessions.get(session.machineId) !== session) return;
       sessions.delete(session.machineId);
-      lives.keep(session);
+      lives.keep(session.machineId, session.life().lastMs);
       handlers.onLife(session.machineId);
       log.info({ machine_id: session.machineId }, 'an agent link is down');
       const down = [handlers.onDown(session.machineId), cloneTokens.leave(session.machineId)];

@@ -7,6 +7,7 @@
 import { z } from 'zod';
 import { spreadMs } from '../../../shared/backoff.ts';
 import type { Clock } from '../../../shared/clock.ts';
+import { SSH_CONNECTIONS_MAX } from '../../../shared/limits.ts';
 import { messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Rng } from '../../../shared/rng.ts';
@@ -25,8 +26,11 @@ const PERIOD_MS = 3_600_000;
 /** Time until the next decoy if one failed, or if a failure would prove nothing. */
 const AGAIN_MS = 5 * 60_000;
 const FAILURES_MIN = 3;
-/** With more SSH streams than this, a decoy may fail only because the SSH server is full. */
-const CROWD_MAX = 8;
+/**
+ * If clients of more networks than this may be logging in, a decoy may fail only because the SSH server is full. The server serves each network
+ * in turn, and a decoy has one of its own. So idle connections of a few addresses do not keep decoys away.
+ */
+const CROWD_NETWORKS_MAX = 8;
 const PER_RUN_MAX = 50;
 /** The identification string of a very common client. */
 const IDENT = 'OpenSSH_9.6p1 Ubuntu-3ubuntu13.14';
@@ -128,11 +132,15 @@ async function runOne(row: DecoyRow, deps: DecoysDeps): Promise<void> {
 }
 
 /** A failed decoy proves something only if a customer could log in: probes are good, and the SSH server is not full. */
-async function wouldProve(instance: InstanceRow, { db, link }: DecoysDeps): Promise<boolean> {
+async function wouldProve(instance: InstanceRow, { db, link, log }: DecoysDeps): Promise<boolean> {
   if (instance.status !== 'running' || instance.machine_id === null) return false;
   const isProbed = (await findProbe(db.read, instance.id))?.next_ms === TIMED_IN_MEMORY;
-  const life = link.lifeOf(instance.machine_id, instance.workload_id ?? '');
-  return isProbed && life.isAnswering && life.sshStreams <= CROWD_MAX;
+  const { isAnswering, sshStreams, sshNetworks } = link.lifeOf(instance.machine_id, instance.workload_id ?? '');
+  if (!isProbed || !isAnswering) return false;
+  if (sshNetworks <= CROWD_NETWORKS_MAX && sshStreams < SSH_CONNECTIONS_MAX) return true;
+  const crowd = { instance_id: instance.id, machine_id: instance.machine_id, streams: sshStreams, networks: sshNetworks };
+  log.warn(crowd, 'so many clients use the SSH server of an instance that its host cannot be tested with a decoy');
+  return false;
 }
 
 async function attempt(row: DecoyRow, instance: InstanceRow, deps: DecoysDeps): Promise<LoginResult> {

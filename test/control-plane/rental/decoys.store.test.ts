@@ -1,10 +1,11 @@
 // Decoys find a host that serves only probes, and accuse no other host.
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { WorkloadLife } from '../../../control-plane/fleet/link/link.ts';
+import type { WorkloadLife } from '../../../control-plane/fleet/link/lives.ts';
 import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
 import { type Decoys, openDecoys } from '../../../control-plane/rental/outages/decoys.ts';
 import { type Login, type LoginResult, newLoginKey } from '../../../control-plane/rental/outages/probe.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
+import { SSH_CONNECTIONS_MAX } from '../../../shared/limits.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
@@ -29,7 +30,7 @@ beforeEach(async () => {
   id = await world.run(await world.customer(10_000));
   answer = { ok: true };
   [logins, targets] = [[], []];
-  life = { isAnswering: true, upSinceMs: 0, lastMs: null, sshStreams: 0 };
+  life = { isAnswering: true, upSinceMs: 0, lastMs: null, sshStreams: 0, sshNetworks: 0 };
   decoys = openDecoys({
     ...world.core,
     endpoints: world.rooms.endpoints,
@@ -123,7 +124,8 @@ test('a good decoy forgives those that failed before it', async () => {
 });
 
 test.each<[string, () => void]>([
-  ['strangers fill its SSH server', () => (life = { ...life, sshStreams: 9 })],
+  ['strangers of nine networks log in', () => (life = { ...life, sshStreams: 9, sshNetworks: 9 })],
+  ['its SSH server has no place at all', () => (life = { ...life, sshStreams: SSH_CONNECTIONS_MAX })],
   ['it does not answer pings', () => (life = { ...life, isAnswering: false })],
   ['probes fail too', () => void world.probeAnswers.set(id, { ok: false, leg: 'banner', detail: 'closed' })],
 ])('no decoy is sent to a host while %s', async (_what, happen) => {
@@ -134,8 +136,8 @@ test.each<[string, () => void]>([
   expect((await machine())?.verification_status).toBe('unverified');
 });
 
-test('a decoy is sent even while eight other streams are open', async () => {
-  life = { ...life, sshStreams: 8 };
+test('a decoy is sent even while clients of eight networks log in, and many idle connections are open', async () => {
+  life = { ...life, sshStreams: SSH_CONNECTIONS_MAX - 1, sshNetworks: 8 };
   await passes(10 * MINUTE_MS);
   expect(logins).toHaveLength(1);
 });
