@@ -82,7 +82,8 @@ test('stores a registry login, shows everything but its password, and deletes it
   await fill('Name', 'ours');
   await fill('Registry', 'images.example.com');
   await fill('User', 'robot');
-  await fill('Password or token', 'a secret of ours');
+  // A screen reader says the hint after the field, and not in its name.
+  await page.getByRole('textbox', { name: 'Password or token', exact: true }).fill('a secret of ours');
   await click('Store the login');
   await page.getByRole('cell', { name: 'images.example.com' }).waitFor();
   expect(await field('Password or token').inputValue()).toBe('');

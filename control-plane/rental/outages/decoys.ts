@@ -138,7 +138,12 @@ async function wouldProve(instance: InstanceRow, { db, link, log }: DecoysDeps):
   const { isAnswering, sshStreams, sshNetworks } = link.lifeOf(instance.machine_id, instance.workload_id ?? '');
   if (!isProbed || !isAnswering) return false;
   if (sshNetworks <= CROWD_NETWORKS_MAX && sshStreams < SSH_CONNECTIONS_MAX) return true;
-  const crowd = { instance_id: instance.id, machine_id: instance.machine_id, streams: sshStreams, networks: sshNetworks };
+  const crowd = {
+    instance_id: instance.id,
+    machine_id: instance.machine_id,
+    streams: sshStreams,
+    networks: sshNetworks,
+  };
   log.warn(crowd, 'so many clients use the SSH server of an instance that its host cannot be tested with a decoy');
   return false;
 }

@@ -8,7 +8,7 @@ import { Link } from 'wouter-preact';
 import { useResource } from '../core/data.ts';
 import { useAllPages } from '../core/pages.ts';
 import { may } from '../core/session.ts';
-import { type Action, Field, Select, TextField } from '../parts/forms.tsx';
+import { type Action, Field, nameOf, Select, spoken, TextField } from '../parts/forms.tsx';
 import { Card, Problem } from '../parts/layout.tsx';
 import { type Argv, type LaunchDraft, portsOf, type Source } from './launch-form.ts';
 
@@ -229,14 +229,13 @@ function Variables({ draft, change, action }: PartProps) {
   const rule = ruleBelow(action, 'env');
   return (
     <label class="field">
-      <span>Variables</span>
+      <span id={nameOf(id)}>Variables</span>
       <textarea
         rows={3}
         placeholder="NAME=value"
         spellcheck={false}
         value={draft.env}
-        aria-invalid={rule !== undefined}
-        aria-describedby={id}
+        {...spoken(id, { isDescribed: true, rule })}
         onInput={(event) => change({ env: event.currentTarget.value })}
       />
       <small id={id} class={rule === undefined ? undefined : 'err'}>

@@ -1,12 +1,12 @@
 // Files of examples for fine-tuning, with the report of their check, and the cost of a job with them.
-import { useState } from 'preact/hooks';
+import { useId, useState } from 'preact/hooks';
 import type { FileObject, TrainingReport } from '../../../../shared/api/file.ts';
 import { call, send } from '../core/api.ts';
 import { useResource } from '../core/data.ts';
 import { bytes, count, time } from '../core/format.ts';
 import { may } from '../core/session.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
-import { Dialog, Form, useAction } from '../parts/forms.tsx';
+import { Dialog, Form, nameOf, spoken, useAction } from '../parts/forms.tsx';
 import { Badge, Card, Empty, Head, Note, Problem } from '../parts/layout.tsx';
 import { RowsTable } from '../parts/table.tsx';
 import { useAfterList } from './after-list.ts';
@@ -85,6 +85,7 @@ function FileStatus({ file: { status, status_details: why } }: { file: FileObjec
 }
 
 function Upload({ done }: { done(): void }) {
+  const id = useId();
   const [file, setFile] = useState<File>();
   const [stored, setStored] = useState<FileObject>();
   const action = useAction(async () => {
@@ -100,9 +101,14 @@ function Upload({ done }: { done(): void }) {
       <div class="pad stack">
         <Form action={action} submit="Upload the file" busy="Uploading…" isDisabled={file === undefined}>
           <label class="field">
-            <span>File</span>
-            <input type="file" accept=".jsonl" onChange={(event) => setFile(event.currentTarget.files?.[0])} />
-            <small>
+            <span id={nameOf(id)}>File</span>
+            <input
+              type="file"
+              accept=".jsonl"
+              {...spoken(id, { isDescribed: true, rule: undefined })}
+              onChange={(event) => setFile(event.currentTarget.files?.[0])}
+            />
+            <small id={id}>
               Each line is <code>{'{"messages": [{"role": "user", "content": "…"}, …]}'}</code>
             </small>
           </label>

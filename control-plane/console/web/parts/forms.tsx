@@ -52,12 +52,11 @@ export function Field({ label, value, onValue, hint, rule, ...input }: FieldProp
   const id = useId();
   return (
     <label class="field">
-      <span>{label}</span>
+      <span id={nameOf(id)}>{label}</span>
       <input
         {...input}
         value={value}
-        aria-invalid={rule !== undefined}
-        aria-describedby={hint === undefined && rule === undefined ? undefined : id}
+        {...spoken(id, { isDescribed: hint !== undefined, rule })}
         onInput={(event) => onValue(event.currentTarget.value)}
       />
       <Below id={id} label={label} hint={hint} rule={rule} />
@@ -79,11 +78,10 @@ export function Select<T extends string>({ label, value, options, onValue, hint,
   const id = useId();
   return (
     <label class="field">
-      <span>{label}</span>
+      <span id={nameOf(id)}>{label}</span>
       <select
         value={value}
-        aria-invalid={rule !== undefined}
-        aria-describedby={hint === undefined && rule === undefined ? undefined : id}
+        {...spoken(id, { isDescribed: hint !== undefined, rule })}
         onChange={(event) => onValue(event.currentTarget.value as T)}
       >
         {options.map(([each, text]) => (
@@ -95,6 +93,23 @@ export function Select<T extends string>({ label, value, options, onValue, hint,
       <Below id={id} label={label} hint={hint} rule={rule} />
     </label>
   );
+}
+
+/** What a screen reader says of a field: its label, then what stands below it. Without a name of its own, the label would contain both. */
+export function spoken(
+  id: string,
+  { isDescribed, rule }: { isDescribed: boolean; rule: string | undefined },
+): Pick<JSX.AriaAttributes, 'aria-labelledby' | 'aria-invalid' | 'aria-describedby'> {
+  return {
+    'aria-labelledby': nameOf(id),
+    'aria-invalid': rule !== undefined,
+    'aria-describedby': isDescribed || rule !== undefined ? id : undefined,
+  };
+}
+
+/** The id of the label of a field. */
+export function nameOf(id: string): string {
+  return `${id}-name`;
 }
 
 interface BelowProps {
@@ -130,13 +145,12 @@ export function TextField({ label, value, onValue, rows = 3, placeholder, hint, 
   const id = useId();
   return (
     <label class="field">
-      <span>{label}</span>
+      <span id={nameOf(id)}>{label}</span>
       <textarea
         rows={rows}
         placeholder={placeholder}
         value={value}
-        aria-invalid={rule !== undefined}
-        aria-describedby={hint === undefined && rule === undefined ? undefined : id}
+        {...spoken(id, { isDescribed: hint !== undefined, rule })}
         onInput={(event) => onValue(event.currentTarget.value)}
         onKeyDown={(event) => {
           if (event.key !== 'Enter' || !(event.metaKey || event.ctrlKey)) return;
