@@ -195,6 +195,7 @@ const Options = z.looseObject({
   minContextSlot: z.number().default(0),
   limit: z.number().default(1_000),
   before: z.string().optional(),
+  dataSlice: z.object({ offset: z.number(), length: z.number() }).optional(),
 });
 
 function answer({ svm, slots, sent, fault }: Node, method: string, [first, second]: unknown[]): unknown {
@@ -220,12 +221,15 @@ function answer({ svm, slots, sent, fault }: Node, method: string, [first, secon
       const parsed = { type: 'mint', info: { decimals: mintDecimals(svm, String(first)) } };
       return { value: { owner: account.programAddress, data: { parsed } } };
     }
-    case 'getMultipleAccounts':
-      return {
-        value: (first as string[]).map((key) =>
-          final.some(({ accountKeys }) => accountKeys.includes(key)) && accountOf(key).exists ? {} : null,
-        ),
-      };
+    case 'getMultipleAccounts': {
+      const { offset = 0, length = 0 } = Options.parse(second).dataSlice ?? {};
+      const value = (first as string[]).map((key) => {
+        const account = accountOf(key);
+        if (!account.exists || !final.some(({ accountKeys }) => accountKeys.includes(key))) return null;
+        return { data: [Buffer.from(account.data.slice(offset, offset + length)).toString('base64'), 'base64'] };
+      });
+      return { context: { slot: tip }, value };
+    }
     case 'getSignaturesForAddress': {
       const all = final.filter(({ accountKeys }) => accountKeys.includes(String(first))).toReversed();
       const rest = before === undefined ? all : all.slice(all.findIndex(({ signature }) => signature === before) + 1);

@@ -65,14 +65,21 @@ function rewindRoute({ deposits }: ChainRouteDeps): Route {
     summary: 'Read a chain again after a given block, e.g. because a final block has changed',
     params: Id,
     body: z.strictObject({ block: z.int().min(0), reason: Reason }),
-    responses: { 200: { description: 'The chain', schema: AnyFields } },
+    responses: {
+      200: {
+        description:
+          'How many transfers above the block do not count any more, and the deposits whose transfers above it are in the books',
+        schema: AnyFields,
+      },
+    },
     errors: ['not_found', 'conflict', 'deposits_unavailable'],
     handler: async ({ params: { id }, body }) => {
       const chain = Chain.safeParse(id).data;
       if (chain === undefined || deposits.nodesOf(chain) === undefined)
         return fail('not_found', `${id} is not a chain of the configuration.`);
-      await answered(deposits.decisions.rewind(chain, body.block));
-      return { status: 200, body: { chain, read_from: body.block + 1 } };
+      const { orphaned, booked } = await answered(deposits.decisions.rewind(chain, body.block));
+      const found = { orphaned_transfers: orphaned, booked_deposits: booked };
+      return { status: 200, body: { chain, read_from: body.block + 1, ...found } };
     },
   });
 }

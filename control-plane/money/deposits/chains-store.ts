@@ -12,12 +12,15 @@ const ChainRow = z.object({
   final_number: int.nullable(),
   final_hash: text.nullable(),
   final_ms: int.nullable(),
+  pass_number: int.nullable(),
+  pass_ms: int.nullable(),
+  pass_after: text.nullable(),
   paused_reason: text.nullable(),
   updated_ms: int,
 });
 export type ChainRow = z.infer<typeof ChainRow>;
 
-const COLUMNS = sql`id, head_number, head_ms, final_number, final_hash, final_ms, paused_reason, updated_ms`;
+const COLUMNS = sql`id, head_number, head_ms, final_number, final_hash, final_ms, pass_number, pass_ms, pass_after, paused_reason, updated_ms`;
 
 export function findChain(query: Query, chain: DepositChain): Promise<ChainRow | undefined> {
   return query.one(ChainRow, sql`select ${COLUMNS} from deposit_chains where id = ${chain}`);
@@ -56,8 +59,25 @@ export async function setRead(
 export async function rewind(tx: Tx, chain: DepositChain, { number, hash, ms }: Block, nowMs: number): Promise<void> {
   await tx.run(sql`delete from deposit_checkpoints where chain = ${chain} and number > ${number}`);
   await tx.run(
-    sql`update deposit_chains set final_number = ${number}, final_hash = ${hash}, final_ms = ${ms}, paused_reason = null, updated_ms = ${nowMs}
+    sql`update deposit_chains set final_number = ${number}, final_hash = ${hash}, final_ms = ${ms}, pass_number = null, pass_ms = null,
+          pass_after = null, paused_reason = null, updated_ms = ${nowMs}
         where id = ${chain}`,
+  );
+}
+
+/** Where a pass over token accounts goes on, and the block up to which it reads. */
+export interface Pass {
+  number: number;
+  ms: number;
+  /** The id of the last deposit that was read; empty before the first one. */
+  after: string;
+}
+
+/** Null: the pass has ended. */
+export async function setPass(tx: Tx, chain: DepositChain, pass: Pass | null): Promise<void> {
+  const { number, ms, after } = pass ?? { number: null, ms: null, after: null };
+  await tx.run(
+    sql`update deposit_chains set pass_number = ${number}, pass_ms = ${ms}, pass_after = ${after} where id = ${chain}`,
   );
 }
 

@@ -1,10 +1,9 @@
 // Before a deposit is credited, the node is asked again for the receipt of each transfer, and a second node too if the deposit is large.
 import type { DepositChain } from '../../../shared/api/deposit.ts';
 import { messageOf } from '../../../shared/errors.ts';
-import { OutboundError } from '../../base/outbound/policy.ts';
 import { sumOf } from './plan.ts';
 import type { ChainReader } from './reader.ts';
-import { RpcError } from './rpc.ts';
+import { isNodeError } from './rpc.ts';
 import type { Deposit } from './store.ts';
 import type { Transfer } from './transfers-store.ts';
 
@@ -60,7 +59,7 @@ async function doubtOf(
       );
     return transfers.every(isThere) ? undefined : `has another result of the transaction ${txHash}`;
   } catch (error) {
-    if (error instanceof OutboundError || error instanceof RpcError) return `gave no answer: ${messageOf(error)}`;
+    if (isNodeError(error)) return `gave no answer: ${messageOf(error)}`;
     throw error;
   }
 }

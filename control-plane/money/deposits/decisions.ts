@@ -2,16 +2,15 @@
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
-import { centsOfUnits, tokenText } from './chains.ts';
+import { rewindMarks } from './accounts-store.ts';
 import { findChain, rewind } from './chains-store.ts';
-import { creditedState, isOpen, sumOf } from './plan.ts';
+import { isCredited, isOpen } from './plan.ts';
 import { releaseOf, returnOf } from './posting.ts';
 import { screenAll } from './screening.ts';
-import { DEPOSIT_STATES, mayMove } from '../../../shared/states.ts';
 import { move } from './states.ts';
-import { book, credit, refuse, type StepDeps } from './steps.ts';
-import { type Deposit, findDeposit, wake } from './store.ts';
-import { type Transfer, transfersOf, upsertTransfer } from './transfers-store.ts';
+import { addCredit, book, credit, refuse, type StepDeps, suspend } from './steps.ts';
+import { type Deposit, findDeposit, setDue, wake } from './store.ts';
+import { depositsAbove, orphanUnbooked, type Transfer, transfersOf, upsertTransfer } from './transfers-store.ts';
 import type { DepositChain } from '../../../shared/api/deposit.ts';
 
 export interface Decisions {
@@ -21,8 +20,19 @@ export interface Decisions {
   reject(id: string, reason: string): Promise<Deposit>;
   /** Finds the transfers of a transaction that no watcher has seen. @throws as `credit` does, and `deposits_unavailable` */
   rescan(id: string, txHash: string): Promise<Deposit>;
-  /** Has the chain read again from after the block. @throws ServiceError `conflict`, `deposits_unavailable` */
-  rewind(chain: DepositChain, blockNumber: number): Promise<void>;
+  /**
+   * Has the chain read again from after the block, and takes back what is not booked above it.
+   * @throws ServiceError `conflict`, `deposits_unavailable`
+   */
+  rewind(chain: DepositChain, blockNumber: number): Promise<Rewound>;
+}
+
+/** What a rewind has found above the block. */
+export interface Rewound {
+  /** How many transfers have lost their block. They count again if the chain has them when it is read again. */
+  orphaned: number;
+  /** The deposits whose transfers are in the books. The rewind changes nothing of them. */
+  booked: string[];
 }
 
 export type DecisionDeps = StepDeps & { ids: Ids; nudge(): void };
@@ -79,37 +89,17 @@ interface Decision {
 
 async function creditNow(tx: Tx, deposit: Deposit, { transfers, reason }: Decision, deps: DecisionDeps): Promise<void> {
   const { id, status } = deposit;
-  if (status === 'held_screening')
-    return credit(
-      tx,
-      deposit,
-      transfers.filter((each) => each.is_counted),
-      deps,
-    );
-  const waiting = transfers.filter(({ booking }) => booking === 'suspense');
+  const pending = pendingOf(transfers);
+  if (status === 'held_screening' && pending.length > 0) return credit(tx, deposit, pending, deps);
   if (status === 'failed_screening' || status === 'failed')
     fail('conflict', `The deposit ${id} is ${status}, and is never credited. Send its tokens back and use reject.`);
-  if (waiting.length === 0 || isOpen(status) || status === 'settled' || status === 'screening')
+  const waiting = await inSuspense(tx, deposit, transfers, deps);
+  if (waiting.length === 0 || !(isCredited(status) || status === 'expired_received'))
     fail('conflict', `The deposit ${id} is ${status}, and nothing of it waits to be credited.`);
-  const { clock, events, ledger, toleranceUnits } = deps;
-  const nowMs = clock.now();
-  const units = sumOf(waiting);
-  const totalUnits = (deposit.credited_units ?? 0n) + units;
-  const totalCents = (deposit.credited_cents ?? 0) + Number(centsOfUnits(units));
-  const fits = creditedState(deposit, totalUnits, toleranceUnits);
-  await book(tx, waiting, { from: 'suspense', to: 'wallet' });
-  await move(
-    tx,
-    deposit,
-    {
-      // The tolerance may have been changed since the deposit was complete. More tokens never make it incomplete again.
-      to: mayMove(DEPOSIT_STATES, status, fits) ? fits : status,
-      patch: { due_ms: nowMs, credited_units: totalUnits, credited_cents: totalCents },
-      data: { credited_cents: totalCents, amount: tokenText(units) },
-    },
-    events,
-  );
-  await ledger.post(tx, `deposit:${id}:release:${waiting[0]?.id}`, releaseOf(deposit, waiting, { reason, nowMs }));
+  await addCredit(tx, deposit, { transfers: waiting, from: 'suspense' }, deps);
+  const nowMs = deps.clock.now();
+  const batch = `deposit:${id}:release:${waiting[0]?.id}`;
+  await deps.ledger.post(tx, batch, releaseOf(deposit, waiting, { reason, nowMs }));
 }
 
 async function rejectNow(tx: Tx, deposit: Deposit, { transfers, reason }: Decision, deps: DecisionDeps): Promise<void> {
@@ -117,17 +107,32 @@ async function rejectNow(tx: Tx, deposit: Deposit, { transfers, reason }: Decisi
   const { clock, events, ledger } = deps;
   const nowMs = clock.now();
   if (isOpen(status)) return move(tx, deposit, { to: 'failed', patch: { due_ms: nowMs } }, events);
-  if (status === 'held_screening')
-    return refuse(
-      tx,
-      deposit,
-      transfers.filter((each) => each.is_counted),
-      deps,
-    );
-  const waiting = transfers.filter(({ booking }) => booking === 'suspense');
+  if (status === 'held_screening') return refuse(tx, deposit, pendingOf(transfers), deps);
+  const waiting = await inSuspense(tx, deposit, transfers, deps);
   if (waiting.length === 0) fail('conflict', `The deposit ${id} is ${status}, and nothing of it waits for a decision.`);
   await book(tx, waiting, { from: 'suspense', to: 'returned' });
   await ledger.post(tx, `deposit:${id}:returned:${waiting[0]?.id}`, returnOf(deposit, waiting, { reason, nowMs }));
+  await setDue(tx, id, nowMs, null);
+}
+
+/** The transfers that count and are not in the books yet. Their senders are checked. */
+function pendingOf(transfers: readonly Transfer[]): Transfer[] {
+  return transfers.filter(({ is_counted: isCounted, booking }) => isCounted && booking === null);
+}
+
+/**
+ * The transfers about which the operator decides. If the sender of a further transfer could not be checked, the transfer goes into suspense
+ * first. So every decision takes tokens out of suspense.
+ */
+async function inSuspense(
+  tx: Tx,
+  deposit: Deposit,
+  transfers: readonly Transfer[],
+  deps: DecisionDeps,
+): Promise<Transfer[]> {
+  const pending = isCredited(deposit.status) ? pendingOf(transfers) : [];
+  if (pending.length > 0) await suspend(tx, deposit, pending, deps);
+  return [...transfers.filter(({ booking }) => booking === 'suspense'), ...pending];
 }
 
 async function rescan(id: string, txHash: string, { db, clock, ids, nodesOf, nudge }: DecisionDeps): Promise<Deposit> {
@@ -152,15 +157,28 @@ async function rescan(id: string, txHash: string, { db, clock, ids, nodesOf, nud
   return existing(db, id);
 }
 
-async function rewindTo(chain: DepositChain, blockNumber: number, { db, clock, nodesOf }: DecisionDeps): Promise<void> {
+async function rewindTo(chain: DepositChain, blockNumber: number, deps: DecisionDeps): Promise<Rewound> {
+  const { db, clock, nodesOf, nudge } = deps;
   const reader = nodesOf(chain)?.first ?? fail('deposits_unavailable', `${chain} is not in the configuration.`);
   const block =
     (await reader.block(blockNumber)) ?? fail('conflict', `The node of ${chain} has no block ${blockNumber}.`);
-  await db.tx('deposits.rewind', async (tx) => {
+  const rewound = await db.tx('deposits.rewind', async (tx) => {
     await tx.lock('deposit_chain', chain);
     const row = await findChain(tx, chain);
     if (row?.final_number === null || row === undefined || row.final_number < blockNumber)
       fail('conflict', `${chain} was not read up to block ${blockNumber} yet.`);
-    await rewind(tx, chain, block, clock.now());
+    // While a deposit is locked, no process books its transfers.
+    const ids = await depositsAbove(tx, chain, blockNumber, 'unbooked');
+    if (ids.length > 0) await tx.lock('deposit', ...ids);
+    const orphans = await orphanUnbooked(tx, chain, blockNumber);
+    const nowMs = clock.now();
+    for (const id of ids) await setDue(tx, id, nowMs, null);
+    // If the node does not know the time of the block, the block is at least older than what was above it.
+    const ms = block.ms ?? Math.min(row.final_ms ?? 0, ...orphans.map((each) => each.block_ms));
+    await rewind(tx, chain, { ...block, ms }, nowMs);
+    await rewindMarks(tx, chain, blockNumber);
+    return { orphaned: orphans.length, booked: await depositsAbove(tx, chain, blockNumber, 'booked') };
   });
+  nudge();
+  return rewound;
 }

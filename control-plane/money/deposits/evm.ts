@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { DEPOSIT_ASSETS, type DepositAsset, type DepositChain } from '../../../shared/api/deposit.ts';
 import { CHAINS, TOKEN_DECIMALS } from './chains.ts';
 import { readEvmAddress } from '../payouts/address.ts';
-import type { Block, BlockRange, ChainReader, FoundTransfer } from './reader.ts';
+import type { Block, BlockRange, BlockReader, FoundTransfer } from './reader.ts';
 import { NO_ANSWER, type Rpc, RpcError } from './rpc.ts';
 import type { ChainSettings } from './settings.ts';
 
@@ -40,7 +40,7 @@ const Receipt = z.object({ status: Quantity, blockNumber: Quantity, blockHash: z
 
 type Settings = Pick<ChainSettings, 'finality' | 'contracts' | 'oracle'>;
 
-export function openEvmReader(chain: DepositChain, settings: Settings, rpc: Rpc): ChainReader {
+export function openEvmReader(chain: DepositChain, settings: Settings, rpc: Rpc): BlockReader {
   const { contracts, finality, oracle } = settings;
   const assetOf = new Map(
     DEPOSIT_ASSETS.flatMap((asset) => {

@@ -8,6 +8,8 @@
 //   12:05               11:55         wait: 10.00 is final and counts, 15.00 counts and is not final
 //   12:15               12:02         settle 25.00
 //
+// If 1.00 more comes at 11:59:30, it is final at 12:16. The deposit is credited by then, so the 1.00 is settled, screened and credited by itself.
+//
 // Only the times of blocks count. If the node is an hour behind, the deposit expires an hour later, after its transfers were seen.
 import type { DepositState } from '../../../shared/states.ts';
 import type { ChainRow } from './chains-store.ts';
@@ -17,9 +19,9 @@ import type { Transfer } from './transfers-store.ts';
 export type Plan =
   | { kind: 'wait' }
   | { kind: 'move'; to: DepositState; txHash: string | null }
-  /** These transfers will be credited. Their receipts are checked first. */
+  /** These transfers count from now on. Their receipts are checked first. */
   | { kind: 'settle'; transfers: Transfer[] }
-  /** The senders of these transfers are checked. */
+  /** The senders of these transfers are checked. If they are clear, the transfers are credited. */
   | { kind: 'screen'; transfers: Transfer[] }
   /** These transfers are final, but the deposit cannot be credited with them. They go into suspense. */
   | { kind: 'suspend'; transfers: Transfer[] };
@@ -35,26 +37,27 @@ export interface Facts {
 
 export function planOf(facts: Facts): Plan {
   const { deposit, transfers } = facts;
-  const alive = transfers.filter(({ status }) => status !== 'orphaned');
+  const { status, tx_hash: txHash } = deposit;
+  const alive = transfers.filter((each) => each.status !== 'orphaned');
   const inTime = alive.filter((transfer) => isInTime(deposit, transfer));
-  const stray = alive.filter(
-    (transfer) =>
-      transfer.status === 'final' &&
-      transfer.booking === null &&
-      !transfer.is_counted &&
-      !(isOpen(deposit.status) && inTime.includes(transfer)),
-  );
+  const unbooked = alive.filter((transfer) => transfer.status === 'final' && transfer.booking === null);
+  const counted = unbooked.filter((transfer) => transfer.is_counted);
+  const uncounted = unbooked.filter((transfer) => !transfer.is_counted);
+  const isNew = (transfer: Transfer): boolean => inTime.includes(transfer) && !isInAnotherBlock(transfer, alive);
+  const fresh = takesMore(status) ? uncounted.filter(isNew) : [];
+  const stray = uncounted.filter((transfer) => !fresh.includes(transfer));
   if (stray.length > 0) return { kind: 'suspend', transfers: stray };
-  switch (deposit.status) {
-    case 'created':
-    case 'detected':
-    case 'confirming':
-      return planOpen(deposit.status, inTime, facts);
+  if (isOpen(status)) return planOpen(status, inTime, facts);
+  if (isCredited(status)) return planMore(fresh, counted);
+  switch (status) {
     case 'settled':
-      return { kind: 'move', to: 'screening', txHash: deposit.tx_hash };
+      return { kind: 'move', to: 'screening', txHash };
     case 'screening':
     case 'held_screening':
-      return { kind: 'screen', transfers: transfers.filter(({ is_counted: isCounted }) => isCounted) };
+      if (counted.length > 0) return { kind: 'screen', transfers: counted };
+      // A rewind has taken all that was counted. The deposit waits until the chain has it again.
+      if (fresh.length > 0) return { kind: 'settle', transfers: fresh };
+      return status === 'screening' ? { kind: 'move', to: 'held_screening', txHash } : WAIT;
     case 'expired': {
       const late = alive.find(({ booking }) => booking !== null);
       return late === undefined ? WAIT : { kind: 'move', to: 'expired_received', txHash: late.tx_hash };
@@ -83,18 +86,40 @@ export function isOpen(status: DepositState): status is 'created' | 'detected' |
   return status === 'created' || status === 'detected' || status === 'confirming';
 }
 
+/** Whether the deposit was credited. It is credited again with each further transfer that comes in time. */
+export function isCredited(status: DepositState): boolean {
+  return status === 'credited' || status === 'credited_underpaid' || status === 'credited_overpaid';
+}
+
 const WAIT: Plan = { kind: 'wait' };
+
+/** Whether a transfer in time is credited. While the senders of the others are checked, it waits. */
+function takesMore(status: DepositState): boolean {
+  return isOpen(status) || isCredited(status) || ['settled', 'screening', 'held_screening'].includes(status);
+}
 
 function isInTime({ chain, asset, expires_ms: expiresMs }: Deposit, transfer: Transfer): boolean {
   return transfer.chain === chain && transfer.asset === asset && transfer.block_ms <= expiresMs;
 }
 
+/**
+ * Whether the transaction was credited in another block. The node was on a fork then, and the transfer may have another place in its right block.
+ * The operator decides whether it is the same one.
+ */
+function isInAnotherBlock(
+  { tx_hash: txHash, block_hash: blockHash }: Transfer,
+  transfers: readonly Transfer[],
+): boolean {
+  const credited = transfers.filter(({ booking }) => booking === 'wallet');
+  return credited.some((each) => each.tx_hash === txHash && each.block_hash !== blockHash);
+}
+
 function planOpen(
   status: 'created' | 'detected' | 'confirming',
-  counted: Transfer[],
+  inTime: Transfer[],
   { deposit, chain, toleranceUnits }: Facts,
 ): Plan {
-  const [first] = counted;
+  const [first] = inTime;
   const isClosed = (chain?.final_ms ?? 0) > deposit.expires_ms;
   if (first === undefined) {
     const to = isClosed ? 'expired' : 'created';
@@ -105,7 +130,20 @@ function planOpen(
     const isBuried = (chain?.head_number ?? 0) > first.block_number;
     return isBuried ? { kind: 'move', to: 'confirming', txHash: first.tx_hash } : WAIT;
   }
-  const isFinal = counted.every((transfer) => transfer.status === 'final');
-  const isEnough = sumOf(counted) >= deposit.due_units - toleranceUnits;
-  return isFinal && (isEnough || isClosed) ? { kind: 'settle', transfers: counted } : WAIT;
+  // What is not final does not delay the rest. Otherwise a stranger could delay a deposit with a tiny transfer in each block.
+  const final = inTime.filter((transfer) => transfer.status === 'final');
+  const isEnough = sumOf(final) >= deposit.due_units - toleranceUnits;
+  const isAll = isClosed && final.length === inTime.length;
+  return final.length > 0 && (isEnough || isAll) ? { kind: 'settle', transfers: final } : WAIT;
+}
+
+/**
+ * The plan of a deposit that was credited. The transfers of one sender are checked at a time, so that a stranger who is sanctioned cannot put
+ * the tokens of the customer into suspense.
+ */
+function planMore(fresh: Transfer[], counted: Transfer[]): Plan {
+  if (fresh.length > 0) return { kind: 'settle', transfers: fresh };
+  const [first] = counted;
+  if (first === undefined) return WAIT;
+  return { kind: 'screen', transfers: counted.filter(({ from_address: from }) => from === first.from_address) };
 }

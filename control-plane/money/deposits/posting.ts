@@ -7,7 +7,8 @@
 //   operator credits from suspense   deposit_suspense             customer_wallet:<org>, deposit_rounding
 //   operator has sent it back        deposit_suspense             deposit_clearing:base:usdc
 //
-// The ids are derived from the deposit or the token transfer, so nothing is booked twice, whoever repeats it.
+// Transfers that come in time after the credit are credited by themselves, with the same accounts. The ids are derived from the deposit or the
+// token transfer, so nothing is booked twice, whoever repeats it.
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
 import { type AccountRef, depositClearing, depositRounding, depositSuspense, wallet } from '../ledger/accounts.ts';
 import type { Billed } from '../ledger/wallets.ts';
@@ -32,17 +33,19 @@ export const BILLED: Billed = {
   [KIND.release]: { section: 'deposit', by: 'batch' },
 };
 
-/** The credit of a deposit with the tokens of these transfers. */
+/** The first credit of a deposit, with the tokens of these transfers. */
 export function creditOf(deposit: Deposit, transfers: readonly Transfer[], nowMs: number): NewTransfer[] {
-  const from = depositClearing(deposit.chain, deposit.asset);
-  const evidence = `${tokenText(sumOf(transfers))} ${deposit.asset} on ${deposit.chain}, ${deposit.id}`;
-  return legs(deposit, transfers, {
-    from,
-    whole: [`deposit:${deposit.id}:credit`, KIND.credit],
-    rest: [`deposit:${deposit.id}:rounding`, KIND.rounding],
-    evidence,
+  return creditLegs(deposit, transfers, {
+    whole: `deposit:${deposit.id}:credit`,
+    rest: `deposit:${deposit.id}:rounding`,
     nowMs,
   });
+}
+
+/** The credit of transfers that have come in time after the first credit. */
+export function moreOf(deposit: Deposit, transfers: readonly Transfer[], nowMs: number): NewTransfer[] {
+  const whole = `deposit:${deposit.id}:credit:${transfers[0]?.id ?? ''}`;
+  return creditLegs(deposit, transfers, { whole, rest: `${whole}:rounding`, nowMs });
 }
 
 /** The operator credits transfers that are in suspense. */
@@ -91,6 +94,21 @@ export function returnOf(
     evidence: reason,
     effectiveMs: nowMs,
   }));
+}
+
+function creditLegs(
+  deposit: Deposit,
+  transfers: readonly Transfer[],
+  { whole, rest, nowMs }: { whole: string; rest: string; nowMs: number },
+): NewTransfer[] {
+  const { id, chain, asset } = deposit;
+  return legs(deposit, transfers, {
+    from: depositClearing(chain, asset),
+    whole: [whole, KIND.credit],
+    rest: [rest, KIND.rounding],
+    evidence: `${tokenText(sumOf(transfers))} ${asset} on ${chain}, ${id}`,
+    nowMs,
+  });
 }
 
 interface Legs {

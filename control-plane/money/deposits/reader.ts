@@ -27,19 +27,68 @@ export interface FoundTransfer {
 }
 
 /** Every function but `obstacle` throws OutboundError or RpcError if the node gives no answer that can be used. */
-export interface ChainReader {
+interface NodeReader {
   /** Why this chain must not be watched with these settings; undefined if nothing is wrong. */
   obstacle(): Promise<string | undefined>;
   /** The newest block, and the newest final one. */
   tip(): Promise<{ head: Block; final: Block }>;
-  /** Undefined if the node does not have the block. */
-  block(number: number): Promise<Block | undefined>;
-  /** Transfers to these addresses, in the order of the chain. If there are very many, those up to the block `readTo` of the range. */
-  transfers(range: BlockRange, addresses: readonly string[]): Promise<{ transfers: FoundTransfer[]; readTo: number }>;
   /** Transfers of one transaction to the address; undefined if the node does not know the transaction. */
   transfersOf(txHash: string, address: string): Promise<FoundTransfer[] | undefined>;
   /** The tokens at the address now. */
   balance(asset: DepositAsset, address: string): Promise<bigint>;
   /** Whether the oracle of the chain calls the address sanctioned; null if the chain has no oracle. */
   isSanctioned(address: string): Promise<boolean | null>;
+}
+
+/** Reads a chain whose nodes find the transfers to many addresses in a range of blocks. */
+export interface BlockReader extends NodeReader {
+  /** Undefined if the node does not have the block. */
+  block(number: number): Promise<Block | undefined>;
+  /** Transfers to these addresses, in the order of the chain. If there are very many, those up to the block `readTo` of the range. */
+  transfers(range: BlockRange, addresses: readonly string[]): Promise<{ transfers: FoundTransfer[]; readTo: number }>;
+}
+
+/** Reads a chain whose nodes list the transactions of one token account at a time. All its blocks are final. */
+export interface AccountReader extends NodeReader {
+  /** The time of the block is null if the node does not know it. */
+  block(number: number): Promise<(Omit<Block, 'ms'> & { ms: number | null }) | undefined>;
+  /** Number of addresses in one call of `accounts`. */
+  addressesPerQuery: number;
+  /** Transfers in the accounts of these addresses, and how far each account is read now. */
+  accounts(asked: AskedAccounts): Promise<ReadAccounts>;
+}
+
+export type ChainReader = BlockReader | AccountReader;
+
+/** How far a token account was read. Example: 3 of 5 new transactions are read: `{ units: null, readTo: 100, before: 'third newest' }`. */
+export interface AccountMark {
+  /** The address of the token account. */
+  account: string;
+  /** The address of the deposit that owns it. */
+  owner: string;
+  /** What was in the account. While it is the same, the account has probably no new transaction. Null: the account must be read again. */
+  units: bigint | null;
+  /** All transactions up to this block are read. */
+  readTo: number;
+  /** Transactions are read from the newest to the oldest. This one was the last; null if none is left. */
+  before: string | null;
+}
+
+export interface AskedAccounts {
+  range: BlockRange;
+  addresses: readonly string[];
+  /** The key is the address of the token account. */
+  marks: ReadonlyMap<string, AccountMark>;
+  /** Token accounts whose transactions are read even if their balance is the same. */
+  suspects: ReadonlySet<string>;
+  /** Whether the time is over. Asked after each transaction and each page of them. */
+  mayEnd(): boolean;
+}
+
+export interface ReadAccounts {
+  transfers: FoundTransfer[];
+  /** The marks that have changed. */
+  marks: AccountMark[];
+  /** False: the accounts are not read up to the end of the range. The next call goes on from the marks. */
+  isDone: boolean;
 }

@@ -67,12 +67,17 @@ export function openRpc(url: string, { clock }: { clock: Clock }): Rpc {
   };
 }
 
+/** Whether the node gave no answer that can be used. Otherwise the error is a bug of ours. */
+export function isNodeError(error: unknown): error is Error {
+  return error instanceof OutboundError || error instanceof RpcError;
+}
+
 /** @throws ServiceError `deposits_unavailable` if the node gives no answer */
 export async function answered<T>(asked: Promise<T>): Promise<T> {
   try {
     return await asked;
   } catch (error) {
-    if (!(error instanceof OutboundError) && !(error instanceof RpcError)) throw error;
+    if (!isNodeError(error)) throw error;
     return fail('deposits_unavailable', `The node gave no answer: ${messageOf(error)}. Try again later.`);
   }
 }

@@ -2,8 +2,16 @@
 import { z } from 'zod';
 import { DEPOSIT_ASSETS, type DepositAsset } from '../../../shared/api/deposit.ts';
 import { TOKEN_DECIMALS } from './chains.ts';
-import type { Block, BlockRange, ChainReader, FoundTransfer } from './reader.ts';
-import { NO_ANSWER, type Rpc, RpcError } from './rpc.ts';
+import type {
+  AccountMark,
+  AccountReader,
+  AskedAccounts,
+  Block,
+  BlockRange,
+  FoundTransfer,
+  ReadAccounts,
+} from './reader.ts';
+import { isNodeError, NO_ANSWER, type Rpc, RpcError } from './rpc.ts';
 import type { ChainSettings } from './settings.ts';
 import { TOKEN_PROGRAM, tokenAccountOf } from './chain-addresses.ts';
 
@@ -14,16 +22,23 @@ const FINALIZED = { commitment: 'finalized' } as const;
 const ACCOUNTS_PER_QUERY = 100;
 const SIGNATURES_PER_QUERY = 1_000;
 /**
- * Number of transactions after which the watcher looks at the time again. Thousands of tiny transfers to an address cost their sender a few dollars.
- * A tick that read them all would take so long that the watchdog ends the process.
+ * Number of transactions and accounts after which the watcher stores what was found. Thousands of tiny transfers to an address cost their sender
+ * a few dollars.
  */
-const TRANSACTIONS_MAX = 200;
+const READ_MAX = 200;
+/** To derive the address of a token account takes a third of a millisecond, and each tick needs all of them. */
+const OWNERS_KEPT = 50_000;
+/** The place of the balance in the data of a token account. */
+const BALANCE = { offset: 64, length: 8 } as const;
 const SECOND_MS = 1_000;
 
 const Slot = z.int().min(0);
 const Amount = z.string().regex(/^\d+$/).transform(BigInt);
 const Balance = z.object({ value: z.object({ amount: Amount }) });
-const Accounts = z.object({ value: z.array(z.unknown().nullable()) });
+const Accounts = z.object({
+  context: z.object({ slot: Slot }),
+  value: z.array(z.object({ data: z.tuple([z.base64(), z.string()]) }).nullable()),
+});
 const Mint = z.object({
   value: z
     .object({
@@ -62,30 +77,14 @@ interface Account {
   address: string;
 }
 
-export function openSolanaReader({ contracts }: Pick<ChainSettings, 'contracts'>, rpc: Rpc): ChainReader {
-  const accountsOf = (owner: string): Account[] =>
-    DEPOSIT_ASSETS.flatMap((asset) => {
-      const mint = contracts[asset];
-      return mint === undefined ? [] : [{ owner, asset, mint, address: tokenAccountOf(owner, mint) }];
-    });
-  const blockAt = (slot: number, seconds: number): Block => ({
-    number: slot,
-    hash: String(slot),
-    ms: seconds * SECOND_MS,
-  });
-  const found = (signature: string, tx: Transaction, accounts: readonly Account[]): FoundTransfer[] => {
-    const { slot, blockTime } = tx;
-    if (blockTime === null) throw new RpcError(NO_ANSWER, `slot ${slot} has no time yet`);
-    if (tx.meta.err !== null) return [];
-    const block = blockAt(slot, blockTime);
-    return accounts.flatMap((account) => received(tx, account).map((part) => ({ ...part, txHash: signature, block })));
+export function openSolanaReader({ contracts }: Pick<ChainSettings, 'contracts'>, rpc: Rpc): AccountReader {
+  const known = new Map<string, Account[]>();
+  const accountsOf = (owner: string): Account[] => {
+    const accounts = known.get(owner) ?? tokenAccounts(owner, contracts);
+    if (known.size >= OWNERS_KEPT) known.clear();
+    known.set(owner, accounts);
+    return accounts;
   };
-  const transactionOf = (signature: string): Promise<Transaction | null> =>
-    rpc.call(
-      'getTransaction',
-      [signature, { ...FINALIZED, encoding: 'json', maxSupportedTransactionVersion: 0 }],
-      Transaction.nullable(),
-    );
   return {
     obstacle: () => obstacleOf(contracts, rpc),
     tip: async () => {
@@ -95,23 +94,12 @@ export function openSolanaReader({ contracts }: Pick<ChainSettings, 'contracts'>
       const block = blockAt(slot, seconds);
       return { head: block, final: block };
     },
-    // The time is 0: most nodes do not know the times of old slots, and no decision needs them.
-    block: async (slot) => blockAt(slot, 0),
-    transfers: async (range, addresses) => {
-      const signed: Signed[] = [];
-      for (const account of await existing(addresses.flatMap(accountsOf), range, rpc))
-        signed.push(...(await signaturesOf(account, range, rpc)));
-      const { first, readTo } = firstOf(signed, range);
-      const transfers: FoundTransfer[] = [];
-      for (const { account, signature } of first) {
-        const tx = await transactionOf(signature);
-        if (tx === null) throw new RpcError(NO_ANSWER, `the node lost the transaction ${signature}`);
-        transfers.push(...found(signature, tx, [account]));
-      }
-      return { transfers, readTo };
-    },
+    // Most nodes do not know the times of old slots.
+    block: async (slot) => ({ number: slot, hash: String(slot), ms: null }),
+    addressesPerQuery: Math.floor(ACCOUNTS_PER_QUERY / DEPOSIT_ASSETS.length),
+    accounts: (asked) => readAccounts(asked.addresses.flatMap(accountsOf), asked, rpc),
     transfersOf: async (signature, address) => {
-      const tx = await transactionOf(signature);
+      const tx = await transactionOf(signature, rpc);
       return tx === null ? undefined : found(signature, tx, accountsOf(address));
     },
     balance: async (asset, address) => {
@@ -121,6 +109,17 @@ export function openSolanaReader({ contracts }: Pick<ChainSettings, 'contracts'>
     },
     isSanctioned: async () => null,
   };
+}
+
+function tokenAccounts(owner: string, contracts: ChainSettings['contracts']): Account[] {
+  return DEPOSIT_ASSETS.flatMap((asset) => {
+    const mint = contracts[asset];
+    return mint === undefined ? [] : [{ owner, asset, mint, address: tokenAccountOf(owner, mint) }];
+  });
+}
+
+function blockAt(slot: number, seconds: number): Block {
+  return { number: slot, hash: String(slot), ms: seconds * SECOND_MS };
 }
 
 async function obstacleOf(contracts: ChainSettings['contracts'], rpc: Rpc): Promise<string | undefined> {
@@ -141,51 +140,129 @@ async function obstacleOf(contracts: ChainSettings['contracts'], rpc: Rpc): Prom
   return undefined;
 }
 
-/** A token account is made by the first transfer to it, so most addresses have none. A node that lacks the newest slot refuses to answer. */
-async function existing(accounts: readonly Account[], { to }: BlockRange, rpc: Rpc): Promise<Account[]> {
-  const found: Account[] = [];
-  for (let first = 0; first < accounts.length; first += ACCOUNTS_PER_QUERY) {
-    const part = accounts.slice(first, first + ACCOUNTS_PER_QUERY);
-    const options = { ...FINALIZED, encoding: 'base64', dataSlice: { offset: 0, length: 0 }, minContextSlot: to };
-    const { value } = await rpc.call('getMultipleAccounts', [part.map(({ address }) => address), options], Accounts);
-    found.push(...part.filter((_, i) => value[i] !== null && value[i] !== undefined));
+/**
+ * Reads the accounts that may have a new transaction. One query tells the balances of all. A balance may come from a slot after the range.
+ * So it is kept only if the account has no transaction after the range.
+ */
+async function readAccounts(accounts: readonly Account[], asked: AskedAccounts, rpc: Rpc): Promise<ReadAccounts> {
+  const { range, marks, suspects, mayEnd } = asked;
+  const { slot, balances } = await balancesOf(accounts, range, rpc);
+  const read: ReadAccounts = { transfers: [], marks: [], isDone: true };
+  let count = 0;
+  const isOver = (): boolean => {
+    count += 1;
+    return count >= READ_MAX || mayEnd();
+  };
+  for (const [i, account] of accounts.entries()) {
+    const mark = marks.get(account.address);
+    // A token account is made by the first transfer to it, so most addresses have none. Its owner may close it later.
+    const units = balances[i] ?? (mark === undefined ? undefined : 0n);
+    if (units === undefined || (mark?.readTo ?? -1) >= range.to) continue;
+    if (mark?.units === units && !suspects.has(account.address)) continue;
+    if (read.marks.length > 0 && isOver()) return { ...read, isDone: false };
+    try {
+      const part = await readAccount(account, { mark, range, slot, units, isOver }, rpc);
+      read.transfers.push(...part.transfers);
+      read.marks.push(part.mark);
+      if (part.mark.readTo < range.to) return { ...read, isDone: false };
+    } catch (error) {
+      // Nodes limit the number of calls. What was read before is kept, so that the next tick has less to read.
+      if (read.marks.length === 0 || !isNodeError(error)) throw error;
+      return { ...read, isDone: false };
+    }
   }
-  return found;
+  return read;
 }
 
-/** A transaction of an account of ours. */
-interface Signed {
-  account: Account;
+/** The balances, and the slot from which they come. Null: there is no such account. A node that lacks the newest slot refuses to answer. */
+async function balancesOf(
+  accounts: readonly Account[],
+  { to }: BlockRange,
+  rpc: Rpc,
+): Promise<{ slot: number; balances: (bigint | null)[] }> {
+  const options = { ...FINALIZED, encoding: 'base64', dataSlice: BALANCE, minContextSlot: to };
+  const addresses = accounts.map(({ address }) => address);
+  const { context, value } = await rpc.call('getMultipleAccounts', [addresses, options], Accounts);
+  if (value.length !== accounts.length) throw new RpcError(NO_ANSWER, 'the node left out accounts');
+  return { slot: context.slot, balances: value.map((each) => (each === null ? null : unitsIn(each.data[0]))) };
+}
+
+/** Anyone can send the native coin to the address of a token account that does not exist. It has no data then. */
+function unitsIn(base64: string): bigint {
+  const data = Buffer.from(base64, 'base64');
+  return data.length < BALANCE.length ? 0n : data.readBigUInt64LE();
+}
+
+interface ToRead {
+  mark: AccountMark | undefined;
+  range: BlockRange;
+  /** The slot of the balance, and the balance. */
   slot: number;
-  signature: string;
+  units: bigint;
+  /** Asked after each transaction and each page. */
+  isOver(): boolean;
 }
 
-/** The transactions that are read at once, in the order of their slots. A slot is read as a whole or not at all. */
-function firstOf(signed: readonly Signed[], { to }: BlockRange): { first: Signed[]; readTo: number } {
-  const ordered = signed.toSorted((a, b) => a.slot - b.slot);
-  const readTo = ordered.length > TRANSACTIONS_MAX ? (ordered[TRANSACTIONS_MAX - 1]?.slot ?? to) : to;
-  return { first: ordered.filter(({ slot }) => slot <= readTo), readTo };
-}
-
-/** The transactions of these slots. Failed ones are left out. */
-async function signaturesOf(account: Account, { from, to }: BlockRange, rpc: Rpc): Promise<Signed[]> {
-  const { address } = account;
-  const signatures: Signed[] = [];
-  let before: string | undefined;
+/** Reads the transactions of an account from the newest one, or from where the mark says, to the oldest one that was not read. */
+async function readAccount(
+  account: Account,
+  { mark, range, slot, units, isOver }: ToRead,
+  rpc: Rpc,
+): Promise<{ transfers: FoundTransfer[]; mark: AccountMark }> {
+  const { address, owner } = account;
+  const readTo = mark?.readTo ?? range.from - 1;
+  const transfers: FoundTransfer[] = [];
+  const unfinished = (before: string): AccountMark => ({ account: address, owner, units: null, readTo, before });
+  let before = mark?.before ?? null;
+  // A read that was interrupted does not see what has come after the range.
+  let isLater = before !== null;
   for (;;) {
-    const options = {
-      ...FINALIZED,
-      limit: SIGNATURES_PER_QUERY,
-      minContextSlot: to,
-      ...(before !== undefined && { before }),
-    };
-    const page = await rpc.call('getSignaturesForAddress', [address, options], Signatures);
-    const inRange = page.filter(({ slot, err }) => slot >= from && slot <= to && err === null);
-    signatures.push(...inRange.map(({ signature, slot }) => ({ account, slot, signature })));
+    const page = await signaturesOf(address, { before, slot }, rpc);
+    for (const { signature, slot: at, err } of page.filter((each) => each.slot > readTo)) {
+      isLater ||= at > range.to;
+      if (at > range.to || err !== null) continue;
+      transfers.push(...(await transfersIn(signature, account, rpc)));
+      if (isOver()) return { transfers, mark: unfinished(signature) };
+    }
     const last = page.at(-1);
-    if (last === undefined || page.length < SIGNATURES_PER_QUERY || last.slot < from) return signatures;
+    if (last === undefined || page.length < SIGNATURES_PER_QUERY || last.slot <= readTo) break;
     before = last.signature;
+    if (isOver()) return { transfers, mark: unfinished(before) };
   }
+  const read = { units: isLater ? null : units, readTo: range.to, before: null };
+  return { transfers, mark: { account: address, owner, ...read } };
+}
+
+/** A page of the transactions of an account, the newest first. A node that lacks the slot of the balance refuses to answer. */
+function signaturesOf(
+  address: string,
+  { before, slot }: { before: string | null; slot: number },
+  rpc: Rpc,
+): Promise<z.infer<typeof Signatures>> {
+  const page = { limit: SIGNATURES_PER_QUERY, minContextSlot: slot, ...(before !== null && { before }) };
+  return rpc.call('getSignaturesForAddress', [address, { ...FINALIZED, ...page }], Signatures);
+}
+
+async function transfersIn(signature: string, account: Account, rpc: Rpc): Promise<FoundTransfer[]> {
+  const tx = await transactionOf(signature, rpc);
+  if (tx === null) throw new RpcError(NO_ANSWER, `the node lost the transaction ${signature}`);
+  return found(signature, tx, [account]);
+}
+
+function transactionOf(signature: string, rpc: Rpc): Promise<Transaction | null> {
+  return rpc.call(
+    'getTransaction',
+    [signature, { ...FINALIZED, encoding: 'json', maxSupportedTransactionVersion: 0 }],
+    Transaction.nullable(),
+  );
+}
+
+function found(signature: string, tx: Transaction, accounts: readonly Account[]): FoundTransfer[] {
+  const { slot, blockTime } = tx;
+  if (blockTime === null) throw new RpcError(NO_ANSWER, `slot ${slot} has no time yet`);
+  if (tx.meta.err !== null) return [];
+  const block = blockAt(slot, blockTime);
+  return accounts.flatMap((account) => received(tx, account).map((part) => ({ ...part, txHash: signature, block })));
 }
 
 /** What the transaction added to the account. */

@@ -3,15 +3,16 @@
 // | from                       | on                                                           | to                           |
 // | created                    | a transfer in a block that is not later than expires_at      | detected                     |
 // | detected                   | another block on top of it                                   | confirming                   |
-// | confirming                 | all that counts is final, and it is enough or the time is up | settled                      |
+// | confirming                 | what is final is enough, or the time is up                   | settled                      |
 // | detected, confirming       | a reorganisation took everything that counted                | created, or expired          |
 // | created                    | a final block is later than expires_at                       | expired                      |
 // | expired                    | a final transfer comes later                                 | expired_received             |
 // | settled                    | at once                                                      | screening                    |
 // | screening, held_screening  | the senders are clear                                        | credited (_under-, _overpaid)|
-// | screening                  | nobody can say                                               | held_screening               |
+// | screening                  | nobody can say, or a rewind has taken all that counted       | held_screening               |
 // | screening, held_screening  | a sender is sanctioned                                       | failed_screening             |
 // | expired_received, credited*| the operator credits what is in suspense                     | credited (_under-, _overpaid)|
+// | credited*                  | a further transfer in time is final, and its sender is clear | credited (_under-, _overpaid)|
 // | created to confirming      | the operator cancels it                                      | failed                       |
 import { DEPOSIT_STATES, type DepositState, mayMove } from '../../../shared/states.ts';
 import type { Tx } from '../../base/db/db.ts';

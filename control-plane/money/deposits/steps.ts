@@ -7,9 +7,10 @@ import type { Ledger } from '../ledger/ledger.ts';
 import { centsOfUnits, tokenText } from './chains.ts';
 import { findChain } from './chains-store.ts';
 import { doubtAbout, type NodesOf } from './confirm.ts';
-import { creditedState, type Facts, type Plan, planOf, sumOf } from './plan.ts';
-import { creditOf, suspenseOf } from './posting.ts';
+import { creditedState, type Facts, isCredited, type Plan, planOf, sumOf } from './plan.ts';
+import { creditOf, moreOf, suspenseOf } from './posting.ts';
 import { type Screen, screenAll, type Verdict } from './screening.ts';
+import { DEPOSIT_STATES, mayMove } from '../../../shared/states.ts';
 import { move } from './states.ts';
 import { type Deposit, findDeposit, setDue } from './store.ts';
 import { setBooking, setCounted, type Transfer, transfersOf } from './transfers-store.ts';
@@ -29,6 +30,7 @@ export interface StepDeps {
 const CONFIRM_RETRY_MS = 30_000;
 /** If nobody could check the senders, they are checked again after this time. */
 const SCREEN_RETRY_MS = 5 * 60_000;
+const UNCHECKED = 'nobody could check the sender of a further transfer';
 
 /** What the nodes and the check of the senders have answered about a plan. */
 interface Answer {
@@ -58,13 +60,16 @@ export async function driveDeposit(id: string, deps: StepDeps): Promise<void> {
   });
 }
 
+type CreditDeps = Pick<StepDeps, 'events' | 'ledger' | 'clock' | 'toleranceUnits'>;
+
 /** Credits the counted transfers, because the operator or the verdict about the senders allows it. */
 export async function credit(
   tx: Tx,
   deposit: Deposit,
   transfers: readonly Transfer[],
-  { events, ledger, clock, toleranceUnits }: Pick<StepDeps, 'events' | 'ledger' | 'clock' | 'toleranceUnits'>,
+  deps: CreditDeps,
 ): Promise<void> {
+  const { events, ledger, clock, toleranceUnits } = deps;
   const nowMs = clock.now();
   const units = sumOf(transfers);
   const to = creditedState(deposit, units, toleranceUnits);
@@ -75,6 +80,25 @@ export async function credit(
   await ledger.post(tx, `deposit:${deposit.id}:credit`, creditOf(deposit, transfers, nowMs));
 }
 
+/** Adds transfers to what was credited before, and moves the deposit. The caller posts them. */
+export async function addCredit(
+  tx: Tx,
+  deposit: Deposit,
+  { transfers, from }: { transfers: readonly Transfer[]; from: 'suspense' | null },
+  { events, clock, toleranceUnits }: CreditDeps,
+): Promise<void> {
+  const { status, credited_units: unitsBefore, credited_cents: centsBefore } = deposit;
+  const units = sumOf(transfers);
+  const totalUnits = (unitsBefore ?? 0n) + units;
+  const cents = (centsBefore ?? 0) + Number(centsOfUnits(units));
+  const fits = creditedState(deposit, totalUnits, toleranceUnits);
+  // The tolerance may have been changed since the deposit was complete. More tokens never make it incomplete again.
+  const to = mayMove(DEPOSIT_STATES, status, fits) ? fits : status;
+  const patch = { due_ms: clock.now(), credited_units: totalUnits, credited_cents: cents };
+  await book(tx, transfers, { from, to: 'wallet' });
+  await move(tx, deposit, { to, patch, data: { credited_cents: cents, amount: tokenText(units) } }, events);
+}
+
 /** Puts the counted transfers into suspense, because a sender is sanctioned or the operator does not trust it. They are never credited. */
 export async function refuse(
   tx: Tx,
@@ -83,9 +107,23 @@ export async function refuse(
   { events, ledger, clock }: Pick<StepDeps, 'events' | 'ledger' | 'clock'>,
 ): Promise<void> {
   const nowMs = clock.now();
-  await book(tx, transfers, { from: null, to: 'suspense' });
   await move(tx, deposit, { to: 'failed_screening', patch: { due_ms: nowMs } }, events);
+  // After a rewind, nothing may be left of what was counted.
+  if (transfers.length === 0) return;
+  await book(tx, transfers, { from: null, to: 'suspense' });
   await ledger.post(tx, `deposit:${deposit.id}:refused`, suspenseOf(deposit, transfers, nowMs));
+}
+
+/** Puts transfers into suspense. The deposit stays as it is. */
+export async function suspend(
+  tx: Tx,
+  deposit: Deposit,
+  transfers: readonly Transfer[],
+  { ledger, clock }: Pick<StepDeps, 'ledger' | 'clock'>,
+): Promise<void> {
+  await book(tx, transfers, { from: null, to: 'suspense' });
+  const batch = `deposit:${deposit.id}:suspense:${transfers[0]?.id}`;
+  await ledger.post(tx, batch, suspenseOf(deposit, transfers, clock.now()));
 }
 
 /** @throws Error if the booking of a transfer has changed, which rolls the transaction back */
@@ -132,36 +170,54 @@ async function apply(
   { plan, answer, nowMs }: { plan: Plan; answer: Answer; nowMs: number },
   deps: StepDeps,
 ): Promise<void> {
-  const { events, ledger } = deps;
+  const { id, status, note } = deposit;
   switch (plan.kind) {
     case 'wait':
-      return setDue(tx, deposit.id, null, deposit.note);
+      return setDue(tx, id, null, note);
     case 'move':
-      return move(tx, deposit, { to: plan.to, patch: { due_ms: nowMs, tx_hash: plan.txHash } }, events);
+      return move(tx, deposit, { to: plan.to, patch: { due_ms: nowMs, tx_hash: plan.txHash } }, deps.events);
     case 'suspend':
-      await book(tx, plan.transfers, { from: null, to: 'suspense' });
-      await setDue(tx, deposit.id, nowMs, deposit.note);
-      return ledger.post(
-        tx,
-        `deposit:${deposit.id}:suspense:${plan.transfers[0]?.id}`,
-        suspenseOf(deposit, plan.transfers, nowMs),
-      );
-    case 'settle':
-      if (answer.doubt !== undefined) return setDue(tx, deposit.id, nowMs + CONFIRM_RETRY_MS, answer.doubt);
-      await setCounted(
-        tx,
-        plan.transfers.map(({ id }) => id),
-      );
-      return move(
-        tx,
-        deposit,
-        { to: 'settled', patch: { due_ms: nowMs, tx_hash: plan.transfers[0]?.tx_hash ?? null } },
-        events,
-      );
+      await suspend(tx, deposit, plan.transfers, deps);
+      return setDue(tx, id, nowMs, note);
+    case 'settle': {
+      if (answer.doubt !== undefined) return setDue(tx, id, nowMs + CONFIRM_RETRY_MS, answer.doubt);
+      const ids = plan.transfers.map((transfer) => transfer.id);
+      await setCounted(tx, ids);
+      if (status !== 'confirming') return setDue(tx, id, nowMs, null);
+      const patch = { due_ms: nowMs, tx_hash: plan.transfers[0]?.tx_hash ?? null };
+      return move(tx, deposit, { to: 'settled', patch }, deps.events);
+    }
     case 'screen':
-      if (answer.verdict === 'hit') return refuse(tx, deposit, plan.transfers, deps);
-      if (answer.verdict === 'clear') return credit(tx, deposit, plan.transfers, deps);
-      if (deposit.status === 'held_screening') return setDue(tx, deposit.id, nowMs + SCREEN_RETRY_MS, null);
-      return move(tx, deposit, { to: 'held_screening', patch: { due_ms: nowMs + SCREEN_RETRY_MS } }, events);
+      return isCredited(status)
+        ? decideMore(tx, deposit, { transfers: plan.transfers, verdict: answer.verdict }, deps)
+        : decide(tx, deposit, { transfers: plan.transfers, verdict: answer.verdict }, deps);
   }
+}
+
+interface Screened {
+  transfers: readonly Transfer[];
+  verdict: Verdict | undefined;
+}
+
+/** Applies the verdict about the senders of the first credit. */
+async function decide(tx: Tx, deposit: Deposit, { transfers, verdict }: Screened, deps: StepDeps): Promise<void> {
+  if (verdict === 'hit') return refuse(tx, deposit, transfers, deps);
+  if (verdict === 'clear') return credit(tx, deposit, transfers, deps);
+  const retryMs = deps.clock.now() + SCREEN_RETRY_MS;
+  if (deposit.status === 'held_screening') return setDue(tx, deposit.id, retryMs, null);
+  return move(tx, deposit, { to: 'held_screening', patch: { due_ms: retryMs } }, deps.events);
+}
+
+/** Applies the verdict about the sender of transfers that have come in time after the first credit. */
+async function decideMore(tx: Tx, deposit: Deposit, { transfers, verdict }: Screened, deps: StepDeps): Promise<void> {
+  const { clock, ledger } = deps;
+  const nowMs = clock.now();
+  if (verdict === 'clear') {
+    await addCredit(tx, deposit, { transfers, from: null }, deps);
+    const batch = `deposit:${deposit.id}:credit:${transfers[0]?.id}`;
+    return ledger.post(tx, batch, moreOf(deposit, transfers, nowMs));
+  }
+  if (verdict !== 'hit') return setDue(tx, deposit.id, nowMs + SCREEN_RETRY_MS, UNCHECKED);
+  await suspend(tx, deposit, transfers, deps);
+  return setDue(tx, deposit.id, nowMs, null);
 }

@@ -91,6 +91,36 @@ export async function orphan(
   return rows.map((row) => row.deposit_id);
 }
 
+/** The deposits that have transfers above the block, either in the books or not. */
+export async function depositsAbove(
+  query: Query,
+  chain: DepositChain,
+  above: number,
+  which: 'booked' | 'unbooked',
+): Promise<string[]> {
+  const isBooked = which === 'booked' ? sql`booking is not null` : sql`booking is null and status <> 'orphaned'`;
+  const rows = await query.all(
+    OrphanRow,
+    sql`select distinct deposit_id from deposit_transfers where chain = ${chain} and block_number > ${above} and ${isBooked}
+        order by deposit_id`,
+  );
+  return rows.map((row) => row.deposit_id);
+}
+
+const UndoneRow = z.object({ block_ms: int });
+
+/**
+ * Marks all transfers above the block as gone, also final ones, unless they are in the books. They come back if the chain has them when it is
+ * read again. The caller has locked their deposits.
+ */
+export function orphanUnbooked(tx: Tx, chain: DepositChain, above: number): Promise<z.infer<typeof UndoneRow>[]> {
+  return tx.all(
+    UndoneRow,
+    sql`update deposit_transfers set status = 'orphaned', is_counted = 0
+        where chain = ${chain} and block_number > ${above} and booking is null and status <> 'orphaned' returning block_ms`,
+  );
+}
+
 export async function setCounted(tx: Tx, ids: readonly string[]): Promise<void> {
   await tx.run(sql`update deposit_transfers set is_counted = 1 where id in (${join([...ids])})`);
 }

@@ -5,6 +5,8 @@
 //   head pass    (checkpoint, head]: a transfer is seen. A checkpoint whose hash has changed means that the chain was reorganised: the watcher
 //                goes back to the newest checkpoint that still holds, and what was seen above it is gone until it is found again
 //
+// A chain that is read account by account has final blocks only (account-pass.ts).
+//
 // The tip is read before the addresses. So whoever gets an address after that pays in a block that is not read yet.
 import type { DepositChain } from '../../../shared/api/deposit.ts';
 import type { Clock } from '../../../shared/clock.ts';
@@ -21,16 +23,18 @@ import {
   type SeenLease,
   takeLease,
 } from '../../base/db/lease.ts';
+import { readPass } from './account-pass.ts';
+import { setMark } from './accounts-store.ts';
 import { CHAINS } from './chains.ts';
 import * as chains from './chains-store.ts';
-import type { Block, ChainReader, FoundTransfer } from './reader.ts';
+import type { AccountMark, AccountReader, Block, BlockReader, ChainReader, FoundTransfer } from './reader.ts';
 import { wake, watchedDeposits } from './store.ts';
 import { orphan, upsertTransfer } from './transfers-store.ts';
 
 /** Number of ranges that a tick reads at most, so that it ends soon even if there is much to catch up with. */
 const RANGES_PER_TICK = 20;
-/** A tick begins no further range of final blocks after this time: a slow node would keep it so long that the watchdog ends the process. */
-const RANGES_MS_MAX = 60_000;
+/** A tick begins no further range or account after this time: a slow node would keep it so long that the watchdog ends the process. */
+const READ_MS_MAX = 60_000;
 
 export interface WatchDeps {
   db: Db;
@@ -48,9 +52,9 @@ export interface Watcher {
   close(): Promise<void>;
 }
 
-interface Watched {
+interface Watched<Reader = ChainReader> {
   chain: DepositChain;
-  reader: ChainReader;
+  reader: Reader;
   lease: WatchLease;
   blocksPerQuery: number;
 }
@@ -59,6 +63,8 @@ interface Watched {
 interface Cursors {
   head: Omit<Block, 'hash'>;
   final: Block;
+  /** The pass over accounts that the last tick has not ended. */
+  pass: chains.Pass | null;
 }
 
 /** What a tick has read. */
@@ -71,6 +77,8 @@ interface Reading {
   finalFound: FoundTransfer[];
   headFound: FoundTransfer[];
   depositOf: ReadonlyMap<string, string>;
+  /** Null on a chain that is read in ranges of blocks, or if nothing was read. */
+  accounts: { marks: AccountMark[]; pass: chains.Pass | null } | null;
 }
 
 export function openWatcher(watched: Watched, deps: WatchDeps): Watcher {
@@ -111,8 +119,12 @@ export function openWatcher(watched: Watched, deps: WatchDeps): Watcher {
         if (final?.hash !== before.final.hash)
           return pause(`block ${before.final.number} was final and has changed: see the manual about rewind`);
       }
-      const reading = await readBlocks(before, tip, watched, deps);
-      const isNew = reading.final.number > before.final.number || reading.head.number !== before.head.number;
+      const reading =
+        'accounts' in reader
+          ? await readAccounts(before, tip.final, { ...watched, reader }, deps)
+          : await readBlocks(before, tip, { ...watched, reader }, deps);
+      const isFurther = reading.final.number > before.final.number || reading.accounts !== null;
+      const isNew = isFurther || reading.head.number !== before.head.number;
       if (isNew || reading.branch !== null || row?.paused_reason !== null) await store(held, reading, watched, deps);
       return reading.final.number < tip.final.number ? 'again' : undefined;
     },
@@ -157,7 +169,9 @@ export function openWatchLease(name: string, { db, clock, ids }: { db: Db; clock
 function cursorsOf(row: chains.ChainRow): Cursors | undefined {
   const { head_number: head, head_ms: headMs, final_number: final, final_hash: hash, final_ms: finalMs } = row;
   if (head === null || headMs === null || final === null || hash === null || finalMs === null) return undefined;
-  return { head: { number: head, ms: headMs }, final: { number: final, hash, ms: finalMs } };
+  const { pass_number: number, pass_ms: ms, pass_after: after } = row;
+  const pass = number === null || ms === null || after === null ? null : { number, ms, after };
+  return { head: { number: head, ms: headMs }, final: { number: final, hash, ms: finalMs }, pass };
 }
 
 /** Begins at the present final block. Every deposit of the chain is made after it, so no earlier block can have a transfer for us. */
@@ -172,10 +186,33 @@ async function begin(held: Held, final: Block, { chain }: Watched, { db, clock }
   });
 }
 
+/** Goes on with the pass of the last tick, or begins one up to the tip. */
+async function readAccounts(
+  before: Cursors,
+  tip: Block,
+  { chain, reader }: Watched<AccountReader>,
+  { db, clock }: WatchDeps,
+): Promise<Reading> {
+  const startedMs = clock.monotonicMs();
+  const isLate = (): boolean => clock.monotonicMs() - startedMs >= READ_MS_MAX;
+  const { final } = before;
+  const stay = { before, final, head: { ...before.head, hash: null }, branch: null, headFound: [] };
+  if (before.pass === null && tip.number <= final.number)
+    return { ...stay, finalFound: [], depositOf: new Map(), accounts: null };
+  const begun = before.pass ?? { number: tip.number, ms: tip.ms, after: '' };
+  const { transfers, marks, pass, depositOf } = await readPass({ chain, reader, final, pass: begun, isLate }, { db });
+  const read = { ...stay, finalFound: transfers, depositOf, accounts: { marks, pass } };
+  if (pass !== null) return read;
+  const { number, ms } = begun;
+  const hash = (await reader.block(number))?.hash;
+  if (hash === undefined) throw new Error(`the node lost block ${number}`);
+  return { ...read, final: { number, hash, ms }, head: { number, ms, hash: null } };
+}
+
 async function readBlocks(
   before: Cursors,
   tip: { head: Block; final: Block },
-  { chain, reader, blocksPerQuery }: Watched,
+  { chain, reader, blocksPerQuery }: Watched<BlockReader>,
   { db, clock }: WatchDeps,
 ): Promise<Reading> {
   const watched = await watchedDeposits(db.read, CHAINS[chain].family, before.final.ms);
@@ -183,7 +220,7 @@ async function readBlocks(
   const addresses = [...depositOf.keys()];
   const blocksMax = blocksPerQuery * RANGES_PER_TICK;
   const startedMs = clock.monotonicMs();
-  const isLate = (): boolean => clock.monotonicMs() - startedMs >= RANGES_MS_MAX;
+  const isLate = (): boolean => clock.monotonicMs() - startedMs >= READ_MS_MAX;
   /** Reads range by range. Ends before `upTo` if it may, and if the time is over. */
   const found = async (
     above: number,
@@ -210,7 +247,7 @@ async function readBlocks(
   const finalEnd = isAhead ? farthest(before.final.number, tip.final) : before.final.number;
   const { transfers: finalFound, upTo: finalNumber } = await found(before.final.number, finalEnd, isLate);
   const final = isAhead ? await blockAt(finalNumber, tip.final) : before.final;
-  const reading = { before, final, finalFound, depositOf };
+  const reading = { before, final, finalFound, depositOf, accounts: null };
   const stay = { ...reading, head: { ...before.head, hash: null }, branch: null, headFound: [] };
   // While final blocks are left to read, nothing above the final block is read: those blocks will be final when their turn comes.
   if (final.number < tip.final.number) return stay;
@@ -228,7 +265,7 @@ async function readBlocks(
 /** The newest of these checkpoints that is still in the chain. Undefined if the node does not have one of these blocks yet. */
 async function newestThatHolds(
   marks: readonly chains.Checkpoint[],
-  reader: ChainReader,
+  reader: BlockReader,
 ): Promise<chains.Checkpoint | undefined> {
   for (const mark of marks) {
     const block = await reader.block(mark.number);
@@ -251,7 +288,7 @@ async function store(
     const row = await chains.findChain(tx, chain);
     // Another process has read further, or the operator has rewound the chain.
     if (row?.final_number !== before.final.number || row.final_hash !== before.final.hash) return;
-    if (row.head_number !== before.head.number) return;
+    if (row.head_number !== before.head.number || row.pass_number !== (before.pass?.number ?? null)) return;
     const touched = new Set<string>();
     const note = async (found: readonly FoundTransfer[], isFinal: boolean): Promise<void> => {
       for (const transfer of found) {
@@ -266,9 +303,19 @@ async function store(
     for (const id of await orphan(tx, chain, { above: before.final.number, upTo: final.number })) touched.add(id);
     await note(headFound, false);
     await keepCursors(tx, chain, reading, clock.now());
+    if (reading.accounts !== null) await keepAccounts(tx, chain, reading.accounts);
     await wake(tx, { chain, finalMs: final.ms, touched: [...touched] }, clock.now());
   });
   nudge();
+}
+
+async function keepAccounts(
+  tx: Tx,
+  chain: DepositChain,
+  { marks, pass }: NonNullable<Reading['accounts']>,
+): Promise<void> {
+  for (const mark of marks) await setMark(tx, chain, mark);
+  await chains.setPass(tx, chain, pass);
 }
 
 async function keepCursors(

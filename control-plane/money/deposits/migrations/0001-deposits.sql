@@ -27,6 +27,10 @@ create table deposit_chains (
   final_number INTEGER,
   final_hash TEXT,
   final_ms INTEGER,
+  -- A pass over all token accounts up to one block, which may take several ticks: that block, its time, and the last deposit that was read.
+  pass_number INTEGER,
+  pass_ms INTEGER,
+  pass_after TEXT,
   -- Why the chain is not watched and takes no new deposits.
   paused_reason TEXT,
   updated_ms INTEGER not null
@@ -39,6 +43,23 @@ create table deposit_checkpoints (
   hash TEXT not null,
   primary key (chain, number)
 ) STRICT;
+
+-- How far each token account was read, on a chain whose nodes list the transactions of one account at a time. One row for each that exists.
+create table deposit_accounts (
+  chain TEXT not null,
+  account TEXT not null,
+  -- The address of the deposit.
+  owner TEXT not null,
+  -- What was in it. Null: it must be read again.
+  units INTEGER,
+  -- All its transactions up to this block are read.
+  read_to INTEGER not null,
+  -- Transactions are read from the newest to the oldest. This one was the last; null if none is left.
+  before_tx TEXT,
+  primary key (chain, account)
+) STRICT;
+
+create index deposit_accounts_of_owner on deposit_accounts (owner);
 
 create table deposits (
   id TEXT not null primary key,
@@ -96,7 +117,7 @@ create table deposit_transfers (
 ) STRICT;
 
 create index deposit_transfers_of_deposit on deposit_transfers (deposit_id);
-create index deposit_transfers_by_block on deposit_transfers (chain, block_number) where status = 'seen';
+create index deposit_transfers_by_block on deposit_transfers (chain, block_number);
 create index deposit_transfers_in_suspense on deposit_transfers (deposit_id) where booking = 'suspense';
 
 -- Addresses that no tokens are taken from.

@@ -1,4 +1,5 @@
-// A process dies before or after each of its transactions, between the payment and the credit. The next process credits the deposit once.
+// A process dies before or after each of its transactions, between the payment and the credit. The next process credits the deposit once, and
+// once more with what came after the credit.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Db } from '../../../../control-plane/base/db/db.ts';
 import { type EvmChain, startEvmChain } from '../../../kit/evm-chain.ts';
@@ -59,23 +60,26 @@ test('a deposit is credited once, whenever a process dies', async () => {
       isAlive &&= await settles(dying);
       await chain.finalize(paidMs + MINUTE_MS);
       isAlive &&= await settles(dying);
+      await chain.pay(address, 5n * TOKEN, paidMs + 2 * MINUTE_MS);
+      await chain.finalize(paidMs + 3 * MINUTE_MS);
+      isAlive &&= await settles(dying);
       death = undefined;
       process = await dying.restart();
       await process.settle();
       // The next process notices that the lease of the dead one does not move.
       await world.clock.advance(LEASE_MS);
       await process.settle();
-      expect([when, at, await process.status(id)]).toEqual([when, at, 'credited']);
-      cents += 2_500;
+      expect([when, at, await process.status(id)]).toEqual([when, at, 'credited_overpaid']);
+      cents += 3_000;
       expect(await process.cents()).toBe(cents);
       await process.world.clock.advance(10 * MINUTE_MS);
       if (isAlive) break;
       deaths += 1;
     }
   }
-  // The process died before and after each step: the watcher saw it twice, and the driver moved it to detected, confirming, settled,
-  // screening and credited.
-  expect(deaths).toBeGreaterThanOrEqual(14);
+  // The process died before and after each step: the watcher saw three changes, and the driver moved the deposit to detected, confirming,
+  // settled, screening and credited. Then it counted the second payment, and credited it.
+  expect(deaths).toBeGreaterThanOrEqual(20);
   await process.world.verify();
   await process.world.close();
 });

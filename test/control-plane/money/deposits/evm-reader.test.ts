@@ -1,7 +1,7 @@
 // What is read from a node of an EVM chain: which logs are payments, which answers are none, and how a node is asked for less.
 import { beforeEach, describe, expect, test } from 'vitest';
 import { openEvmReader } from '../../../../control-plane/money/deposits/evm.ts';
-import type { ChainReader } from '../../../../control-plane/money/deposits/reader.ts';
+import type { BlockReader } from '../../../../control-plane/money/deposits/reader.ts';
 import { NO_ANSWER, type Rpc, RpcError } from '../../../../control-plane/money/deposits/rpc.ts';
 
 const TOKEN = '0xA0b86991c6218b36c1d19D4a2e9Eb0cE3606eB48';
@@ -54,7 +54,7 @@ beforeEach(() => {
     eth_call: () => word(6),
   };
 });
-function open(settings: Partial<Parameters<typeof openEvmReader>[1]> = {}): ChainReader {
+function open(settings: Partial<Parameters<typeof openEvmReader>[1]> = {}): BlockReader {
   const rpc: Rpc = {
     call: async (method, params, result) => {
       asked.push(method);

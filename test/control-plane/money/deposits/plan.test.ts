@@ -100,6 +100,17 @@ describe('a deposit with a transfer in time', () => {
     expect(plan('confirming', [half('a'), half('b')], { tolerance: 1n })).toMatchObject({ kind: 'settle' });
     expect(plan('confirming', [half('a'), half('b', { status: 'seen' })], { tolerance: 1n })).toEqual(wait);
   });
+
+  test('is settled with what is final if that is enough, whatever else was seen', () => {
+    const [paid, more] = [transfer('a', FINAL), transfer('c', { ...FINAL, units: 1n })];
+    const dust = transfer('b', { units: 1n, block_number: 11 });
+    expect(plan('confirming', [paid, dust])).toEqual({ kind: 'settle', transfers: [paid] });
+    expect(plan('confirming', [dust, paid, more])).toEqual({ kind: 'settle', transfers: [paid, more] });
+    expect(plan('confirming', [transfer('a', { ...FINAL, units: 24n }), dust])).toEqual(wait);
+    expect(plan('confirming', [dust], { tolerance: 25n })).toEqual(wait);
+    // The time is over, and one transfer in time is not final yet.
+    expect(plan('confirming', [more, dust], { finalMs: EXPIRES_MS + 1 })).toEqual(wait);
+  });
 });
 
 describe('a final transfer that cannot be credited', () => {
@@ -107,9 +118,13 @@ describe('a final transfer that cannot be credited', () => {
     ['comes too late', 'created', { block_ms: EXPIRES_MS + 1 }],
     ['is another token', 'confirming', { asset: 'usdt' }],
     ['is on another chain', 'detected', { chain: 'ethereum' }],
-    ['comes after the credit', 'credited', {}],
+    ['comes too late after the credit', 'credited', { block_ms: EXPIRES_MS + 1 }],
+    ['comes too late after the settlement', 'settled', { block_ms: EXPIRES_MS + 1 }],
+    ['is another token after the credit', 'credited_overpaid', { asset: 'usdt' }],
     ['comes after the end', 'expired', {}],
-    ['comes after the settlement', 'settled', {}],
+    ['comes after the operator has cancelled the deposit', 'failed', {}],
+    ['comes after another sender was sanctioned', 'failed_screening', {}],
+    ['comes after a late one', 'expired_received', {}],
   ])('goes into suspense if it %s', (_why, status, patch) => {
     const stray = transfer('a', { ...FINAL, ...patch });
     expect(plan(status, [stray])).toEqual({ kind: 'suspend', transfers: [stray] });
@@ -121,6 +136,57 @@ describe('a final transfer that cannot be credited', () => {
       { status: 'orphaned' },
     ] as const)
       expect(plan(status, [{ ...stray, ...other }]).kind).not.toBe('suspend');
+  });
+});
+
+describe('a deposit that was credited', () => {
+  const credited = transfer('a', { ...FINAL, is_counted: true, booking: 'wallet' });
+  const fresh = (id: string, patch: Partial<Transfer> = {}): Transfer => transfer(id, { ...FINAL, ...patch });
+
+  test.each(['credited', 'credited_underpaid', 'credited_overpaid'] as const)(
+    'as %s is credited with each transfer in time once it is final',
+    (status) => {
+      expect(plan(status, [credited, transfer('b')])).toEqual(wait);
+      expect(plan(status, [credited, fresh('b'), transfer('c')])).toEqual({ kind: 'settle', transfers: [fresh('b')] });
+      const counted = fresh('b', { is_counted: true });
+      expect(plan(status, [credited, counted])).toEqual({ kind: 'screen', transfers: [counted] });
+      expect(plan(status, [credited, counted, fresh('c')])).toEqual({ kind: 'settle', transfers: [fresh('c')] });
+    },
+  );
+
+  test('is not credited by itself with a transaction that it was credited with in another block', () => {
+    const again = fresh('b', { tx_hash: credited.tx_hash, log_index: 1, block_hash: 'i' });
+    expect(plan('credited', [credited, again])).toEqual({ kind: 'suspend', transfers: [again] });
+    const beside = { ...again, block_hash: credited.block_hash };
+    expect(plan('credited', [credited, beside])).toEqual({ kind: 'settle', transfers: [beside] });
+    const inSuspense = { ...credited, booking: 'suspense' as const };
+    expect(plan('credited', [inSuspense, again])).toEqual({ kind: 'settle', transfers: [again] });
+  });
+
+  test('has the senders of further transfers checked one by one', () => {
+    const more = (id: string, from: string): Transfer => fresh(id, { is_counted: true, from_address: from });
+    const [first, other, second] = [more('b', '0xf'), more('c', '0xg'), more('d', '0xf')];
+    expect(plan('credited', [credited, first, other, second])).toEqual({ kind: 'screen', transfers: [first, second] });
+  });
+
+  test('takes further transfers only after the first credit', () => {
+    const counted = fresh('a', { is_counted: true });
+    expect(plan('settled', [counted, fresh('b')])).toEqual(moves('screening', '0xold'));
+    for (const status of ['screening', 'held_screening'] as const)
+      expect(plan(status, [counted, fresh('b')])).toEqual({ kind: 'screen', transfers: [counted] });
+  });
+});
+
+describe('a deposit that has lost all that counted by a rewind', () => {
+  const gone = transfer('a', { status: 'orphaned' });
+  const again = transfer('b', FINAL);
+
+  test('is held until the chain has a transfer in time again', () => {
+    expect(plan('settled', [gone])).toEqual(moves('screening', '0xold'));
+    expect(plan('screening', [gone])).toEqual(moves('held_screening', '0xold'));
+    expect(plan('held_screening', [gone, transfer('c')])).toEqual(wait);
+    for (const status of ['screening', 'held_screening'] as const)
+      expect(plan(status, [gone, again])).toEqual({ kind: 'settle', transfers: [again] });
   });
 });
 

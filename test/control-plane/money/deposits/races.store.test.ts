@@ -4,6 +4,7 @@ import type { DepositChain } from '../../../../shared/api/deposit.ts';
 import { type Sql, sql } from '../../../../control-plane/base/db/db.ts';
 import { findChain, rewind } from '../../../../control-plane/money/deposits/chains-store.ts';
 import type { Block, ChainReader, FoundTransfer } from '../../../../control-plane/money/deposits/reader.ts';
+import { openDecisions } from '../../../../control-plane/money/deposits/decisions.ts';
 import { creditedState } from '../../../../control-plane/money/deposits/plan.ts';
 import { driveDeposit, type StepDeps } from '../../../../control-plane/money/deposits/steps.ts';
 import { type Deposit, findDeposit } from '../../../../control-plane/money/deposits/store.ts';
@@ -132,6 +133,41 @@ test('a deposit is not settled with a transfer that came while the others were c
     expect((await stateOf())?.status).toBe(status);
   }
   expect((await stateOf())?.note).toContain('another result of the transaction 0xb');
+});
+
+/** What the operator does when a node was on a fork. */
+async function rewindTo(number: number): Promise<void> {
+  const steps = stepsWith([], async () => undefined);
+  await openDecisions({ ...steps, ids: world.core.ids, nudge: () => undefined }).rewind('ethereum', number);
+}
+
+test('a deposit is not settled with a transfer that a rewind takes back while it is confirmed', async () => {
+  await note({ ...paid('0xa', 25_000_000n), block: block(5) });
+  const confirmed = [{ ...paid('0xa', 25_000_000n), block: block(5) }];
+  const steps = stepsWith(confirmed, () => rewindTo(4));
+  for (const status of ['detected', 'confirming', 'confirming', 'created']) {
+    await driveDeposit(deposit.id, steps);
+    expect((await stateOf())?.status).toBe(status);
+  }
+});
+
+test('a deposit is not credited with a transfer that a rewind takes back while its sender is checked', async () => {
+  await note({ ...paid('0xa', 25_000_000n), block: block(5) });
+  const steps = stepsWith([{ ...paid('0xa', 25_000_000n), block: block(5) }], async () => undefined);
+  for (let i = 0; i < 4; i += 1) await driveDeposit(deposit.id, steps);
+  expect((await stateOf())?.status).toBe('screening');
+  const screening: StepDeps = {
+    ...steps,
+    screen: async () => {
+      await rewindTo(4);
+      return 'clear';
+    },
+  };
+  for (const status of ['screening', 'held_screening', 'held_screening']) {
+    await driveDeposit(deposit.id, screening);
+    expect(await stateOf()).toMatchObject({ status, credited_cents: null });
+  }
+  expect(await transfersOf(world.db.read, deposit.id)).toMatchObject([{ status: 'orphaned', is_counted: false }]);
 });
 
 test.each([

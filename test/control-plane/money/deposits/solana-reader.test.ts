@@ -1,8 +1,8 @@
 // Pure: which token balances of a transaction on Solana are a payment to us.
 import { beforeEach, describe, expect, test } from 'vitest';
 import { CHAINS } from '../../../../control-plane/money/deposits/chains.ts';
-import type { ChainReader } from '../../../../control-plane/money/deposits/reader.ts';
-import type { Rpc } from '../../../../control-plane/money/deposits/rpc.ts';
+import type { AccountMark, AccountReader, ReadAccounts } from '../../../../control-plane/money/deposits/reader.ts';
+import { type Rpc, RpcError } from '../../../../control-plane/money/deposits/rpc.ts';
 import { openSolanaReader } from '../../../../control-plane/money/deposits/solana.ts';
 import { TOKEN_PROGRAM, tokenAccountOf } from '../../../../control-plane/money/deposits/chain-addresses.ts';
 import type { TokenBalance } from '../../../kit/solana-chain.ts';
@@ -27,7 +27,7 @@ const balance = (
 });
 
 /** A node with one answer for each method. */
-function readerOf(answers: Record<string, unknown>): ChainReader {
+function readerOf(answers: Record<string, unknown>): AccountReader {
   const rpc: Rpc = {
     call: async (method, _params, result) => result.parse(answers[method]),
     close: async () => undefined,
@@ -112,42 +112,178 @@ describe('a node of Solana', () => {
   test('of the main network with the mint is none', async () => {
     expect(await readerOf({ getGenesisHash, getAccountInfo: mint(TOKEN_PROGRAM, 6) }).obstacle()).toBeUndefined();
   });
+});
 
-  describe('with pages of signatures', () => {
-    const page = (from: number, count: number) =>
-      Array.from({ length: count }, (_, i) => ({ signature: `s${from - i}`, slot: from - i, err: null }));
-    let asked: unknown[];
-    /** One transaction in each slot. */
-    const rpc: Rpc = {
-      call: async (method, params, result) => {
-        if (method === 'getMultipleAccounts') return result.parse({ value: [{}] });
-        if (method === 'getTransaction') {
-          asked.push(params[0]);
-          return result.parse({ slot: 1, blockTime: 1, meta, transaction: { message: { accountKeys } } });
-        }
-        const { before } = params[1] as { before?: string };
-        return result.parse(before === undefined ? page(2_000, 1_000) : page(1_000, 1_000));
-      },
-      close: async () => undefined,
+describe('a token account', () => {
+  /** One transaction in each slot up to `tip`. The balance comes from the slot `balanceSlot`. */
+  interface Node {
+    tip: number;
+    balanceSlot: number;
+    balance: bigint | null;
+    /** The transaction at which the node fails. */
+    failsAt?: string;
+  }
+  let node: Node;
+  let calls: string[];
+  let isOver: () => boolean;
+  beforeEach(() => {
+    node = { tip: 2_000, balanceSlot: 2_000, balance: 40n };
+    calls = [];
+    isOver = () => false;
+  });
+
+  const dataOf = (units: bigint): string => {
+    const data = Buffer.alloc(8);
+    data.writeBigUInt64LE(units);
+    return data.toString('base64');
+  };
+  const answer = (method: string, params: readonly unknown[]): unknown => {
+    if (method === 'getMultipleAccounts') {
+      calls.push('balances');
+      const value = (params[0] as string[]).map(() =>
+        node.balance === null ? null : { data: [dataOf(node.balance), 'base64'] },
+      );
+      return { context: { slot: node.balanceSlot }, value };
+    }
+    if (method === 'getSignaturesForAddress') {
+      const { before = `s${node.tip + 1}`, minContextSlot } = params[1] as { before?: string; minContextSlot: number };
+      calls.push(`page before ${before} of a node at ${minContextSlot}`);
+      const newest = Number(before.slice(1)) - 1;
+      const count = Math.min(1_000, newest);
+      return Array.from({ length: count }, (_, i) => ({ signature: `s${newest - i}`, slot: newest - i, err: null }));
+    }
+    const signature = String(params[0]);
+    if (signature === node.failsAt) throw new RpcError(-1, 'too many requests');
+    calls.push(signature);
+    return { slot: Number(signature.slice(1)), blockTime: 1, meta, transaction: { message: { accountKeys } } };
+  };
+  const rpc: Rpc = {
+    call: async (method, params, result) => result.parse(answer(method, params)),
+    close: async () => {},
+  };
+  const reader = openSolanaReader({ contracts: { usdc } }, rpc);
+  const OTHER = '9Yg2yYcvyc6XGFhWVtiHkWNjCG3JjqjKL3ZmKZ7e3dHr';
+  const read = (
+    [from, to]: [number, number],
+    { mark, suspects = [], owners = [OWNER] }: { mark?: AccountMark; suspects?: string[]; owners?: string[] } = {},
+  ): Promise<ReadAccounts> =>
+    reader.accounts({
+      range: { from, to },
+      addresses: owners,
+      marks: new Map(mark === undefined ? [] : [[mark.account, mark]]),
+      suspects: new Set(suspects),
+      mayEnd: () => isOver(),
+    });
+  const markOf = (patch: Partial<AccountMark> = {}): AccountMark => ({
+    account: ACCOUNT,
+    owner: OWNER,
+    units: 40n,
+    readTo: 1_000,
+    before: null,
+    ...patch,
+  });
+
+  test('is read from its newest transaction to the oldest of the range, over pages', async () => {
+    const { transfers, marks, isDone } = await read([999, 2_000], { mark: markOf({ units: 0n, readTo: 1_998 }) });
+    expect(transfers.map(({ block }) => block.number)).toEqual([2_000, 1_999]);
+    expect([marks, isDone]).toEqual([[markOf({ readTo: 2_000 })], true]);
+    node = { ...node, tip: 1_100, balanceSlot: 1_100 };
+    const other = await read([100, 1_100], { mark: markOf({ units: 0n, readTo: 99, before: 's102' }) });
+    expect(other.transfers.map(({ block }) => block.number)).toEqual([101, 100]);
+  });
+
+  test('of an address to which nobody has sent anything is asked for nothing', async () => {
+    node.balance = null;
+    expect(await read([999, 2_000])).toEqual({ transfers: [], marks: [], isDone: true });
+    expect(calls).toEqual(['balances']);
+  });
+
+  test('that its owner has closed is read once more', async () => {
+    node.balance = null;
+    const { transfers, marks } = await read([1_001, 2_000], { mark: markOf({ readTo: 1_999 }) });
+    expect(transfers).toHaveLength(1);
+    expect(marks).toEqual([markOf({ units: 0n, readTo: 2_000 })]);
+    calls = [];
+    await read([2_001, 2_010], { mark: markOf({ units: 0n, readTo: 2_000 }) });
+    expect(calls).toEqual(['balances']);
+  });
+
+  test('with the balance of the last read is read only if it is suspect', async () => {
+    const mark = markOf({ readTo: 1_998 });
+    expect(await read([1_999, 2_000], { mark })).toEqual({ transfers: [], marks: [], isDone: true });
+    expect(calls).toEqual(['balances']);
+    const { transfers, marks } = await read([2_000, 2_000], { mark, suspects: [ACCOUNT] });
+    expect(transfers.map(({ block }) => block.number)).toEqual([2_000, 1_999]);
+    expect(marks).toEqual([markOf({ readTo: 2_000 })]);
+  });
+
+  test('that was read up to the end of the range is not read again', async () => {
+    await read([1_001, 2_000], { mark: markOf({ units: null, readTo: 2_000 }), suspects: [ACCOUNT] });
+    expect(calls).toEqual(['balances']);
+  });
+
+  test('with a transaction after the range is read again the next time, whatever its balance is', async () => {
+    node = { ...node, tip: 2_001, balanceSlot: 2_001 };
+    const { transfers, marks } = await read([2_000, 2_000]);
+    expect(calls.slice(0, 3)).toEqual(['balances', 'page before s2002 of a node at 2001', 's2000']);
+    expect(transfers.map(({ block }) => block.number)).toEqual([2_000]);
+    expect(marks).toEqual([markOf({ units: null, readTo: 2_000 })]);
+  });
+
+  test('with very many transactions is read in parts, which lose none', async () => {
+    const first = await read([1_701, 2_000]);
+    expect(first).toMatchObject({ isDone: false, marks: [markOf({ units: null, readTo: 1_700, before: 's1801' })] });
+    const second = await read([1_701, 2_000], { mark: first.marks[0] as AccountMark });
+    expect(second).toMatchObject({ isDone: true, marks: [markOf({ units: null, readTo: 2_000 })] });
+    const slots = [...first.transfers, ...second.transfers].map(({ block }) => block.number);
+    expect(slots).toEqual(Array.from({ length: 300 }, (_, i) => 2_000 - i));
+  });
+
+  test('is left when the time is over, after one transaction at least', async () => {
+    isOver = () => true;
+    const { transfers, marks, isDone } = await read([1_001, 2_000]);
+    expect([transfers.length, isDone]).toEqual([1, false]);
+    expect(marks).toEqual([markOf({ units: null, before: 's2000' })]);
+    const later = markOf({ readTo: 100 });
+    node.tip = 5_000;
+    expect((await read([101, 200], { mark: { ...later, units: 1n } })).marks).toEqual([
+      markOf({ units: null, readTo: 100, before: 's4001' }),
+    ]);
+  });
+
+  test('that is read leaves the next one to the next tick if the time is over', async () => {
+    isOver = () => true;
+    node = { ...node, tip: 1_999 };
+    const { marks, isDone } = await read([2_000, 2_000], { owners: [OWNER, OTHER] });
+    expect([marks, isDone]).toEqual([[markOf({ readTo: 2_000 })], false]);
+  });
+
+  test('at which the node fails leaves what was read before as it is', async () => {
+    node.failsAt = 's2000';
+    await expect(read([2_000, 2_000], { owners: [OWNER, OTHER] })).rejects.toThrow('too many requests');
+    const asked: ReadAccounts = await read([1_999, 2_000], {
+      owners: [OWNER, OTHER],
+      mark: markOf({ units: null, readTo: 1_998, before: 's2000' }),
+    });
+    expect(asked).toMatchObject({ isDone: false, marks: [markOf({ units: null, readTo: 2_000 })] });
+    expect(asked.transfers).toHaveLength(1);
+  });
+
+  test('without data holds nothing', async () => {
+    const empty: Rpc = {
+      call: async (method, params, result) =>
+        result.parse(
+          method === 'getMultipleAccounts'
+            ? { context: { slot: 2_000 }, value: [{ data: ['', 'base64'] }] }
+            : answer(method, params),
+        ),
+      close: async () => {},
     };
-    const reader = openSolanaReader({ contracts: { usdc } }, rpc);
-    beforeEach(() => {
-      asked = [];
+    const asked = { addresses: [OWNER], marks: new Map(), suspects: new Set<string>(), mayEnd: () => false };
+    const found = await openSolanaReader({ contracts: { usdc } }, empty).accounts({
+      ...asked,
+      range: { from: 2_000, to: 2_000 },
     });
-
-    test('they are read until they are older than the range, the oldest first', async () => {
-      const { transfers, readTo } = await reader.transfers({ from: 999, to: 1_001 }, [OWNER]);
-      expect([transfers.length, readTo]).toEqual([3, 1_001]);
-      expect(asked).toEqual(['s999', 's1000', 's1001']);
-    });
-
-    test.each([
-      [200, 1_300],
-      [201, 1_299],
-    ])('of a range with %d transactions, those up to slot %d are read', async (count, readTo) => {
-      const read = await reader.transfers({ from: 1_301 - count, to: 1_300 }, [OWNER]);
-      expect([read.transfers.length, read.readTo]).toEqual([200, readTo]);
-      expect(asked.at(-1)).toBe(`s${readTo}`);
-    });
+    expect(found.marks).toEqual([markOf({ units: 0n, readTo: 2_000 })]);
   });
 });

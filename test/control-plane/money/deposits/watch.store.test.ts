@@ -109,15 +109,42 @@ describe('a payment', () => {
     expect(await deposits.cents()).toBe(0);
   });
 
-  test('that comes after the credit is kept for the operator, and the status stays', async () => {
+  test('that comes in time after the credit is credited too', async () => {
     const { id, address } = await deposits.create();
     await chain.pay(address, 25n * TOKEN, at(10));
     await chain.finalize(at(12));
     await deposits.settle();
     await chain.pay(address, 5n * TOKEN, at(20));
+    await deposits.settle();
+    expect(await deposits.find(id)).toMatchObject({ status: 'credited', credited_cents: 2_500 });
     await chain.finalize(at(21));
     await deposits.settle();
+    expect(await deposits.find(id)).toMatchObject({ status: 'credited_overpaid', credited_cents: 3_000 });
+    expect(await deposits.cents()).toBe(3_000);
+  });
+
+  test('that comes too late after the credit is kept for the operator, and the status stays', async () => {
+    const { id, address } = await deposits.create();
+    await chain.pay(address, 25n * TOKEN, at(10));
+    await chain.finalize(at(12));
+    await deposits.settle();
+    await chain.pay(address, 5n * TOKEN, at(61));
+    await chain.finalize(at(62));
+    await deposits.settle();
     expect(await deposits.status(id)).toBe('credited');
+    expect(await deposits.cents()).toBe(2_500);
+  });
+
+  test('that is complete is credited at once, although a stranger has just sent a tiny amount', async () => {
+    const { id, address } = await deposits.create();
+    await chain.pay(address, 25n * TOKEN, at(10));
+    await chain.finalize(at(12));
+    await chain.pay(address, 1n, at(13));
+    await deposits.settle();
+    expect(await deposits.find(id)).toMatchObject({ status: 'credited', credited_cents: 2_500 });
+    await chain.finalize(at(14));
+    await deposits.settle();
+    expect(await deposits.find(id)).toMatchObject({ status: 'credited_overpaid', credited_units: 25n * TOKEN + 1n });
     expect(await deposits.cents()).toBe(2_500);
   });
 
@@ -216,7 +243,8 @@ describe('a reorganisation', () => {
     await chain.mine(at(12), 2);
     await deposits.settle();
     await expect(deposits.create()).rejects.toMatchObject({ code: 'deposits_unavailable' });
-    await deposits.world.rooms.deposits.decisions.rewind('ethereum', (await chain.head()) - 8);
+    const rewound = await deposits.world.rooms.deposits.decisions.rewind('ethereum', (await chain.head()) - 8);
+    expect(rewound).toEqual({ orphaned: 0, booked: [id] });
     await deposits.settle();
     expect(await deposits.status((await deposits.create()).id)).toBe('created');
   });
