@@ -3,18 +3,21 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '../shared/clock.ts';
 import { codeOf, messageOf } from '../shared/errors.ts';
+import { createLog } from '../shared/log.ts';
 import type { GpuFault, Inventory } from '../shared/protocol/inventory.ts';
 import { endHolderOf, hasHolder } from './holders/holders.ts';
 import type { AgentConfig } from './config.ts';
 import { readGpus, readUnfit } from './gpus/nvidia-smi.ts';
 import { type GpuReading, inTime } from './gpus/watch.ts';
-import { readHostFacts } from './host/facts.ts';
+import { readBootId, readHostFacts } from './host/facts.ts';
 import { removeFence } from './host/nftables.ts';
-import { isMissing } from './host/state.ts';
+import { DISK, isMissing } from './host/state.ts';
 import { openStatusSocket } from './host/status-socket.ts';
 import { readIdentity } from './link/identity.ts';
+import { openDesired } from './runtime/desired.ts';
 import { openDocker } from './runtime/docker.ts';
 import type { Engine, LocalContainer } from './runtime/engine.ts';
+import { openRecords, type WorkloadRecord } from './runtime/records.ts';
 import { assertRentable, faultInWords, findFence, takeInventory } from './inventory.ts';
 
 /** The inventory of this host. @throws Error that lists everything that keeps it from being rented out */
@@ -35,7 +38,7 @@ export async function surveyHost(config: AgentConfig, clock = systemClock()): Pr
 
 /** The errors in the kernel log are left to the agent. */
 async function readCards(nvidiaSmi: string): Promise<GpuReading> {
-  const gpus = (await readGpus(nvidiaSmi, [])) ?? [];
+  const gpus = (await readGpus(nvidiaSmi, () => [])) ?? [];
   const unfit = await readUnfit(nvidiaSmi);
   const gpuFaults = gpus.flatMap(({ uuid }): GpuFault[] => {
     const detail = unfit.get(uuid);
@@ -51,7 +54,7 @@ export function gpusInWords({ gpus, gpu_faults: faults }: Inventory): string {
 }
 
 export interface Cleared {
-  /** Number of rentals that were running. */
+  /** Number of rentals that were ended, also of those that did not run. */
   ended: number;
   /** False: containers and networks of this machine stay, if there are any. */
   hasEngine: boolean;
@@ -59,7 +62,7 @@ export interface Cleared {
 
 /**
  * Removes containers, networks and holders of this machine's rentals, and the fence. The enrolment stays. It does without a Docker Engine that
- * is gone. @throws Error if an agent runs here, or if a rental runs and `force` is false
+ * is gone. @throws Error if an agent runs here, or if a rental is here and `force` is false
  */
 export async function clearHost(config: AgentConfig, { force }: { force: boolean }): Promise<Cleared> {
   const { state_dir: stateDir } = config;
@@ -70,21 +73,14 @@ export async function clearHost(config: AgentConfig, { force }: { force: boolean
     const engine = openDocker({ socketPath: config.docker_socket, machineId });
     const containers = await containersOf(engine);
     const workloads = await workloadsIn(stateDir);
-    // Without an engine, only the holders tell what is rented.
-    const running =
-      containers === undefined
-        ? await countHolders(stateDir, workloads)
-        : containers.filter((container) => container.running).length;
-    if (running > 0 && !force) {
-      throw new Error(
-        `${running} rentals run here: take the machine out of supply (DELETE /v1/community/machines/${machineId}) and wait for their end, or end them with --force`,
-      );
-    }
+    const rentals = await findRentals(stateDir, workloads, containers);
+    const count = rentals.running + rentals.stopped;
+    if (count > 0 && !force) throw new Error(refusal(machineId, rentals));
     for (const { workload_id: id } of containers ?? []) await engine.remove(id);
     if (containers !== undefined) await engine.removeUnusedNetworks();
-    for (const id of workloads) await endHolderOf(stateDir, id);
+    for (const id of workloads) await endHolderOf(id, { clock: systemClock(), stateDir });
     if (config.network_fence === 'nftables') await removeFence();
-    return { ended: running, hasEngine: containers !== undefined };
+    return { ended: count, hasEngine: containers !== undefined };
   } finally {
     await lock.close();
   }
@@ -99,9 +95,60 @@ async function containersOf(engine: Engine): Promise<LocalContainer[] | undefine
   });
 }
 
-async function countHolders(stateDir: string, workloads: readonly string[]): Promise<number> {
+interface Rentals {
+  running: number;
+  /** The agent would start their containers again. */
+  stopped: number;
+}
+
+/**
+ * Counts the rentals of this host. After a reboot, none of their containers runs until the agent starts them. Therefore a container counts
+ * even if it does not run, unless the control plane or this host has ended or failed its workload. A container that the engine does not list
+ * counts too, because the disk with its data may not be mounted. Without an engine, only the holders show what runs.
+ */
+async function findRentals(
+  stateDir: string,
+  workloads: readonly string[],
+  containers: LocalContainer[] | undefined,
+): Promise<Rentals> {
+  const [clock, log] = [systemClock(), createLog('agent', 'silent')];
+  const records = (await openRecords(stateDir, { files: DISK, log, now: clock.now })).all();
+  const desired = await openDesired(stateDir, { files: DISK, log, clock, bootId: await readBootId() });
+  const removed = desired.held()?.workloads.filter((workload) => workload.desired === 'removed') ?? [];
+  const over = new Set([
+    ...removed.map((workload) => workload.workload_id),
+    ...[...records].filter(([, record]) => isOver(record)).map(([id]) => id),
+  ]);
+  const active =
+    containers === undefined
+      ? await withHolder(stateDir, workloads)
+      : containers.filter((one) => one.running).map((one) => one.workload_id);
+  const known = [
+    ...(containers ?? []).map((one) => one.workload_id),
+    ...[...records.values()].filter((record) => record.container_id !== null).map((record) => record.workload_id),
+  ];
+  const all = new Set([...active, ...known].filter((id) => !over.has(id)));
+  const running = active.filter((id) => !over.has(id)).length;
+  return { running, stopped: all.size - running };
+}
+
+/** True if no customer has data in the container of the workload any more. The files of a finished job are uploaded. */
+function isOver({ removing, gone, failure, job }: WorkloadRecord): boolean {
+  return removing || gone || failure !== null || job?.finished === true;
+}
+
+function refusal(machineId: string, { running, stopped }: Rentals): string {
+  const more = stopped === 0 ? '' : `, and ${stopped} are stopped with their data until the agent starts them again`;
+  return [
+    `${running} rentals run here${more}: take the machine out of supply (DELETE /v1/community/machines/${machineId})`,
+    'and wait for their end while the agent runs; or use --force, which ends them and deletes the data in their containers',
+  ].join(' ');
+}
+
+/** Those of the workloads whose holder answers. */
+async function withHolder(stateDir: string, workloads: readonly string[]): Promise<string[]> {
   const alive = await Promise.all(workloads.map((id) => hasHolder(stateDir, id)));
-  return alive.filter(Boolean).length;
+  return workloads.filter((_, index) => alive[index]);
 }
 
 async function workloadsIn(stateDir: string): Promise<string[]> {

@@ -12,6 +12,7 @@ import { HOLDER_FLAGS } from './holders/holder-client.ts';
 import { type HolderProcesses, type HoldersDeps, openHolders } from './holders/holders.ts';
 import { bareNode, type Bundle, prepareBundle } from './holders/bundle.ts';
 import { readCa, type AgentConfig } from './config.ts';
+import { countCards } from './gpus/faults.ts';
 import { openFigures } from './gpus/figures.ts';
 import { KERNEL, readContainer } from './metrics/cgroups.ts';
 import { readHost } from './metrics/host-figures.ts';
@@ -85,7 +86,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
       holders,
       jobs,
       ...memory,
-      machine: () => ({ ...facts, gpu_count: inventory().gpus.length, limits }),
+      machine: () => ({ ...facts, gpu_count: countCards(inventory()), limits }),
       assertFenced: fence.assertStands,
       gpus: () => standingOf(inventory()),
       quarantineMs: config.quarantine_minutes * 60_000,

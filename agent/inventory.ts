@@ -57,14 +57,14 @@ export async function openInventory(config: AgentConfig, deps: InventoryDeps): P
     clock,
     log,
   });
-  const take = async (containerIds: string[]): Promise<Inventory> =>
+  const take = async (containerIds: () => string[]): Promise<Inventory> =>
     takeInventory(await gpus.read(containerIds), {
       engine,
       facts,
       diskEnforced: disk.enforced(),
       fence: fence.finding(),
     });
-  let inventory = await take([]);
+  let inventory = await take(() => []);
   let loops: Loop[] = [];
   return {
     inventory: () => inventory,
@@ -74,7 +74,7 @@ export async function openInventory(config: AgentConfig, deps: InventoryDeps): P
         const containers = await engine.list().catch(() => undefined);
         const inUse = containers?.flatMap((container) => container.mount_sources);
         if (inUse !== undefined) await removeOldBundles(config.state_dir, bundle, inUse);
-        const now = await take(containerIds());
+        const now = await take(containerIds);
         if (JSON.stringify(now) === JSON.stringify(inventory)) return;
         inventory = now;
         tell(now);

@@ -116,7 +116,7 @@ program
 program
   .command('clear')
   .description('remove the containers, holders and fence of the stopped agent from this host; the enrolment stays')
-  .option('--force', 'end running rentals instead of refusing')
+  .option('--force', 'end the rentals of this host and delete their data, instead of refusing')
   .option(...CONFIG_OPTION)
   .action(clear);
 program.parseAsync().catch((error: unknown) => {

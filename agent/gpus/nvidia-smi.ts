@@ -18,16 +18,21 @@ export type GpuCard = Omit<GpuFacts, 'foreign_use'>;
 const QUERY_MS_MAX = 20_000;
 
 /**
- * All GPUs, and whether a foreign process uses them. A process counts as ours if its cgroup names one of `containerIds`. Undefined on a
- * machine without nvidia-smi; an nvidia-smi that fails is an error.
+ * All GPUs, and whether a foreign process uses them. A process counts as ours if its cgroup names one of `containerIds`, which are asked for
+ * after the processes: nvidia-smi may take seconds, in which a container starts. Undefined on a machine without nvidia-smi; an nvidia-smi that
+ * fails is an error.
  */
-export async function readGpus(nvidiaSmi: string, containerIds: readonly string[]): Promise<GpuFacts[] | undefined> {
+export async function readGpus(
+  nvidiaSmi: string,
+  containerIds: () => readonly string[],
+): Promise<GpuFacts[] | undefined> {
   const cardsText = await query(nvidiaSmi, '--query-gpu=uuid,index,name,memory.total,driver_version,pci.bus_id');
   if (cardsText === undefined) return undefined;
   const processesText = (await query(nvidiaSmi, '--query-compute-apps=gpu_uuid,pid')) ?? '';
+  const ours = containerIds();
   const foreign = new Set<string>();
   for (const process of parseComputeProcesses(processesText)) {
-    if (!(await isOurs(process.pid, containerIds))) foreign.add(process.gpu_uuid);
+    if (!(await isOurs(process.pid, ours))) foreign.add(process.gpu_uuid);
   }
   return parseGpuCards(cardsText).map((card) => ({ ...card, foreign_use: foreign.has(card.uuid) }));
 }

@@ -12,8 +12,8 @@ import { readGpus, readUnfit } from './nvidia-smi.ts';
 export type GpuReading = Pick<Inventory, 'gpus' | 'gpu_error' | 'gpu_faults'>;
 
 export interface GpuWatch {
-  /** Never rejects. `containerIds`: the containers whose processes are not foreign. */
-  read(containerIds: readonly string[]): Promise<GpuReading>;
+  /** Never rejects. `containerIds`: the containers whose processes are not foreign, once the processes are known. */
+  read(containerIds: () => readonly string[]): Promise<GpuReading>;
   /** Reads new records of the kernel log; true if they change the faults. Never rejects. */
   hear(): Promise<boolean>;
   close(): Promise<void>;
@@ -76,7 +76,7 @@ export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
   let listening = Promise.resolve();
   const listenInTurn = (): Promise<void> => (listening = listening.then(listen));
 
-  const query = async (containerIds: readonly string[]): Promise<GpuReading['gpus']> => {
+  const query = async (containerIds: () => readonly string[]): Promise<GpuReading['gpus']> => {
     const found = await readGpus(deps.nvidiaSmi, containerIds);
     // An upgrade of the driver removes nvidia-smi for about a minute. Rentals still compute on the cards that it has listed.
     if (found === undefined && memory.now().cards.some((card) => card.listed !== null)) {
@@ -90,7 +90,7 @@ export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
 
   /** While a query has not come to an end, no second one is started. */
   let querying: Promise<GpuReading['gpus']> | undefined;
-  const queryInTime = async (containerIds: readonly string[]): Promise<GpuReading['gpus']> => {
+  const queryInTime = async (containerIds: () => readonly string[]): Promise<GpuReading['gpus']> => {
     querying ??= query(containerIds).finally(() => (querying = undefined));
     return inTime(querying, deps);
   };

@@ -20,6 +20,8 @@ import { codeOf } from '../../shared/errors.ts';
 
 const MODE_DEFAULT = 0o777;
 const SLASH = Buffer.from('/');
+/** A program can set any time of a file, also one that a Date cannot hold. The line of a listing shows a time between these. */
+const [LISTED_MS_MIN, LISTED_MS_MAX] = [Date.parse('0001-01-01'), Date.parse('9999-12-31')];
 
 /** `home` is absolute. */
 export function nameOperations(locate: (name: Buffer) => Buffer, home: Buffer): Operations {
@@ -61,7 +63,8 @@ export function attributesAnswer(stats: Stats): Answer {
 /** One entry of a folder: its name, a line like that of `ls -n`, and its attributes. */
 export function listedEntry(name: Buffer, stats: Stats): Part[] {
   const size = String(stats.size).padStart(12);
-  const time = stats.mtime.toISOString().slice(0, 16).replace('T', ' ');
+  const shown = new Date(Math.min(Math.max(stats.mtimeMs, LISTED_MS_MIN), LISTED_MS_MAX));
+  const time = shown.toISOString().slice(0, 16).replace('T', ' ');
   const line = `${modeText(stats.mode)} ${String(stats.nlink).padStart(4)} ${stats.uid} ${stats.gid} ${size} ${time} `;
   return [name, Buffer.concat([Buffer.from(line), name]), attributesOf(stats)];
 }

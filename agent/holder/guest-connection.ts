@@ -24,6 +24,7 @@
 //   - A session needs a token that this holder has just sent to the guest. A token works once.
 //   - At most 64 connections without a hello (STRANGERS_MAX), each for at most 5 s (HELLO_MS_MAX).
 //   - A frame has at most 512 KiB. The pace (guest-pace.ts) bounds frames and bytes per second for all connections together.
+//   - Orders that the guest does not read have a bound (UNREAD_ORDERS_BYTES_MAX): above it, no session is opened until the guest reads.
 //   - A broken rule destroys that one connection. A session that sends data before `started` or after its EOF breaks a rule.
 //   - `onChange` is called at most once a second (CHANGE_MS), however often the guest connects, leaves or reports an exit.
 //     Example: the guest reconnects 1,000 times in a second; the supervisor receives two reports, not 1,000.
@@ -38,8 +39,8 @@ import type { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
 import type { Ids } from '../../shared/ids.ts';
 import type { Log } from '../../shared/log.ts';
-import { createGuestPace, type Rest } from './guest-frames.ts';
-import { eachFrame, FRAME, FRAME_BYTES_MAX, FrameError, sendJson, type Frame } from '../wire/frames.ts';
+import { createGuestPace, type Rest, sendOpen, sendOrder } from './guest-frames.ts';
+import { eachFrame, FRAME, FRAME_BYTES_MAX, FrameError, type Frame } from '../wire/frames.ts';
 import {
   type Exit,
   GuestHello,
@@ -112,8 +113,8 @@ export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests
   let control: Socket | undefined;
   let mainExit: Exit | null = null;
 
-  const send = (order: GuestOrder): void => {
-    if (control?.writable === true) sendJson(control, order);
+  const send = (order: Exclude<GuestOrder, { kind: 'open' }>): void => {
+    if (control?.writable === true) sendOrder(control, order);
   };
 
   /** Accepts the control connection; a second one is refused. */
@@ -160,10 +161,10 @@ export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests
   return {
     connected: () => control !== undefined,
     mainExit: () => mainExit,
-    open: (request, events) => {
-      if (control === undefined) return Promise.reject(new Error('the helper inside the container does not answer'));
+    open: async (request, events) => {
+      if (control?.writable !== true) throw new Error('the helper inside the container does not answer');
       const token = ids.secret(16);
-      send({ kind: 'open', token, request });
+      sendOpen(control, { kind: 'open', token, request });
       return waitForSession(pending, { token, events, clock });
     },
     close: () => {

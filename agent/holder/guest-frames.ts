@@ -2,9 +2,30 @@
 // The speed is bounded, so that a tenant who sends much cannot keep the holder from other clients.
 import type { Clock } from '../../shared/clock.ts';
 import { GUEST_BYTES_PER_SECOND_MAX, GUEST_FRAMES_PER_SECOND_MAX, SESSION_LINGER_MS } from '../../shared/limits.ts';
-import { FRAME, type Frame, sendFrame } from '../wire/frames.ts';
+import { FRAME, FRAME_BYTES_MAX, type Frame, sendFrame, sendJson } from '../wire/frames.ts';
+import type { GuestOrder } from '../wire/guest-messages.ts';
 import type { Socket } from 'node:net';
 import { type Readable, Writable } from 'node:stream';
+
+/** Orders that a guest has not read yet. Any program of the tenant can be the guest and never read, while a client opens sessions. */
+export const UNREAD_ORDERS_BYTES_MAX = 1024 ** 2;
+
+/** Sends an order to open a session. Throws if the guest has too much to read already, and if it would not accept an order of this size. */
+export function sendOpen(control: Socket, order: Extract<GuestOrder, { kind: 'open' }>): void {
+  if (isBehind(control)) throw new Error('the helper inside the container does not read its orders');
+  const payload = Buffer.from(JSON.stringify(order));
+  if (payload.length > FRAME_BYTES_MAX) throw new Error('the request for this session is too long');
+  sendFrame(control, FRAME.json, payload);
+}
+
+/** Sends any other order. A resize or a signal is lost if the guest has too much to read already; there is at most one `cut` per session. */
+export function sendOrder(control: Socket, order: Exclude<GuestOrder, { kind: 'open' }>): void {
+  if (order.kind === 'cut' || !isBehind(control)) sendJson(control, order);
+}
+
+function isBehind(control: Socket): boolean {
+  return control.writableLength > UNREAD_ORDERS_BYTES_MAX;
+}
 
 /** A stream whose bytes go to the guest as data frames, and whose end becomes an EOF frame. The other direction stays open. */
 export function frameSink(socket: Socket): Writable {

@@ -15,6 +15,8 @@ export interface SessionHost {
   channels: Set<WindowedChannel>;
   /** Number of channels, including those that are only requested yet. */
   sessions: number;
+  /** Bytes of the environments of all sessions. */
+  envBytes: number;
   /** Aborted when the connection to the client has ended for any reason. */
   gone: AbortSignal;
 }

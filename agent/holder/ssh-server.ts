@@ -124,7 +124,8 @@ function serveChannels(
 ): void {
   const gone = new AbortController();
   const pace = createPace(stream);
-  const host: SessionHost = { client, guests, clock, pace, channels: new Set(), sessions: 0, gone: gone.signal };
+  const counts = { channels: new Set<WindowedChannel>(), sessions: 0, envBytes: 0 };
+  const host: SessionHost = { client, guests, clock, pace, ...counts, gone: gone.signal };
   // Registered before ssh2's own close handler, which would report a clean EOF on every channel.
   client.once('close', () => gone.abort());
   client.once('ready', () => {
@@ -138,7 +139,7 @@ function serveChannels(
     });
     serveReverse(host);
   });
-  budget.enter(stream, () => bufferedIn(stream, host.channels));
+  budget.enter(stream, () => bufferedIn(stream, host));
   stream.on('data', () => {
     budget.grown(stream);
     // ssh2 does not stop a client that writes past its window. An honest client never does that.
@@ -146,8 +147,8 @@ function serveChannels(
   });
 }
 
-function bufferedIn(stream: Duplex, channels: Iterable<WindowedChannel>): number {
-  let bytes = stream.writableLength;
+function bufferedIn(stream: Duplex, { channels, envBytes }: SessionHost): number {
+  let bytes = stream.writableLength + envBytes;
   for (const channel of channels) bytes += channel.readableLength + channel.writableLength;
   return bytes;
 }

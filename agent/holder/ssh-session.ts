@@ -9,8 +9,11 @@ import { attach, type Attached, feedInside, forgetSent, type SessionHost } from 
 
 const ENV_NAMES_MAX = 128;
 const ENV_CHARS_MAX = 16_384;
+/** All variables of one session, as they are sent to the guest. */
+export const ENV_BYTES_MAX = 128 * 1024;
 /** The exit code that SSH clients use for a session that was lost. */
 const LOST = 255;
+const ENV_TOO_LARGE = `the environment of this session is larger than ${ENV_BYTES_MAX / 1024} KiB`;
 const NO_SUBSYSTEM = 1;
 /** A shell reports a program that a signal has ended by this sum with the signal's number. */
 const SIGNALLED = 128;
@@ -33,7 +36,7 @@ const SSH_SIGNALS = new Set([
 
 /** Serves one `session` channel: first the environment and the terminal, then one shell or command. */
 export function serveSession(session: Session, host: SessionHost): void {
-  const env: Record<string, string> = {};
+  const env = collectEnv(session, host);
   let pty: Pty | null = null;
   let inside: GuestSession | undefined;
   host.sessions += 1;
@@ -42,15 +45,11 @@ export function serveSession(session: Session, host: SessionHost): void {
   const over = (): void => {
     if (counted) host.sessions -= 1;
     counted = false;
+    env.forget();
     void agent?.then((listener) => listener?.socket.destroy());
   };
   session.once('close', over);
 
-  session.on('env', (accept, reject, { key, val }) => {
-    if (!mayBeSet(key) || val.length > ENV_CHARS_MAX || Object.keys(env).length >= ENV_NAMES_MAX) return reject?.();
-    env[key] = val;
-    accept?.();
-  });
   session.on('pty', (accept, _reject, { term, cols, rows }) => {
     pty = { term: /^[\w.+-]{1,64}$/.test(term) ? term : 'xterm', cols, rows };
     accept?.();
@@ -79,11 +78,16 @@ export function serveSession(session: Session, host: SessionHost): void {
     if (served === undefined) return;
     served.closed.addEventListener('abort', over);
     const path = (await agent)?.path;
-    if (path !== undefined) env['SSH_AUTH_SOCK'] = path;
+    if (path !== undefined) env.values['SSH_AUTH_SOCK'] = path;
     inside = await runInside(served, request, host);
   };
-  session.on('shell', (accept) => void start(open(accept), { kind: 'exec', command: null, env, pty }));
-  session.on('exec', (accept, _reject, { command }) => void start(open(accept), { kind: 'exec', command, env, pty }));
+  const run = (accept: () => ServerChannel | undefined, command: string | null): void => {
+    const served = open(accept);
+    if (served !== undefined && env.isTooLarge()) return finish(served.channel, LOST, ENV_TOO_LARGE);
+    void start(served, { kind: 'exec', command, env: env.values, pty });
+  };
+  session.on('shell', (accept) => run(accept, null));
+  session.on('exec', (accept, _reject, { command }) => run(accept, command));
   // No listener for `sftp`: ssh2 would then parse the protocol on this host. The guest parses it inside the container.
   session.on('subsystem', (accept, _reject, { name }) => {
     if (name === 'sftp') return void start(open(accept), { kind: 'sftp' });
@@ -91,6 +95,36 @@ export function serveSession(session: Session, host: SessionHost): void {
     if (served === undefined) return;
     finish(served.channel, NO_SUBSYSTEM, `the subsystem ${name.slice(0, 32)} is not available here, only sftp is`);
   });
+}
+
+interface SessionEnv {
+  values: Record<string, string>;
+  /** True if a variable was refused because of the size of all. The session must not run without it. */
+  isTooLarge(): boolean;
+  /** Must be called at the end of the session. */
+  forget(): void;
+}
+
+/** Collects the variables that the client sets. Their bytes count as bytes that its connection holds in memory. */
+function collectEnv(session: Session, host: SessionHost): SessionEnv {
+  const values: Record<string, string> = {};
+  let bytes = 0;
+  let tooLarge = false;
+  session.on('env', (accept, reject, { key, val }) => {
+    if (!mayBeSet(key) || val.length > ENV_CHARS_MAX || Object.keys(values).length >= ENV_NAMES_MAX) return reject?.();
+    const more = Buffer.byteLength(JSON.stringify({ [key]: val }));
+    tooLarge ||= bytes + more > ENV_BYTES_MAX;
+    if (tooLarge) return reject?.();
+    bytes += more;
+    host.envBytes += more;
+    values[key] = val;
+    accept?.();
+  });
+  const forget = (): void => {
+    host.envBytes -= bytes;
+    bytes = 0;
+  };
+  return { values, isTooLarge: () => tooLarge, forget };
 }
 
 async function runInside(

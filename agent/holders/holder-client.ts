@@ -21,14 +21,18 @@ export interface Holder {
   status(): HolderStatus;
   /** Resolves once the stream is dialled; rejects with the holder's reason. */
   open(stream: StreamOpen): Promise<void>;
+  /** Waits for the first status, which a holder sends as soon as it is connected. A holder that sends none within five seconds is silent. */
+  firstStatus(): Promise<FirstStatus>;
   /** Pings the holder. Resolves with true if it answers within five seconds. */
   answers(): Promise<boolean>;
 }
 
+export type FirstStatus = 'up' | 'silent' | 'gone';
+
 /** A holder that is busy with its own tenant still answers within this. */
-const PONG_MS_MAX = 4_500;
-/** Extra time to read an answer that has already arrived. If the whole host stood still, the timer of PONG_MS_MAX fires before that read. */
-const PONG_READ_MS = 500;
+const ANSWER_MS_MAX = 4_500;
+/** Extra time to read an answer that has already arrived. If the whole host stood still, the timer of ANSWER_MS_MAX fires before that read. */
+const ANSWER_READ_MS = 500;
 
 interface HolderDeps {
   clock: Clock;
@@ -44,12 +48,14 @@ export function serveHolder(
 ): Holder {
   const opening = new Map<string, { resolve: () => void; reject: (error: Error) => void }>();
   let pong = Promise.withResolvers<boolean>();
+  const first = Promise.withResolvers<FirstStatus>();
   let status: HolderStatus = { up: false, guest: false, host_key: null, main_exit: null };
 
   const receive = (news: HolderReport): void => {
     switch (news.kind) {
       case 'status':
         status = { up: true, guest: news.guest, host_key: news.host_key, main_exit: news.main_exit };
+        first.resolve('up');
         return onChange(status);
       case 'pong':
         return pong.resolve(true);
@@ -73,6 +79,7 @@ export function serveHolder(
     socket.destroy();
     for (const one of opening.values()) one.reject(new Error('the holder went away'));
     pong.resolve(false);
+    first.resolve('gone');
     onChange(undefined);
   };
   void listen();
@@ -80,13 +87,11 @@ export function serveHolder(
   return {
     socket,
     status: () => status,
-    answers: () => {
+    firstStatus: async () => (await inTime(first.promise, deps.clock)) ?? 'silent',
+    answers: async () => {
       pong = Promise.withResolvers<boolean>();
       sendJson(socket, { kind: 'ping' } satisfies SupervisorMessage);
-      let cancel = deps.clock.after(PONG_MS_MAX, () => {
-        cancel = deps.clock.after(PONG_READ_MS, () => pong.resolve(false));
-      });
-      return pong.promise.finally(() => cancel());
+      return (await inTime(pong.promise, deps.clock)) === true;
     },
     open: async ({ stream_id, url, ca, target }) => {
       const answer = Promise.withResolvers<void>();
@@ -104,12 +109,14 @@ export function serveHolder(
   };
 }
 
-/** Sends a holder the order to end; does nothing without a connection. */
-export function endHolder(socket: Socket | undefined): void {
-  if (socket === undefined) return;
+/** Sends a holder the order to end. Resolves once its connection has closed, or after five seconds. */
+export async function endHolder(socket: Socket, clock: Clock): Promise<void> {
+  if (socket.destroyed) return;
+  const closed = new Promise<void>((resolve) => socket.once('close', () => resolve()));
   const word: SupervisorMessage = { kind: 'exit' };
   sendJson(socket, word);
   socket.end();
+  await inTime(closed, clock);
 }
 
 /**
@@ -117,3 +124,13 @@ export function endHolder(socket: Socket | undefined): void {
  * collected often, so dead buffers are freed there and cause no collection of the whole heap.
  */
 export const HOLDER_FLAGS = ['--max-old-space-size=192', '--max-semi-space-size=1', '--disable-sigusr1'] as const;
+
+/** The result of `work`, or undefined if it takes more than five seconds. */
+function inTime<T>(work: Promise<T>, clock: Clock): Promise<T | undefined> {
+  const { promise, resolve } = Promise.withResolvers<T | undefined>();
+  let cancel = clock.after(ANSWER_MS_MAX, () => {
+    cancel = clock.after(ANSWER_READ_MS, () => resolve(undefined));
+  });
+  void work.then(resolve);
+  return promise.finally(() => cancel());
+}

@@ -12,7 +12,7 @@ import { workloadFolder } from '../runtime/records.ts';
 import type { Holders } from '../runtime/steps.ts';
 import type { MainProgram } from '../runtime/shape.ts';
 import { workloadPaths, openRunFolderToUser } from '../wire/workload-folder.ts';
-import { endHolder, serveHolder, type Holder, type StreamOpen } from './holder-client.ts';
+import { endHolder, type FirstStatus, type Holder, serveHolder, type StreamOpen } from './holder-client.ts';
 import { RUN_TARGET, BUNDLE_TARGET, type Bundle } from './bundle.ts';
 
 export interface HoldersDeps {
@@ -38,6 +38,8 @@ export interface HolderProcesses extends Holders {
 
 const START_MS_MAX = 10_000;
 const CONNECT_RETRY_MS = 25;
+/** The kernel ends a killed process within this, unless the process waits for a device. Then it serves nobody and ends later. */
+const KILL_MS_MAX = 5_000;
 /** After it was replaced, a holder is not replaced again for this time. */
 const REPLACED_MS_MIN = 5_000;
 /** How often each holder is asked whether it answers. */
@@ -48,56 +50,55 @@ const SILENT = 'the holder did not answer the agent';
 export function openHolders(deps: HoldersDeps, onChange: () => void): HolderProcesses {
   const holders = new Map<string, Holder>();
   const lastStatus = new Map<string, HolderStatus>();
-  /** Workloads whose holder must not come back before `ensure`. */
-  const paused = new Set<string>();
-  const ensuring = new Map<string, Promise<void>>();
+  /** Workloads that should have a holder: from `ensure` until `pause` or `end`. */
+  const wanted = new Set<string>();
+  const starts = openStarts();
   let left = false;
 
-  const adopt = (id: string, socket: Socket): void => {
+  const adopt = (id: string, socket: Socket): Holder => {
     const holder = serveHolder(socket, { ...deps, workloadId: id }, (status) => {
-      if (status !== undefined) lastStatus.set(id, status);
-      else if (holders.get(id) === holder) holders.delete(id);
+      if (status === undefined) forget(holders, id, holder);
+      else if (wanted.has(id)) lastStatus.set(id, status);
       if (!left) onChange();
     });
     holders.set(id, holder);
+    return holder;
   };
-
-  const ensure = (id: string): Promise<void> => {
-    paused.delete(id);
-    if (holders.has(id)) return Promise.resolve();
-    const start = async (): Promise<void> => adopt(id, await holderOf(id, () => left, deps));
-    const work = ensuring.get(id) ?? start().finally(() => ensuring.delete(id));
-    ensuring.set(id, work);
-    return work;
+  const processes: Processes = {
+    connect: async (id) => (holders.get(id) ?? adopt(id, await holderOf(id, () => left, deps))).firstStatus(),
+    kill: async (id) => {
+      await killHolder(id, deps);
+      holders.get(id)?.socket.destroy();
+      holders.delete(id);
+    },
+    isWanted: (id) => wanted.has(id) && !left,
   };
-
-  const replace = replacer({ holders, ensure, mayReplace: (id) => lastStatus.has(id) && !paused.has(id) }, deps);
-  const checks = startLoop({ name: 'holders', periodMs: CHECK_MS, run: () => check(holders, replace, deps) }, deps);
-
+  const start = starter(processes, deps);
+  const replace = replacer({ ...processes, start, starts }, deps);
+  const checks = startLoop({ name: 'holders', periodMs: CHECK_MS, run: () => check(holders, replace) }, deps);
   const endOne = async (id: string): Promise<void> => {
-    const held = holders.get(id)?.socket;
-    if (held === undefined) await endHolderOf(deps.stateDir, id);
-    else endHolder(held);
+    wanted.delete(id);
+    await starts.settled(id);
+    await endHolderOf(id, deps, holders.get(id)?.socket);
   };
 
   return {
     prepare: (id, launch, ownerUid) => prepare(deps, id, launch, ownerUid),
-    ensure,
-    replace,
+    ensure: async (id) => {
+      wanted.add(id);
+      if (holders.get(id)?.status().up !== true) await starts.run(id, () => start(id));
+    },
+    replace: (id, reason) => replace(id, { reason, wasSilent: false }),
     open: async (stream) => {
       const holder = holders.get(stream.workload_id);
       if (holder === undefined) throw new Error('this workload has no holder here');
       await holder.open(stream);
     },
     statuses: () => statusesOf(holders, lastStatus),
-    pause: (id) => {
-      paused.add(id);
-      return endOne(id);
-    },
-    end: (id) => {
-      paused.delete(id);
+    pause: endOne,
+    end: async (id) => {
       lastStatus.delete(id);
-      return endOne(id);
+      await endOne(id);
     },
     status: checks.status,
     leave: async () => {
@@ -105,6 +106,66 @@ export function openHolders(deps: HoldersDeps, onChange: () => void): HolderProc
       await checks.stop();
       for (const holder of holders.values()) holder.socket.destroy();
     },
+  };
+}
+
+interface Starts {
+  /** Starts or replaces the holder of a workload. If that is at work already, no second work begins, and the caller waits for the first. */
+  run(id: string, work: () => Promise<void>): Promise<void>;
+  isAtWork(id: string): boolean;
+  /** Resolves when the work is over. Never rejects. */
+  settled(id: string): Promise<void>;
+}
+
+function openStarts(): Starts {
+  const atWork = new Map<string, Promise<void>>();
+  return {
+    run: (id, work) => {
+      const running = atWork.get(id) ?? work().finally(() => atWork.delete(id));
+      atWork.set(id, running);
+      return running;
+    },
+    isAtWork: (id) => atWork.has(id),
+    settled: async (id) => atWork.get(id)?.catch(() => undefined),
+  };
+}
+
+function forget(holders: Map<string, Holder>, id: string, gone: Holder): void {
+  if (holders.get(id) === gone) holders.delete(id);
+}
+
+interface Processes {
+  /** Connects to the workload's holder, which is started if none answers, and waits for its first status. */
+  connect(id: string): Promise<FirstStatus>;
+  kill(id: string): Promise<void>;
+  /** False if the workload should have no holder any more. */
+  isWanted(id: string): boolean;
+}
+
+/**
+ * Returns a function that gives a workload a holder that works. The kernel accepts a connection to a holder that hangs, so a holder counts
+ * only once it has sent a status. One that sends none is replaced.
+ */
+function starter({ connect, kill, isWanted }: Processes, { log, tell }: HoldersDeps): (id: string) => Promise<void> {
+  /** A holder may accept a connection while it ends. So the first one that goes away is followed by a second try. */
+  const connectTwice = async (id: string): Promise<FirstStatus> => {
+    const status = await connect(id);
+    return status === 'gone' && isWanted(id) ? connect(id) : status;
+  };
+  /** False if the holder works, or if none is wanted any more. */
+  const hangs = async (id: string): Promise<boolean> => {
+    const status = isWanted(id) ? await connectTwice(id) : 'up';
+    if (!isWanted(id)) return false;
+    if (status === 'gone') throw new Error('the holder went away');
+    return status === 'silent';
+  };
+  return async (id) => {
+    if (!(await hangs(id))) return;
+    log.warn({ workload_id: id }, 'a holder accepts connections and sends nothing, so it is replaced');
+    tell({ workload_id: id, state: 'silent', detail: SILENT });
+    await kill(id);
+    if (await hangs(id)) throw new Error(SILENT);
+    if (isWanted(id)) tell({ workload_id: id, state: 'replaced', detail: replacedBecause(SILENT) });
   };
 }
 
@@ -127,43 +188,40 @@ async function holderOf(id: string, hasLeft: () => boolean, deps: HoldersDeps): 
 }
 
 /** Pings every holder, and replaces those that do not answer. */
-async function check(
-  holders: ReadonlyMap<string, Holder>,
-  replace: HolderProcesses['replace'],
-  { tell }: HoldersDeps,
-): Promise<void> {
+async function check(holders: ReadonlyMap<string, Holder>, replace: Replace): Promise<void> {
   await Promise.all(
     [...holders].map(async ([id, holder]) => {
       if ((await holder.answers()) || holders.get(id) !== holder) return;
-      tell({ workload_id: id, state: 'silent', detail: SILENT });
-      await replace(id, SILENT);
+      await replace(id, { reason: SILENT, wasSilent: true });
     }),
   );
 }
 
-interface Replaced {
-  holders: Map<string, Holder>;
-  ensure(id: string): Promise<void>;
-  /** False for a workload that should have no holder now. */
-  mayReplace(id: string): boolean;
+type Replace = (id: string, why: { reason: string; wasSilent: boolean }) => Promise<void>;
+
+interface Replacing extends Processes {
+  start(id: string): Promise<void>;
+  starts: Starts;
 }
 
-function replacer({ holders, ensure, mayReplace }: Replaced, deps: HoldersDeps): HolderProcesses['replace'] {
-  const { clock, log, stateDir, tell } = deps;
+function replacer({ kill, start, starts, isWanted }: Replacing, { clock, log, tell }: HoldersDeps): Replace {
   /** When each workload's holder was last replaced; old entries are removed. */
   const replacedMs = new Map<string, number>();
-  return async (id, reason) => {
+  const restart = async (id: string): Promise<void> => {
+    await kill(id);
+    await start(id);
+  };
+  return async (id, { reason, wasSilent }) => {
+    // A holder that is being started is replaced by its start if it is silent.
+    if (!isWanted(id) || starts.isAtWork(id)) return;
+    if (wasSilent) tell({ workload_id: id, state: 'silent', detail: SILENT });
     for (const [other, ms] of replacedMs) if (clock.monotonicMs() - ms >= REPLACED_MS_MIN) replacedMs.delete(other);
-    if (!mayReplace(id) || replacedMs.has(id)) return;
+    if (replacedMs.has(id)) return;
     replacedMs.set(id, clock.monotonicMs());
     log.warn({ workload_id: id, reason }, 'a holder is replaced');
-    const folder = workloadFolder(stateDir, id);
     try {
-      while (!(await endProcess(workloadPaths(folder).holderPid, folder))) await clock.sleep(CONNECT_RETRY_MS);
-      holders.get(id)?.socket.destroy();
-      holders.delete(id);
-      await ensure(id);
-      tell({ workload_id: id, state: 'replaced', detail: `the holder was replaced: ${reason}`.slice(0, 512) });
+      await starts.run(id, () => restart(id));
+      if (isWanted(id)) tell({ workload_id: id, state: 'replaced', detail: replacedBecause(reason) });
     } catch (error) {
       // The runtime starts another holder at its next tick.
       log.error({ workload_id: id, err: error }, 'a holder could not be replaced');
@@ -171,9 +229,29 @@ function replacer({ holders, ensure, mayReplace }: Replaced, deps: HoldersDeps):
   };
 }
 
-/** Ends the holder of a workload, if one answers. */
-export async function endHolderOf(stateDir: string, workloadId: string): Promise<void> {
-  endHolder(await dialListener(holderSocketOf(stateDir, workloadId)));
+function replacedBecause(reason: string): string {
+  return `the holder was replaced: ${reason}`.slice(0, 512);
+}
+
+/** Ends the holder of a workload, if there is one. A holder that does not obey is killed. `held` is an open connection to it. */
+export async function endHolderOf(
+  id: string,
+  deps: Pick<HoldersDeps, 'clock' | 'stateDir'>,
+  held?: Socket,
+): Promise<void> {
+  const socket = held ?? (await dialListener(holderSocketOf(deps.stateDir, id)))?.resume();
+  if (socket !== undefined) await endHolder(socket, deps.clock);
+  await killHolder(id, deps);
+  socket?.destroy();
+}
+
+/** Does nothing if the process has ended. */
+async function killHolder(id: string, { clock, stateDir }: Pick<HoldersDeps, 'clock' | 'stateDir'>): Promise<void> {
+  const folder = workloadFolder(stateDir, id);
+  const deadlineMs = clock.monotonicMs() + KILL_MS_MAX;
+  while (!(await endProcess(workloadPaths(folder).holderPid, folder)) && clock.monotonicMs() < deadlineMs) {
+    await clock.sleep(CONNECT_RETRY_MS);
+  }
 }
 
 /** Whether the holder of a workload answers. */
@@ -192,7 +270,7 @@ function statusesOf(
 ): Map<string, HolderStatus> {
   const statuses = new Map<string, HolderStatus>();
   for (const [id, status] of last) statuses.set(id, { ...status, up: false, guest: false });
-  for (const [id, holder] of holders) statuses.set(id, holder.status());
+  for (const [id, holder] of holders) if (holder.status().up || !statuses.has(id)) statuses.set(id, holder.status());
   return statuses;
 }
 

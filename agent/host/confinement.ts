@@ -37,10 +37,14 @@ const RECENT_MAX = GPUS_PER_MACHINE_MAX;
 /** A command that root may run, but that fails if the unit svc-agent.service has set its filter of system calls. */
 const REFUSED = ['chroot', '/', 'true'] as const;
 
-/** Joins the group before the program begins, so that all of the program is in it. Arguments: the group or an empty text, then the program. */
+/**
+ * Joins the group before the program begins, so that all of the program is in it. A crash writes no core file, because that would hold the host
+ * key and could fill the host's disk. Arguments: the group or an empty text, then the program.
+ */
 const START = `
 [ -z "$1" ] || echo $$ > "$1/cgroup.procs" || exit 1
 echo ${OOM_SCORE} > /proc/self/oom_score_adj
+ulimit -c 0
 shift
 exec "$@"
 `;

@@ -24,6 +24,8 @@ import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import { renameSafely, writeFileSafely } from '../host/state.ts';
 
 const CONFIG_FILE = 'job.json';
+/** How often it is looked whether a job is still wanted while its inputs come. */
+const WANTED_PERIOD_MS = 1_000;
 const RETRY_MS = 5_000;
 /** Each failure doubles the pause up to this: an input may have gigabytes, and each try fetches it from its beginning. */
 const RETRY_MS_MAX = 60_000;
@@ -48,7 +50,9 @@ export async function prepareInputs(workload: DesiredWorkload, deps: InputsDeps)
   const folder = join(workloadFolder(deps.stateDir, id), 'in');
   await mkdir(folder, { recursive: true, mode: 0o700 });
   await writeFileSafely(join(folder, CONFIG_FILE), job.config, FILE_MODE);
-  for (const file of job.inputs) await fetchInput(id, folder, file, deps);
+  await whileWanted(id, deps, async (signal) => {
+    for (const file of job.inputs) await fetchInput(id, folder, file, { ...deps, signal });
+  });
   return [CONFIG_FILE, ...job.inputs.map(({ name }) => name)].map((name) => ({
     source: join(folder, name),
     target: `/job/${name}`,
@@ -94,12 +98,39 @@ export async function uploadResult(id: string, deps: FilesDeps): Promise<Result>
   return manifest;
 }
 
+/**
+ * The signal is aborted once the job is not wanted any more, because its GPUs are not free before the work ends. @throws Error if it is not wanted
+ * at the end
+ */
+async function whileWanted(
+  id: string,
+  { isWanted, clock, signal }: InputsDeps,
+  act: (signal: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const unwanted = new AbortController();
+  let cancel = (): void => undefined;
+  const look = (): void => {
+    if (isWanted(id)) cancel = clock.after(WANTED_PERIOD_MS, look);
+    else unwanted.abort();
+  };
+  look();
+  const assertWanted = (): void => {
+    if (!isWanted(id)) throw new Error('the job is not wanted here any more');
+  };
+  try {
+    await act(AbortSignal.any([signal, unwanted.signal]));
+  } finally {
+    cancel();
+    assertWanted();
+  }
+}
+
 /** Tries again until it succeeds: a control plane or a network that is away is not the job's fault. */
 async function fetchInput(id: string, folder: string, file: JobFile, deps: InputsDeps): Promise<void> {
   const path = join(folder, file.name);
   if (await exists(path)) return;
   for (let pauseMs = RETRY_MS; ; pauseMs = Math.min(pauseMs * 2, RETRY_MS_MAX)) {
-    if (!deps.isWanted(id)) throw new Error('the job is not wanted here any more');
+    deps.signal.throwIfAborted();
     try {
       const answer = await deps.link.url(id, { kind: 'input', name: file.name });
       if (answer.kind !== 'url')

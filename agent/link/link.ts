@@ -182,7 +182,7 @@ interface Connection {
   /** Resolves with true after the server's `welcome`, with false if the connection ends before. */
   welcomed: Promise<boolean>;
   ended: Promise<{ reason: string; drainMs: number | undefined }>;
-  /** Drops the message before `welcome`: the next report contains the same state. */
+  /** Drops the message before `welcome`. After it, a report and a changed inventory are sent, so they contain the same state. */
   send(message: AgentMessage): void;
   close(code: number, reason: string): void;
   /** The version of the protocol that both ends speak; 0 before `welcome`. */
@@ -272,16 +272,24 @@ interface ActorDeps {
 function createActor(options: LinkOptions, peer: LinkPeer, deps: ActorDeps): (message: ServerMessage) => void {
   const { log, post, close } = deps;
   let desiredQueue = Promise.resolve();
+  let greeted: Inventory | undefined;
 
   const sayHello = async (nonce: string): Promise<void> => {
+    const hello = peer.hello();
+    greeted = hello.inventory;
     post({
       type: 'hello',
       machine_id: options.machineId,
       proof: peer.prove(nonce),
       protocol: { min: PROTOCOL_MIN, max: PROTOCOL_MAX },
-      ...peer.hello(),
+      ...hello,
       clone_token: await peer.cloneToken.shown(),
     });
+  };
+  /** The inventory may have changed since the hello. */
+  const sendChangedInventory = (): void => {
+    const { inventory } = peer.hello();
+    if (JSON.stringify(inventory) !== JSON.stringify(greeted)) post({ type: 'inventory', inventory });
   };
   const open = async (message: OpenMessage): Promise<void> => {
     try {
@@ -300,7 +308,8 @@ function createActor(options: LinkOptions, peer: LinkPeer, deps: ActorDeps): (me
         if (negotiateVersion(message.protocol) !== undefined) return void sayHello(message.nonce);
         return close(LINK_CLOSE.version, 'no common protocol version');
       case 'welcome':
-        return deps.welcome(message.protocol);
+        deps.welcome(message.protocol);
+        return sendChangedInventory();
       case 'clone_token':
         return void peer.cloneToken.keep(message.value).then((isKept) => {
           if (isKept) post({ type: 'clone_token_kept', value: message.value });

@@ -2,6 +2,7 @@
 import type { PullNews, PullProgress } from './engine.ts';
 import { type Duplex, pipeline, Readable } from 'node:stream';
 import type { LogLine } from '../../shared/protocol/workload.ts';
+import { VOLUME_TOO_LONG } from './volumeless.ts';
 
 export async function absentAsUndefined<T>(call: Promise<T>): Promise<T | undefined> {
   try {
@@ -12,7 +13,7 @@ export async function absentAsUndefined<T>(call: Promise<T>): Promise<T | undefi
   }
 }
 
-/** Ignores statuses that mean that the request is fulfilled already: 304 not modified, 404 gone, 409 being removed. */
+/** Ignores statuses that mean that the request is fulfilled already: 304 not modified, 404 gone, 409 not running or there already. */
 export async function ignoring(statuses: readonly number[], call: Promise<unknown>): Promise<void> {
   try {
     await call;
@@ -108,14 +109,15 @@ export function sendLines(raw: Readable, stream: Duplex): void {
 }
 
 /**
- * The words with which the engine refuses a container whose image is wrong in itself: its user, its working directory, or a place of its volumes. A
- * refusal has all words of one line. These are no regular expression, because the image chooses a part of the text.
+ * The words with which the engine, or our driver, refuses a container whose image is wrong in itself: its user, its working directory, or a place of
+ * its volumes. A refusal has all words of one line. These are no regular expression, because the image chooses a part of the text.
  */
 const IMAGE_FAULTS: readonly (readonly string[])[] = [
   ['unable to find user '],
   ['unable to find group '],
   ['uids and gids must be in range'],
   ['cannot mount volume over existing file'],
+  [VOLUME_TOO_LONG],
   ['mkdir: ', ' is not a directory'],
   ['lstat ', ': not a directory'],
 ];

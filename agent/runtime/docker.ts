@@ -199,9 +199,19 @@ async function stopAndCut(docker: Docker, networks: Networks, containers: Docker
 }
 
 async function remove(docker: Docker, networks: Networks, container: Docker.ContainerInfo): Promise<void> {
-  await ignoring([404, 409], docker.getContainer(container.Id).remove({ force: true, v: true }));
+  await removeWhole(docker.getContainer(container.Id));
   const network = networkOf(container);
   if (network !== NO_NETWORK) await networks.remove(network);
+}
+
+/** Resolves once the container is gone. The engine refuses a second removal while the first one is under way, which may still fail. */
+async function removeWhole(container: Docker.Container): Promise<void> {
+  try {
+    await ignoring([404], container.remove({ force: true, v: true }));
+  } catch (error) {
+    const isUnderWay = statusOf(error) === 409;
+    if (!isUnderWay || (await absentAsUndefined(container.inspect())) !== undefined) throw error;
+  }
 }
 
 /** The error without dockerode's prefix `(HTTP code 500) server error - `: customers see it, and the prefix means nothing to them. */
@@ -337,6 +347,8 @@ function createOptions(shape: ContainerShape, labels: Record<string, string>, ne
       Ulimits: [
         { Name: 'memlock', Soft: shape.memlock_bytes, Hard: shape.memlock_bytes },
         { Name: 'nofile', Soft: shape.nofile, Hard: shape.nofile },
+        // Many hosts pipe core files into a service of their own, which stores them outside of the disk that the customer rents.
+        { Name: 'core', Soft: 0, Hard: 0 },
       ],
       LogConfig: { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '3' } },
       // The agent, and not the engine, starts the container after a reboot, because only the agent knows whether it should run.

@@ -138,7 +138,10 @@ export interface Engine {
    * The caller must read or destroy the stream.
    */
   fileIn(workloadId: string, path: string): Promise<FileInContainer | undefined>;
-  /** Removes the container, its anonymous volumes and its network. Repeating it is harmless. */
+  /**
+   * Removes the container, its anonymous volumes and its network. Repeating it is harmless. Rejects while the engine is still at an earlier
+   * removal.
+   */
   remove(workloadId: string): Promise<void>;
   /** Runs the program to its end, removes the container, and resolves with the exit code. Rejects if the engine refuses the limit. */
   runBare(run: BareRun): Promise<number>;

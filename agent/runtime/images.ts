@@ -63,14 +63,18 @@ export async function openImages({ engine, files, stateDir, log, now, bounds }: 
       if (disk === undefined || isEnough(disk)) return true;
       const [image] = oldest.shift() ?? [];
       if (image === undefined) return false;
-      await engine.removeImage(image).then(
-        () => {
-          usedMs.delete(image);
-          log.info({ image }, 'an unused image was removed, because the disk fills up');
-        },
-        (error: unknown) => log.debug({ image, detail: messageOf(error) }, 'an image is still in use'),
+      try {
+        await engine.removeImage(image);
+      } catch (error) {
+        log.debug({ image, detail: messageOf(error) }, 'an image is still in use');
+        continue;
+      }
+      usedMs.delete(image);
+      log.info({ image }, 'an unused image was removed, because the disk fills up');
+      // On a full disk the removal of the next image may make room for the record.
+      await store().catch((error: unknown) =>
+        log.warn({ detail: messageOf(error) }, 'the record of used images could not be stored'),
       );
-      await store();
     }
   };
   const fullness = ({ free_bytes: free, total_bytes: total }: Disk): number => 1 - free / Math.max(1, total);

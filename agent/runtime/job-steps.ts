@@ -4,6 +4,7 @@ import type { Log } from '../../shared/log.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import type { Desired } from './desired.ts';
 import type { Engine, LocalImage, Mount } from './engine.ts';
+import { isOver } from './over.ts';
 import { type JobRecord, newJobRecord, type Records } from './records.ts';
 import { jobShapeOf, type Machine } from './shape.ts';
 
@@ -26,11 +27,16 @@ export function isJob(workloadId: string, { desired }: JobStepsDeps): boolean {
   return desired.held()?.workloads.find(({ workload_id: id }) => id === workloadId)?.job !== undefined;
 }
 
-/** Resolves with the container's id. */
-export async function createJob(workload: DesiredWorkload, image: LocalImage, deps: JobStepsDeps): Promise<string> {
+/** Resolves with the container's id; undefined if the job has ended while its inputs came. */
+export async function createJob(
+  workload: DesiredWorkload,
+  image: LocalImage,
+  deps: JobStepsDeps,
+): Promise<string | undefined> {
   const { engine, records, jobs, log, machine } = deps;
   const { workload_id } = workload;
   const mounts = await jobs.prepare(workload);
+  if (isOver(workload_id, deps)) return undefined;
   const containerId = await engine.create(jobShapeOf(workload, image, mounts, machine()));
   await records.change(workload_id, { container_id: containerId, image_digest: image.digest });
   log.info({ workload_id, container_id: containerId, image: workload.image }, 'the container of a job was created');

@@ -122,7 +122,7 @@ function usersOf({
 
 function planWorkload(id: string, workload: DesiredWorkload | undefined, facts: Facts): Step[] {
   const record = facts.records.get(id);
-  if (record?.gone === true) return planStray(id, facts);
+  if (record?.gone === true) return planStray(id, record, facts);
   if (workload?.desired === 'removed' || record?.removing === true || hasEnded(workload, facts)) {
     return planRemoval(id, record, facts);
   }
@@ -166,6 +166,16 @@ function hasEnded(workload: DesiredWorkload | undefined, { serverNowMs }: Facts)
 /** The key of a workload's holder. It differs from the container's key, so that steps for both can run in parallel. */
 export function holderKey(workloadId: string): string {
   return `holder ${workloadId}`;
+}
+
+/**
+ * The key of a step: of the steps with one key, at most one is at work. A failure for an engine that hangs has a key of its own, because another
+ * step of the workload may hang in the engine, which must not keep the workload from its failure.
+ */
+export function keyOf(step: Step): string {
+  const { kind, workload_id: id } = step;
+  if (kind === 'holder' || kind === 'end-holder') return holderKey(id);
+  return kind === 'fail' && step.code === 'engine_unavailable' ? `fail ${id}` : id;
 }
 
 function isDue(key: string, facts: Facts): boolean {
@@ -242,10 +252,16 @@ function planWithoutEngine(workload: DesiredWorkload, { engineAwayMs, records }:
   return [{ kind: 'fail', workload_id, workload, code: 'engine_unavailable', detail }];
 }
 
-/** A container may be made after its workload was removed: its agent died meanwhile, and a slow engine did not. It has never held data. */
-function planStray(id: string, facts: Facts): Step[] {
-  const stray = facts.containers?.find((one) => one.workload_id === id && !one.started);
-  return stray !== undefined && isDue(id, facts) ? [{ kind: 'remove', workload_id: id }] : [];
+/**
+ * The engine may have a container of a workload that is gone. Either it was made after its workload was removed, because its agent died
+ * meanwhile and a slow engine did not: then it has never held data. Or the engine did not list it while the disk with its data was away: then
+ * it is removed in two phases, like any other.
+ */
+function planStray(id: string, record: WorkloadRecord, facts: Facts): Step[] {
+  const stray = facts.containers?.find((one) => one.workload_id === id);
+  if (stray === undefined) return [];
+  if (stray.started) return planRemoval(id, record, facts);
+  return isDue(id, facts) ? [{ kind: 'remove', workload_id: id }] : [];
 }
 
 /** Two phases: stop and cut off now, remove container and disk after the quarantine. */
@@ -253,7 +269,15 @@ function planRemoval(id: string, record: WorkloadRecord | undefined, facts: Fact
   if (facts.containers === null || !isDue(id, facts)) return [];
   const container = facts.containers.find((one) => one.workload_id === id);
   if (container === undefined) return [{ kind: 'remove', workload_id: id }];
-  const stoppedMs = record?.stopped_ms ?? null;
-  if (container.running || stoppedMs === null) return [{ kind: 'stop', workload_id: id }];
-  return stoppedMs + facts.quarantineMs <= facts.serverNowMs ? [{ kind: 'remove', workload_id: id }] : [];
+  if (container.running || record === undefined || record.stopped_ms === null)
+    return [{ kind: 'stop', workload_id: id }];
+  return isQuarantineOver(record, facts) ? [{ kind: 'remove', workload_id: id }] : [];
+}
+
+/** True if the container was stopped for its removal so long ago that it may be removed. */
+export function isQuarantineOver(
+  { stopped_ms: stoppedMs }: Pick<WorkloadRecord, 'stopped_ms'>,
+  { quarantineMs, serverNowMs }: Pick<Facts, 'quarantineMs' | 'serverNowMs'>,
+): boolean {
+  return stoppedMs !== null && stoppedMs + quarantineMs <= serverNowMs;
 }

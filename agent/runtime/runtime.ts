@@ -10,7 +10,8 @@
 // The loop ticks every 5 s, and at once after a new desired state, a finished step, a pull's progress or a change of a holder.
 // A tick waits for no step. Steps of different workloads run in parallel, because stopping one container must not delay the
 // start of another. A workload has at most one step at a time (its key in `busy` is the workload id). Its holder has one more
-// (key `holder <id>`), because a holder can be replaced while the container goes on.
+// (key `holder <id>`), because a holder can be replaced while the container goes on. A workload also fails beside a step that hangs
+// in the engine (key `fail <id>`). Each step looks whether its workload has ended before it starts a container (over.ts).
 //
 // A workload goes through these phases (observe.ts computes them from the facts; nothing stores a phase):
 //
@@ -47,11 +48,12 @@ import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import { createAttempts, type Attempts } from './attempts.ts';
 import type { Desired } from './desired.ts';
 import type { Engine, LocalContainer, Mount } from './engine.ts';
+import { createListing, type Listing } from './listing.ts';
 import { observe, type ObservedFacts } from './observe.ts';
-import { type Facts, gpusOf, type GpuStanding, holderKey, plan, type Step } from './plan.ts';
+import { type Facts, gpusOf, type GpuStanding, holderKey, isQuarantineOver, keyOf, plan, type Step } from './plan.ts';
 import { openPulls, type Pulls } from './pulls.ts';
 import type { Images } from './images.ts';
-import type { Records, WorkloadRecord } from './records.ts';
+import type { Records } from './records.ts';
 import type { Machine } from './shape.ts';
 import { createSilence, type Silence } from './silence.ts';
 import type { JobInputs } from './job-steps.ts';
@@ -109,7 +111,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   const hasRoom = (bytes: number): Promise<boolean> => deps.images.makeRoom(bytes, wantedImages());
   const pulls = openPulls(deps.engine, changed, { ...deps, hasRoom });
   const work = createWork({ ...deps, pulls }, changed);
-  const listing = createListing(deps.engine, deps, () => [...records.all().values()].some(hasContainer));
+  const listing = createListing({ ...deps, busy: work.busy, placed: () => placedOf(deps) });
   const silence = createSilence(clock, holders, (id) => records.all().get(id)?.ever_running === true);
   /** Keys with a step that ran during or after the last answer of the engine. That answer may not show what the step did. */
   let unseen: Facts['busy'] = new Map();
@@ -174,6 +176,14 @@ function runningOf(containers: readonly LocalContainer[], desired: Desired): Ret
     const gpu_uuids = gpusOf.get(workload_id);
     return running && gpu_uuids !== undefined ? [{ container_id: id, workload_id, gpu_uuids }] : [];
   });
+}
+
+/** Workloads that have a container as far as our records know. A container that is due to be removed may be gone already. */
+function placedOf({ records, desired, quarantineMs }: RuntimeDeps): string[] {
+  const times = { quarantineMs, serverNowMs: desired.serverNowMs() };
+  return [...records.all().values()]
+    .filter((record) => record.container_id !== null && !record.gone && !isQuarantineOver(record, times))
+    .map(({ workload_id: id }) => id);
 }
 
 interface Sources extends RuntimeDeps {
@@ -273,7 +283,9 @@ function createWork(deps: StepsDeps & { clock: Clock }, changed: () => void): Wo
     attempts,
     errors,
     begin: (step) => {
-      const key = step.kind === 'holder' || step.kind === 'end-holder' ? holderKey(step.workload_id) : step.workload_id;
+      const key = keyOf(step);
+      // A second step would free the key, and with it the workload and its GPUs, while the first one is still at work.
+      if (busy.has(key)) return;
       busy.set(key, gpusOf(step));
       const work = perform(step, key).finally(() => {
         busy.delete(key);
@@ -295,58 +307,6 @@ function createWork(deps: StepsDeps & { clock: Clock }, changed: () => void): Wo
     },
     settled: async () => {
       await Promise.all(atWork);
-    },
-  };
-}
-
-interface Listing {
-  /** Our containers, or null while the engine does not answer. Null means "unknown", never "none". */
-  current(): LocalContainer[] | null;
-  /** The engine's last answer, also while it is away: it has not lost anything. Null before the first answer. */
-  known(): LocalContainer[] | null;
-  /** How long the engine has not answered; 0 if it answers. */
-  awayMs(): number;
-  refresh(): Promise<void>;
-}
-
-/** How long an engine that lists none of our containers is not believed, if it has listed none since our start. */
-const EMPTY_MS_MAX = 10 * 60_000;
-const NOTHING_LISTED =
-  'the container engine lists none of the containers that this host has: the disk with its data may not be mounted yet';
-
-function hasContainer({ container_id: id, gone, removing }: WorkloadRecord): boolean {
-  return id !== null && !gone && !removing;
-}
-
-/** `expects` tells whether our records name containers. */
-function createListing(
-  engine: Engine,
-  { clock, log }: Pick<RuntimeDeps, 'clock' | 'log'>,
-  expects: () => boolean,
-): Listing {
-  let known: LocalContainer[] | null = null;
-  let awaySinceMs: number | null = null;
-  const list = async (): Promise<LocalContainer[]> => {
-    const listed = await engine.list();
-    const isNew = known === null && listed.length === 0 && expects();
-    if (isNew && (awaySinceMs === null || clock.monotonicMs() - awaySinceMs < EMPTY_MS_MAX))
-      throw new Error(NOTHING_LISTED);
-    return listed;
-  };
-  return {
-    current: () => (awaySinceMs === null ? known : null),
-    known: () => known,
-    awayMs: () => (awaySinceMs === null ? 0 : clock.monotonicMs() - awaySinceMs),
-    refresh: async () => {
-      try {
-        known = await list();
-        awaySinceMs = null;
-      } catch (error) {
-        // Logged once per outage of the engine, not every period.
-        if (awaySinceMs === null)
-          log.warn({ detail: messageOf(error) }, 'the container engine gives no answer that counts');
-        awaySinceMs ??= clock.monotonicMs();
-      }
     },
   };
 }

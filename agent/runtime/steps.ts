@@ -7,6 +7,7 @@ import type { LastExit, Mount } from './engine.ts';
 import type { Images } from './images.ts';
 import { createJob, hasJobStarted, isJob, type JobStepsDeps, noteExit, noteStart, stopAtLimit } from './job-steps.ts';
 import type { Step } from './plan.ts';
+import { isOver } from './over.ts';
 import type { Pulls } from './pulls.ts';
 import type { WorkloadRecord } from './records.ts';
 import type { HolderStatus } from './observe.ts';
@@ -56,8 +57,9 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
       orGiveUp(deps, workload.workload_id, attempt, async () => {
         const [containerId] = await bothDone([create(deps, workload), assertFenced()]);
         if (containerId === undefined) return;
-        if (workload.job !== undefined) await noteStart(workload.workload_id, deps);
-        await engine.start(containerId);
+        const { workload_id: id } = workload;
+        if (isOver(id, deps)) return discard(id, deps);
+        await start(id, containerId, workload.job !== undefined, deps);
       }),
 
     start: async ({ workload_id, container_id }, attempt) => {
@@ -67,8 +69,7 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
       if (failure !== null) return records.change(workload_id, { failure });
       await orGiveUp(deps, workload_id, attempt, async () => {
         await assertFenced();
-        if (isJob(workload_id, deps)) await noteStart(workload_id, deps);
-        await engine.start(container_id);
+        if (!isOver(workload_id, deps)) await start(workload_id, container_id, isJob(workload_id, deps), deps);
       });
     },
 
@@ -108,6 +109,20 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
   };
 }
 
+/** Removes a container that was made for a workload that has ended meanwhile. It was never started, so it holds no data. */
+async function discard(id: string, { engine, records, log }: StepsDeps): Promise<void> {
+  await engine.remove(id);
+  await records.change(id, { container_id: null });
+  log.info({ workload_id: id }, 'a workload has ended while its container was made, which was removed again');
+}
+
+async function start(id: string, containerId: string, isAJob: boolean, deps: StepsDeps): Promise<void> {
+  if (isAJob) await noteStart(id, deps);
+  await deps.engine.start(containerId);
+  // The engine may have hung in the start until the workload was reported as failed.
+  if (isOver(id, deps)) await deps.engine.stopAndCut(id);
+}
+
 async function stop({ desired, log, engine, holders, records }: StepsDeps, id: string): Promise<void> {
   await records.change(id, { removing: true }).catch((error: unknown) => {
     log.error({ err: error, workload_id: id }, 'the end of a workload could not be stored; it is stopped anyway');
@@ -127,7 +142,7 @@ function startFailure({ code, reason }: LastExit, attempt: number): WorkloadReco
   return { code: 'start_failed', detail: `the container does not stay up: ${reason}` };
 }
 
-/** Resolves with the container's id; undefined if there is none to start. Records and pulls then contain the reason. */
+/** Resolves with the container's id; undefined if there is none to start. Records, pulls or the desired state then contain the reason. */
 async function create(deps: StepsDeps, workload: DesiredWorkload): Promise<string | undefined> {
   const { engine, holders, records, pulls, log, machine, etcFiles } = deps;
   const { workload_id, image: ref } = workload;
@@ -145,6 +160,7 @@ async function create(deps: StepsDeps, workload: DesiredWorkload): Promise<strin
   }
   const { entrypoint, mounts } = await holders.prepare(workload_id, launch, uidOf(image.user));
   const entry = { entrypoint, mounts: [...mounts, ...(await etcFiles(workload_id, workload.instance_id))] };
+  if (isOver(workload_id, deps)) return undefined;
   const containerId = await engine.create(shapeOf(workload, image, entry, machine()));
   await records.change(workload_id, { container_id: containerId, image_digest: image.digest });
   log.info({ workload_id, container_id: containerId, image: ref }, 'a container was created');
@@ -166,6 +182,10 @@ async function orGiveUp(deps: StepsDeps, workloadId: string, attempt: number, ac
     await act();
   } catch (error) {
     const detail = messageOf(error);
+    if (isOver(workloadId, deps)) {
+      deps.log.info({ workload_id: workloadId, detail }, 'a step of a workload failed that has ended meanwhile');
+      return;
+    }
     const imageFault = imageFaultOf(detail);
     const isLast = attempt >= ATTEMPTS_MAX || imageFault !== undefined;
     if (!isLast || (await wasRunning(workloadId, deps))) throw error;

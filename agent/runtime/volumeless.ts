@@ -25,7 +25,10 @@ export function tagWithoutVolumes(imageId: string): string {
   return `svc-without-volumes:${imageId.replace('sha256:', '')}`;
 }
 
-/** Undefined if the image declares no volume. */
+/** Words of the refusal of an image by which docker-answers.ts knows it. */
+export const VOLUME_TOO_LONG = 'the path of a VOLUME is too long';
+
+/** Undefined if the image declares no volume. @throws Error if the path of one is too long for an archive, on every host */
 export function withoutVolumes({ Id, Architecture, Os, Config, RootFS }: LayeredImage): Volumeless | undefined {
   const { Volumes, ...config } = Config;
   const paths = Object.keys(Volumes ?? {});
@@ -43,13 +46,17 @@ export function withoutVolumes({ Id, Architecture, Os, Config, RootFS }: Layered
     { name: 'manifest.json', content: JSON.stringify(manifest) },
     { name: 'config.json', content: JSON.stringify(image) },
   ]);
-  const folders = paths.map((path) => ({ path, archive: tarOf([{ name: `${path.replace(/^\/+/, '')}/` }]) }));
+  const folders = paths.map((path) => ({ path, archive: folderArchive(path) }));
   return { tag, archive, folders };
 }
 
+function folderArchive(path: string): Buffer {
+  const name = `${path.replace(/^\/+/, '')}/`;
+  if (tarNameOf(name) === undefined) throw new Error(`${VOLUME_TOO_LONG}: ${path}`);
+  return tarOf([{ name }]);
+}
+
 const BLOCK_BYTES = 512;
-/** Size of the name field in the header of a tar entry. */
-const NAME_BYTES_MAX = 100;
 
 export interface TarEntry {
   name: string;
@@ -59,7 +66,7 @@ export interface TarEntry {
   mode?: string;
 }
 
-/** A small tar archive (POSIX ustar) for the engine's API. Everything belongs to root. Throws on a name longer than 100 bytes. */
+/** A small tar archive (POSIX ustar) for the engine's API. Everything belongs to root. Throws on a name that is too long. */
 export function tarOf(entries: readonly TarEntry[]): Buffer {
   const blocks = entries.flatMap(({ name, content, mode = content === undefined ? '0755' : '0644' }) => {
     const bytes = Buffer.from(content ?? '');
@@ -71,8 +78,9 @@ export function tarOf(entries: readonly TarEntry[]): Buffer {
 
 function headerOf(name: string, mode: string, sizeBytes: number | null): Buffer {
   const header = Buffer.alloc(BLOCK_BYTES);
-  if (Buffer.byteLength(name) > NAME_BYTES_MAX) throw new Error(`${name} is too long for an archive`);
-  header.write(name, 0);
+  const parts = tarNameOf(name);
+  if (parts === undefined) throw new Error(`${name} is too long for an archive`);
+  header.write(parts.name, 0);
   header.write(mode.padStart(7, '0'), 100);
   for (const at of [108, 116]) header.write('0000000', at);
   header.write((sizeBytes ?? 0).toString(8).padStart(11, '0'), 124);
@@ -81,7 +89,23 @@ function headerOf(name: string, mode: string, sizeBytes: number | null): Buffer 
   header.write(sizeBytes === null ? '5' : '0', 156);
   header.write('ustar', 257);
   header.write('00', 263);
+  header.write(parts.prefix, 345);
   const sum = header.reduce((total, byte) => total + byte, 0);
   header.write(`${sum.toString(8).padStart(6, '0')}\0 `, 148);
   return header;
+}
+
+/** Sizes of the two fields in the header of a tar entry between which its name is divided, at a slash that is in neither. */
+const NAME_BYTES_MAX = 100;
+const PREFIX_BYTES_MAX = 155;
+
+/** Undefined if the name does not fit, because it is too long or has no slash at a place where it can be divided. */
+function tarNameOf(whole: string): { prefix: string; name: string } | undefined {
+  if (Buffer.byteLength(whole) <= NAME_BYTES_MAX) return { prefix: '', name: whole };
+  for (let at = whole.indexOf('/', 1); at >= 0; at = whole.indexOf('/', at + 1)) {
+    const [prefix, name] = [whole.slice(0, at), whole.slice(at + 1)];
+    const fits = Buffer.byteLength(prefix) <= PREFIX_BYTES_MAX && Buffer.byteLength(name) <= NAME_BYTES_MAX;
+    if (fits && name !== '') return { prefix, name };
+  }
+  return undefined;
 }

@@ -4,17 +4,20 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { afterAll, afterEach, expect, test, vi } from 'vitest';
+import { afterAll, afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { readConfig } from '../../agent/config.ts';
-import { clearHost, gpusInWords, surveyHost } from '../../agent/host-commands.ts';
+import { type Cleared, clearHost, gpusInWords, surveyHost } from '../../agent/host-commands.ts';
 import { openStatusSocket } from '../../agent/host/status-socket.ts';
 import { loadIdentity, storeIdentity } from '../../agent/link/identity.ts';
 import { assertRentable } from '../../agent/inventory.ts';
+import { newJobRecord } from '../../agent/runtime/records.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
 import { capture, type Captured } from '../kit/capture.ts';
 import { GPU_DIR } from '../kit/engine.ts';
 import { eventually } from '../kit/processes.ts';
 import { virtualClock } from '../kit/virtual-clock.ts';
+import { desiredWorkload } from './desired-workload.ts';
+import { openScriptedEngine, type ScriptedEngine } from './runtime/scripted-engine.ts';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const dir = mkdtempSync(join(tmpdir(), 'host-'));
@@ -77,6 +80,106 @@ test.each(['there is no socket', 'nobody listens on the socket'])(
     expect(await clearHost(gone, { force: false })).toEqual({ ended: 0, hasEngine: false });
   },
 );
+
+interface Host {
+  engine: ScriptedEngine;
+  clear(force: boolean): Promise<Cleared>;
+  store(file: string, value: unknown): void;
+}
+
+/** An enrolled host with the workload `w`, whose agent is stopped. `state` is the container's; undefined: the engine lists none. */
+async function stoppedHost(state: string | undefined): Promise<Host> {
+  const stateDir = mkdtempSync(join(dir, 's-'));
+  const identity = await loadIdentity(stateDir);
+  await storeIdentity(stateDir, { ...identity, enrolled: { url: 'https://x', machine_id: 'm', link_path: '/l' } });
+  const engine = await openScriptedEngine();
+  onTestFinished(engine.close);
+  const container = {
+    Id: 'c',
+    State: state,
+    Labels: { 'svc.machine_id': 'm', 'svc.workload_id': 'w', 'svc.gpu_uuids': '' },
+    HostConfig: { NetworkMode: 'n' },
+    Mounts: [],
+  };
+  engine.answers.set('GET /containers/json', { body: state === undefined ? [] : [container] });
+  const host = { ...config, state_dir: stateDir, docker_socket: engine.socketPath, network_fence: 'none' as const };
+  return {
+    engine,
+    clear: (force) => clearHost(host, { force }),
+    store: (file, value) => {
+      mkdirSync(join(stateDir, 'workloads/w'), { recursive: true });
+      writeFileSync(join(stateDir, file), JSON.stringify(value));
+    },
+  };
+}
+
+const RECORD = {
+  workload_id: 'w',
+  container_id: 'c',
+  image_digest: null,
+  ever_running: true,
+  failure: null,
+  removing: false,
+  stopped_ms: null,
+  gone: false,
+  changed_ms: 1,
+};
+const RECORD_FILE = 'workloads/w/record.json';
+const desiredState = (desired: 'running' | 'removed'): unknown => ({
+  epoch: 1,
+  revision: 1,
+  workloads: [desiredWorkload('w', 'i', { desired })],
+  server_clock: { server_ms: 1, monotonic_ms: 1, boot_id: 'b' },
+});
+const removals = ({ engine }: Host): string[] => engine.lines().filter((line) => line.startsWith('DELETE /containers'));
+
+test.each<[string, state: string | undefined, files: Record<string, unknown>]>([
+  [
+    'is stopped since a reboot of the host',
+    'exited',
+    { [RECORD_FILE]: RECORD, 'desired.json': desiredState('running') },
+  ],
+  ['is no longer in the list of the control plane', 'exited', { [RECORD_FILE]: RECORD }],
+  ['has lost its record', 'exited', {}],
+  ['has a damaged record', 'exited', { [RECORD_FILE]: 'nonsense' }],
+  ['is not listed by the engine, whose disk may not be mounted', undefined, { [RECORD_FILE]: RECORD }],
+])('a rental that %s is ended by force only', async (_what, state, files) => {
+  const host = await stoppedHost(state);
+  for (const [file, value] of Object.entries(files)) host.store(file, value);
+  await expect(host.clear(false)).rejects.toThrow(
+    '0 rentals run here, and 1 are stopped with their data until the agent starts them again: take the machine out of supply (DELETE /v1/community/machines/m) and wait for their end while the agent runs; or use --force, which ends them and deletes the data in their containers',
+  );
+  expect(removals(host)).toEqual([]);
+  expect(await host.clear(true)).toEqual({ ended: 1, hasEngine: true });
+  expect(removals(host)).toHaveLength(state === undefined ? 0 : 1);
+});
+
+test('a rental that runs is ended by force only', async () => {
+  const host = await stoppedHost('running');
+  host.store(RECORD_FILE, RECORD);
+  await expect(host.clear(false)).rejects.toThrow('1 rentals run here: take the machine out of supply');
+  expect(removals(host)).toEqual([]);
+  expect(await host.clear(true)).toEqual({ ended: 1, hasEngine: true });
+});
+
+test.each<[string, files: Record<string, unknown>]>([
+  ['is being removed', { [RECORD_FILE]: { ...RECORD, removing: true } }],
+  ['has failed', { [RECORD_FILE]: { ...RECORD, failure: { code: 'start_failed', detail: 'x' } } }],
+  ['is gone', { 'tombstones.json': [{ ...RECORD, gone: true }] }],
+  ['is a finished job', { [RECORD_FILE]: { ...RECORD, job: { ...newJobRecord(1), exit_code: 0, finished: true } } }],
+  ['the control plane has ended', { [RECORD_FILE]: RECORD, 'desired.json': desiredState('removed') }],
+])('the container of a workload that %s is removed without force', async (_what, files) => {
+  const host = await stoppedHost('exited');
+  for (const [file, value] of Object.entries(files)) host.store(file, value);
+  expect(await host.clear(false)).toEqual({ ended: 0, hasEngine: true });
+  expect(removals(host)).toHaveLength(1);
+});
+
+test('a job whose result is not uploaded yet is ended by force only', async () => {
+  const host = await stoppedHost('exited');
+  host.store(RECORD_FILE, { ...RECORD, job: { ...newJobRecord(1), exit_code: 0 } });
+  await expect(host.clear(false)).rejects.toThrow('1 are stopped with their data');
+});
 
 const withEngine = (engineVersion: string): Inventory =>
   ({

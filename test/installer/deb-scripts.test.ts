@@ -89,8 +89,10 @@ test('an agent whose host still has rentals is not removed, and runs on', async 
   scriptAgent(1);
   host.setActive('svc-agent');
   const refused = await run('prerm', 'svc-agent', 'remove');
-  expect(refused).toMatchObject({ code: 1 });
-  expect(refused.stderr).toContain('nothing was removed');
+  expect(refused).toMatchObject({
+    code: 1,
+    stderr: 'nothing was removed; svc-agent clear --force ends the rentals and deletes their data\n',
+  });
   expect(host.recorded()).toEqual([
     'systemctl is-active --quiet svc-agent',
     'systemctl disable --quiet --now svc-agent',

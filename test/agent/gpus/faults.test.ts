@@ -1,6 +1,6 @@
 // Which cards must not be rented, from listings and kernel records: lost cards, resets, reboots, and cards that break repeatedly.
 import { expect, test } from 'vitest';
-import { afterListing, afterRecords, faultsOf, type Memory, memoryOf } from '../../../agent/gpus/faults.ts';
+import { afterListing, afterRecords, countCards, faultsOf, type Memory, memoryOf } from '../../../agent/gpus/faults.ts';
 import type { GpuFacts, GpuFault } from '../../../shared/protocol/inventory.ts';
 
 const A = 'GPU-aaaa0000-0000-4000-8000-000000000001';
@@ -28,6 +28,13 @@ const faults = (memory: Memory, nowMs = 0): GpuFault[] => faultsOf(memory, NONE_
 
 test('listed cards without errors are fit', () => {
   expect(faults(list(fresh()))).toEqual([]);
+});
+
+test('a card that is lost still counts as one of the machine, and a listed card with a fault counts once', () => {
+  const lost = [1, 2].reduce((memory) => list(memory, [gpu(B, 1)]), log(list(fresh()), OFF_THE_BUS));
+  expect(countCards({ gpus: [gpu(B, 1)], gpu_faults: faults(lost) })).toBe(2);
+  expect(countCards({ gpus: BOTH, gpu_faults: faults(log(list(fresh()), OFF_THE_BUS)) })).toBe(2);
+  expect(countCards({ gpus: [], gpu_faults: [] })).toBe(0);
 });
 
 test('an Xid counts for the card at that bus id, whether the listing or the log came first', () => {

@@ -1,5 +1,5 @@
 // Answers of nvidia-smi: real ones, unusual ones, and failures.
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, expect, test, vi } from 'vitest';
@@ -44,20 +44,29 @@ test('a process outside our containers makes its card foreign, one inside does n
   const smi = script(
     `case $1 in *apps*) echo "GPU-1, ${process.pid}";; *) echo "GPU-1, 0, X, 1, 1"; echo "GPU-2, 1, X, 1, 1";; esac`,
   );
-  const inOurs = await readGpus(smi, ['']);
+  const inOurs = await readGpus(smi, () => ['']);
   expect(inOurs?.map((gpu) => gpu.foreign_use)).toEqual([false, false]);
-  const foreign = await readGpus(smi, ['0123456789abcdef']);
+  const foreign = await readGpus(smi, () => ['0123456789abcdef']);
   expect(foreign?.map((gpu) => gpu.foreign_use)).toEqual([true, false]);
 });
 
+test('a container that starts while nvidia-smi works is not foreign', async () => {
+  const slow = join(dir, 'processes are listed');
+  const smi = script(
+    `case $1 in *apps*) touch '${slow}'; echo "GPU-1, ${process.pid}";; *) echo "GPU-1, 0, X, 1, 1";; esac`,
+  );
+  const gpus = await readGpus(smi, () => (existsSync(slow) ? [''] : ['0123456789abcdef']));
+  expect(gpus?.map((gpu) => gpu.foreign_use)).toEqual([false]);
+});
+
 test('a host without nvidia-smi lists nothing; a failing nvidia-smi gives an error in its own words', async () => {
-  expect(await readGpus('/no/such/nvidia-smi', [])).toBeUndefined();
+  expect(await readGpus('/no/such/nvidia-smi', () => [])).toBeUndefined();
   const broken = script('echo "NVIDIA-SMI has failed because it could not communicate with the driver"; exit 9');
-  await expect(readGpus(broken, [])).rejects.toThrow('could not communicate with the driver');
+  await expect(readGpus(broken, () => [])).rejects.toThrow('could not communicate with the driver');
 });
 
 test('the simulated nvidia-smi answers in the same format', async () => {
-  const gpus = await readGpus(join(GPU_DIR, 'nvidia-smi'), []);
+  const gpus = await readGpus(join(GPU_DIR, 'nvidia-smi'), () => []);
   expect(gpus).toHaveLength(8);
   expect(gpus?.[0]).toMatchObject({ index: 0, memory_mib: 81_559, foreign_use: false });
 });
@@ -65,7 +74,7 @@ test('the simulated nvidia-smi answers in the same format', async () => {
 test('the simulated nvidia-smi reports MIG mode of the card that a file of faults names', async () => {
   const smi = join(GPU_DIR, 'nvidia-smi');
   expect([...(await readUnfit(smi))]).toEqual([]);
-  const [, second] = (await readGpus(smi, [])) ?? [];
+  const [, second] = (await readGpus(smi, () => [])) ?? [];
   writeFileSync(join(dir, 'faults'), `${second?.uuid},mig.mode.current,Enabled\n`);
   vi.stubEnv('FAKE_GPU_FAULTS', join(dir, 'faults'));
   expect([...(await readUnfit(smi)).keys()]).toEqual([second?.uuid]);

@@ -40,7 +40,7 @@ function changed(smi: string, edit: string): string {
 }
 
 test('an idle card is listed, is fit, and reports all its figures', async () => {
-  expect(await readGpus(replay('idle'), [])).toEqual([{ ...CARD, foreign_use: false }]);
+  expect(await readGpus(replay('idle'), () => [])).toEqual([{ ...CARD, foreign_use: false }]);
   expect([...(await readUnfit(replay('idle')))]).toEqual([]);
   expect(await openFigures(replay('idle'))()).toEqual([
     {
@@ -72,8 +72,8 @@ test('a card that a program of the host uses is foreign, and its figures show th
   const smi = replay('busy');
   // The recorded process has ended, so its number is that of this process here.
   const here = changed(smi, `s/, 622$/, ${process.pid}/`);
-  expect(await readGpus(here, [])).toEqual([{ ...CARD, foreign_use: true }]);
-  expect(await readGpus(here, [''])).toEqual([{ ...CARD, foreign_use: false }]);
+  expect(await readGpus(here, () => [])).toEqual([{ ...CARD, foreign_use: true }]);
+  expect(await readGpus(here, () => [''])).toEqual([{ ...CARD, foreign_use: false }]);
   const [figures] = await openFigures(smi)();
   expect(figures).toMatchObject({ utilization_percent: 99, memory_used_mib: 21_491, throttle_reasons: 4 });
 });

@@ -55,7 +55,7 @@ async function readAll(watch: GpuWatch, ...scripts: string[]): Promise<string[]>
   const readings: string[] = [];
   for (const text of scripts) {
     script(text);
-    readings.push(inWords(await watch.read([])));
+    readings.push(inWords(await watch.read(() => [])));
   }
   return readings;
 }
@@ -169,7 +169,7 @@ test('an nvidia-smi that never ends counts as failed, and no second one is start
     existsSync(join(dir, 'pids')) ? readFileSync(join(dir, 'pids'), 'utf8') : undefined;
   const readings: string[] = [];
   for (const _look of ['first', 'second']) {
-    const reading = watch.read([]);
+    const reading = watch.read(() => []);
     await eventually('nvidia-smi', 5_000, pids);
     await eventually('a deadline', 5_000, async () => (clock.waiting() > 0 ? true : undefined));
     clock.jump(60_000);

@@ -1,6 +1,6 @@
 // The guest's SFTP server against packets that no honest client sends, and the limits that one meets.
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
 import { tmpdir } from 'node:os';
@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createFrameDecoder, FRAME, FRAME_BYTES_MAX, sendFrame } from '../../../agent/wire/frames.ts';
 import { serveSftp } from '../../../agent/guest/sftp.ts';
+import { listedEntry } from '../../../agent/guest/sftp-names.ts';
 import {
   ANSWER,
   createPacketDecoder,
@@ -179,6 +180,20 @@ test('a rename does not replace a file, but the extension of OpenSSH does', asyn
   expect(readFileSync(join(home, 'old')).toString()).toBe('old');
   expect(await status(REQUEST.extended, 'posix-rename@openssh.com', 'new', 'old')).toBe(STATUS.ok);
   expect(readFileSync(join(home, 'old')).toString()).toBe('new');
+});
+
+test.each([
+  [0, '1970-01-01 00:00'],
+  [-1, '1969-12-31 23:59'],
+  [Date.UTC(2026, 1, 3, 4, 5), '2026-02-03 04:05'],
+  [Date.UTC(10_000, 0), '9999-12-31 00:00'],
+  [8.64e15 + 1, '9999-12-31 00:00'],
+  [99_999_999_999_999_000, '9999-12-31 00:00'],
+  [-8.64e15 - 1, '0001-01-01 00:00'],
+])('a file whose time is %d ms after 1970 is listed with %s', (mtimeMs, shown) => {
+  const stats = Object.assign(statSync(home), { mtimeMs });
+  const packet = encodePacket(ANSWER.name, listedEntry(Buffer.from('file'), stats));
+  expect(packet.toString('latin1')).toContain(` ${shown} file`);
 });
 
 test('a FIFO without a writer does not block the session', async () => {

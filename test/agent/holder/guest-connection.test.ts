@@ -6,7 +6,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openGuests, type Guests, type SessionEvents } from '../../../agent/holder/guest-connection.ts';
-import { createFrameDecoder, FRAME, FrameError, sendFrame, sendJson } from '../../../agent/wire/frames.ts';
+import {
+  createFrameDecoder,
+  FRAME,
+  FRAME_BYTES_MAX,
+  FrameError,
+  sendFrame,
+  sendJson,
+} from '../../../agent/wire/frames.ts';
 import type { Exit } from '../../../agent/wire/guest-messages.ts';
 import { createIds } from '../../../shared/ids.ts';
 import { createLog } from '../../../shared/log.ts';
@@ -300,6 +307,37 @@ describe('hostile', () => {
     clock.jump(5_000);
     await Promise.all(silent.map(gone));
     await guest();
+  });
+
+  test('a guest that does not read costs little memory, and gets sessions again once it reads', async () => {
+    const control = await guest();
+    control.pause();
+    const large = { kind: 'exec', command: 'x', env: { A: 'x'.repeat(100_000) }, pty: null } as const;
+    let refused = 0;
+    const opening = Array.from({ length: 100 }, () =>
+      guests.open(large, listener()).catch(({ message }: Error) => {
+        if (message === 'the helper inside the container does not read its orders') refused += 1;
+      }),
+    );
+    await eventually('refusals', 5000, () => Promise.resolve(refused > 0 || undefined));
+    // Eleven exceed the bound. The kernel takes a few more.
+    expect(100 - refused).toBeGreaterThanOrEqual(11);
+    expect(100 - refused).toBeLessThan(20);
+    const tokens: string[] = [];
+    const decode = createFrameDecoder(FRAME_BYTES_MAX);
+    control.on('data', (chunk: Buffer) => {
+      for (const { payload } of decode(chunk)) tokens.push(JSON.parse(payload.toString()).token);
+    });
+    control.resume();
+    await eventually('the orders', 5000, () => Promise.resolve(tokens.length === 100 - refused || undefined));
+    const last = guests.open(request, listener());
+    await eventually('one more', 5000, () => Promise.resolve(tokens.length === 101 - refused || undefined));
+    const session = await dial();
+    sendJson(session, { kind: 'session', token: tokens.at(-1) });
+    sendJson(session, { kind: 'started' });
+    await last;
+    clock.jump(10_000);
+    await Promise.all(opening);
   });
 
   test('nothing more is read while a consumer has not taken the bytes before', async () => {

@@ -1,12 +1,14 @@
 // How fast a holder reads from a container that sends as much as it can: on a virtual clock, and with a real hostile guest.
 import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
+import type { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Duplex } from 'node:stream';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { FRAME, type Frame } from '../../../agent/wire/frames.ts';
-import { createGuestPace } from '../../../agent/holder/guest-frames.ts';
+import { FRAME, FRAME_BYTES_MAX, type Frame } from '../../../agent/wire/frames.ts';
+import { createGuestPace, sendOpen, sendOrder, UNREAD_ORDERS_BYTES_MAX } from '../../../agent/holder/guest-frames.ts';
 import { openGuests, type Guests, type GuestSession } from '../../../agent/holder/guest-connection.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { createIds } from '../../../shared/ids.ts';
@@ -54,6 +56,54 @@ describe('frames of a container', () => {
     }
     expect(taken).toBeGreaterThan(least);
     expect(taken).toBeLessThan(most);
+  });
+});
+
+describe('orders to a guest', () => {
+  const open = (command: string): Parameters<typeof sendOpen>[1] => ({
+    kind: 'open',
+    token: 't',
+    request: { kind: 'exec', command, env: {}, pty: null },
+  });
+  /** A connection whose other end reads nothing, with `bytes` that wait. */
+  const unread = (bytes: number): Socket => {
+    const connection = new Duplex({ read: () => undefined, write: () => undefined });
+    connection.write(Buffer.alloc(bytes));
+    return connection as Socket;
+  };
+
+  test('open a session while 1 MiB of orders is unread, and no session above that', () => {
+    expect(UNREAD_ORDERS_BYTES_MAX).toBe(1024 ** 2);
+    const [full, over] = [unread(UNREAD_ORDERS_BYTES_MAX), unread(UNREAD_ORDERS_BYTES_MAX + 1)];
+    sendOpen(full, open('x'));
+    expect(full.writableLength).toBeGreaterThan(UNREAD_ORDERS_BYTES_MAX);
+    expect(() => sendOpen(over, open('x'))).toThrow('the helper inside the container does not read its orders');
+    expect(over.writableLength).toBe(UNREAD_ORDERS_BYTES_MAX + 1);
+  });
+
+  test.each([
+    ['a resize is lost', { kind: 'resize', token: 't', cols: 1, rows: 1 }],
+    ['a signal is lost', { kind: 'signal', token: 't', signal: 'INT' }],
+    ['the end of a session is sent', { kind: 'cut', token: 't' }],
+  ] as const)('above that, %s', (_what, order) => {
+    const [full, over] = [unread(UNREAD_ORDERS_BYTES_MAX), unread(UNREAD_ORDERS_BYTES_MAX + 1)];
+    sendOrder(full, order);
+    sendOrder(over, order);
+    const sentBytes = 5 + JSON.stringify(order).length;
+    expect(full.writableLength - UNREAD_ORDERS_BYTES_MAX).toBe(sentBytes);
+    expect(over.writableLength - UNREAD_ORDERS_BYTES_MAX - 1).toBe(order.kind === 'cut' ? sentBytes : 0);
+  });
+
+  test('are never larger than the frame that a guest accepts', () => {
+    const connection = unread(0);
+    const around = JSON.stringify(open('')).length;
+    sendOpen(connection, open('x'.repeat(FRAME_BYTES_MAX - around)));
+    const sentBytes = connection.writableLength;
+    expect(sentBytes).toBe(FRAME_BYTES_MAX + 5);
+    expect(() => sendOpen(connection, open('x'.repeat(FRAME_BYTES_MAX - around + 1)))).toThrow(
+      'the request for this session is too long',
+    );
+    expect(connection.writableLength).toBe(sentBytes);
   });
 });
 

@@ -1,7 +1,9 @@
 // One SSH session and its client: how the client learns the end of its program, and requests that a channel gets only once.
 import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
 import type { Client, ClientChannel } from 'ssh2';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { ENV_BYTES_MAX } from '../../../agent/holder/ssh-session.ts';
 import type { Exit } from '../../../agent/wire/guest-messages.ts';
 import { eventually } from '../../kit/processes.ts';
 import { client, closeSshServers, exec, startWorld, type World } from '../ssh-server.ts';
@@ -58,6 +60,57 @@ describe('the end of a program', () => {
     session.events.onEnd(exit);
     await closed;
     expect(exits).toEqual([heard]);
+  });
+});
+
+describe('the environment of a session', () => {
+  /** Its messages have this many bytes in all. */
+  const envOf = (bytes: number): Record<string, string> => {
+    const variables = Array.from({ length: 8 }, (_, i) => [`V${i}`, 'x'.repeat(16_384 - '{"V0":""}'.length)]);
+    const env = Object.fromEntries(variables) as Record<string, string>;
+    env['V7'] += 'x'.repeat(bytes - ENV_BYTES_MAX);
+    return env;
+  };
+  const execWith = (
+    through: Client,
+    env: Record<string, string>,
+    onExit = (_code: unknown): unknown => undefined,
+  ): Promise<ClientChannel> =>
+    new Promise((resolve, reject) => {
+      through.exec('x', { env }, (error, channel) => (error ? reject(error) : resolve(channel.on('exit', onExit))));
+    });
+
+  test('reaches the program if it has 128 KiB', async () => {
+    await execWith(over, envOf(ENV_BYTES_MAX));
+    const { request } = await eventually('session', 5_000, async () => world.sessions[0]);
+    expect(request).toMatchObject({ env: envOf(ENV_BYTES_MAX) });
+  });
+
+  test('is refused with a reason if it has one byte more, and the connection goes on', async () => {
+    const exits: unknown[] = [];
+    const channel = await execWith(over, envOf(ENV_BYTES_MAX + 1), (code) => exits.push(code));
+    channel.resume();
+    const errors = text(channel.stderr);
+    await once(channel, 'close');
+    expect(await errors).toBe('svc: the environment of this session is larger than 128 KiB\r\n');
+    expect(exits).toEqual([255]);
+    expect(world.sessions).toEqual([]);
+    await begun();
+  });
+
+  test('counts as memory of its connection, as long as the session lasts', async () => {
+    // Each character has six bytes in a message.
+    const env = Object.fromEntries([0, 1].map((i) => [`V${i}`, '\u0001'.repeat(10_000)]));
+    world.delay = new Promise(() => undefined);
+    const clients = [over, ...Array.from({ length: 17 }, () => client(world))];
+    await Promise.all(clients.slice(1).map((one) => once(one, 'ready')));
+    let cut = 0;
+    for (const one of clients) one.once('close', () => (cut += 1));
+    for (const one of clients) {
+      await Promise.allSettled(Array.from({ length: 64 }, () => execWith(one, env)));
+    }
+    await eventually('a connection that is cut', 5_000, async () => cut > 0 || undefined);
+    expect(cut).toBeLessThan(3);
   });
 });
 

@@ -14,16 +14,21 @@ beforeEach(() => {
 afterEach(() => rmSync(cgroups, { recursive: true }));
 
 const text = (...path: string[]): string => readFileSync(join(cgroups, ...path), 'utf8');
-const SAY = ['sh', '-c', 'echo $$; cat /proc/self/oom_score_adj; grep NoNewPrivs /proc/self/status; echo "$@"', 'say'];
+const SAY = [
+  'sh',
+  '-c',
+  'echo $$; cat /proc/self/oom_score_adj; grep NoNewPrivs /proc/self/status; ulimit -H -c; echo "$@"',
+  'say',
+];
 
 describe('a holder', () => {
   test('runs in its own cgroup, which limits memory, processors and processes before it begins', async () => {
     const confinement = await openConfinement({ cgroups, refused: ['false'] });
     expect(confinement.lack).toBe('');
     const { stdout } = await capture(await confinement.around('wl_a', [...SAY, 'a b', '--dir']));
-    const [pid, score, privileges, rest] = stdout.toString().split('\n');
+    const [pid, score, privileges, core, rest] = stdout.toString().split('\n');
     expect(text('svc-holders/wl_a/cgroup.procs').trim()).toBe(pid);
-    expect([score, privileges, rest]).toEqual(['500', 'NoNewPrivs:\t1', 'a b --dir']);
+    expect([score, privileges, core, rest]).toEqual(['500', 'NoNewPrivs:\t1', '0', 'a b --dir']);
     expect(text('cgroup.subtree_control')).toBe('+cpu +memory +pids');
     expect(text('svc-holders/cgroup.subtree_control')).toBe('+cpu +memory +pids');
     const bounds = ['memory.max', 'memory.swap.max', 'memory.oom.group', 'cpu.max', 'pids.max'];

@@ -4,15 +4,18 @@ import { once } from 'node:events';
 import { Readable } from 'node:stream';
 import { existsSync, mkdtempSync, readFileSync, readlinkSync, rmSync, statSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
-import { createServer, type Server } from 'node:http';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { prepareInputs, uploadCheckpoint } from '../../../agent/jobs/files.ts';
+import type { JobLink } from '../../../agent/jobs/transfer.ts';
 import { systemClock } from '../../../shared/clock.ts';
+import { messageOf } from '../../../shared/errors.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { JobUrlAnswer } from '../../../shared/protocol/job.ts';
+import { type VirtualClock, virtualClock } from '../../kit/virtual-clock.ts';
 import { desiredWorkload } from '../desired-workload.ts';
 
 const CONTENT = 'one line\n';
@@ -76,8 +79,78 @@ test('an input that cannot be fetched is tried again after pauses that double up
   const url = async (): Promise<never> => {
     throw new Error('nobody answers');
   };
-  await expect(prepareInputs(workload, depsWith({ url }, sleep, ended.signal))).rejects.toThrow('nobody answers');
+  await expect(prepareInputs(workload, depsWith({ url }, sleep, ended.signal))).rejects.toThrow('the agent stops');
   expect(pauses).toEqual([5_000, 10_000, 20_000, 40_000, 60_000, 60_000]);
+});
+
+describe('a job that is not wanted any more', () => {
+  const UNWANTED = 'the job is not wanted here any more';
+  const workload = desiredWorkload('w', 'trainer', { job: { inputs: [FILE], config: '{}', run_ms_max: 5_000 } });
+  let clock: VirtualClock;
+  let isWanted: boolean;
+  beforeEach(() => {
+    clock = virtualClock();
+    isWanted = true;
+  });
+  /** Resolves with the reason for which the job is not prepared. */
+  const prepare = (url: JobLink['url']): Promise<string> =>
+    prepareInputs(workload, { ...depsWith({ url }), clock, isWanted: () => isWanted }).then(() => '', messageOf);
+
+  test('ends its download within a second, whatever is still to come', async () => {
+    server.removeAllListeners('request');
+    const [asked, gone] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    server.on('request', (_request, response: ServerResponse) => {
+      response.writeHead(200, { 'content-length': CONTENT.length });
+      response.write(CONTENT.slice(0, 3));
+      response.once('close', gone.resolve);
+      asked.resolve();
+    });
+    const { port } = server.address() as AddressInfo;
+    const ended = prepare(async () => ({ kind: 'url', url: `http://127.0.0.1:${port}/`, headers: {} }));
+    await asked.promise;
+    await clock.advance(10_000);
+    isWanted = false;
+    await clock.advance(1_000);
+    await gone.promise;
+    expect(await ended).toBe(UNWANTED);
+    expect(clock.waiting()).toBe(0);
+  });
+
+  test('does not wait for the next try of a download that has failed', async () => {
+    const tries: number[] = [];
+    const ended = prepare(async () => {
+      tries.push(clock.now());
+      throw new Error('nobody answers');
+    });
+    await vi.waitFor(() => expect(tries).toHaveLength(1));
+    isWanted = false;
+    await clock.advance(1_000);
+    expect(await ended).toBe(UNWANTED);
+    expect(tries).toHaveLength(1);
+  });
+
+  test('is looked for only until its inputs are there', async () => {
+    const { port } = server.address() as AddressInfo;
+    expect(await prepare(async () => ({ kind: 'url', url: `http://127.0.0.1:${port}/`, headers: {} }))).toBe('');
+    expect(clock.waiting()).toBe(0);
+  });
+
+  test('gets no container, also if it ends right after the last byte', async () => {
+    const { port } = server.address() as AddressInfo;
+    const ended = prepare(async () => {
+      isWanted = false;
+      return { kind: 'url', url: `http://127.0.0.1:${port}/`, headers: {} };
+    });
+    expect(await ended).toBe(UNWANTED);
+  });
+
+  test('asks for nothing if it was not wanted at the beginning', async () => {
+    isWanted = false;
+    const url = vi.fn<JobLink['url']>();
+    expect(await prepare(url)).toBe(UNWANTED);
+    expect(url).not.toHaveBeenCalled();
+    expect(clock.waiting()).toBe(0);
+  });
 });
 
 test.each([

@@ -157,6 +157,29 @@ describe('link', () => {
     expect(link?.status().connected).toBe(true);
   });
 
+  test('sends the inventory after the welcome if it has changed since the hello, and else does not', async () => {
+    let newest = inventory;
+    const shown = async (): Promise<null> => {
+      // The hello contains the inventory already, and is sent only after this.
+      if (plane.hellos.length === 0) newest = { ...inventory, fence_error: 'a container reached this host' };
+      link?.sendInventory(newest);
+      return null;
+    };
+    const hello = (): ReturnType<LinkPeer['hello']> => ({ held: null, boot_id: 'boot', inventory: newest });
+    await open({ hello, cloneToken: { shown, keep: async () => true } });
+    await eventually('report', 5000, () => Promise.resolve(plane.observed()));
+    expect([plane.hellos[0]?.inventory, plane.inventory()]).toEqual([inventory, newest]);
+    plane.dropLink();
+    await eventually('hello 2', 10_000, () => Promise.resolve(plane.hellos[1]));
+    await eventually('link', 5000, () => Promise.resolve(link?.status().connected || undefined));
+    const reports = plane.observed();
+    link?.observedChanged();
+    await eventually('report', 5000, () => Promise.resolve(plane.observed() !== reports || undefined));
+    // An inventory message would have replaced the one of the hello.
+    expect(plane.inventory()).toBe(plane.hellos[1]?.inventory);
+    expect(plane.inventory()).toEqual(newest);
+  });
+
   test('stores each clone token, confirms it, and shows the newest in the next hello', async () => {
     await open();
     await eventually('link', 5_000, () => Promise.resolve(link?.status().connected || undefined));

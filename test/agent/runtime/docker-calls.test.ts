@@ -1,7 +1,9 @@
 // The driver of the Docker Engine: which calls it makes, and which refusals it takes for success. The test plays the engine.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openDocker } from '../../../agent/runtime/docker.ts';
+import { imageFaultOf } from '../../../agent/runtime/docker-answers.ts';
 import type { ContainerShape, Engine } from '../../../agent/runtime/engine.ts';
+import { messageOf } from '../../../shared/errors.ts';
 import { type EngineAnswer, openScriptedEngine, type ScriptedEngine } from './scripted-engine.ts';
 
 let script: ScriptedEngine;
@@ -83,6 +85,7 @@ describe('a container', () => {
         Ulimits: [
           { Name: 'memlock', Soft: 6_000, Hard: 6_000 },
           { Name: 'nofile', Soft: 7_000, Hard: 7_000 },
+          { Name: 'core', Soft: 0, Hard: 0 },
         ],
         LogConfig: { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '3' } },
         RestartPolicy: { Name: 'no' },
@@ -135,6 +138,14 @@ describe('a container', () => {
     expect(script.lines().filter((line) => line === 'POST /networks/create')).toHaveLength(1);
     answer('POST /networks/create', { status: 500 });
     expect(await engine.create(SHAPE)).toBe('c-new');
+  });
+
+  test('of an image with a volume at a path that no archive can name is refused because of its image', async () => {
+    const path = `/${'p'.repeat(120)}`;
+    answer('GET /images/app/json', { body: { ...IMAGE, Config: { Volumes: { [path]: {} } } } });
+    const refusal = await engine.create(SHAPE).then(() => '', messageOf);
+    expect(imageFaultOf(refusal)).toBe(`the image cannot be run: the path of a VOLUME is too long: ${path}`);
+    expect(script.lines()).not.toContain('POST /containers/create');
   });
 
   describe('whose folder the engine refuses', () => {
@@ -225,7 +236,7 @@ const TOLERANT: [call: string, line: string, done: number[]][] = [
   ['stopAndCut', 'POST /containers/c-1/stop', [304, 404]],
   ['stopAndCut', 'POST /networks/net-1/disconnect', [404, 500]],
   ['stopAndCut', 'DELETE /networks/net-1', [404]],
-  ['remove', 'DELETE /containers/c-1', [404, 409]],
+  ['remove', 'DELETE /containers/c-1', [404]],
   ['remove', 'DELETE /networks/net-1', [404]],
   ['removeImage', 'DELETE /images/svc-without-volumes:1', [404]],
   ['removeImage', 'DELETE /images/app', [404]],
@@ -273,6 +284,17 @@ describe('an end', () => {
     await engine.remove('w-1');
     expect(script.lines().slice(1)).toEqual(['DELETE /containers/c-1', 'DELETE /networks/net-1']);
     expect(queryOf('DELETE /containers/c-1')).toEqual({ force: 'true', v: 'true' });
+  });
+
+  test('is not over while the engine is at an earlier removal, which may fail, and is over once the container is gone', async () => {
+    found({ ...OURS, State: 'removing' });
+    answer('DELETE /containers/c-1', { status: 409, body: { message: 'removal of c-1 is already in progress' } });
+    answer('GET /containers/c-1/json', { body: { State: { Status: 'removing' } } });
+    await expect(engine.remove('w-1')).rejects.toThrow(/^removal of c-1 is already in progress$/);
+    expect(script.lines()).not.toContain('DELETE /networks/net-1');
+    answer('GET /containers/c-1/json', { status: 404 });
+    await engine.remove('w-1');
+    expect(script.lines()).toContain('DELETE /networks/net-1');
   });
 
   test.each([

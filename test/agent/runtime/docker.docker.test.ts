@@ -132,6 +132,19 @@ test('a container whose start fails counts as never started, and one that has en
   rmSync(dir, { recursive: true });
 });
 
+test('the folder of a volume with a long path is made, and a path that no archive can name is refused', async () => {
+  const path = `/opt/${'data/'.repeat(45)}end`;
+  await importEmptyImage(engine.docker, [`VOLUME ${path}`]);
+  const shape = containerShape('wl_long', { entrypoint: ['/run'], mounts: [], network: 'none' });
+  const container = engine.docker.getContainer(await docker.create(shape));
+  const stat = await container.infoArchive({ path });
+  expect(stat).toMatchObject({ statusCode: 200 });
+  await docker.remove('wl_long');
+  await importEmptyImage(engine.docker, [`VOLUME /${'p'.repeat(120)}`]);
+  await expect(docker.create(shape)).rejects.toThrow('the path of a VOLUME is too long');
+  expect(await docker.list()).toEqual([]);
+});
+
 test('a bare container whose engine is restarted fails, and leaves nothing for the next one', async () => {
   const mounts = [{ source: requireProgram('busybox'), target: '/busybox' }];
   const bare = { name: 'fence', mounts, disk_mib: null, network: true } as const;

@@ -12,11 +12,16 @@ let inUse: Set<string>;
 let removed: string[];
 let nowMs: number;
 let isFar: boolean;
+/** Nothing can be stored while the disk has no byte free. */
+let mayFill: boolean;
 let images: Images;
 
 const files: StateFiles = {
   read: async (file, schema) => (stored[file] === undefined ? undefined : schema.parse(stored[file])),
-  write: async (file, value) => void (stored[file] = structuredClone(value)),
+  write: async (file, value) => {
+    if (mayFill && (await engine.disk())?.free_bytes === 0) throw new Error('ENOSPC: no space left on device, write');
+    stored[file] = structuredClone(value);
+  },
   list: async () => [],
   remove: async () => undefined,
 };
@@ -42,7 +47,7 @@ const open = (): Promise<Images> =>
   });
 
 beforeEach(async () => {
-  [stored, removed, nowMs, isFar] = [{}, [], 0, false];
+  [stored, removed, nowMs, isFar, mayFill] = [{}, [], 0, false, false];
   sizes = new Map([['of others', 20 * GIB]]);
   inUse = new Set();
   images = await open();
@@ -118,6 +123,28 @@ describe('a sweep', () => {
     isFar = true;
     await images.sweep(wanted());
     expect(removed).toEqual([]);
+  });
+});
+
+describe('a disk without a free byte', () => {
+  beforeEach(async () => {
+    await pull('in use', 20);
+    await pull('empty', 0);
+    await pull('unused', 30);
+    await pull('wanted', 30);
+    inUse.add('in use');
+    mayFill = true;
+  });
+
+  test('gets its images removed, although one is in use and the record cannot be stored at first', async () => {
+    await images.sweep(wanted('wanted'));
+    expect(removed).toEqual(['empty', 'unused']);
+    expect(Object.keys(stored['/s/images.json'] as object)).toEqual(['in use', 'wanted']);
+  });
+
+  test('has room for a pull then', async () => {
+    expect(await images.makeRoom(GIB, wanted('wanted'))).toBe(true);
+    expect(removed).toEqual(['empty', 'unused']);
   });
 });
 

@@ -35,12 +35,15 @@ let held: DesiredWorkload[];
 let startFault: string | undefined;
 /** The containers that the engine lists; undefined: it does not answer. */
 let listed: Pick<LocalContainer, 'workload_id' | 'started'>[] | undefined;
+/** What happens while the inputs come. */
+let meanwhile: () => void;
 let nowMs: number;
 /** False after a reboot, before the first message. */
 let knowsTime: boolean;
 beforeEach(() => {
   [startFault, listed, nowMs, knowsTime] = [undefined, [], NOW_MS, true];
   [calls, record, shape, held] = [[], {}, undefined, [desiredWorkload('other', 'app'), JOB]];
+  meanwhile = () => undefined;
   exit = { code: 0, reason: 'it ended with code 0', ran_ms: undefined };
 });
 
@@ -69,6 +72,7 @@ function perform(step: Step, attempt = 1): Promise<void> {
     jobs: {
       prepare: async ({ workload_id: id }: DesiredWorkload) => {
         calls.push(`fetch for ${id}`);
+        meanwhile();
         return [{ source: '/files', target: '/job/in' }];
       },
     },
@@ -102,6 +106,20 @@ describe('a job', () => {
       job: STARTED,
     });
   });
+
+  test.each([1, 3])(
+    'that is cancelled while its inputs come gets no container, and does not fail (try %d)',
+    async (attempt) => {
+      meanwhile = () => void (held = [{ ...JOB, desired: 'removed' }]);
+      await perform({ kind: 'create', workload_id: 'w', workload: JOB }, attempt);
+      meanwhile = () => {
+        throw new Error('the job is not wanted here any more');
+      };
+      await perform({ kind: 'create', workload_id: 'w', workload: JOB }, attempt);
+      expect(calls).toEqual(['fetch for w', 'fetch for w']);
+      expect(record).toEqual({});
+    },
+  );
 
   test('runs the program of its image, without a network, with folders for its results and its own variables only', async () => {
     await perform({ kind: 'create', workload_id: 'w', workload: JOB });

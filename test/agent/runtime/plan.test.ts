@@ -1,7 +1,7 @@
 // The plan's promises, over every mixture of facts: nothing but an order to remove ends a workload.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { gpusOf, plan, type Facts, type Step } from '../../../agent/runtime/plan.ts';
+import { gpusOf, keyOf, plan, type Facts, type Step } from '../../../agent/runtime/plan.ts';
 import type { PullStatus } from '../../../agent/runtime/pulls.ts';
 import { AUTO_TERMINATE_GRACE_MS } from '../../../shared/limits.ts';
 import type { WorkloadRecord } from '../../../agent/runtime/records.ts';
@@ -73,7 +73,13 @@ const anyFacts = fc
   .map((drawn) =>
     facts({
       desired: [...new Map(drawn.desired.map(([id, desired]) => [id, workload(id, desired)])).values()],
-      records: new Map(drawn.records.map(([id, patch]) => [id, record(id, patch)])),
+      // What is gone was ordered to be removed before.
+      records: new Map(
+        drawn.records.map(([id, { removing, ...patch }]) => [
+          id,
+          record(id, { ...patch, removing: removing || patch.gone }),
+        ]),
+      ),
       containers:
         drawn.containers?.map(([id, running]) => ({
           id: `c-${id}`,
@@ -254,6 +260,8 @@ describe('a workload on its way', () => {
   const running = { id: 'c1', workload_id: 'wl_a', running: true, mount_sources: [], gpu_uuids: [], started: true };
   const late = { ...running, running: false, started: false };
   const BURIED = new Map([['wl_a', record('wl_a', { gone: true, removing: true })]]);
+  const stopped = (stopped_ms: number): Facts['records'] =>
+    new Map([['wl_a', record('wl_a', { gone: true, removing: true, stopped_ms })]]);
   const AT_WORK = new Map([['wl_a', []]]);
   const DEAD = new Map([['wl_a', 120_000]]);
 
@@ -283,7 +291,12 @@ describe('a workload on its way', () => {
     ['buried', { records: BURIED }, undefined],
     ['buried, and made late by the engine', { records: BURIED, containers: [late] }, 'remove'],
     ['buried, made late, with a step at work', { records: BURIED, containers: [late], busy: AT_WORK }, undefined],
-    ['buried, and has run', { records: BURIED, containers: [{ ...late, started: true }] }, undefined],
+    ['buried, and runs', { records: BURIED, containers: [running] }, 'stop'],
+    ['buried, and has run', { records: BURIED, containers: [{ ...late, started: true }] }, 'stop'],
+    ['buried, in its quarantine', { records: stopped(501), containers: [{ ...late, started: true }] }, undefined],
+    ['buried, after its quarantine', { records: stopped(500), containers: [{ ...late, started: true }] }, 'remove'],
+    ['buried, and runs with a step at work', { records: BURIED, containers: [running], busy: AT_WORK }, undefined],
+    ['buried, and the engine is away', { records: BURIED, containers: null }, undefined],
     [
       'named by no list any more',
       { desired: [], containers: [running], records: new Map([['wl_a', record('wl_a')]]) },
@@ -334,6 +347,17 @@ describe('an engine that does not answer', () => {
     const detail = 'the container engine of the host has not answered for 2 minutes';
     expect(away(120_000)).toMatchObject([{ kind: 'fail', workload_id: 'wl_a', code: 'engine_unavailable', detail }]);
     expect(away(120_000, { container_id: 'c1' })).toHaveLength(1);
+  });
+
+  test('fails also a workload whose step hangs, and that failure has a key of its own', () => {
+    const busy = new Map([['wl_a', [GPU]]]);
+    const steps = plan(facts({ desired: [workload('wl_a')], containers: null, engineAwayMs: 120_000, busy }));
+    expect(steps.map((step) => [step.kind, keyOf(step)])).toEqual([['fail', 'fail wl_a']]);
+    const others = plan(facts({ desired: [workload('wl_a')], holdersUp: new Set(), gpuUuids: new Set() }));
+    expect(others.map((step) => [step.kind, keyOf(step)])).toEqual([
+      ['fail', 'wl_a'],
+      ['holder', 'holder wl_a'],
+    ]);
   });
 
   test('fails no workload that has run, and fails the others only once', () => {

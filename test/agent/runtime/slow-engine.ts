@@ -11,6 +11,10 @@ export interface EngineScript {
   staysUp: boolean;
   /** The engine creates no container before it resolves. */
   mayCreate: Promise<void>;
+  /** The engine starts no container before it resolves. */
+  mayStart: Promise<void>;
+  /** The engine does not say which containers there are. */
+  isAway: boolean;
   /** One entry for each inspection of the image: whether it is missing. After the last entry it is there. */
   absences: boolean[];
   /** Why the next pulls fail, one each. */
@@ -19,6 +23,8 @@ export interface EngineScript {
   calls: string[];
   /** Ends the container. */
   loseContainer(): void;
+  /** The last container is there again, and runs. */
+  comeBack(): void;
   /** Somebody else removes the container. */
   removeContainer(): void;
 }
@@ -30,10 +36,13 @@ export function newScript(): EngineScript {
     lastExit: { code: 0, reason: '', ran_ms: undefined },
     staysUp: true,
     mayCreate: Promise.resolve(),
+    mayStart: Promise.resolve(),
+    isAway: false,
     absences: [],
     pullFaults: [],
     calls: [],
     loseContainer: () => undefined,
+    comeBack: () => undefined,
     removeContainer: () => undefined,
   };
 }
@@ -46,6 +55,7 @@ export function openSlowEngine(script: EngineScript): Engine {
     containers = [{ ...created, id: 'c', running, mount_sources: [], started: true }];
   };
   script.loseContainer = () => put(false);
+  script.comeBack = () => put(true);
   script.removeContainer = () => void (containers = []);
   const image = {
     digest: 'sha256:0',
@@ -59,6 +69,7 @@ export function openSlowEngine(script: EngineScript): Engine {
   return {
     version: async () => '1',
     list: async () => {
+      if (script.isAway) throw new Error('no answer');
       const then = containers;
       for (let turn = 0; turn < 5; turn += 1) await script.clock.nextTurn();
       return then;
@@ -83,6 +94,7 @@ export function openSlowEngine(script: EngineScript): Engine {
     },
     start: async () => {
       script.calls.push('start');
+      await script.mayStart;
       put(script.staysUp);
     },
     stopAndCut: async () => {
@@ -90,6 +102,7 @@ export function openSlowEngine(script: EngineScript): Engine {
       put(false);
     },
     remove: async () => {
+      script.calls.push('remove');
       containers = [];
     },
     runBare: async () => 0,

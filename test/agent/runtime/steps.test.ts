@@ -6,6 +6,7 @@ import type { Step } from '../../../agent/runtime/plan.ts';
 import type { WorkloadRecord } from '../../../agent/runtime/records.ts';
 import { createSteps, type StepsDeps } from '../../../agent/runtime/steps.ts';
 import { createLog } from '../../../shared/log.ts';
+import type { DesiredWorkload } from '../../../shared/protocol/workload.ts';
 import { desiredWorkload } from '../desired-workload.ts';
 
 const WORKLOAD = desiredWorkload('w', 'app');
@@ -18,24 +19,30 @@ let image: LocalImage | undefined;
 let faults: Record<string, string>;
 let exit: { code: number; reason: string };
 let shape: ContainerShape | undefined;
+/** The workloads of the desired state. */
+let held: DesiredWorkload[];
+/** What happens while a call is at work. */
+let meanwhile: Record<string, () => void>;
 beforeEach(() => {
   calls = [];
   record = {};
   faults = {};
   exit = { code: 1, reason: 'it ended with code 1' };
   shape = undefined;
+  [held, meanwhile] = [[WORKLOAD], {}];
   image = { digest: 'sha256:1', entrypoint: ['run'], cmd: [], env: [], user: '', working_dir: '', stop_signal: '' };
 });
 
 const act = async (call: string): Promise<void> => {
   calls.push(call);
+  meanwhile[call]?.();
   const fault = faults[call];
   if (fault !== undefined) throw new Error(fault);
 };
 
 function steps(): ReturnType<typeof createSteps> {
   const deps = {
-    desired: { serverNowMs: () => SERVER_NOW_MS, held: () => undefined },
+    desired: { serverNowMs: () => SERVER_NOW_MS, held: () => ({ workloads: held }) },
     log: createLog('test', 'silent'),
     engine: {
       inspectImage: async () => image,
@@ -171,6 +178,49 @@ describe.each([
     await expect(perform(step, 9)).rejects.toThrow('no room');
     expect(record.failure).toBeUndefined();
   });
+});
+
+describe.each([
+  ['failed', () => void (record = { ...record, failure: { code: 'engine_unavailable', detail: 'it hung' } })],
+  ['been ordered gone', () => void (held = [{ ...WORKLOAD, desired: 'removed' }])],
+  ['been stopped', () => void (record = { ...record, removing: true })],
+])('a step of a workload that has %s meanwhile', (_what, end) => {
+  test('creates nothing if it has not come to that', async () => {
+    meanwhile['prepare for 0'] = end;
+    await perform(CREATE);
+    expect(calls.toSorted()).toEqual(['fenced', 'prepare for 0']);
+  });
+
+  test('removes a container that was just created, and forgets it', async () => {
+    meanwhile['create'] = end;
+    await perform(CREATE);
+    expect(calls.slice(-2)).toEqual(['remove', 'note container_id']);
+    expect(calls).not.toContain('start c-new');
+    expect(record.container_id).toBeNull();
+  });
+
+  test('starts nothing, and stops what it was just starting', async () => {
+    meanwhile['fenced'] = end;
+    await perform(START);
+    expect(calls).toEqual(['note container_id', 'fenced']);
+    [calls, meanwhile, held] = [[], { 'start c': end }, [WORKLOAD]];
+    record = { container_id: 'c' };
+    await perform(START);
+    expect(calls).toEqual(['fenced', 'start c', 'cut']);
+  });
+
+  test('that fails is no failure of its own', async () => {
+    meanwhile['create'] = end;
+    faults['create'] = 'the engine was restarted';
+    await perform(CREATE, 3);
+    expect(record.failure?.code).not.toBe('start_failed');
+  });
+});
+
+test('a workload that the desired state has lost meanwhile is started', async () => {
+  meanwhile['create'] = () => void (held = []);
+  await perform(CREATE);
+  expect(calls.at(-1)).toBe('start c-new');
 });
 
 test.each([CREATE, START])('a $kind that the fence fails starts nothing', async (step) => {

@@ -42,9 +42,35 @@ describe('an archive', () => {
     ]);
   });
 
-  test('takes names of 100 bytes and no longer ones', () => {
-    const name = 'n'.repeat(100);
-    expect(execFileSync('tar', ['-t'], { input: tarOf([{ name, content: '' }]) }).toString()).toBe(`${name}\n`);
-    expect(() => tarOf([{ name: `${name}n` }])).toThrow('too long');
+  test.each([
+    ['100 bytes', 'n'.repeat(100)],
+    ['256 bytes with a slash after 155', `${'p'.repeat(155)}/${'n'.repeat(100)}`],
+    ['many short parts', `${'data/'.repeat(50)}`],
+    ['letters of two bytes', `${'ä/'.repeat(50)}${'ä'.repeat(50)}`],
+  ])('takes names of %s', (_what, name) => {
+    const [entry] = execFileSync('tar', ['-tP', '--quoting-style=literal'], { input: tarOf([{ name, content: '' }]) })
+      .toString()
+      .split('\n');
+    expect(entry).toBe(name);
   });
+
+  test.each([
+    ['101 bytes without a slash', 'n'.repeat(101)],
+    ['101 bytes that begin with their only slash', `/${'n'.repeat(100)}`],
+    ['101 bytes that end with their only slash', `${'n'.repeat(100)}/`],
+    ['a slash after more than 155 bytes only', `${'p'.repeat(156)}/n`],
+    ['257 bytes', `${'p'.repeat(156)}/${'n'.repeat(100)}`],
+  ])('takes no names of %s', (_what, name) => {
+    expect(() => tarOf([{ name }])).toThrow('too long');
+  });
+});
+
+test('a copy creates the folder of a volume with a long path, and one that is too long is refused with that reason', () => {
+  const path = `/opt/${'data/'.repeat(45)}end`;
+  const made = withoutVolumes({ ...IMAGE, Config: { Volumes: { [path]: {} } } });
+  const listed = execFileSync('tar', ['-t'], { input: made?.folders[0]?.archive ?? Buffer.alloc(0) }).toString();
+  expect(listed).toBe(`${path.slice(1)}/\n`);
+  const tooLong = `/opt/${'data/'.repeat(60)}`;
+  const Config = { Volumes: { '/fine': {}, [tooLong]: {} } };
+  expect(() => withoutVolumes({ ...IMAGE, Config })).toThrow(`the path of a VOLUME is too long: ${tooLong}`);
 });
