@@ -119,6 +119,17 @@ async function countBusy(query: Query, where: Sql): Promise<number> {
   return row?.count ?? 0;
 }
 
+const WaitingRow = z.object({ id: text, created_ms: int });
+
+/** The job of the model that waits longest for a server; undefined if none waits. */
+export function firstWaiting(query: Query, modelId: string): Promise<z.infer<typeof WaitingRow> | undefined> {
+  return query.one(
+    WaitingRow,
+    sql`select id, created_ms from video_jobs where model_id = ${modelId} and status = 'queued' and upstream is null
+        order by created_ms, id limit 1`,
+  );
+}
+
 /** Jobs whose file is due to be fetched, or all others that are due; those that wait longest first. */
 export async function dueJobs(
   query: Query,

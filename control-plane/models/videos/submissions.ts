@@ -31,35 +31,43 @@ const SKIPPED_LAST_MS = 60_000;
  * The servers, the least busy one for its weight first. One that is away, or that loses jobs, has none. So it would always be the first, and several
  * of them would use up all tries.
  */
-async function inOrder(all: readonly Upstream[], { db, clock, skippedMs }: StepDeps): Promise<Upstream[]> {
-  const nowMs = clock.monotonicMs();
-  const wasSkipped = ({ base_url: url }: Upstream): number =>
-    Number(nowMs - (skippedMs.get(url) ?? -Infinity) < SKIPPED_LAST_MS);
+async function inOrder(all: readonly Upstream[], deps: StepDeps): Promise<Upstream[]> {
+  const { db } = deps;
   const loads = await Promise.all(
     all.map(async (upstream) => ({ upstream, count: await store.countAt(db.read, upstream.base_url) })),
   );
   return loads
     .toSorted((a, b) => (a.count + 1) / a.upstream.weight - (b.count + 1) / b.upstream.weight)
     .map(({ upstream }) => upstream)
-    .toSorted((a, b) => wasSkipped(a) - wasSkipped(b));
+    .toSorted((a, b) => Number(wasSkipped(a, deps)) - Number(wasSkipped(b, deps)));
+}
+
+function wasSkipped({ base_url: url }: Upstream, { clock, skippedMs }: StepDeps): boolean {
+  return clock.monotonicMs() - (skippedMs.get(url) ?? -Infinity) < SKIPPED_LAST_MS;
 }
 
 /**
- * Takes a slot of the server for the job. False if the job is not in the queue any more, or if the server is full. The lock of the server makes
- * simultaneous jobs count one after another.
+ * Takes a slot of the server for the job. False if the job is not in the queue any more, if the server is full, or if another job of the model
+ * waits for longer: that one is due at once then. A waiting job asks more rarely the older it is, so it would never get a slot otherwise. At a
+ * server that has not taken a submission just now, the order does not count, because it may be the older job that the server does not take. The
+ * lock of the server makes simultaneous jobs count one after another.
  */
-async function claim(
-  job: store.Job,
-  { base_url: url, max_open_requests: max }: Upstream,
-  { db }: StepDeps,
-): Promise<boolean> {
+async function claim(job: store.Job, upstream: Upstream, deps: StepDeps): Promise<boolean> {
+  const { db, clock, nudge } = deps;
+  const { base_url: url, max_open_requests: max } = upstream;
   await db.tx('videos.server', (tx) => store.knowServer(tx, url));
-  return db.tx('videos.claim', async (tx) => {
+  const claimed = await db.tx('videos.claim', async (tx) => {
     await tx.lock('video_server', url);
-    await tx.lock('video', job.id);
-    if ((await store.countAt(tx, url)) >= max) return false;
-    return store.patchJob(tx, job, { upstream: url });
+    if ((await store.countAt(tx, url)) >= max) return 'full';
+    const first = wasSkipped(upstream, deps) ? undefined : await store.firstWaiting(tx, job.model_id);
+    const older = first !== undefined && first.created_ms < job.created_ms ? first.id : undefined;
+    await tx.lock('video', older ?? job.id);
+    if (older === undefined) return (await store.patchJob(tx, job, { upstream: url })) ? 'mine' : 'over';
+    await store.postpone(tx, older, clock.now());
+    return 'not mine';
   });
+  if (claimed === 'not mine') nudge();
+  return claimed === 'mine';
 }
 
 async function ask(

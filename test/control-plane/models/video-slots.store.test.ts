@@ -1,4 +1,4 @@
-// Servers that cannot stop a job (SGLang): a job that was cancelled takes a slot there until the server has finished it.
+// Slots of servers: who gets one, and servers that cannot stop a job (SGLang), where a cancelled one takes a slot until it is finished.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openVideoServer, type VideoServer } from '../../kit/video-server.ts';
 import type { World } from '../../kit/world.ts';
@@ -64,4 +64,25 @@ test('a cancelled video that its server still makes counts as an open one of its
   stand({ status: 'failed' });
   await driveFor(world, 60);
   await submitVideo(world, who);
+});
+
+test('a slot goes to the job that waits longest, although a new one asks more often', async () => {
+  await open({ max_open_requests: 1 });
+  const busy = await submitVideo(world, who);
+  await world.drive();
+  const first = await submitVideo(world, who);
+  // An old job asks every 15 seconds.
+  await driveFor(world, 600);
+  const second = await submitVideo(world, who);
+  await driveFor(world, 4);
+  stand({ status: 'completed', progress: 100 });
+  for (let passed = 0; passed < 60 && (await jobOf(world, busy)).status !== 'completed'; passed += 1)
+    await driveFor(world, 1);
+  await driveFor(world, 3);
+  expect([(await jobOf(world, first)).status, (await jobOf(world, second)).status]).toEqual(['in_progress', 'queued']);
+  stand({ status: 'completed', progress: 100 });
+  await driveFor(world, 60);
+  expect((await jobOf(world, second)).status).toBe('in_progress');
+  stand({ status: 'completed', progress: 100 });
+  await driveFor(world, 60);
 });

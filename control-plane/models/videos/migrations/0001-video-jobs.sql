@@ -34,3 +34,5 @@ create index video_jobs_of_org on video_jobs (org_id, created_ms, id);
 create index video_jobs_blobs on video_jobs (blob_key) where blob_key is not null;
 create index video_jobs_open on video_jobs (status, org_id) where status in ('queued', 'in_progress');
 create index video_jobs_left_open on video_jobs (status, org_id) where upstream_open = 1;
+-- The jobs that wait for a server, in the order in which they get one.
+create index video_jobs_waiting on video_jobs (model_id, created_ms, id) where status = 'queued' and upstream is null;
