@@ -38,7 +38,8 @@ export async function createJob(
   const mounts = await jobs.prepare(workload);
   if (isOver(workload_id, deps)) return undefined;
   const containerId = await engine.create(jobShapeOf(workload, image, mounts, machine()));
-  await records.change(workload_id, { container_id: containerId, image_digest: image.digest });
+  const made = { container_id: containerId, image_digest: image.digest, made_ms: deps.desired.serverNowMs() };
+  await records.change(workload_id, made);
   log.info({ workload_id, container_id: containerId, image: workload.image }, 'the container of a job was created');
   return containerId;
 }

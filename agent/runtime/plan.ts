@@ -274,10 +274,15 @@ function planRemoval(id: string, record: WorkloadRecord | undefined, facts: Fact
   return isQuarantineOver(record, facts) ? [{ kind: 'remove', workload_id: id }] : [];
 }
 
-/** True if the container was stopped for its removal so long ago that it may be removed. */
+/**
+ * True if the container was stopped for its removal so long ago that it may be removed. It is kept for the quarantine, but for no longer than it
+ * existed: otherwise somebody who rents a large disk for a second, again and again, would take the disks of all hosts for almost nothing.
+ */
 export function isQuarantineOver(
-  { stopped_ms: stoppedMs }: Pick<WorkloadRecord, 'stopped_ms'>,
+  { stopped_ms: stoppedMs, made_ms: madeMs }: Pick<WorkloadRecord, 'stopped_ms' | 'made_ms'>,
   { quarantineMs, serverNowMs }: Pick<Facts, 'quarantineMs' | 'serverNowMs'>,
 ): boolean {
-  return stoppedMs !== null && stoppedMs + quarantineMs <= serverNowMs;
+  if (stoppedMs === null) return false;
+  const existedMs = madeMs == null ? quarantineMs : Math.max(0, stoppedMs - madeMs);
+  return stoppedMs + Math.min(quarantineMs, existedMs) <= serverNowMs;
 }

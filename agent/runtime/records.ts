@@ -29,6 +29,8 @@ const WorkloadRecord = z.strictObject({
   workload_id: z.string(),
   container_id: z.string().nullable(),
   image_digest: z.string().nullable(),
+  /** When the container was made, by the control plane's clock. Null before; undefined if an older agent has made it. */
+  made_ms: z.number().nullable().optional(),
   /** True once the guest has connected. For a job: true right before its start, so that a crash cannot lose it. */
   ever_running: z.boolean(),
   failure: z.strictObject({ code: ObservedWorkload.shape.failure_code.unwrap(), detail: z.string() }).nullable(),

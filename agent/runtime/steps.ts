@@ -162,7 +162,8 @@ async function create(deps: StepsDeps, workload: DesiredWorkload): Promise<strin
   const entry = { entrypoint, mounts: [...mounts, ...(await etcFiles(workload_id, workload.instance_id))] };
   if (isOver(workload_id, deps)) return undefined;
   const containerId = await engine.create(shapeOf(workload, image, entry, machine()));
-  await records.change(workload_id, { container_id: containerId, image_digest: image.digest });
+  const made = { container_id: containerId, image_digest: image.digest, made_ms: deps.desired.serverNowMs() };
+  await records.change(workload_id, made);
   log.info({ workload_id, container_id: containerId, image: ref }, 'a container was created');
   return containerId;
 }

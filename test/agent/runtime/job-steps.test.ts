@@ -95,13 +95,14 @@ describe('a job', () => {
     expect(calls).toEqual([
       'fetch for w',
       'create',
-      'note container_id image_digest',
+      'note container_id image_digest made_ms',
       'note ever_running job',
       'start c-new',
     ]);
     expect(record).toEqual({
       container_id: 'c-new',
       image_digest: 'sha256:1',
+      made_ms: expect.any(Number),
       ever_running: true,
       job: STARTED,
     });

@@ -38,6 +38,8 @@ async function rebootAfterStop(quarantineMs: number): Promise<void> {
   await open(quarantineMs);
   await host.want(WORKLOAD);
   await host.until('container', () => host.runtime.running().length > 0);
+  // It is kept for no longer than it existed.
+  await clock.advance(quarantineMs);
   await host.want(REMOVED);
   await host.until('stop', () => host.seen('wl_a')?.phase === 'stopped');
   await host.runtime.stop();

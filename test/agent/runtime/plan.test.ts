@@ -1,7 +1,7 @@
 // The plan's promises, over every mixture of facts: nothing but an order to remove ends a workload.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { gpusOf, keyOf, plan, type Facts, type Step } from '../../../agent/runtime/plan.ts';
+import { gpusOf, isQuarantineOver, keyOf, plan, type Facts, type Step } from '../../../agent/runtime/plan.ts';
 import type { PullStatus } from '../../../agent/runtime/pulls.ts';
 import { AUTO_TERMINATE_GRACE_MS } from '../../../shared/limits.ts';
 import type { WorkloadRecord } from '../../../agent/runtime/records.ts';
@@ -219,6 +219,19 @@ describe('for every mixture of facts', () => {
       { id: 'c1', workload_id: 'wl_a', running: false, mount_sources: [], gpu_uuids: [], started: true },
     ];
     expect(plan(facts({ records, containers, ...times }))).toEqual(steps);
+  });
+
+  test.each([
+    ['was made by an older agent', undefined, 1_400],
+    ['existed for longer than a quarantine', 399, 1_400],
+    ['existed for as long as a quarantine', 400, 1_400],
+    ['existed for a moment', 890, 910],
+    ['was made by a clock that was set back later', 901, 900],
+  ])('a disk that %s is kept for the quarantine, and no longer than it existed', (_how, made_ms, untilMs) => {
+    const over = (serverNowMs: number): boolean =>
+      isQuarantineOver({ stopped_ms: 900, made_ms }, { quarantineMs: 500, serverNowMs });
+    expect([over(untilMs - 1), over(untilMs)]).toEqual([false, true]);
+    expect(isQuarantineOver({ stopped_ms: null, made_ms }, { quarantineMs: 0, serverNowMs: 9_999 })).toBe(false);
   });
 
   test('a disk is removed only after the quarantine', () => {

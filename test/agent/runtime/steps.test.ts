@@ -90,7 +90,7 @@ describe('a creation', () => {
   test('starts the container once it is recorded and the fence stands', async () => {
     await perform(CREATE);
     expect(calls.toSorted()).toEqual(
-      ['create', 'fenced', 'note container_id image_digest', 'prepare for 0', 'start c-new'].toSorted(),
+      ['create', 'fenced', 'note container_id image_digest made_ms', 'prepare for 0', 'start c-new'].toSorted(),
     );
     expect(calls.at(-1)).toBe('start c-new');
     expect(record).toMatchObject({ container_id: 'c-new', image_digest: 'sha256:1' });
