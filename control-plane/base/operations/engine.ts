@@ -6,7 +6,10 @@ import { type Loop, startLoop } from '../../../shared/loop.ts';
 import type { Rng } from '../../../shared/rng.ts';
 
 const PERIOD_MS = 1_000;
-/** Limit of rows that one driver handles at once: enough to hide network delays, few enough for two cores. */
+/**
+ * Limit of rows that one driver handles at once: enough to hide network delays, few enough for two cores. Each driver has places of its own, so
+ * that rows that wait for slow hosts do not keep the rows of other rooms waiting.
+ */
 const IN_FLIGHT_MAX = 64;
 const RETRY_MS_MIN = 500;
 const RETRY_MS_MAX = 30_000;
@@ -37,6 +40,9 @@ interface Trouble {
 export function startEngine(drivers: Driver[], deps: { clock: Clock; log: Log; rng: Rng }): Engine {
   const { clock, log, rng } = deps;
   const inFlight = new Map<string, Promise<void>>();
+  /** Rows in progress, by driver. */
+  const atWork = new Map<string, number>();
+  const count = ({ name }: Driver, change: number): void => void atWork.set(name, (atWork.get(name) ?? 0) + change);
   const troubles = new Map<string, Trouble>();
   const driven = new Map(drivers.map(({ name }) => [name, 0]));
   const stopping = new AbortController();
@@ -71,15 +77,18 @@ export function startEngine(drivers: Driver[], deps: { clock: Clock; log: Log; r
       run: async () => {
         forgetOldTroubles();
         for (const driver of drivers) {
-          const free = IN_FLIGHT_MAX - inFlight.size;
-          if (free <= 0) return;
+          let free = IN_FLIGHT_MAX - (atWork.get(driver.name) ?? 0);
+          if (free <= 0) continue;
           // Some due rows are in progress or waiting for a retry, so this asks for more rows than can be started.
-          const ids = await driver.due(clock.now(), free + inFlight.size + troubles.size);
+          const ids = await driver.due(clock.now(), IN_FLIGHT_MAX + troubles.size);
           for (const id of ids) {
             const key = `${driver.name}/${id}`;
-            if (inFlight.has(key) || inFlight.size >= IN_FLIGHT_MAX) continue;
+            if (inFlight.has(key) || free <= 0) continue;
             if ((troubles.get(key)?.notBeforeMs ?? 0) > clock.monotonicMs()) continue;
+            free -= 1;
+            count(driver, 1);
             const work = driveOne(driver, id, key).finally(() => {
+              count(driver, -1);
               inFlight.delete(key);
               if (!stopping.signal.aborted) loop.nudge();
             });

@@ -134,7 +134,7 @@ async function refuseTooMany(tx: Tx, orgId: string): Promise<void> {
   });
 }
 
-/** A job that is cancelled before its first file, or whose training fails, has held GPUs for free. Many of them would keep hosts from earning. */
+/** A job that is cancelled or that fails before its first file has held GPUs for free. Many of them would keep hosts from earning. */
 async function refuseUnpaid(
   tx: Tx,
   orgId: string,

@@ -43,6 +43,29 @@ export function filesOf(query: Query, jobId: string): Promise<JobFileRow[]> {
   );
 }
 
+const SizeRow = z.object({ count: int, bytes: int });
+
+/** How many files of this kind an attempt has announced, and their size together. */
+export async function sizeOfFiles(
+  query: Query,
+  { workload_id: attemptId, kind }: Pick<JobFileRow, 'workload_id' | 'kind'>,
+): Promise<z.infer<typeof SizeRow>> {
+  const row = await query.one(
+    SizeRow,
+    sql`select count(*) as count, cast(coalesce(sum(bytes), 0) as bigint) as bytes from finetuning_files
+        where workload_id = ${attemptId} and kind = ${kind}`,
+  );
+  return row ?? { count: 0, bytes: 0 };
+}
+
+/** The files of a job whose blobs are kept, oldest first. A long job has thousands of older checkpoints, which are not read. */
+export function keptFilesOf(query: Query, jobId: string): Promise<JobFileRow[]> {
+  return query.all(
+    FileRow,
+    sql`select ${COLUMNS} from finetuning_files where job_id = ${jobId} and blob_key is not null order by created_ms, id`,
+  );
+}
+
 export function findFile(
   query: Query,
   which: Pick<JobFileRow, 'workload_id' | 'kind' | 'name'>,

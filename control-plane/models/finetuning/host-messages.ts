@@ -6,13 +6,13 @@ import { findWorkload } from '../../fleet/workloads/store.ts';
 import { type Attempt, findAttempt, patchAttempt } from './attempts.ts';
 import type { FineTuningDeps } from './deps.ts';
 import { appendEvents, eventOf } from './events.ts';
-import { filesOf, findFile, findFileById, insertFile, type JobFileRow, moveFile } from './files.ts';
+import { findFile, findFileById, insertFile, type JobFileRow, moveFile, sizeOfFiles } from './files.ts';
 import { INPUTS } from './placing.ts';
 import { findJob, type Job, makeDue } from './store.ts';
 
 const MIB = 1024 ** 2;
-/** Limit for the files of one attempt. A job of a day writes far fewer checkpoints. */
-const FILES_PER_ATTEMPT_MAX = 1_000;
+/** Limits for the files of one attempt. A checkpoint comes every few minutes, so these last for a month. */
+const FILES_PER_ATTEMPT_MAX = { checkpoint: 10_000, result: 1_000 };
 
 interface Owned {
   job: Job;
@@ -95,7 +95,7 @@ async function outputUrl(
   const which = { workload_id: attempt.id, kind, name: file.name };
   const known = await findFile(db.read, which);
   if (known !== undefined) return knownUrl(job, known, file, deps);
-  const refusal = refusalOf(await filesOf(db.read, job.id), { ...which, bytes: file.bytes }, bytesMax);
+  const refusal = refusalOf(await sizeOfFiles(db.read, which), { ...which, bytes: file.bytes }, bytesMax);
   if (refusal !== undefined) return { kind: 'refused', detail: refusal };
   const step = purpose.kind === 'checkpoint' ? purpose.step : 0;
   const row: JobFileRow = {
@@ -118,18 +118,19 @@ async function outputUrl(
   return inserted === undefined ? { kind: 'refused', detail: 'the job is gone' } : putUrl(inserted, deps);
 }
 
-/** Why the host may not upload this file; undefined if it may. Without these limits, a host could fill the storage with many or large files. */
+/**
+ * Why the host may not upload this file; undefined if it may. `alike`: the files of its attempt and kind. Each kind has limits of its own, because a
+ * long job with many checkpoints must not lose its result. Without limits, a host could fill the storage with many or large files.
+ */
 function refusalOf(
-  files: readonly JobFileRow[],
-  wanted: Pick<JobFileRow, 'workload_id' | 'kind' | 'name' | 'bytes'>,
+  alike: { count: number; bytes: number },
+  { kind, name, bytes }: Pick<JobFileRow, 'kind' | 'name' | 'bytes'>,
   bytesMax: number,
 ): string | undefined {
-  const ofAttempt = files.filter(({ workload_id: id }) => id === wanted.workload_id);
-  if (ofAttempt.length >= FILES_PER_ATTEMPT_MAX) return 'the job has too many files';
+  if (alike.count >= FILES_PER_ATTEMPT_MAX[kind]) return `the job has too many files of the kind ${kind}`;
   // Older checkpoints are removed, so only the size of the new one counts. The files of a result are kept, so their sizes count together.
-  const beside = wanted.kind === 'result' ? ofAttempt.filter(({ kind }) => kind === 'result') : [];
-  const bytes = beside.reduce((sum, file) => sum + file.bytes, wanted.bytes);
-  return bytes > bytesMax ? `${wanted.name} is beyond the ${bytesMax} bytes that a job may leave` : undefined;
+  const all = kind === 'result' ? alike.bytes + bytes : bytes;
+  return all > bytesMax ? `${name} is beyond the ${bytesMax} bytes that a job may leave` : undefined;
 }
 
 async function knownUrl(

@@ -95,8 +95,8 @@ export function pageOfJobs(
 const UnpaidRow = JobRow.pick({ terms: true }).extend({ placed_ms: int, ended_ms: int });
 
 /**
- * The jobs made after `sinceMs` that held GPUs and cost nothing, because their owners cancelled them or their training failed. When each was placed,
- * and when that ended.
+ * The placements of jobs made after `sinceMs` that held GPUs and cost nothing, because their owners cancelled them, or because they ended before
+ * their first file. When each was placed, and when that ended. A placement whose program never ran ends with the next one, and counts for a moment.
  */
 export function unpaidJobs(
   query: Query,
@@ -106,10 +106,12 @@ export function unpaidJobs(
 ): Promise<z.infer<typeof UnpaidRow>[]> {
   return query.all(
     UnpaidRow,
-    sql`select terms, finetuning_attempts.created_ms as placed_ms, coalesce(cancel_ms, finished_ms) as ended_ms
-        from finetuning_jobs join finetuning_attempts on job_id = finetuning_jobs.id and finetuning_attempts.id = workload_id
+    sql`select terms, finetuning_attempts.created_ms as placed_ms,
+          case when finetuning_attempts.id = workload_id then coalesce(cancel_ms, finished_ms)
+            else coalesce(stopped_ms, finetuning_attempts.created_ms) end as ended_ms
+        from finetuning_jobs join finetuning_attempts on job_id = finetuning_jobs.id
         where org_id = ${orgId} and finetuning_jobs.created_ms > ${sinceMs} and finetuning_jobs.charged_ucents = 0
-          and (cancel_ms is not null or (status = 'failed' and error_code = 'training_failed'))
+          and (cancel_ms is not null or status = 'failed')
         limit ${limit}`,
   );
 }

@@ -41,10 +41,14 @@ export async function warnOfBalances(signal: AbortSignal, deps: BalanceWarningsD
 const RunningRow = z.object({ id: text, org_id: text, balance_below_hours: int.nullable() });
 type Running = z.infer<typeof RunningRow>;
 
+/** An instance under a contract costs nothing by itself, and does not stop when the balance ends. */
+const IS_CHARGED = sql`price_ucents_per_hour > 0`;
+
 function runningAfter(query: Query, afterId: string): Promise<Running[]> {
   return query.all(
     RunningRow,
-    sql`select id, org_id, balance_below_hours from instances where status = 'running' and id > ${afterId} order by id limit ${PAGE}`,
+    sql`select id, org_id, balance_below_hours from instances
+        where status = 'running' and ${IS_CHARGED} and id > ${afterId} order by id limit ${PAGE}`,
   );
 }
 

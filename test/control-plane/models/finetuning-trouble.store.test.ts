@@ -338,3 +338,17 @@ test('a job that cannot be driven does not keep the others from being driven, an
   );
   await world.db.tx('test.mend', (tx) => tx.run(sql`update finetuning_jobs set terms = ${kept?.terms ?? ''}`));
 });
+
+test('a job with ten thousand checkpoints may not add one, and still delivers its result', async () => {
+  const { id } = await training.running();
+  const { id: attemptId } = await training.attempt(id);
+  await training.world.db.tx('test.fill', (tx) =>
+    tx.run(sql`insert into finetuning_files (id, job_id, workload_id, kind, name, step, bytes, sha256, state, created_ms)
+      with recursive n(i) as (select 1 union all select i + 1 from n where i < 9999)
+      select 'f-' || i, ${id}, ${attemptId}, 'checkpoint', 'old-' || i, 0, 1, 'x', 'verified', 1 from n`),
+  );
+  expect(await training.upload(id, { step: 1 }, 'the last one')).toBe('stored');
+  expect(await training.upload(id, { step: 2 }, 'one more')).toBe('refused');
+  await training.report(id, 'finishing', { exit_code: 0 });
+  expect(await training.upload(id, 'result', 'an adapter')).toBe('stored');
+});

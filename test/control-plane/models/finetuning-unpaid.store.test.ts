@@ -1,4 +1,4 @@
-// The budget of GPU time that an organisation may hold without paying, for jobs that it cancels or whose training fails.
+// The budget of GPU time that an organisation may hold without paying, for jobs that it cancels or that fail before their first file.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openTraining, type Training } from './training-world.ts';
 
@@ -72,6 +72,35 @@ test.each<[string, (id: string) => Promise<unknown>]>([
   await training.world.clock.advance(2 * MINUTE_MS + 1);
   await end(id);
   await training.report(id, 'removed');
+  expect((await training.money()).paid).toBe(0);
+  await expect(training.create()).rejects.toMatchObject(refused);
+});
+
+test('a job that fails on several machines counts with each placement whose program ran', async () => {
+  for (let i = 0; i < 5; i += 1) await training.machine();
+  for (let i = 0; i < 3; i += 1) await squat(10 * MINUTE_MS);
+  const id = await training.create();
+  for (let tried = 0; tried < 5; tried += 1) {
+    await training.world.drive();
+    await training.report(id, 'running');
+    await training.pass(5 * 60 + 1);
+    await training.report(id, 'finished', { exit_code: 137, results: [] });
+  }
+  await training.pass(10);
+  expect(await training.shown(id)).toMatchObject({ status: 'failed', error: { code: 'operation_failed' } });
+  expect((await training.money()).paid).toBe(0);
+  await expect(training.create()).rejects.toMatchObject(refused);
+});
+
+test('a job that uses up its budget and has stored nothing counts with its whole time', async () => {
+  const id = await training.create({ svc: { max_budget_usd: 36 } });
+  await training.world.drive();
+  await training.report(id, 'running');
+  await training.pass(3_550);
+  await training.report(id, 'finishing', { exit_code: 0, stopped_at_limit: true });
+  await training.report(id, 'finished', { exit_code: 0, stopped_at_limit: true, results: null });
+  await training.report(id, 'removed');
+  expect(await training.shown(id)).toMatchObject({ status: 'failed', error: { code: 'budget_exceeded' } });
   expect((await training.money()).paid).toBe(0);
   await expect(training.create()).rejects.toMatchObject(refused);
 });

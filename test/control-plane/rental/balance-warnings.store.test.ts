@@ -1,5 +1,6 @@
 // Customers are warned before their balance ends: once for each crossing, over restarts and with several control planes.
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { sql } from '../../../control-plane/base/db/db.ts';
 import { funding, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { WebhookEventType } from '../../../shared/api/webhook.ts';
 import { openOperator } from '../../kit/operator.ts';
@@ -108,4 +109,13 @@ test('the operator changes the hours of an organisation, and "never" ends its wa
 
 test('a warning is none of the events of webhooks', () => {
   expect(WebhookEventType.options).not.toContain(LOW);
+});
+
+test('an instance under a contract, which does not stop when the balance ends, is not warned about', async () => {
+  const id = await world.run(who);
+  await world.db.tx('test.reserve', (tx) =>
+    tx.run(sql`update instances set price_ucents_per_hour = 0 where id = ${id}`),
+  );
+  await passes(7);
+  expect([await reason(id), await warned(id)]).toEqual([undefined, []]);
 });

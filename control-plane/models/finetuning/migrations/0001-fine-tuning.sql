@@ -78,6 +78,7 @@ create table finetuning_files (
 
 create index finetuning_files_of_job on finetuning_files (job_id, kind, created_ms, id);
 create index finetuning_files_blobs on finetuning_files (blob_key) where blob_key is not null;
+create index finetuning_files_kept on finetuning_files (job_id, created_ms, id) where blob_key is not null;
 
 create table finetuning_events (
   id TEXT not null primary key,

@@ -1,4 +1,4 @@
-// The engine that drives due rows: what it keeps about rows that failed.
+// The engine that drives due rows: what it keeps about rows that failed, and how many rows of each driver it handles at once.
 import { afterEach, expect, test } from 'vitest';
 import { type Engine, startEngine } from '../../../../control-plane/base/operations/engine.ts';
 import { createLog } from '../../../../shared/log.ts';
@@ -31,4 +31,29 @@ test('rows that failed and are not due any more are forgotten, so that the queri
   const before = tries.get('row-0') ?? 0;
   await clock.advance(10 * 60_000);
   expect((tries.get('row-0') ?? 0) - before).toBeLessThan(80);
+});
+
+test('a driver whose rows all hang keeps no row of another driver waiting, and handles 64 at once', async () => {
+  const clock = virtualClock();
+  const released = Promise.withResolvers<void>();
+  const driven: string[] = [];
+  const rows = (name: string, count: number) => Array.from({ length: count }, (_, i) => `${name}-${i}`);
+  const driverOf = (name: string, ids: string[], wait: Promise<void>) => ({
+    name,
+    due: async () => ids,
+    drive: async (id: string) => {
+      driven.push(id);
+      ids.splice(ids.indexOf(id), 1);
+      await wait;
+    },
+  });
+  const slow = driverOf('slow', rows('slow', 100), released.promise);
+  const quick = driverOf('quick', rows('quick', 100), Promise.resolve());
+  engine = startEngine([slow, quick], { clock, log: createLog('test', 'silent'), rng: seededRng(1) });
+  await clock.advance(5_000);
+  const count = (name: string): number => driven.filter((id) => id.startsWith(name)).length;
+  expect([count('slow'), count('quick')]).toEqual([64, 100]);
+  released.resolve();
+  await clock.advance(2_000);
+  expect(count('slow')).toBe(100);
 });
