@@ -14,7 +14,7 @@ import { proofState } from './proof-store.ts';
 const BOOKS_PERIOD_MS = 3_600_000;
 
 /** A bill reads the transfers of this time one by one, and of the minute in which transfers settle. */
-const MONTHS_PERIOD_MS = 30_000;
+const MONTHS_PERIOD_MS = 120_000;
 
 export function ledgerBrings({ db, books, months }: { db: Db; books: Books; months: MonthLines }) {
   const loopOf = (name: string, periodMs: number, work: Pick<Books | MonthLines, 'run'>): LoopOptions => ({

@@ -53,19 +53,18 @@ export function groupingOf(billed: Billed): store.Grouping {
   return { bySubject: kindsBy('subject'), byEvidence: kindsBy('model') };
 }
 
-/** Adds the next transfers to their lines. True if there may be more. */
+/** Adds the next transfers to their lines. True if there may be more. Settled transfers do not change, so they are found before the transaction. */
 async function advance({ db, clock, billed }: Deps): Promise<boolean> {
-  const next = (query: Query, position: store.Position, limit: number) =>
-    store.positionsBehind(query, position, { untilMs: clock.now() - SETTLED_MS, limit });
-  const [waiting] = await next(db.read, await store.linesPosition(db.read), 1);
-  if (waiting === undefined) return false;
+  const position = await store.linesPosition(db.read);
+  const reach = { untilMs: clock.now() - SETTLED_MS, limit: PIECE };
+  const transfers = await store.positionsBehind(db.read, position, reach);
+  const [first] = transfers;
+  if (first === undefined) return false;
+  const { fromMs: monthMs, untilMs } = monthAt(first.posted_ms);
+  const last = transfers.findLast(({ posted_ms: postedMs }) => postedMs < untilMs) ?? first;
   return db.tx('months.add', async (tx) => {
-    const position = await store.lockLinesPosition(tx);
-    const transfers = await next(tx, position, PIECE);
-    const [first] = transfers;
-    if (first === undefined) return false;
-    const { fromMs: monthMs, untilMs } = monthAt(first.posted_ms);
-    const last = transfers.findLast(({ posted_ms: postedMs }) => postedMs < untilMs) ?? first;
+    // Another process is adding them.
+    if (!(await store.moveLinesPosition(tx, position, last))) return false;
     await store.addLines(tx, position, { last, monthMs, grouping: groupingOf(billed()) });
     return true;
   });

@@ -40,6 +40,16 @@ export async function lockLinesPosition(tx: Tx): Promise<Position> {
   return row ?? { posted_ms: 0, transfer_id: '' };
 }
 
+/** Moves the position and locks it as `lockLinesPosition` does. False if it is not at `from` any more. Must begin the transaction. */
+export async function moveLinesPosition(tx: Tx, from: Position, to: Position): Promise<boolean> {
+  const moved = await tx.run(
+    sql`insert into month_lines_position (id, posted_ms, transfer_id) values (1, ${to.posted_ms}, ${to.transfer_id})
+        on conflict (id) do update set posted_ms = excluded.posted_ms, transfer_id = excluded.transfer_id
+          where month_lines_position.posted_ms = ${from.posted_ms} and month_lines_position.transfer_id = ${from.transfer_id}`,
+  );
+  return moved === 1;
+}
+
 /** Positions of the transfers that follow the position and were posted before `untilMs`, in the order of posting. */
 export function positionsBehind(
   query: Query,
@@ -53,7 +63,7 @@ export function positionsBehind(
   );
 }
 
-/** Adds the transfers from the position to `last`, all of one month, to their lines, and moves the position to `last`. */
+/** Adds the transfers after the position up to `last`, all of one month, to their lines. The caller has moved the position to `last`. */
 export async function addLines(
   tx: Tx,
   position: Position,
@@ -81,9 +91,6 @@ export async function addLines(
         select account_id, cast(${monthMs} as bigint), ${SUMMED} from (${sides}) as sides where 1 = 1 group by account_id, ${KEY}
         on conflict (account_id, month_ms, ${KEY}) do update set count = month_lines.count + excluded.count,
           change_ucents = month_lines.change_ucents + excluded.change_ucents, last_posted_ms = excluded.last_posted_ms`,
-  );
-  await tx.run(
-    sql`update month_lines_position set posted_ms = ${last.posted_ms}, transfer_id = ${last.transfer_id} where id = 1`,
   );
 }
 
