@@ -35,11 +35,15 @@ export async function insertFile(tx: Tx, file: JobFileRow): Promise<void> {
   );
 }
 
-/** All files of a job, oldest first. */
+/**
+ * The files of a job that decide something, oldest first: all files of results, and the checkpoints whose blobs are kept. A long job has thousands
+ * of older checkpoints, which are not read.
+ */
 export function filesOf(query: Query, jobId: string): Promise<JobFileRow[]> {
   return query.all(
     FileRow,
-    sql`select ${COLUMNS} from finetuning_files where job_id = ${jobId} order by created_ms, id`,
+    sql`select ${COLUMNS} from finetuning_files where job_id = ${jobId} and (kind = 'result' or blob_key is not null)
+        order by created_ms, id`,
   );
 }
 

@@ -21,7 +21,7 @@ import { cancelJob, failMissing } from './cancel.ts';
 import { createJob, type CreateCall, quotesOf } from './create.ts';
 import type { FineTuningDeps } from './deps.ts';
 import { pageOfEvents } from './events.ts';
-import { keptFilesOf, namedBlobs, pageOfCheckpoints } from './files.ts';
+import { filesOf, namedBlobs, pageOfCheckpoints } from './files.ts';
 import { takeEvents, urlFor } from './host-messages.ts';
 import { driveJob } from './steps.ts';
 import * as store from './store.ts';
@@ -150,7 +150,7 @@ async function ownJob(query: Query, orgId: string, id: string): Promise<store.Jo
 async function shown(job: store.Job, deps: FineTuningDeps): Promise<FineTuningJob> {
   const { blobs, clock } = deps;
   const expiresS = Math.floor((clock.now() + FINE_TUNING_URL_MS) / 1000);
-  const results = resultsOf(job, await keptFilesOf(deps.db.read, job.id));
+  const results = resultsOf(job, await filesOf(deps.db.read, job.id));
   const urls = results.map(async ({ blob_key: key, name }) =>
     key === null ? [] : [(await blobs.presign({ method: 'GET', key, expiresS, filename: name })).url],
   );

@@ -121,13 +121,16 @@ async function countBusy(query: Query, where: Sql): Promise<number> {
 
 const WaitingRow = z.object({ id: text, created_ms: int });
 
-/** The job of the model that waits longest for a server; undefined if none waits. */
-export function firstWaiting(query: Query, modelId: string): Promise<z.infer<typeof WaitingRow> | undefined> {
-  return query.one(
-    WaitingRow,
-    sql`select id, created_ms from video_jobs where model_id = ${modelId} and status = 'queued' and upstream is null
-        order by created_ms, id limit 1`,
-  );
+/** The job of these models that waits longest for a server; undefined if none waits. */
+export function firstWaiting(
+  query: Query,
+  modelIds: readonly string[],
+): Promise<z.infer<typeof WaitingRow> | undefined> {
+  const first = (id: string): Sql =>
+    sql`select * from (select id, created_ms from video_jobs where model_id = ${id} and status = 'queued' and upstream is null
+        order by created_ms, id limit 1) as first_of_model`;
+  const firsts = join(modelIds.map(first), ' union all ');
+  return query.one(WaitingRow, sql`select id, created_ms from (${firsts}) as firsts order by created_ms, id limit 1`);
 }
 
 /** Jobs whose file is due to be fetched, or all others that are due; those that wait longest first. */

@@ -3,7 +3,7 @@
 // A server returns its id of the job only in its answer. If the process dies before that id is stored, it is unknown whether the server has
 // begun, and the job is sent again. The server may then make it twice. The customer gets one video and pays for one.
 import { UPSTREAM_ATTEMPTS_MAX } from '../../../shared/limits.ts';
-import type { Upstream } from '../catalog/models.ts';
+import type { CatalogModel, Upstream } from '../catalog/models.ts';
 import type { StepDeps } from './deps.ts';
 import { failJob, note, waitMs } from './states.ts';
 import { againMs } from './plan.ts';
@@ -47,19 +47,21 @@ function wasSkipped({ base_url: url }: Upstream, { clock, skippedMs }: StepDeps)
 }
 
 /**
- * Takes a slot of the server for the job. False if the job is not in the queue any more, if the server is full, or if another job of the model
- * waits for longer: that one is due at once then. A waiting job asks more rarely the older it is, so it would never get a slot otherwise. At a
+ * Takes a slot of the server for the job. False if the job is not in the queue any more, if the server is full, or if a job of a model of this
+ * server waits for longer: that one is due at once then. A waiting job asks more rarely the older it is, so it would never get a slot otherwise. At a
  * server that has not taken a submission just now, the order does not count, because it may be the older job that the server does not take. The
  * lock of the server makes simultaneous jobs count one after another.
  */
 async function claim(job: store.Job, upstream: Upstream, deps: StepDeps): Promise<boolean> {
-  const { db, clock, nudge } = deps;
+  const { db, clock, catalog, nudge } = deps;
   const { base_url: url, max_open_requests: max } = upstream;
+  const isHere = ({ upstreams }: CatalogModel): boolean => upstreams.some((each) => each.base_url === url);
+  const models = catalog.models.filter(isHere).map(({ id }) => id);
   await db.tx('videos.server', (tx) => store.knowServer(tx, url));
   const claimed = await db.tx('videos.claim', async (tx) => {
     await tx.lock('video_server', url);
     if ((await store.countAt(tx, url)) >= max) return 'full';
-    const first = wasSkipped(upstream, deps) ? undefined : await store.firstWaiting(tx, job.model_id);
+    const first = wasSkipped(upstream, deps) ? undefined : await store.firstWaiting(tx, models);
     const older = first !== undefined && first.created_ms < job.created_ms ? first.id : undefined;
     await tx.lock('video', older ?? job.id);
     if (older === undefined) return (await store.patchJob(tx, job, { upstream: url })) ? 'mine' : 'over';

@@ -230,12 +230,15 @@ export function findInstances(
   return query.all(InstanceRow, sql`select ${COLUMNS} from instances where ${join(conditions, ' and ')}`);
 }
 
+const ReservedRow = InstanceRow.pick({ id: true, reservation_id: true, status: true, gpu_count: true });
+export type ReservedRow = z.infer<typeof ReservedRow>;
+
 /** Instances of these contracts that are not terminated, oldest first. Failed ones are included. */
-export async function liveOfReservations(query: Query, reservationIds: readonly string[]): Promise<InstanceRow[]> {
-  if (reservationIds.length === 0) return [];
+export function liveOfReservations(query: Query, reservationIds: readonly string[]): Promise<ReservedRow[]> {
+  if (reservationIds.length === 0) return Promise.resolve([]);
   return query.all(
-    InstanceRow,
-    sql`select ${COLUMNS} from instances
+    ReservedRow,
+    sql`select id, reservation_id, status, gpu_count from instances
         where reservation_id in (${join([...reservationIds])}) and status not in ('stopped', 'terminated')
         order by created_ms, id`,
   );

@@ -6,7 +6,7 @@ import { dollarsFromUcents } from '../../../shared/money.ts';
 import { type AppSite, appUrl } from '../endpoints/app-address.ts';
 import type { Endpoint } from '../endpoints/endpoints.ts';
 import { balanceReason } from './balance-warnings.ts';
-import { CONNECTABLE, type InstanceRow, type ShownInstance } from './store.ts';
+import { CONNECTABLE, type InstanceRow, type ReservedRow, type ShownInstance } from './store.ts';
 import { GRACE_MS } from '../../../shared/limits.ts';
 import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
 
@@ -57,7 +57,7 @@ export function instanceView(row: ShownInstance, around: Surroundings): Instance
 }
 
 /** The instance as the list of contracts shows it; empty if it is terminated or stopped. */
-export function reservedView(row: InstanceRow, endpoint: Endpoint | undefined): ReservedInstance[] {
+export function reservedView(row: ReservedRow, endpoint: Endpoint | undefined): ReservedInstance[] {
   const status = RESERVED_STATUS[row.status];
   if (status === undefined) return [];
   return [{ instance_id: row.id, hostname: endpoint?.hostname ?? null, gpu_count: row.gpu_count, status }];

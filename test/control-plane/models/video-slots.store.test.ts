@@ -66,23 +66,29 @@ test('a cancelled video that its server still makes counts as an open one of its
   await submitVideo(world, who);
 });
 
-test('a slot goes to the job that waits longest, although a new one asks more often', async () => {
-  await open({ max_open_requests: 1 });
-  const busy = await submitVideo(world, who);
-  await world.drive();
-  const first = await submitVideo(world, who);
-  // An old job asks every 15 seconds.
-  await driveFor(world, 600);
-  const second = await submitVideo(world, who);
-  await driveFor(world, 4);
-  stand({ status: 'completed', progress: 100 });
-  for (let passed = 0; passed < 60 && (await jobOf(world, busy)).status !== 'completed'; passed += 1)
-    await driveFor(world, 1);
-  await driveFor(world, 3);
-  expect([(await jobOf(world, first)).status, (await jobOf(world, second)).status]).toEqual(['in_progress', 'queued']);
-  stand({ status: 'completed', progress: 100 });
-  await driveFor(world, 60);
-  expect((await jobOf(world, second)).status).toBe('in_progress');
-  stand({ status: 'completed', progress: 100 });
-  await driveFor(world, 60);
-});
+test.each(['director', 'acme/clips'])(
+  'a slot goes to the job that waits longest, although a new one of %s asks more often',
+  async (model) => {
+    await open({ max_open_requests: 1 });
+    const busy = await submitVideo(world, who);
+    await world.drive();
+    const first = await submitVideo(world, who);
+    // An old job asks every 15 seconds.
+    await driveFor(world, 600);
+    const second = await submitVideo(world, who, { model });
+    await driveFor(world, 4);
+    stand({ status: 'completed', progress: 100 });
+    for (let passed = 0; passed < 60 && (await jobOf(world, busy)).status !== 'completed'; passed += 1)
+      await driveFor(world, 1);
+    await driveFor(world, 3);
+    expect([(await jobOf(world, first)).status, (await jobOf(world, second)).status]).toEqual([
+      'in_progress',
+      'queued',
+    ]);
+    stand({ status: 'completed', progress: 100 });
+    await driveFor(world, 60);
+    expect((await jobOf(world, second)).status).toBe('in_progress');
+    stand({ status: 'completed', progress: 100 });
+    await driveFor(world, 60);
+  },
+);
