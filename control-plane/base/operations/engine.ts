@@ -40,9 +40,6 @@ interface Trouble {
 export function startEngine(drivers: Driver[], deps: { clock: Clock; log: Log; rng: Rng }): Engine {
   const { clock, log, rng } = deps;
   const inFlight = new Map<string, Promise<void>>();
-  /** Rows in progress, by driver. */
-  const atWork = new Map<string, number>();
-  const count = ({ name }: Driver, change: number): void => void atWork.set(name, (atWork.get(name) ?? 0) + change);
   const troubles = new Map<string, Trouble>();
   const driven = new Map(drivers.map(({ name }) => [name, 0]));
   const stopping = new AbortController();
@@ -77,18 +74,17 @@ export function startEngine(drivers: Driver[], deps: { clock: Clock; log: Log; r
       run: async () => {
         forgetOldTroubles();
         for (const driver of drivers) {
-          let free = IN_FLIGHT_MAX - (atWork.get(driver.name) ?? 0);
-          if (free <= 0) continue;
+          const atWork = [...inFlight.keys()].filter((key) => key.startsWith(`${driver.name}/`)).length;
+          if (atWork >= IN_FLIGHT_MAX) continue;
           // Some due rows are in progress or waiting for a retry, so this asks for more rows than can be started.
           const ids = await driver.due(clock.now(), IN_FLIGHT_MAX + troubles.size);
-          for (const id of ids) {
+          const mayStart = (id: string): boolean => {
             const key = `${driver.name}/${id}`;
-            if (inFlight.has(key) || free <= 0) continue;
-            if ((troubles.get(key)?.notBeforeMs ?? 0) > clock.monotonicMs()) continue;
-            free -= 1;
-            count(driver, 1);
+            return !inFlight.has(key) && (troubles.get(key)?.notBeforeMs ?? 0) <= clock.monotonicMs();
+          };
+          for (const id of [...new Set(ids)].filter(mayStart).slice(0, IN_FLIGHT_MAX - atWork)) {
+            const key = `${driver.name}/${id}`;
             const work = driveOne(driver, id, key).finally(() => {
-              count(driver, -1);
               inFlight.delete(key);
               if (!stopping.signal.aborted) loop.nudge();
             });

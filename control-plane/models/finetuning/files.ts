@@ -62,14 +62,6 @@ export async function sizeOfFiles(
   return row ?? { count: 0, bytes: 0 };
 }
 
-/** The files of a job whose blobs are kept, oldest first. A long job has thousands of older checkpoints, which are not read. */
-export function keptFilesOf(query: Query, jobId: string): Promise<JobFileRow[]> {
-  return query.all(
-    FileRow,
-    sql`select ${COLUMNS} from finetuning_files where job_id = ${jobId} and blob_key is not null order by created_ms, id`,
-  );
-}
-
 export function findFile(
   query: Query,
   which: Pick<JobFileRow, 'workload_id' | 'kind' | 'name'>,
