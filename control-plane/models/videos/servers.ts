@@ -43,6 +43,11 @@ export interface Servers {
   release(upstream: Upstream, upstreamJobId: string, signal: AbortSignal): Promise<boolean>;
 }
 
+/** A submission has an answer, or counts as lost, within this time. */
+export function submitMsMax({ connect_ms: connectMs }: Upstream): number {
+  return connectMs + STATUS_MS;
+}
+
 export function openServers({ exchanges, ids }: { exchanges: Exchanges; ids: Ids }): Servers {
   type Asking = Pick<ExchangeRequest, 'method' | 'signal'> & { path: string; contentType?: string; body?: string };
   const ask = (upstream: Upstream, totalMs: number, { path, contentType, ...asking }: Asking): Promise<Exchange> =>

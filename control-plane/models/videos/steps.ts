@@ -3,7 +3,7 @@ import { messageOf, ServiceError } from '../../../shared/errors.ts';
 import { VIDEO_KEEP_MS } from '../../../shared/limits.ts';
 import type { Upstream } from '../catalog/models.ts';
 import type { StepDeps } from './deps.ts';
-import { takesDelete, type Standing } from './servers.ts';
+import { submitMsMax, takesDelete, type Standing } from './servers.ts';
 import { endJob, failJob, type Failure, note, noteSilence, isOpen, move } from './states.ts';
 import { againMs, SILENCES_MAX, type Step } from './plan.ts';
 import type { Job } from './store.ts';
@@ -151,7 +151,8 @@ function finalFailure(error: unknown): Failure | undefined {
 async function release(job: Job, deps: StepDeps, signal: AbortSignal): Promise<void> {
   const { servers, clock } = deps;
   const [upstream, id] = [serverOf(job, deps), job.upstream_job_id];
-  if (upstream === undefined || id === null) return letGo(job, deps);
+  if (upstream === undefined) return letGo(job, deps);
+  if (id === null) return awaitAnswer(job, upstream, deps);
   if (takesDelete(upstream)) {
     if (await servers.release(upstream, id, signal)) return letGo(job, deps);
     return signal.aborted ? undefined : releaseLater(job, 'it does not let go of a job', deps);
@@ -164,6 +165,12 @@ async function release(job: Job, deps: StepDeps, signal: AbortSignal): Promise<v
     return note(job, { failures: 0, due_ms: nowMs + againMs(nowMs - endedMs) }, deps);
   if (report.status !== 'silent') return letGo(job, deps);
   return signal.aborted ? undefined : releaseLater(job, report.reason, deps);
+}
+
+/** The job ended while its submission was under way. If the server takes it, the answer brings its id and makes the job due. */
+function awaitAnswer(job: Job, upstream: Upstream, deps: StepDeps): Promise<void> {
+  const untilMs = (job.ended_ms ?? 0) + submitMsMax(upstream);
+  return deps.clock.now() >= untilMs ? letGo(job, deps) : note(job, { due_ms: untilMs }, deps);
 }
 
 function letGo(job: Job, deps: StepDeps): Promise<void> {

@@ -2,6 +2,9 @@
 //
 // A server returns its id of the job only in its answer. If the process dies before that id is stored, it is unknown whether the server has
 // begun, and the job is sent again. The server may then make it twice. The customer gets one video and pays for one.
+//
+// From the claim on, the job counts as one that the server may work on. So a job that is cancelled while the server has not answered yet takes its
+// slot, and a place of its organisation, until the answer is there (`release` in steps.ts).
 import { UPSTREAM_ATTEMPTS_MAX } from '../../../shared/limits.ts';
 import type { CatalogModel, Upstream } from '../catalog/models.ts';
 import type { StepDeps } from './deps.ts';
@@ -64,7 +67,8 @@ async function claim(job: store.Job, upstream: Upstream, deps: StepDeps): Promis
     const first = wasSkipped(upstream, deps) ? undefined : await store.firstWaiting(tx, models);
     const older = first !== undefined && first.created_ms < job.created_ms ? first.id : undefined;
     await tx.lock('video', older ?? job.id);
-    if (older === undefined) return (await store.patchJob(tx, job, { upstream: url })) ? 'mine' : 'over';
+    if (older === undefined)
+      return (await store.patchJob(tx, job, { upstream: url, upstream_open: true })) ? 'mine' : 'over';
     await store.postpone(tx, older, clock.now());
     return 'not mine';
   });
@@ -93,6 +97,7 @@ async function ask(
   if (is === 'refused') {
     deps.log.info(fields, 'a server refuses a video');
     const message = `${job.model_id} does not take this request. Check its prompt and its parameters.`;
+    await note(job, { upstream_open: false }, deps);
     await failJob(job, { code: 'invalid_request', message }, deps);
     return 'over';
   }
@@ -104,13 +109,13 @@ async function ask(
     await note(job, { due_ms: deps.clock.now() + waitMs(lost) }, deps);
     return 'over';
   }
-  await note(job, { upstream: null }, deps);
+  await note(job, { upstream: null, upstream_open: false }, deps);
   return 'passed over';
 }
 
 /** Counts a lost submission. The plan decides how many are allowed. */
 async function noteLost(job: store.Job, deps: StepDeps): Promise<store.Job> {
-  const lost = { upstream: null, submissions_lost: job.submissions_lost + 1 };
+  const lost = { upstream: null, upstream_open: false, submissions_lost: job.submissions_lost + 1 };
   await note(job, lost, deps);
   return { ...job, ...lost };
 }

@@ -92,3 +92,39 @@ test.each(['director', 'acme/clips'])(
     await driveFor(world, 60);
   },
 );
+
+test('a job that is cancelled before the server has answered takes its slot and its place until the answer is there', async () => {
+  await open({ max_open_requests: 1 }, { openVideosPerOrg: 1 });
+  const answered = Promise.withResolvers<void>();
+  server.script = (what) => (what === 'POST /videos' ? { takes: true, after: answered.promise } : undefined);
+  const id = await submitVideo(world, who);
+  const driven = world.drive();
+  await server.came(1);
+  await world.rooms.videos.cancel(who.orgId, id, async () => undefined);
+  await expect(submitVideo(world, who)).rejects.toMatchObject({ code: 'rate_limit_exceeded' });
+  server.script = () => undefined;
+  answered.resolve();
+  await driven;
+  await driveFor(world, 40);
+  expect(await jobOf(world, id)).toMatchObject({ status: 'cancelled', upstream_open: true });
+  stand({ status: 'completed', progress: 100 });
+  await driveFor(world, 60);
+  expect(await jobOf(world, id)).toMatchObject({ upstream_open: false });
+  await submitVideo(world, who);
+});
+
+test('a job that is cancelled before a server has refused it gives its slot back when no answer can come any more', async () => {
+  await open({ max_open_requests: 1 });
+  const answered = Promise.withResolvers<void>();
+  server.script = () => ({ status: 503, body: {}, after: answered.promise });
+  const id = await submitVideo(world, who);
+  const driven = world.drive();
+  await server.came(1);
+  await world.rooms.videos.cancel(who.orgId, id, async () => undefined);
+  answered.resolve();
+  await driven;
+  server.script = () => undefined;
+  expect(await jobOf(world, id)).toMatchObject({ status: 'cancelled', upstream_open: true });
+  await driveFor(world, 60);
+  expect(await jobOf(world, id)).toMatchObject({ upstream_open: false });
+});
