@@ -35,7 +35,7 @@ interface Asked {
 interface ReadPass {
   transfers: FoundTransfer[];
   marks: AccountMark[];
-  /** Where the next tick goes on; null if all accounts are read. */
+  /** The place at which the next tick goes on; null if all accounts are read. */
   pass: Pass | null;
   depositOf: ReadonlyMap<string, string>;
 }

@@ -65,7 +65,7 @@ export async function rewind(tx: Tx, chain: DepositChain, { number, hash, ms }: 
   );
 }
 
-/** Where a pass over token accounts goes on, and the block up to which it reads. */
+/** The place at which a pass over token accounts goes on, and the block up to which it reads. */
 export interface Pass {
   number: number;
   ms: number;
