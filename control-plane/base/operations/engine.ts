@@ -37,73 +37,72 @@ interface Trouble {
   notBeforeMs: number;
 }
 
+/** A driver, and what is known of its rows by their ids. */
+interface Lane {
+  driver: Driver;
+  inFlight: Map<string, Promise<void>>;
+  troubles: Map<string, Trouble>;
+  driven: number;
+}
+
 export function startEngine(drivers: Driver[], deps: { clock: Clock; log: Log; rng: Rng }): Engine {
   const { clock, log, rng } = deps;
-  const inFlight = new Map<string, Promise<void>>();
-  const troubles = new Map<string, Trouble>();
-  const driven = new Map(drivers.map(({ name }) => [name, 0]));
+  const lanes = drivers.map((driver): Lane => ({ driver, inFlight: new Map(), troubles: new Map(), driven: 0 }));
   const stopping = new AbortController();
 
-  const driveOne = async (driver: Driver, id: string, key: string): Promise<void> => {
+  const driveOne = async ({ driver, troubles }: Lane, id: string): Promise<number> => {
     try {
       await driver.drive(id, stopping.signal);
-      troubles.delete(key);
-      driven.set(driver.name, (driven.get(driver.name) ?? 0) + 1);
+      troubles.delete(id);
+      return 1;
     } catch (error) {
-      const failures = (troubles.get(key)?.failures ?? 0) + 1;
+      const failures = (troubles.get(id)?.failures ?? 0) + 1;
       const waitMs = fullJitterMs(failures, RETRY_MS_MIN, RETRY_MS_MAX, rng);
-      troubles.set(key, { failures, notBeforeMs: clock.monotonicMs() + waitMs });
+      troubles.set(id, { failures, notBeforeMs: clock.monotonicMs() + waitMs });
       log.error(
         { driver: driver.name, id, failures, retry_in_ms: waitMs, err: error },
         'driving a row failed; it will be retried',
       );
+      return 0;
     }
   };
 
   /** Otherwise each row that failed and then stopped being due would make all queries for due rows larger for ever. */
-  const forgetOldTroubles = (): void => {
+  const forgetOldTroubles = ({ inFlight, troubles }: Lane): void => {
     const untilMs = clock.monotonicMs() - TROUBLE_KEEP_MS;
-    for (const [key, { notBeforeMs }] of troubles)
-      if (notBeforeMs <= untilMs && !inFlight.has(key)) troubles.delete(key);
+    for (const [id, { notBeforeMs }] of troubles) if (notBeforeMs <= untilMs && !inFlight.has(id)) troubles.delete(id);
   };
 
-  const loop = startLoop(
-    {
-      name: 'engine',
-      periodMs: PERIOD_MS,
-      run: async () => {
-        forgetOldTroubles();
-        for (const driver of drivers) {
-          const atWork = [...inFlight.keys()].filter((key) => key.startsWith(`${driver.name}/`)).length;
-          if (atWork >= IN_FLIGHT_MAX) continue;
-          // Some due rows are in progress or waiting for a retry, so this asks for more rows than can be started.
-          const ids = await driver.due(clock.now(), IN_FLIGHT_MAX + troubles.size);
-          const mayStart = (id: string): boolean => {
-            const key = `${driver.name}/${id}`;
-            return !inFlight.has(key) && (troubles.get(key)?.notBeforeMs ?? 0) <= clock.monotonicMs();
-          };
-          for (const id of [...new Set(ids)].filter(mayStart).slice(0, IN_FLIGHT_MAX - atWork)) {
-            const key = `${driver.name}/${id}`;
-            const work = driveOne(driver, id, key).finally(() => {
-              inFlight.delete(key);
-              if (!stopping.signal.aborted) loop.nudge();
-            });
-            inFlight.set(key, work);
-          }
-        }
-      },
-    },
-    { clock, log },
-  );
+  const startDue = async (lane: Lane): Promise<void> => {
+    const { driver, inFlight, troubles } = lane;
+    forgetOldTroubles(lane);
+    if (inFlight.size >= IN_FLIGHT_MAX) return;
+    // Some due rows are in progress or waiting for a retry, so this asks for more rows than can be started.
+    for (const id of await driver.due(clock.now(), IN_FLIGHT_MAX + troubles.size)) {
+      if (inFlight.has(id) || inFlight.size >= IN_FLIGHT_MAX) continue;
+      if ((troubles.get(id)?.notBeforeMs ?? 0) > clock.monotonicMs()) continue;
+      const work = driveOne(lane, id).then((driven) => {
+        lane.driven += driven;
+        inFlight.delete(id);
+        if (!stopping.signal.aborted) loop.nudge();
+      });
+      inFlight.set(id, work);
+    }
+  };
+
+  const run = async (): Promise<void> => {
+    for (const lane of lanes) await startDue(lane);
+  };
+  const loop = startLoop({ name: 'engine', periodMs: PERIOD_MS, run }, { clock, log });
 
   return {
     nudge: () => loop.nudge(),
-    driven: () => driven,
+    driven: () => new Map(lanes.map(({ driver, driven }) => [driver.name, driven])),
     loop,
     stop: async () => {
       stopping.abort();
       await loop.stop();
-      await Promise.all(inFlight.values());
+      await Promise.all(lanes.flatMap(({ inFlight }) => [...inFlight.values()]));
     },
   };
 }

@@ -59,12 +59,12 @@ async function claim(job: store.Job, upstream: Upstream, deps: StepDeps): Promis
   const { db, clock, catalog, nudge } = deps;
   const { base_url: url, max_open_requests: max } = upstream;
   const isHere = ({ upstreams }: CatalogModel): boolean => upstreams.some((each) => each.base_url === url);
-  const models = catalog.models.filter(isHere).map(({ id }) => id);
+  const models = new Set([job.model_id, ...catalog.models.filter(isHere).map(({ id }) => id)]);
   await db.tx('videos.server', (tx) => store.knowServer(tx, url));
   const claimed = await db.tx('videos.claim', async (tx) => {
     await tx.lock('video_server', url);
     if ((await store.countAt(tx, url)) >= max) return 'full';
-    const first = wasSkipped(upstream, deps) ? undefined : await store.firstWaiting(tx, models);
+    const first = wasSkipped(upstream, deps) ? undefined : await store.firstWaiting(tx, [...models]);
     const older = first !== undefined && first.created_ms < job.created_ms ? first.id : undefined;
     await tx.lock('video', older ?? job.id);
     if (older === undefined)

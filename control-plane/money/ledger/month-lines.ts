@@ -18,10 +18,7 @@ const SLICE_MS = 60_000;
 const CHECK_PERIOD_MS = 3_600_000;
 
 export interface MonthLines {
-  /**
-   * Adds settled transfers to their lines for a limited time, and mends wrong lines. True if more work is
-   * due now.
-   */
+  /** Adds settled transfers to their lines for a limited time, and mends wrong lines. True if more work is due now. */
   run(signal: AbortSignal): Promise<boolean>;
 }
 
