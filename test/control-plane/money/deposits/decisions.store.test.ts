@@ -1,53 +1,21 @@
 // What the operator decides about deposits, and what the nodes and the check of senders do to them.
 import { sql } from '../../../../control-plane/base/db/db.ts';
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { ChainSettings, DepositSettings } from '../../../../control-plane/money/deposits/settings.ts';
-import type { DepositChain } from '../../../../shared/api/deposit.ts';
-import { type EvmChain, startEvmChain } from '../../../kit/evm-chain.ts';
-import { openOperator, type Operator } from '../../../kit/operator.ts';
-import { type DepositWorld, MINUTE_MS, openDepositWorld, settingsFor, TOKEN } from './deposit-world.ts';
+import { describe, expect, test } from 'vitest';
+import { MINUTE_MS, TOKEN } from './deposit-world.ts';
+import {
+  at,
+  chain,
+  decide,
+  deposits,
+  openDepositsForEachTest,
+  operator,
+  reopen,
+  suspended,
+  waiting,
+} from './deposits-of-test.ts';
 
-const START_MS = Date.UTC(2026, 0, 1);
 const DAY_MINUTES = 24 * 60;
-const at = (minutes: number): number => START_MS + minutes * MINUTE_MS;
-
-let chain: EvmChain;
-let deposits: DepositWorld;
-let operator: Operator;
-beforeAll(async () => {
-  chain = await startEvmChain(START_MS - 10 * MINUTE_MS);
-});
-afterAll(() => chain.close());
-beforeEach(async () => {
-  await chain.reset();
-  await chain.finalize(START_MS - 5 * MINUTE_MS);
-  await open(settingsFor(chain));
-});
-afterEach(async () => {
-  await deposits.world.verify();
-  await deposits.world.close();
-});
-
-async function open(settings: DepositSettings): Promise<void> {
-  deposits = await openDepositWorld(settings);
-  operator = openOperator(deposits.world);
-  await deposits.settle();
-}
-
-/** The same with other settings of the chain. */
-async function reopen(...changes: [changes: Partial<ChainSettings>, name?: DepositChain]): Promise<void> {
-  await deposits.world.close();
-  await open(settingsFor(chain, ...changes));
-}
-
-const decide = (id: string, verb: 'credit' | 'reject', reason = 'asked the customer') =>
-  operator.ask('POST', `/admin/deposits/${id}/${verb}`, { reason });
-const waiting = async (): Promise<unknown[]> =>
-  ((await operator.ask('GET', '/admin/deposits?waiting=true'))['data'] as { deposit_id: string }[]).map(
-    ({ deposit_id: id }) => id,
-  );
-const suspended = async (id: string): Promise<unknown> =>
-  ((await operator.ask('GET', `/admin/deposits/${id}`))['deposit'] as Record<string, unknown>)['in_suspense'];
+openDepositsForEachTest();
 
 async function paid(units: bigint, minutes: number, from?: string): Promise<string> {
   const { id, address } = await deposits.create();

@@ -1,53 +1,25 @@
 // Transfers that come in time after a deposit was credited: each is checked as the first one was, and credited once.
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { text, ucents } from '../../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../../control-plane/base/db/db.ts';
-import type { ChainSettings } from '../../../../control-plane/money/deposits/settings.ts';
-import { type EvmChain, startEvmChain } from '../../../kit/evm-chain.ts';
-import { openOperator, type Operator } from '../../../kit/operator.ts';
-import { type DepositWorld, MINUTE_MS, openDepositWorld, settingsFor, TOKEN } from './deposit-world.ts';
+import { MINUTE_MS, TOKEN } from './deposit-world.ts';
+import {
+  at,
+  chain,
+  decide,
+  deposits,
+  openDepositsForEachTest,
+  reopen,
+  suspended,
+  waiting,
+} from './deposits-of-test.ts';
 
-const START_MS = Date.UTC(2026, 0, 1);
-const at = (minutes: number): number => START_MS + minutes * MINUTE_MS;
-
-let chain: EvmChain;
-let deposits: DepositWorld;
-let operator: Operator;
-beforeAll(async () => {
-  chain = await startEvmChain(START_MS - 10 * MINUTE_MS);
-});
-afterAll(() => chain.close());
-beforeEach(async () => {
-  await chain.reset();
-  await chain.finalize(START_MS - 5 * MINUTE_MS);
-  await open();
-});
-afterEach(async () => {
-  await deposits.world.verify();
-  await deposits.world.close();
-});
-
-async function open(changes: Partial<ChainSettings> = {}): Promise<void> {
-  deposits = await openDepositWorld(settingsFor(chain, changes));
-  operator = openOperator(deposits.world);
-  await deposits.settle();
-}
-
-const decide = (id: string, verb: 'credit' | 'reject') =>
-  operator.ask('POST', `/admin/deposits/${id}/${verb}`, { reason: 'r' });
-const waiting = async (): Promise<unknown[]> =>
-  ((await operator.ask('GET', '/admin/deposits?waiting=true'))['data'] as { deposit_id: string }[]).map(
-    (row) => row.deposit_id,
-  );
-const suspended = async (id: string): Promise<unknown> =>
-  ((await operator.ask('GET', `/admin/deposits/${id}`))['deposit'] as Record<string, unknown>)['in_suspense'];
+openDepositsForEachTest();
 
 async function credited(): Promise<{ id: string; address: string }> {
   const { id, address } = await deposits.create();
-  await chain.pay(address, 25n * TOKEN, at(10));
-  await chain.finalize(at(12));
-  await deposits.settle();
+  await payMore(address, 25n * TOKEN, 10);
   expect(await deposits.status(id)).toBe('credited');
   return { id, address };
 }
@@ -104,13 +76,17 @@ test('two processes that drive the same deposit credit each once', async () => {
   await other.world.rooms.deposits.close();
 });
 
-test('one that comes while the sender of the first is checked waits, and is credited after it', async () => {
+/** A deposit whose sender nobody can check, and a further transfer to it. */
+async function held(): Promise<string> {
   chain.fault = { fails: 'eth_call' };
   const { id, address } = await deposits.create();
-  await chain.pay(address, 25n * TOKEN, at(10));
-  await chain.finalize(at(12));
-  await deposits.settle();
+  await payMore(address, 25n * TOKEN, 10);
   await payMore(address, 5n * TOKEN, 20);
+  return id;
+}
+
+test('one that comes while the sender of the first is checked waits, and is credited after it', async () => {
+  const id = await held();
   expect(await deposits.status(id)).toBe('held_screening');
   chain.fault = undefined;
   await deposits.world.clock.advance(10 * MINUTE_MS);
@@ -120,12 +96,7 @@ test('one that comes while the sender of the first is checked waits, and is cred
 });
 
 test('one that comes while the first is held goes into suspense if the first is refused', async () => {
-  chain.fault = { fails: 'eth_call' };
-  const { id, address } = await deposits.create();
-  await chain.pay(address, 25n * TOKEN, at(10));
-  await chain.finalize(at(12));
-  await deposits.settle();
-  await payMore(address, 5n * TOKEN, 20);
+  const id = await held();
   chain.fault = undefined;
   await decide(id, 'reject');
   await deposits.settle();
@@ -133,8 +104,7 @@ test('one that comes while the first is held goes into suspense if the first is 
 });
 
 test('a large one waits for the second node', async () => {
-  await deposits.world.close();
-  await open({ second: { rpcUrl: 'http://127.0.0.1:9', fromUnits: 26n * TOKEN } });
+  await reopen({ second: { rpcUrl: 'http://127.0.0.1:9', fromUnits: 26n * TOKEN } });
   const { id, address } = await credited();
   await payMore(address, 26n * TOKEN, 20);
   expect(await deposits.find(id)).toMatchObject({

@@ -1,37 +1,11 @@
 // The operator has a chain read again, because the node was on a fork: what is not in the books is taken back and found again.
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { ChainSettings } from '../../../../control-plane/money/deposits/settings.ts';
+import { describe, expect, test } from 'vitest';
 import { type Deposit, findDeposit } from '../../../../control-plane/money/deposits/store.ts';
 import { transfersOf } from '../../../../control-plane/money/deposits/transfers-store.ts';
-import { type EvmChain, startEvmChain } from '../../../kit/evm-chain.ts';
-import { openOperator, type Operator } from '../../../kit/operator.ts';
-import { type DepositWorld, MINUTE_MS, openDepositWorld, settingsFor, TOKEN } from './deposit-world.ts';
+import { MINUTE_MS, TOKEN } from './deposit-world.ts';
+import { at, chain, decide, deposits, openDepositsForEachTest, operator, reopen } from './deposits-of-test.ts';
 
-const START_MS = Date.UTC(2026, 0, 1);
-const at = (minutes: number): number => START_MS + minutes * MINUTE_MS;
-
-let chain: EvmChain;
-let deposits: DepositWorld;
-let operator: Operator;
-beforeAll(async () => {
-  chain = await startEvmChain(START_MS - 10 * MINUTE_MS);
-});
-afterAll(() => chain.close());
-beforeEach(async () => {
-  await chain.reset();
-  await chain.finalize(START_MS - 5 * MINUTE_MS);
-  await open();
-});
-afterEach(async () => {
-  await deposits.world.verify();
-  await deposits.world.close();
-});
-
-async function open(changes: Partial<ChainSettings> = {}): Promise<void> {
-  deposits = await openDepositWorld(settingsFor(chain, changes));
-  operator = openOperator(deposits.world);
-  await deposits.settle();
-}
+openDepositsForEachTest();
 
 const rewind = (block: number) =>
   operator.ask('POST', '/admin/deposits/chains/ethereum/rewind', { block, reason: 'the node was on a fork' });
@@ -39,8 +13,6 @@ const transfers = async (id: string): Promise<string[]> =>
   (await transfersOf(deposits.world.db.read, id)).map(
     ({ status, is_counted: isCounted, booking }) => `${status} ${isCounted} ${booking}`,
   );
-const decide = (id: string, verb: 'credit' | 'reject') =>
-  operator.ask('POST', `/admin/deposits/${id}/${verb}`, { reason: 'r' });
 
 /** A deposit with a final transfer on a fork. The fork has ended, and the right chain has the transfer in another block, if it is kept. */
 async function onFork(units: bigint, isKept: boolean): Promise<{ deposit: Deposit; hash: string; right: number }> {
@@ -71,8 +43,7 @@ describe('a deposit whose transfer was final on a fork', () => {
   });
 
   test('waits for tokens again if the right chain does not have the transfer, and loses its note', async () => {
-    await deposits.world.close();
-    await open({ second: { rpcUrl: 'http://127.0.0.1:9', fromUnits: 25n * TOKEN } });
+    await reopen({ second: { rpcUrl: 'http://127.0.0.1:9', fromUnits: 25n * TOKEN } });
     const { deposit, right } = await onFork(25n * TOKEN, false);
     expect((await deposits.find(deposit.id)).note).toContain('the second node gave no answer');
     await rewind(right);
@@ -81,8 +52,7 @@ describe('a deposit whose transfer was final on a fork', () => {
   });
 
   test('that is held for its sender is neither credited nor screened without the transfer', async () => {
-    await deposits.world.close();
-    await open({ oracle: chain.payer });
+    await reopen({ oracle: chain.payer });
     const { deposit, right } = await onFork(25n * TOKEN, true);
     expect(await deposits.status(deposit.id)).toBe('held_screening');
     expect(await transfers(deposit.id)).toEqual(['final true null']);
@@ -96,8 +66,7 @@ describe('a deposit whose transfer was final on a fork', () => {
   });
 
   test('that is held can be refused if the transfer does not come back', async () => {
-    await deposits.world.close();
-    await open({ oracle: chain.payer });
+    await reopen({ oracle: chain.payer });
     const { deposit, right } = await onFork(25n * TOKEN, false);
     await rewind(right);
     await deposits.settle();
