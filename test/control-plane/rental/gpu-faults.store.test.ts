@@ -11,6 +11,7 @@ import { findInstance, type InstanceRow } from '../../../control-plane/rental/in
 import { GRACE_MS } from '../../../shared/limits.ts';
 import type { GpuFault, Inventory } from '../../../shared/protocol/inventory.ts';
 import type { MadeMachine } from '../../kit/machines.ts';
+import { watchFor } from '../../kit/watching.ts';
 import { openWorld, type World, type WorldAccount, type WorldOutside } from '../../kit/world.ts';
 
 const MINUTE_MS = 60_000;
@@ -57,13 +58,7 @@ async function report(patch: Partial<Inventory>): Promise<void> {
 const breaks = (uuid: string, severity: GpuFault['severity'] = 'broken'): Promise<void> =>
   report({ gpu_faults: [{ uuid, severity, detail: OFF_THE_BUS }] });
 
-async function watch(ms: number): Promise<void> {
-  const signal = new AbortController().signal;
-  for (let passed = 0; passed < ms; passed += 1000) {
-    await world.rooms.watch.run(signal);
-    await world.clock.advance(1000);
-  }
-}
+const watch = (ms: number): Promise<void> => watchFor(world, ms);
 
 const spent = async (): Promise<bigint> =>
   FUNDED - (await world.rooms.ledger.balance(world.db.read, wallet(who.orgId))).postedUcents;

@@ -6,6 +6,7 @@ import { QUIET_AFTER_START_MS } from '../../../control-plane/rental/instances/qu
 import type { ProbeResult } from '../../../control-plane/rental/instances/steps.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { findProbe } from '../../../control-plane/rental/outages/store.ts';
+import { watchFor } from '../../kit/watching.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 /** More than there are workers for probes. */
@@ -21,13 +22,7 @@ afterEach(async () => {
   await world.close();
 });
 
-/** Runs the watch loop for `ms` of virtual time. */
-async function watch(ms: number): Promise<void> {
-  for (let passed = 0; passed < ms; passed += 1000) {
-    await world.rooms.watch.run(new AbortController().signal);
-    await world.clock.advance(1000);
-  }
-}
+const watch = (ms: number): Promise<void> => watchFor(world, ms);
 const instance = (id: string) => findInstance(world.db.read, id);
 
 describe('an outage that many machines had together, and that ends within ten minutes', () => {

@@ -13,6 +13,7 @@ import { TIMED_IN_MEMORY } from '../../../control-plane/rental/outages/wells.ts'
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { z } from 'zod';
 import { text } from '../../../control-plane/base/db/columns.ts';
+import { watchFor } from '../../kit/watching.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
@@ -27,14 +28,7 @@ afterEach(async () => {
   await world.close();
 });
 
-/** Runs the watch loop for `ms` of virtual time. */
-async function watch(ms: number): Promise<void> {
-  const signal = new AbortController().signal;
-  for (let passed = 0; passed < ms; passed += 1000) {
-    await world.rooms.watch.run(signal);
-    await world.clock.advance(1000);
-  }
-}
+const watch = (ms: number): Promise<void> => watchFor(world, ms);
 
 /** Runs the loop that says that the process is alive. */
 async function beat(): Promise<void> {
