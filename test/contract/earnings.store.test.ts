@@ -4,6 +4,7 @@ import { CommunityEarnings } from '../../shared/api/community.ts';
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import { QUIET_AFTER_START_MS } from '../../control-plane/rental/instances/quiet.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
+import { watchFor } from '../kit/watching.ts';
 import { bringMachine } from './suppliers.ts';
 
 const HOUR_MS = 3_600_000;
@@ -12,13 +13,7 @@ const DEAD = { ok: false, leg: 'banner', detail: 'banner: the connection was clo
 openApiForEachTest();
 
 const tick = (): Promise<unknown> => api.world.rooms.metering.tick(new AbortController().signal);
-async function watch(ms: number): Promise<void> {
-  const signal = new AbortController().signal;
-  for (let passed = 0; passed < ms; passed += 1000) {
-    await api.world.rooms.watch.run(signal);
-    await api.world.clock.advance(1000);
-  }
-}
+const watch = (ms: number): Promise<void> => watchFor(api.world, ms);
 async function earnings({ key } = owner): Promise<CommunityEarnings> {
   const answer = await api.call('GET', '/v1/community/earnings?limit=200', { key });
   expect(answer.status).toBe(200);

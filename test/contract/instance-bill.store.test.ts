@@ -7,6 +7,7 @@ import { sql } from '../../control-plane/base/db/db.ts';
 import type { InstanceBill } from '../../shared/api/instance-bill.ts';
 import { isoTime } from '../../shared/clock.ts';
 import { openOperator } from '../kit/operator.ts';
+import { watchFor } from '../kit/watching.ts';
 import { type Api, type ApiAccount, openApi } from './api.ts';
 
 const HOUR_MS = 3_600_000;
@@ -51,14 +52,7 @@ async function expectEqualsLedger({ instance_id: id, segments, refunds, totals }
   expect(exact(totals.posted)).toBe(exact(totals.cost) - exact(totals.unposted));
 }
 
-/** Runs the watch loop for `ms` of virtual time. */
-async function watch(ms: number): Promise<void> {
-  const signal = new AbortController().signal;
-  for (let passed = 0; passed < ms; passed += 1000) {
-    await api.world.rooms.watch.run(signal);
-    await api.world.clock.advance(1000);
-  }
-}
+const watch = (ms: number): Promise<void> => watchFor(api.world, ms);
 const tick = () => api.world.rooms.metering.tick(new AbortController().signal);
 
 /** Unreachable for five minutes, and reachable again. */

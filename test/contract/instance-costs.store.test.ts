@@ -10,6 +10,7 @@ import { rentalsOf } from '../../control-plane/rental/instances/store.ts';
 import { countingDb } from '../kit/counting-db.ts';
 import { heldOf } from '../../control-plane/money/credits/store.ts';
 import { openOperator } from '../kit/operator.ts';
+import { watchFor } from '../kit/watching.ts';
 import { type Api, type ApiAccount, openApi } from './api.ts';
 
 const MINUTE_MS = 60_000;
@@ -46,14 +47,7 @@ async function billOf(id: string): Promise<InstanceBill> {
 
 const tick = () => api.world.rooms.metering.tick(new AbortController().signal);
 
-/** Runs the watch loop for `ms` of virtual time. */
-async function watch(ms: number): Promise<void> {
-  const { signal } = new AbortController();
-  for (let passed = 0; passed < ms; passed += 1_000) {
-    await api.world.rooms.watch.run(signal);
-    await api.world.clock.advance(1_000);
-  }
-}
+const watch = (ms: number): Promise<void> => watchFor(api.world, ms);
 
 test('equals each bill to the microcent, newest first: running, posted in part, refunded, credited, never placed', async () => {
   const old = await api.world.run(owner);

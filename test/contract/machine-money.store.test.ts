@@ -10,6 +10,7 @@ import { CommunityEarnings, MachineOutage, MachineProbes, MachineRental } from '
 import { isoTime } from '../../shared/clock.ts';
 import { dollarText } from '../../shared/money.ts';
 import { type Api, type ApiAccount, openApi } from './api.ts';
+import { watchFor } from '../kit/watching.ts';
 import { bringMachine } from './suppliers.ts';
 
 const HOUR_MS = 3_600_000;
@@ -52,14 +53,7 @@ async function outagesOf(machineId: string, query = ''): Promise<MachineOutage[]
 
 const tick = () => api.world.rooms.metering.tick(new AbortController().signal);
 
-/** Runs the watch loop for `ms` of virtual time. */
-async function watch(ms: number): Promise<void> {
-  const { signal } = new AbortController();
-  for (let passed = 0; passed < ms; passed += 1_000) {
-    await api.world.rooms.watch.run(signal);
-    await api.world.clock.advance(1_000);
-  }
-}
+const watch = (ms: number): Promise<void> => watchFor(api.world, ms);
 
 async function machineOf(instanceId: string): Promise<string> {
   const row = await api.world.db.read.one(
