@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { flag, int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
-import { keptGb } from './kept-disks.ts';
+import { freeGbFor } from './free-disk.ts';
 import type { GpuWant } from './lending.ts';
 import * as store from './store.ts';
 
@@ -37,14 +37,23 @@ const OfferRow = z.object({
 /** The fields of an offering that decide what a launch gets there. */
 export type Offer = z.infer<typeof OfferRow>;
 
-/** Undefined if the offering is not on the market any more. */
-export function findOffer(query: Query, offeringId: string): Promise<Offer | undefined> {
+/**
+ * What the launch would get. Its GPUs are set aside for the contract `reservedBy`, or it ends at `endsMs` and may borrow such GPUs. Undefined if
+ * the offering is not on the market any more.
+ */
+export function findOffer(
+  query: Query,
+  offeringId: string,
+  launch: Pick<GpuWant, 'reservedBy' | 'endsMs'>,
+): Promise<Offer | undefined> {
+  const isOrdinary = launch.reservedBy === null && launch.endsMs === null;
+  const diskFreeGb = isOrdinary ? sql`offerings.disk_free_gb` : freeGbFor(launch);
   return query.one(
     OfferRow,
-    sql`select o.id, o.machine_id, m.supplier_id, o.region, o.price_ucents_per_hour, o.disk_configurable, o.disk_free_gb,
-          o.disk_price_ucents_per_gb_hour
-        from offerings o join machines m on m.id = o.machine_id
-        where o.id = ${offeringId} and o.listed = 1 and o.tier = 'on_demand'`,
+    sql`select offerings.id, machine_id, supplier_id, offerings.region, offerings.price_ucents_per_hour, disk_configurable,
+          ${diskFreeGb} as disk_free_gb, disk_price_ucents_per_gb_hour
+        from offerings join machines on machines.id = offerings.machine_id
+        where offerings.id = ${offeringId} and listed = 1 and offerings.tier = 'on_demand'`,
   );
 }
 
@@ -62,12 +71,11 @@ async function setHeldDisk(tx: Tx, { machineId, heldBy, diskGb }: Want): Promise
  */
 async function countFree(tx: Tx, machineId: string): Promise<void> {
   const ofMachine = sql`from machine_gpus g where g.machine_id = offerings.machine_id`;
-  const heldGb = sql`((select coalesce(sum(g.held_disk_gb), 0) ${ofMachine}) + ${keptGb(sql`offerings.machine_id`)})`;
   await tx.run(
     sql`update offerings set
           gpu_free = (select count(*) ${ofMachine} and g.gpu_type = offerings.gpu_type and g.usable = 1 and g.held_by is null
             and g.reserved_by is null),
-          disk_free_gb = case when storage_gb > ${heldGb} then storage_gb - ${heldGb} else 0 end
+          disk_free_gb = ${freeGbFor({ reservedBy: null, endsMs: null })}
         where machine_id = ${machineId}`,
   );
 }

@@ -1,12 +1,11 @@
 // Releases what a launch holds: its GPUs when its container has stopped, and its disk when the host has removed that too. A host keeps the disk of a
 // removed container for a while (`quarantine_minutes` of the agent), so until then its space must not be sold again.
 import { z } from 'zod';
-import { int, text } from '../../base/db/columns.ts';
-import { type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
+import { text } from '../../base/db/columns.ts';
+import { type Sql, type Tx, sql } from '../../base/db/db.ts';
 import * as store from './store.ts';
 
 const MachineIdRow = z.object({ machine_id: text });
-const SumRow = z.object({ gb: int });
 
 /** Releases what `heldBy` holds, or all but its disk. Returns the machines on which that has changed something. */
 export async function release(tx: Tx, heldBy: string, keepsDisk: boolean): Promise<Set<string>> {
@@ -28,11 +27,6 @@ async function keep(tx: Tx, heldBy: string): Promise<void> {
 /** The sum of the kept disks of a machine, as an expression. */
 export function keptGb(machineId: Sql): Sql {
   return sql`(select coalesce(sum(k.disk_gb), 0) from kept_disks k where k.machine_id = ${machineId})`;
-}
-
-export async function keptGbOf(query: Query, machineId: string): Promise<number> {
-  const row = await query.one(SumRow, sql`select cast(${keptGb(sql`${machineId}`)} as bigint) as gb`);
-  return row?.gb ?? 0;
 }
 
 /** The host of the machine is lost, with its disks. */

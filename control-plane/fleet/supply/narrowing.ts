@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, sql } from '../../base/db/db.ts';
+import { diskWithin } from './free-disk.ts';
 import { gpusWithin } from './lending.ts';
 import { type CapacityRequest, conditions, diskCondition, priceCondition, trustCondition } from './offerings.ts';
 
@@ -32,14 +33,15 @@ export interface Narrowing {
 
 export async function narrowing(query: Query, request: CapacityRequest): Promise<Narrowing> {
   const { maxPriceUcentsPerHour: cap } = request;
+  const diskFreeGb = diskWithin(request.endsMs);
   const ofType = sql`gpu_type = ${request.gpuType}`;
   const bigEnough = sql`${ofType} and gpu_total >= ${request.gpuCount}`;
   const withVram = sql`${bigEnough} and vram_gb >= ${request.minVramGb}`;
   const free = sql`${withVram} and ${isFree(request)}`;
-  const withDisk = sql`${free} and ${diskCondition(request)}`;
+  const withDisk = sql`${free} and ${diskCondition(request, diskFreeGb)}`;
   const trusted = sql`${withDisk} and ${trustCondition(request)}`;
   const priced = cap === null ? trusted : sql`${trusted} and ${priceCondition(request, cap)}`;
-  const affordable = sql`${free} and ${conditions(request)}`;
+  const affordable = sql`${free} and ${conditions(request, diskFreeGb)}`;
   const count = (condition: Sql): Sql =>
     sql`cast(coalesce(sum(case when ${condition} then 1 else 0 end), 0) as bigint)`;
   const row = await query.one(
@@ -73,7 +75,7 @@ export function fittingByType(
   return query.all(
     TypeRow,
     sql`select gpu_type, count(*) as offerings, min(price_ucents_per_hour) as ucents_per_hour from offerings
-        where listed = 1 and tier = 'on_demand' and ${isFree(request)} and ${conditions(request)}
+        where listed = 1 and tier = 'on_demand' and ${isFree(request)} and ${conditions(request, diskWithin(request.endsMs))}
         group by gpu_type order by offerings desc, gpu_type limit ${TYPES_MAX}`,
   );
 }

@@ -4,7 +4,7 @@ import { CANDIDATES_MAX, DISK_GB_INCLUDED, DISK_GB_MIN, GPUS_PER_MACHINE_MAX } f
 import { flag, int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, raw, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
-import { keptGbOf } from './kept-disks.ts';
+import { diskWithin, freeGbOf } from './free-disk.ts';
 import { gpusWithin, lenders } from './lending.ts';
 import * as store from './store.ts';
 import { obstacleOf } from './checks.ts';
@@ -83,7 +83,7 @@ export interface CapacityRequest {
  * launch, which takes longer than reading them.
  */
 export async function candidates(query: Query, request: CapacityRequest): Promise<Candidate[]> {
-  const fits = conditions(request);
+  const fits = conditions(request, diskWithin(null));
   const ranges = rangesOf(request.gpuCount).map((range, i) => {
     const name = raw(`range_${i}`);
     return sql`select * from (select ${CANDIDATE} from offerings where listed = 1 and gpu_type = ${request.gpuType} and tier = 'on_demand'
@@ -110,11 +110,12 @@ function rangesOf(gpuCount: number): string[] {
 
 function lentCandidates(query: Query, request: CapacityRequest, endsMs: number): Promise<Candidate[]> {
   const within = gpusWithin(endsMs);
+  const diskFreeGb = diskWithin(endsMs);
   return query.all(
     CandidateRow,
-    sql`select id, machine_id, region, ${within} as gpu_free, price_ucents_per_hour, disk_configurable, disk_free_gb from offerings
+    sql`select id, machine_id, region, ${within} as gpu_free, price_ucents_per_hour, disk_configurable, ${diskFreeGb} as disk_free_gb from offerings
         where listed = 1 and gpu_type = ${request.gpuType} and tier = 'on_demand'
-          and machine_id in (${lenders(request.gpuType, endsMs)}) and ${within} >= ${request.gpuCount} and ${conditions(request)}
+          and machine_id in (${lenders(request.gpuType, endsMs)}) and ${within} >= ${request.gpuCount} and ${conditions(request, diskFreeGb)}
         order by price_ucents_per_hour, id limit ${CANDIDATES_MAX}`,
   );
 }
@@ -218,14 +219,15 @@ export async function cheapestType(
 ): Promise<string | undefined> {
   const { gpuCount, minVramGb, offeringId, region, endsMs } = request;
   const pinned = offeringId === null ? sql`1 = 1` : sql`id = ${offeringId}`;
-  const isFree = sql`${gpusWithin(endsMs)} >= ${gpuCount} and ${conditions({ ...request, region: null })}`;
+  const diskFreeGb = diskWithin(endsMs);
+  const isFree = sql`${gpusWithin(endsMs)} >= ${gpuCount} and ${conditions({ ...request, region: null }, diskFreeGb)}`;
   const isNear = region === null ? sql`1 = 1` : sql`region = ${region}`;
   const first = (condition: Sql): Sql => sql`case when ${condition} then 0 else 1 end`;
   const row = await query.one(
     TypeRow,
     sql`select gpu_type from offerings
         where listed = 1 and tier = 'on_demand' and gpu_total >= ${gpuCount} and vram_gb >= ${minVramGb} and ${pinned}
-        order by ${first(isFree)}, ${first(isNear)}, ${first(diskCondition(request))}, price_ucents_per_hour, id limit 1`,
+        order by ${first(isFree)}, ${first(isNear)}, ${first(diskCondition(request, diskFreeGb))}, price_ucents_per_hour, id limit 1`,
   );
   return row?.gpu_type;
 }
@@ -246,13 +248,11 @@ export async function refreshOfferings(
 ): Promise<void> {
   const machine = await store.findMachine(tx, machineId);
   if (machine === undefined) return;
-  const [gpus, keptGb] = await Promise.all([store.gpusOf(tx, machineId), keptGbOf(tx, machineId)]);
   const { inventory } = machine;
   const listed = obstacleOf(machine) === undefined;
   const storageGb = Math.floor((inventory?.storage_bytes ?? 0) / GIB);
   const diskConfigurable = inventory?.disk_enforced === true && storageGb >= DISK_GB_MIN;
-  const heldGb = gpus.reduce((sum, gpu) => sum + gpu.held_disk_gb, keptGb);
-  const diskFreeGb = Math.max(0, storageGb - heldGb);
+  const [gpus, diskFreeGb] = await Promise.all([store.gpusOf(tx, machineId), freeGbOf(tx, machineId, storageGb)]);
   await tx.run(sql`update offerings set listed = 0, gpu_free = 0, gpu_total = 0 where machine_id = ${machineId}`);
   for (const [gpuType, ofType] of Map.groupBy(gpus, (gpu) => gpu.gpu_type)) {
     const usable = ofType.filter((gpu) => gpu.usable);
@@ -289,8 +289,9 @@ async function forgetOldTypes(tx: Tx, machineId: string): Promise<void> {
   );
 }
 
-export function conditions(request: Omit<CapacityRequest, 'gpuType'>): Sql {
-  const parts = [diskCondition(request), trustCondition(request)];
+/** `diskFreeGb`: the expression for the free disk of an offering (`diskWithin`). */
+export function conditions(request: Omit<CapacityRequest, 'gpuType'>, diskFreeGb: Sql): Sql {
+  const parts = [diskCondition(request, diskFreeGb), trustCondition(request)];
   if (request.minVramGb > 0) parts.push(sql`vram_gb >= ${request.minVramGb}`);
   if (request.offeringId !== null) parts.push(sql`id = ${request.offeringId}`);
   if (request.region !== null) parts.push(sql`region = ${request.region}`);
@@ -299,9 +300,9 @@ export function conditions(request: Omit<CapacityRequest, 'gpuType'>): Sql {
   return join(parts, ' and ');
 }
 
-export function diskCondition({ diskGb, roomGb }: Pick<CapacityRequest, 'diskGb' | 'roomGb'>): Sql {
-  const size = diskGb === null ? sql`1 = 1` : sql`disk_configurable = 1 and disk_free_gb >= ${diskGb}`;
-  return roomGb === undefined ? size : sql`${size} and (disk_configurable = 0 or disk_free_gb >= ${roomGb})`;
+export function diskCondition({ diskGb, roomGb }: Pick<CapacityRequest, 'diskGb' | 'roomGb'>, diskFreeGb: Sql): Sql {
+  const size = diskGb === null ? sql`1 = 1` : sql`disk_configurable = 1 and ${diskFreeGb} >= ${diskGb}`;
+  return roomGb === undefined ? size : sql`${size} and (disk_configurable = 0 or ${diskFreeGb} >= ${roomGb})`;
 }
 
 export function trustCondition({ trustedOnly }: Pick<CapacityRequest, 'trustedOnly'>): Sql {

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { flag, int, text } from '../../base/db/columns.ts';
 import { join, type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
+import { freeGbFor } from './free-disk.ts';
 import { firstFree, isFree } from './lending.ts';
 import type { Candidate, CapacityRequest } from './offerings.ts';
 
@@ -17,6 +18,7 @@ const SlotsRow = z.object({
   disk_configurable: flag,
   storage_gb: int,
   vram_gb: int,
+  /** What other contracts and launches on demand have left. */
   disk_free_gb: int,
   slots: int,
   in_use: int,
@@ -31,12 +33,14 @@ export function slotsOf(query: Query, reservedBy: string): Promise<Slots[]> {
   const count = (condition: Sql): Sql => sql`cast(sum(case when ${condition} then 1 else 0 end) as bigint)`;
   return query.all(
     SlotsRow,
-    sql`select g.machine_id, o.id as offering_id, g.gpu_type, o.region, o.listed, o.disk_configurable, o.storage_gb, o.vram_gb, o.disk_free_gb, count(*) as slots,
+    sql`select g.machine_id, offerings.id as offering_id, g.gpu_type, region, listed, disk_configurable, storage_gb, offerings.vram_gb,
+          ${freeGbFor({ reservedBy, endsMs: null })} as disk_free_gb, count(*) as slots,
           ${count(sql`g.held_by is not null`)} as in_use,
-          ${count(sql`${isFree} and o.listed = 1`)} as free
-        from machine_gpus g join offerings o on o.machine_id = g.machine_id and o.gpu_type = g.gpu_type
+          ${count(sql`${isFree} and listed = 1`)} as free
+        from machine_gpus g join offerings on offerings.machine_id = g.machine_id and offerings.gpu_type = g.gpu_type
         where g.reserved_by = ${reservedBy}
-        group by g.machine_id, o.id, g.gpu_type, o.region, o.listed, o.disk_configurable, o.storage_gb, o.vram_gb, o.disk_free_gb order by g.machine_id, g.gpu_type`,
+        group by g.machine_id, offerings.machine_id, offerings.id, g.gpu_type, region, listed, disk_configurable, storage_gb, offerings.vram_gb
+        order by g.machine_id, g.gpu_type`,
   );
 }
 

@@ -105,10 +105,11 @@ async function holdAt(
   const { terms } = job;
   const diskGb = candidate.disk_configurable ? terms.disk_gb : null;
   await tx.lock('machine', machineId);
-  const offer = await findOffer(tx, candidate.id);
+  const gpus = { reservedBy: null, endsMs: null };
+  const offer = await findOffer(tx, candidate.id, gpus);
   if (offer === undefined || !fits(offer, candidate, terms) || !(await workloads.hasCapacity(tx, machineId)))
     return undefined;
-  const want = { machineId, gpuType, count: terms.gpu_count, heldBy: workloadId, reservedBy: null, endsMs: null };
+  const want = { machineId, gpuType, count: terms.gpu_count, heldBy: workloadId, ...gpus };
   const gpuUuids = await supply.hold(tx, { ...want, diskGb: diskGb ?? 0 });
   if (gpuUuids === undefined) return undefined;
   const supplierUcentsPerHour = offer.price_ucents_per_hour * BigInt(terms.gpu_count);

@@ -217,17 +217,17 @@ async function holdAt(
 ): Promise<Place | 'taken' | undefined> {
   const { machine_id: machineId } = candidate;
   const diskGb = diskOn(candidate, instance.request.disk_gb);
+  const gpus = { reservedBy: instance.reservation_id, endsMs: capacityRequest(instance, clock.now()).endsMs };
   await tx.lock('machine', machineId);
   const [offer, hasCapacity, gpuUuids] = await Promise.all([
-    findOffer(tx, candidate.id),
+    findOffer(tx, candidate.id, gpus),
     workloads.hasCapacity(tx, machineId),
     supply.hold(tx, {
       machineId,
       gpuType: instance.gpu_type,
       count: instance.gpu_count,
       heldBy: workloadId,
-      reservedBy: instance.reservation_id,
-      endsMs: capacityRequest(instance, clock.now()).endsMs,
+      ...gpus,
       diskGb: diskGb ?? 0,
     }),
   ]);

@@ -268,11 +268,12 @@ test('an offer is found while it is listed on demand', async () => {
     sql`select id from offerings where machine_id = ${made.machineId}`,
   );
   const id = offers[0]?.id ?? '';
+  const ordinary = { reservedBy: null, endsMs: null };
   const change = (to: ReturnType<typeof sql>): Promise<number> =>
     world.db.tx('change', (tx) => tx.run(sql`update offerings set ${to} where id = ${id}`));
-  expect(await findOffer(world.db.read, id)).toMatchObject({ id, machine_id: made.machineId });
+  expect(await findOffer(world.db.read, id, ordinary)).toMatchObject({ id, machine_id: made.machineId });
   await change(sql`tier = 'spot'`);
-  expect(await findOffer(world.db.read, id)).toBeUndefined();
+  expect(await findOffer(world.db.read, id, ordinary)).toBeUndefined();
   await change(sql`tier = 'on_demand', listed = 0`);
-  expect(await findOffer(world.db.read, id)).toBeUndefined();
+  expect(await findOffer(world.db.read, id, ordinary)).toBeUndefined();
 });
