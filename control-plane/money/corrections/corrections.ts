@@ -109,8 +109,8 @@ async function refundNow(tx: Tx, orgId: string, refund: NewRefund, deps: Correct
   if (amountUcents > refundableUcents) {
     return fail('conflict', `At most $${dollarText(refundableUcents)} of ${subjectId} is left to refund.`);
   }
-  const before = await store.refundedOf(tx, subjectId, false);
-  const parts = fromPlatform ? [] : partsOfRefund(splitOf(entries), before, amountUcents);
+  const about = { beforeUcents: await store.refundedOf(tx, subjectId, false), amountUcents };
+  const parts = fromPlatform ? [] : partsOfRefund(splitOf(entries), about, takenFrom(entries));
   const supplierUcents = parts.reduce((sum, { ucents }) => sum + ucents, 0n);
   return write(tx, { ...refund, kind: 'refund', orgId, amountUcents, supplierUcents, parts }, deps);
 }

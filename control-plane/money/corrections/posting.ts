@@ -1,12 +1,15 @@
 // Pure: the transfers of an operator's corrections.
 //
-// A refund is taken back from those who got the charge, in the same proportion. Parts are differences of cumulative amounts, so several
-// refunds of one charge add up to exactly what each side got. Example: 10 was charged, the supplier got 8 and we got 2.
+// A refund is taken back from those who got the charge, in proportion to what earlier refunds have left to each. So several refunds of one
+// charge add up to exactly what each side got. Example: 10 was charged, the supplier got 8 and we got 2.
 //
-//   refund    cumulative    supplier, cumulative    supplier now    fee now
-//      3           3          3 * 8 / 10 = 2              2             1
-//      3           6          6 * 8 / 10 = 4              2             1
-//      4          10         10 * 8 / 10 = 8              4             0
+//   refund    left of the charge    left to the supplier    supplier now       fee now
+//      3              10                      8             3 * 8 / 10 = 2        1
+//      3               7                      6             3 * 6 / 7 = 2         1
+//      4               4                      4             4 * 4 / 4 = 4         0
+//
+// The fee gets what the rounded parts of the suppliers leave of the refund. If that is more than is left of the fee, some suppliers give back a
+// microcent more.
 //
 // What must never happen: more is refunded than the wallet has paid (corrections.ts refuses it, and verify.ts proves it).
 import { lesserUcents } from '../../../shared/money.ts';
@@ -48,13 +51,29 @@ export interface ChargeSplit {
   suppliers: readonly SupplierPart[];
 }
 
-/** The suppliers' parts of a refund, after `beforeUcents` was refunded in the same proportion. */
-export function partsOfRefund(split: ChargeSplit, beforeUcents: bigint, amountUcents: bigint): SupplierPart[] {
-  const cumulative = (ucents: bigint, part: bigint): bigint => (ucents * part) / split.totalUcents;
-  return split.suppliers.map(({ supplierId, ucents }) => ({
-    supplierId,
-    ucents: cumulative(beforeUcents + amountUcents, ucents) - cumulative(beforeUcents, ucents),
-  }));
+/**
+ * The suppliers' parts of a refund of `amountUcents`, after `beforeUcents` was refunded in proportion. `taken` is what the refunds have taken from
+ * each supplier so far.
+ */
+export function partsOfRefund(
+  split: ChargeSplit,
+  { beforeUcents, amountUcents }: { beforeUcents: bigint; amountUcents: bigint },
+  taken: readonly SupplierPart[],
+): SupplierPart[] {
+  const leftUcents = split.totalUcents - beforeUcents;
+  const suppliers = split.suppliers.map(({ supplierId, ucents }) => {
+    const left = ucents - ucentsOf(taken, supplierId);
+    return { supplierId, left: left > 0n ? left : 0n };
+  });
+  const feeLeft = leftUcents - sumOf(suppliers.map(({ left }) => left));
+  const rounded = suppliers.map(({ left }) => (amountUcents * left) / leftUcents);
+  let excess = amountUcents - sumOf(rounded) - feeLeft;
+  return suppliers.map(({ supplierId, left }, i) => {
+    const part = rounded[i] ?? 0n;
+    const more = excess > 0n && part < left ? 1n : 0n;
+    excess -= more;
+    return { supplierId, ucents: part + more };
+  });
 }
 
 /**
@@ -68,13 +87,22 @@ export function partsOfUndone(
   taken: readonly SupplierPart[],
 ): SupplierPart[] {
   const left = beforeUcents - undoneUcents;
+  let restUcents = undoneUcents;
   return taken.map(({ supplierId, ucents }) => {
-    const of = split.suppliers.find((part) => part.supplierId === supplierId)?.ucents ?? 0n;
+    const of = ucentsOf(split.suppliers, supplierId);
     const due = split.totalUcents > 0n ? (left * of) / split.totalUcents : 0n;
-    const back = ucents - due;
-    if (back <= 0n) return { supplierId, ucents: 0n };
-    return { supplierId, ucents: -lesserUcents(back, undoneUcents) };
+    const back = ucents > due ? lesserUcents(ucents - due, restUcents) : 0n;
+    restUcents -= back;
+    return { supplierId, ucents: -back };
   });
+}
+
+function ucentsOf(parts: readonly SupplierPart[], supplierId: string): bigint {
+  return parts.find((part) => part.supplierId === supplierId)?.ucents ?? 0n;
+}
+
+function sumOf(amounts: readonly bigint[]): bigint {
+  return amounts.reduce((sum, ucents) => sum + ucents, 0n);
 }
 
 /** `parts` are the suppliers' parts of a refund, and empty for every other correction. */

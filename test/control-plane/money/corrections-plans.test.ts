@@ -10,6 +10,7 @@ const entry = (account: string, kind: string, net: bigint): SubjectEntry => ({
   kind,
   net_ucents: net,
 });
+const sum = (amounts: readonly bigint[]): bigint => amounts.reduce((total, ucents) => total + ucents, 0n);
 /** A charge of 10: the supplier got 8, and the platform got 2. */
 const CHARGE = [
   entry('customer_wallet:o', 'rental.charge', -10n),
@@ -68,9 +69,50 @@ describe('the parts of refunds', () => {
   const split = splitOf(CHARGE);
 
   test('add up to what the supplier got, however the refunds are cut', () => {
-    const parts = (before: bigint, amount: bigint): bigint | undefined =>
-      partsOfRefund(split, before, amount)[0]?.ucents;
-    expect([parts(0n, 3n), parts(3n, 3n), parts(6n, 4n), parts(0n, 10n)]).toEqual([2n, 2n, 4n, 8n]);
+    const parts = (beforeUcents: bigint, amountUcents: bigint, taken: bigint): bigint | undefined =>
+      partsOfRefund(split, { beforeUcents, amountUcents }, [{ supplierId: 's', ucents: taken }])[0]?.ucents;
+    expect([parts(0n, 3n, 0n), parts(3n, 3n, 2n), parts(6n, 4n, 4n), parts(0n, 10n, 0n)]).toEqual([2n, 2n, 4n, 8n]);
+  });
+
+  test.each([
+    ['two suppliers and no fee', [133_333_333n, 166_666_667n], 0n],
+    ['three suppliers and a fee of a microcent', [1n, 1n, 2n], 1n],
+    ['three suppliers, of which one got nothing', [5n, 0n, 4n], 3n],
+  ])('of %s are never more than the refund, and give back what each got in the end', (_, gots, fee) => {
+    const suppliers = gots.map((ucents, i) => ({ supplierId: `s-${i}`, ucents }));
+    const totalUcents = sum(gots) + fee;
+    for (let first = 1n; first < totalUcents; first += totalUcents > 100n ? 1_234_567n : 1n) {
+      const taken = new Map<string, bigint>();
+      let feeTaken = 0n;
+      const cuts = [0n, first, (first + totalUcents) / 2n, totalUcents];
+      for (const [i, beforeUcents] of cuts.slice(0, -1).entries()) {
+        const amountUcents = (cuts[i + 1] ?? 0n) - beforeUcents;
+        if (amountUcents === 0n) continue;
+        const before = [...taken].map(([supplierId, ucents]) => ({ supplierId, ucents }));
+        const parts = partsOfRefund({ totalUcents, suppliers }, { beforeUcents, amountUcents }, before);
+        for (const { supplierId, ucents } of parts) taken.set(supplierId, (taken.get(supplierId) ?? 0n) + ucents);
+        feeTaken += amountUcents - sum(parts.map(({ ucents }) => ucents));
+        expect(feeTaken >= 0n && feeTaken <= fee).toBe(true);
+        expect(parts.every(({ ucents }) => ucents >= 0n)).toBe(true);
+      }
+      expect([...taken.values()]).toEqual(gots);
+    }
+  });
+
+  test('of two suppliers that are undone are together never more than is undone', () => {
+    const both = {
+      totalUcents: 6n,
+      suppliers: [
+        { supplierId: 'a', ucents: 3n },
+        { supplierId: 'b', ucents: 3n },
+      ],
+    };
+    const taken = [
+      { supplierId: 'a', ucents: 5n },
+      { supplierId: 'b', ucents: 5n },
+    ];
+    const parts = partsOfUndone(both, { beforeUcents: 9n, undoneUcents: 4n }, taken);
+    expect(parts.map(({ ucents }) => ucents)).toEqual([-3n, -1n]);
   });
 
   test('that are undone go back to the supplier down to what the rest takes from it, and no further', () => {
