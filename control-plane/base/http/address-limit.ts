@@ -17,8 +17,8 @@ interface AddressLimitOptions {
 }
 
 interface Client {
-  /** Connections by the port of the client. */
-  connections: Set<number>;
+  /** Connections by address and port. Different addresses of a network can use the same port. */
+  connections: Set<string>;
   wasTold: boolean;
 }
 
@@ -27,9 +27,10 @@ export function openAddressLimit({ max, trusted }: AddressLimitOptions, log: Log
   const proxies = listOf(trusted);
   const clients = new Map<string, Client>();
 
-  const forget = (network: string, port: number): void => {
+  const forget = (address: string, port: number): void => {
+    const network = networkOf(address);
     const client = clients.get(network);
-    if (client?.connections.delete(port) !== true) return;
+    if (client?.connections.delete(`${address} ${port}`) !== true) return;
     client.wasTold = false;
     if (client.connections.size === 0) clients.delete(network);
   };
@@ -49,12 +50,12 @@ export function openAddressLimit({ max, trusted }: AddressLimitOptions, log: Log
         return false;
       }
       clients.set(network, client);
-      client.connections.add(port);
-      socket.once('close', () => forget(network, port));
+      client.connections.add(`${address} ${port}`);
+      socket.once('close', () => forget(address, port));
       return true;
     },
     letGo: ({ remoteAddress: address, remotePort: port }) => {
-      if (address !== undefined && port !== undefined) forget(networkOf(address), port);
+      if (address !== undefined && port !== undefined) forget(address, port);
     },
   };
 }

@@ -11,10 +11,14 @@ const log = createLog('test', 'silent');
 let port = 1024;
 
 /** The parts of a socket that the limit uses. */
-function from(address: string): Socket {
+function from(address: string, remotePort?: number): Socket {
   port += 1;
   const destroy = (): void => void socket.emit('close');
-  const socket = Object.assign(new EventEmitter(), { remoteAddress: address, remotePort: port, destroy });
+  const socket = Object.assign(new EventEmitter(), {
+    remoteAddress: address,
+    remotePort: remotePort ?? port,
+    destroy,
+  });
   return socket as unknown as Socket;
 }
 
@@ -41,6 +45,14 @@ describe('the limit', () => {
     expect(admitted(limit, '2001:db8::1', 1)).toBe(1);
     expect(admitted(limit, '2001:db8::ffff:2', 1)).toBe(0);
     expect(admitted(limit, '2001:db8:0:1::1', 1)).toBe(1);
+  });
+
+  test('addresses of an IPv6 /64 that use the same port are several connections', () => {
+    const limit = openAddressLimit({ max: 2, trusted: [] }, log);
+    const sockets = ['2001:db8::1', '2001:db8::2', '2001:db8::3'].map((address) => from(address, 1024));
+    expect(sockets.map((socket) => limit.admit(socket))).toEqual([true, true, false]);
+    sockets[0]?.destroy();
+    expect(admitted(limit, '2001:db8::4', 2)).toBe(1);
   });
 
   test('proxies do not count, by address or network, mapped or not', () => {
