@@ -166,7 +166,7 @@ function openApps(
   };
   return openAppServer({
     ...core,
-    proxy: openAppProxy({ ...core, domain, findApp }),
+    proxy: openAppProxy({ ...core, domain, trustProxy: trusted, findApp }),
     tls: certificates.apps,
     limit: openAddressLimit({ max: HTTP_CONNECTIONS_PER_ADDRESS_MAX, trusted }, core.log),
   });

@@ -17,10 +17,9 @@ export interface AppConnections {
   close(): void;
 }
 
-/** Largest number of connections to one port. A browser opens six. The limit is per port, so a busy application does not delay another one. */
-const SOCKETS_MAX = 256;
 const IDLE_SOCKETS_MAX = 4;
-const KEPT: AgentOptions = { keepAlive: true, maxSockets: SOCKETS_MAX, maxFreeSockets: IDLE_SOCKETS_MAX };
+/** Open connections have no limit here, because Node would let further requests wait without an end. The link limits its streams. */
+const KEPT: AgentOptions = { keepAlive: true, maxFreeSockets: IDLE_SOCKETS_MAX };
 /** Shorter than the five seconds after which many servers close an idle connection. */
 const IDLE_MS = 4_000;
 

@@ -1,6 +1,7 @@
 // The proxy for applications: checks the instance's login on each request and relays it over a data stream into the container.
 import { type IncomingMessage, request as sendRequest, type ServerResponse, STATUS_CODES } from 'node:http';
 import { type Duplex, pipeline } from 'node:stream';
+import proxyAddress from '@fastify/proxy-addr';
 import type { Clock } from '../../../shared/clock.ts';
 import { codeOf, messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
@@ -25,6 +26,8 @@ interface AppProxyDeps {
   clock: Clock;
   log: Log;
   domain: string;
+  /** Addresses or networks of proxies whose `X-Forwarded-For` is believed. */
+  trustProxy: readonly string[];
   /** Undefined if nothing is served at the address now: there is no such instance or port, or it does not run. */
   findApp(address: AppAddress): Promise<App | undefined>;
 }
@@ -54,7 +57,9 @@ class NotHttp extends Error {
   readonly code = 'HPE_ANSWER';
 }
 
-export function openAppProxy(deps: AppProxyDeps): AppProxy {
+export function openAppProxy({ trustProxy, ...given }: AppProxyDeps): AppProxy {
+  const isTrusted = proxyAddress.compile([...trustProxy]);
+  const deps: EnterDeps = { ...given, clientIpOf: (request) => proxyAddress(request, isTrusted) ?? '' };
   const connections = openAppConnections(deps.clock);
 
   const forward = (request: IncomingMessage, response: ServerResponse, entered: Entered, tries = 1): void => {
@@ -131,7 +136,12 @@ interface Entered {
   cookie: RawHeaders;
 }
 
-async function enterApp(request: IncomingMessage, deps: AppProxyDeps, isUpgrade = false): Promise<Entered | Refusal> {
+interface EnterDeps extends Omit<AppProxyDeps, 'trustProxy'> {
+  /** The client's address. Behind a trusted proxy, the address that the proxy reports. */
+  clientIpOf(request: IncomingMessage): string;
+}
+
+async function enterApp(request: IncomingMessage, deps: EnterDeps, isUpgrade = false): Promise<Entered | Refusal> {
   const [host = '', ...more] = request.headersDistinct.host ?? [];
   if (more.length > 0) return MALFORMED;
   const address = readAppHost(host, deps.domain);
@@ -141,7 +151,7 @@ async function enterApp(request: IncomingMessage, deps: AppProxyDeps, isUpgrade 
   if (!entry.ok) return CHALLENGE;
   // Browsers send a known login with the WebSockets of any page, and a shell does not check where it is opened from.
   if (isUpgrade && app.target.kind === 'terminal' && !isFromOwnPage(request.headers, host)) return FOREIGN;
-  const facts = { clientIp: request.socket.remoteAddress ?? '', host, isUpgrade };
+  const facts = { clientIp: deps.clientIpOf(request), host, isUpgrade };
   const headers = requestHeaders(request.rawHeaders, { ...facts, without: entry.through, withoutCookie: LOGIN_COOKIE });
   const cookie = entry.through === LOGIN_COOKIE ? [] : loginCookie(request.headers, app.login, host);
   return { app, key: `${address.instanceId} ${address.at}`, headers, cookie };
@@ -154,7 +164,7 @@ async function enterApp(request: IncomingMessage, deps: AppProxyDeps, isUpgrade 
 async function upgrade(
   request: IncomingMessage,
   socket: Duplex,
-  { head, connections, ...deps }: AppProxyDeps & { head: Buffer; connections: AppConnections },
+  { head, connections, ...deps }: EnterDeps & { head: Buffer; connections: AppConnections },
 ): Promise<void> {
   const entered = await enterApp(request, deps, true);
   if (socket.destroyed) return;

@@ -56,6 +56,27 @@ describe('a request', () => {
     expect(String(head) + (await rest)).toMatch(/^HTTP\/1\.1 200 OK\r\n[^]*begun, [^]*ended/);
     await stopped;
   });
+
+  test('whose body breaks off at a stop ends alone, and others go on', async () => {
+    let finish = (): void => undefined;
+    proxied.onRequest = (request, response) => {
+      if (request.method === 'POST') return void request.once('data', () => request.socket.destroy());
+      response.write('begun, ');
+      finish = () => response.end('ended');
+    };
+    const rest = text(await open());
+    const socket = connect({ port, host: '127.0.0.1' });
+    const head = `POST / HTTP/1.1\r\nHost: ${HOST}\r\nAuthorization: ${AUTHORIZATION}\r\nContent-Length: 9\r\n\r\n`;
+    socket.write(head);
+    await expect.poll(() => proxied.sockets.length).toBe(2);
+    const stopped = proxied.stop(3_600_000);
+    socket.write('half');
+    expect(await text(socket)).toMatch(/^HTTP\/1\.1 502 /);
+    finish();
+    expect(await rest).toBe('begun, ended');
+    await stopped;
+  });
+
   test('arrives as it was sent, and so does its answer', async () => {
     proxied.onRequest = async (request, response) => {
       const body = await text(request);
@@ -276,6 +297,19 @@ describe('the end of a request is framed for the application as it was for us', 
     expect(seen).toMatch(/\r\nTransfer-Encoding: chunked\r\n/);
     expect(seen.endsWith(`\r\n\r\n${body}`)).toBe(true);
   });
+});
+
+test.each([
+  ['a proxy that is trusted', ['127.0.0.0/8'], '203.0.113.7'],
+  ['anybody else', ['192.0.2.1'], '127.0.0.1'],
+])('the address of a client that %s reports', async (_, trusted, seen) => {
+  const behind = await openProxiedApp(trusted);
+  behind.onRequest = (request, response) => response.end(request.headers['x-forwarded-for']);
+  const headers = { host: HOST, authorization: AUTHORIZATION, 'x-forwarded-for': '198.51.100.1, 203.0.113.7' };
+  const outgoing = sendRequest({ port: behind.port, host: '127.0.0.1', headers, agent: false }).end();
+  const [answer] = (await once(outgoing, 'response')) as [IncomingMessage];
+  expect(await text(answer)).toBe(seen);
+  await behind.close();
 });
 
 test('a client that vanishes silently is detected by TCP keep-alive', async () => {

@@ -34,7 +34,7 @@ export interface ProxiedApp {
   close(): Promise<void>;
 }
 
-export async function openProxiedApp(): Promise<ProxiedApp> {
+export async function openProxiedApp(trustProxy: readonly string[] = []): Promise<ProxiedApp> {
   const app = createServer((request, response) => void proxied.onRequest(request, response));
   app.on('connection', (socket) => proxied.sockets.push(socket));
   app.listen(0, '127.0.0.1');
@@ -43,6 +43,7 @@ export async function openProxiedApp(): Promise<ProxiedApp> {
     clock: systemClock(),
     log: createLog('test', 'silent'),
     domain: 'apps.test',
+    trustProxy,
     findApp: async ({ at }) => {
       await proxied.onLookup();
       if (typeof at === 'number') return undefined;
