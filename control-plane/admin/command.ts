@@ -5,6 +5,7 @@ import type { InjectedRequest } from '../base/http/server.ts';
 import type { Fields } from '../base/http/operator.ts';
 import { request as httpRequest } from 'node:http';
 import { codeOf } from '../../shared/errors.ts';
+import { printable } from '../../shared/terminal.ts';
 
 export interface CommandDeps {
   /** Sends the request to the daemon, or directly to the rooms if no daemon runs. */
@@ -101,7 +102,7 @@ export async function askOrThrow(
   if (!refusal.success) throw new Error(`the daemon answered ${status}`);
   const { code, detail, request_id: requestId } = refusal.data;
   // The log of the daemon has the cause under this id.
-  throw new Error(code === 'internal_error' ? `${detail} (${requestId})` : detail);
+  throw new Error(printable(code === 'internal_error' ? `${detail} (${requestId})` : detail));
 }
 
 /** Replaces a text with only a day by the first moment of that day in UTC. Any other text is left to the daemon to check. */
@@ -166,8 +167,8 @@ export function askDaemon(
 function cellOf(value: unknown): string {
   if (value === null || value === undefined || value === '') return '-';
   if (Array.isArray(value)) return listText(value);
-  if (typeof value === 'string') return value;
-  const text = JSON.stringify(value);
+  if (typeof value === 'string') return printable(value);
+  const text = printable(JSON.stringify(value));
   return text.length > NESTED_CHARS_SHOWN ? `${text.slice(0, NESTED_CHARS_SHOWN)}...` : text;
 }
 

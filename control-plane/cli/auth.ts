@@ -117,7 +117,6 @@ async function askUntilGranted(
       method: 'POST',
       path: '/auth/device/token',
       body: { device_code },
-      signal: interrupted,
       isOnce: true,
     };
     try {
@@ -154,8 +153,12 @@ async function status(options: CommonOptions, deps: SvcDeps): Promise<void> {
 }
 
 /** Checks the key with a request. `insufficient_scope` means that the API knows the key, so it is no failure. @throws SvcError with `signIn` */
-export async function assertAccepted(key: string, baseUrl: string, { fetch, clock, ids }: SvcDeps): Promise<void> {
-  const client = openClient({ baseUrl, key, fetch, clock, ids });
+export async function assertAccepted(
+  key: string,
+  baseUrl: string,
+  { fetch, clock, ids, interrupted }: SvcDeps,
+): Promise<void> {
+  const client = openClient({ baseUrl, key, fetch, clock, ids, interrupted });
   await client.json({ method: 'GET', path: '/events?limit=1' }).catch((error: unknown) => {
     if (!(error instanceof SvcError) || error.refusal.code !== 'insufficient_scope') throw error;
   });

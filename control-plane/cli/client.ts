@@ -4,7 +4,7 @@ import type { Clock } from '../../shared/clock.ts';
 import type { Ids } from '../../shared/ids.ts';
 import { codeOf, messageOf } from '../../shared/errors.ts';
 import { Problem } from '../../shared/api/problem.ts';
-import { EXIT, SvcError } from './exit.ts';
+import { EXIT, interruption, SvcError } from './exit.ts';
 
 export interface SvcRequest {
   method: string;
@@ -15,6 +15,7 @@ export interface SvcRequest {
   /** Sent as it is, with the media type of `headers`. */
   raw?: Uint8Array<ArrayBuffer> | FormData;
   headers?: Record<string, string>;
+  /** Ends the request early, in place of the client's `interrupted`. */
   signal?: AbortSignal;
   /**
    * True if the path takes no Idempotency-Key and a second request would have a second effect. After a network error nobody knows whether the
@@ -37,6 +38,8 @@ export interface ClientDeps {
   fetch: typeof fetch;
   clock: Clock;
   ids: Pick<Ids, 'uuid'>;
+  /** Ends the requests that have no signal of their own. */
+  interrupted: AbortSignal;
 }
 
 const TRIES = 4;
@@ -54,11 +57,13 @@ const PASSING: ReadonlySet<number> = new Set([408, 429]);
 const OauthError = z.looseObject({ error: z.string(), error_description: z.string() });
 const InferenceError = z.looseObject({ error: z.looseObject({ code: z.string().nullish(), message: z.string() }) });
 
-export function openClient(deps: ClientDeps): Client {
+/** @throws SvcError if the key cannot be an API key */
+export function openClient(given: ClientDeps): Client {
+  const deps = { ...given, key: keyOf(given.key) };
   return {
-    open: (request) => send(request, deps, async (response) => response),
+    open: (request) => send({ signal: deps.interrupted, ...request }, deps, async (response) => response),
     json: (request) =>
-      send(request, deps, async (response) => {
+      send({ signal: deps.interrupted, ...request }, deps, async (response) => {
         const text = await response.text();
         return text === '' ? null : (JSON.parse(text) as unknown);
       }),
@@ -88,6 +93,17 @@ async function send<T>(request: SvcRequest, deps: ClientDeps, take: (answer: Res
       throw answer instanceof Response ? await refusalOf(answer) : answer;
     await deps.clock.sleep(waitMs, request.signal);
   }
+}
+
+/** A key with a line break inside could not be sent, and the error would print it. */
+function keyOf(given: string | undefined): string | undefined {
+  const key = given?.trim();
+  if (key === undefined || /^[\x21-\x7e]+$/.test(key)) return key;
+  throw new SvcError(EXIT.signIn, {
+    code: 'key_malformed',
+    message: 'the API key is not one line of visible ASCII characters',
+    next: 'Check SVC_API_KEY, or sign in again: svc auth login',
+  });
 }
 
 /** The same headers for each try, so that the API sees one request. */
@@ -130,7 +146,7 @@ function retryMs({ status, headers }: Response, request: SvcRequest, tries: numb
 
 /** The error for a request without an answer. It may have had its effect. */
 function failureOf(error: unknown, { signal }: SvcRequest, { baseUrl }: ClientDeps): SvcError {
-  if (signal?.aborted === true) return new SvcError(EXIT.interrupted, { code: 'interrupted', message: 'interrupted' });
+  if (signal?.aborted === true) return interruption();
   const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
   // A network that wants a login answers with a page of its own.
   const message =

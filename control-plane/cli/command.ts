@@ -1,9 +1,9 @@
 // What all commands share: their common options, where and how they print, and the client of the profile.
 import { type Command, InvalidArgumentError } from 'commander';
-import { stripVTControlCharacters } from 'node:util';
 import { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
 import type { Ids } from '../../shared/ids.ts';
+import { printable } from '../../shared/terminal.ts';
 import { type Client, openClient } from './client.ts';
 import type { Logins } from './config.ts';
 import { EXIT, SvcError } from './exit.ts';
@@ -47,7 +47,7 @@ export function withCommon(command: Command): Command {
 
 /** A client with the key of the profile. @throws SvcError if nobody is signed in */
 export function signedIn(deps: SvcDeps, options: CommonOptions): Client {
-  const { logins, fetch, clock, ids } = deps;
+  const { logins, fetch, clock, ids, interrupted } = deps;
   const login = logins.find(options.profile ?? DEFAULT_PROFILE);
   if (login === undefined)
     throw new SvcError(EXIT.signIn, {
@@ -55,13 +55,13 @@ export function signedIn(deps: SvcDeps, options: CommonOptions): Client {
       message: 'you are not signed in',
       next: 'Run svc auth login, or set SVC_API_KEY and SVC_BASE_URL.',
     });
-  return openClient({ baseUrl: addressOf(deps, options), key: login.api_key, fetch, clock, ids });
+  return openClient({ baseUrl: addressOf(deps, options), key: login.api_key, fetch, clock, ids, interrupted });
 }
 
 /** A client for requests that need no key. @throws SvcError if the address of the API is not known */
 export function asStranger(deps: SvcDeps, options: CommonOptions): Client {
-  const { fetch, clock, ids } = deps;
-  return openClient({ baseUrl: addressOf(deps, options), key: undefined, fetch, clock, ids });
+  const { fetch, clock, ids, interrupted } = deps;
+  return openClient({ baseUrl: addressOf(deps, options), key: undefined, fetch, clock, ids, interrupted });
 }
 
 /** @throws SvcError if the address of the API is not known */
@@ -154,12 +154,12 @@ function linesOf(row: Row, columns: readonly string[]): string {
   return names.map((name) => `${name.padEnd(width)}  ${cellOf(row, name)}\n`).join('');
 }
 
-/** The text of the member at `path`, like `connection.hostname`. Control sequences for terminals are removed. */
+/** The text of the member at `path`, like `connection.hostname`. */
 function cellOf(row: Row, path: string): string {
   let value: unknown = row;
   for (const name of path.split('.')) value = Reflect.get(Object(value), name) as unknown;
   if (value === null || value === undefined) return '';
   const texts = z.array(z.string()).safeParse(value).data;
   const text = typeof value === 'string' ? value : (texts?.join(',') ?? JSON.stringify(value));
-  return stripVTControlCharacters(text).replaceAll(/\p{Cc}/gu, ' ');
+  return printable(text);
 }

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { messageOf } from '../../shared/errors.ts';
 import { assertAccepted } from './auth.ts';
 import { addressOf, type CommonOptions, signedIn, type SvcDeps, withCommon } from './command.ts';
-import { EXIT, SvcError } from './exit.ts';
+import { EXIT, interruption, SvcError } from './exit.ts';
 
 interface Finding {
   check: string;
@@ -25,7 +25,10 @@ export function addDoctorCommand(program: Command, deps: SvcDeps): void {
     .description('check the way to the API, the key, the clock and the programs that are needed')
     .action(async (options: CommonOptions) => {
       const findings: Finding[] = [];
-      for (const check of CHECKS) findings.push(await check(options, deps));
+      for (const check of CHECKS) {
+        findings.push(await check(options, deps));
+        if (deps.interrupted.aborted) throw interruption();
+      }
       if (options.json === true) deps.print(`${JSON.stringify({ checks: findings })}\n`);
       else deps.print(findings.map(lineOf).join(''));
       const failed = findings.filter(({ ok }) => !ok);
@@ -98,7 +101,7 @@ async function checked(check: string, next: string, work: () => Promise<string>)
 
 /** A request that needs no key. */
 async function looked(address: string, deps: SvcDeps): Promise<Response> {
-  const response = await deps.fetch(`${address}/gpu-types?limit=1`);
+  const response = await deps.fetch(`${address}/gpu-types?limit=1`, { signal: deps.interrupted });
   // Until the body is read, its connection stays in use.
   await response.arrayBuffer();
   return response;
@@ -107,7 +110,12 @@ async function looked(address: string, deps: SvcDeps): Promise<Response> {
 async function firstBytes(options: CommonOptions, deps: SvcDeps): Promise<string> {
   const late = AbortSignal.timeout(STREAM_MS_MAX);
   const headers = { accept: 'text/event-stream' };
-  const response = await signedIn(deps, options).open({ method: 'GET', path: '/events', headers, signal: late });
+  const response = await signedIn(deps, options).open({
+    method: 'GET',
+    path: '/events',
+    headers,
+    signal: AbortSignal.any([late, deps.interrupted]),
+  });
   const reader = response.body?.getReader();
   const { done } = (await reader?.read()) ?? { done: true };
   await reader?.cancel();

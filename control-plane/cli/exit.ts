@@ -1,5 +1,7 @@
 // How a command ends: its exit code, and the error that carries it.
 
+import { printable } from '../../shared/terminal.ts';
+
 export const EXIT = {
   done: 0,
   failed: 1,
@@ -42,6 +44,11 @@ export class SvcError extends Error {
   }
 }
 
+/** The error of a command that Ctrl-C has ended. */
+export function interruption(): SvcError {
+  return new SvcError(EXIT.interrupted, { code: 'interrupted', message: 'interrupted' });
+}
+
 /** The text for a person: one line, and the next step in a second one. */
 export function errorText({ refusal }: SvcError): string {
   const { message, next, requestId, resourceId } = refusal;
@@ -49,8 +56,8 @@ export function errorText({ refusal }: SvcError): string {
     ...(resourceId === undefined ? [] : [resourceId]),
     ...(requestId === undefined ? [] : [`request ${requestId}`]),
   ];
-  const first = `svc: ${message}${about.length === 0 ? '' : ` (${about.join(', ')})`}\n`;
-  return next === undefined ? first : `${first}${next}\n`;
+  const first = printable(`svc: ${message}${about.length === 0 ? '' : ` (${about.join(', ')})`}`);
+  return next === undefined ? `${first}\n` : `${first}\n${printable(next)}\n`;
 }
 
 /** The error as JSON, for programs. */

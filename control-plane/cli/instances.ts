@@ -142,9 +142,7 @@ function logsCommand(parent: Command, deps: SvcDeps): void {
 
 async function create(argv: string[], options: LaunchOptions, deps: SvcDeps): Promise<void> {
   const client = signedIn(deps, options);
-  const accepted = Operation.parse(
-    await client.json({ method: 'POST', path: '/instances', body: launchOf(argv, options) }),
-  );
+  const accepted = await launch(client, launchOf(argv, options));
   if (options.wait !== true) return show(deps, options, accepted, { columns: OPERATION, id: 'operation_id' });
   const instanceId = await placed(client, accepted, { ...deps, timeoutMs: options.timeout * 1_000 });
   const instance = await waitUntil(client, { instanceId, until: 'running', timeout: options.timeout }, deps);
@@ -155,9 +153,7 @@ async function run(argv: string[], options: LaunchOptions, deps: SvcDeps): Promi
   // The instance costs money, so it is deleted or named at the end, also if nobody reads the output any more.
   deps.goOnUnread();
   const client = signedIn(deps, options);
-  const accepted = Operation.parse(
-    await client.json({ method: 'POST', path: '/instances', body: launchOf(argv, options) }),
-  );
+  const accepted = await launch(client, launchOf(argv, options));
   const instanceId = await placed(client, accepted, { ...deps, timeoutMs: options.timeout * 1_000 });
   deps.tell(`${instanceId}\n`);
   await waitUntil(client, { instanceId, until: 'running', timeout: options.timeout }, deps);
@@ -171,6 +167,16 @@ async function run(argv: string[], options: LaunchOptions, deps: SvcDeps): Promi
   else deps.tell(`${stillCosts(instanceId)}\n`);
   if (code === 0) return;
   throw new SvcError(code, { code: 'program_failed', message: `the program ${words}`, resourceId: instanceId });
+}
+
+async function launch(client: Client, body: Record<string, unknown>): Promise<z.infer<typeof Operation>> {
+  try {
+    return Operation.parse(await client.json({ method: 'POST', path: '/instances', body }));
+  } catch (error) {
+    if (!(error instanceof SvcError) || error.exit !== EXIT.interrupted) throw error;
+    const next = 'The launch may have been accepted, and then costs money. See what there is: svc instance list';
+    throw new SvcError(error.exit, { ...error.refusal, next });
+  }
 }
 
 const stillCosts = (id: string): string =>

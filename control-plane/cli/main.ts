@@ -1,5 +1,6 @@
 // The process of the command `svc`: its terminal, its signals and its exit code.
 import { spawn } from 'node:child_process';
+import { addAbortSignal } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { systemClock } from '../../shared/clock.ts';
 import { codeOf, messageOf } from '../../shared/errors.ts';
@@ -25,7 +26,7 @@ const code = await runSvc(process.argv.slice(2), {
   fetch,
   print: (words) => void process.stdout.write(words),
   tell: (words) => void process.stderr.write(words),
-  readInput: () => text(process.stdin),
+  readInput: () => text(addAbortSignal(interrupting.signal, process.stdin)),
   isTerminal: process.stdout.isTTY,
   interrupted: interrupting.signal,
   goOnUnread,

@@ -58,7 +58,10 @@ function metricsCommand(noun: Command, deps: SvcDeps): Command {
       const id = isInstance ? await resolveName(client, name) : encodeURIComponent(name);
       const path = `/${isInstance ? 'instances' : 'community/machines'}/${id}/metrics`;
       for (;;) {
-        const body = await client.json({ method: 'GET', path });
+        const body = await client.json({ method: 'GET', path }).catch((error: unknown) => {
+          if (options.watch !== true || !deps.interrupted.aborted) throw error;
+        });
+        if (body === undefined) return;
         print(body, options, deps);
         if (options.watch !== true) return;
         await deps.clock.sleep(PERIOD_MS, deps.interrupted);

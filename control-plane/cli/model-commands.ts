@@ -9,7 +9,7 @@ import type { PlainCommand } from './plain.ts';
 import { type CommonOptions, number, signedIn, type SvcDeps, withCommon, show } from './command.ts';
 import { eventsOf } from '../../shared/event-reader.ts';
 import { messageOf } from '../../shared/errors.ts';
-import { EXIT, SvcError } from './exit.ts';
+import { EXIT, interruption, SvcError } from './exit.ts';
 
 const FILE = ['id', 'filename', 'bytes', 'purpose', 'status'] as const;
 const JOB = ['id', 'status', 'model', 'training_file', 'svc.cost_usd', 'error.code', 'error.message'] as const;
@@ -158,7 +158,6 @@ export function addChatCommand(program: Command, deps: SvcDeps): void {
         method: 'POST',
         path: '/chat/completions',
         body: { model, messages, stream: true, ...limit },
-        signal: deps.interrupted,
         // A repeat would cause a second answer, which must be paid too.
         isOnce: true,
       });
@@ -195,7 +194,7 @@ export function addFileCommands(file: Command, deps: SvcDeps): void {
     .requiredOption('-o, --output <path>', 'where to store it')
     .action(async (id: string, options: CommonOptions & { output: string }) => {
       const path = `/files/${encodeURIComponent(id)}/content`;
-      const response = await signedIn(deps, options).open({ method: 'GET', path, signal: deps.interrupted });
+      const response = await signedIn(deps, options).open({ method: 'GET', path });
       if (response.body === null) return;
       // The file gets its name only after the whole download, so a download that fails leaves no half file.
       const half = `${options.output}.part`;
@@ -204,8 +203,7 @@ export function addFileCommands(file: Command, deps: SvcDeps): void {
         renameSync(half, options.output);
       } catch (error) {
         rmSync(half, { force: true });
-        if (deps.interrupted.aborted)
-          throw new SvcError(EXIT.interrupted, { code: 'interrupted', message: 'interrupted' });
+        if (deps.interrupted.aborted) throw interruption();
         throw new SvcError(EXIT.failed, {
           code: 'download_failed',
           message: `the download broke off: ${messageOf(error)}`,

@@ -6,7 +6,7 @@ import { eventsOf } from '../../shared/event-reader.ts';
 import { LOG_LINES_MAX } from '../../shared/limits.ts';
 import { type Client, unlessAway } from './client.ts';
 import type { CommonOptions, SvcDeps } from './command.ts';
-import { EXIT, SvcError } from './exit.ts';
+import { EXIT, interruption, SvcError } from './exit.ts';
 
 export const Line = z.looseObject({ stream: z.string(), line: z.string(), at: z.string() });
 export type Line = z.infer<typeof Line>;
@@ -71,7 +71,7 @@ export async function followLog(client: Client, { instanceId, tail, onLine }: Fo
       if (signal.aborted) throw error;
     }
     await clock.sleep(AGAIN_MS, signal);
-    if (signal.aborted) throw interrupted();
+    if (signal.aborted) throw interruption();
   }
 }
 
@@ -113,7 +113,7 @@ async function endOf(client: Client, id: string, { clock, interrupted: signal, t
     const ended = isAway ? undefined : programEnd(Status.parse(body));
     if (ended !== undefined) return ended;
     await clock.sleep(POLL_MS, signal);
-    if (signal.aborted) throw interrupted();
+    if (signal.aborted) throw interruption();
   }
 }
 
@@ -140,8 +140,4 @@ async function silence(count: () => number, { clock, interrupted: signal }: SvcD
     seen = count();
     await clock.sleep(SILENT_MS, signal);
   }
-}
-
-function interrupted(): SvcError {
-  return new SvcError(EXIT.interrupted, { code: 'interrupted', message: 'interrupted' });
 }

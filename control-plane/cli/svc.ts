@@ -9,7 +9,7 @@ import { addChatCommand, MODEL_COMMANDS, addFileCommands } from './model-command
 import { type CommonOptions, signedIn, type SvcDeps, withCommon } from './command.ts';
 import { addCompletionCommands } from './completion.ts';
 import { addDoctorCommand } from './doctor.ts';
-import { errorJson, errorText, EXIT, SvcError } from './exit.ts';
+import { errorJson, errorText, EXIT, interruption, SvcError } from './exit.ts';
 import { addInstanceCommands } from './instances.ts';
 import { addMetricsCommands } from './metrics.ts';
 import { addPlainCommands, type PlainCommand } from './plain.ts';
@@ -127,6 +127,6 @@ function inheritOutput(command: Command): void {
 }
 
 function unexpected(error: unknown, { interrupted }: SvcDeps): SvcError {
-  if (interrupted.aborted) return new SvcError(EXIT.interrupted, { code: 'interrupted', message: 'interrupted' });
+  if (interrupted.aborted) return interruption();
   return new SvcError(EXIT.failed, { code: 'failed', message: messageOf(error) });
 }

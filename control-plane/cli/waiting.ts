@@ -4,6 +4,7 @@ import type { Clock } from '../../shared/clock.ts';
 import { type Client, unlessAway } from './client.ts';
 import { eventsOf } from '../../shared/event-reader.ts';
 import { EXIT, SvcError } from './exit.ts';
+import { printable } from '../../shared/terminal.ts';
 
 export const WAITS = ['running', 'terminated', 'reachable'] as const;
 export type WaitFor = (typeof WAITS)[number];
@@ -114,7 +115,7 @@ function isHopeless({ status }: WaitedInstance, until: WaitFor): boolean {
 }
 
 function wordsOf({ status, status_reason: reason }: WaitedInstance): string {
-  return reason === null || reason === undefined || reason === '' ? status : `${status}: ${reason}`;
+  return printable(reason === null || reason === undefined || reason === '' ? status : `${status}: ${reason}`);
 }
 
 function hopeless(instance: WaitedInstance, until: WaitFor): SvcError {

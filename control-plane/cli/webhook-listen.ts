@@ -8,7 +8,7 @@ import { webhookHeaders } from '../../shared/webhook-signature.ts';
 import type { Client } from './client.ts';
 import { type CommonOptions, signedIn, type SvcDeps, withCommon } from './command.ts';
 import { eventsOf, type ReceivedEvent } from '../../shared/event-reader.ts';
-import { EXIT, SvcError } from './exit.ts';
+import { interruption, SvcError } from './exit.ts';
 
 interface ListenOptions extends CommonOptions {
   forward: string;
@@ -53,7 +53,7 @@ async function listen(options: ListenOptions, deps: SvcDeps): Promise<void> {
     }
     await clock.sleep(waitMs, interrupted);
   }
-  throw new SvcError(EXIT.interrupted, { code: 'interrupted', message: 'interrupted' });
+  throw interruption();
 }
 
 /** True if the API refuses the stream, so that another try is useless. Other failures, such as a restart of the API, may pass. */

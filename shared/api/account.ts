@@ -1,13 +1,9 @@
 // An organisation as the operator sees it, and its keys as callers see them: API keys (never the key itself, which is shown once when it is
 // made) and SSH public keys (specification 2.5).
 import { z } from 'zod';
+import { label } from './label.ts';
 
-/** A label that people give: one line. */
-const Label = z
-  .string()
-  .min(1)
-  .max(255)
-  .regex(/^\P{Cc}*$/u, 'must not contain control characters');
+const Label = label(255);
 
 export const OrgName = Label;
 

@@ -1,6 +1,7 @@
 // Community supply as suppliers see it, with what they earned (specification 2.17).
 import { z } from 'zod';
 import { GPUS_PER_MACHINE_MAX } from '../limits.ts';
+import { label } from './label.ts';
 import { pageParameters } from './page.ts';
 
 export const CommunitySupplier = z
@@ -16,9 +17,9 @@ export const CommunitySupplier = z
   .meta({ id: 'CommunitySupplier' });
 export type CommunitySupplier = z.infer<typeof CommunitySupplier>;
 
-const region = z.string().min(1).max(64);
+const region = label(64);
 const pricePerHour = z.number().positive().max(1000);
-const gpuType = z.string().min(1).max(64);
+const gpuType = label(64);
 const gpuCount = z.int().min(1).max(GPUS_PER_MACHINE_MAX);
 const vramPerGpuGb = z.int().min(1).max(1024);
 const tier = z.enum(['on_demand', 'spot']);

@@ -9,6 +9,7 @@ import {
   IMAGE_REFERENCE_CHARS_MAX,
   PORTS_MAX,
 } from '../limits.ts';
+import { label } from './label.ts';
 
 const ENV_KEY = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const ENTRYPOINT_ARGUMENTS_MAX = 32;
@@ -148,15 +149,12 @@ export const CreateInstance = z
       .describe(
         'Ids of the SSH keys that may log in. If the list is left out, all keys of the organisation may log in, also keys that are added later. If the list is empty, no key may log in',
       ),
-    region: z
-      .string()
-      .min(1)
-      .max(64)
+    region: label(64)
       .optional()
       .describe(
         'Preferred region; the instance may be placed in another one. With tier reserved, it must be a region of the contract',
       ),
-    name: z.string().min(1).max(128).optional().describe('A name of your own'),
+    name: label(128).optional().describe('A name of your own'),
     offering_id: z
       .string()
       .min(1)
@@ -250,7 +248,7 @@ function refusePorts(ports: Port[], context: z.RefinementCtx): void {
 /** Body of PATCH /v1/instances/{id}. */
 export const RenameInstance = z
   .strictObject({
-    name: z.string().min(1).max(128).nullable().describe('The new name; null removes it'),
+    name: label(128).nullable().describe('The new name; null removes it'),
   })
   .meta({ id: 'RenameInstance' });
 

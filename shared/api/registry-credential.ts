@@ -1,12 +1,9 @@
 // Logins for private images (specification 4.9). The password is written once and never shown.
 import { z } from 'zod';
 import { REGISTRY_PASSWORD_CHARS_MAX } from '../limits.ts';
+import { label } from './label.ts';
 
-const Name = z
-  .string()
-  .min(1)
-  .max(255)
-  .regex(/^\P{Cc}*$/u, 'must not contain control characters');
+const Name = label(255);
 
 export const RegistryCredential = z
   .strictObject({

@@ -48,6 +48,7 @@ test.each<[object, string, string]>([
   [{}, 'name', 'is required'],
   [{ name: '' }, 'name', 'must have at least 1 character'],
   [{ name: 'a'.repeat(129) }, 'name', 'must have at most 128 characters'],
+  [{ name: 'a\u001b[2J' }, 'name', 'must not contain control characters'],
   [{ name: 'second', region: 'us' }, 'region', 'is not a known field'],
   [{ name: 'second', auto_terminate_hours: 1 }, 'auto_terminate_hours', 'is not a known field'],
   [{ name: 'second', gpu_count: 2 }, 'gpu_count', 'is not a known field'],

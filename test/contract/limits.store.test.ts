@@ -101,6 +101,7 @@ const UNSPECIFIED: Record<string, Bound> = {
     forbidden: [
       [{ name: '' }, 'name', 'must have at least 1 character'],
       [{ name: 'a'.repeat(129) }, 'name', 'must have at most 128 characters'],
+      [{ name: 'a\u0085b' }, 'name', 'must not contain control characters'],
     ],
   },
   region: {
@@ -108,6 +109,7 @@ const UNSPECIFIED: Record<string, Bound> = {
     forbidden: [
       [{ region: '' }, 'region', 'must have at least 1 character'],
       [{ region: 'a'.repeat(65) }, 'region', 'must have at most 64 characters'],
+      [{ region: 'eu\u001b[2J' }, 'region', 'must not contain control characters'],
     ],
   },
   cmd: {

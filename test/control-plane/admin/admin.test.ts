@@ -363,15 +363,15 @@ test('a missing daemon is distinguished from a daemon that refuses', async () =>
   expect(await askDaemon(socketPath, { method: 'GET', url: '/nothing' })).toMatchObject({ status: 404 });
 });
 
-test('a table shows lists, the beginning of nested values, and missing values', () => {
+test('a table shows lists, the beginning of nested values, missing values, and nothing that a terminal obeys', () => {
   const rows = [
     { a: ['x', 'y', 'z'], b: null },
     { a: '', b: { c: 1 } },
     { a: ['x', 'y', 'z', 'u', 'v'], b: { c: 'd'.repeat(200) } },
+    { a: 'e\u001b[2Ju\nFAKE', b: { c: '\u009b2J' } },
   ];
-  const cut = `{"c":"${'d'.repeat(94)}...`;
   expect(tableOf(rows)).toBe(
-    `a                   b\nx, y, z             -\n-                   {"c":1}\nx, y, z and 2 more  ${cut}\n`,
+    `a                   b\nx, y, z             -\n-                   {"c":1}\nx, y, z and 2 more  {"c":"${'d'.repeat(94)}...\neu FAKE             {"c":""}\n`,
   );
 });
 

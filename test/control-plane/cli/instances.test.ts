@@ -201,6 +201,18 @@ describe('waiting', () => {
     expect(stderr).toContain(`svc instance delete ${id}`);
   });
 
+  test('the reason of a host cannot write to the terminal', async () => {
+    await api.world.machine();
+    const id = await idOfLaunch();
+    const detail = 'bad\u001b]0;owned\u0007\u001b[2J image';
+    await api.world.observe(id, { phase: 'failed', failure_code: 'image_unusable', detail });
+    await api.world.drive();
+    const { code, stderr } = await svcOf().run('wait', id);
+    expect(code).toBe(5);
+    expect(stderr).toContain('bad image');
+    expect(stderr).toMatch(/^[^\p{Cc}]*\n[^\p{Cc}]*\n[^\p{Cc}]*\n$/u);
+  });
+
   test('reachable needs an SSH server that answers', async () => {
     await api.world.machine();
     const id = await api.world.run(owner);

@@ -69,3 +69,15 @@ test('shows new figures every second with --watch, until it is interrupted', asy
   expect(code).toBe(0);
   expect([...stdout.matchAll(/^0 +(\d+)/gm)].map(([, shown]) => shown)).toEqual(['1', '2', '3']);
 });
+
+test('--watch also ends without an error if it is interrupted during a request', async () => {
+  const { instanceId } = await measured();
+  const svc = svcOf({
+    fetch: (url, init) => {
+      svc.interrupt();
+      return fetch(url, init);
+    },
+  });
+  const { code, stderr } = await svc.run('instance', 'metrics', instanceId, '--watch');
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+});

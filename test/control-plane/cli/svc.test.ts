@@ -2,6 +2,7 @@
 import { statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { sql } from '../../../control-plane/base/db/db.ts';
 import { openLogins } from '../../../control-plane/cli/config.ts';
 import { buildProgram } from '../../../control-plane/cli/svc.ts';
 import type { Role } from '../../../shared/api/auth.ts';
@@ -49,6 +50,47 @@ describe('exit codes and errors', () => {
   test('--json of a program that is launched is not an option of svc', async () => {
     const { stderr } = await svcOf({ key: undefined }).run('run', '--image', 'busybox', '--', 'prog', '--json');
     expect(stderr).toMatch(/^svc: you are not signed in/);
+  });
+
+  test.each([['svc_live_first\nsvc_live_second'], ['svc_live_\u00e9t\u00e9'], ['svc_live_two words']])(
+    'the key %j is refused before it is sent, and is not printed',
+    async (key) => {
+      let sent = 0;
+      const counting: typeof fetch = (url, init) => {
+        sent += 1;
+        return fetch(url, init);
+      };
+      const { code, stderr } = await svcOf({ key, fetch: counting }).run('balance');
+      expect({ code, sent }).toEqual({ code: 4, sent: 0 });
+      expect(stderr).toMatch(/^svc: the API key is not one line of visible ASCII characters\nCheck SVC_API_KEY/);
+      expect(stderr).not.toContain('svc_live_');
+    },
+  );
+
+  test.each([
+    [['balance']],
+    [['auth', 'status']],
+    [['doctor', '--base-url', 'http://127.0.0.1:1/v1']],
+    [['api', 'GET', '/instances']],
+    [['instance', 'create', '--image', 'busybox']],
+  ])('svc %j ends at the first Ctrl-C, although the API does not answer', async (argv) => {
+    const silent: typeof fetch = (_url, init) =>
+      new Promise((_resolve, reject) => {
+        init?.signal?.addEventListener('abort', () => reject(new Error('aborted')));
+        svc.interrupt();
+      });
+    const svc = svcOf({ fetch: silent });
+    const { code, stderr } = await svc.run(...argv);
+    expect(code).toBe(130);
+    expect(stderr).toMatch(/^svc: interrupted\n/);
+    expect(stderr.includes('may have been accepted')).toBe(argv.includes('create'));
+  });
+
+  test('the words of a refusal cannot write to the terminal', async () => {
+    const detail = 'gone\u001b[2J\u001b]0;owned\u0007\nsvc: all is well';
+    const refusing: typeof fetch = async () =>
+      Response.json({ error: { code: 'x', message: detail } }, { status: 400 });
+    expect((await svcOf({ fetch: refusing }).run('balance')).stderr).toBe('svc: gone svc: all is well\n');
   });
 
   test('an address at which nobody answers is no failure of the instance', async () => {
@@ -153,9 +195,9 @@ describe('output', () => {
 
   test('what a terminal would obey is left out of a table', async () => {
     await api.world.machine();
-    const { key } = owner;
     const id = await api.world.launch(owner);
-    await api.call('PATCH', `/v1/instances/${id}`, { key, body: { name: 'a\u009b31mred' } });
+    const name = 'a\u009b31mred';
+    await api.world.db.tx('name', (tx) => tx.run(sql`update instances set name = ${name} where id = ${id}`));
     const { stdout } = await svcOf().run('instance', 'list');
     expect(stdout.replaceAll('\n', '')).not.toMatch(/\p{Cc}/u);
     expect(stdout).toContain('red');
