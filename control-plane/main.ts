@@ -3,7 +3,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { Command } from 'commander';
 import { systemClock } from '../shared/clock.ts';
-import { messageOf } from '../shared/errors.ts';
+import { codeOf, messageOf } from '../shared/errors.ts';
 import { createIds } from '../shared/ids.ts';
 import { createLog, type Log, logWarnings } from '../shared/log.ts';
 import { countBuffersWithHeap } from './base/systemd/v8.ts';
@@ -134,6 +134,12 @@ withCommon(program.command('restore <backup>'))
   .action(restore);
 addOperatorCommands(program, operator);
 
+process.stdout.on('error', (error) => {
+  // It is no failure if the reader of the output, such as `head`, has ended.
+  if (codeOf(error) === 'EPIPE') process.exit(0);
+  process.stderr.write(`the output cannot be written: ${messageOf(error)}\n`);
+  process.exit(1);
+});
 try {
   await program.parseAsync();
 } catch (error) {

@@ -166,7 +166,7 @@ export function addChatCommand(program: Command, deps: SvcDeps): void {
       for await (const { data } of eventsOf(response)) {
         // The last event is `[DONE]`, which is no JSON.
         isComplete = data === undefined;
-        failure ??= failureOf(data);
+        failure ??= failureOf(data, response);
         write(data, options, deps);
       }
       if (options.json !== true) deps.print('\n');
@@ -221,9 +221,12 @@ function write(data: unknown, { json }: ChatOptions, { print }: SvcDeps): void {
   print(choice?.delta.content ?? '');
 }
 
-function failureOf(data: unknown): SvcError | undefined {
+function failureOf(data: unknown, { headers }: Response): SvcError | undefined {
   const { error } = Failure.safeParse(data).data ?? {};
-  return error === undefined ? undefined : new SvcError(EXIT.failed, error);
+  if (error === undefined) return undefined;
+  const requestId = headers.get('x-request-id');
+  const exit = error.code === 'model_not_found' ? EXIT.notFound : EXIT.failed;
+  return new SvcError(exit, { ...error, ...(requestId === null ? {} : { requestId }) });
 }
 
 function unreadable(path: string, error: unknown): never {

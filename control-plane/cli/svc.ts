@@ -40,14 +40,17 @@ export const PLAIN_COMMANDS: readonly PlainCommand[] = [...ACCOUNT_COMMANDS, ...
 
 /** Runs one command line, without the name of the program. Resolves with the exit code. */
 export async function runSvc(argv: readonly string[], deps: SvcDeps): Promise<number> {
-  const program = buildProgram(deps);
+  const isJson = ownArgs(argv).includes('--json');
+  const program = buildProgram(deps, { isJson });
   try {
     await program.parseAsync([...argv], { from: 'user' });
     return EXIT.done;
   } catch (error) {
-    if (error instanceof CommanderError) return error.exitCode === 0 ? EXIT.done : EXIT.usage;
+    if (error instanceof CommanderError && error.exitCode === 0) return EXIT.done;
     const known = error instanceof SvcError ? error : unexpected(error, deps);
-    deps.tell(ownArgs(argv).includes('--json') ? errorJson(known) : errorText(known));
+    // commander has printed its own errors for people already.
+    if (isJson) deps.tell(errorJson(known));
+    else if (!(error instanceof CommanderError)) deps.tell(errorText(known));
     return known.exit;
   }
 }
@@ -58,13 +61,18 @@ function ownArgs(argv: readonly string[]): readonly string[] {
   return at === -1 ? argv : argv.slice(0, at);
 }
 
-export function buildProgram(deps: SvcDeps): Command {
+/** `isJson`: wrong usage is not printed for people. */
+export function buildProgram(deps: SvcDeps, { isJson } = { isJson: false }): Command {
   const program = new Command('svc')
     .description('Rent GPUs and call models: the command line of the GPU rental and inference service.')
     .version(VERSION)
     .enablePositionalOptions()
     .exitOverride()
-    .configureOutput({ writeOut: deps.print, writeErr: deps.tell });
+    .configureOutput({
+      writeOut: deps.print,
+      writeErr: deps.tell,
+      outputError: (text, write) => void (isJson || write(text)),
+    });
   const nouns = new Map(Object.entries(NOUNS).map(([noun, help]) => [noun, program.command(noun).description(help)]));
   const nounOf = (noun: string): Command => {
     const found = nouns.get(noun);
@@ -92,6 +100,11 @@ function addApiCommand(program: Command, deps: SvcDeps): void {
     .description('send any request of the API, such as: svc api GET /instances')
     .option('--body <json>', 'JSON, or @file, or - for standard input')
     .action(async (method: string, path: string, options: CommonOptions & { body?: string }) => {
+      if (options.body !== undefined && /^(get|head)$/i.test(method))
+        throw new SvcError(EXIT.usage, {
+          code: 'usage',
+          message: `${method.toUpperCase()} has no body: leave --body out`,
+        });
       const text = options.body === undefined ? undefined : await bodyText(options.body, deps);
       const below = `/${path.replace(/^\/?(v1\/)?/, '')}`;
       const answer = await signedIn(deps, options).json({
@@ -128,5 +141,7 @@ function inheritOutput(command: Command): void {
 
 function unexpected(error: unknown, { interrupted }: SvcDeps): SvcError {
   if (interrupted.aborted) return interruption();
+  if (error instanceof CommanderError)
+    return new SvcError(EXIT.usage, { code: 'usage', message: error.message.replace(/^error: /, '') });
   return new SvcError(EXIT.failed, { code: 'failed', message: messageOf(error) });
 }

@@ -58,9 +58,7 @@ async function listen(options: ListenOptions, deps: SvcDeps): Promise<void> {
 
 /** True if the API refuses the stream, so that another try is useless. Other failures, such as a restart of the API, may pass. */
 function isFinal(error: unknown): boolean {
-  if (!(error instanceof SvcError)) return false;
-  const { code } = error.refusal;
-  return !['unreachable', 'unavailable', 'stream_limit_exceeded'].includes(code) && !code.startsWith('http_5');
+  return error instanceof SvcError && error.refusal.isFinal === true;
 }
 
 async function* streamAfter(

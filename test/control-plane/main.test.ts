@@ -82,6 +82,17 @@ test("SIGHUP and the operator's command read the files again; a mistake changes 
   });
 });
 
+test('an output that is left by its reader is no failure, and a full disk is one', () => {
+  const loops = `"${process.execPath}" "${LAUNCHER}" admin loops --config "${join(dir, 'config.yaml')}"`;
+  const left = spawnSync('bash', ['-c', `${loops} | true; echo "\${PIPESTATUS[0]}"`]);
+  expect([String(left.stdout), String(left.stderr)]).toEqual(['0\n', '']);
+  const full = spawnSync('bash', ['-c', `${loops} > /dev/full; echo "$?"`]);
+  expect([String(full.stdout), String(full.stderr)]).toEqual([
+    '1\n',
+    expect.stringMatching(/^the output cannot be written: .*ENOSPC/),
+  ]);
+});
+
 test('rates are reloaded too: a caller without tokens waits at the new rate, and a mistake in one rate changes none', async () => {
   const path = join(dir, 'config.yaml');
   const config = readFileSync(path, 'utf8').replace(/\}$/, '');

@@ -47,6 +47,26 @@ describe('exit codes and errors', () => {
     });
   });
 
+  test('wrong usage with --json is an object too', async () => {
+    for (const argv of [
+      ['instance', 'list', '--bogus'],
+      ['api', 'GET', '/instances', '--body', '{}'],
+    ]) {
+      const { code, stdout, stderr } = await svcOf().run(...argv, '--json');
+      expect({ code, stdout, lines: stderr.split('\n').length }).toEqual({ code: 2, stdout: '', lines: 2 });
+      expect(JSON.parse(stderr)).toMatchObject({ code: 'usage', message: expect.stringMatching(/--bogus|--body/) });
+    }
+  });
+
+  test('a model that does not exist is not found, with the id of the request', async () => {
+    const { code, stderr } = await svcOf().run('chat', 'no-such-model', 'hello', '--json');
+    expect(code).toBe(3);
+    expect(JSON.parse(stderr)).toMatchObject({
+      code: 'model_not_found',
+      request_id: expect.stringMatching(/^req_/),
+    });
+  });
+
   test('--json of a program that is launched is not an option of svc', async () => {
     const { stderr } = await svcOf({ key: undefined }).run('run', '--image', 'busybox', '--', 'prog', '--json');
     expect(stderr).toMatch(/^svc: you are not signed in/);
@@ -238,11 +258,7 @@ test('chat prints the answer as it comes, and with --json each piece of it', asy
 });
 
 test.each([
-  [
-    'was refused',
-    'data: {"error":{"code":"model_not_found","message":"There is no model m."}}\n\ndata: [DONE]\n\n',
-    '',
-  ],
+  ['was refused', 'data: {"error":{"code":"upstream_error","message":"There is no model m."}}\n\ndata: [DONE]\n\n', ''],
   ['broke off', 'data: {"choices":[{"delta":{"content":"Hel"}}]}\n\n', 'Hel'],
   [
     'broke off with an error',

@@ -118,6 +118,23 @@ describe('svc webhook listen', () => {
     expect(stdout.split('\n')).toHaveLength(2);
   });
 
+  test.each([
+    [500, 'internal_error'],
+    [429, 'rate_limit_exceeded'],
+  ])('goes on after a passing %i', async (status, code) => {
+    let asked = 0;
+    const flaky: typeof fetch = async (to, init) => {
+      if (to === url) return fetch(to, init);
+      asked += 1;
+      const problem = { type: 'about:blank', title: 'x', status, code, detail: 'Not now.', request_id: 'req_1' };
+      // The client repeats some refusals itself before it gives up.
+      return asked <= 4 ? Response.json(problem, { status }) : fetch(to, init);
+    };
+    await runOne();
+    await whileListening(['--since', '60'], async () => undefined, 2, flaky);
+    expect(got().map(({ type }) => type)).toEqual(['instance.creating', 'instance.running']);
+  });
+
   test('ends with the refusal of a key without the scope', async () => {
     const { key } = await api.account(['instances:read']);
     const { code, stderr } = await svcOf({ key }).run('webhook', 'listen', '--forward', url, '--json');
