@@ -79,8 +79,15 @@ export function openAttempts({ db, clock }: { db: Db; clock: Clock }): Attempts 
     },
     take: async (attempt) => {
       const { pair, account, network } = subjectsOf(attempt);
-      await takeOne(pair, WAITS.pair);
+      // The network first: else one that must wait could leave a row for each address that it makes up.
       await takeOne(network, WAITS.network);
+      try {
+        await takeOne(pair, WAITS.pair);
+      } catch (error) {
+        // Nothing was tried. An owner who keeps trying while it must wait does not lock its whole network.
+        await db.tx('users.take_back_attempt', (tx) => tx.run(withoutOne([network])));
+        throw error;
+      }
       if (!attempt.isKnown) await takeOne(account, WAITS.account);
     },
     takeBack: async (attempt) => {

@@ -1,0 +1,47 @@
+// The counters of tries to sign in: what one network can write, and whom its tries hold up.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { countRow } from '../../../../control-plane/base/db/columns.ts';
+import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
+import { type Attempts, openAttempts } from '../../../../control-plane/base/users/attempts.ts';
+import { SCHEMA } from '../../../../control-plane/foundation.ts';
+import { openTestDb } from '../../../kit/databases.ts';
+import { type VirtualClock, virtualClock } from '../../../kit/virtual-clock.ts';
+
+/** Failures of one network before it must wait. */
+const NETWORK_MAX = 100;
+const MINUTE_MS = 60_000;
+
+let clock: VirtualClock;
+let db: Db;
+let attempts: Attempts;
+beforeEach(async () => {
+  clock = virtualClock();
+  db = await openTestDb(SCHEMA, clock);
+  attempts = openAttempts({ db, clock });
+});
+afterEach(() => db.close());
+
+const take = (account: string, clientIp = '198.51.100.7'): Promise<void> =>
+  attempts.take({ account, clientIp, isKnown: false });
+const refused = { code: 'rate_limit_exceeded' };
+const rows = async (): Promise<number> =>
+  (await db.read.one(countRow, sql`select count(*) as count from sign_in_failures`))?.count ?? 0;
+
+test('a network that must wait leaves no row, whatever addresses it names', async () => {
+  for (let n = 0; n < NETWORK_MAX; n += 1) await take(`a${n}@example.org`);
+  // One of the network, and two of each address: its own, and the one with the network.
+  expect(await rows()).toBe(1 + 2 * NETWORK_MAX);
+  for (let n = 0; n < 20; n += 1) await expect(take(`b${n}@example.org`)).rejects.toMatchObject(refused);
+  expect(await rows()).toBe(1 + 2 * NETWORK_MAX);
+  await take('b0@example.org', '203.0.113.1');
+  await clock.advance(15 * MINUTE_MS);
+  await take('b0@example.org');
+  await expect(take('b1@example.org')).rejects.toMatchObject(refused);
+});
+
+test('a person who must wait and goes on trying does not use up the tries of the network', async () => {
+  for (let n = 0; n < 5; n += 1) await take('ada@example.org');
+  for (let n = 0; n < 2 * NETWORK_MAX; n += 1) await expect(take('ada@example.org')).rejects.toMatchObject(refused);
+  for (let n = 5; n < NETWORK_MAX; n += 1) await take(`b${n}@example.org`);
+  await expect(take('late@example.org')).rejects.toMatchObject(refused);
+});
