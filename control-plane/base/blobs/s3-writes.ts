@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import type { Log } from '../../../shared/log.ts';
+import { openPieces } from '../../../shared/pieces.ts';
 import { failTooLarge, failWritten, type StoredBlob, type WriteOptions } from './blobs.ts';
 import { S3Refusal, type S3Requests } from './s3-requests.ts';
 
@@ -65,8 +66,7 @@ function openParts(target: Target, partBytes: number, signal: AbortSignal, { req
   const { object, writeId } = target;
   const etags: string[] = [];
   let uploadId: string | undefined;
-  let filling: Uint8Array[] = [];
-  let fillingBytes = 0;
+  let filling = openPieces();
   let onItsWay: Promise<void> = Promise.resolve();
 
   const sendPart = async (id: string, number: number, body: readonly Uint8Array[]): Promise<void> => {
@@ -76,9 +76,8 @@ function openParts(target: Target, partBytes: number, signal: AbortSignal, { req
   };
   /** Waits for the part before, so that the source is read only as fast as the store takes it. */
   const flush = async (): Promise<void> => {
-    const [body, number] = [filling, etags.length + 1];
-    filling = [];
-    fillingBytes = 0;
+    const [body, number] = [filling.list(), etags.length + 1];
+    filling = openPieces();
     await onItsWay;
     uploadId ??= await beginParts(target, signal, requests);
     etags.push('');
@@ -90,19 +89,19 @@ function openParts(target: Target, partBytes: number, signal: AbortSignal, { req
   return {
     take: async (piece) => {
       for (let rest = piece; rest.length > 0;) {
-        const taken = rest.subarray(0, partBytes - fillingBytes);
-        filling.push(taken);
-        fillingBytes += taken.length;
+        const taken = rest.subarray(0, partBytes - filling.bytes);
+        filling.add(taken);
         rest = rest.subarray(taken.length);
-        if (fillingBytes === partBytes) await flush();
+        if (filling.bytes === partBytes) await flush();
       }
     },
     end: async () => {
       if (uploadId === undefined) {
         const headers = { ...ONCE, [WRITE_ID]: writeId };
-        return make(target, requests, () => requests.send({ method: 'PUT', object, headers, body: filling, signal }));
+        const body = filling.list();
+        return make(target, requests, () => requests.send({ method: 'PUT', object, headers, body, signal }));
       }
-      if (fillingBytes > 0) await flush();
+      if (filling.bytes > 0) await flush();
       await onItsWay;
       const [query, body] = [{ uploadId }, [Buffer.from(completion(etags))]];
       await make(target, requests, () => requests.send({ method: 'POST', object, query, headers: ONCE, body, signal }));

@@ -6,8 +6,7 @@ import { messageOf, ServiceError, failField } from '../../../shared/errors.ts';
 import { BODY_BYTES_MAX, FORM_PARTS_MAX } from '../../../shared/limits.ts';
 import type { Upload } from './route.ts';
 import { finished } from 'node:stream/promises';
-import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { unsupportedMediaType } from './problems.ts';
+import type { FastifyRequest } from 'fastify';
 
 export interface FormFile {
   /** The name of the form field. */
@@ -63,24 +62,31 @@ export async function readForm(body: Upload, reader: FormReader): Promise<void> 
   }
 }
 
-declare module 'fastify' {
-  interface FastifyContextConfig {
-    takesForm?: boolean;
-  }
-}
-
 type Fields = Record<string, string | null>;
 
-const FORM = 'multipart/form-data';
+export const FORM = 'multipart/form-data';
 /** The value of a file in a form. No schema accepts it, so the refusal names the field. */
 const FILE = null;
 
-/** Routes with `takesForm` accept forms. Other routes refuse a form like any other body that is not JSON. */
-export function takeForms(app: FastifyInstance): void {
-  app.addContentTypeParser(FORM, { parseAs: 'buffer' }, async (request: FastifyRequest, body: Buffer) => {
-    if (request.routeOptions.config.takesForm !== true) throw unsupportedMediaType();
-    return readFields(request.headers['content-type'] ?? '', body);
-  });
+/** The fields of a form that has arrived whole. @throws ServiceError `invalid_request`, `validation_failed` for a field that comes twice */
+export async function readFields(contentType: string, body: Buffer): Promise<Fields> {
+  const fields = new Map<string, string | null>();
+  const add = (name: string, value: string | null): void => {
+    if (fields.has(name)) failField(name, 'must be sent once');
+    fields.set(name, value);
+  };
+  const stream = Readable.from([body], { objectMode: false });
+  await readForm(
+    { contentType, bytes: body.length, stream },
+    {
+      field: add,
+      file: async ({ name, stream: file }) => {
+        add(name, FILE);
+        await finished(file.resume());
+      },
+    },
+  );
+  return Object.fromEntries(fields);
 }
 
 /** Whether the body was sent as a form. */
@@ -102,24 +108,4 @@ function formError(why: string): ServiceError {
   return new ServiceError('invalid_request', {
     detail: `The body is no multipart/form-data that can be read: ${why}.`,
   });
-}
-
-async function readFields(contentType: string, body: Buffer): Promise<Fields> {
-  const fields = new Map<string, string | null>();
-  const add = (name: string, value: string | null): void => {
-    if (fields.has(name)) failField(name, 'must be sent once');
-    fields.set(name, value);
-  };
-  const stream = Readable.from([body], { objectMode: false });
-  await readForm(
-    { contentType, bytes: body.length, stream },
-    {
-      field: add,
-      file: async ({ name, stream: file }) => {
-        add(name, FILE);
-        await finished(file.resume());
-      },
-    },
-  );
-  return Object.fromEntries(fields);
 }

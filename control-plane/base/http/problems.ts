@@ -19,21 +19,15 @@ export interface RefusalContext {
 }
 
 /** Returns a refusal of ours unchanged, and a refusal of fastify as ours with the same meaning. Undefined for a bug, which the caller logs. */
-export function knownError(error: unknown, bodyBytesMax: number): ServiceError | undefined {
+export function knownError(error: unknown): ServiceError | undefined {
   if (error instanceof ServiceError) return error;
   if (error instanceof DbError && error.code === 'disk_full') return fullDisk(error);
   if (error instanceof DbError && (error.code === 'unavailable' || error.code === 'lease_lost'))
     return lostDatabase(error);
   switch (codeOf(error)) {
-    case 'FST_ERR_CTP_BODY_TOO_LARGE':
-      return new ServiceError('body_too_large', { detail: `The body may have at most ${bodyBytesMax} bytes.` });
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
     case 'FST_ERR_CTP_EMPTY_TYPE':
       return unsupportedMediaType();
-    case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
-      return new ServiceError('invalid_request', {
-        detail: 'The body is not as long as the Content-Length header says.',
-      });
     case 'FST_ERR_BAD_URL':
       return new ServiceError('invalid_request', { detail: 'The path is not valid percent-encoding.' });
     case 'FST_ERR_MAX_PARAM_LENGTH':

@@ -4,7 +4,6 @@
 import type { ServerResponse } from 'node:http';
 import { Readable } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { BODY_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import { DbError } from '../db/db.ts';
@@ -12,6 +11,7 @@ import { answer, type AnswerDeps } from './answer.ts';
 import { assertConfirmed, assertOwnChange, assertOwnPage, assertShown, sessionTokenOf } from './browsers.ts';
 import { assertMay, assertUnrestricted, failEndedSession, tokenOf } from './checks.ts';
 import { isForm } from './multipart.ts';
+import { wholeBody } from './bodies.ts';
 import { abandonedRequest, internalError, knownError } from './problems.ts';
 import type { RateLimits } from './rate-limits.ts';
 import { refusalReply } from './refusals.ts';
@@ -42,12 +42,12 @@ export function serveRoute(app: FastifyInstance, each: Route, deps: RouteDeps, a
   app.route({
     method: each.method,
     url: urlPattern(each),
-    bodyLimit: bodyBytesMaxOf(each),
+    ...(each.bodyBytesMax === undefined ? {} : { bodyLimit: each.bodyBytesMax }),
     config: { isUpload: each.upload !== undefined, takesForm: each.takesForm === true },
     // Runs before the body is read, so that strangers cannot send one.
     onRequest: (request, reply, done) => finish(() => admit(each, { request, reply }, deps), done),
     errorHandler: (error, request, reply) => {
-      const known = answerDeps.strictResponses ? knownError(error, bodyBytesMaxOf(each)) : undefined;
+      const known = answerDeps.strictResponses ? knownError(error) : undefined;
       void sendError((known && undeclared(each, known)) ?? error, request, reply, deps.log);
     },
     handler: async (request, reply) => {
@@ -61,7 +61,7 @@ export function serveRoute(app: FastifyInstance, each: Route, deps: RouteDeps, a
           raw: request.raw,
           params: paramsOf(each, request.params),
           query: request.query,
-          body: each.upload === undefined ? request.body : uploadOf(request.raw),
+          body: each.upload === undefined ? wholeBody(request) : uploadOf(request.raw),
           path: pathOf(request),
           caller: isLate ? await admitAgain(admitted.scope, each, request, deps) : admitted?.caller,
           requestId: request.id,
@@ -174,9 +174,7 @@ function goneSignal(response: ServerResponse): AbortSignal {
 }
 
 export function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply, log: Log): FastifyReply {
-  const known = request.raw.readableAborted
-    ? abandonedRequest()
-    : knownError(error, request.routeOptions.bodyLimit ?? BODY_BYTES_MAX);
+  const known = request.raw.readableAborted ? abandonedRequest() : knownError(error);
   if (known === undefined)
     log.error(
       { request_id: request.id, method: request.method, path: pathOf(request), err: error },
@@ -206,10 +204,6 @@ function urlPattern({ path, idHasSlashes }: Route): string {
 
 function paramsOf({ idHasSlashes }: Route, params: unknown): unknown {
   return idHasSlashes === true && typeof params === 'object' ? { id: Reflect.get(params ?? {}, '*') } : params;
-}
-
-function bodyBytesMaxOf({ bodyBytesMax = BODY_BYTES_MAX }: Route): number {
-  return bodyBytesMax;
 }
 
 export function pathOf(request: FastifyRequest): string {

@@ -8,15 +8,14 @@ import type { Clock } from '../../../shared/clock.ts';
 import { insteadOf } from '../../../shared/api/inference.ts';
 import { fail, type ServiceError } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import { parseJson, TooManyValues } from '../../../shared/json.ts';
-import { BODY_BYTES_MAX, HEADER_BYTES_READ_MAX, JSON_VALUES_MAX } from '../../../shared/limits.ts';
+import { BODY_BYTES_MAX, HEADER_BYTES_READ_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Db } from '../db/db.ts';
 import { type AddressLimit, openAddressLimit } from './address-limit.ts';
 import type { AnswerDeps } from './answer.ts';
+import { takeBodies } from './bodies.ts';
 import { assertHead } from './checks.ts';
 import { type Documents, openDocuments } from './documents.ts';
-import { takeForms } from './multipart.ts';
 import { openIdempotency } from './idempotency.ts';
 import type { Metrics } from './metrics.ts';
 import { openapiDocument } from './openapi.ts';
@@ -191,10 +190,7 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
   });
   options.tls?.serve(app.server as unknown as TlsServer);
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) =>
-    done(null, bodyOf(String(body))),
-  );
-  takeForms(app);
+  takeBodies(app);
   app.decorateRequest('admitted', undefined);
   app.addHook('onRequest', (request, reply, done) => {
     finish(() => {
@@ -278,21 +274,6 @@ function refuseUnknown(routes: Route[], request: FastifyRequest, reply: FastifyR
 function pathPattern({ path, idHasSlashes }: Route): RegExp {
   const parameter = idHasSlashes === true ? '.+' : '[^/]+';
   return new RegExp(`^${path.replaceAll('.', '\\.').replaceAll(/\{\w+\}/g, parameter)}$`);
-}
-
-function bodyOf(text: string): unknown {
-  // Clients that always send a content type also send it with an empty body.
-  if (text === '') return undefined;
-  try {
-    return parseJson(text, JSON_VALUES_MAX);
-  } catch (error) {
-    if (error instanceof TooManyValues)
-      return fail('invalid_request', `The body has ${error.message}; send less in one request.`);
-    return fail('malformed_json', {
-      detail: `The body is not valid JSON: ${error instanceof Error ? error.message : ''}.`,
-      cause: error,
-    });
-  }
 }
 
 function requestIdOf(request: IncomingMessage): string | undefined {

@@ -9,6 +9,7 @@ import {
   TRAINING_LINE_BYTES_MAX,
   TRAINING_PROBLEMS_MAX,
 } from '../../../shared/limits.ts';
+import { openPieces } from '../../../shared/pieces.ts';
 import { estimatedTokens } from '../gateway/price.ts';
 
 /** A repeated line is looked for among this number of lines. Their hashes take a few megabytes for each upload. */
@@ -85,15 +86,15 @@ export function openCheck(): Check {
 
 /** Passes on each line without its line end. It stores only the beginning of a line that is too long; `bytes` is the whole length. */
 function openLines(onLine: (line: Uint8Array, bytes: number) => void): { take(piece: Uint8Array): void; end(): void } {
-  let parts: Uint8Array[] = [];
+  let parts = openPieces();
   let bytes = 0;
   const keep = (part: Uint8Array): void => {
-    if (bytes <= TRAINING_LINE_BYTES_MAX && part.length > 0) parts.push(part);
+    if (bytes <= TRAINING_LINE_BYTES_MAX && part.length > 0) parts.add(part);
     bytes += part.length;
   };
   const endLine = (): void => {
-    const [line, length] = [oneBuffer(parts), bytes];
-    parts = [];
+    const [line, length] = [oneBuffer(parts.list()), bytes];
+    parts = openPieces();
     bytes = 0;
     onLine(line, length);
   };
