@@ -1,5 +1,5 @@
-// Bytes that arrive piece by piece and are kept until enough of them are there. Each kept piece costs some hundred bytes of memory beside its own, and
-// a sender can cut what it sends into pieces of one byte. So small pieces are copied together.
+// Bytes that arrive piece by piece and are kept until enough of them are there. Each kept piece costs some hundred bytes of memory beside its
+// own, and a sender can cut what it sends into pieces of one byte. So small pieces are copied together.
 
 export interface Pieces {
   add(piece: Uint8Array): void;

@@ -7,7 +7,7 @@ import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Readable } from 'node:stream';
 import { fail, ServiceError } from '../../../shared/errors.ts';
 import { parseJson, TooManyValues } from '../../../shared/json.ts';
-import { BODY_BYTES_MAX, JSON_VALUES_MAX } from '../../../shared/limits.ts';
+import { JSON_VALUES_MAX } from '../../../shared/limits.ts';
 import { openPieces } from '../../../shared/pieces.ts';
 import { FORM, readFields } from './multipart.ts';
 import { unsupportedMediaType } from './problems.ts';
@@ -56,7 +56,7 @@ async function readOrRefuse(read: () => Promise<unknown>): Promise<unknown> {
 
 /** Rejects with `body_too_large`, or with the error of a connection that breaks. */
 function collect({ headers, routeOptions }: FastifyRequest, payload: Readable): Promise<Buffer> {
-  const { bodyLimit: bytesMax = BODY_BYTES_MAX } = routeOptions;
+  const { bodyLimit: bytesMax } = routeOptions;
   const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
   if (Number(headers['content-length']) > bytesMax) {
     reject(bodyTooLarge(bytesMax));
