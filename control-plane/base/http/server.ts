@@ -24,7 +24,7 @@ import { type Route, storesSomething, type WireReply } from './route.ts';
 import { finish, pathOf, type RouteDeps, sendError, serveRoute } from './serve-route.ts';
 import type { Sealing } from './sealing.ts';
 import { type Tls, listenOn, type ListenAddress, silentConnections } from './listen.ts';
-import { leaveUnread, limitArrival, REQUEST_MS_MAX, UPLOAD_MS_MAX } from './uploads.ts';
+import { afterRest, leaveUnread, limitArrival, REQUEST_MS_MAX, UPLOAD_MS_MAX } from './uploads.ts';
 import { systemRoutes } from './system-routes.ts';
 import { answerUnusual, endWith, refuseUnread } from './unread-requests.ts';
 import { openUpgrades, type UpgradeListener, type Upgrades } from './upgrades.ts';
@@ -210,10 +210,10 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
     await deps.clock.nextTurn();
     for (const socket of silent) socket.destroy();
   });
-  app.addHook('onSend', (_request, reply, _payload, done) => {
+  app.addHook('onSend', (request, reply, _payload, done) => {
     // Node would keep the connection open after the last response, and the close would wait for it.
     if (closing) reply.header('connection', 'close');
-    done();
+    afterRest({ request: request.raw, response: reply.raw }, deps.clock, () => done());
   });
   app.addHook('onResponse', (request, reply, done) => {
     const labels = { method: request.method, route: request.routeOptions.url ?? 'unmatched', status: reply.statusCode };

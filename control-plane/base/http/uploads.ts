@@ -11,6 +11,8 @@ export const REQUEST_MS_MAX = 60_000;
 export const UPLOAD_MS_MAX = 6 * 3_600_000;
 /** After a refusal, incoming data is read and dropped for this long. A client that receives the refusal stops by itself. */
 const LINGER_MS = 5_000;
+/** How long the rest of a body is read before the response to a caller that closes its connection. */
+const REST_MS_MAX = 1_000;
 
 /** Bodies of the routes in `scope` are left unread. */
 export function leaveUnread(scope: FastifyInstance): void {
@@ -39,10 +41,9 @@ interface Arrival {
 
 /** Calls `late` if the body does not arrive in time. Closes the connection if the body still arrives long after the response. */
 export function limitArrival({ request, response, isUpload }: Arrival, clock: Clock, late: () => void): void {
-  const { headers, socket } = request;
-  if (headers['transfer-encoding'] === undefined && headers['content-length'] === undefined) return;
-  // `inject` has no network, so nothing can be late.
-  const isComing = (): boolean => request.complete === false;
+  const { socket } = request;
+  if (!hasBody(request)) return;
+  const isComing = (): boolean => isIncomplete(request);
   let cancel = (): void => undefined;
   const look = (before: number): void => {
     cancel = clock.after(REQUEST_MS_MAX, () => {
@@ -53,11 +54,47 @@ export function limitArrival({ request, response, isUpload }: Arrival, clock: Cl
   };
   look(socket.bytesRead);
   request.once('close', () => cancel());
+  response.once('finish', () => cancel());
+  dropRest({ request, response }, clock);
+}
+
+export function hasBody({ headers }: Pick<IncomingMessage, 'headers'>): boolean {
+  return headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
+}
+
+/** Reads and drops what still arrives of a body after its response. Closes the connection if that takes long. */
+export function dropRest({ request, response }: Pick<Arrival, 'request' | 'response'>, clock: Clock): void {
+  const { socket } = request;
   response.once('finish', () => {
     // Node drops a body by itself only if nobody began to read it. A rest that is left would block the connection's next request.
     request.resume();
-    if (!isComing()) return;
-    cancel();
-    cancel = clock.after(LINGER_MS, () => void (isComing() && socket.destroy()));
+    if (!isIncomplete(request)) return;
+    const cancel = clock.after(LINGER_MS, () => void (isIncomplete(request) && socket.destroy()));
+    request.once('close', cancel);
   });
+}
+
+/**
+ * Calls `send` when the response may be sent. A caller that closes its connection after the response, and that has not sent its whole body, reads
+ * the response only if the rest was read first: Node would close at once, and the network would discard the response.
+ */
+export function afterRest(
+  { request, response }: Pick<Arrival, 'request' | 'response'>,
+  clock: Clock,
+  send: () => void,
+): void {
+  if (response.shouldKeepAlive || !hasBody(request) || !isIncomplete(request)) return send();
+  const cancel = clock.after(REST_MS_MAX, () => over());
+  const over = (): void => {
+    cancel();
+    request.off('end', over).off('close', over);
+    send();
+  };
+  request.once('end', over).once('close', over);
+  request.resume();
+}
+
+/** False for a request of `inject`, which has no network, so that nothing of it can be late. */
+function isIncomplete(request: IncomingMessage): boolean {
+  return request.complete === false;
 }

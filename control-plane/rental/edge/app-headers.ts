@@ -1,6 +1,4 @@
 // Headers that pass the proxy: headers of a single connection are removed, and clients cannot forge the origin of a request.
-import type { IncomingMessage } from 'node:http';
-
 /** Name, value, name, value, ..., as Node reads and writes them. This keeps order, case and repetition. */
 export type RawHeaders = string[];
 
@@ -75,10 +73,6 @@ function withoutCookie(raw: RawHeaders, ours: string): RawHeaders {
     const others = value.split(';').filter((one) => !one.trim().startsWith(`${ours}=`));
     return others.length === 0 ? [] : [name, others.join(';').trim()];
   });
-}
-
-export function hasBody({ headers }: Pick<IncomingMessage, 'headers'>): boolean {
-  return headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
 }
 
 function keep(raw: RawHeaders, wanted: (name: string) => boolean): RawHeaders {

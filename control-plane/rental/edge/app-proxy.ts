@@ -5,10 +5,11 @@ import proxyAddress from '@fastify/proxy-addr';
 import type { Clock } from '../../../shared/clock.ts';
 import { codeOf, messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
+import { dropRest, hasBody } from '../../base/http/uploads.ts';
 import { StreamError } from '../../fleet/link/streams.ts';
 import { type AppAddress, readAppHost } from '../endpoints/app-address.ts';
 import { type AppConnections, openAppConnections } from './app-connections.ts';
-import { hasBody, type RawHeaders, requestHeaders, responseHeaders } from './app-headers.ts';
+import { type RawHeaders, requestHeaders, responseHeaders } from './app-headers.ts';
 import { type AppAccess, enter, isFromOwnPage, LOGIN_COOKIE, loginCookie } from './access.ts';
 
 /** An application, or the console, that is served now. */
@@ -83,14 +84,14 @@ export function openAppProxy({ trustProxy, ...given }: AppProxyDeps): AppProxy {
     });
     outgoing.once('upgrade', (_answer, stream) => {
       stream.destroy();
-      refuse(response, unanswered(new NotHttp(), app));
+      refuse(response, unanswered(new NotHttp(), app), deps);
     });
     outgoing.on('error', (error) => {
       if (response.headersSent || response.destroyed) return void response.destroy();
       // The application closed an idle connection just as we used it.
       if (outgoing.reusedSocket && tries < TRIES_MAX) return forward(request, response, entered, tries + 1);
       deps.log.debug({ key, detail: messageOf(error) }, 'an application did not answer');
-      refuse(response, unanswered(error, app));
+      refuse(response, unanswered(error, app), deps);
     });
     if (repeatable) outgoing.end();
     else pipeline(request, outgoing, () => undefined);
@@ -100,10 +101,12 @@ export function openAppProxy({ trustProxy, ...given }: AppProxyDeps): AppProxy {
   return {
     onRequest: (request, response) => {
       enterApp(request, deps)
-        .then((entered) => ('status' in entered ? refuse(response, entered) : forward(request, response, entered)))
+        .then((entered) =>
+          'status' in entered ? refuse(response, entered, deps) : forward(request, response, entered),
+        )
         .catch((error: unknown) => {
           deps.log.error({ err: error }, 'a request to an application failed on our side');
-          refuse(response, OUR_FAULT);
+          refuse(response, OUR_FAULT, deps);
         });
     },
     onUpgrade: (request, socket, head) => {
@@ -229,22 +232,26 @@ function unanswered(error: unknown, { target }: App): Refusal {
   return { status: 502, text: `${what} does not answer. It may still be starting.`, headers: again };
 }
 
-function refuse(response: ServerResponse, refusal: Refusal): void {
+/** The client reads the refusal only if the rest of its body is read: Node would close at once, and the network would discard the refusal. */
+function refuse(response: ServerResponse, refusal: Refusal, { clock }: Pick<AppProxyDeps, 'clock'>): void {
   if (response.headersSent) return void response.destroy();
-  response.writeHead(refusal.status, STATUS_CODES[refusal.status], refusalHeaders(refusal));
+  const { req: request } = response;
+  // The body cannot be read any more after the pipeline to the application has failed.
+  const connection = request.destroyed ? { Connection: 'close' } : {};
+  dropRest({ request, response }, clock);
+  response.writeHead(refusal.status, STATUS_CODES[refusal.status], { ...refusalHeaders(refusal), ...connection });
   response.end(`${refusal.text}\n`);
 }
 
 function refuseRaw(socket: Duplex, refusal: Refusal): void {
-  const headers = Object.entries(refusalHeaders(refusal)).flat();
+  const headers = Object.entries({ ...refusalHeaders(refusal), Connection: 'close' }).flat();
   writeHead(socket, `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`, headers);
   // The socket is destroyed, because no timer of the server ends an upgraded connection whose client keeps its side open.
   socket.end(`${refusal.text}\n`, () => socket.destroy());
 }
 
-/** The rest of the request is not read, so the connection cannot be used again. */
 function refusalHeaders({ headers = {} }: Refusal): Record<string, string> {
-  return { ...headers, 'Content-Type': 'text/plain; charset=utf-8', Connection: 'close' };
+  return { ...headers, 'Content-Type': 'text/plain; charset=utf-8' };
 }
 
 /** Writes the head of an answer in latin1, because Node reads headers in latin1. */

@@ -8,7 +8,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
 import type { AddressLimit } from '../../base/http/address-limit.ts';
 import { silentConnections, type Tls } from '../../base/http/listen.ts';
-import { hasBody } from './app-headers.ts';
+import { hasBody } from '../../base/http/uploads.ts';
 import type { AppProxy } from './app-proxy.ts';
 
 export interface AppServer {

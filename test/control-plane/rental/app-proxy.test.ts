@@ -216,6 +216,13 @@ describe('a refusal', () => {
     expect(seen).toEqual([undefined, 'own=1']);
   });
 
+  test('that is refused with a large body leaves its connection usable', async () => {
+    const socket = connect(port, '127.0.0.1');
+    const post = `POST / HTTP/1.1\r\nHost: ${HOST}\r\nContent-Length: 1000000\r\n\r\n${' '.repeat(1_000_000)}`;
+    socket.write(`${post}GET / HTTP/1.1\r\nHost: ${HOST}\r\nConnection: close\r\n\r\n`);
+    expect((await text(socket)).match(/HTTP\/1\.1 401 /g)).toHaveLength(2);
+  });
+
   test('of two hosts is 400', async () => {
     const socket = connect(port, '127.0.0.1');
     socket.write(`GET / HTTP/1.1\r\nHost: ${HOST}\r\nHost: other\r\nAuthorization: ${AUTHORIZATION}\r\n\r\n`);

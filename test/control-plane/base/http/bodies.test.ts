@@ -4,6 +4,7 @@ import { connect, type Socket } from 'node:net';
 import { queryObjects } from 'node:v8';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { BODY_BYTES_MAX } from '../../../../shared/limits.ts';
+import { virtualClock } from '../../../kit/virtual-clock.ts';
 import { type Bench, openBench } from './fixture.ts';
 
 let bench: Bench;
@@ -61,4 +62,30 @@ test.each([
   socket.write(request() + GET);
   const answers = await received();
   expect(answers).toMatch(new RegExp(`^HTTP/1\\.1 ${status} [^]*HTTP/1\\.1 200 `));
+});
+
+test('a caller that closes its connection after the answer sends its body to the end first', async () => {
+  const order: string[] = [];
+  socket.on('data', () => order.push('answered'));
+  socket.write(`${post('Connection: close', `Content-Length: ${BODY_BYTES_MAX + 2}`)} `);
+  // The server has read the head of the request before it answers another connection.
+  await fetch(`http://127.0.0.1:${port}/healthz`);
+  order.push('the last byte');
+  socket.write(' '.repeat(BODY_BYTES_MAX + 1));
+  expect(await received()).toMatch(/^HTTP\/1\.1 413 /);
+  expect(order).toEqual(['the last byte', 'answered']);
+});
+
+test('a caller that closes its connection and never ends its body is answered all the same', async () => {
+  const clock = virtualClock();
+  const own = await openBench({ clock });
+  const { port: ownPort } = await own.http.listen({ host: '127.0.0.1', port: 0 });
+  const slow = connect(ownPort, '127.0.0.1');
+  slow.write(`${post('Connection: close', `Content-Length: ${BODY_BYTES_MAX + 2}`)} `);
+  const answered = once(slow, 'data');
+  await expect.poll(() => clock.waiting()).toBeGreaterThan(1);
+  await clock.advance(1_000);
+  expect(String((await answered)[0])).toMatch(/^HTTP\/1\.1 413 /);
+  slow.destroy();
+  await own.close();
 });
