@@ -43,7 +43,8 @@ interface Refusal {
 /** How often a request is sent, if it can be repeated. */
 const TRIES_MAX = 3;
 
-const MALFORMED: Refusal = { status: 400, text: 'A request names one host, once.' };
+/** The connection is closed, because a proxy in front of us may see other requests on it than we do. */
+const MALFORMED: Refusal = { status: 400, text: 'A request names one host, once.', headers: { Connection: 'close' } };
 const NOT_FOUND: Refusal = { status: 404, text: 'There is no application at this address.' };
 const FOREIGN: Refusal = { status: 403, text: 'The console is opened by its own page only.' };
 const CHALLENGE: Refusal = {
