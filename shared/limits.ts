@@ -36,6 +36,8 @@ export const INVITATIONS_PER_ORG_MAX = 100;
  * kind.
  */
 export const SSH_KEYS_PER_ORG_MAX = 250;
+/** Changes of a supplier's payout destination in any day: a person corrects itself a few times. Each leaves a row, events and a warning. */
+export const DESTINATION_CHANGES_PER_DAY_MAX = 10;
 /** Far more registries than an organisation uses, and a list that a person can still read. */
 export const REGISTRY_CREDENTIALS_PER_ORG_MAX = 100;
 /** The longest logins are key files of cloud providers, below 4 KiB. */
@@ -240,6 +242,12 @@ export const STREAM_EVENT_BYTES_MAX = 1024 * 1024;
 export const STREAM_MS_MAX = 30 * 60_000;
 /** Proxies cut connections that are silent for a minute, or sooner. */
 export const STREAM_PING_MS = 15_000;
+/** A caller that takes nothing of its stream for this long is cut off, because the stream keeps a place of a model server. */
+export const STREAM_STALLED_MS_MAX = 60_000;
+/** The same for any other answer. A caller that reads slowly may take nothing for minutes, because the network holds megabytes for it. */
+export const ANSWER_STALLED_MS_MAX = 300_000;
+/** Large answers that wait for callers to read them, together in one process. */
+export const UNSENT_BYTES_MAX = 512 * 1_048_576;
 /** Servers that one request may be tried at, while none has begun to answer. */
 export const UPSTREAM_ATTEMPTS_MAX = 3;
 

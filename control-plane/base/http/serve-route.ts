@@ -17,6 +17,7 @@ import type { RateLimits } from './rate-limits.ts';
 import { refusalReply } from './refusals.ts';
 import { type Caller, isInference, type MaybePromise, type Route, undeclared, type WireReply } from './route.ts';
 import type { Scope } from './scopes.ts';
+import type { Unsent } from './unsent.ts';
 import { assertMediaType, uploadOf } from './uploads.ts';
 
 /** A body that comes this long after its head is late. Most clients send both together. If a slow line is late, its caller is only read again. */
@@ -34,6 +35,7 @@ export interface RouteDeps {
   /** False while the disk of the database is full. Then only requests that end things are accepted. */
   hasRoom(): boolean;
   limits: RateLimits | undefined;
+  unsent: Unsent;
   /** True: requests to this route are refused while the disk of the database is full. */
   mayWait: boolean;
 }
@@ -71,6 +73,7 @@ export function serveRoute(app: FastifyInstance, each: Route, deps: RouteDeps, a
         },
         answerDeps,
       );
+      deps.unsent.hold(reply.raw, wire.body.length);
       return send(reply, wire);
     },
   });

@@ -25,6 +25,7 @@ import { finish, pathOf, type RouteDeps, sendError, serveRoute } from './serve-r
 import type { Sealing } from './sealing.ts';
 import { type Tls, listenOn, type ListenAddress, silentConnections } from './listen.ts';
 import { afterRest, leaveUnread, limitArrival, REQUEST_MS_MAX, UPLOAD_MS_MAX } from './uploads.ts';
+import { openUnsent, type Unsent } from './unsent.ts';
 import { systemRoutes } from './system-routes.ts';
 import { answerUnusual, endWith, refuseUnread } from './unread-requests.ts';
 import { openUpgrades, type UpgradeListener, type Upgrades } from './upgrades.ts';
@@ -96,7 +97,8 @@ export interface Http {
 export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
   const { clock } = deps;
   const routes: Route[] = [];
-  const app = createServer(deps, options, (path) => upgrades.takes(path));
+  const unsent = openUnsent(deps.log);
+  const app = createServer({ ...deps, unsent }, options, (path) => upgrades.takes(path));
   const idempotency = openIdempotency({ ...deps, epoch: options.epoch });
   const { sealing, strictResponses = false } = options;
   const answerDeps: AnswerDeps = { idempotency, sealing, strictResponses };
@@ -106,7 +108,7 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
   const refuse = (refusal: ServiceError, socket: Duplex): void => endWith(refusal, socket, deps);
   const upgrades: Upgrades = openUpgrades({ trustProxy, limits, connections, refuse });
   const { authenticateSession = async (): Promise<undefined> => undefined } = deps;
-  const routeDeps = { ...deps, authenticateSession, limits, origin: new URL(options.baseUrl).origin };
+  const routeDeps = { ...deps, authenticateSession, limits, unsent, origin: new URL(options.baseUrl).origin };
   let known: Documents | undefined;
   const documents = (): Documents => (known ??= openDocuments(openapiDocument(routes, options.baseUrl)));
 
@@ -169,7 +171,11 @@ function limitConnections(app: FastifyInstance, options: HttpOptions, log: Log):
   return limit;
 }
 
-function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path: string) => boolean): FastifyInstance {
+function createServer(
+  deps: HttpDeps & { unsent: Unsent },
+  options: HttpOptions,
+  takesUpgrade: (path: string) => boolean,
+): FastifyInstance {
   const { ids, log, metrics } = deps;
   let closing = false;
   /** The path of the last request of each connection. */
@@ -195,6 +201,7 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
   app.addHook('onRequest', (request, reply, done) => {
     finish(() => {
       paths.set(request.raw.socket, pathOf(request));
+      deps.unsent.watch(reply.raw);
       const { isUpload = false } = request.routeOptions.config;
       limitArrival({ request: request.raw, response: reply.raw, isUpload }, deps.clock, () => {
         const late = Object.assign(new Error('the body is late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' });

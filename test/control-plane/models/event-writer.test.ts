@@ -5,7 +5,7 @@ import { text } from 'node:stream/consumers';
 import { finished } from 'node:stream/promises';
 import { expect, test, vi } from 'vitest';
 import { eventOf, openEventWriter } from '../../../control-plane/models/gateway/event-writer.ts';
-import { STREAM_PING_MS } from '../../../shared/limits.ts';
+import { STREAM_STALLED_MS_MAX, STREAM_PING_MS } from '../../../shared/limits.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';
 
 const open = () => {
@@ -29,13 +29,30 @@ test('a caller receives a ping for each period without an event, and none after 
 test('a caller who does not read receives no pings behind the events that wait for it', async () => {
   const { clock, writer } = open();
   const sent = writer.send(eventOf('x'.repeat(1_000_000)), AbortSignal.timeout(60_000));
-  await clock.advance(10 * STREAM_PING_MS);
+  await clock.advance(3 * STREAM_PING_MS);
   const read: string[] = [];
   writer.stream.on('data', (piece) => read.push(String(piece)));
   await sent;
   writer.end();
   await once(writer.stream, 'end');
   expect(read.join('')).toMatch(/^data: x+\n\n$/);
+});
+
+test('a caller that takes nothing for a minute is cut off, and one that reads in between is not', async () => {
+  const { clock, writer } = open();
+  const { signal } = new AbortController();
+  const big = eventOf('x'.repeat(1_000_000));
+  void writer.send(big, signal);
+  await clock.advance(STREAM_STALLED_MS_MAX - 1);
+  writer.stream.read();
+  void writer.send(big, signal);
+  await clock.advance(STREAM_STALLED_MS_MAX - 1);
+  expect(writer.stream.destroyed).toBe(false);
+  // The time is checked with the pings.
+  await clock.advance(STREAM_PING_MS);
+  expect(writer.stream.destroyed).toBe(true);
+  writer.end();
+  expect(clock.waiting()).toBe(0);
 });
 
 test('the last events are passed on together with the end of the response', async () => {
