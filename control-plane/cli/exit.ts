@@ -1,5 +1,5 @@
 // How a command ends: its exit code, and the error that carries it.
-
+import { messageOf } from '../../shared/errors.ts';
 import { printable } from '../../shared/terminal.ts';
 
 export const EXIT = {
@@ -47,6 +47,13 @@ export class SvcError extends Error {
 /** The error of a command that Ctrl-C has ended. */
 export function interruption(): SvcError {
   return new SvcError(EXIT.interrupted, { code: 'interrupted', message: 'interrupted' });
+}
+
+/** The error with which a command ends. After an interruption, other errors are only its consequences. */
+export function knownError(error: unknown, interrupted?: AbortSignal): SvcError {
+  if (error instanceof SvcError) return error;
+  if (interrupted?.aborted === true) return interruption();
+  return new SvcError(EXIT.failed, { code: 'failed', message: messageOf(error) });
 }
 
 /** The text for a person: one line, and the next step in a second one. */

@@ -1,13 +1,13 @@
 // Commands that make instances, wait for them, read their logs and end them.
 import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
-import type { Client } from './client.ts';
 import { type CommonOptions, number, show, signedIn, type SvcDeps, withCommon } from './command.ts';
 import { EXIT, SvcError } from './exit.ts';
 import { resolveName } from './names.ts';
-import { followLog, followProgram, Line, writeLine } from './output.ts';
-import { answersSsh } from './ssh.ts';
-import { waitFor, WAITS, type WaitedInstance, type WaitFor } from './waiting.ts';
+import { launch, placed } from './launches.ts';
+import { followLog, Line, writeLine } from './output.ts';
+import { runToEnd } from './run.ts';
+import { WAITS, type WaitFor, waitUntil } from './waiting.ts';
 
 interface WaitOptions extends CommonOptions {
   timeout: number;
@@ -48,15 +48,6 @@ const INSTANCE = [
   'connection.hostname',
   'connection.port',
 ] as const;
-/** Loose, so that a newer API with more members is read too. */
-const Operation = z.looseObject({
-  operation_id: z.string(),
-  state: z.string(),
-  resource_id: z.string().nullable(),
-  error: z.looseObject({ code: z.string(), detail: z.string() }).optional(),
-});
-const POLL_MS = 500;
-
 /** Adds `instance create|delete|wait|logs`, and shortcuts for them at the top level of the program. */
 export function addInstanceCommands(program: Command, instance: Command, deps: SvcDeps): void {
   launchCommand(instance.command('create [argv...]'), deps, false).description(
@@ -103,7 +94,7 @@ function launchCommand(command: Command, deps: SvcDeps, isRun: boolean): Command
     .option('--max-price <usd>', 'the most that an hour of the whole instance may cost', number)
     .option('--auto-terminate-hours <hours>', 'end it this long after it began to run', number)
     .option('--timeout <seconds>', 'how long to wait', seconds, TIMEOUT_S);
-  if (isRun) command.option('--rm', 'delete the instance when its program has ended');
+  if (isRun) command.option('--rm', 'delete the instance when its program or this command has ended');
   else command.option('--wait', 'until it runs');
   return command.action((argv: string[], options: LaunchOptions) =>
     isRun ? run(argv, options, deps) : create(argv, options, deps),
@@ -150,37 +141,10 @@ async function create(argv: string[], options: LaunchOptions, deps: SvcDeps): Pr
 }
 
 async function run(argv: string[], options: LaunchOptions, deps: SvcDeps): Promise<void> {
-  // The instance costs money, so it is deleted or named at the end, also if nobody reads the output any more.
-  deps.goOnUnread();
-  const client = signedIn(deps, options);
-  const accepted = await launch(client, launchOf(argv, options));
-  const instanceId = await placed(client, accepted, { ...deps, timeoutMs: options.timeout * 1_000 });
-  deps.tell(`${instanceId}\n`);
-  await waitUntil(client, { instanceId, until: 'running', timeout: options.timeout }, deps);
   const onLine = (line: Line): void => writeLine(line, options, deps);
-  const orStillCosts = (error: unknown): never => {
-    throw error instanceof SvcError ? error.about(instanceId, stillCosts(instanceId)) : error;
-  };
-  const { code, words } = await followProgram(client, { instanceId, onLine }, deps).catch(orStillCosts);
-  if (options.rm === true)
-    await client.json({ method: 'DELETE', path: `/instances/${instanceId}` }).catch(orStillCosts);
-  else deps.tell(`${stillCosts(instanceId)}\n`);
-  if (code === 0) return;
-  throw new SvcError(code, { code: 'program_failed', message: `the program ${words}`, resourceId: instanceId });
+  const wish = { body: launchOf(argv, options), timeout: options.timeout, isRemoved: options.rm === true, onLine };
+  await runToEnd(signedIn(deps, options), wish, deps);
 }
-
-async function launch(client: Client, body: Record<string, unknown>): Promise<z.infer<typeof Operation>> {
-  try {
-    return Operation.parse(await client.json({ method: 'POST', path: '/instances', body }));
-  } catch (error) {
-    if (!(error instanceof SvcError) || error.exit !== EXIT.interrupted) throw error;
-    const next = 'The launch may have been accepted, and then costs money. See what there is: svc instance list';
-    throw new SvcError(error.exit, { ...error.refusal, next });
-  }
-}
-
-const stillCosts = (id: string): string =>
-  `The instance still exists and costs money. End it: svc instance delete ${id}`;
 
 async function end(name: string, options: LaunchOptions, deps: SvcDeps): Promise<void> {
   const client = signedIn(deps, options);
@@ -190,53 +154,6 @@ async function end(name: string, options: LaunchOptions, deps: SvcDeps): Promise
     await waitUntil(client, { instanceId, until: 'terminated', timeout: options.timeout }, deps);
   show(deps, options, accepted, { columns: OPERATION, id: 'operation_id' });
 }
-
-function waitUntil(
-  client: Client,
-  { instanceId, until, timeout }: { instanceId: string; until: WaitFor; timeout: number },
-  { clock, interrupted: signal, tell }: SvcDeps,
-): Promise<WaitedInstance> {
-  const onChange = (text: string): void => tell(`${instanceId} ${text}\n`);
-  return waitFor(client, { instanceId, until, timeoutMs: timeout * 1_000, signal, onChange, answersSsh }, clock);
-}
-
-/** The id of the instance, as soon as the launch has one. @throws SvcError if the launch fails, or takes too long */
-async function placed(
-  client: Client,
-  accepted: z.infer<typeof Operation>,
-  { clock, interrupted, timeoutMs }: SvcDeps & { timeoutMs: number },
-): Promise<string> {
-  const untilMs = clock.monotonicMs() + timeoutMs;
-  for (let operation = accepted; ;) {
-    if (operation.resource_id !== null) return operation.resource_id;
-    if (operation.state === 'failed' || operation.state === 'cancelled') {
-      const { code = 'operation_failed', detail = `the launch was ${operation.state}` } = operation.error ?? {};
-      throw new SvcError(EXIT.operationFailed, { code, message: detail, resourceId: operation.operation_id });
-    }
-    if (clock.monotonicMs() >= untilMs) {
-      const message = `the launch had no instance after ${timeoutMs / 1_000} s`;
-      throw new SvcError(EXIT.timedOut, { code: 'wait_timed_out', message }).about(
-        operation.operation_id,
-        launchGoesOn(operation.operation_id),
-      );
-    }
-    await clock.sleep(POLL_MS, interrupted);
-    operation = Operation.parse(await read(client, operation.operation_id, interrupted));
-  }
-}
-
-/** @throws SvcError that names the operation, because the launch goes on and may cost money */
-async function read(client: Client, id: string, signal: AbortSignal): Promise<unknown> {
-  try {
-    return await client.json({ method: 'GET', path: `/operations/${id}`, signal });
-  } catch (error) {
-    if (!(error instanceof SvcError)) throw error;
-    throw error.about(id, launchGoesOn(id));
-  }
-}
-
-const launchGoesOn = (operationId: string): string =>
-  `The launch goes on. See what it has come to: svc instance operation ${operationId}`;
 
 function launchOf(argv: string[], options: LaunchOptions): Record<string, unknown> {
   const given = {

@@ -10,13 +10,11 @@ import { environment, openLogins } from './config.ts';
 import { EXIT } from './exit.ts';
 import { runSvc } from './svc.ts';
 
+/** `timeout`, npm and shells may send one signal twice: to the process, and to its group. */
+const SAME_SIGNAL_MS = 1_000;
+
 const clock = systemClock();
-const interrupting = new AbortController();
-process.on('SIGINT', () => {
-  // The second Ctrl-C ends the process at once.
-  if (interrupting.signal.aborted) process.exit(EXIT.interrupted);
-  interrupting.abort();
-});
+const interrupted = watchSignals();
 const goOnUnread = watchOutput();
 
 const code = await runSvc(process.argv.slice(2), {
@@ -26,18 +24,36 @@ const code = await runSvc(process.argv.slice(2), {
   fetch,
   print: (words) => void process.stdout.write(words),
   tell: (words) => void process.stderr.write(words),
-  readInput: () => text(addAbortSignal(interrupting.signal, process.stdin)),
+  readInput: () => text(addAbortSignal(interrupted, process.stdin)),
   isTerminal: process.stdout.isTTY,
-  interrupted: interrupting.signal,
+  interrupted,
   goOnUnread,
   runProgram: (command, args, { quiet } = { quiet: false }) =>
     new Promise((resolve, reject) => {
       const child = spawn(command, args, { stdio: quiet ? 'ignore' : 'inherit' });
+      // A terminal sends Ctrl-C to the program by itself. Other signals would end only this process.
+      const passOn = (signal: NodeJS.Signals): void => void child.kill(signal);
+      process.on('SIGTERM', passOn).on('SIGHUP', passOn);
       child.once('error', reject);
       child.once('exit', (code) => resolve(code ?? EXIT.interrupted));
+      child.once('close', () => process.off('SIGTERM', passOn).off('SIGHUP', passOn));
     }),
 });
 process.exitCode ||= code;
+
+/** Aborts at the first Ctrl-C, SIGTERM or SIGHUP (a terminal that is closed). The second signal ends the process at once. */
+function watchSignals(): AbortSignal {
+  const interrupting = new AbortController();
+  let firstMs: number | undefined;
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+    process.on(signal, () => {
+      firstMs ??= clock.monotonicMs();
+      if (clock.monotonicMs() - firstMs > SAME_SIGNAL_MS) process.exit(EXIT.interrupted);
+      interrupting.abort();
+    });
+  }
+  return interrupting.signal;
+}
 
 /** Ends the process if its output cannot be written. After a call of the returned function, the command goes on unread. */
 function watchOutput(): () => void {

@@ -110,7 +110,7 @@ async function endOf(client: Client, id: string, { clock, interrupted: signal, t
     const isAway = body === undefined;
     if (isAway && !wasAway && !signal.aborted) tell('The API cannot be reached. Asking again until it answers.\n');
     wasAway = isAway;
-    const ended = isAway ? undefined : programEnd(Status.parse(body));
+    const ended = isAway ? undefined : programEnd(id, Status.parse(body));
     if (ended !== undefined) return ended;
     await clock.sleep(POLL_MS, signal);
     if (signal.aborted) throw interruption();
@@ -118,11 +118,12 @@ async function endOf(client: Client, id: string, { clock, interrupted: signal, t
 }
 
 /** Undefined while the program runs. @throws SvcError if the instance has ended before its program */
-function programEnd({ status, status_reason: reason }: z.infer<typeof Status>): Ending | undefined {
+function programEnd(id: string, { status, status_reason: reason }: z.infer<typeof Status>): Ending | undefined {
   const ended = endingOf(reason ?? '');
   if (ended !== undefined || status === 'running' || status === 'unreachable') return ended;
   const message = `the instance became ${status} before its program ended`;
-  throw new SvcError(EXIT.operationFailed, { code: 'operation_failed', message });
+  const next = `See what happened: svc instance events ${id}`;
+  throw new SvcError(EXIT.operationFailed, { code: 'operation_failed', message, next, resourceId: id });
 }
 
 function endingOf(reason: string): Ending | undefined {

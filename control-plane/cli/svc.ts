@@ -9,7 +9,7 @@ import { addChatCommand, MODEL_COMMANDS, addFileCommands } from './model-command
 import { type CommonOptions, signedIn, type SvcDeps, withCommon } from './command.ts';
 import { addCompletionCommands } from './completion.ts';
 import { addDoctorCommand } from './doctor.ts';
-import { errorJson, errorText, EXIT, interruption, SvcError } from './exit.ts';
+import { errorJson, errorText, EXIT, knownError, SvcError } from './exit.ts';
 import { addInstanceCommands } from './instances.ts';
 import { addMetricsCommands } from './metrics.ts';
 import { addPlainCommands, type PlainCommand } from './plain.ts';
@@ -47,7 +47,7 @@ export async function runSvc(argv: readonly string[], deps: SvcDeps): Promise<nu
     return EXIT.done;
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return EXIT.done;
-    const known = error instanceof SvcError ? error : unexpected(error, deps);
+    const known = error instanceof CommanderError ? wrongUsage(error) : knownError(error, deps.interrupted);
     // commander has printed its own errors for people already.
     if (isJson) deps.tell(errorJson(known));
     else if (!(error instanceof CommanderError)) deps.tell(errorText(known));
@@ -139,9 +139,6 @@ function inheritOutput(command: Command): void {
   }
 }
 
-function unexpected(error: unknown, { interrupted }: SvcDeps): SvcError {
-  if (interrupted.aborted) return interruption();
-  if (error instanceof CommanderError)
-    return new SvcError(EXIT.usage, { code: 'usage', message: error.message.replace(/^error: /, '') });
-  return new SvcError(EXIT.failed, { code: 'failed', message: messageOf(error) });
+function wrongUsage({ message }: CommanderError): SvcError {
+  return new SvcError(EXIT.usage, { code: 'usage', message: message.replace(/^error: /, '') });
 }

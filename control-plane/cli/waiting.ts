@@ -3,13 +3,15 @@ import { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
 import { type Client, unlessAway } from './client.ts';
 import { eventsOf } from '../../shared/event-reader.ts';
+import type { SvcDeps } from './command.ts';
 import { EXIT, SvcError } from './exit.ts';
+import { answersSsh } from './ssh.ts';
 import { printable } from '../../shared/terminal.ts';
 
 export const WAITS = ['running', 'terminated', 'reachable'] as const;
 export type WaitFor = (typeof WAITS)[number];
 
-export interface Wait {
+interface Wait {
   instanceId: string;
   until: WaitFor;
   timeoutMs: number;
@@ -30,10 +32,10 @@ const Instance = z.looseObject({
   status_reason: z.string().nullish(),
   connection: z.looseObject({ hostname: z.string().optional(), port: z.int().optional() }).nullish(),
 });
-export type WaitedInstance = z.infer<typeof Instance>;
+type WaitedInstance = z.infer<typeof Instance>;
 
 /** @throws SvcError with `operationFailed` if the instance cannot reach the state any more, `timedOut`, or `interrupted` */
-export async function waitFor(client: Client, wait: Wait, clock: Clock): Promise<WaitedInstance> {
+async function waitFor(client: Client, wait: Wait, clock: Clock): Promise<WaitedInstance> {
   const untilMs = clock.monotonicMs() + wait.timeoutMs;
   const changes = openChanges(client, wait, clock);
   // A read that hangs ends with the wait.
@@ -57,6 +59,16 @@ export async function waitFor(client: Client, wait: Wait, clock: Clock): Promise
     cancel();
     changes.stop();
   }
+}
+
+/** Waits as `waitFor` does, prints each change, and ends with the command. `timeout` is in seconds. @throws SvcError */
+export function waitUntil(
+  client: Client,
+  { instanceId, until, timeout }: { instanceId: string; until: WaitFor; timeout: number },
+  { clock, interrupted: signal, tell }: SvcDeps,
+): Promise<WaitedInstance> {
+  const onChange = (text: string): void => tell(`${instanceId} ${text}\n`);
+  return waitFor(client, { instanceId, until, timeoutMs: timeout * 1_000, signal, onChange, answersSsh }, clock);
 }
 
 /** The instance; undefined if the network or the API failed. In that case the caller continues to wait. */

@@ -1,11 +1,15 @@
 // `svc run` and `svc logs --follow`: what they show of the output, and how they end.
-import { spawn, spawnSync } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { once } from 'node:events';
-import { resolve } from 'node:path';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { afterEach, describe, expect, test } from 'vitest';
-import { openSvc, type SvcResult } from '../../kit/svc.ts';
+import { openSvc, type SvcOptions, type SvcResult } from '../../kit/svc.ts';
 
 const ID = 'i-aaaaaaaaaaaaaaaaaaaa';
 const LAUNCHER = resolve(import.meta.dirname, '../../../control-plane/svc.js');
@@ -17,6 +21,8 @@ const END = 'event: end\ndata: {}\n\n';
 
 /** A proxy has no answer of the API. */
 const AWAY = 'away';
+/** The request is never answered. */
+const SILENT = 'silent';
 const awayFor = (requests: number): string[] => Array.from({ length: requests }, () => AWAY);
 
 interface Played {
@@ -24,8 +30,13 @@ interface Played {
   reasons: (string | null)[];
   /** What each request of the log is answered with, or AWAY. */
   logs: (string | ReadableStream<Uint8Array>)[];
-  /** The API is away when the instance is to be deleted. */
-  keeps?: boolean;
+  /** What a DELETE is answered with; 202 if left out. */
+  deleted?: number | typeof AWAY | typeof SILENT;
+  /** What each read of the launch says of its instance; the last one stays. */
+  placed?: (string | null)[];
+  status?: string;
+  /** Called with each request of `asked`. */
+  onAsked?(request: string): void;
 }
 
 interface Play {
@@ -35,34 +46,45 @@ interface Play {
 }
 
 /** An API with one instance, which runs at once. */
-function play({ reasons, logs, keeps = false }: Played): Play {
+function play({ reasons, logs, deleted = 202, placed = [ID], status = 'running', onAsked }: Played): Play {
   const asked: string[] = [];
-  let [reads, streams] = [0, 0];
+  let [reads, streams, launches] = [0, 0, 0];
   const away = (): Response => new Response(null, { status: 502 });
   const answer = (method: string, path: string): Response => {
     if (method === 'GET' && path === `/v1/instances/${ID}`) {
       const reason = reasons[Math.min(reads, reasons.length - 1)];
       reads += 1;
       if (reason === AWAY) return away();
-      return Response.json({ id: ID, status: 'running', status_reason: reason });
+      return Response.json({ id: ID, status, status_reason: reason });
     }
     asked.push(`${method} ${path}`);
+    onAsked?.(`${method} ${path}`);
     if (path.startsWith(`/v1/instances/${ID}/logs`)) {
       const body = logs[streams];
       streams += 1;
       if (body === AWAY) return away();
       return body === undefined ? Response.json({}, { status: 409 }) : new Response(body);
     }
-    if (method === 'DELETE' && keeps) return away();
-    if (method === 'POST') return Response.json({ operation_id: 'op', state: 'succeeded', resource_id: ID });
+    if (method === 'DELETE') return deleted === AWAY ? away() : new Response('{}', { status: Number(deleted) });
+    if (method === 'POST' || path.startsWith('/v1/operations/')) {
+      const id = placed[Math.min(launches, placed.length - 1)];
+      launches += 1;
+      return Response.json({ operation_id: 'op', state: 'in_progress', resource_id: id });
+    }
     return path === '/v1/events' ? new Response('') : Response.json({ operation_id: 'op', state: 'pending' });
   };
   return {
     asked,
     fetch: async (url, init) => {
       const { pathname, search } = new URL(new Request(url).url);
-      const { status, body } = answer(init?.method ?? 'GET', pathname + search);
       const signal = init?.signal ?? new AbortController().signal;
+      if (init?.method === 'DELETE' && deleted === SILENT) {
+        asked.push(`DELETE ${pathname}`);
+        onAsked?.(`DELETE ${pathname}`);
+        await once(signal, 'abort');
+        signal.throwIfAborted();
+      }
+      const { status, body } = answer(init?.method ?? 'GET', pathname + search);
       return new Response(body?.pipeThrough(new TransformStream(), { signal }), { status });
     },
   };
@@ -137,10 +159,85 @@ describe('svc run', () => {
   });
 
   test('names the instance that still costs money if it cannot be deleted', async () => {
-    const played = play({ reasons: ['main process exited with code 0'], logs: [END], keeps: true });
+    const played = play({ reasons: ['main process exited with code 0'], logs: [END], deleted: AWAY });
     const { code, stderr } = await svcOf(played, ...RUN);
     expect(code).toBe(1);
     expect(stderr).toContain(`svc instance delete ${ID}`);
+  });
+});
+
+describe('svc run that does not come to its end', () => {
+  /** Runs a line of words against an API that is played. `interruptAt` is the begin of the request at which the person presses Ctrl-C. */
+  const cut = async (
+    { interruptAt, ...played }: Partial<Played> & { interruptAt?: string },
+    { words = RUN, ...options }: SvcOptions & { words?: string[] } = {},
+  ): Promise<SvcResult & { deletes: number }> => {
+    const onAsked = (request: string): void => {
+      if (interruptAt !== undefined && request.startsWith(interruptAt)) svc.interrupt();
+    };
+    const api = play({ reasons: [null], logs: [new ReadableStream()], onAsked, ...played });
+    const svc = openSvc({ baseUrl: 'http://api.test/v1', key: 'svc_live_x', fetch: api.fetch, ...options });
+    const result = await svc.run(...words).finally(() => svc.close());
+    return { ...result, deletes: api.asked.filter((request) => request.startsWith('DELETE')).length };
+  };
+  const ENDS: [string, number, Parameters<typeof cut>[0]][] = [
+    ['is interrupted while its program runs', 130, { interruptAt: `GET /v1/instances/${ID}/logs` }],
+    ['waits too long', 6, { status: 'starting' }],
+    ['gets an instance that fails', 5, { status: 'error' }],
+    ['gets an answer that it does not understand', 1, { reasons: [7 as unknown as string] }],
+  ];
+  const withoutRm = RUN.filter((word) => word !== '--rm');
+
+  test.each(ENDS)('and %s exits with %i, and deletes the instance', async (_what, code, played) => {
+    const result = await cut(played);
+    expect(result).toMatchObject({ code, deletes: 1, stderr: expect.stringContaining('The instance is deleted.') });
+    expect(result.stderr).not.toContain('costs money');
+    const [, , ...words] = RUN;
+    const { stderr } = await cut(played, { words: ['run', '--rm', '--json', ...words] });
+    expect(JSON.parse(stderr.trim().split('\n').at(-1) ?? '')).not.toHaveProperty('resource_id');
+  });
+
+  test.each(ENDS)('and %s exits with %i, and without --rm names the instance', async (_what, code, played) => {
+    const result = await cut(played, { words: withoutRm });
+    expect(result).toMatchObject({ code, deletes: 0, stderr: expect.stringMatching(`\\(${ID}\\)`) as string });
+    const hint = code === 5 ? `svc instance events ${ID}` : `svc instance delete ${ID}`;
+    expect(result.stderr).toContain(hint);
+  });
+
+  test.each([
+    ['the launch was not answered yet', { interruptAt: 'POST' }, 'Waiting for the answer to the launch'],
+    [
+      'the launch had no instance yet',
+      { placed: [null, null, null, ID], interruptAt: 'GET /v1/operations' },
+      'Waiting for the instance of the launch',
+    ],
+  ])('deletes the instance also if it is interrupted while %s', async (_what, played, told) => {
+    const result = await cut(played);
+    expect(result).toMatchObject({ code: 130, deletes: 1, stderr: expect.stringContaining(told) });
+    expect(result.stderr).toContain('The instance is deleted.');
+  });
+
+  test('names the launch if it makes no instance in time', async () => {
+    const result = await cut({ placed: [null], interruptAt: 'GET /v1/operations' });
+    expect(result).toMatchObject({ code: 130, deletes: 0 });
+    expect(result.stderr).toContain('svc instance operation op');
+  });
+
+  test.each([
+    ['refused', { deleted: 403 }, /could not be deleted: the API answered 403/],
+    ['never answered', { deleted: SILENT, isLate: true }, /could not be deleted: the API did not answer for 30 s/],
+  ] as const)('names the instance if its deletion is %s', async (_what, { deleted, ...options }, why) => {
+    const result = await cut({ interruptAt: `GET /v1/instances/${ID}/logs`, deleted }, options);
+    expect(result).toMatchObject({ code: 130, deletes: 1, stderr: expect.stringMatching(why) });
+    expect(result.stderr).toContain(`svc instance delete ${ID}`);
+  });
+
+  test('says nothing of an instance that has ended by itself', async () => {
+    const ended = play({ reasons: ['main process exited with code 0'], logs: [END], deleted: 404 });
+    expect(await svcOf(ended, ...RUN)).toMatchObject({
+      code: 0,
+      stderr: `${ID}\n${ID} running: main process exited with code 0\n`,
+    });
   });
 });
 
@@ -185,6 +282,57 @@ describe('the process svc', () => {
     const [code] = (await once(child, 'exit')) as [number];
     expect(played.asked.at(-1)).toBe(`DELETE /v1/instances/${ID}`);
     expect(code).toBe(0);
+  });
+
+  /** `svc run --rm` whose program runs for ever. */
+  async function running(more: Partial<Played> = {}): Promise<{ played: Play; child: ChildProcess }> {
+    const follows = Promise.withResolvers<void>();
+    const onAsked = (request: string): void => {
+      if (request.includes('/logs')) follows.resolve();
+      more.onAsked?.(request);
+    };
+    const played = play({ reasons: [null], logs: [new ReadableStream()], ...more, onAsked });
+    const child = spawn(process.execPath, [LAUNCHER, ...RUN], { env: envOf(await serve(played)) });
+    await follows.promise;
+    return { played, child };
+  }
+
+  // `timeout` and npm send a signal to the process and to its group.
+  test.each([[['SIGINT']], [['SIGTERM']], [['SIGHUP']], [['SIGTERM', 'SIGHUP']]] as const)(
+    'deletes what it has launched at %j',
+    async (signals) => {
+      const { played, child } = await running();
+      for (const signal of signals) child.kill(signal);
+      expect(await once(child, 'exit')).toEqual([130, null]);
+      expect(played.asked.at(-1)).toBe(`DELETE /v1/instances/${ID}`);
+    },
+  );
+
+  test('ends at a later signal without waiting for anything', async () => {
+    const deletes = Promise.withResolvers<void>();
+    const onAsked = (request: string): void => void (request.startsWith('DELETE') && deletes.resolve());
+    const { child } = await running({ deleted: SILENT, onAsked });
+    child.kill('SIGTERM');
+    await deletes.promise;
+    const again = setInterval(() => child.kill('SIGTERM'), 100);
+    const told = text(child.stderr ?? Readable.from([]));
+    expect(await once(child, 'exit')).toEqual([130, null]);
+    clearInterval(again);
+    expect(await told).not.toContain('could not be deleted');
+  });
+
+  test.runIf(process.platform === 'linux')('passes a SIGTERM on to the program that it has started', async () => {
+    const dir = mkdtempSync(join(tmpdir(), 'svc-ssh-'));
+    writeFileSync(join(dir, 'ssh'), '#!/bin/sh\necho started\nexec sleep 600\n', { mode: 0o755 });
+    const connection = { hostname: 'h', port: 22, ssh_command: 'ssh root@h', host_key: 'k' };
+    const fetched = async (): Promise<Response> => Response.json({ id: ID, status: 'running', connection });
+    const env = { ...envOf(await serve({ fetch: fetched, asked: [] })), HOME: dir, PATH: `${dir}:/usr/bin:/bin` };
+    const child = spawn(process.execPath, [LAUNCHER, 'ssh', ID], { env });
+    await once(child.stdout, 'data');
+    child.kill('SIGTERM');
+    // The output is closed when both processes have ended.
+    expect(await once(child, 'close')).toEqual([130, null]);
+    rmSync(dir, { recursive: true });
   });
 
   test('ends without an error as soon as nobody reads a log that it follows', async () => {
