@@ -30,7 +30,10 @@ export interface UpstreamRequest {
   idleMs(upstream: Upstream): number;
   /** Requests with the same affinity go to the same server, unless it is too busy. */
   affinity?: string | undefined;
+  /** Ends the wait for a server and, unless there is a `cancel`, the exchange with it. */
   signal: AbortSignal;
+  /** Ends the exchange with a server. A server that does not notice that a caller has left is not left by us either. */
+  cancel?: AbortSignal;
   /** Called when there is no server and the request waits for one. The time limits begin after the wait. */
   onWait?: (() => void) | undefined;
 }
@@ -79,6 +82,7 @@ export async function ask(upstreamRequest: UpstreamRequest, deps: AskDeps): Prom
       continue;
     }
     asked.push(upstream);
+    assertWaitedFor(signal);
     const request = waiting === undefined ? upstreamRequest : { ...upstreamRequest, startedMs: clock.monotonicMs() };
     const attempt = await askOne(request, upstream, deps);
     if ('answering' in attempt) return attempt.answering;
@@ -118,7 +122,7 @@ const BUSY = 429;
 const REFUSING: readonly number[] = [BUSY, 502, 503];
 
 async function askOne(upstreamRequest: UpstreamRequest, upstream: Upstream, deps: AskDeps): Promise<ServerAnswer> {
-  const { signal, startedMs } = upstreamRequest;
+  const { startedMs, cancel: signal = upstreamRequest.signal } = upstreamRequest;
   const leftMs = startedMs + upstreamRequest.answerMs(upstream) - deps.clock.monotonicMs();
   if (leftMs <= 0) throw timedOut(undefined);
   const slot = deps.upstreams.begin(upstream, upstreamRequest.orgId);

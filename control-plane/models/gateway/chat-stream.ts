@@ -196,6 +196,8 @@ async function passOn({ chat, first, pieces, writer }: Passing, deps: CallDeps):
     chat.answering.end();
   });
   const forget = onAbort(chat.open.signal, () => stop.abort());
+  // The writer cuts off a caller that does not read.
+  writer.stream.once('close', () => stop.abort());
   const chunk = chunksOf(chat, deps);
   let failure: ServiceError | undefined;
   try {

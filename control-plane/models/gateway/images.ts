@@ -1,4 +1,7 @@
 // Images: made while the caller waits, returned as base64, charged per image or per megapixel.
+//
+// Servers of images make them to the end, also if nobody waits any more. So a caller that leaves keeps its slot and the server's place until then,
+// and pays. Otherwise one key could let servers make any number of images for nothing.
 import { z } from 'zod';
 import type { ImagesRequest, ImagesResponse } from '../../../shared/api/images.ts';
 import { fail, failField } from '../../../shared/errors.ts';
@@ -28,12 +31,12 @@ export async function makeImages(call: ImagesCall, deps: CallDeps): Promise<Repl
       orgId: call.caller.orgId,
       startedMs: deps.clock.monotonicMs(),
       signal: open.signal,
+      cancel: open.stopping,
     };
     const reading = { bytesMax: IMAGES_ANSWER_BYTES_MAX, read: (text: string) => readImages(text, n) };
     const { answer: data, upstream } = await askWhole(upstreamRequest, reading, deps);
-    await open.close(
-      usedOutcome('completed', { ucents, images: n, countedBy: 'upstream', upstream: upstream.base_url }),
-    );
+    const ending = open.signal.aborted ? 'client_left' : 'completed';
+    await open.close(usedOutcome(ending, { ucents, images: n, countedBy: 'upstream', upstream: upstream.base_url }));
     const created = Math.floor(deps.clock.now() / 1000);
     const body: ImagesResponse = { created, data, usage: { image_count: n } };
     return { status: 200, headers: receiptHeader(open), body };

@@ -59,6 +59,8 @@ export interface OpenRequest {
   id: string;
   /** Aborts if the caller has left, or, with a ServiceError as reason, if this process stops. */
   signal: AbortSignal;
+  /** Aborts, with a ServiceError as reason, only if this process stops. */
+  stopping: AbortSignal;
   /** The servers that are asked for it. */
   attempts: Attempts;
   /** Settles the receipt or releases its hold, once. Later calls wait for the first one. */
@@ -130,7 +132,7 @@ export function openRequests(deps: RequestsDeps): Requests {
     const { caller, callable, boundUcents } = request;
     const id = ids.prefixed('rcp');
     const receipt = receiptOf(id, request, clock.now());
-    const { signal, leave } = enter(id, request, { living, slots, stopped });
+    const { signal, stopping, leave } = enter(id, request, { living, slots, stopped });
     try {
       const opened = await db.hot(openReceipt(receipt));
       if (opened === 'not_covered') await ledger.refuse(db.read, wallet(caller.orgId), boundUcents);
@@ -153,6 +155,7 @@ export function openRequests(deps: RequestsDeps): Requests {
       id,
       attempts,
       signal,
+      stopping,
       close: (outcome) => (closed ??= close(outcome)),
     };
   };
@@ -191,20 +194,25 @@ function enter(
   id: string,
   { caller, gone }: NewRequest,
   { living, slots, stopped }: Entrance,
-): { signal: AbortSignal; leave(): void } {
+): { signal: AbortSignal; stopping: AbortSignal; leave(): void } {
   const letGo = slots.take(caller);
   const over = Promise.withResolvers<void>();
   const ending = new AbortController();
+  const stopping = new AbortController();
+  const stop = (reason: ServiceError): void => {
+    stopping.abort(reason);
+    ending.abort(reason);
+  };
   const forget = onAbort(gone, () => ending.abort(gone.reason));
-  if (stopped !== undefined) ending.abort(stopped);
-  living.set(id, { over: over.promise, stop: (reason) => ending.abort(reason) });
+  if (stopped !== undefined) stop(stopped);
+  living.set(id, { over: over.promise, stop });
   const leave = (): void => {
     forget();
     living.delete(id);
     letGo();
     over.resolve();
   };
-  return { signal: ending.signal, leave };
+  return { signal: ending.signal, stopping: stopping.signal, leave };
 }
 
 /** A receipt that this process serves. */

@@ -40,7 +40,8 @@ export async function askWhole<T>(
   reading: Reading<T>,
   deps: AskDeps,
 ): Promise<WholeAnswer<T>> {
-  return readWhole(await askForWhole(upstreamRequest, deps), reading, upstreamRequest.signal);
+  const { signal, cancel = signal } = upstreamRequest;
+  return readWhole(await askForWhole(upstreamRequest, deps), reading, cancel);
 }
 
 export type WholeRequest = Omit<UpstreamRequest, 'answerMs' | 'idleMs'>;
