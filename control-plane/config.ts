@@ -214,8 +214,11 @@ const ConfigFields = z.strictObject({
   models_file: AbsolutePath.optional(),
   /** Open requests of one API key, including streams. Above this, callers get 429. */
   open_inference_requests_per_key: z.int().min(1).max(RATE_MAX).default(64),
-  /** Open requests of all keys of one organisation together, including streams. Above this, callers get 429. */
-  open_inference_requests_per_org: z.int().min(1).max(RATE_MAX).default(256),
+  /**
+   * Open requests of all keys of one organisation together, including streams. Above this, callers get 429. By default, one organisation cannot
+   * take all places of a model server, which are 256.
+   */
+  open_inference_requests_per_org: z.int().min(1).max(RATE_MAX).default(192),
   videos: z
     .strictObject({
       /** Jobs of one organisation that may be in progress at once. Above this, callers get 429. */
