@@ -25,6 +25,8 @@ import type { InjectedRequest } from './base/http/server.ts';
 import { assertDirectories, type Config, existingSecret, operatorName, readConfig } from './config.ts';
 import type { House } from './house.ts';
 
+const RELOAD = { method: 'POST', url: '/admin/reload' } as const;
+
 async function serve(options: { config?: string }): Promise<void> {
   countBuffersWithHeap();
   const config = readConfig(options.config);
@@ -34,7 +36,7 @@ async function serve(options: { config?: string }): Promise<void> {
   const log = createLog('control-plane', config.log_level);
   logWarnings(log);
   const house = await openHouse(config, log, () => readConfig(options.config));
-  const reload: InjectedRequest = { method: 'POST', url: '/admin/reload', headers: { 'svc-operator': 'SIGHUP' } };
+  const reload: InjectedRequest = { ...RELOAD, headers: { 'svc-operator': 'SIGHUP' } };
   // The reload logs what is wrong with the files.
   process.on('SIGHUP', () => void house.admin.inject(reload));
   // An exit at once loses nothing: all state is in the database, which another process uses now.
@@ -72,6 +74,7 @@ async function ask(configFile: string | undefined, what: InjectedRequest): Promi
   const request = { ...what, headers: { ...what.headers, 'svc-operator': operatorName() } };
   const answer = await askDaemon(config.admin_socket, request);
   if (answer !== undefined) return answer;
+  if (request.url === RELOAD.url) throw new Error('no control plane runs here, so nothing was reloaded');
   refuseFirstStartAsRoot(config);
   const log = createLog('control-plane', 'warn', { write: (line) => void process.stderr.write(line) });
   const house = await openHouse(config, log);
@@ -135,8 +138,8 @@ withCommon(program.command('restore <backup>'))
 addOperatorCommands(program, operator);
 
 process.stdout.on('error', (error) => {
-  // It is no failure if the reader of the output, such as `head`, has ended.
-  if (codeOf(error) === 'EPIPE') process.exit(0);
+  // It is no failure if the reader of the output, such as `head`, has ended. The command goes on, because its exit code may still be one.
+  if (codeOf(error) === 'EPIPE') return;
   process.stderr.write(`the output cannot be written: ${messageOf(error)}\n`);
   process.exit(1);
 });

@@ -156,9 +156,9 @@ async function status(options: CommonOptions, deps: SvcDeps): Promise<void> {
 export async function assertAccepted(
   key: string,
   baseUrl: string,
-  { fetch, clock, ids, interrupted }: SvcDeps,
+  { fetch, clock, ids, interrupted, tries }: SvcDeps,
 ): Promise<void> {
-  const client = openClient({ baseUrl, key, fetch, clock, ids, interrupted });
+  const client = openClient({ baseUrl, key, fetch, clock, ids, interrupted, tries });
   await client.json({ method: 'GET', path: '/events?limit=1' }).catch((error: unknown) => {
     if (!(error instanceof SvcError) || error.refusal.code !== 'insufficient_scope') throw error;
   });

@@ -40,6 +40,8 @@ export interface ClientDeps {
   ids: Pick<Ids, 'uuid'>;
   /** Ends the requests that have no signal of their own. */
   interrupted: AbortSignal;
+  /** How often a request is tried at most; undefined: TRIES. */
+  tries?: number | undefined;
 }
 
 const TRIES = 4;
@@ -89,7 +91,7 @@ async function send<T>(request: SvcRequest, deps: ClientDeps, take: (answer: Res
       .catch((error: unknown) => failureOf(error, request, deps));
     if ('taken' in answer) return answer.taken;
     const waitMs = answer instanceof Response ? retryMs(answer, request, tries) : networkRetryMs(request, tries);
-    if (tries === TRIES || waitMs === undefined || request.signal?.aborted === true)
+    if (tries === (deps.tries ?? TRIES) || waitMs === undefined || request.signal?.aborted === true)
       throw answer instanceof Response ? await refusalOf(answer) : answer;
     await deps.clock.sleep(waitMs, request.signal);
   }

@@ -24,8 +24,10 @@ export interface SvcDeps {
   runProgram(command: string, args: readonly string[], how?: { quiet: boolean }): Promise<number>;
   /** From now on the command goes on if the reader of its output, such as `head`, has ended. By itself it ends then. */
   goOnUnread(): void;
-  /** Aborts on the first Ctrl-C. */
+  /** Aborts on the first Ctrl-C, SIGTERM or SIGHUP. */
   interrupted: AbortSignal;
+  /** How often a request is tried at most; undefined: as often as the client does by itself. */
+  tries?: number | undefined;
 }
 
 export interface CommonOptions {
@@ -47,7 +49,7 @@ export function withCommon(command: Command): Command {
 
 /** A client with the key of the profile. @throws SvcError if nobody is signed in */
 export function signedIn(deps: SvcDeps, options: CommonOptions): Client {
-  const { logins, fetch, clock, ids, interrupted } = deps;
+  const { logins, fetch, clock, ids, interrupted, tries } = deps;
   const login = logins.find(options.profile ?? DEFAULT_PROFILE);
   if (login === undefined)
     throw new SvcError(EXIT.signIn, {
@@ -55,7 +57,8 @@ export function signedIn(deps: SvcDeps, options: CommonOptions): Client {
       message: 'you are not signed in',
       next: 'Run svc auth login, or set SVC_API_KEY and SVC_BASE_URL.',
     });
-  return openClient({ baseUrl: addressOf(deps, options), key: login.api_key, fetch, clock, ids, interrupted });
+  const baseUrl = addressOf(deps, options);
+  return openClient({ baseUrl, key: login.api_key, fetch, clock, ids, interrupted, tries });
 }
 
 /** A client for requests that need no key. @throws SvcError if the address of the API is not known */
@@ -64,15 +67,19 @@ export function asStranger(deps: SvcDeps, options: CommonOptions): Client {
   return openClient({ baseUrl: addressOf(deps, options), key: undefined, fetch, clock, ids, interrupted });
 }
 
-/** @throws SvcError if the address of the API is not known */
+/** @throws SvcError if the address of the API is not known, or is no address */
 export function addressOf({ logins }: SvcDeps, { profile, baseUrl }: CommonOptions): string {
   const address = baseUrl ?? logins.baseUrl(profile ?? DEFAULT_PROFILE);
-  if (address !== undefined) return address.endsWith('/') ? address.slice(0, -1) : address;
-  throw new SvcError(EXIT.usage, {
-    code: 'no_address',
-    message: 'the address of the API is not known',
-    next: 'Name it: --base-url https://api.example.com/v1, or SVC_BASE_URL.',
-  });
+  const next = 'Name it: --base-url https://api.example.com/v1, or SVC_BASE_URL.';
+  if (address === undefined) {
+    const message = 'the address of the API is not known';
+    throw new SvcError(EXIT.usage, { code: 'no_address', message, next });
+  }
+  if (!/^https?:\/\//i.test(address) || !URL.canParse(address)) {
+    const message = `${JSON.stringify(address)} is no address of an API: it must begin with https:// or http://`;
+    throw new SvcError(EXIT.usage, { code: 'address_malformed', message, next });
+  }
+  return address.endsWith('/') ? address.slice(0, -1) : address;
 }
 
 export interface Shown {

@@ -3,6 +3,7 @@ import { lookup } from 'node:dns/promises';
 import type { Command } from 'commander';
 import { z } from 'zod';
 import { messageOf } from '../../shared/errors.ts';
+import { printable } from '../../shared/terminal.ts';
 import { assertAccepted } from './auth.ts';
 import { addressOf, type CommonOptions, signedIn, type SvcDeps, withCommon } from './command.ts';
 import { EXIT, interruption, SvcError } from './exit.ts';
@@ -15,22 +16,34 @@ interface Finding {
   next: string;
 }
 
+interface Check {
+  name: string;
+  /** What the person can do if it fails, unless the error says better. */
+  next: string;
+  /** What was found. @throws Error if that is not right */
+  look(options: CommonOptions, deps: SvcDeps): Promise<string>;
+}
+
 const Balance = z.looseObject({ available: z.string() });
 
 const SKEW_MS_MAX = 30_000;
-const STREAM_MS_MAX = 10_000;
+/** People call this command when something hangs. */
+const CHECK_MS_MAX = 10_000;
 
 export function addDoctorCommand(program: Command, deps: SvcDeps): void {
   withCommon(program.command('doctor'))
     .description('check the way to the API, the key, the clock and the programs that are needed')
     .action(async (options: CommonOptions) => {
+      // The exit code is that of all checks, also if nobody reads their lines any more.
+      deps.goOnUnread();
       const findings: Finding[] = [];
       for (const check of CHECKS) {
-        findings.push(await check(options, deps));
+        const finding = await findingOf(check, options, deps);
         if (deps.interrupted.aborted) throw interruption();
+        findings.push(finding);
+        if (options.json !== true) deps.print(lineOf(finding));
       }
       if (options.json === true) deps.print(`${JSON.stringify({ checks: findings })}\n`);
-      else deps.print(findings.map(lineOf).join(''));
       const failed = findings.filter(({ ok }) => !ok);
       if (failed.length > 0)
         throw new SvcError(EXIT.failed, {
@@ -40,63 +53,93 @@ export function addDoctorCommand(program: Command, deps: SvcDeps): void {
     });
 }
 
-type Check = (options: CommonOptions, deps: SvcDeps) => Promise<Finding>;
-
 const CHECKS: readonly Check[] = [
-  (options, deps) =>
-    checked('name', 'Check your DNS, or the address: --base-url', async () => {
+  {
+    name: 'name',
+    next: 'Check your DNS, or the address: --base-url',
+    look: async (options, deps) => {
       const { hostname } = new URL(addressOf(deps, options));
       const { address } = await lookup(hostname.replaceAll(/[[\]]/g, ''));
       return `${hostname} is ${address}`;
-    }),
-  (options, deps) =>
-    checked('api', 'Check the address, your proxy and your certificates.', async () => {
+    },
+  },
+  {
+    name: 'api',
+    next: 'Check the address, your proxy and your certificates.',
+    look: async (options, deps) => {
       const address = addressOf(deps, options);
       const { status } = await looked(address, deps);
       if (status !== 200) throw new Error(`${address} answered ${status}`);
       return `${address} answers`;
-    }),
-  (options, deps) =>
-    checked('clock', 'Set the clock of this machine.', async () => {
+    },
+  },
+  {
+    name: 'clock',
+    next: 'Set the clock of this machine.',
+    look: async (options, deps) => {
       const { headers } = await looked(addressOf(deps, options), deps);
       const skewMs = Math.abs(Date.parse(headers.get('date') ?? '') - deps.clock.now());
       if (!(skewMs <= SKEW_MS_MAX)) throw new Error(`the clock is ${Math.round(skewMs / 1000)} s off`);
       return 'agrees with the API';
-    }),
-  (options, deps) =>
-    checked('key', 'Sign in: svc auth login', async () => {
+    },
+  },
+  {
+    name: 'key',
+    next: 'Sign in: svc auth login',
+    look: async (options, deps) => {
       signedIn(deps, options);
       const login = deps.logins.find(options.profile ?? 'default');
       await assertAccepted(login?.api_key ?? '', addressOf(deps, options), deps);
       return `accepted (${login?.source ?? ''})`;
-    }),
-  (options, deps) =>
-    checked('balance', 'Add funds, or use a key with the scope billing: read.', async () => {
+    },
+  },
+  {
+    name: 'balance',
+    next: 'Add funds, or use a key with the scope billing: read.',
+    look: async (options, deps) => {
       const { available } = Balance.parse(await signedIn(deps, options).json({ method: 'GET', path: '/balance' }));
       return `$${available} available`;
-    }),
-  (options, deps) =>
-    checked('stream', 'A proxy on the way holds streams back. Waiting falls back to asking again.', () =>
-      firstBytes(options, deps),
-    ),
-  (_options, deps) =>
-    checked('ssh', 'Install the OpenSSH client.', async () => {
+    },
+  },
+  {
+    name: 'stream',
+    next: 'A proxy on the way holds streams back. Waiting falls back to asking again.',
+    look: (options, deps) => firstBytes(options, deps),
+  },
+  {
+    name: 'ssh',
+    next: 'Install the OpenSSH client.',
+    look: async (_options, deps) => {
       if ((await deps.runProgram('ssh', ['-V'], { quiet: true })) !== 0) throw new Error('ssh does not work');
       return 'the OpenSSH client is installed';
-    }),
+    },
+  },
 ];
 
-async function checked(check: string, next: string, work: () => Promise<string>): Promise<Finding> {
+/** Ends in time, whatever the check waits for. */
+async function findingOf({ name: check, next, look }: Check, options: CommonOptions, deps: SvcDeps): Promise<Finding> {
+  const late = new AbortController();
+  const cancel = deps.clock.after(CHECK_MS_MAX, () => late.abort());
+  const interrupted = AbortSignal.any([deps.interrupted, late.signal]);
   try {
-    return { check, ok: true, detail: await work(), next: '' };
+    // Neither the look-up of a name nor a program ends with the signal.
+    const detail = await Promise.race([look(options, { ...deps, interrupted, tries: 1 }), endOf(interrupted)]);
+    return { check, ok: true, detail, next: '' };
   } catch (error) {
     return {
       check,
       ok: false,
-      detail: messageOf(error),
+      detail: late.signal.aborted ? `no answer after ${CHECK_MS_MAX / 1_000} s` : messageOf(error),
       next: error instanceof SvcError ? (error.refusal.next ?? next) : next,
     };
+  } finally {
+    cancel();
   }
+}
+
+/** Rejects when the signal aborts. */
+function endOf(signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(interruption())));
 }
 
 /** A request that needs no key. */
@@ -108,14 +151,8 @@ async function looked(address: string, deps: SvcDeps): Promise<Response> {
 }
 
 async function firstBytes(options: CommonOptions, deps: SvcDeps): Promise<string> {
-  const late = AbortSignal.timeout(STREAM_MS_MAX);
   const headers = { accept: 'text/event-stream' };
-  const response = await signedIn(deps, options).open({
-    method: 'GET',
-    path: '/events',
-    headers,
-    signal: AbortSignal.any([late, deps.interrupted]),
-  });
+  const response = await signedIn(deps, options).open({ method: 'GET', path: '/events', headers });
   const reader = response.body?.getReader();
   const { done } = (await reader?.read()) ?? { done: true };
   await reader?.cancel();
@@ -124,5 +161,6 @@ async function firstBytes(options: CommonOptions, deps: SvcDeps): Promise<string
 }
 
 function lineOf({ check, ok, detail, next }: Finding): string {
-  return `${ok ? 'ok  ' : 'FAIL'}  ${check.padEnd(8)}  ${detail}\n${ok ? '' : `                ${next}\n`}`;
+  const first = `${ok ? 'ok  ' : 'FAIL'}  ${check.padEnd(8)}  ${printable(detail)}\n`;
+  return ok ? first : `${first}                ${printable(next)}\n`;
 }

@@ -137,6 +137,7 @@ interface ChatOptions extends CommonOptions {
 
 /** The event of an answer that was refused or broke off (specification 6.5). */
 const Failure = z.looseObject({ error: z.object({ code: z.string().catch('failed'), message: z.string() }) });
+const Unusable = z.looseObject({ id: z.string(), status: z.literal('error'), status_details: z.string().optional() });
 const Chunk = z.looseObject({
   choices: z.array(z.looseObject({ delta: z.looseObject({ content: z.string().nullish() }) })).optional(),
 });
@@ -187,7 +188,10 @@ export function addFileCommands(file: Command, deps: SvcDeps): void {
       form.set('file', content, basename(path));
       deps.tell(`uploading ${content.size} bytes\n`);
       const stored = await signedIn(deps, options).json({ method: 'POST', path: '/files', raw: form, isOnce: true });
-      show(deps, options, stored, { columns: ['id', 'filename', 'bytes', 'purpose', 'status'], id: 'id' });
+      // The exit code says whether the file can be used, also if nobody reads the answer.
+      deps.goOnUnread();
+      show(deps, options, stored, { columns: FILE, id: 'id' });
+      assertUsable(stored);
     });
   withCommon(file.command('download <id>'))
     .description('download a file')
@@ -227,6 +231,16 @@ function failureOf(data: unknown, { headers }: Response): SvcError | undefined {
   const requestId = headers.get('x-request-id');
   const exit = error.code === 'model_not_found' ? EXIT.notFound : EXIT.failed;
   return new SvcError(exit, { ...error, ...(requestId === null ? {} : { requestId }) });
+}
+
+/** A script must not go on to a job with a file that cannot be used. @throws SvcError */
+function assertUsable(stored: unknown): void {
+  const unusable = Unusable.safeParse(stored).data;
+  if (unusable === undefined) return;
+  const { id, status_details: why } = unusable;
+  const message = `the file is stored, but cannot be used for training${why === undefined ? '' : `: ${why}`}`;
+  const next = `See all problems: svc api GET /files/${id}/report`;
+  throw new SvcError(EXIT.failed, { code: 'file_unusable', message, next });
 }
 
 function unreadable(path: string, error: unknown): never {

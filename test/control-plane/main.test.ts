@@ -5,6 +5,7 @@ import { chownSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, w
 import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { SERVE_FLAGS } from '../../control-plane/base/systemd/v8.ts';
 import { capture } from '../kit/capture.ts';
@@ -91,6 +92,32 @@ test('an output that is left by its reader is no failure, and a full disk is one
     '1\n',
     expect.stringMatching(/^the output cannot be written: .*ENOSPC/),
   ]);
+});
+
+test('a command whose output is left by its reader keeps its exit code', () => {
+  const database = new Database(join(dir, 'db'));
+  database.exec(
+    `insert into ledger_accounts (id, kind, owner_id, prepaid, credits_ucents, created_ms) values ('a', 'wallet', 'o', 1, 1, 1)`,
+  );
+  database.close();
+  const verify = `"${process.execPath}" "${LAUNCHER}" ledger verify --config "${join(dir, 'config.yaml')}"`;
+  for (const options of ['', '--json']) {
+    const left = spawnSync('bash', ['-c', `${verify} ${options} | true; echo "\${PIPESTATUS[0]}"`]);
+    expect([String(left.stdout), String(left.stderr)]).toEqual(['1\n', 'the books do not agree: 1 faults\n']);
+  }
+});
+
+test('a reload without a running control plane fails, because it would change nothing', async () => {
+  const file = join(dir, 'other.yaml');
+  const config = readFileSync(join(dir, 'config.yaml'), 'utf8').replace('admin.sock', 'other.sock');
+  writeFileSync(file, config.replace(join(dir, 'db'), join(dir, 'other-db')));
+  const refused = await capture([process.execPath, LAUNCHER, 'admin', 'reload', '--config', file]);
+  expect([refused.code, String(refused.stdout), refused.stderr]).toEqual([
+    1,
+    '',
+    'no control plane runs here, so nothing was reloaded\n',
+  ]);
+  expect(readdirSync(dir).filter((name) => name.startsWith('other-'))).toEqual([]);
 });
 
 test('rates are reloaded too: a caller without tokens waits at the new rate, and a mistake in one rate changes none', async () => {

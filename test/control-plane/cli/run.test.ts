@@ -342,6 +342,18 @@ describe('the process svc', () => {
     expect((await once(child, 'exit'))[0]).toBe(0);
   });
 
+  test.each([[['doctor']], [['file', 'upload', LAUNCHER]]])(
+    '%j keeps its exit code if nobody reads its output',
+    async (words) => {
+      const fetched = async (): Promise<Response> => Response.json({ id: 'file-1', status: 'error' });
+      const child = spawn(process.execPath, [LAUNCHER, ...words], {
+        env: envOf(await serve({ fetch: fetched, asked: [] })),
+      });
+      child.stdout.destroy();
+      expect(await once(child, 'exit')).toEqual([1, null]);
+    },
+  );
+
   test.runIf(process.platform === 'linux')('fails if its output cannot be written', async () => {
     const script = `exec '${process.execPath}' '${LAUNCHER}' completion bash > /dev/full`;
     const ran = spawnSync('sh', ['-c', script], { env: envOf('http://127.0.0.1:1/v1'), encoding: 'utf8' });

@@ -285,6 +285,36 @@ test('an address with a slash at its end is the same address', async () => {
   expect((await svcOf().run('balance', '--base-url', `${baseUrl}/`)).code).toBe(0);
 });
 
+test.each(['api.example.com/v1', '127.0.0.1:8080/v1', 'ftp://api.example.com/v1', 'https://', 'http://a b/v1'])(
+  'the address %j is wrong usage, and nothing is asked',
+  async (given) => {
+    let sent = 0;
+    const counting: typeof fetch = async () => ((sent += 1), Response.json({}));
+    const refused = {
+      code: 2,
+      stderr: expect.stringMatching(/^svc: ".*" is no address of an API.*\nName it: /) as string,
+    };
+    expect(await svcOf({ baseUrl: given, fetch: counting }).run('balance')).toMatchObject(refused);
+    expect(await svcOf({ fetch: counting }).run('balance', '--base-url', given)).toMatchObject(refused);
+    expect(sent).toBe(0);
+  },
+);
+
+test.each([
+  ['processed', 0, /^uploading \d+ bytes\n$/],
+  [
+    'error',
+    1,
+    /svc: the file is stored, but cannot be used for training: line 1.*\n.*svc api GET \/files\/file-1\/report/,
+  ],
+])('an upload that is stored with the status %s exits with %i', async (status, code, told) => {
+  const stored = { id: 'file-1', status, ...(status === 'error' ? { status_details: 'line 1 is empty' } : {}) };
+  const storing: typeof fetch = async () => Response.json(stored);
+  const result = await svcOf({ fetch: storing }).run('file', 'upload', import.meta.filename);
+  expect(result).toMatchObject({ code, stderr: expect.stringMatching(told) });
+  expect(result.stdout).toContain('file-1');
+});
+
 test.each(['', 'relative'])('XDG_CONFIG_HOME=%j counts as not set', (given) => {
   expect(openLogins({ HOME: '/home/ada', XDG_CONFIG_HOME: given }).folder).toBe('/home/ada/.config/svc');
 });
@@ -336,19 +366,6 @@ test.each([
   };
   await svcOf({ fetch: busy }).run('chat', 'm', 'hello');
   expect(sent).toBe(times);
-});
-
-test('doctor finds what is wrong, and exits with 1 if anything is', async () => {
-  const good = await svcOf().run('doctor', '--json');
-  const { checks } = JSON.parse(good.stdout) as { checks: { check: string; ok: boolean; next: string }[] };
-  const bad = checks.filter(({ ok }) => !ok).map(({ check }) => check);
-  // The clock of this test stands still in another year.
-  expect(bad).toEqual(['clock']);
-  expect(good.code).toBe(1);
-  const lost = await svcOf({ baseUrl: 'http://127.0.0.1:1/v1' }).run('doctor');
-  expect(lost.code).toBe(1);
-  expect(lost.stdout).toMatch(/FAIL {2}api/);
-  expect(lost.stdout).toMatch(/Check the address, your proxy/);
 });
 
 test('completion knows every command and option', async () => {

@@ -1,0 +1,64 @@
+// `svc doctor`: what it finds, and that it never waits long for anything.
+import { expect, test } from 'vitest';
+import { openSvcForEachTest, svcOf } from './svc-of-test.ts';
+
+openSvcForEachTest();
+
+test('doctor finds what is wrong, and exits with 1 if anything is', async () => {
+  const good = await svcOf().run('doctor', '--json');
+  const { checks } = JSON.parse(good.stdout) as { checks: { check: string; ok: boolean; next: string }[] };
+  const bad = checks.filter(({ ok }) => !ok).map(({ check }) => check);
+  // The clock of this test stands still in another year.
+  expect(bad).toEqual(['clock']);
+  expect(good.code).toBe(1);
+  const lost = await svcOf({ baseUrl: 'http://127.0.0.1:1/v1' }).run('doctor');
+  expect(lost.code).toBe(1);
+  expect(lost.stdout).toMatch(/FAIL {2}api/);
+  expect(lost.stdout).toMatch(/Check the address, your proxy/);
+});
+
+/** Answers of this server never come. */
+const silent =
+  (asked: (signal: AbortSignal | null | undefined) => void = () => undefined): typeof fetch =>
+  (_url, init) =>
+    new Promise((_resolve, reject) => {
+      init?.signal?.addEventListener('abort', () => reject(new Error('aborted')));
+      asked(init?.signal);
+    });
+
+test('doctor prints what it has found so far, while a later check waits', async () => {
+  const svc = svcOf({ fetch: silent(() => svc.interrupt()) });
+  expect(await svc.run('doctor')).toEqual({
+    code: 130,
+    stdout: 'ok    name      127.0.0.1 is 127.0.0.1\n',
+    stderr: 'svc: interrupted\n',
+  });
+});
+
+test('doctor gives up a check that has no answer in time, and goes on with the next one', async () => {
+  const { code, stdout, stderr } = await svcOf({ fetch: silent(), isLate: true }).run('doctor');
+  expect(code).toBe(1);
+  for (const check of ['api', 'clock', 'key', 'balance', 'stream'])
+    expect(stdout).toMatch(new RegExp(`^FAIL  ${check} +no answer after 10 s$`, 'm'));
+  expect(stdout).toMatch(/^(ok  |FAIL) {2}ssh/m);
+  expect(stderr).toMatch(/^svc: \d of 7 checks failed/);
+});
+
+test('doctor asks once: a person who waits learns more from the first answer than from the fourth', async () => {
+  let [sent, slept] = [0, 0];
+  const refusing: typeof fetch = async () => {
+    sent += 1;
+    throw new TypeError('fetch failed');
+  };
+  const onSleep = async (): Promise<void> => void (slept += 1);
+  await svcOf({ fetch: refusing, onSleep }).run('doctor');
+  // api, clock, key, balance and stream.
+  expect({ sent, slept }).toEqual({ sent: 5, slept: 0 });
+});
+
+test('the words of a refusal cannot write to the terminal', async () => {
+  const detail = 'gone\u001b[2J\nok    key       accepted';
+  const refusing: typeof fetch = async () => Response.json({ error: { code: 'x', message: detail } }, { status: 400 });
+  const { stdout } = await svcOf({ fetch: refusing }).run('doctor');
+  expect(stdout).toMatch(/^FAIL {2}key {7}gone ok {4}key {7}accepted$/m);
+});
