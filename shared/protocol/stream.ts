@@ -23,7 +23,8 @@
 //
 // Backpressure, with no buffer that grows:
 //   reading   if the consumer is slow, `push` returns false and the socket is paused. TCP then slows the peer down. At most
-//             BUFFER_BYTES (256 KiB) wait here, plus the kernel's buffers.
+//             BUFFER_BYTES (256 KiB) wait here, plus the kernel's buffers. A waiting piece costs some hundred bytes beside its own, so
+//             small messages that arrive together are joined. A peer that sends messages of one byte costs no more than others.
 //   writing   the next chunk is accepted only after the socket has taken the one before.
 //
 // Why this side sends no pings: a paused socket reads nothing, so it would not see the pong of a healthy peer. A dead peer is noticed
@@ -41,6 +42,8 @@ const EOF_MESSAGE = Buffer.from('eof');
 const NORMAL_CLOSURE = Buffer.from([0x03, 0xe8]);
 const BUFFER_BYTES = 256 * 1024;
 const JOINED_BYTES_MAX = 16 * 1024;
+/** Pieces of one chunk are joined if they are smaller on average. */
+const PIECE_BYTES_MIN = 4 * 1024;
 /** What a peer may send after both ends are done: the frame that closes has at most 131 bytes. */
 const LATE_BYTES_MAX = 1024;
 /** Sixteen bytes in base64. */
@@ -106,15 +109,17 @@ export function streamDuplex(socket: StreamSocket, { dialled, head }: StreamEnd)
     else destroy();
   };
 
+  const pieces = openPieces((bytes) => void (duplex.push(bytes) || socket.pause()));
   const feed = openFrameReader(!dialled, {
     onBytes: (bytes) => {
       if (eofReceived) throw new Error('bytes came after the end');
-      if (!duplex.push(bytes)) socket.pause();
+      pieces.add(bytes);
     },
     onShort: (opcode, bytes) => {
       // Proxies may send pings. If a peer sends pings and reads no pongs, they are not answered: the pongs would pile up here.
       if (opcode === OPCODE.ping && !socket.writableNeedDrain) send(OPCODE.pong, [bytes]);
       if (opcode === OPCODE.ping || opcode === OPCODE.pong) return;
+      pieces.passOn();
       if (opcode === OPCODE.close) return onGone();
       if (!bytes.equals(EOF_MESSAGE)) throw new Error('an unknown text message');
       eofReceived = true;
@@ -126,7 +131,7 @@ export function streamDuplex(socket: StreamSocket, { dialled, head }: StreamEnd)
   const onData = (chunk: Buffer): void => {
     if (duplex.destroyed) return takeLate(chunk);
     try {
-      feed(chunk);
+      pieces.passOnAfter(() => feed(chunk));
     } catch (error) {
       duplex.destroy(new Error(`the stream is broken: ${messageOf(error)}`));
     }
@@ -164,6 +169,37 @@ function openSender(socket: StreamSocket, masked: boolean): Send {
     for (const piece of frame.slice(0, -1)) socket.write(piece);
     socket.write(frame.at(-1), done);
     socket.uncork();
+  };
+}
+
+interface Pieces {
+  add(bytes: Buffer): void;
+  passOn(): void;
+  /** Passes on what `work` adds, also if it throws. */
+  passOnAfter(work: () => void): void;
+}
+
+/** Keeps the pieces of one chunk until all are there, and joins small ones. */
+function openPieces(push: (bytes: Buffer) => void): Pieces {
+  let waiting: Buffer[] = [];
+  const passOn = (): void => {
+    const all = waiting;
+    waiting = [];
+    const bytes = all.reduce((sum, piece) => sum + piece.length, 0);
+    // A copy of few large pieces would cost more than it saves. If an honest peer sends much, its messages are large.
+    if (all.length < 2 || bytes >= all.length * PIECE_BYTES_MIN) for (const piece of all) push(piece);
+    else push(Buffer.concat(all, bytes));
+  };
+  return {
+    add: (bytes) => void waiting.push(bytes),
+    passOn,
+    passOnAfter: (work) => {
+      try {
+        work();
+      } finally {
+        passOn();
+      }
+    },
   };
 }
 

@@ -7,7 +7,7 @@ import { pipeline } from 'node:stream/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { STREAM_CLOSE_MS_MAX } from '../../shared/limits.ts';
 import { streamDuplex } from '../../shared/protocol/stream.ts';
-import { frameHeader, OPCODE } from '../../shared/protocol/websocket.ts';
+import { frameHeader, OPCODE, type Opcode } from '../../shared/protocol/websocket.ts';
 
 const NOTHING = Buffer.alloc(0);
 
@@ -160,6 +160,54 @@ describe('a peer of its own kind', () => {
     raw.on('error', () => undefined);
     for (let sent = 0; sent < 4096; sent += 1) raw.write('x');
     await expect.poll(() => nearSocket.destroyed).toBe(true);
+  });
+
+  describe('that sends small messages', () => {
+    const COUNT = 10_000;
+    const frame = (opcode: Opcode, data: string): Buffer =>
+      Buffer.concat([frameHeader(opcode, data.length, false), Buffer.from(data)]);
+    const letters = Array.from({ length: COUNT }, (_, i) => String.fromCharCode(97 + (i % 26)));
+    const collect = (): string[] => {
+      const pieces: string[] = [];
+      near.on('data', (piece: Buffer) => void pieces.push(piece.toString()));
+      return pieces;
+    };
+
+    test.each([
+      ['alone', letters.map((letter) => frame(OPCODE.binary, letter))],
+      ['with pings between them', letters.flatMap((letter) => [frame(OPCODE.binary, letter), frame(OPCODE.ping, '')])],
+    ])('of one byte %s, makes few pieces wait here', async (_how, frames) => {
+      raw.resume();
+      raw.write(Buffer.concat(frames));
+      await expect.poll(() => near.readableLength).toBe(COUNT);
+      const pieces = collect();
+      await expect.poll(() => pieces.join('').length).toBe(COUNT);
+      expect(pieces.join('')).toBe(letters.join(''));
+      // The kernel may cut what was written at once into some chunks.
+      expect(pieces.length).toBeLessThan(COUNT / 100);
+    });
+
+    test.each([
+      [4_095, [3 * 4_095]],
+      [4_096, [4_096, 4_096, 4_096]],
+    ])('of %d bytes, hands on pieces of %j bytes', async (size, expected) => {
+      const sizes: number[] = [];
+      near.on('data', (piece: Buffer) => void sizes.push(piece.length));
+      nearSocket.emit('data', Buffer.concat(Array.from({ length: 3 }, () => frame(OPCODE.binary, 'x'.repeat(size)))));
+      await expect.poll(() => sizes).toEqual(expected);
+    });
+
+    test.each([
+      ['an end', frame(OPCODE.text, 'eof'), 'end'],
+      ['a close', frame(OPCODE.close, ''), 'error'],
+      ['a broken frame', Buffer.from([0xff, 0xff]), 'error'],
+    ])('and %s in the same chunk, is heard to its last byte', async (_what, last, event) => {
+      const pieces = collect();
+      const over = new Promise((resolve) => near.once(event, resolve));
+      raw.write(Buffer.concat([...letters.map((letter) => frame(OPCODE.binary, letter)), last]));
+      await over;
+      expect(pieces.join('')).toBe(letters.join(''));
+    });
   });
 
   test('that sends pings and reads no pong does not fill our memory', async () => {
