@@ -213,6 +213,7 @@ function baseBrings({ db, clock, ids }: Core, rooms: Rooms, { cursors, keep }: P
       accounts,
       sshKeys,
       present: users.sessions.present,
+      keepMs: keep.events_days * DAY_MS,
     }),
     'base/users': usersBrings({ db, clock, cursors, users }),
     'base/events': eventsBrings({ db, clock, keepMs: keep.events_days * DAY_MS }),
@@ -223,7 +224,7 @@ function baseBrings({ db, clock, ids }: Core, rooms: Rooms, { cursors, keep }: P
 function moneyBrings(
   { db, clock }: Core,
   rooms: Rooms,
-  { cursors }: Process,
+  { cursors, keep }: Process,
 ): Omit<Wing<'money'>, 'money/ledger' | 'money/bill'> {
   const { ledger, metering, payouts, ownOutages, instances } = rooms;
   const { beat } = ownOutages;
@@ -248,6 +249,7 @@ function moneyBrings(
       ],
       supplierOf,
       supplierStatus: async (query, id) => (await findSupplier(query, id))?.status,
+      keepMs: keep.events_days * DAY_MS,
     }),
   };
 }

@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Chain, CommunityStatement } from '../../shared/api/payout.ts';
 import { isoTime } from '../../shared/clock.ts';
+import { DESTINATION_CHANGES_PER_DAY_MAX } from '../../shared/limits.ts';
 import { openOperator } from '../kit/operator.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
 import { bringMachine } from './suppliers.ts';
@@ -61,6 +62,30 @@ describe('the payout destination', () => {
     const cancelled = await ask('DELETE', `${DESTINATION}/pending`);
     expect([cancelled.status, cancelled.json]).toEqual([200, { destination, pending: null }]);
     expect(await ask('DELETE', `${DESTINATION}/pending`)).toMatchObject({ status: 409, json: { code: 'conflict' } });
+  });
+
+  test(`is changed ${DESTINATION_CHANGES_PER_DAY_MAX} times in any day, and no more`, async () => {
+    await bringMachine(api, owner);
+    const other = (n: number): string => `0x${String(n).padStart(40, '0')}`;
+    expect((await name(HOME)).status).toBe(200);
+    await api.world.clock.advance(HOUR_MS);
+    for (let n = 2; n <= DESTINATION_CHANGES_PER_DAY_MAX; n += 1) expect((await name(other(n))).status).toBe(200);
+    const last = other(DESTINATION_CHANGES_PER_DAY_MAX);
+    const refused = await name(AWAY);
+    expect(refused).toMatchObject({ status: 429, json: { code: 'rate_limit_exceeded' } });
+    expect(refused.headers['retry-after']).toBe(String((DAY_MS - HOUR_MS) / 1_000));
+    // A refusal leaves the pending change, which can be named again, and cancelled in both ways.
+    expect(await name(last)).toMatchObject({ status: 200, json: { pending: { address: last } } });
+    expect(await name(HOME)).toMatchObject({ status: 200, json: { destination: { address: HOME }, pending: null } });
+    await api.world.clock.advance(DAY_MS - HOUR_MS - 1);
+    expect((await name(AWAY)).status).toBe(429);
+    await api.world.clock.advance(1);
+    expect(await name(AWAY)).toMatchObject({
+      status: 200,
+      json: { pending: { address: expect.stringMatching(/^0xde/i) } },
+    });
+    expect((await ask('DELETE', `${DESTINATION}/pending`)).json).toMatchObject({ pending: null });
+    expect((await name(SOLANA, 'solana')).status).toBe(429);
   });
 
   test.each([

@@ -53,6 +53,25 @@ describe('rows are deleted at their age limit, and not a millisecond earlier:', 
   });
 });
 
+test('API keys that have ended and cancelled destinations of payouts are deleted with the events', async () => {
+  const nowMs = world.clock.now();
+  const { id: orgId } = await world.rooms.accounts.createOrg('Acme');
+  const key = { orgId, name: 'x', scopes: ['instances: read'] };
+  await world.rooms.accounts.createKey({ ...key, expiresMs: null });
+  await world.rooms.accounts.createKey({ ...key, expiresMs: nowMs });
+  await world.db.tx('test.destinations', (tx) =>
+    tx.run(sql`insert into payout_destinations (id, supplier_id, chain, address, requested_ms, in_force_ms, cancelled_ms)
+      values ('a', 's', 'base', 'x', 0, 0, null), ('b', 's', 'base', 'x', 0, 0, ${nowMs})`),
+  );
+  const rows = async (): Promise<number[]> => Promise.all([countOf('api_keys'), countOf('payout_destinations')]);
+  await world.clock.advance(KEEP.events_days * DAY_MS - 1);
+  await forget();
+  expect(await rows()).toEqual([2, 2]);
+  await world.clock.advance(1);
+  await forget();
+  expect(await rows()).toEqual([1, 1]);
+});
+
 describe('retention never deletes', () => {
   test('the books: transfers and metered time still agree', async () => {
     await rentalThatIsOver();

@@ -33,6 +33,16 @@ export function recordingDb(db: Db): RecordingDb {
   };
 }
 
+/** The plan of a statement as the database of the lane shows it. */
+export async function planOf(db: Db, statement: Sql): Promise<string> {
+  if (db.dialect === 'sqlite') {
+    const steps = await db.read.all(z.object({ detail: text }), sql`explain query plan ${statement}`);
+    return steps.map(({ detail }) => detail).join('\n');
+  }
+  const lines = await db.read.all(z.object({ 'QUERY PLAN': text }), sql`explain ${statement}`);
+  return lines.map((line) => line['QUERY PLAN']).join('\n');
+}
+
 /** The steps of SQLite's query plans, each with its statement. */
 export async function planSteps(db: Db, statements: readonly Sql[]): Promise<string[]> {
   const steps = new Set<string>();

@@ -114,10 +114,11 @@ async function expiryOfMaker(tx: Tx, keyId: string): Promise<number | null> {
 
 /** Called after a key was made. @throws ServiceError `conflict` if the organisation has too many keys now */
 export async function assertKeyCount(tx: Tx, orgId: string, nowMs: number): Promise<void> {
+  const unrevoked = sql`select count(*) from api_keys where org_id = ${orgId} and revoked_ms is null`;
+  // Two ranges of the index of living keys, so that no key that has ended is read.
   const living = await tx.one(
     countRow,
-    sql`select count(*) as count from api_keys where org_id = ${orgId} and revoked_ms is null
-        and (expires_ms is null or expires_ms > ${nowMs})`,
+    sql`select (${unrevoked} and expires_ms is null) + (${unrevoked} and expires_ms > ${nowMs}) as count`,
   );
   if (living !== undefined && living.count <= API_KEYS_PER_ORG_MAX) return;
   fail('conflict', `An organisation may have ${API_KEYS_PER_ORG_MAX} API keys; revoke one first.`);

@@ -1,7 +1,8 @@
 // What this room adds to the house: the routes of organisations and keys, and their events in the live stream.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import type { Db } from '../db/db.ts';
+import { type Db, sql } from '../db/db.ts';
+import { type Forgets, inPieces, type Piece } from '../db/pieces.ts';
 import type { Events, Feed } from '../events/events.ts';
 import type { Cursors } from '../http/cursors.ts';
 import type { Accounts } from './accounts.ts';
@@ -20,15 +21,32 @@ interface Deps {
   accounts: Accounts;
   sshKeys: SshKeys;
   present: Present;
+  keepMs: number;
 }
 
+/** Keys are deleted `keepMs` after they have ended, as the events are that tell who made and ended them. */
 export function accountsBrings(deps: Deps) {
-  const { db, cursors, accounts } = deps;
+  const { db, clock, cursors, accounts, keepMs } = deps;
+  const forgets: Forgets = {
+    what: 'api_keys',
+    run: (signal) => inPieces(clock.now() - keepMs, (piece) => forgetKeys(db, piece), signal),
+  };
   return {
     routes: [...apiKeyRoutes(deps), ...sshKeyRoutes(deps)],
     operatorRoutes: accountOperatorRoutes({ db, cursors, accounts }),
     feeds: [API_KEY_FEED, ORG_FEED],
+    forgets: [forgets],
   };
+}
+
+/** Deletes keys that were revoked or have expired long ago. What they made names them by an id only. */
+export function forgetKeys(db: Db, { untilMs, limit }: Piece): Promise<number> {
+  const ended = sql`coalesce(revoked_ms, expires_ms)`;
+  return db.tx('accounts.forget_keys', (tx) =>
+    tx.run(
+      sql`delete from api_keys where id in (select id from api_keys where ${ended} <= ${untilMs} order by ${ended} limit ${limit})`,
+    ),
+  );
 }
 
 const API_KEY_FEED: Feed = {

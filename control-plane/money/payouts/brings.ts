@@ -1,14 +1,16 @@
 // What this room adds to the house: earnings, payouts, destinations and statements, the loop that makes payouts, and the proof of all of them.
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
+import type { Clock } from '../../../shared/clock.ts';
 import type { LoopOptions } from '../../../shared/loop.ts';
 import type { Db } from '../../base/db/db.ts';
+import { type Forgets, inPieces } from '../../base/db/pieces.ts';
 import type { Measure } from '../../base/http/metrics.ts';
 import { disputeOperatorRoutes } from './dispute-routes.ts';
 import { type EarningsRouteDeps, earningsRoute } from './earnings-route.ts';
 import { type PayoutOperatorDeps, payoutOperatorRoutes } from './payout-operator-routes.ts';
 import { waitingDisputes, waitingPayouts } from './overview.ts';
 import { type PayoutRouteDeps, payoutRoutes } from './payout-routes.ts';
-import { countOpen } from './store.ts';
+import { countOpen, forgetDestinations } from './store.ts';
 import { payoutFaults } from './verify.ts';
 
 /**
@@ -17,14 +19,25 @@ import { payoutFaults } from './verify.ts';
  */
 const DUE_PERIOD_MS = 3_600_000;
 
-export function payoutsBrings(deps: PayoutRouteDeps & PayoutOperatorDeps & EarningsRouteDeps) {
-  const { payouts } = deps;
+/** Cancelled changes of a destination are deleted `keepMs` after they were cancelled. */
+interface Deps extends PayoutRouteDeps, PayoutOperatorDeps, EarningsRouteDeps {
+  clock: Clock;
+  keepMs: number;
+}
+
+export function payoutsBrings(deps: Deps) {
+  const { db, clock, payouts, keepMs } = deps;
+  const forgets: Forgets = {
+    what: 'payout_destinations',
+    run: (signal) => inPieces(clock.now() - keepMs, (piece) => forgetDestinations(db, piece), signal),
+  };
   const due: LoopOptions = { name: 'payouts', periodMs: DUE_PERIOD_MS, run: (signal) => payouts.makeDue(signal) };
   return {
     routes: [earningsRoute(deps), ...payoutRoutes(deps)],
     operatorRoutes: [...payoutOperatorRoutes(deps), ...disputeOperatorRoutes({ ...deps, disputes: payouts.disputes })],
     loops: [due],
-    measures: measures(deps.db),
+    forgets: [forgets],
+    measures: measures(db),
     invariants: [payoutFaults],
     waits: [waitingPayouts, waitingDisputes],
   };

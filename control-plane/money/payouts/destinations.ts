@@ -4,12 +4,15 @@ import type { Chain } from '../../../shared/api/payout.ts';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
+import { DESTINATION_CHANGES_PER_DAY_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import type { Events, EventType } from '../../base/events/events.ts';
 import { maskAddress, readAddress } from './address.ts';
 import { type Destinations, destinationsAt } from './plan.ts';
 import * as store from './store.ts';
+
+const DAY_MS = 86_400_000;
 
 export interface Payee {
   supplierId: string;
@@ -21,7 +24,7 @@ export interface PayoutDestinations {
   /**
    * Sets the first destination, or asks for a change of it. A new change replaces a pending one. If the destination that is in force is
    * named again, the pending change is cancelled. The caller has locked the supplier. @throws ServiceError `validation_failed` for an
-   * address that is wrong or of another chain
+   * address that is wrong or of another chain, `rate_limit_exceeded` after too many changes in a day
    */
   change(tx: Tx, payee: Payee, wanted: { chain: Chain; address: string }): Promise<Destinations>;
   /** Cancels the pending change. The caller has locked the supplier. @throws ServiceError `conflict` if there is none */
@@ -57,6 +60,7 @@ export function openDestinations(deps: DestinationsDeps): PayoutDestinations {
       await drop(tx, payee, known);
       if (isSame(known.inForce)) return { ...known, pending: undefined };
       const nowMs = clock.now();
+      await assertChangesOfDay(tx, payee.supplierId, nowMs);
       const row: store.DestinationRow = {
         id: deps.ids.uuid(),
         supplier_id: payee.supplierId,
@@ -77,6 +81,16 @@ export function openDestinations(deps: DestinationsDeps): PayoutDestinations {
       return { ...known, pending: undefined };
     },
   };
+}
+
+/** @throws ServiceError `rate_limit_exceeded` */
+async function assertChangesOfDay(tx: Tx, supplierId: string, nowMs: number): Promise<void> {
+  const oldestMs = await store.timeOfNthChange(tx, supplierId, DESTINATION_CHANGES_PER_DAY_MAX);
+  if (oldestMs === undefined || oldestMs <= nowMs - DAY_MS) return;
+  fail('rate_limit_exceeded', {
+    detail: `A payout destination may be changed ${DESTINATION_CHANGES_PER_DAY_MAX} times in a day. A pending change can still be cancelled.`,
+    retryAfterSeconds: (oldestMs + DAY_MS - nowMs) / 1_000,
+  });
 }
 
 /** Writes the change to the journal and the log. Both get masked addresses, which are enough to recognise an address. */

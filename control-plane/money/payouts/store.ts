@@ -3,7 +3,8 @@ import { z } from 'zod';
 import { Chain } from '../../../shared/api/payout.ts';
 import type { PayoutState } from '../../../shared/states.ts';
 import { idRow, int, text, ucents } from '../../base/db/columns.ts';
-import { type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
+import { type Db, type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
+import type { Piece } from '../../base/db/pieces.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 
 const PayoutRow = z.object({
@@ -152,6 +153,28 @@ export async function insertDestination(tx: Tx, row: DestinationRow): Promise<vo
 
 export async function cancelDestination(tx: Tx, id: string, nowMs: number): Promise<void> {
   await tx.run(sql`update payout_destinations set cancelled_ms = ${nowMs} where id = ${id}`);
+}
+
+const RequestedRow = DestinationRow.pick({ requested_ms: true });
+
+/** When the supplier asked for the nth newest of its destinations, also if that was cancelled; undefined if there were fewer. */
+export async function timeOfNthChange(query: Query, supplierId: string, nth: number): Promise<number | undefined> {
+  const row = await query.one(
+    RequestedRow,
+    sql`select requested_ms from payout_destinations where supplier_id = ${supplierId}
+        order by requested_ms desc limit 1 offset ${nth - 1}`,
+  );
+  return row?.requested_ms;
+}
+
+/** Deletes changes that were cancelled long ago. The payouts themselves have the addresses to which money went. */
+export function forgetDestinations(db: Db, { untilMs, limit }: Piece): Promise<number> {
+  return db.tx('payouts.forget_destinations', (tx) =>
+    tx.run(
+      sql`delete from payout_destinations where id in (
+            select id from payout_destinations where cancelled_ms is not null and cancelled_ms <= ${untilMs} order by cancelled_ms limit ${limit})`,
+    ),
+  );
 }
 
 /** The newest two destinations of the supplier that were not cancelled: one may be pending, the one before it is in force. */

@@ -10,6 +10,7 @@ import {
 } from '../../../control-plane/money/payouts/disputes.ts';
 import * as store from '../../../control-plane/money/payouts/store.ts';
 import { openTestDb } from '../../kit/databases.ts';
+import { planOf, recordingDb } from '../../kit/recording-db.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';
 
 let db: Db;
@@ -144,6 +145,43 @@ test('the last two destinations of a supplier are those with the latest times, w
   expect(await last()).toEqual(['late', 'b']);
   await db.tx('cancel', (tx) => store.cancelDestination(tx, 'late', 7));
   expect(await last()).toEqual(['b', 'a']);
+});
+
+describe('cancelled changes of a destination', () => {
+  /** Changes of a supplier, each cancelled one millisecond after it was asked for. */
+  async function fill(count: number): Promise<void> {
+    await db.tx('fill', (tx) =>
+      tx.run(sql`insert into payout_destinations (id, supplier_id, chain, address, requested_ms, in_force_ms, cancelled_ms)
+        with recursive n(i) as (select 1 union all select i + 1 from n where i < ${count})
+        select 'x' || cast(i as text), 's', 'base', 'a', i, i + 1000, i + 1 from n`),
+    );
+  }
+  const changeTime = (nth: number): Promise<number | undefined> => store.timeOfNthChange(db.read, 's', nth);
+
+  test('are not read for the destination, however many there are, and count as changes', async () => {
+    await fill(5_000);
+    await db.tx('analyze', (tx) => tx.run(sql`analyze payout_destinations`));
+    const { db: recorded, sent } = recordingDb(db);
+    expect(await store.lastDestinations(recorded.read, 's')).toEqual([]);
+    expect(await store.timeOfNthChange(recorded.read, 's', 10)).toBe(4_991);
+    const [last = sql``, nth = sql``] = sent;
+    expect(await planOf(db, last)).toMatch(/payout_destinations_living/);
+    expect(await planOf(db, nth)).toMatch(/payout_destinations_requested/);
+    expect([await changeTime(1), await changeTime(5_000), await changeTime(5_001)]).toEqual([5_000, 1, undefined]);
+    expect(await store.timeOfNthChange(db.read, 'nobody', 1)).toBeUndefined();
+  });
+
+  test('are forgotten at their age limit, oldest first, and no others are', async () => {
+    await fill(5);
+    const kept = { id: 'kept', supplier_id: 's', chain: 'base', address: 'a', requested_ms: 0 } as const;
+    await db.tx('name', (tx) => store.insertDestination(tx, { ...kept, in_force_ms: 0, cancelled_ms: null }));
+    const forget = (untilMs: number, limit: number): Promise<number> =>
+      store.forgetDestinations(db, { untilMs, limit });
+    // They were cancelled at 2 to 6.
+    expect([await forget(1, 9), await forget(4, 2), await forget(4, 9)]).toEqual([0, 2, 1]);
+    expect(await changeTime(2)).toBe(4);
+    expect([await forget(99, 9), idsOf(await store.lastDestinations(db.read, 's'))]).toEqual([2, ['kept']]);
+  });
 });
 
 test('disputes are listed from new to old, and those of a rental and the open ones from old to new', async () => {

@@ -1,8 +1,6 @@
 // The live stream about the account itself: keys, members, invitations, sign-ins and the organisation, and who sees which of them.
 import { text as textOf } from 'node:stream/consumers';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { z } from 'zod';
-import { text } from '../../../control-plane/base/db/columns.ts';
 import { type Db, raw, sql } from '../../../control-plane/base/db/db.ts';
 import { openEvents, sightCondition } from '../../../control-plane/base/events/events.ts';
 import type { Role } from '../../../shared/api/auth.ts';
@@ -10,7 +8,7 @@ import { LiveEvent } from '../../../shared/api/event.ts';
 import { type Api, type ApiAccount, openApi } from '../../contract/api.ts';
 import { openCall } from '../../contract/live-call.ts';
 import { addPerson, type Person } from '../../kit/people.ts';
-import { recordingDb } from '../../kit/recording-db.ts';
+import { planOf, recordingDb } from '../../kit/recording-db.ts';
 
 let api: Api;
 let account: ApiAccount;
@@ -192,13 +190,4 @@ describe('the journal', () => {
     for (const statement of sent) expect(await planOf(db, statement)).toMatch(/events_by_time/);
     expect(sightCondition({ families: [], ownFamilies: [], userId: undefined }).sql).toBe('1 = 0');
   });
-
-  async function planOf(db: Db, statement: ReturnType<typeof sql>): Promise<string> {
-    if (db.dialect === 'sqlite') {
-      const steps = await db.read.all(z.object({ detail: text }), sql`explain query plan ${statement}`);
-      return steps.map(({ detail }) => detail).join('\n');
-    }
-    const lines = await db.read.all(z.object({ 'QUERY PLAN': text }), sql`explain ${statement}`);
-    return lines.map((line) => line['QUERY PLAN']).join('\n');
-  }
 });
