@@ -64,10 +64,18 @@ main() {
   home=$root$prefix
   # This link names the version that runs. Each role has its own link, so that one can be upgraded without the other.
   link=$home/$unit
+  exclude_others
   case $action in
     install) install ;;
     remove) remove ;;
   esac
+}
+
+# A second run would take the files of this one for those of an interrupted run. The lock ends with this process.
+exclude_others() {
+  [ -d "$root/" ] || return 0
+  exec 9<"$root/"
+  flock -n 9 || die "another install.sh is at work here: wait for it, then run this one again"
 }
 
 install() {
@@ -150,8 +158,8 @@ place_version() {
   version=$home/versions/$build
   ! diff -qr --no-dereference "$package" "$version" >/dev/null 2>&1 || return 0
   mkdir -p "$home/versions"
+  drop_parts
   part=$home/versions/.$build
-  rm -rf "$part"
   # The files belong to root and everybody may read them, whoever has unpacked them.
   cp -R "$package" "$part"
   chmod -R u=rwX,go=rX "$part"
@@ -159,6 +167,9 @@ place_version() {
   rm -rf "$version"
   mv "$part" "$version"
 }
+
+# Deletes what interrupted runs have left.
+drop_parts() { rm -rf "$home"/versions/.[!.]* "$link.new"; }
 
 # Writes the file system of a path to its disk. A new name can reach the disk before the contents of the files.
 flush() {
@@ -238,6 +249,7 @@ roll_back() {
 
 # Removes versions without a link, except the one before this.
 prune() {
+  drop_parts
   for folder in "$home"/versions/*; do
     case ${folder##*/} in
       "$(version_of "$home/svc-agent")" | "$(version_of "$home/svc-control-plane")" | "$before" | '*') ;;
@@ -248,7 +260,18 @@ prune() {
 
 remove() {
   before=''
-  [ -L "$link" ] || die "$unit is not installed in $prefix"
+  settings=$(dirname "$config")
+  if [ -L "$link" ]; then take_away; else check_remains; fi
+  if [ -z "$purge" ]; then
+    say "$unit is removed; $settings and $state are kept (--purge removes them)"
+    return
+  fi
+  rm -rf "$settings" "$state"
+  if [ "$role" = control-plane ]; then userdel "$unit"; fi
+  say "$unit is removed with all its data"
+}
+
+take_away() {
   was_running=''
   if runs; then was_running=yes; fi
   if [ "$role$was_running$force" = control-planeyes ]; then
@@ -264,13 +287,16 @@ remove() {
   systemctl daemon-reload
   prune
   rmdir "$home/versions" "$home" 2>/dev/null || true
-  if [ -z "$purge" ]; then
-    say "$unit is removed; $(dirname "$config") and $state are kept (--purge removes them)"
-    return
+}
+
+# Passes if an earlier removal has kept data that this one is to delete, and nothing else uses them.
+check_remains() {
+  if [ -z "$purge" ] || { [ ! -e "$settings" ] && [ ! -e "$state" ]; }; then die "$unit is not installed in $prefix"; fi
+  [ ! -e "$root/usr/lib/gpu-rental-$role" ] ||
+    die "gpu-rental-$role is installed as a Debian package: apt-get purge gpu-rental-$role removes it with its data"
+  if [ -e "$unit_file" ] || runs; then
+    die "$unit is not installed in $prefix, and what is installed elsewhere uses its data: name that place with --prefix"
   fi
-  rm -rf "$(dirname "$config")" "$state"
-  if [ "$role" = control-plane ]; then userdel "$unit"; fi
-  say "$unit is removed with all its data"
 }
 
 main "$@"

@@ -10,6 +10,7 @@ import {
   readlinkSync,
   rmSync,
   statSync,
+  symlinkSync,
   truncateSync,
   writeFileSync,
 } from 'node:fs';
@@ -288,6 +289,70 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     expect((await host.run(folder, ['remove', 'control-plane', '--force', '--purge'])).code).toBe(0);
     expect(host.recorded().at(-1)).toBe('userdel svc-control-plane');
     expect((await host.run(folder, ['remove', 'control-plane'])).stderr).toContain('is not installed');
+  });
+
+  test.each(['agent', 'control-plane'])('data of a removed %s can still be purged, once', async (role) => {
+    const folder = makePackage('1.0.0-a');
+    await host.run(folder, [role]);
+    mkdirSync(inRoot(`var/lib/svc-${role}`), { recursive: true });
+    expect((await host.run(folder, ['remove', role])).code).toBe(0);
+    const purged = await host.run(folder, ['remove', role, '--purge']);
+    expect({ code: purged.code, stderr: purged.stderr }).toEqual({ code: 0, stderr: '' });
+    expect([`etc/svc-${role}`, `var/lib/svc-${role}`].map(inRoot).filter(existsSync)).toEqual([]);
+    const users = host.recorded().filter((line) => line.startsWith('userdel'));
+    expect(users).toEqual(role === 'agent' ? [] : ['userdel svc-control-plane']);
+    expect((await host.run(folder, ['remove', role, '--purge'])).stderr).toContain('is not installed');
+  });
+
+  test('a purge spares the data of an installation in another place', async () => {
+    const folder = makePackage('1.0.0-a');
+    const kept = inRoot('etc/svc-control-plane/control-plane.yaml');
+    await host.run(folder, ['control-plane', '--prefix', '/srv/gpu']);
+    const purge = ['remove', 'control-plane', '--purge'];
+    expect((await host.run(folder, purge)).stderr).toContain('name that place with --prefix');
+    expect((await host.run(folder, ['remove', 'control-plane', '--prefix', '/srv/gpu'])).code).toBe(0);
+    host.setActive('svc-control-plane');
+    expect((await host.run(folder, purge)).stderr).toContain('name that place with --prefix');
+    rmSync(join(dir, 'svc-control-plane'));
+    mkdirSync(inRoot('usr/lib/gpu-rental-control-plane'), { recursive: true });
+    expect((await host.run(folder, purge)).stderr).toContain('apt-get purge gpu-rental-control-plane');
+    expect(existsSync(kept)).toBe(true);
+    rmSync(inRoot('usr/lib/gpu-rental-control-plane'), { recursive: true });
+    expect((await host.run(folder, purge)).code).toBe(0);
+    expect(existsSync(kept)).toBe(false);
+  });
+
+  test('what an interrupted run has left goes with the next one, and with a removal', async () => {
+    const folder = makePackage('1.1.0-b');
+    const interrupted = async (build: string): Promise<void> => {
+      host.script('sync', 'exit 1');
+      expect((await host.run(makePackage(build), ['agent'])).code).not.toBe(0);
+      host.script('sync');
+      expect(versions()).toContain(`.${build}`);
+    };
+    await interrupted('1.0.0-a');
+    expect((await host.run(folder, ['agent'])).code).toBe(0);
+    expect(versions()).toEqual(['1.1.0-b']);
+    await interrupted('1.2.0-c');
+    // This version is there and whole, so nothing is copied.
+    expect((await host.run(folder, ['agent'])).code).toBe(0);
+    expect(versions()).toEqual(['1.1.0-b']);
+    await interrupted('1.3.0-d');
+    symlinkSync('versions/1.3.0-d', inRoot('opt/gpu-rental-service/svc-agent.new'));
+    expect((await host.run(folder, ['remove', 'agent'])).code).toBe(0);
+    expect(existsSync(inRoot('opt/gpu-rental-service'))).toBe(false);
+  });
+
+  test('a second run beside it changes nothing', async () => {
+    const [first, second] = [makePackage('1.0.0-a'), makePackage('1.1.0-b')];
+    // install.sh calls getent after it has copied its version.
+    const other = `sh ${join(second, 'install.sh')} agent --root ${host.root}`;
+    host.script('getent', `${other} 2>"$INSTALLATION/said"`, 'echo $? >>"$INSTALLATION/said"', 'exit 2');
+    expect((await host.run(first, ['control-plane'])).code).toBe(0);
+    expect(readFileSync(join(dir, 'said'), 'utf8')).toMatch(/^install.sh: another install.sh is at work .*\n1\n$/);
+    expect(versions()).toEqual(['1.0.0-a']);
+    expect((await host.run(second, ['agent'])).code).toBe(0);
+    expect(versions()).toEqual(['1.0.0-a', '1.1.0-b']);
   });
 
   test.each([
