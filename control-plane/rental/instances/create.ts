@@ -9,7 +9,7 @@ import type { Runnable } from '../launch/runnable.ts';
 import type { ChosenContract } from '../reservations/choose.ts';
 import type { Reservations } from '../reservations/reservations.ts';
 import { chooseGpu, type GpuChoice } from './gpu-choice.ts';
-import { ANYWHERE, type Launch, launchOf, type Whereabouts } from './launch.ts';
+import { ANYWHERE, type Launch, launchOf, type Whereabouts, shownOf } from './launch.ts';
 import {
   fittingCandidates,
   inOrder,
@@ -268,6 +268,7 @@ export function newInstance(
     // Variables may be secrets. They are stored in the launch, sealed.
     request: { ...request, env: undefined },
     launch: what.launch,
+    shown: shownOf(request, what.launch),
     gpu_type: what.gpuType,
     gpu_count: request.gpu_count,
     tier: request.tier,

@@ -1,6 +1,6 @@
 // What an instance runs, as it is stored with the instance.
 import { z } from 'zod';
-import { Port } from '../../../shared/api/instance.ts';
+import { type CreateInstance, Port } from '../../../shared/api/instance.ts';
 import type { Runnable } from '../launch/runnable.ts';
 
 /** What an instance runs. It never changes, so a boot rescue runs exactly the same on another host. */
@@ -25,6 +25,15 @@ export const Launch = z.strictObject({
   avoided_machine_ids: z.array(z.string()).default([]),
 });
 export type Launch = z.infer<typeof Launch>;
+
+/** The members of a request and of its launch that the API shows. */
+export const Shown = z.strictObject({
+  /** The image that the customer has named; null for any other image. */
+  image: z.string().nullable(),
+  ports: Launch.shape.ports,
+  auto_terminate_hours: z.number().nullable(),
+});
+type Shown = z.infer<typeof Shown>;
 
 /** The machines on which a launch of the platform itself may run. */
 export interface Whereabouts {
@@ -51,5 +60,13 @@ export function launchOf(runnable: Runnable, more: LaunchMore): Launch {
     min_vram_gb: more.minVramGb,
     trusted_only: more.trustedOnly,
     avoided_machine_ids: more.avoidedMachineIds,
+  };
+}
+
+export function shownOf(request: Pick<CreateInstance, 'auto_terminate_hours'>, launch: Launch): Shown {
+  return {
+    image: launch.own_image ? launch.image : null,
+    ports: launch.ports,
+    auto_terminate_hours: request.auto_terminate_hours ?? null,
   };
 }

@@ -6,7 +6,7 @@ import type { InstanceState } from '../../../shared/states.ts';
 import { idRow, int, json, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
-import { Launch } from './launch.ts';
+import { Launch, Shown } from './launch.ts';
 
 const InstanceRow = z.object({
   id: text,
@@ -17,6 +17,7 @@ const InstanceRow = z.object({
   status_reason: text.nullable(),
   request: json(CreateInstance),
   launch: json(Launch),
+  shown: json(Shown),
   gpu_type: text,
   gpu_count: int,
   tier: z.enum(['on_demand', 'spot', 'reserved']),
@@ -54,7 +55,7 @@ const InstanceRow = z.object({
 });
 export type InstanceRow = z.infer<typeof InstanceRow>;
 
-/** What the API shows of an instance. Few fields, because a page decodes up to a hundred rows, and the stored request is large. */
+/** What the API shows of an instance. A page has up to two hundred rows, and `request` and `launch` of each may have hundreds of KiB. */
 const ShownRow = InstanceRow.pick({
   id: true,
   org_id: true,
@@ -75,14 +76,11 @@ const ShownRow = InstanceRow.pick({
   last_reachable_ms: true,
   unreachable_since_ms: true,
   balance_below_hours: true,
-}).extend({
-  // The API shows only these members of the two documents, so only these are decoded.
-  request: json(z.object({ auto_terminate_hours: z.number().optional() })),
-  launch: json(Launch.pick({ image: true, own_image: true, ports: true }).strip()),
+  shown: true,
 });
 export type ShownInstance = z.infer<typeof ShownRow>;
 const SHOWN = sql`id, org_id, name, status, status_reason, gpu_type, gpu_count, tier, region, reservation_id, price_ucents_per_hour, disk_gb,
-  created_ms, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms, balance_below_hours, request, launch`;
+  created_ms, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms, balance_below_hours, shown`;
 
 /** Statuses in which a customer can connect. `unreachable` is one: probes fail, but a connection that works is accepted. */
 export const CONNECTABLE: ReadonlySet<InstanceState> = new Set<InstanceState>(['running', 'unreachable']);
@@ -93,7 +91,7 @@ export const LIVE: ReadonlySet<InstanceState> = new Set<InstanceState>([...CONNE
 /** Statuses in which an instance has GPUs and has never run. */
 const LAUNCHING: ReadonlySet<InstanceState> = new Set<InstanceState>(['allocating', 'starting']);
 
-const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, launch, gpu_type, gpu_count, tier, region,
+const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, launch, shown, gpu_type, gpu_count, tier, region,
   reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, disk_gb, create_operation_id,
   created_ms, entered_ms, due_ms, facts_version, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms,
   gpu_fault, gpu_fault_since_ms, gpu_whole_ms, balance_below_hours`;
@@ -150,11 +148,11 @@ export async function runningInstances(
 
 export async function insertInstance(tx: Tx, row: InstanceRow): Promise<void> {
   await tx.run(
-    sql`insert into instances (id, org_id, api_key_id, name, status, request, launch, gpu_type, gpu_count, tier, region,
+    sql`insert into instances (id, org_id, api_key_id, name, status, request, launch, shown, gpu_type, gpu_count, tier, region,
           reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, disk_gb, create_operation_id,
           created_ms, entered_ms, due_ms)
         values (${row.id}, ${row.org_id}, ${row.api_key_id}, ${row.name}, ${row.status}, ${JSON.stringify(row.request)},
-          ${JSON.stringify(row.launch)}, ${row.gpu_type}, ${row.gpu_count}, ${row.tier}, ${row.region},
+          ${JSON.stringify(row.launch)}, ${JSON.stringify(row.shown)}, ${row.gpu_type}, ${row.gpu_count}, ${row.tier}, ${row.region},
           ${row.reservation_id}, ${row.price_ucents_per_hour}, ${row.machine_id}, ${row.supplier_id}, ${row.workload_id},
           ${JSON.stringify(row.tried_machine_ids)}, ${row.disk_gb}, ${row.create_operation_id}, ${row.created_ms}, ${row.entered_ms}, ${row.due_ms})`,
   );

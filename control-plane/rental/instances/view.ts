@@ -44,7 +44,7 @@ export function instanceView(row: ShownInstance, around: Surroundings): Instance
     ready_at: timeOrNull(row.ready_ms),
     terminated_at: timeOrNull(row.terminated_ms),
     ...(row.disk_gb === null ? {} : { disk_gb: row.disk_gb }),
-    ...(row.launch.own_image ? { image: row.launch.image } : {}),
+    ...(row.shown.image === null ? {} : { image: row.shown.image }),
     reservation_id: row.reservation_id,
     ...limitView(row),
     ...reasonView(row),
@@ -73,8 +73,8 @@ function reasonView(row: ShownInstance): Pick<Instance, 'status_reason'> {
 
 /** Both fields stay in the view after the end of the instance. Only an end by the limit itself removes the time (`expire` in steps.ts). */
 function limitView(row: ShownInstance): Pick<Instance, 'auto_terminate_hours' | 'auto_terminate_at'> {
-  const hours = row.request.auto_terminate_hours;
-  if (hours === undefined) return {};
+  const { auto_terminate_hours: hours } = row.shown;
+  if (hours === null) return {};
   const endMs = row.auto_terminate_ms;
   return { auto_terminate_hours: hours, ...(endMs === null ? {} : { auto_terminate_at: isoTime(endMs) }) };
 }
@@ -91,11 +91,11 @@ function connectionView(row: ShownInstance, endpoint: Endpoint, { site, appPassw
 
 /** Console and login are there if applications are served, whatever the image is. */
 function appView(
-  { id, launch, status }: ShownInstance,
+  { id, shown, status }: ShownInstance,
   endpoint: Endpoint,
   { site, appPassword }: Pick<Surroundings, 'site' | 'appPassword'>,
 ): Partial<Connection> {
-  const web = site === undefined ? [] : launch.ports.filter(({ protocol }) => protocol === 'http');
+  const web = site === undefined ? [] : shown.ports.filter(({ protocol }) => protocol === 'http');
   const pages = web.flatMap(({ port, primary }) =>
     site === undefined || primary === true
       ? []

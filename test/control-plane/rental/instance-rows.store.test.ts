@@ -1,6 +1,8 @@
 // Reads and changes of instance rows: each takes the rows that it is about, and leaves the row beside it.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { Db } from '../../../control-plane/base/db/db.ts';
+import { readFileSync } from 'node:fs';
+import { type Db, raw, sql } from '../../../control-plane/base/db/db.ts';
+import { portable } from '../../../control-plane/base/db/migrate.ts';
 import { machinesOfAll } from '../../../control-plane/brings.ts';
 import { SCHEMA } from '../../../control-plane/foundation.ts';
 import { machinesOfJobs } from '../../../control-plane/models/finetuning/attempts.ts';
@@ -110,6 +112,31 @@ describe('instances are found', () => {
       (await store.runningInstances(db.read, 'org', limit)).map(({ id, hostname }) => `${id} ${hostname}`);
     expect(await hosts(9)).toEqual(['running running', 'unreachable unreachable', 'z mine']);
     expect(await hosts(1)).toEqual(['running running']);
+  });
+
+  test('for the API without their request and their launch, which may be large', async () => {
+    await add('i-1');
+    const [row] = await store.instancesOfOrg(db.read, 'org', all);
+    expect(row).toMatchObject({ shown: { image: 'app', ports: [], auto_terminate_hours: null } });
+    expect(row).not.toHaveProperty('request');
+    expect(row).not.toHaveProperty('launch');
+  });
+
+  test('for the API as an older version has stored them', async () => {
+    const ports = [{ port: 80, protocol: 'http' as const, primary: true }];
+    await add('i-1', { request: { ...LAUNCH, auto_terminate_hours: 3 }, launch: { ...LAUNCHED, ports } });
+    await add('i-2', { launch: { ...LAUNCHED, own_image: false } });
+    const file = new URL('../../../control-plane/rental/instances/migrations/0011-shown.sql', import.meta.url);
+    const update = portable(readFileSync(file, 'utf8'), db.dialect).match(/^update [^;]*/m)?.[0] ?? '';
+    await db.tx('migrate', async (tx) => {
+      await tx.run(sql`update instances set shown = '{}'`);
+      await tx.run(raw(update));
+    });
+    const rows = await store.instancesById(db.read, ['i-1', 'i-2']);
+    expect(rows.map(({ shown }) => shown)).toEqual([
+      { image: 'app', ports, auto_terminate_hours: 3 },
+      { image: null, ports: [], auto_terminate_hours: null },
+    ]);
   });
 
   test('for the API by their own organisation alone', async () => {

@@ -33,8 +33,7 @@ const ROW: ShownInstance = {
   last_reachable_ms: null,
   unreachable_since_ms: null,
   balance_below_hours: null,
-  request: {},
-  launch: { image: 'secret/app', own_image: false, ports: [] },
+  shown: { image: null, ports: [], auto_terminate_hours: null },
 };
 const ENDPOINT = {
   instance_id: 'i-1',
@@ -76,7 +75,7 @@ describe('an instance', () => {
       last_reachable_ms: at(4),
       disk_gb: 50,
       reservation_id: 'r-1',
-      launch: { ...ROW.launch, own_image: true },
+      shown: { ...ROW.shown, image: 'my/app' },
     };
     expect(view(known)).toMatchObject({
       name: 'mine',
@@ -85,7 +84,7 @@ describe('an instance', () => {
       last_reachable_at: iso(4),
       disk_gb: 50,
       reservation_id: 'r-1',
-      image: 'secret/app',
+      image: 'my/app',
     });
   });
 
@@ -97,10 +96,10 @@ describe('an instance', () => {
   });
 
   test('shows its runtime limit from the request on, and the time of its end once it runs', () => {
-    const request = { auto_terminate_hours: 3 };
-    expect(view({ request })).toMatchObject({ auto_terminate_hours: 3 });
-    expect(view({ request })).not.toHaveProperty('auto_terminate_at');
-    expect(view({ request, auto_terminate_ms: at(6) })).toMatchObject({ auto_terminate_at: iso(6) });
+    const shown = { ...ROW.shown, auto_terminate_hours: 3 };
+    expect(view({ shown })).toMatchObject({ auto_terminate_hours: 3 });
+    expect(view({ shown })).not.toHaveProperty('auto_terminate_at');
+    expect(view({ shown, auto_terminate_ms: at(6) })).toMatchObject({ auto_terminate_at: iso(6) });
     expect(view({ auto_terminate_ms: at(6) })).not.toHaveProperty('auto_terminate_at');
   });
 
@@ -136,8 +135,8 @@ describe('a connection', () => {
   test('without a domain of the operator is SSH and the public ports alone', () => {
     const endpoint = { ...ENDPOINT, host_key: 'ssh-ed25519 A', tcp_ports: [{ port: 80, public_port: 9_000 }] };
     const ports = [{ port: 3000, protocol: 'http' as const, primary: true }];
-    const launch = { ...ROW.launch, ports };
-    expect(connect({ launch }, { endpoint, site: undefined, appPassword: 'secret' })).toEqual({
+    const shown = { ...ROW.shown, ports };
+    expect(connect({ shown }, { endpoint, site: undefined, appPassword: 'secret' })).toEqual({
       hostname: 'ssh.example.com',
       port: 2_201,
       ssh_command: 'ssh -p 2201 root@ssh.example.com',
@@ -152,8 +151,8 @@ describe('a connection', () => {
       { port: 3001, protocol: 'http' as const },
       { port: 22, protocol: 'tcp' as const },
     ];
-    const launch = { ...ROW.launch, ports };
-    expect(connect({ launch })).toEqual({
+    const shown = { ...ROW.shown, ports };
+    expect(connect({ shown })).toEqual({
       hostname: 'ssh.example.com',
       port: 2_201,
       ssh_command: 'ssh -p 2201 root@ssh.example.com',
@@ -162,8 +161,8 @@ describe('a connection', () => {
       app_user: 'user',
       ports: [{ port: 3001, protocol: 'http', url: 'https://p3001-i-1.apps.example.com' }],
     });
-    expect(connect({ launch }, { appPassword: 'secret' })).toMatchObject({ app_password: 'secret' });
-    expect(connect({ launch, status: 'unreachable' })).not.toHaveProperty('terminal_url');
+    expect(connect({ shown }, { appPassword: 'secret' })).toMatchObject({ app_password: 'secret' });
+    expect(connect({ shown, status: 'unreachable' })).not.toHaveProperty('terminal_url');
   });
 
   test('without ports of the web has neither an application nor a list of ports', () => {
