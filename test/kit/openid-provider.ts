@@ -6,6 +6,8 @@ export interface OpenidProvider {
   issuer: string;
   /** How often the provider was asked about itself. */
   asked(): number;
+  /** How often it was asked for the tokens of a code. */
+  askedForTokens(): number;
   /** From now on, the provider answers with failures only, or again as usual. */
   setAway(isAway: boolean): void;
   /** A person signs in at this address and comes back with this query. `change` plants a fault into the claims. */
@@ -20,9 +22,11 @@ export async function startOpenidProvider(): Promise<OpenidProvider> {
   const granted = new Map<string, { claims: object; challenge: string }>();
   let issuer = '';
   let asked = 0;
+  let askedForTokens = 0;
   let isAway = false;
   const answerTo = (path: string, body: URLSearchParams, authorization: string | undefined): object | undefined => {
     if (path === '/.well-known/openid-configuration') asked += 1;
+    if (path === '/token') askedForTokens += 1;
     if (isAway) return undefined;
     if (path === '/.well-known/openid-configuration') return discoveryOf(issuer);
     if (path === '/jwks')
@@ -57,6 +61,7 @@ export async function startOpenidProvider(): Promise<OpenidProvider> {
   return {
     issuer,
     asked: () => asked,
+    askedForTokens: () => askedForTokens,
     setAway: (next) => (isAway = next),
     signIn: (url, person, change = {}) => {
       const parameters = new URL(url).searchParams;

@@ -30,8 +30,9 @@ export interface Oidc {
   /** The browser goes to `url` and brings `login` back. @throws ServiceError `not_found` without a provider, `unavailable` */
   begin(): Promise<{ url: string; login: string }>;
   /**
-   * `query` is what the provider has added to the address of our page. @throws ServiceError `validation_failed` for a login that is not ours,
-   * `sign_in_failed`, `sign_up_closed` for a person without an account, `conflict` for an account that may be somebody else's, `unavailable`
+   * `query` is what the provider has added to the address of our page. The login is used up, whether the provider accepts the answer or not.
+   * @throws ServiceError `validation_failed` for a login that is not ours, `sign_in_failed`, `sign_up_closed` for a person without an account,
+   * `conflict` for an account that may be somebody else's, `unavailable`
    */
   finish(answer: { login: string; query: string }, visitor: Visitor): Promise<NewSession>;
 }
@@ -90,6 +91,11 @@ export function openOidc(deps: Deps): Oidc {
         return failField('login', 'must be that of POST /v1/auth/oidc/begin, not older than ten minutes');
       const { authorizationCodeGrant } = await library();
       const config = await provider(settings);
+      // The login is used up before the provider is asked. Otherwise a stranger could let this service ask it at any rate with one login.
+      const isNew = await db.tx('users.use_oidc_login', (tx) =>
+        credentials.useChallenge(tx, `oidc ${login.state}`, login.expires_ms),
+      );
+      if (!isNew) return failSignIn();
       const tokens = await authorizationCodeGrant(config, new URL(`${redirectUri}?${query}`), {
         expectedState: login.state,
         expectedNonce: login.nonce,
@@ -109,8 +115,6 @@ export function openOidc(deps: Deps): Oidc {
         if (person.userId !== userId) failSignIn();
         if (!person.isLinked) await assertOwn(tx, { userId, visitor }, deps);
         await credentials.insertCredential(tx, linkOf(userId, claims, deps));
-        const isNew = await credentials.useChallenge(tx, `oidc ${login.state}`, login.expires_ms);
-        if (!isNew) failSignIn();
         return sessions.begin(tx, { userId, visitor, isStrong: false, method: 'OpenID' });
       });
     },

@@ -149,6 +149,37 @@ describe('an answer', () => {
     expect((await finish(login, query)).status).toBe(401);
   });
 
+  test('that the provider refuses uses its login up, and the provider is not asked again', async () => {
+    const { url, login } = await begin();
+    const query = provider.signIn(url, person());
+    const forged = query.replace('code=', 'code=x');
+    expect(await finish(login, forged)).toMatchObject({ status: 401, json: { code: 'sign_in_failed' } });
+    expect(provider.askedForTokens()).toBe(1);
+    for (const again of [forged, query])
+      expect(await finish(login, again)).toMatchObject({ status: 401, json: { code: 'sign_in_failed' } });
+    expect(provider.askedForTokens()).toBe(1);
+    expect((await signIn()).status).toBe(201);
+  });
+
+  test('that comes several times at the same moment reaches the provider once', async () => {
+    const { url, login } = await begin();
+    const query = provider.signIn(url, person());
+    const answers = await Promise.all(Array.from({ length: 5 }, () => finish(login, query)));
+    const count = (wanted: number): number => answers.filter(({ status }) => status === wanted).length;
+    expect([count(201), count(401)]).toEqual([1, 4]);
+    expect(provider.askedForTokens()).toBe(1);
+  });
+
+  test('works after a provider that was away is back', async () => {
+    const { url, login } = await begin();
+    const query = provider.signIn(url, person());
+    await api.world.clock.advance(300_000);
+    provider.setAway(true);
+    expect((await finish(login, query)).status).toBe(503);
+    provider.setAway(false);
+    expect((await finish(login, query)).status).toBe(201);
+  });
+
   test('of a login that another browser has begun is refused', async () => {
     const [mine, theirs] = [await begin(), await begin()];
     const answer = await finish(mine.login, provider.signIn(theirs.url, person()));
