@@ -148,16 +148,17 @@ export async function setSpec(tx: Tx, id: string, spec: WorkloadSpec): Promise<v
   await tx.run(sql`update workloads set spec = ${JSON.stringify(spec)} where id = ${id}`);
 }
 
-/** The only writer of `state`. False if the row is in another state now. */
+/** The only writer of `state`. Stores the `spec` too, if one is given. False if the row is in another state now. */
 export async function move(
   tx: Tx,
   id: string,
-  step: { from: WorkloadState; to: WorkloadState; nowMs: number },
+  step: { from: WorkloadState; to: WorkloadState; nowMs: number; spec?: WorkloadSpec },
 ): Promise<boolean> {
   if (!mayMove(WORKLOAD_STATES, step.from, step.to))
     throw new Error(`a workload cannot go from ${step.from} to ${step.to}`);
+  const spec = step.spec === undefined ? sql`` : sql`, spec = ${JSON.stringify(step.spec)}`;
   const changed = await tx.run(
-    sql`update workloads set state = ${step.to}, changed_ms = ${step.nowMs} where id = ${id} and state = ${step.from}`,
+    sql`update workloads set state = ${step.to}, changed_ms = ${step.nowMs}${spec} where id = ${id} and state = ${step.from}`,
   );
   return changed === 1;
 }

@@ -123,7 +123,9 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
     remove: async (tx, workloadId) => {
       const row = await store.findWorkload(tx, workloadId);
       if (row === undefined) return;
-      if (await store.move(tx, workloadId, { from: 'wanted', to: 'removing', nowMs: clock.now() })) {
+      // The command and the variables may be large, and lists of workloads read many rows.
+      const spec = { ...row.spec, ...NOTHING_TO_RUN };
+      if (await store.move(tx, workloadId, { from: 'wanted', to: 'removing', nowMs: clock.now(), spec })) {
         await store.bumpRevision(tx, row.machine_id, clock.now());
       }
     },
@@ -199,8 +201,7 @@ async function loseHost(tx: Tx, machineId: string, { clock, supply, isUp }: Work
 
 function desiredOf({ spec, state }: Pick<store.WorkloadRow, 'spec' | 'state'>, sealing: Sealing): DesiredWorkload {
   const { sealed_env: sealedEnv, ...plain } = spec;
-  // A removal needs no command and no variables, and the tombstone of an unknown container has none.
-  if (state !== 'wanted') return { ...plain, command: { entrypoint: null, cmd: null }, env: {}, desired: 'removed' };
+  if (state !== 'wanted') return { ...plain, env: {}, desired: 'removed' };
   const env = sealedEnv === null ? {} : openEnv(spec.instance_id, sealedEnv, sealing);
   return { ...plain, env, desired: 'running' };
 }
@@ -231,6 +232,9 @@ async function removeUnknown(tx: Tx, machineId: string, workloadId: string, deps
   await store.bumpRevision(tx, machineId, nowMs);
 }
 
+/** A removal needs no command and no variables. */
+const NOTHING_TO_RUN = { command: { entrypoint: null, cmd: null }, sealed_env: null };
+
 /** The minimum that is needed to remove a container. Its owner is unknown. */
 function tombstoneOf(workloadId: string): store.WorkloadSpec {
   return {
@@ -238,8 +242,7 @@ function tombstoneOf(workloadId: string): store.WorkloadSpec {
     instance_id: workloadId,
     image: 'unknown',
     pull_login: false,
-    command: { entrypoint: null, cmd: null },
-    sealed_env: null,
+    ...NOTHING_TO_RUN,
     gpu_uuids: [],
     disk_gb: null,
     ends_at_ms: null,

@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
+import { findWorkload } from '../../../control-plane/fleet/workloads/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { overTheWire } from '../../kit/machines.ts';
 import { NOTHING_OBSERVED, openWorld, type World, type WorldAccount } from '../../kit/world.ts';
@@ -45,6 +46,23 @@ test('a tombstone stays until the host reports that nothing is left', async () =
   expect((await world.rooms.workloads.desired(machineId)).workloads).toHaveLength(1);
   await world.observe(id, { phase: 'removed' });
   expect((await world.rooms.workloads.desired(machineId)).workloads).toEqual([]);
+});
+
+test('a workload that is removed keeps neither its command nor its variables, which may be large and secret', async () => {
+  const { machineId } = await world.machine();
+  const who = await world.customer(10_000);
+  const id = await world.launch(who, { cmd: ['sleep', 'long'], env: { TOKEN: 'secret' } });
+  const workloadId = (await findInstance(world.db.read, id))?.workload_id ?? '';
+  const specOf = async () => (await findWorkload(world.db.read, workloadId))?.spec;
+  expect(await specOf()).toMatchObject({ command: { cmd: ['sleep', 'long'] }, sealed_env: expect.any(String) });
+  await world.remove(who, id);
+  expect(await specOf()).toMatchObject({
+    command: { entrypoint: null, cmd: null },
+    sealed_env: null,
+    gpu_uuids: [expect.any(String)],
+  });
+  const { workloads } = overTheWire(await world.rooms.workloads.desired(machineId));
+  expect(workloads).toMatchObject([{ desired: 'removed', command: { cmd: null }, env: {} }]);
 });
 
 test('a host can report only its own workloads', async () => {
