@@ -272,7 +272,7 @@ function statusesOf(running: Running | undefined): LoopStatus[] {
 /** The services outside of this process that rooms use, except hosts. */
 function openServices(config: Config, { secret, mail, s3 }: Stores & { secret: Buffer }, core: Core) {
   return {
-    mail: openMail(mail, core.log),
+    mail: openMail(mail, core),
     webhookOutbound: openWebhookOutbound(config, core.clock),
     images: openImages(privateRegistriesOf(config), core),
     modelHub: openModelHub(config.model_hub_url, core),

@@ -31,6 +31,12 @@ export const API_KEYS_PER_ORG_MAX = 200;
 export const SIGN_UPS_PER_NETWORK_MAX = 30;
 /** Open invitations of an organisation: a list that a person can still read. */
 export const INVITATIONS_PER_ORG_MAX = 100;
+/** Invitations of an organisation that are mailed in a day: as many as may be open. The others have to send their links themselves. */
+export const INVITATION_MAILS_PER_ORG_MAX = 100;
+/** Invitations that one address gets by mail in a day, from all organisations: one is enough, and two may have been lost. */
+export const INVITATION_MAILS_PER_ADDRESS_MAX = 3;
+/** Mails that one process sends at once: mail servers allow few connections of one sender. */
+export const MAILS_AT_ONCE_MAX = 4;
 /**
  * Number of SSH keys of an organisation. One link message may contain all of them, so they must fit into it with 3 KiB for the largest
  * kind.
@@ -150,6 +156,8 @@ export const METRICS_KEEP_MS = 7 * 24 * 3_600_000;
 export const METRICS_POINTS_MAX = 1_440;
 /** Figures older than this are not the live ones: two minutes and the time to store them. */
 export const METRICS_STALE_MS = 150_000;
+/** Metrics that one organisation may read at the same time: each sums up as much as a week of minutes. Further reads wait for a short time. */
+export const METRICS_READS_PER_ORG_MAX = 4;
 /** Instances, and as many machines, in one Prometheus scrape. */
 export const METRICS_SCRAPED_MAX = 1_000;
 
@@ -352,3 +360,8 @@ export const WAITING_REQUESTS_PER_ORG_MAX = 192;
  * time, pings are sent.
  */
 export const COLD_START_SILENCE_MS = 5_000;
+/**
+ * Text of the statements that a connection to SQLite keeps prepared. All of the sources' fit, and some hundred lists. What SQLite makes of a text
+ * takes up to 25 times its size.
+ */
+export const SQLITE_STATEMENTS_CHARS_MAX = 1024 * 1024;

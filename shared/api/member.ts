@@ -42,6 +42,11 @@ export type Invitation = z.infer<typeof Invitation>;
 
 export const NewInvitation = Invitation.extend({
   url: z.string().describe('The link to send to the person. It works once, and is shown exactly once'),
+  mailed: z
+    .boolean()
+    .describe(
+      'The link is also sent to `email`. If false, send it yourself: no address was given, there is no mail server, or too many invitations were mailed today',
+    ),
 }).meta({ id: 'NewInvitation' });
 export type NewInvitation = z.infer<typeof NewInvitation>;
 

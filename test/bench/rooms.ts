@@ -66,7 +66,7 @@ export function openBareRooms(
       listens: () => true,
       endsSlowly: () => false,
       nudges: { engine: none, edge: none, watch: none, webhooks: none },
-      mail: { send: async () => false },
+      mail: { isConfigured: false, send: async () => false },
       webhookOutbound: openOutbound({ ports: 'any', privateNetworks: [], namedHosts: [] }, { clock }),
       images: fakeImages(),
       modelHub: fakeModelHub(),

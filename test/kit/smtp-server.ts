@@ -6,6 +6,10 @@ export interface SmtpServer {
   port: number;
   /** Each as it was sent, with its envelope. */
   mails: { from: string; to: string; text: string }[];
+  /** The most connections that were open at the same time. */
+  most(): number;
+  /** From now on, the server takes mails only when what this returns is called. */
+  hold(): () => void;
   /** The server refuses or takes every mail from now on. */
   refuse(isRefusing: boolean): void;
   close(): Promise<void>;
@@ -15,8 +19,12 @@ export async function startSmtpServer(): Promise<SmtpServer> {
   const mails: SmtpServer['mails'] = [];
   const sockets = new Set<Socket>();
   let isRefusing = false;
+  let most = 0;
+  let held = Promise.resolve();
   const server = createServer((socket) => {
     sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+    most = Math.max(most, sockets.size);
     let [from, to] = ['', ''];
     let lines: string[] | undefined;
     const say = (text: string): void => void socket.write(`${text}\r\n`);
@@ -26,7 +34,7 @@ export async function startSmtpServer(): Promise<SmtpServer> {
       if (lines !== undefined) {
         mails.push({ from, to, text: lines.join('\n') });
         lines = undefined;
-        return say('250 taken');
+        return void held.then(() => say('250 taken'));
       }
       const word = line.slice(0, 4).toUpperCase();
       if (word === 'MAIL') from = line;
@@ -42,6 +50,12 @@ export async function startSmtpServer(): Promise<SmtpServer> {
   return {
     port: typeof address === 'object' && address !== null ? address.port : 0,
     mails,
+    most: () => most,
+    hold: () => {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      held = promise;
+      return resolve;
+    },
     refuse: (next) => (isRefusing = next),
     close: () =>
       new Promise((resolve) => {

@@ -169,7 +169,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
     {
       nudges: outside.nudges ?? NO_NUDGES,
       hasRoom: () => true,
-      mail: outside.mail ?? { send: async () => false },
+      mail: outside.mail ?? { isConfigured: false, send: async () => false },
       webhookOutbound: outside.webhookOutbound ?? nowhere(clock),
       images,
       modelHub,

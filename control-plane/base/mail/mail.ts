@@ -1,6 +1,9 @@
 // Sends mails over SMTP, and reads the settings of the server. The server is the operator's, so its address may be private.
+import type { Clock } from '../../../shared/clock.ts';
 import { messageOf } from '../../../shared/errors.ts';
+import { MAILS_AT_ONCE_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
+import { openSemaphore } from '../../../shared/semaphore.ts';
 import { z } from 'zod';
 
 const STEP_MS_MAX = 10_000;
@@ -16,39 +19,31 @@ export interface MailSettings {
 }
 
 export interface Mail {
+  /** False: nothing is ever sent. */
+  isConfigured: boolean;
   /**
-   * False if there is no mail server, or if the server has refused the mail. The log has the reason. `about` is the id of the subject of
-   * the mail, for the log.
+   * A few mails are sent at once, and the others wait for some seconds. False if there is no mail server, if the server has refused the
+   * mail, or if too many others were before it. The log has the reason. `about` is the id of the subject of the mail, for the log.
    */
   send(mail: { to: string; subject: string; text: string; about: string }): Promise<boolean>;
 }
 
-export function openMail(settings: MailSettings | undefined, log: Log): Mail {
-  if (settings === undefined) return { send: async () => false };
-  const { host, port, security, login, from } = settings;
+export function openMail(settings: MailSettings | undefined, { log, clock }: { log: Log; clock: Clock }): Mail {
+  if (settings === undefined) return { isConfigured: false, send: async () => false };
+  const { host } = settings;
+  const connections = openSemaphore(clock, MAILS_AT_ONCE_MAX);
+  const refuse = (about: string, reason: string): false => {
+    log.warn({ about, smtp_host: host, reason }, 'a mail was not sent');
+    return false;
+  };
   return {
+    isConfigured: true,
     send: async ({ about, ...mail }) => {
       try {
-        // Loaded when the first mail is sent: most installations send none.
-        const { createTransport } = await import('nodemailer');
-        const transport = createTransport({
-          host,
-          port,
-          secure: security === 'tls',
-          requireTLS: security === 'starttls',
-          ignoreTLS: security === 'none',
-          connectionTimeout: STEP_MS_MAX,
-          greetingTimeout: STEP_MS_MAX,
-          socketTimeout: STEP_MS_MAX,
-          disableFileAccess: true,
-          disableUrlAccess: true,
-          ...(login === undefined ? {} : { auth: { user: login.user, pass: login.password } }),
-        });
-        await transport.sendMail({ ...mail, from });
-        return true;
+        const isSent = await connections.run(host, STEP_MS_MAX, () => sendOne(mail, settings));
+        return isSent ?? refuse(about, 'other mails are being sent');
       } catch (error) {
-        log.warn({ about, smtp_host: host, reason: messageOf(error) }, 'a mail was not sent');
-        return false;
+        return refuse(about, messageOf(error));
       }
     },
   };
@@ -84,4 +79,28 @@ export function mailSettings(
   const password = file === undefined ? undefined : read('smtp.password_file', file).trim();
   const login = user === undefined || password === undefined ? undefined : { user, password };
   return { host, port, security, login, from };
+}
+
+/** A connection for one mail. */
+async function sendOne(
+  mail: { to: string; subject: string; text: string },
+  { host, port, security, login, from }: MailSettings,
+): Promise<true> {
+  // Loaded when the first mail is sent: most installations send none.
+  const { createTransport } = await import('nodemailer');
+  const transport = createTransport({
+    host,
+    port,
+    secure: security === 'tls',
+    requireTLS: security === 'starttls',
+    ignoreTLS: security === 'none',
+    connectionTimeout: STEP_MS_MAX,
+    greetingTimeout: STEP_MS_MAX,
+    socketTimeout: STEP_MS_MAX,
+    disableFileAccess: true,
+    disableUrlAccess: true,
+    ...(login === undefined ? {} : { auth: { user: login.user, pass: login.password } }),
+  });
+  await transport.sendMail({ ...mail, from });
+  return true;
 }

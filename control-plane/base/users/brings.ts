@@ -9,6 +9,7 @@ import { deviceRoutes } from './device-routes.ts';
 import { forgetDeviceLogins } from './device-store.ts';
 import { factorRoutes } from './factor-routes.ts';
 import { forgetInvitations, forgetLinks, invitationsOfOrg } from './link-store.ts';
+import { forgetMailCounts, MAILS_COUNT_MS } from './mail-counts.ts';
 import { memberRoutes } from './member-routes.ts';
 import { userOperatorRoutes } from './operator-routes.ts';
 import { oidcRoutes, signInRoutes } from './sign-in-routes.ts';
@@ -54,6 +55,7 @@ export function usersBrings(deps: Deps) {
       forgets('invitations', 0, forgetInvitations),
       forgets('device_logins', 0, forgetDeviceLogins),
       forgets('used_challenges', 0, forgetChallenges),
+      forgets('mail_counts', MAILS_COUNT_MS, forgetMailCounts),
     ],
   };
 }

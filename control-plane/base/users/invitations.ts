@@ -9,6 +9,7 @@ import { assertOrg } from '../accounts/orgs.ts';
 import type { Query, Tx } from '../db/db.ts';
 import type { Caller, SessionCall } from '../http/route.ts';
 import * as rows from './link-store.ts';
+import { countMail } from './mail-counts.ts';
 import { addMember } from './members.ts';
 import { assertFree, insertPerson, type NewPerson, type PeopleDeps } from './people.ts';
 import { assertMayGive } from './roles.ts';
@@ -24,9 +25,7 @@ export interface Invitations {
    * `insufficient_scope`, `conflict` if there are too many
    */
   create(tx: Tx, caller: Caller, request: z.output<typeof CreateInvitation>): Promise<NewInvitation>;
-  /**
-   * Mails the link to the invited address, if the invitation names one and there is a mail server. Called once the invitation is stored.
-   */
+  /** Mails the link to the invited address, if the answer says that it is mailed. Called once the invitation is stored. */
   mail(invitation: NewInvitation, orgId: string): Promise<void>;
   /** False if the organisation has no such invitation. @throws ServiceError `unauthorized`, `insufficient_scope` */
   revoke(tx: Tx, caller: Caller, id: string): Promise<boolean>;
@@ -62,9 +61,10 @@ export function openInvitations(deps: PeopleDeps): Invitations {
         expires_ms: nowMs + INVITATION_MS,
       };
       await rows.insertInvitation(tx, row);
+      const mailed = email !== null && deps.mail.isConfigured && (await countMail(tx, { orgId, email }, nowMs));
       const data = { role, email, by: principalId };
       await events.append(tx, { type: 'invitation.created', subjectId: row.id, orgId, data });
-      return { ...invitationView(row), url: `${deps.origin}/invitation#${token}` };
+      return { ...invitationView(row), url: `${deps.origin}/invitation#${token}`, mailed };
     },
     mail: (invitation, orgId) => mail(invitation, orgId, deps),
     revoke: async (tx, caller, id) => {
@@ -138,14 +138,16 @@ async function find(query: Query, tokenHash: string, nowMs: number): Promise<row
 }
 
 async function mail(
-  { id, email, role, url, expires_at: expiresAt }: NewInvitation,
+  { id, email, role, url, expires_at: expiresAt, mailed }: NewInvitation,
   orgId: string,
-  { db, mail: { send } }: PeopleDeps,
+  { db, origin, mail: { send } }: PeopleDeps,
 ): Promise<void> {
-  if (email === null) return;
+  if (email === null || !mailed) return;
   const { name } = await assertOrg(db.read, orgId);
-  const text = `You have been invited to ${name} as ${role}. Open this link to accept, before ${expiresAt}:\n\n${url}\n`;
-  await send({ to: email, subject: `Invitation to ${name}`, text, about: id });
+  const { host } = new URL(origin);
+  const text = `You have been invited to the organisation "${name}" on ${host} as ${role}. Open this link to accept, before ${expiresAt}:\n\n${url}\n`;
+  // The subject has no words of the customer: a stranger must not get advertisements under the operator's name.
+  await send({ to: email, subject: `Invitation to an organisation on ${host}`, text, about: id });
 }
 
 export function invitationView(row: rows.InvitationRow): Invitation {

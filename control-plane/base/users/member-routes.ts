@@ -130,7 +130,7 @@ function invitationRoutes({ db, clock, cursors, users: { invitations } }: Deps):
       operationId: 'createInvitation',
       summary: 'Invite somebody to the organisation',
       description:
-        'The answer has a link, which works once and for seven days. If the operator has a mail server, the link is also mailed to `email`. You cannot give a role that may do more than you may do.',
+        'The answer has a link, which works once and for seven days. If the operator has a mail server, the link is also mailed to `email` (`mailed`), at most 100 times a day for an organisation and three times for an address. You cannot give a role that may do more than you may do.',
       idempotency: 'optional',
       secretReply: true,
       body: CreateInvitation,

@@ -128,7 +128,8 @@ function Invite({ invitations }: { invitations: LiveList<Invitation> }) {
         {made !== undefined && (
           <>
             <p class="small dim">
-              Send this link. It works once, until {date(made.expires_at)}, and is shown only now.
+              {made.mailed ? `This link is on its way to ${made.email ?? ''}.` : 'Send this link.'} It works once, until{' '}
+              {date(made.expires_at)}, and is shown only now.
             </p>
             <Copy text={made.url} what="the link" />
           </>

@@ -1,10 +1,11 @@
 // Members and invitations: who may change whom, links that work once, and an organisation that keeps an owner.
+import type { Mail } from '../../../../control-plane/base/mail/mail.ts';
 import { scopesOfRole } from '../../../../control-plane/base/users/roles.ts';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { text } from '../../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../../control-plane/base/db/db.ts';
-import { INVITATIONS_PER_ORG_MAX } from '../../../../shared/limits.ts';
+import { INVITATION_MAILS_PER_ADDRESS_MAX, INVITATIONS_PER_ORG_MAX } from '../../../../shared/limits.ts';
 import type { Role } from '../../../../shared/api/auth.ts';
 import { type Answer, type Api, type ApiAccount, openApi } from '../../../contract/api.ts';
 import { addPerson, type Person, tokenIn } from '../../../kit/people.ts';
@@ -207,13 +208,47 @@ describe('a mail server', () => {
   test('gets the link of an invitation that has an address, and no other', async () => {
     await api.close();
     const sent: { to: string; text: string }[] = [];
-    api = await openApi({ mail: { send: async (mail) => (sent.push(mail), true) } });
+    const mail: Mail = { isConfigured: true, send: async (given) => (sent.push(given), true) };
+    api = await openApi({ mail });
     const { key } = await api.account();
-    await api.call('POST', '/v1/invitations', { key, body: { role: 'member' } });
-    expect(sent).toEqual([]);
+    const open = await api.call('POST', '/v1/invitations', { key, body: { role: 'member' } });
+    expect([open.json['mailed'], sent]).toEqual([false, []]);
     const made = await api.call('POST', '/v1/invitations', { key, body: { role: 'billing', email: 'b@example.com' } });
-    expect(sent).toMatchObject([{ to: 'b@example.com', subject: 'Invitation to customer' }]);
+    expect(made.json['mailed']).toBe(true);
+    // The subject has no words of the organisation.
+    expect(sent).toMatchObject([
+      { to: 'b@example.com', subject: 'Invitation to an organisation on api.example.com', about: made.json['id'] },
+    ]);
     expect(sent[0]?.text).toContain(String(made.json['url']));
+    expect(sent[0]?.text).toContain('the organisation "customer" on api.example.com as billing');
+  });
+
+  test(`sends an address ${INVITATION_MAILS_PER_ADDRESS_MAX} invitations a day, whoever invites and revokes`, async () => {
+    await api.close();
+    const sent: string[] = [];
+    api = await openApi({ mail: { isConfigured: true, send: async ({ to }) => (sent.push(to), true) } });
+    const keys = [(await api.account()).key, (await api.account()).key];
+    const mailed = async (n: number, email = 'victim@example.com'): Promise<unknown> => {
+      const key = keys[n % 2] ?? '';
+      const { status, json } = await api.call('POST', '/v1/invitations', { key, body: { role: 'member', email } });
+      expect(status).toBe(201);
+      const { id, mailed: isMailed } = json as { id: string; mailed: boolean };
+      expect((await api.call('DELETE', `/v1/invitations/${id}`, { key })).status).toBe(204);
+      return isMailed;
+    };
+    for (let n = 0; n < INVITATION_MAILS_PER_ADDRESS_MAX; n += 1) expect(await mailed(n)).toBe(true);
+    expect([await mailed(0), await mailed(1), await mailed(0, 'bob@example.com')]).toEqual([false, false, true]);
+    expect(sent).toHaveLength(INVITATION_MAILS_PER_ADDRESS_MAX + 1);
+    await api.world.clock.advance(DAY_MS - 1);
+    expect(await mailed(0)).toBe(false);
+    await api.world.clock.advance(1);
+    expect(await mailed(0)).toBe(true);
+  });
+
+  test('that is not configured is never named', async () => {
+    const body = { role: 'member', email: 'b@example.com' };
+    expect((await api.call('POST', '/v1/invitations', { as: owner, body })).json['mailed']).toBe(false);
+    expect(await api.world.db.read.all(z.object({ subject: text }), sql`select subject from mail_counts`)).toEqual([]);
   });
 });
 

@@ -1,0 +1,44 @@
+// How many mails people may cause. The mails are counted in rows of the database, so all control planes count together. Mails leave through the
+// operator's mail server, and whoever makes an invitation chooses the address. So an organisation sends some a day, and no address gets many.
+import { INVITATION_MAILS_PER_ADDRESS_MAX, INVITATION_MAILS_PER_ORG_MAX } from '../../../shared/limits.ts';
+import { hashOf } from '../accounts/api-keys.ts';
+import { type Db, sql, type Tx } from '../db/db.ts';
+import type { Piece } from '../db/pieces.ts';
+
+/** The time for which mails count, from the first of them on. */
+export const MAILS_COUNT_MS = 86_400_000;
+
+/** Counts a mail. False if it must not be sent, because the organisation or the address has had its mails of the day. */
+export async function countMail(
+  tx: Tx,
+  { orgId, email }: { orgId: string; email: string },
+  nowMs: number,
+): Promise<boolean> {
+  // The organisation first: else it could leave a row for each address that it makes up.
+  const org = hashOf(JSON.stringify(['org', orgId]));
+  if (!(await isCounted(tx, org, { most: INVITATION_MAILS_PER_ORG_MAX, nowMs }))) return false;
+  const address = hashOf(JSON.stringify(['address', email]));
+  return isCounted(tx, address, { most: INVITATION_MAILS_PER_ADDRESS_MAX, nowMs });
+}
+
+export function forgetMailCounts(db: Db, { untilMs, limit }: Piece): Promise<number> {
+  return db.tx('users.forget_mail_counts', (tx) =>
+    tx.run(
+      sql`delete from mail_counts where subject in (
+            select subject from mail_counts where began_ms <= ${untilMs} limit ${limit})`,
+    ),
+  );
+}
+
+/** Adds one in one statement, so that mails of the same moment do not pass together. */
+async function isCounted(tx: Tx, subject: string, { most, nowMs }: { most: number; nowMs: number }): Promise<boolean> {
+  const isOver = sql`mail_counts.began_ms <= ${nowMs - MAILS_COUNT_MS}`;
+  const counted = await tx.run(
+    sql`insert into mail_counts (subject, mails, began_ms) values (${subject}, 1, ${nowMs})
+        on conflict (subject) do update set
+          mails = case when ${isOver} then 1 else mail_counts.mails + 1 end,
+          began_ms = case when ${isOver} then excluded.began_ms else mail_counts.began_ms end
+        where ${isOver} or mail_counts.mails < ${most}`,
+  );
+  return counted === 1;
+}
