@@ -36,6 +36,35 @@ export const StoredFigures = z.object({
 });
 export type StoredFigures = z.infer<typeof StoredFigures>;
 export type StoredGpu = StoredFigures['gpus'][number];
+type StoredContainer = StoredFigures['containers'][number];
+
+/**
+ * Reads a stored document. It is not checked again, because only this room writes it: a check would take as long as all the rest of a request for
+ * a week of minutes.
+ */
+export function figuresOf(document: string): StoredFigures {
+  return JSON.parse(document) as StoredFigures;
+}
+
+/**
+ * The GPUs and containers of an instance in a stored document. Only these parts are parsed, because an instance may have one GPU of eight. A quote
+ * within a stored string is escaped, so no name that a host has chosen looks like the member that is searched for.
+ */
+export function figuresOfInstance(document: string, instanceId: string): Pick<StoredFigures, 'gpus' | 'containers'> {
+  const found: ReturnType<typeof figuresOfInstance> = { gpus: [], containers: [] };
+  const member = `"instance_id":${JSON.stringify(instanceId)}`;
+  for (let at = document.indexOf(member), end = 0; at !== -1; at = document.indexOf(member, end)) {
+    end = document.indexOf('}', at) + 1;
+    // A container begins with its instance, a GPU with its UUID. The members after these are numbers.
+    if (document[at - 1] === '{') {
+      found.containers.push(JSON.parse(document.slice(at - 1, end)) as StoredContainer);
+      continue;
+    }
+    const start = document.lastIndexOf('{"uuid":', at);
+    found.gpus.push(JSON.parse(document.slice(start, end)) as StoredGpu);
+  }
+  return found;
+}
 
 /** Adds up summaries of one subject. */
 export interface Tally {
@@ -43,35 +72,65 @@ export interface Tally {
   sum(): Summary;
 }
 
+/** Adds up summaries of one subject in a number of slots. */
+export interface Tallies {
+  add(slot: number, summary: Summary): void;
+  /** The average of a value, by its place in the order of names. Null if the slot has none. */
+  average(slot: number, i: number): number | null;
+  peak(slot: number, i: number): number | null;
+  /** The number of samples in a slot. */
+  samples(slot: number): number;
+}
+
 const REASONS = GPU_NAMES.indexOf('throttle_reasons');
 
 /** Begins a tally. `names` are the names of the values, in their order. */
 export function newTally(names: readonly string[]): Tally {
-  const sums = names.map(() => 0);
-  const weights = names.map(() => 0);
-  const peaks: Values = names.map(() => null);
-  const isBits = (i: number): boolean => names === GPU_NAMES && i === REASONS;
-  let n = 0;
+  const tallies = newTallies(names, 1);
   return {
-    add: (summary) => {
-      n += summary.n;
-      for (const i of names.keys()) {
-        const [average, peak] = [summary.avg[i] ?? null, summary.max[i] ?? null];
-        if (average === null || peak === null) continue;
-        sums[i] = (sums[i] ?? 0) + average * summary.n;
-        weights[i] = (weights[i] ?? 0) + summary.n;
-        const before = peaks[i] ?? null;
-        peaks[i] = before === null ? peak : isBits(i) ? before | peak : Math.max(before, peak);
+    add: (summary) => tallies.add(0, summary),
+    sum: () => ({
+      n: tallies.samples(0),
+      avg: names.map((_, i) => tallies.average(0, i)),
+      max: names.map((_, i) => tallies.peak(0, i)),
+    }),
+  };
+}
+
+/** Begins a tally for each of `count` slots. They share arrays of plain numbers: a request for a week adds up a million values. */
+export function newTallies(names: readonly string[], count: number): Tallies {
+  const size = names.length;
+  const sums = new Float64Array(size * count);
+  const weights = new Float64Array(size * count);
+  const peaks = new Float64Array(size * count).fill(Number.NaN);
+  const samples = new Float64Array(count);
+  const isBits = (i: number): boolean => names === GPU_NAMES && i === REASONS;
+  const at = (list: Float64Array, place: number): number => list[place] ?? Number.NaN;
+  const peak = (slot: number, i: number): number | null => {
+    const value = at(peaks, slot * size + i);
+    return Number.isNaN(value) ? null : value;
+  };
+  return {
+    add: (slot, { n, avg, max }) => {
+      samples[slot] = at(samples, slot) + n;
+      for (let i = 0; i < size; i += 1) {
+        const [average, highest] = [avg[i] ?? null, max[i] ?? null];
+        if (average === null || highest === null) continue;
+        const place = slot * size + i;
+        sums[place] = at(sums, place) + average * n;
+        weights[place] = at(weights, place) + n;
+        const before = at(peaks, place);
+        if (Number.isNaN(before)) peaks[place] = highest;
+        else peaks[place] = isBits(i) ? before | highest : Math.max(before, highest);
       }
     },
-    sum: () => {
-      const average = (i: number): number | null => {
-        const weight = weights[i] ?? 0;
-        if (weight === 0 || isBits(i)) return peaks[i] ?? null;
-        return Math.round(((sums[i] ?? 0) / weight) * 100) / 100;
-      };
-      return { n, avg: names.map((_, i) => average(i)), max: [...peaks] };
+    average: (slot, i) => {
+      const weight = at(weights, slot * size + i);
+      if (weight === 0 || isBits(i)) return peak(slot, i);
+      return Math.round((at(sums, slot * size + i) / weight) * 100) / 100;
     },
+    peak,
+    samples: (slot) => at(samples, slot),
   };
 }
 

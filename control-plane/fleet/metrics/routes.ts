@@ -3,7 +3,8 @@ import { z } from 'zod';
 import { InstanceMetrics, MachineMetrics, MetricsQuery } from '../../../shared/api/metrics.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
-import { METRICS_SCRAPED_MAX } from '../../../shared/limits.ts';
+import { METRICS_READS_PER_ORG_MAX, METRICS_SCRAPED_MAX } from '../../../shared/limits.ts';
+import { openSemaphore } from '../../../shared/semaphore.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import { Id, operator } from '../../base/http/operator.ts';
 import { type Caller, type Route, route } from '../../base/http/route.ts';
@@ -27,11 +28,32 @@ export interface MetricsRouteDeps {
 const DESCRIPTION =
   'Each point has averages and maxima. They come from values for each minute, which are kept for seven days. `latest` is the newest sample. Each read makes the host take a sample every second for half a minute. Without such reads, the newest sample is up to two minutes old. The values come from the host.';
 
+const TRY_AGAIN_SECONDS = 10;
+/** A read of a week takes less than a second, so some reads come to their turn within this time. */
+const READ_WAIT_MS = 5_000;
+
 export function metricsRoutes(deps: MetricsRouteDeps): Route[] {
-  return [instanceRoute(deps), machineRoute(deps), prometheusRoute(deps)];
+  const inTurn = openTurns(deps.clock);
+  return [instanceRoute(deps, inTurn), machineRoute(deps, inTurn), prometheusRoute(deps)];
 }
 
-function instanceRoute({ db, clock, metrics, instanceOf }: MetricsRouteDeps): Route {
+/** @throws ServiceError `rate_limit_exceeded` if the organisation reads too much at once */
+type InTurn = <T extends object>(orgId: string, read: () => Promise<T>) => Promise<T>;
+
+/** Limits how many reads of each organisation are in memory, and how much of the processor they take from the reads of others. */
+function openTurns(clock: Clock): InTurn {
+  const reads = openSemaphore(clock, METRICS_READS_PER_ORG_MAX);
+  return async (orgId, read) => {
+    const answer = await reads.run(orgId, READ_WAIT_MS, read);
+    if (answer !== undefined) return answer;
+    return fail('rate_limit_exceeded', {
+      detail: `This organisation reads ${METRICS_READS_PER_ORG_MAX} metrics already. Send the request again when one of them is there.`,
+      retryAfterSeconds: TRY_AGAIN_SECONDS,
+    });
+  };
+}
+
+function instanceRoute({ db, clock, metrics, instanceOf }: MetricsRouteDeps, inTurn: InTurn): Route {
   return route({
     method: 'GET',
     path: '/v1/instances/{id}/metrics',
@@ -47,12 +69,13 @@ function instanceRoute({ db, clock, metrics, instanceOf }: MetricsRouteDeps): Ro
     errors: ['not_found'],
     handler: async ({ caller, params, query }) => {
       const instance = await instanceOf(db.read, caller.orgId, params.id);
-      return { status: 200, body: await instanceMetrics(instance, windowOf(query, clock.now()), metrics) };
+      const window = windowOf(query, clock.now());
+      return { status: 200, body: await inTurn(caller.orgId, () => instanceMetrics(instance, window, metrics)) };
     },
   });
 }
 
-function machineRoute({ db, clock, metrics }: MetricsRouteDeps): Route {
+function machineRoute({ db, clock, metrics }: MetricsRouteDeps, inTurn: InTurn): Route {
   return route({
     method: 'GET',
     path: '/v1/community/machines/{id}/metrics',
@@ -68,7 +91,8 @@ function machineRoute({ db, clock, metrics }: MetricsRouteDeps): Route {
     errors: ['not_found'],
     handler: async ({ caller, params, query }) => {
       const machine = await ownMachine(db.read, caller.orgId, params.id);
-      return { status: 200, body: await machineMetrics(machine.id, windowOf(query, clock.now()), metrics) };
+      const window = windowOf(query, clock.now());
+      return { status: 200, body: await inTurn(caller.orgId, () => machineMetrics(machine.id, window, metrics)) };
     },
   });
 }

@@ -3,8 +3,8 @@ import { isoTime } from '../../../shared/clock.ts';
 import type { MetricsQuery } from '../../../shared/api/metrics.ts';
 import { failField } from '../../../shared/errors.ts';
 import { isoTimeMs } from '../../../shared/iso-time.ts';
-import { METRICS_MINUTE_MS, METRICS_POINTS_MAX } from '../../../shared/limits.ts';
-import { GPU_NAMES, newTally, type StoredGpu, type Summary, type Tally, type Values } from './figures.ts';
+import { GPUS_PER_MACHINE_MAX, METRICS_MINUTE_MS, METRICS_POINTS_MAX } from '../../../shared/limits.ts';
+import { GPU_NAMES, newTallies, type StoredGpu, type Summary, type Values } from './figures.ts';
 
 const HOUR_MS = 3_600_000;
 
@@ -46,21 +46,16 @@ export interface Points {
 
 /** Collects the figures of one subject by point. */
 export function newPoints({ fromMs, untilMs, stepMs }: Window, order: readonly string[]): Points {
-  const tallies = new Map<number, Tally>();
   const count = Math.ceil((untilMs - fromMs) / stepMs);
+  const tallies = newTallies(order, count);
   return {
-    add: (minuteMs, summary) => {
-      const at = Math.floor((minuteMs - fromMs) / stepMs);
-      const tally = tallies.get(at) ?? newTally(order);
-      tally.add(summary);
-      tallies.set(at, tally);
-    },
+    add: (minuteMs, summary) => tallies.add(Math.floor((minuteMs - fromMs) / stepMs), summary),
     series: <Name extends string>(names: readonly Name[]) => {
-      const sums = Array.from({ length: count }, (_, at) => tallies.get(at)?.sum());
-      const valuesAt = (i: number, kind: 'avg' | 'max'): Values => sums.map((sum) => sum?.[kind][i] ?? null);
+      const values = (one: (point: number) => number | null): Values =>
+        Array.from({ length: count }, (_, at) => one(at));
       const entries = names.map((name) => {
         const i = order.indexOf(name);
-        return [name, { avg: valuesAt(i, 'avg'), max: valuesAt(i, 'max') }];
+        return [name, { avg: values((at) => tallies.average(at, i)), max: values((at) => tallies.peak(at, i)) }];
       });
       return Object.fromEntries(entries) as Record<Name, { avg: Values; max: Values }>;
     },
@@ -72,7 +67,10 @@ export function named<Name extends string>(names: readonly Name[], { avg }: Summ
   return Object.fromEntries(names.map((name, i) => [name, avg[i] ?? null])) as Record<Name, number | null>;
 }
 
-/** The series of each GPU, in the order of their indices. */
+/**
+ * The series of each GPU, in the order of their indices. Takes the newest minute first. Each GPU needs some hundred kilobytes, and a host may
+ * name other ones every minute, so only as many as a machine can have are kept: those with the newest figures.
+ */
 export interface GpuPoints {
   add(minuteMs: number, gpu: StoredGpu): void;
   all(): { uuid: string; index: number; points: Points }[];
@@ -81,10 +79,13 @@ export interface GpuPoints {
 export function newGpuPoints(window: Window): GpuPoints {
   const found = new Map<string, { uuid: string; index: number; points: Points }>();
   return {
-    add: (minuteMs, { uuid, index, ...summary }) => {
-      const { points } = found.get(uuid) ?? { points: newPoints(window, GPU_NAMES) };
-      points.add(minuteMs, summary);
-      found.set(uuid, { uuid, index, points });
+    add: (minuteMs, gpu) => {
+      const { uuid, index } = gpu;
+      const known = found.get(uuid);
+      if (known === undefined && found.size >= GPUS_PER_MACHINE_MAX) return;
+      const { points } = known ?? { points: newPoints(window, GPU_NAMES) };
+      points.add(minuteMs, gpu);
+      if (known === undefined) found.set(uuid, { uuid, index, points });
     },
     all: () => [...found.values()].toSorted((a, b) => a.index - b.index),
   };

@@ -75,10 +75,11 @@ export async function newestOf(query: Query, machineIds: readonly string[]): Pro
   return new Map(rows.map((row) => [row.machine_id, row]));
 }
 
-const StoredMinute = z.object({ minute_ms: int, figures: json(StoredFigures) });
+/** `figures` is the document as it is stored: its reader parses only what it needs. */
+const StoredMinute = z.object({ minute_ms: int, figures: text });
 export type StoredMinute = z.infer<typeof StoredMinute>;
 
-/** The minutes of a machine in the order of time, from `fromMs` and before `untilMs`. */
+/** The newest minutes of a machine, the newest first, from `fromMs` and before `untilMs`. */
 export function minutesOf(
   query: Query,
   machineId: string,
@@ -87,7 +88,7 @@ export function minutesOf(
   return query.all(
     StoredMinute,
     sql`select minute_ms, figures from metric_minutes
-        where machine_id = ${machineId} and minute_ms >= ${fromMs} and minute_ms < ${untilMs} order by minute_ms limit ${limit}`,
+        where machine_id = ${machineId} and minute_ms >= ${fromMs} and minute_ms < ${untilMs} order by minute_ms desc limit ${limit}`,
   );
 }
 

@@ -2,8 +2,9 @@
 // sees nothing from inside a container.
 import type { InstanceMetrics, MachineMetrics } from '../../../shared/api/metrics.ts';
 import { isoTime } from '../../../shared/clock.ts';
-import { CONTAINER_NAMES, GPU_NAMES, HOST_NAMES, type StoredGpu } from './figures.ts';
+import { CONTAINER_NAMES, figuresOf, figuresOfInstance, GPU_NAMES, HOST_NAMES, type StoredGpu } from './figures.ts';
 import type { FleetMetrics, LiveFigures } from './metrics.ts';
+import type { StoredMinute } from './store.ts';
 import { type GpuPoints, named, newGpuPoints, newPoints, pointsOf, type Window } from './series.ts';
 
 /** Figures with averages: the throttle reasons have none. */
@@ -27,15 +28,13 @@ export async function instanceMetrics(
   const gpus = newGpuPoints(window);
   const container = newPoints(window, CONTAINER_NAMES);
   let hasContainer = false;
-  for await (const rows of machineId === null ? [] : metrics.minutes(machineId, window)) {
-    for (const { minute_ms: minuteMs, figures } of rows) {
-      for (const gpu of figures.gpus) if (gpu.instance_id === id) gpus.add(minuteMs, gpu);
-      for (const one of figures.containers.filter(({ instance_id }) => instance_id === id)) {
-        container.add(minuteMs, one);
-        hasContainer = true;
-      }
-    }
-  }
+  const take = ({ minute_ms: minuteMs, figures }: StoredMinute): void => {
+    const own = figuresOfInstance(figures, id);
+    for (const gpu of own.gpus) gpus.add(minuteMs, gpu);
+    for (const one of own.containers) container.add(minuteMs, one);
+    hasContainer ||= own.containers.length > 0;
+  };
+  if (machineId !== null) await metrics.eachMinute(machineId, window, take);
   const live = machineId === null || !isLive ? undefined : await metrics.look(machineId);
   return {
     instance_id: id,
@@ -55,14 +54,13 @@ export async function machineMetrics(
   const gpus = newGpuPoints(window);
   const host = newPoints(window, HOST_NAMES);
   let hasHost = false;
-  for await (const rows of metrics.minutes(machineId, window)) {
-    for (const { minute_ms: minuteMs, figures } of rows) {
-      for (const gpu of figures.gpus) gpus.add(minuteMs, gpu);
-      if (figures.host === null) continue;
-      host.add(minuteMs, figures.host);
-      hasHost = true;
-    }
-  }
+  await metrics.eachMinute(machineId, window, ({ minute_ms: minuteMs, figures }) => {
+    const shown = figuresOf(figures);
+    for (const gpu of shown.gpus) gpus.add(minuteMs, gpu);
+    if (shown.host === null) return;
+    host.add(minuteMs, shown.host);
+    hasHost = true;
+  });
   const live = await metrics.look(machineId);
   return {
     machine_id: machineId,
