@@ -1,6 +1,7 @@
 // SQLite driver: one writer connection with group commit, one reader, and a lock that keeps a second process out.
 import Database from 'better-sqlite3';
 import { type Clock } from '../../../shared/clock.ts';
+import { SQLITE_STATEMENTS_CHARS_MAX } from '../../../shared/limits.ts';
 import { type CheckpointOptions, openCheckpoints } from './checkpoints.ts';
 import { decoding, openBodies } from './bodies.ts';
 import {
@@ -17,6 +18,7 @@ import {
 } from './db.ts';
 import { type BodyResult, type OnCommit, openGroupCommit, type SettleEarly } from './group-commit.ts';
 import { type AnyBody, type Connection, mayBeLost, openBatches } from './sqlite-batches.ts';
+import { keepPrepared } from './statements.ts';
 import { type Datasync, openWal, type Wal } from './wal.ts';
 
 /** Limits how many bodies share one commit, and so how long the first of them waits. */
@@ -148,19 +150,14 @@ function connect(at: string | Buffer, readonly: boolean): Connection {
   connection.pragma('foreign_keys = ON');
   connection.pragma('recursive_triggers = ON');
   connection.pragma('busy_timeout = 5000');
-  // The caches cannot grow without bound: templates and texts come from the source code only.
+  // Templates come from the source code, so there are not many. Statements with parts have another text for each length of a list.
   const ofTemplate = new Map<TemplateStringsArray, Database.Statement>();
-  const ofText = new Map<string, Database.Statement>();
-  const byText = (text: string): Database.Statement => {
-    let prepared = ofText.get(text);
-    if (prepared === undefined) ofText.set(text, (prepared = connection.prepare(text)));
-    return prepared;
-  };
+  const ofText = keepPrepared((text) => connection.prepare(text), SQLITE_STATEMENTS_CHARS_MAX);
   const prepare = (statement: Sql): Database.Statement => {
     const template = templateOf(statement);
-    if (template === undefined) return byText(textOf(statement));
+    if (template === undefined) return ofText(textOf(statement));
     let prepared = ofTemplate.get(template);
-    if (prepared === undefined) ofTemplate.set(template, (prepared = byText(textOf(statement))));
+    if (prepared === undefined) ofTemplate.set(template, (prepared = connection.prepare(textOf(statement))));
     return prepared;
   };
   return { database: connection, prepare };

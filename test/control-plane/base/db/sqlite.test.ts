@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
 import Database from 'better-sqlite3';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { z } from 'zod';
 import { int } from '../../../../control-plane/base/db/columns.ts';
-import { type Db, type HotBody, sql } from '../../../../control-plane/base/db/db.ts';
+import { type Db, type HotBody, join as joinSql, sql } from '../../../../control-plane/base/db/db.ts';
 import { openSqlite, refuseUnsafeVersion } from '../../../../control-plane/base/db/sqlite.ts';
 import { systemClock } from '../../../../shared/clock.ts';
 
@@ -113,6 +113,42 @@ test('every connection checks foreign keys', async () => {
   const Keys = z.object({ foreign_keys: int });
   expect(await db.read.one(Keys, sql`pragma foreign_keys`)).toEqual({ foreign_keys: 1 });
   expect(await db.tx('pragma', (tx) => tx.one(Keys, sql`pragma foreign_keys`))).toEqual({ foreign_keys: 1 });
+});
+
+describe('prepared statements', () => {
+  /** How often a text that begins like this is prepared while the work runs. */
+  const preparedIn = async (begin: string, work: () => Promise<void>): Promise<number> => {
+    const spy = vi.spyOn(Database.prototype, 'prepare');
+    await work();
+    const found = spy.mock.calls.filter(([text]) => text.startsWith(begin)).length;
+    spy.mockRestore();
+    return found;
+  };
+  const Values = z.object({ v: int });
+  const list = (length: number): Promise<unknown> => {
+    const vs = Array.from({ length }, (_, i) => i);
+    return db.read.all(Values, sql`select v from t where v in (${joinSql(vs)})`);
+  };
+  const some = sql`v > 0`;
+  const lists = async (first: number, last: number): Promise<void> => {
+    for (let length = first; length <= last; length += 1) {
+      await list(length);
+      await count();
+      await db.read.all(Values, sql`select v as v from t where ${some}`);
+    }
+  };
+
+  test('of lists are not kept for ever', async () => {
+    const first = 'select v from t where v in (coalesce(?, null))';
+    expect(await preparedIn(first, async () => void (await Promise.all([list(1), list(1)])))).toBe(1);
+    await lists(2, 400);
+    expect(await preparedIn(first, async () => void (await list(1)))).toBe(1);
+  });
+
+  test('that are used again and again are prepared once', async () => {
+    expect(await preparedIn('select count(*)', () => lists(1, 400))).toBe(1);
+    expect(await preparedIn('select v as v', () => lists(1, 400))).toBe(0);
+  });
 });
 
 describe('the flush of the write-ahead log', () => {
