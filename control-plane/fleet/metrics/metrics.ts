@@ -9,15 +9,14 @@
 // A request for live figures of a machine sets `watched_until_ms` in its row. The process that has the link of the machine sees that within a
 // second, and asks the host for a sample every second.
 import type { Clock } from '../../../shared/clock.ts';
-import { fail } from '../../../shared/errors.ts';
 import { METRICS_STALE_MS, METRICS_WATCH_MS } from '../../../shared/limits.ts';
 import type { MetricsSample } from '../../../shared/protocol/metrics.ts';
-import { openSemaphore } from '../../../shared/semaphore.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Link } from '../link/link.ts';
 import { instancesOn } from '../workloads/store.ts';
 import type { StoredFigures } from './figures.ts';
 import { type InstanceOf, openMinutes } from './minutes.ts';
+import { openPages, type Pages } from './pages.ts';
 import * as store from './store.ts';
 
 export interface LiveFigures {
@@ -33,18 +32,10 @@ export interface FleetMetrics {
   live(machineIds: readonly string[]): Promise<Map<string, LiveFigures>>;
   /** The newest sample; undefined if there is none or it is old. The machine is sampled quickly for a while. */
   look(machineId: string): Promise<LiveFigures | undefined>;
-  /**
-   * Calls `take` with each minute of a span, the newest first. Other work of the process goes on in between.
-   * @throws ServiceError `unavailable` if a page of minutes does not get its turn in time
-   */
-  eachMinute(machineId: string, span: Span, take: (minute: store.StoredMinute) => void): Promise<void>;
+  /** Calls `take` with each minute of a span, the newest first. Other work of the process goes on in between. */
+  eachMinute: Pages['each'];
   /** Stores what is in memory. */
   close(): Promise<void>;
-}
-
-export interface Span {
-  fromMs: number;
-  untilMs: number;
 }
 
 export interface FleetMetricsDeps {
@@ -57,15 +48,11 @@ export interface FleetMetricsDeps {
 const CHUNK = 100;
 /** A request for live figures renews `watched_until_ms` only if less than this time is left, so that most requests write nothing. */
 const RENEW_MS = METRICS_WATCH_MS / 2;
-/** Number of minutes that are read and summed up in one turn of the event loop: a few milliseconds for a machine with eight GPUs. */
-const MINUTES_PER_PAGE = 120;
-/** How long a page waits for the pages of other requests. If it waits longer, the database does not answer. */
-const PAGE_WAIT_MS = 30_000;
 
 export function openFleetMetrics(deps: FleetMetricsDeps): FleetMetrics {
   const { db, clock, link } = deps;
   const minutes = openMinutes();
-  const pages = openSemaphore(clock, 1);
+  const pages = openPages(deps);
   /** The time until which each host was asked to sample quickly, by machine id. */
   let announced = new Map<string, number>();
 
@@ -108,21 +95,7 @@ export function openFleetMetrics(deps: FleetMetricsDeps): FleetMetrics {
         await db.tx('metrics.watch', (tx) => store.setWatched(tx, machineId, nowMs + METRICS_WATCH_MS));
       return row !== undefined && isFresh(row, nowMs) ? liveOf(row) : undefined;
     },
-    eachMinute: async (machineId, { fromMs, untilMs }, take) => {
-      for (let endMs = untilMs; ;) {
-        const span = { fromMs, untilMs: endMs, limit: MINUTES_PER_PAGE };
-        // The pages of all requests take turns, one in each turn of the event loop. A stranger's request waits for one page, not for one of each.
-        const page = await pages.run('page', PAGE_WAIT_MS, async () => {
-          const rows = await store.minutesOf(db.read, machineId, span);
-          for (const row of rows) take(row);
-          await clock.nextTurn();
-          return rows;
-        });
-        if (page === undefined) return fail('unavailable', { detail: 'The figures could not be read in time.' });
-        if (page.length < MINUTES_PER_PAGE) return;
-        endMs = page.at(-1)?.minute_ms ?? fromMs;
-      }
-    },
+    eachMinute: pages.each,
     close: () => storeDue([], true),
   };
 }

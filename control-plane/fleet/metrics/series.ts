@@ -51,8 +51,12 @@ export function newPoints({ fromMs, untilMs, stepMs }: Window, order: readonly s
   return {
     add: (minuteMs, summary) => tallies.add(Math.floor((minuteMs - fromMs) / stepMs), summary),
     series: <Name extends string>(names: readonly Name[]) => {
-      const values = (one: (point: number) => number | null): Values =>
-        Array.from({ length: count }, (_, at) => one(at));
+      const values = (one: (point: number) => number | null): Values => {
+        const list: Values = [];
+        // Array.from takes three times as long, and a week of a machine has 200,000 values.
+        for (let at = 0; at < count; at += 1) list.push(one(at));
+        return list;
+      };
       const entries = names.map((name) => {
         const i = order.indexOf(name);
         return [name, { avg: values((at) => tallies.average(at, i)), max: values((at) => tallies.peak(at, i)) }];
