@@ -256,7 +256,9 @@ export const EarningsEntry = z
     payable_at: z.iso
       .datetime()
       .nullable()
-      .describe('Time from which the amount can be paid out. Null while the customer of the rental disputes it'),
+      .describe(
+        'Time from which the amount can be paid out. Null while the customer of the rental disputes the time of this entry',
+      ),
     paid: z
       .boolean()
       .describe(
@@ -348,7 +350,9 @@ export const CommunityEarnings = z
       ),
     payable_cents: z
       .int()
-      .describe('The part of `unpaid_cents` that can be paid out now. It is old enough, and no customer disputes it'),
+      .describe(
+        'The part of `unpaid_cents` that can be paid out now. It is old enough, and no open dispute can take it back. What a dispute can take back and was paid out already is missing here too',
+      ),
     of_machine: z
       .strictObject({
         machine_id: z.string().describe('The machine that was asked for'),

@@ -104,22 +104,24 @@ export async function paidTo(query: Query, supplierId: string): Promise<bigint> 
 }
 
 /**
- * Earnings that may not be paid out yet: entries posted after `sinceMs`, and all entries of the `disputed` rentals. A claw-back of a rental
- * reduces only the entries of that rental.
+ * Earnings that may not be paid out yet: entries posted after `sinceMs`, and entries of the `disputed` rentals that were posted at or after
+ * the time from which each is disputed, also if they were paid out. A claw-back of a rental reduces only the entries of that rental.
  */
 export async function waitingFor(
   query: Query,
   supplierId: string,
-  { sinceMs, disputed }: { sinceMs: number; disputed: readonly string[] },
+  { sinceMs, disputed }: { sinceMs: number; disputed: ReadonlyMap<string, number> },
 ): Promise<bigint> {
   const account = accountId(payable(supplierId));
   const isNew = sql`posted_ms > ${sinceMs}`;
-  // Two queries, so that each uses its index: a supplier may have a million entries.
-  const parts = disputed.length === 0 ? [isNew] : splitByDispute(isNew, disputed);
-  const entries = parts.flatMap((which) => [
-    sql`select subject_id, amount_ucents from transfers where ${EARNED} and credit_account_id = ${account} and ${which}`,
-    sql`select subject_id, -amount_ucents from transfers where ${TAKEN_BACK} and debit_account_id = ${account} and ${which}`,
-  ]);
+  const entries =
+    disputed.size === 0
+      ? entriesOf(account, isNew)
+      : [
+          ...entriesOf(account, sql`${isNew} and subject_id not in (${join([...disputed.keys()])})`),
+          // The index of the rentals, not that of the account: a supplier may have a million entries.
+          ...entriesOf(account, isTakable(sinceMs, disputed), sql` || ''`),
+        ];
   const row = await query.one(
     SumRow,
     sql`select cast(coalesce(sum(case when net_ucents > 0 then net_ucents else 0 end), 0) as bigint) as total_ucents from (
@@ -129,9 +131,20 @@ export async function waitingFor(
   return row?.total_ucents ?? 0n;
 }
 
-function splitByDispute(isNew: Sql, disputed: readonly string[]): [Sql, Sql] {
-  const some = join([...disputed]);
-  return [sql`${isNew} and subject_id not in (${some})`, sql`subject_id in (${some})`];
+/** Earnings and claw-backs of the account. `apart` keeps the index of the account out of the plan. */
+function entriesOf(account: string, which: Sql, apart = sql``): Sql[] {
+  return [
+    sql`select subject_id, amount_ucents from transfers where ${EARNED} and credit_account_id${apart} = ${account} and ${which}`,
+    sql`select subject_id, -amount_ucents from transfers where ${TAKEN_BACK} and debit_account_id${apart} = ${account} and ${which}`,
+  ];
+}
+
+/** Entries of the disputed rentals that are new, or that the dispute can take back. */
+function isTakable(sinceMs: number, disputed: ReadonlyMap<string, number>): Sql {
+  const times = [...disputed].map(
+    ([id, fromMs]) => sql`when ${id} then cast(${Math.min(fromMs, sinceMs + 1)} as bigint)`,
+  );
+  return sql`subject_id in (${join([...disputed.keys()])}) and posted_ms >= case subject_id ${join(times, ' ')} end`;
 }
 
 /** The supplier's earnings from transfers of one kind that were posted after `sinceMs`. */

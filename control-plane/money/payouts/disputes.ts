@@ -111,15 +111,24 @@ export function oldestDisputes(query: Query, limit: number): Promise<Dispute[]> 
   );
 }
 
-const InstanceIdRow = z.object({ instance_id: text });
+const DisputedRow = DisputeRow.pick({ instance_id: true, since_ms: true });
 
-/** Rentals with an open dispute. */
-export async function disputedInstances(query: Query): Promise<string[]> {
+/** Rentals with an open dispute, and the time from which each is disputed; 0: all of it. */
+export async function disputedInstances(query: Query): Promise<Map<string, number>> {
   const rows = await query.all(
-    InstanceIdRow,
-    sql`select instance_id from disputes where state = 'open' order by instance_id`,
+    DisputedRow,
+    sql`select instance_id, since_ms from disputes where state = 'open' order by instance_id`,
   );
-  return rows.map((row) => row.instance_id);
+  return new Map(rows.map((row) => [row.instance_id, row.since_ms]));
+}
+
+/** Whether an open dispute can still take the entry back. An entry is posted at or after the end of the time that it pays for. */
+export function isDisputed(
+  { subject_id: id, posted_ms: postedMs }: { subject_id: string; posted_ms: number },
+  disputed: ReadonlyMap<string, number>,
+): boolean {
+  const sinceMs = disputed.get(id);
+  return sinceMs !== undefined && postedMs >= sinceMs;
 }
 
 /** Proves that each refund is in the ledger, to the microcent. Returns broken invariants in words; empty if all hold. */

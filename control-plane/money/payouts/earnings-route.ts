@@ -7,6 +7,7 @@ import { dollarText } from '../../../shared/money.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import type { Cursor, Cursors } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
+import { isDisputed } from './disputes.ts';
 import type { Earning, Walk } from './earnings.ts';
 import type { Payouts } from './payouts.ts';
 
@@ -107,7 +108,7 @@ function walkOf(cursor: Cursor | undefined): Walk | undefined {
 
 function entryView(
   { entry, amountCents, isPaid }: Earning,
-  facts: { machines: ReadonlyMap<string, string>; disputed: ReadonlySet<string>; delayMs: number },
+  facts: { machines: ReadonlyMap<string, string>; disputed: ReadonlyMap<string, number>; delayMs: number },
 ): EarningsEntry {
   const { machines, disputed, delayMs } = facts;
   const machineId = machines.get(entry.subject_id);
@@ -120,7 +121,7 @@ function entryView(
     amount: dollarText(entry.amount_ucents),
     reason: entry.evidence,
     accrued_at: isoTime(entry.posted_ms),
-    payable_at: disputed.has(entry.subject_id) ? null : isoTime(entry.posted_ms + delayMs),
+    payable_at: isDisputed(entry, disputed) ? null : isoTime(entry.posted_ms + delayMs),
     paid: isPaid,
   };
 }

@@ -17,8 +17,8 @@ import { openSending, type Sending } from './sending.ts';
 import { type Standing, standingOf, sumsOf } from './standing.ts';
 
 export interface EarningsPage extends Standing, WalkedEarnings {
-  /** Rentals whose earnings wait for a decision of the operator. */
-  disputed: ReadonlySet<string>;
+  /** Rentals whose earnings wait for a decision of the operator, and the time from which each is disputed. */
+  disputed: ReadonlyMap<string, number>;
   /** The earnings of the requested machine; undefined if the request names no machine. */
   machineUcents: bigint | undefined;
 }
@@ -58,7 +58,7 @@ export function openPayouts(deps: PayoutsDeps): Payouts {
         const totalUcents = sums.owedUcents + sums.paidUcents;
         const start = from ?? { totalUcents, leastUcents: totalUcents, after: undefined };
         const { paidUcents } = sums;
-        const disputed = new Set(await disputedInstances(query));
+        const disputed = await disputedInstances(query);
         const common = { ...standingOf(sums), disputed };
         if (only !== undefined) {
           const walked = await earningsOfMachine(query, only, { supplierId, paidUcents, start }, limit);

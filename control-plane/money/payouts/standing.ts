@@ -11,7 +11,7 @@ import { disputedInstances } from './disputes.ts';
 export interface Standing {
   accruedCents: bigint;
   unpaidCents: bigint;
-  /** The part that may be paid out now: old enough and not disputed. Never below 0. */
+  /** The part that may be paid out now: old enough, and no open dispute can take it back. Never below 0. */
   payableCents: bigint;
 }
 

@@ -108,10 +108,16 @@ describe('the account of a supplier', () => {
   });
 
   test('waits for what is new, and for all of a disputed rental, of which none is below zero', async () => {
-    const waits = (ms: number, disputed: string[] = []): Promise<bigint> =>
-      suppliers.waitingFor(db.read, 's', { sinceMs: START_MS + ms, disputed });
+    const waits = (ms: number, disputed: string[] = [], fromMs = 0): Promise<bigint> => {
+      const times = new Map(disputed.map((id) => [id, fromMs]));
+      return suppliers.waitingFor(db.read, 's', { sinceMs: START_MS + ms, disputed: times });
+    };
     expect([await waits(-1), await waits(0), await waits(1)]).toEqual([26n, 10n, 0n]);
     expect([await waits(1, ['i']), await waits(0, ['i']), await waits(0, ['i-2'])]).toEqual([16n, 26n, 10n]);
+    // Disputed from a time on: entries of that moment wait, older ones do not, and new ones wait in any case.
+    expect([await waits(1, ['i-2'], START_MS + 1), await waits(1, ['i-2'], START_MS + 2)]).toEqual([10n, 0n]);
+    expect([await waits(1, ['i'], START_MS), await waits(1, ['i'], START_MS + 1)]).toEqual([16n, 0n]);
+    expect([await waits(0, ['i-2'], START_MS + 2), await waits(-1, ['i'], START_MS + 1)]).toEqual([10n, 26n]);
     await post('too much', [supplier, revenue], { atMs: 2, amountUcents: 40n, kind: 'rental.refund_supplier' });
     expect(await waits(1)).toBe(0n);
   });

@@ -199,5 +199,5 @@ test('disputes are listed from new to old, and those of a rental and the open on
   expect(idsOf(await disputesOf(db.read, 'i-1'))).toEqual(['a', 'b', 'late']);
   expect(idsOf(await oldestDisputes(db.read, 9))).toEqual(['c', 'd', 'late']);
   expect(idsOf(await oldestDisputes(db.read, 1))).toEqual(['c']);
-  expect(await disputedInstances(db.read)).toEqual(['i-1', 'i-2', 'i-3']);
+  expect(await disputedInstances(db.read)).toEqual(new Map(['i-1', 'i-2', 'i-3'].map((id) => [id, 0])));
 });

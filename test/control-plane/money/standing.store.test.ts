@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { type AccountRef, clearing, paidOut, payable } from '../../../control-plane/money/ledger/accounts.ts';
+import { isDisputed } from '../../../control-plane/money/payouts/disputes.ts';
 import type { Walk } from '../../../control-plane/money/payouts/earnings.ts';
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
 import { openWorld, type World } from '../../kit/world.ts';
@@ -39,10 +40,10 @@ const takeBack = (supplierId: string, subjectId: string, cents: number): Promise
   post({ debit: payable(supplierId), credit: clearing }, 'test', subjectId, cents);
 const pay = (supplierId: string, cents: number): Promise<void> =>
   post({ debit: payable(supplierId), credit: paidOut }, 'payout', supplierId, cents);
-const dispute = (instanceId: string, state: string): Promise<number> =>
+const dispute = (instanceId: string, state: string, sinceMs = 0): Promise<number> =>
   world.db.tx('dispute', (tx) =>
     tx.run(sql`insert into disputes (id, instance_id, since_ms, reason, state, refunded_ucents, note, opened_ms, resolved_ms)
-      values (${`d-${instanceId}`}, ${instanceId}, 0, 'x', ${state}, 0, null, 0, null)`),
+      values (${`d-${instanceId}`}, ${instanceId}, ${sinceMs}, 'x', ${state}, 0, null, 0, null)`),
   );
 /** Accrued, unpaid and payable cents. */
 const standing = async (supplierId: string): Promise<number[]> => {
@@ -70,6 +71,36 @@ test('a dispute keeps all entries of its rental back, old and new, from every su
     [620, 420, 0],
     [871, 571, 0],
   ]);
+});
+
+test('a dispute keeps back only what it can still take: what was earned from its time on, also if that was paid out', async () => {
+  await world.clock.advance(DELAY_MS);
+  await pay('s', 420);
+  // Nothing of it is new any more, and another rental earns.
+  const beginMs = world.clock.now() + 1;
+  await world.clock.advance(1);
+  await earn('s', 'i-5', 40);
+  await earn('s', 'i-6', 160);
+  await world.clock.advance(DELAY_MS + 1);
+  expect(await standing('s')).toEqual([820, 200, 200]);
+  await dispute('i-1', 'open', beginMs);
+  expect(await standing('s')).toEqual([820, 200, 200]);
+  await dispute('i-5', 'open', beginMs);
+  expect(await standing('s')).toEqual([820, 200, 160]);
+  await pay('s', 160);
+  await earn('s', 'i-7', 100);
+  await world.clock.advance(DELAY_MS + 1);
+  expect(await standing('s')).toEqual([920, 140, 100]);
+  await dispute('i-6', 'open', beginMs + 1);
+  expect(await standing('s')).toEqual([920, 140, 100]);
+  const view = await world.rooms.payouts.earnings('s', { from: undefined, limit: 3 });
+  const shown = view.earnings.map(({ entry }) => [entry.subject_id, isDisputed(entry, view.disputed)]);
+  expect(Object.fromEntries(shown)).toEqual({ 'i-7': false, 'i-6': false, 'i-5': true });
+  // The payout has covered the other rental. A dispute can take that back too, so later earnings wait for it.
+  await world.db.tx('earlier', (tx) =>
+    tx.run(sql`update disputes set since_ms = ${beginMs} where instance_id = 'i-6'`),
+  );
+  expect(await standing('s')).toEqual([920, 140, 0]);
 });
 
 test('a dispute that is resolved keeps nothing back', async () => {

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Http } from '../../../control-plane/base/http/server.ts';
 import { instanceCosts } from '../../../control-plane/money/bill/instance-costs.ts';
 import { changeSince, monthLines } from '../../../control-plane/money/ledger/month-store.ts';
+import { waitingFor } from '../../../control-plane/money/ledger/suppliers.ts';
 import { openSegments } from '../../../control-plane/money/metering/store.ts';
 import { disputesOf } from '../../../control-plane/money/payouts/disputes.ts';
 import { rentalsOf } from '../../../control-plane/rental/instances/store.ts';
@@ -49,6 +50,17 @@ test('the tick reads open segments only, and the disputes of a rental are found 
   expect((await planSteps(world.db, recording.sent)).map((step) => step.split(':')[0])).toEqual([
     'SEARCH meter_segments USING INDEX meter_segments_running (id>?)',
     'SEARCH disputes USING INDEX disputes_of_instance (instance_id=?)',
+  ]);
+});
+
+test('what waits for disputes is read along the disputed rentals, not along the account of a supplier', async () => {
+  recording.sent.length = 0;
+  await waitingFor(recording.db.read, 's', { sinceMs: 5, disputed: new Map([['i', 3]]) });
+  const steps = (await planSteps(world.db, recording.sent)).map((step) => step.split(':')[0]);
+  expect(steps.filter((step) => step?.includes(' transfers'))).toEqual([
+    'SEARCH transfers USING INDEX transfers_earned (credit_account_id=? AND posted_ms>?)',
+    'SEARCH transfers USING INDEX transfers_taken_back (debit_account_id=? AND posted_ms>?)',
+    'SEARCH transfers USING INDEX transfers_by_subject (subject_id=?)',
   ]);
 });
 
