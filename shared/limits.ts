@@ -70,6 +70,13 @@ export const PORTS_MAX = 10;
 export const EVENT_STREAMS_PER_KEY_MAX = 10;
 export const EVENT_STREAMS_PER_ADDRESS_MAX = 100;
 
+/**
+ * New images of Docker Hub that an organisation may name without a login. Docker Hub allows an address a hundred reads in six hours, which all
+ * organisations share.
+ */
+export const IMAGE_READS_BURST = 20;
+export const IMAGE_READS_PER_HOUR = 6;
+
 export const DISK_GB_MIN = 10;
 export const DISK_GB_MAX = 1_000;
 /** Every instance has this disk size without extra charge. */

@@ -1,8 +1,12 @@
-// A cache of answers: equal requests at the same time share one call, and the oldest answers are dropped first.
+// A cache of answers: equal requests at the same time share one call, and the answers that were not used for longest are dropped first.
 import type { Clock } from '../../../shared/clock.ts';
+import { ServiceError } from '../../../shared/errors.ts';
 
 export interface Cache<T> {
-  /** Returns the cached answer, or calls `ask`. While an equal call is running, its result is shared. Refusals are cached too. */
+  /**
+   * Returns the cached answer, or calls `ask`. While an equal call is running, its result is shared. Refusals are cached
+   * too, except those of a caller that asks too much: another caller may ask.
+   */
   get(key: string, ask: () => Promise<T>): Promise<T>;
 }
 
@@ -17,14 +21,17 @@ export function openCache<T>(clock: Clock, rules: CacheRules): Cache<T> {
   return {
     get: (key, ask) => {
       const kept = entries.get(key);
-      if (kept !== undefined && clock.monotonicMs() < kept.untilMs) return kept.answer;
       entries.delete(key);
+      if (kept !== undefined && clock.monotonicMs() < kept.untilMs) {
+        entries.set(key, kept);
+        return kept.answer;
+      }
       const answer = ask();
       const entry = { answer, untilMs: Number.POSITIVE_INFINITY };
       entries.set(key, entry);
       answer.then(
         () => (entry.untilMs = clock.monotonicMs() + rules.keepMs),
-        () => (entry.untilMs = clock.monotonicMs() + rules.refusalKeepMs),
+        (error: unknown) => (entry.untilMs = isOfCaller(error) ? 0 : clock.monotonicMs() + rules.refusalKeepMs),
       );
       for (const oldest of entries.keys()) {
         if (entries.size <= rules.entriesMax) break;
@@ -33,4 +40,8 @@ export function openCache<T>(clock: Clock, rules: CacheRules): Cache<T> {
       return answer;
     },
   };
+}
+
+function isOfCaller(error: unknown): boolean {
+  return error instanceof ServiceError && error.code === 'rate_limit_exceeded';
 }

@@ -36,9 +36,10 @@ export interface ImageLogin extends RegistryLogin {
 export interface Images {
   /**
    * Proves within `CHECK_MS_MAX` that the image can be pulled and run on our hosts.
+   * `onRead` is called before contents are read that are not known yet, because registries count such reads. What it throws is thrown.
    * @throws ServiceError `image_reference_invalid`, `image_unavailable`, `registry_unreachable`
    */
-  verify(reference: ImageReference, login: ImageLogin | undefined): Promise<ImageFacts>;
+  verify(reference: ImageReference, login: ImageLogin | undefined, onRead?: () => void): Promise<ImageFacts>;
   /** What a host needs to pull the image: a token for this repository only, if the registry issues tokens. Errors as `verify`. */
   pullLogin(reference: ImageReference, login: RegistryLogin): Promise<PullLogin | null>;
   close(): Promise<void>;
@@ -85,13 +86,16 @@ export function openImages(
   };
 
   return {
-    verify: async (reference, login) => {
+    verify: async (reference, login, onRead = () => undefined) => {
       refuseBlocked(reference, clients.to(reference.registry));
       return answers.get(keyOf(reference, login?.credentialId), () =>
         visit(reference, login, async (session) => {
           const digest = await resolve(reference, session);
           const content = `${reference.registry}/${reference.repository}@${digest}`;
-          const facts = await contents.get(content, () => readImage({ ...reference, digest }, session));
+          const facts = await contents.get(content, async () => {
+            onRead();
+            return readImage({ ...reference, digest }, session);
+          });
           return reference.digest === null ? facts : { ...facts, digest: reference.digest };
         }),
       );

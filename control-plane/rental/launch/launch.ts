@@ -6,14 +6,16 @@ import type { Ids } from '../../../shared/ids.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { PullLogin } from '../../../shared/protocol/link.ts';
 import { commandOf } from '../../../shared/protocol/workload.ts';
+import { IMAGE_READS_BURST, IMAGE_READS_PER_HOUR } from '../../../shared/limits.ts';
 import type { Db } from '../../base/db/db.ts';
+import { openBuckets } from '../../base/http/rate-limits.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 import { type Credentials, openCredentials } from './credentials.ts';
 import { openSemaphore } from '../../../shared/semaphore.ts';
 import type { ImageLogin, Images } from './images.ts';
 import { type ImageReference, parseReference, pinnedText } from './reference.ts';
 import { unavailable } from './refusals.ts';
-import { type ImageRequest, type Presets, type Runnable, type RunnableDeps, runnableOf } from './runnable.ts';
+import { type Presets, type Runnable, type RunnableDeps, runnableOf } from './runnable.ts';
 
 export interface LaunchRoom {
   credentials: Credentials;
@@ -35,6 +37,7 @@ export interface LaunchRoom {
 /** Each check may keep a connection open for its whole duration, to a host that the customer names. */
 const CHECKS_PER_ORG_MAX = 16;
 const TURN_WAIT_MS = 15_000;
+const DOCKER_HUB = 'docker.io';
 
 export function openLaunch(deps: {
   db: Db;
@@ -49,6 +52,18 @@ export function openLaunch(deps: {
   const { db, log, images } = deps;
   const credentials = openCredentials(deps);
   const turns = openSemaphore(deps.clock, CHECKS_PER_ORG_MAX);
+  const reads = openBuckets({ perSecond: IMAGE_READS_PER_HOUR / 3_600, burst: IMAGE_READS_BURST }, deps.clock);
+
+  /** Docker Hub counts what this service reads without a login, for all organisations together. */
+  const takeRead = (orgId: string): void => {
+    const { waitMs } = reads.take(orgId);
+    if (waitMs === 0) return;
+    fail('rate_limit_exceeded', {
+      detail:
+        'This organisation has named many new images of Docker Hub without a login. Store a login (POST /v1/registry-credentials) and name it in the launch, use an image that was launched before, or wait.',
+      retryAfterSeconds: waitMs / 1_000,
+    });
+  };
 
   const loginFor = async (orgId: string, id: string, { registry }: ImageReference): Promise<ImageLogin> => {
     const found = await credentials.open(db.read, orgId, id);
@@ -60,11 +75,14 @@ export function openLaunch(deps: {
     return found;
   };
 
-  const verifyImage = async (orgId: string, request: ImageRequest): Promise<string> => {
+  const verifyImage: RunnableDeps['verifyImage'] = async (orgId, request, whose) => {
     const reference = parseReference(request.image);
     const credentialId = request.registry_credential_id;
     const login = credentialId === undefined ? undefined : await loginFor(orgId, credentialId, reference);
-    const facts = await turns.run(orgId, TURN_WAIT_MS, () => images.verify(reference, login));
+    const onRead = (): void => {
+      if (whose === 'customer' && login === undefined && reference.registry === DOCKER_HUB) takeRead(orgId);
+    };
+    const facts = await turns.run(orgId, TURN_WAIT_MS, () => images.verify(reference, login, onRead));
     if (facts === undefined) {
       fail('rate_limit_exceeded', {
         detail: `More than ${CHECKS_PER_ORG_MAX} images of this organisation are being checked. Try again when some are done.`,

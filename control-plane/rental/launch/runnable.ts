@@ -44,7 +44,7 @@ export interface RunnableDeps {
   presets: Presets;
   modelHub: Pick<ModelHub, 'sizeOf'>;
   /** The image pinned to its digest. @throws ServiceError if it cannot be pulled or has no command */
-  verifyImage(orgId: string, request: ImageRequest): Promise<string>;
+  verifyImage(orgId: string, request: ImageRequest, whose: 'customer' | 'operator'): Promise<string>;
 }
 
 /** Customers log in to an environment. This command keeps it up until it is deleted. */
@@ -67,7 +67,7 @@ async function ownImage(
   return {
     ...PLAIN,
     warnings: [],
-    image: await deps.verifyImage(orgId, request),
+    image: await deps.verifyImage(orgId, request, 'customer'),
     ownImage: true,
     registryCredentialId: request.registry_credential_id ?? null,
     entrypoint: request.entrypoint ?? null,
@@ -139,7 +139,7 @@ async function verifyOurs(
   { log, verifyImage }: RunnableDeps,
 ): Promise<string> {
   try {
-    return await verifyImage(orgId, request);
+    return await verifyImage(orgId, request, 'operator');
   } catch (error) {
     if (!(error instanceof ServiceError) || error.code === 'rate_limit_exceeded') throw error;
     log.error({ image: request.image, err: error }, 'an image that the operator offers cannot be pulled');

@@ -2,6 +2,7 @@
 import type { ServerResponse } from 'node:http';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type AskedRegistry, BASIC, LOGIN, openAskedRegistry } from './asked-registry.ts';
+import { parseReference } from '../../../../control-plane/rental/launch/reference.ts';
 import type { Asked } from './scripted-registry.ts';
 
 let asked: AskedRegistry;
@@ -30,6 +31,18 @@ describe('answers are kept', () => {
     const moved = registry.put('app', { cmd: ['new'] });
     asked.skip(61_000);
     expect(await verify('app')).toMatchObject({ digest: moved, hasCmd: true });
+  });
+
+  test('and contents that are known are read by nobody again, so nobody is asked whether they may be', async () => {
+    const digest = registry.put('app', {});
+    let reads = 0;
+    const read = (name: string) =>
+      asked.images.verify(parseReference(`${registry.host}/${name}`), undefined, () => void (reads += 1));
+    await read('app');
+    await read(`app@${digest}`);
+    asked.skip(61_000);
+    await read('app');
+    expect(reads).toBe(1);
   });
 
   test('for ten seconds for a refusal', async () => {

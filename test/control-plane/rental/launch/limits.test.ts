@@ -1,5 +1,6 @@
 // The limits of image checks: slots at a registry, cached answers, and where a registry may redirect to.
 import { expect, test } from 'vitest';
+import { fail } from '../../../../shared/errors.ts';
 import { openCache } from '../../../../control-plane/rental/launch/cache.ts';
 import { openSemaphore } from '../../../../shared/semaphore.ts';
 import { openRegistryClients } from '../../../../control-plane/rental/launch/registry.ts';
@@ -29,6 +30,22 @@ test('a check that fails frees its slot', async () => {
   const semaphore = openSemaphore(virtualClock(), 1);
   await expect(semaphore.run('registry', 0, () => Promise.reject(new Error('no')))).rejects.toThrow('no');
   expect(await semaphore.run('registry', 0, async () => 'in')).toBe('in');
+});
+
+test('a full cache forgets the answer that was not used for longest', async () => {
+  const cache = openCache<number>(virtualClock(), { keepMs: 1_000, refusalKeepMs: 0, entriesMax: 2 });
+  let asked = 0;
+  const ask = async (): Promise<number> => (asked += 1);
+  for (const key of ['a', 'b', 'a', 'c', 'a']) await cache.get(key, ask);
+  expect(asked).toBe(3);
+  expect(await cache.get('b', ask)).toBe(4);
+});
+
+test('a cache keeps no refusal of a caller that asks too much', async () => {
+  const cache = openCache<string>(virtualClock(), { keepMs: 1_000, refusalKeepMs: 1_000, entriesMax: 2 });
+  const refused = cache.get('a', async () => fail('rate_limit_exceeded', 'Too much.'));
+  await expect(refused).rejects.toThrow('Too much.');
+  expect(await cache.get('a', async () => 'answer')).toBe('answer');
 });
 
 test('a full cache forgets the oldest answer', async () => {
