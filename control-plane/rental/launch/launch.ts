@@ -52,18 +52,7 @@ export function openLaunch(deps: {
   const { db, log, images } = deps;
   const credentials = openCredentials(deps);
   const turns = openSemaphore(deps.clock, CHECKS_PER_ORG_MAX);
-  const reads = openBuckets({ perSecond: IMAGE_READS_PER_HOUR / 3_600, burst: IMAGE_READS_BURST }, deps.clock);
-
-  /** Docker Hub counts what this service reads without a login, for all organisations together. */
-  const takeRead = (orgId: string): void => {
-    const { waitMs } = reads.take(orgId);
-    if (waitMs === 0) return;
-    fail('rate_limit_exceeded', {
-      detail:
-        'This organisation has named many new images of Docker Hub without a login. Store a login (POST /v1/registry-credentials) and name it in the launch, use an image that was launched before, or wait.',
-      retryAfterSeconds: waitMs / 1_000,
-    });
-  };
+  const takeRead = openHubReads(deps.clock);
 
   const loginFor = async (orgId: string, id: string, { registry }: ImageReference): Promise<ImageLogin> => {
     const found = await credentials.open(db.read, orgId, id);
@@ -115,4 +104,18 @@ export function openLaunch(deps: {
 /** Stands for the command of an image. Only the existence of the command is known here, not its text. */
 function words(areThere: boolean): string[] {
   return areThere ? ['as the image says'] : [];
+}
+
+/** Docker Hub counts what this service reads without a login, for all organisations together. @throws ServiceError `rate_limit_exceeded` */
+function openHubReads(clock: Clock): (orgId: string) => void {
+  const reads = openBuckets({ perSecond: IMAGE_READS_PER_HOUR / 3_600, burst: IMAGE_READS_BURST }, clock);
+  return (orgId) => {
+    const { waitMs } = reads.take(orgId);
+    if (waitMs === 0) return;
+    fail('rate_limit_exceeded', {
+      detail:
+        'This organisation has named many new images of Docker Hub without a login. Store a login (POST /v1/registry-credentials) and name it in the launch, use an image that was launched before, or wait.',
+      retryAfterSeconds: waitMs / 1_000,
+    });
+  };
 }
