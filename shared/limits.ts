@@ -135,6 +135,12 @@ export const LINK_UNPROVEN_BYTES_PER_SECOND = 2 * LINK_HELLO_BYTES_MAX;
 /** Bytes of messages that are read from one host: as a burst, and per second after that. An honest host sends some KiB per minute. */
 export const LINK_READ_BYTES_BURST = 16 * LINK_MESSAGE_BYTES_MAX;
 export const LINK_READ_BYTES_PER_SECOND = 1024 * 1024;
+/**
+ * Messages that are read from one host: as a burst, and per second after that. A host with 256 workloads sends some 260 when it connects, and then
+ * one per second while somebody watches its figures, or some more for jobs.
+ */
+export const LINK_READ_MESSAGES_BURST = 1_024;
+export const LINK_READ_MESSAGES_PER_SECOND = 20;
 /** Size of a desired state: the largest possible launch on each GPU, plus one link message for the rest. */
 export const LINK_DESIRED_BYTES_MAX = LINK_MESSAGE_BYTES_MAX + GPUS_PER_MACHINE_MAX * LAUNCH_BYTES_MAX;
 /** Unread bytes sent to a host. Above this its link is ended, and the host gets its state again after it has reconnected. */

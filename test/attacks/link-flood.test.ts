@@ -18,7 +18,10 @@ import {
   LINK_MESSAGE_BYTES_MAX,
   LINK_READ_BYTES_BURST,
   LINK_READ_BYTES_PER_SECOND,
+  LINK_READ_MESSAGES_BURST,
+  LINK_READ_MESSAGES_PER_SECOND,
   LINK_UNPROVEN_BYTES_BURST,
+  WORKLOADS_PER_MACHINE_MAX,
 } from '../../shared/limits.ts';
 import { createLog } from '../../shared/log.ts';
 import { LINK_CLOSE, linkProof, ServerMessage } from '../../shared/protocol/link.ts';
@@ -30,6 +33,8 @@ const MACHINE = 'm-1';
 
 interface Dialled {
   send(frame: string): Promise<void>;
+  /** These messages arrive in one chunk. */
+  chunk(frames: string[]): void;
   /** Codes of the closes, in order. */
   closed: number[];
   /** Sends the proof of the machine. */
@@ -86,6 +91,7 @@ function openStage(): Stage {
     };
     return {
       send,
+      chunk: (frames) => frames.forEach((frame) => socket.emit('message', Buffer.from(frame), false)),
       closed,
       prove: () =>
         send(
@@ -105,9 +111,9 @@ function openStage(): Stage {
   return { clock, budget, handled, dial };
 }
 
-/** All promises that need no clock. */
+/** All that needs no clock. A link handles one message in a turn of the event loop. */
 async function settled(): Promise<void> {
-  for (let i = 0; i < 20; i += 1) await Promise.resolve();
+  for (let i = 0; i < 3; i += 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
 /** JSON of this length that is no message. */
@@ -173,6 +179,52 @@ test('a host that sends too much is read more slowly, message by message, and no
   await settled();
   expect(handled).toHaveLength(3 + atOnce);
   expect(host.closed).toEqual([]);
+});
+
+/** A short message, as many of which fit into a chunk. */
+const SHORT = JSON.stringify({ type: 'clone_token_kept', value: 'a' });
+
+test('a host that sends too many short messages is read more slowly, and nothing is lost; another host is not', async () => {
+  const { dial, budget, handled, clock } = openStage();
+  const host = dial();
+  await host.prove();
+  for (let i = 0; i < LINK_READ_MESSAGES_BURST + 2; i += 1) await host.send(SHORT);
+  expect(handled).toHaveLength(1 + LINK_READ_MESSAGES_BURST);
+  expect(budget.waitMs('m-2', SHORT.length)).toBe(0);
+  const waitMs = 1000 / LINK_READ_MESSAGES_PER_SECOND;
+  clock.jump(waitMs - 1);
+  await settled();
+  expect(handled).toHaveLength(1 + LINK_READ_MESSAGES_BURST);
+  clock.jump(1);
+  await settled();
+  expect(handled).toHaveLength(2 + LINK_READ_MESSAGES_BURST);
+  clock.jump(2 * waitMs);
+  await settled();
+  expect(handled).toHaveLength(3 + LINK_READ_MESSAGES_BURST);
+  expect(host.closed).toEqual([]);
+});
+
+test('a host with all workloads that connects four times at once is read without a wait', () => {
+  const { budget } = openStage();
+  // A hello is not counted. Each workload may have a message, and each connection sends some more.
+  const count = 4 * WORKLOADS_PER_MACHINE_MAX;
+  const waits = Array.from({ length: count }, () => budget.waitMs(MACHINE, 1024));
+  expect(new Set(waits)).toEqual(new Set([0]));
+});
+
+test('the messages of one chunk are handled in as many turns of the event loop', async () => {
+  const { dial, handled } = openStage();
+  const host = dial();
+  await host.prove();
+  const COUNT = 50;
+  host.chunk(Array.from({ length: COUNT }, () => SHORT));
+  const perTurn: number[] = [];
+  while (handled.length < 1 + COUNT) {
+    const before = handled.length;
+    await new Promise((resolve) => setImmediate(resolve));
+    perTurn.push(handled.length - before);
+  }
+  expect(Math.max(...perTurn)).toBe(1);
 });
 
 test('a caller without a proof is cut in the middle of a long message', async () => {

@@ -13,6 +13,8 @@ import {
   LINK_UNSENT_BYTES_MAX,
   LINK_READ_BYTES_BURST,
   LINK_READ_BYTES_PER_SECOND,
+  LINK_READ_MESSAGES_BURST,
+  LINK_READ_MESSAGES_PER_SECOND,
   LINK_UNPROVEN_BYTES_BURST,
   LINK_UNPROVEN_BYTES_PER_SECOND,
 } from '../../../shared/limits.ts';
@@ -145,14 +147,14 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
   send({ type: 'challenge', nonce, protocol: { min: PROTOCOL_MIN, max: PROTOCOL_MAX } });
 }
 
-/** Limits the bytes of messages that are read: per address before the proof, and per machine after it. */
+/** Limits what is read: the bytes of first messages per address before the proof, and bytes and number of messages per machine after it. */
 export interface ReadBudget {
   /** Takes the bytes of a first message; false if the address has sent too many bytes without a valid proof. */
   takeUnproven(clientIp: string, bytes: number): boolean;
   /** Refunds the bytes of a first message with a valid proof. */
   giveBack(clientIp: string, bytes: number): void;
   /**
-   * Takes the bytes of a message from a machine. The message is read after this delay. Until then the machine waits, and nothing is lost.
+   * Takes a message of this size from a machine. The message is read after this delay. Until then the machine waits, and nothing is lost.
    */
   waitMs(machineId: string, bytes: number): number;
 }
@@ -160,11 +162,13 @@ export interface ReadBudget {
 /** All addresses of an IPv6 /64 count as one. */
 export function openReadBudget(clock: Clock): ReadBudget {
   const unproven = openBuckets({ perSecond: LINK_UNPROVEN_BYTES_PER_SECOND, burst: LINK_UNPROVEN_BYTES_BURST }, clock);
-  const machines = openBuckets({ perSecond: LINK_READ_BYTES_PER_SECOND, burst: LINK_READ_BYTES_BURST }, clock);
+  const bytesOf = openBuckets({ perSecond: LINK_READ_BYTES_PER_SECOND, burst: LINK_READ_BYTES_BURST }, clock);
+  // The smallest messages cost as much to handle as longer ones, so a host may not send as many of them as fit into its bytes.
+  const messagesOf = openBuckets({ perSecond: LINK_READ_MESSAGES_PER_SECOND, burst: LINK_READ_MESSAGES_BURST }, clock);
   return {
     takeUnproven: (clientIp, bytes) => unproven.take(networkOf(clientIp), bytes).waitMs === 0,
     giveBack: (clientIp, bytes) => unproven.giveBack(networkOf(clientIp), bytes),
-    waitMs: (machineId, bytes) => machines.owe(machineId, bytes),
+    waitMs: (machineId, bytes) => Math.max(bytesOf.owe(machineId, bytes), messagesOf.owe(machineId, 1)),
   };
 }
 
@@ -193,8 +197,9 @@ export function openReports(): Reports {
 }
 
 /**
- * Passes on one frame at a time and reads no further until it is handled. Otherwise a host that sends faster would fill our memory. Returns
- * a function that gives the time since the last message. That time is 0 while we do not read, because then the host may be sending.
+ * Passes on one frame at a time and reads no further until it is handled. Otherwise a host that sends faster would fill our memory. A turn of
+ * the event loop handles one frame, because a chunk may contain a thousand, and all others would wait for them. Returns a function that gives
+ * the time since the last message. That time is 0 while we do not read, because then the host may be sending.
  */
 function readOneByOne(socket: LinkSocket, clock: Clock, handle: (frame: string) => Promise<void>): () => number {
   let receivedMs = clock.monotonicMs();
@@ -208,6 +213,7 @@ function readOneByOne(socket: LinkSocket, clock: Clock, handle: (frame: string) 
     socket.pause();
     work = work
       .then(() => handle(frame))
+      .then(() => clock.nextTurn())
       .then(() => {
         waiting -= 1;
         noteReceived();
