@@ -321,6 +321,7 @@ const OWN_JSON = new Map([
   ['control-plane/console/web/core/api.ts', 'the control plane, in the page of its reader'],
   ['shared/event-reader.ts', 'the control plane, in the process of its caller'],
   ['control-plane/cli/svc.ts', 'the user'],
+  ['control-plane/fleet/metrics/figures.ts', 'our own rows: minutes write them, with at most 16 GPUs'],
   ['control-plane/fleet/workloads/workloads.ts', 'ourselves: the text was sealed'],
   ['control-plane/money/metering/routes.ts', 'ourselves: a cursor is signed'],
   ['control-plane/money/payouts/earnings-route.ts', 'ourselves: a cursor is signed'],
