@@ -173,6 +173,8 @@ export const METRICS_STALE_MS = 150_000;
 export const METRICS_READS_PER_ORG_MAX = 4;
 /** Instances, and as many machines, in one Prometheus scrape. */
 export const METRICS_SCRAPED_MAX = 1_000;
+/** Prometheus scrapes of one organisation at the same time: each makes a text of up to some 30 MB. Further scrapes wait for a short time. */
+export const METRICS_SCRAPES_PER_ORG_MAX = 1;
 
 /** A holder must dial a requested stream within this time. */
 export const STREAM_DIAL_MS_MAX = 10_000;

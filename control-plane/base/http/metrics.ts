@@ -55,12 +55,8 @@ function addMeasure(registry: Registry, first: Measure, others: readonly Measure
   });
 }
 
-/** The text format of some measures, without those of the process. */
-export async function exposition(measures: readonly Measure[]): Promise<{ text: string; contentType: string }> {
-  const registry = new Registry();
-  addMeasures(registry, measures);
-  return { text: await registry.metrics(), contentType: registry.contentType };
-}
+/** The media type of the text format. */
+export const PROMETHEUS_TYPE = Registry.PROMETHEUS_CONTENT_TYPE;
 
 /** The metrics of Node: one set for the process. A further set would watch the event loop and each garbage collection once more, for ever. */
 const ofNode: { registry?: Registry } = {};

@@ -1,6 +1,5 @@
 // GET /v1/metrics as Prometheus reads it: GPU figures under the names of NVIDIA's exporter (DCGM), so that its dashboards fit.
-import { exposition, type Measure } from '../../base/http/metrics.ts';
-import { CONTAINER_NAMES, GPU_NAMES, HOST_NAMES, type StoredGpu, type Summary } from './figures.ts';
+import { CONTAINER_NAMES, GPU_NAMES, HOST_NAMES, type StoredGpu, type Values } from './figures.ts';
 import type { LiveFigures } from './metrics.ts';
 import { gpusOf } from './views.ts';
 
@@ -17,7 +16,9 @@ const DCGM: Readonly<Record<(typeof GPU_NAMES)[number], readonly [name: string, 
   memory_clock_mhz: ['DCGM_FI_DEV_MEM_CLOCK', 'Memory clock frequency (in MHz).'],
   throttle_reasons: ['DCGM_FI_DEV_CLOCK_THROTTLE_REASONS', 'Why the clocks are not higher (bitmask).'],
 };
-const GPU_LABELS = ['gpu', 'UUID', 'device', 'modelName', 'Hostname', 'instance_id', 'machine_id'];
+
+/** Lines that are written in one turn of the event loop: about a millisecond. */
+const LINES_PER_PIECE = 2_000;
 
 /** An instance or a machine of the caller. */
 export interface Scraped {
@@ -34,50 +35,86 @@ export interface Scrape {
   live: ReadonlyMap<string, LiveFigures>;
 }
 
-type Labels = Record<string, string>;
+/** The labels and the values of a subject. The labels are written once for all of its figures. */
 interface Row {
-  labels: Labels;
-  summary: Summary;
+  labels: string;
+  values: Values;
 }
 
-/** Subjects without fresh figures, and figures that a card does not have, are left out. */
-export function prometheusText({ instances, machines, live }: Scrape): Promise<{ text: string; contentType: string }> {
-  const figuresOf = (machineId: string) => live.get(machineId)?.figures ?? { gpus: [], containers: [], host: null };
-  const gpus: Row[] = [
-    ...instances.flatMap((one) =>
-      gpusOf(figuresOf(one.machineId).gpus, one.id).map((gpu) => gpuRow(gpu, one, 'instance_id')),
-    ),
-    ...machines.flatMap((one) => perCard(figuresOf(one.machineId).gpus).map((gpu) => gpuRow(gpu, one, 'machine_id'))),
+/** A figure of some subjects: its name, its help, and its place in their values. */
+interface Figure {
+  name: string;
+  help: string;
+  rows: readonly Row[];
+  i: number;
+}
+
+/**
+ * The text in pieces of bounded size, so that its writer can serve others between them. Subjects without fresh figures, and figures that a card
+ * does not have, are left out.
+ */
+export function* prometheusPieces(scrape: Scrape): Generator<string> {
+  for (const [n, figure] of figuresOf(scrape).entries()) {
+    const { name, help, rows, i } = figure;
+    yield `${n === 0 ? '' : '\n'}# HELP ${name} ${help}\n# TYPE ${name} gauge\n`;
+    for (let from = 0; from < rows.length; from += LINES_PER_PIECE) {
+      let piece = '';
+      for (const { labels, values } of rows.slice(from, from + LINES_PER_PIECE)) {
+        const value = values[i] ?? null;
+        if (value !== null) piece += `${name}{${labels}} ${value}\n`;
+      }
+      yield piece;
+    }
+  }
+}
+
+function figuresOf(scrape: Scrape): Figure[] {
+  const [gpus, containers, hosts] = [gpuRows(scrape), containerRows(scrape), hostRows(scrape)];
+  return [
+    ...GPU_NAMES.map((figure, i) => ({ name: DCGM[figure][0], help: DCGM[figure][1], rows: gpus, i })),
+    ...CONTAINER_NAMES.map((figure, i) => {
+      return { name: `svc_instance_${figure}`, help: `${figure} of a running instance`, rows: containers, i };
+    }),
+    ...HOST_NAMES.map((figure, i) => {
+      return { name: `svc_machine_${figure}`, help: `${figure} of a machine`, rows: hosts, i };
+    }),
   ];
-  const containers = instances.flatMap(({ id, machineId }): Row[] =>
-    figuresOf(machineId)
-      .containers.filter(({ instance_id }) => instance_id === id)
-      .map((summary) => ({ labels: { instance_id: id }, summary })),
+}
+
+function gpuRows({ instances, machines, live }: Scrape): Row[] {
+  const gpusAt = (machineId: string): StoredGpu[] => live.get(machineId)?.figures.gpus ?? [];
+  const own = instances.flatMap((one) =>
+    gpusOf(gpusAt(one.machineId), one.id).map((gpu) => gpuRow(gpu, one, 'instance_id')),
   );
-  const hosts = machines.flatMap(({ id, machineId }): Row[] => {
-    const { host } = figuresOf(machineId);
-    return host === null ? [] : [{ labels: { machine_id: id }, summary: host }];
+  const cards = machines.flatMap((one) => perCard(gpusAt(one.machineId)).map((gpu) => gpuRow(gpu, one, 'machine_id')));
+  return [...own, ...cards];
+}
+
+function containerRows({ instances, live }: Scrape): Row[] {
+  return instances.flatMap(({ id, machineId }): Row[] => {
+    const containers = live.get(machineId)?.figures.containers ?? [];
+    const own = containers.filter((container) => container.instance_id === id).map(({ avg }) => avg);
+    return own.length === 0 ? [] : [{ labels: labelled([['instance_id', id]]), values: added(own) }];
   });
-  return exposition([
-    ...GPU_NAMES.map((name, i) => measure(DCGM[name], GPU_LABELS, samplesOf(gpus, i))),
-    ...CONTAINER_NAMES.map((name, i) =>
-      measure([`svc_instance_${name}`, `${name} of a running instance`], ['instance_id'], samplesOf(containers, i)),
-    ),
-    ...HOST_NAMES.map((name, i) =>
-      measure([`svc_machine_${name}`, `${name} of a machine`], ['machine_id'], samplesOf(hosts, i)),
-    ),
-  ]);
+}
+
+function hostRows({ machines, live }: Scrape): Row[] {
+  return machines.flatMap(({ id, machineId }): Row[] => {
+    const host = live.get(machineId)?.figures.host ?? null;
+    return host === null ? [] : [{ labels: labelled([['machine_id', id]]), values: host.avg }];
+  });
 }
 
 function gpuRow(gpu: StoredGpu, { id, modelName, hostname }: Scraped, kind: 'instance_id' | 'machine_id'): Row {
-  const labels = {
-    gpu: String(gpu.index),
-    UUID: gpu.uuid,
-    device: `nvidia${gpu.index}`,
-    modelName,
-    Hostname: hostname,
-  };
-  return { labels: { ...labels, [kind]: id }, summary: gpu };
+  const labels = labelled([
+    ['gpu', String(gpu.index)],
+    ['UUID', gpu.uuid],
+    ['device', `nvidia${gpu.index}`],
+    ['modelName', modelName],
+    ['Hostname', hostname],
+    [kind, id],
+  ]);
+  return { labels, values: gpu.avg };
 }
 
 /** Keeps one entry for each GPU. A host may name a GPU twice, which would make the text invalid. */
@@ -85,17 +122,21 @@ function perCard(gpus: readonly StoredGpu[]): StoredGpu[] {
   return [...new Map(gpus.map((gpu) => [gpu.uuid, gpu])).values()].toSorted((a, b) => a.index - b.index);
 }
 
-function samplesOf(rows: readonly Row[], i: number): { labels: Labels; value: number }[] {
-  return rows.flatMap(({ labels, summary }) => {
-    const value = summary.avg[i] ?? null;
-    return value === null ? [] : [{ labels, value }];
-  });
+/** The sum of each value. An instance has two containers in the minute in which its workload is replaced. */
+function added([first = [], ...others]: readonly Values[]): Values {
+  return others.reduce<Values>(
+    (sums, values) => sums.map((sum, i) => (sum === null ? (values[i] ?? null) : sum + (values[i] ?? 0))),
+    first,
+  );
 }
 
-function measure(
-  [name, help]: readonly [string, string],
-  labels: readonly string[],
-  samples: { labels: Labels; value: number }[],
-): Measure {
-  return { name, help, kind: 'gauge', labels, read: () => samples };
+function labelled(labels: readonly (readonly [name: string, value: string])[]): string {
+  return labels.map(([name, value]) => `${name}="${escaped(value)}"`).join(',');
+}
+
+function escaped(value: string): string {
+  return value
+    .replaceAll('\\', '\\\\')
+    .replaceAll('\n', String.raw`\n`)
+    .replaceAll('"', String.raw`\"`);
 }

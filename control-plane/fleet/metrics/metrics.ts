@@ -28,7 +28,7 @@ export interface FleetMetrics {
   take(machineId: string, sample: MetricsSample): void;
   /** Stores what is due, and asks hosts that somebody looks at for quick samples. */
   tick(): Promise<void>;
-  /** The newest samples of these machines, without old ones. */
+  /** The newest samples of these machines, without old ones. Other work of the process goes on in between. */
   live(machineIds: readonly string[]): Promise<Map<string, LiveFigures>>;
   /** The newest sample; undefined if there is none or it is old. The machine is sampled quickly for a while. */
   look(machineId: string): Promise<LiveFigures | undefined>;
@@ -46,6 +46,8 @@ export interface FleetMetricsDeps {
 
 /** Number of machines that one statement writes. */
 const CHUNK = 100;
+/** Number of machines whose newest samples are read in one turn of the event loop. */
+const LIVE_CHUNK = 50;
 /** A request for live figures renews `watched_until_ms` only if less than this time is left, so that most requests write nothing. */
 const RENEW_MS = METRICS_WATCH_MS / 2;
 
@@ -76,8 +78,13 @@ export function openFleetMetrics(deps: FleetMetricsDeps): FleetMetrics {
     }
   };
   const live: FleetMetrics['live'] = async (machineIds) => {
-    const rows = await store.newestOf(db.read, machineIds);
-    return new Map([...rows].flatMap(([id, row]) => (isFresh(row, clock.now()) ? [[id, liveOf(row)]] : [])));
+    const found = new Map<string, LiveFigures>();
+    for (let i = 0; i < machineIds.length; i += LIVE_CHUNK) {
+      if (i > 0) await clock.nextTurn();
+      const rows = await store.newestOf(db.read, machineIds.slice(i, i + LIVE_CHUNK));
+      for (const [id, row] of rows) if (isFresh(row, clock.now())) found.set(id, liveOf(row));
+    }
+    return found;
   };
 
   return {

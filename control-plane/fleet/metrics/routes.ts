@@ -3,14 +3,16 @@ import { z } from 'zod';
 import { InstanceMetrics, MachineMetrics, MetricsQuery } from '../../../shared/api/metrics.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
-import { METRICS_READS_PER_ORG_MAX, METRICS_SCRAPED_MAX } from '../../../shared/limits.ts';
-import { openSemaphore } from '../../../shared/semaphore.ts';
+import { METRICS_READS_PER_ORG_MAX, METRICS_SCRAPED_MAX, METRICS_SCRAPES_PER_ORG_MAX } from '../../../shared/limits.ts';
 import type { Db, Query } from '../../base/db/db.ts';
+import type { Cursor } from '../../base/http/cursors.ts';
 import { Id, operator } from '../../base/http/operator.ts';
+import { PROMETHEUS_TYPE } from '../../base/http/metrics.ts';
 import { type Caller, type Route, route } from '../../base/http/route.ts';
+import { type InTurn, openTurns } from '../../base/http/turns.ts';
 import { ownMachine } from '../supply/listing.ts';
 import { findMachine, machinesOfSupplier, supplierOfOrg } from '../supply/store.ts';
-import { prometheusText, type Scraped } from './exposition.ts';
+import { prometheusPieces, type Scraped } from './exposition.ts';
 import type { FleetMetrics } from './metrics.ts';
 import { windowOf } from './series.ts';
 import { instanceMetrics, machineMetrics, type MeasuredInstance } from './views.ts';
@@ -28,29 +30,16 @@ export interface MetricsRouteDeps {
 const DESCRIPTION =
   'Each point has averages and maxima. They come from values for each minute, which are kept for seven days. `latest` is the newest sample. Each read makes the host take a sample every second for half a minute. Without such reads, the newest sample is up to two minutes old. The values come from the host.';
 
-const TRY_AGAIN_SECONDS = 10;
-/** A read of a week takes less than a second, so some reads come to their turn within this time. */
-const READ_WAIT_MS = 5_000;
+/** Machines that are read in one turn of the event loop: each has an inventory. METRICS_SCRAPED_MAX is a multiple of it. */
+const MACHINES_PER_PAGE = 50;
 
 export function metricsRoutes(deps: MetricsRouteDeps): Route[] {
-  const inTurn = openTurns(deps.clock);
-  return [instanceRoute(deps, inTurn), machineRoute(deps, inTurn), prometheusRoute(deps)];
-}
-
-/** @throws ServiceError `rate_limit_exceeded` if the organisation reads too much at once */
-type InTurn = <T extends object>(orgId: string, read: () => Promise<T>) => Promise<T>;
-
-/** Limits how many reads of each organisation are in memory, and how much of the processor they take from the reads of others. */
-function openTurns(clock: Clock): InTurn {
-  const reads = openSemaphore(clock, METRICS_READS_PER_ORG_MAX);
-  return async (orgId, read) => {
-    const answer = await reads.run(orgId, READ_WAIT_MS, read);
-    if (answer !== undefined) return answer;
-    return fail('rate_limit_exceeded', {
-      detail: `This organisation reads ${METRICS_READS_PER_ORG_MAX} metrics already. Send the request again when one of them is there.`,
-      retryAfterSeconds: TRY_AGAIN_SECONDS,
-    });
-  };
+  const inTurn = openTurns(deps.clock, METRICS_READS_PER_ORG_MAX);
+  return [
+    instanceRoute(deps, inTurn),
+    machineRoute(deps, inTurn),
+    prometheusRoute(deps, openTurns(deps.clock, METRICS_SCRAPES_PER_ORG_MAX)),
+  ];
 }
 
 function instanceRoute({ db, clock, metrics, instanceOf }: MetricsRouteDeps, inTurn: InTurn): Route {
@@ -116,7 +105,7 @@ export function machineOperatorRoute({ db, clock, metrics }: MetricsRouteDeps): 
   });
 }
 
-function prometheusRoute(deps: MetricsRouteDeps): Route {
+function prometheusRoute(deps: MetricsRouteDeps, inTurn: InTurn): Route {
   return route({
     method: 'GET',
     path: '/v1/metrics',
@@ -128,13 +117,24 @@ function prometheusRoute(deps: MetricsRouteDeps): Route {
     idempotency: 'none',
     responses: { 200: { description: 'Metrics', mediaType: 'text/plain' } },
     errors: [],
-    handler: async ({ caller }) => {
-      const [instances, machines] = await Promise.all([instancesOf(caller, deps), machinesOf(caller, deps)]);
-      const live = await deps.metrics.live([...new Set([...instances, ...machines].map(({ machineId }) => machineId))]);
-      const { text, contentType } = await prometheusText({ instances, machines, live });
-      return { status: 200, headers: { 'content-type': contentType }, body: text };
-    },
+    handler: ({ caller }) =>
+      inTurn(caller.orgId, async () => {
+        const headers = { 'content-type': PROMETHEUS_TYPE };
+        return { status: 200, headers, body: await scrape(caller, deps) };
+      }),
   });
+}
+
+/** The text of one scrape. Others are served between its pieces. */
+async function scrape(caller: Caller, deps: MetricsRouteDeps): Promise<string> {
+  const [instances, machines] = await Promise.all([instancesOf(caller, deps), machinesOf(caller, deps)]);
+  const live = await deps.metrics.live([...new Set([...instances, ...machines].map(({ machineId }) => machineId))]);
+  const pieces: string[] = [];
+  for (const piece of prometheusPieces({ instances, machines, live })) {
+    pieces.push(piece);
+    await deps.clock.nextTurn();
+  }
+  return pieces.join('');
 }
 
 async function instancesOf(caller: Caller, { db, runningOf }: MetricsRouteDeps): Promise<Scraped[]> {
@@ -142,15 +142,20 @@ async function instancesOf(caller: Caller, { db, runningOf }: MetricsRouteDeps):
   return runningOf(db.read, caller.orgId, METRICS_SCRAPED_MAX);
 }
 
-async function machinesOf(caller: Caller, { db }: MetricsRouteDeps): Promise<Scraped[]> {
+async function machinesOf(caller: Caller, { db, clock }: MetricsRouteDeps): Promise<Scraped[]> {
   if (!caller.scopes.includes('supply:read')) return [];
   const supplier = await supplierOfOrg(db.read, caller.orgId);
   if (supplier === undefined) return [];
-  const rows = await machinesOfSupplier(db.read, supplier.id, { count: METRICS_SCRAPED_MAX });
-  return rows.map(({ id, inventory }) => ({
-    id,
-    machineId: id,
-    modelName: inventory?.gpus[0]?.name ?? '',
-    hostname: inventory?.hostname ?? '',
-  }));
+  const found: Scraped[] = [];
+  for (let from: Cursor | undefined; ;) {
+    const rows = await machinesOfSupplier(db.read, supplier.id, { from, count: MACHINES_PER_PAGE });
+    for (const { id, inventory } of rows) {
+      const [gpu] = inventory?.gpus ?? [];
+      found.push({ id, machineId: id, modelName: gpu?.name ?? '', hostname: inventory?.hostname ?? '' });
+    }
+    const last = rows.at(-1);
+    if (last === undefined || rows.length < MACHINES_PER_PAGE || found.length >= METRICS_SCRAPED_MAX) return found;
+    from = { createdMs: last.created_ms, id: last.id };
+    await clock.nextTurn();
+  }
 }
