@@ -145,6 +145,8 @@ export const LINK_READ_MESSAGES_PER_SECOND = 20;
 export const LINK_DESIRED_BYTES_MAX = LINK_MESSAGE_BYTES_MAX + GPUS_PER_MACHINE_MAX * LAUNCH_BYTES_MAX;
 /** Unread bytes sent to a host. Above this its link is ended, and the host gets its state again after it has reconnected. */
 export const LINK_UNSENT_BYTES_MAX = 8 * 1024 * 1024;
+/** Unread bytes sent to a host, above which it is sent no more lists of SSH keys: far fewer, so that strangers cannot end its link. */
+export const LINK_BEHIND_BYTES = 1024 * 1024;
 export const LINK_PING_MS = 10_000;
 /** Time in which a ping must be answered. Later it counts as missed, and the instances on the host are probed. */
 export const LINK_PONG_MS_MAX = 4_000;

@@ -16,6 +16,8 @@ export interface LinkInMemory {
   /** What the control plane has sent. */
   sent: ServerMessage[];
   receive(message: AgentMessage): void;
+  /** The agent has not read this much of what it was sent. */
+  leaveUnread(bytes: number): void;
 }
 
 /** The agent has said hello with versions up to `version`. Handlers that are not given do nothing. */
@@ -49,13 +51,18 @@ export function linkInMemory(
     inventory: hello.inventory,
     clone_token: null,
   });
-  return { link, sent: socket.sent, receive: (message) => socket.receive(message) };
+  return {
+    link,
+    sent: socket.sent,
+    receive: (message) => socket.receive(message),
+    leaveUnread: (bytes) => void (socket.bufferedAmount = bytes),
+  };
 }
 
 class FakeSocket extends EventEmitter {
   readonly OPEN = 1;
   readonly readyState = 1;
-  readonly bufferedAmount = 0;
+  bufferedAmount = 0;
   readonly sent: ServerMessage[] = [];
   send(text: string): void {
     this.sent.push(ServerMessage.parse(JSON.parse(text)));

@@ -91,6 +91,8 @@ export interface Link {
   /** Sends the machine its desired state now, if it is connected. */
   push(machineId: string): void;
   isUp(machineId: string): boolean;
+  /** True while the host has not read much of what it was sent: large messages should wait. */
+  isBehind(machineId: string): boolean;
   /** True for a while after a link replaced another one that was up: the two may belong to a host and a copy of it. */
   isContested(machineId: string): boolean;
   /** The signs of life of a workload that this process has seen. */
@@ -147,6 +149,7 @@ export function openLink(deps: LinkDeps): Link {
       if (session !== undefined) pushDesired(session, deps);
     },
     isUp: (machineId) => sessions.has(machineId),
+    isBehind: (machineId) => sessions.get(machineId)?.isBehind() === true,
     isContested: (machineId) => (contestedMs.get(machineId) ?? 0) > deps.clock.monotonicMs(),
     lifeOf: lives.of,
     repair: (machineId, workloadId) => {
@@ -158,13 +161,7 @@ export function openLink(deps: LinkDeps): Link {
     openStream: async (machineId, workloadId, target) => {
       const session = sessions.get(machineId);
       if (session === undefined) throw new StreamError('link', 'the host is not connected');
-      const isCustomers = target.kind !== 'probe';
-      const pending = streams.expect(machineId, isCustomers ? () => lives.noteBytes(workloadId) : undefined);
-      const { streamId, token } = pending;
-      session.send({ type: 'open', stream_id: streamId, token, workload_id: workloadId, target });
-      const stream = await pending.dialled;
-      if (target.kind === 'ssh') lives.noteSsh(workloadId, stream, networkOf(target.client_ip));
-      return stream;
+      return startStream({ session, streams, lives }, workloadId, target);
     },
     accept,
     onLinkUpgrade: ({ request, socket, head, clientIp, proven }) => {
@@ -188,6 +185,23 @@ export function openLink(deps: LinkDeps): Link {
       server.close();
     },
   };
+}
+
+/** An async function would keep the target, with all keys of an organisation, in memory until the host has dialled. So this is none. */
+function startStream(
+  { session, streams, lives }: { session: Session; streams: Streams; lives: Lives },
+  workloadId: string,
+  target: OpenMessage['target'],
+): Promise<Duplex> {
+  const { kind } = target;
+  const network = kind === 'ssh' ? networkOf(target.client_ip) : undefined;
+  const onBytes = kind === 'probe' ? undefined : (): void => lives.noteBytes(workloadId);
+  const { streamId, token, dialled } = streams.expect(session.machineId, onBytes);
+  session.send({ type: 'open', stream_id: streamId, token, workload_id: workloadId, target });
+  return dialled.then((stream) => {
+    if (network !== undefined) lives.noteSsh(workloadId, stream, network);
+    return stream;
+  });
 }
 
 function sendWatch(session: Session | undefined, forMs: number): void {

@@ -4,6 +4,7 @@ import { spreadMs } from '../../../shared/backoff.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import {
+  LINK_BEHIND_BYTES,
   LINK_HELLO_BYTES_MAX,
   LINK_HELLO_MS_MAX,
   LINK_MESSAGE_VALUES_MAX,
@@ -49,6 +50,8 @@ export interface Session {
   readonly protocol: number;
   /** Whether the last ping was answered, and the times of the last answer and of the connection. */
   life(): Life;
+  /** True while the host has not read much of what it was sent. */
+  isBehind(): boolean;
   send(message: ServerMessage): void;
   close(code: number, reason: string): void;
 }
@@ -109,7 +112,9 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
     cancelHello();
     deps.budget.giveBack(clientIp, bytes);
     const close = socket.close.bind(socket);
-    session = { machineId: hello.machine_id, publicKey: key, protocol: version, life: pulse.life, send, close };
+    const isBehind = (): boolean => socket.bufferedAmount > LINK_BEHIND_BYTES;
+    const { life } = pulse;
+    session = { machineId: hello.machine_id, publicKey: key, protocol: version, life, isBehind, send, close };
     send({ type: 'welcome', protocol: version, now_ms: clock.now() });
     await deps.onOpen(session, hello);
   };

@@ -1,6 +1,6 @@
 // Public TCP ports: one for SSH per open endpoint, and one for each TCP port of the application. Each connection becomes a stream to the host.
 import { createServer, type Server, type Socket } from 'node:net';
-import { pipeline } from 'node:stream';
+import { type Duplex, pipeline } from 'node:stream';
 import { messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
 import { firstOfLargestNetwork, networkOf } from '../../../shared/client-network.ts';
@@ -9,6 +9,7 @@ import {
   PORT_CONNECTIONS_PER_ADDRESS_MAX,
   SSH_CONNECTIONS_MAX,
   SSH_LOGIN_MS_MAX,
+  STREAM_DIAL_MS_MAX,
   TCP_KEEP_ALIVE_MS,
 } from '../../../shared/limits.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
@@ -51,9 +52,9 @@ interface Connection {
 
 interface PublicPortsDeps {
   db: Pick<Db, 'read'>;
-  clock: Pick<Clock, 'monotonicMs' | 'after'>;
+  clock: Pick<Clock, 'monotonicMs' | 'after' | 'sleep'>;
   log: Log;
-  link: Pick<Link, 'openStream'>;
+  link: Pick<Link, 'openStream' | 'isBehind'>;
   endpoints: Pick<Endpoints, 'openEndpoints'>;
   host: string;
   /** Addresses of proxies. Each of them connects for many clients. */
@@ -61,6 +62,9 @@ interface PublicPortsDeps {
   /** Who may connect now; undefined if the instance must not be reached. */
   access(instanceId: string): Promise<EndpointAccess | undefined>;
 }
+
+/** How often a connection looks whether its host has read what it was sent. */
+const BEHIND_PERIOD_MS = 50;
 
 export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
   const { db, log } = deps;
@@ -135,6 +139,7 @@ export function portMeasures({ unopened }: Pick<PublicPorts, 'unopened'>): Measu
 function serverOf(port: PublicPort, connections: Listener['connections'], deps: PublicPortsDeps): Server {
   const { clock, log, trustProxy: trusted } = deps;
   const limit = openAddressLimit({ max: PORT_CONNECTIONS_PER_ADDRESS_MAX, trusted }, log);
+  const inTurn = openTurn();
   const alive = { keepAlive: true, keepAliveInitialDelay: TCP_KEEP_ALIVE_MS };
   return createServer({ allowHalfOpen: true, noDelay: true, ...alive }, (socket) => {
     // A client that resets its connection is normal.
@@ -150,7 +155,8 @@ function serverOf(port: PublicPort, connections: Listener['connections'], deps: 
     const connection = { socket, network: networkOf(socket.remoteAddress ?? ''), openedMs };
     connections.add(connection);
     socket.on('close', () => connections.delete(connection));
-    relay(port, socket, deps).catch((error: unknown) => {
+    const ask = (): Promise<Asked | undefined> => askHost(port, connection, deps);
+    relay(socket, port.appPort === null ? inTurn(ask) : ask()).catch((error: unknown) => {
       log.info({ instance_id: port.instanceId, reason: messageOf(error) }, 'a connection could not be relayed');
       socket.destroy();
     });
@@ -174,17 +180,57 @@ function nameOf({ publicPort, instanceId, appPort }: PublicPort): string {
   return `${publicPort} ${instanceId} ${appPort ?? 'ssh'}`;
 }
 
-/** Resolves when bytes flow. From then on the end of one side closes the other. */
-async function relay({ instanceId, appPort }: PublicPort, socket: Socket, deps: PublicPortsDeps): Promise<void> {
-  const access = await deps.access(instanceId);
-  if (access === undefined || socket.destroyed) return void socket.destroy();
-  const ssh = {
-    kind: 'ssh' as const,
-    authorized_keys: access.authorizedKeys,
-    client_ip: socket.remoteAddress ?? '',
+/** The stream that a host was asked to open. */
+interface Asked {
+  stream: Promise<Duplex>;
+}
+
+/**
+ * Asks the host for a stream; undefined if nobody may connect or the client has left. Anyone can connect to SSH, and each connection sends
+ * the host all keys. So it waits while the host has not read much of what it was sent, because otherwise its link would be ended, for all tenants.
+ */
+async function askHost(
+  { instanceId, appPort }: PublicPort,
+  { socket, openedMs }: Connection,
+  { access: readAccess, clock, link }: PublicPortsDeps,
+): Promise<Asked | undefined> {
+  while (!socket.destroyed) {
+    const access = await readAccess(instanceId);
+    if (access === undefined || socket.destroyed) return undefined;
+    const { machineId, workloadId, authorizedKeys } = access;
+    if (appPort !== null) return { stream: link.openStream(machineId, workloadId, { kind: 'tcp', port: appPort }) };
+    if (!link.isBehind(machineId)) {
+      const ip = socket.remoteAddress ?? '';
+      const target: OpenMessage['target'] = { kind: 'ssh', authorized_keys: authorizedKeys, client_ip: ip };
+      return { stream: link.openStream(machineId, workloadId, target) };
+    }
+    // Keys may change during the wait, so they are read again after it.
+    while (link.isBehind(machineId) && !socket.destroyed) {
+      if (clock.monotonicMs() - openedMs >= STREAM_DIAL_MS_MAX) throw new Error('the host does not read from its link');
+      await clock.sleep(BEHIND_PERIOD_MS);
+    }
+  }
+  return undefined;
+}
+
+type InTurn = <T>(work: () => Promise<T>) => Promise<T>;
+
+/** Runs one piece of work at a time, in the order of the calls. A port keeps the keys of one connection in memory, not of all that wait. */
+function openTurn(): InTurn {
+  let last: Promise<unknown> = Promise.resolve();
+  return (work) => {
+    const result = last.then(work);
+    const end = (): void => undefined;
+    last = result.then(end, end);
+    return result;
   };
-  const target: OpenMessage['target'] = appPort === null ? ssh : { kind: 'tcp', port: appPort };
-  const stream = await deps.link.openStream(access.machineId, access.workloadId, target);
+}
+
+/** Resolves when bytes flow. From then on the end of one side closes the other. */
+async function relay(socket: Socket, asking: Promise<Asked | undefined>): Promise<void> {
+  const asked = await asking;
+  if (asked === undefined) return void socket.destroy();
+  const stream = await asked.stream;
   if (socket.destroyed) return void stream.destroy();
   const onEnd = (error: NodeJS.ErrnoException | null): void => {
     if (!error) return;

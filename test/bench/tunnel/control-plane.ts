@@ -47,6 +47,7 @@ async function open(order: Order): Promise<Answer> {
       authorizedKeys: [],
     }),
     link: {
+      isBehind: () => false,
       openStream: async (machineId) => {
         const { token, dialled } = streams.expect(machineId);
         const url = `${tls ? 'wss' : 'ws'}://127.0.0.1:${port}${STREAMS_PATH}${token}`;

@@ -1,12 +1,14 @@
-// A host that sends but never reads: its link is closed before unread messages fill our memory.
+// A host that sends but never reads: large messages wait, and its link is closed before unread messages fill our memory.
 import { EventEmitter } from 'node:events';
 import type { WebSocket } from 'ws';
 import { expect, test } from 'vitest';
 import { runSession, type SessionDeps } from '../../../control-plane/fleet/link/session.ts';
 import { createIds } from '../../../shared/ids.ts';
-import { LINK_UNSENT_BYTES_MAX } from '../../../shared/limits.ts';
+import { LINK_BEHIND_BYTES, LINK_UNSENT_BYTES_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
 import { seededRng } from '../../../shared/rng.ts';
+import { linkInMemory, MACHINE } from '../../kit/link-in-memory.ts';
+import { inventoryOf } from '../../kit/machines.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';
 
 test.each([
@@ -30,4 +32,15 @@ test.each([
   // The challenge is the first message.
   runSession(socket as unknown as WebSocket, '192.0.2.1', deps as SessionDeps);
   expect(seen).toEqual({ sent, cut });
+});
+
+test.each([
+  [LINK_BEHIND_BYTES, false],
+  [LINK_BEHIND_BYTES + 1, true],
+])('a host that has not read %d bytes is behind: %s', async (bytes, isBehind) => {
+  const { link, leaveUnread } = linkInMemory({ inventory: inventoryOf(1, () => 'u'), version: 1 }, {});
+  await expect.poll(() => link.isUp(MACHINE)).toBe(true);
+  leaveUnread(bytes);
+  // A machine without a link is not behind: its streams fail at once.
+  expect([link.isBehind(MACHINE), link.isBehind('m-2')]).toEqual([isBehind, false]);
 });

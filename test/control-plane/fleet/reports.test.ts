@@ -18,6 +18,7 @@ const newLink = (): Session => ({
   protocol: 2,
   publicKey: 'key',
   life: () => ({ isAnswering: true, lastMs: 0, upSinceMs: 0 }),
+  isBehind: () => false,
   send: () => undefined,
   close: () => undefined,
 });

@@ -5,12 +5,20 @@ import { PassThrough } from 'node:stream';
 import { afterEach, describe, expect, test } from 'vitest';
 import { openPublicPorts, type PublicPorts } from '../../../control-plane/rental/edge/public-ports.ts';
 import type { Link } from '../../../control-plane/fleet/link/link.ts';
-import { PORT_CONNECTIONS_PER_ADDRESS_MAX, SSH_CONNECTIONS_MAX, SSH_LOGIN_MS_MAX } from '../../../shared/limits.ts';
+import {
+  PORT_CONNECTIONS_PER_ADDRESS_MAX,
+  SSH_CONNECTIONS_MAX,
+  SSH_LOGIN_MS_MAX,
+  STREAM_DIAL_MS_MAX,
+} from '../../../shared/limits.ts';
+import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import { createLog } from '../../../shared/log.ts';
 import { freePort } from '../../kit/ports.ts';
 
 /** The address of the listener is not one that callers come from. */
 const HOST = '127.0.0.4';
+
+type TcpPorts = { port: number; public_port: number }[];
 
 let ports: PublicPorts;
 /** The instance that the SSH port belongs to. */
@@ -18,16 +26,22 @@ let owner: string;
 const sockets: Socket[] = [];
 /** How far the clock of the ports is ahead. */
 let aheadMs = 0;
+/** Whether the host has not read much of what it was sent. */
+let isBehind = false;
+/** How often the keys were read. */
+let reads = 0;
 /** What waits for its time. */
 let later: (() => void)[] = [];
 const clock = {
   monotonicMs: () => performance.now() + aheadMs,
+  sleep: () => new Promise<void>((resolve) => setImmediate(resolve)),
   after: (_ms: number, fn: () => void) => {
     later.push(fn);
     return () => void (later = later.filter((each) => each !== fn));
   },
 };
 afterEach(async () => {
+  isBehind = false;
   for (const socket of sockets.splice(0)) socket.destroy();
   await ports.close(0);
 });
@@ -36,18 +50,20 @@ afterEach(async () => {
 async function open(
   trustProxy: string[],
   openStream: Link['openStream'] = () => new Promise(() => undefined),
+  { tcpPorts = [], keysOf = () => [] }: { tcpPorts?: TcpPorts; keysOf?: (read: number) => string[] } = {},
 ): Promise<number> {
   const port = await freePort();
   owner = 'i';
+  reads = 0;
   ports = openPublicPorts({
     clock,
     log: createLog('test', 'silent'),
     host: HOST,
     trustProxy,
     db: { read: { all: async () => [], one: async () => undefined } },
-    endpoints: { openEndpoints: async () => [{ instance_id: owner, ssh_port: port, tcp_ports: [] }] },
-    access: async (id) => ({ machineId: 'm', workloadId: `workload of ${id}`, authorizedKeys: [] }),
-    link: { openStream },
+    endpoints: { openEndpoints: async () => [{ instance_id: owner, ssh_port: port, tcp_ports: tcpPorts }] },
+    access: async (id) => ({ machineId: 'm', workloadId: `workload of ${id}`, authorizedKeys: keysOf((reads += 1)) }),
+    link: { openStream, isBehind: () => isBehind },
   });
   await ports.sync();
   return port;
@@ -143,6 +159,73 @@ test('a port that passes to another instance leads there, and drops the callers 
   await expect.poll(() => before.closed).toBe(1);
   await dial(port, 1);
   await expect.poll(() => asked).toEqual(['workload of i', 'workload of j']);
+});
+
+describe('while the host has not read much of what it was sent', () => {
+  /** Opens ports whose hosts answer, and lists what the hosts are asked for. */
+  async function openBehind(tcpPorts: TcpPorts = []): Promise<{ port: number; asked: OpenMessage['target'][] }> {
+    const asked: OpenMessage['target'][] = [];
+    isBehind = true;
+    const openStream: Link['openStream'] = async (_machineId, _workloadId, target) => {
+      asked.push(target);
+      // The keys of one connection are much, so the host is behind again.
+      isBehind = true;
+      return new PassThrough();
+    };
+    const port = await open([], openStream, { tcpPorts, keysOf: (read) => [`key ${read}`] });
+    return { port, asked };
+  }
+  const turns = async (): Promise<void> => {
+    for (let i = 0; i < 20; i += 1) await new Promise((resolve) => setImmediate(resolve));
+  };
+  const sshOf = (read: number): object => ({ kind: 'ssh', authorized_keys: [`key ${read}`], client_ip: '127.0.0.1' });
+
+  test('connections to SSH wait, one of them with its keys, and go on with the keys of that moment', async () => {
+    const { port, asked } = await openBehind();
+    const callers = await dial(port, 3);
+    await expect.poll(() => reads).toBe(1);
+    await turns();
+    expect([asked, reads]).toEqual([[], 1]);
+    isBehind = false;
+    await expect.poll(() => reads).toBe(3);
+    await turns();
+    expect([asked, reads]).toEqual([[sshOf(2)], 3]);
+    isBehind = false;
+    await expect.poll(() => asked).toEqual([sshOf(2), sshOf(4)]);
+    expect(callers.closed).toBe(0);
+  });
+
+  test('a client that leaves is not asked for, and the next one is', async () => {
+    const { port, asked } = await openBehind();
+    await dial(port, 2);
+    await expect.poll(() => reads).toBe(1);
+    const [first] = sockets;
+    first?.resetAndDestroy();
+    await expect.poll(() => reads).toBe(2);
+    isBehind = false;
+    await expect.poll(() => asked).toEqual([sshOf(3)]);
+    await turns();
+    expect(asked).toHaveLength(1);
+  });
+
+  test('a connection that has waited as long as for a dial is closed', async () => {
+    const { port, asked } = await openBehind();
+    const caller = await dial(port, 1);
+    await expect.poll(() => reads).toBe(1);
+    await turns();
+    expect(caller.closed).toBe(0);
+    aheadMs += STREAM_DIAL_MS_MAX;
+    await expect.poll(() => caller.closed).toBe(1);
+    expect(asked).toEqual([]);
+  });
+
+  test('connections to ports of the application do not wait, because theirs sends no keys', async () => {
+    const publicPort = await freePort();
+    const { asked } = await openBehind([{ port: 8080, public_port: publicPort }]);
+    await dial(publicPort, 2);
+    const tcp = { kind: 'tcp', port: 8080 };
+    await expect.poll(() => asked).toEqual([tcp, tcp]);
+  });
 });
 
 describe('a stop', () => {
