@@ -97,6 +97,8 @@ export const WORKLOADS_PER_MACHINE_MAX = 256;
 
 /** The longest usage window in days, by bucket size: at most about 1,500 buckets, and at most twenty years. */
 export const USAGE_DAYS_MAX = { hour: 62, day: 1_100, week: 7_305, month: 7_305 };
+/** Pages of usage that one organisation may read at the same time: each may sum up all of its rentals. Further reads wait for a short time. */
+export const USAGE_READS_PER_ORG_MAX = 2;
 
 /** Specification 2.17: enrolment tokens are shown once and are valid for a day. */
 export const ENROLLMENT_TOKEN_MS = 24 * 3_600_000;

@@ -139,16 +139,19 @@ async function readUsage(
   const startMs = nowMs - clock.monotonicMs();
   for (const orgId of orgIds) {
     const rowsOf = (bucket: Bucket, groupBy: 'instance_id' | 'gpu_type', window: Span) =>
-      usageRows(db.read, {
-        orgId,
-        bucket,
-        groupBy,
-        startMs: window[0],
-        endMs: window[1],
-        nowMs,
-        after: undefined,
-        limit: 1e6,
-      });
+      usageRows(
+        { db, clock },
+        {
+          orgId,
+          bucket,
+          groupBy,
+          startMs: window[0],
+          endMs: window[1],
+          nowMs,
+          after: undefined,
+          limit: 1e6,
+        },
+      );
     const hours = await rowsOf('hour', 'instance_id', [startMs, nowMs]);
     for (const row of hours) cost.set(row.key, (cost.get(row.key) ?? 0n) + row.costUcents);
     const middleMs = Math.floor((startMs + nowMs) / 2);

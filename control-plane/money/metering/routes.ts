@@ -2,15 +2,18 @@
 import { Balance, UsageQuery, UsageRow } from '../../../shared/api/billing.ts';
 import { pageParameters, pageSchema } from '../../../shared/api/page.ts';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
+import { USAGE_READS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import { centsFloor, dollarText } from '../../../shared/money.ts';
 import { z } from 'zod';
 import type { Db } from '../../base/db/db.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
+import { type InTurn, openTurns } from '../../base/http/turns.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { windowOf } from './buckets.ts';
 import { runwayOf } from './runway.ts';
-import { type GroupBy, type UsageRow as UsageEntry, usageRows } from './usage.ts';
+import { type GroupBy, type UsageQuery as UsageAsked, usageRows } from './usage.ts';
+import type { UsageRow as UsageEntry } from './usage-sums.ts';
 
 /** The fields of the last row that a cursor stores. */
 const LastRow = z.strictObject({ key: z.string(), now_ms: z.int() });
@@ -26,10 +29,10 @@ interface Deps {
 }
 
 export function billingRoutes(deps: Deps): Route[] {
-  return [usageRoute(deps), balanceRoute(deps)];
+  return [usageRoute(deps, openTurns(deps.clock, USAGE_READS_PER_ORG_MAX)), balanceRoute(deps)];
 }
 
-function usageRoute({ db, clock, cursors }: Deps): Route {
+function usageRoute({ db, clock, cursors }: Deps, inTurn: InTurn): Route {
   return route({
     method: 'GET',
     path: '/v1/usage',
@@ -49,7 +52,7 @@ function usageRoute({ db, clock, cursors }: Deps): Route {
       const position = cursors.read(list, query.cursor);
       const last = position === undefined ? undefined : LastRow.parse(JSON.parse(position.id));
       const nowMs = last?.now_ms ?? clock.now();
-      const rows = await usageRows(db.read, {
+      const asked: UsageAsked = {
         ...windowOf(query, nowMs),
         orgId: caller.orgId,
         groupBy: query.group_by,
@@ -59,7 +62,8 @@ function usageRoute({ db, clock, cursors }: Deps): Route {
             ? undefined
             : { bucketStartMs: position.createdMs, key: last.key },
         limit: query.limit + 1,
-      });
+      };
+      const rows = await inTurn(caller.orgId, () => usageRows({ db, clock }, asked));
       const body = cursors.pageOf(list, rows, query.limit, {
         at: (row) => ({ createdMs: row.bucketStartMs, id: JSON.stringify({ key: row.key, now_ms: nowMs }) }),
         show: (row) => usageView(row, query.group_by),

@@ -9,7 +9,7 @@ import {
   pageOfHeld,
 } from '../../../control-plane/money/credits/store.ts';
 import { earnedByKind } from '../../../control-plane/money/ledger/suppliers.ts';
-import { segmentsOfRentals } from '../../../control-plane/money/metering/store.ts';
+import { endedWithin, openWithin } from '../../../control-plane/money/metering/store.ts';
 import { insertSupplier } from '../../../control-plane/fleet/supply/store.ts';
 import { accruedUcents } from '../../../shared/money.ts';
 import { openWorld, type World } from '../../kit/world.ts';
@@ -159,7 +159,11 @@ async function spentBy(world: World, orgId: string): Promise<bigint> {
 
 /** The posted cost of its segments, plus what is held or was refused. */
 async function owedBy(world: World, orgId: string): Promise<bigint> {
-  const segments = await segmentsOfRentals(world.db.read, orgId, { fromMs: 0, untilMs: Number.MAX_SAFE_INTEGER });
+  const all = { fromMs: 0, untilMs: Number.MAX_SAFE_INTEGER, after: undefined, limit: 1_000_000 };
+  const segments = [
+    ...(await openWithin(world.db.read, orgId, all)),
+    ...(await endedWithin(world.db.read, orgId, all)),
+  ];
   const charged = segments.reduce(
     (sum, each) => sum + accruedUcents(RATE, each.posted_through_ms - each.started_ms),
     0n,

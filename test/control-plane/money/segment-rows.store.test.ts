@@ -83,19 +83,26 @@ test('segments across a time contain it: their start belongs to them, and their 
   expect(await across(150, { afterId: '', limit: 1 })).toEqual(['a']);
 });
 
-test('a rental that was in use within a window is read whole', async () => {
+test('segments that were in use within a window are read in pages, those that are open and those that have ended', async () => {
   await add('later', { from: 500, to: 600 });
-  await add('b');
-  await add('a');
+  await add('b', { subject_id: 'i-b' });
+  await add('a', { from: 99 });
   await add('foreign', { org_id: 'o-2', subject_id: 'i-2' });
-  const within = async (fromMs: number, untilMs: number): Promise<string[]> =>
-    idsOf(await store.segmentsOfRentals(db.read, 'o', { fromMs, untilMs }));
-  expect(await within(199, 300)).toEqual(['a', 'b', 'later']);
-  expect(await within(200, 300)).toEqual([]);
-  expect(await within(0, 100)).toEqual([]);
-  expect(await within(0, 101)).toEqual(['a', 'b', 'later']);
-  await add('open', { from: 700, to: null, subject_id: 'i' });
-  expect(await within(800, 900)).toEqual(['a', 'b', 'later', 'open']);
+  await add('open-b', { from: 700, to: null });
+  await add('open-a', { from: 700, to: null });
+  const walk = async (read: typeof store.openWithin, fromMs: number, untilMs: number): Promise<string[]> => {
+    const found: store.Segment[] = [];
+    for (let page: store.Segment[] | undefined; page === undefined || page.length === 1; found.push(...page))
+      page = await read(db.read, 'o', { fromMs, untilMs, after: found.at(-1), limit: 1 });
+    return idsOf(found);
+  };
+  expect(await walk(store.endedWithin, 199, 501)).toEqual(['a', 'b', 'later']);
+  expect(await walk(store.endedWithin, 199, 500)).toEqual(['a', 'b']);
+  expect(await walk(store.endedWithin, 200, 501)).toEqual(['later']);
+  expect(await walk(store.endedWithin, 0, 100)).toEqual(['a']);
+  expect(await walk(store.openWithin, 800, 900)).toEqual(['open-a', 'open-b']);
+  expect(await walk(store.openWithin, 0, 701)).toEqual(['open-a', 'open-b']);
+  expect(await walk(store.openWithin, 0, 700)).toEqual([]);
 });
 
 test('charged GPU time counts from the beginning of the window, for each GPU, and not what cost nothing', async () => {

@@ -3,7 +3,8 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { totalsOf } from '../../../control-plane/money/ledger/proof-store.ts';
 import { type Bucket, bucketStart } from '../../../control-plane/money/metering/buckets.ts';
-import { type GroupBy, type UsageRow, usageRows } from '../../../control-plane/money/metering/usage.ts';
+import { type GroupBy, usageRows } from '../../../control-plane/money/metering/usage.ts';
+import type { UsageRow } from '../../../control-plane/money/metering/usage-sums.ts';
 import { accruedUcents, centsFloor } from '../../../shared/money.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
@@ -56,7 +57,7 @@ interface Asked {
   groupBy?: GroupBy;
 }
 const rowsOf = ({ bucket = 'hour', groupBy = 'instance_id', ...window }: Asked): Promise<UsageRow[]> =>
-  usageRows(world.db.read, {
+  usageRows(world, {
     ...window,
     bucket,
     groupBy,
@@ -252,10 +253,10 @@ describe('for any history', () => {
           const window = { orgId, startMs, endMs, bucket: 'day' as const, groupBy, nowMs: endMs };
           const walked: UsageRow[] = [];
           for (let page: UsageRow[] | undefined; page === undefined || page.length === limit;) {
-            page = await usageRows(world.db.read, { ...window, after: walked.at(-1), limit });
+            page = await usageRows(world, { ...window, after: walked.at(-1), limit });
             walked.push(...page);
           }
-          expect(walked).toEqual(await usageRows(world.db.read, { ...window, after: undefined, limit: 1_000_000 }));
+          expect(walked).toEqual(await usageRows(world, { ...window, after: undefined, limit: 1_000_000 }));
         }
         for (const id of ids) await close(id);
       }),
