@@ -30,6 +30,8 @@ describe('an upgrade', () => {
   const begin = async (host: string, more: string[], options: Partial<TcpNetConnectOpts> = {}): Promise<Socket> => {
     const socket = connect({ port, host: '127.0.0.1', ...options });
     await once(socket, 'connect');
+    // The proxy may reset it at the end of a test.
+    socket.on('error', () => undefined);
     const lines = ['GET /ws HTTP/1.1', `Host: ${host}`, ...more, 'Connection: Upgrade', 'Upgrade: echo'];
     socket.write(`${lines.join('\r\n')}\r\n\r\n`);
     return socket;
