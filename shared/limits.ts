@@ -59,6 +59,8 @@ export const WEBHOOK_ATTEMPT_MS_MAX = 30_000;
 export const WEBHOOK_EXCERPT_BYTES_MAX = 1024;
 /** Attempts per delivery, including manual retries: the API returns the whole history. */
 export const WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX = 50;
+/** Attempts of each delivery that a list shows. Only a delivery that was retried by hand has more. */
+export const WEBHOOK_ATTEMPTS_LISTED_MAX = 10;
 /** Tests of one endpoint in any hour. */
 export const WEBHOOK_TESTS_PER_HOUR_MAX = 60;
 
@@ -99,6 +101,8 @@ export const WORKLOADS_PER_MACHINE_MAX = 256;
 export const USAGE_DAYS_MAX = { hour: 62, day: 1_100, week: 7_305, month: 7_305 };
 /** Pages of usage that one organisation may read at the same time: each may sum up all of its rentals. Further reads wait for a short time. */
 export const USAGE_READS_PER_ORG_MAX = 2;
+/** Bills that one organisation may read at the same time: each may have a line for each of its rentals. Further bills wait for a short time. */
+export const BILLS_PER_ORG_MAX = 1;
 
 /** Specification 2.17: enrolment tokens are shown once and are valid for a day. */
 export const ENROLLMENT_TOKEN_MS = 24 * 3_600_000;

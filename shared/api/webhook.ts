@@ -139,7 +139,9 @@ export const WebhookDelivery = z
     created_at: z.iso.datetime().describe('When the event happened'),
     completed_at: z.iso.datetime().nullable().describe('When it succeeded or was given up'),
     is_test: z.boolean().describe('True if the delivery is a test that you requested. No instance has changed'),
-    attempt_history: z.array(WebhookAttempt).describe('Every attempt, oldest first'),
+    attempt_history: z
+      .array(WebhookAttempt)
+      .describe('The last ten attempts, oldest first. One delivery that is read by its id has every attempt'),
   })
   .meta({ id: 'WebhookDelivery' });
 export type WebhookDelivery = z.infer<typeof WebhookDelivery>;

@@ -313,7 +313,7 @@ describe('a retry by hand', () => {
   });
   test(`is refused after ${WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX} attempts`, async () => {
     const id = await createId();
-    outbound.answer = async () => ({ status: 500 });
+    outbound.answer = async () => ({ status: 500, body: Buffer.from('a\u0000\u0001\u0085b\t\r\n') });
     await launch();
     const [delivery] = await history(id);
     const retry = `/${id}/deliveries/${String(delivery?.['id'])}/retry`;
@@ -322,6 +322,14 @@ describe('a retry by hand', () => {
       await until(id, { attempts });
     }
     expect(await call('POST', retry)).toMatchObject({ status: 409, json: { code: 'conflict' } });
+    // A list shows the last attempts only. Control characters would make an answer many times as long.
+    const excerpt = { response_body_excerpt: 'a\ufffd\ufffd\ufffdb\t\r\n' };
+    const [listed] = await history(id);
+    expect(listed?.['attempt_history']).toMatchObject(
+      Array.from({ length: 10 }, (_, i) => ({ n: 41 + i, ...excerpt })),
+    );
+    const { json } = await call('GET', `/${id}/deliveries/${String(delivery?.['id'])}`);
+    expect(json['attempt_history']).toHaveLength(WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX);
   });
   test('does not move a delivery that is overdue behind others', async () => {
     const id = await createId();

@@ -94,9 +94,9 @@ function answered(row: RowStart, response: OutboundResponse, nowMs: number): Att
   };
 }
 
-/** PostgreSQL cannot store U+0000. */
+/** PostgreSQL cannot store U+0000. The other control characters would become six bytes each in an answer of the API. */
 function readable(body: Buffer): string {
-  return body.toString('utf8').replaceAll('\u0000', '\ufffd');
+  return body.toString('utf8').replaceAll(/[^\P{Cc}\t\n\r]/gu, '\ufffd');
 }
 
 /** Reads Retry-After (seconds or a date), only with the two statuses that define it. */

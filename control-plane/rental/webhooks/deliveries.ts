@@ -12,9 +12,9 @@ import { DELIVERY_MS_MAX, urgentFrom } from './schedule.ts';
 import { deliveryDetail, deliveryView } from './view.ts';
 import type { Clock } from '../../../shared/clock.ts';
 
-/** Deliveries as the API shows them, each with its attempts. */
+/** Deliveries as a list shows them, each with its last attempts. */
 export async function show(query: Query, rows: readonly store.DeliveryRow[]): Promise<WebhookDelivery[]> {
-  const attempts = await store.attemptsOf(
+  const attempts = await store.lastAttemptsOf(
     query,
     rows.map(({ id }) => id),
   );

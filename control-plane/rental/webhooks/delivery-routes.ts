@@ -33,7 +33,7 @@ function listRoute({ db, cursors, webhooks }: WebhookRouteDeps): Route {
     tag,
     summary: 'List what was sent to a webhook endpoint, newest first',
     description:
-      'Each delivery has its attempts, with the beginning of each answer. A delivery is kept for 30 days after it has ended.',
+      'Each delivery has its last ten attempts, with the beginning of each answer. A delivery is kept for 30 days after it has ended.',
     scope: 'webhooks:read',
     idempotency: 'none',
     params: z.strictObject({ id: z.string().describe('The id of the endpoint') }),

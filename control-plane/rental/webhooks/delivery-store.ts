@@ -1,6 +1,7 @@
 // The SQL of deliveries and their attempts.
 import { z } from 'zod';
 import { WebhookEventType } from '../../../shared/api/webhook.ts';
+import { WEBHOOK_ATTEMPTS_LISTED_MAX } from '../../../shared/limits.ts';
 import { mayMove, WEBHOOK_DELIVERY_STATES, type WebhookDeliveryState } from '../../../shared/states.ts';
 import { countRow, flag, idRow, int, json, text } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
@@ -215,6 +216,17 @@ export async function attemptsOf(query: Query, deliveryIds: readonly string[]): 
   return query.all(
     AttemptRow,
     sql`select ${ATTEMPT_COLUMNS} from webhook_attempts where delivery_id in (${join(deliveryIds)}) order by n`,
+  );
+}
+
+/** The last attempts of these deliveries, oldest first. A delivery that was retried by hand may have many, each with a long answer. */
+export async function lastAttemptsOf(query: Query, deliveryIds: readonly string[]): Promise<AttemptRow[]> {
+  if (deliveryIds.length === 0) return [];
+  const attempts = sql`(select d.attempts from webhook_deliveries d where d.id = delivery_id)`;
+  return query.all(
+    AttemptRow,
+    sql`select ${ATTEMPT_COLUMNS} from webhook_attempts
+        where delivery_id in (${join(deliveryIds)}) and n > ${attempts} - ${WEBHOOK_ATTEMPTS_LISTED_MAX} order by n`,
   );
 }
 

@@ -92,8 +92,8 @@ export function openWebhooks(options: Deps): Webhooks {
 const HISTORY_MS = 30 * 24 * 3_600_000;
 /** Number of deliveries that one transaction removes. It is small, because other writers wait for the transaction. */
 const PIECE = 200;
-/** Number of deleted endpoints that one run removes. The next run takes the rest. */
-const ENDPOINTS_PER_RUN_MAX = 100;
+/** Number of deleted endpoints that one query reads. */
+const ENDPOINTS_PER_PIECE = 100;
 
 /**
  * Removes the history of deleted endpoints, and deliveries that ended long ago. Ends early if the signal aborts. Resolves with the number of removed
@@ -101,13 +101,17 @@ const ENDPOINTS_PER_RUN_MAX = 100;
  */
 async function purge({ db, clock }: { db: Db; clock: Clock }, signal: AbortSignal): Promise<number> {
   let gone = 0;
-  for (const endpointId of await deletedEndpoints(db.read, ENDPOINTS_PER_RUN_MAX)) {
-    gone += await forgetAll(db, { endpointId }, signal);
-    if (signal.aborted) return gone;
-    await db.tx('webhooks.forget_endpoint', async (tx) => {
-      await tx.lock('webhook_endpoint', endpointId);
-      await forgetEndpoint(tx, endpointId);
-    });
+  // An organisation can make and delete endpoints much faster than one piece for each run.
+  for (let ids = await deletedEndpoints(db.read, ENDPOINTS_PER_PIECE); ids.length > 0;) {
+    for (const endpointId of ids) {
+      gone += await forgetAll(db, { endpointId }, signal);
+      if (signal.aborted) return gone;
+      await db.tx('webhooks.forget_endpoint', async (tx) => {
+        await tx.lock('webhook_endpoint', endpointId);
+        await forgetEndpoint(tx, endpointId);
+      });
+    }
+    ids = await deletedEndpoints(db.read, ENDPOINTS_PER_PIECE);
   }
   return gone + (await forgetAll(db, { completedUntilMs: clock.now() - HISTORY_MS }, signal));
 }

@@ -1,5 +1,6 @@
 // What failing does to an endpoint, and what the end of an endpoint, of a delivery or of the courier does to what is under way.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { deletedEndpoints } from '../../../../control-plane/rental/webhooks/endpoint-store.ts';
 import type { Tx } from '../../../../control-plane/base/db/db.ts';
 import type { ChangeWebhookEndpoint } from '../../../../shared/api/webhook.ts';
 import { OutboundError } from '../../../../control-plane/base/outbound/policy.ts';
@@ -158,6 +159,14 @@ describe('the end', () => {
     expect(world.outbound.requests).toHaveLength(0);
     await world.rooms.webhooks.purge(new AbortController().signal);
     expect(await world.deliveries(id)).toEqual([]);
+  });
+  test('of more deleted endpoints than one query reads is removed by one purge', async () => {
+    for (let i = 0; i < 101; i += 1) {
+      const { id } = await world.endpoint();
+      await world.db.tx('test', (tx) => world.rooms.webhooks.remove(tx, world.who.orgId, id));
+    }
+    await world.rooms.webhooks.purge(new AbortController().signal);
+    expect(await deletedEndpoints(world.db.read, 1)).toEqual([]);
   });
   test('of a delivery is remembered for 30 days', async () => {
     const { id } = await world.endpoint();
