@@ -159,6 +159,34 @@ export async function monthLines(
   );
 }
 
+/** The changes of the account in a month by transfers after the position, in groups. */
+export async function linesSince(
+  query: Query,
+  account: AccountRef,
+  { window, grouping }: { window: PostedWindow; grouping: Grouping },
+): Promise<MonthLine[]> {
+  const isIn = sql`${isBehind(await linesPosition(query))} and ${isWithin(window)}`;
+  return query.all(
+    LineRow,
+    sql`select ${KEY}, count(*) as count, cast(sum(change) as bigint) as change_ucents, max(posted_ms) as last_posted_ms
+        from (${sidesOf(account, isIn, columnsOf(grouping))}) as sides group by ${KEY}`,
+  );
+}
+
+/** A page of the rows of the account in the month that begins at `monthMs`, ordered by key. `after` is the last row of the page before. */
+export function pageOfLines(
+  query: Query,
+  account: AccountRef,
+  { monthMs, after, limit }: { monthMs: number; after: MonthLine | undefined; limit: number },
+): Promise<MonthLine[]> {
+  const { kind = '', subject_id: subject = '', batch_id: batch = '', evidence = null } = after ?? {};
+  return query.all(
+    LineRow,
+    sql`select ${LINE} from month_lines where account_id = ${accountId(account)} and month_ms = ${monthMs}
+          and (${KEY}) > (${kind}, ${subject}, ${batch}, ${evidence ?? ''}) order by ${KEY} limit ${limit}`,
+  );
+}
+
 const SumRow = z.object({ total_ucents: ucents });
 
 /** The change of the account by all that was posted in a month, which begins at `monthMs`, and in the months after it. */
