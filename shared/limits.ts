@@ -101,7 +101,10 @@ export const WORKLOADS_PER_MACHINE_MAX = 256;
 export const USAGE_DAYS_MAX = { hour: 62, day: 1_100, week: 7_305, month: 7_305 };
 /** Pages of usage that one organisation may read at the same time: each may sum up all of its rentals. Further reads wait for a short time. */
 export const USAGE_READS_PER_ORG_MAX = 2;
-/** Bills that one organisation may read at the same time: each may have a line for each of its rentals. Further bills wait for a short time. */
+/**
+ * Bills that one organisation may read at the same time, and as many statements: each may have a line for each rental. Others wait for a short
+ * time.
+ */
 export const BILLS_PER_ORG_MAX = 1;
 
 /** Specification 2.17: enrolment tokens are shown once and are valid for a day. */

@@ -21,7 +21,7 @@ def refuses(name):
 print("refused", json.dumps([name for name in sys.argv[1:] if refuses(name)]))
 `;
 
-/** What `pattern` finds in the output of a program that runs as the agent's unit. */
+/** What `pattern` finds in the output of a program that runs as the agent's unit. Output comes in pieces, so a pattern ends with the line break. */
 async function outputOf(argv: readonly string[], pattern: RegExp): Promise<string | undefined> {
   const [command = '', ...args] = underUnit('svc-agent.service', dir, argv);
   const program = startProgram({ command, args });
@@ -31,7 +31,7 @@ async function outputOf(argv: readonly string[], pattern: RegExp): Promise<strin
 }
 
 async function refusedOf(names: readonly string[]): Promise<unknown> {
-  return JSON.parse((await outputOf(['/usr/bin/python3', '-c', CALLS, ...names], /^refused (.*)$/m)) ?? '');
+  return JSON.parse((await outputOf(['/usr/bin/python3', '-c', CALLS, ...names], /^refused (.*)\n/m)) ?? '');
 }
 
 test('what the agent starts cannot mount, trace, swap, restart the machine or change its root', async () => {
@@ -41,7 +41,7 @@ test('what the agent starts cannot mount, trace, swap, restart the machine or ch
 
 test('what the agent starts cannot make a namespace of users, where it would be root', async () => {
   const argv = ['/bin/sh', '-c', 'unshare --user true; echo "unshare $?"'];
-  expect(await outputOf(argv, /^unshare (\d+)$/m)).not.toBe('0');
+  expect(await outputOf(argv, /^unshare (\d+)\n/m)).not.toBe('0');
 });
 
 test('what the agent starts can still do what a holder does: leave root, listen, and serve many clients', async () => {

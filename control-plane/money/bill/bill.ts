@@ -6,20 +6,14 @@
 // of a rental are posted up to half an hour after their end (money/metering), so the last hour of a month may be on the next bill.
 import { BILL_SECTIONS, type Bill, type BillLine } from '../../../shared/api/bill.ts';
 import type { Clock } from '../../../shared/clock.ts';
-import type { Db, Query } from '../../base/db/db.ts';
+import type { Db } from '../../base/db/db.ts';
 import { wallet } from '../ledger/accounts.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { monthOf, shownMonth } from '../ledger/month.ts';
 import { groupingOf } from '../ledger/month-lines.ts';
-import {
-  changeSince,
-  linesPosition,
-  linesSince,
-  type MonthLine,
-  pageOfLines,
-  type Position,
-} from '../ledger/month-store.ts';
-import type { Billed, BilledAs, PostedWindow } from '../ledger/wallets.ts';
+import { readMonth } from '../ledger/month-read.ts';
+import type { MonthLine } from '../ledger/month-store.ts';
+import type { Billed, BilledAs } from '../ledger/wallets.ts';
 
 export interface BillDeps {
   db: Db;
@@ -30,14 +24,17 @@ export interface BillDeps {
 }
 
 /**
- * `month` is like 2026-11; undefined is the present month. Other work of the process goes on in between. @throws ServiceError `validation_failed`
- * for a month to come
+ * `month` is like 2026-11; undefined is the present month. Other work of the process goes on in between.
+ * @throws ServiceError `validation_failed` for a month to come
  */
 export async function billOf(orgId: string, month: string | undefined, deps: BillDeps): Promise<Bill> {
   const { clock } = deps;
   const chosen = monthOf(month, clock.now());
-  const { lines, ...balances } = await readMonth(orgId, chosen.window, deps);
-  const sorted = inOrder(lines);
+  const billed = deps.billed();
+  const about = { window: chosen.window, grouping: groupingOf(billed) };
+  const { lines, ...balances } = await readMonth(wallet(orgId), about, deps);
+  await clock.nextTurn();
+  const sorted = linesOf(lines, billed);
   await clock.nextTurn();
   return { org_id: orgId, ...shownMonth(chosen, balances, sorted) };
 }
@@ -66,85 +63,9 @@ interface Line extends Omit<BillLine, 'amount' | 'posted_at'> {
   postedMs: number;
 }
 
-/** What the database says about a month at one moment. */
-interface MonthRead {
-  nowUcents: bigint;
-  sinceUcents: bigint;
-  /** The key is what makes a line. */
-  lines: Map<string, Line>;
-}
-
-/** Number of summed lines that are read in one turn of the event loop: a few milliseconds. */
-const LINES_PER_PAGE = 1_000;
-/** How often pages are read anew because transfers were summed meanwhile. That happens once in a while, and a bill is read within a second. */
-const TRIES_MAX = 3;
-
-/**
- * Reads the summed lines in pages, which together show one moment as long as the position of the sums stays the same. If it moves again and again,
- * all of the month is read in one transaction.
- */
-async function readMonth(
-  orgId: string,
-  window: PostedWindow,
-  { db, clock, ledger, billed }: BillDeps,
-): Promise<MonthRead> {
-  const kinds = billed();
-  const begin = async (query: Query): Promise<MonthRead & { position: Position }> => {
-    const { postedUcents: nowUcents } = await ledger.balance(query, wallet(orgId));
-    const sinceUcents = await changeSince(query, wallet(orgId), window.fromMs);
-    const lines = new Map<string, Line>();
-    const since = await linesSince(query, wallet(orgId), { window, grouping: groupingOf(kinds) });
-    addLines(lines, since, kinds);
-    return { nowUcents, sinceUcents, lines, position: await linesPosition(query) };
-  };
-  const pageAfter = (query: Query, after: MonthLine | undefined): Promise<MonthLine[]> =>
-    pageOfLines(query, wallet(orgId), { monthMs: window.fromMs, after, limit: LINES_PER_PAGE });
-
-  for (let tries = 0; tries < TRIES_MAX; tries += 1) {
-    const { position, ...read } = await db.snapshot('bill', begin);
-    const isWhole = await eachPage(
-      (after) =>
-        db.snapshot('bill.page', async (query) => {
-          const isSame = isEqual(await linesPosition(query), position);
-          return isSame ? pageAfter(query, after) : undefined;
-        }),
-      (page) => {
-        addLines(read.lines, page, kinds);
-        return clock.nextTurn();
-      },
-    );
-    if (isWhole) return read;
-  }
-  return db.snapshot('bill', async (query) => {
-    const read = await begin(query);
-    await eachPage(
-      (after) => pageAfter(query, after),
-      (page) => addLines(read.lines, page, kinds),
-    );
-    return read;
-  });
-}
-
-/** Calls `take` with each page. False if there was no page. */
-async function eachPage(
-  pageAfter: (after: MonthLine | undefined) => Promise<MonthLine[] | undefined>,
-  take: (page: readonly MonthLine[]) => Promise<void> | void,
-): Promise<boolean> {
-  for (let after: MonthLine | undefined; ;) {
-    const page = await pageAfter(after);
-    if (page === undefined) return false;
-    const taken = take(page);
-    if (taken !== undefined) await taken;
-    if (page.length < LINES_PER_PAGE) return true;
-    after = page.at(-1);
-  }
-}
-
-function isEqual(one: Position, other: Position): boolean {
-  return one.posted_ms === other.posted_ms && one.transfer_id === other.transfer_id;
-}
-
-function addLines(lines: Map<string, Line>, groups: readonly MonthLine[], billed: Billed): void {
+/** Lines of the same millisecond are sorted by their keys. So each request for the bill gets the same order. */
+function linesOf(groups: readonly MonthLine[], billed: Billed): Line[] {
+  const lines = new Map<string, Line>();
   for (const group of groups) {
     const line = lineOf(group, billed[group.kind] ?? UNKNOWN);
     const { section, subject_id: subject, model, reason } = line;
@@ -157,10 +78,6 @@ function addLines(lines: Map<string, Line>, groups: readonly MonthLine[], billed
       known.postedMs = Math.max(known.postedMs, line.postedMs);
     }
   }
-}
-
-/** Lines of the same millisecond are sorted by their keys. So each request for the bill gets the same order. */
-function inOrder(lines: ReadonlyMap<string, Line>): Line[] {
   const order = ({ section }: Line): number => BILL_SECTIONS.indexOf(section);
   return [...lines]
     .toSorted(([a, x], [b, y]) => order(x) - order(y) || x.postedMs - y.postedMs || (a < b ? -1 : 1))

@@ -5,7 +5,7 @@ import { Bill, BillQuery } from '../../../shared/api/bill.ts';
 import { InstanceBill, InstanceCost, InstanceCostQuery } from '../../../shared/api/instance-bill.ts';
 import { pageSchema } from '../../../shared/api/page.ts';
 import type { Clock } from '../../../shared/clock.ts';
-import { csvLine } from '../../../shared/csv.ts';
+import { csvPieces } from '../../../shared/csv.ts';
 import { BILLS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import type { Cursors, PageStart } from '../../base/http/cursors.ts';
 import { Id, operator } from '../../base/http/operator.ts';
@@ -21,9 +21,6 @@ export interface BillRouteDeps extends BillDeps, InstanceBillDeps {
   cursors: Cursors;
   rentalsOf: RentalsOf;
 }
-
-/** Rows of a table that are written in one turn of the event loop: about a millisecond. */
-const ROWS_PER_PIECE = 1_000;
 
 const responses = { 200: { description: 'The bill', schema: Bill, streamType: 'text/csv' } };
 
@@ -118,18 +115,5 @@ function replyOf(bill: Bill, format: z.infer<typeof BillQuery>['format'], clock:
     'content-type': 'text/csv; charset=utf-8',
     'content-disposition': `attachment; filename="bill-${bill.month}.csv"`,
   };
-  return { status: 200, headers, stream: Readable.from(csvOf(bill, clock)) };
-}
-
-/** The table of a bill in pieces, with turns of the event loop between. */
-async function* csvOf(bill: Bill, clock: Clock): AsyncGenerator<string> {
-  let piece: string[] = [];
-  for (const row of billRows(bill)) {
-    piece.push(csvLine(row));
-    if (piece.length < ROWS_PER_PIECE) continue;
-    yield piece.join('');
-    piece = [];
-    await clock.nextTurn();
-  }
-  yield piece.join('');
+  return { status: 200, headers, stream: Readable.from(csvPieces(billRows(bill), clock)) };
 }

@@ -140,30 +140,11 @@ const LineRow = z.object({
 });
 export type MonthLine = z.infer<typeof LineRow>;
 
-/** All changes of the account in a month, in groups, ordered by time. */
-export async function monthLines(
-  query: Query,
-  account: AccountRef,
-  { window, grouping }: { window: PostedWindow; grouping: Grouping | undefined },
-): Promise<MonthLine[]> {
-  const isIn = sql`${isBehind(await linesPosition(query))} and ${isWithin(window)}`;
-  const since = sql`select ${KEY}, 1 as count, change as change_ucents, posted_ms as last_posted_ms
-    from (${sidesOf(account, isIn, columnsOf(grouping))}) as sides`;
-  return query.all(
-    LineRow,
-    sql`select ${KEY}, cast(sum(count) as bigint) as count, cast(sum(change_ucents) as bigint) as change_ucents,
-          max(last_posted_ms) as last_posted_ms
-        from (select ${LINE} from month_lines where account_id = ${accountId(account)} and month_ms = ${window.fromMs}
-          union all ${since}) as parts
-        group by ${KEY} order by max(last_posted_ms), ${KEY}`,
-  );
-}
-
 /** The changes of the account in a month by transfers after the position, in groups. */
 export async function linesSince(
   query: Query,
   account: AccountRef,
-  { window, grouping }: { window: PostedWindow; grouping: Grouping },
+  { window, grouping }: { window: PostedWindow; grouping: Grouping | undefined },
 ): Promise<MonthLine[]> {
   const isIn = sql`${isBehind(await linesPosition(query))} and ${isWithin(window)}`;
   return query.all(
@@ -185,6 +166,19 @@ export function pageOfLines(
     sql`select ${LINE} from month_lines where account_id = ${accountId(account)} and month_ms = ${monthMs}
           and (${KEY}) > (${kind}, ${subject}, ${batch}, ${evidence ?? ''}) order by ${KEY} limit ${limit}`,
   );
+}
+
+const LinesSumRow = z.object({ count: int, change_ucents: ucents });
+export type LinesSum = z.infer<typeof LinesSumRow>;
+
+/** The sum of all rows of the account in the month that begins at `monthMs`. */
+export async function sumOfLines(query: Query, account: AccountRef, monthMs: number): Promise<LinesSum> {
+  const row = await query.one(
+    LinesSumRow,
+    sql`select cast(coalesce(sum(count), 0) as bigint) as count, cast(coalesce(sum(change_ucents), 0) as bigint) as change_ucents
+        from month_lines where account_id = ${accountId(account)} and month_ms = ${monthMs}`,
+  );
+  return row ?? { count: 0, change_ucents: 0n };
 }
 
 const SumRow = z.object({ total_ucents: ucents });

@@ -9,11 +9,13 @@ import {
 } from '../../../shared/api/payout.ts';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import { isoTime } from '../../../shared/clock.ts';
-import { csvLine } from '../../../shared/csv.ts';
+import { csvPieces } from '../../../shared/csv.ts';
 import { fail } from '../../../shared/errors.ts';
+import { BILLS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import type { Db, Query, Tx } from '../../base/db/db.ts';
 import { byCreation, type Cursors } from '../../base/http/cursors.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
+import { openTurns } from '../../base/http/turns.ts';
 import type { Payee } from './destinations.ts';
 import { explainedPage, payoutView } from './payout-view.ts';
 import type { Payouts } from './payouts.ts';
@@ -62,6 +64,7 @@ function listRoute({ db, cursors, payouts, supplierOf }: PayoutRouteDeps): Route
 }
 
 function statementRoute(deps: PayoutRouteDeps): Route {
+  const inTurn = openTurns(deps.clock, BILLS_PER_ORG_MAX);
   return route({
     ...reads,
     path: '/v1/community/statement',
@@ -74,13 +77,13 @@ function statementRoute(deps: PayoutRouteDeps): Route {
     errors: [],
     handler: async ({ caller, query: { month, format } }) => {
       const supplierId = (await deps.supplierOf(deps.db.read, caller.orgId)) ?? '';
-      const statement = await statementOf(supplierId, month, deps);
+      const statement = await inTurn(caller.orgId, () => statementOf(supplierId, month, deps));
       if (format === 'json') return { status: 200, body: statement };
       const headers = {
         'content-type': 'text/csv; charset=utf-8',
         'content-disposition': `attachment; filename="statement-${statement.month}.csv"`,
       };
-      return { status: 200, headers, stream: Readable.from([...statementRows(statement)].map(csvLine)) };
+      return { status: 200, headers, stream: Readable.from(csvPieces(statementRows(statement), deps.clock)) };
     },
   });
 }

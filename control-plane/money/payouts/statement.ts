@@ -7,7 +7,8 @@ import type { Db, Query } from '../../base/db/db.ts';
 import { payable } from '../ledger/accounts.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { monthOf, shownMonth } from '../ledger/month.ts';
-import { changeSince, type MonthLine, monthLines } from '../ledger/month-store.ts';
+import { readMonth } from '../ledger/month-read.ts';
+import type { MonthLine } from '../ledger/month-store.ts';
 import type { MachinesOf } from './earnings.ts';
 
 export interface StatementDeps {
@@ -25,22 +26,23 @@ interface Line extends Omit<StatementLine, 'amount' | 'posted_at'> {
 }
 
 /**
- * `month` is like 2026-11; undefined is the present month. The statement is empty for a supplier whose account has no entries. @throws
- * ServiceError `validation_failed` for a month to come
+ * `month` is like 2026-11; undefined is the present month. The statement is empty for a supplier whose account has no entries. Other work of the
+ * process goes on in between.
+ * @throws ServiceError `validation_failed` for a month to come
  */
-export function statementOf(
+export async function statementOf(
   supplierId: string,
   month: string | undefined,
-  { db, clock, ledger, machinesOf }: StatementDeps,
+  { machinesOf, ...deps }: StatementDeps,
 ): Promise<CommunityStatement> {
+  const { db, clock } = deps;
   const chosen = monthOf(month, clock.now());
-  return db.snapshot('payouts.statement', async (query) => {
-    const account = payable(supplierId);
-    const { postedUcents: nowUcents } = await ledger.balance(query, account);
-    const sinceUcents = await changeSince(query, account, chosen.window.fromMs);
-    const groups = await monthLines(query, account, { window: chosen.window, grouping: undefined });
-    return shownMonth(chosen, { nowUcents, sinceUcents }, await linesOf(query, groups, machinesOf));
-  });
+  const about = { window: chosen.window, grouping: undefined };
+  const { lines: groups, ...balances } = await readMonth(payable(supplierId), about, deps);
+  await clock.nextTurn();
+  const lines = await linesOf(db.read, groups, machinesOf);
+  await clock.nextTurn();
+  return shownMonth(chosen, balances, lines);
 }
 
 /** Pure: a statement as the rows of a table. The first row names the columns, and the lines stand between the two balances. */

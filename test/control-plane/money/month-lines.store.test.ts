@@ -14,7 +14,8 @@ import {
 } from '../../../control-plane/money/ledger/accounts.ts';
 import { openLedger } from '../../../control-plane/money/ledger/ledger.ts';
 import { openMonthLines } from '../../../control-plane/money/ledger/month-lines.ts';
-import { changeSince, type Grouping, monthLines } from '../../../control-plane/money/ledger/month-store.ts';
+import { readMonth } from '../../../control-plane/money/ledger/month-read.ts';
+import { changeSince, type Grouping } from '../../../control-plane/money/ledger/month-store.ts';
 import { monthAt } from '../../../control-plane/money/ledger/month.ts';
 import type { NewTransfer } from '../../../control-plane/money/ledger/store.ts';
 import type { Billed } from '../../../control-plane/money/ledger/wallets.ts';
@@ -86,7 +87,8 @@ const rows = async (): Promise<number> =>
   );
 const linesOf = async (account: AccountRef, monthMs: number): Promise<unknown[]> => {
   const grouping = account.kind === 'customer_wallet' ? GROUPING : undefined;
-  const lines = await monthLines(db.read, account, { window: monthAt(monthMs), grouping });
+  const deps = { db, clock, ledger: openLedger({ clock }) };
+  const { lines } = await readMonth(account, { window: monthAt(monthMs), grouping }, deps);
   return lines.map((line) => [
     line.kind,
     line.subject_id,

@@ -3,7 +3,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Http } from '../../../control-plane/base/http/server.ts';
 import { instanceCosts } from '../../../control-plane/money/bill/instance-costs.ts';
-import { changeSince, monthLines } from '../../../control-plane/money/ledger/month-store.ts';
+import { readMonth } from '../../../control-plane/money/ledger/month-read.ts';
 import { waitingFor } from '../../../control-plane/money/ledger/suppliers.ts';
 import { openSegments } from '../../../control-plane/money/metering/store.ts';
 import { disputesOf } from '../../../control-plane/money/payouts/disputes.ts';
@@ -84,14 +84,20 @@ test.each([
   '%s is read along the lines of its account, and the transfers of its account since',
   async (_, account, grouping) => {
     recording.sent.length = 0;
-    await changeSince(recording.db.read, account, 0);
-    await monthLines(recording.db.read, account, { window: { fromMs: 0, untilMs: 9 }, grouping });
-    const sent = recording.sent.filter(({ sql }) => sql.includes('from transfers'));
-    expect(sent).toHaveLength(2);
+    const { clock, rooms } = world;
+    const deps = { db: recording.db, clock, ledger: rooms.ledger };
+    await readMonth(account, { window: { fromMs: 0, untilMs: 9 }, grouping }, deps);
+    const sent = recording.sent.filter(({ sql }) => /from (transfers|month_lines)\b/.test(sql));
+    // The change since the month began, the transfers since the summed ones, the sum of the lines, and a page of them.
+    expect(sent).toHaveLength(4);
     const steps = await planSteps(world.db, sent);
     expect(steps.filter((step) => /^SCAN (transfers|month_lines)\b/.test(step))).toEqual([]);
     expect(
       steps.filter((step) => step.startsWith('SEARCH month_lines USING PRIMARY KEY (account_id=? AND ')),
-    ).toHaveLength(2);
+    ).toHaveLength(3);
+    // A page is read in the order of its key.
+    expect(await planSteps(world.db, sent.slice(-1))).toEqual([
+      expect.stringMatching(/^SEARCH month_lines USING PRIMARY KEY/),
+    ]);
   },
 );
