@@ -40,6 +40,7 @@ export function instanceBillOf(
     const segments = (await segmentsOf(query, [id])).filter((each) => each.ended_ms !== each.started_ms);
     const free = await freeTimesOf(query, id);
     const held = await heldOf(query, id);
+    const heldFor = new Map(held.map((each) => [each.free_time_id, each]));
     const disputed = await refundsByEvidence(query, [id], DISPUTED);
     const refunds = await refundsOf(query, id);
     const isOpen = segments.some(({ ended_ms: endedMs }) => endedMs === null);
@@ -50,9 +51,10 @@ export function instanceBillOf(
       as_of: isoTime(nowMs),
       is_complete: hasEnded && !isOpen && !waits,
       segments: segments.map((segment) => segmentView(segment, nowMs)),
-      credits: [...free.map((time) => creditOf(time, { segments, held, nowMs })), ...disputed.map(disputeOf)].toSorted(
-        (a, b) => (a.from < b.from ? -1 : 1),
-      ),
+      credits: [
+        ...free.map((time) => creditOf(time, { segments, heldFor, nowMs })),
+        ...disputed.map(disputeOf),
+      ].toSorted((a, b) => (a.from < b.from ? -1 : 1)),
       refunds: refunds.map((row) => ({
         amount: dollarText(row.amount_ucents),
         reason: row.reason,
@@ -82,21 +84,32 @@ export function endOf({ ended_ms: endedMs, posted_through_ms: postedMs }: Segmen
 
 /**
  * The end of uncharged time as the customer sees it: the start of the next charged segment. If there is none, `freeMs` after the start of
- * the uncharged time.
+ * the uncharged time. `segments` are in the order of their starts.
  */
 export function freeUntilMs(time: FreeTime, freeMs: number, segments: readonly Segment[]): number {
-  const next = segments.find(({ started_ms: startedMs }) => startedMs >= time.from_ms + freeMs);
-  return next?.started_ms ?? time.from_ms + freeMs;
+  const leastMs = time.from_ms + freeMs;
+  // A search by halves: a rental on a host that came and went has thousands of segments, and as many uncharged times.
+  let [low, high] = [0, segments.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((segments[middle]?.started_ms ?? leastMs) < leastMs) low = middle + 1;
+    else high = middle;
+  }
+  return segments[low]?.started_ms ?? leastMs;
 }
 
 function creditOf(
   time: FreeTime,
-  { segments, held, nowMs }: { segments: readonly Segment[]; held: readonly HeldCredit[]; nowMs: number },
+  {
+    segments,
+    heldFor,
+    nowMs,
+  }: { segments: readonly Segment[]; heldFor: ReadonlyMap<string | null, HeldCredit>; nowMs: number },
 ): BillCredit {
   const isOpen = time.ended_ms === null;
   const freeMs = time.free_ms ?? Math.max(0, time.counted_ms + nowMs - time.counted_at_ms);
   const worthUcents = accruedUcents(time.rate_ucents_per_hour, freeMs);
-  const row = held.find((each) => each.free_time_id === time.id);
+  const row = heldFor.get(time.id);
   return {
     cause: time.cause,
     from: isoTime(time.from_ms),

@@ -70,22 +70,18 @@ export function earnedBySubject(
 
 const SumRow = z.object({ total_ucents: ucents });
 
-/** What the supplier earned by these rentals, minus the claw-backs. */
+/** What the supplier earned by these rentals, minus the claw-backs. Reads along the rentals, like `waitingFor`. */
 export async function earnedBySubjects(
   query: Query,
   supplierId: string,
   subjectIds: readonly string[],
 ): Promise<bigint> {
   if (subjectIds.length === 0) return 0n;
-  const account = accountId(payable(supplierId));
   const isOfThem = sql`subject_id in (${join([...subjectIds])})`;
+  const entries = join(entriesOf(accountId(payable(supplierId)), isOfThem, sql` || ''`), ' union all ');
   const row = await query.one(
     SumRow,
-    sql`select cast(coalesce(sum(amount_ucents), 0) as bigint) as total_ucents from (
-          select amount_ucents from transfers where ${EARNED} and credit_account_id = ${account} and ${isOfThem}
-          union all
-          select -amount_ucents from transfers where ${TAKEN_BACK} and debit_account_id = ${account} and ${isOfThem}
-        ) as entries`,
+    sql`select cast(coalesce(sum(amount_ucents), 0) as bigint) as total_ucents from (${entries}) as entries`,
   );
   return row?.total_ucents ?? 0n;
 }

@@ -1,4 +1,5 @@
 // Earnings of a supplier: its account's entries in whole cents from new to old, those of one machine, and the sums of its machines.
+import type { Clock } from '../../../shared/clock.ts';
 import { centsFloor } from '../../../shared/money.ts';
 import {
   earnedBySubject,
@@ -7,7 +8,7 @@ import {
   type EntryCursor,
   type SupplierEntry,
 } from '../ledger/suppliers.ts';
-import type { Query } from '../../base/db/db.ts';
+import type { Db, Query } from '../../base/db/db.ts';
 
 /** The totals with which a walk through the entries, from new to old, goes on. */
 export interface Level {
@@ -100,12 +101,13 @@ export async function earningsOfMachine(
 /** Number of subjects in one query. */
 const SUBJECTS = 1_000;
 
-/** What a machine earned over its whole life. */
+/** What a machine earned over its whole life. Other work of the process goes on in between. */
 export async function earnedOnMachine(
-  query: Query,
-  { machineId, machinesOf, subjectsOf }: OfMachine,
   supplierId: string,
+  { machineId, machinesOf, subjectsOf }: OfMachine,
+  { db, clock }: { db: Pick<Db, 'read'>; clock: Pick<Clock, 'nextTurn'> },
 ): Promise<bigint> {
+  const query = db.read;
   const subjectIds = await subjectsOf(query, machineId);
   let sum = 0n;
   for (let from = 0; from < subjectIds.length; from += SUBJECTS) {
@@ -117,6 +119,7 @@ export async function earnedOnMachine(
       supplierId,
       ids.filter((id) => machines.get(id) === machineId),
     );
+    await clock.nextTurn();
   }
   return sum;
 }

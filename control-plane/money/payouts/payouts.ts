@@ -51,22 +51,20 @@ export function openPayouts(deps: PayoutsDeps): Payouts {
     disputes: openDisputes(deps),
     destinations,
     delayMs: deps.delayMs,
-    // One transaction, so that the first page begins at the total of exactly the entries that it shows.
-    earnings: (supplierId, { from, limit }, only) =>
-      db.snapshot('payouts.earnings', async (query) => {
+    earnings: async (supplierId, { from, limit }, only) => {
+      // One transaction, so that the first page begins at the total of exactly the entries that it shows.
+      const page = await db.snapshot('payouts.earnings', async (query) => {
         const sums = await sumsOf(query, supplierId, deps);
         const totalUcents = sums.owedUcents + sums.paidUcents;
         const start = from ?? { totalUcents, leastUcents: totalUcents, after: undefined };
         const { paidUcents } = sums;
-        const disputed = await disputedInstances(query);
-        const common = { ...standingOf(sums), disputed };
-        if (only !== undefined) {
-          const walked = await earningsOfMachine(query, only, { supplierId, paidUcents, start }, limit);
-          return { ...common, ...walked, machineUcents: await earnedOnMachine(query, only, supplierId) };
-        }
+        const common = { ...standingOf(sums), disputed: await disputedInstances(query) };
+        if (only !== undefined)
+          return { ...common, ...(await earningsOfMachine(query, only, { supplierId, paidUcents, start }, limit)) };
         const entries = await earnedEntries(query, supplierId, start.after, limit);
-        const earnings = earningsFrom(start, entries, paidUcents);
-        return { ...common, earnings, cutAt: undefined, machineUcents: undefined };
-      }),
+        return { ...common, earnings: earningsFrom(start, entries, paidUcents), cutAt: undefined };
+      });
+      return { ...page, machineUcents: only === undefined ? undefined : await earnedOnMachine(supplierId, only, deps) };
+    },
   };
 }

@@ -16,3 +16,17 @@ test.each([
 ])('%s', (_what, starts, untilMs) => {
   expect(freeUntilMs(time, 5_000, starts.map(segment))).toBe(untilMs);
 });
+
+test('the end of uncharged time is found among thousands of segments by looking at a few', () => {
+  let looks = 0;
+  const counted = (startedMs: number): Segment => {
+    const get = (): number => {
+      looks += 1;
+      return startedMs;
+    };
+    return Object.defineProperty(segment(0), 'started_ms', { get });
+  };
+  const segments = Array.from({ length: 10_000 }, (_, index) => counted(index * 10));
+  expect(freeUntilMs(time, 5_001, segments)).toBe(15_010);
+  expect(looks).toBeLessThan(20);
+});

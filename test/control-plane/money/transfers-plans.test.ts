@@ -4,7 +4,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Http } from '../../../control-plane/base/http/server.ts';
 import { instanceCosts } from '../../../control-plane/money/bill/instance-costs.ts';
 import { readMonth } from '../../../control-plane/money/ledger/month-read.ts';
-import { waitingFor } from '../../../control-plane/money/ledger/suppliers.ts';
+import { earnedBySubjects, waitingFor } from '../../../control-plane/money/ledger/suppliers.ts';
 import { openSegments } from '../../../control-plane/money/metering/store.ts';
 import { disputesOf } from '../../../control-plane/money/payouts/disputes.ts';
 import { rentalsOf } from '../../../control-plane/rental/instances/store.ts';
@@ -60,6 +60,16 @@ test('what waits for disputes is read along the disputed rentals, not along the 
   expect(steps.filter((step) => step?.includes(' transfers'))).toEqual([
     'SEARCH transfers USING INDEX transfers_earned (credit_account_id=? AND posted_ms>?)',
     'SEARCH transfers USING INDEX transfers_taken_back (debit_account_id=? AND posted_ms>?)',
+    'SEARCH transfers USING INDEX transfers_by_subject (subject_id=?)',
+  ]);
+});
+
+test('what a machine earned is read along its rentals, however many they are', async () => {
+  recording.sent.length = 0;
+  const ids = Array.from({ length: 1_000 }, (_, index) => `i-${index}`);
+  await earnedBySubjects(recording.db.read, 's', ids);
+  const steps = (await planSteps(world.db, recording.sent)).map((step) => step.split(':')[0]);
+  expect(steps.filter((step) => step?.includes(' transfers'))).toEqual([
     'SEARCH transfers USING INDEX transfers_by_subject (subject_id=?)',
   ]);
 });
