@@ -202,6 +202,26 @@ export async function subjectsAfter(query: Query, afterId: string, limit: number
   return rows.map((row) => row.id);
 }
 
+const CountedRow = z.object({ id: text, count: int });
+
+/** The first of the subjects that have at most `limit` transfers together, or the first one. `subjectIds` are in order. */
+export async function firstWithin(
+  query: Query,
+  subjectIds: readonly string[],
+  limit: number,
+): Promise<readonly string[]> {
+  if (subjectIds.length < 2) return subjectIds;
+  const rows = await query.all(
+    CountedRow,
+    sql`select subject_id as id, count(*) as count from (
+          select subject_id from transfers where subject_id in (${join([...subjectIds])})
+          order by subject_id limit ${limit + 1}) as counted group by subject_id order by subject_id`,
+  );
+  const last = rows.at(-1);
+  if (last === undefined || rows.reduce((sum, { count }) => sum + count, 0) <= limit) return subjectIds;
+  return subjectIds.slice(0, Math.max(1, subjectIds.indexOf(last.id)));
+}
+
 const SubjectTotalRow = z.object({ subject_id: text, kind: text, total_ucents: ucents });
 
 /** The sums of the transfers of these subjects, by kind. */
