@@ -104,11 +104,12 @@ export function pageOfCheckpoints(
   jobId: string,
   { afterId, count }: { afterId: string | undefined; count: number },
 ): Promise<JobFileRow[]> {
-  const isAfter = afterId === undefined ? sql`1 = 1` : sql`id < ${afterId}`;
+  const after = sql`(select created_ms, id from finetuning_files where id = ${afterId ?? ''})`;
+  const isAfter = afterId === undefined ? sql`1 = 1` : sql`(created_ms, id) < ${after}`;
   return query.all(
     FileRow,
     sql`select ${COLUMNS} from finetuning_files where job_id = ${jobId} and kind = 'checkpoint' and state = 'verified' and ${isAfter}
-        order by id desc limit ${count}`,
+        order by created_ms desc, id desc limit ${count}`,
   );
 }
 

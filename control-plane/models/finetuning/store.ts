@@ -85,10 +85,11 @@ export function pageOfJobs(
   orgId: string,
   { afterId, count }: { afterId: string | undefined; count: number },
 ): Promise<Job[]> {
-  const isAfter = afterId === undefined ? sql`1 = 1` : sql`id < ${afterId}`;
+  const after = sql`(select created_ms, id from finetuning_jobs where id = ${afterId ?? ''})`;
+  const isAfter = afterId === undefined ? sql`1 = 1` : sql`(created_ms, id) < ${after}`;
   return query.all(
     JobRow,
-    sql`select ${COLUMNS} from finetuning_jobs where org_id = ${orgId} and ${isAfter} order by id desc limit ${count}`,
+    sql`select ${COLUMNS} from finetuning_jobs where org_id = ${orgId} and ${isAfter} order by created_ms desc, id desc limit ${count}`,
   );
 }
 
