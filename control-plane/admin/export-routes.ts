@@ -69,7 +69,7 @@ export function exportRoute({ db, clock, cursors }: ExportDeps): Route {
       const wanted = wantedBy(query, clock.now());
       const page = ({ from, count }: PageStart): Promise<TransferRow[]> => {
         const after = from === undefined ? undefined : { postedMs: from.createdMs, id: from.id };
-        return transfersIn(db.read, wanted, { after, limit: count });
+        return transfersIn(db.read, wanted, { after, limit: count }, clock);
       };
       if (query.format === 'csv') {
         const headers = {

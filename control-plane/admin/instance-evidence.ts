@@ -13,10 +13,11 @@ import { costUcents } from '../money/metering/posting.ts';
 import { type Segment, segmentsOf } from '../money/metering/store.ts';
 import { disputesOf } from '../money/payouts/disputes.ts';
 import { findProbe } from '../rental/outages/store.ts';
-import { findInstance, findInstances, type InstanceFilter, type InstanceRow } from '../rental/instances/store.ts';
+import { findInstances, type InstanceFilter } from '../rental/instances/search.ts';
+import { findInstance, type InstanceRow } from '../rental/instances/store.ts';
 
-/** Limit of rows in one answer, because an operator reads no more. */
-const EVENTS_SHOWN_MAX = 1_000;
+/** Limit of the notes of one kind in one answer, because an operator reads no more. */
+const NOTES_SHOWN_MAX = 1_000;
 
 export interface InstanceEvidenceDeps {
   db: Db;
@@ -29,7 +30,7 @@ export interface InstanceEvidence {
   list(filter: InstanceFilter, start: PageStart): Promise<{ row: InstanceRow; fields: Fields }[]>;
   /** @throws ServiceError `not_found` */
   show(id: string): Promise<Fields>;
-  /** The events and decisions that determined the bill, oldest first. @throws ServiceError `not_found` */
+  /** The events and decisions that determined the bill, oldest first; of each kind the newest. @throws ServiceError `not_found` */
   why(id: string): Promise<Fields[]>;
   /** A row with its cost until now. */
   bill(row: InstanceRow): Promise<Fields>;
@@ -62,10 +63,7 @@ export function openInstanceEvidence({ db, clock, events }: InstanceEvidenceDeps
         ledgerNotes(read, id),
         probeNotes(read, id, clock.now()),
       ]);
-      return parts
-        .flat()
-        .toSorted((a, b) => a.atMs - b.atMs)
-        .map(noteFields);
+      return parts.flatMap(newest).toSorted(byTime).map(noteFields);
     },
     bill,
   };
@@ -124,6 +122,13 @@ interface Note {
   detail: string | null;
 }
 
+const byTime = (a: Note, b: Note): number => a.atMs - b.atMs;
+
+/** A host that came and went makes thousands of charges and credits. The newest are shown. */
+function newest(notes: readonly Note[]): Note[] {
+  return notes.toSorted(byTime).slice(-NOTES_SHOWN_MAX);
+}
+
 function noteFields({ atMs, untilMs, what, ucents, detail }: Note): Fields {
   return {
     at: isoTime(atMs),
@@ -135,7 +140,7 @@ function noteFields({ atMs, untilMs, what, ucents, detail }: Note): Fields {
 }
 
 async function eventNotes(query: Query, id: string, events: Events): Promise<Note[]> {
-  const rows = await events.ofSubject(query, id, { count: EVENTS_SHOWN_MAX });
+  const rows = await events.ofSubject(query, id, { count: NOTES_SHOWN_MAX });
   return rows.map((event) => {
     const { reason, machine_id: machineId } = event.data;
     const machine = typeof machineId === 'string' ? `machine ${machineId}` : null;
@@ -182,7 +187,7 @@ async function creditNotes(query: Query, id: string): Promise<Note[]> {
 }
 
 async function ledgerNotes(query: Query, id: string): Promise<Note[]> {
-  return (await explainedTransfers(query, id, EVENTS_SHOWN_MAX)).map((transfer) => ({
+  return (await explainedTransfers(query, id, NOTES_SHOWN_MAX)).map((transfer) => ({
     atMs: transfer.posted_ms,
     what: `posted ${transfer.kind}`,
     ucents: transfer.amount_ucents,

@@ -13,7 +13,8 @@ import { machineFields } from '../fleet/supply/operator-routes.ts';
 import { reliabilityOf } from '../fleet/supply/reliability.ts';
 import { findMachine, type GpuRow, gpusOf, type MachineRow } from '../fleet/supply/store.ts';
 import { outagesOnMachine } from '../money/credits/outage-routes.ts';
-import { findInstances, type InstanceRow } from '../rental/instances/store.ts';
+import { findInstances } from '../rental/instances/search.ts';
+import type { InstanceRow } from '../rental/instances/store.ts';
 import { failingProbesOf } from '../rental/outages/store.ts';
 
 const RENTALS_MAX = 50;

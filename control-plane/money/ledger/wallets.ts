@@ -1,6 +1,7 @@
 // The SQL of wallets: what subjects changed in them, how their transfers appear on a bill, and the transfers of all accounts for the
 // operator's export.
 import { z } from 'zod';
+import type { Clock } from '../../../shared/clock.ts';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, type Sql, sql } from '../../base/db/db.ts';
 import { accountId, wallet } from './accounts.ts';
@@ -138,36 +139,57 @@ export interface TransferFilter {
   kind?: string | undefined;
 }
 
-/** Transfers of the window that the filter lets through, after a position, in the order of posting. */
-export function transfersIn(
+/** Transfers that a search by kind reads in one turn of the event loop: a few milliseconds. */
+const SEARCHED = 5_000;
+
+/**
+ * Transfers of the window that the filter lets through, after a position, in the order of posting. No index has the kinds of a wallet, so they are
+ * searched in pieces. Other work of the process goes on in between.
+ */
+export async function transfersIn(
   query: Query,
-  { fromMs, untilMs, orgId, subjectId, kind }: PostedWindow & TransferFilter,
-  page: { after: EntryCursor | undefined; limit: number },
+  { fromMs, untilMs, ...filter }: PostedWindow & TransferFilter,
+  { after = { postedMs: fromMs, id: '' }, limit }: { after: EntryCursor | undefined; limit: number },
+  clock: Pick<Clock, 'nextTurn'>,
 ): Promise<TransferRow[]> {
-  const { after = { postedMs: fromMs, id: '' }, limit } = page;
+  const { orgId, kind, subjectId } = filter;
+  const isBefore = sql`posted_ms < ${untilMs}`;
+  const isSearched = orgId !== undefined && kind !== undefined && subjectId === undefined;
+  if (!isSearched)
+    return query.all(TransferRow, selectTransfers(TRANSFER, filter, sql`${isBehind(after)} and ${isBefore}`, limit));
+  const found: TransferRow[] = [];
+  for (let at: EntryCursor | undefined = after; at !== undefined && found.length < limit;) {
+    const piece: Sql = sql`${isBehind(at)} and ${isBefore}`;
+    const positions = selectTransfers(sql`posted_ms, id`, { orgId }, piece, SEARCHED);
+    const last = await query.one(
+      PositionRow,
+      sql`select posted_ms, id from (${positions}) as positions order by posted_ms, id limit 1 offset ${SEARCHED - 1}`,
+    );
+    const isUpTo: Sql = last === undefined ? sql`1 = 1` : sql`(posted_ms, id) <= (${last.posted_ms}, ${last.id})`;
+    const rows = selectTransfers(TRANSFER, filter, sql`${piece} and ${isUpTo}`, limit - found.length);
+    found.push(...(await query.all(TransferRow, rows)));
+    at = last && { postedMs: last.posted_ms, id: last.id };
+    await clock.nextTurn();
+  }
+  return found;
+}
+
+const PositionRow = TransferRow.pick({ posted_ms: true, id: true });
+
+/** Columns of the transfers that the filter lets through, in the order of posting. */
+function selectTransfers(columns: Sql, { orgId, subjectId, kind }: TransferFilter, isIn: Sql, limit: number): Sql {
   const isKind = kind === undefined ? sql`1 = 1` : sql`kind = ${kind}`;
-  const isIn = sql`(posted_ms, id) > (${after.postedMs}, ${after.id}) and posted_ms < ${untilMs} and ${isKind}`;
   const order = sql`order by posted_ms, id limit ${limit}`;
+  const of = (which: Sql): Sql =>
+    sql`select ${columns} from transfers where ${which} and ${isKind} and ${isIn} ${order}`;
   const sides = orgId === undefined ? undefined : sidesOfWallet(orgId);
   if (subjectId !== undefined) {
-    // Reads all transfers of the subject first and filters them afterwards. A plan that goes through the window by time would read all
-    // transfers.
     const isSide = sides === undefined ? sql`1 = 1` : sql`(${sides.to} or ${sides.from})`;
-    return query.all(
-      TransferRow,
-      sql`with of_subject as materialized (select ${TRANSFER} from transfers where subject_id = ${subjectId})
-          select ${TRANSFER} from of_subject where ${isIn} and ${isSide} ${order}`,
-    );
+    return of(sql`subject_id = ${subjectId} and ${isSide}`);
   }
-  if (sides === undefined) {
-    return query.all(TransferRow, sql`select ${TRANSFER} from transfers where ${isIn} ${order}`);
-  }
-  const side = (is: Sql): Sql =>
-    sql`select * from (select ${TRANSFER} from transfers where ${is} and ${isIn} ${order}) as side`;
-  return query.all(
-    TransferRow,
-    sql`select ${TRANSFER} from (${side(sides.to)} union all ${side(sides.from)}) as sides ${order}`,
-  );
+  if (sides === undefined) return of(sql`1 = 1`);
+  const side = (which: Sql): Sql => sql`select * from (${of(which)}) as side`;
+  return sql`select ${columns} from (${side(sides.to)} union all ${side(sides.from)}) as sides ${order}`;
 }
 
 /** How the transfers of a kind appear on the bill of a customer. Each room states it for the kinds with which it changes wallets. */
@@ -187,6 +209,10 @@ export type Billed = Readonly<Record<string, BilledAs>>;
 const TRANSFER = sql`id, batch_id, debit_account_id, credit_account_id, amount_ucents, kind, subject_id, evidence, effective_ms, posted_ms`;
 
 /** Conditions that select the transfers to the wallet and those from it. Each side has its own index, whose condition is repeated here. */
+function isBehind({ postedMs, id }: EntryCursor): Sql {
+  return sql`(posted_ms, id) > (${postedMs}, ${id})`;
+}
+
 function sidesOfWallet(orgId: string): { to: Sql; from: Sql } {
   const account = accountId(wallet(orgId));
   return {

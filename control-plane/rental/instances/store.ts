@@ -8,7 +8,7 @@ import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import { Launch, Shown } from './launch.ts';
 
-const InstanceRow = z.object({
+export const InstanceRow = z.object({
   id: text,
   org_id: text,
   api_key_id: text,
@@ -91,7 +91,7 @@ export const LIVE: ReadonlySet<InstanceState> = new Set<InstanceState>([...CONNE
 /** Statuses in which an instance has GPUs and has never run. */
 const LAUNCHING: ReadonlySet<InstanceState> = new Set<InstanceState>(['allocating', 'starting']);
 
-const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, launch, shown, gpu_type, gpu_count, tier, region,
+export const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, launch, shown, gpu_type, gpu_count, tier, region,
   reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, disk_gb, create_operation_id,
   created_ms, entered_ms, due_ms, facts_version, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms,
   gpu_fault, gpu_fault_since_ms, gpu_whole_ms, balance_below_hours`;
@@ -204,28 +204,6 @@ export async function rentalsOf(
 /** The instances among `ids` that belong to the organisation. */
 export function instancesByIds(query: Query, orgId: string, ids: readonly string[]): Promise<ShownInstance[]> {
   return query.all(ShownRow, sql`select ${SHOWN} from instances where id in (${join([...ids])}) and org_id = ${orgId}`);
-}
-
-/** Search criteria of the operator; null: any. Without a status, instances that have not ended. */
-export interface InstanceFilter {
-  orgId: string | null;
-  machineId: string | null;
-  status: InstanceState | 'any' | null;
-}
-
-/** A page of the instances of all organisations, newest first. */
-export function findInstances(
-  query: Query,
-  { orgId, machineId, status }: InstanceFilter,
-  start: PageStart,
-): Promise<InstanceRow[]> {
-  const conditions = [sql`1 = 1`];
-  if (orgId !== null) conditions.push(sql`org_id = ${orgId}`);
-  if (machineId !== null) conditions.push(sql`machine_id = ${machineId}`);
-  if (status === null) conditions.push(sql`status <> 'terminated' and status <> 'stopped'`);
-  else if (status !== 'any') conditions.push(sql`status = ${status}`);
-  conditions.push(pageFrom(start));
-  return query.all(InstanceRow, sql`select ${COLUMNS} from instances where ${join(conditions, ' and ')}`);
 }
 
 const ReservedRow = InstanceRow.pick({ id: true, reservation_id: true, status: true, gpu_count: true });

@@ -38,7 +38,7 @@ const linesOf = (bill: Bill, section: string): Bill['lines'] => bill.lines.filte
 async function changesByMonth(world: World, orgId: string): Promise<Map<string, bigint>> {
   const account = accountId(wallet(orgId));
   const all = { fromMs: 0, untilMs: Number.MAX_SAFE_INTEGER };
-  const rows: TransferRow[] = await transfersIn(world.db.read, all, { after: undefined, limit: 100_000 });
+  const rows: TransferRow[] = await transfersIn(world.db.read, all, { after: undefined, limit: 100_000 }, world.clock);
   const months = new Map<string, bigint>();
   for (const { debit_account_id: debit, credit_account_id: credit, amount_ucents: amount, posted_ms: ms } of rows) {
     const month = isoTime(ms).slice(0, 7);

@@ -1,6 +1,6 @@
 // Reads of the ledger by account, kind and time: the edges of their windows, the account beside the right one, and the order of equal rows.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { Db } from '../../../control-plane/base/db/db.ts';
+import { type Db, sql } from '../../../control-plane/base/db/db.ts';
 import { SCHEMA } from '../../../control-plane/foundation.ts';
 import {
   type AccountRef,
@@ -161,7 +161,7 @@ describe('transfers', () => {
 
   test('are exported in the order of posting, of all or of one wallet, subject or kind, and in pages', async () => {
     const list = async (filter: wallets.TransferFilter & { untilMs?: number }, of = page): Promise<string[]> =>
-      idsOf(await wallets.transfersIn(db.read, { ...within, ...filter }, of));
+      idsOf(await wallets.transfersIn(db.read, { ...within, ...filter }, of, clock));
     expect(await list({})).toEqual(['a', 'b', 'foreign', 'fee', 'late']);
     expect(await list({ untilMs: START_MS + 1 })).toEqual(['a', 'b', 'foreign']);
     expect(await list({ orgId: 'o' })).toEqual(['a', 'b', 'late']);
@@ -170,14 +170,38 @@ describe('transfers', () => {
     expect(await list({ subjectId: 'i', orgId: 'o' })).toEqual(['a', 'late']);
     expect(await list({ subjectId: 'i', orgId: 'o-2' })).toEqual([]);
     expect(await list({ subjectId: 'i', kind: 'funding.manual' })).toEqual([]);
-    for (const filter of [{}, { orgId: 'o' }, { subjectId: 'i' }]) {
-      const rows = await wallets.transfersIn(db.read, { ...within, ...filter }, page);
+    for (const filter of [{}, { orgId: 'o' }, { subjectId: 'i' }, { orgId: 'o', kind: 'rental.charge' }]) {
+      const rows = await wallets.transfersIn(db.read, { ...within, ...filter }, page, clock);
       for (const [at, row] of rows.entries()) {
         const after = { postedMs: row.posted_ms, id: row.id };
-        const next = await wallets.transfersIn(db.read, { ...within, ...filter }, { after, limit: 1 });
+        const next = await wallets.transfersIn(db.read, { ...within, ...filter }, { after, limit: 1 }, clock);
         expect(idsOf(next)).toEqual(idsOf(rows).slice(at + 1, at + 2));
       }
     }
+  });
+
+  test('of a wallet and a kind are searched in pieces, with a turn of the event loop after each', async () => {
+    const account = `customer_wallet:o`;
+    await db.tx('test.many', (tx) =>
+      tx.run(
+        sql`insert into transfers (id, batch_id, debit_account_id, credit_account_id, amount_ucents, kind, subject_id, effective_ms, posted_ms)
+            with recursive n (i) as (select 1 union all select i + 1 from n where i < 10000)
+            select 'n' || cast(i + 10000 as text), 'b', ${account}, 'platform_revenue:platform', 1,
+              case when i in (1, 5000, 5001, 10000) then 'rare' else 'often' end, 'x', 0, 20000 from n`,
+      ),
+    );
+    let turns = 0;
+    const counted = { nextTurn: async () => void (turns += 1) };
+    const list = async (limit: number, after?: { postedMs: number; id: string }): Promise<[string[], number]> => {
+      turns = 0;
+      const filter = { orgId: 'o', kind: 'rare', fromMs: 20_000, untilMs: 20_001 };
+      return [idsOf(await wallets.transfersIn(db.read, filter, { after, limit }, counted)), turns];
+    };
+    expect(await list(9)).toEqual([['n10001', 'n15000', 'n15001', 'n20000'], 3]);
+    expect(await list(2)).toEqual([['n10001', 'n15000'], 1]);
+    expect(await list(3)).toEqual([['n10001', 'n15000', 'n15001'], 2]);
+    expect(await list(9, { postedMs: 20_000, id: 'n15000' })).toEqual([['n15001', 'n20000'], 2]);
+    expect(await list(9, { postedMs: 20_000, id: 'n20000' })).toEqual([[], 1]);
   });
 
   test('are what wallets have paid for a subject, and the amounts of its kinds', async () => {

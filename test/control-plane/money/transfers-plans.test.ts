@@ -28,19 +28,18 @@ test.each([
   [{}, 'transfers_in_time'],
   [{ org_id: 'o' }, 'transfers_from_wallets'],
   [{ org_id: 'o', kind: 'k' }, 'transfers_to_wallets'],
-  [{ subject_id: 's' }, 'transfers_by_subject'],
-  [{ subject_id: 's', org_id: 'o', kind: 'k' }, 'transfers_by_subject'],
+  [{ subject_id: 's' }, 'transfers_by_subject (subject_id=? AND (posted_ms,id)>(?,?)'],
+  [{ subject_id: 's', org_id: 'o', kind: 'k' }, 'transfers_by_subject (subject_id=? AND (posted_ms,id)>(?,?)'],
 ])('a search by %j reads along %s, and never the whole table', async (query: Record<string, string>, index) => {
   recording.sent.length = 0;
   const parameters = new URLSearchParams({ from: '2000-01-01T00:00:00Z', ...query });
   await http.inject({ method: 'GET', url: `/admin/transfers?${parameters.toString()}` });
   const pages = recording.sent.filter(({ sql }) => sql.includes('from transfers'));
-  expect(pages).toHaveLength(1);
+  // A search by kind looks for the end of its piece first.
+  expect(pages).toHaveLength('org_id' in query && 'kind' in query && !('subject_id' in query) ? 2 : 1);
   const steps = await planSteps(world.db, pages);
   expect(steps.filter((step) => step.startsWith('SCAN transfers'))).toEqual([]);
-  expect(steps.some((step) => step.startsWith('SEARCH transfers USING') && step.includes(`INDEX ${index} `))).toBe(
-    true,
-  );
+  expect(steps.some((step) => step.startsWith('SEARCH transfers USING') && step.includes(`INDEX ${index}`))).toBe(true);
 });
 
 test('the tick reads open segments only, and the disputes of a rental are found by it', async () => {
@@ -60,7 +59,7 @@ test('what waits for disputes is read along the disputed rentals, not along the 
   expect(steps.filter((step) => step?.includes(' transfers'))).toEqual([
     'SEARCH transfers USING INDEX transfers_earned (credit_account_id=? AND posted_ms>?)',
     'SEARCH transfers USING INDEX transfers_taken_back (debit_account_id=? AND posted_ms>?)',
-    'SEARCH transfers USING INDEX transfers_by_subject (subject_id=?)',
+    'SEARCH transfers USING INDEX transfers_by_subject (subject_id=? AND posted_ms>?)',
   ]);
 });
 

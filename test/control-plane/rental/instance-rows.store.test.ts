@@ -8,6 +8,7 @@ import { SCHEMA } from '../../../control-plane/foundation.ts';
 import { machinesOfJobs } from '../../../control-plane/models/finetuning/attempts.ts';
 import { newInstance } from '../../../control-plane/rental/instances/create.ts';
 import { standingOf } from '../../../control-plane/rental/instances/standing.ts';
+import { findInstances, type InstanceFilter } from '../../../control-plane/rental/instances/search.ts';
 import * as store from '../../../control-plane/rental/instances/store.ts';
 import type { InstanceState } from '../../../shared/states.ts';
 import { openTestDb } from '../../kit/databases.ts';
@@ -184,21 +185,21 @@ describe('instances are found', () => {
   test('by the operator, without those that have ended unless they are asked for', async () => {
     await addAll({ machine_id: 'm-1' });
     await add('other', { status: 'running', machine_id: 'm-2', org_id: 'other' });
-    const search = async (patch: Partial<store.InstanceFilter>): Promise<string[]> =>
-      idsOf(
-        await store.findInstances(db.read, { orgId: null, machineId: null, status: null, ...patch }, all),
-      ).toSorted();
+    const search = async (patch: Partial<InstanceFilter>): Promise<string[]> =>
+      idsOf(await findInstances(db.read, { orgId: null, machineId: null, status: null, ...patch }, all)).toSorted();
     const current = ['allocating', 'error', 'running', 'starting', 'stopping', 'unreachable'];
     expect(await search({ orgId: 'org' })).toEqual(current);
     expect(await search({})).toEqual([...current, 'other'].toSorted());
     expect(await search({ machineId: 'm-2' })).toEqual(['other']);
     expect(await search({ status: 'any', orgId: 'org' })).toEqual(STATES.toSorted());
     expect(await search({ status: 'running' })).toEqual(['other', 'running']);
+    expect(await search({ status: 'terminated' })).toEqual(['terminated']);
     // In pages, newest first, and of equal ones the larger id first.
     const any = { orgId: null, machineId: null, status: null };
-    const [first, second] = await store.findInstances(db.read, any, { count: 2 });
+    const [first, second] = await findInstances(db.read, any, { count: 2 });
     expect([first?.id, second?.id]).toEqual(['unreachable', 'stopping']);
-    expect(await store.findInstances(db.read, any, { count: 2 })).toHaveLength(2);
+    const from = { createdMs: second?.created_ms ?? 0, id: 'stopping' };
+    expect(idsOf(await findInstances(db.read, any, { from, count: 2 }))).toEqual(['starting', 'running']);
   });
 
   test('of contracts, oldest first, until they have ended', async () => {

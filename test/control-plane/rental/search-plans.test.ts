@@ -1,0 +1,29 @@
+// The operator's list of instances that are not over reads as many rows as it shows, however many have ended: SQLite's query plans say so.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { findInstances, type InstanceFilter } from '../../../control-plane/rental/instances/search.ts';
+import { planOf, type RecordingDb, recordingDb } from '../../kit/recording-db.ts';
+import { openWorldOver, type World } from '../../kit/world.ts';
+
+let world: World;
+let recording: RecordingDb;
+beforeEach(async () => {
+  ({ world, over: recording } = await openWorldOver(recordingDb));
+});
+afterEach(() => world.close());
+
+test.each([
+  ['first', undefined, '(status=?)'],
+  ['second', { createdMs: 5, id: 'i' }, '(status=? AND (created_ms,id)<(?,?))'],
+])('the %s page begins in the index of each state, which has its order', async (_page, from, search) => {
+  const all: InstanceFilter = { orgId: null, machineId: null, status: null };
+  recording.sent.length = 0;
+  for (const status of [null, 'running', 'stopped'] as const)
+    await findInstances(recording.db.read, { ...all, status }, { count: 2, ...(from && { from }) });
+  const plans = await Promise.all(recording.sent.map((statement) => planOf(world.db, statement)));
+  const steps = plans.map((plan) => plan.split('\n').filter((step) => step.includes(' instances')));
+  expect(steps.map((each) => [...new Set(each)])).toEqual(
+    Array.from({ length: 3 }, () => [`SEARCH instances USING INDEX instances_by_status ${search}`]),
+  );
+  expect(steps.map((each) => each.length)).toEqual([6, 1, 1]);
+  expect(plans.slice(1).filter((plan) => plan.includes('TEMP B-TREE'))).toEqual([]);
+});
