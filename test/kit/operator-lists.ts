@@ -207,6 +207,7 @@ export const LISTS: List[] = [
   },
   ...['', '?status=running', '?org_id=o&machine_id=m'].map((filter) => ({
     path: `/admin/instances${filter}`,
+    isPicked: filter === '' || filter === '?status=running',
     key: 'instance_id',
     fill: (tx: Tx) =>
       each(

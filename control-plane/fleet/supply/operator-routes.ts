@@ -1,5 +1,5 @@
 // The operator's routes for suppliers and their machines.
-import { isoTime } from '../../../shared/clock.ts';
+import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { dollarsFromUcents } from '../../../shared/money.ts';
 import type { Db } from '../../base/db/db.ts';
 import { byCreation, type Cursors, type PageStart, type PageView } from '../../base/http/cursors.ts';
@@ -24,6 +24,7 @@ const BASE = '/admin/suppliers';
 
 interface Deps {
   db: Db;
+  clock: Pick<Clock, 'nextTurn'>;
   cursors: Cursors;
   supply: Supply;
   payouts: Payouts;
@@ -33,7 +34,7 @@ export function supplyOperatorRoutes(deps: Deps): Route[] {
   return [...supplierRoutes(deps), ...machineRoutes(deps)];
 }
 
-function supplierRoutes({ db, cursors, supply, payouts }: Deps): Route[] {
+function supplierRoutes({ db, clock, cursors, supply, payouts }: Deps): Route[] {
   const show = async (row: SupplierRow): Promise<Fields> => ({
     supplier_id: row.id,
     org_id: row.org_id,
@@ -53,8 +54,13 @@ function supplierRoutes({ db, cursors, supply, payouts }: Deps): Route[] {
     errors: [],
     handler: async ({ query }) => {
       const rows = async (start: PageStart) => {
-        const page = await pageOfSuppliers(db.read, start);
-        return Promise.all(page.map(async (row) => ({ row, fields: await show(row) })));
+        const shown: { row: SupplierRow; fields: Fields }[] = [];
+        // What a supplier is owed takes a sum of its new entries. Other work of the process goes on in between.
+        for (const row of await pageOfSuppliers(db.read, start)) {
+          shown.push({ row, fields: await show(row) });
+          await clock.nextTurn();
+        }
+        return shown;
       };
       const view: PageView<{ row: SupplierRow; fields: Fields }, Fields> = {
         at: ({ row }) => byCreation(row),

@@ -100,27 +100,30 @@ export async function paidTo(query: Query, supplierId: string): Promise<bigint> 
 }
 
 /**
- * Earnings that may not be paid out yet: entries posted after `sinceMs`, and entries of the `disputed` rentals that were posted at or after
- * the time from which each is disputed, also if they were paid out. A claw-back of a rental reduces only the entries of that rental.
+ * Earnings that may not be paid out yet: entries posted after `sinceMs`, and entries of disputed rentals that were posted at or after the time
+ * from which each is disputed, also if they were paid out. A claw-back of a rental reduces only the entries of that rental. `disputed` selects
+ * the `subject_id` of each disputed rental, and that time as `from_ms`.
  */
 export async function waitingFor(
   query: Query,
   supplierId: string,
-  { sinceMs, disputed }: { sinceMs: number; disputed: ReadonlyMap<string, number> },
+  { sinceMs, disputed }: { sinceMs: number; disputed: Sql },
 ): Promise<bigint> {
   const account = accountId(payable(supplierId));
   const isNew = sql`posted_ms > ${sinceMs}`;
-  const entries =
-    disputed.size === 0
-      ? entriesOf(account, isNew)
-      : [
-          ...entriesOf(account, sql`${isNew} and subject_id not in (${join([...disputed.keys()])})`),
-          // The index of the rentals, not that of the account: a supplier may have a million entries.
-          ...entriesOf(account, isTakable(sinceMs, disputed), sql` || ''`),
-        ];
+  // Begins with the disputed rentals and reads their index, not that of the account: a supplier may have a million entries.
+  const ofDisputed = (amount: Sql, isEntry: Sql): Sql =>
+    sql`select t.subject_id, ${amount} as amount_ucents from disputed d cross join transfers t
+        where t.subject_id = d.subject_id and ${isEntry} and (${isNew} or posted_ms >= d.from_ms)`;
+  const entries = [
+    ...entriesOf(account, sql`${isNew} and subject_id not in (select subject_id from disputed)`),
+    ofDisputed(sql`amount_ucents`, sql`${EARNED} and credit_account_id || '' = ${account}`),
+    ofDisputed(sql`-amount_ucents`, sql`${TAKEN_BACK} and debit_account_id || '' = ${account}`),
+  ];
   const row = await query.one(
     SumRow,
-    sql`select cast(coalesce(sum(case when net_ucents > 0 then net_ucents else 0 end), 0) as bigint) as total_ucents from (
+    sql`with disputed as materialized (${disputed})
+        select cast(coalesce(sum(case when net_ucents > 0 then net_ucents else 0 end), 0) as bigint) as total_ucents from (
           select subject_id, sum(amount_ucents) as net_ucents from (${join(entries, ' union all ')}) as entries
           group by subject_id) as rentals`,
   );
@@ -133,14 +136,6 @@ function entriesOf(account: string, which: Sql, apart = sql``): Sql[] {
     sql`select subject_id, amount_ucents from transfers where ${EARNED} and credit_account_id${apart} = ${account} and ${which}`,
     sql`select subject_id, -amount_ucents from transfers where ${TAKEN_BACK} and debit_account_id${apart} = ${account} and ${which}`,
   ];
-}
-
-/** Entries of the disputed rentals that are new, or that the dispute can take back. */
-function isTakable(sinceMs: number, disputed: ReadonlyMap<string, number>): Sql {
-  const times = [...disputed].map(
-    ([id, fromMs]) => sql`when ${id} then cast(${Math.min(fromMs, sinceMs + 1)} as bigint)`,
-  );
-  return sql`subject_id in (${join([...disputed.keys()])}) and posted_ms >= case subject_id ${join(times, ' ')} end`;
 }
 
 /** The supplier's earnings from transfers of one kind that were posted after `sinceMs`. */

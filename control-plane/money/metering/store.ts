@@ -50,6 +50,11 @@ export async function insertSegment(tx: Tx, segment: Segment): Promise<void> {
   );
 }
 
+/** A condition: the rental with this id ran on a machine of the supplier. */
+export function isRentedFrom(supplierId: string, subjectId: Sql): Sql {
+  return sql`exists (select 1 from meter_segments where subject_id = ${subjectId} and supplier_id = ${supplierId})`;
+}
+
 /** Segments of these rentals that are open or end after `ms`, ordered by start. */
 export function segmentsPast(query: Query, subjectIds: readonly string[], ms: number): Promise<Segment[]> {
   if (subjectIds.length === 0) return Promise.resolve([]);

@@ -5,13 +5,13 @@ import { fail, failField } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { dollarText } from '../../../shared/money.ts';
 import { int, text, ucents } from '../../base/db/columns.ts';
-import { type Db, type Query, sql, type Tx } from '../../base/db/db.ts';
+import { type Db, join, type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
 import { pageBy, type PageStart } from '../../base/http/cursors.ts';
 import { waitingCreditOf } from '../credits/store.ts';
 import { refundTotals } from '../ledger/store.ts';
 import { besideSegments, paidOfSubjects } from '../ledger/wallets.ts';
 import { DISPUTED, type Metering } from '../metering/metering.ts';
-import { segmentsOf, segmentsPast } from '../metering/store.ts';
+import { isRentedFrom, segmentsOf, segmentsPast } from '../metering/store.ts';
 
 const DisputeRow = z.object({
   id: text,
@@ -111,13 +111,20 @@ export function oldestDisputes(query: Query, limit: number): Promise<Dispute[]> 
   );
 }
 
+/** Selects each rental of the supplier with an open dispute, and the time from which it is disputed as `from_ms`; 0: all of it. */
+export function disputedOf(supplierId: string): Sql {
+  return sql`select instance_id as subject_id, since_ms as from_ms from disputes
+    where state = 'open' and ${isRentedFrom(supplierId, sql`instance_id`)}`;
+}
+
 const DisputedRow = DisputeRow.pick({ instance_id: true, since_ms: true });
 
-/** Rentals with an open dispute, and the time from which each is disputed; 0: all of it. */
-export async function disputedInstances(query: Query): Promise<Map<string, number>> {
+/** Those of the rentals that have an open dispute, and the time from which each is disputed; 0: all of it. */
+export async function disputedAmong(query: Query, instanceIds: readonly string[]): Promise<Map<string, number>> {
+  if (instanceIds.length === 0) return new Map();
   const rows = await query.all(
     DisputedRow,
-    sql`select instance_id, since_ms from disputes where state = 'open' order by instance_id`,
+    sql`select instance_id, since_ms from disputes where state = 'open' and instance_id in (${join([...instanceIds])})`,
   );
   return new Map(rows.map((row) => [row.instance_id, row.since_ms]));
 }

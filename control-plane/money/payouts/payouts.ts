@@ -2,7 +2,7 @@
 import type { Metering } from '../metering/metering.ts';
 import type { Query } from '../../base/db/db.ts';
 import { earnedEntries } from '../ledger/suppliers.ts';
-import { disputedInstances, type Disputes, openDisputes } from './disputes.ts';
+import { disputedAmong, type Disputes, openDisputes } from './disputes.ts';
 import { openDestinations, type DestinationsDeps, type PayoutDestinations } from './destinations.ts';
 import {
   earnedOnMachine,
@@ -17,7 +17,7 @@ import { openSending, type Sending } from './sending.ts';
 import { type Standing, standingOf, sumsOf } from './standing.ts';
 
 export interface EarningsPage extends Standing, WalkedEarnings {
-  /** Rentals whose earnings wait for a decision of the operator, and the time from which each is disputed. */
+  /** Rentals among these earnings that wait for a decision of the operator, and the time from which each is disputed. */
   disputed: ReadonlyMap<string, number>;
   /** The earnings of the requested machine; undefined if the request names no machine. */
   machineUcents: bigint | undefined;
@@ -58,11 +58,12 @@ export function openPayouts(deps: PayoutsDeps): Payouts {
         const totalUcents = sums.owedUcents + sums.paidUcents;
         const start = from ?? { totalUcents, leastUcents: totalUcents, after: undefined };
         const { paidUcents } = sums;
-        const common = { ...standingOf(sums), disputed: await disputedInstances(query) };
-        if (only !== undefined)
-          return { ...common, ...(await earningsOfMachine(query, only, { supplierId, paidUcents, start }, limit)) };
-        const entries = await earnedEntries(query, supplierId, start.after, limit);
-        return { ...common, earnings: earningsFrom(start, entries, paidUcents), cutAt: undefined };
+        const walked =
+          only === undefined
+            ? { earnings: earningsFrom(start, await earnedEntries(query, supplierId, start.after, limit), paidUcents) }
+            : await earningsOfMachine(query, only, { supplierId, paidUcents, start }, limit);
+        const subjectIds = walked.earnings.map(({ entry }) => entry.subject_id);
+        return { cutAt: undefined, ...walked, ...standingOf(sums), disputed: await disputedAmong(query, subjectIds) };
       });
       return { ...page, machineUcents: only === undefined ? undefined : await earnedOnMachine(supplierId, only, deps) };
     },

@@ -5,7 +5,7 @@ import type { Query } from '../../base/db/db.ts';
 import { payable } from '../ledger/accounts.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { paidTo, waitingFor } from '../ledger/suppliers.ts';
-import { disputedInstances } from './disputes.ts';
+import { disputedOf } from './disputes.ts';
 
 /** What a supplier earned and is owed, in whole cents, rounded down once. */
 export interface Standing {
@@ -34,7 +34,7 @@ export async function sumsOf(
   { ledger, clock, delayMs }: StandingDeps,
 ): Promise<Sums> {
   const { postedUcents: owedUcents } = await ledger.balance(query, payable(supplierId));
-  const disputed = await disputedInstances(query);
+  const disputed = disputedOf(supplierId);
   const waitingUcents = await waitingFor(query, supplierId, { sinceMs: clock.now() - delayMs, disputed });
   return { owedUcents, paidUcents: await paidTo(query, supplierId), waitingUcents };
 }

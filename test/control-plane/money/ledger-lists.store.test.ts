@@ -1,6 +1,6 @@
 // Reads of the ledger by account, kind and time: the edges of their windows, the account beside the right one, and the order of equal rows.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Db, sql } from '../../../control-plane/base/db/db.ts';
+import { type Db, join, sql } from '../../../control-plane/base/db/db.ts';
 import { SCHEMA } from '../../../control-plane/foundation.ts';
 import {
   type AccountRef,
@@ -109,8 +109,12 @@ describe('the account of a supplier', () => {
 
   test('waits for what is new, and for all of a disputed rental, of which none is below zero', async () => {
     const waits = (ms: number, disputed: string[] = [], fromMs = 0): Promise<bigint> => {
-      const times = new Map(disputed.map((id) => [id, fromMs]));
-      return suppliers.waitingFor(db.read, 's', { sinceMs: START_MS + ms, disputed: times });
+      const rows = disputed.map((id) => sql`select ${id} as subject_id, ${fromMs} as from_ms`);
+      const none = sql`select '' as subject_id, 0 as from_ms where 1 = 0`;
+      return suppliers.waitingFor(db.read, 's', {
+        sinceMs: START_MS + ms,
+        disputed: join([none, ...rows], ' union all '),
+      });
     };
     expect([await waits(-1), await waits(0), await waits(1)]).toEqual([26n, 10n, 0n]);
     expect([await waits(1, ['i']), await waits(0, ['i']), await waits(0, ['i-2'])]).toEqual([16n, 26n, 10n]);

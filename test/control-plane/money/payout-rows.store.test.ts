@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Db, sql } from '../../../control-plane/base/db/db.ts';
 import { SCHEMA } from '../../../control-plane/foundation.ts';
 import {
-  disputedInstances,
+  disputedAmong,
   disputesOf,
   oldestDisputes,
   pageOfDisputes,
@@ -199,5 +199,9 @@ test('disputes are listed from new to old, and those of a rental and the open on
   expect(idsOf(await disputesOf(db.read, 'i-1'))).toEqual(['a', 'b', 'late']);
   expect(idsOf(await oldestDisputes(db.read, 9))).toEqual(['c', 'd', 'late']);
   expect(idsOf(await oldestDisputes(db.read, 1))).toEqual(['c']);
-  expect(await disputedInstances(db.read)).toEqual(new Map(['i-1', 'i-2', 'i-3'].map((id) => [id, 0])));
+  await dispute('e', 'i-4', 'released', 4);
+  expect(await disputedAmong(db.read, ['i-1', 'i-3', 'i-4', 'i-5'])).toEqual(
+    new Map(['i-1', 'i-3'].map((id) => [id, 0])),
+  );
+  expect(await disputedAmong(db.read, [])).toEqual(new Map());
 });

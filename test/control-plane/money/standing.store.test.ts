@@ -34,8 +34,17 @@ async function post(legs: { debit: AccountRef; credit: AccountRef }, kind: strin
   const evidence = kind === 'payout' ? { evidence: id } : {};
   await world.db.tx('post', (tx) => world.rooms.ledger.post(tx, id, [{ ...transfer, ...evidence }]));
 }
-const earn = (supplierId: string, subjectId: string, cents: number): Promise<void> =>
-  post({ debit: clearing, credit: payable(supplierId) }, 'test', subjectId, cents);
+async function earn(supplierId: string, subjectId: string, cents: number): Promise<void> {
+  await post({ debit: clearing, credit: payable(supplierId) }, 'test', subjectId, cents);
+  await rent(supplierId, subjectId);
+}
+/** Writes a segment that costs nothing, which tells that the rental ran on a machine of the supplier. */
+const rent = (supplierId: string, subjectId: string): Promise<number> =>
+  world.db.tx('rent', (tx) =>
+    tx.run(sql`insert into meter_segments (id, subject_id, org_id, supplier_id, gpu_type, gpu_count, rate_ucents_per_hour, supplier_bps, started_ms,
+        posted_through_ms, ended_ms)
+      values (${`seg-${supplierId}-${subjectId}`}, ${subjectId}, 'o', ${supplierId}, 'H100', 1, 0, 0, 0, 0, 0) on conflict (id) do nothing`),
+  );
 const takeBack = (supplierId: string, subjectId: string, cents: number): Promise<void> =>
   post({ debit: payable(supplierId), credit: clearing }, 'test', subjectId, cents);
 const pay = (supplierId: string, cents: number): Promise<void> =>
@@ -131,4 +140,21 @@ test('entries of one moment are in the order of their ids, and pages of one entr
     [last] = await page({ after: { postedMs: last.entry.posted_ms, id: last.entry.id }, ...last.next }, 1);
   }
   expect(seen).toEqual(all.map(({ entry }) => entry.id));
+});
+
+test('thousands of open disputes of other suppliers and of this one keep back what they can take, and no more', async () => {
+  const ids = Array.from({ length: 5_000 }, (_, index) => `i-many-${index}`);
+  await world.db.tx('disputes', async (tx) => {
+    for (const id of ids)
+      await tx.run(
+        sql`insert into disputes (id, instance_id, since_ms, reason, state, opened_ms) values (${`d-${id}`}, ${id}, 0, 'x', 'open', 0)`,
+      );
+  });
+  expect(await standing('s')).toEqual([620, 420, 350]);
+  for (const id of ids.slice(0, 10)) await earn('s', id, 10);
+  expect(await standing('s')).toEqual([720, 520, 350]);
+  await world.clock.advance(DELAY_MS + 1);
+  expect(await standing('s')).toEqual([720, 520, 420]);
+  const view = await world.rooms.payouts.earnings('s', { from: undefined, limit: 100 });
+  expect(new Set(view.disputed.keys())).toEqual(new Set(ids.slice(0, 10)));
 });

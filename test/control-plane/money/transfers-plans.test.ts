@@ -6,7 +6,7 @@ import { instanceCosts } from '../../../control-plane/money/bill/instance-costs.
 import { readMonth } from '../../../control-plane/money/ledger/month-read.ts';
 import { earnedBySubjects, waitingFor } from '../../../control-plane/money/ledger/suppliers.ts';
 import { openSegments } from '../../../control-plane/money/metering/store.ts';
-import { disputesOf } from '../../../control-plane/money/payouts/disputes.ts';
+import { disputedOf, disputesOf } from '../../../control-plane/money/payouts/disputes.ts';
 import { rentalsOf } from '../../../control-plane/rental/instances/store.ts';
 import { openOperator } from '../../kit/operator.ts';
 import { planSteps, type RecordingDb, recordingDb } from '../../kit/recording-db.ts';
@@ -54,12 +54,14 @@ test('the tick reads open segments only, and the disputes of a rental are found 
 
 test('what waits for disputes is read along the disputed rentals, not along the account of a supplier', async () => {
   recording.sent.length = 0;
-  await waitingFor(recording.db.read, 's', { sinceMs: 5, disputed: new Map([['i', 3]]) });
+  await waitingFor(recording.db.read, 's', { sinceMs: 5, disputed: disputedOf('s') });
   const steps = (await planSteps(world.db, recording.sent)).map((step) => step.split(':')[0]);
-  expect(steps.filter((step) => step?.includes(' transfers'))).toEqual([
+  expect(steps.filter((step) => /^SEARCH|^SCAN [a-z]+ USING/.test(step ?? ''))).toEqual([
     'SEARCH transfers USING INDEX transfers_earned (credit_account_id=? AND posted_ms>?)',
+    'SCAN disputes USING INDEX disputes_waiting',
+    'SEARCH meter_segments EXISTS USING INDEX meter_segments_by_subject (subject_id=?)',
     'SEARCH transfers USING INDEX transfers_taken_back (debit_account_id=? AND posted_ms>?)',
-    'SEARCH transfers USING INDEX transfers_by_subject (subject_id=? AND posted_ms>?)',
+    'SEARCH t USING INDEX transfers_by_subject (subject_id=? AND posted_ms>?)',
   ]);
 });
 
