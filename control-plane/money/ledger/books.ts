@@ -31,7 +31,7 @@ const LOGGED = 200;
 export interface Books {
   /** Works on the due proof for a limited time. True if more work is due now. */
   run(signal: AbortSignal): Promise<boolean>;
-  /** Proves everything now and returns the faults in words; empty if all agree. */
+  /** Proves everything that is there now and returns the faults in words; empty if all agree. */
   verify(): Promise<string[]>;
 }
 
@@ -60,25 +60,50 @@ interface BooksDeps {
 export function openBooks(deps: BooksDeps): Books {
   const { clock } = deps;
   let current: Proof | undefined;
+  const verifications = openVerifications(deps);
   return {
     run: async (signal) => {
+      if (verifications.count() > 0) return false;
       const untilMs = clock.monotonicMs() + SLICE_MS;
       const proof = current ?? due(deps);
       current = undefined;
       while (!signal.aborted && clock.monotonicMs() < untilMs) {
-        if ((await proof.next()).done === true) return false;
+        if ((await proof.next()).done === true || verifications.count() > 0) return false;
       }
       current = proof;
       return !signal.aborted;
     },
-    verify: async () => {
-      const proof = whole(deps);
-      for (;;) {
-        const step = await proof.next();
-        if (step.done === true) return step.value;
-      }
+    verify: () => {
+      current = undefined;
+      return verifications.verify();
     },
   };
+}
+
+/** Two proofs at once would undo each other's progress. So operators wait for each other, and the loop has nothing to do meanwhile. */
+function openVerifications(deps: BooksDeps): Pick<Books, 'verify'> & { count(): number } {
+  let count = 0;
+  let last: Promise<unknown> = Promise.resolve();
+  // A proof that is at work has read a part of the books already. All who come meanwhile wait for the same next one.
+  let next: Promise<string[]> | undefined;
+  const begin = (): Promise<string[]> => {
+    count += 1;
+    const proof = last.then(() => {
+      next = undefined;
+      return resultOf(whole(deps));
+    });
+    const end = (): void => void (count -= 1);
+    last = proof.then(end, end);
+    return proof;
+  };
+  return { verify: () => (next ??= begin()), count: () => count };
+}
+
+async function resultOf(proof: Proof): Promise<string[]> {
+  for (;;) {
+    const step = await proof.next();
+    if (step.done === true) return step.value;
+  }
 }
 
 /** A fault in new transfers is reported only if the full proof confirms it. */
@@ -92,17 +117,20 @@ async function* due(deps: BooksDeps): Proof {
 }
 
 /**
- * The full proof is due once a night. If the last proof found faults, the full proof is due every time, so that the alarm stays until it
- * finds none.
+ * The full proof is due once a night, and again if it did not come to its end. If the last proof found faults, the full proof is due every
+ * time, so that the alarm stays until it finds none.
  */
-function isWholeDue({ faults, whole_proven_ms: provenMs }: ProofState, nowMs: number): boolean {
+function isWholeDue(
+  { faults, whole_proven_ms: provenMs, whole_begun_ms: begunMs }: ProofState,
+  nowMs: number,
+): boolean {
   const nightOf = (ms: number): number => Math.floor((ms - NIGHT_MS) / DAY_MS);
-  return faults > 0 || provenMs === null || nightOf(nowMs) !== nightOf(provenMs);
+  return faults > 0 || provenMs === null || begunMs !== null || nightOf(nowMs) !== nightOf(provenMs);
 }
 
 async function* whole(deps: BooksDeps): Proof {
   const { db, clock, log } = deps;
-  await db.tx('books.again', forgetProven);
+  await db.tx('books.again', (tx) => forgetProven(tx, clock.now()));
   const faults = yield* prove(deps, true);
   await db.tx('books.proven', (tx) => noteProven(tx, { isWhole: true, faults: faults.length, nowMs: clock.now() }));
   for (const fault of faults.slice(0, LOGGED)) log.error({ fault }, 'the books do not agree: stop payouts');

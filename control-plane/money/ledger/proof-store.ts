@@ -12,6 +12,8 @@ const StateRow = z.object({
   faults: int,
   new_proven_ms: int.nullable(),
   whole_proven_ms: int.nullable(),
+  /** When a full proof began that has not ended; null if there is none. */
+  whole_begun_ms: int.nullable(),
 });
 export type ProofState = z.infer<typeof StateRow>;
 
@@ -22,9 +24,11 @@ const NOTHING_PROVEN: ProofState = {
   faults: 0,
   new_proven_ms: null,
   whole_proven_ms: null,
+  whole_begun_ms: null,
 };
 
-const STATE = sql`posted_ms, transfer_id, transfers, faults, new_proven_ms, whole_proven_ms`;
+const STATE = sql`posted_ms, transfer_id, transfers, faults, new_proven_ms, whole_proven_ms,
+  whole_begun_ms`;
 
 /** How far the books were proven, and the result of the last proof. */
 export async function proofState(query: Query): Promise<ProofState> {
@@ -48,25 +52,26 @@ export async function lockProofState(tx: Tx): Promise<ProofState> {
 export async function writeProofState(tx: Tx, state: ProofState): Promise<void> {
   await tx.run(
     sql`update ledger_proof set posted_ms = ${state.posted_ms}, transfer_id = ${state.transfer_id}, transfers = ${state.transfers},
-          faults = ${state.faults}, new_proven_ms = ${state.new_proven_ms}, whole_proven_ms = ${state.whole_proven_ms}
+          faults = ${state.faults}, new_proven_ms = ${state.new_proven_ms}, whole_proven_ms = ${state.whole_proven_ms},
+          whole_begun_ms = ${state.whole_begun_ms}
         where id = 1`,
   );
 }
 
-/** Lets the next proof begin with the first transfer. */
-export async function forgetProven(tx: Tx): Promise<void> {
+/** Lets a full proof begin with the first transfer. */
+export async function forgetProven(tx: Tx, nowMs: number): Promise<void> {
   const state = await lockProofState(tx);
   await tx.run(sql`delete from proven_accounts`);
   await tx.run(sql`delete from proven_wallet_kinds`);
-  await writeProofState(tx, { ...state, posted_ms: 0, transfer_id: '', transfers: 0 });
+  await writeProofState(tx, { ...state, posted_ms: 0, transfer_id: '', transfers: 0, whole_begun_ms: nowMs });
 }
 
 /** Stores the result of a proof. A full proof also covers the new transfers. */
 export async function noteProven(tx: Tx, proof: { isWhole: boolean; faults: number; nowMs: number }): Promise<void> {
   const { isWhole, faults, nowMs } = proof;
   const before = await lockProofState(tx);
-  const wholeMs = isWhole ? nowMs : before.whole_proven_ms;
-  await writeProofState(tx, { ...before, faults, new_proven_ms: nowMs, whole_proven_ms: wholeMs });
+  const whole = isWhole ? { whole_proven_ms: nowMs, whole_begun_ms: null } : {};
+  await writeProofState(tx, { ...before, faults, new_proven_ms: nowMs, ...whole });
 }
 
 const PostedRow = z.object({

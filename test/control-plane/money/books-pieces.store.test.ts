@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { sql, type Sql } from '../../../control-plane/base/db/db.ts';
 import { accountId, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { type Books, openBooks } from '../../../control-plane/money/ledger/books.ts';
-import { firstWithin } from '../../../control-plane/money/ledger/proof-store.ts';
+import { firstWithin, forgetProven, proofState } from '../../../control-plane/money/ledger/proof-store.ts';
 import { recordingDb, type RecordingDb } from '../../kit/recording-db.ts';
 import { openWorldOver, type World } from '../../kit/world.ts';
 
@@ -95,3 +95,26 @@ test('the hourly and the nightly proof read charges with many transfers in sever
   expect(nightly.filter((piece) => piece.length > 2)).toEqual([]);
   expect(await books.verify()).toEqual([`rcp_4: charged 7, the ledger says ${LIMIT / 2}`]);
 }, 60_000);
+
+test('a full proof that was interrupted begins again as a full proof, which reads each charge once for each side', async () => {
+  for (const id of ['rcp_1', 'rcp_2']) await charge(id, 1_200);
+  await nextRun(DAY_MS);
+  const ofFullProof = await nextRun(DAY_MS);
+  // The process ends when the proof has forgotten what was proven.
+  await world.db.tx('test.begin', (tx) => forgetProven(tx, world.clock.now()));
+  expect(await nextRun(DAY_MS / 24)).toEqual(ofFullProof);
+  expect(await proofState(world.db.read)).toMatchObject({ whole_begun_ms: null, whole_proven_ms: world.clock.now() });
+});
+
+test('operators who verify at once wait for one proof, the loop waits too, and one who comes later gets a proof of their own', async () => {
+  await charge('rcp_1', 3);
+  world.clock.step(DAY_MS);
+  recording.sent.length = 0;
+  const first = [books.verify(), books.verify()];
+  expect(await books.run(NEVER)).toBe(false);
+  const later = books.verify();
+  const ofOne = (await Promise.all(first).then(() => pieces())).length;
+  expect(await later).toEqual([]);
+  expect(ofOne).toBeGreaterThan(0);
+  expect(pieces()).toHaveLength(2 * ofOne);
+});
