@@ -65,6 +65,12 @@ export function onAsked(next: Partial<Asked>): void {
   Object.assign(asked, next);
 }
 
+/** What was thrown, if it is an `ApiError`. Anything else is a fault of the console and is thrown again. */
+export function asApiError(failure: unknown): ApiError {
+  if (failure instanceof ApiError) return failure;
+  throw failure;
+}
+
 /** The parsed answer; undefined if it has no body. @throws ApiError */
 export async function call<T>(method: Method, path: string, body?: unknown, options: CallOptions = {}): Promise<T> {
   const { idempotencyKey = crypto.randomUUID() } = options;

@@ -1,7 +1,8 @@
 // A list of the operator's routes as a screen. Each decision asks for a confirmation first. The API writes it to the audit journal.
 import type { ComponentChildren, ComponentType } from 'preact';
 import { useState } from 'preact/hooks';
-import { type LiveList, useLiveList } from '../core/data.ts';
+import { useLiveList } from '../core/data.ts';
+import type { LiveList } from '../core/reading.ts';
 import type { ScreenProps } from '../core/screen.ts';
 import { SameAs } from '../parts/command.tsx';
 import { Empty, Head } from '../parts/layout.tsx';

@@ -1,7 +1,8 @@
 // Models: the servers that answer their requests, and the tiers that run on the fleet with their replicas and limits.
 import { useState } from 'preact/hooks';
 import { post } from '../core/api.ts';
-import { type Resource, useResource } from '../core/data.ts';
+import { useResource } from '../core/data.ts';
+import type { Resource } from '../core/reading.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Field, Form, useAction } from '../parts/forms.tsx';
 import { Badge, Card, Empty, Head, Problem } from '../parts/layout.tsx';

@@ -2,8 +2,8 @@
 import type { ReadonlySignal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
-import type { LiveList } from '../core/data.ts';
 import { count } from '../core/format.ts';
+import type { LiveList } from '../core/reading.ts';
 import { Problem } from './layout.tsx';
 
 /** A browser draws this many rows at once without a pause. */
