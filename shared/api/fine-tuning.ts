@@ -82,7 +82,7 @@ export const FineTuningJob = z
     result_files: z
       .array(z.string())
       .describe(
-        'Presigned URLs of the files of the adapter. Each read gives new URLs, which are valid for 15 minutes. Empty until the job has files',
+        'Presigned URLs of the files of the adapter. Each read gives new URLs, which are valid for 15 minutes. If the job failed or was cancelled, the last checkpoint if there is no result. Empty until the job has ended',
       ),
     error: z
       .strictObject({

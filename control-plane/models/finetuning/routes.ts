@@ -112,7 +112,7 @@ function cancelRoute({ fineTuning }: RoutesDeps): Route {
     tag,
     summary: 'Cancel a fine-tuning job',
     description:
-      'The status is `cancelled` once the machine has stopped the job. What was trained until its last checkpoint is charged. A job that has ended is returned unchanged.',
+      'The status is `cancelled` once the machine has stopped the job. What was trained until its last checkpoint or result is charged, and `result_files` has it. A job that has ended is returned unchanged.',
     scope: 'finetuning:write',
     idempotency: 'optional',
     params,
@@ -152,6 +152,7 @@ const CREATE_TEXT = `The answer comes at once. Follow the job with GET /v1/fine_
 \`svc.max_budget_usd\`. Without it, the budget is the \`max_usd\` of the quote, and at least \`min_budget_usd\`. The budget is held until the job ends. The
 time of the GPUs that trained is charged by the second, up to the last stored checkpoint or result. If the job loses its machine, it continues from its
 last checkpoint on another machine, and the lost time is not charged. When the budget is used up, the job stores a last checkpoint and is stopped. It is
-then \`failed\` with \`budget_exceeded\`, and \`result_files\` has what was trained until then.
+then \`failed\` with \`budget_exceeded\`. If a job fails or is cancelled, \`result_files\` has what was trained until then, which is its last checkpoint if there
+is no result.
 
 Official clients do not know the field \`svc\`. They pass it on if it is in the body of the request.`;

@@ -30,15 +30,14 @@ export function jobView(job: Job, resultFiles: string[]): FineTuningJob {
   };
 }
 
-/** The files that belong to the owner: the result, or, if the budget ended before there was one, the newest checkpoint. */
+/** The files that belong to the owner, who has paid for them: the result, or, if the job ended without one, the newest checkpoint. */
 export function resultsOf(job: Job, files: readonly JobFileRow[]): JobFileRow[] {
-  const isPartial = job.status === 'failed' && job.error_code === 'budget_exceeded';
-  if (job.status !== 'succeeded' && !isPartial) return [];
+  if (job.finished_ms === null) return [];
   const results = files.filter(
     ({ kind, state, blob_key: key, workload_id: id }) =>
       kind === 'result' && state === 'verified' && key !== null && id === job.workload_id,
   );
-  if (results.length > 0 || !isPartial) return results;
+  if (results.length > 0 || job.status === 'succeeded') return results;
   const checkpoint = newestCheckpoint(files);
   return checkpoint === undefined ? [] : [checkpoint];
 }

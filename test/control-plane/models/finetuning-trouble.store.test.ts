@@ -155,7 +155,7 @@ describe('a trainer or host that is not honest', () => {
     await training.report(id, 'finished', { exit_code: 3 });
     expect(await training.shown(id)).toMatchObject({
       status: 'failed',
-      result_files: [],
+      result_files: [expect.stringContaining('name=step-2&')],
       error: { code: 'training_failed', message: expect.stringContaining('code 3') },
     });
     expect(await training.money()).toEqual({ paid: 60, held: 0 });
@@ -273,9 +273,21 @@ describe('a cancel', () => {
     await training.upload(id, { step: 9 }, 'state');
     expect(await training.shown(id)).toMatchObject({ status: 'running' });
     await training.report(id, 'finished', { exit_code: 0, stopped_at_limit: true });
-    expect(await training.shown(id)).toMatchObject({ status: 'cancelled', result_files: [] });
+    const { status, result_files: files } = await training.shown(id);
+    expect({ status, files: files.length }).toEqual({ status: 'cancelled', files: 1 });
+    expect(files[0]).toContain('name=step-9&');
     expect(await training.money()).toEqual({ paid: 120, held: 0 });
     expect(await cancel(id)).toMatchObject({ status: 'cancelled' });
+  });
+
+  test('that comes when the result is nearly there charges the program to its end, and its owner gets the result', async () => {
+    const { id } = await training.running();
+    await training.pass(100);
+    await cancel(id);
+    await training.end(id);
+    const { status, result_files: files } = await training.shown(id);
+    expect({ status, files: files.length }).toEqual({ status: 'cancelled', files: 1 });
+    expect(await training.money()).toEqual({ paid: 100, held: 0 });
   });
 
   test('waits for the host too if the job has a machine but does not run yet', async () => {
