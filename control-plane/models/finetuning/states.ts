@@ -6,7 +6,7 @@
 // | queued     | running    | the host reports that the program runs           | priced time begins           | goes on   |
 // | running    | queued     | the machine is lost                              | closed at the last checkpoint | removed  |
 // | running    | succeeded  | the result is here, with its sizes and hashes    | charged to the program's end | removed   |
-// | (open)     | failed     | budget, trainer, result, no machine              | charged to the last checkpoint; the budget's end charges to the program's end if there is a result | removed |
+// | (open)     | failed     | budget, trainer, result, no machine              | charged to the last checkpoint; the budget's end charges to the program's end | removed |
 // | (open)     | cancelled  | its owner, and its host has stopped it           | like the budget's end        | removed   |
 // (open) is validating, queued or running. The hold is released by every end.
 import type { ErrorCode } from '../../../shared/errors.ts';
