@@ -5,9 +5,11 @@ import { Redirect, Route, Router, Switch, useLocation } from 'wouter-preact';
 import { SecondFactor } from './account/second-factor.tsx';
 import { SignIn } from './account/sign-in.tsx';
 import { StepUp } from './account/step-up.tsx';
+import { type ApiError, asApiError } from './core/api.ts';
+import { loaded } from './core/code.ts';
 import type { Screen, ScreenProps } from './core/screen.ts';
 import { loadSession, may, session, sessionError } from './core/session.ts';
-import { Alone, Problem } from './parts/layout.tsx';
+import { Alone, Head, Problem } from './parts/layout.tsx';
 import { SCREENS, START, WITHOUT_SCOPE } from './screens.ts';
 import { Shell } from './shell.tsx';
 
@@ -62,15 +64,33 @@ function Gate({ screen, params }: { screen: Screen; params: Record<string, strin
   );
 }
 
+type Loaded = { View: ComponentType<ScreenProps> } | { error: ApiError };
+
 /** The code of a screen is loaded when it is shown for the first time. */
 function Shown({ screen, params }: { screen: Screen; params: Record<string, string | undefined> }) {
   const [path] = useLocation();
-  const [loaded, setLoaded] = useState<{ screen: Screen; View: ComponentType<ScreenProps> }>();
+  const [found, setFound] = useState<Loaded & { of: Screen }>();
   useEffect(() => {
     document.title = `${screen.title} · svc`;
-    void screen.load().then((View) => setLoaded({ screen, View }));
+    void loaded(screen.load()).then(
+      (View) => setFound({ of: screen, View }),
+      (failure: unknown) => setFound({ of: screen, error: asApiError(failure) }),
+    );
   }, [screen]);
-  if (loaded?.screen !== screen) return <div aria-busy="true" />;
-  const { View } = loaded;
+  if (found?.of !== screen) return <div aria-busy="true" />;
+  if ('error' in found) return <NotLoaded screen={screen} error={found.error} />;
+  const { View } = found;
   return <View key={path} params={params as Record<string, string>} />;
+}
+
+/** A browser may keep a failed load of code for the life of the page, so only the page as a whole is tried again. */
+function NotLoaded({ screen: { title, isOpen = false }, error }: { screen: Screen; error: ApiError }) {
+  const problem = <Problem error={error} retry={() => location.reload()} />;
+  if (isOpen) return <Alone title={title}>{problem}</Alone>;
+  return (
+    <>
+      <Head title={title} />
+      {problem}
+    </>
+  );
 }

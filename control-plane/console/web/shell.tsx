@@ -8,7 +8,8 @@ import { dollars, duration } from './core/format.ts';
 import { isLive, startLive } from './core/live.ts';
 import { GROUPS, type Screen } from './core/screen.ts';
 import { may, session, signOut, switchOrg } from './core/session.ts';
-import { Mark } from './parts/layout.tsx';
+import { useAction } from './parts/forms.tsx';
+import { Mark, Problem } from './parts/layout.tsx';
 import { SCREENS } from './screens.ts';
 
 const BALANCE_MS = 30_000;
@@ -178,11 +179,7 @@ function Who() {
         </p>
         <ul>
           {others.map(({ id, name }) => (
-            <li key={id}>
-              <button class="btn bare" type="button" onClick={() => void switchOrg(id)}>
-                Switch to {name}
-              </button>
-            </li>
+            <Choice key={id} words={`Switch to ${name}`} work={() => switchOrg(id)} />
           ))}
           <li>
             <Link class="btn bare" href="/console/security">
@@ -194,14 +191,23 @@ function Who() {
               Manual
             </a>
           </li>
-          <li>
-            <button class="btn bare" type="button" onClick={() => void signOut()}>
-              Sign out
-            </button>
-          </li>
+          <Choice words="Sign out" work={signOut} />
         </ul>
       </div>
     </>
+  );
+}
+
+/** A line of the menu that sends something. A refusal stands below it. */
+function Choice({ words, work }: { words: string; work(): Promise<void> }) {
+  const action = useAction(work);
+  return (
+    <li>
+      <button class="btn bare" type="button" disabled={action.isBusy} onClick={() => void action.run()}>
+        {words}
+      </button>
+      {action.error !== undefined && <Problem error={action.error} />}
+    </li>
   );
 }
 

@@ -40,10 +40,12 @@ function Confirmation({ answer: done }: { answer(isConfirmed: boolean): void }) 
 
 /** An operator has a second factor, and has signed in without it: through the provider of single sign-on, for example. */
 export function ConfirmFactor() {
+  const leave = useAction(signOut);
   return (
     <Alone title="Confirm with your second factor">
       <p class="dim">You operate this installation. Your sign-in alone is not enough for that.</p>
-      <Ways confirmed={() => void loadSession()} cancel={() => void signOut()} />
+      <Ways confirmed={() => void loadSession()} cancel={() => void leave.run()} />
+      {leave.error !== undefined && <Problem error={leave.error} />}
     </Alone>
   );
 }

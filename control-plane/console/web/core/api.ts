@@ -74,9 +74,17 @@ export function asApiError(failure: unknown): ApiError {
 /** The parsed answer; undefined if it has no body. @throws ApiError */
 export async function call<T>(method: Method, path: string, body?: unknown, options: CallOptions = {}): Promise<T> {
   const { idempotencyKey = crypto.randomUUID() } = options;
-  const response = await send(method, path, body, { ...options, idempotencyKey });
-  const text = await response.text();
-  return (text === '' ? undefined : JSON.parse(text)) as T;
+  return parsed<T>(await send(method, path, body, { ...options, idempotencyKey }));
+}
+
+/** The parsed body; undefined if it is empty. If it breaks off, or is no JSON, it is not the answer of the service. @throws ApiError */
+export async function parsed<T>(response: Response): Promise<T> {
+  try {
+    const text = await response.text();
+    return (text === '' ? undefined : JSON.parse(text)) as T;
+  } catch (error) {
+    return unreachable(error);
+  }
 }
 
 export const get = <T>(path: string, options?: CallOptions): Promise<T> => call('GET', path, undefined, options);
@@ -100,6 +108,15 @@ async function mayRepeat({ status, code }: ApiError, method: Method, path: strin
   // A wrong password is no matter of the session.
   if (status !== 401 || code === 'sign_in_failed' || path === SESSION_PATH) return false;
   return (await asked.checkSession()) && method === 'GET';
+}
+
+/** Server-sent events of an answer. @throws ApiError if it breaks off */
+export async function* eventsIn(response: Response): AsyncGenerator<ReceivedEvent> {
+  try {
+    yield* eventsOf(response);
+  } catch (error) {
+    unreachable(error);
+  }
 }
 
 /** Server-sent events of a path, until it ends or `signal` aborts. @throws ApiError */
@@ -143,7 +160,7 @@ function unreachable(error: unknown): never {
 }
 
 async function refusalOf(response: Response): Promise<ApiError> {
-  const body = jsonOf(await response.text());
+  const body = jsonOf(await response.text().catch(unreachable));
   const problem = body as Partial<Problem> & {
     error?: InferenceRefusal | string;
     error_description?: string;

@@ -2,13 +2,14 @@
 import type { StartAuthenticationOpts, StartRegistrationOpts } from '@simplewebauthn/browser';
 import type { Session } from '../../../../shared/api/auth.ts';
 import { ApiError, post } from './api.ts';
+import { loaded } from './code.ts';
 
 type Options = StartAuthenticationOpts['optionsJSON'];
 type NewOptions = StartRegistrationOpts['optionsJSON'];
 
 /** Asks for a signature with the person's passkey. @throws ApiError `passkey_failed` if the person or the browser cancels it */
 export async function askPasskey(): Promise<unknown> {
-  const { startAuthentication } = await import('@simplewebauthn/browser');
+  const { startAuthentication } = await loaded(import('@simplewebauthn/browser'));
   const optionsJSON = await post<Options>('/v1/auth/passkeys/options');
   return startAuthentication({ optionsJSON }).catch(ended);
 }
@@ -20,7 +21,7 @@ export async function signInWithPasskey(): Promise<Session> {
 
 /** Sets up a passkey. The answer has recovery codes if the person had none. @throws ApiError */
 export async function addPasskey(name: string): Promise<{ recovery_codes: string[] }> {
-  const { startRegistration } = await import('@simplewebauthn/browser');
+  const { startRegistration } = await loaded(import('@simplewebauthn/browser'));
   const optionsJSON = await post<NewOptions>('/v1/auth/passkeys/registration');
   const passkey = await startRegistration({ optionsJSON }).catch(ended);
   return post('/v1/auth/passkeys', { name, passkey });

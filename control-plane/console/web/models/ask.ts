@@ -1,7 +1,6 @@
 // One streamed answer of a chat model, and what was measured while it came.
 import type { ChatCompletionChunk, ChatRequest, TokenUsage } from '../../../../shared/api/chat.ts';
-import { eventsOf } from '../../../../shared/event-reader.ts';
-import { ApiError, send } from '../core/api.ts';
+import { ApiError, eventsIn, send } from '../core/api.ts';
 
 export interface Answer {
   text: string;
@@ -26,7 +25,7 @@ export async function ask(question: Question, signal: AbortSignal, tell: (soFar:
   const response = await send('POST', '/v1/chat/completions', body, { signal });
   const receiptId = response.headers.get('x-receipt-id') ?? undefined;
   let answer: Answer = { text: '', firstMs: undefined, textMs: 0, usage: undefined, receiptId, finish: undefined };
-  for await (const { data } of eventsOf(response)) {
+  for await (const { data } of eventsIn(response)) {
     answer = after(answer, data, performance.now() - beganMs);
     tell(answer);
   }

@@ -1,7 +1,7 @@
 // Files of examples for fine-tuning, with the report of their check, and the cost of a job with them.
 import { useId, useState } from 'preact/hooks';
 import type { FileObject, TrainingReport } from '../../../../shared/api/file.ts';
-import { call, send } from '../core/api.ts';
+import { call, parsed, send } from '../core/api.ts';
 import { useResource } from '../core/data.ts';
 import { bytes, count, time } from '../core/format.ts';
 import { may } from '../core/session.ts';
@@ -93,7 +93,7 @@ function Upload({ done }: { done(): void }) {
     const form = new FormData();
     form.set('purpose', 'fine-tune');
     form.set('file', file, file.name);
-    setStored((await (await send('POST', '/v1/files', form)).json()) as FileObject);
+    setStored(await parsed<FileObject>(await send('POST', '/v1/files', form)));
     done();
   });
   return (

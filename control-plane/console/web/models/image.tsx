@@ -2,7 +2,7 @@
 import { useState } from 'preact/hooks';
 import type { ImagesResponse } from '../../../../shared/api/images.ts';
 import type { Model } from '../../../../shared/api/model.ts';
-import { send } from '../core/api.ts';
+import { parsed, send } from '../core/api.ts';
 import { duration, plural } from '../core/format.ts';
 import { may } from '../core/session.ts';
 import { type PromptBody, PromptCard } from './prompt-card.tsx';
@@ -22,7 +22,7 @@ export function Image({ model }: { model: Model }) {
   const ask = async (body: PromptBody): Promise<void> => {
     const beganMs = performance.now();
     const response = await send('POST', '/v1/images/generations', body);
-    const { data } = (await response.json()) as ImagesResponse;
+    const { data } = await parsed<ImagesResponse>(response);
     const seconds = (performance.now() - beganMs) / 1_000;
     const shown = { prompt: body.prompt, images: data.map((each) => each.b64_json), seconds };
     setMade({ ...shown, cost: undefined });

@@ -5,7 +5,7 @@ import type { FileObject } from '../../../../shared/api/file.ts';
 import type { FineTuningJob, FineTuningQuote } from '../../../../shared/api/fine-tuning.ts';
 import type { Model } from '../../../../shared/api/model.ts';
 import { FILES_PER_ORG_MAX } from '../../../../shared/limits.ts';
-import { post, send } from '../core/api.ts';
+import { parsed, post, send } from '../core/api.ts';
 import { useReads, useResource } from '../core/data.ts';
 import { openSameKey } from '../core/same-key.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
@@ -107,7 +107,7 @@ function Quote({ file, model }: { file: string; model: string }) {
   const { error } = useReads(
     (signal) => async () => {
       const answer = await send('POST', `/v1/files/${file}/quote`, undefined, { signal });
-      setQuotes(((await answer.json()) as { data: FineTuningQuote[] }).data);
+      setQuotes((await parsed<{ data: FineTuningQuote[] }>(answer)).data);
     },
     [file],
   );
