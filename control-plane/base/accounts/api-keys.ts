@@ -30,7 +30,7 @@ export interface NewKeyRequest {
   /** The principal that makes it, for the journal. */
   by: string;
   /** The person whose login makes it. The key ends when the person loses what it may do. */
-  userId?: string;
+  userId?: string | null;
 }
 
 const ApiKeyRow = z.object({
@@ -81,7 +81,8 @@ export async function issueKey(tx: Tx, request: NewKeyRequest, { clock, ids, eve
 }
 
 /**
- * Creates a key with another key. The new key has no scope that its creator lacks, and expires no later.
+ * Creates a key with another key. The new key has no scope that its creator lacks, and expires no later. A key of a person's login makes keys of the
+ * same person, so that all of them end with it. The transaction must have locked the organisation.
  * @throws ServiceError `insufficient_scope`, `validation_failed`, `conflict` if the organisation has too many keys, `unauthorized` if the
  * creator was revoked a moment ago
  */
@@ -92,6 +93,9 @@ export async function issueKeyBy(
   deps: Deps,
 ): Promise<NewApiKey> {
   const nowMs = deps.clock.now();
+  const userId = caller.session === undefined ? await personOfKey(tx, caller.principalId) : null;
+  // All keys of a person end together, and this one must not be made meanwhile.
+  if (userId !== null) await tx.lock('user', userId);
   const makerExpiresMs = caller.session === undefined ? await expiryOfMaker(tx, caller.principalId) : null;
   assertWithin(caller, scopesOf(request.scopes));
   const expiresMs = request.expiresMs ?? makerExpiresMs;
@@ -99,7 +103,8 @@ export async function issueKeyBy(
   if (makerExpiresMs !== null && expiresMs !== null && expiresMs > makerExpiresMs) {
     failField('expires_at', `must not be after ${isoTime(makerExpiresMs)}, when the key that you are using ends`);
   }
-  const made = await issueKey(tx, { ...request, orgId: caller.orgId, expiresMs, by: caller.principalId }, deps);
+  const whose = { orgId: caller.orgId, userId, by: caller.principalId };
+  const made = await issueKey(tx, { ...request, ...whose, expiresMs }, deps);
   await assertKeyCount(tx, caller.orgId, nowMs);
   return made;
 }
@@ -151,6 +156,14 @@ export async function revokeKeyOf(tx: Tx, orgId: string, id: string, nowMs: numb
   return revoked === 1;
 }
 
+/** Revokes all keys of a person's own logins, in all organisations, and returns them. The transaction must have locked the person. */
+export function revokeKeysOfPerson(tx: Tx, userId: string, nowMs: number): Promise<ApiKeyRow[]> {
+  return tx.all(
+    ApiKeyRow,
+    sql`update api_keys set revoked_ms = ${nowMs} where user_id = ${userId} and revoked_ms is null returning ${COLUMNS}`,
+  );
+}
+
 /** Revokes the keys of a person's own logins that may do more than `scopes`, and returns them. */
 export async function revokeKeysBeyond(
   tx: Tx,
@@ -164,8 +177,10 @@ export async function revokeKeysBeyond(
   const beyond = own.filter((row) => scopesOf(row.scopes).some((scope) => !scopes.includes(scope)));
   if (beyond.length === 0) return [];
   const ids = join(beyond.map(({ id }) => id));
-  await tx.run(sql`update api_keys set revoked_ms = ${nowMs} where id in (${ids}) and revoked_ms is null`);
-  return beyond;
+  return tx.all(
+    ApiKeyRow,
+    sql`update api_keys set revoked_ms = ${nowMs} where id in (${ids}) and revoked_ms is null returning ${COLUMNS}`,
+  );
 }
 
 const PersonRow = z.object({ user_id: text.nullable() });

@@ -126,7 +126,7 @@ function createRoute(deps: Deps): Route {
     tag,
     summary: 'Make an API key',
     description:
-      'The new key cannot do more than the calling key, and ends at the latest when the calling key ends. Only this answer contains the key.',
+      "The new key cannot do more than the calling key, and expires no later. If a person's program makes it with the key of its login, it belongs to the same person and ends with the person's other keys. Only this answer contains the key.",
     scope: 'api_keys:write',
     idempotency: 'optional',
     secretReply: true,

@@ -1,7 +1,8 @@
 // Device logins (RFC 8628): a program shows a code, a person who has signed in types it and approves, and the program fetches an API key.
 //
 // The key is made when the program fetches it, so it does not exist before. The row of the login is deleted at the same time, so nobody can
-// fetch the key again. Only a request of a confirmed session approves a login. A link that contains the code only fills the code in.
+// fetch the key again. Only a request of a confirmed session approves a login. A link that contains the code only fills the code in. If that session
+// ends before the key is fetched, there is no key: somebody else may have approved with it.
 import type { DeviceCodes, DeviceLogin } from '../../../shared/api/device-login.ts';
 import { USER_CODE_CHARS, USER_CODE_LETTERS } from '../../../shared/api/device-login.ts';
 import type { NewApiKey } from '../../../shared/api/account.ts';
@@ -18,6 +19,7 @@ import { type Scope, scopeText } from '../http/scopes.ts';
 import * as rows from './device-store.ts';
 import type { PeopleDeps } from './people.ts';
 import { scopesOfRole } from './roles.ts';
+import { findSession } from './session-store.ts';
 import { findMember } from './store.ts';
 
 const DEVICE_CODE_BYTES = 32;
@@ -58,7 +60,8 @@ export function openDeviceLogins(deps: Deps): DeviceLogins {
     { id }: rows.DeviceLoginRow,
     decided: Pick<rows.Decision, 'state' | 'scopes'>,
   ): Promise<void> => {
-    const decision = { ...decided, userId: caller.session.userId, orgId: caller.orgId };
+    const { orgId, principalId: sessionId, session } = caller;
+    const decision = { ...decided, userId: session.userId, orgId, sessionId };
     const done = await db.tx('users.decide_device', async (tx) => {
       await tx.lock('user', decision.userId);
       await sessions.present(tx, caller, 'session');
@@ -133,6 +136,7 @@ async function begin(
     state: 'pending',
     user_id: null,
     org_id: null,
+    session_id: null,
     polled_ms: null,
     interval_ms: INTERVAL_MS,
     created_ms: nowMs,
@@ -168,7 +172,8 @@ type Outcome =
 const DETAILS = {
   authorization_pending: 'Nobody has approved the login yet. Ask again after the interval.',
   slow_down: 'Wait five seconds longer between two requests from now on.',
-  access_denied: 'The login was denied, or the person may not do this any more.',
+  access_denied:
+    'The login was denied, the session that approved it has ended, or the person may not do this any more.',
   expired_token: 'The code is unknown, was used, or has ended. Begin the login again.',
 };
 
@@ -178,6 +183,8 @@ async function redeem(deviceHash: string, deps: Deps): Promise<NewApiKey> {
   if (found === undefined) return fail('expired_token', DETAILS.expired_token);
   const outcome = await db.tx('users.redeem_device', async (tx): Promise<Outcome> => {
     await tx.lock('org', found.org_id ?? '');
+    // A session of the person may end at the same moment.
+    await tx.lock('user', found.user_id ?? '');
     const row = await rows.loginWithDeviceCode(tx, deviceHash);
     const nowMs = clock.now();
     if (row === undefined || row.expires_ms <= nowMs) return { refusal: 'expired_token' };
@@ -196,14 +203,18 @@ async function poll(tx: Tx, row: rows.DeviceLoginRow, nowMs: number): Promise<'a
   return isEarly ? 'slow_down' : 'authorization_pending';
 }
 
-/** Makes the key. What the person may do now decides, not what the person could do at the approval. */
+/**
+ * Makes the key. What the person may do now decides, not what the person could do at the approval. The transaction must have locked the organisation
+ * and the person.
+ */
 async function mint(tx: Tx, row: rows.DeviceLoginRow, deps: Deps): Promise<Outcome> {
   const { org_id: orgId, user_id: userId } = row;
+  const nowMs = deps.clock.now();
+  if ((await findSession(tx, row.session_id ?? '', nowMs)) === undefined) return { refusal: 'access_denied' };
   const member = await findMember(tx, orgId ?? '', userId ?? '');
   const allowed = member === undefined ? [] : scopesOfRole(member.role);
   if (orgId === null || userId === null || scopesOf(row.scopes).some((scope) => !allowed.includes(scope)))
     return { refusal: 'access_denied' };
-  const nowMs = deps.clock.now();
   const expiresMs = nowMs + KEY_DAYS * DAY_MS;
   const request = { orgId, name: `cli@${row.host}`, scopes: row.scopes, expiresMs, by: userId, userId };
   const key = await issueKey(tx, request, deps);

@@ -96,7 +96,7 @@ function personRoutes({ users: { deviceLogins } }: Deps): Route[] {
       operationId: 'approveDeviceLogin',
       summary: 'Approve the API key for the program',
       description:
-        'The key acts for the organisation of the session. It can do what the program asks for, as far as the person may do it (`scopes` of GET /v1/auth/device/{user_code}). It ends when the person may no longer do what the key may do.',
+        'The key acts for the organisation of the session. It can do what the program asks for, as far as the person may do it (`scopes` of GET /v1/auth/device/{user_code}). It ends when the person may no longer do what the key may do, and when the person gets a new password by a link of the operator. If the session ends before the program fetches the key, the program gets none.',
       stepUp: true,
       responses: { 204: { description: 'The program can fetch the key' } },
       errors: ['not_found', 'insufficient_scope'],

@@ -15,6 +15,7 @@ const DeviceLoginRow = z.object({
   state: z.enum(['pending', 'approved', 'denied']),
   user_id: text.nullable(),
   org_id: text.nullable(),
+  session_id: text.nullable(),
   polled_ms: int.nullable(),
   interval_ms: int,
   created_ms: int,
@@ -22,7 +23,7 @@ const DeviceLoginRow = z.object({
 });
 export type DeviceLoginRow = z.infer<typeof DeviceLoginRow>;
 
-const COLUMNS = sql`id, device_hash, user_code_hash, host, client_ip, network, scopes, state, user_id, org_id, polled_ms, interval_ms, created_ms, expires_ms`;
+const COLUMNS = sql`id, device_hash, user_code_hash, host, client_ip, network, scopes, state, user_id, org_id, session_id, polled_ms, interval_ms, created_ms, expires_ms`;
 
 /**
  * Returns 0 if the network has `openMax` logins that wait for a person, or another login has the same user code at present. On PostgreSQL, requests
@@ -33,8 +34,8 @@ export function insertDeviceLogin(tx: Tx, row: DeviceLoginRow, openMax: number):
   return tx.run(
     sql`insert into device_logins (${COLUMNS})
         select ${row.id}, ${row.device_hash}, ${row.user_code_hash}, ${row.host}, ${row.client_ip}, ${row.network},
-               ${JSON.stringify(row.scopes)}, ${row.state}, ${row.user_id}, ${row.org_id}, ${number(row.polled_ms)},
-               ${number(row.interval_ms)}, ${number(row.created_ms)}, ${number(row.expires_ms)}
+               ${JSON.stringify(row.scopes)}, ${row.state}, ${row.user_id}, ${row.org_id}, ${row.session_id},
+               ${number(row.polled_ms)}, ${number(row.interval_ms)}, ${number(row.created_ms)}, ${number(row.expires_ms)}
         where (${openLogins(row.network, row.created_ms)}) < ${openMax}
         on conflict (user_code_hash) do nothing`,
   );
@@ -70,17 +71,20 @@ export interface Decision {
   scopes: readonly string[];
   userId: string;
   orgId: string;
+  /** The session of the person. */
+  sessionId: string;
 }
 
 /** False if somebody else has decided before, or the code has expired. */
 export async function decide(
   tx: Tx,
   id: string,
-  { state, scopes, userId, orgId }: Decision,
+  { state, scopes, userId, orgId, sessionId }: Decision,
   nowMs: number,
 ): Promise<boolean> {
   const decided = await tx.run(
-    sql`update device_logins set state = ${state}, scopes = ${JSON.stringify(scopes)}, user_id = ${userId}, org_id = ${orgId}
+    sql`update device_logins set state = ${state}, scopes = ${JSON.stringify(scopes)}, user_id = ${userId}, org_id = ${orgId},
+          session_id = ${sessionId}
         where id = ${id} and state = 'pending' and expires_ms > ${nowMs}`,
   );
   return decided === 1;
@@ -95,6 +99,11 @@ export async function notePoll(
   await tx.run(
     sql`update device_logins set polled_ms = ${nowMs}, interval_ms = interval_ms + ${slowDownMs} where id = ${id}`,
   );
+}
+
+/** What one session has approved, another session of the same person has approved from now on. */
+export async function moveApprovals(tx: Tx, { fromId, toId }: { fromId: string; toId: string }): Promise<void> {
+  await tx.run(sql`update device_logins set session_id = ${toId} where session_id = ${fromId}`);
 }
 
 /** Deletes the login. False if another request has deleted it before. */

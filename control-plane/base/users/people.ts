@@ -2,7 +2,7 @@
 import type { OperatorUser, Role, SignInMethods } from '../../../shared/api/auth.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
-import { hashOf } from '../accounts/api-keys.ts';
+import { hashOf, revokeKeysOfPerson } from '../accounts/api-keys.ts';
 import type { Accounts } from '../accounts/accounts.ts';
 import type { Mail } from '../mail/mail.ts';
 import type { Query, Tx } from '../db/db.ts';
@@ -27,7 +27,10 @@ export interface People {
   signUp(request: NewPerson & { orgName: string }, visitor: Visitor): Promise<NewSession>;
   /** The link is in this answer only. @throws ServiceError `conflict` if the address is taken, `not_found` for an unknown organisation */
   add(request: OperatorAdds): Promise<OperatorUser & { url: string }>;
-  /** The link lets the person set a new password, which ends all passkeys, codes and sessions. @throws ServiceError `not_found` */
+  /**
+   * The link lets the person set a new password, which ends all passkeys, codes, sessions and keys of programs that the person has approved.
+   * @throws ServiceError `not_found`
+   */
   reset(idOrEmail: string): Promise<OperatorUser & { url: string }>;
   /** @throws ServiceError `not_found` for a link that was used, replaced or has expired */
   useLink(token: string, password: string, visitor: Visitor): Promise<NewSession>;
@@ -106,25 +109,46 @@ export function openPeople(deps: PeopleDeps): People {
       });
       return { ...(await view(db.read, user)), url };
     },
-    useLink: async (token, password, visitor) => {
-      const found = await findLink(db.read, hashOf(token), clock.now());
-      if (found === undefined) return failLink();
-      const { user_id: userId } = found;
-      const hash = await passwords.hash(password);
-      return db.tx('users.use_link', async (tx) => {
-        await tx.lock('user', userId);
-        // Two requests with the same link may come at once. The second one finds that the link is gone.
-        if ((await findLink(tx, found.token_hash, clock.now())) === undefined) failLink();
-        await deleteLinks(tx, userId);
-        await deleteAllCredentials(tx, userId);
-        await noteEnded(tx, await deleteOthers(tx, userId, ''), deps);
-        await signIn.setPassword(tx, userId, hash);
-        await store.noteVouched(tx, userId);
-        return sessions.begin(tx, { userId, visitor, isStrong: false, method: 'link' });
-      });
-    },
+    useLink: (token, password, visitor) => useLink({ token, password }, visitor, deps),
     view,
   };
+}
+
+async function useLink(
+  { token, password }: { token: string; password: string },
+  visitor: Visitor,
+  deps: PeopleDeps,
+): Promise<NewSession> {
+  const { db, clock, accounts, passwords, sessions, signIn } = deps;
+  const found = await findLink(db.read, hashOf(token), clock.now());
+  if (found === undefined) return failLink();
+  const { user_id: userId } = found;
+  const hash = await passwords.hash(password);
+  const { begun, keys } = await db.tx('users.use_link', async (tx) => {
+    await tx.lock('user', userId);
+    // Two requests with the same link may come at once. The second one finds that the link is gone.
+    if ((await findLink(tx, found.token_hash, clock.now())) === undefined) failLink();
+    await deleteLinks(tx, userId);
+    await deleteAllCredentials(tx, userId);
+    await noteEnded(tx, await deleteOthers(tx, userId, ''), deps);
+    const ended = await endKeys(tx, userId, deps);
+    await signIn.setPassword(tx, userId, hash);
+    await store.noteVouched(tx, userId);
+    return { begun: await sessions.begin(tx, { userId, visitor, isStrong: false, method: 'link' }), keys: ended };
+  });
+  accounts.dropKeys(keys);
+  return begun;
+}
+
+/**
+ * Ends the keys of the programs that the person has approved: somebody else may have approved them, which is why the person needs the link. Returns
+ * their ids. The transaction must have locked the person.
+ */
+async function endKeys(tx: Tx, userId: string, { clock, events }: PeopleDeps): Promise<string[]> {
+  const ended = await revokeKeysOfPerson(tx, userId, clock.now());
+  for (const { id, org_id: orgId } of ended)
+    await events.append(tx, { type: 'api_key.revoked', subjectId: id, orgId, data: { by: 'a link of the operator' } });
+  return ended.map(({ id }) => id);
 }
 
 /** @throws ServiceError `conflict` if the address is taken */

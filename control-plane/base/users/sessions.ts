@@ -15,6 +15,7 @@ import { assertMay, failEndedSession, failUnknownKey } from '../http/checks.ts';
 import type { Caller } from '../http/route.ts';
 import { type Scope, scopeText } from '../http/scopes.ts';
 import { factorsOf, hasSecond } from './credential-store.ts';
+import { moveApprovals } from './device-store.ts';
 import { scopesOfRole } from './roles.ts';
 import * as rows from './session-store.ts';
 import { findMember, findUser, membershipsOf, personView } from './store.ts';
@@ -135,6 +136,7 @@ export function openSessions(deps: Deps): Sessions {
         await rows.deleteSession(tx, userId, old.id);
         const made = { ...kept, id: ids.prefixed('ses'), org_id: orgId, token_hash: tokenHash, ...placeOf(visitor) };
         await rows.insertSession(tx, made);
+        await moveApprovals(tx, { fromId: old.id, toId: made.id });
         return { id: made.id, token };
       }),
     end: (userId, id) =>

@@ -58,7 +58,8 @@ export function signInRoutes({ users }: { users: Users }): Route[] {
       path: '/v1/auth/link',
       operationId: 'useLink',
       summary: 'Set the password with a link of the operator',
-      description: 'The link works once. All other sessions, passkeys and codes of the person end.',
+      description:
+        'The link works once. All other sessions, passkeys and codes of the person end, and all API keys that the person got from logins of programs.',
       body: UseLink,
       responses: { 201: sessionResponse },
       errors: ['not_found', 'unavailable'],

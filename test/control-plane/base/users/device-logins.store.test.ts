@@ -4,9 +4,10 @@ import { z } from 'zod';
 import { text } from '../../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../../control-plane/base/db/db.ts';
 import { scopeTexts } from '../../../../control-plane/base/http/scopes.ts';
+import { insertMember } from '../../../../control-plane/base/users/store.ts';
 import { USER_CODE_LETTERS } from '../../../../shared/api/device-login.ts';
 import { type Answer, type Api, type ApiAccount, openApi } from '../../../contract/api.ts';
-import { addPerson, type Person } from '../../../kit/people.ts';
+import { addPerson, type Person, tokenIn } from '../../../kit/people.ts';
 
 const SECONDS = 1_000;
 
@@ -273,4 +274,86 @@ test('an invitation that was made with the key of a login ends with the membersh
   expect(made.status).toBe(201);
   expect((await api.call('DELETE', `/v1/members/${eve.userId}`, { as: boss })).status).toBe(204);
   expect((await api.call('GET', '/v1/invitations', { as: boss })).json.data).toEqual([]);
+});
+
+describe('somebody who had the session of a person', () => {
+  const keyOf = async (codes: Codes): Promise<string> => String((await redeem(codes)).json['access_token']);
+  const status = async (key: string): Promise<number> => (await api.call('GET', '/v1/instances', { key })).status;
+  const recover = async (): Promise<Person> => {
+    const { url } = await api.world.rooms.users.people.reset(ada.userId);
+    const body = { token: url.split('#')[1], password: 'a quite new password' };
+    const used = await api.call('POST', '/v1/auth/link', { body });
+    expect(used.status).toBe(201);
+    return { ...ada, token: tokenIn(used) ?? '' };
+  };
+
+  test('loses the keys of its programs when the person uses a link of the operator', async () => {
+    const [first, other] = [await begin(), await begin()];
+    const second = await api.account();
+    await api.world.db.tx('test.join', (tx) =>
+      insertMember(tx, { org_id: second.orgId, user_id: ada.userId, role: 'member', created_ms: 1 }),
+    );
+    await act('approve', first);
+    const switched = await api.call('POST', '/v1/auth/session/org', { as: ada, body: { org_id: second.orgId } });
+    await act('approve', other, { ...ada, token: tokenIn(switched) ?? '' });
+    const answer = await redeem(first);
+    const keys = [String(answer.json['access_token']), await keyOf(other)];
+    const eve = await addPerson(api.world, { orgId: owner.orgId, role: 'member' });
+    const theirs = await begin();
+    await act('approve', theirs, eve);
+    const kept = await keyOf(theirs);
+    expect([...(await Promise.all(keys.map(status))), await status(kept)]).toEqual([200, 200, 200]);
+    await recover();
+    expect([...(await Promise.all(keys.map(status))), await status(kept), await status(owner.key)]).toEqual([
+      401, 401, 200, 200,
+    ]);
+    const { id } = answer.json['api_key'] as { id: string };
+    expect(await api.world.journal(id)).toEqual(['api_key.created', 'api_key.revoked']);
+  });
+
+  test('gets no key after the recovery for a login that it approved before, and the person gets one', async () => {
+    const codes = await begin();
+    await act('approve', codes);
+    const back = await recover();
+    expect(await refusal(codes)).toBe('access_denied');
+    expect(await refusal(codes)).toBe('expired_token');
+    const own = await begin();
+    expect((await act('approve', own, back)).status).toBe(204);
+    expect((await redeem(own)).status).toBe(200);
+  });
+
+  test('gets no key once the person has ended that session', async () => {
+    const codes = await begin();
+    await act('approve', codes);
+    expect(await api.world.rooms.users.sessions.end(ada.userId, ada.sessionId)).toBe(true);
+    expect(await refusal(codes)).toBe('access_denied');
+  });
+
+  test('keeps no key that it has made with the key of a login', async () => {
+    const codes = await begin(['api_keys: write', 'instances: read']);
+    await act('approve', codes);
+    const make = async (key: string): Promise<string> => {
+      const body = { name: 'child', scopes: ['api_keys: write', 'instances: read'] };
+      return String((await api.call('POST', '/v1/api-keys', { key, body })).json['key']);
+    };
+    const parent = await keyOf(codes);
+    const child = await make(parent);
+    const all = [parent, child, await make(child)];
+    const ofOrg = await make(owner.key);
+    expect(await Promise.all(all.map(status))).toEqual([200, 200, 200]);
+    expect((await api.call('DELETE', `/v1/members/${ada.userId}`, { key: owner.key })).status).toBe(204);
+    expect(await Promise.all([...all, ofOrg].map(status))).toEqual([401, 401, 401, 200]);
+  });
+});
+
+test('a person may go on in another organisation while the program still asks', async () => {
+  const second = await api.account();
+  await api.world.db.tx('test.join', (tx) =>
+    insertMember(tx, { org_id: second.orgId, user_id: ada.userId, role: 'member', created_ms: 1 }),
+  );
+  const codes = await begin();
+  await act('approve', codes);
+  const switched = await api.call('POST', '/v1/auth/session/org', { as: ada, body: { org_id: second.orgId } });
+  expect(switched.status).toBe(200);
+  expect(await redeem(codes)).toMatchObject({ status: 200, json: { api_key: { org_id: owner.orgId } } });
 });

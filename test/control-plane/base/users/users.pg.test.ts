@@ -1,6 +1,8 @@
 // What happens once although two do it at the same moment: links, invitations, codes, device logins, and the last owner of an organisation.
 import { generateSync } from 'otplib';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { countRow } from '../../../../control-plane/base/db/columns.ts';
+import { sql } from '../../../../control-plane/base/db/db.ts';
 import { type Answer, type Api, type ApiAccount, openApi } from '../../../contract/api.ts';
 import { addPerson, type Person, tokenIn } from '../../../kit/people.ts';
 
@@ -29,6 +31,19 @@ async function race(send: (to: Api, i: number) => Promise<Answer>): Promise<numb
 }
 const add = (role: 'owner' | 'member' = 'owner'): Promise<Person> =>
   addPerson(api.world, { orgId: account.orgId, role });
+/** A new session of the person. */
+async function signedInAgain(person: Person): Promise<Person> {
+  const visitor = { clientIp: '192.0.2.1', userAgent: 'test', sessionToken: undefined };
+  const beginning = { userId: person.userId, visitor, isStrong: false, method: 'password' } as const;
+  const { id, token } = await api.world.db.tx('test.session', (tx) =>
+    api.world.rooms.users.sessions.begin(tx, beginning),
+  );
+  return { ...person, sessionId: id, token };
+}
+const livingKeysOf = async ({ userId }: Person): Promise<number> => {
+  const query = sql`select count(*) as count from api_keys where user_id = ${userId} and revoked_ms is null`;
+  return (await api.world.db.read.one(countRow, query))?.count ?? 0;
+};
 
 test('a link of the operator sets one password', async () => {
   const { userId } = await add();
@@ -75,7 +90,8 @@ test('a code of the authenticator app signs in once, and so does a recovery code
 
 describe('a device login', () => {
   const begin = async (): Promise<{ device_code: string; user_code: string }> => {
-    const begun = await api.call('POST', '/v1/auth/device', { body: { host: 'x', scopes: ['instances: read'] } });
+    const scopes = ['instances: read', 'api_keys: write'];
+    const begun = await api.call('POST', '/v1/auth/device', { body: { host: 'x', scopes } });
     return begun.json as unknown as { device_code: string; user_code: string };
   };
   const verb = (to: Api, code: string, word: string, as: Person): Promise<Answer> =>
@@ -96,6 +112,25 @@ describe('a device login', () => {
     for (let round = 0; round < ROUNDS; round += 1) {
       const { user_code: code } = await begin();
       expect(await race((to, i) => verb(to, code, i === 0 ? 'approve' : 'deny', ada))).toEqual([204, 404]);
+    }
+  });
+
+  test('and its keys leave no key behind if the person uses a link of the operator at the same moment', async () => {
+    const ada = await add();
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const [first, second] = [await begin(), await begin()];
+      const as = await signedInAgain(ada);
+      for (const codes of [first, second]) await verb(api, codes.user_code, 'approve', as);
+      const fetched = await api.call('POST', '/v1/auth/device/token', { body: { device_code: first.device_code } });
+      const key = String(fetched.json['access_token']);
+      const { url } = await api.world.rooms.users.people.reset(ada.userId);
+      const used = { token: url.split('#')[1], password: PASSWORD };
+      const [link] = await Promise.all([
+        api.call('POST', '/v1/auth/link', { body: used }),
+        beside.call('POST', '/v1/auth/device/token', { body: { device_code: second.device_code } }),
+        beside.call('POST', '/v1/api-keys', { key, body: { name: 'x', scopes: ['instances: read'] } }),
+      ]);
+      expect([fetched.status, link.status, await livingKeysOf(ada)]).toEqual([200, 201, 0]);
     }
   });
 });
