@@ -16,7 +16,7 @@ import { hashOf } from '../accounts/api-keys.ts';
 
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
-/** Failures are forgotten after this time without another one. */
+/** Failures are forgotten after this time without another one. Right sign-ins in between do not keep them. */
 export const ATTEMPTS_KEEP_MS = 60 * MINUTE;
 
 /** The wait before the next try, by the number of failures. The last line that fits counts. */
@@ -40,6 +40,11 @@ export interface Attempts {
    * Counts a try to sign in to the account. @throws ServiceError `rate_limit_exceeded` with the time to wait
    */
   take(attempt: Attempt): Promise<void>;
+  /**
+   * Called when the try has failed. Only this keeps the older failures of the network for another hour: in a large network somebody always signs in
+   * rightly, and a try that counts already may still be a right one.
+   */
+  noteFailure(attempt: Attempt): Promise<void>;
   /** Called when nothing about the try was wrong, but a code was missing. The try does not count then. */
   takeBack(attempt: Attempt): Promise<void>;
   /** Called when the try has succeeded. It clears the failures of the account, and takes this one try back from the network's count. */
@@ -62,9 +67,12 @@ export interface Attempt {
 const NextRow = z.object({ next_ms: int });
 
 export function openAttempts({ db, clock }: { db: Db; clock: Clock }): Attempts {
-  const takeOne = async (subject: string, waits: Waits, why = TOO_MANY_FAILURES): Promise<void> => {
+  const takeOne = async (
+    subject: string,
+    { waits, why = TOO_MANY_FAILURES, keepsTime = false }: { waits: Waits; why?: string; keepsTime?: boolean },
+  ): Promise<void> => {
     const nowMs = clock.now();
-    const taken = await db.tx('users.note_attempt', (tx) => tx.run(counted(subject, waits, nowMs)));
+    const taken = await db.tx('users.note_attempt', (tx) => tx.run(counted(subject, { waits, keepsTime, nowMs })));
     if (taken === 1) return;
     const row = await db.read.one(NextRow, sql`select next_ms from sign_in_failures where subject = ${subject}`);
     fail('rate_limit_exceeded', {
@@ -75,20 +83,26 @@ export function openAttempts({ db, clock }: { db: Db; clock: Clock }): Attempts 
   return {
     takeSignUp: async (clientIp) => {
       const subject = hashOf(JSON.stringify(['sign-ups', networkOf(clientIp)]));
-      await takeOne(subject, WAITS.signUps, TOO_MANY_SIGN_UPS);
+      await takeOne(subject, { waits: WAITS.signUps, why: TOO_MANY_SIGN_UPS });
     },
     take: async (attempt) => {
       const { pair, account, network } = subjectsOf(attempt);
       // The network first: else one that must wait could leave a row for each address that it makes up.
-      await takeOne(network, WAITS.network);
+      await takeOne(network, { waits: WAITS.network, keepsTime: true });
       try {
-        await takeOne(pair, WAITS.pair);
+        await takeOne(pair, { waits: WAITS.pair });
       } catch (error) {
         // Nothing was tried. An owner who keeps trying while it must wait does not lock its whole network.
         await db.tx('users.take_back_attempt', (tx) => tx.run(withoutOne([network])));
         throw error;
       }
-      if (!attempt.isKnown) await takeOne(account, WAITS.account);
+      if (!attempt.isKnown) await takeOne(account, { waits: WAITS.account });
+    },
+    noteFailure: async (attempt) => {
+      const { network } = subjectsOf(attempt);
+      await db.tx('users.note_failure', (tx) =>
+        tx.run(sql`update sign_in_failures set updated_ms = ${clock.now()} where subject = ${network}`),
+      );
     },
     takeBack: async (attempt) => {
       const { pair, account, network } = subjectsOf(attempt);
@@ -113,15 +127,22 @@ export function forgetAttempts(db: Db, { untilMs, limit }: Piece): Promise<numbe
   );
 }
 
-/** The statement that counts a try. It changes no row while the subject must wait. */
-function counted(subject: string, waits: Waits, nowMs: number): Sql {
-  const count = sql`(case when sign_in_failures.updated_ms <= ${nowMs - ATTEMPTS_KEEP_MS} then 1 else sign_in_failures.failures + 1 end)`;
+/** The statement that counts a try. It changes no row while the subject must wait. `keepsTime`: only `noteFailure` moves the time. */
+function counted(
+  subject: string,
+  { waits, keepsTime, nowMs }: { waits: Waits; keepsTime: boolean; nowMs: number },
+): Sql {
+  const isOld = sql`sign_in_failures.updated_ms <= ${nowMs - ATTEMPTS_KEEP_MS}`;
+  const count = sql`(case when ${isOld} then 1 else sign_in_failures.failures + 1 end)`;
+  const updated = keepsTime
+    ? sql`case when ${isOld} then excluded.updated_ms else sign_in_failures.updated_ms end`
+    : sql`excluded.updated_ms`;
   const arms = waits
     .toReversed()
     .map(({ failures, waitMs }) => sql`when ${count} >= ${failures} then cast(${nowMs + waitMs} as bigint)`);
   return sql`insert into sign_in_failures (subject, failures, next_ms, updated_ms) values (${subject}, 1, 0, ${nowMs})
     on conflict (subject) do update set
-      failures = ${count}, next_ms = case ${join(arms, ' ')} else 0 end, updated_ms = excluded.updated_ms
+      failures = ${count}, next_ms = case ${join(arms, ' ')} else 0 end, updated_ms = ${updated}
     where sign_in_failures.next_ms <= ${nowMs}`;
 }
 

@@ -80,7 +80,7 @@ export function openInvitations(deps: PeopleDeps): Invitations {
       const { org_id: orgId } = await findFor(db.read, { tokenHash, email: person.email }, clock.now());
       const attempt = { account: person.email, clientIp: visitor.clientIp, isKnown: false };
       await attempts.take(attempt);
-      await assertFree(db.read, person.email);
+      await assertFree(attempt, deps);
       const hash = await passwords.hash(person.password);
       return db.tx('users.accept_invitation', async (tx) => {
         await tx.lock('org', orgId);

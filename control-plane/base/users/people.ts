@@ -79,7 +79,7 @@ export function openPeople(deps: PeopleDeps): People {
         );
       const attempt = { account: person.email, clientIp: visitor.clientIp, isKnown: false };
       await attempts.take(attempt);
-      await assertFree(db.read, person.email);
+      await assertFree(attempt, deps);
       await countSignUp(attempt, deps);
       const hash = await passwords.hash(person.password);
       return db.tx('users.sign_up', async (tx) => {
@@ -173,8 +173,13 @@ async function countSignUp(attempt: Attempt, { attempts }: Pick<PeopleDeps, 'att
 }
 
 /** Spares the hash for an address that is taken. The answer says so in any case. @throws ServiceError `conflict` if the address is taken */
-export async function assertFree(query: Query, email: string): Promise<void> {
-  if ((await store.userWithEmail(query, email)) !== undefined) failTaken(email);
+export async function assertFree(
+  attempt: Attempt,
+  { db, attempts }: Pick<PeopleDeps, 'db' | 'attempts'>,
+): Promise<void> {
+  if ((await store.userWithEmail(db.read, attempt.account)) === undefined) return;
+  await attempts.noteFailure(attempt);
+  failTaken(attempt.account);
 }
 
 function failTaken(email: string): never {

@@ -71,7 +71,7 @@ export function openSignIn(deps: SignInDeps): SignIn {
       const attempt = await attemptOf(session, clientIp, deps);
       await attempts.take(attempt);
       const stored = await passwordOf(db.read, session.userId);
-      if (!(await passwords.fits(current, stored))) failSignIn();
+      if (!(await passwords.fits(current, stored))) return failTry(attempt, deps);
       if (next === current) failField('new_password', 'must not be the present password');
       const hash = await passwords.hash(next);
       return db.tx('users.change_password', async (tx) => {
@@ -109,7 +109,7 @@ async function withPassword(
   const stored = await passwordOf(db.read, userId);
   // If there is no account or no password, the check takes the same time and fails.
   const fits = await passwords.fits(password, stored);
-  if (!fits || stored === undefined) return failSignIn();
+  if (!fits || stored === undefined) return failTry(attempt, deps);
   const begun = await db.tx('users.sign_in', async (tx) => {
     await tx.lock('user', userId);
     await assertPassword(tx, userId, stored);
@@ -120,7 +120,7 @@ async function withPassword(
     const method = needsCode ? 'password and code' : 'password';
     return sessions.begin(tx, { userId, visitor, isStrong: needsCode, method });
   });
-  if (begun === 'wrong code') return refuse({ userId, clientIp: visitor.clientIp }, deps);
+  if (begun === 'wrong code') return refuse(userId, attempt, deps);
   if (begun !== 'no code') return begun;
   await attempts.takeBack(attempt);
   return fail(
@@ -143,7 +143,7 @@ async function confirm(
   const needsCode = hasSecond(await factorsOf(db.read, userId));
   // Whoever has a second factor learns nothing here about the password.
   const fits = code !== undefined || needsCode || (await passwords.fits(password ?? '', stored));
-  if (!fits) return failSignIn();
+  if (!fits) return failTry(attempt, deps);
   const confirmed = await db.tx('users.step_up', async (tx) => {
     await tx.lock('user', userId);
     if (code === undefined) {
@@ -153,7 +153,7 @@ async function confirm(
     await attempts.forgive(tx, attempt);
     return sessions.confirm(tx, id, code !== undefined);
   });
-  if (confirmed === 'wrong code') return refuse({ userId, clientIp }, deps);
+  if (confirmed === 'wrong code') return refuse(userId, attempt, deps);
   if (confirmed !== 'no code') return confirmed;
   await attempts.takeBack(attempt);
   return fail(
@@ -171,16 +171,19 @@ async function assertPassword(tx: Tx, userId: string, checked: string | undefine
 }
 
 /** Refuses a wrong code. An event tells the organisation that somebody knew the password and not the code. */
-async function refuse(
-  { userId, clientIp }: { userId: string; clientIp: string },
-  { db, events }: SignInDeps,
-): Promise<never> {
+async function refuse(userId: string, attempt: Attempt, deps: SignInDeps): Promise<never> {
+  const { db, events } = deps;
   await db.tx('users.note_refusal', async (tx) => {
     await tx.lock('user', userId);
     const orgId = (await membershipsOf(tx, userId))[0]?.org_id ?? null;
-    const data = { reason: 'wrong code', client_ip: clientIp };
+    const data = { reason: 'wrong code', client_ip: attempt.clientIp };
     await events.append(tx, { type: 'session.refused', subjectId: userId, orgId, data });
   });
+  return failTry(attempt, deps);
+}
+
+async function failTry(attempt: Attempt, { attempts }: SignInDeps): Promise<never> {
+  await attempts.noteFailure(attempt);
   return failSignIn();
 }
 

@@ -1,8 +1,8 @@
 // The counters of tries to sign in: what one network can write, and whom its tries hold up.
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { countRow } from '../../../../control-plane/base/db/columns.ts';
 import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
-import { type Attempts, openAttempts } from '../../../../control-plane/base/users/attempts.ts';
+import { type Attempt, type Attempts, openAttempts } from '../../../../control-plane/base/users/attempts.ts';
 import { SCHEMA } from '../../../../control-plane/foundation.ts';
 import { openTestDb } from '../../../kit/databases.ts';
 import { type VirtualClock, virtualClock } from '../../../kit/virtual-clock.ts';
@@ -44,4 +44,51 @@ test('a person who must wait and goes on trying does not use up the tries of the
   for (let n = 0; n < 2 * NETWORK_MAX; n += 1) await expect(take('ada@example.org')).rejects.toMatchObject(refused);
   for (let n = 5; n < NETWORK_MAX; n += 1) await take(`b${n}@example.org`);
   await expect(take('late@example.org')).rejects.toMatchObject(refused);
+});
+
+describe('the failures of a network whose people sign in rightly all the time', () => {
+  /** A right sign-in of somebody each ten minutes, each overlapped by that of somebody else. */
+  const office = async (minutes: number): Promise<void> => {
+    for (let n = 0; n < minutes / 10; n += 1) {
+      await clock.advance(9 * MINUTE_MS);
+      const two = [attemptOf(`ann${n}@example.org`), attemptOf(`bob${n}@example.org`)];
+      for (const attempt of two) {
+        await attempts.take(attempt);
+        await clock.advance(MINUTE_MS / 2);
+      }
+      for (const attempt of two) await db.tx('test.forgive', (tx) => attempts.forgive(tx, attempt));
+    }
+  };
+  const failure = async (account: string): Promise<void> => {
+    await take(account);
+    await attempts.noteFailure(attemptOf(account));
+  };
+  const attemptOf = (account: string): Attempt => ({ account, clientIp: '198.51.100.7', isKnown: false });
+
+  test('fade after an hour without another one', async () => {
+    for (let n = 0; n < NETWORK_MAX - 10; n += 1) await failure(`a${n}@example.org`);
+    await office(60);
+    for (let n = 0; n < NETWORK_MAX - 10; n += 1) await failure(`b${n}@example.org`);
+    await office(10);
+  });
+
+  test('count for an hour after the last one', async () => {
+    for (let n = 10; n < NETWORK_MAX; n += 1) await failure(`a${n}@example.org`);
+    await office(40);
+    await failure('late@example.org');
+    await office(40);
+    for (let n = 1; n < 10; n += 1) await failure(`b${n}@example.org`);
+    await expect(take('ann@example.org')).rejects.toMatchObject(refused);
+  });
+
+  test('fade too if each sign-in first lacked its code', async () => {
+    for (let n = 0; n < NETWORK_MAX - 1; n += 1) await failure(`a${n}@example.org`);
+    for (let n = 0; n < 6; n += 1) {
+      await clock.advance(10 * MINUTE_MS);
+      await take('ann@example.org');
+      await attempts.takeBack(attemptOf('ann@example.org'));
+    }
+    await failure('b@example.org');
+    await take('ann@example.org');
+  });
 });

@@ -1,7 +1,7 @@
 // Signing in with a password: the session that it gives, what an attacker learns from refusals, and how often somebody may try.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { text } from '../../../../control-plane/base/db/columns.ts';
+import { int, text } from '../../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../../control-plane/base/db/db.ts';
 import { SIGN_UPS_PER_NETWORK_MAX } from '../../../../shared/limits.ts';
 import { type Answer, type Api, openApi } from '../../../contract/api.ts';
@@ -159,6 +159,33 @@ describe('an attacker', () => {
     expect([...waits]).toEqual(['30', '300', '900']);
     await api.world.clock.advance(HOUR_MS);
     for (let i = 0; i < 5; i += 1) expect((await signIn({ password: 'wrong' })).status).toBe(401);
+  });
+
+  test('keeps the failures of its network with each wrong try, while right ones do not', async () => {
+    const headers = cookieOf({ token: tokenOf(await signUp()) });
+    const keptMs = async (): Promise<number> => {
+      const latest = sql`select updated_ms as ms from sign_in_failures order by failures desc limit 1`;
+      return (await api.world.db.read.one(z.object({ ms: int }), latest))?.ms ?? 0;
+    };
+    for (let i = 0; i < 3; i += 1) await signIn({ email: `nobody${i}@example.com` });
+    const post = (path: string, body: object): Promise<Answer> =>
+      api.call('POST', `/v1/auth/${path}`, { headers, body });
+    const change = { current_password: 'wrong', new_password: 'another good password' };
+    const wrong: [number, () => Promise<Answer>][] = [
+      [401, () => signIn({ password: 'wrong' })],
+      [401, () => signIn({ email: 'nobody@example.com' })],
+      [401, () => post('step-up', { password: 'wrong' })],
+      [401, () => post('password', change)],
+      [409, () => signUp()],
+    ];
+    for (const [status, attempt] of wrong) {
+      await api.world.clock.advance(60_000);
+      expect((await attempt()).status).toBe(status);
+      expect(await keptMs()).toBe(api.world.clock.now());
+      await api.world.clock.advance(1);
+      expect((await signIn()).status).toBe(201);
+      expect(await keptMs()).toBe(api.world.clock.now() - 1);
+    }
   });
 });
 
