@@ -165,11 +165,15 @@ function Gauge() {
 function Who() {
   const current = session.value;
   if (current === null || current === undefined) return null;
+  const name = current.org?.name ?? current.user.name;
   const others = current.orgs.filter(({ id }) => id !== current.org?.id);
   return (
     <>
       <button class="btn bare" type="button" popovertarget="who">
-        <span class="w">{current.org?.name ?? current.user.name}</span> ▾
+        <span class="w name" title={name}>
+          {name}
+        </span>{' '}
+        ▾
       </button>
       <div class="pop" id="who" popover="auto">
         <p class="small quiet">
@@ -178,8 +182,8 @@ function Who() {
           {isLive.value ? ', live' : ''}
         </p>
         <ul>
-          {others.map(({ id, name }) => (
-            <Choice key={id} words={`Switch to ${name}`} work={() => switchOrg(id)} />
+          {others.map(({ id, name: other }) => (
+            <Choice key={id} words={`Switch to ${other}`} work={() => switchOrg(id)} />
           ))}
           <li>
             <Link class="btn bare" href="/console/security">

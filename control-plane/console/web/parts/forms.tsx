@@ -2,6 +2,7 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { ApiError } from '../core/api.ts';
+import { holdFocus } from './focus.ts';
 import { Problem } from './layout.tsx';
 
 export interface Action {
@@ -24,6 +25,7 @@ export function useAction(work: () => Promise<void>): Action {
     run: async () => {
       if (busy.current) return;
       busy.current = true;
+      const giveFocusBack = holdFocus();
       setBusy(true);
       setError(undefined);
       try {
@@ -34,6 +36,7 @@ export function useAction(work: () => Promise<void>): Action {
       } finally {
         busy.current = false;
         setBusy(false);
+        giveFocusBack();
       }
     },
   };
@@ -199,11 +202,15 @@ export function Form({ action, submit, busy, isDisabled = false, tone, cancel, c
   );
 }
 
-/** Modal while it is shown. Escape closes it. */
+/** Modal while it is shown. Escape closes it. Then the element that has opened it has the focus again. */
 export function Dialog({ title, close, children }: { title: string; close(): void; children: ComponentChildren }) {
   const ref = useRef<HTMLDialogElement>(null);
   const id = useId();
-  useEffect(() => ref.current?.showModal(), []);
+  useEffect(() => {
+    const giveFocusBack = holdFocus();
+    ref.current?.showModal();
+    return giveFocusBack;
+  }, []);
   return (
     <dialog ref={ref} aria-labelledby={id} onClose={close}>
       <div>
