@@ -9,7 +9,7 @@ import { assertOrg } from '../accounts/orgs.ts';
 import type { Query, Tx } from '../db/db.ts';
 import type { Caller, SessionCall } from '../http/route.ts';
 import * as rows from './link-store.ts';
-import { countMail } from './mail-counts.ts';
+import { countMail, takeMailBack } from './mail-counts.ts';
 import { addMember } from './members.ts';
 import { assertFree, insertPerson, type NewPerson, type PeopleDeps } from './people.ts';
 import { assertMayGive } from './roles.ts';
@@ -21,12 +21,14 @@ const INVITATION_MS = 7 * 86_400_000;
 
 export interface Invitations {
   /**
-   * The link is in this answer only. The transaction must have locked the organisation. @throws ServiceError `unauthorized`,
-   * `insufficient_scope`, `conflict` if there are too many
+   * The link is in this answer only. If `mailed` is true, it may be mailed, and the caller does so (`mail`). The transaction must have
+   * locked the organisation. @throws ServiceError `unauthorized`, `insufficient_scope`, `conflict` if there are too many
    */
   create(tx: Tx, caller: Caller, request: z.output<typeof CreateInvitation>): Promise<NewInvitation>;
-  /** Mails the link to the invited address, if the answer says that it is mailed. Called once the invitation is stored. */
-  mail(invitation: NewInvitation, orgId: string): Promise<void>;
+  /** Mails the link of a stored invitation to its address. Returns the answer, which says whether the mail server has taken the mail. */
+  mail(invitation: NewInvitation, orgId: string): Promise<NewInvitation>;
+  /** Called in the transaction that stores the answer of `mail`. A mail that was not sent does not count. */
+  noteMail(tx: Tx, invitation: NewInvitation, orgId: string): Promise<void>;
   /** False if the organisation has no such invitation. @throws ServiceError `unauthorized`, `insufficient_scope` */
   revoke(tx: Tx, caller: Caller, id: string): Promise<boolean>;
   /** Makes a new person. @throws ServiceError `not_found`, `sign_up_closed`, `conflict` if the address is taken, `rate_limit_exceeded` */
@@ -67,6 +69,7 @@ export function openInvitations(deps: PeopleDeps): Invitations {
       return { ...invitationView(row), url: `${deps.origin}/invitation#${token}`, mailed };
     },
     mail: (invitation, orgId) => mail(invitation, orgId, deps),
+    noteMail,
     revoke: async (tx, caller, id) => {
       const { orgId, principalId } = await sessions.present(tx, caller, 'members:write');
       if (!(await rows.deleteInvitation(tx, orgId, id))) return false;
@@ -138,16 +141,23 @@ async function find(query: Query, tokenHash: string, nowMs: number): Promise<row
 }
 
 async function mail(
-  { id, email, role, url, expires_at: expiresAt, mailed }: NewInvitation,
+  invitation: NewInvitation,
   orgId: string,
   { db, origin, mail: { send } }: PeopleDeps,
-): Promise<void> {
-  if (email === null || !mailed) return;
+): Promise<NewInvitation> {
+  const { id, email, role, url, expires_at: expiresAt } = invitation;
+  if (email === null) return { ...invitation, mailed: false };
   const { name } = await assertOrg(db.read, orgId);
   const { host } = new URL(origin);
   const text = `You have been invited to the organisation "${name}" on ${host} as ${role}. Open this link to accept, before ${expiresAt}:\n\n${url}\n`;
   // The subject has no words of the customer: a stranger must not get advertisements under the operator's name.
-  await send({ to: email, subject: `Invitation to an organisation on ${host}`, text, about: id });
+  const mailed = await send({ to: email, subject: `Invitation to an organisation on ${host}`, text, about: id });
+  return { ...invitation, mailed };
+}
+
+async function noteMail(tx: Tx, invitation: NewInvitation, orgId: string): Promise<void> {
+  const { email, mailed, created_at: createdAt } = invitation;
+  if (email !== null && !mailed) await takeMailBack(tx, { orgId, email }, Date.parse(createdAt));
 }
 
 export function invitationView(row: rows.InvitationRow): Invitation {

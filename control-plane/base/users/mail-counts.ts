@@ -15,10 +15,21 @@ export async function countMail(
   nowMs: number,
 ): Promise<boolean> {
   // The organisation first: else it could leave a row for each address that it makes up.
-  const org = hashOf(JSON.stringify(['org', orgId]));
+  const org = orgSubject(orgId);
   if (!(await isCounted(tx, org, { most: INVITATION_MAILS_PER_ORG_MAX, nowMs }))) return false;
-  const address = hashOf(JSON.stringify(['address', email]));
-  return isCounted(tx, address, { most: INVITATION_MAILS_PER_ADDRESS_MAX, nowMs });
+  if (await isCounted(tx, addressOf(email), { most: INVITATION_MAILS_PER_ADDRESS_MAX, nowMs })) return true;
+  await takeOneBack(tx, org, nowMs);
+  return false;
+}
+
+/** Called when a mail that was counted at `countedMs` could not be sent. */
+export async function takeMailBack(
+  tx: Tx,
+  { orgId, email }: { orgId: string; email: string },
+  countedMs: number,
+): Promise<void> {
+  await takeOneBack(tx, orgSubject(orgId), countedMs);
+  await takeOneBack(tx, addressOf(email), countedMs);
 }
 
 export function forgetMailCounts(db: Db, { untilMs, limit }: Piece): Promise<number> {
@@ -28,6 +39,21 @@ export function forgetMailCounts(db: Db, { untilMs, limit }: Piece): Promise<num
             select subject from mail_counts where began_ms <= ${untilMs} limit ${limit})`,
     ),
   );
+}
+
+/** A day that began after the mail was counted does not have it. */
+async function takeOneBack(tx: Tx, subject: string, countedMs: number): Promise<void> {
+  await tx.run(
+    sql`update mail_counts set mails = mails - 1 where subject = ${subject} and began_ms <= ${countedMs} and mails > 0`,
+  );
+}
+
+function orgSubject(orgId: string): string {
+  return hashOf(JSON.stringify(['org', orgId]));
+}
+
+function addressOf(email: string): string {
+  return hashOf(JSON.stringify(['address', email]));
 }
 
 /** Adds one in one statement, so that mails of the same moment do not pass together. */

@@ -130,20 +130,29 @@ function invitationRoutes({ db, clock, cursors, users: { invitations } }: Deps):
       operationId: 'createInvitation',
       summary: 'Invite somebody to the organisation',
       description:
-        'The answer has a link, which works once and for seven days. If the operator has a mail server, the link is also mailed to `email` (`mailed`), at most 100 times a day for an organisation and three times for an address. You cannot give a role that may do more than you may do.',
+        'The answer has a link, which works once and for seven days. If the operator has a mail server, the link is also mailed to `email`, at most 100 times a day for an organisation and three times for an address. `mailed` says whether the mail server has taken the mail. You cannot give a role that may do more than you may do.',
       idempotency: 'optional',
       secretReply: true,
       body: CreateInvitation,
       responses: { 201: { description: 'The invitation with its link, shown once', schema: NewInvitation } },
       errors: ['conflict'],
       handler: async ({ caller, body, settle }) => {
-        const reply = await db.tx('users.invite', async (tx) => {
-          await tx.lock('org', caller.orgId);
-          const made = { status: 201, body: await invitations.create(tx, caller, body) };
-          await settle(tx, made);
-          return made;
+        const { orgId } = caller;
+        const made = await db.tx('users.invite', async (tx) => {
+          await tx.lock('org', orgId);
+          const reply = { status: 201, body: await invitations.create(tx, caller, body) };
+          if (!reply.body.mailed) await settle(tx, reply);
+          return reply;
         });
-        await invitations.mail(reply.body, caller.orgId);
+        if (!made.body.mailed) return made;
+        // The answer says whether the mail has left, so it is stored later than the invitation. If this process dies in between, the
+        // same request invites again, and mails that link. The first invitation stays in the list.
+        const reply = { status: 201, body: await invitations.mail(made.body, orgId) };
+        await db.tx('users.note_mail', async (tx) => {
+          await tx.lock('org', orgId);
+          await invitations.noteMail(tx, reply.body, orgId);
+          await settle(tx, reply);
+        });
         return reply;
       },
     }),

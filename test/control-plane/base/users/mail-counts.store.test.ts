@@ -2,7 +2,12 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { countRow } from '../../../../control-plane/base/db/columns.ts';
 import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
-import { countMail, forgetMailCounts, MAILS_COUNT_MS } from '../../../../control-plane/base/users/mail-counts.ts';
+import {
+  countMail,
+  forgetMailCounts,
+  MAILS_COUNT_MS,
+  takeMailBack,
+} from '../../../../control-plane/base/users/mail-counts.ts';
 import { SCHEMA } from '../../../../control-plane/foundation.ts';
 import { INVITATION_MAILS_PER_ADDRESS_MAX, INVITATION_MAILS_PER_ORG_MAX } from '../../../../shared/limits.ts';
 import { openTestDb } from '../../../kit/databases.ts';
@@ -35,6 +40,24 @@ test('an organisation causes a number of mails in a day, and above that leaves n
 test('an address gets a number of mails in a day, of many that organisations cause at the same moment', async () => {
   const all = await Promise.all(Array.from({ length: 12 }, (_, n) => count(`o${n}`, 'a@example.com')));
   expect(all.filter(Boolean)).toHaveLength(INVITATION_MAILS_PER_ADDRESS_MAX);
+});
+
+test('a mail that was not sent does not count, and nor does one that its address may not get', async () => {
+  const takeBack = (orgId: string, email: string, countedMs: number): Promise<void> =>
+    db.tx('test.back', (tx) => takeMailBack(tx, { orgId, email }, countedMs));
+  for (let n = 0; n < INVITATION_MAILS_PER_ORG_MAX; n += 1) {
+    expect(await count('o', 'a@example.com')).toBe(true);
+    await takeBack('o', 'a@example.com', 1);
+  }
+  for (let n = 0; n < INVITATION_MAILS_PER_ADDRESS_MAX; n += 1) expect(await count('p', 'a@example.com')).toBe(true);
+  for (let n = 0; n < INVITATION_MAILS_PER_ORG_MAX; n += 1) expect(await count('o', 'a@example.com')).toBe(false);
+  expect(await count('o', 'b@example.com')).toBe(true);
+  // A mail of the day before.
+  expect(await count('p', 'c@example.com', MAILS_COUNT_MS + 1)).toBe(true);
+  for (let n = 0; n < 5; n += 1) await takeBack('p', 'c@example.com', 1);
+  for (let n = 1; n < INVITATION_MAILS_PER_ADDRESS_MAX; n += 1)
+    expect(await count('p', 'c@example.com', MAILS_COUNT_MS + 1)).toBe(true);
+  expect(await count('p', 'c@example.com', MAILS_COUNT_MS + 1)).toBe(false);
 });
 
 test('a count is forgotten when its day is over', async () => {

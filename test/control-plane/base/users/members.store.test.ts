@@ -245,6 +245,26 @@ describe('a mail server', () => {
     expect(await mailed(0)).toBe(true);
   });
 
+  test('that refuses a mail is not said to have it, also in a repeated answer, and the mail does not count', async () => {
+    await api.close();
+    let takes = false;
+    api = await openApi({ mail: { isConfigured: true, send: async () => takes } });
+    const { key } = await api.account();
+    const body = { role: 'member', email: 'victim@example.com' };
+    const invite = (n: number): Promise<Answer> =>
+      api.call('POST', '/v1/invitations', { key, body, headers: { 'idempotency-key': `i${n}` } });
+    for (let n = 0; n <= INVITATION_MAILS_PER_ADDRESS_MAX; n += 1) {
+      const made = await invite(n);
+      expect(made).toMatchObject({ status: 201, json: { mailed: false } });
+      const again = await invite(n);
+      expect([again.body, again.headers['idempotent-replayed']]).toEqual([made.body, 'true']);
+    }
+    takes = true;
+    for (let n = 0; n < INVITATION_MAILS_PER_ADDRESS_MAX; n += 1)
+      expect([(await invite(10 + n)).json['mailed'], (await invite(10 + n)).json['mailed']]).toEqual([true, true]);
+    expect((await invite(99)).json['mailed']).toBe(false);
+  });
+
   test('that is not configured is never named', async () => {
     const body = { role: 'member', email: 'b@example.com' };
     expect((await api.call('POST', '/v1/invitations', { as: owner, body })).json['mailed']).toBe(false);
