@@ -51,7 +51,7 @@ export async function startOpenidProvider(): Promise<OpenidProvider> {
     request.on('end', () => {
       const body = new URLSearchParams(Buffer.concat(chunks).toString());
       const answer = answerTo(request.url ?? '', body, request.headers.authorization);
-      response.writeHead(answer === undefined ? 400 : 200, { 'content-type': 'application/json' });
+      response.writeHead(answer === undefined ? refusalOf(isAway) : 200, { 'content-type': 'application/json' });
       response.end(JSON.stringify(answer ?? { error: 'invalid_grant' }));
     });
   });
@@ -86,6 +86,10 @@ export async function startOpenidProvider(): Promise<OpenidProvider> {
         server.close(() => resolve());
       }),
   };
+}
+
+function refusalOf(isAway: boolean): number {
+  return isAway ? 503 : 400;
 }
 
 function discoveryOf(issuer: string): object {

@@ -1,14 +1,14 @@
 // Signing in through the OpenID provider of the operator. The provider says who somebody is, and an account here says what that person may do.
 import type { Configuration } from 'openid-client';
 import { z } from 'zod';
-import { fail, failField, messageOf } from '../../../shared/errors.ts';
+import { codeOf, fail, failField, messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
 import { hashOf } from '../accounts/api-keys.ts';
 import type { Query, Tx } from '../db/db.ts';
 import type { Sealing } from '../http/sealing.ts';
 import * as credentials from './credential-store.ts';
 import type { NewSession, Visitor } from './sessions.ts';
-import { failSignIn, type SignInDeps } from './sign-in.ts';
+import type { SignInDeps } from './sign-in.ts';
 import { sessionWithToken } from './session-store.ts';
 import { findUser, userWithEmail } from './store.ts';
 
@@ -31,8 +31,8 @@ export interface Oidc {
   begin(): Promise<{ url: string; login: string }>;
   /**
    * `query` is what the provider has added to the address of our page. The login is used up, whether the provider accepts the answer or not.
-   * @throws ServiceError `validation_failed` for a login that is not ours, `sign_in_failed`, `sign_up_closed` for a person without an account,
-   * `conflict` for an account that may be somebody else's, `unavailable`
+   * @throws ServiceError `validation_failed` for a login that is not ours, `access_denied` if the person or the provider has refused,
+   * `sign_in_failed`, `sign_up_closed` for a person without an account, `conflict` for an account that may be somebody else's, `unavailable`
    */
   finish(answer: { login: string; query: string }, visitor: Visitor): Promise<NewSession>;
 }
@@ -95,24 +95,21 @@ export function openOidc(deps: Deps): Oidc {
       const isNew = await db.tx('users.use_oidc_login', (tx) =>
         credentials.useChallenge(tx, `oidc ${login.state}`, login.expires_ms),
       );
-      if (!isNew) return failSignIn();
+      if (!isNew) return failLogin();
       const tokens = await authorizationCodeGrant(config, new URL(`${redirectUri}?${query}`), {
         expectedState: login.state,
         expectedNonce: login.nonce,
         pkceCodeVerifier: login.verifier,
         idTokenExpected: true,
-      }).catch((error: unknown) => {
-        log.info({ issuer: settings.issuer, reason: messageOf(error) }, 'a sign-in through the OpenID provider failed');
-        return failSignIn();
-      });
+      }).catch((error: unknown) => failGrant(error, settings, log));
       const { data: claims } = Claims.safeParse(tokens.claims());
-      if (claims === undefined) return failSignIn();
+      if (claims === undefined) return failLogin();
       const { userId } = await personOf(db.read, claims, deps);
       return db.tx('users.oidc_sign_in', async (tx) => {
         await tx.lock('user', userId);
         // The link may have ended meanwhile, or the address may have got another account.
         const person = await personOf(tx, claims, deps);
-        if (person.userId !== userId) failSignIn();
+        if (person.userId !== userId) failLogin();
         if (!person.isLinked) await assertOwn(tx, { userId, visitor }, deps);
         await credentials.insertCredential(tx, linkOf(userId, claims, deps));
         return sessions.begin(tx, { userId, visitor, isStrong: false, method: 'OpenID' });
@@ -131,11 +128,7 @@ function openProvider({ clock, log }: Deps): (settings: OidcSettings) => Promise
     const options = { execute, timeout: STEP_SECONDS_MAX };
     return discovery(new URL(issuer), clientId, clientSecret, undefined, options).catch((error: unknown) => {
       known = undefined;
-      log.warn({ issuer, reason: messageOf(error) }, 'the OpenID provider does not answer');
-      return fail('unavailable', {
-        detail: 'The OpenID provider does not answer. Try again later.',
-        retryAfterSeconds: 30,
-      });
+      return failAway(error, issuer, log);
     });
   };
   return (settings) => {
@@ -144,6 +137,41 @@ function openProvider({ clock, log }: Deps): (settings: OidcSettings) => Promise
       known = { config: discover(settings), untilMs: nowMs + KNOWN_MS };
     return known.config;
   };
+}
+
+/** Says why there are no tokens. @throws ServiceError `access_denied`, `unavailable`, `sign_in_failed` */
+async function failGrant(error: unknown, { issuer }: OidcSettings, log: Log): Promise<never> {
+  const { AuthorizationResponseError } = await library();
+  const refusal = error instanceof AuthorizationResponseError ? error.error : undefined;
+  if (isAway(error) || refusal === 'server_error' || refusal === 'temporarily_unavailable')
+    return failAway(error, issuer, log);
+  const reason = refusal ?? messageOf(error);
+  log.info({ issuer, reason }, 'a sign-in through the OpenID provider failed');
+  if (refusal === undefined) return failLogin();
+  return fail(
+    'access_denied',
+    'The OpenID provider did not sign you in: you have cancelled, or it has refused. Begin again, or sign in another way.',
+  );
+}
+
+/** The connection failed, took too long or broke off, or the provider has answered with a failure of its own. */
+function isAway(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  // Only what `fetch` throws has no code.
+  if (error instanceof TypeError) return codeOf(error) === undefined;
+  return codeOf(error) === 'OAUTH_TIMEOUT' || (error.cause instanceof Response && error.cause.status >= 500);
+}
+
+function failAway(error: unknown, issuer: string, log: Log): never {
+  log.warn({ issuer, reason: messageOf(error) }, 'the OpenID provider does not answer');
+  return fail('unavailable', {
+    detail: 'The OpenID provider does not answer. Try again later.',
+    retryAfterSeconds: 30,
+  });
+}
+
+function failLogin(): never {
+  return fail('sign_in_failed', 'This sign-in through the OpenID provider is not valid, or was used. Begin again.');
 }
 
 /** @throws ServiceError `not_found` without a provider */

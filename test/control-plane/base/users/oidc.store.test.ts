@@ -1,6 +1,7 @@
 // Signing in through an OpenID provider: whom it lets in, and what an attacker cannot do with its answers.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { insertCredential } from '../../../../control-plane/base/users/credential-store.ts';
+import { createLog } from '../../../../shared/log.ts';
 import { type Answer, type Api, type ApiAccount, openApi } from '../../../contract/api.ts';
 import { CLIENT, type OpenidProvider, startOpenidProvider } from '../../../kit/openid-provider.ts';
 import { addPerson, cookieOf, type Person, tokenIn } from '../../../kit/people.ts';
@@ -9,9 +10,12 @@ let provider: OpenidProvider;
 let api: Api;
 let account: ApiAccount;
 let ada: Person;
+let logged: string;
 beforeEach(async () => {
   provider = await startOpenidProvider();
-  api = await openApi({ settings: { oidc: { ...CLIENT, issuer: provider.issuer } } });
+  logged = '';
+  const log = createLog('test', 'info', { write: (line) => void (logged += line) });
+  api = await openApi({ log, settings: { oidc: { ...CLIENT, issuer: provider.issuer } } });
   account = await api.account();
   ada = await addPerson(api.world, { orgId: account.orgId, role: 'member' });
 });
@@ -179,6 +183,46 @@ describe('an answer', () => {
     provider.setAway(false);
     expect((await finish(login, query)).status).toBe(201);
   });
+
+  const refusedWith = ({ url, login }: { url: string; login: string }, error: string): Promise<Answer> => {
+    const state = new URL(url).searchParams.get('state') ?? '';
+    return finish(login, new URLSearchParams({ error, state, iss: provider.issuer }).toString());
+  };
+
+  test.each(['access_denied', 'login_required', '<b>x</b>'])(
+    'that says that the person or the provider refuses (%s) is told as such, and the provider is not asked',
+    async (error) => {
+      const answer = await refusedWith(await begin(), error);
+      expect(answer).toMatchObject({ status: 400, json: { code: 'access_denied' } });
+      expect(answer.json['detail']).toContain('you have cancelled, or it has refused');
+      expect(answer.body).not.toContain(error === 'access_denied' ? 'password' : error);
+      expect(provider.askedForTokens()).toBe(0);
+    },
+  );
+
+  test('that says that the provider is in trouble is told as such, if it belongs to the login', async () => {
+    for (const error of ['server_error', 'temporarily_unavailable'])
+      expect(await refusedWith(await begin(), error)).toMatchObject({ status: 503, json: { code: 'unavailable' } });
+    const [mine, theirs] = [await begin(), await begin()];
+    const planted = await refusedWith({ url: theirs.url, login: mine.login }, 'access_denied');
+    expect(planted).toMatchObject({ status: 401, json: { code: 'sign_in_failed' } });
+    expect(planted.json['detail']).not.toContain('password');
+  });
+
+  test.each(['fails', 'is gone'])(
+    'that the provider gives no tokens for, because it %s, is told as such',
+    async (how) => {
+      const { url, login } = await begin();
+      const query = provider.signIn(url, person());
+      if (how === 'fails') provider.setAway(true);
+      else await provider.close();
+      const answer = await finish(login, query);
+      expect(answer).toMatchObject({ status: 503, json: { code: 'unavailable' } });
+      expect(answer.headers['retry-after']).toBe('30');
+      expect(logged).toContain('"level":40');
+      expect(logged).toContain('the OpenID provider does not answer');
+    },
+  );
 
   test('of a login that another browser has begun is refused', async () => {
     const [mine, theirs] = [await begin(), await begin()];
