@@ -17,7 +17,7 @@ export const ERRORS = {
   'reservation/gpu_type_mismatch': { status: 400, title: 'No reservation contract covers this' },
   unsupported_parameter: { status: 400, title: 'A member of the body is not supported' },
   context_length_exceeded: { status: 400, title: 'Prompt and answer are longer than the context of the model' },
-  // The login of a program (RFC 8628, section 3.5)
+  // The login of a program (RFC 8628, section 3.5); a single sign-on that was refused is `access_denied` too
   authorization_pending: { status: 400, title: 'The person has not decided yet' },
   slow_down: { status: 400, title: 'The program asks too often' },
   access_denied: { status: 400, title: 'The login was denied' },

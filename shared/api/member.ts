@@ -45,7 +45,7 @@ export const NewInvitation = Invitation.extend({
   mailed: z
     .boolean()
     .describe(
-      'The link is also sent to `email`. If false, send it yourself: no address was given, there is no mail server, or too many invitations were mailed today',
+      'The link is also sent to `email`. If false, send it yourself: no address was given, there is no mail server, the mail server did not take it, or too many invitations were mailed today',
     ),
 }).meta({ id: 'NewInvitation' });
 export type NewInvitation = z.infer<typeof NewInvitation>;
