@@ -335,7 +335,7 @@ function modelsBrings({ db, clock }: Core, rooms: Rooms, { cursors, keep }: Proc
     'models/catalog': catalogBrings({ catalog, wakes: replicas.wakes }),
     'models/replicas': replicasBrings({ db, clock, catalog, replicas, keepMs }),
     'models/gateway': gatewayBrings({ db, clock, cursors, gateway, keepMs }),
-    'models/videos': videosBrings({ db, cursors, blobs, videos }),
+    'models/videos': videosBrings({ db, clock, cursors, blobs, videos }),
     'models/files': filesBrings({ db, clock, files }),
     'models/finetuning': fineTuningBrings({ db, fineTuning }),
   };

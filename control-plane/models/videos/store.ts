@@ -4,6 +4,7 @@ import type { ErrorCode } from '../../../shared/errors.ts';
 import type { VideoState } from '../../../shared/states.ts';
 import { blobKeyRow, countRow, flag, idRow, int, json, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, raw, type Sql, sql, type Tx } from '../../base/db/db.ts';
+import type { Piece } from '../../base/db/pieces.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import { Charge } from '../../money/ledger/charges.ts';
 
@@ -91,6 +92,16 @@ export function pageOfJobs(query: Query, orgId: string, start: ListStart): Promi
     JobRow,
     sql`select ${COLUMNS} from video_jobs where org_id = ${orgId} and deleted_ms is null
         and ${pageFrom(start, start.order)}`,
+  );
+}
+
+/** Deletes jobs that were deleted by their owners, cost nothing, and need nothing any more: no receipt refers to them. */
+export function forgetDeleted(tx: Tx, { untilMs, limit }: Piece): Promise<number> {
+  return tx.run(
+    sql`delete from video_jobs where id in (
+          select id from video_jobs
+          where deleted_ms <= ${untilMs} and charged_ucents = 0 and due_ms is null and upstream_open = 0
+          order by deleted_ms limit ${limit})`,
   );
 }
 
