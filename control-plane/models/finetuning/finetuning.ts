@@ -92,7 +92,12 @@ export function openFineTuning(deps: FineTuningDeps): FineTuningRoom {
       if (after !== undefined && (await store.findJob(db.read, after))?.org_id !== orgId)
         return failField('after', 'must be the id of a job of this list');
       const rows = await store.pageOfJobs(db.read, orgId, { afterId: after, count: limit + 1 });
-      const data = await Promise.all(rows.slice(0, limit).map((row) => shown(row, deps)));
+      const data: FineTuningJob[] = [];
+      // A result may have dozens of files, and each URL is signed. Other work of the process goes on in between.
+      for (const row of rows.slice(0, limit)) {
+        data.push(await shown(row, deps));
+        await clock.nextTurn();
+      }
       return { object: 'list', data, has_more: rows.length > limit };
     },
     cancel: async (orgId, id, settle) => {

@@ -132,8 +132,26 @@ export function planReplica(facts: ReplicaFacts, nowMs: number): ReplicaStep {
   return { do: 'check' };
 }
 
+/** What a pool knows of its failed starts: how many were in a row, and when the next start may be. */
+export interface Failures {
+  failures: number;
+  retryMs: number;
+}
+
+/**
+ * The failed starts of a pool after another replica has failed. The loss of a replica that was ready is no failed start. A host that dies takes
+ * several starts with it: most of them fail before the next start may be, and do not count.
+ */
+export function failuresWith(
+  state: ReplicaState,
+  { failures, retryMs, nowMs }: Failures & { nowMs: number },
+): Failures {
+  if (state !== 'starting' || retryMs > nowMs) return { failures, retryMs };
+  return { failures: failures + 1, retryMs: nowMs + retryAfterMs(failures + 1) };
+}
+
 /** The time before the next start, by the number of starts that failed in a row. The first retry is at once, on another machine. */
-export function retryAfterMs(failures: number): number {
+function retryAfterMs(failures: number): number {
   return [0, 0, 5_000, 15_000, 60_000][failures] ?? 300_000;
 }
 

@@ -7,7 +7,7 @@ import type { Instances } from '../../rental/instances/instances.ts';
 import type { Quiet } from '../../rental/instances/quiet.ts';
 import { findInstance, type InstanceRow } from '../../rental/instances/store.ts';
 import { launchOf } from '../catalog/deployments.ts';
-import { planReplica, retryAfterMs } from './plan.ts';
+import { failuresWith, planReplica } from './plan.ts';
 import { fundReplicas, loadOf, move, type PoolDeps } from './pools.ts';
 import { whyNotReady, whyUnwell } from './readiness.ts';
 import { serverOf, type ServersDeps } from './servers.ts';
@@ -91,8 +91,13 @@ export async function failReplica(replica: store.ReplicaRow, reason: string, dep
       machine_id: instance?.machine_id ?? null,
     };
     if (!(await move(tx, replica, { state: 'ended', nowMs, patch }))) return false;
-    const failures = 1 + ((await store.findPool(tx, poolId))?.failures ?? 0);
-    await store.noteFailure(tx, poolId, { reason, retryMs: nowMs + retryAfterMs(failures), nowMs });
+    const pool = await store.findPool(tx, poolId);
+    const failures = failuresWith(replica.state, {
+      failures: pool?.failures ?? 0,
+      retryMs: pool?.retry_ms ?? 0,
+      nowMs,
+    });
+    await store.noteFailure(tx, poolId, { reason, ...failures, nowMs });
     return true;
   });
   if (!isFailed) return;

@@ -105,10 +105,10 @@ export async function setLimits(
 export async function noteFailure(
   tx: Tx,
   id: string,
-  { reason, retryMs, nowMs }: { reason: string; retryMs: number; nowMs: number },
+  { reason, failures, retryMs, nowMs }: { reason: string; failures: number; retryMs: number; nowMs: number },
 ): Promise<void> {
   await tx.run(
-    sql`update model_pools set failures = failures + 1, last_failure = ${reason}, retry_ms = ${retryMs}, due_ms = ${nowMs}
+    sql`update model_pools set failures = ${failures}, last_failure = ${reason}, retry_ms = ${retryMs}, due_ms = ${nowMs}
         where id = ${id}`,
   );
 }

@@ -2,12 +2,12 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import {
+  failuresWith,
   type PlannedReplica,
   planPool,
   planReplica,
   type PoolFacts,
   type ReplicaFacts,
-  retryAfterMs,
 } from '../../../control-plane/models/replicas/plan.ts';
 
 const NOW_MS = 1_000_000_000;
@@ -217,6 +217,19 @@ describe('a replica', () => {
   });
 
   test('is tried again at once, then after longer and longer waits', () => {
-    expect([1, 2, 3, 4, 5, 50].map(retryAfterMs)).toEqual([0, 5_000, 15_000, 60_000, 300_000, 300_000]);
+    const waits = [0, 1, 2, 3, 4, 50].map((failures) => {
+      const after = failuresWith('starting', { failures, retryMs: NOW_MS, nowMs: NOW_MS });
+      expect(after.failures).toBe(failures + 1);
+      return after.retryMs - NOW_MS;
+    });
+    expect(waits).toEqual([0, 5_000, 15_000, 60_000, 300_000, 300_000]);
+  });
+
+  test('that was ready counts as no failed start, and neither does a start that fails before the next one may be', () => {
+    const known = { failures: 2, retryMs: NOW_MS + 1 };
+    expect(failuresWith('starting', { ...known, nowMs: NOW_MS })).toEqual(known);
+    expect(failuresWith('starting', { ...known, nowMs: NOW_MS + 1 })).toMatchObject({ failures: 3 });
+    for (const state of ['ready', 'draining'] as const)
+      expect(failuresWith(state, { failures: 1, retryMs: 0, nowMs: NOW_MS })).toEqual({ failures: 1, retryMs: 0 });
   });
 });
