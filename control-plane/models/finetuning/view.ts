@@ -30,7 +30,7 @@ export function jobView(job: Job, resultFiles: string[]): FineTuningJob {
   };
 }
 
-/** The files that belong to the owner, who has paid for them: the result, or, if the job ended without one, the newest checkpoint. */
+/** The files that the owner has paid for. If the job has ended without a result, they are its newest checkpoint. */
 export function resultsOf(job: Job, files: readonly JobFileRow[]): JobFileRow[] {
   if (job.finished_ms === null) return [];
   const results = files.filter(
