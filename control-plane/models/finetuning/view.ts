@@ -30,7 +30,7 @@ export function jobView(job: Job, resultFiles: string[]): FineTuningJob {
   };
 }
 
-/** The files that the owner has paid for. If the job has ended without a result, they are its newest checkpoint. */
+/** Returns the files that the owner has paid for: the result, or the newest checkpoint of a job that ended without a result. */
 export function resultsOf(job: Job, files: readonly JobFileRow[]): JobFileRow[] {
   if (job.finished_ms === null) return [];
   const results = files.filter(
