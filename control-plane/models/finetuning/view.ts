@@ -30,7 +30,7 @@ export function jobView(job: Job, resultFiles: string[]): FineTuningJob {
   };
 }
 
-/** Returns the files that the owner has paid for: the result, or the newest checkpoint of a job that ended without a result. */
+/** Returns the files of the result. A job that ended without a result has its newest checkpoint. */
 export function resultsOf(job: Job, files: readonly JobFileRow[]): JobFileRow[] {
   if (job.finished_ms === null) return [];
   const results = files.filter(
