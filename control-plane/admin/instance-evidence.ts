@@ -30,7 +30,7 @@ export interface InstanceEvidence {
   list(filter: InstanceFilter, start: PageStart): Promise<{ row: InstanceRow; fields: Fields }[]>;
   /** @throws ServiceError `not_found` */
   show(id: string): Promise<Fields>;
-  /** The events and decisions that determined the bill, oldest first; of each kind the newest. @throws ServiceError `not_found` */
+  /** The events and decisions that determined the bill, oldest first; the newest thousand of each kind. @throws ServiceError `not_found` */
   why(id: string): Promise<Fields[]>;
   /** A row with its cost until now. */
   bill(row: InstanceRow): Promise<Fields>;

@@ -203,12 +203,12 @@ const AboutRow = z.object({
 });
 export type TransferAbout = z.infer<typeof AboutRow>;
 
-/** Transfers of a rental that have evidence, oldest first. */
+/** Transfers of a rental that have evidence, newest first. */
 export function explainedTransfers(query: Query, subjectId: string, limit: number): Promise<TransferAbout[]> {
   return query.all(
     AboutRow,
     sql`select kind, amount_ucents, evidence, effective_ms, posted_ms from transfers
-        where subject_id = ${subjectId} and evidence is not null order by effective_ms, posted_ms, id limit ${limit}`,
+        where subject_id = ${subjectId} and evidence is not null order by posted_ms desc, id desc limit ${limit}`,
   );
 }
 

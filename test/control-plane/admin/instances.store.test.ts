@@ -1,5 +1,6 @@
 // What an operator reads about a rental: its bill, the evidence for it, and how it ended.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { sql } from '../../../control-plane/base/db/db.ts';
 import type { Fields } from '../../../control-plane/base/http/operator.ts';
 import { type InstanceEvidence, openInstanceEvidence } from '../../../control-plane/admin/instance-evidence.ts';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
@@ -88,6 +89,22 @@ describe('why', () => {
     expect(of('dispute open')).toMatchObject({ detail: 'it was slow' });
     expect(of('probes now')['detail']).toContain('failures 0');
     expect(of('instance.stopping')).toMatchObject({ detail: 'Ended by the operator: the host is gone' });
+  });
+
+  test('lists the newest thousand charged times of a rental that had more', async () => {
+    const id = await world.run(who);
+    await world.db.tx('test.segments', async (tx) => {
+      for (let ms = 1; ms <= 1_000; ms += 1)
+        await tx.run(
+          sql`insert into meter_segments (id, subject_id, org_id, supplier_id, gpu_type, gpu_count, rate_ucents_per_hour, supplier_bps, started_ms,
+                posted_through_ms, ended_ms, machine_id)
+              values (${`seg-${ms}`}, ${id}, ${who.orgId}, ${made.supplierId}, 'H100', 1, 0, 0, ${ms}, ${ms}, ${ms}, ${made.machineId})`,
+        );
+    });
+    const charged = (await evidence().why(id)).filter((row) => row['what'] === 'charged');
+    expect(charged).toHaveLength(1_000);
+    expect(Date.parse(String(charged[0]?.['at']))).toBe(2);
+    expect(charged.at(-1)).toMatchObject({ until: null });
   });
 
   test('and show answer not_found for an unknown instance', async () => {

@@ -223,7 +223,7 @@ describe('transfers', () => {
     expect(await amountsOfSubject(db.read, 'o', ['rental.charge'])).toEqual([]);
   });
 
-  test('with evidence are shown from old to new, by the time for which they count', async () => {
+  test('with evidence are shown from new to old, by the time of posting', async () => {
     const refund = (id: string, patch: Partial<NewTransfer> & { atMs?: number }) =>
       post(id, [revenue, customer], { kind: 'rental.refund_charge', evidence: 'dispute 1', ...patch });
     await refund('r-3', { effectiveMs: 5 });
@@ -235,13 +235,14 @@ describe('transfers', () => {
     expect(
       (await explainedTransfers(db.read, 'i', 9)).map((row) => [row.effective_ms, row.posted_ms - START_MS, row.kind]),
     ).toEqual([
-      [0, 0, 'correction.credit'],
-      [4, 0, 'rental.refund_charge'],
-      [5, 0, 'rental.refund_charge'],
-      [5, 0, 'rental.refund_charge'],
       [5, 1, 'rental.refund_charge'],
+      [5, 0, 'rental.refund_charge'],
+      [5, 0, 'rental.refund_charge'],
+      [4, 0, 'rental.refund_charge'],
+      [0, 0, 'correction.credit'],
     ]);
-    expect(await explainedTransfers(db.read, 'i', 2)).toHaveLength(2);
+    const [newest, ...others] = await explainedTransfers(db.read, 'i', 2);
+    expect([newest?.posted_ms, others.length]).toEqual([START_MS + 1, 1]);
     const disputed = async (...ids: string[]): Promise<string[]> =>
       idsOf(await refundsByEvidence(db.read, ids, 'dispute '));
     expect(await disputed('i')).toEqual(['r-1', 'r-2', 'r-3']);
