@@ -8,6 +8,7 @@ import type { Events } from '../../base/events/events.ts';
 import type { Ledger } from '../../money/ledger/ledger.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
+import type { Places } from './places.ts';
 import type { Servers } from './servers.ts';
 import type { Job } from './store.ts';
 import type { VideoState } from '../../../shared/states.ts';
@@ -32,6 +33,7 @@ export interface VideosDeps {
 export interface StepDeps extends VideosDeps {
   servers: Servers;
   counts: Counts;
+  places: Places;
   /** When a server did not take a submission last, by its URL; monotonic. */
   skippedMs: Map<string, number>;
   /** The servers of the job's model; empty if the model is not in the catalog any more. */

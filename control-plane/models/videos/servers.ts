@@ -8,6 +8,7 @@ import { OutboundError } from '../../base/outbound/policy.ts';
 import type { Upstream } from '../catalog/models.ts';
 import { jsonOf, readText } from '../../base/outbound/outbound.ts';
 import { headersFor } from '../catalog/model-servers.ts';
+import type { Places } from './places.ts';
 import type { Wanted } from './store.ts';
 import { z } from 'zod';
 
@@ -48,9 +49,15 @@ export function submitMsMax({ connect_ms: connectMs }: Upstream): number {
   return connectMs + STATUS_MS;
 }
 
-export function openServers({ exchanges, ids }: { exchanges: Exchanges; ids: Ids }): Servers {
+interface ServersDeps {
+  exchanges: Exchanges;
+  ids: Ids;
+  places: Pick<Places, 'noteAnswer' | 'noteSilence'>;
+}
+
+export function openServers({ exchanges, ids, places }: ServersDeps): Servers {
   type Asking = Pick<ExchangeRequest, 'method' | 'signal'> & { path: string; contentType?: string; body?: string };
-  const ask = (upstream: Upstream, totalMs: number, { path, contentType, ...asking }: Asking): Promise<Exchange> =>
+  const begin = (upstream: Upstream, totalMs: number, { path, contentType, ...asking }: Asking): Promise<Exchange> =>
     exchanges.open({
       body: '',
       ...asking,
@@ -61,9 +68,23 @@ export function openServers({ exchanges, ids }: { exchanges: Exchanges; ids: Ids
       idleMs: upstream.idle_ms,
       totalMs: upstream.connect_ms + totalMs,
     });
-  const read = async (upstream: Upstream, asking: Asking): Promise<{ status: number; text: string }> => {
-    const exchange = await ask(upstream, STATUS_MS, asking);
-    return { status: exchange.status, text: await readText(exchange.body, ANSWER_BYTES_MAX) };
+  /** Notes whether the server answers. A request that we gave up says nothing about it. */
+  const noted = async <T>({ base_url: url }: Upstream, signal: AbortSignal, answer: Promise<T>): Promise<T> => {
+    try {
+      const answered = await answer;
+      places.noteAnswer(url);
+      return answered;
+    } catch (error) {
+      if (!signal.aborted) places.noteSilence(url);
+      throw error;
+    }
+  };
+  const read = (upstream: Upstream, asking: Asking): Promise<{ status: number; text: string }> => {
+    const whole = async (): Promise<{ status: number; text: string }> => {
+      const exchange = await begin(upstream, STATUS_MS, asking);
+      return { status: exchange.status, text: await readText(exchange.body, ANSWER_BYTES_MAX) };
+    };
+    return noted(upstream, asking.signal, whole());
   };
 
   return {
@@ -77,11 +98,8 @@ export function openServers({ exchanges, ids }: { exchanges: Exchanges; ids: Ids
         reason: messageOf(error),
       })),
     file: async (upstream, id, signal) => {
-      const exchange = await ask(upstream, VIDEO_FETCH_MS_MAX, {
-        method: 'GET',
-        path: `/videos/${id}/content`,
-        signal,
-      });
+      const asking: Asking = { method: 'GET', path: `/videos/${id}/content`, signal };
+      const exchange = await noted(upstream, signal, begin(upstream, VIDEO_FETCH_MS_MAX, asking));
       if (exchange.status === 200) return exchange;
       exchange.end();
       throw new OutboundError('protocol', `it answers ${exchange.status} in place of the file`);

@@ -144,16 +144,40 @@ export function firstWaiting(
   return query.one(WaitingRow, sql`select id, created_ms from (${firsts}) as firsts order by created_ms, id limit 1`);
 }
 
-/** Jobs whose file is due to be fetched, or all others that are due; those that wait longest first. */
+/** Jobs that a server has accepted, and may still work on. */
+const AT_SERVER = sql`upstream_open = 1 and upstream_job_id is not null`;
+
+const DueRow = z.object({
+  id: text,
+  /** The server that has the job; null if none has. */
+  upstream: text.nullable(),
+});
+
+/** Jobs whose file is due to be fetched, or all others that are due; those that wait longest first. Jobs at the servers in `except` are left out. */
 export async function dueJobs(
   query: Query,
   nowMs: number,
-  { isFetch, limit }: { isFetch: boolean; limit: number },
-): Promise<string[]> {
+  { isFetch, except, limit }: { isFetch: boolean; except: readonly string[]; limit: number },
+): Promise<z.infer<typeof DueRow>[]> {
   const fetched = sql`committed_ms is not null and ended_ms is null`;
+  const elsewhere = except.length === 0 ? sql`` : sql`and not (${AT_SERVER} and upstream in (${join([...except])}))`;
+  return query.all(
+    DueRow,
+    sql`select id, case when ${AT_SERVER} then upstream end as upstream from video_jobs
+        where due_ms <= ${nowMs} and ${isFetch ? fetched : sql`not (${fetched})`} ${elsewhere}
+        order by due_ms, created_ms limit ${limit}`,
+  );
+}
+
+/** The due jobs that a server has. */
+export async function dueAt(
+  query: Query,
+  upstream: string,
+  { nowMs, limit }: { nowMs: number; limit: number },
+): Promise<string[]> {
   const rows = await query.all(
     idRow,
-    sql`select id from video_jobs where due_ms <= ${nowMs} and ${isFetch ? fetched : sql`not (${fetched})`}
+    sql`select id from video_jobs where due_ms <= ${nowMs} and ${AT_SERVER} and upstream = ${upstream}
         order by due_ms, created_ms limit ${limit}`,
   );
   return rows.map(({ id }) => id);

@@ -19,9 +19,15 @@ export async function submitJob(read: store.Job, deps: StepDeps, signal: AbortSi
   for (const upstream of await inOrder(deps.upstreamsOf(job), deps)) {
     if (signal.aborted) return;
     if (asked === UPSTREAM_ATTEMPTS_MAX) break;
-    if (!(await claim(job, upstream, deps))) continue;
-    asked += 1;
-    if ((await ask(job, upstream, deps, signal)) === 'over') return;
+    const leave = deps.places.take(upstream.base_url, 'submit');
+    if (leave === undefined) continue;
+    try {
+      if (!(await claim(job, upstream, deps))) continue;
+      asked += 1;
+      if ((await ask(job, upstream, deps, signal)) === 'over') return;
+    } finally {
+      leave();
+    }
   }
   const nowMs = deps.clock.now();
   await note(job, { due_ms: nowMs + againMs(nowMs - job.created_ms) }, deps);

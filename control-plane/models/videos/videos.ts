@@ -1,4 +1,4 @@
-// The interface of this room: commands for video jobs, and the driver that the engine calls until a job's file is here.
+// The interface of this room: commands for video jobs, and what drives them.
 import type { VideoJob } from '../../../shared/api/videos.ts';
 import { fail, failField } from '../../../shared/errors.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
@@ -9,18 +9,12 @@ import { openExchanges } from '../../base/outbound/exchange.ts';
 import { policyOf } from '../catalog/model-servers.ts';
 import { cancelJob, deleteJob } from './cancel.ts';
 import { type Counts, openCounts, type StepDeps, type VideosDeps } from './deps.ts';
-import { planJob } from './plan.ts';
+import { openDriver } from './driver.ts';
+import { openPlaces } from './places.ts';
 import { openServers } from './servers.ts';
-import { perform, serverOf } from './steps.ts';
 import * as store from './store.ts';
 import { submit, type SubmitCall } from './submit.ts';
 import { videoView } from './view.ts';
-
-/** Largest number of jobs that are driven at once, because the engine must serve other rooms too. */
-const DRIVEN_MAX = 24;
-/** How many of them may fetch a file. Files arrive slowly, and meanwhile other jobs must be sent and asked about. */
-const FETCHES_MAX = 12;
-const POSTPONED_MS = 30_000;
 
 export interface Videos {
   submit(call: SubmitCall): Promise<Reply>;
@@ -50,11 +44,13 @@ export function openVideos(deps: VideosDeps): Videos {
   const { db, catalog } = deps;
   const exchanges = openExchanges(policyOf(catalog), deps);
   const counts = openCounts();
+  const places = openPlaces();
   const stepDeps: StepDeps = {
     ...deps,
     counts,
+    places,
     skippedMs: new Map(),
-    servers: openServers({ ...deps, exchanges }),
+    servers: openServers({ ...deps, exchanges, places }),
     upstreamsOf: ({ model_id: id }) =>
       catalog.models.find((model) => model.id === id && model.modality === 'video')?.upstreams ?? [],
   };
@@ -83,44 +79,6 @@ export function openVideos(deps: VideosDeps): Videos {
     counts,
     close: () => exchanges.close(),
   };
-}
-
-function openDriver(deps: StepDeps): Driver {
-  const { clock, db } = deps;
-  const driven = new Set<string>();
-  let fetches = new Set<string>();
-  const dueJobs = async (nowMs: number, isFetch: boolean, limit: number): Promise<string[]> => {
-    const ids = await store.dueJobs(db.read, nowMs, { isFetch, limit });
-    return ids.filter((id) => !driven.has(id));
-  };
-  return {
-    name: 'videos',
-    due: async (nowMs, limit) => {
-      const fetching = [...fetches].filter((id) => driven.has(id));
-      const more = (await dueJobs(nowMs, true, limit)).slice(0, Math.max(0, FETCHES_MAX - fetching.length));
-      fetches = new Set([...fetching, ...more]);
-      return [...more, ...(await dueJobs(nowMs, false, limit))].slice(0, DRIVEN_MAX - driven.size);
-    },
-    drive: async (id, signal) => {
-      driven.add(id);
-      try {
-        await driveOne(id, deps, signal);
-      } catch (error) {
-        // The job is postponed, so that a job that cannot be driven does not delay the others.
-        await db.tx('videos.postpone', (tx) => store.postpone(tx, id, clock.now() + POSTPONED_MS));
-        throw error;
-      } finally {
-        driven.delete(id);
-      }
-    },
-  };
-}
-
-async function driveOne(id: string, deps: StepDeps, signal: AbortSignal): Promise<void> {
-  const job = await store.findJob(deps.db.read, id);
-  if (job === undefined) return;
-  const server = serverOf(job, deps);
-  await perform(job, planJob(job, server && { videoMs: server.video_ms }, deps.clock.now()), deps, signal);
 }
 
 function notFound(id: string): never {
