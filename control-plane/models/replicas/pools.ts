@@ -100,9 +100,9 @@ export async function move(
 /** The platform's revenue pays its replicas: fills the wallet for all that run or start. */
 export async function fundReplicas({ db, clock, ids, ledger, launchHoldMinutes }: PoolDeps): Promise<void> {
   const own = wallet(PLATFORM_ORG);
-  const live = await store.liveReplicas(db.read);
-  const hourlyUcents = live.reduce(
-    (sum, { deployment }) => sum + (ucentsFromDollars(deployment.max_price_per_hour) ?? 0n),
+  const deployed = await store.countDeployed(db.read);
+  const hourlyUcents = deployed.reduce(
+    (sum, { deployment, count }) => sum + BigInt(count) * (ucentsFromDollars(deployment.max_price_per_hour) ?? 0n),
     0n,
   );
   const minutes = Math.max(FUNDED_MINUTES_MIN, 2 * launchHoldMinutes);

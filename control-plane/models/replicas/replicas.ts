@@ -172,7 +172,7 @@ export function openReplicas(deps: ReplicasDeps): Replicas {
   };
 }
 
-/** After each change, the copies in memory are read again at once. */
+/** After each change of a state, the copies in memory are read again at once. */
 function driversOf(refresh: () => Promise<unknown>, deps: StepDeps): Driver[] {
   const { db } = deps;
   return [
@@ -187,8 +187,7 @@ function driversOf(refresh: () => Promise<unknown>, deps: StepDeps): Driver[] {
       name: 'model-replicas',
       due: (nowMs, limit) => store.dueReplicas(db.read, nowMs, limit),
       drive: async (id, signal) => {
-        await driveReplica(id, signal, deps);
-        await refresh();
+        if (await driveReplica(id, signal, deps)) await refresh();
       },
     },
   ];

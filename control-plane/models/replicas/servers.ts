@@ -1,5 +1,6 @@
 // The replicas as this process saw them last, in the form in which the gateway uses servers. The rows in the database are the truth: this copy is
-// read again every second, and after each change that this process has made.
+// read again every second, and after each change of a state that this process has made. A second reading reads little: the states of all replicas,
+// and the rows of those that are ready since the last one.
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../../shared/clock.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
@@ -19,7 +20,7 @@ export interface Servers {
   drains(poolId: string): boolean;
   /** The times from a start until the replica was ready, of the newest replicas of a pool. */
   wakes(poolId: string): Wakes | undefined;
-  /** Reads the rows again. Returns the time as of which they were read. */
+  /** Reads the rows again. Returns the time as of which they were read. Calls at the same time share one reading. */
   refresh(): Promise<number>;
 }
 
@@ -48,43 +49,87 @@ interface Seen {
   wakes: Wakes | undefined;
 }
 
+/** A ready replica. Its row does not change any more in what its server needs. */
+interface Known {
+  row: store.ReplicaRow;
+  /** The settings that `server` was made with. */
+  limits: string;
+  server: Upstream;
+}
+
 export function openServers(deps: ServersDeps): Servers {
   const { db, clock } = deps;
   let pools = new Map<string, Seen>();
-  let known = new Map<string, Upstream>();
+  let known = new Map<string, Known>();
+  const read = async (): Promise<number> => {
+    const seenMs = clock.now();
+    const rows = await store.allPools(db.read);
+    const live = rows.length === 0 ? [] : await store.liveStates(db.read);
+    const isReady = ({ state }: { state: string }): boolean => state === 'ready';
+    const newIds = live.filter((each) => isReady(each) && !known.has(each.id)).map(({ id }) => id);
+    const newReady = new Map((await store.replicasOf(db.read, newIds)).map((row) => [row.id, row]));
+    const hasNew = new Set([...newReady.values()].map((row) => row.pool_id));
+    const ofPool = Map.groupBy(live, (each) => each.pool_id);
+    const next = new Map<string, Seen>();
+    const stillKnown = new Map<string, Known>();
+    for (const { id, retry_ms: retryMs } of rows) {
+      const own = ofPool.get(id) ?? [];
+      const deployment = deps.deploymentOf(id);
+      for (const replica of own.filter(isReady)) {
+        const row = known.get(replica.id)?.row ?? newReady.get(replica.id);
+        if (row !== undefined) stillKnown.set(row.id, knownAs(row, deployment, known.get(row.id), deps));
+      }
+      const servers = own.flatMap((replica) => stillKnown.get(replica.id)?.server ?? []);
+      const before = pools.get(id);
+      const wakes =
+        before === undefined || hasNew.has(id)
+          ? wakesOf(await store.wakeTimesMs(db.read, id, WAKES_COUNTED))
+          : before.wakes;
+      const isComing = own.some(({ state }) => state === 'ready' || state === 'starting');
+      const drains = own.some(({ state }) => state === 'draining');
+      next.set(id, { servers, drains, wakes, outlook: { isComing, retryMs, wakeMs: wakes?.p50Ms } });
+    }
+    pools = next;
+    known = stillKnown;
+    return seenMs;
+  };
   return {
     ofPool: (poolId) => pools.get(poolId)?.servers ?? [],
     all: () => [...pools.values()].flatMap(({ servers }) => servers),
     outlook: (poolId) => pools.get(poolId)?.outlook ?? { isComing: false, retryMs: 0, wakeMs: undefined },
     drains: (poolId) => pools.get(poolId)?.drains === true,
     wakes: (poolId) => pools.get(poolId)?.wakes,
-    refresh: async () => {
-      const seenMs = clock.now();
-      const rows = await store.allPools(db.read);
-      const replicas = rows.length === 0 ? [] : await store.liveReplicas(db.read);
-      const ofPool = Map.groupBy(replicas, (row) => row.pool_id);
-      const next = new Map<string, Seen>();
-      const stillKnown = new Map<string, Upstream>();
-      const serverFor = (row: store.ReplicaRow): Upstream => {
-        const limits = limitsOf(deps.deploymentOf(row.pool_id) ?? row.deployment);
-        const key = `${row.id} ${JSON.stringify(limits)}`;
-        const server = known.get(key) ?? serverOf({ ...row, deployment: { ...row.deployment, ...limits } }, deps);
-        stillKnown.set(key, server);
-        return server;
-      };
-      for (const { id, retry_ms: retryMs } of rows) {
-        const own = ofPool.get(id) ?? [];
-        const ready = own.filter(({ state }) => state === 'ready');
-        const servers = ready.map(serverFor);
-        const wakes = wakesOf(await store.wakeTimesMs(db.read, id, WAKES_COUNTED));
-        const isComing = own.some(({ state }) => state === 'ready' || state === 'starting');
-        const drains = own.some(({ state }) => state === 'draining');
-        next.set(id, { servers, drains, wakes, outlook: { isComing, retryMs, wakeMs: wakes?.p50Ms } });
-      }
-      pools = next;
-      known = stillKnown;
-      return seenMs;
-    },
+    refresh: oneAtATime(read),
+  };
+}
+
+/** The same object as before while the settings of its deployment are the same. */
+function knownAs(
+  row: store.ReplicaRow,
+  deployment: Deployment | undefined,
+  before: Known | undefined,
+  deps: ServersDeps,
+): Known {
+  const settings = limitsOf(deployment ?? row.deployment);
+  const limits = JSON.stringify(settings);
+  if (before?.limits === limits) return before;
+  return { row, limits, server: serverOf({ ...row, deployment: { ...row.deployment, ...settings } }, deps) };
+}
+
+/** Calls that come during a run share the next one, because the present one may have read too early for them. */
+function oneAtATime<T>(run: () => Promise<T>): () => Promise<T> {
+  let present: Promise<unknown> = Promise.resolve();
+  let next: Promise<T> | undefined;
+  return () => {
+    next ??= present
+      .catch(() => undefined)
+      .then(() => {
+        next = undefined;
+        const running = run();
+        present = running;
+        return running;
+      });
+    return next;
   };
 }
 

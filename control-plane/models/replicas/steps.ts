@@ -37,11 +37,11 @@ const CHECK_MS = 10_000;
 /** How long a machine is avoided after a replica of the same pool has failed there. */
 const AVOID_MS = 30 * 60_000;
 
-/** Does one step. A second call for the same state is harmless. */
-export async function driveReplica(id: string, signal: AbortSignal, deps: StepDeps): Promise<void> {
+/** Does one step. A second call for the same state is harmless. True if the state has changed. */
+export async function driveReplica(id: string, signal: AbortSignal, deps: StepDeps): Promise<boolean> {
   const { db, clock } = deps;
   const replica = await store.findReplica(db.read, id);
-  if (replica === undefined) return;
+  if (replica === undefined) return false;
   const instance = replica.instance_id === null ? undefined : await findInstance(db.read, replica.instance_id);
   const nowMs = clock.now();
   const step = planReplica(
@@ -64,20 +64,23 @@ export async function driveReplica(id: string, signal: AbortSignal, deps: StepDe
     case 'ask':
       return askServer(replica, instance, signal, deps);
     case 'check':
-      return checkServer(replica, signal, deps);
+      await checkServer(replica, signal, deps);
+      return false;
     case 'fail':
       return failReplica(replica, step.reason, deps);
     case 'end':
       return endReplica(replica, 'it was not needed any more', deps);
     case 'release':
-      return release(replica, instance, deps);
+      await release(replica, instance, deps);
+      return false;
     case 'wait':
-      return db.tx('replicas.wait', (tx) => store.setDue(tx, id, nowMs + step.ms));
+      await db.tx('replicas.wait', (tx) => store.setDue(tx, id, nowMs + step.ms));
+      return false;
   }
 }
 
-/** Ends a replica that has failed. Another one may be started at once, on another machine. */
-export async function failReplica(replica: store.ReplicaRow, reason: string, deps: StepDeps): Promise<void> {
+/** Ends a replica that has failed. Another one may be started at once, on another machine. False if another process has moved it meanwhile. */
+export async function failReplica(replica: store.ReplicaRow, reason: string, deps: StepDeps): Promise<boolean> {
   const { db, clock, log, counts } = deps;
   const { id, pool_id: poolId } = replica;
   const nowMs = clock.now();
@@ -100,12 +103,13 @@ export async function failReplica(replica: store.ReplicaRow, reason: string, dep
     await store.noteFailure(tx, poolId, { reason, ...failures, nowMs });
     return true;
   });
-  if (!isFailed) return;
+  if (!isFailed) return false;
   log.warn({ model: poolId, replica_id: id, machine_id: instance?.machine_id ?? null, reason }, 'a replica failed');
   if (replica.state === 'starting') counts.ended(poolId, 'failed');
+  return true;
 }
 
-async function launch(replica: store.ReplicaRow, deps: StepDeps): Promise<void> {
+async function launch(replica: store.ReplicaRow, deps: StepDeps): Promise<boolean> {
   const { db, clock, instances } = deps;
   const { id, pool_id: poolId, deployment } = replica;
   await fundReplicas(deps);
@@ -121,11 +125,12 @@ async function launch(replica: store.ReplicaRow, deps: StepDeps): Promise<void> 
       { trustedOnly: deployment.placement === 'trusted', avoidedMachineIds },
     );
   } catch (error) {
-    if (error instanceof LaunchedMeanwhile) return;
+    if (error instanceof LaunchedMeanwhile) return false;
     if (!(error instanceof ServiceError)) throw error;
     return failReplica(replica, messageOf(error), deps);
   }
   await db.tx('replicas.wait', (tx) => store.setDue(tx, id, clock.now() + ASK_MS));
+  return false;
 }
 
 class LaunchedMeanwhile extends Error {}
@@ -135,7 +140,7 @@ async function askServer(
   instance: InstanceRow | undefined,
   signal: AbortSignal,
   deps: StepDeps,
-): Promise<void> {
+): Promise<boolean> {
   const { db, clock, log, counts } = deps;
   const { id, pool_id: poolId } = replica;
   const { machine_id: machineId = null, workload_id: workloadId = null } = instance ?? {};
@@ -146,8 +151,10 @@ async function askServer(
       ? 'its model is not in the catalog any more'
       : await whyNotReady(serverOf(placed, { ...deps, enter: nothingToNote }), modality, { ...deps, signal });
   const nowMs = clock.now();
-  if (complaint !== undefined)
-    return db.tx('replicas.unready', (tx) => store.setUnready(tx, id, complaint, nowMs + ASK_MS));
+  if (complaint !== undefined) {
+    await db.tx('replicas.unready', (tx) => store.setUnready(tx, id, complaint, nowMs + ASK_MS));
+    return false;
+  }
   const isReady = await db.tx('replicas.ready', async (tx) => {
     await tx.lock('model_pool', poolId);
     const patch = { machine_id: machineId, workload_id: workloadId, ready_ms: nowMs };
@@ -155,12 +162,13 @@ async function askServer(
     await store.noteSuccess(tx, poolId);
     return true;
   });
-  if (!isReady) return;
+  if (!isReady) return false;
   counts.ended(poolId, 'ready');
   log.info(
     { model: poolId, replica_id: id, machine_id: machineId, wake_ms: nowMs - replica.created_ms },
     'a replica is ready',
   );
+  return true;
 }
 
 async function checkServer(replica: store.ReplicaRow, signal: AbortSignal, deps: StepDeps): Promise<void> {
@@ -170,12 +178,13 @@ async function checkServer(replica: store.ReplicaRow, signal: AbortSignal, deps:
   await db.tx('replicas.health', (tx) => store.setHealth(tx, replica.id, failures, clock.now() + CHECK_MS));
 }
 
-async function endReplica(replica: store.ReplicaRow, reason: string, deps: StepDeps): Promise<void> {
+async function endReplica(replica: store.ReplicaRow, reason: string, deps: StepDeps): Promise<boolean> {
   const { db, clock, log } = deps;
   const nowMs = clock.now();
   const patch = { ended_ms: nowMs, ended_because: reason };
   const isEnded = await db.tx('replicas.end', (tx) => move(tx, replica, { state: 'ended', nowMs, patch }));
   if (isEnded) log.info({ model: replica.pool_id, replica_id: replica.id, reason }, 'a replica has ended');
+  return isEnded;
 }
 
 /** The row is due until its instance is on its way out, so a crash in between leaves no machine behind. */
