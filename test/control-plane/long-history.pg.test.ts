@@ -1,0 +1,74 @@
+// Nothing that runs by itself reads a long history: a turn of each loop reads what is due, however much there was before.
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { brought } from '../../control-plane/brings.ts';
+import { type Api, openApi } from '../contract/api.ts';
+import { makeAll } from '../contract/resources.ts';
+import { rentalWithOutage } from '../contract/suppliers.ts';
+import { copyEverything, type Reading, readingOver } from '../kit/long-history.ts';
+
+const COPIES = 600;
+/** A few rows of the process and its loop. */
+const ROWS_MAX = 20;
+
+let api: Api;
+let reading: Reading;
+beforeAll(async () => {
+  const over = readingOver();
+  ({ reading } = over);
+  api = await openApi({ processOn: over.processOn });
+  const { world } = api;
+  const owner = await api.account();
+  await makeAll(api, owner);
+  await rentalWithOutage(api, owner);
+  // What was due is done before there are copies of it.
+  for (const loop of brought(world.brings(), 'loops')) await loop.run(new AbortController().signal);
+  await world.drive();
+  await copyEverything(world.db, COPIES);
+  await world.clock.advance(1_000);
+});
+// The copies are no true books, so the world does not prove them.
+afterAll(async () => {
+  await api.http.close();
+  await api.world.db.close();
+});
+
+/** The names of those that read more than a few rows. */
+async function greedy(works: readonly { name: string; run: () => Promise<unknown> }[]): Promise<string[]> {
+  const many: string[] = [];
+  for (const { name, run } of works) {
+    const { rows } = await reading(run);
+    if (rows > ROWS_MAX) many.push(name);
+  }
+  return many.toSorted();
+}
+
+const LARGE = [
+  // Blobs of one key: no two videos have the same in truth.
+  'blobs',
+  // It proves all of the books, a piece at a time.
+  'books',
+  // It counts the machines by their states.
+  'minutes',
+  // It looks for suppliers whose balance is large enough, a piece at a time.
+  'payouts',
+  // Parts are kept for open uploads only. The copies belong to the one that is open.
+  'uploads',
+];
+
+test(`a turn of each loop reads few rows, but for ${LARGE.join(', ')}`, async () => {
+  const loops = brought(api.world.brings(), 'loops');
+  const signal = new AbortController().signal;
+  const works = loops.map(({ name, run }) => ({ name, run: async () => run(signal) }));
+  expect(works.length).toBeGreaterThan(15);
+  expect(await greedy(works)).toEqual(LARGE);
+});
+
+test('no driver reads rows that are not due', async () => {
+  const { world } = api;
+  const works = brought(world.brings(), 'drivers').map(({ name, due }) => ({
+    name,
+    run: async () => due(world.clock.now(), 100),
+  }));
+  expect(works.length).toBeGreaterThan(5);
+  expect(await greedy(works)).toEqual([]);
+});
