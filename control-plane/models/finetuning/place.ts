@@ -1,12 +1,13 @@
 // Finds a machine for a job: one that the operator trusts, of the preferred types first, never dearer than the job. All in the caller's
-// transaction.
+// transaction. Jobs are served in the order in which they were created: no job takes a place that an older waiting job could use.
 import { ucentsPerHour, type FineTuning } from '../catalog/fine-tuning.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import { rank } from '../../fleet/placement/placement.ts';
 import { findOffer } from '../../fleet/supply/holding.ts';
 import { type Candidate, candidates, type CapacityRequest, cheapestType } from '../../fleet/supply/offerings.ts';
 import type { FineTuningDeps } from './deps.ts';
-import type { Job } from './store.ts';
+import { FINE_TUNING_QUEUE_MS_MAX } from '../../../shared/limits.ts';
+import { type Head, headsOfQueue, type Job } from './store.ts';
 
 /** A machine whose GPUs are held for the job. */
 export interface Place {
@@ -20,33 +21,61 @@ export interface Place {
   supplierUcentsPerHour: bigint;
 }
 
+/** What a search has found: a place, or an older job that waits for a free place that both could use, or nothing. */
+interface Found {
+  place?: Place;
+  olderId?: string;
+}
+
+/** A job that wants a place, and the id of its workload there. */
+interface Wanted {
+  job: Job;
+  workloadId: string;
+  nowMs: number;
+}
+
 /**
- * Finds a machine and holds its GPUs under `workloadId`. Undefined if no machine is free. A machine that has had the job before is taken only if
- * there is no other machine. The job may succeed there now, for example after a restart of the machine.
+ * Finds a machine and holds its GPUs under `workloadId`. A machine that has had the job before is taken only if there is no other machine. The job
+ * may succeed there now, for example after a restart of the machine.
  */
-export async function takePlace(
-  tx: Tx,
-  wanted: { job: Job; workloadId: string },
-  deps: FineTuningDeps,
-): Promise<Place | undefined> {
+export async function takePlace(tx: Tx, wanted: Wanted, deps: FineTuningDeps): Promise<Found> {
   const request = capacityRequest(wanted.job);
-  const place = await placeOf(tx, wanted, request, deps);
-  if (place !== undefined || request.exceptMachineIds.length === 0) return place;
-  return placeOf(tx, wanted, { ...request, exceptMachineIds: [] }, deps);
+  const found = await placeOf(tx, wanted, request, deps);
+  if (found.place !== undefined || request.exceptMachineIds.length === 0) return found;
+  return { ...found, ...(await placeOf(tx, wanted, { ...request, exceptMachineIds: [] }, deps)) };
 }
 
 async function placeOf(
   tx: Tx,
-  { job, workloadId }: { job: Job; workloadId: string },
+  { job, workloadId, nowMs }: Wanted,
   request: Omit<CapacityRequest, 'gpuType'>,
   deps: FineTuningDeps,
-): Promise<Place | undefined> {
+): Promise<Found> {
+  let olderId: string | undefined;
   for (const gpuType of await typesOf(tx, job, request)) {
     const found = rank(request, await candidates(tx, { ...request, gpuType }));
+    if (found.length === 0) continue;
+    // An older job that is not served within a day fails. One that does not even fail must not block the others for ever.
+    const older = await headsOfQueue(tx, { sinceMs: nowMs - FINE_TUNING_QUEUE_MS_MAX, before: job });
     for (const candidate of found) {
-      const place = await holdAt(tx, { job, workloadId, gpuType, candidate }, deps);
-      if (place !== undefined) return place;
+      const first = await firstInLine(tx, older, { gpuType, candidate });
+      olderId ??= first;
+      const place = first === undefined ? await holdAt(tx, { job, workloadId, gpuType, candidate }, deps) : undefined;
+      if (place !== undefined) return { place };
     }
+  }
+  return olderId === undefined ? {} : { olderId };
+}
+
+/** The first of these jobs that could use the place. Undefined if none of them could. */
+async function firstInLine(
+  query: Query,
+  older: readonly Head[],
+  { gpuType, candidate }: Pick<Trial, 'gpuType' | 'candidate'>,
+): Promise<string | undefined> {
+  for (const { id, terms } of older) {
+    const request = { ...capacityRequest({ terms, tried_machine_ids: [] }), gpuType, offeringId: candidate.id };
+    if ((await candidates(query, request)).length > 0) return id;
   }
   return undefined;
 }
@@ -59,7 +88,10 @@ export function preferredTypes(preference: string | null): string[] {
     .filter((type) => type !== '');
 }
 
-function capacityRequest({ terms, tried_machine_ids: tried }: Job): Omit<CapacityRequest, 'gpuType'> {
+function capacityRequest({
+  terms,
+  tried_machine_ids: tried,
+}: Pick<Job, 'terms' | 'tried_machine_ids'>): Omit<CapacityRequest, 'gpuType'> {
   return {
     gpuCount: terms.gpu_count,
     offeringId: null,

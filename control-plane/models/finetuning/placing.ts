@@ -1,5 +1,5 @@
 // Places a job on a machine, at first and again after a machine was lost.
-import { JOB_GRACE_MS } from '../../../shared/limits.ts';
+import { FINE_TUNING_QUEUE_MS_MAX, JOB_GRACE_MS } from '../../../shared/limits.ts';
 import { dollarText } from '../../../shared/money.ts';
 import type { DesiredJob } from '../../../shared/protocol/job.ts';
 import type { Tx } from '../../base/db/db.ts';
@@ -17,19 +17,24 @@ import * as store from './store.ts';
 /** The names of the inputs in `/job`. */
 export const INPUTS = { data: 'train.jsonl', checkpoint: 'resume.ckpt' } as const;
 
-/** Places the job on a machine. The job goes on from its last verified checkpoint. If no machine is free, the search is repeated soon. */
-export async function placeJob(tx: Tx, { job, files }: Facts, nowMs: number, deps: FineTuningDeps): Promise<void> {
+/**
+ * Places the job on a machine. The job goes on from its last verified checkpoint. If no machine is free for it, the search is repeated soon. Returns
+ * the ids of waiting jobs that should search now: the older job that goes first, or the next ones in the queue.
+ */
+export async function placeJob(tx: Tx, { job, files }: Facts, nowMs: number, deps: FineTuningDeps): Promise<string[]> {
   const rate = ucentsPerHour(job.terms);
   const runMs = paidMs(job.budget_ucents - job.charged_ucents, rate) - JOB_GRACE_MS;
   if (runMs < JOB_GRACE_MS) {
     const message = `The rest of the budget of $${dollarText(job.budget_ucents)} does not pay for another start.`;
-    return move(tx, { job, attempt: undefined }, { ...failure('budget_exceeded', message), nowMs }, deps);
+    await move(tx, { job, attempt: undefined }, { ...failure('budget_exceeded', message), nowMs }, deps);
+    return [];
   }
   const workloadId = deps.ids.prefixed('wl');
-  const found = await takePlace(tx, { job, workloadId }, deps);
+  const { place: found, olderId } = await takePlace(tx, { job, workloadId, nowMs }, deps);
   if (found === undefined) {
     const step = planUnplaced(job, nowMs);
-    return store.patchJob(tx, job.id, { due_ms: step.do === 'wait' ? step.untilMs : nowMs });
+    await store.patchJob(tx, job.id, { due_ms: step.do === 'wait' ? step.untilMs : nowMs });
+    return olderId === undefined ? [] : [olderId];
   }
   const checkpoint = newestCheckpoint(files);
   await deps.workloads.want(tx, found.machineId, {
@@ -59,6 +64,8 @@ export async function placeJob(tx: Tx, { job, files }: Facts, nowMs: number, dep
     created_ms: nowMs,
   });
   await notePlaced(tx, job, { ...found, workloadId, nowMs, resumeStep: checkpoint?.step }, deps);
+  const heads = await store.headsOfQueue(tx, { sinceMs: nowMs - FINE_TUNING_QUEUE_MS_MAX });
+  return heads.map(({ id }) => id);
 }
 
 async function notePlaced(

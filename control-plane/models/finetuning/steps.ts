@@ -29,20 +29,28 @@ export async function driveJob(id: string, deps: FineTuningDeps, signal: AbortSi
   }
   const isThere = step.do !== 'validate' || (await hasBlob(facts.job, deps));
   const dropped: string[] = [];
-  const touched = await deps.db.tx('finetuning.step', async (tx) => {
+  const { touched, next } = await deps.db.tx('finetuning.step', async (tx) => {
     await tx.lock('org', facts.job.org_id);
     const now = await factsOf(tx, id, deps);
-    if (now === undefined) return [];
     const nowMs = deps.clock.now();
-    const again = plan(now, nowMs);
-    if (again.do !== step.do) return [];
+    const again = now && plan(now, nowMs);
+    if (now === undefined || again?.do !== step.do) return { touched: [], next: [] };
     dropped.splice(0, dropped.length, ...(again.do === 'forget' ? keysOf(now.files) : []));
-    await perform(tx, now, { step: again, nowMs, isThere }, deps);
+    const waiting = again.do === 'place' ? await placeJob(tx, now, nowMs, deps) : [];
+    if (again.do !== 'place') await perform(tx, now, { step: again, nowMs, isThere }, deps);
     const after = await store.findJob(tx, id);
-    return await machinesOf(tx, [now.job.workload_id, after?.workload_id]);
+    return { touched: await machinesOf(tx, [now.job.workload_id, after?.workload_id]), next: waiting };
   });
   for (const machineId of new Set(touched)) deps.push(machineId);
+  await wakeNext(next, deps);
   for (const key of dropped) await deps.blobs.remove(key);
+}
+
+/** Jobs of other organisations are not locked by the step, so they become due in a transaction of their own. */
+async function wakeNext(ids: readonly string[], { db, clock, nudge }: FineTuningDeps): Promise<void> {
+  if (ids.length === 0) return;
+  await db.tx('finetuning.wake', (tx) => store.wake(tx, ids, clock.now()));
+  nudge();
 }
 
 async function machinesOf(query: Query, workloadIds: readonly (string | null | undefined)[]): Promise<string[]> {
@@ -84,7 +92,7 @@ async function factsOf(query: Query, id: string, { quiet }: Pick<FineTuningDeps,
 }
 
 interface Due {
-  step: Step;
+  step: Exclude<Step, { do: 'place' }>;
   nowMs: number;
   /** True if the content of the training file exists. Only the step `validate` uses this. */
   isThere: boolean;
@@ -96,8 +104,6 @@ async function perform(tx: Tx, facts: Facts, { step, nowMs, isThere }: Due, deps
   switch (step.do) {
     case 'validate':
       return isThere ? to(QUEUED) : to(FILE_GONE);
-    case 'place':
-      return placeJob(tx, facts, nowMs, deps);
     case 'start':
       if (attempt !== undefined) await patchAttempt(tx, attempt.id, { started_ms: nowMs, charged_through_ms: nowMs });
       return to({ to: 'running', event: { level: 'info', message: 'The training runs.' } });

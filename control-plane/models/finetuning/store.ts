@@ -150,6 +150,27 @@ export async function dueJobs(
   return rows.map(({ id }) => id);
 }
 
+const HeadRow = JobRow.pick({ id: true, terms: true });
+/** The oldest of the waiting jobs with the same terms. These jobs can use the same places. */
+export type Head = z.infer<typeof HeadRow>;
+
+/**
+ * The heads among the jobs that wait for a machine. A job that has waited since `sinceMs` or longer does not count. `before`: only older jobs than
+ * this one.
+ */
+export function headsOfQueue(
+  query: Query,
+  { sinceMs, before }: { sinceMs: number; before?: Pick<Job, 'id' | 'created_ms'> },
+): Promise<Head[]> {
+  const isBefore = before === undefined ? sql`1 = 1` : sql`(created_ms, id) < (${before.created_ms}, ${before.id})`;
+  return query.all(
+    HeadRow,
+    sql`select min(id) as id, terms from finetuning_jobs
+        where status = 'queued' and workload_id is null and cancel_ms is null and queued_ms > ${sinceMs} and ${isBefore}
+        group by terms order by min(id)`,
+  );
+}
+
 /** Columns that may change. */
 export type Patch = Partial<
   Pick<
@@ -182,6 +203,12 @@ export async function countEvents(tx: Tx, id: string, more: number): Promise<voi
 /** Makes an open job due now. */
 export async function makeDue(tx: Tx, id: string, nowMs: number): Promise<void> {
   await update(tx, { due_ms: nowMs }, sql`id = ${id} and ${OPEN}`);
+}
+
+/** Makes the jobs due now that still wait for a machine. */
+export async function wake(tx: Tx, ids: readonly string[], nowMs: number): Promise<void> {
+  const isWaiting = sql`status = 'queued' and workload_id is null and due_ms > ${nowMs}`;
+  await update(tx, { due_ms: nowMs }, sql`id in (${join([...ids])}) and ${isWaiting}`);
 }
 
 /** Makes a job due later. A job that has ended stays as it is. */
