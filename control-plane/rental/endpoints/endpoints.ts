@@ -51,7 +51,9 @@ export interface Endpoints {
   open(tx: Tx, instanceId: string, ports: { taken: readonly number[]; tcpPorts: readonly number[] }): Promise<void>;
   /** The password of the application's login. */
   appPassword(endpoint: Endpoint): string;
-  /** Gives the ports back. */
+  /** Gives back ports that were taken for the instance and that no endpoint was opened with. */
+  giveBack(tx: Tx, instanceId: string, ports: readonly number[]): Promise<void>;
+  /** Closes the endpoint, if there is one, and gives its ports back. */
   close(tx: Tx, instanceId: string): Promise<void>;
   setHostKey(tx: Tx, instanceId: string, hostKey: string): Promise<void>;
   find(query: Query, instanceId: string): Promise<Endpoint | undefined>;
@@ -71,7 +73,7 @@ interface EndpointsDeps {
 }
 
 export function openEndpoints(deps: EndpointsDeps): Endpoints {
-  const { db, clock } = deps;
+  const { db } = deps;
   return {
     prepare: () =>
       db.tx('endpoints.prepare', async (tx) => {
@@ -87,19 +89,20 @@ export function openEndpoints(deps: EndpointsDeps): Endpoints {
     takePorts: (tx, instanceId, count) => takePorts(tx, instanceId, count, deps),
     open: (tx, instanceId, ports) => openEndpoint(tx, instanceId, ports, deps),
     appPassword: (endpoint) => deps.sealing.open(passwordPlace(endpoint.instance_id), endpoint.app_password_sealed),
+    giveBack: (tx, instanceId, ports) => giveBack(tx, instanceId, ports, deps),
     close: async (tx, instanceId) => {
+      const endpoint = await findEndpoint(tx, instanceId);
+      if (endpoint === undefined) return;
+      const ports = [endpoint.ssh_port, ...endpoint.tcp_ports.map(({ public_port: port }) => port)];
       await Promise.all([
         tx.run(sql`update endpoints set open = 0 where instance_id = ${instanceId}`),
-        tx.run(
-          sql`update endpoint_ports set instance_id = null, released_ms = ${clock.now()} where instance_id = ${instanceId}`,
-        ),
+        giveBack(tx, instanceId, ports, deps),
       ]);
     },
     setHostKey: async (tx, instanceId, hostKey) => {
       await tx.run(sql`update endpoints set host_key = ${hostKey} where instance_id = ${instanceId}`);
     },
-    find: (query, instanceId) =>
-      query.one(EndpointRow, sql`select ${COLUMNS} from endpoints where instance_id = ${instanceId}`),
+    find: findEndpoint,
     ofInstances: async (query, instanceIds) => {
       if (instanceIds.length === 0) return new Map();
       const rows = await query.all(
@@ -155,6 +158,18 @@ async function takePorts(
         update endpoint_ports set instance_id = ${instanceId} where port in (select port from free) returning port`,
   );
   return rows.map(({ port }) => port).toSorted((a, b) => a - b);
+}
+
+/** Finds the ports by their numbers: an index of the instances that have them would cost each launch more than it saves. */
+async function giveBack(tx: Tx, instanceId: string, ports: readonly number[], { clock }: EndpointsDeps): Promise<void> {
+  await tx.run(
+    sql`update endpoint_ports set instance_id = null, released_ms = ${clock.now()}
+        where port in (${join(ports)}) and instance_id = ${instanceId}`,
+  );
+}
+
+function findEndpoint(query: Query, instanceId: string): Promise<Endpoint | undefined> {
+  return query.one(EndpointRow, sql`select ${COLUMNS} from endpoints where instance_id = ${instanceId}`);
 }
 
 function refuseWithoutPorts(): never {

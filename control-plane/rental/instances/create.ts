@@ -92,7 +92,7 @@ export async function create(
     takePlace(tx, asked, { fitting, leavesTaken: wish.mayStartOver }, deps),
     fitting.length === 0 ? [] : takePorts(tx, asked, deps),
   ]);
-  if (place === undefined && ports.length > 0) await deps.endpoints.close(tx, id);
+  if (place === undefined && ports.length > 0) await deps.endpoints.giveBack(tx, id, ports);
   // If the best candidate left the market meanwhile, its region is still the one in which the launch was let in.
   const known = place?.region ?? request.region ?? contract?.region ?? fitting[0]?.region;
   const region = known ?? (await regionOfOffers(tx, wish, gpu.gpuType));

@@ -1,9 +1,10 @@
-// Secrets of endpoints in the database are sealed, so a copy of the database opens no instance.
+// Endpoints in the database: their secrets are sealed, so a copy of the database opens no instance, and their ports come back without a search.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { text } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
-import { openWorld, type World } from '../../kit/world.ts';
+import { planOf, recordingDb } from '../../kit/recording-db.ts';
+import { openWorld, openWorldOver, type World } from '../../kit/world.ts';
 
 let world: World;
 beforeEach(async () => {
@@ -28,4 +29,25 @@ test('the password of the application is sealed in the database, and bound to it
   const swapped = await endpoints.find(world.db.read, other);
   if (swapped === undefined) throw new Error('the other instance has no endpoint');
   expect(() => endpoints.appPassword(swapped)).toThrow(/authenticate/);
+});
+
+test('the ports of an instance that has ended are found by their numbers, not among all ports', async () => {
+  const { world: watched, over } = await openWorldOver(recordingDb);
+  await watched.machine();
+  const who = await watched.customer(100_000);
+  const id = await watched.run(who, { ports: [{ port: 6379, protocol: 'tcp' }] });
+  const endpoint = await watched.rooms.endpoints.find(watched.db.read, id);
+  const taken = [endpoint?.ssh_port, endpoint?.tcp_ports[0]?.public_port];
+  const owner = z.object({ instance_id: text.nullable() });
+  const owners = (): Promise<{ instance_id: string | null }[]> =>
+    watched.db.read.all(owner, sql`select instance_id from endpoint_ports where port in (${taken[0]}, ${taken[1]})`);
+  expect(await owners()).toEqual([{ instance_id: id }, { instance_id: id }]);
+  over.sent.length = 0;
+  await watched.end(who, id);
+  expect(await owners()).toEqual([{ instance_id: null }, { instance_id: null }]);
+  const released = over.sent.filter((statement) => /update endpoint_ports set instance_id = null/.test(statement.sql));
+  expect(released).toHaveLength(1);
+  for (const statement of released)
+    expect(await planOf(watched.db, statement)).toMatch(/PRIMARY KEY|endpoint_ports_pkey/);
+  await watched.close();
 });
