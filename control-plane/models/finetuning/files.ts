@@ -98,6 +98,12 @@ export async function dropBlobs(tx: Tx, ids: readonly string[]): Promise<void> {
   if (ids.length > 0) await tx.run(sql`update finetuning_files set blob_key = null where id in (${join([...ids])})`);
 }
 
+/** True if the id is that of a verified checkpoint of the job. */
+export async function isCheckpoint(query: Query, jobId: string, id: string): Promise<boolean> {
+  const file = await findFileById(query, id);
+  return file?.job_id === jobId && file.kind === 'checkpoint' && file.state === 'verified';
+}
+
 /** Verified checkpoints, newest first. `afterId` is the last one of the page before. */
 export function pageOfCheckpoints(
   query: Query,

@@ -21,7 +21,7 @@ import { cancelJob, failMissing } from './cancel.ts';
 import { createJob, type CreateCall, quotesOf } from './create.ts';
 import type { FineTuningDeps } from './deps.ts';
 import { pageOfEvents } from './events.ts';
-import { filesOf, namedBlobs, pageOfCheckpoints } from './files.ts';
+import { filesOf, isCheckpoint, namedBlobs, pageOfCheckpoints } from './files.ts';
 import { takeEvents, urlFor } from './host-messages.ts';
 import { driveJob } from './steps.ts';
 import * as store from './store.ts';
@@ -119,6 +119,8 @@ export function openFineTuning(deps: FineTuningDeps): FineTuningRoom {
     },
     checkpoints: async (orgId, id, { after, limit }) => {
       await ownJob(db.read, orgId, id);
+      if (after !== undefined && !(await isCheckpoint(db.read, id, after)))
+        return failField('after', 'must be the id of a checkpoint of this list');
       const rows = await pageOfCheckpoints(db.read, id, { afterId: after, count: limit + 1 });
       const data = rows.slice(0, limit).map(checkpointView);
       const ends = { first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null };

@@ -50,6 +50,22 @@ test('pages of checkpoints show each verified one once, newest first', async () 
   expect(shown).toEqual(files.map(({ id }) => id).toReversed());
 });
 
+test('a page of checkpoints after anything but a checkpoint of the job is refused, as a page of jobs is', async () => {
+  const { world, who } = training;
+  const { fineTuning } = world.rooms;
+  const { id } = await training.running();
+  await training.upload(id, { step: 1 }, 'first');
+  await training.upload(id, { step: 2 }, 'second');
+  const pageAfter = (after?: string) => fineTuning.checkpoints(who.orgId, id, { after, limit: 1 });
+  const { data } = await pageAfter();
+  const newest = data[0]?.id ?? '';
+  expect((await pageAfter(newest)).data).toMatchObject([{ step_number: 1 }]);
+  const other = await training.create();
+  const refused = { code: 'validation_failed', details: { errors: [{ field: 'after' }] } };
+  await expect(pageAfter('ftckpt_unknown')).rejects.toMatchObject(refused);
+  await expect(fineTuning.checkpoints(who.orgId, other, { after: newest, limit: 1 })).rejects.toMatchObject(refused);
+});
+
 test('neither list is sorted: the index has the order', async () => {
   const { db } = training.world;
   if (db.dialect !== 'sqlite') return;
