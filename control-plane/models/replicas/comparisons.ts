@@ -1,14 +1,17 @@
 // Spot checks: two replicas of a model on different machines are asked the same. A host that runs another model than it should, or changes answers,
 // is found because it answers otherwise than others.
 //
-// The question is one of our own, never one of a customer, and contains a random number, so that a host cannot know it. Two answers that differ do
-// not say who is right: a third server decides, another replica or one of the operator's own. Real engines may differ at a near tie between two
-// tokens, so a machine is accused only after it alone answered otherwise twice in a row.
+// The question is one of our own, never one of a customer, but looks like one (`questions.ts`). Two answers that differ do not say who is right: a
+// third server decides, first one of the operator's own, then another replica. Replicas of one supplier have one voice together, so a supplier with
+// many machines outvotes nobody. Real engines may differ at a near tie between two tokens, so a machine is accused only after it alone answered
+// otherwise twice in a row.
 import type { Rng } from '../../../shared/rng.ts';
+import { orgOfMachine } from '../../fleet/supply/owners.ts';
 import type { Supply } from '../../fleet/supply/supply.ts';
 import type { Upstream } from '../catalog/models.ts';
 import { OutboundError } from '../../base/outbound/policy.ts';
 import { runsSame, type Tier } from './pools.ts';
+import { newQuestion, type Question } from './questions.ts';
 import { completionOf } from './readiness.ts';
 import { serverOf } from './servers.ts';
 import { failReplica, type StepDeps } from './steps.ts';
@@ -27,7 +30,8 @@ export interface DisagreementCounts {
 
 /** Time between two comparisons of a pool. */
 const COMPARE_MS = 10 * 60_000;
-const ANSWER_TOKENS = 12;
+/** Only the beginning of an answer is compared: the longer it is, the likelier is a near tie. */
+const COMPARED_CHARS = 60;
 const DISAGREEMENTS_MAX = 2;
 
 /** Compares two replicas of each pool for which it is time. */
@@ -61,28 +65,29 @@ async function comparePool(tier: Tier, signal: AbortSignal, deps: ComparisonDeps
   const ready = (await store.liveReplicas(db.read, poolId)).filter(
     (row) => row.state === 'ready' && runsSame(row.deployment, deployment),
   );
-  const [first, ...others] = shuffled(onePerMachine(ready), rng);
-  const [second, third] = others;
-  if (first === undefined || second === undefined) return;
-  const prompt = `Count up from ${1_000 + Math.floor(rng.float() * 9_000)} and name the next numbers, separated by spaces.`;
+  const [own] = (poolId === model.id ? model.upstreams : model.economy?.upstreams) ?? [];
+  const { pair, third } = await chosen(shuffled(ready, rng), own !== undefined, deps);
+  if (pair === undefined) return;
+  const question = newQuestion(rng);
+  const asking = { question, signal };
   const ask = (replica: store.ReplicaRow): Promise<Answer> => {
     const server = serverOf(replica, { ...deps, enter: () => () => undefined });
-    return answerOf(server, replica, { prompt, signal }, deps);
+    return answerOf(server, replica, asking, deps);
   };
-  const answers = await Promise.all([first, second].map(ask));
+  const answers = await Promise.all(pair.map(ask));
   const [a, b] = answers;
   if (a?.text === undefined || b?.text === undefined) return;
   if (a.text === b.text) return clear(answers, deps);
   counts.disagreed(poolId);
-  const [own] = (poolId === model.id ? model.upstreams : model.economy?.upstreams) ?? [];
-  const referee =
-    third === undefined ? own && (await answerOf(own, undefined, { prompt, signal }, deps)) : await ask(third);
-  const odd = [a, b].filter(({ text }) => text !== referee?.text);
-  const [alone] = odd;
-  if (referee?.text === undefined || odd.length !== 1 || alone?.replica === undefined) {
+  const judges = [
+    ...(own === undefined ? [] : [() => answerOf(own, undefined, asking, deps)]),
+    ...(third === undefined ? [] : [() => ask(third)]),
+  ];
+  const alone = await aloneOf([a, b], judges);
+  if (alone?.replica === undefined) {
     log.error(
-      { model: poolId, machine_ids: [first.machine_id, second.machine_id] },
-      'two replicas of a model answer the same question differently, and no third server could decide: run a third replica, or add an upstream',
+      { model: poolId, machine_ids: pair.map((replica) => replica.machine_id) },
+      'two replicas of a model answer the same question differently, and no third server could decide: run a replica of a third supplier, or add an upstream',
     );
     return;
   }
@@ -91,6 +96,35 @@ async function comparePool(tier: Tier, signal: AbortSignal, deps: ComparisonDeps
     [a, b].filter((answer) => answer !== alone),
     deps,
   );
+}
+
+/** Who is compared: two replicas of different suppliers, and a third one that may decide. */
+interface Chosen {
+  /** Undefined if there are no two replicas that can be compared. */
+  pair: [store.ReplicaRow, store.ReplicaRow] | undefined;
+  third: store.ReplicaRow | undefined;
+}
+
+/** Two machines of one supplier are compared only if a server of the operator's own can decide. */
+async function chosen(ready: readonly store.ReplicaRow[], hasOwn: boolean, { db }: ComparisonDeps): Promise<Chosen> {
+  const suppliers = await Promise.all(ready.map(({ machine_id: id }) => orgOfMachine(db.read, id ?? '')));
+  const voices = oneOf(ready, (_, index) => suppliers[index]);
+  const [first, second] = voices.length > 1 || !hasOwn ? voices : oneOf(ready, ({ machine_id: id }) => id);
+  const pair: Chosen['pair'] = first === undefined || second === undefined ? undefined : [first, second];
+  return { pair, third: voices[2] };
+}
+
+/** The answer that differs from the other one and from that of a judge. Undefined if no judge gives one of the two answers. */
+async function aloneOf(
+  [a, b]: [Answer, Answer],
+  judges: readonly (() => Promise<Answer>)[],
+): Promise<Answer | undefined> {
+  for (const judge of judges) {
+    const { text } = await judge();
+    if (text === a.text) return b;
+    if (text === b.text) return a;
+  }
+  return undefined;
 }
 
 async function noteOdd(replica: store.ReplicaRow, deps: ComparisonDeps): Promise<void> {
@@ -124,20 +158,22 @@ async function clear(answers: readonly Answer[], { db }: ComparisonDeps): Promis
 async function answerOf(
   server: Upstream,
   replica: store.ReplicaRow | undefined,
-  { prompt, signal }: { prompt: string; signal: AbortSignal },
+  { question, signal }: { question: Question; signal: AbortSignal },
   { exchanges }: ComparisonDeps,
 ): Promise<Answer> {
   try {
-    const text = await completionOf(server, { prompt, tokensMax: ANSWER_TOKENS }, { exchanges, signal });
-    return { server, replica, text };
+    const text = await completionOf(server, question, { exchanges, signal });
+    return { server, replica, text: text?.trim().slice(0, COMPARED_CHARS) };
   } catch (error) {
     if (error instanceof OutboundError) return { server, replica, text: undefined };
     throw error;
   }
 }
 
-function onePerMachine(replicas: readonly store.ReplicaRow[]): store.ReplicaRow[] {
-  return [...new Map(replicas.map((replica) => [replica.machine_id, replica])).values()];
+/** The first item of each key. */
+function oneOf<T>(items: readonly T[], keyOf: (item: T, index: number) => unknown): T[] {
+  const keys = items.map(keyOf);
+  return items.filter((_, index) => keys.indexOf(keys[index]) === index);
 }
 
 function shuffled<T>(items: readonly T[], rng: Rng): T[] {

@@ -20,7 +20,7 @@ import {
 } from './replica-world.ts';
 
 let replicas = 3;
-openReplicasForEachTest(() => ({ min_replicas: replicas, max_replicas: 4 }));
+openReplicasForEachTest();
 
 /** A machine whose server gives another answer to the questions of a comparison. */
 async function liar(): Promise<{ machine: MadeMachine; liar: FakeUpstream }> {
@@ -35,6 +35,7 @@ async function liar(): Promise<{ machine: MadeMachine; liar: FakeUpstream }> {
 }
 
 async function allReady(): Promise<void> {
+  await api.world.rooms.replicas.operator.scale(POOL, { min: replicas, max: 4 });
   await loop('model-replicas');
   await api.world.drive();
   await startAll();
@@ -124,17 +125,81 @@ test('a host whose replica answers byte by byte holds no comparison up', async (
   expect([slow.asked.length, disagreements()]).toEqual([2, []]);
 });
 
-test('replicas that agree are asked for the same random question, which no customer has sent', async () => {
+test('replicas that agree are asked the same question in the form of a customer', async () => {
   replicas = 2;
   await trusted();
   await trusted();
   await allReady();
   const before = server.asked.length;
   await compare();
-  const [first, second, ...others] = server.asked.slice(before).map(({ body }) => body['messages']);
+  const compared = server.asked.slice(before).map(({ body }) => body);
+  const [first, second, ...others] = compared.map((body) => body['messages']);
+  // These are the fields of a customer's request in the order of the gateway.
+  expect(compared.map((body) => Object.keys(body))).toEqual(
+    [1, 2].map(() => ['messages', 'max_tokens', 'temperature', 'model']),
+  );
   expect(first).toEqual(second);
-  expect(first).toMatchObject([{ role: 'user', content: expect.stringMatching(/^Count up from \d{4} /) }]);
+  expect(first).toMatchObject([{ role: 'user' }]);
   expect([others, disagreements()]).toEqual([[], []]);
   await loop('replica-comparisons');
   expect(server.asked).toHaveLength(before + 2);
+});
+
+describe('with replicas of one supplier', () => {
+  /** The machines belong to one supplier from now on. */
+  const unite = async (machines: readonly MadeMachine[]): Promise<void> => {
+    for (const { machineId } of machines)
+      await api.world.db.tx('test.unite', (tx) =>
+        tx.run(sql`update machines set supplier_id = ${machines[0]?.supplierId ?? ''} where id = ${machineId}`),
+      );
+  };
+  /** A server of the operator's own for the tier. */
+  const addOwn = async (): Promise<FakeUpstream> => {
+    const own = await anotherServer();
+    const { catalog } = api.world.rooms;
+    catalog.replace(
+      catalog.models.map((model) => {
+        const [upstream] = model.upstreams;
+        if (model.economy === undefined || upstream === undefined) return model;
+        return { ...model, economy: { ...model.economy, upstreams: [{ ...upstream, base_url: own.baseUrl }] } };
+      }),
+    );
+    return own;
+  };
+
+  test('two of them that lie do not outvote an honest one of another supplier', async () => {
+    replicas = 3;
+    const honest = await trusted();
+    const liars = [await liar(), await liar()].map(({ machine }) => machine);
+    await unite(liars);
+    await allReady();
+    for (let n = 0; n < 12; n += 1) await compare();
+    expect(disagreements()).toEqual([{ poolId: POOL, count: 12 }]);
+    expect(await Promise.all([honest, ...liars].map(isTrusted))).toEqual([true, true, true]);
+  });
+
+  test('a server of the operator decides before other replicas do', async () => {
+    replicas = 4;
+    const honest = await trusted();
+    const liars = [await liar(), await liar(), await liar()].map(({ machine }) => machine);
+    const own = await addOwn();
+    await allReady();
+    for (let n = 0; n < 24; n += 1) await compare();
+    expect(own.asked.length).toBeGreaterThan(0);
+    expect(await isTrusted(honest)).toBe(true);
+    expect(await Promise.all(liars.map(isTrusted))).toContain(false);
+  });
+
+  test('two machines of the only supplier are compared if a server of the operator can decide', async () => {
+    replicas = 2;
+    const honest = await trusted();
+    const { machine } = await liar();
+    await unite([honest, machine]);
+    await allReady();
+    await compare();
+    expect(disagreements()).toEqual([]);
+    await addOwn();
+    for (let n = 0; n < 2; n += 1) await compare();
+    expect(await Promise.all([honest, machine].map(isTrusted))).toEqual([true, false]);
+  });
 });
