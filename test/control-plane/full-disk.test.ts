@@ -39,7 +39,7 @@ afterEach(async () => {
 });
 
 const log = createLog('test', 'silent');
-const presignedUrls = { urlOf: () => Promise.reject(new Error('nobody asks for a URL here')) };
+const presignedUrls = { signer: () => Promise.reject(new Error('nobody asks for a URL here')) };
 const signal = new AbortController().signal;
 const hasRoom = (): boolean => true;
 /** Writes about a megabyte, which exceeds the cache, so some of it reaches the disk before the commit. */

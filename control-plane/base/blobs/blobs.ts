@@ -71,6 +71,8 @@ export interface Blobs {
   disk(): Promise<{ bytes: number; freeBytes: number; reserveBytes: number } | undefined>;
   /** Makes a URL for one request without an API key. @throws Error if it would be valid for longer than `PRESIGNED_MS_MAX` */
   presign(permission: Permission): Promise<PresignedRequest>;
+  /** The same for many requests, in their order. This costs much less than one at a time. */
+  presignAll(permissions: readonly Permission[]): Promise<PresignedRequest[]>;
   /** Removes leftovers of dead processes: incomplete blobs, and old blobs without a row. Returns their number. */
   sweep(claims: Claims, signal: AbortSignal): Promise<number>;
 }

@@ -14,6 +14,8 @@ import {
   newKey,
   type OpenBlob,
   ownerOf,
+  type Permission,
+  type PresignedRequest,
   secondsUntil,
   type StoredBlob,
   type WriteOptions,
@@ -28,7 +30,7 @@ interface DiskBlobsDeps {
   /** A write that would leave less free space is refused. */
   reserve: DiskReserve;
   /** Makes the URLs that `routes.ts` serves. */
-  presignedUrls: Pick<PresignedUrls, 'urlOf'>;
+  presignedUrls: Pick<PresignedUrls, 'signer'>;
 }
 
 /** The free space is measured before each piece of this size. Parallel uploads can exceed the reserve by one piece each. */
@@ -66,6 +68,11 @@ export function openDiskBlobs(directory: string, deps: DiskBlobsDeps): Blobs {
     }
   };
 
+  const allowed = (permission: Permission, urlOf: (permission: Permission) => string): PresignedRequest => {
+    secondsUntil(permission.expiresS, deps.clock.now());
+    return { method: permission.method, url: urlOf(permission), headers: {} };
+  };
+
   return {
     newKey: (owner) => newKey(owner, deps.ids),
     write,
@@ -75,9 +82,10 @@ export function openDiskBlobs(directory: string, deps: DiskBlobsDeps): Blobs {
       const disk = await measureDisk(directory);
       return disk && { ...disk, reserveBytes: reserveOf(disk, deps.reserve) };
     },
-    presign: async (permission) => {
-      secondsUntil(permission.expiresS, deps.clock.now());
-      return { method: permission.method, url: await deps.presignedUrls.urlOf(permission), headers: {} };
+    presign: async (permission) => allowed(permission, await deps.presignedUrls.signer()),
+    presignAll: async (permissions) => {
+      const urlOf = await deps.presignedUrls.signer();
+      return permissions.map((permission) => allowed(permission, urlOf));
     },
     sweep: (claims, signal) => sweepBlobs({ ...deps, halves, whole, writing, pathOf }, claims, signal),
   };

@@ -1,6 +1,6 @@
 // Presigned URLs of the local disk: anyone who has one may read or write one blob until it expires. No API key is needed. The keys that
 // sign them are rotated.
-import { createHmac, hkdfSync, timingSafeEqual } from 'node:crypto';
+import { createHmac, createSecretKey, hkdfSync, type KeyObject, timingSafeEqual } from 'node:crypto';
 import { z } from 'zod';
 import { type Permission, PRESIGNED_MS_MAX } from './blobs.ts';
 import type { Clock } from '../../../shared/clock.ts';
@@ -10,8 +10,8 @@ import { type Db, type Sql, sql } from '../db/db.ts';
 import type { Piece } from '../db/pieces.ts';
 
 export interface PresignedUrls {
-  /** The URL for this permission. */
-  urlOf(permission: Permission): Promise<string>;
+  /** A function that makes the URL for a permission. It takes the key that signs now, so use it at once. */
+  signer(): Promise<(permission: Permission) => string>;
   /**
    * The permission in a request, even if it has expired. Undefined if the URL was changed, if the signature is not ours, or if its key was
    * revoked.
@@ -37,22 +37,21 @@ interface Deps {
 }
 
 export function openPresignedUrls({ secret, baseUrl, keys }: Deps): PresignedUrls {
-  const sign = (kid: string, { method, key, expiresS, bytes, filename }: Permission): Buffer => {
-    const signingKey = Buffer.from(hkdfSync('sha256', secret, Buffer.alloc(0), `blob urls ${kid}`, 32));
-    // JSON separates the fields, so two different URLs never have the same signed text.
-    const text = JSON.stringify([method, key, expiresS, bytes ?? null, filename ?? null]);
-    return createHmac('sha256', signingKey).update(text).digest();
-  };
+  const signingKeyOf = (kid: string): KeyObject =>
+    createSecretKey(Buffer.from(hkdfSync('sha256', secret, Buffer.alloc(0), `blob urls ${kid}`, 32)));
   return {
-    urlOf: async (permission) => {
-      const { key, expiresS, bytes, filename } = permission;
+    signer: async () => {
       const { id: kid } = await keys.current();
-      const query = new URLSearchParams({ exp: String(expiresS) });
-      if (bytes !== undefined) query.set('bytes', String(bytes));
-      if (filename !== undefined) query.set('name', filename);
-      query.set('kid', kid);
-      query.set('sig', sign(kid, permission).toString('base64url'));
-      return `${baseUrl}/blobs/${key}?${query.toString()}`;
+      const signingKey = signingKeyOf(kid);
+      return (permission) => {
+        const { key, expiresS, bytes, filename } = permission;
+        const query = new URLSearchParams({ exp: String(expiresS) });
+        if (bytes !== undefined) query.set('bytes', String(bytes));
+        if (filename !== undefined) query.set('name', filename);
+        query.set('kid', kid);
+        query.set('sig', signatureOf(signingKey, permission).toString('base64url'));
+        return `${baseUrl}/blobs/${key}?${query.toString()}`;
+      };
     },
     read: async (method, key, { exp, bytes, name, kid, sig }) => {
       const permission: Permission = {
@@ -63,7 +62,7 @@ export function openPresignedUrls({ secret, baseUrl, keys }: Deps): PresignedUrl
         ...(name === undefined ? {} : { filename: name }),
       };
       const given = Buffer.from(sig, 'base64url');
-      const right = sign(kid, permission);
+      const right = signatureOf(signingKeyOf(kid), permission);
       // The check comes before the database is read, so that a stranger's guess costs no query.
       if (given.length !== right.length || !timingSafeEqual(given, right)) return undefined;
       const signer = await keys.find(kid);
@@ -71,6 +70,12 @@ export function openPresignedUrls({ secret, baseUrl, keys }: Deps): PresignedUrl
       return permission;
     },
   };
+}
+
+function signatureOf(signingKey: KeyObject, { method, key, expiresS, bytes, filename }: Permission): Buffer {
+  // JSON separates the fields, so two different URLs never have the same signed text.
+  const text = JSON.stringify([method, key, expiresS, bytes ?? null, filename ?? null]);
+  return createHmac('sha256', signingKey).update(text).digest();
 }
 
 // The newest key signs. An older one stays valid for the URLs that it has signed, until all have expired.

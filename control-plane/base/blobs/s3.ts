@@ -51,6 +51,8 @@ export function openS3Blobs(settings: S3Settings, deps: S3BlobsDeps): Blobs {
     remove: async (key) => void (await explained(requests.send({ method: 'DELETE', object: objectOf(key) }))),
     disk: async () => undefined,
     presign: (permission) => presign(permission, requests, deps.clock.now()),
+    presignAll: (permissions) =>
+      Promise.all(permissions.map((permission) => presign(permission, requests, deps.clock.now()))),
     sweep: (claims, signal) => explained(sweep(claims, signal)),
   };
 }

@@ -158,10 +158,14 @@ async function shown(job: store.Job, deps: FineTuningDeps): Promise<FineTuningJo
   const { blobs, clock } = deps;
   const expiresS = Math.floor((clock.now() + FINE_TUNING_URL_MS) / 1000);
   const results = resultsOf(job, await filesOf(deps.db.read, job.id));
-  const urls = results.map(async ({ blob_key: key, name }) =>
-    key === null ? [] : [(await blobs.presign({ method: 'GET', key, expiresS, filename: name })).url],
+  const allowed = results.flatMap(({ blob_key: key, name }) =>
+    key === null ? [] : [{ method: 'GET' as const, key, expiresS, filename: name }],
   );
-  return jobView(job, (await Promise.all(urls)).flat());
+  const urls = allowed.length === 0 ? [] : await blobs.presignAll(allowed);
+  return jobView(
+    job,
+    urls.map(({ url }) => url),
+  );
 }
 
 function openDriver(deps: FineTuningDeps): Driver {

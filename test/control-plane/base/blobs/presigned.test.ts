@@ -29,12 +29,20 @@ describe.each(BACKENDS)('on %s', (backend) => {
   let db: Db;
   let blobs: typeof unserved;
   let key: string;
+  /** How often the key that signs was read. */
+  let reads: number;
 
   beforeEach(async () => {
     let port = 0;
     const { db: keyDb, keys } = await openKeys();
     db = keyDb;
-    const presignedUrls = () => openPresignedUrls({ secret: SECRET, baseUrl: `http://127.0.0.1:${port}/v1`, keys });
+    reads = 0;
+    const current = () => {
+      reads += 1;
+      return keys.current();
+    };
+    const presignedUrls = () =>
+      openPresignedUrls({ secret: SECRET, baseUrl: `http://127.0.0.1:${port}/v1`, keys: { ...keys, current } });
     bench = await openBench({
       clock,
       routes: () => blobRoutes({ blobs: unserved, presignedUrls: presignedUrls(), clock }),
@@ -78,6 +86,19 @@ describe.each(BACKENDS)('on %s', (backend) => {
     expect(await get(await readable(), { range: 'bytes=3-5' })).toEqual([206, '345']);
     expect((await get(await readable(), { range: 'bytes=10-' }))[0]).toBe(416);
     expect((await get(await readable({ key: blobs.newKey('files') })))[0]).toBe(404);
+  });
+
+  test('many URLs are made at once, each for its own blob, and the key that signs is read once', async () => {
+    const keys = [key, blobs.newKey('files'), blobs.newKey('files')];
+    for (const each of keys) await blobs.write(each, pieces(`content of ${each}`), AMPLE);
+    const all = keys.map((each): Permission => ({ method: 'GET', key: each, expiresS: inSeconds(10), filename: NAME }));
+    const made = await blobs.presignAll(all);
+    expect(reads).toBeLessThanOrEqual(1);
+    const shown = await Promise.all(made.map(({ url }) => get(url)));
+    expect(shown).toEqual(keys.map((each) => [200, `content of ${each}`]));
+    expect(made).toEqual(await Promise.all(all.map((permission) => blobs.presign(permission))));
+    const tooLong = { ...all[0], method: 'GET', key, expiresS: inSeconds(8 * 86_400) } as const;
+    await expect(blobs.presignAll([...all, tooLong])).rejects.toThrow('cannot be valid');
   });
 
   test('a URL is valid until its time and no longer', async () => {

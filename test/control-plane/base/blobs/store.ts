@@ -46,10 +46,10 @@ export function openStoreForEachTest(backend: Backend = 'local disk'): void {
 }
 
 /** Tests that ask for no URL use it. */
-export const NO_URLS = { urlOf: () => Promise.reject(new Error('nobody asks for a URL here')) };
+export const NO_URLS = { signer: () => Promise.reject(new Error('nobody asks for a URL here')) };
 
 /** The store of the next process on the same files. Those of the local disk make their URLs with `presignedUrls`. */
-export function reopened(presignedUrls: Pick<PresignedUrls, 'urlOf'> = NO_URLS): Blobs {
+export function reopened(presignedUrls: Pick<PresignedUrls, 'signer'> = NO_URLS): Blobs {
   const core = { clock, ids: createIds(clock, systemRng()), log: createLog('test', 'silent') };
   if (current === 'S3') return openS3Blobs(s3.settings, core);
   return openDiskBlobs(directory, { ...core, presignedUrls, reserve: { share: 0, bytes: 0 } });

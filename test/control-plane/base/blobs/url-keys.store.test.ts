@@ -40,9 +40,9 @@ const kidOf = (url: string): string | null => new URL(url).searchParams.get('kid
 const copied = (key: UrlKey): PresignedUrls => urlsWith({ current: async () => key, find: keys.find });
 
 test('after a rotation the new key signs, and URLs of the old one stay valid', async () => {
-  const before = await urls.urlOf(permission());
+  const before = (await urls.signer())(permission());
   const { id } = await keys.rotate({ revoke: false });
-  const after = await urls.urlOf(permission());
+  const after = (await urls.signer())(permission());
   expect([kidOf(before), kidOf(after)]).toEqual(['urlkey_0', id]);
   expect([await isTaken(before), await isTaken(after)]).toEqual([true, true]);
 });
@@ -50,29 +50,29 @@ test('after a rotation the new key signs, and URLs of the old one stay valid', a
 test('an old key is valid for URLs that end seven days after the rotation, and for none that ends later', async () => {
   await clock.advance(5_000);
   const old = await keys.current();
-  const longest = await urls.urlOf(permission(nowS() + WEEK_MS / 1000));
+  const longest = (await urls.signer())(permission(nowS() + WEEK_MS / 1000));
   await keys.rotate({ revoke: false });
   expect(await isTaken(longest)).toBe(true);
   const lastS = nowS() + WEEK_MS / 1000;
   await clock.advance(1_000);
-  expect(await isTaken(await copied(old).urlOf(permission(lastS)))).toBe(true);
-  expect(await isTaken(await copied(old).urlOf(permission(lastS + 1)))).toBe(false);
+  expect(await isTaken((await copied(old).signer())(permission(lastS)))).toBe(true);
+  expect(await isTaken((await copied(old).signer())(permission(lastS + 1)))).toBe(false);
 });
 
 test('a revocation ends all URLs that were signed before it, and a copied key is worth nothing', async () => {
   const old = await keys.current();
   await keys.rotate({ revoke: false });
-  const [first, second] = [await copied(old).urlOf(permission()), await urls.urlOf(permission())];
+  const [first, second] = [(await copied(old).signer())(permission()), (await urls.signer())(permission())];
   expect([await isTaken(first), await isTaken(second)]).toEqual([true, true]);
   await keys.rotate({ revoke: true });
   expect([await isTaken(first), await isTaken(second)]).toEqual([false, false]);
-  expect(await isTaken(await urls.urlOf(permission()))).toBe(true);
+  expect(await isTaken((await urls.signer())(permission()))).toBe(true);
   expect(await keys.list()).toHaveLength(1);
 });
 
 test('a key that never was here is refused, although its signature is right', async () => {
   const unknown = { id: 'urlkey_none', createdMs: 0, untilMs: null };
-  expect(await isTaken(await copied(unknown).urlOf(permission()))).toBe(false);
+  expect(await isTaken((await copied(unknown).signer())(permission()))).toBe(false);
 });
 
 test('an old key is forgotten seven days after its rotation, and not a millisecond earlier; the newest never is', async () => {

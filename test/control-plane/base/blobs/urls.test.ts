@@ -44,10 +44,10 @@ afterEach(async () => {
 });
 
 const inTenSeconds = (): number => clock.now() / 1000 + 10;
-const readable = (more: Partial<Permission> = {}): Promise<string> =>
-  presignedUrls.urlOf({ method: 'GET', key, expiresS: inTenSeconds(), ...more });
-const writable = (more: Partial<Permission> = {}): Promise<string> =>
-  presignedUrls.urlOf({ method: 'PUT', key, expiresS: inTenSeconds(), bytes: 10, ...more });
+const readable = async (more: Partial<Permission> = {}): Promise<string> =>
+  (await presignedUrls.signer())({ method: 'GET', key, expiresS: inTenSeconds(), ...more });
+const writable = async (more: Partial<Permission> = {}): Promise<string> =>
+  (await presignedUrls.signer())({ method: 'PUT', key, expiresS: inTenSeconds(), bytes: 10, ...more });
 const put = (url: string, body: string, headers = {}): Promise<Response> =>
   fetch(url, { method: 'PUT', body, headers });
 /** Reads the response to its end: the server closes only after all readers are done. */
@@ -186,7 +186,7 @@ describe('no part of a URL can be changed', () => {
 
   test('a URL that was signed with another secret is refused', async () => {
     const foreign = openUrls(new Uint8Array(32).fill(8));
-    const url = await foreign.urlOf({ method: 'GET', key, expiresS: inTenSeconds() });
+    const url = (await foreign.signer())({ method: 'GET', key, expiresS: inTenSeconds() });
     expect(await refusal(await fetch(url))).toEqual([403, 'url_invalid']);
   });
 });
