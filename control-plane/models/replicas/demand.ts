@@ -45,6 +45,8 @@ export interface DemandDeps {
 export interface Outlook {
   /** True if replicas are ready or being started. */
   isComing: boolean;
+  /** False if the limits of the pool allow no replica. */
+  mayStart: boolean;
   /** No replica is started before this time. */
   retryMs: number;
   /** The usual time from a start until a replica is ready. */
@@ -111,10 +113,11 @@ export function openDemand({ db, clock, loads, outlook, nudge }: DemandDeps): De
 
 /** Refuses a request that no server can answer in time. @throws ServiceError `upstream_unavailable` */
 function refuseHopeless(
-  { isComing, retryMs, wakeMs }: Outlook,
+  { isComing, mayStart, retryMs, wakeMs }: Outlook,
   { leftMs, nowMs }: { leftMs: number; nowMs: number },
 ): void {
   if (leftMs <= 0) failWaiting('No server for this model was ready in time.', (wakeMs ?? 30_000) / 1000);
+  if (!isComing && !mayStart) failWaiting('This model is switched off.', RETRY_SECONDS_MAX);
   const againMs = retryMs - nowMs;
   if (!isComing && againMs > leftMs) failWaiting('No server for this model can be started now.', againMs / 1000);
 }

@@ -167,7 +167,7 @@ export function openReplicas(deps: ReplicasDeps): Replicas {
         run: (signal) => compareReplicas(tiersOf(deps.catalog), signal, steps),
       },
     ],
-    operator: operatorOf(deps),
+    operator: operatorOf(deps, refresh),
     close: () => exchanges.close(),
   };
 }
@@ -214,7 +214,7 @@ function openWaker(deps: ReplicasDeps): () => Promise<void> {
   };
 }
 
-function operatorOf(deps: ReplicasDeps): Operators {
+function operatorOf(deps: ReplicasDeps, refresh: () => Promise<unknown>): Operators {
   const { db, clock } = deps;
   return {
     tiers: () => tiersOf(deps.catalog),
@@ -245,6 +245,8 @@ function operatorOf(deps: ReplicasDeps): Operators {
         await tx.lock('model_pool', poolId);
         await store.setLimits(tx, poolId, { ...limits, nowMs: clock.now() });
       });
+      // Callers are refused or let in by the new limits at once.
+      await refresh();
       deps.nudge();
     },
     drain: async (replicaId) => {

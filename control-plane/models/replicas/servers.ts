@@ -8,6 +8,7 @@ import type { Db } from '../../base/db/db.ts';
 import type { Deployment } from '../catalog/deployments.ts';
 import type { Upstream } from '../catalog/models.ts';
 import type { Outlook } from './demand.ts';
+import { limitsOf } from './pools.ts';
 import * as store from './store.ts';
 
 export interface Servers {
@@ -42,6 +43,9 @@ export interface ServersDeps {
 /** Number of starts of a pool from which its wake times are computed. */
 const WAKES_COUNTED = 50;
 
+/** The outlook of a pool that has not been read yet. */
+const UNKNOWN: Outlook = { isComing: false, mayStart: true, retryMs: 0, wakeMs: undefined };
+
 interface Seen {
   servers: Upstream[];
   outlook: Outlook;
@@ -72,9 +76,11 @@ export function openServers(deps: ServersDeps): Servers {
     const ofPool = Map.groupBy(live, (each) => each.pool_id);
     const next = new Map<string, Seen>();
     const stillKnown = new Map<string, Known>();
-    for (const { id, retry_ms: retryMs } of rows) {
+    for (const pool of rows) {
+      const { id, retry_ms: retryMs } = pool;
       const own = ofPool.get(id) ?? [];
       const deployment = deps.deploymentOf(id);
+      const mayStart = deployment !== undefined && limitsOf(deployment, pool).max > 0;
       for (const replica of own.filter(isReady)) {
         const row = known.get(replica.id)?.row ?? newReady.get(replica.id);
         if (row !== undefined) stillKnown.set(row.id, knownAs(row, deployment, known.get(row.id), deps));
@@ -87,7 +93,7 @@ export function openServers(deps: ServersDeps): Servers {
           : before.wakes;
       const isComing = own.some(({ state }) => state === 'ready' || state === 'starting');
       const drains = own.some(({ state }) => state === 'draining');
-      next.set(id, { servers, drains, wakes, outlook: { isComing, retryMs, wakeMs: wakes?.p50Ms } });
+      next.set(id, { servers, drains, wakes, outlook: { isComing, mayStart, retryMs, wakeMs: wakes?.p50Ms } });
     }
     pools = next;
     known = stillKnown;
@@ -96,7 +102,7 @@ export function openServers(deps: ServersDeps): Servers {
   return {
     ofPool: (poolId) => pools.get(poolId)?.servers ?? [],
     all: () => [...pools.values()].flatMap(({ servers }) => servers),
-    outlook: (poolId) => pools.get(poolId)?.outlook ?? { isComing: false, retryMs: 0, wakeMs: undefined },
+    outlook: (poolId) => pools.get(poolId)?.outlook ?? UNKNOWN,
     drains: (poolId) => pools.get(poolId)?.drains === true,
     wakes: (poolId) => pools.get(poolId)?.wakes,
     refresh: oneAtATime(read),
@@ -110,7 +116,7 @@ function knownAs(
   before: Known | undefined,
   deps: ServersDeps,
 ): Known {
-  const settings = limitsOf(deployment ?? row.deployment);
+  const settings = settingsOf(deployment ?? row.deployment);
   const limits = JSON.stringify(settings);
   if (before?.limits === limits) return before;
   return { row, limits, server: serverOf({ ...row, deployment: { ...row.deployment, ...settings } }, deps) };
@@ -134,7 +140,7 @@ function oneAtATime<T>(run: () => Promise<T>): () => Promise<T> {
 }
 
 /** The settings of a deployment that replicas follow while they run. */
-function limitsOf(
+function settingsOf(
   deployment: Deployment,
 ): Pick<Deployment, 'max_open_requests' | 'answer_ms' | 'first_byte_ms' | 'idle_ms' | 'max_inputs'> {
   const { max_open_requests, max_inputs, answer_ms, first_byte_ms, idle_ms } = deployment;

@@ -106,6 +106,24 @@ describe('scaling', () => {
     expect(await live()).toEqual([]);
   });
 
+  test('to none refuses callers at once, also those who wait, and lets them in again after another scaling', async () => {
+    const waits = chat();
+    await waiting(1);
+    expect(await live()).toEqual([]);
+    await scale(0, 0);
+    const refused = { status: 503, json: { error: { code: 'upstream_unavailable' } } };
+    expect(await waits).toMatchObject(refused);
+    expect(await chat()).toMatchObject(refused);
+    await trusted();
+    await scale(null, null);
+    const answer = chat();
+    await waiting(1);
+    // The failed starts have put the next one off.
+    await runFor(20);
+    await startAll();
+    expect((await answer).status).toBe(200);
+  });
+
   test('refuses a minimum above the maximum, and limits beyond the edges', async () => {
     expect(await scale(3, null)).toMatchObject({ status: 422, errors: [{ field: 'min_replicas' }] });
     expect(await scale(2, 2)).toMatchObject({ status: 200 });

@@ -15,7 +15,7 @@ beforeEach(() => {
     clock,
     db: { tx: async () => undefined } as unknown as DemandDeps['db'],
     loads: { noteWaiting: (_, change) => (waiting += change), saveOne: async () => undefined },
-    outlook: () => ({ isComing: true, retryMs: 0, wakeMs: undefined }),
+    outlook: () => ({ isComing: true, mayStart: true, retryMs: 0, wakeMs: undefined }),
     nudge: () => undefined,
   });
 });
