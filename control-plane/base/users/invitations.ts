@@ -27,8 +27,8 @@ export interface Invitations {
   create(tx: Tx, caller: Caller, request: z.output<typeof CreateInvitation>): Promise<NewInvitation>;
   /** Mails the link of a stored invitation to its address. Returns the answer, which says whether the mail server has taken the mail. */
   mail(invitation: NewInvitation, orgId: string): Promise<NewInvitation>;
-  /** Called in the transaction that stores the answer of `mail`. A mail that was not sent does not count. */
-  noteMail(tx: Tx, invitation: NewInvitation, orgId: string): Promise<void>;
+  /** Called in the transaction that stores the answer of `mail`. A mail that was not sent does not count for its address. */
+  noteMail(tx: Tx, invitation: NewInvitation): Promise<void>;
   /** False if the organisation has no such invitation. @throws ServiceError `unauthorized`, `insufficient_scope` */
   revoke(tx: Tx, caller: Caller, id: string): Promise<boolean>;
   /** Makes a new person. @throws ServiceError `not_found`, `sign_up_closed`, `conflict` if the address is taken, `rate_limit_exceeded` */
@@ -155,9 +155,8 @@ async function mail(
   return { ...invitation, mailed };
 }
 
-async function noteMail(tx: Tx, invitation: NewInvitation, orgId: string): Promise<void> {
-  const { email, mailed, created_at: createdAt } = invitation;
-  if (email !== null && !mailed) await takeMailBack(tx, { orgId, email }, Date.parse(createdAt));
+async function noteMail(tx: Tx, { email, mailed, created_at: createdAt }: NewInvitation): Promise<void> {
+  if (email !== null && !mailed) await takeMailBack(tx, email, Date.parse(createdAt));
 }
 
 export function invitationView(row: rows.InvitationRow): Invitation {

@@ -1,5 +1,5 @@
 // How many mails people may cause. The mails are counted in rows of the database, so all control planes count together. Mails leave through the
-// operator's mail server, and whoever makes an invitation chooses the address. So an organisation sends some a day, and no address gets many.
+// operator's mail server, and whoever makes an invitation chooses the address. So an organisation tries some a day, and no address gets many.
 import { INVITATION_MAILS_PER_ADDRESS_MAX, INVITATION_MAILS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import { hashOf } from '../accounts/api-keys.ts';
 import { type Db, sql, type Tx } from '../db/db.ts';
@@ -22,13 +22,11 @@ export async function countMail(
   return false;
 }
 
-/** Called when a mail that was counted at `countedMs` could not be sent. */
-export async function takeMailBack(
-  tx: Tx,
-  { orgId, email }: { orgId: string; email: string },
-  countedMs: number,
-): Promise<void> {
-  await takeOneBack(tx, orgSubject(orgId), countedMs);
+/**
+ * Called when a mail that was counted at `countedMs` could not be sent. Its address has not had it. But the organisation has caused work for the
+ * mail server, so the try counts there.
+ */
+export async function takeMailBack(tx: Tx, email: string, countedMs: number): Promise<void> {
   await takeOneBack(tx, addressOf(email), countedMs);
 }
 

@@ -130,7 +130,7 @@ function invitationRoutes({ db, clock, cursors, users: { invitations } }: Deps):
       operationId: 'createInvitation',
       summary: 'Invite somebody to the organisation',
       description:
-        'The answer has a link, which works once and for seven days. If the operator has a mail server, the link is also mailed to `email`, at most 100 times a day for an organisation and three times for an address. `mailed` says whether the mail server has taken the mail. You cannot give a role that may do more than you may do.',
+        'The answer has a link, which works once and for seven days. If the operator has a mail server, the link is also mailed to `email`: an organisation tries this at most 100 times a day, and an address gets at most three such mails. `mailed` says whether the mail server has taken the mail. You cannot give a role that may do more than you may do.',
       idempotency: 'optional',
       secretReply: true,
       body: CreateInvitation,
@@ -150,7 +150,7 @@ function invitationRoutes({ db, clock, cursors, users: { invitations } }: Deps):
         const reply = { status: 201, body: await invitations.mail(made.body, orgId) };
         await db.tx('users.note_mail', async (tx) => {
           await tx.lock('org', orgId);
-          await invitations.noteMail(tx, reply.body, orgId);
+          await invitations.noteMail(tx, reply.body);
           await settle(tx, reply);
         });
         return reply;

@@ -5,7 +5,11 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { text } from '../../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../../control-plane/base/db/db.ts';
-import { INVITATION_MAILS_PER_ADDRESS_MAX, INVITATIONS_PER_ORG_MAX } from '../../../../shared/limits.ts';
+import {
+  INVITATION_MAILS_PER_ADDRESS_MAX,
+  INVITATION_MAILS_PER_ORG_MAX,
+  INVITATIONS_PER_ORG_MAX,
+} from '../../../../shared/limits.ts';
 import type { Role } from '../../../../shared/api/auth.ts';
 import { type Answer, type Api, type ApiAccount, openApi } from '../../../contract/api.ts';
 import { addPerson, type Person, tokenIn } from '../../../kit/people.ts';
@@ -245,7 +249,7 @@ describe('a mail server', () => {
     expect(await mailed(0)).toBe(true);
   });
 
-  test('that refuses a mail is not said to have it, also in a repeated answer, and the mail does not count', async () => {
+  test('that refuses a mail is not said to have it, also in a repeated answer, and its address has not had it', async () => {
     await api.close();
     let takes = false;
     api = await openApi({ mail: { isConfigured: true, send: async () => takes } });
@@ -263,6 +267,21 @@ describe('a mail server', () => {
     for (let n = 0; n < INVITATION_MAILS_PER_ADDRESS_MAX; n += 1)
       expect([(await invite(10 + n)).json['mailed'], (await invite(10 + n)).json['mailed']]).toEqual([true, true]);
     expect((await invite(99)).json['mailed']).toBe(false);
+  });
+
+  test(`that refuses all mails is asked ${INVITATION_MAILS_PER_ORG_MAX} times a day for an organisation`, async () => {
+    await api.close();
+    let tries = 0;
+    api = await openApi({ mail: { isConfigured: true, send: async () => ((tries += 1), false) } });
+    const { key } = await api.account();
+    for (let n = 0; n < INVITATION_MAILS_PER_ORG_MAX + 5; n += 1) {
+      const body = { role: 'member', email: `nobody${n}@example.com` };
+      const { json } = await api.call('POST', '/v1/invitations', { key, body });
+      expect(json['mailed']).toBe(false);
+      await api.call('DELETE', `/v1/invitations/${String(json['id'])}`, { key });
+      await api.world.clock.advance(1_000);
+    }
+    expect(tries).toBe(INVITATION_MAILS_PER_ORG_MAX);
   });
 
   test('that is not configured is never named', async () => {
