@@ -61,7 +61,7 @@ export const WEBHOOK_EXCERPT_BYTES_MAX = 1024;
 export const WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX = 50;
 /** Attempts of each delivery that a list shows. Only a delivery that was retried by hand has more. */
 export const WEBHOOK_ATTEMPTS_LISTED_MAX = 10;
-/** Tests of one endpoint in any hour. */
+/** Tests of an organisation in an hour. */
 export const WEBHOOK_TESTS_PER_HOUR_MAX = 60;
 
 /** Specification 8: instance create. */

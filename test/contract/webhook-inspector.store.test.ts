@@ -17,7 +17,7 @@ openApiForEachTest(() => {
   return { webhookOutbound: outbound };
 });
 
-const call = (method: 'GET' | 'POST' | 'PATCH', path: string, body?: unknown): Promise<Answer> =>
+const call = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', path: string, body?: unknown): Promise<Answer> =>
   api.call(method, `/v1/webhook-endpoints${path}`, { key: owner.key, ...(body === undefined ? {} : { body }) });
 const sendTest = (body: object = {}): Promise<Answer> => call('POST', `/${endpoint.id}/test`, body);
 /** Lets the courier work until the delivery has had the given number of attempts. */
@@ -28,10 +28,14 @@ const tried = (id: string, attempts: number): Promise<Record<string, unknown>> =
     return json['attempts'] === attempts ? json : undefined;
   });
 
-beforeEach(async () => {
+async function newEndpoint(): Promise<{ id: string; secret: string }> {
   const types = ['instance.running', 'instance.failed'];
   const { json } = await call('POST', '', { url: 'https://example.com/hook', event_types: types });
-  endpoint = { id: String(json['id']), secret: String(json['secret']) };
+  return { id: String(json['id']), secret: String(json['secret']) };
+}
+
+beforeEach(async () => {
+  endpoint = await newEndpoint();
 });
 
 describe('one delivery', () => {
@@ -132,10 +136,15 @@ describe('a test event', () => {
     expect(await sendTest()).toMatchObject({ status: 409, json: { code: 'conflict' } });
   });
 
-  test(`is sent ${WEBHOOK_TESTS_PER_HOUR_MAX} times in any hour, and no more`, async () => {
-    for (let n = 0; n < WEBHOOK_TESTS_PER_HOUR_MAX; n += 1) expect((await sendTest()).status).toBe(202);
+  test(`is sent ${WEBHOOK_TESTS_PER_HOUR_MAX} times in an hour for an organisation, also to new endpoints, and no more`, async () => {
+    const sendTo = (id: string): Promise<Answer> => call('POST', `/${id}/test`, {});
+    for (let n = 0; n < WEBHOOK_TESTS_PER_HOUR_MAX; n += 1) {
+      const { id } = await newEndpoint();
+      expect((await sendTo(id)).status).toBe(202);
+      await call('DELETE', `/${id}`);
+    }
     expect(await sendTest()).toMatchObject({ status: 429, json: { code: 'rate_limit_exceeded' } });
-    await api.world.clock.advance(HOUR_MS);
+    await api.world.clock.advance(HOUR_MS - 1);
     expect((await sendTest()).status).toBe(429);
     await api.world.clock.advance(1);
     expect((await sendTest()).status).toBe(202);

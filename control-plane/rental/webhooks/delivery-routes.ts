@@ -86,7 +86,7 @@ function testRoute({ db, webhooks }: WebhookRouteDeps): Route {
     tag,
     summary: 'Send a test event',
     description:
-      'Posts an invented event with `"test": true` in its body. It uses the same queue, headers and signature as any other event. There is one attempt, which is made at once, even if the endpoint is degraded. The delivery shows the result. At most 60 test events an hour are sent to each endpoint.',
+      'Posts an invented event with `"test": true` in its body. It uses the same queue, headers and signature as any other event. There is one attempt, which is made at once, even if the endpoint is degraded. The delivery shows the result. An organisation may send 60 test events an hour, to all its endpoints together.',
     scope: 'webhooks:write',
     idempotency: 'optional',
     params: z.strictObject({ id: z.string().describe('The id of the endpoint') }),

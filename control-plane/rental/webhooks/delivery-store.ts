@@ -48,15 +48,6 @@ export function findDelivery(query: Query, id: string): Promise<DeliveryRow | un
   return query.one(DeliveryRow, sql`select ${COLUMNS} from webhook_deliveries where id = ${id}`);
 }
 
-/** Tests of an endpoint that were asked for at `sinceMs` or later. */
-export async function countTests(query: Query, endpointId: string, sinceMs: number): Promise<number> {
-  const row = await query.one(
-    countRow,
-    sql`select count(*) as count from webhook_deliveries where endpoint_id = ${endpointId} and is_test = 1 and created_ms >= ${sinceMs}`,
-  );
-  return row?.count ?? 0;
-}
-
 /** A page, newest first. */
 export function pageOfDeliveries(query: Query, endpointId: string, start: PageStart): Promise<DeliveryRow[]> {
   return query.all(
