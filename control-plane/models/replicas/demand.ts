@@ -20,6 +20,8 @@ export interface Wait {
   signal: AbortSignal;
   /** True if a server was found and did not take the request. */
   wasRefused: boolean;
+  /** True if the tier has servers of the operator's own, which may come free. */
+  hasUpstreams: boolean;
 }
 
 export interface Demand {
@@ -82,10 +84,10 @@ export function openDemand({ db, clock, loads, outlook, nudge }: DemandDeps): De
     nudge();
   };
   return {
-    wait: async (poolId, { deployment, orgId, sinceMs, signal, wasRefused }) => {
+    wait: async (poolId, { deployment, orgId, sinceMs, signal, wasRefused, hasUpstreams }) => {
       const nowMs = clock.monotonicMs();
       const leftMs = sinceMs + deployment.start_deadline_seconds * 1000 - nowMs;
-      refuseHopeless(outlook(poolId), { leftMs, nowMs: clock.now() });
+      refuseHopeless(outlook(poolId), { leftMs, nowMs: clock.now(), hasUpstreams });
       const seen = changed.promise;
       const ofOrg = `${poolId} ${orgId}`;
       const own = noteOfOrg(ofOrg, 1);
@@ -114,10 +116,10 @@ export function openDemand({ db, clock, loads, outlook, nudge }: DemandDeps): De
 /** Refuses a request that no server can answer in time. @throws ServiceError `upstream_unavailable` */
 function refuseHopeless(
   { isComing, mayStart, retryMs, wakeMs }: Outlook,
-  { leftMs, nowMs }: { leftMs: number; nowMs: number },
+  { leftMs, nowMs, hasUpstreams }: { leftMs: number; nowMs: number; hasUpstreams: boolean },
 ): void {
   if (leftMs <= 0) failWaiting('No server for this model was ready in time.', (wakeMs ?? 30_000) / 1000);
-  if (!isComing && !mayStart) failWaiting('This model is switched off.', RETRY_SECONDS_MAX);
+  if (!isComing && !mayStart && !hasUpstreams) failWaiting('This model is switched off.', RETRY_SECONDS_MAX);
   const againMs = retryMs - nowMs;
   if (!isComing && againMs > leftMs) failWaiting('No server for this model can be started now.', againMs / 1000);
 }

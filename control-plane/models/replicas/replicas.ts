@@ -47,7 +47,7 @@ export interface Replicas {
   /** The ready replicas of all tiers. */
   all(): Upstream[];
   /** Waits until it is worth looking for a server of the tier again. @throws ServiceError `upstream_unavailable` */
-  wait(callable: Callable, wait: Omit<Wait, 'deployment'>): Promise<void>;
+  wait(callable: Callable, wait: Omit<Wait, 'deployment' | 'hasUpstreams'>): Promise<void>;
   /** How long replicas of a tier took to be ready; undefined if there was none. */
   wakes(poolId: string): Wakes | undefined;
   /** Requests that wait for a replica, by pool. */
@@ -142,7 +142,8 @@ export function openReplicas(deps: ReplicasDeps): Replicas {
     all: servers.all,
     wait: async (callable, wait) => {
       if (callable.deployment === undefined) return;
-      await demand.wait(poolOf(callable), { ...wait, deployment: callable.deployment });
+      const { deployment, upstreams } = callable;
+      await demand.wait(poolOf(callable), { ...wait, deployment, hasUpstreams: upstreams.length > 0 });
     },
     wakes: servers.wakes,
     waiting: loads.waiting,
