@@ -220,6 +220,19 @@ export async function patchJob(tx: Tx, { id, status }: Pick<Job, 'id' | 'status'
   return (await update(tx, patch, sql`id = ${id} and status = ${status}`)) === 1;
 }
 
+/** Names the server to which the job is about to be sent. False if the job is not in the queue any more, or if another process sends it. */
+export async function claimJob(tx: Tx, job: Job, upstream: string): Promise<boolean> {
+  const unclaimed = sql`upstream is null and submissions_lost = ${job.submissions_lost}`;
+  const claim = { upstream, upstream_open: true };
+  return (await update(tx, claim, sql`id = ${job.id} and status = ${job.status} and ${unclaimed}`)) === 1;
+}
+
+/** Takes back a claim whose submission has no known outcome. False if its server has answered meanwhile, or if another process has taken it back. */
+export async function loseClaim(tx: Tx, job: Job, patch: Patch): Promise<boolean> {
+  const claimed = sql`upstream = ${job.upstream} and upstream_job_id is null and submissions_lost = ${job.submissions_lost}`;
+  return (await update(tx, patch, sql`id = ${job.id} and status = ${job.status} and ${claimed}`)) === 1;
+}
+
 /** Stores the server's id in any status, because the server has the job even if it was cancelled meanwhile. */
 export async function noteAccepted(tx: Tx, id: string, upstreamJobId: string, nowMs: number): Promise<void> {
   const accepted = { upstream_job_id: upstreamJobId, upstream_open: true, failures: 0, due_ms: nowMs };

@@ -15,6 +15,7 @@ import * as store from './store.ts';
 /** Tries one server after another until one accepts the job. If none does, the job stays in the queue. */
 export async function submitJob(read: store.Job, deps: StepDeps, signal: AbortSignal): Promise<void> {
   const job = read.upstream === null ? read : await noteLost(read, deps);
+  if (job === undefined) return;
   let asked = 0;
   for (const upstream of await inOrder(deps.upstreamsOf(job), deps)) {
     if (signal.aborted) return;
@@ -22,7 +23,9 @@ export async function submitJob(read: store.Job, deps: StepDeps, signal: AbortSi
     const leave = deps.places.take(upstream.base_url, 'submit');
     if (leave === undefined) continue;
     try {
-      if (!(await claim(job, upstream, deps))) continue;
+      const claimed = await claim(job, upstream, deps);
+      if (claimed === 'over') return;
+      if (claimed !== 'mine') continue;
       asked += 1;
       if ((await ask(job, upstream, deps, signal)) === 'over') return;
     } finally {
@@ -55,31 +58,33 @@ function wasSkipped({ base_url: url }: Upstream, { clock, skippedMs }: StepDeps)
   return clock.monotonicMs() - (skippedMs.get(url) ?? -Infinity) < SKIPPED_LAST_MS;
 }
 
+/** `over`: the job is not in the queue any more, or another process sends it. */
+type Claimed = 'mine' | 'over' | 'full' | 'not mine';
+
 /**
- * Takes a slot of the server for the job. False if the job is not in the queue any more, if the server is full, or if a job of a model of this
- * server waits for longer: that one is due at once then. A waiting job asks more rarely the older it is, so it would never get a slot otherwise. At a
+ * Takes a slot of the server for the job, unless the server is full, or a job of a model of this server waits for longer (`not mine`): that one is
+ * due at once then. A waiting job asks more rarely the older it is, so it would never get a slot otherwise. At a
  * server that has not taken a submission just now, the order does not count, because it may be the older job that the server does not take. The
  * lock of the server makes simultaneous jobs count one after another.
  */
-async function claim(job: store.Job, upstream: Upstream, deps: StepDeps): Promise<boolean> {
+async function claim(job: store.Job, upstream: Upstream, deps: StepDeps): Promise<Claimed> {
   const { db, clock, catalog, nudge } = deps;
   const { base_url: url, max_open_requests: max } = upstream;
   const isHere = ({ upstreams }: CatalogModel): boolean => upstreams.some((each) => each.base_url === url);
   const models = new Set([job.model_id, ...catalog.models.filter(isHere).map(({ id }) => id)]);
   await db.tx('videos.server', (tx) => store.knowServer(tx, url));
-  const claimed = await db.tx('videos.claim', async (tx) => {
+  const claimed = await db.tx('videos.claim', async (tx): Promise<Claimed> => {
     await tx.lock('video_server', url);
     if ((await store.countAt(tx, url)) >= max) return 'full';
     const first = wasSkipped(upstream, deps) ? undefined : await store.firstWaiting(tx, [...models]);
     const older = first !== undefined && first.created_ms < job.created_ms ? first.id : undefined;
     await tx.lock('video', older ?? job.id);
-    if (older === undefined)
-      return (await store.patchJob(tx, job, { upstream: url, upstream_open: true })) ? 'mine' : 'over';
+    if (older === undefined) return (await store.claimJob(tx, job, url)) ? 'mine' : 'over';
     await store.postpone(tx, older, clock.now());
     return 'not mine';
   });
   if (claimed === 'not mine') nudge();
-  return claimed === 'mine';
+  return claimed;
 }
 
 async function ask(
@@ -111,17 +116,17 @@ async function ask(
   deps.log.warn(fields, 'a server is skipped for a video');
   deps.skippedMs.set(upstream.base_url, deps.clock.monotonicMs());
   if (is === 'lost') {
-    const { submissions_lost: lost } = await noteLost({ ...job, upstream: upstream.base_url }, deps);
-    await note(job, { due_ms: deps.clock.now() + waitMs(lost) }, deps);
+    const lost = await noteLost({ ...job, upstream: upstream.base_url }, deps);
+    if (lost !== undefined) await note(lost, { due_ms: deps.clock.now() + waitMs(lost.submissions_lost) }, deps);
     return 'over';
   }
   await note(job, { upstream: null, upstream_open: false }, deps);
   return 'passed over';
 }
 
-/** Counts a lost submission. The plan decides how many are allowed. */
-async function noteLost(job: store.Job, deps: StepDeps): Promise<store.Job> {
+/** Counts a lost submission. The plan decides how many are allowed. Undefined if the job has changed meanwhile. */
+async function noteLost(job: store.Job, { db }: StepDeps): Promise<store.Job | undefined> {
   const lost = { upstream: null, upstream_open: false, submissions_lost: job.submissions_lost + 1 };
-  await note(job, lost, deps);
-  return { ...job, ...lost };
+  const isNoted = await db.tx('videos.lost', (tx) => store.loseClaim(tx, job, lost));
+  return isNoted ? { ...job, ...lost } : undefined;
 }

@@ -128,3 +128,14 @@ test('a job that is cancelled before a server has refused it gives its slot back
   await driveFor(world, 60);
   expect(await jobOf(world, id)).toMatchObject({ upstream_open: false });
 });
+
+test('of two processes that are about to send the same video, one sends it', async () => {
+  await open({});
+  const other = await world.restart();
+  const id = await submitVideo(world, who);
+  const { signal } = new AbortController();
+  await Promise.all([world, other].map(({ rooms }) => rooms.videos.driver.drive(id, signal)));
+  expect(asked('POST')).toBe(1);
+  expect(await jobOf(world, id)).toMatchObject({ upstream_job_id: 'video_gen_1', submissions_lost: 0 });
+  await other.rooms.videos.close();
+});
