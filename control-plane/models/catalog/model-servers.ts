@@ -28,6 +28,21 @@ export function headersFor({ apiKey }: Upstream): Record<string, string> {
   };
 }
 
+/** llama.cpp finishes a whole answer even if the caller has left, but stops a stream at once. */
+export function isGathered({ engine }: Upstream): boolean {
+  return engine === 'llama_cpp';
+}
+
+/** The fields that request a stream, and token counts during the stream. */
+export function streamMembers({ engine }: Upstream): object {
+  const counts = engine === 'vllm' || engine === 'sglang';
+  return {
+    stream: true,
+    stream_options: { include_usage: true, ...(counts ? { continuous_usage_stats: true } : {}) },
+    ...(engine === 'llama_cpp' ? { timings_per_token: true } : {}),
+  };
+}
+
 /** `/health` of http://10.0.0.5:8000/v1 is http://10.0.0.5:8000/health. */
 export function besideV1({ base_url: url }: Upstream, path: string): string {
   return `${url.replace(/\/v1$/, '')}${path}`;

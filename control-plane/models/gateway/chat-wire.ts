@@ -2,7 +2,6 @@
 // are dropped.
 import { z } from 'zod';
 import { type ChatCompletion, type ChatRequest, FinishReason, type TokenUsage } from '../../../shared/api/chat.ts';
-import type { Upstream } from '../catalog/models.ts';
 import type { PlannedChat } from './chat-plan.ts';
 import { parseJson } from '../../../shared/json.ts';
 import { STREAM_EVENT_BYTES_MAX, UPSTREAM_JSON_VALUES_MAX } from '../../../shared/limits.ts';
@@ -145,16 +144,6 @@ function checkedChunk(parsed: unknown): Chunk | undefined {
     thought: choice?.delta?.reasoning_content ?? choice?.delta?.reasoning ?? '',
     finishReason: choice?.finish_reason ?? undefined,
     usage: usage ?? timedUsage(timings),
-  };
-}
-
-/** The fields that request a stream, and token counts during the stream. */
-export function streamMembers({ engine }: Upstream): object {
-  const counts = engine === 'vllm' || engine === 'sglang';
-  return {
-    stream: true,
-    stream_options: { include_usage: true, ...(counts ? { continuous_usage_stats: true } : {}) },
-    ...(engine === 'llama_cpp' ? { timings_per_token: true } : {}),
   };
 }
 

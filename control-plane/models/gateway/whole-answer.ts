@@ -89,11 +89,6 @@ export type Said = Pick<Completion, 'content' | 'thought' | 'usage'>;
 
 export type Gathered = { completion: Completion } | { left: Said };
 
-/** llama.cpp finishes a whole answer even if the caller has left, but stops a stream at once. */
-export function isGathered({ engine }: Upstream): boolean {
-  return engine === 'llama_cpp';
-}
-
 /** @throws ServiceError as `askWhole`; also if the caller has left before the answer began, or if this process stops */
 export async function gather(
   answering: Answering,

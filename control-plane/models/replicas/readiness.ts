@@ -2,12 +2,12 @@
 import { z } from 'zod';
 import type { Modality } from '../../../shared/api/model.ts';
 import { messageOf } from '../../../shared/errors.ts';
-import { EMBEDDING_JSON_VALUES_MAX } from '../../../shared/limits.ts';
+import { EMBEDDING_JSON_VALUES_MAX, UPSTREAM_JSON_VALUES_MAX } from '../../../shared/limits.ts';
 import type { Exchange, Exchanges } from '../../base/outbound/exchange.ts';
 import { OutboundError } from '../../base/outbound/policy.ts';
 import { jsonOf, readText } from '../../base/outbound/outbound.ts';
 import type { Upstream } from '../catalog/models.ts';
-import { besideV1, headersFor } from '../catalog/model-servers.ts';
+import { besideV1, headersFor, isGathered, streamMembers } from '../catalog/model-servers.ts';
 
 /** Undefined if all is well, otherwise the reason in words. */
 export type Complaint = string | undefined;
@@ -40,20 +40,38 @@ export async function whyUnwell(upstream: Upstream, asking: Asking): Promise<Com
   });
 }
 
-/** A chat completion of the prompt at temperature 0. @throws OutboundError */
+/** A chat completion of the prompt at temperature 0, asked for in the form in which the gateway asks for a whole answer. @throws OutboundError */
 export async function completionOf(
   upstream: Upstream,
   { prompt, tokensMax }: { prompt: string; tokensMax: number },
   asking: Asking,
 ): Promise<string | undefined> {
-  const body = { messages: [{ role: 'user', content: prompt }], max_tokens: tokensMax, temperature: 0 };
-  const { json } = await post(upstream, { path: '/chat/completions', body }, asking);
-  return Completion.safeParse(json).data?.choices[0]?.message.content ?? undefined;
+  const isStream = isGathered(upstream);
+  const body = {
+    messages: [{ role: 'user', content: prompt }],
+    max_tokens: tokensMax,
+    temperature: 0,
+    ...(isStream ? streamMembers(upstream) : {}),
+  };
+  const { text } = await post(upstream, { path: '/chat/completions', body }, asking);
+  if (isStream) return streamedText(text);
+  const completion = Completion.safeParse(jsonOf(text, UPSTREAM_JSON_VALUES_MAX));
+  return completion.data?.choices[0]?.message.content ?? undefined;
+}
+
+/** The text of a stream of server-sent events; undefined if there is none. */
+function streamedText(events: string): string | undefined {
+  const said = events.split(/\r?\n/).map((line) => {
+    const json = line.startsWith('data:') ? jsonOf(line.slice(5), UPSTREAM_JSON_VALUES_MAX) : undefined;
+    return Chunk.safeParse(json).data?.choices[0]?.delta.content ?? '';
+  });
+  return said.join('') || undefined;
 }
 
 const Completion = z.object({
   choices: z.array(z.object({ message: z.object({ content: z.string().nullable() }) })).min(1),
 });
+const Chunk = z.object({ choices: z.array(z.object({ delta: z.object({ content: z.string().nullish() }) })) });
 const Embedding = z.object({ data: z.array(z.object({ embedding: z.array(z.number()).min(1) })).length(1) });
 const Image = z.object({ data: z.array(z.object({ b64_json: z.string().min(1) })).length(1) });
 
@@ -85,8 +103,9 @@ function whyNoAnswer(upstream: Upstream, modality: Modality, asking: Asking): Pr
   if (modality === 'video') throw new Error('videos have no replicas');
   const { path, body, answer, named } = QUESTIONS[modality];
   return complaintOf(async () => {
-    const { status, json } = await post(upstream, { path, body }, asking);
+    const { status, text } = await post(upstream, { path, body }, asking);
     if (status !== 200) return `its server answers ${status} to POST /v1${path}`;
+    const json = jsonOf(text, EMBEDDING_JSON_VALUES_MAX);
     return answer.safeParse(json).success ? undefined : `its server does not answer with ${named}`;
   });
 }
@@ -104,11 +123,10 @@ async function post(
   upstream: Upstream,
   { path, body }: { path: string; body: object },
   asking: Asking,
-): Promise<{ status: number; json: unknown }> {
-  const text = JSON.stringify({ ...body, model: upstream.model });
-  const exchange = await send(upstream, { path: `${upstream.base_url}${path}`, body: text, ms: ANSWER_MS }, asking);
-  const answer = await readText(exchange.body, ANSWER_BYTES_MAX);
-  return { status: exchange.status, json: jsonOf(answer, EMBEDDING_JSON_VALUES_MAX) };
+): Promise<{ status: number; text: string }> {
+  const sent = JSON.stringify({ ...body, model: upstream.model });
+  const exchange = await send(upstream, { path: `${upstream.base_url}${path}`, body: sent, ms: ANSWER_MS }, asking);
+  return { status: exchange.status, text: await readText(exchange.body, ANSWER_BYTES_MAX) };
 }
 
 function send(

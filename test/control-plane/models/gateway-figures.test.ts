@@ -1,7 +1,8 @@
 // The figures of the gateway, at their edges: what a request may cost at most and what it costs, its outcome, and what was read.
 import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
-import { readChunk, readCompletion, streamMembers } from '../../../control-plane/models/gateway/chat-wire.ts';
+import { streamMembers } from '../../../control-plane/models/catalog/model-servers.ts';
+import { readChunk, readCompletion } from '../../../control-plane/models/gateway/chat-wire.ts';
 import { assertFits, type PlannedChat } from '../../../control-plane/models/gateway/chat-plan.ts';
 import { noteContext } from '../../../control-plane/models/gateway/tokenize.ts';
 import { openCounts } from '../../../control-plane/models/gateway/counts.ts';

@@ -1,9 +1,9 @@
 // Spot checks between replicas: the host that alone answers otherwise is found, and nobody is accused on one word against another.
-import { describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
 import { api } from '../../contract/api-of-test.ts';
-import { dripping, type FakeUpstream, HELLO } from '../../kit/fake-upstream.ts';
+import { dripping, type FakeAnswer, type FakeUpstream, HELLO } from '../../kit/fake-upstream.ts';
 import type { MadeMachine } from '../../kit/machines.ts';
 import { whileTimePasses } from '../../kit/virtual-clock.ts';
 import {
@@ -20,7 +20,8 @@ import {
 } from './replica-world.ts';
 
 let replicas = 3;
-openReplicasForEachTest();
+let engine = 'vllm';
+openReplicasForEachTest(() => ({ engine }));
 
 /** A machine whose server gives another answer to the questions of a comparison. */
 async function liar(): Promise<{ machine: MadeMachine; liar: FakeUpstream }> {
@@ -201,5 +202,33 @@ describe('with replicas of one supplier', () => {
     await addOwn();
     for (let n = 0; n < 2; n += 1) await compare();
     expect(await Promise.all([honest, machine].map(isTrusted))).toEqual([true, false]);
+  });
+});
+
+describe('with llama.cpp, which gets every request of a customer as a stream', () => {
+  beforeAll(() => {
+    engine = 'llama_cpp';
+  });
+  afterAll(() => {
+    engine = 'vllm';
+  });
+
+  test('the questions ask for a stream too, and its text is compared', async () => {
+    replicas = 2;
+    await trusted();
+    const { liar: other } = await liar();
+    const said = (...contents: string[]): FakeAnswer => ({
+      events: [...contents.map((content) => ({ choices: [{ delta: { content } }] })), 'data: [DONE]\n\n'],
+    });
+    await allReady();
+    const before = server.asked.length;
+    server.usual = () => said('Hel', 'lo.');
+    other.usual = () => said('Hello', '.');
+    await compare();
+    expect(server.asked.slice(before).map(({ body }) => body['stream'])).toEqual([true]);
+    expect(disagreements()).toEqual([]);
+    other.usual = () => said('Lies.');
+    await compare();
+    expect(disagreements()).toEqual([{ poolId: POOL, count: 1 }]);
   });
 });
