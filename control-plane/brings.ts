@@ -243,10 +243,7 @@ function moneyBrings(
       ledger,
       payouts,
       machinesOf: machinesOfAll(rooms),
-      subjectsOf: async (query, id) => [
-        ...(await subjectsOf(query, id)),
-        ...(await rooms.fineTuning.jobsOf(query, id)),
-      ],
+      subjectsOf: subjectsOfAll(rooms),
       supplierOf,
       supplierStatus: async (query, id) => (await findSupplier(query, id))?.status,
       keepMs: keep.events_days * DAY_MS,
@@ -280,6 +277,11 @@ export function machinesOfAll({
   };
 }
 
+/** The instances and the fine-tuning jobs of a machine. */
+function subjectsOfAll({ fineTuning }: { fineTuning: Pick<Rooms['fineTuning'], 'jobsOf'> }): typeof subjectsOf {
+  return async (query, id) => [...(await subjectsOf(query, id)), ...(await fineTuning.jobsOf(query, id))];
+}
+
 function fleetBrings({ db, clock }: Core, rooms: Rooms, { cursors, keep }: Process): Wing<'fleet'> {
   const { supply, payouts, link, presence, cloneTokens, workloads, fleetMetrics: metrics } = rooms;
   const keepMs = keep.workloads_days * DAY_MS;
@@ -291,6 +293,7 @@ function fleetBrings({ db, clock }: Core, rooms: Rooms, { cursors, keep }: Proce
       supply,
       payouts,
       machinesOf: machinesOfAll(rooms),
+      subjectsOf: subjectsOfAll(rooms),
       failingProbes: failingProbesOf,
     }),
     'fleet/link': linkBrings({ link, presence, cloneTokens }),

@@ -27,12 +27,14 @@ interface Deps {
   payouts: Payouts;
   /** The machine on which each instance ran. */
   machinesOf(query: Query, instanceIds: readonly string[]): Promise<Map<string, string>>;
+  /** Provided by rooms above: everything that ran on a machine. */
+  subjectsOf(query: Query, machineId: string): Promise<string[]>;
   /** The evidence of each rental on a machine whose probes fail now. */
   failingProbes(query: Query, machineId: string): Promise<string[]>;
 }
 
-export function supplyBrings({ db, clock, cursors, supply, payouts, machinesOf, failingProbes }: Deps) {
-  const view = { clock, payouts, machinesOf, platformFeeBps: supply.platformFeeBps };
+export function supplyBrings({ db, clock, cursors, supply, payouts, machinesOf, subjectsOf, failingProbes }: Deps) {
+  const view = { clock, payouts, machinesOf, subjectsOf, platformFeeBps: supply.platformFeeBps };
   const forgets: Forgets = {
     what: 'machine_days',
     run: (signal) =>

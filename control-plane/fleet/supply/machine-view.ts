@@ -5,7 +5,7 @@ import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { failField } from '../../../shared/errors.ts';
 import { centsFloor, dollarsFromUcents, ucentsFromDollars } from '../../../shared/money.ts';
 import type { Query } from '../../base/db/db.ts';
-import { earnedByMachine, type MachinesOf } from '../../money/payouts/earnings.ts';
+import { earnedByMachine, type OfMachine } from '../../money/payouts/earnings.ts';
 import { reliabilityOf } from './reliability.ts';
 import { type GpuUse, gpuUseOf, type MachineRow } from './store.ts';
 import { checklistOf, obstacleOf, tierObstacle } from './checks.ts';
@@ -29,11 +29,9 @@ export interface MachineFacts {
   platformFeeBps: number;
 }
 
-export interface ViewDeps {
+export interface ViewDeps extends Pick<OfMachine, 'machinesOf' | 'subjectsOf'> {
   clock: Clock;
   platformFeeBps: number;
-  /** Provided by a room above: the machine of each rental. */
-  machinesOf: MachinesOf;
 }
 
 /** The machines of one supplier, in the order of `rows`. */
@@ -44,18 +42,13 @@ export async function machineViews(
 ): Promise<CommunityMachine[]> {
   const [first] = rows;
   if (first === undefined) return [];
-  const gpus = Map.groupBy(
-    await gpuUseOf(
-      query,
-      rows.map(({ id }) => id),
-    ),
-    (gpu) => gpu.machine_id,
-  );
+  const machineIds = rows.map(({ id }) => id);
+  const gpus = Map.groupBy(await gpuUseOf(query, machineIds), (gpu) => gpu.machine_id);
   const nowMs = deps.clock.now();
   const counted = rows.map(({ id }) => ({ id, gpus: sumOf(gpus.get(id) ?? []) }));
   const reliability = await reliabilityOf(query, counted, nowMs);
   const sinceMs = Math.floor(nowMs / DAY_MS) * DAY_MS;
-  const earned = await earnedByMachine(query, { supplierId: first.supplier_id, sinceMs }, deps.machinesOf);
+  const earned = await earnedByMachine(query, { supplierId: first.supplier_id, machineIds, sinceMs }, deps);
   return rows.map((row) => {
     const numbers = reliability.get(row.id);
     if (numbers === undefined) throw new Error(`the machine ${row.id} has no numbers`);

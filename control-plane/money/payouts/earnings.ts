@@ -4,6 +4,7 @@ import { centsFloor } from '../../../shared/money.ts';
 import {
   earnedBySubject,
   earnedBySubjects,
+  earnedByTheseSubjects,
   earnedEntries,
   type EntryCursor,
   type SupplierEntry,
@@ -127,12 +128,22 @@ export async function earnedOnMachine(
 /** The machine of each instance. A room above provides this function. */
 export type MachinesOf = (query: Query, instanceIds: readonly string[]) => Promise<Map<string, string>>;
 
+/** Limit of rentals and jobs that are looked up for one page. If its machines have had more, all entries of the supplier in that time are read. */
+const SUBJECTS_MAX = 10_000;
+/** Machines whose rentals are asked for together. */
+const MACHINES = 20;
+
+/** What these machines of a supplier earned since a time. It reads along what ran on them, so a page costs the same for a large supplier. */
 export async function earnedByMachine(
   query: Query,
-  { supplierId, sinceMs }: { supplierId: string; sinceMs: number },
-  machinesOf: MachinesOf,
+  { supplierId, machineIds, sinceMs }: { supplierId: string; machineIds: readonly string[]; sinceMs: number },
+  { machinesOf, subjectsOf }: Pick<OfMachine, 'machinesOf' | 'subjectsOf'>,
 ): Promise<Map<string, bigint>> {
-  const earned = await earnedBySubject(query, supplierId, sinceMs);
+  const subjectIds = await subjectsOfMachines(query, machineIds, subjectsOf);
+  const earned =
+    subjectIds === undefined
+      ? await earnedBySubject(query, supplierId, sinceMs)
+      : await earnedInPieces(query, supplierId, { subjectIds, sinceMs });
   const machines = await machinesOf(
     query,
     earned.map(({ subject_id: instanceId }) => instanceId),
@@ -143,4 +154,32 @@ export async function earnedByMachine(
     if (machineId !== undefined) sums.set(machineId, (sums.get(machineId) ?? 0n) + ucents);
   }
   return sums;
+}
+
+async function earnedInPieces(
+  query: Query,
+  supplierId: string,
+  { subjectIds, sinceMs }: { subjectIds: readonly string[]; sinceMs: number },
+): ReturnType<typeof earnedBySubject> {
+  const pieces: Awaited<ReturnType<typeof earnedBySubject>>[] = [];
+  for (let from = 0; from < subjectIds.length; from += SUBJECTS) {
+    const piece = subjectIds.slice(from, from + SUBJECTS);
+    pieces.push(await earnedByTheseSubjects(query, supplierId, { subjectIds: piece, sinceMs }));
+  }
+  return pieces.flat();
+}
+
+/** Ids of everything that ran on the machines, each once. Undefined if these are more than SUBJECTS_MAX. */
+async function subjectsOfMachines(
+  query: Query,
+  machineIds: readonly string[],
+  subjectsOf: OfMachine['subjectsOf'],
+): Promise<string[] | undefined> {
+  const found = new Set<string>();
+  for (let from = 0; from < machineIds.length; from += MACHINES) {
+    const piece = machineIds.slice(from, from + MACHINES);
+    for (const ids of await Promise.all(piece.map((id) => subjectsOf(query, id)))) for (const id of ids) found.add(id);
+    if (found.size > SUBJECTS_MAX) return undefined;
+  }
+  return [...found];
 }
