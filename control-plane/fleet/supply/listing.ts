@@ -6,7 +6,9 @@ import type { Db, Query, Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 import { type ApprovedGpu, gpusToApprove, isApproved } from './approval.ts';
 import { claimedElsewhere } from './appraisal.ts';
+import { obstacleOf } from './checks.ts';
 import { clearHost } from './lost-host.ts';
+import { setListedAll } from './offerings.ts';
 import { move } from './states.ts';
 import { orgOfMachine } from './owners.ts';
 import * as store from './store.ts';
@@ -70,8 +72,6 @@ interface ListingDeps {
   db: Db;
   clock: Clock;
   events: Events;
-  /** Updates the offerings of the machine. */
-  refresh(tx: Tx, machineId: string): Promise<void>;
   appraise(tx: Tx, machineId: string): Promise<void>;
 }
 
@@ -215,8 +215,9 @@ async function forgetHost(tx: Tx, machineId: string, deps: ListingDeps): Promise
 function setSupplier(
   supplierId: string,
   to: store.SupplierRow['status'],
-  { db, clock, refresh }: ListingDeps,
+  { db, clock }: ListingDeps,
 ): Promise<store.SupplierRow> {
+  // One transaction, so that no machine is left on the market. It may have thousands of machines, so it does not refresh one after another.
   return db.tx(`supply.supplier_${to}`, async (tx) => {
     await tx.lock('supplier', supplierId);
     if (!(await store.setSupplierStatus(tx, supplierId, { to, nowMs: clock.now() }))) {
@@ -227,7 +228,9 @@ function setSupplier(
     }
     const machineIds = await store.machineIdsOfSupplier(tx, supplierId);
     await tx.lock('machine', ...machineIds);
-    for (const machineId of machineIds) await refresh(tx, machineId);
+    const all = to === 'suspended' ? [] : await store.machinesOfSupplier(tx, supplierId, { count: machineIds.length });
+    const listed = all.filter((machine) => obstacleOf(machine) === undefined).map(({ id }) => id);
+    await setListedAll(tx, to === 'suspended' ? machineIds : listed, to === 'active');
     const supplier = await store.findSupplier(tx, supplierId);
     return supplier ?? fail('not_found', `There is no supplier ${supplierId}.`);
   });

@@ -280,6 +280,19 @@ export async function setListed(tx: Tx, machineId: string, listed: boolean): Pro
   );
 }
 
+/** Number of machines in one statement, because statements have a limit of parameters. */
+const MACHINES = 500;
+
+/** The same for many machines. */
+export async function setListedAll(tx: Tx, machineIds: readonly string[], listed: boolean): Promise<void> {
+  for (let from = 0; from < machineIds.length; from += MACHINES) {
+    const piece = machineIds.slice(from, from + MACHINES);
+    await tx.run(
+      sql`update offerings set listed = ${listed} where machine_id in (${join(piece)}) and gpu_total > 0 and listed <> ${listed}`,
+    );
+  }
+}
+
 /** An offering keeps its id while its GPUs are absent. But old types are deleted, because a host could claim many types over time. */
 async function forgetOldTypes(tx: Tx, machineId: string): Promise<void> {
   const away = sql`machine_id = ${machineId} and gpu_type not in (select gpu_type from machine_gpus where machine_id = ${machineId})`;

@@ -117,7 +117,6 @@ export function openSupply(deps: SupplyDeps): Supply {
   const offer = (tx: Tx, machineId: string): Promise<void> => refresh(tx, machineId, deps);
   const listing = openListing({
     ...deps,
-    refresh: offer,
     appraise: (tx, machineId) => appraise(tx, machineId, { ...deps, refresh: offer }),
   });
   const intake = { ...deps, appraise: listing.appraise, refresh: offer };

@@ -1,5 +1,9 @@
-// Registering and enrolling a machine reads no table as a whole, so it costs the same whatever a supplier and the fleet already have.
+// Registering and enrolling a machine reads no table as a whole, so it costs the same whatever a supplier and the fleet already have. To suspend
+// a supplier takes few statements for all its machines.
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { countRow } from '../../../control-plane/base/db/columns.ts';
+import { sql } from '../../../control-plane/base/db/db.ts';
+import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
 import { inventoryOf, linkHost } from '../../kit/machines.ts';
 import { type RecordingDb, recordingDb, planSteps } from '../../kit/recording-db.ts';
 import { openWorldOver, type World } from '../../kit/world.ts';
@@ -21,7 +25,7 @@ const DECLARED = {
 } as const;
 
 /** The supplier registers a machine, its host enrols and links, and the operator approves it. */
-async function addMachine(orgId: string, name: string): Promise<void> {
+async function addMachine(orgId: string, name: string): Promise<string> {
   const { supply } = world.rooms;
   const { machine, token } = await recording.db.tx('register', (tx) => supply.registerMachine(tx, orgId, DECLARED));
   let gpu = 0;
@@ -31,6 +35,7 @@ async function addMachine(orgId: string, name: string): Promise<void> {
   await linkHost(fleet, machine.id);
   await supply.approve(machine.id);
   await linkHost(fleet, machine.id);
+  return machine.id;
 }
 
 async function addSupplier(): Promise<string> {
@@ -64,4 +69,27 @@ test('the thirtieth machine of a supplier takes as many statements as its second
     counts.push(recording.sent.length);
   }
   expect(counts[29]).toBe(counts[1]);
+});
+
+test('to suspend and resume a supplier takes as many statements for thirty machines as for one', async () => {
+  const { supply } = world.rooms;
+  const onOffer = async (): Promise<number> =>
+    (await world.db.read.one(countRow, sql`select count(*) as count from offerings where listed = 1`))?.count ?? 0;
+  const orgId = await addSupplier();
+  const machineId = await addMachine(orgId, 'm1');
+  const { supplier_id: supplierId = '' } = (await findMachine(world.db.read, machineId)) ?? {};
+  const statementsOf = async (verb: 'suspendSupplier' | 'resumeSupplier'): Promise<number> => {
+    recording.sent.length = 0;
+    await supply[verb](supplierId);
+    return recording.sent.length;
+  };
+  const forOne = [await statementsOf('suspendSupplier'), await onOffer(), await statementsOf('resumeSupplier')];
+  for (let i = 2; i <= 30; i += 1) await addMachine(orgId, `m${i}`);
+  await supply.suspend(machineId);
+  expect(await onOffer()).toBe(29);
+  expect([await statementsOf('suspendSupplier'), await onOffer(), await statementsOf('resumeSupplier')]).toEqual(
+    forOne,
+  );
+  // The machine that the operator has suspended by itself stays off the market.
+  expect(await onOffer()).toBe(29);
 });
