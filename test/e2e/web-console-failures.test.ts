@@ -42,6 +42,21 @@ test('a screen whose code is gone says so, and a click loads the page again', as
   await page.getByRole('button', { name: 'Make the key' }).waitFor();
 });
 
+test('a QR code whose library is gone says so, and gives its text', async () => {
+  const page = await pages.signedIn(await addOwner());
+  await page.goto(`${pages.origin}/console/security`);
+  await page.getByRole('button', { name: 'Add a second factor' }).click();
+  const begin = page.getByRole('button', { name: 'Set up an app' });
+  await begin.waitFor();
+  await page.route('**/console/assets/**', (route) => route.fulfill({ status: 404, body: '{}' }));
+  await begin.click();
+  const note = await page.getByText('The QR code cannot be drawn').innerText();
+  const secret = (await page.locator('.copy code').innerText()).trim();
+  expect(note).toContain(`secret=${secret}`);
+  expect(await axeFindings(page)).toEqual([]);
+  await page.unrouteAll();
+});
+
 test('a sign-out that does not reach the service says so, and the next one signs out', async () => {
   const page = await openMembers(await addOwner());
   await page.getByRole('button', { name: '▾' }).click();

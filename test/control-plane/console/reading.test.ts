@@ -23,13 +23,14 @@ const READING_FILE: string = '../../../control-plane/console/web/core/reading.ts
 const { openResource, openList } = (await import(READING_FILE)) as Reading;
 
 /** The requests under way, in the order in which they were sent. */
-let underWay: { answer(body: object): void; breakOff(): void }[];
+let underWay: { url: string; answer(body: object): void; breakOff(): void }[];
 
 beforeEach(() => {
   underWay = [];
-  vi.stubGlobal('fetch', () => {
+  vi.stubGlobal('fetch', (url: string) => {
     const { promise, resolve, reject } = Promise.withResolvers<Response>();
     underWay.push({
+      url,
       answer: (body) => resolve(Response.json(body)),
       breakOff: () => reject(new TypeError('Failed to fetch')),
     });
@@ -81,6 +82,24 @@ test('an event for a row of the next page that came while that page was read is 
   underWay[1]?.answer(page(key('b')));
   await isRead;
   expect(shown(list)).toEqual(['a active', 'b revoked']);
+});
+
+test('a next page that was asked for before the first page changed is read again behind the new end', async () => {
+  const list = openKeys();
+  const first = list.reload();
+  underWay[0]?.answer({ data: [key('a'), key('b')], next_cursor: 'after_b' });
+  await first;
+  const isRead = list.more();
+  // Somebody has deleted `a`, so `c` moved to the first page, and then it was revoked.
+  const again = list.reload();
+  underWay[2]?.answer({ data: [key('b'), key('c', 'revoked')], next_cursor: 'after_c' });
+  await again;
+  underWay[1]?.answer({ data: [key('c'), key('d')], next_cursor: 'after_d' });
+  const next = await vi.waitUntil(() => underWay[3]);
+  expect(next.url).toContain('cursor=after_c');
+  next.answer(page(key('d', 'new')));
+  await isRead;
+  expect(shown(list)).toEqual(['b active', 'c revoked', 'd new']);
 });
 
 test('a read that begins after an event shows what it has read', async () => {

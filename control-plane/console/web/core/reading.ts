@@ -38,7 +38,7 @@ export function openResource<T>(path: string | undefined): Resource<T> {
 }
 
 /** The returned function is called when a read begins, and gives one that says, when it ends, whether no read that began later has ended. */
-function openOrder(): () => () => boolean {
+export function openOrder(): () => () => boolean {
   let begun = 0;
   let newestEnded = 0;
   return () => {
@@ -88,33 +88,40 @@ export function openList<T>({ path, idOf, isWhole, isLive }: OpenOptions<T>): Op
   const next = signal<string | null>(null);
   const { error, read: readPage, hear } = openPages<T>({ path, idOf });
   const idOfRow = (row: Signal<T>): string => idOf(row.peek());
-  /** The rows of the page at `cursor`. Those that are shown are changed in place. Undefined: nothing is to be shown. */
-  const read = async (cursor: string | null): Promise<ReadPage<T> | undefined> => {
-    const page = await readPage(cursor);
-    if (page === undefined) return undefined;
+  /** The rows of a page. Those that are shown are changed in place. */
+  const rowsOf = (page: Page<T>): ReadPage<T> => {
     const known = new Map((rows.peek() ?? []).map((row) => [idOfRow(row), row]));
     return { rows: page.data.map((entry) => kept(known.get(idOf(entry)), entry)), next: page.next_cursor };
+  };
+  /** Undefined: nothing is to be shown. */
+  const readFirst = async (): Promise<ReadPage<T> | undefined> => {
+    const page = await readPage(null);
+    return page && rowsOf(page);
   };
   const show = (shown: readonly Signal<T>[], cursor: string | null): void => {
     rows.value = shown;
     next.value = cursor;
   };
   const more = async (): Promise<void> => {
-    const page = next.peek() === null ? undefined : await read(next.peek());
-    if (page === undefined) return;
+    const cursor = next.peek();
+    const found = cursor === null ? undefined : await readPage(cursor);
+    if (found === undefined) return undefined;
+    // The first page was read meanwhile, and the list ends elsewhere now. The page found does not follow it, and is older than it.
+    if (next.peek() !== cursor) return more();
+    const page = rowsOf(found);
     const before = rows.peek() ?? [];
     const ids = new Set(before.map(idOfRow));
     show([...before, ...page.rows.filter((row) => !ids.has(idOfRow(row)))], page.next);
   };
   const reload = async (): Promise<void> => {
-    const page = await read(null);
+    const page = await readFirst();
     if (page === undefined) return;
     const behind = tailOf(rows.peek() ?? [], page.rows);
     show([...page.rows, ...behind], behind.length === 0 ? page.next : next.peek());
   };
   const restart = async (): Promise<void> => {
     const before = rows.peek()?.length ?? 0;
-    const page = await read(null);
+    const page = await readFirst();
     // A later read of the first page says nothing about the pages behind it.
     if (page === undefined) return error.peek() === undefined ? restart() : undefined;
     show(page.rows, page.next);

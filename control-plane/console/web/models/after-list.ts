@@ -1,52 +1,54 @@
 // Lists that are paged as in OpenAI's API: the next page begins after the id of the last row.
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { type ReadonlySignal, signal } from '@preact/signals';
 import { ApiError, get } from '../core/api.ts';
-import { onLive } from '../core/live.ts';
+import { openOrder } from '../core/reading.ts';
 
 interface AfterPage<T> {
-  data: T[];
+  data: readonly T[];
   has_more: boolean;
 }
 
-export interface AfterList<T> {
-  /** Undefined until the first page is there. */
-  rows: readonly T[] | undefined;
-  error: ApiError | undefined;
-  hasMore: boolean;
+interface OpenAfterList<T> {
+  /** All pages that were read, as one. */
+  page: ReadonlySignal<AfterPage<T> | undefined>;
+  error: ReadonlySignal<ApiError | undefined>;
   more(): Promise<void>;
   /** Reads the first page again. */
   reload(): Promise<void>;
 }
 
-/** `path` must have a query. If `type` is set, the list is read again after each event of that family. */
-export function useAfterList<T extends { id: string }>(path: string, type?: string): AfterList<T> {
-  const [page, setPage] = useState<AfterPage<T>>();
-  const [error, setError] = useState<ApiError>();
-  const read = async (before: readonly T[]): Promise<void> => {
-    const last = before.at(-1);
+/** `path` must have a query. An answer never replaces what was read later, and a page is shown only behind the row that it follows. */
+export function openAfterList<T extends { id: string }>(path: string): OpenAfterList<T> {
+  const page = signal<AfterPage<T> | undefined>(undefined);
+  const error = signal<ApiError | undefined>(undefined);
+  const begin = openOrder();
+  /** Undefined: the API refused it. The refusal of a read that is out of date is not shown. */
+  const read = async (url: string, isNewest: () => boolean): Promise<AfterPage<T> | undefined> => {
     try {
-      const next = await get<AfterPage<T>>(last === undefined ? path : `${path}&after=${encodeURIComponent(last.id)}`);
-      setPage({ data: [...before, ...next.data], has_more: next.has_more });
-      setError(undefined);
+      return await get<AfterPage<T>>(url);
     } catch (failure) {
       if (!(failure instanceof ApiError)) throw failure;
-      setError(failure);
+      if (isNewest()) error.value = failure;
+      return undefined;
     }
   };
-  const reload = (): Promise<void> => read([]);
-  const newest = useRef(reload);
-  newest.current = reload;
-  useEffect(() => {
-    void newest.current();
-    return onLive((event) => {
-      if (event === 'resync' || event.resource_type === type) void newest.current();
-    });
-  }, [path, type]);
-  return {
-    rows: page?.data,
-    error,
-    hasMore: page?.has_more ?? false,
-    more: () => read(page?.data ?? []),
-    reload,
+  const show = (shown: AfterPage<T>): void => {
+    page.value = shown;
+    error.value = undefined;
   };
+  const reload = async (): Promise<void> => {
+    const isNewest = begin();
+    const first = await read(path, isNewest);
+    if (first !== undefined && isNewest()) show(first);
+  };
+  const more = async (): Promise<void> => {
+    const before = page.peek();
+    const last = before?.data.at(-1);
+    if (before === undefined || last === undefined) return reload();
+    const next = await read(`${path}&after=${encodeURIComponent(last.id)}`, () => page.peek() === before);
+    if (next === undefined) return undefined;
+    if (page.peek() !== before) return more();
+    return show({ data: [...before.data, ...next.data], has_more: next.has_more });
+  };
+  return { page, error, more, reload };
 }

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { Problem } from '../parts/layout.tsx';
 import { type Column, RowsTable } from '../parts/table.tsx';
-import type { AfterList } from './after-list.ts';
+import type { AfterList } from './use-after-list.ts';
 
 interface AfterTableProps<T> {
   caption: string;

@@ -9,7 +9,7 @@ import { quoted, SameAs } from '../parts/command.tsx';
 import { Dialog, Form, nameOf, spoken, useAction } from '../parts/forms.tsx';
 import { Badge, Card, Empty, Head, Note, Problem } from '../parts/layout.tsx';
 import { RowsTable } from '../parts/table.tsx';
-import { useAfterList } from './after-list.ts';
+import { useAfterList } from './use-after-list.ts';
 import { AfterTable } from './after-table.tsx';
 import { Quotes } from './quotes.tsx';
 

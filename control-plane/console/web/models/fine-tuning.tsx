@@ -5,7 +5,7 @@ import { dollars, time } from '../core/format.ts';
 import { may } from '../core/session.ts';
 import { Badge, Empty, Head, type Tone } from '../parts/layout.tsx';
 import type { Column } from '../parts/table.tsx';
-import { useAfterList } from './after-list.ts';
+import { useAfterList } from './use-after-list.ts';
 import { AfterTable } from './after-table.tsx';
 import { NewJob } from './new-job.tsx';
 

@@ -1,5 +1,5 @@
 // A line chart over time. uPlot is loaded with the first chart. The line is interrupted where a value is null.
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type uPlot from 'uplot';
 
 interface ChartProps {
@@ -17,13 +17,22 @@ const ROOM_ABOVE = 1.1;
 
 export function Chart({ label, times_s: times, values, max }: ChartProps) {
   const ref = useRef<HTMLDivElement>(null);
+  const [isMissing, setMissing] = useState(false);
   useEffect(() => {
     const place = ref.current;
     if (place === null) return undefined;
     const stop = new AbortController();
-    void draw(place, [[...times], [...values]], { max, stop: stop.signal });
+    void draw(place, [[...times], [...values]], { max, stop: stop.signal }).catch(() => {
+      if (!stop.signal.aborted) setMissing(true);
+    });
     return () => stop.abort();
   }, [times, values, max]);
+  if (isMissing)
+    return (
+      <p class="small quiet">
+        {label}. The chart cannot be drawn, because a part of the console could not be loaded: load the page again.
+      </p>
+    );
   return <div class="plot" role="img" aria-label={label} ref={ref} />;
 }
 
