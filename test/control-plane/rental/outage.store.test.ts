@@ -13,6 +13,7 @@ import { TIMED_IN_MEMORY } from '../../../control-plane/rental/outages/wells.ts'
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { z } from 'zod';
 import { text } from '../../../control-plane/base/db/columns.ts';
+import { loseHost } from '../../kit/machines.ts';
 import { watchFor } from '../../kit/watching.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
@@ -85,6 +86,27 @@ describe('an outage', () => {
     );
     expect(rows[0]?.evidence).toMatch(/^\d failed SSH probes since 2026-01-01T.* last: banner/);
   });
+
+  test.each([0, 5_000, 31_000])(
+    'of a host that is lost %i ms after the rental began is credited too',
+    async (ageMs) => {
+      const { machineId } = await world.machine({ dollars: 3.6 });
+      const who = await world.customer(10_000);
+      await watch(QUIET_AFTER_START_MS);
+      const id = await world.run(who);
+      const readyMs = (await instance(id))?.ready_ms ?? 0;
+      await watch(ageMs);
+      world.probeAnswers.set(id, DEAD);
+      await loseHost(world, machineId);
+      await watch(60_000);
+      const dead = await instance(id);
+      expect(dead?.status).toBe('unreachable');
+      const billedMs = (dead?.unreachable_since_ms ?? Infinity) - readyMs;
+      expect(billedMs).toBeLessThanOrEqual(ageMs);
+      await world.clock.advance(HOUR_MS);
+      expect(await spent(who.orgId, 10_000_000_000n)).toBe((360_000_000n * BigInt(billedMs)) / BigInt(HOUR_MS));
+    },
+  );
 
   // Specification 2.2: unreachable is a degraded reading of a running instance: it recovers by itself, with the same ready_at and no second
   // instance.running.
