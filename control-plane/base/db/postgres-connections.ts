@@ -1,6 +1,15 @@
 // Connections to PostgreSQL: pools with time limits, prepared statements, and the check of the lease.
 import type { Duplex } from 'node:stream';
-import { DatabaseError, escapeLiteral, Pool, type PoolClient, type QueryConfig, types } from 'pg';
+import {
+  DatabaseError,
+  escapeLiteral,
+  Pool,
+  type PoolClient,
+  Query,
+  type QueryConfig,
+  type QueryResult,
+  types,
+} from 'pg';
 import type { Log } from '../../../shared/log.ts';
 import { DbError, isAway, type Sql, storedValue, templateOf } from './db.ts';
 import type { Held } from './lease.ts';
@@ -100,6 +109,24 @@ export function openStatements(): Statements {
 interface Known {
   text: string;
   name?: string;
+}
+
+/**
+ * Sends a statement as a query of its own. The driver would copy a `QueryConfig` with the descriptors of all its properties, which takes as long as
+ * to write the statement.
+ */
+export async function ask(client: PoolClient, { text, values = [], name }: QueryConfig): Promise<QueryResult> {
+  try {
+    return await new Promise<QueryResult>((resolve, reject) => {
+      const callback = (error: Error | null | undefined, result: QueryResult): void =>
+        error ? reject(error) : resolve(result);
+      client.query(Object.assign(new Query(text, values), { name, callback }));
+    });
+  } catch (error) {
+    // The stack of the driver ends at its socket.
+    if (error instanceof Error) Error.captureStackTrace(error);
+    throw error;
+  }
 }
 
 /**

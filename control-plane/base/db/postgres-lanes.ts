@@ -18,7 +18,7 @@ import { DbError, engineError, type Sql, type Tx } from './db.ts';
 import type { OnCommit } from './group-commit.ts';
 import { ROOTS } from './locks.ts';
 import { joining } from './together.ts';
-import { inOnePiece, isCollision, onConnection, type Writing } from './postgres-connections.ts';
+import { ask, inOnePiece, isCollision, onConnection, type Writing } from './postgres-connections.ts';
 
 const TRIES_MAX = 10;
 
@@ -105,7 +105,7 @@ function openTransaction(client: PoolClient, { statements, fence }: Writing): Tr
   const order = openLockOrder();
   const send = (statement: string | QueryConfig): Promise<QueryResult> => {
     inOnePiece(client);
-    const answer: Promise<QueryResult> = client.query(statement);
+    const answer = typeof statement === 'string' ? client.query(statement) : ask(client, statement);
     const noted = answer.catch((error: Error) => void (failure ??= error)).finally(() => unanswered.delete(noted));
     unanswered.add(noted);
     return answer;

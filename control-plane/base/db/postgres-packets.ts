@@ -12,7 +12,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { Rng } from '../../../shared/rng.ts';
 import { type HotBody, isAway } from './db.ts';
 import type { BodyResult } from './group-commit.ts';
-import { inOnePiece, isCollision, onConnection, type Writing } from './postgres-connections.ts';
+import { ask, inOnePiece, isCollision, onConnection, type Writing } from './postgres-connections.ts';
 
 export const BODIES_PER_PACKET_MAX = 64;
 const TRIES_MAX = 10;
@@ -49,7 +49,7 @@ async function sendOnce(bodies: readonly HotBody<unknown>[], writing: Writing): 
     const answers = await onConnection(writing, async (client) => {
       inOnePiece(client);
       const begun = beginning(client, writing.fence());
-      const answers = bodies.map(({ statement }) => client.query(writing.statements.prepared(statement)));
+      const answers = bodies.map(({ statement }) => ask(client, writing.statements.prepared(statement)));
       const committed = client.query('COMMIT');
       const settled = await Promise.allSettled([...begun, ...answers, committed]);
       const first = settled.findIndex(({ status }) => status === 'rejected');
@@ -68,7 +68,7 @@ async function sendOnce(bodies: readonly HotBody<unknown>[], writing: Writing): 
 
 function beginning(client: PoolClient, fence: QueryConfig | undefined): Promise<QueryResult>[] {
   const begin = client.query('BEGIN ISOLATION LEVEL READ COMMITTED');
-  return fence === undefined ? [begin] : [begin, client.query(fence)];
+  return fence === undefined ? [begin] : [begin, ask(client, fence)];
 }
 
 function resultOf(body: HotBody<unknown>, answer: QueryResult | undefined): BodyResult {

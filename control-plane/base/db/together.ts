@@ -1,18 +1,20 @@
 // Writes that do not depend on each other, as one statement of PostgreSQL. Each statement costs time of both processes and a message each way,
-// so a launch with nine small writes spends most of their time on that. Example, for two inserts that are asked for in the same turn:
+// so a launch with nine small writes spends most of their time on that. Example, for an update and an insert that are asked for in the same turn:
 //
-//   with w0 as (insert into instances ... returning 1), w1 as (insert into events ... returning 1)
-//   select (select count(*) from w0), (select count(*) from w1)     -> the rows that each has changed
+//   with w0 as (update ledger_accounts ... returning 1), w1 as (insert into events ... values (...))
+//   select (select count(*) from w0) as n0     -> the rows that w0 has changed
 //
-// The server runs them in the order of the list of counts. All of them see the data as it was before the first. If one fails, all do, and with
-// the same error.
+// A count costs the server time, and an insert of one row changes one row or fails, so it has none. The server runs the counted writes first, in
+// their order, and then the others. All of them see the data as it was before the first. If one fails, all do, and with the same error.
 import { Sql } from 'sql-template-tag';
 import { DbError, type Tx } from './db.ts';
 
-/** Sends the statement, and returns the number of rows that each part of it has changed. */
+/** Sends the statement, and returns the counts that it answers with. */
 type SendJoined = (joined: Sql) => Promise<number[]>;
 
 const WRITE = /^\s*(insert|update|delete)\b/i;
+/** Parameters stand as `?`. */
+const ONE_NEW_ROW = /^\s*insert\s+into\s+\w+\s*\([^()]*\)\s*values\s*\([^()]*\)\s*$/i;
 
 interface Asked {
   statement: Sql;
@@ -27,11 +29,11 @@ export function joining(tx: Tx, send: SendJoined): Tx {
     const parts = asked;
     asked = [];
     try {
-      const statements = parts.map(({ statement }) => statement);
-      const [only] = statements;
-      const changed =
-        statements.length === 1 && only !== undefined ? [await tx.run(only)] : await send(join(statements));
-      for (const [i, part] of parts.entries()) part.resolve(changed[i] ?? 0);
+      const [first, second] = parts;
+      if (first !== undefined && second === undefined) return first.resolve(await tx.run(first.statement));
+      const counted = parts.map(({ statement }) => !ONE_NEW_ROW.test(statement.strings.join('?')));
+      const counts = await send(join(parts, counted));
+      for (const [i, part] of parts.entries()) part.resolve(counted[i] === true ? (counts.shift() ?? 0) : 1);
     } catch (error) {
       for (const part of parts) part.reject(error);
     }
@@ -52,18 +54,19 @@ export function assertPlainWrite(statement: Sql): void {
   throw new DbError('bad_value', 'only a plain insert, update or delete can run together with others');
 }
 
-function join(statements: readonly Sql[]): Sql {
+function join(parts: readonly Asked[], counted: readonly boolean[]): Sql {
   const strings = [''];
   const add = (text: string): void => void (strings[strings.length - 1] += text);
-  for (const [i, { strings: own }] of statements.entries()) {
-    add(`${i === 0 ? 'with' : ','} w${i} as (`);
-    add(own[0] ?? '');
-    strings.push(...own.slice(1));
-    add(' returning 1)');
+  for (const [i, { statement }] of parts.entries()) {
+    const [first = '', ...others] = statement.strings;
+    add(`${i === 0 ? 'with' : ','} w${i} as (${first}`);
+    strings.push(...others);
+    add(counted[i] === true ? ' returning 1)' : ')');
   }
-  add(` select ${statements.map((_, i) => `(select count(*) from w${i}) as n${i}`).join(', ')}`);
+  const counts = parts.flatMap((_, i) => (counted[i] === true ? [`(select count(*) from w${i}) as n${i}`] : []));
+  add(` select ${counts.join(', ')}`);
   return new Sql(
     strings,
-    statements.flatMap(({ values }) => values),
+    parts.flatMap(({ statement }) => statement.values),
   );
 }

@@ -127,6 +127,18 @@ describe('transactions', () => {
       expect([await read('a'), await read('new')]).toEqual([1, 2]);
     });
 
+    test('tell of inserts how many rows there are, whether the server counts them or not', async () => {
+      const again = sql`insert into counters (name, value) values ('a', 1) on conflict (name) do nothing`;
+      const two = sql`insert into counters (name, value) values ('x', 1), ('y', 2)`;
+      const changed = await db.tx('together', (tx) =>
+        tx.together(async (writes) => [
+          ...(await Promise.all([add(writes, 'new'), writes.run(again), raise(writes, 'a'), writes.run(two)])),
+          ...(await Promise.all([add(writes, 'v'), add(writes, 'w')])),
+        ]),
+      );
+      expect(changed).toEqual([1, 0, 1, 2, 1, 1]);
+    });
+
     test('are undone as a whole if one of them fails', async () => {
       const writes = db.tx('together', (tx) =>
         tx.together((joined) => Promise.all([raise(joined, 'a'), add(joined, 'a')])),
