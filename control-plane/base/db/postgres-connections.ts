@@ -182,7 +182,7 @@ export async function borrow<T>(pool: Pool, work: (client: PoolClient, drop: () 
  */
 export function fenceOf({ name, holder, epoch }: Held): QueryConfig {
   const isOurs = `name = ${escapeLiteral(name)} and holder = ${escapeLiteral(holder)} and epoch = ${epoch}`;
-  const text = `SELECT 1 / count(*) FROM (SELECT 1 FROM leases WHERE ${isOurs} FOR KEY SHARE) AS held`;
+  const text = `SELECT 1 / coalesce((SELECT 1 FROM leases WHERE ${isOurs} FOR KEY SHARE), 0)`;
   // The server plans a statement with a name once for each connection. A process has one holder, so the epoch is name enough.
   return { name: `fence ${epoch}`, text };
 }

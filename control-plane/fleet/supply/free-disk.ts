@@ -21,7 +21,12 @@ export async function freeGbOf(query: Query, machineId: string, storageGb: numbe
 
 /** The free disk of an offering's machine in GB, as an expression. It includes the shares of the GPUs that the launch may take. */
 export function freeGbFor(launch: Pick<GpuWant, 'reservedBy' | 'endsMs'>): Sql {
-  return freeGb({ id: sql`offerings.machine_id`, storageGb: sql`offerings.storage_gb` }, isOfOthers(launch));
+  return freeGb(OF_OFFERING, isOfOthers(launch));
+}
+
+/** The same for a launch that uses no GPU that is set aside, as an expression in a select from `machine_gpus d` of the machine. */
+export function freeGbAmongGpus(): Sql {
+  return leftGb(OF_OFFERING, IS_SET_ASIDE);
 }
 
 /** The free disk of an offering for a launch on demand, as an expression. The column is right for a launch that cannot borrow GPUs. */
@@ -37,10 +42,22 @@ function isOfOthers({ reservedBy, endsMs }: Pick<GpuWant, 'reservedBy' | 'endsMs
   return endsMs === null ? IS_SET_ASIDE : sql`${IS_SET_ASIDE} and not (${isLendable(endsMs)})`;
 }
 
-function freeGb({ id, storageGb }: { id: Sql; storageGb: Sql }, isOthers: Sql): Sql {
+interface Machine {
+  id: Sql;
+  storageGb: Sql;
+}
+
+const OF_OFFERING: Machine = { id: sql`offerings.machine_id`, storageGb: sql`offerings.storage_gb` };
+
+function freeGb(machine: Machine, isOthers: Sql): Sql {
+  return sql`(select ${leftGb(machine, isOthers)} from machine_gpus d where d.machine_id = ${machine.id})`;
+}
+
+/** The used disk is written twice. The databases calculate its aggregates once, but would do so with a select as often as it is written. */
+function leftGb({ id, storageGb }: Machine, isOthers: Sql): Sql {
   const included = raw(String(DISK_GB_INCLUDED));
   const share = sql`(case when ${storageGb} < ${included} * count(*) then ${storageGb} / count(*) else ${included} end)`;
   const kept = sql`count(case when d.held_by is null and ${isOthers} then 1 end) * ${share}`;
-  const usedGb = sql`((select coalesce(sum(d.held_disk_gb), 0) + ${kept} from machine_gpus d where d.machine_id = ${id}) + ${keptGb(id)})`;
+  const usedGb = sql`(coalesce(sum(d.held_disk_gb), 0) + ${kept} + ${keptGb(id)})`;
   return sql`cast(case when ${storageGb} > ${usedGb} then ${storageGb} - ${usedGb} else 0 end as bigint)`;
 }

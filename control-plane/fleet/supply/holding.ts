@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { flag, int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
-import { freeGbFor } from './free-disk.ts';
+import { freeGbAmongGpus, freeGbFor } from './free-disk.ts';
 import type { GpuWant } from './lending.ts';
 import * as store from './store.ts';
 
@@ -67,15 +67,13 @@ async function setHeldDisk(tx: Tx, { machineId, heldBy, diskGb }: Want): Promise
 
 /**
  * Updates the free GPUs and the free disk of the machine's offerings. Their other columns do not depend on who holds the GPUs
- * (`refreshOfferings`).
+ * (`refreshOfferings`). Both are counted in one select, because each launch does this.
  */
 async function countFree(tx: Tx, machineId: string): Promise<void> {
-  const ofMachine = sql`from machine_gpus g where g.machine_id = offerings.machine_id`;
+  const isFree = sql`d.gpu_type = offerings.gpu_type and d.usable = 1 and d.held_by is null and d.reserved_by is null`;
   await tx.run(
-    sql`update offerings set
-          gpu_free = (select count(*) ${ofMachine} and g.gpu_type = offerings.gpu_type and g.usable = 1 and g.held_by is null
-            and g.reserved_by is null),
-          disk_free_gb = ${freeGbFor({ reservedBy: null, endsMs: null })}
+    sql`update offerings set (gpu_free, disk_free_gb) = (
+          select count(case when ${isFree} then 1 end), ${freeGbAmongGpus()} from machine_gpus d where d.machine_id = offerings.machine_id)
         where machine_id = ${machineId}`,
   );
 }
