@@ -3,8 +3,7 @@ import { z } from 'zod';
 import { flag, int } from '../../base/db/columns.ts';
 import { type Query, type Sql, sql } from '../../base/db/db.ts';
 import { isLivingPrincipal } from '../../base/users/sessions.ts';
-import { openLaunches } from './store.ts';
-import { unpaidGpuMs } from './unpaid-holds.ts';
+import { launchesOf } from './unpaid-holds.ts';
 
 const StandingRow = z.object({ may_act: flag, open_launches: int, unpaid_gpu_ms: int });
 
@@ -27,15 +26,15 @@ export async function standingOf(
   return { mayAct: row.may_act, openLaunches: row.open_launches, unpaidGpuMs: row.unpaid_gpu_ms };
 }
 
-const UnpaidRow = z.object({ gpu_ms: int });
+const LaunchesRow = StandingRow.pick({ open_launches: true, unpaid_gpu_ms: true });
 
 /** GPU milliseconds that launches of the organisation held without paying in the last 24 hours. */
 export async function unpaidLaunchesMs(query: Query, orgId: string, nowMs: number): Promise<number> {
-  const row = await query.one(UnpaidRow, sql`select ${unpaidGpuMs(orgId, nowMs)} as gpu_ms`);
-  return row?.gpu_ms ?? 0;
+  const row = await query.one(LaunchesRow, launchesOf(orgId, nowMs));
+  return row?.unpaid_gpu_ms ?? 0;
 }
 
 function standing(orgId: string, { mayAct, nowMs }: { mayAct: Sql; nowMs: number }): Sql {
-  return sql`select case when ${mayAct} then 1 else 0 end as may_act, ${openLaunches(orgId)} as open_launches,
-    ${unpaidGpuMs(orgId, nowMs)} as unpaid_gpu_ms`;
+  return sql`select case when ${mayAct} then 1 else 0 end as may_act, open_launches, unpaid_gpu_ms
+    from (${launchesOf(orgId, nowMs)}) as launches`;
 }

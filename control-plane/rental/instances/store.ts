@@ -220,11 +220,6 @@ export function liveOfReservations(query: Query, reservationIds: readonly string
   );
 }
 
-/** An expression: the number of launches that are accepted and do not run yet. */
-export function openLaunches(orgId: string): Sql {
-  return sql`(select count(*) from instances where org_id = ${orgId} and status in ('allocating', 'starting'))`;
-}
-
 export async function dueInstances(query: Query, nowMs: number, limit: number): Promise<string[]> {
   const rows = await query.all(
     idRow,

@@ -138,7 +138,7 @@ describe('a candidate that was read before its machine was locked', () => {
   });
 });
 
-test('SQLite reads ranges of an index for the candidates, and sorts only machines with more than eight free GPUs; unpaid launches have an index of their own', async () => {
+test('SQLite reads ranges of an index for the candidates, and sorts only machines with more than eight free GPUs; launches that became ready in time are in no index that it reads', async () => {
   if (world.db.dialect !== 'sqlite') return;
   const plans: string[] = [];
   const Detail = z.object({ detail: text });
@@ -165,6 +165,8 @@ test('SQLite reads ranges of an index for the candidates, and sorts only machine
     ]),
   );
   expect(reads('instances')).toEqual([
-    'SEARCH instances USING COVERING INDEX instances_unpaid (org_id=? AND created_ms>?)',
+    'SEARCH instances USING COVERING INDEX instances_open_launches (org_id=?)',
+    'SEARCH instances USING COVERING INDEX instances_given_up (org_id=? AND launch_ended_ms>?)',
+    'SEARCH instances USING INDEX instances_slow (org_id=? AND ready_ms>?)',
   ]);
 });
