@@ -23,6 +23,8 @@ export interface Schema {
   propertyNames?: Schema;
   additionalProperties?: boolean | Schema;
   anyOf?: Schema[];
+  /** Several patterns of one text. */
+  allOf?: { pattern: string }[];
 }
 
 /** Longer texts and lists find nothing more and take long. */
@@ -103,7 +105,7 @@ function validOfType(type: string, schema: Schema): fc.Arbitrary<unknown> {
   }
 }
 
-function validString({ format, pattern, minLength = 0, maxLength = Infinity }: Schema): fc.Arbitrary<string> {
+function validString({ format, minLength = 0, maxLength = Infinity, ...schema }: Schema): fc.Arbitrary<string> {
   if (format === 'date-time')
     return fc
       .date({ min: new Date(0), max: new Date('9999-12-31'), noInvalidDate: true })
@@ -112,8 +114,10 @@ function validString({ format, pattern, minLength = 0, maxLength = Infinity }: S
   // All of ours lead out over https.
   if (format === 'uri') return fc.webUrl({ validSchemes: ['https'], withQueryParameters: true });
   const fits = (text: string): boolean => text.length >= minLength && text.length <= maxLength;
-  if (pattern !== undefined) return fc.stringMatching(new RegExp(pattern, 'u')).filter(fits);
-  return fc.string({ minLength, maxLength: Math.min(maxLength, SIZE_MAX + minLength) });
+  const [first, ...others] = [schema, ...(schema.allOf ?? [])].flatMap(({ pattern = [] }) => pattern);
+  if (first === undefined) return fc.string({ minLength, maxLength: Math.min(maxLength, SIZE_MAX + minLength) });
+  const matches = (text: string): boolean => others.every((pattern) => new RegExp(pattern, 'u').test(text));
+  return fc.stringMatching(new RegExp(first, 'u')).filter((text) => fits(text) && matches(text));
 }
 
 function validObject({

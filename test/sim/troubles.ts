@@ -104,7 +104,9 @@ export const TROUBLES: readonly Trouble[] = [
   {
     name: 'restored backup',
     begin: (fleet) => {
-      const { backup, clock, plane, witness } = fleet;
+      const { backup, busy, clock, plane, witness } = fleet;
+      // While a backup is being restored, the database is still the one from before. What was recorded of it is forgotten.
+      if (busy.has(PLANE)) return undefined;
       if (backup === undefined || clock.now() - backup.atMs > BACKUP_AGE_MS_MAX) {
         void backUp(plane.world().db, witness.upUntilMs).then((made) => (fleet.backup = made));
         return 'not yet: it is made now';
@@ -193,9 +195,12 @@ export const TROUBLES: readonly Trouble[] = [
   },
 ];
 
+/** What is hit, in the notes of a story. */
+const PLANE = 'the control plane';
+
 function planeDown(fleet: Fleet, forMs: number, { restored }: { restored?: Backup } = {}): string | undefined {
   const { plane, clock, witness } = fleet;
-  return during(fleet, 'the control plane', () => {
+  return during(fleet, PLANE, () => {
     const goneMs = restored?.atMs ?? clock.now();
     plane.kill();
     const end = async (): Promise<void> => {
