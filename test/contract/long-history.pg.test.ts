@@ -101,7 +101,7 @@ test(`every other GET of customers and suppliers reads few rows, but for ${SUMS.
   for (const url of urls.values()) await expectFewRows(() => get(url));
 });
 
-/** The result has, by its operation, the address of each GET of one thing that the owner has, and of each list without a cursor. */
+/** Each GET of one thing that the owner has, and each list without a cursor, has its address here. The keys are operations. */
 async function urlsOfOthers(): Promise<Map<string, string>> {
   await makeAll(api, owner);
   const id = await rentalWithOutage(api, owner);
