@@ -277,9 +277,9 @@ export function machinesOfAll({
   };
 }
 
-/** The instances and the fine-tuning jobs of a machine. */
+/** The instances and the fine-tuning jobs of machines. */
 function subjectsOfAll({ fineTuning }: { fineTuning: Pick<Rooms['fineTuning'], 'jobsOf'> }): typeof subjectsOf {
-  return async (query, id) => [...(await subjectsOf(query, id)), ...(await fineTuning.jobsOf(query, id))];
+  return async (query, ids) => [...(await subjectsOf(query, ids)), ...(await fineTuning.jobsOf(query, ids))];
 }
 
 function fleetBrings({ db, clock }: Core, rooms: Rooms, { cursors, keep }: Process): Wing<'fleet'> {

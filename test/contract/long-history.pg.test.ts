@@ -94,15 +94,14 @@ test.each(OPERATORS.map((list) => [list.path, list] as const))('GET %s', async (
 const SUMS = ['getBill', 'getStatement', 'getInstanceBill', 'getMachine', 'scrapeMetrics'];
 
 test(`every other GET of customers and suppliers reads few rows, but for ${SUMS.join(', ')}`, async () => {
-  const urls = await urlsOfOthers();
+  const urls = await urlsByOperation();
   for (const id of SUMS) expect(urls.delete(id)).toBe(true);
   expect(urls.size).toBeGreaterThan(25);
   await copyEverything(api.world.db, COPIES);
   for (const url of urls.values()) await expectFewRows(() => get(url));
 });
 
-/** Each GET of one thing that the owner has, and each list without a cursor, has its address here. The keys are operations. */
-async function urlsOfOthers(): Promise<Map<string, string>> {
+async function urlsByOperation(): Promise<Map<string, string>> {
   await makeAll(api, owner);
   const id = await rentalWithOutage(api, owner);
   const rented = z.object({ machine_id: text });

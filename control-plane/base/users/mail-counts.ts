@@ -4,9 +4,11 @@ import { INVITATION_MAILS_PER_ADDRESS_MAX, INVITATION_MAILS_PER_ORG_MAX } from '
 import { hashOf } from '../accounts/api-keys.ts';
 import { type Db, sql, type Tx } from '../db/db.ts';
 import type { Piece } from '../db/pieces.ts';
+import { isCounted, type WindowCounts } from '../db/window-counts.ts';
 
 /** The time for which mails count, from the first of them on. */
 export const MAILS_COUNT_MS = 86_400_000;
+const MAILS: WindowCounts = { table: 'mail_counts', id: 'subject', count: 'mails', windowMs: MAILS_COUNT_MS };
 
 /** Counts a mail. False if it must not be sent, because the organisation or the address has had its mails of the day. */
 export async function countMail(
@@ -16,8 +18,9 @@ export async function countMail(
 ): Promise<boolean> {
   // The organisation first: else it could leave a row for each address that it makes up.
   const org = orgSubject(orgId);
-  if (!(await isCounted(tx, org, { most: INVITATION_MAILS_PER_ORG_MAX, nowMs }))) return false;
-  if (await isCounted(tx, addressOf(email), { most: INVITATION_MAILS_PER_ADDRESS_MAX, nowMs })) return true;
+  if (!(await isCounted(tx, MAILS, { of: org, most: INVITATION_MAILS_PER_ORG_MAX, nowMs }))) return false;
+  const address = addressOf(email);
+  if (await isCounted(tx, MAILS, { of: address, most: INVITATION_MAILS_PER_ADDRESS_MAX, nowMs })) return true;
   await takeOneBack(tx, org, nowMs);
   return false;
 }
@@ -52,17 +55,4 @@ function orgSubject(orgId: string): string {
 
 function addressOf(email: string): string {
   return hashOf(JSON.stringify(['address', email]));
-}
-
-/** Adds one in one statement, so that mails of the same moment do not pass together. */
-async function isCounted(tx: Tx, subject: string, { most, nowMs }: { most: number; nowMs: number }): Promise<boolean> {
-  const isOver = sql`mail_counts.began_ms <= ${nowMs - MAILS_COUNT_MS}`;
-  const counted = await tx.run(
-    sql`insert into mail_counts (subject, mails, began_ms) values (${subject}, 1, ${nowMs})
-        on conflict (subject) do update set
-          mails = case when ${isOver} then 1 else mail_counts.mails + 1 end,
-          began_ms = case when ${isOver} then excluded.began_ms else mail_counts.began_ms end
-        where ${isOver} or mail_counts.mails < ${most}`,
-  );
-  return counted === 1;
 }

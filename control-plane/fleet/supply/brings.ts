@@ -27,8 +27,8 @@ interface Deps {
   payouts: Payouts;
   /** The machine on which each instance ran. */
   machinesOf(query: Query, instanceIds: readonly string[]): Promise<Map<string, string>>;
-  /** Provided by rooms above: everything that ran on a machine. */
-  subjectsOf(query: Query, machineId: string): Promise<string[]>;
+  /** Provided by rooms above: everything that ran on these machines. */
+  subjectsOf(query: Query, machineIds: readonly string[]): Promise<string[]>;
   /** The evidence of each rental on a machine whose probes fail now. */
   failingProbes(query: Query, machineId: string): Promise<string[]>;
 }

@@ -123,9 +123,9 @@ export function earnedOf(query: Query, jobIds: readonly string[]): Promise<z.inf
 
 const JobRow = z.object({ job_id: text });
 
-/** The jobs that ever ran on the machine. */
-export async function jobsOfMachine(query: Query, machineId: string): Promise<string[]> {
-  const which = sql`select distinct job_id from finetuning_attempts where machine_id = ${machineId} order by job_id`;
+/** The jobs that ever ran on the machines. */
+export async function jobsOfMachines(query: Query, machineIds: readonly string[]): Promise<string[]> {
+  const which = sql`select distinct job_id from finetuning_attempts where machine_id in (${join([...machineIds])}) order by job_id`;
   return (await query.all(JobRow, which)).map((row) => row.job_id);
 }
 

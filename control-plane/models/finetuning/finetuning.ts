@@ -16,7 +16,7 @@ import type { JobUrlAnswer, JobUrlPurpose, SentJobEvent } from '../../../shared/
 import type { Query, Tx } from '../../base/db/db.ts';
 import type { Reply } from '../../base/http/route.ts';
 import type { Driver } from '../../base/operations/engine.ts';
-import { chargedTimes, jobsOfMachine, machinesOfJobs, skipStep } from './attempts.ts';
+import { chargedTimes, jobsOfMachines, machinesOfJobs, skipStep } from './attempts.ts';
 import { cancelJob, failMissing } from './cancel.ts';
 import { createJob, type CreateCall, quotesOf } from './create.ts';
 import type { FineTuningDeps } from './deps.ts';
@@ -63,8 +63,8 @@ export interface FineTuningRoom {
   namedBlobs(keys: readonly string[]): Promise<readonly string[]>;
   /** The last machine of each job, for the list of earnings. */
   machinesOf(query: Query, jobIds: readonly string[]): Promise<Map<string, string>>;
-  /** The jobs that ever ran on the machine. */
-  jobsOf(query: Query, machineId: string): Promise<string[]>;
+  /** The jobs that ever ran on the machines. */
+  jobsOf(query: Query, machineIds: readonly string[]): Promise<string[]>;
   /** The wall clock was set forward: nobody is charged for the time between, in which nothing ran. */
   skip(step: { fromMs: number; untilMs: number }): Promise<void>;
   /** When each of these workloads of jobs was charged. */
@@ -142,7 +142,7 @@ export function openFineTuning(deps: FineTuningDeps): FineTuningRoom {
     urlFor: (machineId, workloadId, purpose) => urlFor({ machineId, workloadId }, purpose, deps),
     namedBlobs: (keys) => namedBlobs(db.read, keys),
     machinesOf: machinesOfJobs,
-    jobsOf: jobsOfMachine,
+    jobsOf: jobsOfMachines,
     skip: (step) => db.tx('finetuning.skip', (tx) => skipStep(tx, step)),
     chargedTimes,
   };

@@ -22,8 +22,8 @@ export interface EarningsRouteDeps {
   supplierOf(query: Query, orgId: string): Promise<string | undefined>;
   /** The machine on which each instance ran. */
   machinesOf(query: Query, instanceIds: readonly string[]): Promise<Map<string, string>>;
-  /** Ids of everything that ran on the machine. */
-  subjectsOf(query: Query, machineId: string): Promise<string[]>;
+  /** Ids of everything that ran on these machines. */
+  subjectsOf(query: Query, machineIds: readonly string[]): Promise<string[]>;
 }
 
 export function earningsRoute({ db, cursors, payouts, supplierOf, machinesOf, subjectsOf }: EarningsRouteDeps): Route {

@@ -57,8 +57,8 @@ const SCANNED_ENTRIES_MAX = 5_000;
 export interface OfMachine {
   machineId: string;
   machinesOf: MachinesOf;
-  /** Ids of everything that ran on the machine. */
-  subjectsOf(query: Query, machineId: string): Promise<string[]>;
+  /** Ids of everything that ran on these machines. */
+  subjectsOf(query: Query, machineIds: readonly string[]): Promise<string[]>;
 }
 
 /** A walk through the entries of a supplier, from new to old, and the place that it has reached. */
@@ -109,7 +109,7 @@ export async function earnedOnMachine(
   { db, clock }: { db: Pick<Db, 'read'>; clock: Pick<Clock, 'nextTurn'> },
 ): Promise<bigint> {
   const query = db.read;
-  const subjectIds = await subjectsOf(query, machineId);
+  const subjectIds = await subjectsOf(query, [machineId]);
   let sum = 0n;
   for (let from = 0; from < subjectIds.length; from += SUBJECTS) {
     const ids = subjectIds.slice(from, from + SUBJECTS);
@@ -178,7 +178,7 @@ async function subjectsOfMachines(
   const found = new Set<string>();
   for (let from = 0; from < machineIds.length; from += MACHINES) {
     const piece = machineIds.slice(from, from + MACHINES);
-    for (const ids of await Promise.all(piece.map((id) => subjectsOf(query, id)))) for (const id of ids) found.add(id);
+    for (const id of await subjectsOf(query, piece)) found.add(id);
     if (found.size > SUBJECTS_MAX) return undefined;
   }
   return [...found];

@@ -108,9 +108,10 @@ export async function machinesOf(query: Query, instanceIds: readonly string[]): 
   return new Map(rows.map((row) => [row.id, row.machine_id]));
 }
 
-/** Ids of the instances whose last machine was `machineId`. */
-export async function subjectsOf(query: Query, machineId: string): Promise<string[]> {
-  const rows = await query.all(idRow, sql`select id from instances where machine_id = ${machineId} order by id`);
+/** Ids of the instances whose last machine was one of these. */
+export async function subjectsOf(query: Query, machineIds: readonly string[]): Promise<string[]> {
+  const which = sql`select id from instances where machine_id in (${join([...machineIds])}) order by id`;
+  const rows = await query.all(idRow, which);
   return rows.map(({ id }) => id);
 }
 

@@ -4,13 +4,18 @@ import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { fail, failField } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { WEBHOOK_TESTS_PER_HOUR_MAX } from '../../../shared/limits.ts';
-import { sql, type Tx } from '../../base/db/db.ts';
+import type { Tx } from '../../base/db/db.ts';
+import { isCounted, type WindowCounts } from '../../base/db/window-counts.ts';
 import { type DeliveryRow, insertDelivery } from './delivery-store.ts';
 import { type EndpointRow, makeDue, probeNow } from './endpoint-store.ts';
 import { DELIVERY_MS_MAX } from './schedule.ts';
 import { deliveryView } from './view.ts';
 
-const HOUR_MS = 3_600_000;
+/**
+ * It does not matter to which endpoints the tests of an organisation go: anybody may make many endpoints with the address of a stranger, and delete
+ * them again.
+ */
+const TESTS: WindowCounts = { table: 'webhook_test_counts', id: 'org_id', count: 'tests', windowMs: 3_600_000 };
 /** No instance has this id. */
 const TEST_INSTANCE_ID = 'i-testtesttesttesttest';
 
@@ -26,7 +31,7 @@ export async function sendTest(
   if (type === undefined || !endpoint.event_types.includes(type))
     return failField('event_type', `must be one that the endpoint receives: ${endpoint.event_types.join(', ')}`);
   if (endpoint.status === 'disabled') fail('conflict', 'The endpoint is disabled; enable it first.');
-  if (!(await isCounted(tx, endpoint.org_id, nowMs))) {
+  if (!(await isCounted(tx, TESTS, { of: endpoint.org_id, most: WEBHOOK_TESTS_PER_HOUR_MAX, nowMs }))) {
     const detail = `An organisation may send ${WEBHOOK_TESTS_PER_HOUR_MAX} tests in an hour.`;
     fail('rate_limit_exceeded', { detail, retryAfterSeconds: 60 });
   }
@@ -55,22 +60,6 @@ export async function sendTest(
   await probeNow(tx, endpoint.id);
   await makeDue(tx, [endpoint.id], { nowMs, urgentMs: nowMs });
   return deliveryView(row, []);
-}
-
-/**
- * Counts a test. False if the organisation has had its tests of the hour. It does not matter to which endpoints they went: anybody may make many
- * endpoints with the address of a stranger, and delete them again. One statement, so tests of the same moment do not pass together.
- */
-async function isCounted(tx: Tx, orgId: string, nowMs: number): Promise<boolean> {
-  const isOver = sql`webhook_test_counts.began_ms <= ${nowMs - HOUR_MS}`;
-  const counted = await tx.run(
-    sql`insert into webhook_test_counts (org_id, tests, began_ms) values (${orgId}, 1, ${nowMs})
-        on conflict (org_id) do update set
-          tests = case when ${isOver} then 1 else webhook_test_counts.tests + 1 end,
-          began_ms = case when ${isOver} then excluded.began_ms else webhook_test_counts.began_ms end
-        where ${isOver} or webhook_test_counts.tests < ${WEBHOOK_TESTS_PER_HOUR_MAX}`,
-  );
-  return counted === 1;
 }
 
 /** The body of a test event. Its instance has the status that the event type reports. */

@@ -1,5 +1,6 @@
 // Lists of the console that are paged by the id of the last row: answers that arrive after something newer.
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { expect, test, vi } from 'vitest';
+import { requestsUnderWay } from './requests-under-way.ts';
 
 interface Row {
   id: string;
@@ -16,24 +17,8 @@ interface AfterList {
 const FILE: string = '../../../control-plane/console/web/models/after-list.ts';
 const { openAfterList } = (await import(FILE)) as { openAfterList(path: string): AfterList };
 
-/** The requests under way, in the order in which they were sent. */
-let underWay: { url: string; answer(hasMore: boolean, ...ids: string[]): void; breakOff(): void }[];
-
-beforeEach(() => {
-  underWay = [];
-  vi.stubGlobal('fetch', (url: string) => {
-    const { promise, resolve, reject } = Promise.withResolvers<Response>();
-    underWay.push({
-      url,
-      answer: (hasMore, ...ids) => resolve(Response.json({ data: ids.map((id) => ({ id })), has_more: hasMore })),
-      breakOff: () => reject(new TypeError('Failed to fetch')),
-    });
-    return promise;
-  });
-});
-afterEach(() => {
-  vi.unstubAllGlobals();
-});
+const underWay = requestsUnderWay();
+const pageOf = (hasMore: boolean, ...ids: string[]): object => ({ data: ids.map((id) => ({ id })), has_more: hasMore });
 
 const shown = ({ page }: AfterList): string => (page.value?.data ?? []).map(({ id }) => id).join('');
 
@@ -41,7 +26,7 @@ const shown = ({ page }: AfterList): string => (page.value?.data ?? []).map(({ i
 async function opened(): Promise<AfterList> {
   const list = openAfterList('/v1/files?limit=2');
   const first = list.reload();
-  underWay[0]?.answer(true, 'a', 'b');
+  underWay[0]?.answer(pageOf(true, 'a', 'b'));
   await first;
   return list;
 }
@@ -50,7 +35,7 @@ test('the next page follows the last row', async () => {
   const list = await opened();
   const isRead = list.more();
   expect(underWay[1]?.url).toContain('after=b');
-  underWay[1]?.answer(false, 'c');
+  underWay[1]?.answer(pageOf(false, 'c'));
   await isRead;
   expect([shown(list), list.page.value?.has_more]).toEqual(['abc', false]);
 });
@@ -59,12 +44,12 @@ test('a next page that was asked for before the first page was read again is rea
   const list = await opened();
   const isRead = list.more();
   const again = list.reload();
-  underWay[2]?.answer(true, 'n', 'a');
+  underWay[2]?.answer(pageOf(true, 'n', 'a'));
   await again;
-  underWay[1]?.answer(false, 'c');
+  underWay[1]?.answer(pageOf(false, 'c'));
   const next = await vi.waitUntil(() => underWay[3]);
   expect(next.url).toContain('after=a');
-  next.answer(false, 'b', 'c');
+  next.answer(pageOf(false, 'b', 'c'));
   await isRead;
   expect(shown(list)).toBe('nabc');
 });
@@ -72,9 +57,9 @@ test('a next page that was asked for before the first page was read again is rea
 test.each(['answer', 'failure'])('the %s of an older read does not replace a newer answer', async (end) => {
   const list = await opened();
   const reads = [list.reload(), list.reload()];
-  underWay[2]?.answer(false, 'n');
+  underWay[2]?.answer(pageOf(false, 'n'));
   await reads[1];
-  if (end === 'answer') underWay[1]?.answer(true, 'a', 'b');
+  if (end === 'answer') underWay[1]?.answer(pageOf(true, 'a', 'b'));
   else underWay[1]?.breakOff();
   await reads[0];
   expect([shown(list), list.error.value]).toEqual(['n', undefined]);

@@ -1,5 +1,6 @@
 // Answers of the service that arrive after something newer: what they may not replace, and what they still tell.
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { expect, test, vi } from 'vitest';
+import { requestsUnderWay } from './requests-under-way.ts';
 
 interface Key {
   id: string;
@@ -22,24 +23,7 @@ interface Reading {
 const READING_FILE: string = '../../../control-plane/console/web/core/reading.ts';
 const { openResource, openList } = (await import(READING_FILE)) as Reading;
 
-/** The requests under way, in the order in which they were sent. */
-let underWay: { url: string; answer(body: object): void; breakOff(): void }[];
-
-beforeEach(() => {
-  underWay = [];
-  vi.stubGlobal('fetch', (url: string) => {
-    const { promise, resolve, reject } = Promise.withResolvers<Response>();
-    underWay.push({
-      url,
-      answer: (body) => resolve(Response.json(body)),
-      breakOff: () => reject(new TypeError('Failed to fetch')),
-    });
-    return promise;
-  });
-});
-afterEach(() => {
-  vi.unstubAllGlobals();
-});
+const underWay = requestsUnderWay();
 
 const key = (id: string, status = 'active'): Key => ({ id, status });
 const page = (...data: Key[]): object => ({ data, next_cursor: null });

@@ -37,8 +37,8 @@ const machinesOf = async (_query: unknown, ids: readonly string[]): Promise<Map<
 
 async function earned(machineIds: string[], more: readonly string[] = []): Promise<Record<string, bigint>> {
   recording.sent.length = 0;
-  const subjectsOf = async (_query: unknown, id: string): Promise<string[]> =>
-    id === 'm1' ? ['m1/a', 'm1/b', 'moved', ...more] : [`${id}/a`];
+  const subjectsOf = async (_query: unknown, ids: readonly string[]): Promise<string[]> =>
+    ids.flatMap((id) => (id === 'm1' ? ['m1/a', 'm1/b', 'moved', ...more] : [`${id}/a`]));
   const what = { supplierId: SUPPLIER, machineIds, sinceMs: DAY_MS };
   return Object.fromEntries(await earnedByMachine(recording.db.read, what, { machinesOf, subjectsOf }));
 }

@@ -68,7 +68,7 @@ describe('instances are found', () => {
     await add('i-1', { machine_id: 'm-1' });
     await add('i-3', { machine_id: 'm-2' });
     await add('i-4');
-    expect(await store.subjectsOf(db.read, 'm-1')).toEqual(['i-1', 'i-2']);
+    expect(await store.subjectsOf(db.read, ['m-1'])).toEqual(['i-1', 'i-2']);
     expect(await store.machinesOf(db.read, ['i-1', 'i-3', 'i-4'])).toEqual(
       new Map([
         ['i-1', 'm-1'],
