@@ -41,6 +41,9 @@ test('are not read when the living ones are counted, or those of a person', asyn
   await add({ name: 'living', count: API_KEYS_PER_ORG_MAX - 1 });
   await add({ name: 'ending', count: 1, expiresMs: 10 });
   await add({ name: 'foreign', count: 5_000, orgId: 'p', expiresMs: 10 });
+  // What earlier tests have deleted stays in the indexes for a while, and makes PostgreSQL choose others.
+  const again = db.dialect === 'sqlite' ? sql`reindex api_keys` : sql`reindex table api_keys`;
+  await db.tx('reindex', (tx) => tx.run(again));
   await db.tx('analyze', (tx) => tx.run(sql`analyze api_keys`));
   const { db: recorded, sent } = recordingDb(db);
   await assertCount(recorded, 9);
