@@ -1,5 +1,11 @@
 // The proxy for applications: checks the instance's login on each request and relays it over a data stream into the container.
-import { type IncomingMessage, request as sendRequest, type ServerResponse, STATUS_CODES } from 'node:http';
+import {
+  type ClientRequest,
+  type IncomingMessage,
+  request as sendRequest,
+  type ServerResponse,
+  STATUS_CODES,
+} from 'node:http';
 import { type Duplex, pipeline } from 'node:stream';
 import proxyAddress from '@fastify/proxy-addr';
 import type { Clock } from '../../../shared/clock.ts';
@@ -80,6 +86,7 @@ export function openAppProxy({ trustProxy, ...given }: AppProxyDeps): AppProxy {
       const answered = [...responseHeaders(answer.rawHeaders), ...entered.cookie];
       response.writeHead(answer.statusCode ?? 502, answer.statusMessage, answered);
       response.flushHeaders();
+      if (!repeatable) dropRest({ request, response }, deps.clock);
       // If the application breaks off, the client's connection breaks too, because half an answer must not look complete.
       pipeline(answer, response, (error) => void (error && response.destroy()));
     });
@@ -95,7 +102,7 @@ export function openAppProxy({ trustProxy, ...given }: AppProxyDeps): AppProxy {
       refuse(response, unanswered(error, app), deps);
     });
     if (repeatable) outgoing.end();
-    else pipeline(request, outgoing, () => undefined);
+    else sendBody(request, outgoing);
     response.once('close', () => outgoing.destroy());
   };
 
@@ -124,6 +131,15 @@ export function openAppProxy({ trustProxy, ...given }: AppProxyDeps): AppProxy {
 /** True if the request has no body and may be sent twice (RFC 9110, section 9.2.2). */
 function isRepeatable(request: IncomingMessage): boolean {
   return !hasBody(request) && ['GET', 'HEAD', 'OPTIONS'].includes(request.method ?? '');
+}
+
+/**
+ * An application may answer before it has read the whole body, and a client may read the answer only after it has sent the whole body. So the request
+ * can still be read when the application has left. A pipeline of Node would destroy it.
+ */
+function sendBody(request: IncomingMessage, outgoing: ClientRequest): void {
+  request.pipe(outgoing);
+  outgoing.once('close', () => request.unpipe(outgoing).resume());
 }
 
 /** True if Node can write the status line. An application may send any bytes as its status, and Node would throw. */
@@ -236,11 +252,8 @@ function unanswered(error: unknown, { target }: App): Refusal {
 /** The client reads the refusal only if the rest of its body is read: Node would close at once, and the network would discard the refusal. */
 function refuse(response: ServerResponse, refusal: Refusal, { clock }: Pick<AppProxyDeps, 'clock'>): void {
   if (response.headersSent) return void response.destroy();
-  const { req: request } = response;
-  // The body cannot be read any more after the pipeline to the application has failed.
-  const connection = request.destroyed ? { Connection: 'close' } : {};
-  dropRest({ request, response }, clock);
-  response.writeHead(refusal.status, STATUS_CODES[refusal.status], { ...refusalHeaders(refusal), ...connection });
+  dropRest({ request: response.req, response }, clock);
+  response.writeHead(refusal.status, STATUS_CODES[refusal.status], refusalHeaders(refusal));
   response.end(`${refusal.text}\n`);
 }
 

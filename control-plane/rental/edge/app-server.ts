@@ -45,10 +45,8 @@ export function openAppServer({ proxy, tls, limit, clock }: AppServerDeps): AppS
   const silent = silentConnections(server, tls);
   server.on('connection', (socket: Socket) => void limit.admit(socket));
   server.on('request', (request: IncomingMessage, response: ServerResponse) => {
-    // A server that closes must not keep connections alive, because new requests would arrive on them. Node clears `request.socket` if the body
-    // breaks off.
-    const { socket } = request;
-    response.once('close', () => void (server.listening || socket.end()));
+    // A server that closes must not keep connections alive, because new requests would arrive on them.
+    response.once('close', () => void (server.listening || request.socket.end()));
     proxy.onRequest(request, response);
   });
   server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
