@@ -168,6 +168,8 @@ export interface RouteFacts {
   spends?: boolean;
   /** A route without authentication that sets the cookie of a session. A browser may call it only from our own pages. */
   signsIn?: boolean;
+  /** Callers that send the same URL at the same moment get one answer (`sharedRoute`). */
+  isShared?: boolean;
 }
 
 type HandlerCall<S extends RouteScope, P, Q, B> = S extends 'none' | 'operator'
@@ -229,6 +231,23 @@ export function uploadRoute<
   Q extends z.ZodType = z.ZodType<undefined>,
 >(spec: UploadRouteSpec<S, P, Q>): Route {
   return spec as unknown as Route;
+}
+
+interface SharedRouteSpec<P extends z.ZodType, Q extends z.ZodType> extends Omit<RouteFacts, 'isShared'> {
+  method: 'GET';
+  scope: 'none';
+  idempotency: 'none';
+  params?: P;
+  query?: Q;
+  /** Gets nothing that tells callers apart, because its reply is for several of them. */
+  handler(call: { params: z.output<P>; query: z.output<Q> }): Promise<Omit<Reply, 'stream'>>;
+}
+
+/** Declares a route for what is public. Callers that send the same URL at the same moment get one answer. */
+export function sharedRoute<P extends z.ZodType = z.ZodType<undefined>, Q extends z.ZodType = z.ZodType<undefined>>(
+  spec: SharedRouteSpec<P, Q>,
+): Route {
+  return { ...spec, isShared: true } as unknown as Route;
 }
 
 /** A request to a model. Its response has rate headers. Polling a job is not such a request. */

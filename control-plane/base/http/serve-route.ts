@@ -18,6 +18,7 @@ import { refusalReply } from './refusals.ts';
 import { type Caller, isInference, type MaybePromise, type Route, undeclared, type WireReply } from './route.ts';
 import type { Scope } from './scopes.ts';
 import type { Unsent } from './unsent.ts';
+import { openSharedAnswers } from './shared-answers.ts';
 import { assertMediaType, uploadOf } from './uploads.ts';
 
 /** A body that comes this long after its head is late. Most clients send both together. If a slow line is late, its caller is only read again. */
@@ -41,6 +42,7 @@ export interface RouteDeps {
 }
 
 export function serveRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps: AnswerDeps): void {
+  const share = openSharedAnswers<WireReply>(deps.clock);
   app.route({
     method: each.method,
     url: urlPattern(each),
@@ -57,22 +59,24 @@ export function serveRoute(app: FastifyInstance, each: Route, deps: RouteDeps, a
       const gone = goneSignal(reply.raw);
       const admitted = request.getDecorator<Admitted | undefined>('admitted');
       const isLate = admitted !== undefined && deps.clock.monotonicMs() - admitted.atMs >= LATE_MS;
-      const wire = await answer(
-        each,
-        {
-          raw: request.raw,
-          params: paramsOf(each, request.params),
-          query: request.query,
-          body: each.upload === undefined ? wholeBody(request) : uploadOf(request.raw),
-          path: pathOf(request),
-          caller: isLate ? await admitAgain(admitted.scope, each, request, deps) : admitted?.caller,
-          requestId: request.id,
-          clientIp: request.ip,
-          gone,
-          isForm: isForm(request),
-        },
-        answerDeps,
-      );
+      const make = async (): Promise<WireReply> =>
+        answer(
+          each,
+          {
+            raw: request.raw,
+            params: paramsOf(each, request.params),
+            query: request.query,
+            body: each.upload === undefined ? wholeBody(request) : uploadOf(request.raw),
+            path: pathOf(request),
+            caller: isLate ? await admitAgain(admitted.scope, each, request, deps) : admitted?.caller,
+            requestId: request.id,
+            clientIp: request.ip,
+            gone,
+            isForm: isForm(request),
+          },
+          answerDeps,
+        );
+      const wire = await (each.isShared === true ? share(request.url, make) : make());
       deps.unsent.hold(reply.raw, wire.body.length);
       return send(reply, wire);
     },

@@ -6,7 +6,7 @@ import { dollarsFromUcents } from '../../../shared/money.ts';
 import { z } from 'zod';
 import type { Db } from '../../base/db/db.ts';
 import { byCreation, type Cursors, type PageStart } from '../../base/http/cursors.ts';
-import { type Route, route } from '../../base/http/route.ts';
+import { type Route, sharedRoute } from '../../base/http/route.ts';
 import { gpuTypes, type GpuTypeFacts, type ListedOffering, listedOfferings } from './offerings.ts';
 import { architectureOf } from './known-gpus.ts';
 
@@ -21,7 +21,7 @@ const PricingQuery = z.strictObject({
 export function catalogRoutes(deps: { db: Db; cursors: Cursors }): Route[] {
   const { db, cursors } = deps;
   return [
-    route({
+    sharedRoute({
       method: 'GET',
       path: '/v1/gpu-types',
       operationId: 'listGpuTypes',
@@ -42,7 +42,7 @@ export function catalogRoutes(deps: { db: Db; cursors: Cursors }): Route[] {
         return { status: 200, body };
       },
     }),
-    route({
+    sharedRoute({
       method: 'GET',
       path: '/v1/pricing',
       operationId: 'listPricing',
