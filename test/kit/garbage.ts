@@ -1,6 +1,6 @@
 // The garbage of this process: collects it, and tells whether something is still in memory.
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import { setFlagsFromString } from 'node:v8';
+import { getHeapSpaceStatistics, setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 
 /** The event loop still refers to what its last turns have used. After a few more turns it does not. */
@@ -17,7 +17,31 @@ export async function isForgotten(ref: WeakRef<object> | undefined): Promise<boo
 
 /** Frees what nothing refers to. Buffers are freed a turn after their owners, by a second call. */
 export function collectGarbage(): void {
-  setFlagsFromString('--expose-gc');
-  const collect = runInNewContext('gc') as () => void;
+  collector()();
+}
+
+/**
+ * By how many bytes the old objects have grown if `use` was called `times` times, and the young objects were collected after each call. What is
+ * freed then needs no full collection.
+ */
+export async function grownOldBytes(times: number, use: () => unknown): Promise<number> {
+  const collect = collector();
+  // V8 would make objects that have often become old among the old ones. The control plane runs with the same flag.
+  setFlagsFromString('--no-allocation-site-pretenuring');
+  const used = (): number =>
+    getHeapSpaceStatistics().find(({ space_name: name }) => name === 'old_space')?.space_used_size ?? 0;
   collect();
+  const beforeBytes = used();
+  for (let i = 0; i < times; i += 1) {
+    await use();
+    collect({ type: 'minor' });
+  }
+  return used() - beforeBytes;
+}
+
+type Collect = (options?: { type: 'minor' }) => void;
+
+function collector(): Collect {
+  setFlagsFromString('--expose-gc');
+  return runInNewContext('gc') as Collect;
 }

@@ -30,7 +30,7 @@ export async function openConnection(target: Target, deps: ConnectionDeps, signa
       remoteAddress,
     });
   }
-  return target.isTls ? await startTls(socket, target, deps.ca) : socket;
+  return target.isTls ? await startTls(socket, target, { ca: deps.ca, signal }) : socket;
 }
 
 /** The addresses that may be tried: the literal address, or the allowed addresses of the name. */
@@ -49,7 +49,7 @@ async function addressesOf(target: Target, { policy, resolve }: ConnectionDeps):
 }
 
 function openTcp(target: Target, addresses: readonly string[], signal: AbortSignal): Promise<Socket> {
-  const options = { host: target.hostname, port: target.port, noDelay: true, signal };
+  const options = { host: target.hostname, port: target.port, noDelay: true };
   const families = addresses.map((address) => ({ address, family: isIP(address) }));
   const socket = connectTcp({
     ...options,
@@ -59,13 +59,15 @@ function openTcp(target: Target, addresses: readonly string[], signal: AbortSign
     // them.
     lookup: (_hostname, _options, callback) => callback(null, families),
   });
-  return settled(socket, 'connect', {
-    code: 'connect',
-    what: `no connection to ${target.hostname} port ${target.port}`,
-  });
+  const failure = { code: 'connect', what: `no connection to ${target.hostname} port ${target.port}` } as const;
+  return settled(socket, 'connect', failure, signal);
 }
 
-function startTls(socket: Socket, target: Target, ca: string | undefined): Promise<Socket> {
+function startTls(
+  socket: Socket,
+  target: Target,
+  { ca, signal }: { ca: string | undefined; signal: AbortSignal },
+): Promise<Socket> {
   const secure = connectTls({
     socket,
     host: target.hostname,
@@ -73,18 +75,21 @@ function startTls(socket: Socket, target: Target, ca: string | undefined): Promi
     ALPNProtocols: ['http/1.1'],
     ...(ca === undefined ? {} : { ca }),
   });
-  return settled(secure, 'secureConnect', {
-    code: 'tls',
-    what: `no TLS connection to ${target.hostname} port ${target.port}`,
-    remoteAddress: socket.remoteAddress ?? null,
-  });
+  const what = `no TLS connection to ${target.hostname} port ${target.port}`;
+  const failure = { code: 'tls', what, remoteAddress: socket.remoteAddress ?? null } as const;
+  return settled(secure, 'secureConnect', failure, signal);
 }
 
 async function settled(
   socket: Socket,
   event: 'connect' | 'secureConnect',
   failure: { code: OutboundErrorCode; what: string; remoteAddress?: string | null },
+  signal: AbortSignal,
 ): Promise<Socket> {
+  // Node's own option would watch the socket for as long as it lives. An open connection is ended by its owner.
+  const leave = (): void => void socket.destroy();
+  if (signal.aborted) leave();
+  signal.addEventListener('abort', leave);
   // This listener ignores errors, because `once` and the close that follows report them. Without a listener, a later error would end the
   // process.
   socket.on('error', () => undefined);
@@ -97,6 +102,8 @@ async function settled(
   } catch (cause) {
     socket.destroy();
     throw new OutboundError(failure.code, `${failure.what}: ${reasonOf(cause)}`, { ...failure, cause });
+  } finally {
+    signal.removeEventListener('abort', leave);
   }
 }
 

@@ -5,7 +5,7 @@
 // would cost several times as much.
 import type { Dispatcher } from 'undici';
 import type { Clock } from '../../../shared/clock.ts';
-import { type Dial, type Line, type Lines, openLines, joined, outboundError } from './lines.ts';
+import { type Dial, type Line, type Lines, openLines, joined, outboundError, whenConnected } from './lines.ts';
 import {
   OutboundError,
   type OutboundErrorCode,
@@ -103,7 +103,6 @@ function begin(target: Target, conversation: Conversation): Promise<Exchange> {
     isOver = true;
     cancel();
     unlimited();
-    line.onConnected = () => undefined;
     request.signal.removeEventListener('abort', leave);
     lines.giveBack(line);
   };
@@ -116,11 +115,10 @@ function begin(target: Target, conversation: Conversation): Promise<Exchange> {
   const pieces = openPieces(conversation, end);
   request.signal.addEventListener('abort', leave);
   let cancel = endAfter(conversation, { ms: request.connectMs, code: 'connect', what: 'no connection' });
-  line.onConnected = () => {
+  whenConnected(line, () => {
     cancel();
     cancel = endAfter(conversation, { ms: request.statusMs, code: 'timeout', what: 'no status line' });
-  };
-  if (line.isOpen) line.onConnected();
+  });
   const unlimited =
     request.totalMs === undefined
       ? (): void => undefined

@@ -6,6 +6,7 @@ import { Client, errors } from 'undici';
 import { type ConnectionDeps, openConnection } from './connection.ts';
 import { OutboundError, type Target } from './policy.ts';
 import { messageOf } from '../../../shared/errors.ts';
+import { openRing } from '../../../shared/ring.ts';
 
 /** Limit of idle connections to all hosts. The oldest one is closed first. */
 const IDLE_LINES_MAX = 256;
@@ -18,6 +19,10 @@ export interface Line {
   origin: string;
   client: Client;
   isOpen: boolean;
+  /** True while it is kept for a next request. */
+  isIdle: boolean;
+  /** Takes it out of the list that it is in. */
+  leave: () => void;
   /** The address that the newest connection reached. */
   remoteAddress: string | null;
   /** The reason if we ended the connection. */
@@ -40,12 +45,13 @@ export interface Lines {
 }
 
 export function openLines(deps: ConnectionDeps): Lines {
-  const busy = new Set<Line>();
-  /** The oldest one is the first. */
-  const idle = new Set<Line>();
+  const busy = openRing<Line>();
+  const idle = openRing<Line>();
   const idleOf = new Map<string, Line[]>();
   const remove = (line: Line): void => {
-    if (!idle.delete(line)) return;
+    if (!line.isIdle) return;
+    line.isIdle = false;
+    line.leave();
     const others = idleOf.get(line.origin)?.filter((other) => other !== line) ?? [];
     if (others.length === 0) idleOf.delete(line.origin);
     else idleOf.set(line.origin, others);
@@ -55,27 +61,38 @@ export function openLines(deps: ConnectionDeps): Lines {
       const same = idleOf.get(target.origin) ?? [];
       const kept = same.pop();
       if (same.length === 0) idleOf.delete(target.origin);
-      if (kept !== undefined) idle.delete(kept);
       const line = kept ?? newLine(target, dial ?? ((signal) => openConnection(target, deps, signal)), remove);
-      busy.add(line);
+      line.isIdle = false;
+      line.leave();
+      line.leave = busy.add(line);
       return line;
     },
     giveBack: (line) => {
-      busy.delete(line);
+      line.onConnected = doNothing;
+      line.leave();
       if (!line.isOpen || line.endedBy !== null) return;
-      idle.add(line);
+      line.isIdle = true;
+      line.leave = idle.add(line);
       const same = idleOf.get(line.origin);
       if (same === undefined) idleOf.set(line.origin, [line]);
       else same.push(line);
-      const [oldest] = idle;
-      if (idle.size > IDLE_LINES_MAX) oldest?.end(closing());
+      if (idle.size > IDLE_LINES_MAX) idle.oldest()?.end(closing());
     },
     close: async () => {
-      const all = [...busy, ...idle];
+      const all = [...busy.list(), ...idle.list()];
       for (const line of all) line.end(closing());
       await Promise.all(all.map(({ client }) => client.destroy()));
     },
   };
+}
+
+/**
+ * Calls `act` for each connection that the line gets during its request, and at once if it has one. V8 makes a function that is written right into
+ * a property among the old objects. From there it would keep its whole request in memory until the next full collection.
+ */
+export function whenConnected(line: Line, act: () => void): void {
+  line.onConnected = act;
+  if (line.isOpen) act();
 }
 
 /** The response headers as undici returns them, in our form. Repeated headers are joined with a comma. */
@@ -119,13 +136,15 @@ function newLine(target: Target, connect: Connect, onGone: (line: Line) => void)
     origin: target.origin,
     client,
     isOpen: false,
+    isIdle: false,
+    leave: doNothing,
     remoteAddress: null,
     endedBy: null,
-    onConnected: () => undefined,
+    onConnected: doNothing,
     end: (reason) => {
       line.endedBy ??= reason;
       onGone(line);
-      ending.abort();
+      ending.abort(reason);
       void client.destroy(reason);
     },
   };
@@ -136,6 +155,9 @@ function newLine(target: Target, connect: Connect, onGone: (line: Line) => void)
   });
   return line;
 }
+
+/** A function made during a request would keep all of that request in memory for as long as the line is kept. */
+function doNothing(): void {}
 
 function closing(): OutboundError {
   return new OutboundError('connect', 'the connection was closed');

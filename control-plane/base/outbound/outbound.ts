@@ -2,7 +2,7 @@
 import type { Clock } from '../../../shared/clock.ts';
 import { parseJson } from '../../../shared/json.ts';
 import type { Resolve } from './connection.ts';
-import { type Line, openLines, joined, outboundError } from './lines.ts';
+import { type Line, openLines, joined, outboundError, whenConnected } from './lines.ts';
 import { OutboundError, openPolicy, type OutboundPolicy, type Target } from './policy.ts';
 
 export interface OutboundRequest {
@@ -92,11 +92,10 @@ async function attempt(
     });
   const cancelTotal = endAfter(totalMs, 'no whole answer');
   let cancelStatus = (): void => undefined;
-  line.onConnected = () => {
+  whenConnected(line, () => {
     cancelStatus();
     cancelStatus = endAfter(statusMs, 'no status line');
-  };
-  if (line.isOpen) line.onConnected();
+  });
   let status: number | null = null;
   try {
     const answer = await line.client.request({
@@ -127,7 +126,6 @@ async function attempt(
   } finally {
     cancelStatus();
     cancelTotal();
-    line.onConnected = () => undefined;
   }
 }
 

@@ -33,6 +33,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { fail, ServiceError } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Log } from '../../../shared/log.ts';
+import { openRing, type Ring } from '../../../shared/ring.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Caller } from '../../base/http/route.ts';
 import { wallet } from '../../money/ledger/accounts.ts';
@@ -125,8 +126,7 @@ export function openRequests(deps: RequestsDeps): Requests {
   const { clock, db, ids, ledger } = deps;
   const slots = openSlots(deps.openMax);
   let stopped: ServiceError | undefined;
-  /** The receipts that this process serves, by id. */
-  const living = new Map<string, Living>();
+  const living = openRing<Living>();
 
   const begin = async (request: NewRequest): Promise<OpenRequest> => {
     const { caller, callable, boundUcents } = request;
@@ -173,17 +173,17 @@ export function openRequests(deps: RequestsDeps): Requests {
     sweep: (signal) => sweep(living, signal, deps),
     open: () => living.size,
     close: async (graceMs) => {
-      const closed = (): Promise<unknown> => Promise.all([...living.values()].map(({ over }) => over));
+      const closed = (): Promise<unknown> => Promise.all(living.list().map(({ over }) => over));
       if (graceMs > 0) await Promise.race([closed(), clock.sleep(graceMs)]);
       stopped = new ServiceError('unavailable', { detail: 'The service restarts. Send the request again.' });
-      for (const each of living.values()) each.stop(stopped);
+      for (const each of living.list()) each.stop(stopped);
       await closed();
     },
   };
 }
 
 interface Entrance {
-  living: Map<string, Living>;
+  living: Ring<Living>;
   slots: Slots;
   /** The error for all requests once this process stops; undefined before. */
   stopped: ServiceError | undefined;
@@ -205,10 +205,10 @@ function enter(
   };
   const forget = onAbort(gone, () => ending.abort(gone.reason));
   if (stopped !== undefined) stop(stopped);
-  living.set(id, { over: over.promise, stop });
+  const depart = living.add({ id, over: over.promise, stop });
   const leave = (): void => {
     forget();
-    living.delete(id);
+    depart();
     letGo();
     over.resolve();
   };
@@ -217,6 +217,7 @@ function enter(
 
 /** A receipt that this process serves. */
 interface Living {
+  id: string;
   /** Resolves when the receipt is closed. */
   over: Promise<void>;
   stop(reason: ServiceError): void;
@@ -241,11 +242,7 @@ function receiptOf(
   };
 }
 
-async function sweep(
-  living: ReadonlyMap<string, unknown>,
-  signal: AbortSignal,
-  { db, clock, log }: RequestsDeps,
-): Promise<number> {
+async function sweep(living: Ring<Living>, signal: AbortSignal, { db, clock, log }: RequestsDeps): Promise<number> {
   const dead = await deadReceipts(db, living, signal);
   const close = (receipt: OpenReceipt): Promise<boolean> =>
     db.hot(closeReceipt(receipt, freeOutcome('process_ended'), { nowMs: clock.now(), attempts: [] }));
@@ -255,13 +252,14 @@ async function sweep(
   return dead.length;
 }
 
-async function deadReceipts(db: Db, living: ReadonlyMap<string, unknown>, signal: AbortSignal): Promise<OpenReceipt[]> {
+async function deadReceipts(db: Db, living: Ring<Living>, signal: AbortSignal): Promise<OpenReceipt[]> {
   const dead: OpenReceipt[] = [];
   let afterId: string | undefined = '';
   while (afterId !== undefined && !signal.aborted) {
     const open: OpenReceipt[] = await store.openReceipts(db.read, afterId, SWEEP_ROWS);
     // `living` is read after the rows. A request enters `living` before its row is written, so each row that is served is found in it.
-    dead.push(...open.filter(({ id }) => !living.has(id)));
+    const served = new Set(living.list().map(({ id }) => id));
+    dead.push(...open.filter(({ id }) => !served.has(id)));
     afterId = open.at(-1)?.id;
   }
   return dead;

@@ -11,6 +11,7 @@ import {
   openExchanges,
 } from '../../../../control-plane/base/outbound/exchange.ts';
 import { OutboundError } from '../../../../control-plane/base/outbound/policy.ts';
+import { grownOldBytes } from '../../../kit/garbage.ts';
 import { type VirtualClock, virtualClock } from '../../../kit/virtual-clock.ts';
 
 let clock: VirtualClock;
@@ -189,6 +190,17 @@ describe('a connection', () => {
     await left.promise;
     (await open(url)).end();
   });
+});
+
+test('requests of a kept connection are freed with the young objects', async () => {
+  const url = await serve((_request, response) => response.end('hello'));
+  let count = 0;
+  const ask = async (): Promise<void> => {
+    const body = String((count += 1)).padEnd(100_000, '.');
+    expect(await read(await open(url, { body }))).toBe('hello');
+  };
+  await grownOldBytes(10, ask);
+  expect(await grownOldBytes(100, ask)).toBeLessThan(2_000_000);
 });
 
 describe('a connection that the caller opens', () => {
