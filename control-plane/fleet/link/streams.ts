@@ -87,6 +87,8 @@ export function openStreams(deps: { clock: Clock; ids: Ids }): Streams {
       // The one-time token was valid. The connection must not count against its address, because a host opens one stream per connection of
       // a customer.
       proven();
+      // The first bytes may have broken the stream already. Then it closes before its user can listen for that, and would count as open for ever.
+      if (stream.destroyed) return entry.reject(new StreamError('dial', 'the host broke the stream at once'));
       if (entry.onBytes !== undefined) request.socket.on('data', entry.onBytes);
       entry.resolve(stream);
     },
