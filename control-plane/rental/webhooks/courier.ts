@@ -4,6 +4,7 @@
 // nobody, and it would have to expire. If a process dies, its rows are still due, and the next process repeats the attempt.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
+import { WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX } from '../../../shared/limits.ts';
 import type { Rng } from '../../../shared/rng.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Outbound } from '../../base/outbound/outbound.ts';
@@ -19,7 +20,7 @@ import {
 } from './delivery-store.ts';
 import { dueEndpoints, type EndpointRow, findEndpoint, refreshDue, setHealth } from './endpoint-store.ts';
 import { openLanes } from './lanes.ts';
-import { continueReplays } from './deliveries.ts';
+import { continueReplays, retry } from './deliveries.ts';
 import { deliveryAfter, healthAfter, slotsOf, URGENT_AT_ONCE_MAX } from './schedule.ts';
 import type { Secrets } from './endpoints.ts';
 
@@ -140,8 +141,11 @@ async function record(before: DeliveryRow, { row, outcome }: Attempt, deps: Cour
     const moved = await moveDelivery(tx, delivery, { ...step, nowMs, patch: { attempts: row.n } });
     if (!moved) return undefined;
     await insertAttempt(tx, row);
-    const health = healthAfter(endpoint, outcome, nowMs);
+    // An attempt to the address that the endpoint had before says nothing about the present one.
+    const health = endpoint.url === row.request_url ? healthAfter(endpoint, outcome, nowMs) : endpoint;
     await setHealth(tx, endpoint, health);
+    if (isAskedAgain(before, delivery) && step.to !== 'succeeded' && row.n < WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX)
+      await retry(tx, endpoint.id, delivery.id, nowMs);
     await refreshDue(tx, endpoint.id);
     return { status: step.to, from: endpoint.status, to: health.status };
   });
@@ -153,6 +157,11 @@ async function record(before: DeliveryRow, { row, outcome }: Attempt, deps: Cour
   );
   if (recorded.from !== recorded.to)
     log.warn({ ...about, from: recorded.from, to: recorded.to }, 'a webhook endpoint changed its health');
+}
+
+/** The owner asked for a retry while the attempt was in progress. The attempt is not that retry, because it may have failed already. */
+function isAskedAgain(before: DeliveryRow, now: DeliveryRow): boolean {
+  return before.next_trigger !== 'manual' && now.next_trigger === 'manual';
 }
 
 /** Gives up overdue deliveries, also of endpoints that are disabled or whose circuit is open. */
