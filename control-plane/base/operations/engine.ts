@@ -91,7 +91,10 @@ export function startEngine(drivers: Driver[], deps: { clock: Clock; log: Log; r
   };
 
   const run = async (): Promise<void> => {
-    for (const lane of lanes) await startDue(lane);
+    const failures: unknown[] = [];
+    // A driver whose due rows cannot be read keeps no row of another driver waiting.
+    for (const lane of lanes) await startDue(lane).catch((error: unknown) => failures.push(error));
+    if (failures.length > 0) throw failures.length === 1 ? failures[0] : new AggregateError(failures);
   };
   const loop = startLoop({ name: 'engine', periodMs: PERIOD_MS, run }, { clock, log });
 

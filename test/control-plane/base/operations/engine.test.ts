@@ -57,3 +57,18 @@ test('a driver whose rows all hang keeps no row of another driver waiting, and h
   await clock.advance(2_000);
   expect(count('slow')).toBe(100);
 });
+
+test('a driver whose due rows cannot be read keeps no row of another driver waiting, and its failure is shown', async () => {
+  const clock = virtualClock();
+  const due = ['row'];
+  const broken = {
+    name: 'broken',
+    due: async () => Promise.reject(new Error('the table is locked')),
+    drive: async () => undefined,
+  };
+  const sound = { name: 'sound', due: async () => due, drive: async () => void due.pop() };
+  engine = startEngine([broken, sound], { clock, log: createLog('test', 'silent'), rng: seededRng(1) });
+  await clock.advance(2_000);
+  expect(due).toEqual([]);
+  expect(engine.loop.status()).toMatchObject({ last_error: 'the table is locked', last_success_ms: null });
+});
