@@ -19,6 +19,7 @@ async function load(order: Order): Promise<Answer> {
   const pool = new Pool(origin, { connections: connections ?? 1, pipelining: 1 });
   let left = count ?? 0;
   const [waitsMs, firstsMs]: [number[], number[]] = [[], []];
+  let characters = 0;
   const send = async (startMs: number, caller: number): Promise<void> => {
     const authorization = `Bearer ${keys[caller % keys.length]}`;
     const headers = { authorization, 'idempotency-key': randomUUID(), ...more };
@@ -29,6 +30,7 @@ async function load(order: Order): Promise<Answer> {
       if (text === '') firstsMs.push(performance.now() - startMs);
       text += String(piece);
     }
+    characters += text.length;
     if (answer.statusCode !== status) throw new Error(`${order.kind} ${path}: ${answer.statusCode} ${text}`);
   };
   const call = async (_: unknown, caller: number): Promise<void> => {
@@ -46,6 +48,7 @@ async function load(order: Order): Promise<Answer> {
     p50Ms: percentile(waitsMs, 0.5),
     p99Ms: percentile(waitsMs, 0.99),
     firstP50Ms: percentile(firstsMs, 0.5),
+    characters: characters / waitsMs.length,
   };
 }
 

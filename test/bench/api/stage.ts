@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import Database from 'better-sqlite3';
 import { Client } from 'pg';
+import { SERVE_FLAGS } from '../../../control-plane/base/systemd/v8.ts';
 import { accountId, funding, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { startControlPlane } from '../../kit/control-plane.ts';
 import { busyboxImage } from '../../kit/images.ts';
@@ -73,7 +74,7 @@ export async function openStage({ postgres }: StageOptions = {}): Promise<Stage>
     else await fillPostgres(postgres.nearUrl, statements);
     const client = await startSide(CLIENT);
     undo.push(() => client.stop());
-    const peer = postgres === undefined ? await startSide(PEER) : undefined;
+    const peer = postgres === undefined ? await startSide(PEER, { flags: SERVE_FLAGS }) : undefined;
     if (peer !== undefined) undo.push(() => peer.stop());
     const { first: firstPort, last: lastPort } = SSH.port_range;
     const served = await peer?.ask({ kind: 'serve', file: copy, firstPort, lastPort });
