@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { type ClientRequest, Agent as HttpAgent, type IncomingMessage, request as httpRequest } from 'node:http';
 import { Agent as HttpsAgent, request as httpsRequest } from 'node:https';
-import { createHash, createHmac } from 'node:crypto';
+import { createHash, createHmac, createSecretKey, type KeyObject } from 'node:crypto';
 import { text as readText } from 'node:stream/consumers';
 import { AwsV4Signer } from 'aws4fetch';
 import { XMLParser } from 'fast-xml-parser';
@@ -72,6 +72,7 @@ const SILENT_MS = 30_000;
 export function openS3Requests(settings: S3Settings, clock: Clock): S3Requests {
   const isPlain = settings.endpoint.startsWith('http:');
   const agent = isPlain ? new HttpAgent({ keepAlive: true }) : new HttpsAgent({ keepAlive: true });
+  const signingKeyOf = openSigningKeys(settings.secretKey);
 
   const beginOnce = async (asked: S3Request): Promise<IncomingMessage> => {
     const { body = [], signal } = asked;
@@ -132,10 +133,9 @@ export function openS3Requests(settings: S3Settings, clock: Clock): S3Requests {
     presign: async (asked, seconds) => {
       const query = { ...asked.query, 'X-Amz-Expires': String(seconds) };
       const signer = signerOf({ ...asked, query }, settings, clock.now(), { signQuery: true, allHeaders: true });
-      const { url } = signer;
-      url.searchParams.set('X-Amz-Signature', await signatureOf(signer));
+      const signature = await signatureOf(signer, signingKeyOf(signer.credentialString));
       // URLSearchParams writes a plus sign for a space. Some stores do not read it as a space.
-      return url.href.replaceAll('+', '%20');
+      return `${signer.url.href.replaceAll('+', '%20')}&X-Amz-Signature=${signature}`;
     },
   };
 }
@@ -221,14 +221,28 @@ async function signed(
 }
 
 /** The signature of the signer's request. The signer's own way takes seven asynchronous steps, and a page of jobs shows thousands of URLs. */
-async function signatureOf(signer: AwsV4Signer): Promise<string> {
-  const { datetime, credentialString: scope, secretAccessKey } = signer;
+async function signatureOf(signer: AwsV4Signer, key: KeyObject): Promise<string> {
+  const { datetime, credentialString: scope } = signer;
   const canonical = createHash('sha256')
     .update(await signer.canonicalString())
     .digest('hex');
-  const hmac = (key: string | Buffer, text: string): Buffer => createHmac('sha256', key).update(text).digest();
-  const key = scope.split('/').reduce<string | Buffer>(hmac, `AWS4${secretAccessKey}`);
   return hmac(key, ['AWS4-HMAC-SHA256', datetime, scope, canonical].join('\n')).toString('hex');
+}
+
+/** The key that signs in a scope (day, region and service). All signatures of a day have the same, and it takes longer to derive than to use. */
+function openSigningKeys(secretKey: string): (scope: string) => KeyObject {
+  let last: { scope: string; key: KeyObject } | undefined;
+  return (scope) => {
+    if (last?.scope !== scope) {
+      const [day = '', ...others] = scope.split('/');
+      last = { scope, key: createSecretKey(others.reduce<Buffer>(hmac, hmac(`AWS4${secretKey}`, day))) };
+    }
+    return last.key;
+  };
+}
+
+function hmac(key: string | Buffer | KeyObject, text: string): Buffer {
+  return createHmac('sha256', key).update(text).digest();
 }
 
 function signerOf(
@@ -240,7 +254,8 @@ function signerOf(
   const url = new URL(endpoint);
   if (!pathStyle) url.hostname = `${bucket}.${url.hostname}`;
   url.pathname = pathStyle ? `/${bucket}/${object}` : `/${object}`;
-  for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value);
+  // One parameter after the other would make the whole URL anew for each.
+  url.search = new URLSearchParams(query).toString();
   return new AwsV4Signer({
     method,
     url: url.href,
