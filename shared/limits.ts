@@ -150,6 +150,9 @@ export const LINK_READ_BYTES_PER_SECOND = 1024 * 1024;
  */
 export const LINK_READ_MESSAGES_BURST = 1_024;
 export const LINK_READ_MESSAGES_PER_SECOND = 20;
+/** How often one host may link: as a burst, and per second after that. An honest host waits half a second at least, and soon some seconds. */
+export const LINK_HELLOS_BURST = 60;
+export const LINK_HELLOS_PER_SECOND = 2;
 /** Size of a desired state: the largest possible launch on each GPU, plus one link message for the rest. */
 export const LINK_DESIRED_BYTES_MAX = LINK_MESSAGE_BYTES_MAX + GPUS_PER_MACHINE_MAX * LAUNCH_BYTES_MAX;
 /** Unread bytes sent to a host. Above this its link is ended, and the host gets its state again after it has reconnected. */

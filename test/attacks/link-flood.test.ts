@@ -15,6 +15,7 @@ import { systemClock } from '../../shared/clock.ts';
 import { createIds } from '../../shared/ids.ts';
 import {
   LINK_HELLO_BYTES_MAX,
+  LINK_HELLOS_BURST,
   LINK_MESSAGE_BYTES_MAX,
   LINK_READ_BYTES_BURST,
   LINK_READ_BYTES_PER_SECOND,
@@ -37,8 +38,8 @@ interface Dialled {
   chunk(frames: string[]): void;
   /** Codes of the closes, in order. */
   closed: number[];
-  /** Sends the proof of the machine. */
-  prove(): Promise<void>;
+  /** Sends the proof of the machine, or of another one with the same key. */
+  prove(machineId?: string): Promise<void>;
 }
 
 interface Stage {
@@ -93,12 +94,12 @@ function openStage(): Stage {
       send,
       chunk: (frames) => frames.forEach((frame) => socket.emit('message', Buffer.from(frame), false)),
       closed,
-      prove: () =>
+      prove: (machineId = MACHINE) =>
         send(
           JSON.stringify({
             type: 'hello',
-            machine_id: MACHINE,
-            proof: sign(null, linkProof(MACHINE, nonce), pair.privateKey).toString('base64url'),
+            machine_id: machineId,
+            proof: sign(null, linkProof(machineId, nonce), pair.privateKey).toString('base64url'),
             protocol: { min: 1, max: 1 },
             held: null,
             boot_id: 'b',
@@ -153,7 +154,7 @@ test('the link stops reading an address that sends first messages without a proo
 
 test('a thousand machines behind one address come up one after another: a proof costs the address nothing', async () => {
   const { dial, handled } = openStage();
-  for (let i = 0; i < 1_000; i += 1) await dial().prove();
+  for (let i = 0; i < 1_000; i += 1) await dial().prove(`m-${i}`);
   expect(handled).toHaveLength(1_000);
 });
 
@@ -206,10 +207,24 @@ test('a host that sends too many short messages is read more slowly, and nothing
 
 test('a host with all workloads that connects four times at once is read without a wait', () => {
   const { budget } = openStage();
-  // A hello is not counted. Each workload may have a message, and each connection sends some more.
+  // A hello is counted apart. Each workload may have a message, and each connection sends some more.
   const count = 4 * WORKLOADS_PER_MACHINE_MAX;
   const waits = Array.from({ length: count }, () => budget.waitMs(MACHINE, 1024));
   expect(new Set(waits)).toEqual(new Set([0]));
+});
+
+test('a host that links again and again is refused, and may link again later', async () => {
+  const { clock, handled, dial } = openStage();
+  const link = async (): Promise<number[]> => {
+    const host = dial();
+    await host.prove();
+    return host.closed;
+  };
+  for (let i = 0; i < LINK_HELLOS_BURST; i += 1) expect(await link()).toEqual([]);
+  expect(await link()).toEqual([LINK_CLOSE.busy]);
+  expect(handled).toHaveLength(LINK_HELLOS_BURST);
+  clock.jump(1_000);
+  expect(await link()).toEqual([]);
 });
 
 test('the messages of one chunk are handled in as many turns of the event loop', async () => {

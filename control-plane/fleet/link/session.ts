@@ -7,6 +7,8 @@ import {
   LINK_BEHIND_BYTES,
   LINK_HELLO_BYTES_MAX,
   LINK_HELLO_MS_MAX,
+  LINK_HELLOS_BURST,
+  LINK_HELLOS_PER_SECOND,
   LINK_MESSAGE_VALUES_MAX,
   LINK_PING_MS,
   LINK_PONG_MS_MAX,
@@ -109,11 +111,11 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
     if (socket.readyState !== socket.OPEN) return;
     if (key === undefined || !isProof(key, hello, nonce))
       return refuse(LINK_CLOSE.unauthorized, 'unknown machine or wrong key');
+    if (!deps.budget.takeHello(hello.machine_id)) return refuse(LINK_CLOSE.busy, 'this machine links too often');
     cancelHello();
     deps.budget.giveBack(clientIp, bytes);
     const close = socket.close.bind(socket);
     const isBehind = (): boolean => socket.bufferedAmount > LINK_BEHIND_BYTES;
-    const { life } = pulse;
     session = { machineId: hello.machine_id, publicKey: key, protocol: version, life, isBehind, send, close };
     send({ type: 'welcome', protocol: version, now_ms: clock.now() });
     await deps.onOpen(session, hello);
@@ -142,11 +144,11 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
       socket.close(1011, 'internal error');
     }),
   );
-  const pulse = keepPinging(socket, silentMs, deps, () => session !== undefined && deps.onLife(session));
+  const { life, stop } = keepPinging(socket, silentMs, deps, () => session !== undefined && deps.onLife(session));
   socket.on('error', (error) => log.info({ ...who(), err: error }, 'a link broke'));
   socket.on('close', () => {
     cancelHello();
-    pulse.stop();
+    stop();
     if (session !== undefined) deps.onClose(session);
   });
   send({ type: 'challenge', nonce, protocol: { min: PROTOCOL_MIN, max: PROTOCOL_MAX } });
@@ -158,6 +160,8 @@ export interface ReadBudget {
   takeUnproven(clientIp: string, bytes: number): boolean;
   /** Refunds the bytes of a first message with a valid proof. */
   giveBack(clientIp: string, bytes: number): void;
+  /** Counts a hello with a valid proof, which costs a transaction; false if the machine has linked too often. */
+  takeHello(machineId: string): boolean;
   /**
    * Takes a message of this size from a machine. The message is read after this delay. Until then the machine waits, and nothing is lost.
    */
@@ -170,7 +174,9 @@ export function openReadBudget(clock: Clock): ReadBudget {
   const bytesOf = openBuckets({ perSecond: LINK_READ_BYTES_PER_SECOND, burst: LINK_READ_BYTES_BURST }, clock);
   // The smallest messages cost as much to handle as longer ones, so a host may not send as many of them as fit into its bytes.
   const messagesOf = openBuckets({ perSecond: LINK_READ_MESSAGES_PER_SECOND, burst: LINK_READ_MESSAGES_BURST }, clock);
+  const hellosOf = openBuckets({ perSecond: LINK_HELLOS_PER_SECOND, burst: LINK_HELLOS_BURST }, clock);
   return {
+    takeHello: (machineId) => hellosOf.take(machineId).waitMs === 0,
     takeUnproven: (clientIp, bytes) => unproven.take(networkOf(clientIp), bytes).waitMs === 0,
     giveBack: (clientIp, bytes) => unproven.giveBack(networkOf(clientIp), bytes),
     waitMs: (machineId, bytes) => Math.max(bytesOf.owe(machineId, bytes), messagesOf.owe(machineId, 1)),
