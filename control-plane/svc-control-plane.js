@@ -8,10 +8,11 @@ if (major < 24 || (major === 24 && minor < 12)) {
   );
   process.exit(1);
 }
-const { SERVE_FLAGS } = await import('./base/systemd/v8.ts');
+const { SERVE_ENVIRONMENT, SERVE_FLAGS } = await import('./base/systemd/v8.ts');
 const missing = SERVE_FLAGS.filter((flag) => !process.execArgv.includes(flag));
 if (process.argv[2] === 'serve' && missing.length > 0) {
   // V8 reads its sizes once, before any of our code runs: the same process begins again with them.
-  process.execve(process.execPath, [process.execPath, ...missing, ...process.execArgv, ...process.argv.slice(1)]);
+  const args = [process.execPath, ...missing, ...process.execArgv, ...process.argv.slice(1)];
+  process.execve(process.execPath, args, { ...SERVE_ENVIRONMENT, ...process.env });
 }
 await import('./main.ts');

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { SERVE_FLAGS } from '../../control-plane/base/systemd/v8.ts';
+import { SERVE_ENVIRONMENT, SERVE_FLAGS } from '../../control-plane/base/systemd/v8.ts';
 import { capture } from '../kit/capture.ts';
 import { modelsFile } from '../kit/models.ts';
 import { hasSystemd, type NotifySocket, openNotifySocket } from '../kit/notify-socket.ts';
@@ -59,10 +59,17 @@ afterEach(async () => {
   rmSync(dir, { recursive: true });
 });
 
-test.skipIf(process.platform !== 'linux')('the started process serves with the Node flags of the daemon', () => {
-  const [, ...args] = readFileSync(`/proc/${daemon.pid}/cmdline`, 'utf8').split('\0');
-  expect(args.slice(0, SERVE_FLAGS.length + 2)).toEqual([...SERVE_FLAGS, LAUNCHER, 'serve']);
-});
+test.skipIf(process.platform !== 'linux')(
+  'the started process serves with the Node flags and the environment of the daemon',
+  () => {
+    const [, ...args] = readFileSync(`/proc/${daemon.pid}/cmdline`, 'utf8').split('\0');
+    expect(args.slice(0, SERVE_FLAGS.length + 2)).toEqual([...SERVE_FLAGS, LAUNCHER, 'serve']);
+    const environment = readFileSync(`/proc/${daemon.pid}/environ`, 'utf8').split('\0');
+    expect(environment).toEqual(
+      expect.arrayContaining(Object.entries(SERVE_ENVIRONMENT).map((each) => each.join('='))),
+    );
+  },
+);
 
 test("SIGHUP and the operator's command read the files again; a mistake changes nothing and names its line", async () => {
   const reload = () =>
