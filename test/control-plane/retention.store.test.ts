@@ -72,6 +72,15 @@ test('API keys that have ended and cancelled destinations of payouts are deleted
   expect(await rows()).toEqual([1, 1]);
 });
 
+test('rows that cannot be deleted keep no others from being deleted, and the failure is shown', async () => {
+  const broken = { what: 'broken', run: async () => Promise.reject(new Error('the table is locked')) };
+  const ran: string[] = [];
+  const sound = { what: 'sound', run: async () => ran.push('sound') };
+  const { signal } = new AbortController();
+  await expect(forgetOld(signal, [broken, sound], world.core)).rejects.toThrow('the table is locked');
+  expect(ran).toEqual(['sound']);
+});
+
 describe('retention never deletes', () => {
   test('the books: transfers and metered time still agree', async () => {
     await rentalThatIsOver();
