@@ -207,6 +207,8 @@ describe('the gauges', () => {
       ['s1', 'succeeded', null, nowMs],
     ] as const;
     await world.db.tx('test.deliveries', async (tx) => {
+      await tx.run(sql`insert into webhook_endpoints (id, org_id, url, event_types, status, secret_sealed, due_ms, created_ms)
+        values ('e', 'o', '', '[]', 'healthy', '', ${nowMs - 5_000}, ${nowMs})`);
       for (const [id, status, nextMs, completedMs] of rows) {
         await tx.run(sql`insert into webhook_deliveries (id, endpoint_id, event_id, event_type, instance_id, instance_version, body,
             status, attempts, max_attempts, next_trigger, next_attempt_ms, deadline_ms, created_ms, completed_ms)

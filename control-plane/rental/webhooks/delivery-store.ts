@@ -243,7 +243,7 @@ const DeadRow = z.object({ count: int });
 
 export interface DeliveryCounts {
   waiting: number;
-  /** How long the oldest due delivery has waited; 0 if none is due. */
+  /** How long the oldest due delivery has waited; 0 if none is due. One to an endpoint that its owner has disabled is not due. */
   dueForMs: number;
   /** Number of deliveries that were given up since the given time. */
   dead: number;
@@ -252,7 +252,8 @@ export interface DeliveryCounts {
 export async function countDeliveries(query: Query, nowMs: number, sinceMs: number): Promise<DeliveryCounts> {
   const waiting = await query.one(
     WaitingRow,
-    sql`select count(*) as count, min(next_attempt_ms) as next_ms from webhook_deliveries where next_attempt_ms is not null`,
+    sql`select count(*) as count, (select min(due_ms) from webhook_endpoints where due_ms is not null and status <> 'disabled') as next_ms
+        from webhook_deliveries where next_attempt_ms is not null`,
   );
   const dead = await query.one(
     DeadRow,

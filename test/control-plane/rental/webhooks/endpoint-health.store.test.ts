@@ -1,5 +1,6 @@
 // What failing does to an endpoint, and what the end of an endpoint, of a delivery or of the courier does to what is under way.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { countDeliveries } from '../../../../control-plane/rental/webhooks/delivery-store.ts';
 import { deletedEndpoints } from '../../../../control-plane/rental/webhooks/endpoint-store.ts';
 import type { Tx } from '../../../../control-plane/base/db/db.ts';
 import type { ChangeWebhookEndpoint } from '../../../../shared/api/webhook.ts';
@@ -133,6 +134,16 @@ describe('an endpoint that fails', () => {
     // The two have waited longer, and fill the places that there are.
     expect(await dueEndpoints(world.db.read, world.clock.now(), 2)).toEqual([id]);
   });
+});
+
+test('deliveries that wait because their owner has disabled the endpoint are not late', async () => {
+  const { id } = await world.endpoint();
+  await world.launchOne();
+  const lateMs = async (): Promise<number> => (await countDeliveries(world.db.read, world.clock.now(), 0)).dueForMs;
+  await world.clock.advance(MINUTE);
+  expect(await lateMs()).toBe(MINUTE);
+  await world.db.tx('test', (tx) => world.rooms.webhooks.change(tx, world.who.orgId, id, { enabled: false }));
+  expect(await lateMs()).toBe(0);
 });
 
 describe('the end', () => {
