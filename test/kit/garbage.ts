@@ -20,23 +20,32 @@ export function collectGarbage(): void {
   collector()();
 }
 
+/** V8 may be in the middle of a collection for another test of this process, which keeps more. */
+const ROUNDS = 3;
+
 /**
- * By how many bytes the old objects have grown if `use` was called `times` times, and the young objects were collected after each call. What is
- * freed then needs no full collection.
+ * By how many bytes the old objects grow if `use` is called `times` times, and the young objects are collected after each call. What is freed then
+ * needs no full collection. The round with the least counts.
  */
 export async function grownOldBytes(times: number, use: () => unknown): Promise<number> {
   const collect = collector();
   // V8 would make objects that have often become old among the old ones. The control plane runs with the same flag.
   setFlagsFromString('--no-allocation-site-pretenuring');
-  const used = (): number =>
-    getHeapSpaceStatistics().find(({ space_name: name }) => name === 'old_space')?.space_used_size ?? 0;
-  collect();
-  const beforeBytes = used();
-  for (let i = 0; i < times; i += 1) {
-    await use();
-    collect({ type: 'minor' });
+  let leastBytes = Infinity;
+  for (let round = 0; round < ROUNDS; round += 1) {
+    collect();
+    const beforeBytes = oldBytes();
+    for (let i = 0; i < times; i += 1) {
+      await use();
+      collect({ type: 'minor' });
+    }
+    leastBytes = Math.min(leastBytes, oldBytes() - beforeBytes);
   }
-  return used() - beforeBytes;
+  return leastBytes;
+}
+
+function oldBytes(): number {
+  return getHeapSpaceStatistics().find(({ space_name: name }) => name === 'old_space')?.space_used_size ?? 0;
 }
 
 type Collect = (options?: { type: 'minor' }) => void;

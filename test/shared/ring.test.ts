@@ -50,6 +50,6 @@ test('things that have left are freed with the young objects', async () => {
   await grownOldBytes(10, () => comeAndGo(10));
   // A quiet time, in which all that is in the ring becomes old.
   await grownOldBytes(3, () => undefined);
-  // These are 20,000 things of 3 kB, and each of them leaves within two collections.
-  expect(await grownOldBytes(100, () => comeAndGo(200))).toBeLessThan(2_000_000);
+  // These are 6,000 things of 3 kB, and each of them leaves within two collections.
+  expect(await grownOldBytes(30, () => comeAndGo(200))).toBeLessThan(2_000_000);
 });
