@@ -53,8 +53,6 @@ export function countingDb(db: Db): CountingDb {
             },
             together: (work: (joined: Tx) => Promise<unknown>) =>
               (query as unknown as Tx).together((joined) => work(counted(joined, true))),
-            lockFirst: (...what: Parameters<Tx['lockFirst']>) =>
-              sent(() => (query as unknown as Tx).lockFirst(...what)),
           }
         : {}),
     };

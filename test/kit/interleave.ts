@@ -43,7 +43,7 @@ export function interleave(db: Db): Interleaved {
     run: async (statement) => (await turn(), tx.run(statement)),
     // Its answer comes with that of the next statement, so a lock is no turn of its own.
     lock: (root, ...ids) => tx.lock(root, ...ids),
-    lockFirst: async (root, ids) => (await turn(), tx.lockFirst(root, ids)),
+    firstUnlocked: (root, ids, still) => tx.firstUnlocked(root, ids, still),
     // What is joined into one statement has one turn.
     together: async (work) => (await turn(), tx.together(work)),
   });

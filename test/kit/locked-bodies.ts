@@ -48,9 +48,9 @@ function watched(name: string, tx: Tx): Tx {
       if (statements === 0) isLocked = true;
       await inner.lock(root, ...ids);
     },
-    lockFirst: async (root, ids) => {
+    firstUnlocked: (root, ids, still) => {
       if (statements === 0) isLocked = true;
-      return inner.lockFirst(root, ids);
+      return inner.firstUnlocked(root, ids, still);
     },
     together: (work) => inner.together((joined) => work(over(joined))),
   });

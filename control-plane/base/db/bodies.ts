@@ -70,8 +70,8 @@ export interface LockOrder {
    * @throws DbError `lock_order` if a root was locked that comes later
    */
   next(root: Root, ids: readonly string[]): string[];
-  /** The first of these ids that the transaction holds already; undefined if it holds none. @throws DbError `lock_order` as `next` does */
-  held(root: Root, ids: readonly string[]): string | undefined;
+  /** A row of this root is about to be locked, and its id is not known yet. @throws DbError `lock_order` as `next` does */
+  advance(root: Root): void;
 }
 
 export function openLockOrder(): LockOrder {
@@ -92,10 +92,6 @@ export function openLockOrder(): LockOrder {
       for (const id of fresh) held.add(keyOf(root, id));
       return fresh;
     },
-    held: (root, ids) => {
-      const known = ids.find((id) => held.has(keyOf(root, id)));
-      if (known === undefined && ids.length > 0) advance(root);
-      return known;
-    },
+    advance,
   };
 }

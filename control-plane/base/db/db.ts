@@ -41,10 +41,11 @@ export interface Tx extends Query {
    */
   lock(root: Root, ...ids: readonly string[]): Promise<void>;
   /**
-   * Holds the first of these rows that no other transaction holds now, and returns its id. Undefined if others hold all of them. For work that
-   * any of the rows can do, so that transactions at the same time do not queue for one of them.
+   * A part of a statement of this body: it selects the `id` of the first of these rows that no other transaction holds now and that is `still`
+   * as the body has read it. The statement holds that row; if there is none, it holds nothing. For work that any of the rows can do, so that
+   * transactions at the same time do not queue for one of them. Use it once, as a materialized part, because each use may hold another row.
    */
-  lockFirst(root: Root, ids: readonly string[]): Promise<string | undefined>;
+  firstUnlocked(root: Root, ids: readonly string[], still: Sql): Sql;
   /**
    * Gives `work` a transaction whose `run`s of the same moment are one statement on PostgreSQL (together.ts). They must not depend on each other:
    * none reads or changes a row that another one changes.

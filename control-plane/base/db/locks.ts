@@ -12,7 +12,7 @@
 //   another order on both engines, so that a test on SQLite finds it. Several ids of one root are locked in one call, which sorts them.
 // - A body may find further ids of its last root later, e.g. the machines of a contract. Two such bodies can wait for each other. The server
 //   then rolls one of them back, and it runs again.
-// - A body that can do its work with any of several rows locks the first that is free (`lockFirst`). It then waits for nobody.
+// - A body that can do its work with any of several rows locks the first that is free (`firstUnlocked`). It then waits for nobody.
 // - A body of one statement needs no lock: a statement with its own conditions is atomic.
 // - A body that decides by the balance of an account locks the account (`Ledger.coverHold`). Other changes of a balance need no lock: the
 //   condition is in their statement, and the ledger changes accounts in the order of their ids.

@@ -14,7 +14,7 @@ import { fullJitterMs } from '../../../shared/backoff.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Rng } from '../../../shared/rng.ts';
 import { type Body, decoding, openLockOrder } from './bodies.ts';
-import { DbError, engineError, type Sql, type Tx } from './db.ts';
+import { DbError, engineError, raw, type Sql, sql, type Tx } from './db.ts';
 import type { OnCommit } from './group-commit.ts';
 import { ROOTS } from './locks.ts';
 import { joining } from './together.ts';
@@ -126,14 +126,9 @@ function openTransaction(client: PoolClient, { statements, fence }: Writing): Tr
       const fresh = order.next(root, ids);
       if (fresh.length > 0) void send(lockOf(ROOTS[root], fresh)).catch(() => undefined);
     },
-    lockFirst: async (root, ids) => {
-      if (!open) throw new DbError('tx_over', 'this transaction is over');
-      const held = order.held(root, ids);
-      if (held !== undefined || ids.length === 0) return held;
-      const { rows } = await send(firstLockOf(ROOTS[root], ids));
-      const id = (rows as { id: string }[])[0]?.id;
-      if (id !== undefined) order.next(root, [id]);
-      return id;
+    firstUnlocked: (root, ids, still) => {
+      order.advance(root);
+      return firstUnlocked(ROOTS[root], ids, still);
     },
     together: (work) => work(joining(tx, async (joined) => countsOf((await execute(joined, true)).rows))),
   };
@@ -168,8 +163,11 @@ function lockOf(table: string, ids: readonly string[]): { text: string; values: 
   return { text, values: [ids], name: `lock ${table}` };
 }
 
-/** The plan of the server has the limit above the lock. So the server locks one row and no more. */
-function firstLockOf(table: string, ids: readonly string[]): { text: string; values: unknown[]; name: string } {
-  const text = `select id from ${table} where id = any($1) order by array_position($1, id) limit 1 for no key update skip locked`;
-  return { text, values: [ids], name: `lock first ${table}` };
+/**
+ * The server looks at one id after another, in the order of the array, until it has locked a row. It cannot do that from the other side, because
+ * the inner select depends on the outer row. The array is a literal of JSON, because a parameter of ours is text or a number.
+ */
+function firstUnlocked(table: string, ids: readonly string[], still: Sql): Sql {
+  return sql`select one.id from json_array_elements_text(cast(${JSON.stringify(ids)} as json)) as wanted(id), lateral (
+      select id from ${raw(table)} where id = wanted.id and ${still} for no key update skip locked) as one limit 1`;
 }

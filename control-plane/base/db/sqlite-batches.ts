@@ -246,10 +246,9 @@ async function runBody(writer: Connection, body: Body, turn: Promise<'turn over'
     run: async (statement) => statementOf(statement).run(...statement.values.map(storedValue)).changes,
     // Bodies run one after another, so only the order is checked.
     lock: async (root, ...ids) => void order.next(root, ids),
-    lockFirst: async (root, ids) => {
-      const first = order.held(root, ids) ?? ids[0];
-      if (first !== undefined) order.next(root, [first]);
-      return first;
+    firstUnlocked: (root, ids) => {
+      order.advance(root);
+      return sql`select ${ids[0] ?? null} as id`;
     },
     together: (work) => work({ ...tx, run: async (statement) => (assertPlainWrite(statement), tx.run(statement)) }),
   };

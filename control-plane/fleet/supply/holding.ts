@@ -1,27 +1,53 @@
 // Holds GPUs of a machine for a launch. All statements are sent together, so that a launch waits for one answer.
 import { z } from 'zod';
 import { flag, int, text, ucents } from '../../base/db/columns.ts';
-import { type Query, type Tx, sql } from '../../base/db/db.ts';
+import { type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
 import { freeGbAmongGpus, freeGbFor } from './free-disk.ts';
-import type { GpuWant } from './lending.ts';
+import { firstFree, type GpuWant, isFree, isLendable } from './lending.ts';
 import * as store from './store.ts';
 
 export interface Want extends GpuWant {
+  /** One machine, which is waited for, or several, of which any will do. */
+  machineIds: readonly string[];
   /** The disk that goes with the GPUs; 0 if the host does not limit disks. */
   diskGb: number;
 }
 
-/** Holds GPUs and returns their UUIDs. If there are too few GPUs, it holds nothing and returns undefined. */
-export async function holdGpus(tx: Tx, want: Want): Promise<string[] | undefined> {
-  await tx.lock('machine', want.machineId);
-  const [uuids] = await Promise.all([
-    store.takeGpus(tx, want),
+export interface Held {
+  machineId: string;
+  gpuUuids: string[];
+  /** What the launch gets there. Undefined if the offering is not on the market any more. */
+  offer: Offer | undefined;
+}
+
+/**
+ * Holds GPUs of one of these machines, and reads its offering. It waits until no other transaction holds a single machine, and takes the first of
+ * several that none holds. Undefined if there are too few GPUs, or if others hold all machines; then it holds nothing.
+ */
+export async function holdOffer(tx: Tx, want: Want): Promise<Held | undefined> {
+  const [first, ...others] = want.machineIds;
+  if (first === undefined) return undefined;
+  const isSingle = others.length === 0;
+  const chosen = machineOf(want.heldBy);
+  // Nothing is awaited before all is sent, so that what the caller sends next comes after it.
+  const [, taken, offer] = await Promise.all([
+    isSingle ? tx.lock('machine', first) : undefined,
+    isSingle ? takeGpus(tx, first, want) : takeGpusOfAny(tx, want.machineIds, want),
+    // It is read before the disk of this launch is subtracted.
+    offerWhere(tx, sql`machine_id = ${chosen} and gpu_type = ${want.gpuType}`, want),
     want.diskGb === 0 ? undefined : setHeldDisk(tx, want),
-    countFree(tx, want.machineId),
+    countFree(tx, chosen),
   ]);
-  if (uuids.length === want.count) return uuids;
-  if (uuids.length > 0) await Promise.all([store.freeGpus(tx, want.heldBy), countFree(tx, want.machineId)]);
+  const machineId = taken[0]?.machine_id;
+  if (machineId === undefined) return undefined;
+  if (taken.length === want.count) return { machineId, gpuUuids: taken.map((gpu) => gpu.gpu_uuid), offer };
+  await Promise.all([store.freeGpus(tx, want.heldBy), countFree(tx, sql`${machineId}`)]);
   return undefined;
+}
+
+/** The id of the machine with the GPUs that `heldBy` holds, as an expression. So statements about it can be sent before it is known. */
+export function machineOf(heldBy: string): Sql {
+  return sql`(select machine_id from machine_gpus where held_by = ${heldBy} limit 1)`;
 }
 
 const OfferRow = z.object({
@@ -46,6 +72,14 @@ export function findOffer(
   offeringId: string,
   launch: Pick<GpuWant, 'reservedBy' | 'endsMs'>,
 ): Promise<Offer | undefined> {
+  return offerWhere(query, sql`offerings.id = ${offeringId}`, launch);
+}
+
+function offerWhere(
+  query: Query,
+  isIt: Sql,
+  launch: Pick<GpuWant, 'reservedBy' | 'endsMs'>,
+): Promise<Offer | undefined> {
   const isOrdinary = launch.reservedBy === null && launch.endsMs === null;
   const diskFreeGb = isOrdinary ? sql`offerings.disk_free_gb` : freeGbFor(launch);
   return query.one(
@@ -53,15 +87,45 @@ export function findOffer(
     sql`select offerings.id, machine_id, supplier_id, offerings.region, offerings.price_ucents_per_hour, disk_configurable,
           ${diskFreeGb} as disk_free_gb, disk_price_ucents_per_gb_hour
         from offerings join machines on machines.id = offerings.machine_id
-        where offerings.id = ${offeringId} and listed = 1 and offerings.tier = 'on_demand'`,
+        where ${isIt} and listed = 1 and offerings.tier = 'on_demand'`,
   );
 }
 
+const TakenRow = z.object({ machine_id: text, gpu_uuid: text });
+type Taken = z.infer<typeof TakenRow>;
+
+/**
+ * Holds up to `count` free GPUs of a type for the launch and returns those that it got. It takes lent GPUs first, so that freely available
+ * ones stay on offer, beginning with those whose contract begins first.
+ */
+function takeGpus(tx: Tx, machineId: string, want: GpuWant): Promise<Taken[]> {
+  return tx.all(TakenRow, taking(want, sql`${machineId}`));
+}
+
+/** The same on the first of these machines that has enough free GPUs and that no other transaction holds. It also locks that machine. */
+function takeGpusOfAny(tx: Tx, machineIds: readonly string[], want: GpuWant): Promise<Taken[]> {
+  const fits = sql`gpu_type = ${want.gpuType} and ${isFree} and ${isFor(want)}`;
+  const hasEnough = sql`(select count(*) from machine_gpus where machine_id = machines.id and ${fits}) >= ${want.count}`;
+  const chosen = tx.firstUnlocked('machine', machineIds, hasEnough);
+  return tx.all(TakenRow, sql`with chosen as materialized (${chosen}) ${taking(want, sql`(select id from chosen)`)}`);
+}
+
+function taking(want: GpuWant, machineId: Sql): Sql {
+  const lentFirst = sql`case when reserved_by is null then 1 else 0 end, reserved_from_ms, gpu_index`;
+  const first = firstFree({ ...want, machineId }, isFor(want), lentFirst);
+  return sql`update machine_gpus set held_by = ${want.heldBy} where ${first} returning machine_id, gpu_uuid`;
+}
+
+/** The condition for a free GPU that the launch may take. */
+function isFor({ reservedBy, endsMs }: GpuWant): Sql {
+  return reservedBy === null ? sql`(reserved_by is null or ${isLendable(endsMs)})` : sql`reserved_by = ${reservedBy}`;
+}
+
 /** The disk of a launch is stored with one of its GPUs. */
-async function setHeldDisk(tx: Tx, { machineId, heldBy, diskGb }: Want): Promise<void> {
+async function setHeldDisk(tx: Tx, { heldBy, diskGb }: Want): Promise<void> {
   await tx.run(
-    sql`update machine_gpus set held_disk_gb = ${diskGb} where machine_id = ${machineId} and gpu_uuid = (
-          select min(gpu_uuid) from machine_gpus where machine_id = ${machineId} and held_by = ${heldBy})`,
+    sql`update machine_gpus set held_disk_gb = ${diskGb} where held_by = ${heldBy} and gpu_uuid = (
+          select min(gpu_uuid) from machine_gpus where held_by = ${heldBy})`,
   );
 }
 
@@ -69,11 +133,11 @@ async function setHeldDisk(tx: Tx, { machineId, heldBy, diskGb }: Want): Promise
  * Updates the free GPUs and the free disk of the machine's offerings. Their other columns do not depend on who holds the GPUs
  * (`refreshOfferings`). Both are counted in one select, because each launch does this.
  */
-async function countFree(tx: Tx, machineId: string): Promise<void> {
-  const isFree = sql`d.gpu_type = offerings.gpu_type and d.usable = 1 and d.held_by is null and d.reserved_by is null`;
+async function countFree(tx: Tx, machineId: Sql): Promise<void> {
+  const isOnOffer = sql`d.gpu_type = offerings.gpu_type and d.usable = 1 and d.held_by is null and d.reserved_by is null`;
   await tx.run(
     sql`update offerings set (gpu_free, disk_free_gb) = (
-          select count(case when ${isFree} then 1 end), ${freeGbAmongGpus()} from machine_gpus d where d.machine_id = offerings.machine_id)
+          select count(case when ${isOnOffer} then 1 end), ${freeGbAmongGpus()} from machine_gpus d where d.machine_id = offerings.machine_id)
         where machine_id = ${machineId}`,
   );
 }

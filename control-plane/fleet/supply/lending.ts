@@ -12,7 +12,7 @@ export const isFree: Sql = sql`held_by is null and usable = 1`;
  * row, so it never takes a GPU that somebody else has taken meanwhile. `count` is written into the text, so that PostgreSQL keeps the plan.
  */
 export function firstFree(
-  { machineId, gpuType, count }: { machineId: string; gpuType: string; count: number },
+  { machineId, gpuType, count }: { machineId: string | Sql; gpuType: string; count: number },
   which: Sql,
   order: Sql,
 ): Sql {
@@ -21,9 +21,8 @@ export function firstFree(
     select gpu_uuid from machine_gpus where ${fits} and gpu_type = ${gpuType} order by ${order} limit ${raw(String(count))})`;
 }
 
-/** The GPUs that one workload needs on one machine. */
+/** The GPUs that one workload needs on some machine. */
 export interface GpuWant {
-  machineId: string;
   gpuType: string;
   count: number;
   heldBy: string;

@@ -6,7 +6,6 @@ import { countRow, flag, idRow, int, json, text, ucents } from '../../base/db/co
 import { type Query, type Tx, join, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import { ApprovedGpu } from './approval.ts';
-import { firstFree, type GpuWant, isLendable } from './lending.ts';
 
 const SupplierRow = z.object({
   id: text,
@@ -346,25 +345,6 @@ export async function dropExcept(tx: Tx, machineId: string, uuids: string[]): Pr
   const absent = sql`machine_id = ${machineId} and not (${shown})`;
   await tx.run(sql`delete from machine_gpus where ${absent} and held_by is null and reserved_by is null`);
   await tx.run(sql`update machine_gpus set usable = 0 where ${absent}`);
-}
-
-const UuidRow = z.object({ gpu_uuid: text });
-
-/**
- * Holds up to `count` free GPUs of a type for the launch and returns those that it got. It takes lent GPUs first, so that freely available
- * ones stay on offer, beginning with those whose contract begins first.
- */
-export async function takeGpus(tx: Tx, want: GpuWant): Promise<string[]> {
-  const mine =
-    want.reservedBy === null
-      ? sql`(reserved_by is null or ${isLendable(want.endsMs)})`
-      : sql`reserved_by = ${want.reservedBy}`;
-  const lentFirst = sql`case when reserved_by is null then 1 else 0 end, reserved_from_ms, gpu_index`;
-  const rows = await tx.all(
-    UuidRow,
-    sql`update machine_gpus set held_by = ${want.heldBy} where ${firstFree(want, mine, lentFirst)} returning gpu_uuid`,
-  );
-  return rows.map((row) => row.gpu_uuid);
 }
 
 const MachineIdRow = z.object({ machine_id: text });

@@ -18,7 +18,7 @@ import {
   reportInventory,
   takeInventory,
 } from './intake.ts';
-import { holdGpus, type Want } from './holding.ts';
+import { type Held, holdOffer, type Want } from './holding.ts';
 import { release } from './kept-disks.ts';
 import { type Listing, openListing, ownMachine } from './listing.ts';
 import { refreshOfferings } from './offerings.ts';
@@ -93,8 +93,8 @@ export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'>, Onli
   noteHeartbeats(machineIds: readonly string[]): Promise<void>;
   /** A page of the machines that count as online, in the order of ids. */
   onlineMachineIds(afterId: string, limit: number): Promise<string[]>;
-  /** Holds GPUs for `heldBy`. Undefined if there are too few; then nothing is held. */
-  hold(tx: Tx, want: Want): Promise<string[] | undefined>;
+  /** Holds GPUs for `heldBy` and reads their offering (`holdOffer`). Undefined if there are too few; then nothing is held. */
+  hold(tx: Tx, want: Want): Promise<Held | undefined>;
   /** Releases what `heldBy` holds; with `keepsDisk` all but its disk, which a later call releases. */
   release(tx: Tx, heldBy: string, keepsDisk?: boolean): Promise<void>;
 }
@@ -155,7 +155,7 @@ export function openSupply(deps: SupplyDeps): Supply {
         await store.noteHeartbeats(tx, machineIds, clock.now());
       }),
     onlineMachineIds: (afterId, limit) => store.onlineMachineIds(db.read, afterId, limit),
-    hold: holdGpus,
+    hold: holdOffer,
     release: async (tx, heldBy, keepsDisk = false) => {
       for (const machineId of await release(tx, heldBy, keepsDisk)) await listing.noteReleased(tx, machineId);
     },

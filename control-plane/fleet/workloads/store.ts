@@ -4,7 +4,7 @@ import { DesiredWorkload, ObservedWorkload } from '../../../shared/protocol/work
 import type { Revision } from '../../../shared/protocol/link.ts';
 import { mayMove, WORKLOAD_STATES, type WorkloadState } from '../../../shared/states.ts';
 import { countRow, int, json, text } from '../../base/db/columns.ts';
-import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
+import { join, type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 
 /**
@@ -136,7 +136,7 @@ export function liveOn(query: Query, machineId: string): Promise<z.infer<typeof 
   );
 }
 
-export async function countLive(query: Query, machineId: string): Promise<number> {
+export async function countLive(query: Query, machineId: string | Sql): Promise<number> {
   const row = await query.one(
     countRow,
     sql`select count(*) as count from workloads where machine_id = ${machineId} and state <> 'gone'`,

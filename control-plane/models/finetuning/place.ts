@@ -141,11 +141,12 @@ async function holdAt(
   const offer = await findOffer(tx, candidate.id, gpus);
   if (offer === undefined || !fits(offer, candidate, terms) || !(await workloads.hasCapacity(tx, machineId)))
     return undefined;
-  const want = { machineId, gpuType, count: terms.gpu_count, heldBy: workloadId, ...gpus };
-  const gpuUuids = await supply.hold(tx, { ...want, diskGb: diskGb ?? 0 });
-  if (gpuUuids === undefined) return undefined;
+  const want = { machineIds: [machineId], gpuType, count: terms.gpu_count, heldBy: workloadId, ...gpus };
+  const held = await supply.hold(tx, { ...want, diskGb: diskGb ?? 0 });
+  if (held === undefined) return undefined;
   const supplierUcentsPerHour = offer.price_ucents_per_hour * BigInt(terms.gpu_count);
-  return { machineId, supplierId: offer.supplier_id, gpuType, gpuUuids, diskGb, supplierUcentsPerHour };
+  const { supplier_id: supplierId } = offer;
+  return { machineId, supplierId, gpuType, gpuUuids: held.gpuUuids, diskGb, supplierUcentsPerHour };
 }
 
 function fits(

@@ -16,7 +16,7 @@ import {
   type Offering,
 } from '../../fleet/supply/offerings.ts';
 import { narrowing } from '../../fleet/supply/narrowing.ts';
-import { findOffer, type Offer } from '../../fleet/supply/holding.ts';
+import { machineOf, type Offer } from '../../fleet/supply/holding.ts';
 import { slotCandidates } from '../../fleet/supply/slots.ts';
 import type { Supply } from '../../fleet/supply/supply.ts';
 import { explain, rank } from '../../fleet/placement/placement.ts';
@@ -69,15 +69,18 @@ export async function takePlace(
 ): Promise<Place | undefined> {
   const workloadId = deps.ids.prefixed('wl');
   let left = fitting;
-  let candidate = (await unlockedCandidate(tx, left)) ?? left[0];
-  while (candidate !== undefined) {
-    const tried = candidate;
-    const place = await holdAt(tx, instance, { candidate: tried, workloadId }, deps);
-    if (place !== 'taken' && place !== undefined) return place;
-    left = left.filter(({ id }) => id !== tried.id);
-    const unlocked = await unlockedCandidate(tx, left);
-    if (unlocked === undefined && place === 'taken' && leavesTaken) throw new TakenMeanwhile();
-    candidate = unlocked ?? left[0];
+  let waitedInVain = false;
+  for (let [best] = left; best !== undefined; [best] = left) {
+    const alike = left.filter((other) => isAlike(other, best, instance));
+    let held = alike.length > 1 ? await holdAt(tx, instance, { tried: alike, workloadId }, deps) : undefined;
+    if (held === undefined) {
+      if (waitedInVain && leavesTaken) throw new TakenMeanwhile();
+      held = await holdAt(tx, instance, { tried: [best], workloadId }, deps);
+      waitedInVain ||= held === undefined;
+    }
+    if (held?.place !== undefined) return held.place;
+    const machineId = held?.machineId ?? best.machine_id;
+    left = left.filter((candidate) => candidate.machine_id !== machineId);
   }
   return undefined;
 }
@@ -191,63 +194,56 @@ function explainPin(
   return { code: 'no_capacity', detail: `The offering ${offeringId} does not fit: it has ${has}. ${only}` };
 }
 
-/**
- * If several candidates have the lowest price, locks and returns one whose machine no other launch has locked, so that launches at the same
- * moment do not wait for each other. Undefined if there is none.
- */
-async function unlockedCandidate(tx: Tx, left: readonly Candidate[]): Promise<Candidate | undefined> {
-  const equal = left.filter((other) => other.price_ucents_per_hour === left[0]?.price_ucents_per_hour);
-  if (equal.length < 2) return undefined;
-  const machineId = await tx.lockFirst(
-    'machine',
-    equal.map((candidate) => candidate.machine_id),
+/** Launches at the same moment go to any of several machines that are alike, so that they do not wait for each other. */
+function isAlike(a: Candidate, b: Candidate, { request }: store.InstanceRow): boolean {
+  return (
+    a.price_ucents_per_hour === b.price_ucents_per_hour && diskOn(a, request.disk_gb) === diskOn(b, request.disk_gb)
   );
-  return equal.find((candidate) => candidate.machine_id === machineId);
 }
 
 /**
- * Locks the machine of the candidate, checks again what was read before the lock, and holds the GPUs. Returns `taken` if the machine has too few
- * free GPUs now, and undefined if the candidate does not fit any more for another reason.
+ * Locks the machine of one of the candidates, holds its GPUs, and checks again what was read before the lock. It waits for the lock of a single
+ * one, and takes the first of several that no other launch has locked. `place` is undefined if the machine does not fit any more; then nothing is
+ * held there. Without a machine that has enough free GPUs now, it returns undefined.
  */
 async function holdAt(
   tx: Tx,
   instance: store.InstanceRow,
-  { candidate, workloadId }: { candidate: Candidate; workloadId: string },
+  { tried, workloadId }: { tried: readonly Candidate[]; workloadId: string },
   { supply, workloads, clock }: PlaceDeps,
-): Promise<Place | 'taken' | undefined> {
-  const { machine_id: machineId } = candidate;
-  const diskGb = diskOn(candidate, instance.request.disk_gb);
-  const gpus = { reservedBy: instance.reservation_id, endsMs: capacityRequest(instance, clock.now()).endsMs };
-  await tx.lock('machine', machineId);
-  const [offer, hasCapacity, gpuUuids] = await Promise.all([
-    findOffer(tx, candidate.id, gpus),
-    workloads.hasCapacity(tx, machineId),
-    supply.hold(tx, {
-      machineId,
-      gpuType: instance.gpu_type,
-      count: instance.gpu_count,
-      heldBy: workloadId,
-      ...gpus,
-      diskGb: diskGb ?? 0,
-    }),
+): Promise<{ machineId: string; place: Place | undefined } | undefined> {
+  const { request, gpu_type: gpuType, gpu_count: count, reservation_id: reservedBy } = instance;
+  const [first] = tried;
+  const diskGb = first === undefined ? null : diskOn(first, request.disk_gb);
+  const { endsMs } = capacityRequest(instance, clock.now());
+  const machineIds = tried.map((candidate) => candidate.machine_id);
+  const [held, hasCapacity] = await Promise.all([
+    supply.hold(tx, { machineIds, gpuType, count, heldBy: workloadId, reservedBy, endsMs, diskGb: diskGb ?? 0 }),
+    workloads.hasCapacity(tx, machineOf(workloadId)),
   ]);
-  if (gpuUuids === undefined) return 'taken';
-  if (offer === undefined || !hasCapacity || !isAsRead(offer, candidate, instance)) {
+  if (held === undefined) return undefined;
+  const { machineId, gpuUuids, offer } = held;
+  const candidate = tried.find((each) => each.machine_id === machineId);
+  if (candidate === undefined || offer === undefined || !hasCapacity || !isAsRead(offer, candidate, instance)) {
     await supply.release(tx, workloadId);
-    return undefined;
+    return { machineId, place: undefined };
   }
   refuseChangedPrice(instance, offer);
   const { supplier_id: supplierId, region } = offer;
   const priceUcentsPerHour = priceOf(instance, offer, diskGb);
-  return { workloadId, machineId, supplierId, region, gpuUuids, diskGb, priceUcentsPerHour };
+  return { machineId, place: { workloadId, machineId, supplierId, region, gpuUuids, diskGb, priceUcentsPerHour } };
 }
 
-/** Whether the price and the disk are those that the candidate was chosen for. A launch without a size would get less if less is left now. */
+/**
+ * Whether the offering, its price and its disk are those that the candidate was chosen for. A launch without a size would get less if less is left
+ * now.
+ */
 function isAsRead(
   offer: Offer,
   candidate: Candidate,
   { request, reservation_id: contract }: store.InstanceRow,
 ): boolean {
+  if (offer.id !== candidate.id) return false;
   if (contract === null && offer.price_ucents_per_hour !== candidate.price_ucents_per_hour) return false;
   if (request.disk_gb !== undefined && offer.disk_free_gb < request.disk_gb) return false;
   return diskOn(offer, request.disk_gb) === diskOn(candidate, request.disk_gb);

@@ -42,8 +42,8 @@ beforeEach(async () => {
   const away = await add('offline');
   await loseHost(world, away.machineId);
   const busy = await add('in use');
-  const hold = { gpuType: 'H100_SXM', heldBy: 'w', reservedBy: null, endsMs: null, diskGb: 0 };
-  await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, { ...hold, machineId: busy.machineId, count: 1 }));
+  const want = { gpuType: 'H100_SXM', count: 1, heldBy: 'w', reservedBy: null, endsMs: null, diskGb: 0 };
+  await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, { ...want, machineIds: [busy.machineId] }));
 });
 afterEach(() => world.close());
 
@@ -181,8 +181,8 @@ describe('GPUs that a contract lends', () => {
     await world.db.tx('reserve', (tx) => world.rooms.supply.reserve(tx, want));
     const small = { gpuType: 'L4', gpuCount: 1, minVramGb: 20, endsMs: startsMs - 1 };
     expect(await found(small)).toEqual(['mixed']);
-    const hold = { machineId, gpuType: 'L4', heldBy: 'w-3', reservedBy: null, endsMs: null, diskGb: 0, count: 1 };
-    await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, hold));
+    const hold = { gpuType: 'L4', heldBy: 'w-3', reservedBy: null, endsMs: null, diskGb: 0, count: 1 };
+    await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, { ...hold, machineIds: [machineId] }));
     expect(await found(small)).toEqual([]);
     expect((await narrowing(world.db.read, { ...REQUEST, ...small })).free).toBe(0);
   });
@@ -366,7 +366,7 @@ describe('the type of the cheapest offering that could take a launch', () => {
     const any = { minVramGb: 0, region: 'ap-south', gpuCount: 2, diskGb: 2_000 };
     await add('near and busy', { ...L4, dollars: 1, region: 'ap-south', storageBytes: 4_000 * GIB });
     const hold = { gpuType: 'L4', heldBy: 'w-2', reservedBy: null, endsMs: null, diskGb: 0, count: 1 };
-    await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, { ...hold, machineId: idOf('near and busy') }));
+    await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, { ...hold, machineIds: [idOf('near and busy')] }));
     await add('far and free', { ...L40, dollars: 5, storageBytes: 4_000 * GIB });
     expect(await cheapest(any)).toBe('L40');
     await add('near and free', {

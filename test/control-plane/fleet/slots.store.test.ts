@@ -20,9 +20,9 @@ const reserve = (machineId: string, reservedBy: string, count = 1): Promise<bool
   world.db.tx('reserve', (tx) =>
     world.rooms.supply.reserve(tx, { machineId, gpuType: 'H100_SXM', count, reservedBy, startsMs: STARTS_MS }),
   );
-const hold = (machineId: string, heldBy = 'w'): Promise<unknown> => {
-  const want = { gpuType: 'H100_SXM', count: 1, reservedBy: null, endsMs: null, diskGb: 0 };
-  return world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, { ...want, machineId, heldBy }));
+const hold = async (machineId: string, heldBy = 'w'): Promise<string[] | undefined> => {
+  const want = { machineIds: [machineId], gpuType: 'H100_SXM', count: 1, reservedBy: null, endsMs: null, diskGb: 0 };
+  return (await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, { ...want, heldBy })))?.gpuUuids;
 };
 const release = (heldBy = 'w'): Promise<void> => world.db.tx('release', (tx) => world.rooms.supply.release(tx, heldBy));
 const change = ({ orgId, machineId }: MadeMachine, patch: Parameters<World['rooms']['supply']['change']>[3]) =>
@@ -78,7 +78,15 @@ describe('the free GPUs for a contract', () => {
     const free = async (...ended: string[]): Promise<number> =>
       (await freeCapacity(world.db.read, KIND, ended)).reduce((sum, row) => sum + row.gpu_free, 0);
     expect([await free(), await free('r-1'), await free('r-2'), await free('r-1', 'r-2')]).toEqual([1, 3, 2, 4]);
-    const mine = { machineId, gpuType: 'H100_SXM', count: 1, heldBy: 'w', reservedBy: 'r-1', endsMs: null, diskGb: 0 };
+    const mine = {
+      machineIds: [machineId],
+      gpuType: 'H100_SXM',
+      count: 1,
+      heldBy: 'w',
+      reservedBy: 'r-1',
+      endsMs: null,
+      diskGb: 0,
+    };
     await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, mine));
     expect(await free('r-1')).toBe(2);
   });
@@ -119,7 +127,7 @@ describe('GPUs that are set aside', () => {
     await reserve(made.machineId, 'r-1', 4);
     await reserve((await world.machine()).machineId, 'r-2');
     const mine = { gpuType: 'H100_SXM', count: 1, heldBy: 'w', reservedBy: 'r-1', endsMs: null, diskGb: 0 };
-    await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, { ...mine, machineId: made.machineId }));
+    await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, { ...mine, machineIds: [made.machineId] }));
     const seen = { machine_id: made.machineId, slots: 4, in_use: 1, listed: true };
     expect(await slotsOf(world.db.read, 'r-1')).toMatchObject([{ ...seen, free: 3 }]);
     const last = made.inventory.gpus[3]?.uuid ?? '';
@@ -209,7 +217,7 @@ describe('a contract gives up', () => {
     for (const { machineId } of [good, gone, broken, held]) await reserve(machineId, 'r-1');
     await reserve(foreign.machineId, 'r-2');
     const mine = { gpuType: 'H100_SXM', count: 1, heldBy: 'w', reservedBy: 'r-1', endsMs: null, diskGb: 0 };
-    await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, { ...mine, machineId: held.machineId }));
+    await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, { ...mine, machineIds: [held.machineId] }));
     for (const { machineId } of [gone, held, foreign]) await lose(machineId);
     await breakFirst(broken);
     await strand('r-1');

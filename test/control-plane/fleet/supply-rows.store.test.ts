@@ -31,10 +31,10 @@ beforeEach(async () => {
 afterEach(() => world.close());
 
 const gpus = (machine = made): Promise<GpuRow[]> => gpusOf(world.db.read, machine.machineId);
-const hold = (heldBy: string, patch: Partial<Want> = {}): Promise<string[] | undefined> =>
-  world.db.tx('hold', (tx) =>
+const hold = async (heldBy: string, patch: Partial<Want> = {}): Promise<string[] | undefined> => {
+  const held = await world.db.tx('hold', (tx) =>
     world.rooms.supply.hold(tx, {
-      machineId: made.machineId,
+      machineIds: [made.machineId],
       gpuType: 'H100_SXM',
       count: 1,
       heldBy,
@@ -44,6 +44,8 @@ const hold = (heldBy: string, patch: Partial<Want> = {}): Promise<string[] | und
       ...patch,
     }),
   );
+  return held?.gpuUuids;
+};
 const release = (heldBy: string): Promise<void> =>
   world.db.tx('release', (tx) => world.rooms.supply.release(tx, heldBy));
 const reserve = (reservedBy: string, startsInMs: number, count = 1): Promise<boolean> =>

@@ -185,10 +185,18 @@ describe('an offering', () => {
       gpu_faults: [{ uuid: gpus[3] ?? '', severity: 'broken', detail: 'Xid 79: it has fallen off the bus' }],
     });
     expect(await offered()).toEqual([{ gpu_total: 2, gpu_free: 2 }]);
-    const want = { machineId, gpuType: 'H100_SXM', count: 3, heldBy: 'w', reservedBy: null, endsMs: null, diskGb: 0 };
+    const want = {
+      machineIds: [machineId],
+      gpuType: 'H100_SXM',
+      count: 3,
+      heldBy: 'w',
+      reservedBy: null,
+      endsMs: null,
+      diskGb: 0,
+    };
     expect(await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, want))).toBeUndefined();
     const two = await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, { ...want, count: 2 }));
-    expect(two?.toSorted()).toEqual(gpus.slice(1, 3).toSorted());
+    expect(two?.gpuUuids.toSorted()).toEqual(gpus.slice(1, 3).toSorted());
     expect(await offered()).toEqual([{ gpu_total: 2, gpu_free: 0 }]);
     await world.db.tx('release', (tx) => world.rooms.supply.release(tx, 'w'));
     expect(await offered()).toEqual([{ gpu_total: 2, gpu_free: 2 }]);
@@ -197,7 +205,15 @@ describe('an offering', () => {
   test('disappears while nvidia-smi fails on the host; rentals keep their GPUs, and the offering returns unchanged', async () => {
     const { machineId } = await world.machine({ gpus: 2 });
     const enrolled = (await gpusOf(world.db.read, machineId)).map((gpu) => gpu.gpu_uuid);
-    const want = { machineId, gpuType: 'H100_SXM', count: 1, heldBy: 'w', reservedBy: null, endsMs: null, diskGb: 0 };
+    const want = {
+      machineIds: [machineId],
+      gpuType: 'H100_SXM',
+      count: 1,
+      heldBy: 'w',
+      reservedBy: null,
+      endsMs: null,
+      diskGb: 0,
+    };
     await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, want));
     const inventory = inventoryOf(2, () => '');
     const broken = { ...inventory, gpus: [], gpu_error: 'Driver/library version mismatch' };

@@ -123,10 +123,10 @@ test('one healthy GPU is enough for an offering; the other is not rented, and it
   expect(machineView(row, NO_FACTS).gpu_faults).toEqual([
     { gpu_uuid: sick?.gpu_uuid, severity: 'unfit', detail: 'Xid 74: its NVLink has failed' },
   ]);
-  const hold = (): Promise<string[] | undefined> =>
-    world.db.tx('hold', (tx) =>
+  const hold = async (): Promise<string[] | undefined> => {
+    const held = await world.db.tx('hold', (tx) =>
       world.rooms.supply.hold(tx, {
-        machineId: made.machineId,
+        machineIds: [made.machineId],
         gpuType: 'H100_SXM',
         count: 1,
         heldBy: world.clock.now().toString(),
@@ -135,6 +135,8 @@ test('one healthy GPU is enough for an offering; the other is not rented, and it
         diskGb: 0,
       }),
     );
+    return held?.gpuUuids;
+  };
   expect(await hold()).toEqual([fit?.gpu_uuid]);
   expect(await hold()).toBeUndefined();
   await reportFaults(0);

@@ -136,6 +136,16 @@ describe('a candidate that was read before its machine was locked', () => {
     expect(await count('held')).toBe(0);
     expect(await free()).toEqual({ gpu_free: 2, disk_free_gb: 500 });
   });
+
+  test('is passed over if another one is like it', async () => {
+    const other = await world.machine({ gpus: 2, diskEnforced: true, storageBytes: 500 * 1024 ** 3 });
+    const isGone = (candidate: Candidate): boolean => candidate.machine_id === made.machineId;
+    const place = await take((candidate) => (isGone(candidate) ? { id: 'off_gone' } : {}));
+    expect(place).toMatchObject({ machineId: other.machineId, gpuUuids: [expect.any(String)], diskGb: 100 });
+    expect(await free()).toEqual({ gpu_free: 2, disk_free_gb: 500 });
+    expect(await count('held')).toBe(1);
+    await world.db.tx('test.release', (tx) => world.rooms.supply.release(tx, place?.workloadId ?? ''));
+  });
 });
 
 test('SQLite reads ranges of an index for the candidates, and sorts only machines with more than eight free GPUs; launches that became ready in time are in no index that it reads', async () => {

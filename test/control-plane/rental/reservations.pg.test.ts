@@ -21,7 +21,15 @@ afterEach(async () => {
 
 /** Holds GPUs of a machine, by a holder with the same id. */
 async function hold(machineId: string, count: number, reservedBy: string | null = null): Promise<void> {
-  const want = { machineId, gpuType: 'H100_SXM', count, heldBy: machineId, reservedBy, endsMs: null, diskGb: 0 };
+  const want = {
+    machineIds: [machineId],
+    gpuType: 'H100_SXM',
+    count,
+    heldBy: machineId,
+    reservedBy,
+    endsMs: null,
+    diskGb: 0,
+  };
   await interleaved.db.tx('test.hold', (tx) => world.rooms.supply.hold(tx, want));
 }
 /** The id of a machine whose GPUs are all held. */

@@ -1,7 +1,7 @@
 // The contract of Db on both drivers: what a transaction guarantees and what it refuses.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { int, ucents } from '../../../../control-plane/base/db/columns.ts';
+import { int, text, ucents } from '../../../../control-plane/base/db/columns.ts';
 import { type Db, sql, type Tx } from '../../../../control-plane/base/db/db.ts';
 import { isFree, releaseLease, renewLease, seeLease, takeLease } from '../../../../control-plane/base/db/lease.ts';
 import { SCHEMA } from '../../../../control-plane/foundation.ts';
@@ -19,6 +19,7 @@ beforeEach(async () => {
 afterEach(() => db.close());
 
 const Value = z.object({ value: int });
+const Id = z.object({ id: text.nullable() });
 const read = async (name = 'a'): Promise<number | undefined> =>
   (await db.read.one(Value, sql`select value from counters where name = ${name}`))?.value;
 
@@ -81,31 +82,31 @@ describe('transactions', () => {
 
   test('hold the first row that nobody else holds, or none if others hold all, without waiting', async () => {
     const [begun, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-    const firstOf = (...ids: string[]): Promise<string | undefined> =>
-      db.tx('first', async (tx) => {
-        const first = await tx.lockFirst('org', ids);
-        // Held already, so it is the first again.
-        return first === undefined ? undefined : tx.lockFirst('org', ids);
-      });
-    expect([await firstOf('o-2', 'o-1'), await firstOf('o-1', 'o-2'), await firstOf()]).toEqual([
+    const firstOf = async (ids: string[], still = sql`1 = 1`): Promise<string | undefined> => {
+      const found = await db.tx('first', (tx) => tx.one(Id, tx.firstUnlocked('org', ids, still)));
+      return found?.id ?? undefined;
+    };
+    expect([await firstOf(['o-2', 'o-1']), await firstOf(['o-1', 'o-2']), await firstOf([])]).toEqual([
       'o-2',
       'o-1',
       undefined,
     ]);
     const wrong = db.tx('wrong', async (tx) => {
       await tx.lock('supplier', 's-1');
-      await tx.lockFirst('org', ['o-1']);
+      tx.firstUnlocked('org', ['o-1'], sql`1 = 1`);
     });
     await expect(wrong).rejects.toMatchObject({ code: 'lock_order' });
     // On SQLite, bodies run one after another.
     if (db.dialect === 'sqlite') return;
+    expect(await firstOf(['o-1', 'o-2'], sql`orgs.id > 'o-1'`)).toBe('o-2');
     const busy = db.tx('busy', async (tx) => {
-      await tx.lockFirst('org', ['o-1']);
+      await tx.one(Id, tx.firstUnlocked('org', ['o-1', 'o-2'], sql`1 = 1`));
       begun.resolve();
       await end.promise;
     });
     await begun.promise;
-    expect([await firstOf('o-1', 'o-2'), await firstOf('o-1')]).toEqual(['o-2', undefined]);
+    // The first look at 'o-2' has locked it too if the statement locks more than it returns.
+    expect([await firstOf(['o-1', 'o-2']), await firstOf(['o-1'])]).toEqual(['o-2', undefined]);
     end.resolve();
     await busy;
   });
