@@ -17,11 +17,7 @@ const READS_ALONE = { connections: 1, warmUp: 200, rounds: 5, count: 400 };
 /** Launches that arrive together share a commit. */
 const LAUNCHES = { connections: 64, warmUp: 500, rounds: 3, count: 1_000 };
 const LAUNCHES_PER_SECOND_MIN = 1_200;
-/**
- * 0.8x of the peer's requests for the same processor time. Both sides are busy with one thread, so that is the ratio of the rates on an idle
- * machine. On a busy one, the rates depend on whom the kernel lets run.
- */
-const READ_TARGET: Target = { rule: 'at most', ratio: 1 / 0.8 };
+const READ_TARGET: Target = { rule: 'at least', ratio: 0.8 };
 const SIDES = ['service', 'peer'] as const;
 type SideName = (typeof SIDES)[number];
 type Round = Record<SideName, Answer>;
@@ -74,10 +70,11 @@ async function compare(stage: Stage, work: Work): Promise<void> {
   const what = `${work.method} ${work.path}, ${work.connections} connections`;
   const peerName = 'bare fastify';
   const target = work.target === undefined ? {} : { target: work.target };
-  report({ what, ...middle(rounds, 'perSecond'), peerName, unit: '/s' });
+  report({ what, ...middle(rounds, 'perSecond'), peerName, unit: '/s', ...target });
   report({ what: '  p50', ...middle(rounds, 'p50Ms'), peerName, unit: 'ms' });
   report({ what: '  p99', ...middle(rounds, 'p99Ms'), peerName, unit: 'ms' });
-  report({ what: '  processor time of a request', ...middle(rounds, 'processorUs'), peerName, unit: 'us', ...target });
+  // Both sides are busy with one thread, so on an idle machine this is the inverse ratio. Other programs change it less than the rates.
+  report({ what: '  processor time of a request', ...middle(rounds, 'processorUs'), peerName, unit: 'us' });
   if (work.method === 'GET') return assertAlike(middle(rounds, 'characters'), what);
   await assertOnTheMarket(stage);
   const { ours } = middle(rounds, 'perSecond');

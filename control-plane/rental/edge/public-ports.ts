@@ -40,6 +40,7 @@ interface PublicPort {
 
 interface Listener {
   server: Server;
+  instanceId: string;
   /** Open connections, the oldest first. */
   connections: Set<Connection>;
 }
@@ -81,13 +82,13 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
       server.once('error', reject);
       server.listen(port.publicPort, deps.host, resolve);
     });
-    listeners.set(name, { server, connections });
+    listeners.set(name, { server, instanceId: port.instanceId, connections });
     if (port.appPort === null) sshServers.set(port.instanceId, server);
   };
 
   const shut = async (name: string, listener: Listener, graceMs: number): Promise<void> => {
     listeners.delete(name);
-    for (const [instanceId, server] of sshServers) if (server === listener.server) sshServers.delete(instanceId);
+    if (sshServers.get(listener.instanceId) === listener.server) sshServers.delete(listener.instanceId);
     const ended = new Promise<void>((resolve) => listener.server.close(() => resolve()));
     const cut = (): void => listener.connections.forEach(({ socket }) => socket.destroy());
     const cancel = graceMs === 0 ? cut() : deps.clock.after(graceMs, cut);

@@ -8,6 +8,8 @@ import type { Answer } from '../side.ts';
 const ROUNDS = 3;
 /** Few, because the machines of the bench have no agents, and leave the market a minute after the start. */
 const LAUNCHES = { connections: 64, count: 600 };
+/** A service is at work for weeks, and its first launches run code that is not compiled yet: they cost up to twice as much. */
+const WARM_UP = 3_000;
 const PER_SECOND_MIN = 500;
 
 /** `far` is the server of `near` behind the proxy. */
@@ -39,7 +41,7 @@ async function measure(url: string, nearUrl: string): Promise<Figures> {
     const body = JSON.stringify({ gpu_type: 'H100_SXM', gpu_count: 1, tier: 'on_demand', image });
     const order = { kind: 'POST', origin, path: '/v1/instances', key, body, status: 202 };
     const answers: Answer[] = [];
-    await client.ask({ ...order, ...LAUNCHES, count: LAUNCHES.count / 2 });
+    await client.ask({ ...order, ...LAUNCHES, count: WARM_UP });
     for (let round = 0; round < ROUNDS; round += 1) {
       const beforeUs = processorUs(pids.service);
       const answer = await client.ask({ ...order, ...LAUNCHES });
