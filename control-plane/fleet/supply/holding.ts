@@ -11,12 +11,14 @@ export interface Want extends GpuWant {
   machineIds: readonly string[];
   /** The disk that goes with the GPUs; 0 if the host does not limit disks. */
   diskGb: number;
+  /** What a room above requires of the machine, as a condition on its row of `machines`. */
+  onlyIf?: Sql;
 }
 
 export interface Held {
   machineId: string;
   gpuUuids: string[];
-  /** What the launch gets there. Undefined if the offering is not on the market any more. */
+  /** What the launch gets there. Undefined if the offering is not on the market any more, or the machine is not as required. */
   offer: Offer | undefined;
 }
 
@@ -29,12 +31,11 @@ export async function holdOffer(tx: Tx, want: Want): Promise<Held | undefined> {
   if (first === undefined) return undefined;
   const isSingle = others.length === 0;
   const chosen = machineOf(want.heldBy);
-  // Nothing is awaited before all is sent, so that what the caller sends next comes after it.
-  const [, taken, offer] = await Promise.all([
-    isSingle ? tx.lock('machine', first) : undefined,
+  if (isSingle) await tx.lock('machine', first);
+  const [taken, offer] = await Promise.all([
     isSingle ? takeGpus(tx, first, want) : takeGpusOfAny(tx, want.machineIds, want),
     // It is read before the disk of this launch is subtracted.
-    offerWhere(tx, sql`machine_id = ${chosen} and gpu_type = ${want.gpuType}`, want),
+    readOffer(tx, chosen, want),
     want.diskGb === 0 ? undefined : setHeldDisk(tx, want),
     countFree(tx, chosen),
   ]);
@@ -46,7 +47,7 @@ export async function holdOffer(tx: Tx, want: Want): Promise<Held | undefined> {
 }
 
 /** The id of the machine with the GPUs that `heldBy` holds, as an expression. So statements about it can be sent before it is known. */
-export function machineOf(heldBy: string): Sql {
+function machineOf(heldBy: string): Sql {
   return sql`(select machine_id from machine_gpus where held_by = ${heldBy} limit 1)`;
 }
 
@@ -63,31 +64,17 @@ const OfferRow = z.object({
 /** The fields of an offering that decide what a launch gets there. */
 export type Offer = z.infer<typeof OfferRow>;
 
-/**
- * What the launch would get. Its GPUs are set aside for the contract `reservedBy`, or it ends at `endsMs` and may borrow such GPUs. Undefined if
- * the offering is not on the market any more.
- */
-export function findOffer(
-  query: Query,
-  offeringId: string,
-  launch: Pick<GpuWant, 'reservedBy' | 'endsMs'>,
-): Promise<Offer | undefined> {
-  return offerWhere(query, sql`offerings.id = ${offeringId}`, launch);
-}
-
-function offerWhere(
-  query: Query,
-  isIt: Sql,
-  launch: Pick<GpuWant, 'reservedBy' | 'endsMs'>,
-): Promise<Offer | undefined> {
-  const isOrdinary = launch.reservedBy === null && launch.endsMs === null;
-  const diskFreeGb = isOrdinary ? sql`offerings.disk_free_gb` : freeGbFor(launch);
+/** What a launch gets on a machine whose GPUs it holds. It may use GPUs that are set aside for `reservedBy`, or borrow some until `endsMs`. */
+function readOffer(query: Query, machineId: Sql, want: Want): Promise<Offer | undefined> {
+  const isOrdinary = want.reservedBy === null && want.endsMs === null;
+  const diskFreeGb = isOrdinary ? sql`offerings.disk_free_gb` : freeGbFor(want);
   return query.one(
     OfferRow,
     sql`select offerings.id, machine_id, supplier_id, offerings.region, offerings.price_ucents_per_hour, disk_configurable,
           ${diskFreeGb} as disk_free_gb, disk_price_ucents_per_gb_hour
         from offerings join machines on machines.id = offerings.machine_id
-        where ${isIt} and listed = 1 and offerings.tier = 'on_demand'`,
+        where machine_id = ${machineId} and gpu_type = ${want.gpuType} and listed = 1 and offerings.tier = 'on_demand'
+          and ${want.onlyIf ?? sql`1 = 1`}`,
   );
 }
 

@@ -2,9 +2,10 @@
 import { z } from 'zod';
 import { DesiredWorkload, ObservedWorkload } from '../../../shared/protocol/workload.ts';
 import type { Revision } from '../../../shared/protocol/link.ts';
+import { WORKLOADS_PER_MACHINE_MAX } from '../../../shared/limits.ts';
 import { mayMove, WORKLOAD_STATES, type WorkloadState } from '../../../shared/states.ts';
 import { countRow, int, json, text } from '../../base/db/columns.ts';
-import { join, type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
+import { join, type Query, raw, type Sql, type Tx, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 
 /**
@@ -136,7 +137,11 @@ export function liveOn(query: Query, machineId: string): Promise<z.infer<typeof 
   );
 }
 
-export async function countLive(query: Query, machineId: string | Sql): Promise<number> {
+/** The condition for a machine that may get one more container, on its row of `machines`. */
+export const hasCapacity: Sql = sql`(
+  select count(*) from workloads where workloads.machine_id = machines.id and state <> 'gone') < ${raw(String(WORKLOADS_PER_MACHINE_MAX))}`;
+
+export async function countLive(query: Query, machineId: string): Promise<number> {
   const row = await query.one(
     countRow,
     sql`select count(*) as count from workloads where machine_id = ${machineId} and state <> 'gone'`,

@@ -40,7 +40,7 @@ import { WORKLOADS_PER_MACHINE_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { DesiredMessage, ObservedMessage, Revision } from '../../../shared/protocol/link.ts';
 import type { DesiredWorkload, ObservedWorkload } from '../../../shared/protocol/workload.ts';
-import type { Db, Sql, Tx } from '../../base/db/db.ts';
+import type { Db, Tx } from '../../base/db/db.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 import type { MachineRow } from '../supply/store.ts';
 import type { Supply } from '../supply/supply.ts';
@@ -59,8 +59,6 @@ export interface Workloads {
    * none.
    */
   sealEnv(instanceId: string, env: Record<string, string>): string | null;
-  /** Whether the machine may get one more container (WORKLOADS_PER_MACHINE_MAX). */
-  hasCapacity(tx: Tx, machineId: string | Sql): Promise<boolean>;
   /** The container should run on the machine from now on. The caller pushes the desired state after its commit. */
   want(tx: Tx, machineId: string, spec: store.WorkloadSpec): Promise<void>;
   /** The container should be removed. Does nothing if it is being removed already. */
@@ -115,7 +113,6 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
   return {
     sealEnv: (instanceId, env) =>
       Object.keys(env).length === 0 ? null : sealing.seal(envPlace(instanceId), JSON.stringify(env)),
-    hasCapacity: async (tx, machineId) => (await store.countLive(tx, machineId)) < WORKLOADS_PER_MACHINE_MAX,
     want: async (tx, machineId, spec) => {
       const nowMs = clock.now();
       await Promise.all([store.insertWorkload(tx, machineId, spec, nowMs), store.bumpRevision(tx, machineId, nowMs)]);

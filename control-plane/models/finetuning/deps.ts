@@ -19,7 +19,7 @@ export interface FineTuningDeps {
   events: Pick<Events, 'append'>;
   ledger: Ledger;
   supply: Pick<Supply, 'hold' | 'release'>;
-  workloads: Pick<Workloads, 'hasCapacity' | 'want' | 'remove' | 'stopJob' | 'sealEnv'>;
+  workloads: Pick<Workloads, 'want' | 'remove' | 'stopJob' | 'sealEnv'>;
   catalog: Catalog;
   blobs: Blobs;
   quiet: Quiet;

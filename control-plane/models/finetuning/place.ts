@@ -3,8 +3,9 @@
 import { ucentsPerHour, type FineTuning } from '../catalog/fine-tuning.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import { rank } from '../../fleet/placement/placement.ts';
-import { findOffer } from '../../fleet/supply/holding.ts';
+import type { Offer } from '../../fleet/supply/holding.ts';
 import { type Candidate, candidates, type CapacityRequest, cheapestType } from '../../fleet/supply/offerings.ts';
+import { hasCapacity } from '../../fleet/workloads/store.ts';
 import type { FineTuningDeps } from './deps.ts';
 import { FINE_TUNING_QUEUE_MS_MAX } from '../../../shared/limits.ts';
 import { type Head, headsOfQueue, type Job } from './store.ts';
@@ -131,29 +132,26 @@ interface Trial {
 async function holdAt(
   tx: Tx,
   { job, workloadId, gpuType, candidate }: Trial,
-  { supply, workloads }: FineTuningDeps,
+  { supply }: FineTuningDeps,
 ): Promise<Place | undefined> {
   const { machine_id: machineId } = candidate;
   const { terms } = job;
   const diskGb = candidate.disk_configurable ? terms.disk_gb : null;
-  await tx.lock('machine', machineId);
-  const gpus = { reservedBy: null, endsMs: null };
-  const offer = await findOffer(tx, candidate.id, gpus);
-  if (offer === undefined || !fits(offer, candidate, terms) || !(await workloads.hasCapacity(tx, machineId)))
-    return undefined;
-  const want = { machineIds: [machineId], gpuType, count: terms.gpu_count, heldBy: workloadId, ...gpus };
-  const held = await supply.hold(tx, { ...want, diskGb: diskGb ?? 0 });
+  const gpus = { machineIds: [machineId], gpuType, count: terms.gpu_count, reservedBy: null, endsMs: null };
+  const held = await supply.hold(tx, { ...gpus, heldBy: workloadId, diskGb: diskGb ?? 0, onlyIf: hasCapacity });
   if (held === undefined) return undefined;
+  const { offer } = held;
+  if (offer === undefined || !fits(offer, candidate, terms)) {
+    await supply.release(tx, workloadId);
+    return undefined;
+  }
   const supplierUcentsPerHour = offer.price_ucents_per_hour * BigInt(terms.gpu_count);
   const { supplier_id: supplierId } = offer;
   return { machineId, supplierId, gpuType, gpuUuids: held.gpuUuids, diskGb, supplierUcentsPerHour };
 }
 
-function fits(
-  offer: Pick<Candidate, 'price_ucents_per_hour' | 'disk_configurable' | 'disk_free_gb'>,
-  candidate: Candidate,
-  terms: FineTuning,
-): boolean {
+function fits(offer: Offer, candidate: Candidate, terms: FineTuning): boolean {
+  if (offer.id !== candidate.id) return false;
   if (offer.disk_configurable && offer.disk_free_gb < terms.disk_gb) return false;
   return offer.price_ucents_per_hour * BigInt(terms.gpu_count) <= ucentsPerHour(terms)
     ? offer.disk_configurable === candidate.disk_configurable

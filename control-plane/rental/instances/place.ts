@@ -16,10 +16,11 @@ import {
   type Offering,
 } from '../../fleet/supply/offerings.ts';
 import { narrowing } from '../../fleet/supply/narrowing.ts';
-import { machineOf, type Offer } from '../../fleet/supply/holding.ts';
+import type { Offer } from '../../fleet/supply/holding.ts';
 import { slotCandidates } from '../../fleet/supply/slots.ts';
 import type { Supply } from '../../fleet/supply/supply.ts';
 import { explain, rank } from '../../fleet/placement/placement.ts';
+import { hasCapacity } from '../../fleet/workloads/store.ts';
 import type { Workloads } from '../../fleet/workloads/workloads.ts';
 import type { Endpoints } from '../endpoints/endpoints.ts';
 import { ANYWHERE, type Launch, type Whereabouts } from './launch.ts';
@@ -210,21 +211,19 @@ async function holdAt(
   tx: Tx,
   instance: store.InstanceRow,
   { tried, workloadId }: { tried: readonly Candidate[]; workloadId: string },
-  { supply, workloads, clock }: PlaceDeps,
+  { supply, clock }: PlaceDeps,
 ): Promise<{ machineId: string; place: Place | undefined } | undefined> {
   const { request, gpu_type: gpuType, gpu_count: count, reservation_id: reservedBy } = instance;
   const [first] = tried;
   const diskGb = first === undefined ? null : diskOn(first, request.disk_gb);
   const { endsMs } = capacityRequest(instance, clock.now());
   const machineIds = tried.map((candidate) => candidate.machine_id);
-  const [held, hasCapacity] = await Promise.all([
-    supply.hold(tx, { machineIds, gpuType, count, heldBy: workloadId, reservedBy, endsMs, diskGb: diskGb ?? 0 }),
-    workloads.hasCapacity(tx, machineOf(workloadId)),
-  ]);
+  const gpus = { machineIds, gpuType, count, heldBy: workloadId, reservedBy, endsMs };
+  const held = await supply.hold(tx, { ...gpus, diskGb: diskGb ?? 0, onlyIf: hasCapacity });
   if (held === undefined) return undefined;
   const { machineId, gpuUuids, offer } = held;
   const candidate = tried.find((each) => each.machine_id === machineId);
-  if (candidate === undefined || offer === undefined || !hasCapacity || !isAsRead(offer, candidate, instance)) {
+  if (candidate === undefined || offer === undefined || !isAsRead(offer, candidate, instance)) {
     await supply.release(tx, workloadId);
     return { machineId, place: undefined };
   }

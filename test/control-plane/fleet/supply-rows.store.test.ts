@@ -12,7 +12,7 @@ import {
   machineOfOrg,
   type GpuRow,
 } from '../../../control-plane/fleet/supply/store.ts';
-import { findOffer, type Want } from '../../../control-plane/fleet/supply/holding.ts';
+import type { Held, Want } from '../../../control-plane/fleet/supply/holding.ts';
 import { createLog } from '../../../shared/log.ts';
 import { inventoryOf, type MadeMachine } from '../../kit/machines.ts';
 import { openWorld, type World } from '../../kit/world.ts';
@@ -31,8 +31,8 @@ beforeEach(async () => {
 afterEach(() => world.close());
 
 const gpus = (machine = made): Promise<GpuRow[]> => gpusOf(world.db.read, machine.machineId);
-const hold = async (heldBy: string, patch: Partial<Want> = {}): Promise<string[] | undefined> => {
-  const held = await world.db.tx('hold', (tx) =>
+const holdWith = (heldBy: string, patch: Partial<Want>): Promise<Held | undefined> =>
+  world.db.tx('hold', (tx) =>
     world.rooms.supply.hold(tx, {
       machineIds: [made.machineId],
       gpuType: 'H100_SXM',
@@ -44,8 +44,8 @@ const hold = async (heldBy: string, patch: Partial<Want> = {}): Promise<string[]
       ...patch,
     }),
   );
-  return held?.gpuUuids;
-};
+const hold = async (heldBy: string, patch: Partial<Want> = {}): Promise<string[] | undefined> =>
+  (await holdWith(heldBy, patch))?.gpuUuids;
 const release = (heldBy: string): Promise<void> =>
   world.db.tx('release', (tx) => world.rooms.supply.release(tx, heldBy));
 const reserve = (reservedBy: string, startsInMs: number, count = 1): Promise<boolean> =>
@@ -270,12 +270,14 @@ test('an offer is found while it is listed on demand', async () => {
     sql`select id from offerings where machine_id = ${made.machineId}`,
   );
   const id = offers[0]?.id ?? '';
-  const ordinary = { reservedBy: null, endsMs: null };
   const change = (to: ReturnType<typeof sql>): Promise<number> =>
     world.db.tx('change', (tx) => tx.run(sql`update offerings set ${to} where id = ${id}`));
-  expect(await findOffer(world.db.read, id, ordinary)).toMatchObject({ id, machine_id: made.machineId });
+  const offerOf = async (heldBy: string, onlyIf = sql`1 = 1`): Promise<unknown> =>
+    (await holdWith(heldBy, { onlyIf }))?.offer;
+  expect(await offerOf('w-1')).toMatchObject({ id, machine_id: made.machineId });
+  expect(await offerOf('w-2', sql`machines.id <> ${made.machineId}`)).toBeUndefined();
   await change(sql`tier = 'spot'`);
-  expect(await findOffer(world.db.read, id, ordinary)).toBeUndefined();
+  expect(await offerOf('w-3')).toBeUndefined();
   await change(sql`tier = 'on_demand', listed = 0`);
-  expect(await findOffer(world.db.read, id, ordinary)).toBeUndefined();
+  expect(await offerOf('w-4')).toBeUndefined();
 });
