@@ -49,8 +49,10 @@ export async function forgetOld(
   try {
     const gone: Record<string, number> = {};
     const failures: unknown[] = [];
-    // What cannot be deleted keeps no rows of other rooms from being deleted: their tables would grow without an end.
-    for (const { what, run } of forgets)
+    // Another room is first in each hour, so that a long backlog of one does not use up the time of all others. For the same reason, what cannot be
+    // deleted keeps nothing else from being deleted.
+    const turn = Math.floor(clock.now() / FORGET_PERIOD_MS) % Math.max(1, forgets.length);
+    for (const { what, run } of [...forgets.slice(turn), ...forgets.slice(0, turn)])
       gone[what] = await run(signal).catch((error: unknown) => (failures.push(error), 0));
     log.debug(gone, 'old rows were deleted');
     if (failures.length > 0) throw failures.length === 1 ? failures[0] : new AggregateError(failures);

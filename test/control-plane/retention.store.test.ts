@@ -81,6 +81,25 @@ test('rows that cannot be deleted keep no others from being deleted, and the fai
   expect(ran).toEqual(['sound']);
 });
 
+test('a backlog that takes all the time of an hour leaves the next hour to another room', async () => {
+  const ran: string[] = [];
+  const endless = {
+    what: 'endless',
+    run: async (signal: AbortSignal) => {
+      ran.push('endless');
+      while (!signal.aborted) await world.clock.advance(1_000);
+      return 0;
+    },
+  };
+  const sound = { what: 'sound', run: async (signal: AbortSignal) => (signal.aborted ? 0 : ran.push('sound')) };
+  const { signal } = new AbortController();
+  for (let hour = 0; hour < 2; hour += 1) {
+    await forgetOld(signal, [endless, sound], world.core);
+    await world.clock.advance(3_600_000 - 60_000);
+  }
+  expect(ran.toSorted()).toEqual(['endless', 'endless', 'sound']);
+});
+
 describe('retention never deletes', () => {
   test('the books: transfers and metered time still agree', async () => {
     await rentalThatIsOver();

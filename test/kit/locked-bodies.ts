@@ -15,7 +15,8 @@ const WITHOUT_ROOT: Readonly<Record<string, string>> = {
   'receipts.forget': 'nobody changes a closed receipt, and the sum of the forgotten ones is added in one statement',
   'users.sign_up': 'it inserts rows that nobody else knows yet; the address is unique',
   'users.add': 'it inserts rows that nobody else knows yet; the address is unique',
-  'webhooks.forget': 'nobody changes a delivery that has ended',
+  'webhooks.forget':
+    'its first statement deletes only what is still over, and its second what belongs to no delivery any more',
 };
 
 /** The same database. A body fails if it writes after another statement and its first call was not `lock`. */

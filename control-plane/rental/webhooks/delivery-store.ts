@@ -222,20 +222,26 @@ export async function lastAttemptsOf(query: Query, deliveryIds: readonly string[
 }
 
 /** Ids of deliveries that were completed before `untilMs`, or of all deliveries of one endpoint. */
-export async function forgettable(
-  query: Query,
-  whose: { completedUntilMs: number } | { endpointId: string },
-  limit: number,
-): Promise<string[]> {
-  const condition =
-    'endpointId' in whose ? sql`endpoint_id = ${whose.endpointId}` : sql`completed_ms <= ${whose.completedUntilMs}`;
-  const rows = await query.all(idRow, sql`select id from webhook_deliveries where ${condition} limit ${limit}`);
+export type Forgettable = { completedUntilMs: number } | { endpointId: string };
+
+export async function forgettable(query: Query, which: Forgettable, limit: number): Promise<string[]> {
+  const rows = await query.all(idRow, sql`select id from webhook_deliveries where ${isAmong(which)} limit ${limit}`);
   return rows.map((row) => row.id);
 }
 
-export async function forgetDeliveries(tx: Tx, ids: readonly string[]): Promise<void> {
-  await tx.run(sql`delete from webhook_attempts where delivery_id in (${join(ids)})`);
-  await tx.run(sql`delete from webhook_deliveries where id in (${join(ids)})`);
+/** Deletes these deliveries with their attempts, but for those that a retry has revived since they were read. */
+export async function forgetDeliveries(tx: Tx, which: Forgettable, ids: readonly string[]): Promise<void> {
+  await tx.run(sql`delete from webhook_deliveries where id in (${join(ids)}) and ${isAmong(which)}`);
+  await tx.run(
+    sql`delete from webhook_attempts where delivery_id in (${join(ids)})
+          and not exists (select 1 from webhook_deliveries where id = webhook_attempts.delivery_id)`,
+  );
+}
+
+function isAmong(which: Forgettable): Sql {
+  return 'endpointId' in which
+    ? sql`endpoint_id = ${which.endpointId}`
+    : sql`completed_ms <= ${which.completedUntilMs}`;
 }
 
 const WaitingRow = z.object({ count: int, next_ms: int.nullable() });

@@ -15,7 +15,13 @@ import type { PageStart } from '../../base/http/cursors.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 import { type Courier, type CourierDeps, openCourier } from './courier.ts';
 import * as deliveries from './deliveries.ts';
-import { type DeliveryRow, pageOfDeliveries, forgetDeliveries, forgettable } from './delivery-store.ts';
+import {
+  type DeliveryRow,
+  type Forgettable,
+  pageOfDeliveries,
+  forgetDeliveries,
+  forgettable,
+} from './delivery-store.ts';
 import { type EndpointRow, markDeleted, pageOfEndpoints, deletedEndpoints, forgetEndpoint } from './endpoint-store.ts';
 import * as endpoints from './endpoints.ts';
 import { noteEvent } from './outbox.ts';
@@ -116,12 +122,12 @@ async function purge({ db, clock }: { db: Db; clock: Clock }, signal: AbortSigna
   return gone + (await forgetAll(db, { completedUntilMs: clock.now() - HISTORY_MS }, signal));
 }
 
-async function forgetAll(db: Db, whose: Parameters<typeof forgettable>[1], signal: AbortSignal): Promise<number> {
+async function forgetAll(db: Db, which: Forgettable, signal: AbortSignal): Promise<number> {
   let gone = 0;
   while (!signal.aborted) {
-    const ids = await forgettable(db.read, whose, PIECE);
+    const ids = await forgettable(db.read, which, PIECE);
     if (ids.length === 0) break;
-    await db.tx('webhooks.forget', (tx) => forgetDeliveries(tx, ids));
+    await db.tx('webhooks.forget', (tx) => forgetDeliveries(tx, which, ids));
     gone += ids.length;
   }
   return gone;

@@ -1,5 +1,6 @@
-// What an owner changes while an attempt is in progress.
+// What an owner changes while an attempt, or the deletion of old deliveries, is in progress.
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { forgetDeliveries, forgettable } from '../../../../control-plane/rental/webhooks/delivery-store.ts';
 import { eventually } from '../../../kit/processes.ts';
 import type { WebhookDelivery } from '../../../../shared/api/webhook.ts';
 import { openWebhookWorld, type WebhookWorld } from './fixture.ts';
@@ -54,12 +55,16 @@ test('a retry that is asked for meanwhile follows at once if the attempt fails',
   expect(world.outbound.requests).toHaveLength(2);
 });
 
-test('a retry that is asked for meanwhile follows the last attempt too', async () => {
+async function attempt(times: number): Promise<void> {
   answer.resolve({ status: 500 });
-  for (let made = 0; made < 4; made += 1) {
+  for (let made = 0; made < times; made += 1) {
     await world.carry();
     await world.clock.advance(300 * MINUTE);
   }
+}
+
+test('a retry that is asked for meanwhile follows the last attempt too', async () => {
+  await attempt(4);
   hang();
   await begin(5);
   await retry();
@@ -67,4 +72,20 @@ test('a retry that is asked for meanwhile follows the last attempt too', async (
   await begin(6);
   await world.carry();
   expect((await world.deliveries(id))[0]).toMatchObject({ status: 'dead_lettered', attempts: 6 });
+});
+
+test('a retry of an old delivery keeps it and its attempts from the deletion that has listed it already', async () => {
+  await attempt(5);
+  const which = { completedUntilMs: world.clock.now() };
+  const listed = await forgettable(world.db.read, which, 10);
+  expect(listed).toHaveLength(1);
+  await retry();
+  const forget = (): Promise<void> => world.db.tx('forget', (tx) => forgetDeliveries(tx, which, listed));
+  await forget();
+  expect((await world.deliveries(id))[0]).toMatchObject({ id: listed[0], status: 'retrying' });
+  expect(await world.attempts(listed[0] ?? '')).toHaveLength(5);
+  await world.carry();
+  which.completedUntilMs = world.clock.now();
+  await forget();
+  expect([await world.deliveries(id), await world.attempts(listed[0] ?? '')]).toEqual([[], []]);
 });
