@@ -116,16 +116,8 @@ describe('pricing', () => {
       disk_configurable: false,
       disk_price_per_gb_hour: 0,
     });
-    const want = {
-      machineIds: [machineId],
-      gpuType: 'H100_SXM',
-      count: 3,
-      heldBy: 'w',
-      reservedBy: null,
-      endsMs: null,
-      diskGb: 0,
-    };
-    await api.world.db.tx('hold', (tx) => api.world.rooms.supply.hold(tx, want));
+    const want = { gpuType: 'H100_SXM', count: 3, heldBy: 'w', reservedBy: null, endsMs: null, diskGb: 0 };
+    await api.world.db.tx('hold', (tx) => api.world.rooms.supply.hold(tx, { ...want, machineIds: [machineId] }));
     expect(await rows('/v1/pricing')).toMatchObject([{ offering_id: row?.['offering_id'], available: 1 }]);
     await loseHost(api.world, machineId);
     expect(await rows('/v1/pricing')).toEqual([]);

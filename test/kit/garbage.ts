@@ -24,7 +24,7 @@ export function collectGarbage(): void {
 const ROUNDS = 3;
 
 /**
- * By how many bytes the old objects grow if `use` is called `times` times, and the young objects are collected after each call. What is freed then
+ * Returns by how many bytes the old objects grow if `use` is called `times` times, and the young objects are collected after each call. What is freed then
  * needs no full collection. The round with the least counts.
  */
 export async function grownOldBytes(times: number, use: () => unknown): Promise<number> {
