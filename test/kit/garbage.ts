@@ -24,8 +24,8 @@ export function collectGarbage(): void {
 const ROUNDS = 3;
 
 /**
- * Returns by how many bytes the old objects grow if `use` is called `times` times, and the young objects are collected after each call. What is freed then
- * needs no full collection. The round with the least counts.
+ * Returns by how many bytes the old objects grow if `use` is called `times` times, and the young objects are collected after each call. What is
+ * freed then needs no full collection. The round with the least counts.
  */
 export async function grownOldBytes(times: number, use: () => unknown): Promise<number> {
   const collect = collector();
