@@ -1,5 +1,6 @@
 // The loops of the house: the engine, the loops of the rooms, retention, and the watchdog.
 import type { Clock } from '../shared/clock.ts';
+import { throwAll } from '../shared/errors.ts';
 import type { Log } from '../shared/log.ts';
 import { type Loop, startLoop } from '../shared/loop.ts';
 import { DbError } from './base/db/db.ts';
@@ -55,7 +56,7 @@ export async function forgetOld(
     for (const { what, run } of [...forgets.slice(turn), ...forgets.slice(0, turn)])
       gone[what] = await run(signal).catch((error: unknown) => (failures.push(error), 0));
     log.debug(gone, 'old rows were deleted');
-    if (failures.length > 0) throw failures.length === 1 ? failures[0] : new AggregateError(failures);
+    throwAll(failures);
   } finally {
     cancel();
   }

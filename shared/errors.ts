@@ -141,3 +141,9 @@ export function messageOf(error: unknown): string {
 export function codeOf(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
 }
+
+/** Throws what several pieces of work have thrown: one error as it is, several as an AggregateError, and nothing if there is none. */
+export function throwAll(failures: readonly unknown[]): void {
+  if (failures.length === 0) return;
+  throw failures.length === 1 ? failures[0] : new AggregateError(failures);
+}

@@ -1,5 +1,6 @@
 // The engine that drives due rows of all rooms: it asks each driver for due rows and drives each row, on a period and on a nudge.
 import type { Clock } from '../../../shared/clock.ts';
+import { throwAll } from '../../../shared/errors.ts';
 import { fullJitterMs } from '../../../shared/backoff.ts';
 import type { Log } from '../../../shared/log.ts';
 import { type Loop, startLoop } from '../../../shared/loop.ts';
@@ -94,7 +95,7 @@ export function startEngine(drivers: Driver[], deps: { clock: Clock; log: Log; r
     const failures: unknown[] = [];
     // A driver whose due rows cannot be read keeps no row of another driver waiting.
     for (const lane of lanes) await startDue(lane).catch((error: unknown) => failures.push(error));
-    if (failures.length > 0) throw failures.length === 1 ? failures[0] : new AggregateError(failures);
+    throwAll(failures);
   };
   const loop = startLoop({ name: 'engine', periodMs: PERIOD_MS, run }, { clock, log });
 

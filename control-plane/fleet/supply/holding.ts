@@ -33,7 +33,7 @@ export async function holdOffer(tx: Tx, want: Want): Promise<Held | undefined> {
   const chosen = machineOf(want.heldBy);
   if (isSingle) await tx.lock('machine', first);
   const [taken, offer] = await Promise.all([
-    isSingle ? takeGpus(tx, first, want) : takeGpusOfAny(tx, want.machineIds, want),
+    isSingle ? takeGpus(tx, first, want) : takeGpusOfAny(tx, want),
     // It is read before the disk of this launch is subtracted.
     readOffer(tx, chosen, want),
     want.diskGb === 0 ? undefined : setHeldDisk(tx, want),
@@ -90,10 +90,10 @@ function takeGpus(tx: Tx, machineId: string, want: GpuWant): Promise<Taken[]> {
 }
 
 /** The same on the first of these machines that has enough free GPUs and that no other transaction holds. It also locks that machine. */
-function takeGpusOfAny(tx: Tx, machineIds: readonly string[], want: GpuWant): Promise<Taken[]> {
+function takeGpusOfAny(tx: Tx, want: Want): Promise<Taken[]> {
   const fits = sql`gpu_type = ${want.gpuType} and ${isFree} and ${isFor(want)}`;
   const hasEnough = sql`(select count(*) from machine_gpus where machine_id = machines.id and ${fits}) >= ${want.count}`;
-  const chosen = tx.firstUnlocked('machine', machineIds, hasEnough);
+  const chosen = tx.firstUnlocked('machine', want.machineIds, hasEnough);
   return tx.all(TakenRow, sql`with chosen as materialized (${chosen}) ${taking(want, sql`(select id from chosen)`)}`);
 }
 
