@@ -10,7 +10,7 @@ type Column = z.infer<typeof columnRow>;
 
 /**
  * A copy differs from its original in one column of each unique index: a number if there is one, else the last column. A table whose `id` is
- * bound to a value has one row for ever.
+ * bound to a value has one row for ever. A machine gets no more GPUs with time.
  */
 const COLUMNS = sql`
   with keys as (
@@ -21,11 +21,11 @@ const COLUMNS = sql`
   select c.table_name as table, c.column_name as column, c.data_type as type,
     exists (select from keys where indrelid = c.table_name::regclass and attname = c.column_name) as is_key
   from information_schema.columns c
-  where c.table_schema = 'public' and c.table_name <> 'schema_migrations'
+  where c.table_schema = 'public' and c.table_name not in ('schema_migrations', 'machine_gpus')
     and not exists (select from pg_constraint where conrelid = c.table_name::regclass and conname = c.table_name || '_id_check')
   order by c.table_name, c.ordinal_position`;
 
-/** Rows of a table that are copied; others are of the same kind. */
+/** The first rows of a table by its keys are copied; others are of the same kind. The first ids are the oldest. */
 const ORIGINALS = 3;
 
 /**
@@ -61,8 +61,10 @@ async function copyTable(
 ): Promise<void> {
   const names = columns.map(({ column }) => column).join(', ');
   const values = columns.map(copied).join(', ');
+  const keys = columns.filter(({ is_key }) => is_key).map(({ column }) => column);
+  const originals = sql`select * from ${raw(table)} order by ${raw(keys.join(', '))} limit ${raw(String(ORIGINALS))}`;
   await tx.run(sql`insert into ${raw(table)} (${raw(names)}) select ${raw(values)}
-    from (select * from ${raw(table)} limit ${raw(String(ORIGINALS))}) as original, generate_series(1, ${raw(String(count))}) as numbers (copy)
+    from (${originals}) as original, generate_series(1, ${raw(String(count))}) as numbers (copy)
     on conflict do nothing`);
 }
 
