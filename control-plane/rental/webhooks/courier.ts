@@ -85,7 +85,8 @@ export function openCourier(deps: CourierDeps): Courier {
       await giveUpOverdue(deps, (row) => lanes.isUnderWay(row.endpoint_id, row.id));
       const limit = lanes.limit();
       if (limit === 0) return;
-      for (const endpointId of await dueEndpoints(db.read, clock.now(), limit)) lanes.check(endpointId);
+      const which = { nowMs: clock.now(), limit, withoutOrgs: lanes.fullGroups() };
+      for (const endpointId of await dueEndpoints(db.read, which)) lanes.check(endpointId);
     },
     stop: async () => {
       stopping.abort();

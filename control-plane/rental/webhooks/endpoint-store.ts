@@ -116,12 +116,20 @@ export async function markDeleted(tx: Tx, id: string, nowMs: number): Promise<vo
   );
 }
 
-/** Endpoints with a delivery that may be tried now, longest waiting first. Urgent deliveries are tried even if the circuit is open. */
-export async function dueEndpoints(query: Query, nowMs: number, limit: number): Promise<string[]> {
+/**
+ * Endpoints with a delivery that may be tried now, longest waiting first. Urgent deliveries are tried even if the circuit is open. Endpoints of
+ * `withoutOrgs` are left out.
+ */
+export async function dueEndpoints(
+  query: Query,
+  { nowMs, limit, withoutOrgs }: { nowMs: number; limit: number; withoutOrgs: readonly string[] },
+): Promise<string[]> {
+  const others = withoutOrgs.length === 0 ? sql`1 = 1` : sql`org_id not in (${join(withoutOrgs)})`;
   const rows = await query.all(
     idRow,
     sql`select id from webhook_endpoints
         where due_ms <= ${nowMs} and status <> 'disabled' and (open_until_ms is null or open_until_ms <= ${nowMs} or urgent_ms <= ${nowMs})
+          and ${others}
         order by due_ms limit ${limit}`,
   );
   return rows.map((row) => row.id);

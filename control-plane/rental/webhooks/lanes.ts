@@ -1,4 +1,7 @@
 // Lanes: the jobs in progress for each endpoint. Lanes do not wait for each other, and no job is started twice.
+//
+// Lanes belong to groups. A group starts a job only while it has fewer jobs in progress than places are free. So a few groups that take all that
+// they can get still leave places for the next group. Example: eight of them hold a ninth of the places each, and a ninth stays free.
 import type { Log } from '../../../shared/log.ts';
 
 export interface Lanes {
@@ -7,6 +10,8 @@ export interface Lanes {
   isUnderWay(key: string, id: string): boolean;
   /** How many lanes to check, busy ones included; 0 if nothing more may start. */
   limit(): number;
+  /** The groups that may start nothing more now. To check their lanes is useless. */
+  fullGroups(): string[];
   /** Starts nothing more, and resolves when all jobs have ended. */
   stop(): Promise<void>;
 }
@@ -14,7 +19,7 @@ export interface Lanes {
 interface LanesOptions<Job> {
   /** Largest number of jobs in progress in all lanes together. */
   max: number;
-  /** Largest number of jobs in progress of one group. What is beyond that is looked at again with the next `check`. */
+  /** Largest number of jobs in progress of one group, however many places are free. A later `check` looks again at what is beyond that. */
   groupMax: number;
   groupOf(job: Job): string;
   log: Log;
@@ -45,8 +50,8 @@ export function openLanes<Job extends { id: string }>(options: LanesOptions<Job>
     if (count === 0) ofGroups.delete(group);
     else ofGroups.set(group, count);
   };
-  const hasRoom = (job: Job): boolean =>
-    underWay < options.max && (ofGroups.get(options.groupOf(job)) ?? 0) < options.groupMax;
+  const isFull = (count: number): boolean => count >= Math.min(options.groupMax, options.max - underWay);
+  const hasRoom = (job: Job): boolean => !isFull(ofGroups.get(options.groupOf(job)) ?? 0);
 
   const start = (lane: Lane, job: Job): void => {
     const group = options.groupOf(job);
@@ -93,6 +98,7 @@ export function openLanes<Job extends { id: string }>(options: LanesOptions<Job>
     },
     isUnderWay: (key, id) => lanes.get(key)?.underWay.has(id) ?? false,
     limit: () => (underWay < options.max && !stopped ? options.max - underWay + lanes.size : 0),
+    fullGroups: () => [...ofGroups].filter(([, count]) => isFull(count)).map(([group]) => group),
     stop: async () => {
       stopped = true;
       await Promise.all([...lanes.values()].flatMap((lane) => [...lane.underWay.values()]));

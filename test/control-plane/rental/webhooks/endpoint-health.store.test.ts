@@ -132,7 +132,8 @@ describe('an endpoint that fails', () => {
     const { id } = await world.endpoint();
     await world.launchOne();
     // The two have waited longer, and fill the places that there are.
-    expect(await dueEndpoints(world.db.read, world.clock.now(), 2)).toEqual([id]);
+    const which = { nowMs: world.clock.now(), limit: 2, withoutOrgs: [] };
+    expect(await dueEndpoints(world.db.read, which)).toEqual([id]);
   });
 });
 

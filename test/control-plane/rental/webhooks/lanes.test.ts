@@ -3,7 +3,7 @@ import { beforeEach, expect, test } from 'vitest';
 import { type Lanes, openLanes } from '../../../../control-plane/rental/webhooks/lanes.ts';
 import { createLog } from '../../../../shared/log.ts';
 
-const MAX = 5;
+const MAX = 8;
 const GROUP_MAX = 4;
 
 /** What a read would say is due, by lane. */
@@ -70,19 +70,22 @@ test('a lane has as many under way as it has slots, and goes on when one ends', 
   expect(carried).toEqual(['a1', 'a2', 'a3', 'a4', 'a5']);
 });
 
-test('all lanes together have no more under way than is allowed; another check starts what is left', async () => {
-  due.set('a', ['a1', 'a2', 'a3', 'a4']);
-  due.set('b', ['b1', 'b2']);
+test('all lanes together have no more under way than is allowed, and a lane that has none gets the next free place', async () => {
+  for (const key of ['a', 'b', 'c', 'd', 'e'])
+    due.set(
+      key,
+      [1, 2, 3, 4].map((n) => `${key}${n}`),
+    );
   expect(lanes.limit()).toBe(MAX);
   await check('a');
-  // One more may start; it may be in the busy lane or in another.
-  expect(lanes.limit()).toBe(2);
-  await check('b');
-  expect([...underWay.keys()]).toEqual(['a1', 'a2', 'a3', 'a4', 'b1']);
+  // Four more may start; they may be in the busy lane or in others.
+  expect(lanes.limit()).toBe(5);
+  await check('b', 'c', 'd', 'e');
+  expect([...underWay.keys()]).toEqual(['a1', 'a2', 'a3', 'a4', 'b1', 'b2', 'c1', 'd1']);
   expect(lanes.limit()).toBe(0);
   await finish('a1');
-  await check('b');
-  expect(carried.at(-1)).toBe('b2');
+  await check('a', 'b', 'c', 'd', 'e');
+  expect(carried.slice(MAX)).toEqual(['e1']);
 });
 
 test('a job that ends while its lane is being read is not started again', async () => {
@@ -132,11 +135,13 @@ test('the lanes of one group leave room for the others, and go on with a later c
   due = new Map([
     ['a', ['a1', 'a2', 'a3']],
     ['b', ['b1', 'b2']],
-    ['c', ['c1', 'c2']],
+    ['c', ['c1']],
   ]);
   await check('a', 'b', 'c');
   expect(carried).toEqual(['a1', 'a2', 'a3', 'b1', 'c1']);
+  expect(lanes.fullGroups()).toEqual(['first']);
   await finish('a1');
+  expect(lanes.fullGroups()).toEqual([]);
   await check('b');
   expect(carried).toEqual(['a1', 'a2', 'a3', 'b1', 'c1', 'b2']);
 });
