@@ -1,5 +1,5 @@
 // Finds a machine for a job: one that the operator trusts, of the preferred types first, never dearer than the job. All in the caller's
-// transaction. Jobs are served in the order in which they were created: no job takes a place that an older waiting job could use.
+// transaction. No job takes a place that a job before it in the queue could use (`headsOfQueue`).
 import { ucentsPerHour, type FineTuning } from '../catalog/fine-tuning.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import { rank } from '../../fleet/placement/placement.ts';
@@ -22,10 +22,10 @@ export interface Place {
   supplierUcentsPerHour: bigint;
 }
 
-/** What a search has found: a place, or an older job that waits for a free place that both could use, or nothing. */
+/** What a search has found: a place, or the waiting job that comes first for a free place that both could use, or nothing. */
 interface Found {
   place?: Place;
-  olderId?: string;
+  firstId?: string;
 }
 
 /** A job that wants a place, and the id of its workload there. */
@@ -52,29 +52,36 @@ async function placeOf(
   request: Omit<CapacityRequest, 'gpuType'>,
   deps: FineTuningDeps,
 ): Promise<Found> {
-  let olderId: string | undefined;
+  let firstId: string | undefined;
   for (const gpuType of await typesOf(tx, job, request)) {
     const found = rank(request, await candidates(tx, { ...request, gpuType }));
     if (found.length === 0) continue;
-    // An older job that is not served within a day fails. One that does not even fail must not block the others for ever.
-    const older = await headsOfQueue(tx, { sinceMs: nowMs - FINE_TUNING_QUEUE_MS_MAX, before: job });
+    const earlier = await headsBefore(tx, job, nowMs);
     for (const candidate of found) {
-      const first = await firstInLine(tx, older, { gpuType, candidate });
-      olderId ??= first;
+      const first = await firstInLine(tx, earlier, { gpuType, candidate });
+      firstId ??= first;
       const place = first === undefined ? await holdAt(tx, { job, workloadId, gpuType, candidate }, deps) : undefined;
       if (place !== undefined) return { place };
     }
   }
-  return olderId === undefined ? {} : { olderId };
+  return firstId === undefined ? {} : { firstId };
+}
+
+/** The heads that come before the job. If it is no head itself, the head with its terms is among them, and decides for all places of the job. */
+async function headsBefore(query: Query, { id }: Job, nowMs: number): Promise<Head[]> {
+  // A job that is not served within a day fails. One that does not even fail must not block the others for ever.
+  const heads = await headsOfQueue(query, { sinceMs: nowMs - FINE_TUNING_QUEUE_MS_MAX });
+  const own = heads.findIndex((head) => head.id === id);
+  return own === -1 ? heads : heads.slice(0, own);
 }
 
 /** The first of these jobs that could use the place. Undefined if none of them could. */
 async function firstInLine(
   query: Query,
-  older: readonly Head[],
+  earlier: readonly Head[],
   { gpuType, candidate }: Pick<Trial, 'gpuType' | 'candidate'>,
 ): Promise<string | undefined> {
-  for (const { id, terms } of older) {
+  for (const { id, terms } of earlier) {
     const request = { ...capacityRequest({ terms, tried_machine_ids: [] }), gpuType, offeringId: candidate.id };
     if ((await candidates(query, request)).length > 0) return id;
   }

@@ -19,7 +19,7 @@ export const INPUTS = { data: 'train.jsonl', checkpoint: 'resume.ckpt' } as cons
 
 /**
  * Places the job on a machine. The job goes on from its last verified checkpoint. If no machine is free for it, the search is repeated soon. Returns
- * the ids of waiting jobs that should search now: the older job that goes first, or the next ones in the queue.
+ * the ids of waiting jobs that should search now: the one that comes first for a free place, or the next ones in the queue.
  */
 export async function placeJob(tx: Tx, { job, files }: Facts, nowMs: number, deps: FineTuningDeps): Promise<string[]> {
   const rate = ucentsPerHour(job.terms);
@@ -30,11 +30,11 @@ export async function placeJob(tx: Tx, { job, files }: Facts, nowMs: number, dep
     return [];
   }
   const workloadId = deps.ids.prefixed('wl');
-  const { place: found, olderId } = await takePlace(tx, { job, workloadId, nowMs }, deps);
+  const { place: found, firstId } = await takePlace(tx, { job, workloadId, nowMs }, deps);
   if (found === undefined) {
     const step = planUnplaced(job, nowMs);
     await store.patchJob(tx, job.id, { due_ms: step.do === 'wait' ? step.untilMs : nowMs });
-    return olderId === undefined ? [] : [olderId];
+    return firstId === undefined ? [] : [firstId];
   }
   const checkpoint = newestCheckpoint(files);
   await deps.workloads.want(tx, found.machineId, {
@@ -63,6 +63,7 @@ export async function placeJob(tx: Tx, { job, files }: Facts, nowMs: number, dep
     run_ms_max: runMs,
     created_ms: nowMs,
   });
+  if (job.tried_machine_ids.length === 0) await store.noteTurn(tx, job.org_id, nowMs);
   await notePlaced(tx, job, { ...found, workloadId, nowMs, resumeStep: checkpoint?.step }, deps);
   const heads = await store.headsOfQueue(tx, { sinceMs: nowMs - FINE_TUNING_QUEUE_MS_MAX });
   return heads.map(({ id }) => id);

@@ -151,23 +151,36 @@ export async function dueJobs(
 }
 
 const HeadRow = JobRow.pick({ id: true, terms: true });
-/** The oldest of the waiting jobs with the same terms. These jobs can use the same places. */
+/** The first of the waiting jobs with the same terms. These jobs can use the same places. */
 export type Head = z.infer<typeof HeadRow>;
 
 /**
- * The heads among the jobs that wait for a machine. A job that has waited since `sinceMs` or longer does not count. `before`: only older jobs than
- * this one.
+ * The heads among the jobs that wait for a machine, the next one first. A job that has waited since `sinceMs` or longer does not count.
+ *
+ * The organisation with the fewest jobs on machines comes first, then the one that got its last machine the longest ago, and then the oldest job.
+ * A job that had a machine before has had its turn, so it does not wait for the turns of others again.
  */
-export function headsOfQueue(
-  query: Query,
-  { sinceMs, before }: { sinceMs: number; before?: Pick<Job, 'id' | 'created_ms'> },
-): Promise<Head[]> {
-  const isBefore = before === undefined ? sql`1 = 1` : sql`(created_ms, id) < (${before.created_ms}, ${before.id})`;
+export function headsOfQueue(query: Query, { sinceMs }: { sinceMs: number }): Promise<Head[]> {
+  const placed = sql`select org_id, count(*) as jobs from finetuning_jobs where ${OPEN} and workload_id is not null group by org_id`;
+  const turnMs = sql`case when tried_machine_ids = '[]' then coalesce(placed_ms, 0) else 0 end`;
+  const order = sql`coalesce(placed.jobs, 0), ${turnMs}, created_ms, id`;
   return query.all(
     HeadRow,
-    sql`select min(id) as id, terms from finetuning_jobs
-        where status = 'queued' and workload_id is null and cancel_ms is null and queued_ms > ${sinceMs} and ${isBefore}
-        group by terms order by min(id)`,
+    sql`select id, terms from (
+          select id, terms, row_number() over (order by ${order}) as nth, row_number() over (partition by terms order by ${order}) as nth_of_terms
+          from finetuning_jobs
+            left join (${placed}) as placed on placed.org_id = finetuning_jobs.org_id
+            left join finetuning_turns on finetuning_turns.org_id = finetuning_jobs.org_id
+          where status = 'queued' and workload_id is null and cancel_ms is null and queued_ms > ${sinceMs}) as waiting
+        where nth_of_terms = 1 order by nth`,
+  );
+}
+
+/** Notes that the organisation got a machine for a new job. */
+export async function noteTurn(tx: Tx, orgId: string, nowMs: number): Promise<void> {
+  await tx.run(
+    sql`insert into finetuning_turns (org_id, placed_ms) values (${orgId}, ${nowMs})
+        on conflict (org_id) do update set placed_ms = excluded.placed_ms`,
   );
 }
 

@@ -1,8 +1,9 @@
-// Jobs that wait for a machine are served in the order in which they were created, whichever of them looks first.
+// Who gets the next machine, whichever of the waiting jobs looks first: organisations in turn, and the jobs of each in the order of their creation.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { parseModels } from '../../../control-plane/models/catalog/models.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { headsOfQueue } from '../../../control-plane/models/finetuning/store.ts';
+import { FINE_TUNING_OPEN_PER_ORG_MAX } from '../../../shared/limits.ts';
 import { tunableEntries } from '../../kit/models.ts';
 import { planOf, recordingDb } from '../../kit/recording-db.ts';
 import { openTraining, type Training } from './training-world.ts';
@@ -95,11 +96,83 @@ test('a cancelled job, and one that was not served within a day, block nobody', 
   expect(await placed([newer])).toEqual([true]);
 });
 
+/** The program of a job ends, and the next job gets its machine. */
+async function end(id: string): Promise<void> {
+  await training.report(id, 'running');
+  await training.end(id);
+  await training.report(id, 'removed');
+  await training.pass(30);
+}
+
+/** This organisation creates small jobs, ten seconds apart. Those that get a machine run. */
+async function jobsOf({ create }: Pick<Training, 'create'>, count: number): Promise<string[]> {
+  const ids: string[] = [];
+  for (let i = 0; i < count; i += 1) {
+    const [id = ''] = await waiting(() => create({ svc: CHEAP }));
+    const [isPlaced] = await placed([id]);
+    if (isPlaced === true) await training.report(id, 'running');
+    ids.push(id);
+  }
+  return ids;
+}
+
+test('one job is not behind all those of an organisation that came first', async () => {
+  await training.machine();
+  const [first = '', second = '', third = ''] = await jobsOf(training, FINE_TUNING_OPEN_PER_ORG_MAX);
+  const [single = ''] = await jobsOf(await training.another(), 1);
+  expect(await placed([first, single])).toEqual([true, false]);
+  await end(first);
+  expect(await placed([second, single])).toEqual([false, true]);
+  await end(single);
+  expect(await placed([second, third])).toEqual([true, false]);
+});
+
+test('two organisations take turns at one machine, each with its oldest job', async () => {
+  await training.machine();
+  const other = await training.another();
+  const [a1 = '', a2 = '', a3 = ''] = await jobsOf(training, 3);
+  const [b1 = '', b2 = '', b3 = ''] = await jobsOf(other, 3);
+  for (const [id, next] of [
+    [a1, b1],
+    [b1, a2],
+    [a2, b2],
+    [b2, a3],
+    [a3, b3],
+  ] as const) {
+    expect(await placed([id, next])).toEqual([true, false]);
+    await end(id);
+  }
+  expect(await placed([b3])).toEqual([true]);
+});
+
+test('the next machine goes to the organisation that has the fewest', async () => {
+  for (let i = 0; i < 3; i += 1) await training.machine();
+  const [a1 = '', , , a4 = ''] = await jobsOf(training, 5);
+  const [b1 = '', b2 = '', b3 = ''] = await jobsOf(await training.another(), 3);
+  await end(a1);
+  expect(await placed([a4, b1, b2])).toEqual([false, true, false]);
+  // The other organisation had the last turn, but it has only one machine.
+  await training.machine();
+  await training.pass(30);
+  expect(await placed([a4, b2, b3])).toEqual([false, true, false]);
+  await training.machine();
+  await training.pass(30);
+  expect(await placed([a4, b3])).toEqual([true, false]);
+});
+
+test('a job that has lost its machine goes before one of an organisation that has had no turn yet', async () => {
+  const { id } = await training.running();
+  const [newer = ''] = await jobsOf(await training.another(), 1);
+  await training.report(id, 'missing');
+  await training.machine();
+  await look(newer);
+  expect(await placed([id, newer])).toEqual([true, false]);
+});
+
 test('the queue is read from its index', async () => {
   const { db } = training.world;
   if (db.dialect !== 'sqlite') return;
   const recording = recordingDb(db);
-  await headsOfQueue(recording.db.read, { sinceMs: 0, before: { id: 'ftjob_a', created_ms: 1 } });
   await headsOfQueue(recording.db.read, { sinceMs: 0 });
   for (const statement of recording.sent)
     expect(await planOf(db, statement)).toContain('INDEX finetuning_jobs_waiting');

@@ -24,6 +24,8 @@ export interface Training {
   fileId: string;
   /** The same jobs, driven by a control plane that has just started. */
   restart(): Promise<Training>;
+  /** The same world as another organisation sees it. */
+  another(): Promise<Training>;
   /** A machine that the operator trusts. */
   machine(options?: MachineOptions): Promise<MadeMachine>;
   create(body?: Partial<CreateFineTuningJob>): Promise<string>;
@@ -65,6 +67,10 @@ interface UploadMore {
 
 export async function openTraining(outside: WorldOutside = {}): Promise<Training> {
   const world = await openWorld(1, { ...outside, settings: { models: tunableModels(), ...outside.settings } });
+  return joinTraining(world);
+}
+
+async function joinTraining(world: World): Promise<Training> {
   const who = await world.customer(CUSTOMER_CENTS);
   return trainingIn(world, who, await addFile(world, who.orgId));
 }
@@ -79,6 +85,7 @@ function trainingIn(world: World, who: WorldAccount, fileId: string): Training {
     who,
     fileId,
     restart: async () => trainingIn(await world.restart(), who, fileId),
+    another: () => joinTraining(world),
     machine: async (options) => {
       const made = await world.machine({ dollars: DOLLARS_PER_HOUR, ...options });
       await world.rooms.supply.setTrusted(made.machineId, true);
