@@ -75,7 +75,7 @@ async function compare(stage: Stage, work: Work): Promise<void> {
   report({ what: '  p99', ...middle(rounds, 'p99Ms'), peerName, unit: 'ms' });
   // Both sides are busy with one thread, so on an idle machine this is the inverse ratio. Other programs change it less than the rates.
   report({ what: '  processor time of a request', ...middle(rounds, 'processorUs'), peerName, unit: 'us' });
-  if (work.method === 'GET') return assertAlike(middle(rounds, 'characters'), what);
+  if (work.method === 'GET') return assertAlike(middle(rounds, 'bytes'), what);
   await assertOnTheMarket(stage);
   const { ours } = middle(rounds, 'perSecond');
   const required = { peer: LAUNCHES_PER_SECOND_MIN, peerName: 'the required', unit: '/s' };
@@ -95,7 +95,7 @@ function middle(rounds: readonly Round[], name: string): Pair {
 /** @throws Error if the two sides send different answers: their rates could not be compared */
 function assertAlike({ ours, peer }: Pair, what: string): void {
   if (Math.abs(ours / peer - 1) < 0.02) return;
-  throw new Error(`${what}: the service sends ${ours} characters and the peer ${peer}, so they do different work`);
+  throw new Error(`${what}: the service sends ${ours} bytes and the peer ${peer}, so they do different work`);
 }
 
 /** @throws Error if the control plane has taken the machines off the market */
