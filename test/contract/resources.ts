@@ -6,7 +6,7 @@ import {
   insertJob as insertTrainingJob,
   setStatus as setTrainingStatus,
 } from '../../control-plane/models/finetuning/store.ts';
-import { insertJob, setStatus } from '../../control-plane/models/videos/store.ts';
+import { findJob, insertJob, setStatus } from '../../control-plane/models/videos/store.ts';
 import { KEYS } from '../control-plane/base/accounts/ssh-key-samples.ts';
 import { addDeposit } from '../kit/deposits.ts';
 import { tunableModels } from '../kit/models.ts';
@@ -85,7 +85,8 @@ const RESOURCES: Record<string, Make> = {
     const job = { ...named, seconds: 4, held_ucents: 0n, request, created_ms: nowMs };
     await world.db.tx('test.video', async (tx) => {
       await insertJob(tx, job);
-      await setStatus(tx, id, { from: 'queued', to: 'completed' }, { blob_key: key, due_ms: null });
+      const made = await findJob(tx, id);
+      if (made !== undefined) await setStatus(tx, made, 'completed', { blob_key: key, due_ms: null });
     });
     return id;
   },

@@ -22,8 +22,8 @@ export function isOpen({ status }: Pick<Job, 'status'>): boolean {
 }
 
 /**
- * Moves a job. `completed` charges what was held; every other end releases it. False if the table forbids the move, or if the status has changed
- * since the job was read. The job is due at once if something is left to do.
+ * Moves a job. `completed` charges what was held; every other end releases it. False if the table forbids the move, or if the job has changed
+ * since it was read. The job is due at once if something is left to do.
  */
 export async function move(
   tx: Tx,
@@ -38,19 +38,18 @@ export async function move(
   return true;
 }
 
-/** Writes the status together with what it does to the money of the job. False if the status has changed since the job was read. */
+/** Writes the status together with what it does to the money of the job. False if the job has changed since it was read. */
 async function settle(
   tx: Tx,
   job: Job,
   { to, patch }: { to: VideoState; patch: Patch },
   { ledger, nowMs }: { ledger: Ledger; nowMs: number },
 ): Promise<boolean> {
-  const from = job.status;
   const common = { failures: 0, due_ms: nowMs, ...patch };
-  if (!isOpen(job) || isOpen({ status: to })) return setStatus(tx, job.id, { from, to }, common);
+  if (!isOpen(job) || isOpen({ status: to })) return setStatus(tx, job, to, common);
   const charged = to === 'completed' ? job.held_ucents : 0n;
   const ended = { ...common, charged_ucents: charged, ended_ms: nowMs, request: null };
-  if (!(await setStatus(tx, job.id, { from, to }, ended))) return false;
+  if (!(await setStatus(tx, job, to, ended))) return false;
   const customer = wallet(job.org_id);
   await ledger.setHold(tx, holdId(job.id), customer, 0n);
   if (charged === 0n) return true;
@@ -77,7 +76,7 @@ export interface Failure {
 /** The longest wait while a server does not answer. */
 const WAIT_MS_MAX = 30_000;
 
-/** Does nothing if the status of the job has changed meanwhile. */
+/** Does nothing if the job has changed since it was read. */
 export async function note(job: Job, patch: Patch, { db }: StepDeps): Promise<void> {
   await db.tx('videos.note', (tx) => patchJob(tx, job, patch));
 }
@@ -100,7 +99,7 @@ export async function failJob(job: Job, { code, message }: Failure, deps: StepDe
   await endJob(job, 'failed', { error_code: code, error_message: `${message} Nothing was charged.` }, deps);
 }
 
-/** False if the status of the job has changed meanwhile. */
+/** False if the job has changed since it was read. */
 export async function endJob(job: Job, to: VideoState, patch: Patch, deps: StepDeps): Promise<boolean> {
   const nowMs = deps.clock.now();
   const isEnded = await deps.db.tx('videos.end', async (tx) => {

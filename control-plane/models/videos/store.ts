@@ -205,38 +205,38 @@ export type Patch = Partial<
   > & { request: null; due_ms: number | null }
 >;
 
-/** Only for states.ts. False if the job is not in `from` any more. */
-export async function setStatus(
-  tx: Tx,
-  id: string,
-  { from, to }: { from: VideoState; to: VideoState },
-  patch: Patch,
-): Promise<boolean> {
-  return (await update(tx, { ...patch, status: to }, sql`id = ${id} and status = ${from}`)) === 1;
+/**
+ * True for the row of the job if it still stands as the job was read: with the same server, claim and work there. A process that was paused may
+ * have an old answer about a job that another process has gone on with, and writes nothing then.
+ */
+function isAsRead(job: Job): Sql {
+  return sql`id = ${job.id} and status = ${job.status} and ${isClaimed(job)} and upstream_job_id is not distinct from ${job.upstream_job_id}
+    and committed_ms is not distinct from ${job.committed_ms}`;
 }
 
-/** False if the status of the job has changed meanwhile. */
-export async function patchJob(tx: Tx, { id, status }: Pick<Job, 'id' | 'status'>, patch: Patch): Promise<boolean> {
-  return (await update(tx, patch, sql`id = ${id} and status = ${status}`)) === 1;
+/** Each submission without a known outcome is counted before the next claim, so a server and that count name one claim. */
+function isClaimed({ upstream, submissions_lost: lost }: Job): Sql {
+  return sql`upstream is not distinct from ${upstream} and submissions_lost = ${lost}`;
 }
 
-/** Names the server to which the job is about to be sent. False if the job is not in the queue any more, or if another process sends it. */
-export async function claimJob(tx: Tx, job: Job, upstream: string): Promise<boolean> {
-  const unclaimed = sql`upstream is null and submissions_lost = ${job.submissions_lost}`;
-  const claim = { upstream, upstream_open: true };
-  return (await update(tx, claim, sql`id = ${job.id} and status = ${job.status} and ${unclaimed}`)) === 1;
+/** Only for states.ts. False if the job has changed since it was read. */
+export async function setStatus(tx: Tx, job: Job, to: VideoState, patch: Patch): Promise<boolean> {
+  return (await update(tx, { ...patch, status: to }, isAsRead(job))) === 1;
 }
 
-/** Takes back a claim whose submission has no known outcome. False if its server has answered meanwhile, or if another process has taken it back. */
-export async function loseClaim(tx: Tx, job: Job, patch: Patch): Promise<boolean> {
-  const claimed = sql`upstream = ${job.upstream} and upstream_job_id is null and submissions_lost = ${job.submissions_lost}`;
-  return (await update(tx, patch, sql`id = ${job.id} and status = ${job.status} and ${claimed}`)) === 1;
+/** False if the job has changed since it was read. */
+export async function patchJob(tx: Tx, job: Job, patch: Patch): Promise<boolean> {
+  return (await update(tx, patch, isAsRead(job))) === 1;
 }
 
-/** Stores the server's id in any status, because the server has the job even if it was cancelled meanwhile. */
-export async function noteAccepted(tx: Tx, id: string, upstreamJobId: string, nowMs: number): Promise<void> {
+/**
+ * Stores the server's id in any status, because the server has the job even if it was cancelled meanwhile. False if the claim is not that of the
+ * job any more.
+ */
+export async function noteAccepted(tx: Tx, claimed: Job, upstreamJobId: string, nowMs: number): Promise<boolean> {
   const accepted = { upstream_job_id: upstreamJobId, upstream_open: true, failures: 0, due_ms: nowMs };
-  await update(tx, accepted, sql`id = ${id}`);
+  const isAwaited = sql`id = ${claimed.id} and ${isClaimed(claimed)} and upstream_job_id is null`;
+  return (await update(tx, accepted, isAwaited)) === 1;
 }
 
 export async function postpone(tx: Tx, id: string, dueMs: number): Promise<void> {

@@ -8,6 +8,7 @@
 import { UPSTREAM_ATTEMPTS_MAX } from '../../../shared/limits.ts';
 import type { CatalogModel, Upstream } from '../catalog/models.ts';
 import type { StepDeps } from './deps.ts';
+import { type Answer, takesDelete } from './servers.ts';
 import { failJob, note, waitMs } from './states.ts';
 import { againMs } from './plan.ts';
 import * as store from './store.ts';
@@ -27,7 +28,8 @@ export async function submitJob(read: store.Job, deps: StepDeps, signal: AbortSi
       if (claimed === 'over') return;
       if (claimed !== 'mine') continue;
       asked += 1;
-      if ((await ask(job, upstream, deps, signal)) === 'over') return;
+      const claimedJob = { ...job, ...claimOf(upstream.base_url) };
+      if ((await ask(claimedJob, upstream, deps, signal)) === 'over') return;
     } finally {
       leave();
     }
@@ -79,7 +81,7 @@ async function claim(job: store.Job, upstream: Upstream, deps: StepDeps): Promis
     const first = wasSkipped(upstream, deps) ? undefined : await store.firstWaiting(tx, [...models]);
     const older = first !== undefined && first.created_ms < job.created_ms ? first.id : undefined;
     await tx.lock('video', older ?? job.id);
-    if (older === undefined) return (await store.claimJob(tx, job, url)) ? 'mine' : 'over';
+    if (older === undefined) return (await store.patchJob(tx, job, claimOf(url))) ? 'mine' : 'over';
     await store.postpone(tx, older, clock.now());
     return 'not mine';
   });
@@ -87,6 +89,12 @@ async function claim(job: store.Job, upstream: Upstream, deps: StepDeps): Promis
   return claimed;
 }
 
+/** The row names the server to which the job is about to be sent. */
+function claimOf(upstream: string): Pick<store.Job, 'upstream' | 'upstream_open'> {
+  return { upstream, upstream_open: true };
+}
+
+/** Sends a job that was claimed for this server. */
 async function ask(
   job: store.Job,
   upstream: Upstream,
@@ -97,9 +105,7 @@ async function ask(
   const answer = await deps.servers.submit(upstream, job.request, signal);
   const { is } = answer;
   if (is === 'accepted') {
-    // The server's id is stored even if the job was cancelled meanwhile, because the server's work must then be stopped.
-    const nowMs = deps.clock.now();
-    await deps.db.tx('videos.accepted', (tx) => store.noteAccepted(tx, job.id, answer.upstreamJobId, nowMs));
+    await noteAccepted(job, upstream, answer, { ...deps, signal });
     return 'over';
   }
   // The answer is missing because this process stops. The next process counts the submission as lost.
@@ -116,7 +122,7 @@ async function ask(
   deps.log.warn(fields, 'a server is skipped for a video');
   deps.skippedMs.set(upstream.base_url, deps.clock.monotonicMs());
   if (is === 'lost') {
-    const lost = await noteLost({ ...job, upstream: upstream.base_url }, deps);
+    const lost = await noteLost(job, deps);
     if (lost !== undefined) await note(lost, { due_ms: deps.clock.now() + waitMs(lost.submissions_lost) }, deps);
     return 'over';
   }
@@ -124,9 +130,22 @@ async function ask(
   return 'passed over';
 }
 
+/** Stores the server's id of the job, also if the job was cancelled meanwhile, because the server's work must then be stopped. */
+async function noteAccepted(
+  job: store.Job,
+  upstream: Upstream,
+  { upstreamJobId }: Extract<Answer, { is: 'accepted' }>,
+  { db, clock, servers, signal }: StepDeps & { signal: AbortSignal },
+): Promise<void> {
+  const nowMs = clock.now();
+  const isNoted = await db.tx('videos.accepted', (tx) => store.noteAccepted(tx, job, upstreamJobId, nowMs));
+  // Another process has counted this submission as lost, so no row names what the server makes.
+  if (!isNoted && takesDelete(upstream)) await servers.release(upstream, upstreamJobId, signal);
+}
+
 /** Counts a lost submission. The plan decides how many are allowed. Undefined if the job has changed meanwhile. */
 async function noteLost(job: store.Job, { db }: StepDeps): Promise<store.Job | undefined> {
   const lost = { upstream: null, upstream_open: false, submissions_lost: job.submissions_lost + 1 };
-  const isNoted = await db.tx('videos.lost', (tx) => store.loseClaim(tx, job, lost));
+  const isNoted = await db.tx('videos.lost', (tx) => store.patchJob(tx, job, lost));
   return isNoted ? { ...job, ...lost } : undefined;
 }
