@@ -157,8 +157,11 @@ export const LISTS: List[] = [
     fill: async (tx) => {
       await each(
         tx,
-        (id, ms) => sql`insert into webhook_endpoints (id, org_id, url, event_types, status, secret_sealed, created_ms)
-          values (${id}, 'o', 'https://example.com/', '[]', 'healthy', 'x', ${ms})`,
+        (
+          id,
+          ms,
+        ) => sql`insert into webhook_endpoints (id, org_id, url, event_types, status, secret_sealed, dead, dead_since_ms, created_ms)
+          values (${id}, 'o', 'https://example.com/', '[]', 'healthy', 'x', 1, ${ms}, ${ms})`,
       );
       await each(
         tx,

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { WebhookEventType } from '../../../shared/api/webhook.ts';
 import { WEBHOOK_ATTEMPTS_LISTED_MAX } from '../../../shared/limits.ts';
 import { mayMove, WEBHOOK_DELIVERY_STATES, type WebhookDeliveryState } from '../../../shared/states.ts';
-import { countRow, flag, idRow, int, json, text } from '../../base/db/columns.ts';
+import { flag, int, json, text } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
 import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
 
@@ -87,7 +87,10 @@ export interface DeliveryMove {
   patch?: Partial<Pick<DeliveryRow, 'attempts' | 'max_attempts' | 'next_trigger' | 'deadline_ms'>>;
 }
 
-/** Writes a delivery's `status` (`reviveDead` does so for many). False if the status has changed, or if another attempt was recorded meanwhile. */
+/**
+ * Writes a delivery's `status` (`reviveDead` does so for many). False if the status has changed, or if another attempt was recorded meanwhile. The
+ * caller has locked the endpoint.
+ */
 export async function moveDelivery(tx: Tx, row: DeliveryRow, step: DeliveryMove): Promise<boolean> {
   if (!mayMove(WEBHOOK_DELIVERY_STATES, row.status, step.to)) {
     throw new Error(`webhook delivery ${row.id} cannot go from ${row.status} to ${step.to}`);
@@ -99,7 +102,23 @@ export async function moveDelivery(tx: Tx, row: DeliveryRow, step: DeliveryMove)
           completed_ms = ${step.nextMs === null ? step.nowMs : null}
         where id = ${row.id} and status = ${row.status} and attempts = ${row.attempts}`,
   );
+  const isAboutDead = step.to === 'dead_lettered' || row.status === 'dead_lettered';
+  if (moved === 1 && isAboutDead) await refreshDead(tx, row.endpoint_id);
   return moved === 1;
+}
+
+/** Dead deliveries of an endpoint are counted up to this number. An operator does not need a larger exact number. */
+const DEAD_COUNTED_MAX = 1_000;
+
+/** Counts the dead deliveries of the endpoint after these have changed. */
+async function refreshDead(tx: Tx, endpointId: string): Promise<void> {
+  const dead = sql`from webhook_deliveries where ${IS_DEAD} and endpoint_id = ${endpointId}`;
+  await tx.run(
+    sql`update webhook_endpoints set
+          dead = (select count(*) from (select 1 ${dead} limit ${DEAD_COUNTED_MAX}) as counted),
+          dead_since_ms = (select completed_ms ${dead} order by created_ms, id limit 1)
+        where id = ${endpointId}`,
+  );
 }
 
 /** Makes the next attempt due now if it was planned for later. The status does not change. */
@@ -150,26 +169,12 @@ export async function reviveDead(
           order by created_ms, id limit ${limit})
         returning created_ms`,
   );
+  if (rows.length > 0) await refreshDead(tx, endpointId);
   return { count: rows.length, lastCreatedMs: Math.max(sinceMs, ...rows.map((row) => row.created_ms)) };
 }
 
 /** A condition: the delivery was given up and is not a test. The text must equal the condition of the index `webhook_deliveries_dead`. */
 const IS_DEAD = sql`status = 'dead_lettered' and is_test = 0`;
-
-/** A condition: the endpoint has a delivery that was given up. */
-export function hasDead(endpointId: Sql): Sql {
-  return sql`exists (select 1 from webhook_deliveries where ${IS_DEAD} and endpoint_id = ${endpointId})`;
-}
-
-/** How many deliveries of the endpoint were given up, at most `limit`. */
-export async function countDead(query: Query, endpointId: string, limit: number): Promise<number> {
-  const row = await query.one(
-    countRow,
-    sql`select count(*) as count from (
-          select 1 from webhook_deliveries where ${IS_DEAD} and endpoint_id = ${endpointId} limit ${limit}) as dead`,
-  );
-  return row?.count ?? 0;
-}
 
 const AttemptRow = z.object({
   delivery_id: text,
@@ -221,21 +226,35 @@ export async function lastAttemptsOf(query: Query, deliveryIds: readonly string[
   );
 }
 
-/** Ids of deliveries that were completed before `untilMs`, or of all deliveries of one endpoint. */
+/** Deliveries that were completed before `untilMs`, or all deliveries of one endpoint. */
 export type Forgettable = { completedUntilMs: number } | { endpointId: string };
 
-export async function forgettable(query: Query, which: Forgettable, limit: number): Promise<string[]> {
-  const rows = await query.all(idRow, sql`select id from webhook_deliveries where ${isAmong(which)} limit ${limit}`);
-  return rows.map((row) => row.id);
+const ForgettableRow = z.object({ id: text, endpoint_id: text });
+export type ForgettableRow = z.infer<typeof ForgettableRow>;
+
+export function forgettable(query: Query, which: Forgettable, limit: number): Promise<ForgettableRow[]> {
+  return query.all(
+    ForgettableRow,
+    sql`select id, endpoint_id from webhook_deliveries where ${isAmong(which)} limit ${limit}`,
+  );
 }
 
-/** Deletes these deliveries with their attempts, but for those that a retry has revived since they were read. */
+const EndpointOfRow = z.object({ endpoint_id: text });
+
+/**
+ * Deletes these deliveries with their attempts, but for those that a retry has revived since they were read. The caller has locked their
+ * endpoints.
+ */
 export async function forgetDeliveries(tx: Tx, which: Forgettable, ids: readonly string[]): Promise<void> {
-  await tx.run(sql`delete from webhook_deliveries where id in (${join(ids)}) and ${isAmong(which)}`);
+  const forgotten = await tx.all(
+    EndpointOfRow,
+    sql`delete from webhook_deliveries where id in (${join(ids)}) and ${isAmong(which)} returning endpoint_id`,
+  );
   await tx.run(
     sql`delete from webhook_attempts where delivery_id in (${join(ids)})
           and not exists (select 1 from webhook_deliveries where id = webhook_attempts.delivery_id)`,
   );
+  for (const endpointId of new Set(forgotten.map((row) => row.endpoint_id))) await refreshDead(tx, endpointId);
 }
 
 function isAmong(which: Forgettable): Sql {

@@ -4,8 +4,7 @@ import { WebhookEventType } from '../../../shared/api/webhook.ts';
 import { mayMove, WEBHOOK_ENDPOINT_STATES } from '../../../shared/states.ts';
 import { countRow, idRow, int, json, text } from '../../base/db/columns.ts';
 import { type Query, type Tx, join, sql } from '../../base/db/db.ts';
-import { pageFrom, type PageStart } from '../../base/http/cursors.ts';
-import { hasDead } from './delivery-store.ts';
+import { pageBy, pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import type { Health } from './schedule.ts';
 
 const EndpointRow = z.object({
@@ -65,26 +64,42 @@ export function pageOfEndpoints(query: Query, orgId: string, start: PageStart): 
   );
 }
 
-/** A page of the endpoints of all organisations with deliveries that were given up or are due since `overdueMs`, newest first. */
-export function pageOfFailing(query: Query, overdueMs: number, start: PageStart): Promise<FailingRow[]> {
+/**
+ * The time since which an endpoint needs help: since its oldest delivery that was given up, or since one is due for more than a minute. It may
+ * be null or in the future. The text must equal the expression of the index `webhook_endpoints_in_need`.
+ */
+const IN_NEED_SINCE = sql`case
+    when due_ms is null or status = 'disabled' then dead_since_ms
+    when dead_since_ms is null or due_ms + 60000 < dead_since_ms then due_ms + 60000
+    else dead_since_ms end`;
+
+const InNeedRow = EndpointRow.extend({
+  due_ms: int.nullable(),
+  dead: int,
+  in_need_ms: int.nullable(),
+});
+export type InNeedRow = z.infer<typeof InNeedRow>;
+
+const IN_NEED_COLUMNS = sql`${COLUMNS}, due_ms, dead, ${IN_NEED_SINCE} as in_need_ms`;
+
+/** A page of the endpoints of all organisations that need help. The newest need comes first. */
+export function pageInNeed(query: Query, nowMs: number, start: PageStart): Promise<InNeedRow[]> {
+  // SQLite compares a pair with an expression in it row by row, so the first column has a limit of its own.
+  const untilMs = start.from?.createdMs ?? nowMs;
   return query.all(
-    FailingRow,
-    sql`select ${COLUMNS}, due_ms from webhook_endpoints
-        where deleted_ms is null and ((due_ms <= ${overdueMs} and status <> 'disabled') or ${hasDead(sql`webhook_endpoints.id`)})
-          and ${pageFrom(start)}`,
+    InNeedRow,
+    sql`select ${IN_NEED_COLUMNS} from webhook_endpoints
+        where deleted_ms is null and ${IN_NEED_SINCE} <= ${untilMs} and ${pageBy(start, { time: IN_NEED_SINCE, id: sql`id` })}`,
   );
 }
 
-/** The endpoint, with the time at which its next delivery is due. Undefined also for a deleted endpoint. */
-export function findFailing(query: Query, id: string): Promise<FailingRow | undefined> {
+/** The endpoint, whether it needs help or not. Undefined also for a deleted endpoint. */
+export function findWithNeed(query: Query, id: string): Promise<InNeedRow | undefined> {
   return query.one(
-    FailingRow,
-    sql`select ${COLUMNS}, due_ms from webhook_endpoints where id = ${id} and deleted_ms is null`,
+    InNeedRow,
+    sql`select ${IN_NEED_COLUMNS} from webhook_endpoints where id = ${id} and deleted_ms is null`,
   );
 }
-
-const FailingRow = EndpointRow.extend({ due_ms: int.nullable() });
-export type FailingRow = z.infer<typeof FailingRow>;
 
 /** Writes the columns that the owner can change. `setHealth` writes the health. */
 export async function updateEndpoint(tx: Tx, row: EndpointRow): Promise<void> {

@@ -3,30 +3,22 @@ import { z } from 'zod';
 import { pageSchema } from '../../../shared/api/page.ts';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
-import type { Db, Query } from '../../base/db/db.ts';
-import { byCreation, type Cursors, type PageStart, type PageView } from '../../base/http/cursors.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { Cursors, PageStart } from '../../base/http/cursors.ts';
 import { AnyFields, type Fields, Id, ListQuery, operator } from '../../base/http/operator.ts';
 import { type Route, route } from '../../base/http/route.ts';
-import { countDead } from './delivery-store.ts';
-import { type FailingRow, findFailing, pageOfFailing } from './endpoint-store.ts';
+import { findWithNeed, type InNeedRow, pageInNeed } from './endpoint-store.ts';
 import type { Webhooks } from './webhooks.ts';
 
 const BASE = '/admin/webhook-endpoints';
-/** A delivery that is due for longer is overdue. */
+/** A delivery that is due for longer is overdue. The index `webhook_endpoints_in_need` has the same time. */
 export const OVERDUE_MS = 60_000;
-/** Given-up deliveries of an endpoint are counted up to this number. An operator does not need a larger exact number. */
-const DEAD_COUNTED_MAX = 1_000;
 
 interface Deps {
   db: Db;
   clock: Clock;
   cursors: Cursors;
   webhooks: Pick<Webhooks, 'replay'>;
-}
-
-interface Counted {
-  row: FailingRow;
-  dead: number;
 }
 
 export function webhookOperatorRoutes(deps: Deps): Route[] {
@@ -39,19 +31,18 @@ function listRoute({ db, clock, cursors }: Deps): Route {
     method: 'GET',
     path: BASE,
     operationId: 'adminListWebhookEndpoints',
-    summary: 'List webhook endpoints with deliveries that were given up or are overdue, newest first',
+    summary: 'List webhook endpoints with deliveries that were given up or are overdue, the newest need first',
     query: ListQuery,
     responses: { 200: { description: 'A page', schema: pageSchema(AnyFields) } },
     errors: [],
     handler: async ({ query }) => {
-      const overdueMs = clock.now() - OVERDUE_MS;
-      const rows = async (start: PageStart): Promise<Counted[]> =>
-        Promise.all((await pageOfFailing(db.read, overdueMs, start)).map((row) => counted(db.read, row)));
-      const view: PageView<Counted, Fields> = {
-        at: ({ row }) => byCreation(row),
-        show: (each) => fieldsOf(each, overdueMs),
-      };
-      return { status: 200, body: await cursors.page('admin/webhook-endpoints', query, rows, view) };
+      const nowMs = clock.now();
+      const rows = (start: PageStart): Promise<InNeedRow[]> => pageInNeed(db.read, nowMs, start);
+      const body = await cursors.page('admin/webhook-endpoints', query, rows, {
+        at: ({ id, in_need_ms: sinceMs }) => ({ createdMs: sinceMs ?? nowMs, id }),
+        show: (row) => fieldsOf(row, nowMs),
+      });
+      return { status: 200, body };
     },
   });
 }
@@ -71,26 +62,22 @@ function replayRoute({ db, clock, webhooks }: Deps): Route {
       const row = await db.tx('webhooks.admin_replay', async (tx) => {
         await tx.lock('webhook_endpoint', id);
         await webhooks.replay(tx, id, Date.parse(since));
-        return (await findFailing(tx, id)) ?? fail('not_found', `There is no webhook endpoint ${id}.`);
+        return (await findWithNeed(tx, id)) ?? fail('not_found', `There is no webhook endpoint ${id}.`);
       });
-      return { status: 200, body: fieldsOf(await counted(db.read, row), clock.now() - OVERDUE_MS) };
+      return { status: 200, body: fieldsOf(row, clock.now()) };
     },
   });
 }
 
-async function counted(query: Query, row: FailingRow): Promise<Counted> {
-  return { row, dead: await countDead(query, row.id, DEAD_COUNTED_MAX) };
-}
-
-function fieldsOf({ row, dead }: Counted, overdueMs: number): Fields {
+function fieldsOf(row: InNeedRow, nowMs: number): Fields {
   const { id, org_id: orgId, url, status, due_ms: dueMs, failing_since_ms: failingMs } = row;
-  const isOverdue = dueMs !== null && dueMs <= overdueMs && status !== 'disabled';
+  const isOverdue = dueMs !== null && dueMs <= nowMs - OVERDUE_MS && status !== 'disabled';
   return {
     endpoint_id: id,
     org_id: orgId,
     url,
     status,
-    dead,
+    dead: row.dead,
     overdue_since: isOverdue ? isoTime(dueMs) : null,
     failing_since: failingMs === null ? null : isoTime(failingMs),
     status_reason: row.status_reason,

@@ -125,10 +125,17 @@ async function purge({ db, clock }: { db: Db; clock: Clock }, signal: AbortSigna
 async function forgetAll(db: Db, which: Forgettable, signal: AbortSignal): Promise<number> {
   let gone = 0;
   while (!signal.aborted) {
-    const ids = await forgettable(db.read, which, PIECE);
-    if (ids.length === 0) break;
-    await db.tx('webhooks.forget', (tx) => forgetDeliveries(tx, which, ids));
-    gone += ids.length;
+    const rows = await forgettable(db.read, which, PIECE);
+    if (rows.length === 0) break;
+    await db.tx('webhooks.forget', async (tx) => {
+      await tx.lock('webhook_endpoint', ...new Set(rows.map((row) => row.endpoint_id)));
+      await forgetDeliveries(
+        tx,
+        which,
+        rows.map(({ id }) => id),
+      );
+    });
+    gone += rows.length;
   }
   return gone;
 }

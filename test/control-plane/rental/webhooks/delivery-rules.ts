@@ -38,6 +38,13 @@ const RULES = {
     select count(*) as rows from webhook_endpoints e
     where deleted_ms is null and coalesce(urgent_ms, -1)
       <> coalesce((select min(urgent_ms) from webhook_deliveries d where d.endpoint_id = e.id), -1)`,
+  'an endpoint knows how many of its deliveries were given up, and when the oldest of them was': sql`
+    select count(*) as rows from webhook_endpoints e
+    where deleted_ms is null and (
+      dead <> (select count(*) from webhook_deliveries d where d.endpoint_id = e.id and d.status = 'dead_lettered' and d.is_test = 0)
+      or coalesce(dead_since_ms, -1) <> coalesce((
+        select completed_ms from webhook_deliveries d where d.endpoint_id = e.id and d.status = 'dead_lettered' and d.is_test = 0
+        order by created_ms, id limit 1), -1))`,
   'only a degraded endpoint rests': sql`
     select count(*) as rows from webhook_endpoints where open_until_ms is not null and status <> 'degraded'`,
 };

@@ -77,7 +77,7 @@ test('a retry that is asked for meanwhile follows the last attempt too', async (
 test('a retry of an old delivery keeps it and its attempts from the deletion that has listed it already', async () => {
   await attempt(5);
   const which = { completedUntilMs: world.clock.now() };
-  const listed = await forgettable(world.db.read, which, 10);
+  const listed = (await forgettable(world.db.read, which, 10)).map((row) => row.id);
   expect(listed).toHaveLength(1);
   await retry();
   const forget = (): Promise<void> => world.db.tx('forget', (tx) => forgetDeliveries(tx, which, listed));

@@ -1,13 +1,23 @@
 // A replay of deliveries that were given up goes on in pieces, however many there are. Operators find failing endpoints, and replay one.
+import { readFileSync } from 'node:fs';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { countRow } from '../../../../control-plane/base/db/columns.ts';
-import { sql } from '../../../../control-plane/base/db/db.ts';
-import { insertDelivery } from '../../../../control-plane/rental/webhooks/delivery-store.ts';
+import { raw, sql } from '../../../../control-plane/base/db/db.ts';
+import { portable } from '../../../../control-plane/base/db/migrate.ts';
+import {
+  type DeliveryRow,
+  insertDelivery,
+  moveDelivery,
+} from '../../../../control-plane/rental/webhooks/delivery-store.ts';
+import { findWithNeed } from '../../../../control-plane/rental/webhooks/endpoint-store.ts';
 import { OVERDUE_MS } from '../../../../control-plane/rental/webhooks/operator-routes.ts';
 import { REPLAY_PIECE } from '../../../../control-plane/rental/webhooks/deliveries.ts';
 import { WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX } from '../../../../shared/limits.ts';
 import { runCommand } from '../../../kit/operator-commands.ts';
 import { openWebhookWorld, type WebhookWorld } from './fixture.ts';
+
+const ROOM = new URL('../../../../control-plane/rental/webhooks/', import.meta.url);
+const DAY = 24 * 3_600_000;
 
 let hooks: WebhookWorld;
 let endpointId: string;
@@ -40,7 +50,7 @@ async function addDead(howMany: number, { fromMs = 1, isTest = false, attempts =
   const nowMs = hooks.clock.now();
   await hooks.db.tx('test.dead', async (tx) => {
     for (let n = 0; n < howMany; n += 1) {
-      await insertDelivery(tx, {
+      const row: DeliveryRow = {
         id: `whd_${fromMs}_${isTest}_${attempts}_${n}`,
         endpoint_id: endpointId,
         event_id: 'evt_1',
@@ -48,17 +58,19 @@ async function addDead(howMany: number, { fromMs = 1, isTest = false, attempts =
         instance_id: `i-${n}`,
         instance_version: 1,
         body: '{}',
-        status: 'dead_lettered',
+        status: 'retrying',
         attempts,
         max_attempts: 5,
         next_trigger: 'schedule',
-        next_attempt_ms: null,
-        urgent_ms: null,
+        next_attempt_ms: nowMs,
+        urgent_ms: nowMs,
         deadline_ms: nowMs,
         created_ms: fromMs + Math.floor(n / 2),
-        completed_ms: nowMs,
+        completed_ms: null,
         is_test: isTest,
-      });
+      };
+      await insertDelivery(tx, row);
+      await moveDelivery(tx, row, { to: 'dead_lettered', nextMs: null, urgentMs: null, nowMs });
     }
   });
 }
@@ -133,6 +145,42 @@ test('operators see endpoints with dead deliveries and overdue ones, and no othe
   expect(await listed()).toHaveLength(1);
   await hooks.clock.advance(1);
   expect(await listed()).toMatchObject([{ endpoint_id: late.id, dead: 0, overdue_since: expect.any(String) }, {}]);
+});
+
+test('an endpoint needs no more help when what was given up is revived or forgotten', async () => {
+  const dead = async () => [
+    (await listed()).map((row) => row.dead),
+    (await findWithNeed(hooks.db.read, endpointId))?.in_need_ms,
+  ];
+  const startMs = hooks.clock.now();
+  await addDead(2, { fromMs: 1 });
+  await hooks.clock.advance(30 * DAY - 1);
+  await addDead(4, { fromMs: 9 });
+  await addDead(1, { isTest: true });
+  expect(await dead()).toEqual([[6], startMs]);
+  await replay(10);
+  expect(await dead()).toEqual([[4], startMs]);
+  await hooks.clock.advance(1);
+  await hooks.rooms.webhooks.purge(new AbortController().signal);
+  expect(await dead()).toEqual([[2], startMs + 30 * DAY - 1]);
+  await hooks.clock.advance(30 * DAY);
+  await hooks.rooms.webhooks.purge(new AbortController().signal);
+  expect(await dead()).toEqual([[], null]);
+});
+
+test('an upgrade counts what was given up before it', async () => {
+  await addDead(3);
+  await addDead(1, { isTest: true });
+  const inNeed = () => findWithNeed(hooks.db.read, endpointId);
+  const before = await inNeed();
+  expect(before).toMatchObject({ dead: 3, in_need_ms: hooks.clock.now() });
+  const file = new URL('migrations/0008-endpoints-in-need.sql', ROOM);
+  const update = portable(readFileSync(file, 'utf8'), hooks.db.dialect).match(/^update [^;]*/m)?.[0] ?? '';
+  await hooks.db.tx('test.migrate', async (tx) => {
+    await tx.run(sql`update webhook_endpoints set dead = 0, dead_since_ms = null`);
+    await tx.run(raw(update));
+  });
+  expect(await inNeed()).toEqual(before);
 });
 
 test('an operator replays an endpoint with a reason, which stands in the audit journal', async () => {
