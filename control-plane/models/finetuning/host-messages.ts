@@ -2,6 +2,7 @@
 import { FINE_TUNING_URL_MS } from '../../../shared/limits.ts';
 import type { JobUrlAnswer, JobUrlPurpose, SentJobEvent } from '../../../shared/protocol/job.ts';
 import type { Permission } from '../../base/blobs/blobs.ts';
+import type { Query } from '../../base/db/db.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
 import { type Attempt, findAttempt, patchAttempt } from './attempts.ts';
 import type { FineTuningDeps } from './deps.ts';
@@ -23,9 +24,12 @@ interface Owned {
 async function owned(machineId: string, workloadId: string, { db }: FineTuningDeps): Promise<Owned | undefined> {
   const attempt = await findAttempt(db.read, workloadId);
   if (attempt?.machine_id !== machineId) return undefined;
-  const workload = await findWorkload(db.read, workloadId);
   const job = await findJob(db.read, attempt.job_id);
-  return job === undefined || workload?.state !== 'wanted' ? undefined : { job, attempt };
+  return job === undefined || !(await isWanted(db.read, workloadId)) ? undefined : { job, attempt };
+}
+
+async function isWanted(query: Query, workloadId: string): Promise<boolean> {
+  return (await findWorkload(query, workloadId))?.state === 'wanted';
 }
 
 /**
@@ -149,11 +153,15 @@ async function knownUrl(
   const blob = known.blob_key === null ? undefined : await deps.blobs.open(known.blob_key);
   await blob?.close();
   if (blob === undefined) return putUrl(known, deps);
-  await deps.db.tx('finetuning.uploaded', async (tx) => {
+  const isStored = await deps.db.tx('finetuning.uploaded', async (tx) => {
     await tx.lock('org', job.org_id);
+    // A job that has left the machine meanwhile is not charged for the file, so it must not go on from it.
+    if (!(await isWanted(tx, known.workload_id))) return false;
     await moveFile(tx, known.id, { from: 'awaited', to: 'uploaded' });
     await makeDue(tx, job.id, deps.clock.now());
+    return true;
   });
+  if (!isStored) return { kind: 'refused', detail: 'the job has left this machine' };
   deps.nudge();
   return { kind: 'stored' };
 }

@@ -161,12 +161,15 @@ const QUEUED: Omit<Move, 'nowMs'> = {
 };
 const FILE_GONE = failure('not_found', 'The content of the training file is gone. Upload it again.');
 
-/** The end of the program, if a verified result proves its work. Without one, nothing beyond the last checkpoint is charged. */
+/**
+ * The end of the program, if a verified result proves its work. If the host has not reported the end, the result was announced before it. Without a
+ * result, nothing beyond the last checkpoint is charged.
+ */
 function provenStopMs({ attempt, files }: Facts): number | undefined {
-  const isProven = files.some(
+  const last = files.findLast(
     (file) => file.kind === 'result' && file.workload_id === attempt?.id && file.state === 'verified',
   );
-  return isProven ? (attempt?.stopped_ms ?? undefined) : undefined;
+  return last === undefined ? undefined : (attempt?.stopped_ms ?? last.created_ms);
 }
 
 function exhaustedText({ job, files }: Facts): string {

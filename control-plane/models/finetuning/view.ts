@@ -30,12 +30,16 @@ export function jobView(job: Job, resultFiles: string[]): FineTuningJob {
   };
 }
 
-/** Returns the files of the result. A job that ended without a result has its newest checkpoint. */
+/**
+ * Returns the files of the result. A job that ended without a result has its newest checkpoint. So has one that failed otherwise than by its budget,
+ * because its result is not charged.
+ */
 export function resultsOf(job: Job, files: readonly JobFileRow[]): JobFileRow[] {
   if (job.finished_ms === null) return [];
+  const isPaid = job.status !== 'failed' || job.error_code === 'budget_exceeded';
   const results = files.filter(
     ({ kind, state, blob_key: key, workload_id: id }) =>
-      kind === 'result' && state === 'verified' && key !== null && id === job.workload_id,
+      isPaid && kind === 'result' && state === 'verified' && key !== null && id === job.workload_id,
   );
   if (results.length > 0 || job.status === 'succeeded') return results;
   const checkpoint = newestCheckpoint(files);
