@@ -134,16 +134,20 @@ async function refuseTooMany(tx: Tx, orgId: string): Promise<void> {
   });
 }
 
-/** A job that is cancelled or that fails before its first file has held GPUs for free. Many of them would keep hosts from earning. */
+/**
+ * The start of a job is free, and so is what it trains after its last file. Many jobs that are cancelled or that fail would keep hosts from earning.
+ * So the free time beyond the time that such a job has paid counts.
+ */
 async function refuseUnpaid(
   tx: Tx,
   orgId: string,
   { terms, nowMs }: { terms: FineTuning; nowMs: number },
   { unpaidGpuHoursMax: gpuHoursMax }: FineTuningDeps,
 ): Promise<void> {
-  const unpaid = await store.unpaidJobs(tx, orgId, nowMs - UNPAID_WINDOW_MS, UNPAID_READ_MAX);
-  const jobsMs = unpaid.reduce(
-    (sum, job) => sum + job.terms.gpu_count * Math.max(job.ended_ms - job.placed_ms, GIVEN_UP_MS_MIN),
+  const window = { sinceMs: nowMs - UNPAID_WINDOW_MS, heldMsMin: GIVEN_UP_MS_MIN, limit: UNPAID_READ_MAX };
+  const jobsMs = (await store.unpaidJobs(tx, orgId, window)).reduce(
+    (sum, { terms: { gpu_count: gpus }, held_ms: heldMs, paid_ms: paidMs }) =>
+      sum + gpus * Math.max(heldMs - paidMs - paidMs, 0),
     0,
   );
   const launchesMs = await unpaidLaunchesMs(tx, orgId, nowMs);

@@ -93,27 +93,30 @@ export function pageOfJobs(
   );
 }
 
-const UnpaidRow = JobRow.pick({ terms: true }).extend({ placed_ms: int, ended_ms: int });
+const UnpaidRow = JobRow.pick({ terms: true }).extend({ held_ms: int, paid_ms: int });
 
 /**
- * The placements of jobs made after `sinceMs` that held GPUs and cost nothing, because their owners cancelled them, or because they ended before
- * their first file. When each was placed, and when that ended. A placement whose program never ran ends with the next one, and counts for a moment.
+ * The jobs that were cancelled or that failed after `sinceMs`: how long their placements held GPUs, and how much of that was charged. A placement
+ * counts for at least `heldMsMin`. One whose program never ran ends with the next one, so it counts for no more.
  */
 export function unpaidJobs(
   query: Query,
   orgId: string,
-  sinceMs: number,
-  limit: number,
+  { sinceMs, heldMsMin, limit }: { sinceMs: number; heldMsMin: number; limit: number },
 ): Promise<z.infer<typeof UnpaidRow>[]> {
+  const placedMs = sql`finetuning_attempts.created_ms`;
+  const endedMs = sql`case when finetuning_attempts.id = workload_id then coalesce(cancel_ms, finished_ms)
+    else coalesce(stopped_ms, ${placedMs}) end`;
   return query.all(
     UnpaidRow,
-    sql`select terms, finetuning_attempts.created_ms as placed_ms,
-          case when finetuning_attempts.id = workload_id then coalesce(cancel_ms, finished_ms)
-            else coalesce(stopped_ms, finetuning_attempts.created_ms) end as ended_ms
-        from finetuning_jobs join finetuning_attempts on job_id = finetuning_jobs.id
-        where org_id = ${orgId} and finetuning_jobs.created_ms > ${sinceMs} and finetuning_jobs.charged_ucents = 0
-          and (cancel_ms is not null or status = 'failed')
-        limit ${limit}`,
+    sql`select terms, cast(sum(case when held_ms > ${heldMsMin} then held_ms else ${heldMsMin} end) as bigint) as held_ms,
+          cast(sum(paid_ms) as bigint) as paid_ms
+        from (
+          select finetuning_jobs.id, terms, ${endedMs} - ${placedMs} as held_ms, coalesce(charged_through_ms - started_ms, 0) as paid_ms
+          from finetuning_jobs join finetuning_attempts on job_id = finetuning_jobs.id
+          where org_id = ${orgId} and (cancel_ms is not null or status = 'failed') and coalesce(cancel_ms, finished_ms) > ${sinceMs}
+        ) as placements
+        group by id, terms limit ${limit}`,
   );
 }
 

@@ -42,7 +42,7 @@ export async function refuseUnpaidHolds(
   const budgetMs = gpuHoursMax * HOUR_MS + Math.floor(paidMs / PAID_SHARE);
   if (heldMs <= budgetMs) return;
   const hours = (ms: number): string => (ms / HOUR_MS).toFixed(1);
-  const jobs = jobsMs > 0 ? ', and fine-tuning jobs that ended without a charge' : '';
+  const jobs = jobsMs > 0 ? ', and fine-tuning jobs that ended before they had paid for half of their time' : '';
   fail('rate_limit_exceeded', {
     detail: `Launches of this organisation that did not run, or that started slowly and then ran for a shorter time${jobs}, held GPUs for ${hours(heldMs)} GPU hours in the last 24 hours, this one included; ${hours(budgetMs)} are free of charge. Wait until the launches in progress run, correct the image that fails, keep an instance for several jobs, or try again later. GPU time that you pay for adds to it.`,
     retryAfterSeconds: RETRY_SECONDS,

@@ -1,13 +1,16 @@
-// The budget of GPU time that an organisation may hold without paying, for jobs that it cancels or that fail before their first file.
+// The budget of GPU time that an organisation may hold without paying, for jobs that it cancels or that fail.
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { unpaidJobs } from '../../../control-plane/models/finetuning/store.ts';
+import { planOf, recordingDb } from '../../kit/recording-db.ts';
 import { openTraining, type Training } from './training-world.ts';
 
 const MINUTE_MS = 60_000;
 
 let training: Training;
+let machineId: string;
 beforeEach(async () => {
   training = await openTraining({ settings: { unpaidGpuHoursPerOrg: 1 } });
-  await training.machine();
+  ({ machineId } = await training.machine());
 });
 afterEach(async () => {
   await training.world.verify();
@@ -41,7 +44,9 @@ test('cancelled jobs fill the budget of 60 minutes, and paid jobs do not', async
 
   await squat(1);
   await expect(training.create()).rejects.toMatchObject(refused);
-  await expect(training.create()).rejects.toThrow('fine-tuning jobs that ended without a charge, held GPUs for');
+  await expect(training.create()).rejects.toThrow(
+    'fine-tuning jobs that ended before they had paid for half of their time, held GPUs for',
+  );
   await training.world.clock.advance(24 * 60 * MINUTE_MS);
   await training.create();
 });
@@ -103,4 +108,44 @@ test('a job that uses up its budget and has stored nothing counts with its whole
   expect(await training.shown(id)).toMatchObject({ status: 'failed', error: { code: 'budget_exceeded' } });
   expect((await training.money()).paid).toBe(0);
   await expect(training.create()).rejects.toMatchObject(refused);
+});
+
+test('a minute of paid training does not make an hour free that the job held before', async () => {
+  const id = await training.create();
+  await training.world.drive();
+  await training.world.clock.advance(58 * MINUTE_MS);
+  await training.report(id, 'running');
+  await training.pass(60);
+  await training.upload(id, { step: 1 }, 'a checkpoint');
+  await training.world.rooms.fineTuning.cancel(training.who.orgId, id, async () => undefined);
+  await training.report(id, 'stopped');
+  await training.report(id, 'removed');
+  expect(await training.shown(id)).toMatchObject({ status: 'cancelled' });
+  expect((await training.money()).paid).toBe(60);
+  await expect(training.create()).rejects.toMatchObject(refused);
+});
+
+test('a job that waited long for its machine counts for a day after its end', async () => {
+  const { clock, rooms } = training.world;
+  await rooms.supply.setTrusted(machineId, false);
+  const id = await training.create();
+  await clock.advance(23 * 60 * MINUTE_MS);
+  await rooms.supply.setTrusted(machineId, true);
+  await training.world.drive();
+  await clock.advance(56 * MINUTE_MS);
+  await rooms.fineTuning.cancel(training.who.orgId, id, async () => undefined);
+  await training.report(id, 'removed');
+  await clock.advance(23 * 60 * MINUTE_MS);
+  await expect(training.create()).rejects.toMatchObject(refused);
+  await clock.advance(60 * MINUTE_MS);
+  await training.create();
+});
+
+test('unpaid jobs are read from their index', async () => {
+  const { db } = training.world;
+  if (db.dialect !== 'sqlite') return;
+  const recording = recordingDb(db);
+  await unpaidJobs(recording.db.read, training.who.orgId, { sinceMs: 1, heldMsMin: 1, limit: 1 });
+  const plans = await Promise.all(recording.sent.map((statement) => planOf(db, statement)));
+  expect(plans).toEqual([expect.stringContaining('INDEX finetuning_jobs_unpaid (org_id=? AND <expr>>?)')]);
 });
