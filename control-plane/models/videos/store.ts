@@ -130,18 +130,44 @@ async function countBusy(query: Query, where: Sql): Promise<number> {
   return row?.count ?? 0;
 }
 
-const WaitingRow = z.object({ id: text, created_ms: int });
+const TurnRow = z.object({ id: text, place: int });
 
-/** The job of these models that waits longest for a server; undefined if none waits. */
-export function firstWaiting(
+/**
+ * The job of these models that gets the next slot, and `jobId` if it is among those that get one of the `free` slots. Undefined if none waits.
+ *
+ * Slots go to the organisation with the fewest videos of these models at servers, then to the one of which a server has taken the last video the
+ * longest ago, and then to the oldest job.
+ */
+export async function nextInLine(
   query: Query,
   modelIds: readonly string[],
-): Promise<z.infer<typeof WaitingRow> | undefined> {
-  const first = (id: string): Sql =>
-    sql`select * from (select id, created_ms from video_jobs where model_id = ${id} and status = 'queued' and upstream is null
-        order by created_ms, id limit 1) as first_of_model`;
-  const firsts = join(modelIds.map(first), ' union all ');
-  return query.one(WaitingRow, sql`select id, created_ms from (${firsts}) as firsts order by created_ms, id limit 1`);
+  { jobId, free }: { jobId: string; free: number },
+): Promise<string | undefined> {
+  const isOfModels = sql`model_id in (${join([...modelIds])})`;
+  const sent = sql`select org_id, count(*) as jobs from video_jobs where ${OPEN} and upstream is not null and ${isOfModels} group by org_id`;
+  // The second waiting job of an organisation is its second more at servers, and so on.
+  const more = sql`row_number() over (partition by video_jobs.org_id order by created_ms, id)`;
+  const rows = await query.all(
+    TurnRow,
+    sql`select id, place from (
+          select id, row_number() over (order by jobs_then, turn_ms, created_ms, id) as place from (
+            select id, created_ms, coalesce(sent.jobs, 0) + ${more} as jobs_then, coalesce(taken_ms, 0) as turn_ms
+            from video_jobs
+              left join (${sent}) as sent on sent.org_id = video_jobs.org_id
+              left join video_turns on video_turns.org_id = video_jobs.org_id
+            where status = 'queued' and upstream is null and ${isOfModels}) as waiting) as line
+        where place = 1 or (id = ${jobId} and place <= ${free})`,
+  );
+  const own = rows.find(({ id }) => id === jobId);
+  return (own ?? rows.find(({ place }) => place === 1))?.id;
+}
+
+/** Notes that a server has taken a video of the organisation. */
+export async function noteTurn(tx: Tx, orgId: string, nowMs: number): Promise<void> {
+  await tx.run(
+    sql`insert into video_turns (org_id, taken_ms) values (${orgId}, ${nowMs})
+        on conflict (org_id) do update set taken_ms = excluded.taken_ms`,
+  );
 }
 
 /** Jobs that a server has accepted, and may still work on. */

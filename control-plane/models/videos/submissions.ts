@@ -64,10 +64,10 @@ function wasSkipped({ base_url: url }: Upstream, { clock, skippedMs }: StepDeps)
 type Claimed = 'mine' | 'over' | 'full' | 'not mine';
 
 /**
- * Takes a slot of the server for the job, unless the server is full, or a job of a model of this server waits for longer (`not mine`): that one is
- * due at once then. A waiting job asks more rarely the older it is, so it would never get a slot otherwise. At a
- * server that has not taken a submission just now, the order does not count, because it may be the older job that the server does not take. The
- * lock of the server makes simultaneous jobs count one after another.
+ * Takes a slot of the server for the job, unless the server is full, or its free slots belong to other jobs of its models (`not mine`): the first of
+ * them is due at once then. A waiting job asks more rarely the older it is, so it would never get a slot otherwise. At a server that has not taken a
+ * submission just now, the order does not count, because it may be the first job that the server does not take. The lock of the server makes
+ * simultaneous jobs count one after another.
  */
 async function claim(job: store.Job, upstream: Upstream, deps: StepDeps): Promise<Claimed> {
   const { db, clock, catalog, nudge } = deps;
@@ -77,12 +77,13 @@ async function claim(job: store.Job, upstream: Upstream, deps: StepDeps): Promis
   await db.tx('videos.server', (tx) => store.knowServer(tx, url));
   const claimed = await db.tx('videos.claim', async (tx): Promise<Claimed> => {
     await tx.lock('video_server', url);
-    if ((await store.countAt(tx, url)) >= max) return 'full';
-    const first = wasSkipped(upstream, deps) ? undefined : await store.firstWaiting(tx, [...models]);
-    const older = first !== undefined && first.created_ms < job.created_ms ? first.id : undefined;
-    await tx.lock('video', older ?? job.id);
-    if (older === undefined) return (await store.patchJob(tx, job, claimOf(url))) ? 'mine' : 'over';
-    await store.postpone(tx, older, clock.now());
+    const free = max - (await store.countAt(tx, url));
+    if (free <= 0) return 'full';
+    const line = { jobId: job.id, free };
+    const next = (wasSkipped(upstream, deps) ? undefined : await store.nextInLine(tx, [...models], line)) ?? job.id;
+    await tx.lock('video', next);
+    if (next === job.id) return (await store.patchJob(tx, job, claimOf(url))) ? 'mine' : 'over';
+    await store.postpone(tx, next, clock.now());
     return 'not mine';
   });
   if (claimed === 'not mine') nudge();
@@ -138,7 +139,12 @@ async function noteAccepted(
   { db, clock, servers, signal }: StepDeps & { signal: AbortSignal },
 ): Promise<void> {
   const nowMs = clock.now();
-  const isNoted = await db.tx('videos.accepted', (tx) => store.noteAccepted(tx, job, upstreamJobId, nowMs));
+  const isNoted = await db.tx('videos.accepted', async (tx) => {
+    await tx.lock('video', job.id);
+    if (!(await store.noteAccepted(tx, job, upstreamJobId, nowMs))) return false;
+    await store.noteTurn(tx, job.org_id, nowMs);
+    return true;
+  });
   // Another process has counted this submission as lost, so no row names what the server makes.
   if (!isNoted && takesDelete(upstream)) await servers.release(upstream, upstreamJobId, signal);
 }

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { brought } from '../../../control-plane/brings.ts';
 import { forgetOld } from '../../../control-plane/loops.ts';
-import { countAt, findJob, pageOfJobs } from '../../../control-plane/models/videos/store.ts';
+import { countAt, findJob, nextInLine, pageOfJobs } from '../../../control-plane/models/videos/store.ts';
 import { planOf, recordingDb } from '../../kit/recording-db.ts';
 import { openVideoServer, type VideoServer } from '../../kit/video-server.ts';
 import type { World } from '../../kit/world.ts';
@@ -47,16 +47,19 @@ test('a deleted video that cost nothing is forgotten after a day; one that was p
   expect(await known(done, free, kept)).toEqual([true, false, true]);
 });
 
-test('a page and a count begin in an index of what they show', async () => {
+test('a page, a count and the line of waiting jobs begin in an index of what they show', async () => {
   if (world.db.dialect !== 'sqlite') return;
   const { db, sent } = recordingDb(world.db);
   await pageOfJobs(db.read, 'o', { count: 2, order: 'desc' });
   await countAt(db.read, 'http://server');
+  await nextInLine(db.read, ['director'], { jobId: 'vid_1', free: 1 });
   const plans = await Promise.all(sent.map((statement) => planOf(world.db, statement)));
   const steps = plans.flatMap((plan) => plan.split('\n')).filter((step) => step.includes(' video_jobs'));
   expect(steps).toEqual([
     'SEARCH video_jobs USING INDEX video_jobs_of_org (org_id=?)',
     'SEARCH video_jobs USING INDEX video_jobs_at (upstream=?)',
     'SEARCH video_jobs USING INDEX video_jobs_left_at (upstream=?)',
+    'SEARCH video_jobs USING INDEX video_jobs_open (status=?)',
+    'SEARCH video_jobs USING INDEX video_jobs_waiting (model_id=?)',
   ]);
 });

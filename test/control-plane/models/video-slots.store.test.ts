@@ -93,6 +93,62 @@ test.each(['director', 'acme/clips'])(
   },
 );
 
+/** The server finishes this video, and the next one gets its slot. */
+async function finish(id: string): Promise<void> {
+  const { upstream_job_id: serverId } = await jobOf(world, id);
+  Object.assign(server.jobs.find((job) => job.id === serverId) ?? {}, { status: 'completed', progress: 100 });
+  await driveFor(world, 40);
+}
+
+/** Submits as many videos, a second apart. */
+async function submitted(owner: Who, count: number): Promise<string[]> {
+  const ids: string[] = [];
+  for (let i = 0; i < count; i += 1) {
+    ids.push(await submitVideo(world, owner));
+    await driveFor(world, 1);
+  }
+  return ids;
+}
+
+const statuses = async (...ids: string[]): Promise<string[]> =>
+  (await Promise.all(ids.map((id) => jobOf(world, id)))).map(({ status }) => status);
+
+test('one video is not behind all those of an organisation that came first, and the two then take turns', async () => {
+  await open({ max_open_requests: 1 });
+  const [a1 = '', a2 = '', a3 = ''] = await submitted(who, 20);
+  const [b1 = '', b2 = ''] = await submitted(await world.customer(CENTS), 2);
+  expect(await statuses(a1, b1)).toEqual(['in_progress', 'queued']);
+  await finish(a1);
+  expect(await statuses(a2, b1)).toEqual(['queued', 'in_progress']);
+  await finish(b1);
+  expect(await statuses(a2, b2)).toEqual(['in_progress', 'queued']);
+  await finish(a2);
+  expect(await statuses(a3, b2)).toEqual(['queued', 'in_progress']);
+});
+
+test('a slot goes to the organisation that has the fewest videos there', async () => {
+  await open({ max_open_requests: 4 });
+  const [a1 = '', a2 = '', , , a5 = ''] = await submitted(who, 6);
+  const [b1 = '', b2 = '', b3 = ''] = await submitted(await world.customer(CENTS), 3);
+  await finish(a1);
+  expect(await statuses(a5, b1)).toEqual(['queued', 'in_progress']);
+  // The other organisation had the last turn, but it has only one video there.
+  await finish(a2);
+  expect(await statuses(a5, b2)).toEqual(['queued', 'in_progress']);
+  await finish(b1);
+  expect(await statuses(a5, b3)).toEqual(['queued', 'in_progress']);
+});
+
+test('free slots are filled at once with the videos of several organisations', async () => {
+  await open({ max_open_requests: 7 });
+  const other = await world.customer(CENTS);
+  const ids: string[] = [];
+  for (const owner of [who, other]) for (let i = 0; i < 5; i += 1) ids.push(await submitVideo(world, owner));
+  await world.drive();
+  const held = (await Promise.all(ids.map((id) => jobOf(world, id)))).map(({ upstream }) => Number(upstream !== null));
+  expect(held).toEqual([1, 1, 1, 1, 0, 1, 1, 1, 0, 0]);
+});
+
 test('a job that is cancelled before the server has answered takes its slot and its place until the answer is there', async () => {
   await open({ max_open_requests: 1 }, { openVideosPerOrg: 1 });
   const answered = Promise.withResolvers<void>();
