@@ -11,6 +11,7 @@ import type { Db } from '../../base/db/db.ts';
 import { type EventRow, type Events, isInSight, type Sight } from '../../base/events/events.ts';
 import type { Caller } from '../../base/http/route.ts';
 import { mayStill } from '../../base/users/sessions.ts';
+import { openSetBacks, type SetBacks, UNNOTED_MS_MAX } from './set-backs.ts';
 import { lateMs, openTail } from './tail.ts';
 
 export interface LiveReader {
@@ -27,7 +28,7 @@ export type LiveNext = { kind: 'ready' | 'resync'; position: string } | { kind: 
 export interface Live {
   /** @throws ServiceError `stream_limit_exceeded` */
   open(reader: LiveReader): { next: AsyncIterable<LiveNext>; stop(): void };
-  /** Reads what is new and hands it to the readers. Does nothing without readers. */
+  /** Reads what is new and hands it to the readers. Without readers it only looks whether the clock was set back. */
   tick(): Promise<void>;
   /** Ends all streams. */
   close(): void;
@@ -56,6 +57,7 @@ interface Reader extends LiveReader {
 
 export function openLive(deps: Deps): Live {
   const tail = openTail(deps);
+  const setBacks = openSetBacks(deps, deps.db.dialect === 'sqlite' ? 0 : lateMs(deps.db));
   const readers = new Set<Reader>();
   let resyncs = 0;
   let starting: Promise<void> | undefined;
@@ -80,9 +82,10 @@ export function openLive(deps: Deps): Live {
       const onResync = (): void => {
         resyncs += 1;
       };
-      return { next: read(reader, { ...deps, started: starting ?? Promise.resolve(), onResync }), stop };
+      return { next: read(reader, { ...deps, setBacks, started: starting ?? Promise.resolve(), onResync }), stop };
     },
     tick: async () => {
+      await setBacks.note();
       if (readers.size === 0) return;
       await starting;
       const rows = await tail.poll().catch((error: unknown) => {
@@ -141,6 +144,7 @@ function concerns({ caller, sight }: LiveReader, row: EventRow): boolean {
 }
 
 interface ReadDeps extends Deps {
+  setBacks: SetBacks;
   started: Promise<void>;
   onResync(): void;
 }
@@ -187,18 +191,20 @@ async function woken(reader: Reader, clock: Clock): Promise<void> {
 }
 
 /** The events after the reader's position; undefined if they are too many, or the position is not known any more. */
-async function missedOf(reader: Reader, { db, events }: ReadDeps): Promise<EventRow[] | undefined> {
+async function missedOf(reader: Reader, { db, events, setBacks }: ReadDeps): Promise<EventRow[] | undefined> {
   const { after, caller } = reader;
   if (after === undefined) return [];
-  const atMs = after.startsWith('at_')
-    ? Number(after.slice('at_'.length))
-    : await events.timeOf(db.read, caller.orgId, after);
+  const isTime = after.startsWith('at_');
+  const atMs = isTime ? Number(after.slice('at_'.length)) : await events.timeOf(db.read, caller.orgId, after);
   if (atMs === undefined) return undefined;
-  const from = { fromMs: db.dialect === 'sqlite' ? atMs : atMs - lateMs(db), limit: WAITING_MAX + 1 };
-  const rows = await events.ofOrgSince(db.read, caller.orgId, from);
+  await setBacks.note();
+  const earliestMs = await setBacks.earliestAfter(atMs);
+  const fromMs = earliestMs - (db.dialect === 'sqlite' ? UNNOTED_MS_MAX : lateMs(db));
+  const rows = await events.ofOrgSince(db.read, caller.orgId, { fromMs, limit: WAITING_MAX + 1 });
   if (rows.length > WAITING_MAX) return undefined;
-  // SQLite commits transactions one after another, so all events before the position were sent.
+  // SQLite commits transactions one after another, so all events before the position were sent. Ids of one process grow, whatever its clock shows.
+  const isInOrder = db.dialect === 'sqlite' && earliestMs === atMs;
   const isAfter = ({ id, created_ms: createdMs }: EventRow): boolean =>
-    after.startsWith('at_') || (db.dialect === 'postgres' ? id !== after : createdMs > atMs || id > after);
+    isTime || (isInOrder ? createdMs > atMs || id > after : id !== after);
   return rows.filter((row) => isAfter(row) && concerns(reader, row));
 }

@@ -1,88 +1,16 @@
 // The live stream: what a reader gets, in which order, after a break, if it is slow, and what nobody gets.
-import type { Readable } from 'node:stream';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { LiveEvent } from '../../../shared/api/event.ts';
 import { Instance } from '../../../shared/api/instance.ts';
 import { EVENT_STREAMS_PER_ADDRESS_MAX, EVENT_STREAMS_PER_KEY_MAX } from '../../../shared/limits.ts';
-import type { EventType } from '../../../control-plane/base/events/events.ts';
-import { countRow } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
-import { openCall } from '../../contract/live-call.ts';
 import { api, openApiForEachTest, owner } from '../../contract/api-of-test.ts';
-import type { Api, ApiAccount } from '../../contract/api.ts';
+import type { ApiAccount } from '../../contract/api.ts';
+import { append, listen, type Reader, typesOf } from './live-reader.ts';
 
 openApiForEachTest();
 // The key of the owner was made just now, which is an event too. On PostgreSQL the last 15 seconds are read again.
 beforeEach(() => api.world.clock.advance(20_000));
-
-const QUIET_READS = 20;
-
-interface Sent {
-  event: string;
-  id: string;
-  data: unknown;
-}
-
-interface Reader {
-  /** Everything that was sent since the last call, without comments; waits for as many messages as are expected. */
-  sent(least?: number): Promise<Sent[]>;
-  /** All text so far. */
-  text(): string;
-  ended(): boolean;
-  leave(): void;
-  stream: Readable;
-}
-
-/** A reader that takes what it gets, on one of the control planes. */
-async function listen(
-  who: Pick<ApiAccount, 'key'> = owner,
-  options: { on?: Api; lastEventId?: string; after?: string; address?: string } = {},
-): Promise<Reader> {
-  const { on = api } = options;
-  const stream = await openCall(on, who, options);
-  let text = '';
-  let taken = 0;
-  let ended = false;
-  stream.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
-  stream.on('close', () => (ended = true));
-  const messages = (): Sent[] => text.split('\n\n').slice(0, -1).flatMap(messageOf);
-  const sent = async (least = 0): Promise<Sent[]> => {
-    await on.world.rooms.live.tick();
-    await settled(() => text.length);
-    await expect.poll(() => messages().length - taken).toBeGreaterThanOrEqual(least);
-    const fresh = messages().slice(taken);
-    taken += fresh.length;
-    return fresh;
-  };
-  return { sent, text: () => text, ended: () => ended, leave: () => void stream.destroy(), stream };
-}
-
-function messageOf(block: string): Sent[] {
-  const fields = Object.fromEntries(block.split('\n').map((line) => line.split(/: (.*)/s, 2)));
-  const { event, id = '', data = 'null' } = fields;
-  return event === undefined ? [] : [{ event, id, data: JSON.parse(data) as unknown }];
-}
-
-/** Waits until nothing more comes. The stream reads the database between its pieces, so other reads are a measure of its time. */
-async function settled(length: () => number): Promise<void> {
-  let before = -1;
-  for (let quiet = 0; quiet < QUIET_READS; quiet += 1) {
-    if (length() !== before) quiet = 0;
-    before = length();
-    await api.world.db.read.one(countRow, sql`select 1 as count`);
-    await api.world.clock.advance(1);
-  }
-}
-
-const typesOf = (sent: readonly Sent[]): string[] => sent.map(({ event }) => event);
-
-/** Events of the journal, without what would lead to them. */
-async function append(count: number, type: EventType = 'instance.placed', orgId = owner.orgId): Promise<void> {
-  const { events } = api.world.rooms;
-  await api.world.db.tx('test.append', async (tx) => {
-    for (let i = 0; i < count; i += 1) await events.append(tx, { type, subjectId: 'i-x', orgId, data: {} });
-  });
-}
 
 test('a reader gets the headers at once, then each change with the instance as its own endpoint shows it', async () => {
   await api.world.machine();
@@ -278,21 +206,6 @@ test('a reader that takes its events more slowly than they come gets a resync, a
   }
   expect(kinds).toContain('resync');
   stop();
-});
-
-test('all events arrive after the clock was set back', async () => {
-  const reader = await listen();
-  await reader.sent(1);
-  api.world.clock.step(-60_000);
-  const got: string[] = [];
-  for (let event = 0; event < 12; event += 1) {
-    await append(1);
-    await api.world.clock.advance(700);
-    got.push(...typesOf(await reader.sent()));
-  }
-  await api.world.clock.advance(3_000);
-  got.push(...typesOf(await reader.sent()));
-  expect(got.filter((type) => type === 'instance.placed')).toHaveLength(12);
 });
 
 test('the stream of a key that was revoked ends with the next check', async () => {
