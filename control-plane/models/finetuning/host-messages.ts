@@ -99,8 +99,6 @@ async function outputUrl(
   const which = { workload_id: attempt.id, kind, name: file.name };
   const known = await findFile(db.read, which);
   if (known !== undefined) return knownUrl(job, known, file, deps);
-  const refusal = refusalOf(await sizeOfFiles(db.read, which), { ...which, bytes: file.bytes }, bytesMax);
-  if (refusal !== undefined) return { kind: 'refused', detail: refusal };
   const step = purpose.kind === 'checkpoint' ? purpose.step : 0;
   const row: JobFileRow = {
     ...which,
@@ -114,10 +112,14 @@ async function outputUrl(
     blob_key: blobs.newKey('finetuning'),
     created_ms: clock.now(),
   };
-  await db.tx('finetuning.file', async (tx) => {
+  const refusal = await db.tx('finetuning.file', async (tx) => {
     await tx.lock('org', job.org_id);
-    if ((await findFile(tx, which)) === undefined) await insertFile(tx, row);
+    if ((await findFile(tx, which)) !== undefined) return undefined;
+    const refused = refusalOf(await sizeOfFiles(tx, which), row, bytesMax);
+    if (refused === undefined) await insertFile(tx, row);
+    return refused;
   });
+  if (refusal !== undefined) return { kind: 'refused', detail: refusal };
   const inserted = await findFile(db.read, which);
   return inserted === undefined ? { kind: 'refused', detail: 'the job is gone' } : putUrl(inserted, deps);
 }

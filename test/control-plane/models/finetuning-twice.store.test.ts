@@ -3,6 +3,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { int } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
+import type { JobUrlAnswer } from '../../../shared/protocol/job.ts';
 import { openTraining, type Training } from './training-world.ts';
 
 let training: Training;
@@ -43,4 +44,18 @@ test('a job is validated, placed, charged and ended once', async () => {
   await driveFiveTimes(id);
   expect(await training.money()).toEqual({ paid: 50, held: 0 });
   expect(await training.shown(id)).toMatchObject({ status: 'succeeded' });
+});
+
+test('files of a result that are announced at the same moment are within the limit together', async () => {
+  const { id, machineId } = await training.running();
+  const { id: workloadId } = await training.attempt(id);
+  const { terms } = await training.job(id);
+  const bytes = Math.ceil(terms.result_mib_max * 1024 ** 2 * 0.4);
+  const announce = (name: string): Promise<JobUrlAnswer | undefined> =>
+    training.world.rooms.fineTuning.urlFor(machineId, workloadId, {
+      kind: 'result',
+      file: { name, bytes, sha256: '0'.repeat(64) },
+    });
+  const answers = await Promise.all(['a', 'b', 'c', 'd'].map(announce));
+  expect(answers.map((answer) => answer?.kind).toSorted()).toEqual(['refused', 'refused', 'url', 'url']);
 });
