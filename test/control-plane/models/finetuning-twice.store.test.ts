@@ -57,5 +57,6 @@ test('files of a result that are announced at the same moment are within the lim
       file: { name, bytes, sha256: '0'.repeat(64) },
     });
   const answers = await Promise.all(['a', 'b', 'c', 'd'].map(announce));
-  expect(answers.map((answer) => answer?.kind).toSorted()).toEqual(['refused', 'refused', 'url', 'url']);
+  expect(answers.filter((answer) => answer?.kind === 'url')).toHaveLength(2);
+  expect(answers.filter((answer) => answer?.kind === 'refused')).toHaveLength(2);
 });
