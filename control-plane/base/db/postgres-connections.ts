@@ -1,18 +1,9 @@
 // Connections to PostgreSQL: pools with time limits, prepared statements, and the check of the lease.
-import type { Duplex } from 'node:stream';
-import {
-  DatabaseError,
-  escapeLiteral,
-  Pool,
-  type PoolClient,
-  Query,
-  type QueryConfig,
-  type QueryResult,
-  types,
-} from 'pg';
+import { DatabaseError, escapeLiteral, Pool, type PoolClient, types } from 'pg';
 import type { Log } from '../../../shared/log.ts';
-import { DbError, isAway, type Sql, storedValue, templateOf } from './db.ts';
+import { DbError, isAway, type Sql, type SqlValue, storedValue, templateOf } from './db.ts';
 import type { Held } from './lease.ts';
+import type { Ask, Asked } from './postgres-pipeline.ts';
 
 const INT8_TYPE = 20;
 
@@ -27,12 +18,21 @@ const KEEP_ALIVE_MS = 10_000;
 const PREPARED_MAX = 1_000;
 const PREPARED_VALUES_MAX = 40;
 
+/** The first statement of a transaction, that of a snapshot, and the last statement of both. */
+export const BEGIN: Asked = { text: 'BEGIN ISOLATION LEVEL READ COMMITTED', name: 'begin' };
+export const BEGIN_SNAPSHOT: Asked = {
+  text: 'BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY',
+  name: 'begin snapshot',
+};
+export const COMMIT: Asked = { text: 'COMMIT', name: 'commit' };
+
 /** What transactions need from the driver. */
 export interface Writing {
   writers: Pool;
   statements: Statements;
+  ask: Ask;
   /** The statement that fails if this process does not hold the lease; undefined before the process has taken the lease. */
-  fence(): QueryConfig | undefined;
+  fence(): Asked | undefined;
   /** Called after a server has refused a write. A demoted server would still answer reads for ever, so all connections are opened anew. */
   onAway(): void;
 }
@@ -42,8 +42,6 @@ const STATEMENT_LIMITS = { statement_timeout: STATEMENT_MS_MAX, query_timeout: S
 
 interface PoolOptions {
   max: number;
-  /** If it is true, a connection sends statements without waiting for the answers to earlier ones. */
-  pipeline?: boolean;
   /** If it is true, a statement may take any time. */
   unlimited?: boolean;
 }
@@ -51,6 +49,8 @@ interface PoolOptions {
 export function openPool(url: string, { unlimited = false, ...size }: PoolOptions, log: Log): Pool {
   const pool = new Pool({
     ...size,
+    // A connection sends a packet without waiting for the answers to earlier ones.
+    pipeline: true,
     ...(unlimited ? { statement_timeout: 0 } : STATEMENT_LIMITS),
     connectionString: url,
     connectionTimeoutMillis: CONNECT_MS_MAX,
@@ -74,7 +74,7 @@ export interface Statements {
    * The statement as the driver sends it, with a name if the server should keep its plan. `isFixed`: it has many values, but they are no list
    * whose length changes.
    */
-  prepared(statement: Sql, isFixed?: boolean): { text: string; values: unknown[]; name?: string };
+  prepared(statement: Sql, isFixed?: boolean): { text: string; values: SqlValue[]; name?: string };
 }
 
 export function openStatements(): Statements {
@@ -109,35 +109,6 @@ export function openStatements(): Statements {
 interface Known {
   text: string;
   name?: string;
-}
-
-/**
- * Sends a statement as a query of its own. The driver would copy a `QueryConfig` with the descriptors of all its properties, which takes as long as
- * to write the statement.
- */
-export async function ask(client: PoolClient, { text, values = [], name }: QueryConfig): Promise<QueryResult> {
-  try {
-    return await new Promise<QueryResult>((resolve, reject) => {
-      const callback = (error: Error | null | undefined, result: QueryResult): void =>
-        error ? reject(error) : resolve(result);
-      client.query(Object.assign(new Query(text, values), { name, callback }));
-    });
-  } catch (error) {
-    // The stack of the driver ends at its socket.
-    if (error instanceof Error) Error.captureStackTrace(error);
-    throw error;
-  }
-}
-
-/**
- * Collects what is written to the connection until the current code has ended, and then sends it in one piece. Otherwise each statement
- * would be sent by itself, and the system calls would cost more processor time than the statements.
- */
-export function inOnePiece(client: PoolClient): void {
-  const { stream } = (client as unknown as { connection: { stream: Duplex } }).connection;
-  if (stream.writableCorked > 0) return;
-  stream.cork();
-  process.nextTick(() => stream.uncork());
 }
 
 /** Runs `work` on a connection of its own. Afterwards the connection is in no transaction, or it is dropped. */
@@ -180,7 +151,7 @@ export async function borrow<T>(pool: Pool, work: (client: PoolClient, drop: () 
  * The statement that begins a transaction after `BEGIN`. It locks the row of the lease against a takeover until the transaction ends, but not
  * against our own renewal (see LEASES_TABLE). If the lease is not ours, the division fails, and nothing that follows in the packet is stored.
  */
-export function fenceOf({ name, holder, epoch }: Held): QueryConfig {
+export function fenceOf({ name, holder, epoch }: Held): Asked {
   const isOurs = `name = ${escapeLiteral(name)} and holder = ${escapeLiteral(holder)} and epoch = ${epoch}`;
   const text = `SELECT 1 / coalesce((SELECT 1 FROM leases WHERE ${isOurs} FOR KEY SHARE), 0)`;
   // The server plans a statement with a name once for each connection. A process has one holder, so the epoch is name enough.

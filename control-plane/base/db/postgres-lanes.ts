@@ -9,7 +9,7 @@
 //
 // If one statement fails, the server ignores the rest of the transaction. Then the body is rolled back, and it runs again if it only
 // collided with another one (a deadlock). Bodies beyond the number of lanes wait in a queue.
-import type { PoolClient, QueryConfig, QueryResult } from 'pg';
+import type { PoolClient } from 'pg';
 import { fullJitterMs } from '../../../shared/backoff.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Rng } from '../../../shared/rng.ts';
@@ -18,7 +18,8 @@ import { DbError, engineError, raw, type Sql, sql, type Tx } from './db.ts';
 import type { OnCommit } from './group-commit.ts';
 import { ROOTS } from './locks.ts';
 import { joining } from './together.ts';
-import { ask, inOnePiece, isCollision, onConnection, type Writing } from './postgres-connections.ts';
+import { BEGIN, COMMIT, isCollision, onConnection, type Writing } from './postgres-connections.ts';
+import type { Answered, Asked } from './postgres-pipeline.ts';
 
 const TRIES_MAX = 10;
 
@@ -98,29 +99,28 @@ interface Transaction {
 }
 
 /** Sends BEGIN at once. The answers to BEGIN and to the locks are read before the COMMIT is sent. */
-function openTransaction(client: PoolClient, { statements, fence }: Writing): Transaction {
+function openTransaction(client: PoolClient, { statements, fence, ask }: Writing): Transaction {
   let open = true;
   let failure: Error | undefined;
   const unanswered = new Set<Promise<unknown>>();
   const order = openLockOrder();
-  const send = (statement: string | QueryConfig): Promise<QueryResult> => {
-    inOnePiece(client);
-    const answer = typeof statement === 'string' ? client.query(statement) : ask(client, statement);
+  const send = (statement: Asked): Promise<Answered> => {
+    const answer = ask(client, statement);
     const noted = answer.catch((error: Error) => void (failure ??= error)).finally(() => unanswered.delete(noted));
     unanswered.add(noted);
     return answer;
   };
-  const execute = async (statement: Sql, isFixed = false): Promise<QueryResult> => {
+  const execute = async (statement: Sql, isFixed = false): Promise<Answered> => {
     if (!open) throw new DbError('tx_over', 'this transaction is over');
     return send(statements.prepared(statement, isFixed));
   };
-  void send('BEGIN ISOLATION LEVEL READ COMMITTED').catch(() => undefined);
+  void send(BEGIN).catch(() => undefined);
   const check = fence();
   if (check !== undefined) void send(check).catch(() => undefined);
 
   const tx: Tx = {
     ...decoding(async (statement) => (await execute(statement)).rows),
-    run: async (statement) => (await execute(statement)).rowCount ?? 0,
+    run: async (statement) => (await execute(statement)).rowCount,
     lock: async (root, ...ids) => {
       if (!open) throw new DbError('tx_over', 'this transaction is over');
       const fresh = order.next(root, ids);
@@ -138,7 +138,7 @@ function openTransaction(client: PoolClient, { statements, fence }: Writing): Tr
       open = false;
       await Promise.all(unanswered);
       if (failure !== undefined) throw failure;
-      await send('COMMIT');
+      await send(COMMIT);
     },
     firstFailure: async () => {
       open = false;
@@ -154,13 +154,18 @@ function countsOf(rows: readonly unknown[]): number[] {
 }
 
 /** Several rows are locked in the order of their ids, so that two bodies with common rows never wait for each other. */
-function lockOf(table: string, ids: readonly string[]): { text: string; values: unknown[]; name: string } {
-  const [id] = ids;
+function lockOf(table: string, ids: readonly string[]): Asked {
+  const [id = ''] = ids;
   // The server keeps the plan of this text. It would plan the text for several rows anew at each call.
   if (ids.length === 1)
     return { text: `select id from ${table} where id = $1 for no key update`, values: [id], name: `lock one ${table}` };
-  const text = `select id from ${table} where id = any($1) order by id for no key update`;
-  return { text, values: [ids], name: `lock ${table}` };
+  const text = `select id from ${table} where id = any(cast($1 as text[])) order by id for no key update`;
+  return { text, values: [arrayOf(ids)], name: `lock ${table}` };
+}
+
+/** An array of PostgreSQL as text. */
+function arrayOf(ids: readonly string[]): string {
+  return `{${ids.map((id) => `"${id.replaceAll(/["\\]/g, String.raw`\$&`)}"`).join(',')}}`;
 }
 
 /**

@@ -6,13 +6,13 @@
 // they lock. Two control planes that send such packets at the same time wait for each other, but never in a circle.
 //
 // A refusal is a result. If a statement fails, the whole packet is rolled back, and it is sent again without that body.
-import type { PoolClient, QueryConfig, QueryResult } from 'pg';
 import { fullJitterMs } from '../../../shared/backoff.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Rng } from '../../../shared/rng.ts';
 import { type HotBody, isAway } from './db.ts';
 import type { BodyResult } from './group-commit.ts';
-import { ask, inOnePiece, isCollision, onConnection, type Writing } from './postgres-connections.ts';
+import { BEGIN, COMMIT, isCollision, onConnection, type Writing } from './postgres-connections.ts';
+import type { Answered } from './postgres-pipeline.ts';
 
 export const BODIES_PER_PACKET_MAX = 64;
 const TRIES_MAX = 10;
@@ -40,17 +40,18 @@ export async function sendPacket(
   }
 }
 
-type Sent = { failed: undefined; answers: QueryResult[] } | { failed: { body: HotBody<unknown>; error: unknown } };
+type Sent = { failed: undefined; answers: Answered[] } | { failed: { body: HotBody<unknown>; error: unknown } };
 
 /** Throws if the transaction failed for all bodies. */
 async function sendOnce(bodies: readonly HotBody<unknown>[], writing: Writing): Promise<Sent> {
   let failed: { body: HotBody<unknown>; error: unknown } | undefined;
   try {
     const answers = await onConnection(writing, async (client) => {
-      inOnePiece(client);
-      const begun = beginning(client, writing.fence());
-      const answers = bodies.map(({ statement }) => ask(client, writing.statements.prepared(statement)));
-      const committed = client.query('COMMIT');
+      const { ask, statements } = writing;
+      const fence = writing.fence();
+      const begun = [BEGIN, ...(fence === undefined ? [] : [fence])].map((each) => ask(client, each));
+      const answers = bodies.map(({ statement }) => ask(client, statements.prepared(statement)));
+      const committed = ask(client, COMMIT);
       const settled = await Promise.allSettled([...begun, ...answers, committed]);
       const first = settled.findIndex(({ status }) => status === 'rejected');
       if (first < 0) return Promise.all(answers);
@@ -66,12 +67,7 @@ async function sendOnce(bodies: readonly HotBody<unknown>[], writing: Writing): 
   }
 }
 
-function beginning(client: PoolClient, fence: QueryConfig | undefined): Promise<QueryResult>[] {
-  const begin = client.query('BEGIN ISOLATION LEVEL READ COMMITTED');
-  return fence === undefined ? [begin] : [begin, ask(client, fence)];
-}
-
-function resultOf(body: HotBody<unknown>, answer: QueryResult | undefined): BodyResult {
+function resultOf(body: HotBody<unknown>, answer: Answered | undefined): BodyResult {
   const decoded = body.row.safeParse(answer?.rows[0]);
   return decoded.success ? { value: decoded.data } : { error: decoded.error };
 }

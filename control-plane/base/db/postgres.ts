@@ -8,17 +8,26 @@
 //   db.snapshot  the same pool: several reads of the same moment
 //
 // Just one control plane writes: each transaction checks the lease `primary` in the packet that begins it.
-import type { Pool, PoolClient, QueryConfig } from 'pg';
+import type { Pool, PoolClient } from 'pg';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Rng } from '../../../shared/rng.ts';
 import { decoding, openBodies } from './bodies.ts';
-import { type Db, engineError, type HotBody, type Query, type Sql, type Tx } from './db.ts';
+import { type Db, engineError, type HotBody, type Query, type Tx } from './db.ts';
 import { type OnCommit, openGroupCommit } from './group-commit.ts';
 import type { Held } from './lease.ts';
-import { borrow, fenceOf, openPool, openStatements, type Statements, type Writing } from './postgres-connections.ts';
+import {
+  BEGIN_SNAPSHOT,
+  borrow,
+  COMMIT,
+  fenceOf,
+  openPool,
+  openStatements,
+  type Writing,
+} from './postgres-connections.ts';
 import { type Lanes, openLanes } from './postgres-lanes.ts';
 import { BODIES_PER_PACKET_MAX, sendPacket } from './postgres-packets.ts';
+import { type Asked, openPipelines } from './postgres-pipeline.ts';
 
 /** Connections for reads. */
 const READERS_MAX = 8;
@@ -47,24 +56,27 @@ interface PostgresDeps {
 /** Opens a pool on `url` (`postgres://...`). Connections are made when first needed. */
 export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
   const { clock, rng, log, onCommit } = deps;
-  const writers = openPool(url, { max: LANES_MAX + 2, pipeline: true }, log);
+  const writers = openPool(url, { max: LANES_MAX + 2 }, log);
   const statements = openStatements();
-  let readers = openPool(url, { max: READERS_MAX }, log);
-  let fence: QueryConfig | undefined;
+  const ask = openPipelines();
+  const openReaders = (): Pool => openPool(url, { max: READERS_MAX }, log);
+  let readers = openReaders();
+  let fence: Asked | undefined;
   const writing: Writing = {
     writers,
     statements,
+    ask,
     fence: () => fence,
     onAway: () => {
       const before = readers;
-      readers = openPool(url, { max: READERS_MAX }, log);
+      readers = openReaders();
       void before.end();
     },
   };
   const bodies = openBodies();
   const lanes = openLanes(LANES_MAX, writing, { clock, rng, onCommit });
   const ownLane = openLanes(1, writing, { clock, rng, onCommit });
-  const patientWriters = openPool(url, { max: 1, pipeline: true, unlimited: true }, log);
+  const patientWriters = openPool(url, { max: 1, unlimited: true }, log);
   const patientLane = openLanes(1, { ...writing, writers: patientWriters }, { clock, rng, onCommit });
   const through =
     ({ run }: Lanes): Db['tx'] =>
@@ -75,17 +87,14 @@ export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
     batchMax: BODIES_PER_PACKET_MAX,
     onCommit,
   });
-  const read = async (statement: Sql): Promise<unknown[]> => {
-    try {
-      return (await readers.query(statements.prepared(statement))).rows;
-    } catch (error) {
-      throw engineError(error);
-    }
-  };
 
   return {
     dialect: 'postgres',
-    read: bodies.outside(decoding(read)),
+    read: bodies.outside(
+      decoding((statement) =>
+        onReader(readers, async (client) => (await ask(client, statements.prepared(statement))).rows),
+      ),
+    ),
     tx: through(lanes),
     keeper: { tx: through(ownLane) },
     patient: { tx: through(patientLane) },
@@ -95,7 +104,7 @@ export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
     },
     snapshot: async <T>(name: string, body: (query: Query) => Promise<T>) => {
       bodies.refuseNested(name);
-      return inSnapshot(readers, statements, body);
+      return onReader(readers, (client) => inSnapshot(client, writing, body));
     },
     fence: (held) => void (fence = fenceOf(held)),
     close: async () => {
@@ -110,24 +119,32 @@ export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
   };
 }
 
-async function inSnapshot<T>(readers: Pool, statements: Statements, body: (query: Query) => Promise<T>): Promise<T> {
-  const within = async (client: PoolClient, drop: () => void): Promise<T> => {
-    try {
-      await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');
-      const read = async (statement: Sql): Promise<unknown[]> =>
-        (await client.query(statements.prepared(statement))).rows;
-      const value = await body(decoding(read));
-      await client.query('COMMIT');
-      return value;
-    } catch (error) {
-      // A new connection is cheaper than the proof that this one is still good.
-      drop();
-      throw error;
-    }
-  };
+async function onReader<T>(readers: Pool, work: (client: PoolClient) => Promise<T>): Promise<T> {
   try {
-    return await borrow(readers, within);
+    return await borrow(readers, async (client, drop) => {
+      try {
+        return await work(client);
+      } catch (error) {
+        // A new connection is cheaper than the proof that this one is still good.
+        drop();
+        throw error;
+      }
+    });
   } catch (error) {
     throw engineError(error);
   }
+}
+
+/** BEGIN travels in one packet with the first read. If it fails, that read fails with the same error. */
+async function inSnapshot<T>(
+  client: PoolClient,
+  { ask, statements }: Pick<Writing, 'ask' | 'statements'>,
+  body: (query: Query) => Promise<T>,
+): Promise<T> {
+  const begun = ask(client, BEGIN_SNAPSHOT);
+  begun.catch(() => undefined);
+  const value = await body(decoding(async (statement) => (await ask(client, statements.prepared(statement))).rows));
+  await begun;
+  await ask(client, COMMIT);
+  return value;
 }

@@ -92,3 +92,15 @@ test('statements that a body sends without waiting for answers are written at on
   writes.mockRestore();
   await db.close();
 });
+
+test('a snapshot sends its beginning together with its first read', async () => {
+  const db = await openTestDb([]);
+  const one = (): Promise<unknown> => db.snapshot('one', (query) => query.one(One, sql`select 1 as one`));
+  await one();
+  const writes = vi.spyOn(Socket.prototype as unknown as { _writeGeneric(): void }, '_writeGeneric');
+  await one();
+  // BEGIN with the read, and the COMMIT.
+  expect(writes).toHaveBeenCalledTimes(2);
+  writes.mockRestore();
+  await db.close();
+});
