@@ -7,6 +7,7 @@ import { networkOf } from '../../../shared/client-network.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { EVENT_STREAMS_PER_ADDRESS_MAX, EVENT_STREAMS_PER_KEY_MAX } from '../../../shared/limits.ts';
+import { openRing } from '../../../shared/ring.ts';
 import type { Db } from '../../base/db/db.ts';
 import { type EventRow, type Events, isInSight, type Sight } from '../../base/events/events.ts';
 import type { Caller } from '../../base/http/route.ts';
@@ -53,59 +54,61 @@ interface Reader extends LiveReader {
   hasLost: boolean;
   hasEnded: boolean;
   wake(): void;
+  /** Takes the reader out of the readers. */
+  leave(): void;
 }
 
 export function openLive(deps: Deps): Live {
   const tail = openTail(deps);
   const setBacks = openSetBacks(deps, deps.db.dialect === 'sqlite' ? 0 : lateMs(deps.db));
-  const readers = new Set<Reader>();
+  const readers = openRing<Reader>();
   let resyncs = 0;
   let starting: Promise<void> | undefined;
 
   const add = (given: LiveReader): Reader => {
-    assertMayOpen(readers, given);
-    const reader: Reader = { ...given, waiting: [], hasLost: false, hasEnded: false, wake: () => undefined };
+    assertMayOpen(readers.list(), given);
+    const reader = { ...given, waiting: [], hasLost: false, hasEnded: false, wake: doNothing, leave: doNothing };
     // The first reader begins a new tail: events before it are not new.
     if (readers.size === 0) starting = tail.start();
-    readers.add(reader);
+    reader.leave = readers.add(reader);
     return reader;
   };
 
   return {
     open: (given) => {
       const reader = add(given);
-      const stop = (): void => {
-        readers.delete(reader);
-        reader.hasEnded = true;
-        reader.wake();
-      };
       const onResync = (): void => {
         resyncs += 1;
       };
-      return { next: read(reader, { ...deps, setBacks, started: starting ?? Promise.resolve(), onResync }), stop };
+      return {
+        next: read(reader, { ...deps, setBacks, started: starting ?? Promise.resolve(), onResync }),
+        stop: () => end(reader),
+      };
     },
     tick: async () => {
       await setBacks.note();
       if (readers.size === 0) return;
       await starting;
       const rows = await tail.poll().catch((error: unknown) => {
-        for (const reader of readers) lose(reader);
+        for (const reader of readers.list()) lose(reader);
         throw error;
       });
-      for (const reader of readers) give(reader, rows);
+      for (const reader of readers.list()) give(reader, rows);
     },
     close: () => {
-      for (const reader of readers) {
-        reader.hasEnded = true;
-        reader.wake();
-      }
-      readers.clear();
+      for (const reader of readers.list()) end(reader);
     },
     counts: () => ({ open: readers.size, resyncs }),
   };
 }
 
-function assertMayOpen(readers: ReadonlySet<Reader>, { caller, address }: LiveReader): void {
+function end(reader: Reader): void {
+  reader.leave();
+  reader.hasEnded = true;
+  reader.wake();
+}
+
+function assertMayOpen(readers: readonly Reader[], { caller, address }: LiveReader): void {
   let ofKey = 0;
   let ofAddress = 0;
   for (const reader of readers) {
@@ -187,8 +190,11 @@ async function woken(reader: Reader, clock: Clock): Promise<void> {
     cancel = clock.after(CHECK_MS, resolve);
   });
   cancel();
-  reader.wake = () => undefined;
+  reader.wake = doNothing;
 }
+
+/** A function that is written right into a property would be made among the old objects, and keep its event until the next full collection. */
+function doNothing(): void {}
 
 /** The events after the reader's position; undefined if they are too many, or the position is not known any more. */
 async function missedOf(reader: Reader, { db, events, setBacks }: ReadDeps): Promise<EventRow[] | undefined> {
