@@ -132,9 +132,16 @@ export async function markDeleted(tx: Tx, id: string, nowMs: number): Promise<vo
 }
 
 /**
- * Endpoints with a delivery that may be tried now, longest waiting first. Urgent deliveries are tried even if the circuit is open. Endpoints of
- * `withoutOrgs` are left out.
+ * The time from which a delivery of the endpoint may be tried: one is due, and the circuit is closed or one is urgent. Null if that is not planned.
+ * The text must equal the expression of the index `webhook_endpoints_ready`.
  */
+const READY_SINCE = sql`case
+    when status = 'disabled' then null
+    when open_until_ms is null or open_until_ms <= due_ms or urgent_ms <= due_ms then due_ms
+    when urgent_ms < open_until_ms then urgent_ms
+    else open_until_ms end`;
+
+/** Endpoints with a delivery that may be tried now, longest waiting first. Endpoints of `withoutOrgs` are left out. */
 export async function dueEndpoints(
   query: Query,
   { nowMs, limit, withoutOrgs }: { nowMs: number; limit: number; withoutOrgs: readonly string[] },
@@ -142,10 +149,8 @@ export async function dueEndpoints(
   const others = withoutOrgs.length === 0 ? sql`1 = 1` : sql`org_id not in (${join(withoutOrgs)})`;
   const rows = await query.all(
     idRow,
-    sql`select id from webhook_endpoints
-        where due_ms <= ${nowMs} and status <> 'disabled' and (open_until_ms is null or open_until_ms <= ${nowMs} or urgent_ms <= ${nowMs})
-          and ${others}
-        order by due_ms limit ${limit}`,
+    sql`select id from webhook_endpoints where due_ms is not null and ${READY_SINCE} <= ${nowMs} and ${others}
+        order by ${READY_SINCE} limit ${limit}`,
   );
   return rows.map((row) => row.id);
 }

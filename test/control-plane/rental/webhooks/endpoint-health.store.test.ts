@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { countDeliveries } from '../../../../control-plane/rental/webhooks/delivery-store.ts';
 import { deletedEndpoints } from '../../../../control-plane/rental/webhooks/endpoint-store.ts';
-import type { Tx } from '../../../../control-plane/base/db/db.ts';
+import { sql, type Tx } from '../../../../control-plane/base/db/db.ts';
 import type { ChangeWebhookEndpoint } from '../../../../shared/api/webhook.ts';
 import { OutboundError } from '../../../../control-plane/base/outbound/policy.ts';
 import { eventually } from '../../../kit/processes.ts';
@@ -135,6 +135,25 @@ describe('an endpoint that fails', () => {
     const which = { nowMs: world.clock.now(), limit: 2, withoutOrgs: [] };
     expect(await dueEndpoints(world.db.read, which)).toEqual([id]);
   });
+});
+
+test('what is due is tried unless the endpoint is disabled, or rests and nothing is urgent', async () => {
+  const nowMs = world.clock.now();
+  const times = [null, nowMs - 1, nowMs, nowMs + 1];
+  const all = ['healthy', 'degraded', 'disabled'].flatMap((status) =>
+    times.flatMap((due) => times.flatMap((open) => times.map((urgent) => ({ status, due, open, urgent })))),
+  );
+  const isOver = (ms: number | null): boolean => ms !== null && ms <= nowMs;
+  const expected = all.flatMap(({ status, due, open, urgent }, n) =>
+    status !== 'disabled' && isOver(due) && (open === null || isOver(open) || isOver(urgent)) ? [`whe_${n}`] : [],
+  );
+  await world.db.tx('test.fill', async (tx) => {
+    for (const [n, { status, due, open, urgent }] of all.entries())
+      await tx.run(sql`insert into webhook_endpoints (id, org_id, url, event_types, status, secret_sealed, due_ms, open_until_ms, urgent_ms, created_ms)
+        values (${`whe_${n}`}, 'o', 'https://example.com/', '[]', ${status}, 'x', ${due}, ${open}, ${urgent}, 0)`);
+  });
+  const found = await dueEndpoints(world.db.read, { nowMs, limit: all.length, withoutOrgs: [] });
+  expect(found.toSorted()).toEqual(expected.toSorted());
 });
 
 test('deliveries that wait because their owner has disabled the endpoint are not late', async () => {
