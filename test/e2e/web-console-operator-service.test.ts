@@ -85,10 +85,12 @@ test('an endpoint whose deliveries were given up is replayed, and leaves the lis
   const id = String(made.json['id']);
   await world.machine();
   expect((await pages.api.call('POST', '/v1/instances', { key: owner.key, body: LAUNCH })).status).toBe(202);
-  await world.db.tx('test.dead', (tx) =>
-    tx.run(sql`update webhook_deliveries set status = 'dead_lettered', attempts = 5, next_attempt_ms = null, urgent_ms = null,
-        completed_ms = ${world.clock.now()} where endpoint_id = ${id}`),
-  );
+  await world.db.tx('test.dead', async (tx) => {
+    const nowMs = world.clock.now();
+    await tx.run(sql`update webhook_deliveries set status = 'dead_lettered', attempts = 5, next_attempt_ms = null, urgent_ms = null,
+        completed_ms = ${nowMs} where endpoint_id = ${id}`);
+    await tx.run(sql`update webhook_endpoints set dead = 1, dead_since_ms = ${nowMs} where id = ${id}`);
+  });
   await world.clock.advance(HOUR_MS);
   page = await pages.signedIn(await addPerson(world, undefined, { isOperator: true, isStrong: true }));
   await goTo('webhooks');
