@@ -196,9 +196,10 @@ async function passOn({ chat, first, pieces, writer }: Passing, deps: CallDeps):
     stop.abort();
     chat.answering.end();
   });
-  const forget = onAbort(chat.open.signal, () => stop.abort());
+  const leave = (): void => stop.abort();
+  const forget = onAbort(chat.open.signal, leave);
   // The writer cuts off a caller that does not read.
-  writer.stream.once('close', () => stop.abort());
+  writer.stream.once('close', leave);
   const chunk = chunksOf(chat, deps);
   let failure: ServiceError | undefined;
   try {
@@ -218,6 +219,8 @@ async function passOn({ chat, first, pieces, writer }: Passing, deps: CallDeps):
   } finally {
     cancel();
     forget();
+    // Each stream closes at its end. To abort then would make an error with a stack for nobody.
+    writer.stream.off('close', leave);
     if (failure !== undefined) chat.answering.failed();
     if (chat.state !== 'whole') chat.answering.end();
   }
