@@ -5,7 +5,7 @@
 import type { Log } from '../../../shared/log.ts';
 
 export interface Lanes {
-  /** Starts what is due in this lane, now and whenever one of its jobs ends. Returns at once. */
+  /** Starts what is due in this lane, now and whenever one of its jobs ends while more than one place is free. Returns at once. */
   check(key: string): void;
   isUnderWay(key: string, id: string): boolean;
   /** How many lanes to check, busy ones included; 0 if nothing more may start. */
@@ -37,29 +37,38 @@ interface Lane {
   readAgain: boolean;
 }
 
+/** The places of all jobs in progress, and how many of them each group has. */
+function openPlaces({ max, groupMax }: { max: number; groupMax: number }) {
+  let free = max;
+  const ofGroups = new Map<string, number>();
+  const isFull = (count: number): boolean => count >= Math.min(groupMax, free);
+  return {
+    free: () => free,
+    mayTake: (group: string) => !isFull(ofGroups.get(group) ?? 0),
+    fullGroups: () => [...ofGroups].filter(([, count]) => isFull(count)).map(([group]) => group),
+    note: (group: string, change: 1 | -1): void => {
+      free -= change;
+      const count = (ofGroups.get(group) ?? 0) + change;
+      if (count === 0) ofGroups.delete(group);
+      else ofGroups.set(group, count);
+    },
+  };
+}
+
 export function openLanes<Job extends { id: string }>(options: LanesOptions<Job>): Lanes {
   const lanes = new Map<string, Lane>();
-  let underWay = 0;
-  /** The number of jobs in progress, by group. */
-  const ofGroups = new Map<string, number>();
+  const places = openPlaces(options);
   let stopped = false;
-
-  const note = (group: string, change: 1 | -1): void => {
-    underWay += change;
-    const count = (ofGroups.get(group) ?? 0) + change;
-    if (count === 0) ofGroups.delete(group);
-    else ofGroups.set(group, count);
-  };
-  const isFull = (count: number): boolean => count >= Math.min(options.groupMax, options.max - underWay);
-  const hasRoom = (job: Job): boolean => !isFull(ofGroups.get(options.groupOf(job)) ?? 0);
 
   const start = (lane: Lane, job: Job): void => {
     const group = options.groupOf(job);
-    note(group, 1);
+    places.note(group, 1);
     const work = options.carry(job).finally(() => {
-      note(group, -1);
+      places.note(group, -1);
       lane.underWay.delete(job.id);
-      void check(lane);
+      // The last free place is for the lane that has waited longest. The caller knows it, and checks it first.
+      if (places.free() > 1) void check(lane);
+      else forgetIfIdle(lane);
     });
     lane.underWay.set(job.id, work);
   };
@@ -69,7 +78,7 @@ export function openLanes<Job extends { id: string }>(options: LanesOptions<Job>
     const busy = new Set(lane.underWay.keys());
     const { slots, jobs } = await options.due(lane.key, busy.size);
     for (const job of jobs) {
-      if (lane.underWay.size >= slots || !hasRoom(job) || stopped) return;
+      if (lane.underWay.size >= slots || !places.mayTake(options.groupOf(job)) || stopped) return;
       if (!busy.has(job.id)) start(lane, job);
     }
   };
@@ -87,7 +96,11 @@ export function openLanes<Job extends { id: string }>(options: LanesOptions<Job>
       options.log.error({ lane: lane.key, err: error }, 'what is due could not be read; the next period tries again');
     }
     lane.reading = false;
-    if (lane.underWay.size === 0) lanes.delete(lane.key);
+    forgetIfIdle(lane);
+  };
+
+  const forgetIfIdle = (lane: Lane): void => {
+    if (lane.underWay.size === 0 && !lane.reading) lanes.delete(lane.key);
   };
 
   return {
@@ -97,8 +110,8 @@ export function openLanes<Job extends { id: string }>(options: LanesOptions<Job>
       void check(lane);
     },
     isUnderWay: (key, id) => lanes.get(key)?.underWay.has(id) ?? false,
-    limit: () => (underWay < options.max && !stopped ? options.max - underWay + lanes.size : 0),
-    fullGroups: () => [...ofGroups].filter(([, count]) => isFull(count)).map(([group]) => group),
+    limit: () => (places.free() > 0 && !stopped ? places.free() + lanes.size : 0),
+    fullGroups: places.fullGroups,
     stop: async () => {
       stopped = true;
       await Promise.all([...lanes.values()].flatMap((lane) => [...lane.underWay.values()]));

@@ -88,6 +88,22 @@ test('all lanes together have no more under way than is allowed, and a lane that
   expect(carried.slice(MAX)).toEqual(['e1']);
 });
 
+test('the last free place is for a lane that is checked next, not for that whose job has ended', async () => {
+  const keys = Array.from({ length: MAX }, (_, n) => `lane${n}`);
+  for (const key of [...keys, 'other']) due.set(key, [`${key}-1`, `${key}-2`]);
+  slots = 1;
+  await check(...keys, 'other');
+  expect(lanes.limit()).toBe(0);
+  await finish('lane0-1');
+  await check('other');
+  expect(carried.slice(MAX)).toEqual(['other-1']);
+  // A lane that has nothing under way is forgotten, and goes on when it is checked.
+  await finish('lane1-1');
+  await check('lane0');
+  expect(carried.slice(MAX)).toEqual(['other-1', 'lane0-2']);
+  expect(lanes.limit()).toBe(0);
+});
+
 test('a job that ends while its lane is being read is not started again', async () => {
   due.set('a', ['a1']);
   await check('a');
