@@ -70,7 +70,9 @@ const BASE = '/admin/webhook-endpoints';
 export function addWebhookCommands(admin: Command, deps: CommandDeps): void {
   const webhook = admin.command('webhook').description("customers' webhook endpoints");
   withPages(
-    webhook.command('list').description('those with deliveries that were given up or are overdue, newest first'),
+    webhook
+      .command('list')
+      .description('those with deliveries that were given up or are overdue, the newest need first'),
   ).action((options: ListOptions) => showPage(deps, options, BASE));
   withCommon(
     webhook
