@@ -10,6 +10,7 @@ import { type Http, type HttpOptions, type InjectedRequest, openHttp } from '../
 import { createIds, type Ids } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
 import { seededRng } from '../../shared/rng.ts';
+import { type Reading, readingOver } from '../kit/long-history.ts';
 import { cookieOf, type Person } from '../kit/people.ts';
 import { openWorld, type World, type WorldOutside } from '../kit/world.ts';
 
@@ -167,4 +168,18 @@ function openOn(world: World, epoch: number, around: Around): Api {
       await world.close();
     },
   };
+}
+
+/**
+ * The API over a database that counts the rows which its statements read. Rows that tests copy or invent are no true books, so `close` proves
+ * nothing.
+ */
+export async function openReadingApi(): Promise<{ api: Api; reading: Reading; close(): Promise<void> }> {
+  const { processOn, reading } = readingOver();
+  const api = await openApi({ processOn });
+  const close = async (): Promise<void> => {
+    await api.http.close();
+    await api.world.db.close();
+  };
+  return { api, reading, close };
 }

@@ -3,10 +3,10 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { text } from '../../control-plane/base/db/columns.ts';
 import { sql } from '../../control-plane/base/db/db.ts';
-import { copyEverything, type Reading, readingOver } from '../kit/long-history.ts';
+import { copyEverything, type Reading } from '../kit/long-history.ts';
 import { openOperator } from '../kit/operator.ts';
 import { LISTS } from '../kit/operator-lists.ts';
-import { type Api, type ApiAccount, openApi } from './api.ts';
+import { type Api, type ApiAccount, openReadingApi } from './api.ts';
 import { PAGED_LISTS } from './paged-lists.ts';
 import { makeAll, makerFor, urlOf } from './resources.ts';
 import { rentalWithOutage } from './suppliers.ts';
@@ -19,17 +19,12 @@ const ROWS_MAX = 10 * PAGE;
 let api: Api;
 let owner: ApiAccount;
 let reading: Reading;
+let close: () => Promise<void>;
 beforeEach(async () => {
-  const over = readingOver();
-  ({ reading } = over);
-  api = await openApi({ processOn: over.processOn });
+  ({ api, reading, close } = await openReadingApi());
   owner = await api.account();
 });
-// The copies are no true books, so the world does not prove them.
-afterEach(async () => {
-  await api.http.close();
-  await api.world.db.close();
-});
+afterEach(() => close());
 
 /** @returns its `next_cursor` */
 async function expectFewRows(ask: () => Promise<Record<string, unknown>>): Promise<unknown> {

@@ -1,10 +1,10 @@
 // Nothing that runs by itself reads a long history: a turn of each loop reads what is due, however much there was before.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { brought } from '../../control-plane/brings.ts';
-import { type Api, openApi } from '../contract/api.ts';
+import { type Api, openReadingApi } from '../contract/api.ts';
 import { makeAll } from '../contract/resources.ts';
 import { rentalWithOutage } from '../contract/suppliers.ts';
-import { copyEverything, type Reading, readingOver } from '../kit/long-history.ts';
+import { copyEverything, type Reading } from '../kit/long-history.ts';
 
 const COPIES = 600;
 /** A few rows of the process and its loop. */
@@ -12,10 +12,9 @@ const ROWS_MAX = 20;
 
 let api: Api;
 let reading: Reading;
+let close: () => Promise<void>;
 beforeAll(async () => {
-  const over = readingOver();
-  ({ reading } = over);
-  api = await openApi({ processOn: over.processOn });
+  ({ api, reading, close } = await openReadingApi());
   const { world } = api;
   const owner = await api.account();
   await makeAll(api, owner);
@@ -26,11 +25,7 @@ beforeAll(async () => {
   await copyEverything(world.db, COPIES);
   await world.clock.advance(1_000);
 });
-// The copies are no true books, so the world does not prove them.
-afterAll(async () => {
-  await api.http.close();
-  await api.world.db.close();
-});
+afterAll(() => close());
 
 /** Expects that those of these names read more than a few rows, and no others. A failure shows the statements of the others. */
 async function expectGreedy(

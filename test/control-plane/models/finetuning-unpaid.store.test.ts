@@ -28,12 +28,8 @@ async function squat(ms: number): Promise<void> {
 }
 const refused = { code: 'rate_limit_exceeded', details: { retryAfterSeconds: 600 } };
 
-test('cancelled jobs fill the budget of 60 minutes, and paid jobs do not', async () => {
-  for (let i = 0; i < 5; i += 1) await squat(10 * MINUTE_MS);
-  // A job needs five minutes, and the budget is full to the millisecond.
-  await squat(5 * MINUTE_MS);
-  const id = await training.create();
-  await training.world.drive();
+/** The job runs, pays for a minute up to its checkpoint, and is cancelled. */
+async function payForMinute(id: string): Promise<void> {
   await training.report(id, 'running');
   await training.pass(60);
   await training.upload(id, { step: 1 }, 'a checkpoint');
@@ -41,6 +37,15 @@ test('cancelled jobs fill the budget of 60 minutes, and paid jobs do not', async
   await training.report(id, 'stopped');
   await training.report(id, 'removed');
   expect(await training.shown(id)).toMatchObject({ status: 'cancelled' });
+}
+
+test('cancelled jobs fill the budget of 60 minutes, and paid jobs do not', async () => {
+  for (let i = 0; i < 5; i += 1) await squat(10 * MINUTE_MS);
+  // A job needs five minutes, and the budget is full to the millisecond.
+  await squat(5 * MINUTE_MS);
+  const id = await training.create();
+  await training.world.drive();
+  await payForMinute(id);
 
   await squat(1);
   await expect(training.create()).rejects.toMatchObject(refused);
@@ -114,13 +119,7 @@ test('a minute of paid training does not make an hour free that the job held bef
   const id = await training.create();
   await training.world.drive();
   await training.world.clock.advance(58 * MINUTE_MS);
-  await training.report(id, 'running');
-  await training.pass(60);
-  await training.upload(id, { step: 1 }, 'a checkpoint');
-  await training.world.rooms.fineTuning.cancel(training.who.orgId, id, async () => undefined);
-  await training.report(id, 'stopped');
-  await training.report(id, 'removed');
-  expect(await training.shown(id)).toMatchObject({ status: 'cancelled' });
+  await payForMinute(id);
   expect((await training.money()).paid).toBe(60);
   await expect(training.create()).rejects.toMatchObject(refused);
 });

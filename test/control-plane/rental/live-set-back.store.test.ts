@@ -6,7 +6,7 @@ import type { Api } from '../../contract/api.ts';
 import { append, listen, typesOf } from './live-reader.ts';
 
 openApiForEachTest();
-// The key of the owner was made just now, which is an event too. On PostgreSQL the last 15 seconds are read again.
+// The owner's key was made just now, and that is an event too. PostgreSQL reads the last 15 seconds again.
 beforeEach(() => api.world.clock.advance(20_000));
 
 test('all events arrive after the clock was set back', async () => {

@@ -9,7 +9,7 @@ import type { ApiAccount } from '../../contract/api.ts';
 import { append, listen, type Reader, typesOf } from './live-reader.ts';
 
 openApiForEachTest();
-// The key of the owner was made just now, which is an event too. On PostgreSQL the last 15 seconds are read again.
+// The owner's key was made just now, and that is an event too. PostgreSQL reads the last 15 seconds again.
 beforeEach(() => api.world.clock.advance(20_000));
 
 test('a reader gets the headers at once, then each change with the instance as its own endpoint shows it', async () => {

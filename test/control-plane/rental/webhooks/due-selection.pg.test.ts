@@ -1,8 +1,8 @@
 // A run of the courier reads the endpoints that it may try now, however many rest after failures or are disabled with deliveries that wait.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { sql } from '../../../../control-plane/base/db/db.ts';
-import { type Api, openApi } from '../../../contract/api.ts';
-import { type Reading, readingOver } from '../../../kit/long-history.ts';
+import { type Api, openReadingApi } from '../../../contract/api.ts';
+import type { Reading } from '../../../kit/long-history.ts';
 
 const EACH = 500;
 const DUE = 3;
@@ -10,21 +10,16 @@ const MINUTE = 60_000;
 
 let api: Api;
 let reading: Reading;
+let close: () => Promise<void>;
 beforeEach(async () => {
-  const over = readingOver();
-  ({ reading } = over);
-  api = await openApi({ processOn: over.processOn });
+  ({ api, reading, close } = await openReadingApi());
   const nowMs = api.world.clock.now();
   await fill('resting', EACH, { status: 'degraded', openUntilMs: nowMs + MINUTE, urgentMs: nowMs + 60 * MINUTE });
   await fill('off', EACH, { status: 'disabled', openUntilMs: null, urgentMs: nowMs });
   await fill('due', DUE, { status: 'healthy', openUntilMs: null, urgentMs: nowMs + MINUTE });
   await api.world.db.tx('test.analyze', (tx) => tx.run(sql`analyze`));
 });
-// The rows are no true books, so the world does not prove them.
-afterEach(async () => {
-  await api.http.close();
-  await api.world.db.close();
-});
+afterEach(() => close());
 
 interface Rest {
   status: string;

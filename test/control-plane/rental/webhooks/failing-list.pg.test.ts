@@ -1,8 +1,8 @@
 // The operator's list of endpoints that need help reads what it shows, however many endpoints need none, or will need some later.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { sql } from '../../../../control-plane/base/db/db.ts';
-import { type Api, openApi } from '../../../contract/api.ts';
-import { type Reading, readingOver } from '../../../kit/long-history.ts';
+import { type Api, openReadingApi } from '../../../contract/api.ts';
+import type { Reading } from '../../../kit/long-history.ts';
 import { openOperator } from '../../../kit/operator.ts';
 
 const EACH = 500;
@@ -11,16 +11,11 @@ const MINUTE = 60_000;
 
 let api: Api;
 let reading: Reading;
+let close: () => Promise<void>;
 beforeEach(async () => {
-  const over = readingOver();
-  ({ reading } = over);
-  api = await openApi({ processOn: over.processOn });
+  ({ api, reading, close } = await openReadingApi());
 });
-// The rows are no true books, so the world does not prove them.
-afterEach(async () => {
-  await api.http.close();
-  await api.world.db.close();
-});
+afterEach(() => close());
 
 /** Endpoints that were made one after another. */
 async function fill(kind: string, { status, dueMs }: { status: string; dueMs: number | null }): Promise<void> {
