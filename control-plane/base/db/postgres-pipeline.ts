@@ -135,6 +135,11 @@ class Packet extends Query {
     else next.reject(failure);
   }
 
+  /** The answer to a text that is empty, or only a comment. */
+  handleEmptyQuery(): void {
+    this.handleCommandComplete({ text: '' });
+  }
+
   handleError(error: unknown): void {
     for (const { reject } of this.#waiting.splice(0)) reject(error);
     this.callback(error);

@@ -94,8 +94,8 @@ export interface Events {
   ofOrg(query: Query, orgId: string, sight: Sight, start: PageStart): Promise<EventRow[]>;
   /** At most `limit` events of an organisation that were appended at `fromMs` or later, oldest first. */
   ofOrgSince(query: Query, orgId: string, from: { fromMs: number; limit: number }): Promise<EventRow[]>;
-  /** The newest `limit` events of all organisations that were appended at `fromMs` or later, newest first. */
-  newestSince(query: Query, from: { fromMs: number; limit: number }): Promise<EventTime[]>;
+  /** The newest `limit` events of all organisations that were appended from `fromMs` to `untilMs`, newest first. */
+  newestSince(query: Query, from: { fromMs: number; untilMs?: number; limit: number }): Promise<EventTime[]>;
   /** The events with these ids, oldest first. */
   byIds(query: Query, ids: readonly string[]): Promise<EventRow[]>;
   /** When the event of this organisation was appended; undefined if there is none, or it was forgotten. */
@@ -149,10 +149,11 @@ export function openEvents({ clock, ids, onAppend }: Deps): Events {
         EventRow,
         sql`select ${COLUMNS} from events where org_id = ${orgId} and created_ms >= ${fromMs} order by created_ms, id limit ${limit}`,
       ),
-    newestSince: (query, { fromMs, limit }) =>
+    newestSince: (query, { fromMs, untilMs = Number.MAX_SAFE_INTEGER, limit }) =>
       query.all(
         EventTime,
-        sql`select id, created_ms from events where created_ms >= ${fromMs} and org_id is not null order by created_ms desc, id desc limit ${limit}`,
+        sql`select id, created_ms from events where created_ms >= ${fromMs} and created_ms <= ${untilMs} and org_id is not null
+            order by created_ms desc, id desc limit ${limit}`,
       ),
     byIds: (query, ids) =>
       ids.length === 0

@@ -46,7 +46,9 @@ export function openTail({ db, clock, events }: TailDeps): Tail {
     const [shortMs, longMs] = [newestMs - SHORT_MS, clock.now() - lateMs(db)];
     const fromMs = isLong ? Math.min(shortMs, longMs) : shortMs;
     if (isLong) longAtMs = clock.monotonicMs();
-    const rows = await events.newestSince(db.read, { fromMs, limit: IDS_MAX });
+    // Events that are much later than now were there before the clock was set back.
+    const untilMs = clock.now() + lateMs(db);
+    const rows = await events.newestSince(db.read, { fromMs, untilMs, limit: IDS_MAX });
     const fresh = rows.filter(({ id }) => !found.has(id));
     for (const { id, created_ms: createdMs } of fresh) {
       found.set(id, createdMs);

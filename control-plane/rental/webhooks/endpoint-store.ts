@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { WebhookEventType } from '../../../shared/api/webhook.ts';
 import { mayMove, WEBHOOK_ENDPOINT_STATES } from '../../../shared/states.ts';
 import { countRow, idRow, int, json, text } from '../../base/db/columns.ts';
-import { type Query, type Tx, join, sql } from '../../base/db/db.ts';
+import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
 import { pageBy, pageFrom, type PageStart } from '../../base/http/cursors.ts';
 import type { Health } from './schedule.ts';
 
@@ -135,11 +135,16 @@ export async function markDeleted(tx: Tx, id: string, nowMs: number): Promise<vo
  * The time from which a delivery of the endpoint may be tried: one is due, and the circuit is closed or one is urgent. Null if that is not planned.
  * The text must equal the expression of the index `webhook_endpoints_ready`.
  */
-const READY_SINCE = sql`case
+export const READY_SINCE = sql`case
     when status = 'disabled' then null
     when open_until_ms is null or open_until_ms <= due_ms or urgent_ms <= due_ms then due_ms
     when urgent_ms < open_until_ms then urgent_ms
     else open_until_ms end`;
+
+/** A condition: a delivery of the endpoint may be tried since this time or longer. */
+export function isReady(ms: number): Sql {
+  return sql`due_ms is not null and ${READY_SINCE} <= ${ms}`;
+}
 
 /** Endpoints with a delivery that may be tried now, longest waiting first. Endpoints of `withoutOrgs` are left out. */
 export async function dueEndpoints(
@@ -149,7 +154,7 @@ export async function dueEndpoints(
   const others = withoutOrgs.length === 0 ? sql`1 = 1` : sql`org_id not in (${join(withoutOrgs)})`;
   const rows = await query.all(
     idRow,
-    sql`select id from webhook_endpoints where due_ms is not null and ${READY_SINCE} <= ${nowMs} and ${others}
+    sql`select id from webhook_endpoints where ${isReady(nowMs)} and ${others}
         order by ${READY_SINCE} limit ${limit}`,
   );
   return rows.map((row) => row.id);

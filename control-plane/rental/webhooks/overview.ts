@@ -3,29 +3,28 @@ import { z } from 'zod';
 import { countRow, int, text } from '../../base/db/columns.ts';
 import { type Query, sql } from '../../base/db/db.ts';
 import { countDue, type DueRows, type Waits } from '../../base/http/overview.ts';
+import { isReady, READY_SINCE } from './endpoint-store.ts';
 import { OVERDUE_MS } from './operator-routes.ts';
 
 const GIVEN_UP_MS = 86_400_000;
 /** More deliveries than this are not counted. */
 const COUNTED_MAX = 1_000;
 
-/** Endpoints that rest after failures are due later. */
-const isDue = (nowMs: number) =>
-  sql`due_ms <= ${nowMs} and status <> 'disabled' and (open_until_ms is null or open_until_ms <= ${nowMs})`;
-
 export const DUE_WEBHOOKS: DueRows = {
   kind: 'webhook_endpoints',
   done: { since: deliveriesSince },
-  count: (query, nowMs) => countDue(query, sql`select due_ms from webhook_endpoints where ${isDue(nowMs)}`),
+  count: (query, nowMs) =>
+    countDue(query, sql`select ${READY_SINCE} as due_ms from webhook_endpoints where ${isReady(nowMs)}`),
 };
 
-const OverdueRow = z.object({ id: text, org_id: text, due_ms: int });
+const OverdueRow = z.object({ id: text, org_id: text, ready_ms: int });
 const DeadRow = z.object({ count: int, first_ms: int.nullable() });
 
 export const waitingWebhooks: Waits = async (query, { nowMs, limit }) => {
   const overdue = await query.all(
     OverdueRow,
-    sql`select id, org_id, due_ms from webhook_endpoints where ${isDue(nowMs - OVERDUE_MS)} order by due_ms limit ${limit}`,
+    sql`select id, org_id, ${READY_SINCE} as ready_ms from webhook_endpoints where ${isReady(nowMs - OVERDUE_MS)}
+        order by ready_ms limit ${limit}`,
   );
   const dead = await query.one(
     DeadRow,
@@ -35,7 +34,7 @@ export const waitingWebhooks: Waits = async (query, { nowMs, limit }) => {
           order by completed_ms limit ${COUNTED_MAX}) as dead`,
   );
   const command = 'svc-control-plane admin webhook list';
-  const late = overdue.map(({ id, org_id: orgId, due_ms: sinceMs }) => ({
+  const late = overdue.map(({ id, org_id: orgId, ready_ms: sinceMs }) => ({
     kind: 'webhook' as const,
     id,
     what: `Deliveries to the webhook endpoint ${id} of the organisation ${orgId} are overdue.`,

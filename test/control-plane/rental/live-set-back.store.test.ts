@@ -1,5 +1,6 @@
 // The live stream and the pages of events after the wall clock was set back, when later events have earlier times.
 import { beforeEach, describe, expect, test } from 'vitest';
+import { sql } from '../../../control-plane/base/db/db.ts';
 import { UNNOTED_MS_MAX } from '../../../control-plane/rental/journal/set-backs.ts';
 import { api, openApiForEachTest, owner } from '../../contract/api-of-test.ts';
 import type { Api } from '../../contract/api.ts';
@@ -22,6 +23,20 @@ test('all events arrive after the clock was set back', async () => {
   await api.world.clock.advance(3_000);
   got.push(...typesOf(await reader.sent()));
   expect(got.filter((type) => type === 'instance.placed')).toHaveLength(12);
+});
+
+test('events from before the clock was set back, however many, are no reason to read everything again', async () => {
+  const { db, clock } = api.world;
+  const laterMs = clock.now() + 60_000;
+  await db.tx('test.fill', (tx) =>
+    tx.run(sql`with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < 20000)
+      insert into events (id, type, subject_id, org_id, data, created_ms, family)
+      select 'evt_later' || n, 'instance.placed', 'i', 'other', '{}', ${laterMs}, 'instance' from numbers`),
+  );
+  const reader = await listen();
+  await reader.sent(1);
+  await append(1);
+  expect(typesOf(await reader.sent(1))).toEqual(['instance.placed']);
 });
 
 describe('a reader that comes back after the clock was set back', () => {

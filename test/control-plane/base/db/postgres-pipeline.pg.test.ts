@@ -103,6 +103,14 @@ test('an answer has the number of rows that were read or changed', async () => {
   expect(answers.map(({ rowCount }) => rowCount)).toEqual([0, 0, 2, 2, 2, 0]);
 });
 
+test('a text without a statement is answered, and so is the next statement', async () => {
+  const answers = [ask(client, { text: '-- nothing' }), ask(client, { ...ADD, values: [1n] })];
+  expect(await Promise.all(answers)).toEqual([
+    { rows: [], rowCount: 0 },
+    { rows: [{ sum: 2n }], rowCount: 1 },
+  ]);
+});
+
 test('text, large numbers, bytes and nothing arrive as they were sent', async () => {
   const values = [`it's "{a\\b}"\n€`, 2n ** 62n, new Uint8Array([0, 255, 39]).subarray(1), null];
   const text =

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { sql } from '../../../../control-plane/base/db/db.ts';
 import { type Api, openReadingApi } from '../../../contract/api.ts';
 import type { Reading } from '../../../kit/long-history.ts';
+import { openOperator } from '../../../kit/operator.ts';
 
 const EACH = 500;
 const DUE = 3;
@@ -40,4 +41,12 @@ async function fill(kind: string, count: number, { status, openUntilMs, urgentMs
 test('a run reads what is due alone', async () => {
   const { rows, costly } = await reading(() => api.world.rooms.webhooks.courier.run());
   expect([rows > 10 * DUE, ...costly]).toEqual([false]);
+});
+
+test('the overview of operators reads what is due alone', async () => {
+  const operator = openOperator(api.world);
+  const { answer, costly } = await reading(() => operator.ask('GET', '/admin/overview'));
+  expect(costly).toEqual([]);
+  expect(JSON.stringify(answer).match(/endpoint due\d/g)).toHaveLength(DUE);
+  await operator.http.close();
 });
