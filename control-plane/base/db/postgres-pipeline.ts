@@ -131,7 +131,7 @@ class Packet extends Query {
     if (next === undefined) return;
     const { asked, columns, rows, failure } = next;
     if (asked.name !== undefined && !this.#known.has(asked.name)) this.#known.set(asked.name, columns ?? []);
-    if (failure === undefined) next.resolve({ rows, rowCount: Number(/\d+$/.exec(text)?.[0] ?? 0) });
+    if (failure === undefined) next.resolve({ rows, rowCount: countOf(text) });
     else next.reject(failure);
   }
 
@@ -161,6 +161,11 @@ function send(connection: Connection, { text, values = [], name = '' }: Asked, i
 function sentValue(value: SqlValue): string | Buffer | null {
   if (typeof value === 'bigint') return value.toString();
   return value instanceof Uint8Array ? Buffer.from(value.buffer, value.byteOffset, value.byteLength) : value;
+}
+
+/** `UPDATE 3` is 3, and `COMMIT` is 0. */
+function countOf(text: string): number {
+  return Number(text.slice(text.lastIndexOf(' ') + 1)) || 0;
 }
 
 function readValue(value: string | null | undefined, parse: Column['parse']): unknown {

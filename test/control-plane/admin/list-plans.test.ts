@@ -34,7 +34,7 @@ test.each(LISTS.map((list) => [list.path, list] as const))('GET %s', async (path
     return `&cursor=${(JSON.parse(body) as { next_cursor: string }).next_cursor}`;
   };
   await ask(await ask(''));
-  const pages = recording.sent.filter(({ sql }) => /order by .* limit \?$/.test(sql));
+  const pages = recording.sent.filter(({ sql }) => /order by .* limit \?$/s.test(sql));
   expect(pages).toHaveLength(2);
   const steps = await planSteps(world.db, pages);
   const allowed = list.isPicked === true ? PICKED : IN_ORDER;
