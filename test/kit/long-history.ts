@@ -40,6 +40,11 @@ export async function copyEverything(db: Db, count: number): Promise<void> {
     await tx.run(COPIED_ID);
     for (const [table, columns] of tables) await copyTable(tx, { table, columns, count });
   });
+  await analyze(db);
+}
+
+/** Makes the server count the rows of all tables anew, so that it plans for what a test has added. */
+export async function analyze(db: Db): Promise<void> {
   await db.tx('test.analyze', async (tx) => {
     // The automatic vacuum may follow the same tables. It gives way to whoever has waited this long, which is a second by default: for each table.
     await tx.run(sql`set local deadlock_timeout = '5ms'`);

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { sql } from '../../../../control-plane/base/db/db.ts';
 import { type Api, openReadingApi } from '../../../contract/api.ts';
-import type { Reading } from '../../../kit/long-history.ts';
+import { analyze, type Reading } from '../../../kit/long-history.ts';
 import { openOperator } from '../../../kit/operator.ts';
 
 const EACH = 500;
@@ -18,7 +18,7 @@ beforeEach(async () => {
   await fill('resting', EACH, { status: 'degraded', openUntilMs: nowMs + MINUTE, urgentMs: nowMs + 60 * MINUTE });
   await fill('off', EACH, { status: 'disabled', openUntilMs: null, urgentMs: nowMs });
   await fill('due', DUE, { status: 'healthy', openUntilMs: null, urgentMs: nowMs + MINUTE });
-  await api.world.db.tx('test.analyze', (tx) => tx.run(sql`analyze`));
+  await analyze(api.world.db);
 });
 afterEach(() => close());
 

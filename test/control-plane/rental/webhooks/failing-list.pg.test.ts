@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { sql } from '../../../../control-plane/base/db/db.ts';
 import { type Api, openReadingApi } from '../../../contract/api.ts';
-import type { Reading } from '../../../kit/long-history.ts';
+import { analyze, type Reading } from '../../../kit/long-history.ts';
 import { openOperator } from '../../../kit/operator.ts';
 
 const EACH = 500;
@@ -31,7 +31,7 @@ test('a page reads the endpoints that it shows', async () => {
   await fill('idle', { status: 'healthy', dueMs: null });
   await fill('later', { status: 'degraded', dueMs: nowMs + 60 * MINUTE });
   await fill('off', { status: 'disabled', dueMs: nowMs - 60 * MINUTE });
-  await api.world.db.tx('test.analyze', (tx) => tx.run(sql`analyze`));
+  await analyze(api.world.db);
   const operator = openOperator(api.world);
   const seen: unknown[] = [];
   for (let cursor: unknown = ''; typeof cursor === 'string';) {
