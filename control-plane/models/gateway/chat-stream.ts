@@ -9,7 +9,8 @@ import { type Answering, ask, brokenAnswer } from './ask.ts';
 import { chatAffinity, type ChatCall, completionFacts, roomFor } from './chat.ts';
 import { assertFits, boundedUsage, type PlannedChat, planChat } from './chat-plan.ts';
 import { streamMembers } from '../catalog/model-servers.ts';
-import { DONE, readChunk, upstreamBody, BadEvents, eventData } from './chat-wire.ts';
+import { DONE, upstreamBody, BadEvents, eventData } from './chat-wire.ts';
+import { openChunkReader, type ReadChunk } from './chunk-reader.ts';
 import { eventOf, type EventWriter, openEventWriter, PING } from './event-writer.ts';
 import { failedOutcome, freeOutcome, type Used, usedOutcome } from './states.ts';
 import { countChat, noteContext } from './tokenize.ts';
@@ -43,7 +44,8 @@ interface Begun {
 async function beginAnswer(call: ChatCall, asking: Asking, deps: CallDeps): Promise<Begun> {
   const { planned, open } = asking;
   const answering = await askForStream(call, asking, deps);
-  const chat: Chat = { call, planned, open, answering, said: '', usage: undefined, finished: false, state: 'going' };
+  const nothing = { said: '', usage: undefined, finished: false, state: 'going' } as const;
+  const chat: Chat = { call, planned, open, answering, readChunk: openChunkReader(), ...nothing };
   const pieces = eventData(answering.exchange.body);
   const first = await firstPiece(pieces, chat).catch((error: unknown) => {
     noteContext(chat.usage, { planned, upstream: answering.upstream }, deps);
@@ -107,6 +109,7 @@ interface Chat {
   planned: PlannedChat;
   open: OpenRequest;
   answering: Answering;
+  readChunk: ReadChunk;
   /**
    * The text that the server has sent so far, with the thoughts of the model. It is empty as soon as the server counts, because only an uncounted
    * text is needed.
@@ -174,7 +177,7 @@ async function firstPiece(pieces: AsyncGenerator<string[]>, chat: Chat): Promise
   try {
     const first = await pieces.next();
     const [data] = first.done === true ? [] : first.value;
-    const chunk = data === undefined ? undefined : readChunk(data);
+    const chunk = data === undefined ? undefined : chat.readChunk(data);
     if (first.done !== true && chunk !== undefined) {
       chat.usage = chunk.usage;
       assertFits(chunk.usage?.prompt_tokens ?? 0, planned);
@@ -201,14 +204,19 @@ async function passOn({ chat, first, pieces, writer }: Passing, deps: CallDeps):
   // The writer cuts off a caller that does not read.
   writer.stream.once('close', leave);
   const chunk = chunksOf(chat, deps);
+  // The first event goes out together with the head of the answer and the first text.
+  let events = chunk.event({ role: 'assistant', content: '', refusal: null });
   let failure: ServiceError | undefined;
   try {
-    // The first event goes out together with the head of the answer and the first text.
-    let begin = chunk.event({ role: 'assistant', content: '', refusal: null });
     for (let piece: string[] | undefined = first; piece !== undefined && !signal.aborted;) {
-      await writer.send(begin + take(piece, chat, chunk), signal);
-      begin = '';
-      if (chat.state !== 'going') break;
+      events += take(piece, chat, chunk);
+      // The last events go out in one packet with the end of the stream, unless the tokens are counted before that end.
+      const isLast = chat.state !== 'going';
+      if (!isLast || chat.usage === undefined) {
+        await writer.send(events, signal);
+        events = '';
+      }
+      if (isLast) break;
       const next: IteratorResult<string[]> = await pieces.next();
       piece = next.done === true ? undefined : next.value;
     }
@@ -226,7 +234,7 @@ async function passOn({ chat, first, pieces, writer }: Passing, deps: CallDeps):
   }
   const { reason }: { reason: unknown } = chat.open.signal;
   if (!chat.finished && reason instanceof ServiceError) failure = reason;
-  await finish({ chat, failure, isTooLong, writer }, deps);
+  await finish({ chat, failure, isTooLong, writer, events }, deps);
   if (chat.state === 'whole') await readRest(pieces, chat.answering, deps);
 }
 
@@ -235,9 +243,11 @@ interface Finish {
   failure: ServiceError | undefined;
   isTooLong: boolean;
   writer: EventWriter;
+  /** The events that were not sent yet. */
+  events: string;
 }
 
-async function finish({ chat, failure, isTooLong, writer }: Finish, deps: CallDeps): Promise<void> {
+async function finish({ chat, failure, isTooLong, writer, events }: Finish, deps: CallDeps): Promise<void> {
   const { open, call, planned, answering } = chat;
   let last = '';
   try {
@@ -260,7 +270,7 @@ async function finish({ chat, failure, isTooLong, writer }: Finish, deps: CallDe
     });
     last = eventOf(envelopeOf(unbilled, call.requestId));
   }
-  writer.end(last + eventOf(DONE));
+  writer.end(events + last + eventOf(DONE));
 }
 
 /** The ending of a request that is charged (see the README of the room). */
@@ -316,7 +326,7 @@ function chunksOf({ open, planned, call }: Chat, deps: CallDeps): Chunks {
 function take(piece: readonly string[], chat: Chat, chunk: Chunks): string {
   let events = '';
   for (const data of piece) {
-    const read = data === DONE ? undefined : readChunk(data);
+    const read = data === DONE ? undefined : chat.readChunk(data);
     if (read === undefined) {
       chat.state = data === DONE ? 'whole' : 'broken';
       break;

@@ -9,7 +9,8 @@ import { readText } from '../../base/outbound/outbound.ts';
 import type { Counts } from './counts.ts';
 import type { Requests } from './requests.ts';
 import { CHAT_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
-import { type Completion, DONE, readChunk, BadEvents, eventData } from './chat-wire.ts';
+import { type Completion, DONE, BadEvents, eventData } from './chat-wire.ts';
+import { openChunkReader } from './chunk-reader.ts';
 
 /** Dependencies of every call to a model. */
 export interface CallDeps extends AskDeps {
@@ -120,6 +121,7 @@ interface Draft extends Said {
 
 /** Reads until the server reports the end, or its stream ends. */
 async function readDraft(pieces: AsyncGenerator<string[]>, draft: Draft): Promise<Completion> {
+  const readChunk = openChunkReader();
   for (let piece = await pieces.next(); piece.done !== true; piece = await pieces.next()) {
     for (const data of piece.value) {
       if (data === DONE) return whole(draft);

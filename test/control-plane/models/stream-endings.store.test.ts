@@ -126,6 +126,16 @@ describe('the server', () => {
   );
 });
 
+test('an answer of one piece goes out in one piece, with its end', async () => {
+  const events = [...SAID, stop(), usage(6, 3)].map((event) => `data: ${JSON.stringify(event)}\n\n`);
+  const streaming = await start({ pieces: [Buffer.from(events.join('') + DONE)] });
+  let pieces = 0;
+  streaming.stream.on('data', () => (pieces += 1));
+  await streaming.ended;
+  expect(dataOf(streaming.text())).toHaveLength(4);
+  expect(pieces).toBe(1);
+});
+
 describe('the caller', () => {
   test('leaves during the answer: it pays for the prompt and what the server has counted so far, and the request is cancelled', async () => {
     const streaming = await start({ events: SAID, ending: 'stall' });

@@ -122,6 +122,24 @@ describe('a chat', () => {
     expect(await receiptOf(await ask())).toMatchObject(ESTIMATED);
   });
 
+  test('is streamed to its last word before the tokenizer counts it', async () => {
+    await serve('vllm');
+    upstream.usual = (asked) => (asked.path === '/tokenize' ? { ending: 'stall' } : uncounted(asked));
+    const { stream } = await ask({ stream: true });
+    if (stream === undefined) throw new Error('no stream');
+    const ended = once(stream, 'end');
+    let text = '';
+    stream.on('data', (piece: Buffer) => (text += piece.toString()));
+    await upstream.came(2);
+    expect(dataOf(text)).toMatchObject([
+      { choices: [{ delta: { content: '' } }] },
+      { choices: [{ delta: { content: 'Hello there.' } }] },
+      { choices: [{ finish_reason: 'stop' }] },
+    ]);
+    await world.clock.advance(2_000);
+    await ended;
+  });
+
   test('is estimated if the tokenizer has not counted all of it within two seconds', async () => {
     await serve('vllm');
     const gate = Promise.withResolvers<void>();
