@@ -22,6 +22,11 @@ const NATIVE = { experimental: { viteModuleRunner: false, nodeLoader: false } };
  * second of a processor. A test that changes what all modules of the process see must put it back.
  */
 const SHARED = { ...NATIVE, isolate: false };
+/**
+ * As in production. V8 decides for good that objects of some kind are made among the old ones, so a test of memory could not change it after others
+ * of its worker.
+ */
+const V8_FLAGS = ['--no-allocation-site-pretenuring'];
 
 /**
  * The longest wait of `expect.poll`. A processor that others use too makes a page or an engine late by seconds: only what never comes fails.
@@ -48,6 +53,7 @@ export default defineConfig({
           exclude: ['test/**/*.pg.test.ts', ...DOCKER_TESTS, ...E2E_TESTS, ...WALLS],
           maxWorkers: COMPUTING,
           expect: polled(15_000),
+          execArgv: V8_FLAGS,
           ...SHARED,
           testTimeout: patience(30_000),
           hookTimeout: patience(30_000),
@@ -61,6 +67,7 @@ export default defineConfig({
           globalSetup: [COMPILED, 'test/kit/postgres.ts'],
           maxWorkers: COMPUTING,
           expect: polled(15_000),
+          execArgv: V8_FLAGS,
           ...SHARED,
           testTimeout: patience(30_000),
           hookTimeout: patience(30_000),

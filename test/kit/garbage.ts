@@ -29,8 +29,6 @@ const ROUNDS = 3;
  */
 export async function grownOldBytes(times: number, use: () => unknown): Promise<number> {
   const collect = collector();
-  // V8 would make objects that have often become old among the old ones. The control plane runs with the same flag.
-  setFlagsFromString('--no-allocation-site-pretenuring');
   let leastBytes = Infinity;
   for (let round = 0; round < ROUNDS; round += 1) {
     collect();
