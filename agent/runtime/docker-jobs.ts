@@ -15,7 +15,7 @@ export function jobCalls(
     },
     fileIn: async (workloadId, path) => {
       const [found] = await findAll(workloadId);
-      if (found === undefined) return undefined;
+      if (found === undefined) throw new Error('the engine lists no container of the job');
       const archive = await absentAsUndefined(docker.getContainer(found.Id).getArchive({ path }));
       return archive && fileOfArchive(archive as Readable);
     },

@@ -135,7 +135,7 @@ export interface Engine {
   stop(workloadId: string, graceMs: number): Promise<void>;
   /**
    * A regular file of the workload's container, running or not; undefined if there is none at this path. Symbolic links are not followed.
-   * The caller must read or destroy the stream.
+   * Rejects if the engine lists no container: the disk with its files may be away. The caller must read or destroy the stream.
    */
   fileIn(workloadId: string, path: string): Promise<FileInContainer | undefined>;
   /**

@@ -44,7 +44,9 @@ function phaseOf(id: string, facts: ObservedFacts): ObservedWorkload['phase'] | 
   if (record?.stopped_ms != null && container?.running !== true) return 'stopped';
   if (record?.removing !== true && record?.failure) return 'failed';
   const job = record?.job;
-  if (job !== undefined && job.exit_code !== null) return job.finished ? 'finished' : 'finishing';
+  if (job?.finished === true) return 'finished';
+  // The files that were not uploaded yet are gone with the container.
+  if (job !== undefined && job.exit_code !== null) return isMissing(id, record, facts) ? 'missing' : 'finishing';
   if (job !== undefined && container?.started === true) return 'running';
   if (container !== undefined) return container.running && isReachable(id, record, facts) ? 'running' : 'starting';
   if (facts.containers === null) return undefined;

@@ -144,8 +144,11 @@ describe('a file of a job', () => {
     expect(script.asked.at(-1)?.query).toEqual({ path: '/job/out/result' });
   });
 
-  test('is none if it is not there, or if there is no container', async () => {
-    expect(await read()).toBeUndefined();
+  test('is unknown, and not missing, while the engine lists no container', async () => {
+    await expect(read()).rejects.toThrow(/^the engine lists no container of the job$/);
+  });
+
+  test('is none if it is not there', async () => {
     found(OURS);
     answer('GET /containers/c-1/archive', { status: 404 });
     expect(await read()).toBeUndefined();

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { observe, type ObservedFacts } from '../../../agent/runtime/observe.ts';
 import type { PullStatus } from '../../../agent/runtime/pulls.ts';
-import type { WorkloadRecord } from '../../../agent/runtime/records.ts';
+import { newJobRecord, type WorkloadRecord } from '../../../agent/runtime/records.ts';
 import { WORKLOADS_PER_MACHINE_MAX } from '../../../shared/limits.ts';
 import { desiredWorkload } from '../desired-workload.ts';
 
@@ -17,6 +17,7 @@ const RECORD: WorkloadRecord = {
   gone: false,
   changed_ms: 0,
 };
+const ENDED = { ...newJobRecord(0), exit_code: 0 };
 const EXIT = { code: 3, signal: null, at_ms: 5 };
 
 interface Given {
@@ -99,6 +100,14 @@ describe('the phase of a workload', () => {
     ['that was stopped and whose container is gone', { record: { stopped_ms: 0, removing: true } }, 'stopped'],
     ['that was stopped and runs again', { record: { stopped_ms: 0 }, running: true, holder: {} }, 'running'],
     ['that is gone', { record: { gone: true, stopped_ms: 0 }, running: true }, 'removed'],
+    ['that is a job whose files are still in its container', { record: { job: ENDED }, running: false }, 'finishing'],
+    [
+      'that is a job that has ended, without an answer of the engine',
+      { record: { job: ENDED }, running: null },
+      'finishing',
+    ],
+    ['that is a job whose container is gone before its files were uploaded', { record: { job: ENDED } }, 'missing'],
+    ['that is a job whose files are uploaded', { record: { job: { ...ENDED, finished: true } } }, 'finished'],
   ])('%s', (_what, given, phase) => {
     expect(seen(given)?.phase).toBe(phase);
   });
