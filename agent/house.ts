@@ -110,7 +110,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
     },
     { clock, rng: systemRng(), log, dial: (to) => dialLink(to, ca) },
   );
-  inventoryWatch.start(runtime.containerIds, link.sendInventory);
+  inventoryWatch.start(runtime, link.sendInventory);
   sampler = startSamplerOf(config, { runtime, link, clock, log });
   log.info({ version: VERSION, machine_id: machineId, url, gpus: inventory().gpus.length }, 'the agent runs');
 

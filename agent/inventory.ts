@@ -15,6 +15,7 @@ import { assertNftables } from './host/nftables.ts';
 import { openDiskCheck } from './runtime/disk-check.ts';
 import type { Engine } from './runtime/engine.ts';
 import type { Fence, FenceFinding } from './runtime/fence.ts';
+import type { Runtime } from './runtime/runtime.ts';
 
 /** The first version with all that the agent needs: `DeviceRequests` with GPU UUIDs, and cgroups of both versions. */
 const ENGINE_VERSION_MIN = [20, 10] as const;
@@ -28,7 +29,7 @@ export interface InventoryWatch {
   /** The last reading. */
   inventory(): Inventory;
   /** Reads the inventory periodically, and calls `tell` after each change. */
-  start(containerIds: () => string[], tell: (inventory: Inventory) => void): void;
+  start(containers: Pick<Runtime, 'containerIds' | 'mountSources'>, tell: (inventory: Inventory) => void): void;
   /** Reads the inventory soon, because something has changed. */
   nudge(): void;
   loops(): LoopStatus[];
@@ -68,12 +69,11 @@ export async function openInventory(config: AgentConfig, deps: InventoryDeps): P
   let loops: Loop[] = [];
   return {
     inventory: () => inventory,
-    start: (containerIds, tell) => {
+    start: ({ containerIds, mountSources }, tell) => {
       const readInventory = async (): Promise<void> => {
-        // If the engine does not answer, its containers are unknown, so no bundle is removed.
-        const containers = await engine.list().catch(() => undefined);
-        const inUse = containers?.flatMap((container) => container.mount_sources);
-        if (inUse !== undefined) await removeOldBundles(config.state_dir, bundle, inUse);
+        // A container whose bundle was removed never starts again, so the engine must have listed all containers.
+        const inUse = mountSources();
+        if (inUse !== null) await removeOldBundles(config.state_dir, bundle, inUse);
         const now = await take(containerIds);
         if (JSON.stringify(now) === JSON.stringify(inventory)) return;
         inventory = now;

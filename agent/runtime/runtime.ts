@@ -86,6 +86,8 @@ export interface Runtime {
   observed(): ObservedMessage;
   /** Ids of our containers, running or not, as the engine last listed them. */
   containerIds(): string[];
+  /** Folders of the host that are mounted into our containers, running or not; null while it is not known which containers there are. */
+  mountSources(): string[] | null;
   /** Our containers that run, with the GPUs of their workloads. */
   running(): { container_id: string; workload_id: string; gpu_uuids: readonly string[] }[];
   /** Must be called whenever `holders.statuses()` has changed. */
@@ -152,6 +154,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     held: () => revisionOf(desired),
     observed: () => ({ type: 'observed', held: revisionOf(desired), ...observe(facts(listing.known(), unseen)) }),
     containerIds: () => (listing.known() ?? []).map((container) => container.id),
+    mountSources: () => listing.current()?.flatMap((container) => container.mount_sources) ?? null,
     running: () => runningOf(listing.known() ?? [], desired),
     holdersChanged: () => {
       silence.listen();

@@ -21,6 +21,8 @@ export interface EngineScript {
   pullFaults: Error[];
   /** Calls that change something on the engine, in the order in which they begin. */
   calls: string[];
+  /** The folders of the host that are mounted into the container. */
+  mountSources: string[];
   /** Ends the container. */
   loseContainer(): void;
   /** The last container is there again, and runs. */
@@ -41,6 +43,7 @@ export function newScript(): EngineScript {
     absences: [],
     pullFaults: [],
     calls: [],
+    mountSources: [],
     loseContainer: () => undefined,
     comeBack: () => undefined,
     removeContainer: () => undefined,
@@ -52,7 +55,7 @@ export function openSlowEngine(script: EngineScript): Engine {
   let containers: LocalContainer[] = [];
   let created: Pick<LocalContainer, 'workload_id' | 'gpu_uuids'> = { workload_id: 'none', gpu_uuids: [] };
   const put = (running: boolean): void => {
-    containers = [{ ...created, id: 'c', running, mount_sources: [], started: true }];
+    containers = [{ ...created, id: 'c', running, mount_sources: script.mountSources, started: true }];
   };
   script.loseContainer = () => put(false);
   script.comeBack = () => put(true);

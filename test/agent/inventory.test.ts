@@ -1,0 +1,63 @@
+// Bundles of earlier versions, on a host whose engine starts without the disk with the containers that use them.
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { readConfig } from '../../agent/config.ts';
+import { type InventoryWatch, openInventory } from '../../agent/inventory.ts';
+import type { Engine } from '../../agent/runtime/engine.ts';
+import { createLog } from '../../shared/log.ts';
+import { eventually } from '../kit/processes.ts';
+import { type VirtualClock, virtualClock } from '../kit/virtual-clock.ts';
+import { desiredWorkload } from './desired-workload.ts';
+import { GPU, type OneGpuHost, openOneGpuHost } from './runtime/one-gpu-host.ts';
+import { type EngineScript, newScript, openSlowEngine } from './runtime/slow-engine.ts';
+
+const MINUTE_MS = 60_000;
+const log = createLog('test', 'silent');
+let dir: string;
+let clock: VirtualClock;
+let script: EngineScript;
+let engine: Engine;
+let host: OneGpuHost;
+let watch: InventoryWatch;
+beforeEach(async () => {
+  dir = mkdtempSync(join(tmpdir(), 'inventory-'));
+  clock = virtualClock();
+  script = { ...newScript(), clock };
+  engine = openSlowEngine(script);
+  host = await open();
+  watch = await openWatch();
+});
+afterEach(async () => {
+  await Promise.all([host.runtime.stop(), watch.stop()]);
+  rmSync(dir, { recursive: true });
+});
+
+const open = (): Promise<OneGpuHost> =>
+  openOneGpuHost({ stateDir: dir, clock, engine, script, quarantineMs: 0, guest: true });
+const bundleOf = (version: string): string => join(dir, 'bundles', version, 'guest');
+
+async function openWatch(): Promise<InventoryWatch> {
+  const bundle = { folder: bundleOf('new'), holderProgram: '', node: [], entrypoint: [] };
+  for (const version of ['old', 'new']) mkdirSync(bundleOf(version), { recursive: true });
+  const facts = { cpu_cores: 2, ram_bytes: 1, storage_bytes: 1, hostname: 'host', kernel: '6' };
+  const fence = { finding: () => ({ network_fence: 'none' as const, fence_error: '' }) };
+  const config = { ...(await readConfig(undefined)), state_dir: dir, nvidia_smi: join(dir, 'no-nvidia-smi') };
+  return openInventory(config, { engine, facts, bootId: 'boot', bundle, fence, clock, log });
+}
+
+test('a bundle stays while the engine may only have lost sight of the container that uses it', async () => {
+  script.mountSources = [bundleOf('old')];
+  await host.want(desiredWorkload('wl_a', 'image', { gpu_uuids: [GPU] }));
+  await host.until('container', () => host.runtime.running().length > 0);
+  script.removeContainer();
+  watch.start(host.runtime, () => undefined);
+  await clock.advance(9 * MINUTE_MS);
+  expect(existsSync(bundleOf('old'))).toBe(true);
+  await eventually('removal of what nobody uses', 5_000, async () => {
+    await clock.advance(MINUTE_MS);
+    return existsSync(bundleOf('old')) ? undefined : true;
+  });
+  expect(existsSync(bundleOf('new'))).toBe(true);
+});
