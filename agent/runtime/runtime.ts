@@ -135,6 +135,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     unseen = new Map([...busyBefore, ...work.busy]);
     onChange();
     // The report goes first, because a customer waits for it. Storing the record may take a while.
+    await recordFound(now, records);
     await recordReachable(holders, silence.spoken, { records, work });
     if (work.launchIsOver()) spare.nudge();
   };
@@ -220,6 +221,19 @@ function gatherFacts(
     serverNowMs: desired.serverNowMs(),
     quarantineMs,
   };
+}
+
+/**
+ * Records the containers of wanted workloads that were started and have no record. It is lost if the disk was full, or if its file is damaged.
+ * Without a record, another container would be created if this one disappeared, and the workload would fail if the engine was away.
+ */
+async function recordFound({ desired, containers }: Facts, records: Records): Promise<void> {
+  for (const { id, workload_id: workloadId, started } of containers ?? []) {
+    const record = records.all().get(workloadId);
+    const isWanted = desired.some((one) => one.workload_id === workloadId && one.desired === 'running');
+    const isKnown = record !== undefined && (record.container_id !== null || record.gone);
+    if (started && isWanted && !isKnown) await records.change(workloadId, { container_id: id });
+  }
 }
 
 /** Records that a workload has been reachable once. If its guest does not answer later, the tenant has caused that. */
