@@ -85,6 +85,8 @@ export function openDocker(options: DockerOptions): Engine {
 
     start: (containerId) => start(networks, docker.getContainer(containerId)),
 
+    resume: async (containerId) => void (await docker.getContainer(containerId).unpause()),
+
     stopAndCut: async (workloadId) => stopAndCut(docker, networks, await findAll(workloadId)),
 
     ...jobCalls(docker, findAll),
@@ -243,6 +245,7 @@ function inItsOwnWords(engine: Engine): Engine {
     removeImage: plain(engine.removeImage),
     create: plain(engine.create),
     start: plain(engine.start),
+    resume: plain(engine.resume),
     stopAndCut: plain(engine.stopAndCut),
     stop: plain(engine.stop),
     fileIn: plain(engine.fileIn),
@@ -363,7 +366,8 @@ function localContainer(info: Docker.ContainerInfo): LocalContainer {
   return {
     id: info.Id,
     workload_id: info.Labels[LABEL_WORKLOAD] ?? '',
-    running: info.State === 'running',
+    running: info.State === 'running' || info.State === 'paused',
+    ...(info.State === 'paused' ? { paused: true } : {}),
     started: info.State !== 'created',
     gpu_uuids: (info.Labels[LABEL_GPUS] ?? '').split(',').filter((uuid) => uuid !== ''),
     mount_sources: info.Mounts.flatMap(({ Source }) => (Source === undefined ? [] : [Source])),

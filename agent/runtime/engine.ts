@@ -6,7 +6,10 @@ import type { LogsTarget, PullLogin } from '../../shared/protocol/link.ts';
 export interface LocalContainer {
   id: string;
   workload_id: string;
+  /** True also while it is paused: its programs are there, and its GPUs are in use. */
   running: boolean;
+  /** True if somebody has paused it by hand. */
+  paused?: boolean;
   /** True if the container has been started at least once. */
   started: boolean;
   /** The GPUs that it was created with. */
@@ -129,6 +132,8 @@ export interface Engine {
    */
   create(shape: ContainerShape): Promise<string>;
   start(containerId: string): Promise<void>;
+  /** Lets a paused container go on. */
+  resume(containerId: string): Promise<void>;
   /** Stops the workload's container if there is one, and disconnects its network. Repeating it is harmless. */
   stopAndCut(workloadId: string): Promise<void>;
   /** Sends SIGTERM to the workload's container, and SIGKILL after `graceMs`. Resolves once it has ended. */

@@ -13,6 +13,8 @@ export type Step =
   | { kind: 'pull'; workload_id: string; workload: DesiredWorkload }
   | { kind: 'create'; workload_id: string; workload: DesiredWorkload }
   | { kind: 'start'; workload_id: string; container_id: string; gpu_uuids: readonly string[] }
+  /** Somebody has paused the container by hand. */
+  | { kind: 'resume'; workload_id: string; container_id: string }
   | { kind: 'holder'; workload_id: string }
   /** Nobody may get in any more, until the container runs again. */
   | { kind: 'end-holder'; workload_id: string }
@@ -187,6 +189,7 @@ function planContainer(workload: DesiredWorkload, facts: Facts): Step[] {
   if (facts.containers === null) return planWithoutEngine(workload, facts);
   if (!isDue(id, facts)) return [];
   const container = facts.containers.find((one) => one.workload_id === id);
+  if (container?.paused === true) return [{ kind: 'resume', workload_id: id, container_id: container.id }];
   if (container !== undefined && !mayBeHalfMade(container, facts)) {
     if (workload.job !== undefined && container.started) return planJob(workload.job, container, facts);
     if (!container.running)

@@ -73,6 +73,11 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
       });
     },
 
+    resume: async ({ workload_id, container_id }) => {
+      log.warn({ workload_id }, 'somebody has paused the container of a workload, so it is resumed');
+      await engine.resume(container_id);
+    },
+
     limit: ({ workload_id }) => stopAtLimit(workload_id, deps),
 
     exited: ({ workload_id, container_id }) => noteExit(workload_id, container_id, deps),

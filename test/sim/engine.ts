@@ -128,6 +128,7 @@ function engineOn({ containers, images, call, onEnd, onChange }: Yard): Engine {
         container.started = true;
         onChange();
       }),
+    resume: async () => undefined,
     stopAndCut: (id) =>
       call('stopAndCut', () =>
         end(id, () => {

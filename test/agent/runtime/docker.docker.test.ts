@@ -132,6 +132,24 @@ test('a container whose start fails counts as never started, and one that has en
   rmSync(dir, { recursive: true });
 });
 
+test('a container that somebody has paused counts as running, is resumed, and is stopped also while it is paused', async () => {
+  await importEmptyImage(engine.docker);
+  const mounts = [{ source: requireProgram('busybox'), target: '/busybox' }];
+  const id = await docker.create(containerShape('wl_p', { entrypoint: ['/busybox', 'sleep', '600'], mounts }));
+  await docker.start(id);
+  const states = async (): Promise<unknown> =>
+    (await docker.list()).map(({ running, paused = false }) => ({ running, paused }));
+  const pause = (): Promise<unknown> => engine.docker.getContainer(id).pause();
+  await pause();
+  expect(await states()).toEqual([{ running: true, paused: true }]);
+  await docker.resume(id);
+  expect(await states()).toEqual([{ running: true, paused: false }]);
+  await pause();
+  await docker.stopAndCut('wl_p');
+  expect(await states()).toEqual([{ running: false, paused: false }]);
+  await docker.remove('wl_p');
+});
+
 test('the folder of a volume with a long path is made, and a path that no archive can name is refused', async () => {
   const path = `/opt/${'data/'.repeat(45)}end`;
   await importEmptyImage(engine.docker, [`VOLUME ${path}`]);

@@ -27,6 +27,8 @@ export interface EngineScript {
   loseContainer(): void;
   /** The last container is there again, and runs. */
   comeBack(): void;
+  /** Somebody else pauses the container. */
+  pauseContainer(): void;
   /** Somebody else removes the container. */
   removeContainer(): void;
 }
@@ -46,6 +48,7 @@ export function newScript(): EngineScript {
     mountSources: [],
     loseContainer: () => undefined,
     comeBack: () => undefined,
+    pauseContainer: () => undefined,
     removeContainer: () => undefined,
   };
 }
@@ -59,6 +62,10 @@ export function openSlowEngine(script: EngineScript): Engine {
   };
   script.loseContainer = () => put(false);
   script.comeBack = () => put(true);
+  script.pauseContainer = () => {
+    put(true);
+    containers = containers.map((one) => ({ ...one, paused: true }));
+  };
   script.removeContainer = () => void (containers = []);
   const image = {
     digest: 'sha256:0',
@@ -99,6 +106,10 @@ export function openSlowEngine(script: EngineScript): Engine {
       script.calls.push('start');
       await script.mayStart;
       put(script.staysUp);
+    },
+    resume: async () => {
+      script.calls.push('resume');
+      put(true);
     },
     stopAndCut: async () => {
       script.calls.push('stop');
