@@ -97,11 +97,7 @@ export function openDocker(options: DockerOptions): Engine {
 
     runBare: (run) => runBare(docker, run, options.machineId),
 
-    logs: async (workloadId, wanted) => {
-      const [found] = await findAll(workloadId);
-      if (found === undefined) throw new Error('the container no longer exists, and neither does its log');
-      return readLogs(docker.getContainer(found.Id), wanted);
-    },
+    logs: async (workloadId, wanted) => readLogs(docker, await findAll(workloadId), wanted),
 
     lastExit: (containerId) => lastExit(docker.getContainer(containerId)),
   });
@@ -301,9 +297,12 @@ function registryAuth(login: PullLogin): Docker.AuthConfig {
 
 /** If `follow` is not set, the whole log is read into memory: the engine's client has no other way, and LOG_LINES_MAX bounds it. */
 async function readLogs(
-  container: Docker.Container,
+  docker: Docker,
+  [found]: Docker.ContainerInfo[],
   { tail, follow, since }: Omit<LogsTarget, 'kind'>,
 ): Promise<Readable> {
+  if (found === undefined) throw new Error('the container no longer exists, and neither does its log');
+  const container = docker.getContainer(found.Id);
   const options = { stdout: true, stderr: true, timestamps: true, tail, ...(since === null ? {} : { since }) } as const;
   if (!follow) return Readable.from([await container.logs({ ...options, follow: false })]);
   // This is an IncomingMessage, although dockerode's types do not say so. Its `destroy` ends the request.

@@ -67,15 +67,6 @@ export function openSlowEngine(script: EngineScript): Engine {
     containers = containers.map((one) => ({ ...one, paused: true }));
   };
   script.removeContainer = () => void (containers = []);
-  const image = {
-    digest: 'sha256:0',
-    entrypoint: ['run'],
-    cmd: [],
-    env: [],
-    user: '',
-    working_dir: '',
-    stop_signal: '',
-  };
   return {
     version: async () => '1',
     list: async () => {
@@ -87,7 +78,7 @@ export function openSlowEngine(script: EngineScript): Engine {
     bridges: async () => [],
     keepSpareNetwork: async () => void script.calls.push('spare'),
     removeUnusedNetworks: async () => undefined,
-    inspectImage: async () => (script.absences.shift() === true ? undefined : image),
+    inspectImage: async () => (script.absences.shift() === true ? undefined : IMAGE),
     pull: async () => {
       script.calls.push('pull');
       const fault = script.pullFaults.shift();
@@ -126,3 +117,13 @@ export function openSlowEngine(script: EngineScript): Engine {
     lastExit: async () => script.lastExit,
   };
 }
+
+const IMAGE = {
+  digest: 'sha256:0',
+  entrypoint: ['run'],
+  cmd: [],
+  env: [],
+  user: '',
+  working_dir: '',
+  stop_signal: '',
+};
