@@ -7,7 +7,7 @@ import { basename } from 'node:path';
 import { systemClock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import { createIds } from '../../shared/ids.ts';
-import { createLog, lossyDestination } from '../../shared/log.ts';
+import { createLog, type Log, lossyDestination } from '../../shared/log.ts';
 import { startLoop } from '../../shared/loop.ts';
 import { systemRng } from '../../shared/rng.ts';
 import { becomeUser, userOf } from '../host/confinement.ts';
@@ -43,7 +43,7 @@ export async function runHolder(folder: string, pageFolder: string): Promise<voi
   const hostKey = await loadHostKey(paths.hostKey);
   await removePath(paths.holderSocket);
   await removePath(paths.guestSocket);
-  await writeFile(paths.holderPid, String(process.pid));
+  await storeProcessId(paths.holderPid, log);
 
   const supervisors = new Set<Socket>();
   const status = (): HolderReport => ({
@@ -101,6 +101,15 @@ export async function runHolder(folder: string, pageFolder: string): Promise<voi
   becomeUser(userOf(basename(folder)));
   startLoop({ name: 'folder', periodMs: FOLDER_CHECK_MS, run: checkFolder }, { clock, log });
   log.info({ folder }, 'the holder serves');
+}
+
+/** Never rejects: on a full disk, which another tenant may have filled, the rental must stay reachable. */
+async function storeProcessId(file: string, log: Log): Promise<void> {
+  try {
+    await writeFile(file, String(process.pid));
+  } catch (error) {
+    log.error({ err: error }, 'the process id could not be stored: the agent cannot kill this holder if it hangs');
+  }
 }
 
 const LOG_BYTES_MAX = 1024 * 1024;
