@@ -41,6 +41,8 @@ const NOTHING: PullNews = { done_bytes: 0, total_bytes: 0, downloading: true };
 export function createPullWatch({ clock, hasRoom }: WatchDeps): PullWatch {
   let spentMs = 0;
   let stop = new AbortController();
+  /** Set once no workload needs the image any more, also if that happens before a try begins. */
+  let unwanted: PullEnded | undefined;
   let news = NOTHING;
   const runUntilStopped = async (pull: Promise<void>, signal: AbortSignal): Promise<void> => {
     const stopped = new Promise<never>((_, reject) => {
@@ -50,6 +52,7 @@ export function createPullWatch({ clock, hasRoom }: WatchDeps): PullWatch {
   };
   return {
     during: async (pull) => {
+      if (unwanted !== undefined) throw unwanted;
       stop = new AbortController();
       const { signal } = stop;
       const startedMs = clock.monotonicMs();
@@ -77,7 +80,10 @@ export function createPullWatch({ clock, hasRoom }: WatchDeps): PullWatch {
     },
     missingBytes: () => missingBytes(news),
     forgive: () => void (spentMs = 0),
-    end: () => stop.abort(new PullEnded('no workload needs the image any more', 'host')),
+    end: () => {
+      unwanted = new PullEnded('no workload needs the image any more', 'host');
+      stop.abort(unwanted);
+    },
   };
 }
 
