@@ -6,13 +6,14 @@ import { JobFile, JobFileName, ObservedJob } from '../../shared/protocol/job.ts'
 import { ObservedWorkload } from '../../shared/protocol/workload.ts';
 import type { StateFiles } from '../host/state.ts';
 
-const JobRecord = z.strictObject({
+// The schemas drop unknown members: an installation that rolls back to an older agent leaves records that a newer one has written.
+const JobRecord = z.object({
   /** Time right before the job's only start, in epoch ms by the control plane's clock. The time limit counts from here. */
   started_ms: z.number(),
   exit_code: z.number().nullable(),
   stopped_at_limit: z.boolean(),
   /** The newest checkpoint that waits for its upload. */
-  checkpoint: z.strictObject({ step: z.int(), name: JobFileName }).nullable(),
+  checkpoint: z.object({ step: z.int(), name: JobFileName }).nullable(),
   /** True once the files of the result are uploaded, or if there are none. In the second case `detail` is the reason. */
   finished: z.boolean(),
   results: z.array(JobFile).nullable(),
@@ -25,7 +26,7 @@ const JobRecord = z.strictObject({
 });
 export type JobRecord = z.infer<typeof JobRecord>;
 
-const WorkloadRecord = z.strictObject({
+const WorkloadRecord = z.object({
   workload_id: z.string(),
   container_id: z.string().nullable(),
   image_digest: z.string().nullable(),
@@ -33,7 +34,7 @@ const WorkloadRecord = z.strictObject({
   made_ms: z.number().nullable().optional(),
   /** True once the guest has connected. For a job: true right before its start, so that a crash cannot lose it. */
   ever_running: z.boolean(),
-  failure: z.strictObject({ code: ObservedWorkload.shape.failure_code.unwrap(), detail: z.string() }).nullable(),
+  failure: z.object({ code: ObservedWorkload.shape.failure_code.unwrap(), detail: z.string() }).nullable(),
   /** True once the control plane has ordered the removal. The order is never taken back. */
   removing: z.boolean(),
   /** Time at which the container was stopped and cut off, in epoch ms by the control plane's clock. */

@@ -1,7 +1,7 @@
 // What the agent keeps on its disk: the newest desired state with the control plane's time, and a record for each workload.
 import { beforeEach, describe, expect, test } from 'vitest';
 import { type Desired, openDesired } from '../../../agent/runtime/desired.ts';
-import { newJobRecord, openRecords, type Records } from '../../../agent/runtime/records.ts';
+import { newJobRecord, openRecords, type Records, type WorkloadRecord } from '../../../agent/runtime/records.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { DesiredMessage } from '../../../shared/protocol/link.ts';
 import { virtualClock, type VirtualClock } from '../../kit/virtual-clock.ts';
@@ -132,6 +132,27 @@ describe('the record of a workload', () => {
     const again = await open();
     expect(again.all().get('new')?.job).toEqual({ ...job, ran_ms: 5_000 });
     expect(again.all().get('old')?.job).toEqual(job);
+  });
+
+  test('is read without its unknown members if a newer agent has written it, before it was rolled back', async () => {
+    const records = await open();
+    await records.change('w', {
+      container_id: 'c',
+      failure: { code: 'start_failed', detail: 'x' },
+      job: newJobRecord(1),
+    });
+    await records.bury('gone');
+    const later = ({ job, failure, ...record }: WorkloadRecord): object => ({
+      ...record,
+      failure: failure && { ...failure, since: 1 },
+      ...(job && { job: { ...job, node: 1 } }),
+      restarts: 1,
+    });
+    const [w, gone] = [...records.all().values()];
+    await disk.files.write('state/workloads/w/record.json', later(w as WorkloadRecord));
+    await disk.files.write('state/tombstones.json', [later(gone as WorkloadRecord)]);
+    expect([...(await open()).all()]).toEqual([...records.all()]);
+    expect(alarms).toBe(0);
   });
 
   test('becomes a tombstone that outlasts its folder', async () => {
