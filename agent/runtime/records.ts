@@ -111,11 +111,14 @@ export async function openRecords(stateDir: string, deps: RecordsDeps): Promise<
   };
   /** Writes one after another, each with the newest content: two writers would mix their content in one file. */
   let stored = Promise.resolve();
+  const inTurn = (write: () => Promise<void>): Promise<void> => {
+    const written = stored.then(write);
+    stored = written.catch(() => undefined);
+    return written;
+  };
   const store = (id: string): Promise<void> => {
     unstored.add(id);
-    const write = stored.then(() => storeNow(id));
-    stored = write.catch(() => undefined);
-    return write;
+    return inTurn(() => storeNow(id));
   };
 
   return {
@@ -140,7 +143,7 @@ export async function openRecords(stateDir: string, deps: RecordsDeps): Promise<
       );
       if (old.length === 0) return;
       for (const record of old) records.delete(record.workload_id);
-      await storeTombstones();
+      await inTurn(storeTombstones);
     },
   };
 }

@@ -181,6 +181,26 @@ describe('the record of a workload', () => {
     expect([...(await open()).all().keys()].toSorted()).toEqual(['living', 'wanted']);
   });
 
+  test('never has two writers of one file, which would mix their content', async () => {
+    const atWork = new Map<string, number>();
+    const atOnce: number[] = [];
+    const files: Disk['files'] = {
+      ...disk.files,
+      write: async (file, value) => {
+        atWork.set(file, (atWork.get(file) ?? 0) + 1);
+        atOnce.push(atWork.get(file) ?? 0);
+        await disk.files.write(file, value);
+        atWork.set(file, (atWork.get(file) ?? 0) - 1);
+      },
+    };
+    const records = await openRecords('state', { files, log, now: clock.now });
+    await records.bury('old');
+    clock.jump(DAY_MS + 1);
+    await Promise.all([records.bury('new'), records.forgetOld(new Set()), records.change('w', {})]);
+    expect(new Set(atOnce)).toEqual(new Set([1]));
+    expect([...(await open()).all().keys()].toSorted()).toEqual(['new', 'w']);
+  });
+
   test('that is damaged, or lies in a foreign folder, counts as none, and the others are read', async () => {
     const records = await open();
     for (const id of ['good', 'moved']) await records.change(id, { container_id: 'c' });
