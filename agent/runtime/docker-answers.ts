@@ -2,7 +2,7 @@
 import type { PullNews, PullProgress } from './engine.ts';
 import { type Duplex, pipeline, Readable } from 'node:stream';
 import type { LogLine } from '../../shared/protocol/workload.ts';
-import { VOLUME_TOO_LONG } from './volumeless.ts';
+import { VOLUME_TOO_LONG, VOLUMES_TOO_MANY } from './volumeless.ts';
 
 export async function absentAsUndefined<T>(call: Promise<T>): Promise<T | undefined> {
   try {
@@ -118,6 +118,7 @@ const IMAGE_FAULTS: readonly (readonly string[])[] = [
   ['uids and gids must be in range'],
   ['cannot mount volume over existing file'],
   [VOLUME_TOO_LONG],
+  [VOLUMES_TOO_MANY],
   ['mkdir: ', ' is not a directory'],
   ['lstat ', ': not a directory'],
 ];

@@ -25,14 +25,18 @@ export function tagWithoutVolumes(imageId: string): string {
   return `svc-without-volumes:${imageId.replace('sha256:', '')}`;
 }
 
-/** Words of the refusal of an image by which docker-answers.ts knows it. */
+/** An engine takes about 50 ms for the folder of a volume, and until all are made the workload cannot be ended. Honest images have a few. */
+const VOLUMES_MAX = 100;
+/** Words of the refusals of an image by which docker-answers.ts knows them. */
 export const VOLUME_TOO_LONG = 'the path of a VOLUME is too long';
+export const VOLUMES_TOO_MANY = `VOLUMEs, and a host makes ${VOLUMES_MAX} at most`;
 
-/** Undefined if the image declares no volume. @throws Error if the path of one is too long for an archive, on every host */
+/** Undefined if the image declares no volume. @throws Error if it has too many, or one whose path is too long for an archive, on every host */
 export function withoutVolumes({ Id, Architecture, Os, Config, RootFS }: LayeredImage): Volumeless | undefined {
   const { Volumes, ...config } = Config;
   const paths = Object.keys(Volumes ?? {});
   if (paths.length === 0) return undefined;
+  if (paths.length > VOLUMES_MAX) throw new Error(`the image declares ${paths.length} ${VOLUMES_TOO_MANY}`);
   const layers = RootFS.Layers ?? [];
   const image = {
     architecture: Architecture,

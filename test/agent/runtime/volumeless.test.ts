@@ -1,6 +1,7 @@
 // Copies of images without their volumes: all the rest is the same, in an archive that tar and the engine can read.
 import { execFileSync } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
+import { imageFaultOf } from '../../../agent/runtime/docker-answers.ts';
 import { tarOf, type LayeredImage, withoutVolumes } from '../../../agent/runtime/volumeless.ts';
 
 const IMAGE = { Id: 'sha256:abc', Architecture: 'amd64', Os: 'linux', RootFS: { Layers: ['sha256:1', 'sha256:2'] } };
@@ -73,4 +74,14 @@ test('a copy creates the folder of a volume with a long path, and one that is to
   const tooLong = `/opt/${'data/'.repeat(60)}`;
   const Config = { Volumes: { '/fine': {}, [tooLong]: {} } };
   expect(() => withoutVolumes({ ...IMAGE, Config })).toThrow(`the path of a VOLUME is too long: ${tooLong}`);
+});
+
+test('an image with more volumes than a host can make in time is refused on every host', () => {
+  const withVolumes = (count: number): LayeredImage['Config'] => ({
+    Volumes: Object.fromEntries(Array.from({ length: count }, (_, nth) => [`/${nth}`, {}])),
+  });
+  expect(withoutVolumes({ ...IMAGE, Config: withVolumes(100) })?.folders).toHaveLength(100);
+  const refusal = 'the image declares 101 VOLUMEs, and a host makes 100 at most';
+  expect(() => withoutVolumes({ ...IMAGE, Config: withVolumes(101) })).toThrow(refusal);
+  expect(imageFaultOf(refusal)).toBe(`the image cannot be run: ${refusal}`);
 });
