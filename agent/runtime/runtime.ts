@@ -145,7 +145,10 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   };
   const loop = startLoop({ name: 'runtime', periodMs: PERIOD_MS, run: tick }, { clock, log });
   const spare = startLoop({ name: 'spare-network', periodMs: PERIOD_MS, run: keepSpare }, { clock, log });
-  const sweep = (): Promise<void> => deps.images.sweep(wantedImages());
+  const sweep = async (): Promise<void> => {
+    // If the disk with the images is away, they would count as removed, and nothing would remove them once it is back.
+    if (listing.current() !== null) await deps.images.sweep(wantedImages());
+  };
   const images = startLoop({ name: 'images', periodMs: IMAGES_PERIOD_MS, run: sweep }, { clock, log });
 
   return {

@@ -80,6 +80,19 @@ test('a running rental of an engine that is started again without its disk goes 
   expect(host.called()).toEqual(['start']);
 });
 
+test('no image is removed, and so forgotten, while the disk with the images may be away', async () => {
+  await open(0);
+  await host.want(WORKLOAD);
+  await host.until('guest', () => host.seen('wl_a')?.phase === 'running');
+  script.removeContainer();
+  await clock.advance(5_000);
+  script.calls = [];
+  await clock.advance(8 * MINUTE_MS);
+  expect(script.calls).not.toContain('sweep');
+  script.comeBack();
+  await host.until('sweep', () => script.calls.includes('sweep'));
+});
+
 test('a container that comes back after its workload was called removed is stopped and removed', async () => {
   await open(0);
   await host.want(WORKLOAD);

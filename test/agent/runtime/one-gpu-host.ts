@@ -47,7 +47,8 @@ export async function openOneGpuHost(options: HostOptions): Promise<OneGpuHost> 
     pause: async () => undefined,
     end: async () => undefined,
   };
-  const images = { use: async () => undefined, sweep: async () => undefined, makeRoom: async () => true };
+  const sweep = async (): Promise<void> => void script.calls.push('sweep');
+  const images = { use: async () => undefined, sweep, makeRoom: async () => true };
   const limits = { memlock_bytes: -1, nofile: 1024 };
   const deps = { clock, log, holders, images, desired, records, engine, quarantineMs };
   const runtime = openRuntime(
@@ -77,6 +78,6 @@ export async function openOneGpuHost(options: HostOptions): Promise<OneGpuHost> 
     },
     seen: (id) => runtime.observed().workloads.find((workload) => workload.workload_id === id),
     until: (what, is) => eventually(what, 5_000, async () => (await clock.advance(5_000), is() || undefined)),
-    called: () => script.calls.filter((call) => call !== 'spare'),
+    called: () => script.calls.filter((call) => call !== 'spare' && call !== 'sweep'),
   };
 }
