@@ -22,9 +22,13 @@ export interface ObservedFacts extends Facts {
   startErrors: ReadonlyMap<string, string>;
 }
 
-/** Reports every desired or recorded workload. A workload with no known state (no engine answer since our start) is left out. */
+/**
+ * Reports every desired or recorded workload. A workload with no known state (no engine answer since our start) is left out. A day of short
+ * rentals leaves more tombstones than a report may contain. They come last, because a restored control plane must find what is still here.
+ */
 export function observe(facts: ObservedFacts): Pick<ObservedMessage, 'workloads' | 'unknown_workload_ids'> {
-  const ids = new Set([...facts.desired.map((workload) => workload.workload_id), ...facts.records.keys()]);
+  const recorded = [...facts.records.values()].toSorted((a, b) => Number(a.gone) - Number(b.gone));
+  const ids = new Set([...facts.desired, ...recorded].map((workload) => workload.workload_id));
   const workloads = [...ids].flatMap((id) => {
     const phase = phaseOf(id, facts);
     return phase === undefined ? [] : [describe(id, phase, facts)];

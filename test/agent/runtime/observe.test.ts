@@ -164,6 +164,19 @@ describe('a report', () => {
     expect(mute?.detail).toBe('the helper inside the container does not answer');
   });
 
+  test('has what is still here also after a day of many removals, so that a restored control plane finds it', () => {
+    const gone = Array.from({ length: WORKLOADS_PER_MACHINE_MAX }, (_, i) => ({
+      ...RECORD,
+      workload_id: `gone-${i}`,
+      gone: true,
+    }));
+    const facts = factsOf({ desired: null, running: true, holder: {} });
+    const records = new Map([...gone, RECORD].map((record) => [record.workload_id, record]));
+    const { workloads } = observe({ ...facts, records });
+    expect(workloads).toHaveLength(WORKLOADS_PER_MACHINE_MAX);
+    expect(workloads).toContainEqual(expect.objectContaining({ workload_id: 'w', phase: 'running' }));
+  });
+
   test('names containers that nobody knows once, and at most as many as a machine may have', () => {
     const facts = factsOf({});
     const container = (id: string) => ({
