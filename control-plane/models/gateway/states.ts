@@ -38,17 +38,21 @@ export function openReceipt(receipt: store.NewReceipt): HotBody<Opened> {
   const { id, org_id: orgId, api_key_id: keyId, held_ucents: amountUcents, opened_ms: nowMs } = receipt;
   const account = wallet(orgId);
   const hold = { id: holdId(id), account, amountUcents, nowMs };
-  const isLiving = sql`exists (select 1 from living)`;
-  // A free model holds nothing, and its caller may have no wallet yet.
-  const parts = amountUcents === 0n ? sql`held as (select 1 as id from living)` : holdParts(hold, isLiving);
   return {
     name: 'inference.open',
     locks: accountId(account),
     // If a crash takes the receipt back, the request has died with it, and nothing was charged.
     mayBeLost: () => true,
     row: OpenedRow,
-    statement: sql`with living as (select 1 where ${isLivingPrincipal(keyId, nowMs)}), ${parts}, ${store.receiptPart(receipt)}
-      select (select count(*) from living) as living, (select count(*) from held) as held`,
+    get statement() {
+      // A free model holds nothing, and its caller may have no wallet yet.
+      const isFree = amountUcents === 0n;
+      const held = isFree
+        ? sql`held as (select 1 as id from living)`
+        : holdParts(hold, sql`exists (select 1 from living)`);
+      return sql`with living as (select 1 where ${isLivingPrincipal(keyId, nowMs)}), ${held}, ${store.receiptPart(receipt)}
+        select (select count(*) from living) as living, (select count(*) from held) as held`;
+    },
     runNow: (tx) => {
       // The key needs no check: SQLite has one process, which has just authenticated it.
       if (amountUcents > 0n && !holdNow(tx, hold)) return 'not_covered';
@@ -91,7 +95,9 @@ export function closeReceipt(
     name: 'inference.close',
     locks: accountId(account),
     row: Closed,
-    statement: sql`with ended as (${ended} returning id), ${settleParts(settle)} select count(*) as closed from ended`,
+    get statement() {
+      return sql`with ended as (${ended} returning id), ${settleParts(settle)} select count(*) as closed from ended`;
+    },
     runNow: (tx) => {
       if (tx.run(ended) === 0) return false;
       settleNow(tx, settle);

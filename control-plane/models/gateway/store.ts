@@ -41,7 +41,6 @@ const ReceiptRow = z.object({
 });
 export type Receipt = z.infer<typeof ReceiptRow>;
 
-const NEW_COLUMNS = sql`id, org_id, api_key_id, request_id, model_id, tier, end_user, metadata, state, held_ucents, opened_ms`;
 const COLUMNS = sql`id, org_id, api_key_id, request_id, model_id, tier, end_user, metadata, state, held_ucents, charged_ucents, ending,
   prompt_tokens, completion_tokens, images, counted_by, upstream, attempts, opened_ms, closed_ms`;
 
@@ -61,7 +60,7 @@ export type NewReceipt = Pick<
 
 export function insertReceipt(tx: NowTx, receipt: NewReceipt): void {
   tx.run(
-    sql`insert into request_receipts (${NEW_COLUMNS})
+    sql`insert into request_receipts (id, org_id, api_key_id, request_id, model_id, tier, end_user, metadata, state, held_ucents, opened_ms)
         values (${receipt.id}, ${receipt.org_id}, ${receipt.api_key_id}, ${receipt.request_id}, ${receipt.model_id}, ${receipt.tier},
                 ${receipt.end_user}, ${metadataText(receipt)}, 'open', ${receipt.held_ucents}, ${receipt.opened_ms})`,
   );
@@ -70,7 +69,7 @@ export function insertReceipt(tx: NowTx, receipt: NewReceipt): void {
 /** The part of a `HotBody` statement that inserts a receipt, as `insertReceipt` does. It inserts nothing if the part `held` has no row. */
 export function receiptPart(receipt: NewReceipt): Sql {
   return sql`receipt as (
-      insert into request_receipts (${NEW_COLUMNS})
+      insert into request_receipts (id, org_id, api_key_id, request_id, model_id, tier, end_user, metadata, state, held_ucents, opened_ms)
       select ${receipt.id}, ${receipt.org_id}, ${receipt.api_key_id}, ${receipt.request_id}, ${receipt.model_id}, ${receipt.tier},
         ${receipt.end_user}, ${metadataText(receipt)}, 'open', cast(${receipt.held_ucents} as bigint), cast(${receipt.opened_ms} as bigint)
       from held)`;
