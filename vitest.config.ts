@@ -23,8 +23,8 @@ const NATIVE = { experimental: { viteModuleRunner: false, nodeLoader: false } };
  */
 const SHARED = { ...NATIVE, isolate: false };
 /**
- * As in production. V8 decides for good that objects of some kind are made among the old ones, so a test of memory could not change it after others
- * of its worker.
+ * The control plane runs with the same flag. V8 decides for good that objects of some kind are made among the old ones, so a test of memory cannot
+ * change that after other tests of its worker.
  */
 const V8_FLAGS = ['--no-allocation-site-pretenuring'];
 
