@@ -82,14 +82,15 @@ async function mend(
 }
 
 /**
- * Ends the fault of a running instance whose GPUs the host reported whole before that could count. It is charged again since that report, but
- * not for time before it was running: it may have been out of reach in between.
+ * Ends the fault of an instance whose GPUs the host reported whole before that could count. A running one is charged again since that report, but
+ * not for time before it was running: it may have been out of reach in between. One that is out of reach is charged from its recovery on.
  */
 export async function endFault(tx: Tx, id: string, nowMs: number, deps: MoveDeps): Promise<void> {
   const instance = await store.findInstance(tx, id);
-  if (instance?.status !== 'running' || instance.gpu_fault === null || instance.gpu_whole_ms === null) return;
+  if (instance === undefined || instance.gpu_fault === null || instance.gpu_whole_ms === null) return;
+  if (!store.CONNECTABLE.has(instance.status)) return;
   const workload = await findWorkload(tx, instance.workload_id ?? '');
-  const sinceMs = Math.max(instance.gpu_whole_ms, instance.entered_ms);
+  const sinceMs = instance.status === 'running' ? Math.max(instance.gpu_whole_ms, instance.entered_ms) : null;
   await mend(tx, instance, { nowMs, sinceMs, observed: workload?.observed ?? null }, deps);
 }
 

@@ -217,6 +217,24 @@ describe('a running rental whose GPU breaks', () => {
     await world.remove(who, id);
   });
 
+  test('that was mended within a minute does not keep the engine busy while its SSH path fails, and is charged from the first good probe', async () => {
+    const id = await world.run(who);
+    await watch(QUIET_AFTER_START_MS);
+    await breaks(await gpuOf(id));
+    await report({});
+    world.probeAnswers.set(id, { ok: false, leg: 'banner', detail: 'banner: closed' });
+    await watch(2 * MINUTE_MS);
+    expect((await instance(id)).status).toBe('unreachable');
+    await world.drive();
+    expect(await instance(id)).toMatchObject({ status: 'unreachable', gpu_fault: null });
+    world.probeAnswers.delete(id);
+    await watch(12_000);
+    expect(await instance(id)).toMatchObject({ status: 'running', status_reason: null });
+    const answeredMs = (await world.sinceMs(id, 'instance.recovered')) ?? 0;
+    expect((await segmentsOf(world.db.read, [id])).at(-1)?.started_ms).toBe(answeredMs);
+    await world.remove(who, id);
+  });
+
   test('stays uncharged over an outage of its SSH path, until the GPU is mended', async () => {
     const id = await world.run(who);
     await watch(QUIET_AFTER_START_MS);
