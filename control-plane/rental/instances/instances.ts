@@ -3,7 +3,7 @@ import type { CreateInstance, Instance } from '../../../shared/api/instance.ts';
 import type { ReservedInstance } from '../../../shared/api/reservation.ts';
 import type { PullLogin } from '../../../shared/protocol/link.ts';
 import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
-import { fail, ServiceError } from '../../../shared/errors.ts';
+import { fail } from '../../../shared/errors.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import type { PageStart } from '../../base/http/cursors.ts';
 import type { Driver } from '../../base/operations/engine.ts';
@@ -22,7 +22,7 @@ import { plan } from './plan.ts';
 import { runningReason, instanceView, reservedView } from './view.ts';
 import { TakenMeanwhile } from './place.ts';
 import { lockRental } from './states.ts';
-import { perform, type StepDeps } from './steps.ts';
+import { perform, type StepDeps, withMoneyHeldForLater } from './steps.ts';
 import * as store from './store.ts';
 
 /** Retry-After while the process ends, about as long as a restart takes. */
@@ -132,13 +132,7 @@ export function openInstances(deps: InstancesDeps): Instances {
           await tx.lock('org', caller.orgId);
           return create(tx, caller, { request, runnable, settle, whereabouts, mayStartOver }, deps);
         });
-      const attempt = (): Promise<Created> => untilPlaced(once);
-      const created = await attempt().catch(async (error: unknown) => {
-        // Running instances of the organisation may hold money for later hours that this launch needs now.
-        const isShort = error instanceof ServiceError && error.code === 'insufficient_balance';
-        if (isShort && (await deps.metering.shortenHolds(caller.orgId))) return attempt();
-        throw error;
-      });
+      const created = await withMoneyHeldForLater(caller.orgId, () => untilPlaced(once), deps);
       deps.log.info(
         { instance_id: created.instanceId, machine_id: created.machineId, org_id: caller.orgId },
         'launch accepted',

@@ -11,7 +11,7 @@ import { lockRental, move, type MoveDeps, presentReason } from './states.ts';
 import * as store from './store.ts';
 
 /** Errors of `place` that fail the launch. */
-const REFUSALS_AT_PLACE = new Set<ErrorCode>(['insufficient_balance', 'price_changed']);
+const REFUSALS_AT_PLACE = new Set<ErrorCode>(['insufficient_balance', 'price_changed', 'unavailable']);
 
 /** How soon a place is searched again while hosts reconnect. */
 const PLACE_AGAIN_MS = 5_000;
@@ -38,7 +38,9 @@ export interface Probes {
 export async function perform(instance: store.InstanceRow, step: Step, deps: StepDeps): Promise<string[]> {
   switch (step.do) {
     case 'place':
-      return replace(instance, step.because, deps).catch((error: unknown) => refusedAtPlace(instance, error, deps));
+      return withMoneyHeldForLater(instance.org_id, () => replace(instance, step.because, deps), deps).catch(
+        (error: unknown) => refusedAtPlace(instance, error, deps),
+      );
     case 'fail':
       return moved(instance, deps, async (tx, nowMs) => {
         const isFailed = await failLaunch(tx, instance, { ...step, nowMs }, deps);
@@ -153,12 +155,28 @@ async function replace(seen: store.InstanceRow, because: string | null, deps: St
   });
 }
 
+/** Tries once more if the money is missing that running instances of the organisation hold for later hours: a launch needs it now. */
+export async function withMoneyHeldForLater<T>(
+  orgId: string,
+  attempt: () => Promise<T>,
+  { metering }: Pick<StepDeps, 'metering'>,
+): Promise<T> {
+  return attempt().catch(async (error: unknown) => {
+    const isShort = error instanceof ServiceError && error.code === 'insufficient_balance';
+    if (isShort && (await metering.shortenHolds(orgId))) return attempt();
+    throw error;
+  });
+}
+
 /** Counts a failed launch for the machine of the instance. The machine's supplier sees that number. */
 async function blameHost(tx: Tx, { machine_id: machineId }: store.InstanceRow, { supply }: StepDeps): Promise<void> {
   if (machineId !== null) await supply.countLaunch(tx, machineId, true);
 }
 
-/** Fails the launch if the balance does not cover the place that was found, or if that place costs more than the customer has seen. */
+/**
+ * Fails the launch if the balance does not cover the place that was found, if that place costs more than the customer has seen, or if all public
+ * ports are in use. The same request would be refused then.
+ */
 async function refusedAtPlace(instance: store.InstanceRow, error: unknown, deps: StepDeps): Promise<string[]> {
   if (!(error instanceof ServiceError) || !REFUSALS_AT_PLACE.has(error.code)) throw error;
   const { code, details } = error;
