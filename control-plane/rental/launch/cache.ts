@@ -5,7 +5,7 @@ import { ServiceError } from '../../../shared/errors.ts';
 export interface Cache<T> {
   /**
    * Returns the cached answer, or calls `ask`. While an equal call is running, its result is shared. Refusals are cached
-   * too, except those of a caller that asks too much: another caller may ask.
+   * too, except those of a caller that asks too much: another caller may ask, also one that has shared the call.
    */
   get(key: string, ask: () => Promise<T>): Promise<T>;
 }
@@ -18,13 +18,14 @@ export interface CacheRules {
 
 export function openCache<T>(clock: Clock, rules: CacheRules): Cache<T> {
   const entries = new Map<string, { answer: Promise<T>; untilMs: number }>();
-  return {
+  const cache: Cache<T> = {
     get: (key, ask) => {
       const kept = entries.get(key);
       entries.delete(key);
       if (kept !== undefined && clock.monotonicMs() < kept.untilMs) {
         entries.set(key, kept);
-        return kept.answer;
+        // The refused entry is over by now, so this asks, or shares the call of another caller who does.
+        return kept.answer.catch((error: unknown) => (isOfCaller(error) ? cache.get(key, ask) : Promise.reject(error)));
       }
       const answer = ask();
       const entry = { answer, untilMs: Number.POSITIVE_INFINITY };
@@ -40,6 +41,7 @@ export function openCache<T>(clock: Clock, rules: CacheRules): Cache<T> {
       return answer;
     },
   };
+  return cache;
 }
 
 function isOfCaller(error: unknown): boolean {

@@ -1,6 +1,6 @@
 // The limits of image checks: slots at a registry, cached answers, and where a registry may redirect to.
 import { expect, test } from 'vitest';
-import { fail } from '../../../../shared/errors.ts';
+import { fail, ServiceError } from '../../../../shared/errors.ts';
 import { openCache } from '../../../../control-plane/rental/launch/cache.ts';
 import { openSemaphore } from '../../../../shared/semaphore.ts';
 import { openRegistryClients } from '../../../../control-plane/rental/launch/registry.ts';
@@ -46,6 +46,18 @@ test('a cache keeps no refusal of a caller that asks too much', async () => {
   const refused = cache.get('a', async () => fail('rate_limit_exceeded', 'Too much.'));
   await expect(refused).rejects.toThrow('Too much.');
   expect(await cache.get('a', async () => 'answer')).toBe('answer');
+});
+
+test('a caller that shares the call of a caller that asks too much is not refused with it, but asks itself, once for all who share', async () => {
+  const cache = openCache<string>(virtualClock(), { keepMs: 1_000, refusalKeepMs: 1_000, entriesMax: 2 });
+  const asked = Promise.withResolvers<string>();
+  const refused = cache.get('a', () => asked.promise);
+  let calls = 0;
+  const ask = async (): Promise<string> => `answer ${(calls += 1)}`;
+  const others = [cache.get('a', ask), cache.get('a', ask)];
+  asked.reject(new ServiceError('rate_limit_exceeded', { detail: 'Too much.' }));
+  await expect(refused).rejects.toThrow('Too much.');
+  expect(await Promise.all(others)).toEqual(['answer 1', 'answer 1']);
 });
 
 test('a full cache forgets the oldest answer', async () => {
