@@ -85,7 +85,7 @@ test('no image is removed, and so forgotten, while the disk with the images may 
   await host.want(WORKLOAD);
   await host.until('guest', () => host.seen('wl_a')?.phase === 'running');
   script.removeContainer();
-  await clock.advance(5_000);
+  await host.until('doubt', () => host.runtime.mountSources() === null);
   script.calls = [];
   await clock.advance(8 * MINUTE_MS);
   expect(script.calls).not.toContain('sweep');
@@ -103,6 +103,7 @@ test('a container that comes back after its workload was called removed is stopp
   // The disk with the container was away.
   script.comeBack();
   await host.until('removal of the container', () => host.called().includes('remove'));
+  await host.until('empty list', () => host.runtime.containerIds().length === 0);
   expect(host.called()).toEqual(['stop', 'remove']);
   await clock.advance(10_000);
   expect([host.called(), host.runtime.containerIds()]).toEqual([['stop', 'remove'], []]);
