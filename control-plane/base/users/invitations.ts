@@ -41,33 +41,9 @@ export interface Invitations {
 }
 
 export function openInvitations(deps: PeopleDeps): Invitations {
-  const { db, clock, ids, events, attempts, passwords, sessions, signIn } = deps;
+  const { db, clock, events, attempts, passwords, sessions, signIn } = deps;
   return {
-    create: async (tx, admitted, { role, email = null }) => {
-      const caller = await sessions.present(tx, admitted, 'members:write');
-      assertMayGive(caller, role);
-      const { orgId, principalId, session } = caller;
-      const nowMs = clock.now();
-      if ((await rows.openInvitations(tx, orgId, nowMs)) >= INVITATIONS_PER_ORG_MAX)
-        fail('conflict', `An organisation may have ${INVITATIONS_PER_ORG_MAX} open invitations; revoke one first.`);
-      const token = ids.secret(TOKEN_BYTES);
-      const row = {
-        id: ids.prefixed('inv'),
-        org_id: orgId,
-        role,
-        email,
-        token_hash: hashOf(token),
-        made_by: principalId,
-        user_id: session?.userId ?? (await personOfKey(tx, principalId)),
-        created_ms: nowMs,
-        expires_ms: nowMs + INVITATION_MS,
-      };
-      await rows.insertInvitation(tx, row);
-      const mailed = email !== null && deps.mail.isConfigured && (await countMail(tx, { orgId, email }, nowMs));
-      const data = { role, email, by: principalId };
-      await events.append(tx, { type: 'invitation.created', subjectId: row.id, orgId, data });
-      return { ...invitationView(row), url: `${deps.origin}/invitation#${token}`, mailed };
-    },
+    create: (tx, caller, request) => create(tx, caller, request, deps),
     mail: (invitation, orgId) => mail(invitation, orgId, deps),
     noteMail,
     revoke: async (tx, caller, id) => {
@@ -111,6 +87,41 @@ export function openInvitations(deps: PeopleDeps): Invitations {
   };
 }
 
+async function create(
+  tx: Tx,
+  admitted: Caller,
+  { role, email = null }: z.output<typeof CreateInvitation>,
+  deps: PeopleDeps,
+): Promise<NewInvitation> {
+  const { clock, ids, events, sessions } = deps;
+  const userId = admitted.session?.userId ?? (await personOfKey(tx, admitted.principalId));
+  // All invitations of a person end together (`People.useLink`), and this one must not be made meanwhile.
+  if (userId !== null) await tx.lock('user', userId);
+  const caller = await sessions.present(tx, admitted, 'members:write');
+  assertMayGive(caller, role);
+  const { orgId, principalId } = caller;
+  const nowMs = clock.now();
+  if ((await rows.openInvitations(tx, orgId, nowMs)) >= INVITATIONS_PER_ORG_MAX)
+    fail('conflict', `An organisation may have ${INVITATIONS_PER_ORG_MAX} open invitations; revoke one first.`);
+  const token = ids.secret(TOKEN_BYTES);
+  const row = {
+    id: ids.prefixed('inv'),
+    org_id: orgId,
+    role,
+    email,
+    token_hash: hashOf(token),
+    made_by: principalId,
+    user_id: userId,
+    created_ms: nowMs,
+    expires_ms: nowMs + INVITATION_MS,
+  };
+  await rows.insertInvitation(tx, row);
+  const mailed = email !== null && deps.mail.isConfigured && (await countMail(tx, { orgId, email }, nowMs));
+  const data = { role, email, by: principalId };
+  await events.append(tx, { type: 'invitation.created', subjectId: row.id, orgId, data });
+  return { ...invitationView(row), url: `${deps.origin}/invitation#${token}`, mailed };
+}
+
 /** Uses the invitation up. The transaction must have locked its organisation. */
 async function take(
   tx: Tx,
@@ -119,7 +130,8 @@ async function take(
 ): Promise<rows.InvitationRow> {
   const found = await findFor(tx, { tokenHash, email }, clock.now());
   const { id: subjectId, org_id: orgId, role } = found;
-  await rows.deleteInvitation(tx, orgId, subjectId);
+  // The maker of the invitation may have ended it at the same moment, with a link of the operator. That locks the maker only.
+  if (!(await rows.deleteInvitation(tx, orgId, subjectId))) failGone();
   await events.append(tx, { type: 'invitation.accepted', subjectId, orgId, data: { role, email } });
   return found;
 }
@@ -137,7 +149,11 @@ async function findFor(
 
 async function find(query: Query, tokenHash: string, nowMs: number): Promise<rows.InvitationRow> {
   const found = await rows.findInvitation(query, tokenHash, nowMs);
-  return found ?? fail('not_found', 'This invitation was used or revoked, or has expired. Ask for a new one.');
+  return found ?? failGone();
+}
+
+function failGone(): never {
+  return fail('not_found', 'This invitation was used or revoked, or has expired. Ask for a new one.');
 }
 
 async function mail(

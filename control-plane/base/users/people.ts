@@ -8,7 +8,7 @@ import type { Mail } from '../mail/mail.ts';
 import type { Query, Tx } from '../db/db.ts';
 import type { Attempt } from './attempts.ts';
 import { deleteAllCredentials, factorsOf, hasSecond } from './credential-store.ts';
-import { deleteLinks, findLink, replaceLink } from './link-store.ts';
+import { deleteInvitation, deleteLinks, findLink, invitationsBy, replaceLink } from './link-store.ts';
 import { addMember } from './members.ts';
 import { deleteOthers } from './session-store.ts';
 import { type NewSession, noteEnded, type Visitor } from './sessions.ts';
@@ -28,8 +28,8 @@ export interface People {
   /** The link is in this answer only. @throws ServiceError `conflict` if the address is taken, `not_found` for an unknown organisation */
   add(request: OperatorAdds): Promise<OperatorUser & { url: string }>;
   /**
-   * The link lets the person set a new password, which ends all passkeys, codes, sessions and keys of programs that the person has approved.
-   * @throws ServiceError `not_found`
+   * The link lets the person set a new password, which ends all passkeys, codes, sessions, keys of programs that the person has approved, and
+   * open invitations that the person has made. @throws ServiceError `not_found`
    */
   reset(idOrEmail: string): Promise<OperatorUser & { url: string }>;
   /** @throws ServiceError `not_found` for a link that was used, replaced or has expired */
@@ -132,6 +132,7 @@ async function useLink(
     await deleteAllCredentials(tx, userId);
     await noteEnded(tx, await deleteOthers(tx, userId, ''), deps);
     const ended = await endKeys(tx, userId, deps);
+    await endInvitations(tx, userId, deps);
     await signIn.setPassword(tx, userId, hash);
     await store.noteVouched(tx, userId);
     return { begun: await sessions.begin(tx, { userId, visitor, isStrong: false, method: 'link' }), keys: ended };
@@ -149,6 +150,20 @@ async function endKeys(tx: Tx, userId: string, { clock, events }: PeopleDeps): P
   for (const { id, org_id: orgId } of ended)
     await events.append(tx, { type: 'api_key.revoked', subjectId: id, orgId, data: { by: 'a link of the operator' } });
   return ended.map(({ id }) => id);
+}
+
+/**
+ * Ends the open invitations of the person: whoever had the session may have made them, and would come back as a member. An invitation needs a
+ * membership of its maker, so no other organisation has one. The transaction must have locked the person.
+ */
+async function endInvitations(tx: Tx, userId: string, { clock, events }: PeopleDeps): Promise<void> {
+  for (const { org_id: orgId } of await store.membershipsOf(tx, userId)) {
+    for (const { id } of await invitationsBy(tx, { orgId, userId, nowMs: clock.now() })) {
+      if (!(await deleteInvitation(tx, orgId, id))) continue;
+      const data = { by: 'a link of the operator' };
+      await events.append(tx, { type: 'invitation.revoked', subjectId: id, orgId, data });
+    }
+  }
 }
 
 /** @throws ServiceError `conflict` if the address is taken */

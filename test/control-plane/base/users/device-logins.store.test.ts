@@ -322,6 +322,25 @@ describe('somebody who had the session of a person', () => {
     expect((await redeem(own)).status).toBe(200);
   });
 
+  test('brings nobody in after the recovery with an invitation that it has made', async () => {
+    const eve = await addPerson(api.world, { orgId: owner.orgId, role: 'owner' });
+    const invite = (as: Person) => api.call('POST', '/v1/invitations', { as, body: { role: 'owner' } });
+    const boss = await addPerson(api.world, { orgId: owner.orgId, role: 'owner' });
+    const [theirs, others] = [await invite(eve), await invite(boss)];
+    const { url } = await api.world.rooms.users.people.reset(eve.userId);
+    const used = await api.call('POST', '/v1/auth/link', {
+      body: { token: url.split('#')[1], password: 'a quite new password' },
+    });
+    expect(used.status).toBe(201);
+    const accept = async ({ json }: Answer, email: string): Promise<number> => {
+      const body = { token: String(json['url']).split('#')[1], email, name: 'Bob', password: 'correct horse battery' };
+      return (await api.call('POST', '/v1/invitations/accept', { body })).status;
+    };
+    expect(await accept(theirs, 'thief@example.com')).toBe(404);
+    expect(await accept(others, 'bob@example.com')).toBe(201);
+    expect(await api.world.journal(String(theirs.json['id']))).toEqual(['invitation.created', 'invitation.revoked']);
+  });
+
   test('gets no key once the person has ended that session', async () => {
     const codes = await begin();
     await act('approve', codes);

@@ -63,6 +63,29 @@ test('an invitation makes one member', async () => {
   }
 });
 
+test('an invitation that ends while somebody accepts it lets nobody in', async () => {
+  const made = await api.call('POST', '/v1/invitations', { key: account.key, body: { role: 'owner' } });
+  const body = { token: String(made.json['url']).split('#')[1], email: 'g@example.com', name: 'G', password: PASSWORD };
+  const [deleted, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  const ending = api.world.db.tx('test.end_invitation', async (tx) => {
+    await tx.run(sql`delete from invitations where org_id = ${account.orgId}`);
+    deleted.resolve();
+    await end.promise;
+  });
+  await deleted.promise;
+  const answer = beside.call('POST', '/v1/invitations/accept', { body });
+  await waitForLock();
+  end.resolve();
+  await ending;
+  expect((await answer).status).toBe(404);
+});
+
+/** Resolves once a transaction waits for a lock. */
+async function waitForLock(): Promise<void> {
+  const waiting = sql`select count(*) as count from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
+  while (((await api.world.db.read.one(countRow, waiting))?.count ?? 0) === 0);
+}
+
 test('one of two sign-ups gets an address', async () => {
   for (let round = 0; round < ROUNDS; round += 1) {
     const body = { email: `s${round}@example.com`, name: 'S', password: PASSWORD, org_name: 'S' };
