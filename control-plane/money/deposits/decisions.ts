@@ -55,8 +55,10 @@ export function openDecisions(deps: DecisionDeps): Decisions {
   };
   return {
     credit: async (id, reason) => {
-      await assertNotSanctioned(id, deps);
-      return decide(id, 'credit', (tx, deposit, transfers) => creditNow(tx, deposit, { transfers, reason }, deps));
+      const checked = await checkSenders(id, deps);
+      return decide(id, 'credit', (tx, deposit, transfers) =>
+        creditNow(tx, deposit, { transfers, reason, checked }, deps),
+      );
     },
     reject: (id, reason) =>
       decide(id, 'reject', (tx, deposit, transfers) => rejectNow(tx, deposit, { transfers, reason }, deps)),
@@ -69,10 +71,13 @@ async function existing(db: Db, id: string): Promise<Deposit> {
   return (await findDeposit(db.read, id)) ?? fail('not_found', `There is no deposit ${id}.`);
 }
 
-/** The operator may credit a deposit whose senders could not be checked, but never one with a sender that is known to be sanctioned. */
-async function assertNotSanctioned(id: string, { db, screen }: DecisionDeps): Promise<void> {
+/**
+ * Checks the senders of what could be credited now, and returns them. The operator may credit a deposit whose senders could not be checked, but
+ * never one with a sender that is known to be sanctioned. Transfers that were sent back do not count any more.
+ */
+async function checkSenders(id: string, { db, screen }: DecisionDeps): Promise<ReadonlySet<string>> {
   const waiting = (await transfersOf(db.read, id)).filter(
-    ({ status, booking }) => status === 'final' && booking !== 'wallet',
+    ({ status, booking }) => status === 'final' && (booking === null || booking === 'suspense'),
   );
   const senders = waiting.map(({ chain, from_address: address }) => ({ chain, address }));
   if ((await screenAll(screen, senders)) === 'hit')
@@ -80,6 +85,20 @@ async function assertNotSanctioned(id: string, { db, screen }: DecisionDeps): Pr
       'conflict',
       `A sender of ${id} is sanctioned. Nothing was credited: ask your counsel what to do with the tokens.`,
     );
+  return new Set(waiting.map(senderOf));
+}
+
+function senderOf({ chain, from_address: from }: Transfer): string {
+  return `${chain} ${from}`;
+}
+
+/** Tokens may have come from somebody else while the senders were checked. Such tokens must not be credited without a check. */
+function assertChecked(id: string, transfers: readonly Transfer[], checked: ReadonlySet<string>): void {
+  if (transfers.every((transfer) => checked.has(senderOf(transfer)))) return;
+  fail(
+    'conflict',
+    `Further tokens came for ${id} while its senders were checked. Nothing was credited: look at it again (admin deposit show), then repeat.`,
+  );
 }
 
 interface Decision {
@@ -87,15 +106,24 @@ interface Decision {
   reason: string;
 }
 
-async function creditNow(tx: Tx, deposit: Deposit, { transfers, reason }: Decision, deps: DecisionDeps): Promise<void> {
+async function creditNow(
+  tx: Tx,
+  deposit: Deposit,
+  { transfers, reason, checked }: Decision & { checked: ReadonlySet<string> },
+  deps: DecisionDeps,
+): Promise<void> {
   const { id, status } = deposit;
   const pending = pendingOf(transfers);
-  if (status === 'held_screening' && pending.length > 0) return credit(tx, deposit, pending, deps);
+  if (status === 'held_screening' && pending.length > 0) {
+    assertChecked(id, pending, checked);
+    return credit(tx, deposit, pending, deps);
+  }
   if (status === 'failed_screening' || status === 'failed')
     fail('conflict', `The deposit ${id} is ${status}, and is never credited. Send its tokens back and use reject.`);
   const waiting = await inSuspense(tx, deposit, transfers, deps);
   if (waiting.length === 0 || !(isCredited(status) || status === 'expired_received'))
     fail('conflict', `The deposit ${id} is ${status}, and nothing of it waits to be credited.`);
+  assertChecked(id, waiting, checked);
   await addCredit(tx, deposit, { transfers: waiting, from: 'suspense' }, deps);
   const nowMs = deps.clock.now();
   const batch = `deposit:${id}:release:${waiting[0]?.id}`;

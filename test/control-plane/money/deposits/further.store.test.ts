@@ -129,6 +129,20 @@ describe('a sender', () => {
     expect(await deposits.cents()).toBe(3_000);
   });
 
+  test('who is sanctioned does not keep the late tokens of the others once its own are sent back', async () => {
+    const { id, address } = await credited();
+    await chain.pay(address, TOKEN, at(20), { from: chain.sanctioned });
+    await chain.finalize(at(22));
+    await deposits.settle();
+    await decide(id, 'reject');
+    await chain.pay(address, 5n * TOKEN, at(90));
+    await chain.finalize(at(92));
+    await deposits.settle();
+    expect([await waiting(), await suspended(id)]).toEqual([[id], '5.00']);
+    expect(await decide(id, 'credit')).toMatchObject({ status: 'credited_overpaid' });
+    expect([await suspended(id), await deposits.cents()]).toEqual(['0.00', 3_000]);
+  });
+
   test('whom nobody can check is checked again until somebody can', async () => {
     const { id, address } = await credited();
     chain.fault = { fails: 'eth_call' };

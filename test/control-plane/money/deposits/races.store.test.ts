@@ -170,6 +170,27 @@ test('a deposit is not credited with a transfer that a rewind takes back while i
   expect(await transfersOf(world.db.read, deposit.id)).toMatchObject([{ status: 'orphaned', is_counted: false }]);
 });
 
+test('an operator credits no transfer whose sender came while the others were checked', async () => {
+  const late = (txHash: string, from: string): FoundTransfer => {
+    const ms = deposit.expires_ms + 1;
+    return { ...paid(txHash, 1_000_000n), from, block: { ...block(7), ms } };
+  };
+  await note(paid('0xa', 25_000_000n));
+  const steps = stepsWith([paid('0xa', 25_000_000n)], async () => undefined);
+  for (let i = 0; i < 6; i += 1) await driveDeposit(deposit.id, steps);
+  await note(late('0xb', '0xpayer'));
+  await driveDeposit(deposit.id, steps);
+  const screen: StepDeps['screen'] = async (_chain, address) => {
+    if (address === '0xsanctioned') return 'hit';
+    await note(late('0xc', '0xsanctioned'));
+    await driveDeposit(deposit.id, steps);
+    return 'clear';
+  };
+  const { credit } = openDecisions({ ...steps, screen, ids: world.core.ids, nudge: () => undefined });
+  await expect(credit(deposit.id, 'late')).rejects.toMatchObject({ code: 'conflict' });
+  expect(await stateOf()).toMatchObject({ credited_cents: 2_500 });
+});
+
 test.each([
   ['another block', { block: { number: 7, hash: '0x99', ms: 0 } }],
   ['another amount', { units: 26_000_000n }],
