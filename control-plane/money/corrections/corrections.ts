@@ -5,6 +5,7 @@ import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { dollarText, lesserUcents } from '../../../shared/money.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
+import { waitingCreditOf } from '../credits/store.ts';
 import { wallet } from '../ledger/accounts.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { subjectEntries } from '../ledger/wallets.ts';
@@ -68,7 +69,7 @@ export function openCorrections(deps: CorrectionsDeps): Corrections {
   return {
     refund: async (refund) => {
       // Read before the transaction: the organisation and the suppliers of a charge never change.
-      const { orgId, supplierIds } = standingOf(await subjectEntries(db.read, refund.subjectId));
+      const { orgId, supplierIds } = standingOf(await subjectEntries(db.read, refund.subjectId), 0n);
       if (orgId === undefined) return fail('not_found', `Nothing was charged for ${refund.subjectId}.`);
       return db.tx('corrections.refund', async (tx) => {
         await tx.lock('org', orgId);
@@ -103,7 +104,7 @@ async function refundNow(tx: Tx, orgId: string, refund: NewRefund, deps: Correct
   }
   await assertFinal(tx, subjectId);
   const entries = await subjectEntries(tx, subjectId);
-  const { refundableUcents } = standingOf(entries);
+  const { refundableUcents } = standingOf(entries, await waitingCreditOf(tx, subjectId));
   const amountUcents = refund.amountUcents ?? refundableUcents;
   if (refundableUcents <= 0n) return fail('conflict', `Nothing of ${subjectId} is left to refund.`);
   if (amountUcents > refundableUcents) {
@@ -124,7 +125,7 @@ async function keepWithinCharge(
   const byPlatform = await store.refundedOf(tx, subjectId, true);
   if (inParts + byPlatform === 0n) return;
   const entries = await subjectEntries(tx, subjectId);
-  const { orgId, excessUcents } = standingOf(entries);
+  const { orgId, excessUcents } = standingOf(entries, await waitingCreditOf(tx, subjectId));
   if (orgId === undefined || excessUcents === 0n) return;
   const undo = async (fromPlatform: boolean, ucents: bigint): Promise<void> => {
     if (ucents === 0n) return;

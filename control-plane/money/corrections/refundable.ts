@@ -1,5 +1,5 @@
 // Pure: what was paid for a rental, a receipt or a video, who got it, and how much of it can still be refunded.
-import { accountId, payable, suspense } from '../ledger/accounts.ts';
+import { accountId, payable } from '../ledger/accounts.ts';
 import type { SubjectEntry } from '../ledger/wallets.ts';
 import type { ChargeSplit, SupplierPart } from './posting.ts';
 
@@ -17,10 +17,13 @@ export interface Standing {
   excessUcents: bigint;
 }
 
-export function standingOf(entries: readonly SubjectEntry[]): Standing {
+/**
+ * `waitingUcents` is what the wallet gets back if all credits that wait for a decision are released. The suspense account does not say it,
+ * because it also has what the wallet could not cover.
+ */
+export function standingOf(entries: readonly SubjectEntry[], waitingUcents: bigint): Standing {
   const paid = entries.filter(({ account_id: id }) => id.startsWith(WALLET));
-  const waiting = netOf(entries.filter(({ account_id: id }) => id === accountId(suspense)));
-  const left = -netOf(paid) - (waiting > 0n ? waiting : 0n);
+  const left = -netOf(paid) - waitingUcents;
   const isCharged = paid.some(({ net_ucents: net }) => net < 0n);
   return {
     orgId: isCharged ? paid[0]?.account_id.slice(WALLET.length) : undefined,
