@@ -230,12 +230,13 @@ function gatherFacts(
  * Records the containers of wanted workloads that were started and have no record. It is lost if the disk was full, or if its file is damaged.
  * Without a record, another container would be created if this one disappeared, and the workload would fail if the engine was away.
  */
-async function recordFound({ desired, containers }: Facts, records: Records): Promise<void> {
+async function recordFound({ desired, containers, busy }: Facts, records: Records): Promise<void> {
   for (const { id, workload_id: workloadId, started } of containers ?? []) {
     const record = records.all().get(workloadId);
     const isWanted = desired.some((one) => one.workload_id === workloadId && one.desired === 'running');
     const isKnown = record !== undefined && (record.container_id !== null || record.gone);
-    if (started && isWanted && !isKnown) await records.change(workloadId, { container_id: id });
+    if (started && isWanted && !isKnown && !busy.has(workloadId))
+      await records.change(workloadId, { container_id: id });
   }
 }
 

@@ -64,8 +64,8 @@ describe.each([
     const next = { ...WORKLOAD, workload_id: 'wl_b' };
     script.calls = [];
     await host.want({ ...WORKLOAD, desired: 'removed' }, next);
-    await host.until('next rental', () => host.called().includes('start'));
+    await host.until('next rental', () => host.seen('wl_b')?.phase === 'starting');
+    await host.until('its start', () => host.called().includes('start'));
     expect(host.called()).toEqual(['create', 'start']);
-    expect(host.seen('wl_b')?.phase).toBe('starting');
   });
 });
