@@ -21,6 +21,7 @@ import { confirmOutage, endOutage, giveUp, makeGood } from './outages.ts';
 import { plan } from './plan.ts';
 import { runningReason, instanceView, reservedView } from './view.ts';
 import { TakenMeanwhile } from './place.ts';
+import { openDue, timesOf } from './set-back.ts';
 import { lockRental } from './states.ts';
 import { perform, type StepDeps, withMoneyHeldForLater } from './steps.ts';
 import * as store from './store.ts';
@@ -157,7 +158,7 @@ export function openInstances(deps: InstancesDeps): Instances {
     show: (found, options) => show(found, options, deps),
     driver: {
       name: 'instances',
-      due: (nowMs, limit) => store.dueInstances(db.read, nowMs, limit),
+      due: openDue(deps),
       drive: async (id) => afterCommit(await driveOne(id, deps)),
     },
     noteObserved: (tx, instanceId, observed) => noteObserved(tx, instanceId, observed, deps),
@@ -281,13 +282,12 @@ async function driveOne(id: string, deps: InstancesDeps): Promise<string[]> {
   const instance = await store.findInstance(db.read, id);
   if (instance === undefined) return [];
   const workload = instance.workload_id === null ? undefined : await findWorkload(db.read, instance.workload_id);
+  const nowMs = deps.clock.now();
   const step = plan(
     {
       status: instance.status,
       enteredMs: instance.entered_ms,
-      placedMs: workload?.created_ms ?? null,
-      startingMs: workload?.starting_ms ?? null,
-      reachedMs: instance.last_reachable_ms,
+      ...timesOf(instance, workload, nowMs),
       endsByItself: instance.request.auto_terminate_hours !== undefined,
       ownImage: instance.launch.own_image,
       triedMachines: instance.tried_machine_ids.length,
@@ -296,7 +296,7 @@ async function driveOne(id: string, deps: InstancesDeps): Promise<string[]> {
       gpuGrace: gpuGrace(instance),
       quiet: deps.quiet,
     },
-    deps.clock.now(),
+    nowMs,
   );
   return perform(instance, step, deps);
 }
