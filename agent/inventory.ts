@@ -22,6 +22,16 @@ const ENGINE_VERSION_MIN = [20, 10] as const;
 const INVENTORY_PERIOD_MS = 60_000;
 /** A broken GPU is noticed within this time. */
 const KERNEL_LOG_PERIOD_MS = 5_000;
+/**
+ * The link waits for the first reading, and rentals without a link count as unreachable after 20 seconds. A broken card can block nvidia-smi,
+ * and the engine can hang.
+ */
+const FIRST_MS_MAX = 10_000;
+const UNREAD: GpuReading = {
+  gpus: [],
+  gpu_error: 'this host was not read yet since the agent has started',
+  gpu_faults: [],
+};
 /** How often the disk check is tried if the engine was away at our start, and how soon it is noticed that a btrfs no longer counts sizes. */
 const DISK_PERIOD_MS = 30_000;
 
@@ -58,23 +68,21 @@ export async function openInventory(config: AgentConfig, deps: InventoryDeps): P
     clock,
     log,
   });
-  const take = async (containerIds: () => string[]): Promise<Inventory> =>
-    takeInventory(await gpus.read(containerIds), {
-      engine,
-      facts,
-      diskEnforced: disk.enforced(),
-      fence: fence.finding(),
-    });
-  let inventory = await take(() => []);
+  /** A reading that began before the start may end after it. */
+  let idsNow = (): readonly string[] => [];
+  const reading = (): InventoryReading => ({ engine, facts, diskEnforced: disk.enforced(), fence: fence.finding() });
+  const take = async (): Promise<Inventory> => takeInventory(await gpus.read(() => idsNow()), reading());
+  let inventory = (await inFirstTime(take(), clock)) ?? inventoryOf(UNREAD, reading(), NO_VERSIONS);
   let loops: Loop[] = [];
   return {
     inventory: () => inventory,
     start: ({ containerIds, mountSources }, tell) => {
+      idsNow = containerIds;
       const readInventory = async (): Promise<void> => {
         // A container whose bundle was removed never starts again, so the engine must have listed all containers.
         const inUse = mountSources();
         if (inUse !== null) await removeOldBundles(config.state_dir, bundle, inUse);
-        const now = await take(containerIds);
+        const now = await take();
         if (JSON.stringify(now) === JSON.stringify(inventory)) return;
         inventory = now;
         tell(now);
@@ -154,15 +162,21 @@ export interface InventoryReading {
 
 /** The version is empty if the engine does not answer. */
 export async function takeInventory(gpus: GpuReading, taking: InventoryReading): Promise<Inventory> {
-  const { engine, facts, diskEnforced, fence } = taking;
-  const [engineVersion, toolkitVersion] = await Promise.all([engine.version().catch(() => ''), readToolkitVersion()]);
-  return {
-    ...gpus,
-    ...facts,
-    ...fence,
-    disk_enforced: diskEnforced,
-    engine_version: engineVersion.slice(0, 64),
-    container_toolkit_version: toolkitVersion,
-    agent_version: VERSION,
-  };
+  const [version, toolkit] = await Promise.all([taking.engine.version().catch(() => ''), readToolkitVersion()]);
+  return inventoryOf(gpus, taking, { engine_version: version.slice(0, 64), container_toolkit_version: toolkit });
+}
+
+type Versions = Pick<Inventory, 'engine_version' | 'container_toolkit_version'>;
+const NO_VERSIONS: Versions = { engine_version: '', container_toolkit_version: '' };
+
+function inventoryOf(gpus: GpuReading, taking: InventoryReading, versions: Versions): Inventory {
+  const { facts, diskEnforced, fence } = taking;
+  return { ...gpus, ...facts, ...fence, ...versions, disk_enforced: diskEnforced, agent_version: VERSION };
+}
+
+/** The first inventory; undefined if it takes too long. Its reading goes on, and the next one waits for nvidia-smi together with it. */
+async function inFirstTime(first: Promise<Inventory>, clock: Clock): Promise<Inventory | undefined> {
+  const over = new AbortController();
+  const tooLong = clock.sleep(FIRST_MS_MAX, over.signal).then(() => undefined);
+  return Promise.race([first, tooLong]).finally(() => over.abort());
 }

@@ -1,5 +1,5 @@
-// Bundles of earlier versions, on a host whose engine starts without the disk with the containers that use them.
-import { existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+// The inventory of a host: it is there in time for the link, and no bundle is removed whose containers the engine does not list yet.
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -38,12 +38,12 @@ const open = (): Promise<OneGpuHost> =>
   openOneGpuHost({ stateDir: dir, clock, engine, script, quarantineMs: 0, guest: true });
 const bundleOf = (version: string): string => join(dir, 'bundles', version, 'guest');
 
-async function openWatch(): Promise<InventoryWatch> {
+async function openWatch(nvidiaSmi = join(dir, 'no-nvidia-smi')): Promise<InventoryWatch> {
   const bundle = { folder: bundleOf('new'), holderProgram: '', node: [], entrypoint: [] };
   for (const version of ['old', 'new']) mkdirSync(bundleOf(version), { recursive: true });
   const facts = { cpu_cores: 2, ram_bytes: 1, storage_bytes: 1, hostname: 'host', kernel: '6' };
   const fence = { finding: () => ({ network_fence: 'none' as const, fence_error: '' }) };
-  const config = { ...(await readConfig(undefined)), state_dir: dir, nvidia_smi: join(dir, 'no-nvidia-smi') };
+  const config = { ...(await readConfig(undefined)), state_dir: dir, nvidia_smi: nvidiaSmi };
   return openInventory(config, { engine, facts, bootId: 'boot', bundle, fence, clock, log });
 }
 
@@ -60,4 +60,19 @@ test('a bundle stays while the engine may only have lost sight of the container 
     return existsSync(bundleOf('old')) ? undefined : true;
   });
   expect(existsSync(bundleOf('new'))).toBe(true);
+});
+
+test('an nvidia-smi that hangs holds up the link for less time than an outage takes to be confirmed', async () => {
+  const nvidiaSmi = join(dir, 'nvidia-smi');
+  writeFileSync(nvidiaSmi, '#!/bin/sh\nexec sleep 5\n', { mode: 0o755 });
+  const beganMs = clock.monotonicMs();
+  let opened: InventoryWatch | undefined;
+  void openWatch(nvidiaSmi).then((one) => (opened = one));
+  const hung = await eventually('inventory', 5_000, async () => (await clock.advance(1_000), opened));
+  expect(clock.monotonicMs() - beganMs).toBeLessThan(20_000);
+  expect(hung.inventory()).toMatchObject({
+    gpus: [],
+    gpu_error: 'this host was not read yet since the agent has started',
+  });
+  await hung.stop();
 });
