@@ -219,7 +219,7 @@ export function openRental(core: Core, settings: Settings, below: BelowRental): 
   const decoys = openRentalDecoys(core, below, endpoints);
   const describeInstances: ReservationsDeps['describeInstances'] = (query, contracts) =>
     instances.ofReservations(query, contracts);
-  const reservations = openReservations({ db, clock, ids, log, events, supply, leadMs, describeInstances });
+  const reservations = openReservations({ db, clock, ids, log, events, supply, leadMs, quiet, describeInstances });
   const isAnswering = (machineId: string): boolean => link.lifeOf(machineId, '').isAnswering;
   const onEndpointsChanged = (): void => nudges.edge();
   const instances: Instances = openInstances({

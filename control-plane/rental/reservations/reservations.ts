@@ -67,12 +67,14 @@ export interface ReservationsDeps extends MoveDeps {
   log: Log;
   /** How long before its start the GPUs of a contract are set aside. */
   leadMs: number;
+  /** Until `untilMs`, hosts reconnect after an absence of the control plane. */
+  quiet: { readonly untilMs: number };
   /** The instances of each contract that are not terminated, oldest first. */
   describeInstances(query: Query, reservationIds: readonly string[]): Promise<Map<string, ReservedInstance[]>>;
 }
 
 export function openReservations(deps: ReservationsDeps): Reservations {
-  const { db, clock, leadMs } = deps;
+  const { db, clock } = deps;
   const seen = (query: Query, contract: store.ReservationRow): Promise<OperatorView> =>
     operatorView(query, contract, deps);
   const change = (
@@ -121,10 +123,18 @@ export function openReservations(deps: ReservationsDeps): Reservations {
     chooseType: (tx, launch) => chooseType(tx, launch, clock.now()),
     driver: {
       name: 'reservations',
-      due: (nowMs, limit) => store.dueReservations(db.read, { nowMs, leadMs }, limit),
+      due: (nowMs, limit) => store.dueReservations(db.read, { nowMs, leadMs: leadNow(deps) }, limit),
       drive: (id) => drive(id, deps),
     },
   };
+}
+
+/**
+ * The lead time of contracts for the engine. While hosts reconnect, a contract gets no GPUs before its start. Otherwise it would get the GPUs of the
+ * hosts that come back first, a few on each, and could never serve a launch with many GPUs on one machine.
+ */
+function leadNow({ clock, leadMs, quiet }: ReservationsDeps): number {
+  return clock.now() < quiet.untilMs ? 0 : leadMs;
 }
 
 async function viewsOf(
@@ -147,7 +157,7 @@ async function drive(id: string, deps: ReservationsDeps): Promise<void> {
   const { began, missing, orgId } = await deps.db.tx('reservations.drive', async (tx) => {
     await tx.lock('reservation', id);
     const { status: before, org_id } = await find(tx, id);
-    const { status } = await upToDate(tx, id, deps);
+    const { status } = await upToDate(tx, id, { ...deps, leadMs: leadNow(deps) });
     return {
       began: before === 'pending' && status === 'active',
       missing: await awaitedGpus(tx, id),

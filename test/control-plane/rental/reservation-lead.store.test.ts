@@ -1,6 +1,7 @@
 // The lead time of a contract: its GPUs stay on the market until then, and those in use become its slots as they are released.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { latestEnd } from '../../../control-plane/rental/instances/plan.ts';
+import { QUIET_AFTER_START_MS } from '../../../control-plane/rental/instances/quiet.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import type { OperatorView } from '../../../control-plane/rental/reservations/reservations.ts';
 import type { NewReservation } from '../../../shared/api/reservation.ts';
@@ -8,7 +9,7 @@ import { createLog } from '../../../shared/log.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 import { brokenContracts } from './contract-promises.ts';
-import { loseHost } from '../../kit/machines.ts';
+import { linkHost, loseHost } from '../../kit/machines.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -114,6 +115,44 @@ describe('GPUs of a contract', () => {
     await pass(2 * DAY_MS);
     expect(await has(made.id)).toEqual([1, 0]);
     expect(await world.journal(made.id)).toEqual(['reservation.pending', 'reservation.active']);
+  });
+});
+
+describe('GPUs of a contract whose lead time comes while the control plane is away', () => {
+  /** The next process begins a minute after the lead time. The host of the larger machine comes back last. */
+  async function awayAtLead(): Promise<{ id: string; machineId: string }> {
+    const small = await world.machine({ gpus: 4 });
+    const { machineId } = await world.machine({ gpus: 8 });
+    const { contract: made } = await contract(8, DAY_MS);
+    for (const id of [small.machineId, machineId]) await loseHost(world, id);
+    await world.clock.advance(DAY_MS - LEAD_MS + 60_000);
+    world = await world.restart();
+    await world.drive();
+    await linkHost(world, small.machineId);
+    await pass(QUIET_AFTER_START_MS - 1);
+    await linkHost(world, machineId);
+    await world.drive();
+    return { id: made.id, machineId };
+  }
+
+  test('are set aside once hosts had time to come back, on as few machines as possible', async () => {
+    const { id, machineId } = await awayAtLead();
+    expect([await has(id), await onOffer()]).toEqual([[0, 0], 12]);
+    await pass(1);
+    expect([await has(id), await onOffer()]).toEqual([[8, 0], 4]);
+    expect((await world.rooms.reservations.show(id)).slots.map((slots) => slots.machine_id)).toEqual([machineId]);
+  });
+
+  test('are set aside when the contract begins, if that comes first', async () => {
+    const { machineId } = await world.machine();
+    const { contract: made } = await contract(1, 2 * DAY_MS);
+    await world.clock.advance(2 * DAY_MS - 1);
+    world = await world.restart();
+    await world.drive();
+    expect([await has(made.id), await onOffer()]).toEqual([[0, 0], 1]);
+    await pass(1);
+    expect([await has(made.id), await onOffer()]).toEqual([[1, 0], 0]);
+    expect((await world.rooms.reservations.show(made.id)).slots[0]?.machine_id).toBe(machineId);
   });
 });
 
