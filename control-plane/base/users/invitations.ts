@@ -90,10 +90,11 @@ export function openInvitations(deps: PeopleDeps): Invitations {
 async function create(
   tx: Tx,
   admitted: Caller,
-  { role, email = null }: z.output<typeof CreateInvitation>,
+  request: z.output<typeof CreateInvitation>,
   deps: PeopleDeps,
 ): Promise<NewInvitation> {
   const { clock, ids, events, sessions } = deps;
+  const { role, email = null } = request;
   const userId = admitted.session?.userId ?? (await personOfKey(tx, admitted.principalId));
   // All invitations of a person end together (`People.useLink`), and this one must not be made meanwhile.
   if (userId !== null) await tx.lock('user', userId);
