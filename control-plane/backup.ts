@@ -6,6 +6,7 @@ import type { Fields } from './base/http/operator.ts';
 import { backupSqlite, checkSqlite, flush } from './base/db/backup.ts';
 import { lockSqlite } from './base/db/sqlite.ts';
 import { assertSecretFits } from './base/http/sealing.ts';
+import { endAllSessions } from './base/users/session-store.ts';
 import type { Config } from './config.ts';
 import { setAllOffline } from './fleet/supply/supply.ts';
 import { openFoundation } from './foundation.ts';
@@ -81,6 +82,8 @@ async function stage(file: string, staged: string, core: Omit<Core, 'db'>): Prom
     await assertSecretFits(foundation.db, core.sealing);
     // The backup has an old state of the hosts. So no workload may be placed on a host before the host has reported what it runs.
     await foundation.db.tx('restore.offline', (tx) => setAllOffline(tx, core.clock.now()));
+    // Its sessions may have ended since, for example because somebody else had one of them.
+    await foundation.db.tx('restore.sessions', endAllSessions);
   } finally {
     await foundation.close();
   }

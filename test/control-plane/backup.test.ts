@@ -228,3 +228,22 @@ test('marks all machines offline until each host reports what it runs', async ()
   await restoreFrom(at('copy.db'), { force: true });
   expect(await withDb((db) => onlineMachineIds(db.read, '', 10))).toEqual([]);
 });
+
+test('ends all sessions, because somebody may have ended one of them since the backup', async () => {
+  await startOnce();
+  await withDb((db) =>
+    db.tx('add', async (tx) => {
+      await tx.run(
+        sql`insert into users (id, email, name, is_operator, is_vouched, created_ms) values ('u', 'a@b.c', 'A', 1, 1, 0)`,
+      );
+      await tx.run(
+        sql`insert into sessions (id, user_id, token_hash, client_ip, network, user_agent, is_strong, confirmed_ms, created_ms, used_ms, expires_ms)
+            values ('ses_1', 'u', 'h', '192.0.2.1', '192.0.2.1', 'x', 1, 0, 0, 0, ${Number.MAX_SAFE_INTEGER})`,
+      );
+    }),
+  );
+  await backup(config, at('copy.db'));
+  await restoreFrom(at('copy.db'), { force: true });
+  const sessions = sql`select count(*) as count from sessions`;
+  expect(await withDb((db) => db.read.one(Count, sessions))).toEqual({ count: 0 });
+});

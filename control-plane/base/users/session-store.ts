@@ -121,6 +121,11 @@ export function deleteOthers(tx: Tx, userId: string, keptId: string): Promise<En
   return deleteWhere(tx, sql`user_id = ${userId} and id <> ${keptId}`);
 }
 
+/** Ends the sessions of all people. */
+export async function endAllSessions(tx: Tx): Promise<void> {
+  await tx.run(sql`delete from sessions`);
+}
+
 /** Ends the session that the browser had before a sign-in, whoever signs in. */
 export function deleteWithToken(tx: Tx, tokenHash: string): Promise<EndedSession[]> {
   return deleteWhere(tx, sql`token_hash = ${tokenHash}`);
