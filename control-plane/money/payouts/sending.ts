@@ -92,6 +92,8 @@ async function exportBatch(batch: string, deps: PayingDeps): Promise<store.Payou
 async function exportOne(tx: Tx, id: string, batch: string, deps: PayingDeps): Promise<void> {
   const row = await store.findPayout(tx, id);
   if (row?.state !== 'due') return;
+  // The same export may run twice, and the other one may have ended meanwhile. Whoever has its list would not know of a further payout.
+  if (!(await store.keepBatchOpen(tx, batch))) return;
   const destinations = await deps.destinations.of(tx, row.supplier_id);
   const why = sendObstacleOf(await deps.supplierStatus(tx, row.supplier_id), destinations);
   if (why !== undefined || destinations.inForce === undefined) return;

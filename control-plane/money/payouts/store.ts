@@ -128,6 +128,12 @@ export async function openBatch(tx: Tx, name: string, nowMs: number): Promise<Ba
   return row;
 }
 
+/** False if the batch is closed. Otherwise nobody closes it before the end of the transaction. */
+export async function keepBatchOpen(tx: Tx, name: string): Promise<boolean> {
+  const kept = await tx.run(sql`update payout_batches set name = name where name = ${name} and closed_ms is null`);
+  return kept === 1;
+}
+
 export async function closeBatch(tx: Tx, name: string, nowMs: number): Promise<void> {
   await tx.run(sql`update payout_batches set closed_ms = ${nowMs} where name = ${name} and closed_ms is null`);
 }

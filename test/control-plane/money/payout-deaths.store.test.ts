@@ -59,3 +59,34 @@ test.each(
   await world.verify();
   await world.close();
 });
+
+/** Does something else before the next transaction that exports a payout. */
+function slow(db: Db): { db: Db; beforeExport(work: () => Promise<unknown>): void } {
+  let meanwhile: (() => Promise<unknown>) | undefined;
+  const tx: Db['tx'] = async (txName, body) => {
+    const work = txName === 'payouts.export' ? meanwhile : undefined;
+    if (work !== undefined) meanwhile = undefined;
+    await work?.();
+    return db.tx(txName, body);
+  };
+  return { db: { ...db, tx }, beforeExport: (work) => (meanwhile = work) };
+}
+
+test('an export that goes on after the same export has ended elsewhere adds no payout to the batch', async () => {
+  const { world, over } = await openWorldOver(slow);
+  const payee = await world.machine();
+  await nameDestination(world, payee);
+  await earnCents(world, payee.supplierId, 3_000);
+  const { exportBatch, makeDue } = world.rooms.payouts;
+  await makeDue(new AbortController().signal);
+  await world.rooms.supply.suspendSupplier(payee.supplierId);
+  over.beforeExport(async () => {
+    expect(await exportBatch('monday')).toEqual([]);
+    await world.rooms.supply.resumeSupplier(payee.supplierId);
+  });
+  expect(await exportBatch('monday')).toEqual([]);
+  expect(await exportBatch('tuesday')).toMatchObject([{ state: 'in_flight', batch: 'tuesday' }]);
+  await world.clock.advance(3_600_000);
+  await world.verify();
+  await world.close();
+});
