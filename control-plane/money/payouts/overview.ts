@@ -40,5 +40,5 @@ export const waitingDisputes: Waits = async (query, { limit }) =>
     id,
     what: `The rental ${instanceId} is disputed: ${reason}`,
     sinceMs,
-    command: `svc-control-plane admin dispute resolve ${id} --note <text>`,
+    command: `svc-control-plane admin dispute resolve ${id} <--release or --refund> --note <text>`,
   }));

@@ -135,6 +135,9 @@ describe('what waits for an operator', () => {
       `The machine ${machineId} waits for your approval.`,
       '2 payouts are to be sent, $1.50 together.',
     ]);
+    const dispute = waiting.oldest.find(({ kind }) => kind === 'dispute')?.command ?? '';
+    expect(dispute).toBe('svc-control-plane admin dispute resolve dis_1 <--release or --refund> --note <text>');
+    await runCommand(world, dispute.replace('<--release or --refund>', '--release').split(' ').slice(1));
     await world.rooms.supply.approve(machineId);
     expect((await read()).waiting.oldest.map(({ kind }) => kind)).not.toContain('machine');
     await world.db.tx('test.tidy', async (tx) => {
