@@ -27,12 +27,13 @@ export async function gpusOffered(query: Query): Promise<number> {
 
 const MachineRow = z.object({ id: text, since_ms: int });
 
-/** Machines that were linked and never approved, and those whose identity two hosts have. */
+/** Machines with a host that was linked and is not approved, and those whose identity two hosts have. */
 export const waitingMachines: Waits = async (query, { limit }) => {
   const unapproved = await query.all(
     MachineRow,
     sql`select m.id, l.first_ms as since_ms from machines m join machine_links l on l.machine_id = m.id
-        where m.status = 'pending_verification' and m.approved = 0 order by l.first_ms, m.id limit ${limit}`,
+        where m.status = 'pending_verification' and m.approved = 0 and m.public_key is not null
+        order by l.first_ms, m.id limit ${limit}`,
   );
   const copied = await query.all(
     MachineRow,

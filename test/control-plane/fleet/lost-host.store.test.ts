@@ -2,6 +2,7 @@
 import { EventEmitter } from 'node:events';
 import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { waitingMachines } from '../../../control-plane/fleet/supply/overview.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { findMachine, gpusOf, type MachineRow } from '../../../control-plane/fleet/supply/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
@@ -165,6 +166,16 @@ test('a machine that the operator has suspended stays suspended', async () => {
   await endUnconfirmed();
   await world.rooms.supply.suspend(made.machineId);
   expect(await lose()).toContain('suspended');
+});
+
+test('a machine whose host was given up waits for the operator again only when a new host has enrolled', async () => {
+  const waiting = async (): Promise<string[]> =>
+    (await waitingMachines(world.db.read, { nowMs: world.clock.now(), limit: 10 })).map((row) => row.id);
+  await endUnconfirmed();
+  await lose();
+  expect(await waiting()).toEqual([]);
+  await world.rooms.supply.enroll({ token: await token(), public_key: NEW_KEY, inventory: made.inventory });
+  expect(await waiting()).toEqual([made.machineId]);
 });
 
 test('the old host cannot come back: neither its key nor a hello that was under way is taken', async () => {
