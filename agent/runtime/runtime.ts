@@ -122,6 +122,8 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     gatherFacts({ ...deps, pulls, work, listing, silence }, containers, busy);
 
   const tick = async (): Promise<void> => {
+    // The engine may hang, and rentals must be reachable before its first answer. Steps for containers wait for that.
+    if (listing.known() === null) for (const step of plan(facts(null, work.busy))) work.begin(step);
     // A step that ran while the engine was asked may have changed something after the engine answered.
     const busyBefore = [...work.busy];
     await desired.keep();
@@ -145,10 +147,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   };
   const loop = startLoop({ name: 'runtime', periodMs: PERIOD_MS, run: tick }, { clock, log });
   const spare = startLoop({ name: 'spare-network', periodMs: PERIOD_MS, run: keepSpare }, { clock, log });
-  const sweep = async (): Promise<void> => {
-    // If the disk with the images is away, they would count as removed, and nothing would remove them once it is back.
-    if (listing.current() !== null) await deps.images.sweep(wantedImages());
-  };
+  const sweep = (): Promise<void> => sweepImages(deps.images, listing, wantedImages());
   const images = startLoop({ name: 'images', periodMs: IMAGES_PERIOD_MS, run: sweep }, { clock, log });
 
   return {
@@ -171,6 +170,11 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
       await work.settled();
     },
   };
+}
+
+/** If the disk with the images is away, they would count as removed, and nothing would remove them once it is back. */
+async function sweepImages(images: Images, listing: Listing, wanted: ReadonlySet<string>): Promise<void> {
+  if (listing.current() !== null) await images.sweep(wanted);
 }
 
 function wantedOf(desired: Desired): DesiredWorkload[] {

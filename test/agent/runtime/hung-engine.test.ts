@@ -69,3 +69,15 @@ describe.each([
     expect(host.called()).toEqual(['create', 'start']);
   });
 });
+
+test('an agent that starts while the engine hangs connects to the holders at once, so that rentals stay reachable', async () => {
+  await host.want(WORKLOAD);
+  await host.until('container', () => host.runtime.running().length > 0);
+  await host.runtime.stop();
+  const listed = Promise.withResolvers<void>();
+  script.mayList = listed.promise;
+  const options = { stateDir: dir, clock, script, quarantineMs: 0, guest: true, isHolderUp: false };
+  host = await openOneGpuHost({ ...options, engine: openSlowEngine(script) });
+  await host.until('holder', () => host.hasHolder());
+  listed.resolve();
+});

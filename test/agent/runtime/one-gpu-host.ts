@@ -17,6 +17,8 @@ export interface OneGpuHost {
   runtime: Runtime;
   /** Takes a desired state with these workloads. */
   want(...workloads: DesiredWorkload[]): Promise<void>;
+  /** True while the holder of wl_a is connected. */
+  hasHolder(): boolean;
   seen(workloadId: string): ObservedWorkload | undefined;
   /** Lets time pass until it is so. */
   until(what: string, is: () => boolean): Promise<unknown>;
@@ -33,16 +35,18 @@ export interface HostOptions {
   quarantineMs: number;
   /** Whether the guest of wl_a is connected. */
   guest: boolean;
+  /** True if the holder of wl_a works, and is connected. If false, the runtime has to connect to it. True if it is left out. */
+  isHolderUp?: boolean;
 }
 
 export async function openOneGpuHost(options: HostOptions): Promise<OneGpuHost> {
   const { stateDir, clock, engine, script, quarantineMs, guest } = options;
   const desired = await openDesired(stateDir, { files: DISK, log, clock, bootId: 'boot' });
   const records = await openRecords(stateDir, { files: DISK, log, now: clock.now });
-  const status = { up: true, guest, host_key: null, main_exit: null };
+  const status = { up: options.isHolderUp ?? true, guest, host_key: null, main_exit: null };
   const holders = {
     prepare: async () => ({ entrypoint: [], mounts: [] }),
-    ensure: async () => undefined,
+    ensure: async () => void (status.up = true),
     statuses: () => new Map([['wl_a', status]]),
     pause: async () => undefined,
     end: async () => undefined,
@@ -76,6 +80,7 @@ export async function openOneGpuHost(options: HostOptions): Promise<OneGpuHost> 
         workloads,
       });
     },
+    hasHolder: () => status.up,
     seen: (id) => runtime.observed().workloads.find((workload) => workload.workload_id === id),
     until: (what, is) => eventually(what, 5_000, async () => (await clock.advance(5_000), is() || undefined)),
     called: () => script.calls.filter((call) => call !== 'spare' && call !== 'sweep'),

@@ -15,6 +15,8 @@ export interface EngineScript {
   mayStart: Promise<void>;
   /** The engine does not say which containers there are. */
   isAway: boolean;
+  /** The engine lists no containers before it resolves. */
+  mayList: Promise<void>;
   /** One entry for each inspection of the image: whether it is missing. After the last entry it is there. */
   absences: boolean[];
   /** Why the next pulls fail, one each. */
@@ -42,6 +44,7 @@ export function newScript(): EngineScript {
     mayCreate: Promise.resolve(),
     mayStart: Promise.resolve(),
     isAway: false,
+    mayList: Promise.resolve(),
     absences: [],
     pullFaults: [],
     calls: [],
@@ -70,6 +73,7 @@ export function openSlowEngine(script: EngineScript): Engine {
   return {
     version: async () => '1',
     list: async () => {
+      await script.mayList;
       if (script.isAway) throw new Error('no answer');
       const then = containers;
       for (let turn = 0; turn < 5; turn += 1) await script.clock.nextTurn();
