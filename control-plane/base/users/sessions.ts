@@ -110,11 +110,7 @@ export function openSessions(deps: Deps): Sessions {
   };
   return {
     authenticate: (token) => authenticate(token, deps),
-    present: async (tx, caller, scope) => {
-      const now = await atPresent(tx, caller, clock.now());
-      assertMay(now, scope);
-      return now;
-    },
+    present: (tx, caller, scope) => presentOf(tx, caller, { scope, nowMs: clock.now() }),
     begin,
     confirm: async (tx, id, isStrong) => {
       const { token, tokenHash } = newToken();
@@ -174,6 +170,17 @@ async function authenticate(token: string, { db, clock, accounts }: Deps): Promi
     },
     ...(restriction === undefined ? {} : { restriction }),
   };
+}
+
+/** Does what `Sessions.present` does, for rooms above. */
+export async function presentOf(
+  tx: Tx,
+  caller: Caller,
+  { scope, nowMs }: { scope: Scope | 'session'; nowMs: number },
+): Promise<Caller> {
+  const now = await atPresent(tx, caller, nowMs);
+  assertMay(now, scope);
+  return now;
 }
 
 /** @throws ServiceError `unauthorized` if the key or the session has ended */

@@ -14,8 +14,9 @@ import { fail } from '../../../shared/errors.ts';
 import { BILLS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import type { Db, Query, Tx } from '../../base/db/db.ts';
 import { byCreation, type Cursors } from '../../base/http/cursors.ts';
-import { type Reply, type Route, route } from '../../base/http/route.ts';
+import { type Caller, type Reply, type Route, route } from '../../base/http/route.ts';
 import { openTurns } from '../../base/http/turns.ts';
+import { presentOf } from '../../base/users/sessions.ts';
 import type { Payee } from './destinations.ts';
 import { explainedPage, payoutView } from './payout-view.ts';
 import type { Payouts } from './payouts.ts';
@@ -119,7 +120,7 @@ function changeRoute(deps: PayoutRouteDeps): Route {
     responses: destination,
     errors: ['not_found'],
     handler: ({ caller, body, settle }) =>
-      ofPayee(caller.orgId, deps, settle, (tx, payee) => deps.payouts.destinations.change(tx, payee, body)),
+      ofPayee(caller, deps, settle, (tx, payee) => deps.payouts.destinations.change(tx, payee, body)),
   });
 }
 
@@ -136,20 +137,24 @@ function cancelRoute(deps: PayoutRouteDeps): Route {
     responses: destination,
     errors: ['not_found', 'conflict'],
     handler: ({ caller, settle }) =>
-      ofPayee(caller.orgId, deps, settle, (tx, payee) => deps.payouts.destinations.cancel(tx, payee)),
+      ofPayee(caller, deps, settle, (tx, payee) => deps.payouts.destinations.cancel(tx, payee)),
   });
 }
 
 async function ofPayee(
-  orgId: string,
-  { db, supplierOf }: PayoutRouteDeps,
+  caller: Caller,
+  { db, clock, supplierOf }: PayoutRouteDeps,
   settle: (tx: Tx, reply: Reply) => Promise<void>,
   work: (tx: Tx, payee: Payee) => Promise<Destinations>,
 ): Promise<Reply> {
+  const { orgId } = caller;
   const supplierId = (await supplierOf(db.read, orgId)) ?? fail('not_found', NO_SUPPLIER);
   return db.tx('payouts.destination', async (tx) => {
+    await tx.lock('org', orgId);
     // Waits until a transaction that pays the supplier has ended. A later one sees the change.
     await tx.lock('supplier', supplierId);
+    // The caller was let in before its body came. Whoever has lost the key or the session meanwhile must not redirect the money.
+    await presentOf(tx, caller, { scope: 'supply:write', nowMs: clock.now() });
     const reply: Reply = { status: 200, body: destinationView(await work(tx, { supplierId, orgId })) };
     await settle(tx, reply);
     return reply;

@@ -1,5 +1,5 @@
 // A request is let in before its body is read. Whoever holds the body back until the rights are gone gets nothing for it.
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Role } from '../../../../shared/api/auth.ts';
 import type { Call, Caller } from '../../../../control-plane/base/http/route.ts';
 import { type Api, type ApiAccount, openApi } from '../../../contract/api.ts';
@@ -99,4 +99,30 @@ test('a person who was removed meanwhile leaves no second time', async () => {
   const caller = await admitted(eve);
   await api.call('DELETE', `/v1/members/${eve.userId}`, { as: owner });
   expect(await finish('leaveOrg', caller, {})).toBe('not_found');
+});
+
+describe('a payout destination', () => {
+  const parts = { body: { chain: 'base', address: '0x52908400098527886E0F7030069857D2E4169EE7' } };
+  beforeEach(async () => {
+    expect((await api.call('POST', '/v1/community/supplier', { as: owner })).status).toBe(200);
+  });
+  const destination = async (): Promise<unknown> =>
+    (await api.call('GET', '/v1/community/payout-destination', { as: owner })).json['destination'];
+
+  test('is not set with an API key that was revoked meanwhile', async () => {
+    const caller = await api.world.rooms.accounts.authenticate(account.key, { confirmsKey: false });
+    if (caller === undefined) throw new Error('the key is unknown');
+    await api.world.rooms.accounts.revokeKey(account.principalId);
+    expect(await finish('changePayoutDestination', caller, parts)).toBe('unauthorized');
+    expect(await destination()).toBeNull();
+  });
+
+  test('is not set by a person who was removed meanwhile, or whose session has ended', async () => {
+    const [removed, ended] = [await admitted(eve), await admitted(owner)];
+    expect((await api.call('DELETE', `/v1/members/${eve.userId}`, { as: owner })).status).toBe(204);
+    expect(await finish('changePayoutDestination', removed, parts)).toBe('insufficient_scope');
+    expect(await destination()).toBeNull();
+    await api.world.rooms.users.sessions.end(owner.userId, owner.sessionId);
+    expect(await finish('changePayoutDestination', ended, parts)).toBe('unauthorized');
+  });
 });
