@@ -67,14 +67,19 @@ const OF_SOCKET = /^\/(admin\/)?/;
  * Each route needs the session of a person who operates this installation and has a second factor. A route that changes something also needs a
  * confirmation of the last ten minutes. Its entry in the audit journal has the person's e-mail address, which no header can change.
  */
-export function operatorSessionRoutes(routes: readonly Route[], audit: Pick<Audit, 'run'>): Route[] {
+export function operatorSessionRoutes(routes: readonly Route[], audit: Pick<Audit, 'run' | 'assertPresent'>): Route[] {
   return audited(routes, audit).map((each) => ({
     ...each,
     path: each.path.replace(OF_SOCKET, '/admin/v1/'),
     scope: 'session',
     stepUp: each.method !== 'GET',
     errors: [...each.errors, 'insufficient_scope', 'second_factor_required'],
-    handler: (call) => each.handler({ ...call, actor: operatorOf(call.caller) }),
+    handler: async (call) => {
+      const actor = operatorOf(call.caller);
+      // A request is let in before its body comes. Whoever has stolen a session could hold bodies back until it has ended.
+      if (each.method !== 'GET') await audit.assertPresent(call.caller);
+      return each.handler({ ...call, actor });
+    },
   }));
 }
 

@@ -4,9 +4,12 @@ import { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
 import { ServiceError } from '../../shared/errors.ts';
 import type { Ids } from '../../shared/ids.ts';
-import { int, json, text } from '../base/db/columns.ts';
+import { countRow, int, json, text } from '../base/db/columns.ts';
 import { type Db, type Query, sql, type Tx } from '../base/db/db.ts';
+import { failEndedSession } from '../base/http/checks.ts';
 import { pageBy, type PageStart } from '../base/http/cursors.ts';
+import type { Caller } from '../base/http/route.ts';
+import { isLivingPrincipal } from '../base/users/sessions.ts';
 
 export interface Action {
   /** The system user that ran the command. This is not verified: anyone who can open the socket can claim any name. */
@@ -37,6 +40,8 @@ export interface Audit {
   readonly db: Db;
   /** Runs `work`, whose result names the thing that it created, if any. Refusals and failures are recorded with their code. */
   run<T>(action: Action, work: () => Promise<T>, madeId: (result: T) => string | null): Promise<T>;
+  /** Called when the whole request of an operator has come. @throws ServiceError `unauthorized` if its session has ended meanwhile */
+  assertPresent(caller: Caller): Promise<void>;
   /** A page of the entries since `sinceMs` (epoch ms), newest first. */
   list(query: Query, sinceMs: number, start: PageStart): Promise<AuditEntry[]>;
 }
@@ -75,6 +80,10 @@ export function openAudit({ db, clock, ids }: { db: Db; clock: Clock; ids: Ids }
         await db.tx('audit.failed', (tx) => conclude(tx, pending, code));
         throw error;
       }
+    },
+    assertPresent: async ({ principalId }) => {
+      const isLiving = isLivingPrincipal(principalId, clock.now());
+      if ((await db.read.one(countRow, sql`select 1 as count where ${isLiving}`)) === undefined) failEndedSession();
     },
     list: (query, sinceMs, start) =>
       query.all(
