@@ -59,7 +59,7 @@ export function signInRoutes({ users }: { users: Users }): Route[] {
       operationId: 'useLink',
       summary: 'Set the password with a link of the operator',
       description:
-        'The link works once. All other sessions, passkeys and codes of the person end, and all API keys that the person got from logins of programs.',
+        'The link works once. All other sessions, passkeys and codes of the person end, all API keys that the person got from logins of programs, and the open invitations that the person has made.',
       body: UseLink,
       responses: { 201: sessionResponse },
       errors: ['not_found', 'unavailable'],
