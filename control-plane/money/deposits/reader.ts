@@ -20,11 +20,15 @@ export interface FoundTransfer {
   /** The position of the transfer in its block or transaction. */
   logIndex: number;
   block: Block;
+  /** The address of the sender. On Solana, several accounts may have paid: then the addresses of all, the one that paid the most first. */
   from: string;
   to: string;
   asset: DepositAsset;
   units: bigint;
 }
+
+/** Stands between the addresses of several senders. */
+export const SENDERS_SEPARATOR = ',';
 
 /** Every function but `obstacle` throws OutboundError or RpcError if the node gives no answer that can be used. */
 interface NodeReader {

@@ -4,7 +4,7 @@ import { messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Db } from '../../base/db/db.ts';
 import { countSanctioned, findSanctioned } from './addresses-store.ts';
-import type { ChainReader } from './reader.ts';
+import { type ChainReader, SENDERS_SEPARATOR } from './reader.ts';
 
 /** `unknown`: nobody could check the sender now. */
 export type Verdict = 'clear' | 'hit' | 'unknown';
@@ -32,12 +32,18 @@ export function openScreening(deps: {
   };
 }
 
-/** The verdict about several senders: `hit` if one of them is a hit, otherwise `unknown` if one of them is unknown. */
+/**
+ * The verdict about the senders of transfers, each of which may have several: `hit` if one of them is a hit, otherwise `unknown` if one of them
+ * is unknown.
+ */
 export async function screenAll(
   screen: Screen,
   senders: readonly { chain: DepositChain; address: string }[],
 ): Promise<Verdict> {
-  const verdicts = await Promise.all(senders.map(({ chain, address }) => screen(chain, address)));
+  const each = senders.flatMap(({ chain, address }) =>
+    address.split(SENDERS_SEPARATOR).map((one) => ({ chain, address: one })),
+  );
+  const verdicts = await Promise.all(each.map(({ chain, address }) => screen(chain, address)));
   if (verdicts.includes('hit')) return 'hit';
   return verdicts.includes('unknown') ? 'unknown' : 'clear';
 }

@@ -2,14 +2,15 @@
 import { z } from 'zod';
 import { DEPOSIT_ASSETS, type DepositAsset } from '../../../shared/api/deposit.ts';
 import { TOKEN_DECIMALS } from './chains.ts';
-import type {
-  AccountMark,
-  AccountReader,
-  AskedAccounts,
-  Block,
-  BlockRange,
-  FoundTransfer,
-  ReadAccounts,
+import {
+  type AccountMark,
+  type AccountReader,
+  type AskedAccounts,
+  type Block,
+  type BlockRange,
+  type FoundTransfer,
+  type ReadAccounts,
+  SENDERS_SEPARATOR,
 } from './reader.ts';
 import { isNodeError, NO_ANSWER, type Rpc, RpcError } from './rpc.ts';
 import type { ChainSettings } from './settings.ts';
@@ -282,7 +283,9 @@ function received(
   const senders = (meta.preTokenBalances ?? [])
     .filter((each) => each.mint === mint && changeAt(each.accountIndex) < 0n)
     .toSorted((a, b) => (changeAt(a.accountIndex) < changeAt(b.accountIndex) ? -1 : 1));
+  // All of them count. Otherwise a sanctioned sender could move more from another wallet of its own in the same transaction, and not be checked.
+  const owners = [...new Set(senders.flatMap((each) => each.owner ?? []))].join(SENDERS_SEPARATOR);
   // Newly made tokens have no sender. In that case the sender is the account that has paid for the transaction.
-  const from = senders[0]?.owner ?? accountKeys[0] ?? '';
+  const from = owners === '' ? (accountKeys[0] ?? '') : owners;
   return [{ logIndex: index, from, to: owner, asset, units: changeAt(index) }];
 }

@@ -3,6 +3,7 @@ import { beforeEach, describe, expect, test } from 'vitest';
 import { CHAINS } from '../../../../control-plane/money/deposits/chains.ts';
 import type { AccountMark, AccountReader, ReadAccounts } from '../../../../control-plane/money/deposits/reader.ts';
 import { type Rpc, RpcError } from '../../../../control-plane/money/deposits/rpc.ts';
+import { type Screen, screenAll } from '../../../../control-plane/money/deposits/screening.ts';
 import { openSolanaReader } from '../../../../control-plane/money/deposits/solana.ts';
 import { TOKEN_PROGRAM, tokenAccountOf } from '../../../../control-plane/money/deposits/chain-addresses.ts';
 import type { TokenBalance } from '../../../kit/solana-chain.ts';
@@ -53,10 +54,20 @@ const paid = (changed: object = {}, keys = accountKeys) =>
   }).transfersOf('signature', OWNER);
 
 describe('a transaction on Solana', () => {
-  test('pays what it added to the token account of the address, and is from whoever lost the most', async () => {
+  test('pays what it added to the token account of the address, and is from all who have lost', async () => {
     const block = { number: 7, hash: '7', ms: 9_000 };
-    const transfer = { txHash: 'signature', logIndex: 2, from: 'sender', to: OWNER, asset: 'usdc', units: 40n, block };
-    expect(await paid()).toEqual([transfer]);
+    const transfer = { txHash: 'signature', logIndex: 2, to: OWNER, asset: 'usdc', units: 40n, block };
+    expect(await paid()).toEqual([{ ...transfer, from: 'sender,other' }]);
+  });
+
+  // Whoever is sanctioned could move more from a clean wallet to another one in the same transaction.
+  test('is from a sanctioned sender also if somebody else has lost more', async () => {
+    const [transfer] = (await paid()) ?? [];
+    const senders = [{ chain: 'solana', address: transfer?.from ?? '' }] as const;
+    const screened: string[] = [];
+    const screen: Screen = async (_chain, address) => (screened.push(address), address === 'other' ? 'hit' : 'clear');
+    expect(await screenAll(screen, senders)).toBe('hit');
+    expect(screened).toEqual(['sender', 'other']);
   });
 
   test('pays only the difference to what was there before', async () => {
