@@ -14,9 +14,14 @@ export function jobCalls(
       for (const { Id: id } of await findAll(workloadId)) await stopGently(docker.getContainer(id), graceMs);
     },
     fileIn: async (workloadId, path) => {
-      const [found] = await findAll(workloadId);
-      if (found === undefined) throw new Error('the engine lists no container of the job');
-      const archive = await absentAsUndefined(docker.getContainer(found.Id).getArchive({ path }));
+      const find = async (): Promise<Docker.Container> => {
+        const [found] = await findAll(workloadId);
+        if (found === undefined) throw new Error('the engine lists no container of the job');
+        return docker.getContainer(found.Id);
+      };
+      const archive = await absentAsUndefined((await find()).getArchive({ path }));
+      // The engine answers 404 also if the container was removed meanwhile.
+      if (archive === undefined) await find();
       return archive && fileOfArchive(archive as Readable);
     },
   };

@@ -148,6 +148,15 @@ describe('a file of a job', () => {
     await expect(read()).rejects.toThrow(/^the engine lists no container of the job$/);
   });
 
+  test('is unknown if the container was removed while it was asked for', async () => {
+    found(OURS);
+    script.answers.set('GET /containers/c-1/archive', () => {
+      found();
+      return { status: 404, body: { message: 'No such container: c-1' } };
+    });
+    await expect(read()).rejects.toThrow(/^the engine lists no container of the job$/);
+  });
+
   test('is none if it is not there', async () => {
     found(OURS);
     answer('GET /containers/c-1/archive', { status: 404 });
