@@ -103,6 +103,8 @@ const EVENT_OF: Record<InstanceState, EventType> = {
 };
 
 const TERMINAL = new Set<InstanceState>(['stopped', 'terminated', 'error']);
+/** Statuses whose reason also explains the next one. What is shown of a container that starts or runs explains nothing after that. */
+const EXPLAINS_NEXT = new Set<InstanceState>(['unreachable', 'stopping', 'stopped', 'error']);
 
 /**
  * Locks what a move of the instance may change: the credits of its organisation and of its supplier, and the instance itself. Must be the
@@ -135,7 +137,7 @@ export async function move(tx: Tx, instance: store.InstanceRow, step: Move, deps
     patch: {
       due_ms: TERMINAL.has(to) ? null : nowMs,
       unreachable_since_ms: null,
-      ...(reason === undefined ? {} : { status_reason: reason }),
+      ...(reason === undefined && EXPLAINS_NEXT.has(from) ? {} : { status_reason: reason ?? null }),
       ...(to === 'terminated' || to === 'stopped' ? { terminated_ms: nowMs } : {}),
       ...step.patch,
     },

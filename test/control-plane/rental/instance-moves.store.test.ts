@@ -51,6 +51,25 @@ test('an instance that its customer has deleted is not given up any more', async
   expect((await world.journal(id)).filter((type) => type === 'instance.failed')).toEqual([]);
 });
 
+test('what an instance showed while it ran is no reason for its end, and what a host showed is none for the next host', async () => {
+  const exited = { host_key: 'ssh-ed25519 AAAA', main_exit: { code: 1, signal: null } };
+  await world.observe(id, { phase: 'running', ...exited });
+  expect(await seen()).toMatchObject({ status: 'running', status_reason: 'main process exited with code 1' });
+  await world.remove(who, id);
+  expect(await seen()).toMatchObject({ status: 'stopping', status_reason: null });
+  await world.observe(id, { phase: 'removed' });
+  await world.drive();
+  expect(await seen()).toMatchObject({ status: 'terminated', status_reason: null });
+  id = await world.launch(who);
+  await world.machine();
+  world.probeAnswers.set(id, { ok: false, leg: 'banner', detail: 'banner: closed' });
+  await world.observe(id, { phase: 'running', ...exited });
+  await world.drive();
+  await world.observe(id, { phase: 'missing', ...exited });
+  await world.drive();
+  expect(await seen()).toMatchObject({ status: 'allocating', status_reason: null });
+});
+
 test('a delete that is asked again is the same operation for its caller, and another one for others', async () => {
   const operations: string[] = [];
   const ask = (principalId: string): Promise<unknown> =>
