@@ -74,6 +74,8 @@ async function mend(
 ): Promise<void> {
   const { id, status } = instance;
   await store.setGpuFault(tx, id, { fault: null, nowMs });
+  // Its recovery may count from a good probe before this, but it is not charged for a time with a broken GPU.
+  if (status === 'unreachable') await store.setGpuWhole(tx, id, instance.gpu_whole_ms ?? nowMs);
   if (status === 'running') {
     await store.noteReason(tx, id, runningReason({ gpuFault: null, observed }));
     await chargeFrom(tx, instance, sinceMs ?? nowMs, deps);

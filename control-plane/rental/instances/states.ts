@@ -174,8 +174,10 @@ async function bill(
   const { metering } = deps;
   if (step.to === 'running') {
     // The instance is read again, because `instance` may be older than the last probe.
-    const isWhole = (await store.findInstance(tx, instance.id))?.gpu_fault === null;
-    if (isWhole) await chargeFrom(tx, instance, step.billedFromMs ?? step.nowMs, deps);
+    const gpus = await store.findInstance(tx, instance.id);
+    const wholeMs = Math.min(gpus?.gpu_whole_ms ?? 0, step.nowMs);
+    const fromMs = Math.max(step.billedFromMs ?? step.nowMs, wholeMs);
+    if (gpus?.gpu_fault === null) await chargeFrom(tx, instance, fromMs, deps);
     // The launch holds money for a charge that does not begin now.
     else if (instance.status === 'starting') await metering.releaseHold(tx, instance.id, instance.org_id);
   } else if (instance.status === 'running') {

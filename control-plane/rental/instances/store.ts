@@ -48,7 +48,7 @@ export const InstanceRow = z.object({
   /** The fault that the host has reported about its GPUs, and since when we know it; null while they are whole. */
   gpu_fault: text.nullable(),
   gpu_fault_since_ms: int.nullable(),
-  /** When the host has reported them whole, if that does not count yet. */
+  /** When the host has reported them whole, if that does not count yet, or if it did so while the instance was unreachable. */
   gpu_whole_ms: int.nullable(),
   /** The lowest threshold that the customer was warned about, in hours until the balance ends; null if the balance is enough. */
   balance_below_hours: int.nullable(),

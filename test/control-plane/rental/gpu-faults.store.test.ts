@@ -6,6 +6,7 @@ import { sql } from '../../../control-plane/base/db/db.ts';
 import { findMachine, gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { payable, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { segmentsOf } from '../../../control-plane/money/metering/store.ts';
+import { findProbe } from '../../../control-plane/rental/outages/store.ts';
 import { QUIET_AFTER_START_MS } from '../../../control-plane/rental/instances/quiet.ts';
 import { findInstance, type InstanceRow } from '../../../control-plane/rental/instances/store.ts';
 import { GRACE_MS } from '../../../shared/limits.ts';
@@ -279,6 +280,29 @@ describe('a running rental whose GPU breaks', () => {
     const answeredMs = (await world.sinceMs(id, 'instance.recovered')) ?? 0;
     expect(answeredMs).toBeLessThan(back.entered_ms);
     expect(await spent()).toBe(costOf(alive + world.clock.now() - answeredMs));
+  });
+
+  test('that is mended between the two good probes of its recovery is charged from the mending on', async () => {
+    const id = await world.run(who);
+    await watch(QUIET_AFTER_START_MS);
+    await breaks(await gpuOf(id));
+    world.probeAnswers.set(id, { ok: false, leg: 'banner', detail: 'banner: closed' });
+    await watch(2 * MINUTE_MS);
+    expect((await instance(id)).status).toBe('unreachable');
+    world.probeAnswers.delete(id);
+    let firstMs: number | null = null;
+    while (firstMs === null) {
+      await watch(1_000);
+      firstMs = (await findProbe(world.db.read, id))?.first_success_ms ?? null;
+    }
+    expect((await instance(id)).status).toBe('unreachable');
+    await report({});
+    const mendedMs = world.clock.now();
+    expect(mendedMs).toBeGreaterThan(firstMs);
+    await watch(12_000);
+    expect((await instance(id)).status).toBe('running');
+    expect((await segmentsOf(world.db.read, [id])).at(-1)?.started_ms).toBe(mendedMs);
+    await world.remove(who, id);
   });
 
   test('still shows the broken GPU when its main process ends, and shows the ended process when the GPU is mended', async () => {
