@@ -7,6 +7,7 @@ import type { WorkloadRecord } from '../../../agent/runtime/records.ts';
 import { containerShape } from '../container-shape.ts';
 import { desiredWorkload } from '../desired-workload.ts';
 import { type EngineAnswer, openScriptedEngine, type ScriptedEngine } from './scripted-engine.ts';
+import { calmFacts } from './calm-facts.ts';
 
 describe.each([
   ['a rental', desiredWorkload('w', 'app', { gpu_uuids: ['GPU-1'] })],
@@ -20,24 +21,14 @@ describe.each([
     started: boolean,
     more: Partial<Facts> = {},
   ): string[] => {
-    const facts = {
+    const facts = calmFacts({
       desired: [workload],
       records: new Map(record === undefined ? [] : [['w', record as WorkloadRecord]]),
       containers: [{ id: 'c', workload_id: 'w', running: false, started, mount_sources: [], gpu_uuids: ['GPU-1'] }],
-      engineAwayMs: 0,
       holdersUp: new Set(['w']),
-      silentMs: new Map(),
-      deadMs: new Map(),
-      busy: new Map(),
-      pulls: () => ({ state: 'ready' as const }),
       gpuUuids: new Set(['GPU-1']),
-      gpuFaults: new Map(),
-      retryAtMs: new Map(),
-      nowMs: 1_000,
-      serverNowMs: 1_000,
-      quarantineMs: 500,
       ...more,
-    };
+    });
     return plan(facts).map(({ kind }) => kind);
   };
 

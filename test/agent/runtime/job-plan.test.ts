@@ -1,10 +1,11 @@
 // The plan of a job: started once, stopped at its limit, never started again; and what the host reports about it.
 import { describe, expect, test } from 'vitest';
-import { observe } from '../../../agent/runtime/observe.ts';
+import { observe, type ObservedFacts } from '../../../agent/runtime/observe.ts';
 import { type Facts, plan } from '../../../agent/runtime/plan.ts';
 import { type JobRecord, newJobRecord, type WorkloadRecord } from '../../../agent/runtime/records.ts';
 import { AgentMessage, forVersion } from '../../../shared/protocol/link.ts';
 import { desiredWorkload } from '../desired-workload.ts';
+import { calmFacts } from './calm-facts.ts';
 
 const STARTED_MS = 1_000;
 const JOB = desiredWorkload('wl_job', 'trainer', { job: { inputs: [], config: '{}', run_ms_max: 5_000 } });
@@ -26,25 +27,17 @@ const facts = (
   job: JobRecord | undefined,
   container: { running: boolean; started: boolean },
   patch: Partial<Facts> = {},
-) => ({
-  desired: [JOB],
-  records: new Map([['wl_job', record(job)]]),
-  containers: [{ id: 'c', workload_id: 'wl_job', mount_sources: [], gpu_uuids: [], ...container }],
-  engineAwayMs: 0,
-  holdersUp: new Set<string>(),
-  silentMs: new Map(),
-  deadMs: new Map(),
-  busy: new Map(),
-  pulls: () => ({ state: 'ready' as const }),
-  gpuUuids: new Set<string>(),
-  gpuFaults: new Map(),
-  retryAtMs: new Map(),
-  nowMs: 2_000,
-  serverNowMs: 2_000,
-  quarantineMs: 500,
+): ObservedFacts => ({
+  ...calmFacts({
+    desired: [JOB],
+    records: new Map([['wl_job', record(job)]]),
+    containers: [{ id: 'c', workload_id: 'wl_job', mount_sources: [], gpu_uuids: [], ...container }],
+    nowMs: 2_000,
+    serverNowMs: 2_000,
+    ...patch,
+  }),
   holders: new Map(),
   startErrors: new Map(),
-  ...patch,
 });
 const kinds = (all: Facts): string[] => plan(all).map(({ kind }) => kind);
 const RUNNING = { running: true, started: true };

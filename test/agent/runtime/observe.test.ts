@@ -5,6 +5,7 @@ import type { PullStatus } from '../../../agent/runtime/pulls.ts';
 import { newJobRecord, type WorkloadRecord } from '../../../agent/runtime/records.ts';
 import { WORKLOADS_PER_MACHINE_MAX } from '../../../shared/limits.ts';
 import { desiredWorkload } from '../desired-workload.ts';
+import { calmFacts } from './calm-facts.ts';
 
 const RECORD: WorkloadRecord = {
   workload_id: 'w',
@@ -41,25 +42,15 @@ function factsOf({ record, running, holder, desired = 'running', pull, busy, err
     started: true,
   };
   const status = { up: true, guest: true, host_key: 'key', main_exit: EXIT as never, ...holder };
-  return {
+  const facts = calmFacts({
     desired: desired === null ? [] : [desiredWorkload('w', 'image', { desired })],
     records: new Map(record === null || record === undefined ? [] : [['w', { ...RECORD, ...record }]]),
     containers: running === null ? null : running === undefined ? [] : [container],
-    holders: new Map(holder === undefined || holder === null ? [] : [['w', status]]),
     pulls: () => pull ?? { state: 'none' },
     busy: new Map(busy === true ? [['w', []]] : []),
-    startErrors: new Map(error === undefined ? [] : [['w', error]]),
-    engineAwayMs: 0,
-    holdersUp: new Set(),
-    silentMs: new Map(),
-    deadMs: new Map(),
-    gpuUuids: new Set(),
-    gpuFaults: new Map(),
-    retryAtMs: new Map(),
-    nowMs: 0,
-    serverNowMs: 0,
-    quarantineMs: 0,
-  };
+  });
+  const holders = new Map(holder === undefined || holder === null ? [] : [['w', status]]);
+  return { ...facts, holders, startErrors: new Map(error === undefined ? [] : [['w', error]]) };
 }
 const seen = (given: Given): ReturnType<typeof observe>['workloads'][number] | undefined =>
   observe(factsOf(given)).workloads[0];

@@ -9,6 +9,7 @@ import { type Facts, plan } from '../../../agent/runtime/plan.ts';
 import { newJobRecord, type WorkloadRecord } from '../../../agent/runtime/records.ts';
 import { desiredWorkload } from '../desired-workload.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';
+import { calmFacts } from './calm-facts.ts';
 import { GPU, openOneGpuHost } from './one-gpu-host.ts';
 import { newScript, openSlowEngine } from './slow-engine.ts';
 import { openScriptedEngine, type ScriptedEngine } from './scripted-engine.ts';
@@ -34,26 +35,17 @@ beforeEach(async () => {
 });
 afterEach(() => script.close());
 
-const factsOf = async (more: Partial<Facts>): Promise<Facts> => ({
-  desired: [RENTAL],
-  records: new Map([['w', RECORD as WorkloadRecord]]),
-  containers: await engine.list(),
-  engineAwayMs: 0,
-  holdersUp: new Set(['w']),
-  silentMs: new Map(),
-  deadMs: new Map(),
-  busy: new Map(),
-  pulls: () => ({ state: 'ready' }),
-  gpuUuids: new Set(['GPU-1']),
-  gpuFaults: new Map(),
-  retryAtMs: new Map(),
-  nowMs: 1_000,
-  serverNowMs: 1_000,
-  quarantineMs: 500,
-  ...more,
-});
-const stepsFor = async (more: Partial<Facts> = {}): Promise<string[]> =>
-  plan(await factsOf(more)).map(({ kind, workload_id }) => `${kind} ${workload_id}`);
+const stepsFor = async (more: Partial<Facts> = {}): Promise<string[]> => {
+  const facts = calmFacts({
+    desired: [RENTAL],
+    records: new Map([['w', RECORD as WorkloadRecord]]),
+    containers: await engine.list(),
+    holdersUp: new Set(['w']),
+    gpuUuids: new Set(['GPU-1']),
+    ...more,
+  });
+  return plan(facts).map(({ kind, workload_id }) => `${kind} ${workload_id}`);
+};
 
 test.each([
   ['rental', RENTAL, RECORD],

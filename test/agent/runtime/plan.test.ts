@@ -8,6 +8,7 @@ import type { WorkloadRecord } from '../../../agent/runtime/records.ts';
 import { observe } from '../../../agent/runtime/observe.ts';
 import type { DesiredWorkload } from '../../../shared/protocol/workload.ts';
 import { desiredWorkload } from '../desired-workload.ts';
+import { calmFacts } from './calm-facts.ts';
 
 const IDS = ['wl_a', 'wl_b', 'wl_c'];
 const GPU = 'GPU-0';
@@ -32,24 +33,7 @@ function record(id: string, patch: Partial<WorkloadRecord> = {}): WorkloadRecord
 }
 
 function facts(patch: Partial<Facts> = {}): Facts {
-  return {
-    desired: [],
-    records: new Map(),
-    containers: [],
-    engineAwayMs: 0,
-    holdersUp: new Set(IDS),
-    silentMs: new Map(),
-    deadMs: new Map(),
-    busy: new Map(),
-    pulls: () => ({ state: 'none' }),
-    gpuUuids: new Set([GPU]),
-    gpuFaults: new Map(),
-    retryAtMs: new Map(),
-    nowMs: 1000,
-    serverNowMs: 1000,
-    quarantineMs: 500,
-    ...patch,
-  };
+  return calmFacts({ holdersUp: new Set(IDS), pulls: () => ({ state: 'none' }), gpuUuids: new Set([GPU]), ...patch });
 }
 
 const anyRecord = fc.record({
