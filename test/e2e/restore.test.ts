@@ -52,7 +52,8 @@ async function open(database: (typeof DATABASES)[number]): Promise<Drilled> {
     restore: async (file) => {
       await runProgram({ command: 'dropdb', args: [`--maintenance-db=${postgres.url}`, 'svc'] });
       await make();
-      return runProgram({ command: 'pg_restore', args: [url, '--exit-on-error', file] });
+      await runProgram({ command: 'pg_restore', args: [url, '--exit-on-error', file] });
+      return runProgram({ command: 'psql', args: [url, '--command=delete from sessions'] });
     },
   };
 }
