@@ -88,9 +88,9 @@ export interface HotBody<T> {
   locks: string;
   /**
    * PostgreSQL runs this: one statement that answers with one row. A refusal must be a result, not an error: an error costs all bodies that
-   * were sent together another try. A getter makes it only where it is used: it has many parts.
+   * were sent together another try. It is made only where it is used, because it has many parts.
    */
-  readonly statement: Sql;
+  statement(): Sql;
   row: z.ZodType<T>;
   /** SQLite runs this. */
   runNow(tx: NowTx): T;

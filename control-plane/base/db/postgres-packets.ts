@@ -50,7 +50,7 @@ async function sendOnce(bodies: readonly HotBody<unknown>[], writing: Writing): 
       const { ask, statements } = writing;
       const fence = writing.fence();
       const begun = [BEGIN, ...(fence === undefined ? [] : [fence])].map((each) => ask(client, each));
-      const answers = bodies.map(({ statement }) => ask(client, statements.prepared(statement)));
+      const answers = bodies.map((body) => ask(client, statements.prepared(body.statement())));
       const committed = ask(client, COMMIT);
       const settled = await Promise.allSettled([...begun, ...answers, committed]);
       const first = settled.findIndex(({ status }) => status === 'rejected');

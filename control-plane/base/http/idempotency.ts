@@ -181,9 +181,7 @@ function claimBody(claim: Claim): HotBody<ClaimRow> {
   return {
     name: 'idempotency.claim',
     locks: [AFTER_ACCOUNTS, principalId, method, path, key].join(' '),
-    get statement() {
-      return claimStatement(claim);
-    },
+    statement: () => claimStatement(claim),
     row: ClaimRow,
     runNow: (tx) => claimInSteps(tx, claim),
     // The claim may be lost: a crash also ends its request, and frees the claim in any case. A stored reply must be durable before it is

@@ -44,7 +44,7 @@ export function openReceipt(receipt: store.NewReceipt): HotBody<Opened> {
     // If a crash takes the receipt back, the request has died with it, and nothing was charged.
     mayBeLost: () => true,
     row: OpenedRow,
-    get statement() {
+    statement: () => {
       // A free model holds nothing, and its caller may have no wallet yet.
       const isFree = amountUcents === 0n;
       const held = isFree
@@ -95,9 +95,8 @@ export function closeReceipt(
     name: 'inference.close',
     locks: accountId(account),
     row: Closed,
-    get statement() {
-      return sql`with ended as (${ended} returning id), ${settleParts(settle)} select count(*) as closed from ended`;
-    },
+    statement: () =>
+      sql`with ended as (${ended} returning id), ${settleParts(settle)} select count(*) as closed from ended`,
     runNow: (tx) => {
       if (tx.run(ended) === 0) return false;
       settleNow(tx, settle);

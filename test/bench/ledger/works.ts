@@ -70,7 +70,7 @@ export const CHARGES: Work = {
   raw: (dialect, serial) => {
     const transfer = chargeOf(serial);
     if (dialect === 'postgres') {
-      const { text, values } = chargeBody(serial).statement;
+      const { text, values } = chargeBody(serial).statement();
       return [{ text, values: values.map(storedValue) }];
     }
     const account = accountId(transfer.debit);
@@ -93,7 +93,7 @@ function chargeBody(serial: number): HotBody<{ done: number }> {
   return {
     name: 'bench.charge',
     locks: accountId(charge.debit),
-    statement: sql`with ended as (select 1), ${settleParts(settlement)} select count(*) as done from ended`,
+    statement: () => sql`with ended as (select 1), ${settleParts(settlement)} select count(*) as done from ended`,
     row: Done,
     runNow: (tx) => {
       settleNow(tx, settlement);

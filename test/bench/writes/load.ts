@@ -84,7 +84,7 @@ const PayerRow = z
   .transform(({ id, org_id }) => ({ orgId: org_id, principalId: id }));
 
 async function onlyRow<T>(tx: Tx, body: HotBody<T>): Promise<T> {
-  const row = await tx.one(body.row, body.statement);
+  const row = await tx.one(body.row, body.statement());
   if (row === undefined) throw new Error(`${body.name} has no row`);
   return row;
 }

@@ -99,7 +99,7 @@ test('a checkpoint ends although a body that may be lost has left its transactio
   for (let i = 0; i < 16; i += 1) await db.tx('write', (tx) => tx.run(sql`insert into t (v) values ('a')`));
   const statement = sql`insert into t (v) values ('b')`;
   const runNow = (tx: NowTx): number => tx.run(statement);
-  await db.hot({ name: 'losable', locks: '', row: int, statement, runNow, mayBeLost: () => true });
+  await db.hot({ name: 'losable', locks: '', row: int, statement: () => statement, runNow, mayBeLost: () => true });
   const stored = new Database(join(dir, 'a.db'), { readonly: true });
   const losable = (): unknown => stored.prepare("select count(*) from t where v = 'b'").pluck().get();
   expect(losable()).toBe(0);
