@@ -210,7 +210,7 @@ async function passOn({ chat, first, pieces, writer }: Passing, deps: CallDeps):
   try {
     for (let piece: string[] | undefined = first; piece !== undefined && !signal.aborted;) {
       events += take(piece, chat, chunk);
-      // The last events go out in one packet with the end of the stream, unless the tokens are counted before that end.
+      // The last events go out in one packet with the end of the stream. They do not wait if the tokens must still be counted.
       const isLast = chat.state !== 'going';
       if (!isLast || chat.usage === undefined) {
         await writer.send(events, signal);
