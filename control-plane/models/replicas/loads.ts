@@ -20,10 +20,19 @@ export interface Loads {
    * after each process has seen that.
    */
   save(seenMs: number, drains: (poolId: string) => boolean): Promise<void>;
+  /**
+   * False for LOAD_MS_MAX after this process could not write for a while. Its own row, and the rows of processes that were away for the same reason,
+   * look as if they had died. Until they are written again, nobody knows whether a replica is in use.
+   */
+  isSteady(): boolean;
 }
 
 /** While a row says that there are requests, it is written at least once in this time. */
 const RENEW_MS = 4_000;
+/** A row that was not renewed for longer belongs to a process that has died. */
+export const LOAD_MS_MAX = 15_000;
+/** The loop writes each second. If nothing could be written for longer, the process or the database was away. */
+const AWAY_MS_MIN = 5_000;
 
 interface Pool {
   waiting: number;
@@ -35,6 +44,15 @@ interface Pool {
 
 export function openLoads({ db, clock, processId }: { db: Db; clock: Clock; processId: string }): Loads {
   const pools = new Map<string, Pool>();
+  let savedMs = clock.now();
+  let steadyFromMs = savedMs;
+  /** A clock that was set back counts as an absence too. */
+  const wasAway = (nowMs: number): boolean => nowMs - savedMs > AWAY_MS_MIN || nowMs < savedMs;
+  const noteSaved = (): void => {
+    const nowMs = clock.now();
+    if (wasAway(nowMs)) steadyFromMs = nowMs;
+    savedMs = nowMs;
+  };
   const poolOf = (poolId: string): Pool => {
     const pool = pools.get(poolId) ?? { waiting: 0, open: new Map(), lastRequestMs: 0, savedMs: 0, isChanged: true };
     pools.set(poolId, pool);
@@ -75,11 +93,12 @@ export function openLoads({ db, clock, processId }: { db: Db; clock: Clock; proc
       const isDue = ({ isChanged, waiting, open, savedMs }: Pool): boolean =>
         isChanged || (waiting + open.size > 0 && seenMs >= savedMs + RENEW_MS);
       const due = [...pools].filter(([poolId, pool]) => isDue(pool) || drains(poolId));
-      if (due.length === 0) return;
       for (const [, pool] of due) Object.assign(pool, { isChanged: false, savedMs: seenMs });
       await Promise.all(
         due.map(([poolId]) => db.tx('replicas.loads', (tx) => store.saveLoad(tx, rowOf(poolId, seenMs)))),
       );
+      noteSaved();
     },
+    isSteady: () => !wasAway(clock.now()) && clock.now() >= steadyFromMs + LOAD_MS_MAX,
   };
 }

@@ -26,6 +26,8 @@ export interface PoolFacts {
   waiting: number;
   /** The newest request of any process. */
   lastRequestMs: number;
+  /** False after an absence: then the numbers of requests above are too small (`isSteady` in loads.ts). */
+  isLoadKnown: boolean;
   busyMs: number;
   retryMs: number;
 }
@@ -74,7 +76,7 @@ export function planPool({ wanted, ...facts }: PoolFacts, nowMs: number): PoolSt
   )
     return { ...step, drain: drainOne(outdated) };
   // One that still starts replaces none that is ready.
-  const isTooMany = ready.length > Math.max(needed, wanted.min) && nowMs >= busyMs + wanted.idleMs;
+  const isTooMany = facts.isLoadKnown && ready.length > Math.max(needed, wanted.min) && nowMs >= busyMs + wanted.idleMs;
   if (!isTooMany || isDraining) return { ...step, drain: undefined };
   // The next one is drained only after another idle time.
   return { start, drain: drainOne(ready), busyMs: nowMs };

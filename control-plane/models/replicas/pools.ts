@@ -12,6 +12,7 @@ import { setWarnBelowHours } from '../../money/metering/runway.ts';
 import { ECONOMY, type Catalog } from '../catalog/catalog.ts';
 import type { Deployment } from '../catalog/deployments.ts';
 import type { CatalogModel } from '../catalog/models.ts';
+import { LOAD_MS_MAX, type Loads } from './loads.ts';
 import { type PlannedReplica, planPool, type PoolFacts } from './plan.ts';
 import * as store from './store.ts';
 
@@ -33,8 +34,6 @@ export interface PoolDeps {
   launchHoldMinutes: number;
 }
 
-/** A row that was not renewed for longer belongs to a process that has died. */
-const LOAD_MS_MAX = 15_000;
 /** The time between two plans of a pool that has replicas or should have some. */
 const PLAN_MS = 2_000;
 /** How long ahead the wallet covers all replicas; longer if launches hold more. */
@@ -62,7 +61,7 @@ export function limitsOf(
 }
 
 /** Plans the pool and writes what it decides. True if replicas were started or drain now. */
-export async function drivePool(id: string, deps: PoolDeps): Promise<boolean> {
+export async function drivePool(id: string, deps: PoolDeps & { loads: Pick<Loads, 'isSteady'> }): Promise<boolean> {
   const { db, clock, ids, log } = deps;
   const deployment = tiersOf(deps.catalog).find(({ poolId }) => poolId === id)?.deployment;
   const changed = await db.tx('replicas.plan', async (tx) => {
@@ -70,7 +69,7 @@ export async function drivePool(id: string, deps: PoolDeps): Promise<boolean> {
     const pool = await store.findPool(tx, id);
     if (pool === undefined) return [];
     const nowMs = clock.now();
-    const facts = await factsOf(tx, pool, { deployment, nowMs });
+    const facts = await factsOf(tx, pool, { deployment, nowMs, isLoadKnown: deps.loads.isSteady() });
     const step = planPool(facts, nowMs);
     const started = Array.from({ length: deployment === undefined ? 0 : step.start }, () => ids.prefixed('rep'));
     for (const replicaId of started)
@@ -153,7 +152,11 @@ export interface Load {
 async function factsOf(
   tx: Tx,
   pool: store.PoolRow,
-  { deployment, nowMs }: { deployment: Deployment | undefined; nowMs: number },
+  {
+    deployment,
+    nowMs,
+    isLoadKnown,
+  }: { deployment: Deployment | undefined; nowMs: number } & Pick<PoolFacts, 'isLoadKnown'>,
 ): Promise<PoolFacts> {
   const rows = await store.liveReplicas(tx, pool.id);
   const load = await loadOf(tx, pool.id, nowMs);
@@ -170,7 +173,7 @@ async function factsOf(
     idleMs: deployment.idle_minutes * 60_000,
   };
   const { waiting, lastRequestMs } = load;
-  return { wanted, replicas, waiting, lastRequestMs, busyMs: pool.busy_ms, retryMs: pool.retry_ms };
+  return { wanted, replicas, waiting, lastRequestMs, isLoadKnown, busyMs: pool.busy_ms, retryMs: pool.retry_ms };
 }
 
 /** Whether both deployments run the same program with the same model. */

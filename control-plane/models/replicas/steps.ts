@@ -7,6 +7,7 @@ import type { Instances } from '../../rental/instances/instances.ts';
 import type { Quiet } from '../../rental/instances/quiet.ts';
 import { findInstance, type InstanceRow } from '../../rental/instances/store.ts';
 import { launchOf } from '../catalog/deployments.ts';
+import type { Loads } from './loads.ts';
 import { failuresWith, planReplica } from './plan.ts';
 import { fundReplicas, loadOf, move, type PoolDeps } from './pools.ts';
 import { whyNotReady, whyUnwell } from './readiness.ts';
@@ -20,6 +21,7 @@ export interface StepDeps extends PoolDeps {
   /** The modality of the model of a pool; undefined if it is not in the catalog any more. */
   modalityOf(poolId: string): Modality | undefined;
   quiet: Quiet;
+  loads: Pick<Loads, 'isSteady'>;
   counts: WakeCounts;
 }
 
@@ -204,11 +206,15 @@ async function release(
   await db.tx('replicas.release', (tx) => store.setDue(tx, replica.id, null));
 }
 
-/** True if no process has a request at the replica, and each process has read the replicas since it began to drain. */
+/**
+ * True if no process has a request at the replica, and each process has read the replicas since it began to drain. After an absence, the rows of
+ * processes that live look like those of dead ones, so nothing is said.
+ */
 async function isUnused(
   { id, pool_id: poolId, entered_ms: enteredMs }: store.ReplicaRow,
   deps: StepDeps,
 ): Promise<boolean> {
+  if (!deps.loads.isSteady()) return false;
   const nowMs = deps.clock.now();
   const { open, seenMs } = await loadOf(deps.db.read, poolId, nowMs);
   return (open.get(id) ?? 0) === 0 && seenMs > enteredMs;

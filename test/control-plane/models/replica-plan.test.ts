@@ -22,8 +22,8 @@ function replicas(...states: (PlannedReplica['state'] | [PlannedReplica['state']
 }
 
 function plan(patch: Partial<PoolFacts>): ReturnType<typeof planPool> {
-  const facts = { wanted: WANTED, replicas: [], waiting: 0, lastRequestMs: 0, busyMs: NOW_MS, retryMs: 0, ...patch };
-  return planPool(facts, NOW_MS);
+  const requests = { waiting: 0, lastRequestMs: 0, isLoadKnown: true };
+  return planPool({ wanted: WANTED, replicas: [], ...requests, busyMs: NOW_MS, retryMs: 0, ...patch }, NOW_MS);
 }
 
 describe('a pool starts', () => {
@@ -72,6 +72,7 @@ describe('a pool drains', () => {
     expect(plan({ replicas: replicas('ready'), ...idle }).drain).toBe('r0');
     expect(plan({ replicas: replicas('ready'), ...idle, lastRequestMs: NOW_MS - IDLE_MS + 1 }).drain).toBeUndefined();
     expect(plan({ replicas: replicas(['ready', 1]), ...idle }).drain).toBeUndefined();
+    expect(plan({ replicas: replicas('ready'), ...idle, isLoadKnown: false }).drain).toBeUndefined();
   });
 
   test('none that its minimum needs', () => {

@@ -1,4 +1,5 @@
-// Two control planes on one database: a pool starts once for the callers of both, and a replica that drains waits for the requests of both.
+// Two control planes on one database: a pool starts once for the callers of both, and a replica that drains waits for the requests of both, also
+// after an absence.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Answer, Api } from '../../contract/api.ts';
 import { api, owner } from '../../contract/api-of-test.ts';
@@ -15,7 +16,10 @@ import {
   waiting,
 } from './replica-world.ts';
 
-openReplicasForEachTest();
+openReplicasForEachTest(() => ({ idle_minutes: 1 }));
+
+/** Longer than a process that lives leaves its row as it is. */
+const PAUSE_MS = 20_000;
 
 let other: Api;
 beforeEach(async () => {
@@ -99,4 +103,69 @@ test('a process that has died keeps no replica alive', async () => {
   expect(await live()).toEqual([]);
   await other.world.rooms.gateway.close();
   await lost;
+});
+
+test('a replica that drains keeps its request after this process was paused', async () => {
+  await trusted();
+  const first = chat();
+  await waiting(1);
+  const [row] = await startAll();
+  await first;
+  const slow = Promise.withResolvers<void>();
+  server.next({ after: slow.promise });
+  const answer = chat();
+  await server.came(3);
+  await api.world.rooms.replicas.operator.drain(row?.id ?? '');
+  for (let n = 0; n < 5; n += 1) await tick();
+  await api.world.clock.advance(PAUSE_MS);
+  // The engine may run before the loop that writes what this process serves.
+  await api.world.drive();
+  expect(await live()).toMatchObject([{ state: 'draining' }]);
+  slow.resolve();
+  expect((await answer).status).toBe(200);
+  for (let n = 0; n < 20; n += 1) await tick();
+  expect(await live()).toEqual([]);
+});
+
+test('a replica that drains keeps the request of another process after the database was away from both', async () => {
+  await trusted();
+  const first = chat();
+  await waiting(1);
+  const [row] = await startAll();
+  await first;
+  await loopOfOther();
+  const slow = Promise.withResolvers<void>();
+  server.next({ after: slow.promise });
+  const answer = otherChat();
+  await server.came(3);
+  await loopOfOther();
+  await api.world.rooms.replicas.operator.drain(row?.id ?? '');
+  for (let n = 0; n < 5; n += 1) await tickBoth();
+  await api.world.clock.advance(PAUSE_MS);
+  await tick();
+  expect(await live()).toMatchObject([{ state: 'draining' }]);
+  await tickBoth();
+  slow.resolve();
+  expect((await answer).status).toBe(200);
+  for (let n = 0; n < 20; n += 1) await tickBoth();
+  expect(await live()).toEqual([]);
+});
+
+test('a replica that answers does not drain because this process was paused for longer than the idle time', async () => {
+  await trusted();
+  const first = chat();
+  await waiting(1);
+  await startAll();
+  await first;
+  const slow = Promise.withResolvers<void>();
+  server.next({ after: slow.promise });
+  const answer = chat();
+  await server.came(3);
+  for (let n = 0; n < 5; n += 1) await tick();
+  await api.world.clock.advance(70_000);
+  await api.world.drive();
+  for (let n = 0; n < 5; n += 1) await tick();
+  expect(await live()).toMatchObject([{ state: 'ready' }]);
+  slow.resolve();
+  expect((await answer).status).toBe(200);
 });
