@@ -1,7 +1,7 @@
 // Embeddings: sends texts in batches, returns one vector for each text in the order of the input, and makes one charge.
 import { z } from 'zod';
 import type { EmbeddingsRequest, EmbeddingsResponse } from '../../../shared/api/embeddings.ts';
-import { fail, failField } from '../../../shared/errors.ts';
+import { fail, failField, ServiceError } from '../../../shared/errors.ts';
 import {
   EMBEDDING_JSON_VALUES_MAX,
   EMBEDDINGS_ANSWER_BYTES_MAX,
@@ -10,7 +10,7 @@ import {
 import type { Call, Reply } from '../../base/http/route.ts';
 import type { Callable, Catalog } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
-import { usedOutcome } from './states.ts';
+import { type Used, usedOutcome } from './states.ts';
 import { embeddingsBound, embeddingsUcents, estimatedTokens } from './price.ts';
 import { jsonOf } from '../../base/outbound/outbound.ts';
 import { type OpenRequest, receiptHeader } from './requests.ts';
@@ -29,23 +29,29 @@ export async function embed(call: EmbeddingsCall, deps: CallDeps): Promise<Reply
   const { model, pricing } = callable;
   const boundUcents = embeddingsUcents(embeddingsBound(inputs), pricing);
   return deps.requests.serve({ ...call, callable, boundUcents }, async (open) => {
-    const { vectors, tokens, countedBy, upstream } = await askForVectors(
-      { callable, inputs, dimensions: call.body.dimensions, orgId: call.caller.orgId, open },
-      deps,
-    );
-    await open.close(
-      usedOutcome('completed', {
-        ucents: embeddingsUcents(tokens, pricing),
-        usage: { prompt_tokens: tokens, completion_tokens: 0 },
-        countedBy,
-        upstream,
-      }),
-    );
+    const made: Vectors = { vectors: [], tokens: 0, countedBy: 'upstream', upstream: '' };
+    const used = (): Used => ({
+      ucents: embeddingsUcents(made.tokens, pricing),
+      usage: { prompt_tokens: made.tokens, completion_tokens: 0 },
+      countedBy: made.countedBy,
+      upstream: made.upstream,
+    });
+    const { dimensions } = call.body;
+    try {
+      await makeVectors(made, { callable, inputs, dimensions, orgId: call.caller.orgId, open }, deps);
+    } catch (error) {
+      const isLeft = open.signal.aborted && !(open.signal.reason instanceof ServiceError);
+      // Otherwise one key could keep servers busy for nothing: each request may have dozens of batches.
+      if (isLeft && made.vectors.length > 0) await open.close(usedOutcome('client_left', used()));
+      throw error;
+    }
+    assertSameLength(made.vectors, dimensions);
+    await open.close(usedOutcome('completed', used()));
     const body: EmbeddingsResponse = {
       object: 'list',
-      data: vectors.map((embedding, index) => ({ object: 'embedding', embedding, index })),
+      data: made.vectors.map((embedding, index) => ({ object: 'embedding', embedding, index })),
       model: model.id,
-      usage: { prompt_tokens: tokens, total_tokens: tokens },
+      usage: { prompt_tokens: made.tokens, total_tokens: made.tokens },
     };
     return { status: 200, headers: receiptHeader(open), body };
   });
@@ -83,6 +89,7 @@ interface VectorsRequest {
 
 type CountedBy = 'upstream' | 'tokenizer' | 'estimate';
 
+/** What the batches until now have made. */
 interface Vectors {
   vectors: number[][];
   tokens: number;
@@ -92,7 +99,8 @@ interface Vectors {
   upstream: string;
 }
 
-async function askForVectors(upstreamRequest: VectorsRequest, deps: CallDeps): Promise<Vectors> {
+/** Adds each batch to `all` as soon as it is there. */
+async function makeVectors(all: Vectors, upstreamRequest: VectorsRequest, deps: CallDeps): Promise<void> {
   const { callable, inputs, orgId, open } = upstreamRequest;
   const { attempts, signal } = open;
   let startedMs = deps.clock.monotonicMs();
@@ -102,7 +110,6 @@ async function askForVectors(upstreamRequest: VectorsRequest, deps: CallDeps): P
       (server) => server.max_inputs,
     ),
   );
-  const all: Vectors = { vectors: [], tokens: 0, countedBy: 'upstream', upstream: '' };
   let bytesLeft = EMBEDDINGS_ANSWER_BYTES_MAX;
   for (let i = 0; i < inputs.length; i += atOnce) {
     const some = inputs.slice(i, i + atOnce);
@@ -118,10 +125,12 @@ async function askForVectors(upstreamRequest: VectorsRequest, deps: CallDeps): P
     // A server that adds to the texts, or that lies, changes nothing: more is neither held nor charged.
     all.tokens += Math.min(tokens, embeddingsBound(some));
   }
-  const lengths = new Set(all.vectors.map(({ length }) => length));
-  if (lengths.size !== 1 || (upstreamRequest.dimensions !== undefined && !lengths.has(upstreamRequest.dimensions)))
-    failUnusable();
-  return all;
+}
+
+/** @throws ServiceError `upstream_error` */
+function assertSameLength(vectors: readonly number[][], dimensions: number | undefined): void {
+  const lengths = new Set(vectors.map(({ length }) => length));
+  if (lengths.size !== 1 || (dimensions !== undefined && !lengths.has(dimensions))) failUnusable();
 }
 
 async function countTexts(

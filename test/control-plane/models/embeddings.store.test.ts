@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Reply } from '../../../control-plane/base/http/route.ts';
 import { wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { parseModels } from '../../../control-plane/models/catalog/models.ts';
-import { findReceipt } from '../../../control-plane/models/gateway/store.ts';
+import { findReceipt, pageOfReceipts } from '../../../control-plane/models/gateway/store.ts';
 import { type Asked, type FakeAnswer, type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
@@ -40,10 +40,10 @@ const inputsOf = ({ body }: Asked): string[] => body['input'] as string[];
 const uncounted = (asked: Asked): FakeAnswer => ({
   body: { data: inputsOf(asked).map((_, index) => ({ index, embedding: [1] })) },
 });
-function embed(input: string | string[], more: object = {}): Promise<Reply> {
+function embed(input: string | string[], more: object = {}, { signal: gone } = new AbortController()): Promise<Reply> {
   const caller = { orgId, principalId, scopes: [] };
   const body = { model: 'acme/embedder', input, encoding_format: 'float' as const, ...more };
-  return world.rooms.gateway.embed({ caller, requestId: 'req_test', gone: new AbortController().signal, body });
+  return world.rooms.gateway.embed({ caller, requestId: 'req_test', gone, body });
 }
 const held = async (): Promise<bigint> => (await world.rooms.ledger.balance(world.db.read, wallet(orgId))).heldUcents;
 
@@ -101,4 +101,27 @@ test('texts that nobody counts are estimated by their bytes, and their receipt s
     charged_ucents: 2_000_000n,
     upstream: upstream.baseUrl,
   });
+});
+
+test('a caller that leaves pays for the texts that were embedded until then', async () => {
+  const leaving = new AbortController();
+  upstream.usual = (asked) => (inputsOf(asked)[0] === 'e' ? { ending: 'stall' } : uncounted(asked));
+  const asking = embed(['a', 'b', 'c', 'd', 'e'], {}, leaving);
+  await upstream.came(3);
+  leaving.abort();
+  await expect(asking).rejects.toMatchObject({ code: 'invalid_request' });
+  const [receipt] = await pageOfReceipts(world.db.read, { orgId }, undefined, 1);
+  expect(receipt).toMatchObject({ ending: 'client_left', prompt_tokens: 4, charged_ucents: 1_000_000n });
+  expect(await held()).toBe(0n);
+});
+
+test('a caller that leaves before any text was embedded pays nothing', async () => {
+  const leaving = new AbortController();
+  upstream.usual = () => ({ ending: 'stall' });
+  const asking = embed(['a', 'b', 'c'], {}, leaving);
+  await upstream.came(1);
+  leaving.abort();
+  await expect(asking).rejects.toMatchObject({ code: 'invalid_request' });
+  const [receipt] = await pageOfReceipts(world.db.read, { orgId }, undefined, 1);
+  expect(receipt).toMatchObject({ ending: 'client_left', prompt_tokens: null, charged_ucents: 0n });
 });
