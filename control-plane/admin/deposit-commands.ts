@@ -75,11 +75,12 @@ async function showDeposit(deps: CommandDeps, id: string, options: CommonOptions
 
 const DECISIONS = {
   credit: 'credit one whose senders nobody could check, or what came late',
-  reject: 'cancel an open one, refuse a held one, or note that you have sent back what came late',
+  reject: 'cancel an open one, or refuse tokens whose senders nobody could check',
+  returned: 'note that you have sent back what is in suspense',
 } as const;
 
 function addDecisions(deposit: Command, deps: CommandDeps): void {
-  for (const verb of ['credit', 'reject'] as const) {
+  for (const verb of ['credit', 'reject', 'returned'] as const) {
     withCommon(
       deposit
         .command(`${verb} <id>`)

@@ -1,4 +1,4 @@
-// What the operator decides about a deposit: credit it, refuse it, or look at a transaction again.
+// What the operator decides about a deposit: credit it, refuse it, note that it was sent back, or look at a transaction again.
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
@@ -16,8 +16,10 @@ import type { DepositChain } from '../../../shared/api/deposit.ts';
 export interface Decisions {
   /** Credits a deposit whose senders could not be checked, or its transfers in suspense. @throws ServiceError `not_found`, `conflict` */
   credit(id: string, reason: string): Promise<Deposit>;
-  /** Cancels an open deposit, refuses a held one, or notes that what is in suspense was sent back. @throws as `credit` does */
+  /** Cancels an open deposit, or refuses tokens whose senders could not be checked. @throws as `credit` does */
   reject(id: string, reason: string): Promise<Deposit>;
+  /** Notes that what is in suspense was sent back. @throws as `credit` does */
+  returned(id: string, reason: string): Promise<Deposit>;
   /** Finds the transfers of a transaction that no watcher has seen. @throws as `credit` does, and `deposits_unavailable` */
   rescan(id: string, txHash: string): Promise<Deposit>;
   /**
@@ -60,8 +62,9 @@ export function openDecisions(deps: DecisionDeps): Decisions {
         creditNow(tx, deposit, { transfers, reason, checked }, deps),
       );
     },
-    reject: (id, reason) =>
-      decide(id, 'reject', (tx, deposit, transfers) => rejectNow(tx, deposit, { transfers, reason }, deps)),
+    reject: (id) => decide(id, 'reject', (tx, deposit, transfers) => rejectNow(tx, deposit, transfers, deps)),
+    returned: (id, reason) =>
+      decide(id, 'returned', (tx, deposit, transfers) => returnedNow(tx, deposit, { transfers, reason }, deps)),
     rescan: (id, txHash) => rescan(id, txHash, deps),
     rewind: (chain, blockNumber) => rewindTo(chain, blockNumber, deps),
   };
@@ -119,7 +122,10 @@ async function creditNow(
     return credit(tx, deposit, pending, deps);
   }
   if (status === 'failed_screening' || status === 'failed')
-    fail('conflict', `The deposit ${id} is ${status}, and is never credited. Send its tokens back and use reject.`);
+    fail(
+      'conflict',
+      `The deposit ${id} is ${status}, and is never credited. Send its tokens back, then note it with admin deposit returned.`,
+    );
   const waiting = await inSuspense(tx, deposit, transfers, deps);
   if (waiting.length === 0 || !(isCredited(status) || status === 'expired_received'))
     fail('conflict', `The deposit ${id} is ${status}, and nothing of it waits to be credited.`);
@@ -130,14 +136,40 @@ async function creditNow(
   await deps.ledger.post(tx, batch, releaseOf(deposit, waiting, { reason, nowMs }));
 }
 
-async function rejectNow(tx: Tx, deposit: Deposit, { transfers, reason }: Decision, deps: DecisionDeps): Promise<void> {
+/**
+ * A refusal never notes that tokens were sent back. Otherwise the books would say so if the operator repeated a refusal whose answer was lost, or
+ * if the sender was found to be sanctioned just before the refusal.
+ */
+async function rejectNow(tx: Tx, deposit: Deposit, transfers: Transfer[], deps: DecisionDeps): Promise<void> {
   const { id, status } = deposit;
-  const { clock, events, ledger } = deps;
-  const nowMs = clock.now();
-  if (isOpen(status)) return move(tx, deposit, { to: 'failed', patch: { due_ms: nowMs } }, events);
+  const nowMs = deps.clock.now();
+  if (isOpen(status)) return move(tx, deposit, { to: 'failed', patch: { due_ms: nowMs } }, deps.events);
   if (status === 'held_screening') return refuse(tx, deposit, pendingOf(transfers), deps);
-  const waiting = await inSuspense(tx, deposit, transfers, deps);
-  if (waiting.length === 0) fail('conflict', `The deposit ${id} is ${status}, and nothing of it waits for a decision.`);
+  const pending = isCredited(status) ? pendingOf(transfers) : [];
+  if (pending.length > 0) {
+    await suspend(tx, deposit, pending, deps);
+    return setDue(tx, id, nowMs, null);
+  }
+  const isRefused = transfers.some(({ booking }) => booking === 'suspense');
+  const why = isRefused
+    ? 'its tokens in suspense are refused already. Once you have sent them back, note it with admin deposit returned.'
+    : 'nothing of it waits for a decision.';
+  fail('conflict', `The deposit ${id} is ${status}, and ${why}`);
+}
+
+async function returnedNow(
+  tx: Tx,
+  deposit: Deposit,
+  { transfers, reason }: Decision,
+  { clock, ledger }: DecisionDeps,
+): Promise<void> {
+  const { id, status } = deposit;
+  const nowMs = clock.now();
+  const waiting = transfers.filter(({ booking }) => booking === 'suspense');
+  if (waiting.length === 0) {
+    const todo = pendingOf(transfers).length > 0 ? ' If its tokens are to go back, use reject first.' : '';
+    fail('conflict', `The deposit ${id} is ${status}, and nothing of it is in suspense.${todo}`);
+  }
   await book(tx, waiting, { from: 'suspense', to: 'returned' });
   await ledger.post(tx, `deposit:${id}:returned:${waiting[0]?.id}`, returnOf(deposit, waiting, { reason, nowMs }));
   await setDue(tx, id, nowMs, null);
@@ -149,8 +181,8 @@ function pendingOf(transfers: readonly Transfer[]): Transfer[] {
 }
 
 /**
- * The transfers about which the operator decides. If the sender of a further transfer could not be checked, the transfer goes into suspense
- * first. So every decision takes tokens out of suspense.
+ * The transfers that the operator can credit. If the sender of a further transfer could not be checked, the transfer goes into suspense first. So
+ * every credit after the first one takes tokens out of suspense.
  */
 async function inSuspense(
   tx: Tx,

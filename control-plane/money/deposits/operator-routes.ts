@@ -88,11 +88,12 @@ function showRoute({ db, events }: DepositOperatorDeps): Route {
 
 const VERBS = {
   credit: 'Credit a deposit whose senders could not be checked, or tokens that are in suspense',
-  reject: 'Cancel an open deposit, refuse a held deposit, or record that tokens in suspense were sent back',
+  reject: 'Cancel an open deposit, or refuse tokens whose senders could not be checked',
+  returned: 'Record that the tokens of a deposit that are in suspense were sent back',
 } as const;
 
 function decisionRoutes({ deposits }: DepositOperatorDeps): Route[] {
-  return (['credit', 'reject'] as const).map((verb) =>
+  return (['credit', 'reject', 'returned'] as const).map((verb) =>
     route({
       ...operator,
       method: 'POST',

@@ -72,7 +72,7 @@ const MONEY_FROM_CHAINS: Record<string, Action> = {
     await drivePaid(world.core, world.rooms, deposit.id);
   },
   decide: async ({ ask, deposits }, { which, isOne }) => {
-    const verb = isOne ? 'credit' : 'reject';
+    const verb = isOne ? 'credit' : which % 2 === 0 ? 'reject' : 'returned';
     return ask('POST', `/admin/deposits/${pick(deposits, which)?.id ?? 'none'}/${verb}`, { reason: 'r' });
   },
 };

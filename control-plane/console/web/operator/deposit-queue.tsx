@@ -7,7 +7,8 @@ export const DEPOSITS = { path: '/admin/v1/deposits', command: 'svc-control-plan
 /** A deposit in one of these states may have received more tokens later. Those tokens are held until the operator credits them. */
 const CREDITED = ['credited', 'credited_underpaid', 'credited_overpaid'];
 const CREDITABLE = ['held_screening', 'expired_received', ...CREDITED];
-const REJECTABLE = ['created', 'detected', 'confirming', 'failed', 'failed_screening', ...CREDITABLE];
+const REJECTABLE = ['created', 'detected', 'confirming', 'held_screening', ...CREDITED];
+const RETURNABLE = ['failed', 'failed_screening', 'expired_received', ...CREDITED];
 
 const isOf = (states: readonly string[], row: Row): boolean => states.includes(String(row['status']));
 
@@ -20,9 +21,16 @@ export const DEPOSIT_VERBS: readonly Verb[] = [
   },
   {
     verb: 'reject',
-    says: 'An open deposit is cancelled, and a held one refused. Tokens in suspense count as sent back: send them first.',
+    says: 'Cancels an open deposit, or refuses tokens whose senders could not be checked.',
     takes: [REASON],
     fits: (row) => isOf(REJECTABLE, row),
+  },
+  {
+    verb: 'returned',
+    words: 'note as sent back',
+    says: 'The books say from then on that the tokens in suspense were sent back. Send them first: the service sends nothing.',
+    takes: [REASON],
+    fits: (row) => isOf(RETURNABLE, row),
   },
   {
     verb: 'rescan',

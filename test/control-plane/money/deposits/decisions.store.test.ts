@@ -33,9 +33,9 @@ describe('a sender', () => {
     expect([await waiting(), await suspended(id)]).toEqual([[id], '25.00']);
     await expect(decide(id, 'credit')).rejects.toMatchObject({ code: 'conflict' });
     expect(await deposits.cents()).toBe(0);
-    await decide(id, 'reject');
+    await decide(id, 'returned');
     expect([await waiting(), await suspended(id)]).toEqual([[], '0.00']);
-    await expect(decide(id, 'reject')).rejects.toMatchObject({ code: 'conflict' });
+    await expect(decide(id, 'returned')).rejects.toMatchObject({ code: 'conflict' });
   });
 
   test('of an imported list is refused too', async () => {
@@ -94,6 +94,21 @@ describe('a sender', () => {
   });
 });
 
+test('a refusal that is repeated does not note that the tokens were sent back', async () => {
+  await reopen({ oracle: chain.payer });
+  const id = await paid(25n * TOKEN, 10);
+  await expect(decide(id, 'returned')).rejects.toMatchObject({
+    code: 'conflict',
+    detail: expect.stringContaining('use reject first'),
+  });
+  await decide(id, 'reject');
+  await expect(decide(id, 'reject')).rejects.toMatchObject({
+    code: 'conflict',
+    detail: expect.stringContaining('admin deposit returned'),
+  });
+  expect([await waiting(), await suspended(id)]).toEqual([[id], '25.00']);
+});
+
 describe('what came late', () => {
   test('is credited or noted as sent back, once', async () => {
     const { id, address } = await deposits.create();
@@ -105,9 +120,10 @@ describe('what came late', () => {
     expect(await deposits.cents()).toBe(2_500);
     await expect(decide(id, 'credit')).rejects.toMatchObject({ code: 'conflict' });
     await expect(decide(id, 'reject')).rejects.toMatchObject({ code: 'conflict' });
+    await expect(decide(id, 'returned')).rejects.toMatchObject({ code: 'conflict' });
     expect(await deposits.cents()).toBe(2_500);
     const { data } = await operator.ask('GET', '/admin/audit');
-    expect(data).toMatchObject([{}, {}, { operation: 'adminCreditDeposit', subject: id, outcome: 'ok' }]);
+    expect(data).toMatchObject([{}, {}, {}, { operation: 'adminCreditDeposit', subject: id, outcome: 'ok' }]);
   });
 
   test('completes a deposit that was credited with too little', async () => {
@@ -146,7 +162,7 @@ describe('what came late', () => {
     await chain.finalize(at(92));
     await deposits.settle();
     await expect(decide(id, 'credit')).rejects.toMatchObject({ code: 'conflict' });
-    await decide(id, 'reject');
+    await decide(id, 'returned');
     expect([await deposits.status(id), await suspended(id)]).toEqual(['expired_received', '0.00']);
   });
 

@@ -43,7 +43,7 @@ async function open(...changes: [changes?: Partial<ChainSettings>, name?: Deposi
 }
 
 /** The operator decides about a deposit. */
-export const decide = (id: string, verb: 'credit' | 'reject', reason = 'asked the customer') =>
+export const decide = (id: string, verb: 'credit' | 'reject' | 'returned', reason = 'asked the customer') =>
   operator.ask('POST', `/admin/deposits/${id}/${verb}`, { reason });
 
 /** The deposits that wait for the operator. */
