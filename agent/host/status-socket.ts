@@ -4,10 +4,14 @@ import { createServer, type ServerResponse, request } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { chmod } from 'node:fs/promises';
 import { join } from 'node:path';
+import { type Clock, systemClock } from '../../shared/clock.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
 import type { GpuFault } from '../../shared/protocol/inventory.ts';
 import { removePath } from './state.ts';
 import { text } from 'node:stream/consumers';
+
+/** A healthy agent answers within milliseconds. */
+const STATUS_MS_MAX = 10_000;
 
 /** What an operator sees of a running agent. */
 export interface AgentStatus {
@@ -91,18 +95,35 @@ export function dialListener(path: string): Promise<Socket | undefined> {
   });
 }
 
-/** Rejects if no agent runs on this state directory, or if it still starts. */
-export async function askStatus(stateDir: string): Promise<AgentStatus> {
+/** Rejects if no agent runs on this state directory, if it still starts, or if it hangs. */
+export async function askStatus(stateDir: string, clock: Clock = systemClock()): Promise<AgentStatus> {
   const socketPath = join(stateDir, 'agent.sock');
-  const { code, body } = await new Promise<{ code: number; body: string }>((resolve, reject) => {
-    const asked = request({ socketPath, path: '/loops', agent: false }, (response) => {
+  const limit = new AbortController();
+  const cancelLimit = clock.after(STATUS_MS_MAX, () => limit.abort());
+  try {
+    const { code, body } = await readLoops(socketPath, limit.signal);
+    if (code !== 200) throw new Error(`the agent does not say how it is: ${body.trim()}`);
+    return JSON.parse(body) as AgentStatus;
+  } catch (error) {
+    if (!limit.signal.aborted) throw error;
+    const seconds = STATUS_MS_MAX / 1000;
+    throw new Error(
+      `the agent at ${socketPath} has not answered for ${seconds} seconds: it hangs or is stopped, so restart it; its containers go on`,
+      { cause: error },
+    );
+  } finally {
+    cancelLimit();
+  }
+}
+
+function readLoops(socketPath: string, signal: AbortSignal): Promise<{ code: number; body: string }> {
+  return new Promise((resolve, reject) => {
+    const asked = request({ socketPath, path: '/loops', agent: false, signal }, (response) => {
       text(response).then((body) => resolve({ code: response.statusCode ?? 0, body }), reject);
     });
     asked.on('error', (error) => reject(new Error(`no agent answers at ${socketPath}: start it`, { cause: error })));
     asked.end();
   });
-  if (code !== 200) throw new Error(`the agent does not say how it is: ${body.trim()}`);
-  return JSON.parse(body) as AgentStatus;
 }
 
 /** One line for each condition that must hold before the host is rented out. `isWell` is true if all hold. */

@@ -1,9 +1,12 @@
 // The output of `svc-agent status` for a healthy agent and for one with faults.
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { afterAll, expect, onTestFinished, test } from 'vitest';
 import { openStatusSocket, type AgentStatus, askStatus, statusWords } from '../../../agent/host/status-socket.ts';
+import { virtualClock } from '../../kit/virtual-clock.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'status-'));
 afterAll(() => rmSync(dir, { recursive: true }));
@@ -79,4 +82,22 @@ test('the status is read over the socket; an agent that is starting and a missin
   status = WELL;
   expect(await askStatus(dir)).toEqual(WELL);
   await socket.close();
+});
+
+test.each([
+  ['never answers', ''],
+  ['stops in the middle of its answer', 'HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{"version":'],
+])('an agent that %s is given up after ten seconds, with the advice to restart it', async (_, start) => {
+  const stateDir = mkdtempSync(join(dir, 's-'));
+  const hung = createServer((socket) => socket.once('data', () => socket.write(start)));
+  hung.listen(join(stateDir, 'agent.sock'));
+  await once(hung, 'listening');
+  onTestFinished(() => void hung.close());
+  const clock = virtualClock();
+  const said = askStatus(stateDir, clock).catch((error: Error) => error.message);
+  await once(hung, 'connection');
+  await clock.advance(10_000);
+  expect(await said).toContain(
+    `${join(stateDir, 'agent.sock')} has not answered for 10 seconds: it hangs or is stopped, so restart it`,
+  );
 });
