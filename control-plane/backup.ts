@@ -1,9 +1,19 @@
 // The operator's backup and restore of a SQLite database. A backup runs while the daemon serves, a restore while it is stopped.
-import { chmodSync, chownSync, constants, copyFileSync, existsSync, renameSync, rmSync, statSync } from 'node:fs';
+import {
+  chmodSync,
+  chownSync,
+  constants,
+  copyFileSync,
+  existsSync,
+  linkSync,
+  renameSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
 import { dirname } from 'node:path';
 import { isoTime } from '../shared/clock.ts';
 import type { Fields } from './base/http/operator.ts';
-import { backupSqlite, checkSqlite, flush } from './base/db/backup.ts';
+import { backupSqlite, checkSqlite, flush, restoringPath } from './base/db/backup.ts';
 import { lockSqlite } from './base/db/sqlite.ts';
 import { assertSecretFits } from './base/http/sealing.ts';
 import { endAllSessions } from './base/users/session-store.ts';
@@ -32,7 +42,8 @@ export async function backup(config: Config, file: string): Promise<Fields> {
 
 /**
  * Restores a backup. First it checks a copy for everything that a start would refuse, and only then moves files. The previous database is
- * kept beside the new one.
+ * kept beside the new one. After an interruption, there is the previous database, the restored one, or none. If there is none, the daemon does not
+ * start until a restore has run to its end.
  * @throws NotOnSqlite; DbError `database_in_use` while a daemon runs, `bad_backup`, `migration`; Error without `force` if a database
  * exists, or if the secret is missing or different
  */
@@ -49,15 +60,18 @@ export async function restore(
     if (existsSync(path) && !request.force) {
       throw new Error(`${path} is there already; with --force it is put aside and the backup takes its place`);
     }
-    const staged = `${path}.restoring`;
+    const staged = `${path}.restore-check`;
+    const restoring = restoringPath(path);
     try {
       await stage(request.file, staged, core);
+      renameSync(staged, restoring);
       const aside = putAside(path, `${path}.before-restore-${isoTime(core.clock.now()).replaceAll(/[-:]|\.\d+/g, '')}`);
-      renameSync(staged, path);
+      renameSync(restoring, path);
       flush(dirname(path));
       return { restored: path, kept_aside: aside };
     } finally {
       for (const end of ['', '.lock', ...SIDE_FILES]) rmSync(`${staged}${end}`, { force: true });
+      if (existsSync(path)) rmSync(restoring, { force: true });
     }
   } finally {
     unlock();
@@ -98,13 +112,14 @@ function giveToDaemon(file: string): void {
 }
 
 /**
- * Moves the database with its side files and returns the new place; null if there was none. A write-ahead log that stays behind would be
- * applied to the restored database.
+ * Moves the database with its write-ahead log and returns the new place; null if there was none. The log has both names before the database
+ * moves, so that an interruption never parts them. A log that stays behind would be applied to the restored database.
  */
 function putAside(path: string, aside: string): string | null {
   const there = existsSync(path);
-  for (const end of ['', ...SIDE_FILES]) {
-    if (existsSync(`${path}${end}`)) renameSync(`${path}${end}`, `${aside}${end}`);
-  }
+  if (existsSync(`${path}-wal`)) linkSync(`${path}-wal`, `${aside}-wal`);
+  flush(dirname(path));
+  if (there) renameSync(path, aside);
+  for (const end of SIDE_FILES) rmSync(`${path}${end}`, { force: true });
   return there ? aside : null;
 }

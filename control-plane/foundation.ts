@@ -5,6 +5,7 @@ import { messageOf } from '../shared/errors.ts';
 import type { Ids } from '../shared/ids.ts';
 import type { Log } from '../shared/log.ts';
 import type { Rng } from '../shared/rng.ts';
+import { refuseHalfRestored } from './base/db/backup.ts';
 import { type Db, DbError } from './base/db/db.ts';
 import type { OnCommit } from './base/db/group-commit.ts';
 import {
@@ -148,6 +149,7 @@ interface Opened {
 
 /** The file lock proves that no other process uses the database. The lease only counts the starts. */
 function openOnSqlite(path: string, deps: Deps): Opened {
+  refuseHalfRestored(path);
   const db = openSqlite(path, deps);
   return {
     db,

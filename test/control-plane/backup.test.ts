@@ -8,6 +8,7 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -24,7 +25,7 @@ import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { type Config, existingSecret, readConfig } from '../../control-plane/config.ts';
 import { onlineMachineIds } from '../../control-plane/fleet/supply/store.ts';
 import { openHouse } from '../../control-plane/house.ts';
-import { systemClock } from '../../shared/clock.ts';
+import { type Clock, systemClock } from '../../shared/clock.ts';
 import { createIds } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
 import { systemRng } from '../../shared/rng.ts';
@@ -54,8 +55,11 @@ async function startOnce(): Promise<void> {
   await house.close();
 }
 
-function restoreFrom(file: string, options: { force?: boolean; secret?: Uint8Array } = {}): Promise<unknown> {
-  const [clock, rng] = [systemClock(), systemRng()];
+function restoreFrom(
+  file: string,
+  options: { force?: boolean; secret?: Uint8Array; clock?: Clock } = {},
+): Promise<unknown> {
+  const [clock, rng] = [options.clock ?? systemClock(), systemRng()];
   const ids = createIds(clock, rng);
   const secret = options.secret ?? Buffer.from(readFileSync(config.secret_file, 'utf8').trim(), 'hex');
   const core = { clock, rng, ids, log, sealing: openSealing(secret, ids) };
@@ -201,6 +205,33 @@ describe('a restore', () => {
     await restoreFrom(at('aside.db'), { force: true });
     expect(await withDb(orgsIn)).toBe(2);
     expect(readdirSync(dir).filter((name) => name.startsWith('aside'))).toEqual(['aside.db', 'aside.db-wal']);
+  });
+  test('that cannot put the write-ahead log aside leaves the database with its newest commits', async () => {
+    await withDb(async (db) => {
+      await addOrgs(db, ['in the log']);
+      for (const end of ['', '-wal']) copyFileSync(`${path}${end}`, at(`crashed.db${end}`));
+    });
+    path = at('crashed.db');
+    config = configOf({ sqlite: path });
+    const clock = { ...systemClock(), now: () => Date.UTC(2026, 10, 29) };
+    mkdirSync(`${path}.before-restore-20261129T000000Z-wal`);
+    await expect(restoreFrom(at('copy.db'), { force: true, clock })).rejects.toThrow('before-restore');
+    expect(await withDb(orgsIn)).toBe(2);
+  });
+  // The state after a power failure between the two renames.
+  test('that was interrupted keeps the daemon from a start with an empty database until it has run again', async () => {
+    const aside = `${path}.before-restore-20261129T000000Z`;
+    renameSync(path, aside);
+    copyFileSync(at('copy.db'), `${path}.restoring`);
+    writeFileSync(at('junk'), 'junk'.repeat(5000));
+    await expect(restoreFrom(at('junk'))).rejects.toMatchObject({ code: 'bad_backup' });
+    await expect(startOnce()).rejects.toThrow(/restore of .* was interrupted: run it again/);
+    expect(existsSync(path)).toBe(false);
+    expect(await restoreFrom(at('copy.db'))).toMatchObject({ restored: path });
+    await startOnce();
+    expect(await withDb(orgsIn)).toBe(0);
+    path = aside;
+    expect(await withDb(orgsIn)).toBe(1);
   });
   test('needs no --force on a new machine, and does not apply a write-ahead log that was left there', async () => {
     rmSync(path);

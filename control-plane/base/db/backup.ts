@@ -58,6 +58,20 @@ export function flush(path: string): void {
   closeSync(descriptor);
 }
 
+/** The checked database that a restore is about to put at `path`. */
+export function restoringPath(path: string): string {
+  return `${path}.restoring`;
+}
+
+/** Otherwise a start after a restore that was interrupted would make an empty database. @throws DbError `half_restored` */
+export function refuseHalfRestored(path: string): void {
+  if (existsSync(path) || !existsSync(restoringPath(path))) return;
+  throw new DbError(
+    'half_restored',
+    `the restore of ${path} was interrupted: run it again. The database that was there is ${path}.before-restore-<time>`,
+  );
+}
+
 async function copySnapshot(source: string, target: string): Promise<void> {
   const database = new Database(source, { readonly: true, fileMustExist: true, timeout: 5000 });
   try {

@@ -112,6 +112,7 @@ export class DbError extends Error {
     | 'unsupported'
     | 'migration'
     | 'bad_backup'
+    | 'half_restored'
     | 'disk_full'
     | 'unavailable'
     | 'lease_lost'
