@@ -83,4 +83,6 @@ export interface Replica {
   dial: Dial;
   /** Notes that a request to the replica begins. The returned function notes its end. */
   enter(): () => void;
+  /** Notes that the server has begun an answer, or that it has failed a request. */
+  note(result: 'answered' | 'failed'): void;
 }

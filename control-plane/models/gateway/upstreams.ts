@@ -69,9 +69,13 @@ export function openUpstreams({ clock, counts }: { clock: Clock; counts: Counts 
       const leave = upstream.replica?.enter();
       let isOver = false;
       return {
-        answered: sent.answered,
+        answered: () => {
+          sent.answered();
+          upstream.replica?.note('answered');
+        },
         failed: () => {
           sent.failed();
+          upstream.replica?.note('failed');
           counts.failed(nameOf(upstream));
         },
         busy: () => counts.failed(nameOf(upstream)),

@@ -13,12 +13,11 @@ import { OutboundError } from '../../base/outbound/policy.ts';
 import { runsSame, type Tier } from './pools.ts';
 import { newQuestion, type Question } from './questions.ts';
 import { completionOf } from './readiness.ts';
-import { serverOf } from './servers.ts';
+import { NOTHING_TO_NOTE, serverOf } from './servers.ts';
 import { failReplica, type StepDeps } from './steps.ts';
 import * as store from './store.ts';
 
 export interface ComparisonDeps extends StepDeps {
-  rng: Rng;
   supply: Pick<Supply, 'accuse'>;
   counts: StepDeps['counts'] & DisagreementCounts;
 }
@@ -71,7 +70,7 @@ async function comparePool(tier: Tier, signal: AbortSignal, deps: ComparisonDeps
   const question = newQuestion(rng);
   const asking = { question, signal };
   const ask = (replica: store.ReplicaRow): Promise<Answer> => {
-    const server = serverOf(replica, { ...deps, enter: () => () => undefined });
+    const server = serverOf(replica, { ...deps, ...NOTHING_TO_NOTE });
     return answerOf(server, replica, asking, deps);
   };
   const answers = await Promise.all(pair.map(ask));

@@ -1,12 +1,14 @@
 // Asks the server of a replica: whether it is well, and whether it gives a real answer. A port that is open is not a server that is ready.
 import { z } from 'zod';
 import type { Modality } from '../../../shared/api/model.ts';
+import type { Rng } from '../../../shared/rng.ts';
 import { messageOf } from '../../../shared/errors.ts';
 import { EMBEDDING_JSON_VALUES_MAX, UPSTREAM_JSON_VALUES_MAX } from '../../../shared/limits.ts';
 import type { Exchange, Exchanges } from '../../base/outbound/exchange.ts';
 import { OutboundError } from '../../base/outbound/policy.ts';
 import { jsonOf, readText } from '../../base/outbound/outbound.ts';
 import type { Upstream } from '../catalog/models.ts';
+import { newQuestion, type Question } from './questions.ts';
 import { besideV1, headersFor, isGathered, streamMembers } from '../catalog/model-servers.ts';
 
 /** Undefined if all is well, otherwise the reason in words. */
@@ -40,12 +42,41 @@ export async function whyUnwell(upstream: Upstream, asking: Asking): Promise<Com
   });
 }
 
-/** A chat completion of the prompt at temperature 0, asked for in the form in which the gateway asks for a whole answer. @throws OutboundError */
+/**
+ * Asks a server that has failed callers for a real answer. The question of a chat looks like one of a customer, so a host cannot answer our questions
+ * and fail those of customers.
+ */
+export async function whyNoRealAnswer(
+  upstream: Upstream,
+  modality: Modality,
+  asking: Asking & { rng: Rng },
+): Promise<Complaint> {
+  if (modality !== 'chat') return whyNoAnswer(upstream, modality, asking);
+  return complaintOf(async () => {
+    const { status, texts } = await answerTo(upstream, newQuestion(asking.rng), asking);
+    if (status !== 200) return `its server answers ${status} to questions like those of customers`;
+    return texts.length === 0 ? 'its server gives no answer that can be used' : undefined;
+  });
+}
+
+/** A chat completion of the prompt at temperature 0; undefined if there is no text. @throws OutboundError */
 export async function completionOf(
   upstream: Upstream,
-  { prompt, tokensMax }: { prompt: string; tokensMax: number },
+  question: Question,
   asking: Asking,
 ): Promise<string | undefined> {
+  const { texts } = await answerTo(upstream, question, asking);
+  return isGathered(upstream) ? texts.join('') || undefined : (texts[0] ?? undefined);
+}
+
+interface ChatAnswer {
+  status: number;
+  /** The texts of a whole answer or of its chunks. A model that is still thinking has said null. */
+  texts: (string | null)[];
+}
+
+/** Asks in the form in which the gateway asks for a whole answer. */
+async function answerTo(upstream: Upstream, { prompt, tokensMax }: Question, asking: Asking): Promise<ChatAnswer> {
   const isStream = isGathered(upstream);
   const body = {
     messages: [{ role: 'user', content: prompt }],
@@ -53,19 +84,18 @@ export async function completionOf(
     temperature: 0,
     ...(isStream ? streamMembers(upstream) : {}),
   };
-  const { text } = await post(upstream, { path: '/chat/completions', body }, asking);
-  if (isStream) return streamedText(text);
+  const { status, text } = await post(upstream, { path: '/chat/completions', body }, asking);
+  if (isStream) return { status, texts: streamedTexts(text) };
   const completion = Completion.safeParse(jsonOf(text, UPSTREAM_JSON_VALUES_MAX));
-  return completion.data?.choices[0]?.message.content ?? undefined;
+  return { status, texts: (completion.data?.choices ?? []).map(({ message }) => message.content) };
 }
 
-/** The text of a stream of server-sent events; undefined if there is none. */
-function streamedText(events: string): string | undefined {
-  const said = events.split(/\r?\n/).map((line) => {
+/** The texts of the chunks of a stream of server-sent events. */
+function streamedTexts(events: string): (string | null)[] {
+  return events.split(/\r?\n/).flatMap((line) => {
     const json = line.startsWith('data:') ? jsonOf(line.slice(5), UPSTREAM_JSON_VALUES_MAX) : undefined;
-    return Chunk.safeParse(json).data?.choices[0]?.delta.content ?? '';
+    return (Chunk.safeParse(json).data?.choices ?? []).map(({ delta }) => delta.content ?? null);
   });
-  return said.join('') || undefined;
 }
 
 const Completion = z.object({
@@ -75,7 +105,7 @@ const Chunk = z.object({ choices: z.array(z.object({ delta: z.object({ content: 
 const Embedding = z.object({ data: z.array(z.object({ embedding: z.array(z.number()).min(1) })).length(1) });
 const Image = z.object({ data: z.array(z.object({ b64_json: z.string().min(1) })).length(1) });
 
-interface Question {
+interface Probe {
   path: string;
   body: object;
   answer: z.ZodType;
@@ -83,7 +113,7 @@ interface Question {
   named: string;
 }
 
-const QUESTIONS: Record<Exclude<Modality, 'video'>, Question> = {
+const PROBES: Record<Exclude<Modality, 'video'>, Probe> = {
   chat: {
     path: '/chat/completions',
     body: { messages: [{ role: 'user', content: 'ping' }], max_tokens: 1, temperature: 0 },
@@ -101,7 +131,7 @@ const QUESTIONS: Record<Exclude<Modality, 'video'>, Question> = {
 
 function whyNoAnswer(upstream: Upstream, modality: Modality, asking: Asking): Promise<Complaint> {
   if (modality === 'video') throw new Error('videos have no replicas');
-  const { path, body, answer, named } = QUESTIONS[modality];
+  const { path, body, answer, named } = PROBES[modality];
   return complaintOf(async () => {
     const { status, text } = await post(upstream, { path, body }, asking);
     if (status !== 200) return `its server answers ${status} to POST /v1${path}`;

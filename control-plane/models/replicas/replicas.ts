@@ -127,7 +127,7 @@ export function openReplicas(deps: ReplicasDeps): Replicas {
   const demand: Demand = openDemand({ ...deps, loads, outlook: servers.outlook });
   const modalityOf: StepDeps['modalityOf'] = (poolId) =>
     tiersOf(deps.catalog).find((tier) => tier.poolId === poolId)?.model.modality;
-  const steps = { ...deps, exchanges, modalityOf, counts, loads };
+  const steps = { ...deps, exchanges, modalityOf, counts, loads, servers };
   const refresh = async (): Promise<number> => {
     const seenMs = await servers.refresh();
     demand.notify();

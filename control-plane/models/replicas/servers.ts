@@ -5,7 +5,7 @@ import type { Duplex } from 'node:stream';
 import type { Clock } from '../../../shared/clock.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import type { Db } from '../../base/db/db.ts';
-import type { Deployment } from '../catalog/deployments.ts';
+import type { Deployment, Replica } from '../catalog/deployments.ts';
 import type { Upstream } from '../catalog/models.ts';
 import type { Outlook } from './demand.ts';
 import { limitsOf } from './pools.ts';
@@ -21,6 +21,10 @@ export interface Servers {
   drains(poolId: string): boolean;
   /** The times from a start until the replica was ready, of the newest replicas of a pool. */
   wakes(poolId: string): Wakes | undefined;
+  /** True if the replica has failed the last requests of callers, one after another. Its health check does not prove enough then. */
+  isSuspect(replicaId: string): boolean;
+  /** The replica has given a real answer. */
+  clear(replicaId: string): void;
   /** Reads the rows again. Returns the time as of which they were read. Calls at the same time share one reading. */
   refresh(): Promise<number>;
 }
@@ -59,7 +63,12 @@ interface Known {
   /** The settings that `server` was made with. */
   limits: string;
   server: Upstream;
+  /** How many requests in a row it has failed. */
+  failures: { inRow: number };
 }
+
+/** A single failure may be the fault of its request. */
+const SUSPECT_FAILURES = 3;
 
 export function openServers(deps: ServersDeps): Servers {
   const { db, clock } = deps;
@@ -105,6 +114,8 @@ export function openServers(deps: ServersDeps): Servers {
     outlook: (poolId) => pools.get(poolId)?.outlook ?? UNKNOWN,
     drains: (poolId) => pools.get(poolId)?.drains === true,
     wakes: (poolId) => pools.get(poolId)?.wakes,
+    isSuspect: (replicaId) => (known.get(replicaId)?.failures.inRow ?? 0) >= SUSPECT_FAILURES,
+    clear: (replicaId) => Object.assign(known.get(replicaId)?.failures ?? {}, { inRow: 0 }),
     refresh: oneAtATime(read),
   };
 }
@@ -119,7 +130,10 @@ function knownAs(
   const settings = settingsOf(deployment ?? row.deployment);
   const limits = JSON.stringify(settings);
   if (before?.limits === limits) return before;
-  return { row, limits, server: serverOf({ ...row, deployment: { ...row.deployment, ...settings } }, deps) };
+  const failures = before?.failures ?? { inRow: 0 };
+  const note: Replica['note'] = (result) => void (failures.inRow = result === 'failed' ? failures.inRow + 1 : 0);
+  const server = serverOf({ ...row, deployment: { ...row.deployment, ...settings } }, { ...deps, note });
+  return { row, limits, server, failures };
 }
 
 /** Calls that come during a run share the next one, because the present one may have read too early for them. */
@@ -147,10 +161,16 @@ function settingsOf(
   return { max_open_requests, max_inputs, answer_ms, first_byte_ms, idle_ms };
 }
 
+/** What is noted of the requests to a replica. */
+type Noting = Pick<ServersDeps, 'enter'> & Pick<Replica, 'note'>;
+
+/** Our own questions do not count as requests of customers. */
+export const NOTHING_TO_NOTE: Noting = { enter: () => () => undefined, note: () => undefined };
+
 /** The server of a replica that has a machine. Its URL only names it, because it has no address. */
 export function serverOf(
   row: Pick<store.ReplicaRow, 'id' | 'pool_id' | 'machine_id' | 'workload_id' | 'deployment'>,
-  { openStream, enter }: Pick<ServersDeps, 'openStream' | 'enter'>,
+  { openStream, enter, note }: Pick<ServersDeps, 'openStream'> & Noting,
 ): Upstream {
   const { id, pool_id: poolId, machine_id: machineId, workload_id: workloadId, deployment } = row;
   const { model, engine, max_open_requests, max_inputs, answer_ms, first_byte_ms, idle_ms, port } = deployment;
@@ -171,6 +191,7 @@ export function serverOf(
       id,
       dial: () => openStream(machineId ?? '', workloadId ?? '', { kind: 'tcp', port }),
       enter: () => enter(poolId, id),
+      note,
     },
   };
 }

@@ -1,5 +1,6 @@
 // Carries out the next step of one replica: launches its instance, asks its server, ends it and gives its machine back.
 import { messageOf, ServiceError } from '../../../shared/errors.ts';
+import type { Rng } from '../../../shared/rng.ts';
 import type { Modality } from '../../../shared/api/model.ts';
 import { PLATFORM_ORG } from '../../base/accounts/accounts.ts';
 import type { Exchanges } from '../../base/outbound/exchange.ts';
@@ -10,8 +11,8 @@ import { launchOf } from '../catalog/deployments.ts';
 import type { Loads } from './loads.ts';
 import { failuresWith, planReplica } from './plan.ts';
 import { fundReplicas, loadOf, move, type PoolDeps } from './pools.ts';
-import { whyNotReady, whyUnwell } from './readiness.ts';
-import { serverOf, type ServersDeps } from './servers.ts';
+import { whyNoRealAnswer, whyNotReady, whyUnwell } from './readiness.ts';
+import { NOTHING_TO_NOTE, serverOf, type Servers, type ServersDeps } from './servers.ts';
 import * as store from './store.ts';
 
 export interface StepDeps extends PoolDeps {
@@ -22,6 +23,8 @@ export interface StepDeps extends PoolDeps {
   modalityOf(poolId: string): Modality | undefined;
   quiet: Quiet;
   loads: Pick<Loads, 'isSteady'>;
+  servers: Pick<Servers, 'isSuspect' | 'clear'>;
+  rng: Rng;
   counts: WakeCounts;
 }
 
@@ -151,7 +154,7 @@ async function askServer(
   const complaint =
     modality === undefined
       ? 'its model is not in the catalog any more'
-      : await whyNotReady(serverOf(placed, { ...deps, enter: nothingToNote }), modality, { ...deps, signal });
+      : await whyNotReady(serverOf(placed, { ...deps, ...NOTHING_TO_NOTE }), modality, { ...deps, signal });
   const nowMs = clock.now();
   if (complaint !== undefined) {
     await db.tx('replicas.unready', (tx) => store.setUnready(tx, id, complaint, nowMs + ASK_MS));
@@ -175,7 +178,12 @@ async function askServer(
 
 async function checkServer(replica: store.ReplicaRow, signal: AbortSignal, deps: StepDeps): Promise<void> {
   const { db, clock } = deps;
-  const complaint = await whyUnwell(serverOf(replica, { ...deps, enter: nothingToNote }), { ...deps, signal });
+  const server = serverOf(replica, { ...deps, ...NOTHING_TO_NOTE });
+  const asking = { ...deps, signal };
+  const modality = deps.modalityOf(replica.pool_id);
+  const isSuspect = modality !== undefined && deps.servers.isSuspect(replica.id);
+  const complaint = isSuspect ? await whyNoRealAnswer(server, modality, asking) : await whyUnwell(server, asking);
+  if (isSuspect && complaint === undefined) deps.servers.clear(replica.id);
   const failures = complaint === undefined ? 0 : replica.health_failures + 1;
   await db.tx('replicas.health', (tx) => store.setHealth(tx, replica.id, failures, clock.now() + CHECK_MS));
 }
@@ -219,6 +227,3 @@ async function isUnused(
   const { open, seenMs } = await loadOf(deps.db.read, poolId, nowMs);
   return (open.get(id) ?? 0) === 0 && seenMs > enteredMs;
 }
-
-/** Our own test questions do not count as requests of customers. */
-const nothingToNote = (): (() => void) => () => undefined;

@@ -5,7 +5,7 @@ import type { Duplex } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Upstream } from '../../../control-plane/models/catalog/models.ts';
 import { whyNotReady, whyUnwell } from '../../../control-plane/models/replicas/readiness.ts';
-import { serverOf } from '../../../control-plane/models/replicas/servers.ts';
+import { NOTHING_TO_NOTE, serverOf } from '../../../control-plane/models/replicas/servers.ts';
 import { type Exchanges, openExchanges } from '../../../control-plane/base/outbound/exchange.ts';
 import type { Modality } from '../../../shared/api/model.ts';
 import { dripping, type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
@@ -29,7 +29,7 @@ function replica(engine: Upstream['engine']): Upstream {
   const [deployment] = fleetModels({ engine }).map(({ economy }) => economy?.deployment);
   if (deployment === undefined) throw new Error('the model has a deployment');
   const row = { id: 'rep_1', pool_id: 'p', machine_id: 'm', workload_id: 'w', deployment };
-  return serverOf(row, { openStream, enter: () => () => undefined });
+  return serverOf(row, { openStream, ...NOTHING_TO_NOTE });
 }
 
 async function openStream(): Promise<Duplex> {
