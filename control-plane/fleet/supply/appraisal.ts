@@ -9,7 +9,7 @@ import { foreignWords } from './approval.ts';
 import { identifyGpu } from './known-gpus.ts';
 import { orgOfMachine } from './owners.ts';
 import * as store from './store.ts';
-import { verificationOf } from './verdict.ts';
+import { awaitsApproval, verificationOf } from './verdict.ts';
 import { z } from 'zod';
 import { text } from '../../base/db/columns.ts';
 import type { MachineRow } from './store.ts';
@@ -82,7 +82,7 @@ async function appraiseOne(tx: Tx, machineId: string, deps: AppraisalDeps): Prom
     await writeGpus(tx, machineId, machine.inventory, new Set(elsewhere.map((claim) => claim.gpu_uuid)));
   }
   const verdict = verificationOf(machine, elsewhere.length);
-  await store.setVerification(tx, machineId, verdict);
+  await store.setVerification(tx, machineId, verdict, awaitsApproval(machine) ? deps.clock.now() : null);
   const { verification_status: status, verification_detail: detail } = verdict;
   // Logged only when the verdict becomes `failed`, because a host that reports often must not fill the log.
   if (status === 'failed' && before.verification_status !== 'failed') {

@@ -27,7 +27,9 @@ export async function gpusOffered(query: Query): Promise<number> {
 
 const MachineRow = z.object({ id: text, since_ms: int });
 
-/** Machines with a host that was linked and is not approved, and those whose identity two hosts have. */
+const ChangedRow = MachineRow.extend({ detail: text.nullable() });
+
+/** Machines with a host that was linked and is not approved, those that must be approved again, and those whose identity two hosts have. */
 export const waitingMachines: Waits = async (query, { limit }) => {
   const unapproved = await query.all(
     MachineRow,
@@ -35,12 +37,20 @@ export const waitingMachines: Waits = async (query, { limit }) => {
         where m.status = 'pending_verification' and m.approved = 0 and m.public_key is not null
         order by l.first_ms, m.id limit ${limit}`,
   );
+  const changed = await query.all(
+    ChangedRow,
+    sql`select id, awaits_approval_ms as since_ms, verification_detail as detail from machines
+        where awaits_approval_ms is not null and status = 'listed' order by awaits_approval_ms, id limit ${limit}`,
+  );
   const copied = await query.all(
     MachineRow,
     sql`select id, copied_ms as since_ms from machines where copied_ms is not null order by copied_ms, id limit ${limit}`,
   );
   return [
     ...unapproved.map((row) => waiting(row, `The machine ${row.id} waits for your approval.`)),
+    ...changed.map((row) =>
+      waiting(row, `The machine ${row.id} is off the market until you approve it again: ${row.detail ?? ''}`),
+    ),
     ...copied.map((row) =>
       waiting(row, `Two hosts have the identity of the machine ${row.id}. Nothing new starts on it.`),
     ),

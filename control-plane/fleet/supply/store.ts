@@ -200,9 +200,17 @@ export async function setDeclared(tx: Tx, row: MachineRow): Promise<void> {
   );
 }
 
-export async function setVerification(tx: Tx, id: string, verdict: Verification): Promise<void> {
+/** `awaitsMs`: the machine has to be approved again, and this is the time; null if it has not. The first time stays until then. */
+export async function setVerification(
+  tx: Tx,
+  id: string,
+  verdict: Verification,
+  awaitsMs: number | null,
+): Promise<void> {
+  const awaits = awaitsMs === null ? sql`null` : sql`coalesce(awaits_approval_ms, ${awaitsMs})`;
   await tx.run(
-    sql`update machines set verification_status = ${verdict.verification_status}, verification_detail = ${verdict.verification_detail}
+    sql`update machines set verification_status = ${verdict.verification_status}, verification_detail = ${verdict.verification_detail},
+          awaits_approval_ms = ${awaits}
         where id = ${id}`,
   );
 }

@@ -32,6 +32,12 @@ export function verificationOf(machine: Claims, elsewhere: number): Verification
   return { verification_status: 'unverified', verification_detail: driver === undefined ? null : `${driver}.` };
 }
 
+/** Whether the operator must approve again what the host shows. */
+export function awaitsApproval({ approved_gpus: approved, inventory_fault: fault, inventory }: Claims): boolean {
+  if (approved === null || inventory === null) return false;
+  return fault !== null || driverWords(approved, inventory) !== undefined;
+}
+
 /** What the supplier declared and the host does not show; empty if the host cannot count its GPUs now. */
 export function declarationFaults(machine: Claims, inventory: Inventory): string[] {
   if (inventory.gpu_error !== '') return [];

@@ -155,6 +155,23 @@ describe('what waits for an operator', () => {
     expect((await read()).waiting.count).toBe(0);
   });
 
+  test.each([
+    ['another driver', { driver_version: '570.86.10' }, 'the host runs the GPU driver 570.86.10'],
+    ['another GPU', { uuid: 'GPU-foreign' }, 'the host showed what the operator has not approved: GPU-foreign'],
+  ])('names a machine that has to be approved again for %s', async (_what, change, detail) => {
+    const { machineId, inventory } = await world.machine();
+    const sinceMs = world.clock.now();
+    const gpus = inventory.gpus.map((gpu) => ({ ...gpu, ...change }));
+    await world.rooms.supply.reportInventory(machineId, { ...inventory, gpus });
+    await world.clock.advance(HOUR_MS);
+    await world.rooms.supply.reportInventory(machineId, { ...inventory, gpus, agent_version: '9.9.9' });
+    const { oldest } = (await read()).waiting;
+    expect(oldest).toMatchObject([{ kind: 'machine', id: machineId, what: expect.stringContaining(detail) }]);
+    expect(oldest.map(({ since }) => Date.parse(since))).toEqual([sinceMs]);
+    await world.rooms.supply.approve(machineId);
+    expect((await read()).waiting.count).toBe(0);
+  });
+
   test('names overdue webhooks, and those that were given up in the last day', async () => {
     await world.clock.advance(2 * 24 * HOUR_MS);
     const nowMs = world.clock.now();
