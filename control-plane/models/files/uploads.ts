@@ -70,10 +70,11 @@ export function openUploads(deps: FilesDeps, wholeFiles: AtOnce): Uploads {
         return reply;
       }),
     clean: async (signal) => {
-      for (const late of await lateUploads(db.read, clock.now() - COMPLETING_MS, EXPIRED_ROWS)) {
+      const late = await lateUploads(db.read, clock.now() - COMPLETING_MS, EXPIRED_ROWS);
+      for (const { id, org_id: orgId } of late) {
         await db.tx('uploads.expire', async (tx) => {
-          await tx.lock('org', late.org_id);
-          await move(tx, { id: late.id, status: 'pending' }, 'expired');
+          await tx.lock('org', orgId);
+          await move(tx, { id, status: 'pending' }, 'expired');
         });
       }
       const untilMs = clock.monotonicMs() + CLEAN_MS_MAX;
@@ -81,7 +82,8 @@ export function openUploads(deps: FilesDeps, wholeFiles: AtOnce): Uploads {
         const keys = await db.tx('uploads.clean', (tx) => takeUnneededParts(tx, REMOVED_AT_ONCE));
         // If the process dies here, the sweep of blobs removes the rest.
         await Promise.all(keys.map((key) => blobs.remove(key)));
-        if (keys.length < REMOVED_AT_ONCE) return undefined;
+        // An upload counts for the limits of its organisation until its end is written.
+        if (keys.length < REMOVED_AT_ONCE) return late.length < EXPIRED_ROWS ? undefined : 'again';
       }
       return 'again';
     },

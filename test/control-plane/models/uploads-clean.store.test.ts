@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest';
 import { countRow } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
+import { storedOf } from '../../../control-plane/models/files/store.ts';
 import { insertPart, insertUpload, setStatus } from '../../../control-plane/models/files/uploads-store.ts';
 import { scriptedBlobs } from '../../kit/scripted-blobs.ts';
 import { whileTimePasses } from '../../kit/virtual-clock.ts';
@@ -55,5 +56,20 @@ test('a run of the cleaning ends within a minute, and the next runs finish the r
   expect(outcomes).toEqual(['again', 'again', undefined]);
   expect([removed.size, seen.most]).toEqual([PARTS, 16]);
   expect(await db.read.one(countRow, sql`select count(*) as count from upload_parts`)).toEqual({ count: 0 });
+  await world.close();
+});
+
+test('however many uploads expire at once, none counts for the limits of its organisation after the run and those that follow it', async () => {
+  const world = await openWorld(1);
+  const { clock, db, rooms } = world;
+  const { orgId } = await world.customer(100);
+  const common = { org_id: orgId, filename: 'a', purpose: 'fine-tune' as const, mime_type: 'text/jsonl', bytes: 1 };
+  await db.tx('test.uploads', async (tx) => {
+    for (let i = 0; i < 250; i += 1)
+      await insertUpload(tx, { ...common, id: `upload_${i}`, created_ms: 0, expires_ms: clock.now() });
+  });
+  await clock.advance(30 * 60_000);
+  while ((await rooms.files.uploads.clean(never)) === 'again');
+  expect(await storedOf(db.read, orgId)).toEqual({ count: 0, bytes: 0 });
   await world.close();
 });
