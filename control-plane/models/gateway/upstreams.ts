@@ -68,13 +68,15 @@ export function openUpstreams({ clock, counts }: { clock: Clock; counts: Counts 
       const sent = server.breaker.send(orgId);
       const leave = upstream.replica?.enter();
       let isOver = false;
+      let isWell = false;
       return {
         answered: () => {
           sent.answered();
-          upstream.replica?.note('answered');
+          isWell = true;
         },
         failed: () => {
           sent.failed();
+          isWell = false;
           upstream.replica?.note('failed');
           counts.failed(nameOf(upstream));
         },
@@ -82,6 +84,7 @@ export function openUpstreams({ clock, counts }: { clock: Clock; counts: Counts 
         over: () => {
           if (isOver) return;
           isOver = true;
+          if (isWell) upstream.replica?.note('answered');
           server.openRequests -= 1;
           leave?.();
         },

@@ -2,6 +2,7 @@
 import { beforeEach, expect, test } from 'vitest';
 import type { MadeMachine } from '../../kit/machines.ts';
 import type { FakeUpstream } from '../../kit/fake-upstream.ts';
+import { BEGIN, say } from '../../kit/stream-chunks.ts';
 import {
   anotherServer,
   chat,
@@ -31,10 +32,10 @@ beforeEach(async () => {
 });
 
 /** Each second somebody calls. */
-async function callFor(seconds: number): Promise<number[]> {
+async function callFor(seconds: number, body: object = {}): Promise<number[]> {
   const answers = [];
   for (let n = 0; n < seconds; n += 1) {
-    answers.push(chat());
+    answers.push(chat(body));
     await tick();
     await startAll();
   }
@@ -52,6 +53,13 @@ test('a replica that fails every request is replaced on another machine, althoug
 test('a host that fails customers and answers the readiness check is replaced too', async () => {
   broken.usual = ({ body }) => (body['max_tokens'] === 1 ? {} : { status: 500, body: {} });
   await callFor(60);
+  expect(await live()).toMatchObject([{ state: 'ready', machine_id: other.machineId }]);
+});
+
+test('a replica that breaks off every stream is replaced', async () => {
+  broken.usual = ({ body }) =>
+    body['stream'] === true ? { events: [BEGIN, say('Hello')], ending: 'cut' } : { status: 500, body: {} };
+  await callFor(60, { stream: true });
   expect(await live()).toMatchObject([{ state: 'ready', machine_id: other.machineId }]);
 });
 
