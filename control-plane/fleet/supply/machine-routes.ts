@@ -114,8 +114,9 @@ function changeRoute(deps: Deps): Route {
     body: ChangeMachine,
     responses: machine,
     errors: ['not_found', 'conflict'],
-    handler: ({ caller, params, body, settle }) =>
-      db.tx('supply.change', async (tx) => {
+    handler: async ({ caller, params, body, settle }) => {
+      await ownMachine(db.read, caller.orgId, params.id);
+      return db.tx('supply.change', async (tx) => {
         await tx.lock('machine', params.id);
         const reply: Reply = {
           status: 200,
@@ -123,7 +124,8 @@ function changeRoute(deps: Deps): Route {
         };
         await settle(tx, reply);
         return reply;
-      }),
+      });
+    },
   });
 }
 
@@ -146,14 +148,16 @@ function delistRoute({ db, supply }: Deps): Route {
       },
     },
     errors: ['not_found'],
-    handler: ({ caller, params, settle }) =>
-      db.tx('supply.delist', async (tx) => {
+    handler: async ({ caller, params, settle }) => {
+      await ownMachine(db.read, caller.orgId, params.id);
+      return db.tx('supply.delist', async (tx) => {
         await tx.lock('machine', params.id);
         const status = await supply.delist(tx, caller.orgId, params.id);
         const reply: Reply = { status: 200, body: { machine_id: params.id, status } };
         await settle(tx, reply);
         return reply;
-      }),
+      });
+    },
   });
 }
 
@@ -172,8 +176,9 @@ function relistRoute(deps: Deps): Route {
     params: MachineId,
     responses: machine,
     errors: ['not_found'],
-    handler: ({ caller, params, settle }) =>
-      db.tx('supply.relist', async (tx) => {
+    handler: async ({ caller, params, settle }) => {
+      await ownMachine(db.read, caller.orgId, params.id);
+      return db.tx('supply.relist', async (tx) => {
         await tx.lock('machine', params.id);
         const reply: Reply = {
           status: 200,
@@ -181,7 +186,8 @@ function relistRoute(deps: Deps): Route {
         };
         await settle(tx, reply);
         return reply;
-      }),
+      });
+    },
   });
 }
 

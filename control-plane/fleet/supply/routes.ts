@@ -5,6 +5,7 @@ import { EnrollRequest, EnrollResponse } from '../../../shared/protocol/inventor
 import { ENROLL_PATH, LINK_PATH } from '../../../shared/protocol/link.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
+import { ownMachine } from './listing.ts';
 import { MachineId, priceUcents, tag, type ViewDeps, viewOf } from './machine-view.ts';
 import { supplierView } from './owners.ts';
 import * as store from './store.ts';
@@ -100,13 +101,15 @@ function tokenRoute(deps: Deps): Route {
     params: MachineId,
     responses: { 201: { description: 'The machine and its token', schema: CommunityMachineRegistration } },
     errors: ['not_found', 'conflict'],
-    handler: ({ caller, params, settle }) =>
-      db.tx('supply.token', async (tx) => {
+    handler: async ({ caller, params, settle }) => {
+      await ownMachine(db.read, caller.orgId, params.id);
+      return db.tx('supply.token', async (tx) => {
         await tx.lock('machine', params.id);
         const reply = await registered(tx, await supply.reissueToken(tx, caller.orgId, params.id), deps);
         await settle(tx, reply);
         return reply;
-      }),
+      });
+    },
   });
 }
 

@@ -72,12 +72,18 @@ export async function remove(
   deps: MoveDeps & { db: Db; clock: Clock },
 ): Promise<Removed> {
   const seen = await store.findInstance(deps.db.read, id);
+  // A stranger locks nothing, so that the owner's own work never waits for the stranger.
+  if (seen?.org_id !== caller.orgId) return failGone(id);
   return deps.db.tx('instances.remove', async (tx) => {
-    if (seen !== undefined) await lockRental(tx, seen);
+    await lockRental(tx, seen);
     const removed = await removeOne(tx, caller, id, deps);
     await settle(tx, removed.operation, id);
     return removed;
   });
+}
+
+function failGone(id: string): never {
+  return fail('not_found', `There is no instance ${id}, or it has ended already.`);
 }
 
 interface Removed {
@@ -93,14 +99,7 @@ async function removeOne(
   deps: MoveDeps & { clock: Clock },
 ): Promise<Removed> {
   const instance = await store.findInstance(tx, id);
-  if (
-    instance === undefined ||
-    instance.org_id !== caller.orgId ||
-    instance.status === 'terminated' ||
-    instance.status === 'stopped'
-  ) {
-    return fail('not_found', `There is no instance ${id}, or it has ended already.`);
-  }
+  if (instance === undefined || instance.status === 'terminated' || instance.status === 'stopped') return failGone(id);
   const kind = 'instance.delete';
   const isStopping = instance.status === 'stopping';
   const own = isStopping ? await deps.operations.findOn(tx, { kind, resourceId: id }, caller.principalId) : undefined;

@@ -126,14 +126,16 @@ function renameRoute({ db, instances }: { db: Db; instances: Instances }): Route
     body: RenameInstance,
     responses: { 200: { description: 'The instance', schema: Instance } },
     errors: ['not_found'],
-    handler: ({ caller, params, body, settle }) =>
-      db.tx('instances.rename', async (tx) => {
+    handler: async ({ caller, params, body, settle }) => {
+      await instances.get(caller.orgId, params.id);
+      return db.tx('instances.rename', async (tx) => {
         await tx.lock('instance', params.id);
         const renamed = await instances.rename(tx, caller.orgId, params.id, body.name);
         const reply: Reply = { status: 200, body: instances.show(renamed) };
         await settle(tx, reply);
         return reply;
-      }),
+      });
+    },
   });
 }
 

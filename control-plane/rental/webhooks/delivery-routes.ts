@@ -93,13 +93,15 @@ function testRoute({ db, webhooks }: WebhookRouteDeps): Route {
     body: TestWebhookEndpoint,
     responses: { 202: { description: 'The delivery of the test', schema: WebhookDelivery } },
     errors: ['not_found', 'conflict'],
-    handler: ({ caller, params, body, settle }) =>
-      db.tx('webhooks.test', async (tx) => {
+    handler: async ({ caller, params, body, settle }) => {
+      await webhooks.get(db.read, caller.orgId, params.id);
+      return db.tx('webhooks.test', async (tx) => {
         await tx.lock('webhook_endpoint', params.id);
         const reply = { status: 202, body: await webhooks.test(tx, caller.orgId, params.id, body) };
         await settle(tx, reply);
         return reply;
-      }),
+      });
+    },
   });
 }
 
@@ -117,13 +119,15 @@ function retryRoute({ db, webhooks }: WebhookRouteDeps): Route {
     params: DeliveryParams,
     responses: { 202: { description: 'The delivery as it is now', schema: WebhookDelivery } },
     errors: ['not_found', 'conflict'],
-    handler: ({ caller, params, settle }) =>
-      db.tx('webhooks.retry', async (tx) => {
+    handler: async ({ caller, params, settle }) => {
+      await webhooks.get(db.read, caller.orgId, params.id);
+      return db.tx('webhooks.retry', async (tx) => {
         await tx.lock('webhook_endpoint', params.id);
         const ids = { endpointId: params.id, deliveryId: params.delivery_id };
         const reply = { status: 202, body: await webhooks.retry(tx, caller.orgId, ids) };
         await settle(tx, reply);
         return reply;
-      }),
+      });
+    },
   });
 }

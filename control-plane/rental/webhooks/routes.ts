@@ -144,13 +144,15 @@ function changeRoute({ db, webhooks }: WebhookRouteDeps): Route {
     body: ChangeWebhookEndpoint,
     responses: { 200: { description: 'The endpoint as it is now', schema: WebhookEndpoint } },
     errors: ['not_found'],
-    handler: ({ caller, params, body, settle }) =>
-      db.tx('webhooks.change', async (tx) => {
+    handler: async ({ caller, params, body, settle }) => {
+      await webhooks.get(db.read, caller.orgId, params.id);
+      return db.tx('webhooks.change', async (tx) => {
         await tx.lock('webhook_endpoint', params.id);
         const reply = { status: 200, body: await webhooks.change(tx, caller.orgId, params.id, body) };
         await settle(tx, reply);
         return reply;
-      }),
+      });
+    },
   });
 }
 
@@ -169,13 +171,15 @@ function rotateRoute({ db, webhooks }: WebhookRouteDeps): Route {
     params: EndpointParams,
     responses: { 200: { description: 'The endpoint with its new secret, shown once', schema: NewWebhookEndpoint } },
     errors: ['not_found'],
-    handler: ({ caller, params, settle }) =>
-      db.tx('webhooks.rotate', async (tx) => {
+    handler: async ({ caller, params, settle }) => {
+      await webhooks.get(db.read, caller.orgId, params.id);
+      return db.tx('webhooks.rotate', async (tx) => {
         await tx.lock('webhook_endpoint', params.id);
         const reply = { status: 200, body: await webhooks.rotateSecret(tx, caller.orgId, params.id) };
         await settle(tx, reply);
         return reply;
-      }),
+      });
+    },
   });
 }
 
@@ -194,6 +198,7 @@ function deleteRoute({ db, webhooks }: WebhookRouteDeps): Route {
     responses: { 204: { description: 'It is deleted' } },
     errors: ['not_found'],
     handler: async ({ caller, params }) => {
+      await webhooks.get(db.read, caller.orgId, params.id);
       await db.tx('webhooks.delete', async (tx) => {
         await tx.lock('webhook_endpoint', params.id);
         await webhooks.remove(tx, caller.orgId, params.id);
