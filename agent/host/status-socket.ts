@@ -5,6 +5,7 @@ import { connect, type Socket } from 'node:net';
 import { chmod } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../shared/clock.ts';
+import { codeOf } from '../../shared/errors.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
 import type { GpuFault } from '../../shared/protocol/inventory.ts';
 import { removePath } from './state.ts';
@@ -121,7 +122,13 @@ function readLoops(socketPath: string, signal: AbortSignal): Promise<{ code: num
     const asked = request({ socketPath, path: '/loops', agent: false, signal }, (response) => {
       text(response).then((body) => resolve({ code: response.statusCode ?? 0, body }), reject);
     });
-    asked.on('error', (error) => reject(new Error(`no agent answers at ${socketPath}: start it`, { cause: error })));
+    asked.on('error', (error) => {
+      const message =
+        codeOf(error) === 'EACCES'
+          ? `only root may ask the agent at ${socketPath}: run this command as root`
+          : `no agent answers at ${socketPath}: start it`;
+      reject(new Error(message, { cause: error }));
+    });
     asked.end();
   });
 }

@@ -1,6 +1,6 @@
 // The output of `svc-agent status` for a healthy agent and for one with faults.
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -99,5 +99,24 @@ test.each([
   await clock.advance(10_000);
   expect(await said).toContain(
     `${join(stateDir, 'agent.sock')} has not answered for 10 seconds: it hangs or is stopped, so restart it`,
+  );
+});
+
+/** Root may open every file. Elsewhere the tests run as a user who is not root already. */
+function leaveRoot(): void {
+  if (process.geteuid?.() !== 0) return;
+  process.seteuid?.(65_534);
+  onTestFinished(() => process.seteuid?.(0));
+}
+
+test('somebody who is not root is sent to root, and not to start an agent that runs', async () => {
+  const stateDir = mkdtempSync(join(dir, 's-'));
+  const socket = await openStatusSocket(stateDir, () => WELL);
+  onTestFinished(() => socket.close());
+  chmodSync(stateDir, 0);
+  onTestFinished(() => chmodSync(stateDir, 0o700));
+  leaveRoot();
+  await expect(askStatus(stateDir)).rejects.toThrow(
+    `only root may ask the agent at ${join(stateDir, 'agent.sock')}: run this command as root`,
   );
 });
