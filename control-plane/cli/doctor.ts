@@ -20,6 +20,8 @@ interface Check {
   name: string;
   /** What the person can do if it fails, unless the error says better. */
   next: string;
+  /** The same if the API refuses it for good, so that the way to the API is not at fault. */
+  refused?: string;
   /** What was found. @throws Error if that is not right */
   look(options: CommonOptions, deps: SvcDeps): Promise<string>;
 }
@@ -104,6 +106,7 @@ const CHECKS: readonly Check[] = [
   {
     name: 'stream',
     next: 'A proxy on the way holds streams back. Waiting falls back to asking again.',
+    refused: 'Waiting falls back to asking again.',
     look: (options, deps) => firstBytes(options, deps),
   },
   {
@@ -117,7 +120,11 @@ const CHECKS: readonly Check[] = [
 ];
 
 /** Ends in time, whatever the check waits for. */
-async function findingOf({ name: check, next, look }: Check, options: CommonOptions, deps: SvcDeps): Promise<Finding> {
+async function findingOf(
+  { name: check, look, ...steps }: Check,
+  options: CommonOptions,
+  deps: SvcDeps,
+): Promise<Finding> {
   const late = new AbortController();
   const cancel = deps.clock.after(CHECK_MS_MAX, () => late.abort());
   const interrupted = AbortSignal.any([deps.interrupted, late.signal]);
@@ -130,11 +137,16 @@ async function findingOf({ name: check, next, look }: Check, options: CommonOpti
       check,
       ok: false,
       detail: late.signal.aborted ? `no answer after ${CHECK_MS_MAX / 1_000} s` : messageOf(error),
-      next: error instanceof SvcError ? (error.refusal.next ?? next) : next,
+      next: nextAfter(error, steps),
     };
   } finally {
     cancel();
   }
+}
+
+function nextAfter(error: unknown, { next, refused = next }: Pick<Check, 'next' | 'refused'>): string {
+  const { next: better, isFinal } = error instanceof SvcError ? error.refusal : {};
+  return better ?? (isFinal === true ? refused : next);
 }
 
 /** Rejects when the signal aborts. */

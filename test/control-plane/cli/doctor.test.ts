@@ -1,6 +1,6 @@
 // `svc doctor`: what it finds, and that it never waits long for anything.
 import { expect, test } from 'vitest';
-import { openSvcForEachTest, svcOf } from './svc-of-test.ts';
+import { api, openSvcForEachTest, svcOf } from './svc-of-test.ts';
 
 openSvcForEachTest();
 
@@ -61,4 +61,12 @@ test('the words of a refusal cannot write to the terminal', async () => {
   const refusing: typeof fetch = async () => Response.json({ error: { code: 'x', message: detail } }, { status: 400 });
   const { stdout } = await svcOf({ fetch: refusing }).run('doctor');
   expect(stdout).toMatch(/^FAIL {2}key {7}gone ok {4}key {7}accepted$/m);
+});
+
+test('a key that may not follow events is no fault of a proxy', async () => {
+  const { key } = await api.account(['instances: read', 'billing: read']);
+  const { stdout } = await svcOf({ key }).run('doctor');
+  expect(stdout).toMatch(/^FAIL {2}stream {4}This API key lacks the scope "events: read"/m);
+  expect(stdout).toMatch(/^ +Waiting falls back to asking again\.$/m);
+  expect(stdout).not.toContain('proxy on the way');
 });
