@@ -105,7 +105,7 @@ export function planUnplaced(job: Job, nowMs: number): Step {
 
 /**
  * A job is cancelled only after the host has stopped its program, because the GPUs work for the job until then. A program that runs was sent
- * SIGTERM, so that its last checkpoint still arrives.
+ * SIGTERM, so that its last checkpoint still arrives. A host that is online and does not stop it is waited for as long as one that is gone.
  */
 function planCancel(facts: Facts, cancelMs: number, nowMs: number): Step {
   const { attempt, observed, isOnline, isRemoving } = facts;
@@ -119,8 +119,10 @@ function planCancel(facts: Facts, cancelMs: number, nowMs: number): Step {
   }
   if (offlineMs !== null) return { do: 'note-offline', isOffline: false };
   const lateMs = heard(cancelMs, facts) + JOB_GRACE_MS + LATE_MS;
-  if (!isRemoving && nowMs >= lateMs) return { do: 'remove' };
-  return { do: 'wait', untilMs: isRemoving ? null : lateMs };
+  if (!isRemoving) return nowMs >= lateMs ? { do: 'remove' } : { do: 'wait', untilMs: lateMs };
+  // A host that is online but stuck must not keep the budget for ever. Its GPUs stay held until it has confirmed the removal.
+  const stuckMs = lateMs + FINE_TUNING_GONE_MS;
+  return nowMs >= stuckMs ? { do: 'cancel' } : { do: 'wait', untilMs: stuckMs };
 }
 
 function planQueued(job: Job, nowMs: number): Step {

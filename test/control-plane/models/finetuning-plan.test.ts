@@ -138,16 +138,17 @@ test('succeeds only with verified results of a program that ended with 0', () =>
   );
 });
 
-test('is cancelled only if its owner has asked, and its host has stopped it or is gone for half an hour', () => {
+test('is cancelled only if its owner has asked, and its host has stopped it, is gone for half an hour, or has not removed it for as long', () => {
   fc.assert(
     fc.property(anyFacts, (facts) => {
       if (plan(facts, NOW_MS).do !== 'cancel') return;
-      const { job, attempt, observed, isOnline } = facts;
+      const { job, attempt, observed, isOnline, isRemoving } = facts;
       expect(job.cancel_ms).not.toBeNull();
       if (attempt === undefined || observed === 'gone') return;
       const hasStopped = observed !== null && ['stopped', 'removed', 'missing', 'finished'].includes(observed.phase);
       const isGone = !isOnline && NOW_MS - (attempt.offline_since_ms ?? NOW_MS) >= HOUR_MS / 2;
-      expect(hasStopped || isGone).toBe(true);
+      const isStuck = isOnline && isRemoving && NOW_MS - (job.cancel_ms ?? NOW_MS) >= (2 * HOUR_MS) / 3;
+      expect(hasStopped || isGone || isStuck).toBe(true);
     }),
     { numRuns: 5_000 },
   );

@@ -319,6 +319,21 @@ describe('a cancel', () => {
     await training.report(id, 'stopped');
     expect(await training.shown(id)).toMatchObject({ status: 'cancelled' });
   });
+
+  test('gives the budget back if a host that is online never confirms the removal, and keeps its GPU out of the market', async () => {
+    const { id, machineId } = await training.running();
+    await training.pass(100);
+    await cancel(id);
+    await training.pass(40 * 60);
+    expect(await training.shown(id)).toMatchObject({ status: 'running' });
+    await training.pass(2 * 60);
+    expect(await training.shown(id)).toMatchObject({ status: 'cancelled' });
+    expect(await training.money()).toEqual({ paid: 0, held: 0 });
+    const next = await training.create();
+    await training.pass(60);
+    expect((await training.job(next)).workload_id).toBeNull();
+    expect((await training.world.rooms.workloads.desired(machineId)).workloads).toMatchObject([{ desired: 'removed' }]);
+  });
 });
 
 test('a job that cannot be driven does not keep the others from being driven, and is driven again later', async () => {
