@@ -195,8 +195,12 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     method: 'GET',
     path: '/bill',
     options: [MONTH],
-    columns: ['month', 'opening_balance', 'closing_balance'],
+    columns: ['month', 'is_complete', 'opening_balance', 'closing_balance', 'currency'],
     id: 'month',
+    parts: [
+      { of: 'totals', columns: ['section', 'amount'] },
+      { of: 'lines', columns: ['section', 'subject_id', 'model', 'count', 'amount', 'posted_at', 'reason'] },
+    ],
   },
   {
     words: ['deposit', 'create'],

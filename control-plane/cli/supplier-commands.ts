@@ -171,8 +171,15 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
     method: 'GET',
     path: '/community/statement',
     options: [MONTH],
-    columns: ['month', 'opening_balance', 'closing_balance'],
+    columns: ['month', 'is_complete', 'opening_balance', 'closing_balance', 'currency'],
     id: 'month',
+    parts: [
+      { of: 'totals', columns: ['section', 'amount'] },
+      {
+        of: 'lines',
+        columns: ['section', 'machine_id', 'instance_id', 'payout_id', 'count', 'amount', 'posted_at', 'reason'],
+      },
+    ],
   },
   {
     words: ['machine', 'destination'],

@@ -137,3 +137,16 @@ describe('each command that is one request', () => {
     expect(taken.filter((name) => plain.path !== '/events' || name !== 'after')).toEqual(paging);
   });
 });
+
+test('the bill shows people what each section and each line took, and not only the balances', async () => {
+  const { stdout } = await svc.run('bill');
+  expect(stdout).toMatch(/^totals\nSECTION +AMOUNT\ndeposit +10000\.00$/m);
+  expect(stdout).toMatch(
+    /^lines\nSECTION +SUBJECT_ID +MODEL +COUNT +AMOUNT +POSTED_AT +REASON\ndeposit .* 10000\.00 /m,
+  );
+});
+
+test('the statement of a supplier has its sums and its lines too', () => {
+  const statement = named.find(([words]) => words === 'machine statement')?.[1];
+  expect(statement?.parts?.map(({ of }) => of)).toEqual(['totals', 'lines']);
+});
