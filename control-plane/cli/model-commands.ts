@@ -1,7 +1,7 @@
 // Commands about models: what there is, receipts of calls, files and fine-tuning jobs with one request each; a chat, and the transfer of files.
 import type { Command } from 'commander';
 import { z } from 'zod';
-import { createWriteStream, openAsBlob, renameSync, rmSync } from 'node:fs';
+import { accessSync, constants, createWriteStream, openAsBlob, renameSync, rmSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
@@ -182,7 +182,7 @@ export function addFileCommands(file: Command, deps: SvcDeps): void {
     .description('upload a file, such as examples for fine-tuning')
     .option('--purpose <purpose>', 'what it is for', 'fine-tune')
     .action(async (path: string, options: CommonOptions & { purpose: string }) => {
-      const content = await openAsBlob(path).catch((error: unknown) => unreadable(path, error));
+      const content = await contentOf(path);
       const form = new FormData();
       form.set('purpose', options.purpose);
       form.set('file', content, basename(path));
@@ -243,6 +243,13 @@ function assertUsable(stored: unknown): void {
   throw new SvcError(EXIT.failed, { code: 'file_unusable', message, next });
 }
 
-function unreadable(path: string, error: unknown): never {
-  throw new SvcError(EXIT.usage, { code: 'file_unreadable', message: `${path} cannot be read: ${messageOf(error)}` });
+/** A folder opens like a file, but its upload never ends. @throws SvcError if it is no file, or if it cannot be read */
+async function contentOf(path: string): Promise<Blob> {
+  try {
+    if (!statSync(path).isFile()) throw new Error('it is no file');
+    accessSync(path, constants.R_OK);
+    return await openAsBlob(path);
+  } catch (error) {
+    throw new SvcError(EXIT.usage, { code: 'file_unreadable', message: `${path} cannot be read: ${messageOf(error)}` });
+  }
 }

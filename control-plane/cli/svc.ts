@@ -120,7 +120,13 @@ function addApiCommand(program: Command, deps: SvcDeps): void {
 
 async function bodyText(body: string, { readInput }: SvcDeps): Promise<string> {
   if (body === '-') return readInput();
-  return body.startsWith('@') ? readFileSync(body.slice(1), 'utf8') : body;
+  if (!body.startsWith('@')) return body;
+  try {
+    return readFileSync(body.slice(1), 'utf8');
+  } catch (error) {
+    const message = `--body ${body} cannot be read: ${messageOf(error)}`;
+    throw new SvcError(EXIT.usage, { code: 'file_unreadable', message });
+  }
 }
 
 function jsonOf(text: string): unknown {
