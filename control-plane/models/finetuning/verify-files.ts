@@ -4,7 +4,7 @@ import type { Blobs } from '../../base/blobs/blobs.ts';
 import { findAttempt } from './attempts.ts';
 import type { FineTuningDeps } from './deps.ts';
 import { appendEvents, type NewEvent } from './events.ts';
-import { dropBlobs, filesOf, type JobFileRow, moveFile } from './files.ts';
+import { dropBlobs, filesOf, type JobFileRow, moveFile, newestCheckpoint } from './files.ts';
 import { chargeThrough } from './money.ts';
 import { isOpen } from './states.ts';
 import { findJob, type Job, patchJob } from './store.ts';
@@ -26,8 +26,8 @@ export async function blobMatches(file: JobFileRow, blobs: Blobs, signal: AbortS
 }
 
 /**
- * Stores the verdict. A right checkpoint charges the time up to its announcement or to the end of the program, whichever was first, and replaces
- * the older ones: their blobs are removed. A job that has left the machine meanwhile is not charged for it.
+ * Stores the verdict. A right checkpoint charges the time up to its announcement or to the end of the program, whichever was first. The
+ * newest one replaces the others: their blobs are removed. A job that has left the machine meanwhile is not charged for it.
  */
 export async function noteVerified(
   { id, org_id: orgId }: Job,
@@ -61,9 +61,12 @@ export async function noteVerified(
     };
     await appendEvents(tx, job, [event], { ...deps, nowMs });
     if (!isPresent) return [];
-    const older = (await filesOf(tx, id)).filter(
+    const files = await filesOf(tx, id);
+    const newest = newestCheckpoint(files);
+    // An upload may have taken so long that a later checkpoint is here already. The time up to that one is paid, so it stays.
+    const older = files.filter(
       (other) =>
-        other.kind === 'checkpoint' && other.id !== file.id && other.state === 'verified' && other.blob_key !== null,
+        other.kind === 'checkpoint' && other.id !== newest?.id && other.state === 'verified' && other.blob_key !== null,
     );
     await dropBlobs(
       tx,

@@ -1,4 +1,5 @@
 // The life of a fine-tuning job on a fleet that the test plays: placement, money to the second, lost machines, lies, budgets and cancels.
+import { createHash } from 'node:crypto';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { filesOf } from '../../../control-plane/models/finetuning/files.ts';
 import { countEvents } from '../../../control-plane/models/finetuning/store.ts';
@@ -195,6 +196,20 @@ describe('a checkpoint', () => {
     const { data } = await training.world.rooms.fineTuning.checkpoints(training.who.orgId, id, { limit: 10 });
     expect(data.map(({ step_number: step }) => step)).toEqual([2, 1]);
   });
+});
+
+test('a checkpoint that arrives after a later one does not replace it, because the time up to the later one is paid', async () => {
+  const { id, machineId } = await training.running();
+  const { id: workloadId } = await training.attempt(id);
+  const sha256 = createHash('sha256').update('one').digest('hex');
+  const first = { kind: 'checkpoint' as const, step: 1, file: { name: 'step-1', bytes: 3, sha256 } };
+  await training.world.rooms.fineTuning.urlFor(machineId, workloadId, first);
+  await training.pass(100);
+  await training.upload(id, { step: 2 }, 'two');
+  await training.upload(id, { step: 1 }, 'one');
+  expect(await training.money()).toEqual({ paid: 100, held: 9_900 });
+  const files = await filesOf(training.world.db.read, id);
+  expect(files.map(({ step, blob_key: key }) => [step, key !== null])).toEqual([[2, true]]);
 });
 
 describe('events', () => {
