@@ -35,6 +35,13 @@ interface AddOptions extends CommonOptions {
   role?: string;
 }
 
+const CHANGES = {
+  promote: 'make a person (id or e-mail address) an operator, who needs a second factor',
+  demote: 'take the rights of an operator from a person, and end the sessions of the person',
+  block: 'let a person sign in no more; ends the sessions, the keys from logins of programs, and the open invitations',
+  unblock: 'let a person who is blocked sign in again',
+};
+
 export function addUserCommands(admin: Command, deps: CommandDeps): void {
   const user = admin.command('user').description('people who sign in');
   withCommon(
@@ -60,6 +67,20 @@ export function addUserCommands(admin: Command, deps: CommandDeps): void {
   ).action((id: string, options: CommonOptions) =>
     show(deps, options, { method: 'POST', url: `/admin/users/${encodeURIComponent(id)}/reset` }),
   );
+  for (const [verb, description] of Object.entries(CHANGES)) {
+    withCommon(
+      user
+        .command(`${verb} <user>`)
+        .description(description)
+        .requiredOption('--reason <text>', 'why; it is kept in the audit'),
+    ).action((id: string, { reason, ...options }: CommonOptions & { reason: string }) =>
+      show(deps, options, {
+        method: 'POST',
+        url: `/admin/users/${encodeURIComponent(id)}/${verb}`,
+        payload: { reason },
+      }),
+    );
+  }
   withPages(user.command('list').description('all people, newest first')).action((options: ListOptions) =>
     showPage(deps, options, '/admin/users'),
   );

@@ -62,6 +62,7 @@ export const OperatorUser = z.strictObject({
   name: z.string(),
   is_operator: z.boolean(),
   has_second_factor: z.boolean(),
+  blocked_at: z.iso.datetime().nullable(),
   /** The organisations of the person, each as `<organisation> (<role>)`. */
   orgs: z.array(z.string()),
   created_at: z.iso.datetime(),

@@ -5,8 +5,9 @@ import { Member } from '../../../shared/api/member.ts';
 import { pageSchema } from '../../../shared/api/page.ts';
 import type { Db } from '../db/db.ts';
 import type { Cursors, PageStart } from '../http/cursors.ts';
-import { Id, ListQuery, operator } from '../http/operator.ts';
+import { Id, ListQuery, operationOf, operator } from '../http/operator.ts';
 import { type Route, route } from '../http/route.ts';
+import { ACCESS_CHANGES, type AccessChange } from './access.ts';
 import { memberView } from './members.ts';
 import { type ListedMemberRow, pageOfMembers, pageOfUsers, type UserRow } from './store.ts';
 import type { Users } from './users.ts';
@@ -61,9 +62,10 @@ export function userOperatorRoutes({ db, cursors, users: { people } }: Deps): Ro
       summary: 'Make a one-time link with which a person sets a new password',
       params: z.strictObject({ id: z.string() }),
       responses: { 200: { description: 'The person and the link', schema: WithLink } },
-      errors: ['not_found'],
+      errors: ['not_found', 'conflict'],
       handler: async ({ params }) => ({ status: 200, body: await people.reset(params.id) }),
     }),
+    ...ACCESS_CHANGES.map((change) => changeRoute(people, change)),
     route({
       ...operator,
       method: 'GET',
@@ -81,6 +83,28 @@ export function userOperatorRoutes({ db, cursors, users: { people } }: Deps): Ro
     }),
     membersRoute({ db, cursors }),
   ];
+}
+
+const CHANGES: Record<AccessChange, string> = {
+  promote: 'Make a person an operator',
+  demote: 'Take the rights of an operator from a person, and end the sessions of the person',
+  block: 'Let a person sign in no more, and end the sessions and the keys from logins of programs',
+  unblock: 'Let a person who is blocked sign in again',
+};
+
+function changeRoute(people: Users['people'], change: AccessChange): Route {
+  return route({
+    ...operator,
+    method: 'POST',
+    path: `/admin/users/{id}/${change}`,
+    operationId: operationOf(change, 'User'),
+    summary: CHANGES[change],
+    params: Id,
+    body: z.strictObject({ reason: z.string().trim().min(1).max(1_000) }),
+    responses: { 200: { description: 'The person', schema: OperatorUser } },
+    errors: ['not_found', 'conflict'],
+    handler: async ({ params: { id } }) => ({ status: 200, body: await people.change(id, change) }),
+  });
 }
 
 function membersRoute({ db, cursors }: Pick<Deps, 'db' | 'cursors'>): Route {

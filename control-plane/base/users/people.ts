@@ -2,13 +2,14 @@
 import type { OperatorUser, Role, SignInMethods } from '../../../shared/api/auth.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
-import { hashOf, revokeKeysOfPerson } from '../accounts/api-keys.ts';
+import { hashOf } from '../accounts/api-keys.ts';
 import type { Accounts } from '../accounts/accounts.ts';
 import type { Mail } from '../mail/mail.ts';
 import type { Query, Tx } from '../db/db.ts';
 import type { Attempt } from './attempts.ts';
 import { deleteAllCredentials, factorsOf, hasSecond } from './credential-store.ts';
-import { deleteInvitation, deleteLinks, findLink, invitationsBy, replaceLink } from './link-store.ts';
+import { deleteLinks, findLink, replaceLink } from './link-store.ts';
+import { type AccessChange, assertNotBlocked, changeAccess, endMade } from './access.ts';
 import { addMember } from './members.ts';
 import { deleteOthers } from './session-store.ts';
 import { type NewSession, noteEnded, type Visitor } from './sessions.ts';
@@ -29,9 +30,11 @@ export interface People {
   add(request: OperatorAdds): Promise<OperatorUser & { url: string }>;
   /**
    * The link lets the person set a new password, which ends all passkeys, codes, sessions, keys of programs that the person has approved, and
-   * open invitations that the person has made. @throws ServiceError `not_found`
+   * open invitations that the person has made. @throws ServiceError `not_found`, `conflict` for a person who is blocked
    */
   reset(idOrEmail: string): Promise<OperatorUser & { url: string }>;
+  /** A change of what a person may do. @throws ServiceError `not_found`, `conflict` if it changes nothing */
+  change(idOrEmail: string, change: AccessChange): Promise<OperatorUser>;
   /** @throws ServiceError `not_found` for a link that was used, replaced or has expired */
   useLink(token: string, password: string, visitor: Visitor): Promise<NewSession>;
   view(query: Query, row: store.UserRow): Promise<OperatorUser>;
@@ -105,9 +108,19 @@ export function openPeople(deps: PeopleDeps): People {
       const user = await findEither(db.read, idOrEmail);
       const url = await db.tx('users.reset', async (tx) => {
         await tx.lock('user', user.id);
+        await assertNotBlocked(tx, user.id);
         return withLink(tx, user.id);
       });
       return { ...(await view(db.read, user)), url };
+    },
+    change: async (idOrEmail, change) => {
+      const { id } = await findEither(db.read, idOrEmail);
+      const keys = await db.tx(`users.${change}`, async (tx) => {
+        await tx.lock('user', id);
+        return changeAccess(tx, await findEither(tx, id), change, deps);
+      });
+      accounts.dropKeys(keys);
+      return view(db.read, await findEither(db.read, id));
     },
     useLink: (token, password, visitor) => useLink({ token, password }, visitor, deps),
     view,
@@ -131,39 +144,13 @@ async function useLink(
     await deleteLinks(tx, userId);
     await deleteAllCredentials(tx, userId);
     await noteEnded(tx, await deleteOthers(tx, userId, ''), deps);
-    const ended = await endKeys(tx, userId, deps);
-    await endInvitations(tx, userId, deps);
+    const ended = await endMade(tx, userId, 'a link of the operator', deps);
     await signIn.setPassword(tx, userId, hash);
     await store.noteVouched(tx, userId);
     return { begun: await sessions.begin(tx, { userId, visitor, isStrong: false, method: 'link' }), keys: ended };
   });
   accounts.dropKeys(keys);
   return begun;
-}
-
-/**
- * Ends the keys of the programs that the person has approved: somebody else may have approved them, which is why the person needs the link. Returns
- * their ids. The transaction must have locked the person.
- */
-async function endKeys(tx: Tx, userId: string, { clock, events }: PeopleDeps): Promise<string[]> {
-  const ended = await revokeKeysOfPerson(tx, userId, clock.now());
-  for (const { id, org_id: orgId } of ended)
-    await events.append(tx, { type: 'api_key.revoked', subjectId: id, orgId, data: { by: 'a link of the operator' } });
-  return ended.map(({ id }) => id);
-}
-
-/**
- * Ends the open invitations of the person: whoever had the session may have made them, and would come back as a member. An invitation needs a
- * membership of its maker, so no other organisation has one. The transaction must have locked the person.
- */
-async function endInvitations(tx: Tx, userId: string, { clock, events }: PeopleDeps): Promise<void> {
-  for (const { org_id: orgId } of await store.membershipsOf(tx, userId)) {
-    for (const { id } of await invitationsBy(tx, { orgId, userId, nowMs: clock.now() })) {
-      if (!(await deleteInvitation(tx, orgId, id))) continue;
-      const data = { by: 'a link of the operator' };
-      await events.append(tx, { type: 'invitation.revoked', subjectId: id, orgId, data });
-    }
-  }
 }
 
 /** @throws ServiceError `conflict` if the address is taken */
@@ -173,7 +160,7 @@ export async function insertPerson(
   { clock, ids }: Pick<PeopleDeps, 'clock' | 'ids'>,
 ): Promise<store.UserRow> {
   const flags = { is_operator: isOperator, is_vouched: isVouched };
-  const row = { id: ids.prefixed('usr'), email, name, ...flags, created_ms: clock.now() };
+  const row = { id: ids.prefixed('usr'), email, name, ...flags, blocked_ms: null, created_ms: clock.now() };
   return (await store.insertUser(tx, row)) === 1 ? row : failTaken(email);
 }
 
@@ -207,6 +194,7 @@ async function view(query: Query, row: store.UserRow): Promise<OperatorUser> {
   return {
     ...store.personView(row),
     has_second_factor: hasSecond(factors),
+    blocked_at: row.blocked_ms === null ? null : isoTime(row.blocked_ms),
     orgs: memberships.map(({ org_id: orgId, role }) => `${orgId} (${role})`),
     created_at: isoTime(row.created_ms),
   };

@@ -59,7 +59,7 @@ export interface Sessions {
    * rights. The transaction must have locked what the rights come from. @throws ServiceError `unauthorized`, `insufficient_scope`
    */
   present(tx: Tx, caller: Caller, scope: Scope | 'session'): Promise<Caller>;
-  /** The transaction must have locked the person. */
+  /** The transaction must have locked the person. @throws ServiceError `sign_in_failed` if the operator has blocked the person */
   begin(tx: Tx, beginning: Beginning): Promise<NewSession>;
   /**
    * Called when the person has proved to be present. The session continues with a new token. @throws ServiceError `unauthorized` if it is
@@ -201,6 +201,8 @@ function placeOf({ clientIp, userAgent }: Visitor): { client_ip: string; network
 async function insert(tx: Tx, beginning: Beginning, tokenHash: string, deps: Deps): Promise<string> {
   const { userId, visitor, isStrong, method } = beginning;
   const nowMs = deps.clock.now();
+  if ((await findUser(tx, userId))?.blocked_ms !== null)
+    fail('sign_in_failed', 'The operator has blocked this account. Ask the operator to unblock it.');
   if (visitor.sessionToken !== undefined)
     await noteEnded(tx, await rows.deleteWithToken(tx, hashOf(visitor.sessionToken)), deps);
   const older = await rows.sessionsOf(tx, userId, nowMs);

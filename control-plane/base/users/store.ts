@@ -5,15 +5,23 @@ import { flag, int, text } from '../db/columns.ts';
 import { join, type Query, sql, type Sql, type Tx } from '../db/db.ts';
 import { pageBy, pageFrom, type PageStart } from '../http/cursors.ts';
 
-const UserRow = z.object({ id: text, email: text, name: text, is_operator: flag, is_vouched: flag, created_ms: int });
+const UserRow = z.object({
+  id: text,
+  email: text,
+  name: text,
+  is_operator: flag,
+  is_vouched: flag,
+  blocked_ms: int.nullable(),
+  created_ms: int,
+});
 export type UserRow = z.infer<typeof UserRow>;
 
-const COLUMNS = sql`id, email, name, is_operator, is_vouched, created_ms`;
+const COLUMNS = sql`id, email, name, is_operator, is_vouched, blocked_ms, created_ms`;
 
 /** Returns 0 if another person has the address already. */
-export function insertUser(tx: Tx, row: UserRow): Promise<number> {
+export function insertUser(tx: Tx, row: Omit<UserRow, 'blocked_ms'>): Promise<number> {
   return tx.run(
-    sql`insert into users (${COLUMNS})
+    sql`insert into users (id, email, name, is_operator, is_vouched, created_ms)
         values (${row.id}, ${row.email}, ${row.name}, ${row.is_operator}, ${row.is_vouched}, ${row.created_ms})
         on conflict (email) do nothing`,
   );
@@ -31,6 +39,15 @@ export function userWithEmail(query: Query, email: string): Promise<UserRow | un
 /** The operator has given the account to the person. */
 export async function noteVouched(tx: Tx, id: string): Promise<void> {
   await tx.run(sql`update users set is_vouched = 1 where id = ${id}`);
+}
+
+export async function setOperator(tx: Tx, id: string, isOperator: boolean): Promise<void> {
+  await tx.run(sql`update users set is_operator = ${isOperator} where id = ${id}`);
+}
+
+/** Null: the person may sign in again. */
+export async function setBlocked(tx: Tx, id: string, blockedMs: number | null): Promise<void> {
+  await tx.run(sql`update users set blocked_ms = ${blockedMs} where id = ${id}`);
 }
 
 export function pageOfUsers(query: Query, start: PageStart): Promise<UserRow[]> {

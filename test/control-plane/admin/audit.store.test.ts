@@ -79,6 +79,7 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
   };
   const made = await call(byName('adminCreateReservation'), '', reservation);
   const contract = { id: made.id ?? '' };
+  const person = await addPerson(world, undefined);
   const disputed = await dispute();
   const waiting = await holdCredits(orgId);
   const flying = await exportPayouts();
@@ -93,6 +94,10 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminResumeOrg: { id: orgId },
     adminAddUser: { body: { email: 'ada@example.com', name: 'Ada' } },
     adminResetUser: { id: (await addPerson(world, undefined)).userId },
+    adminPromoteUser: { id: person.userId, body: { reason: 'hired' } },
+    adminDemoteUser: { id: person.userId, body: { reason: 'another task' } },
+    adminBlockUser: { id: person.userId, body: { reason: 'left' } },
+    adminUnblockUser: { id: person.userId, body: { reason: 'is back' } },
     adminCreateKey: { body: { org_id: orgId, name: 'ci', scopes: ['full_access'] } },
     adminRevokeKey: { id: key.id },
     adminAddBalance: { id: orgId, body: { cents: 5, reference: 'r' } },

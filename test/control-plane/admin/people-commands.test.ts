@@ -50,6 +50,24 @@ describe('people', () => {
     }
     await expect(run('user', 'reset', 'nobody')).rejects.toThrow('There is no user nobody');
   });
+
+  test('become operators, lose it again, are blocked and unblocked, each with a reason', async () => {
+    await add('ada@example.com');
+    const change = (verb: string): Promise<Record<string, unknown>> =>
+      runJson('user', verb, 'ada@example.com', '--reason', 'asked');
+    expect(await change('promote')).toMatchObject({ is_operator: true });
+    await expect(change('promote')).rejects.toThrow('is an operator already');
+    expect(await change('demote')).toMatchObject({ is_operator: false });
+    await expect(change('demote')).rejects.toThrow('is not an operator');
+    expect(await change('block')).toMatchObject({ blocked_at: expect.any(String) });
+    await expect(change('block')).rejects.toThrow('is blocked already');
+    await expect(run('user', 'reset', 'ada@example.com')).rejects.toThrow('admin user unblock');
+    expect(await change('unblock')).toMatchObject({ blocked_at: null });
+    await expect(change('unblock')).rejects.toThrow('is not blocked');
+    await expect(run('user', 'block', 'ada@example.com')).rejects.toThrow('--reason');
+    const { data } = await runJson('audit', 'list', '--limit', '100');
+    expect(JSON.stringify(data)).toContain('adminBlockUser');
+  });
 });
 
 test('an organisation is suspended with a reason, and resumed', async () => {
