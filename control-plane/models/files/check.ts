@@ -189,17 +189,26 @@ function messageFault(message: unknown, index: number): Fault | undefined {
   if (unknown !== undefined) {
     return { rule: 'message_unrecognized_key', message: `${at}: ${quoted(unknown)} is not known in a message.` };
   }
-  const { role, content, weight } = message;
+  const { role, content, weight, name } = message;
   if (typeof role !== 'string' || !ROLES.includes(role)) {
     return { rule: 'unrecognized_role', message: `${at}.role must be one of ${ROLES.join(', ')}.` };
   }
   if (typeof content !== 'string' || content.trim() === '') {
     return { rule: 'missing_content', message: `${at}.content must be a text that is not empty.` };
   }
+  const cut = isCut(content) ? 'content' : isCut(name) ? 'name' : undefined;
+  if (cut !== undefined) {
+    return { rule: 'not_utf8', message: `${at}.${cut} has half of a surrogate pair: an emoji was cut in two.` };
+  }
   if (weight !== undefined && (role !== 'assistant' || (weight !== 0 && weight !== 1))) {
     return { rule: 'invalid_weight', message: `${at}.weight must be 0 or 1, and only of the assistant.` };
   }
   return undefined;
+}
+
+/** JSON can escape half of a pair. Readers of JSON in other languages refuse such a text, so the trainer would fail. */
+function isCut(text: unknown): boolean {
+  return typeof text === 'string' && !text.isWellFormed();
 }
 
 function endingFault(messages: readonly Message[]): Fault | undefined {

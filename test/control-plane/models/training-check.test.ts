@@ -52,6 +52,8 @@ describe('a line is refused', () => {
     ['missing_content', example(user, { ...said, content: ' \n' })],
     ['missing_content', example(user, { ...said, content: null })],
     ['missing_content', example(user, { ...said, content: [{ type: 'text', text: 'x' }] })],
+    ['not_utf8', example(user, { ...said, content: `cut in two: ${'\ud83d'}` })],
+    ['not_utf8', example({ ...user, name: '\udc00' }, said)],
     ['invalid_weight', example(user, { ...said, weight: 2 })],
     ['invalid_weight', example(user, { ...said, weight: '1' })],
     ['invalid_weight', example({ ...user, weight: 1 }, said)],
