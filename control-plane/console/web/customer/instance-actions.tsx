@@ -85,6 +85,7 @@ function End({ instance, cost, done, close }: DialogProps & { cost: string | und
     await done();
   });
   const booting = isBooting(instance);
+  const spent = cost === undefined ? '' : `; so far ${dollars(cost)}`;
   return (
     <Dialog title={booting ? `Cancel the launch of ${title}?` : `Terminate ${title}?`} close={close}>
       <p>
@@ -92,8 +93,10 @@ function End({ instance, cost, done, close }: DialogProps & { cost: string | und
           'It has not run and costs nothing.'
         ) : (
           <>
-            Its {disk === undefined ? 'disk' : `${disk} GB disk`} is deleted and cannot be restored. Billing stops at
-            once{cost === undefined ? '' : `; so far ${dollars(cost)}`}.
+            Its {disk === undefined ? 'disk' : `${disk} GB disk`} is deleted and cannot be restored.{' '}
+            {instance.status === 'error'
+              ? 'It has failed, and nothing is billed any more.'
+              : `Billing stops at once${spent}.`}
           </>
         )}
       </p>

@@ -31,14 +31,21 @@ export function Bill({ instance, bill }: { instance: Instance; bill: InstanceBil
       note={<RibbonKey />}
       footer={<SameAs cli={`svc instance bill ${name}`} curl={{ path: `/v1/instances/${instance.id}/bill` }} />}
     >
-      {bill === undefined ? <p class="pad quiet">Reading…</p> : <Lines instance={instance} bill={bill} />}
+      <Content instance={instance} bill={bill} />
     </Card>
   );
 }
 
+function Content({ instance, bill }: { instance: Instance; bill: InstanceBill | undefined }) {
+  if (instance.status === 'error' && instance.ready_at === null)
+    return <p class="pad quiet">It never ran, so it costs nothing.</p>;
+  return bill === undefined ? <p class="pad quiet">Reading…</p> : <Lines instance={instance} bill={bill} />;
+}
+
 function Lines({ instance, bill }: { instance: Instance; bill: InstanceBill }) {
   const fromMs = Date.parse(instance.created_at);
-  const untilMs = Date.parse(instance.terminated_at ?? bill.as_of);
+  const ended = endOf(instance, bill);
+  const untilMs = Date.parse(ended ?? bill.as_of);
   return (
     <>
       <div class="pad stack tight">
@@ -51,7 +58,7 @@ function Lines({ instance, bill }: { instance: Instance; bill: InstanceBill }) {
         />
         <div class="axis">
           <span>{timeOf(instance.created_at)}</span>
-          <span>{instance.terminated_at === null ? 'now' : timeOf(instance.terminated_at)}</span>
+          <span>{ended === undefined ? 'now' : timeOf(ended)}</span>
         </div>
       </div>
       <RowsTable
@@ -72,6 +79,13 @@ function Lines({ instance, bill }: { instance: Instance; bill: InstanceBill }) {
       />
     </>
   );
+}
+
+/** Undefined if the instance has not ended. One that has failed has no time of its end, so its last charged or credited time counts. */
+function endOf({ status, terminated_at: ended, ready_at: ready }: Instance, bill: InstanceBill): string | undefined {
+  if (ended !== null || status !== 'error') return ended ?? undefined;
+  const ends = [...bill.segments, ...bill.credits].map(({ until }) => until ?? bill.as_of);
+  return [ready ?? bill.as_of, ...ends].reduce((last, end) => (Date.parse(end) > Date.parse(last) ? end : last));
 }
 
 function What({ line: { what, why, status } }: { line: Line }) {

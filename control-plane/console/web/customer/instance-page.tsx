@@ -163,7 +163,10 @@ function figuresOf(instance: Instance, bill: InstanceBill | undefined): Figure[]
 
 function billed(instance: Instance, bill: InstanceBill | undefined): Figure {
   const label = 'Billed so far';
-  if (instance.ready_at === null) return { label, value: '$0.00', small: 'not billed yet', tone: 'ok' };
+  if (instance.ready_at === null) {
+    const isOver = instance.status === 'error' || instance.terminated_at !== null;
+    return { label, value: '$0.00', small: isOver ? 'it never ran' : 'not billed yet', tone: 'ok' };
+  }
   if (bill === undefined) return { label, value: '…' };
   const seconds = bill.segments.reduce((sum, segment) => sum + segment.seconds, 0);
   return { label, value: dollars(bill.totals.cost), small: `${duration(seconds)} charged` };
@@ -172,6 +175,7 @@ function billed(instance: Instance, bill: InstanceBill | undefined): Figure {
 function ending(instance: Instance): Figure {
   const { terminated_at: ended, auto_terminate_at: end, auto_terminate_hours: hours } = instance;
   if (ended !== null) return { label: 'Ended', value: time(ended), small: relative(ended) };
+  if (instance.status === 'error') return { label: 'Ended', value: 'failed', small: 'nothing is billed any more' };
   const label = 'Stops by itself';
   if (end !== undefined) {
     const left = Math.max(0, (Date.parse(end) - serviceNow()) / 3_600_000) * instance.price_per_hour;

@@ -168,6 +168,7 @@ const wordsOf = ({ id, name, gpu_type: type }: Instance): string => `${name ?? '
 /** The remaining time of an instance that runs, or the time that an ended instance has run, in words. */
 function runtimeOf(instance: Instance): string {
   const { ready_at: ready, terminated_at: ended, auto_terminate_at: end, auto_terminate_hours: hours } = instance;
+  if (instance.status === 'error') return ready === null ? 'never ran' : 'failed';
   if (ready === null)
     return ended === null && hours !== undefined ? `limit ${hours} h` : ended === null ? '–' : 'never ran';
   if (ended !== null) return `ran ${duration((Date.parse(ended) - Date.parse(ready)) / 1_000)}`;

@@ -1,0 +1,63 @@
+// What the console shows of things that have failed or do not exist yet, in Chromium: no figure or form that cannot be true any more.
+import type { Page } from 'playwright-core';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { ApiAccount } from '../contract/api.ts';
+import { axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
+import { addPerson } from '../kit/people.ts';
+
+const HOUR_MS = 3_600_000;
+const DEAD = { ok: false, leg: 'banner', detail: 'banner: the connection was closed' } as const;
+
+let pages: ConsolePages;
+let owner: ApiAccount;
+let page: Page;
+beforeAll(async () => {
+  pages = await openConsolePages();
+  const { world } = pages.api;
+  owner = await pages.api.account();
+  await world.clock.advance(Date.now() - 2 * HOUR_MS - world.clock.now());
+  await world.machine({ gpus: 2, dollars: 2 });
+  page = await pages.signedIn(await addPerson(world, { orgId: owner.orgId, role: 'owner' }));
+}, 60_000);
+afterAll(async () => {
+  expect(pages.broken).toEqual([]);
+  await pages.close();
+});
+
+async function open(path: string): Promise<void> {
+  await page.goto(`${pages.origin}/console/${path}`);
+}
+
+const figures = (): Promise<string> => page.getByRole('region', { name: 'Figures' }).innerText();
+
+test('a launch that has failed says that it never ran, and not that it goes on', async () => {
+  const { world } = pages.api;
+  const id = await world.launch(owner, { max_price_per_hour: 0.01 });
+  await world.drive();
+  await open(`instances/${id}`);
+  await page.getByText('It never ran, so it costs nothing.').waitFor();
+  expect(await figures()).toMatch(/\$0\.00\s+it never ran[^]*Ended\s+failed/);
+  expect(await figures()).not.toContain('until you terminate it');
+  await page.getByRole('button', { name: 'Terminate' }).click();
+  expect(await page.getByRole('dialog').innerText()).toContain('It has failed, and nothing is billed any more.');
+  expect(await axeFindings(page)).toEqual([]);
+});
+
+test('an instance that has failed after it ran has no time left, and its bill ends with its last charge', async () => {
+  const { world } = pages.api;
+  const id = await world.run(owner, { name: 'lost' });
+  await pages.probe(60_000);
+  world.probeAnswers.set(id, DEAD);
+  await pages.probe(35 * 60_000);
+  await world.drive();
+  const { json } = await pages.api.call('GET', `/v1/instances/${id}`, { key: owner.key });
+  expect(json).toMatchObject({ status: 'error' });
+  await open(`instances/${id}`);
+  await page.getByRole('region', { name: 'Bill, table' }).waitFor();
+  expect(await figures()).toMatch(/Ended\s+failed/);
+  expect(await page.locator('.axis').first().innerText()).not.toContain('now');
+  await open('instances');
+  const row = page.getByRole('row').filter({ hasText: 'lost' });
+  await row.waitFor();
+  expect(await row.innerText()).not.toContain('no limit');
+});
