@@ -36,8 +36,8 @@ test('a request whose end is reported twice ends once', () => {
 test('failures are counted by server, and those of all replicas of a model together', () => {
   const counts = openCounts();
   const upstreams = openUpstreams({ clock: virtualClock(), counts });
-  const enter = () => () => undefined;
-  const replica = (id: string): Upstream => upstream(id, { replica: { id, enter } as never });
+  const nothing = { enter: () => () => undefined, note: () => undefined };
+  const replica = (id: string): Upstream => upstream(id, { replica: { id, ...nothing } as never });
   for (const each of [upstream('one'), replica('rep-1'), replica('rep-2')]) upstreams.begin(each, 'key').failed();
   expect(counts.failures()).toEqual([
     { upstream: 'http://one/v1', count: 1 },
