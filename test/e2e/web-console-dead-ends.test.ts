@@ -3,16 +3,20 @@ import type { Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { ApiAccount } from '../contract/api.ts';
 import { axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
+import { fleetModels } from '../kit/models.ts';
 import { addPerson } from '../kit/people.ts';
 
 const HOUR_MS = 3_600_000;
 const DEAD = { ok: false, leg: 'banner', detail: 'banner: the connection was closed' } as const;
 
+/** Such times are known only of a model that has woken up. */
+const WAKES = { p50: 7.301, p95: 12.5 };
+
 let pages: ConsolePages;
 let owner: ApiAccount;
 let page: Page;
 beforeAll(async () => {
-  pages = await openConsolePages();
+  pages = await openConsolePages({ settings: { models: fleetModels() } });
   const { world } = pages.api;
   owner = await pages.api.account();
   await world.clock.advance(Date.now() - 2 * HOUR_MS - world.clock.now());
@@ -60,4 +64,30 @@ test('an instance that has failed after it ran has no time left, and its bill en
   const row = page.getByRole('row').filter({ hasText: 'lost' });
   await row.waitFor();
   expect(await row.innerText()).not.toContain('no limit');
+});
+
+test('the earnings of an organisation that is no supplier lead to its first machine, without a form that is refused', async () => {
+  await open('earnings');
+  await page.getByRole('heading', { name: 'Nothing earned yet' }).waitFor();
+  expect(await page.getByRole('alert').count()).toBe(0);
+  expect(await page.getByLabel('Address').count()).toBe(0);
+  expect(await axeFindings(page)).toEqual([]);
+  await page.getByRole('link', { name: 'Rent out your GPUs' }).click();
+  await page.getByRole('button', { name: 'Become a supplier' }).waitFor();
+});
+
+test('the prices of a model can be read on a phone, and cover nothing', async () => {
+  const phone = await (await pages.open({ isPhone: true })).newPage();
+  await phone.context().addCookies(await page.context().cookies());
+  const { json } = await pages.api.call('GET', '/v1/models', { key: owner.key });
+  const woken = (json as { data: object[] }).data.map((model) => ({ ...model, cold_start_seconds: WAKES }));
+  await phone.route('**/v1/models*', (route) => route.fulfill({ json: { object: 'list', data: woken } }));
+  await phone.goto(`${pages.origin}/console/models`);
+  const prices = phone.getByText('economy $0.15 in');
+  await prices.waitFor();
+  const name = await phone.getByText(/^chat, economy wakes in/).boundingBox();
+  const price = await prices.boundingBox();
+  expect(price?.x ?? 0).toBeGreaterThanOrEqual((name?.x ?? 0) + (name?.width ?? 0));
+  expect((price?.x ?? 0) + (price?.width ?? 0)).toBeLessThanOrEqual(390);
+  await phone.context().close();
 });

@@ -111,7 +111,7 @@ function Name({ model, choose }: { model: Model; choose(id: string): void }) {
         <span class="brk">{id}</span>
       )}
       <br />
-      <small class="quiet">{facts.join(', ')}</small>
+      <small class="quiet brk">{facts.join(', ')}</small>
       {status !== 'active' && (
         <>
           {' '}

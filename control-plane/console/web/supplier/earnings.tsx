@@ -1,6 +1,7 @@
 // The earnings of the supplier's machines, its payouts, and the address to which payouts are sent.
 import { useState } from 'preact/hooks';
-import type { CommunityEarnings, EarningsEntry } from '../../../../shared/api/community.ts';
+import { Link } from 'wouter-preact';
+import type { CommunityEarnings, CommunitySupplier, EarningsEntry } from '../../../../shared/api/community.ts';
 import type { Chain, CommunityPayout, PayoutDestination } from '../../../../shared/api/payout.ts';
 import { call } from '../core/api.ts';
 import { useLiveList, useResource } from '../core/data.ts';
@@ -45,7 +46,35 @@ const PAYOUT_COLUMNS: readonly Column<CommunityPayout>[] = [
   { title: 'Amount', class: 'num', cell: ({ amount_cents: amount }) => cents(amount) },
 ];
 
+const SAME = { cli: 'svc machine earnings', curl: { path: '/v1/community/earnings?limit=50' } };
+
 export function Earnings() {
+  const { error } = useResource<CommunitySupplier>('/v1/community/supplier');
+  return error.value?.status === 404 ? <NoSupplier /> : <Earned />;
+}
+
+/** An organisation that is no supplier can name no address for payouts. */
+function NoSupplier() {
+  return (
+    <>
+      <Head title="Earnings" same={SAME} />
+      <Card>
+        <Empty
+          title="Nothing earned yet"
+          action={
+            <Link class="btn" href="/console/machines">
+              Rent out your GPUs
+            </Link>
+          }
+        >
+          Your organisation is no supplier. Once it is, and a machine of yours is rented, what it earns is here.
+        </Empty>
+      </Card>
+    </>
+  );
+}
+
+function Earned() {
   const { data, error, reload } = useResource<CommunityEarnings>('/v1/community/earnings?limit=50');
   const payouts = useLiveList<CommunityPayout>({
     path: '/v1/community/payouts?limit=50',
@@ -55,10 +84,7 @@ export function Earnings() {
   const earned = data.value;
   return (
     <>
-      <Head
-        title="Earnings"
-        same={{ cli: 'svc machine earnings', curl: { path: '/v1/community/earnings?limit=50' } }}
-      />
+      <Head title="Earnings" same={SAME} />
       {error.value !== undefined && <Problem error={error.value} retry={() => void reload()} />}
       {earned !== undefined && (
         <Figures
