@@ -76,11 +76,15 @@ async function showDeposit(deps: CommandDeps, id: string, options: CommonOptions
 const DECISIONS = {
   credit: 'credit one whose senders nobody could check, or what came late',
   reject: 'cancel an open one, or refuse tokens whose senders nobody could check',
-  returned: 'note that you have sent back what is in suspense',
+} as const;
+
+const OF_TRANSACTION = {
+  returned: 'note that you have sent back what one transaction brought and what is in suspense',
+  rescan: 'look for the transfers of one transaction, e.g. one that came after 30 days',
 } as const;
 
 function addDecisions(deposit: Command, deps: CommandDeps): void {
-  for (const verb of ['credit', 'reject', 'returned'] as const) {
+  for (const verb of ['credit', 'reject'] as const) {
     withCommon(
       deposit
         .command(`${verb} <id>`)
@@ -90,19 +94,21 @@ function addDecisions(deposit: Command, deps: CommandDeps): void {
       show(deps, options, { method: 'POST', url: `${BASE}/${encodeURIComponent(id)}/${verb}`, payload: { reason } }),
     );
   }
-  withCommon(
-    deposit
-      .command('rescan <id>')
-      .description('look for the transfers of one transaction, e.g. one that came after 30 days')
-      .requiredOption('--tx <hash>', 'the transaction')
-      .requiredOption('--reason <text>', 'why; it is kept in the audit'),
-  ).action((id: string, { tx, reason, ...options }: ReasonOptions & { tx: string }) =>
-    show(deps, options, {
-      method: 'POST',
-      url: `${BASE}/${encodeURIComponent(id)}/rescan`,
-      payload: { tx_hash: tx, reason },
-    }),
-  );
+  for (const [verb, description] of Object.entries(OF_TRANSACTION)) {
+    withCommon(
+      deposit
+        .command(`${verb} <id>`)
+        .description(description)
+        .requiredOption('--tx <hash>', 'the transaction that brought the tokens')
+        .requiredOption('--reason <text>', 'why; it is kept in the audit'),
+    ).action((id: string, { tx, reason, ...options }: ReasonOptions & { tx: string }) =>
+      show(deps, options, {
+        method: 'POST',
+        url: `${BASE}/${encodeURIComponent(id)}/${verb}`,
+        payload: { tx_hash: tx, reason },
+      }),
+    );
+  }
 }
 
 function addChains(deposit: Command, deps: CommandDeps): void {

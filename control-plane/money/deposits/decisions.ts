@@ -18,8 +18,8 @@ export interface Decisions {
   credit(id: string, reason: string): Promise<Deposit>;
   /** Cancels an open deposit, or refuses tokens whose senders could not be checked. @throws as `credit` does */
   reject(id: string, reason: string): Promise<Deposit>;
-  /** Notes that what is in suspense was sent back. @throws as `credit` does */
-  returned(id: string, reason: string): Promise<Deposit>;
+  /** Notes that what a transaction brought, and what is in suspense, was sent back. @throws as `credit` does */
+  returned(id: string, note: Returned): Promise<Deposit>;
   /** Finds the transfers of a transaction that no watcher has seen. @throws as `credit` does, and `deposits_unavailable` */
   rescan(id: string, txHash: string): Promise<Deposit>;
   /**
@@ -27,6 +27,12 @@ export interface Decisions {
    * @throws ServiceError `conflict`, `deposits_unavailable`
    */
   rewind(chain: DepositChain, blockNumber: number): Promise<Rewound>;
+}
+
+export interface Returned {
+  /** The transaction that brought the tokens. */
+  txHash: string;
+  reason: string;
 }
 
 /** What a rewind has found above the block. */
@@ -63,8 +69,8 @@ export function openDecisions(deps: DecisionDeps): Decisions {
       );
     },
     reject: (id) => decide(id, 'reject', (tx, deposit, transfers) => rejectNow(tx, deposit, transfers, deps)),
-    returned: (id, reason) =>
-      decide(id, 'returned', (tx, deposit, transfers) => returnedNow(tx, deposit, { transfers, reason }, deps)),
+    returned: (id, note) =>
+      decide(id, 'returned', (tx, deposit, transfers) => returnedNow(tx, deposit, { transfers, ...note }, deps)),
     rescan: (id, txHash) => rescan(id, txHash, deps),
     rewind: (chain, blockNumber) => rewindTo(chain, blockNumber, deps),
   };
@@ -157,18 +163,22 @@ async function rejectNow(tx: Tx, deposit: Deposit, transfers: Transfer[], deps: 
   fail('conflict', `The deposit ${id} is ${status}, and ${why}`);
 }
 
+/** Further tokens may have come since the operator has sent these back. So the operator names the transaction that brought them. */
 async function returnedNow(
   tx: Tx,
   deposit: Deposit,
-  { transfers, reason }: Decision,
+  { transfers, txHash, reason }: Decision & Returned,
   { clock, ledger }: DecisionDeps,
 ): Promise<void> {
-  const { id, status } = deposit;
+  const { id } = deposit;
   const nowMs = clock.now();
-  const waiting = transfers.filter(({ booking }) => booking === 'suspense');
+  const brought = transfers.filter(({ tx_hash: hash }) => hash === txHash);
+  if (brought.length === 0)
+    fail('conflict', `The transaction ${txHash} brought nothing to ${id}. See those that did: admin deposit show.`);
+  const waiting = brought.filter(({ booking }) => booking === 'suspense');
   if (waiting.length === 0) {
-    const todo = pendingOf(transfers).length > 0 ? ' If its tokens are to go back, use reject first.' : '';
-    fail('conflict', `The deposit ${id} is ${status}, and nothing of it is in suspense.${todo}`);
+    const todo = pendingOf(brought).length > 0 ? ' If its tokens are to go back, use reject first.' : '';
+    fail('conflict', `Nothing of the transaction ${txHash} is in suspense.${todo}`);
   }
   await book(tx, waiting, { from: 'suspense', to: 'returned' });
   await ledger.post(tx, `deposit:${id}:returned:${waiting[0]?.id}`, returnOf(deposit, waiting, { reason, nowMs }));

@@ -29,6 +29,7 @@ const HISTORY_MAX = 100;
 const BASE = '/admin/deposits';
 const reply = { 200: { description: 'The deposit', schema: AnyFields } };
 const Reason = z.strictObject({ reason: z.string().trim().min(1).max(1_000) });
+const OfTransaction = Reason.extend({ tx_hash: z.string().min(1).max(128) });
 const Shown = z.strictObject({ deposit: AnyFields, transfers: z.array(AnyFields), history: z.array(AnyFields) });
 const DepositQuery = z.strictObject({
   ...listParameters,
@@ -38,7 +39,7 @@ const DepositQuery = z.strictObject({
 });
 
 export function depositOperatorRoutes(deps: DepositOperatorDeps): Route[] {
-  return [listRoute(deps), showRoute(deps), ...decisionRoutes(deps), rescanRoute(deps)];
+  return [listRoute(deps), showRoute(deps), ...decisionRoutes(deps), returnedRoute(deps), rescanRoute(deps)];
 }
 
 function listRoute({ db, cursors }: DepositOperatorDeps): Route {
@@ -89,11 +90,10 @@ function showRoute({ db, events }: DepositOperatorDeps): Route {
 const VERBS = {
   credit: 'Credit a deposit whose senders could not be checked, or tokens that are in suspense',
   reject: 'Cancel an open deposit, or refuse tokens whose senders could not be checked',
-  returned: 'Record that the tokens of a deposit that are in suspense were sent back',
 } as const;
 
 function decisionRoutes({ deposits }: DepositOperatorDeps): Route[] {
-  return (['credit', 'reject', 'returned'] as const).map((verb) =>
+  return (['credit', 'reject'] as const).map((verb) =>
     route({
       ...operator,
       method: 'POST',
@@ -112,6 +112,24 @@ function decisionRoutes({ deposits }: DepositOperatorDeps): Route[] {
   );
 }
 
+function returnedRoute({ deposits }: DepositOperatorDeps): Route {
+  return route({
+    ...operator,
+    method: 'POST',
+    path: `${BASE}/{id}/returned`,
+    operationId: operationOf('returned', 'Deposit'),
+    summary: 'Record that tokens in suspense, which one transaction brought, were sent back',
+    params: Id,
+    body: OfTransaction,
+    responses: reply,
+    errors: ['not_found', 'conflict'],
+    handler: async ({ params: { id }, body: { tx_hash: txHash, reason } }) => ({
+      status: 200,
+      body: depositFields(await deposits.decisions.returned(id, { txHash, reason })),
+    }),
+  });
+}
+
 function rescanRoute({ deposits }: DepositOperatorDeps): Route {
   return route({
     ...operator,
@@ -120,10 +138,7 @@ function rescanRoute({ deposits }: DepositOperatorDeps): Route {
     operationId: 'adminRescanDeposit',
     summary: 'Search one transaction for transfers that no watcher has seen',
     params: Id,
-    body: z.strictObject({
-      tx_hash: z.string().min(1).max(128),
-      reason: Reason.shape.reason,
-    }),
+    body: OfTransaction,
     responses: reply,
     errors: ['not_found', 'conflict', 'deposits_unavailable'],
     handler: async ({ params: { id }, body }) => ({

@@ -134,7 +134,7 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminDrainReplica: { id: await readyReplica() },
     adminCreditDeposit: { id: deposited.held, body: { reason: 'asked' } },
     adminRejectDeposit: { id: deposited.open, body: { reason: 'asked' } },
-    adminReturnedDeposit: { id: deposited.wrong, body: { reason: 'sent back' } },
+    adminReturnedDeposit: { id: deposited.wrong, body: { tx_hash: deposited.wrongHash, reason: 'sent back' } },
     adminRescanDeposit: { id: deposited.held, body: { tx_hash: deposited.hash, reason: 'asked' } },
     adminRewindDepositChain: { id: 'ethereum', body: { block: 1, reason: 'asked' } },
     adminImportDepositAddresses: { body: { addresses: ['EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v'] } },
@@ -179,16 +179,18 @@ async function exportPayouts(): Promise<{ first: string; second: string }> {
 }
 
 /** A deposit whose sender nobody can check, with its transaction, one that waits, and one with another token in suspense. */
-async function deposits(): Promise<{ held: string; hash: string; open: string; wrong: string }> {
+async function deposits(): Promise<{ held: string; hash: string; open: string; wrong: string; wrongHash: string }> {
   const { settle, create } = depositsIn(world, await world.customer(0));
   await chain.finalize(world.clock.now() + 1_000);
   await settle();
   const [held, open, wrong] = [await create(), await create(), await create()];
   const hash = await chain.pay(held.address, 25_000_000n, world.clock.now() + 60_000);
-  await chain.pay(wrong.address, 25_000_000n, world.clock.now() + 60_000, { token: chain.tokens.usdt });
+  const wrongHash = await chain.pay(wrong.address, 25_000_000n, world.clock.now() + 60_000, {
+    token: chain.tokens.usdt,
+  });
   await chain.finalize(world.clock.now() + 61_000);
   await settle();
-  return { held: held.id, hash, open: open.id, wrong: wrong.id };
+  return { held: held.id, hash, open: open.id, wrong: wrong.id, wrongHash };
 }
 
 /** Two held credits, and a flag on the organisation. */

@@ -61,7 +61,7 @@ test('every command of the manual does what it says', async () => {
   expect(JSON.parse(await run('show', held.id, '--json'))).toMatchObject({ transfers: [{ tx_hash: hash }] });
   expect(await run('credit', held.id, '--reason', 'asked')).toContain('credited');
   expect(await run('reject', open.id, '--reason', 'cancelled')).toContain('failed');
-  await expect(run('returned', open.id, '--reason', 'sent back')).rejects.toThrow('nothing of it is in suspense');
+  await expect(run('returned', held.id, '--tx', hash, '--reason', 'sent back')).rejects.toThrow('is in suspense');
   expect(await run('rescan', held.id, '--tx', hash, '--reason', 'again')).toContain(held.id);
   expect(await run('addresses', 'list')).toContain(open.address);
   const line = `0,${held.address},ethereum,usdc,25.00,25.00`;

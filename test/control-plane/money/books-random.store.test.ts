@@ -72,8 +72,10 @@ const MONEY_FROM_CHAINS: Record<string, Action> = {
     await drivePaid(world.core, world.rooms, deposit.id);
   },
   decide: async ({ ask, deposits }, { which, isOne }) => {
-    const verb = isOne ? 'credit' : which % 2 === 0 ? 'reject' : 'returned';
-    return ask('POST', `/admin/deposits/${pick(deposits, which)?.id ?? 'none'}/${verb}`, { reason: 'r' });
+    const path = `/admin/deposits/${pick(deposits, which)?.id ?? 'none'}`;
+    if (isOne || which % 2 === 0) return ask('POST', `${path}/${isOne ? 'credit' : 'reject'}`, { reason: 'r' });
+    const transfers = (await ask('GET', path))['transfers'] as { tx_hash: string }[];
+    return ask('POST', `${path}/returned`, { tx_hash: transfers.at(-1)?.tx_hash ?? 'none', reason: 'r' });
   },
 };
 

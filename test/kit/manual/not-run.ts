@@ -147,7 +147,7 @@ export const NOT_RUN: readonly NotRun[] = [
     provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
   },
   {
-    command: 'svc-control-plane admin deposit returned <deposit id> --reason "sent back with 0x5c50..."',
+    command: 'svc-control-plane admin deposit returned <deposit id> --tx <tx hash> --reason "sent back with 0x5c50..."',
     reason: NEEDS_DEPOSITS,
     provenBy: [DEPOSIT_TEST, 'every command of the manual does what it says'],
   },

@@ -28,8 +28,8 @@ export const DEPOSIT_VERBS: readonly Verb[] = [
   {
     verb: 'returned',
     words: 'note as sent back',
-    says: 'The books say from then on that the tokens in suspense were sent back. Send them first: the service sends nothing.',
-    takes: [REASON],
+    says: 'The books say from then on that what this transaction brought was sent back. Send it first: the service sends nothing.',
+    takes: [{ field: 'tx_hash', option: 'tx', label: 'Transaction that brought the tokens' }, REASON],
     fits: (row) => isOf(RETURNABLE, row),
   },
   {

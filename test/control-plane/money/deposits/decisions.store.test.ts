@@ -6,6 +6,7 @@ import {
   at,
   chain,
   decide,
+  noteReturned,
   deposits,
   openDepositsForEachTest,
   operator,
@@ -33,9 +34,9 @@ describe('a sender', () => {
     expect([await waiting(), await suspended(id)]).toEqual([[id], '25.00']);
     await expect(decide(id, 'credit')).rejects.toMatchObject({ code: 'conflict' });
     expect(await deposits.cents()).toBe(0);
-    await decide(id, 'returned');
+    await noteReturned(id);
     expect([await waiting(), await suspended(id)]).toEqual([[], '0.00']);
-    await expect(decide(id, 'returned')).rejects.toMatchObject({ code: 'conflict' });
+    await expect(noteReturned(id)).rejects.toMatchObject({ code: 'conflict' });
   });
 
   test('of an imported list is refused too', async () => {
@@ -97,7 +98,7 @@ describe('a sender', () => {
 test('a refusal that is repeated does not note that the tokens were sent back', async () => {
   await reopen({ oracle: chain.payer });
   const id = await paid(25n * TOKEN, 10);
-  await expect(decide(id, 'returned')).rejects.toMatchObject({
+  await expect(noteReturned(id)).rejects.toMatchObject({
     code: 'conflict',
     detail: expect.stringContaining('use reject first'),
   });
@@ -120,10 +121,30 @@ describe('what came late', () => {
     expect(await deposits.cents()).toBe(2_500);
     await expect(decide(id, 'credit')).rejects.toMatchObject({ code: 'conflict' });
     await expect(decide(id, 'reject')).rejects.toMatchObject({ code: 'conflict' });
-    await expect(decide(id, 'returned')).rejects.toMatchObject({ code: 'conflict' });
+    await expect(noteReturned(id)).rejects.toMatchObject({ code: 'conflict' });
     expect(await deposits.cents()).toBe(2_500);
     const { data } = await operator.ask('GET', '/admin/audit');
     expect(data).toMatchObject([{}, {}, {}, { operation: 'adminCreditDeposit', subject: id, outcome: 'ok' }]);
+  });
+
+  test('is noted as sent back for one transaction, so what has come meanwhile goes on waiting', async () => {
+    const { id, address } = await deposits.create();
+    const first = await chain.pay(address, 25n * TOKEN, at(90));
+    await chain.finalize(at(92));
+    await deposits.settle();
+    // The operator sends the tokens back. Further ones come before the operator notes that.
+    await chain.pay(address, 7n * TOKEN, at(95));
+    await chain.finalize(at(97));
+    await deposits.settle();
+    await noteReturned(id, first);
+    expect([await waiting(), await suspended(id)]).toEqual([[id], '7.00']);
+    await expect(noteReturned(id, first)).rejects.toMatchObject({ code: 'conflict' });
+    await expect(noteReturned(id, `0x${'0'.repeat(64)}`)).rejects.toMatchObject({
+      code: 'conflict',
+      detail: expect.stringContaining('admin deposit show'),
+    });
+    await noteReturned(id);
+    expect([await waiting(), await suspended(id)]).toEqual([[], '0.00']);
   });
 
   test('completes a deposit that was credited with too little', async () => {
@@ -162,7 +183,7 @@ describe('what came late', () => {
     await chain.finalize(at(92));
     await deposits.settle();
     await expect(decide(id, 'credit')).rejects.toMatchObject({ code: 'conflict' });
-    await decide(id, 'returned');
+    await noteReturned(id);
     expect([await deposits.status(id), await suspended(id)]).toEqual(['expired_received', '0.00']);
   });
 

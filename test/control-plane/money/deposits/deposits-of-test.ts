@@ -43,8 +43,17 @@ async function open(...changes: [changes?: Partial<ChainSettings>, name?: Deposi
 }
 
 /** The operator decides about a deposit. */
-export const decide = (id: string, verb: 'credit' | 'reject' | 'returned', reason = 'asked the customer') =>
+export const decide = (id: string, verb: 'credit' | 'reject', reason = 'asked the customer') =>
   operator.ask('POST', `/admin/deposits/${id}/${verb}`, { reason });
+
+/** The operator notes that what came with a transaction was sent back: with the last one that is in suspense, or else with the first of all. */
+export async function noteReturned(id: string, txHash?: string): Promise<unknown> {
+  const shown = await operator.ask('GET', `/admin/deposits/${id}`);
+  const transfers = shown['transfers'] as { tx_hash: string; booked: string | null }[];
+  const waits = transfers.findLast(({ booked }) => booked === 'suspense') ?? transfers[0];
+  const payload = { tx_hash: txHash ?? waits?.tx_hash, reason: 'sent back' };
+  return operator.ask('POST', `/admin/deposits/${id}/returned`, payload);
+}
 
 /** The deposits that wait for the operator. */
 export const waiting = async (): Promise<unknown[]> =>

@@ -8,6 +8,7 @@ import {
   at,
   chain,
   decide,
+  noteReturned,
   deposits,
   openDepositsForEachTest,
   reopen,
@@ -124,7 +125,7 @@ describe('a sender', () => {
     expect(await deposits.find(id)).toMatchObject({ status: 'credited_overpaid', credited_cents: 3_000 });
     expect([await waiting(), await suspended(id)]).toEqual([[id], '1.00']);
     await expect(decide(id, 'credit')).rejects.toMatchObject({ code: 'conflict' });
-    await decide(id, 'returned');
+    await noteReturned(id);
     expect([await waiting(), await suspended(id)]).toEqual([[], '0.00']);
     expect(await deposits.cents()).toBe(3_000);
   });
@@ -134,7 +135,7 @@ describe('a sender', () => {
     await chain.pay(address, TOKEN, at(20), { from: chain.sanctioned });
     await chain.finalize(at(22));
     await deposits.settle();
-    await decide(id, 'returned');
+    await noteReturned(id);
     await chain.pay(address, 5n * TOKEN, at(90));
     await chain.finalize(at(92));
     await deposits.settle();
