@@ -73,7 +73,9 @@ export function plan(facts: Facts, nowMs: number): Step {
   const stoppedMs = unnotedStopMs(facts, nowMs);
   if (stoppedMs !== undefined) return { do: 'note-stop', atMs: stoppedMs };
   const uploaded = files.find(({ state }) => state === 'uploaded');
-  if (uploaded !== undefined) return { do: 'verify', file: uploaded };
+  // A file that can never be read must not keep the budget of a job for ever.
+  const isOverdue = job.cancel_ms !== null && nowMs >= cancelByMs(job.cancel_ms, facts);
+  if (uploaded !== undefined && !isOverdue) return { do: 'verify', file: uploaded };
   if (job.cancel_ms !== null) return planCancel(facts, job.cancel_ms, nowMs);
   if (job.status === 'validating') return { do: 'validate' };
   if (attempt === undefined) return planQueued(job, nowMs);
@@ -118,11 +120,21 @@ function planCancel(facts: Facts, cancelMs: number, nowMs: number): Step {
     return nowMs >= goneMs ? { do: 'cancel' } : { do: 'wait', untilMs: goneMs };
   }
   if (offlineMs !== null) return { do: 'note-offline', isOffline: false };
-  const lateMs = heard(cancelMs, facts) + JOB_GRACE_MS + LATE_MS;
+  const lateMs = removeByMs(cancelMs, facts);
   if (!isRemoving) return nowMs >= lateMs ? { do: 'remove' } : { do: 'wait', untilMs: lateMs };
   // A host that is online but stuck must not keep the budget for ever. Its GPUs stay held until it has confirmed the removal.
-  const stuckMs = lateMs + FINE_TUNING_GONE_MS;
+  const stuckMs = cancelByMs(cancelMs, facts);
   return nowMs >= stuckMs ? { do: 'cancel' } : { do: 'wait', untilMs: stuckMs };
+}
+
+/** When the removal of a cancelled job is ordered that its host has not ended. */
+function removeByMs(cancelMs: number, facts: Facts): number {
+  return heard(cancelMs, facts) + JOB_GRACE_MS + LATE_MS;
+}
+
+/** When a cancelled job ends although its host is online and has not confirmed the removal, or a file of the job could not be read. */
+function cancelByMs(cancelMs: number, facts: Facts): number {
+  return removeByMs(cancelMs, facts) + FINE_TUNING_GONE_MS;
 }
 
 function planQueued(job: Job, nowMs: number): Step {

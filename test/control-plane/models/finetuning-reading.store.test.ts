@@ -31,3 +31,24 @@ test('eight jobs at most read files at once, and other jobs go on meanwhile', as
   expect(await due()).toContain(last);
   await training.world.close();
 });
+
+test('a cancelled job ends and gives its budget back, also if a file that its host has sent can never be read', async () => {
+  const training = await openTraining();
+  const { clock, rooms } = training.world;
+  const { id } = await training.running();
+  await training.pass(100);
+  await training.upload(id, { step: 1 }, 'state', { drive: async () => undefined });
+  vi.spyOn(rooms.blobs, 'open').mockRejectedValue(new Error('EIO: i/o error, read'));
+  await rooms.fineTuning.cancel(training.who.orgId, id, async () => undefined);
+  await training.reportOnly(id, 'finished', { exit_code: 0, stopped_at_limit: true });
+  const drive = (): Promise<unknown> =>
+    rooms.fineTuning.driver.drive(id, new AbortController().signal).catch((error: unknown) => error);
+  await drive();
+  expect(await drive()).toMatchObject({ message: 'EIO: i/o error, read' });
+  expect(await training.money()).toEqual({ paid: 0, held: 10_000 });
+  await clock.advance(42 * 60_000);
+  await drive();
+  expect(await training.shown(id)).toMatchObject({ status: 'cancelled', result_files: [] });
+  expect(await training.money()).toEqual({ paid: 0, held: 0 });
+  await training.world.close();
+});
