@@ -1,5 +1,5 @@
 // What the console shows of things that have failed or do not exist yet, in Chromium: no figure or form that cannot be true any more.
-import type { Page } from 'playwright-core';
+import type { Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { ApiAccount } from '../contract/api.ts';
 import { axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
@@ -74,6 +74,23 @@ test('the earnings of an organisation that is no supplier lead to its first mach
   expect(await axeFindings(page)).toEqual([]);
   await page.getByRole('link', { name: 'Rent out your GPUs' }).click();
   await page.getByRole('button', { name: 'Become a supplier' }).waitFor();
+});
+
+test('what an instance without a name has cost can be read on a phone', async () => {
+  const { world } = pages.api;
+  await world.end(owner, await world.run(owner));
+  const phone = await (await pages.open({ isPhone: true })).newPage();
+  await phone.context().addCookies(await page.context().cookies());
+  await phone.goto(`${pages.origin}/console/instances`);
+  await phone.getByText('terminated').waitFor();
+  await expect.poll(() => phone.getByText('…', { exact: true }).count()).toBe(0);
+  const table = phone.getByRole('region', { name: 'Instances, table' });
+  const endOf = async (part: Locator): Promise<number> => {
+    const box = await part.boundingBox();
+    return (box?.x ?? Number.NaN) + (box?.width ?? Number.NaN);
+  };
+  expect(await endOf(table.getByRole('row').last())).toBeLessThanOrEqual(await endOf(table));
+  await phone.context().close();
 });
 
 test('the prices of a model can be read on a phone, and cover nothing', async () => {

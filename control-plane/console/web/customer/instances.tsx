@@ -19,7 +19,9 @@ const columnsOf = (costs: Costs): readonly Column<Instance>[] => [
     title: 'Name',
     cell: ({ id, name, gpu_count: count, gpu_type: type }) => (
       <>
-        <Link href={`/console/instances/${id}`}>{name ?? id}</Link>
+        <Link class="brk" href={`/console/instances/${id}`}>
+          {name ?? id}
+        </Link>
         <br />
         <small class="quiet">
           <code class="w">{id}</code>
