@@ -108,3 +108,14 @@ test('the prices of a model can be read on a phone, and cover nothing', async ()
   expect((price?.x ?? 0) + (price?.width ?? 0)).toBeLessThanOrEqual(390);
   await phone.context().close();
 });
+
+test('a question to a model asks for no more than the model gives, and comes back to its field if it is refused', async () => {
+  await open('models');
+  await page.getByText('svc chat acme/tiny QUESTION').waitFor();
+  await page.getByLabel('Max tokens').fill('5000');
+  await page.getByLabel('Message').fill('What is this?');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await page.getByText('max_tokens must be at most 1024').waitFor();
+  expect(await page.getByLabel('Message').inputValue()).toBe('What is this?');
+  expect(await page.getByText(/It was stopped|The answer is complete/).count()).toBe(0);
+});

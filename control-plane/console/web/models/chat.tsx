@@ -20,14 +20,15 @@ export function Chat({ model }: { model: Model }) {
   const [system, setSystem] = useState('');
   const [message, setMessage] = useState('');
   const [temperature, setTemperature] = useState('');
-  const [maxTokens, setMaxTokens] = useState('512');
+  const [maxTokens, setMaxTokens] = useState('');
   const talk = useTalk();
   const id = tier === 'economy' ? `${model.id}:economy` : model.id;
   const question = questionOf({ id, system, message, temperature, maxTokens, turns: talk.turns });
-  const send = (): void => {
+  const send = async (): Promise<void> => {
     if (message.trim() === '' || talk.isBusy) return;
     setMessage('');
-    void talk.ask(message, question);
+    const isAnswered = await talk.ask(message, question);
+    if (!isAnswered) setMessage((typed) => (typed === '' ? message : typed));
   };
   return (
     <Card
@@ -45,12 +46,18 @@ export function Chat({ model }: { model: Model }) {
         class="pad stack"
         onSubmit={(event) => {
           event.preventDefault();
-          send();
+          void send();
         }}
       >
         {talk.error !== undefined && <Problem error={talk.error} />}
         {talk.turns.length === 0 && <Field label="System, optional" value={system} onValue={setSystem} />}
-        <TextField label="Message" value={message} onValue={setMessage} placeholder="Ask something" onSend={send} />
+        <TextField
+          label="Message"
+          value={message}
+          onValue={setMessage}
+          placeholder="Ask something"
+          onSend={() => void send()}
+        />
         <Limits
           temperature={temperature}
           setTemperature={setTemperature}
@@ -58,25 +65,32 @@ export function Chat({ model }: { model: Model }) {
           setMaxTokens={setMaxTokens}
           ruleOf={talk.ruleOf}
         />
-        <div class="row">
-          {talk.isBusy ? (
-            <button class="btn" type="button" onClick={talk.stop}>
-              Stop
-            </button>
-          ) : (
-            <button class="btn pri" type="submit" disabled={message.trim() === ''}>
-              Send
-            </button>
-          )}
-          {talk.turns.length > 0 && !talk.isBusy && (
-            <button class="btn" type="button" onClick={talk.clear}>
-              Begin anew
-            </button>
-          )}
-          <span class="small quiet">{pricesOf(model, tier).join(', ')} for a million tokens</span>
-        </div>
+        <Buttons talk={talk} isEmpty={message.trim() === ''} prices={pricesOf(model, tier).join(', ')} />
       </form>
     </Card>
+  );
+}
+
+/** `prices`: in words, of a million tokens. */
+function Buttons({ talk, isEmpty, prices }: { talk: Talk; isEmpty: boolean; prices: string }) {
+  return (
+    <div class="row">
+      {talk.isBusy ? (
+        <button class="btn" type="button" onClick={talk.stop}>
+          Stop
+        </button>
+      ) : (
+        <button class="btn pri" type="submit" disabled={isEmpty}>
+          Send
+        </button>
+      )}
+      {talk.turns.length > 0 && !talk.isBusy && (
+        <button class="btn" type="button" onClick={talk.clear}>
+          Begin anew
+        </button>
+      )}
+      <span class="small quiet">{prices} for a million tokens</span>
+    </div>
   );
 }
 

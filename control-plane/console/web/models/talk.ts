@@ -18,7 +18,8 @@ export interface Talk {
   isBusy: boolean;
   error: ApiError | undefined;
   ruleOf(field: string): string | undefined;
-  ask(text: string, question: Question): Promise<void>;
+  /** False if the question was refused before its answer began. Then it is no turn. */
+  ask(text: string, question: Question): Promise<boolean>;
   stop(): void;
   clear(): void;
 }
@@ -31,8 +32,11 @@ export function useTalk(): Talk {
   useEffect(() => () => running.current?.abort(), []);
   const change = (more: Partial<Turn>): void =>
     setTurns((before) => before.map((turn, index) => (index === before.length - 1 ? { ...turn, ...more } : turn)));
-  const run = async (question: Question, signal: AbortSignal): Promise<void> => {
-    const { receiptId } = await ask(question, signal, (answer) => change({ answer }));
+  const run = async (question: Question, signal: AbortSignal, began: () => void): Promise<void> => {
+    const { receiptId } = await ask(question, signal, (answer) => {
+      began();
+      change({ answer });
+    });
     if (receiptId !== undefined && may('billing: read')) change({ cost: costText(await receiptOf(receiptId)) });
   };
   return {
@@ -46,15 +50,23 @@ export function useTalk(): Talk {
       setBusy(true);
       setError(undefined);
       setTurns((before) => [...before, { question: text, answer: undefined, cost: undefined, isOver: false }]);
+      let hasBegun = false;
       try {
-        await run(question, stop.signal);
+        await run(question, stop.signal, () => (hasBegun = true));
       } catch (failure) {
-        if (failure instanceof ApiError) setError(failure);
-        else if (!stop.signal.aborted) throw failure;
+        if (!(failure instanceof ApiError)) {
+          if (!stop.signal.aborted) throw failure;
+          return true;
+        }
+        setError(failure);
+        if (hasBegun) return true;
+        setTurns((before) => before.slice(0, -1));
+        return false;
       } finally {
         change({ isOver: true });
         setBusy(false);
       }
+      return true;
     },
     stop: () => running.current?.abort(),
     clear: () => setTurns([]),
