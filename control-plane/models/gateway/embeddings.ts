@@ -119,12 +119,27 @@ async function makeVectors(all: Vectors, upstreamRequest: VectorsRequest, deps: 
     const { answer: read, bytes, upstream, ...begun } = await askWhole(asked, reading, deps);
     startedMs = begun.startedMs;
     bytesLeft -= bytes;
+    if (i === 0) refuseHopeless(bytes / some.length, inputs.length);
     all.vectors.push(...read.vectors);
     all.upstream = upstream.base_url;
     const tokens = read.tokens ?? (await countTexts(some, { all, upstream }, deps));
     // A server that adds to the texts, or that lies, changes nothing: more is neither held nor charged.
     all.tokens += Math.min(tokens, embeddingsBound(some));
   }
+}
+
+/** Vectors differ in length as text, so a request is refused early only if its answer would be far too large. */
+const HOPELESS = 1.25;
+
+/**
+ * Refuses a request by the size of its first batch. An answer that is too large costs nothing, so all batches up to the limit would be made for
+ * nothing.
+ * @throws ServiceError `upstream_response_too_large`
+ */
+function refuseHopeless(bytesPerText: number, texts: number): void {
+  if (bytesPerText * texts <= HOPELESS * EMBEDDINGS_ANSWER_BYTES_MAX) return;
+  const most = Math.max(1, Math.floor(EMBEDDINGS_ANSWER_BYTES_MAX / bytesPerText));
+  fail('upstream_response_too_large', `The vectors have more bytes than are read. Send at most ${most} texts at once.`);
 }
 
 /** @throws ServiceError `upstream_error` */

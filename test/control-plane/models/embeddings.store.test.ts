@@ -28,7 +28,7 @@ beforeEach(async () => {
     ],
   };
   world = await openWorld(1, { settings: { models: parseModels(JSON.stringify({ models: [model] }), 'models.yaml') } });
-  ({ orgId, principalId } = await world.customer(100));
+  ({ orgId, principalId } = await world.customer(2_000));
 });
 afterEach(async () => {
   await world.verify();
@@ -124,4 +124,17 @@ test('a caller that leaves before any text was embedded pays nothing', async () 
   await expect(asking).rejects.toMatchObject({ code: 'invalid_request' });
   const [receipt] = await pageOfReceipts(world.db.read, { orgId }, undefined, 1);
   expect(receipt).toMatchObject({ ending: 'client_left', prompt_tokens: null, charged_ucents: 0n });
+});
+
+test('vectors that cannot fit into an answer are refused after the first batch, so that they keep no server busy for nothing', async () => {
+  const spaces = ' '.repeat(1024 ** 2);
+  upstream.usual = (asked) => ({ body: `${JSON.stringify(uncounted(asked).body)}${spaces}` });
+  const inputs = Array.from({ length: 300 }, (_, index) => `${index}`);
+  await expect(embed(inputs)).rejects.toMatchObject({
+    code: 'upstream_response_too_large',
+    message: expect.stringContaining('at most 127 texts') as string,
+  });
+  expect(upstream.asked).toHaveLength(1);
+  const [receipt] = await pageOfReceipts(world.db.read, { orgId }, undefined, 1);
+  expect(receipt).toMatchObject({ ending: 'upstream_failed', charged_ucents: 0n });
 });
