@@ -97,6 +97,23 @@ test('an organisation is suspended with a reason, which the list and the audit j
   expect(pages.broken).toEqual([]);
 });
 
+test('a person who leaves is blocked in the list of people, with the reason in the audit', async () => {
+  const { people } = pages.api.world.rooms.users;
+  const { id } = await people.add({ email: 'ivo@example.com', name: 'Ivo', isOperator: true, member: undefined });
+  await page.goto(`${pages.origin}/console/operate/people`);
+  for (const verb of ['Demote', 'Block']) {
+    await page.getByRole('button', { name: `${verb} ${id}` }).click();
+    const dialog = page.getByRole('dialog');
+    expect(await axeFindings(page)).toEqual([]);
+    await dialog.getByLabel('Reason').fill('has left');
+    await dialog.getByRole('button', { name: verb }).click();
+    await dialog.waitFor({ state: 'detached' });
+  }
+  await page.getByRole('button', { name: `Unblock ${id}` }).waitFor();
+  await expect(people.reset(id)).rejects.toThrow('is blocked');
+  expect(pages.broken).toEqual([]);
+});
+
 test('a person who operates nothing has no such screens, and the API refuses the lists', async () => {
   const other = await (await pages.open()).newPage();
   const { url } = await pages.api.world.rooms.users.people.add({

@@ -2,7 +2,7 @@
 import type { Screen } from '../core/screen.ts';
 import type { Listing } from './listing.tsx';
 import { MONEY_SCREENS } from './money-screens.ts';
-import { CREDIT_VERBS, MACHINE_VERBS, ORG_VERBS } from './verbs.ts';
+import { CREDIT_VERBS, MACHINE_VERBS, ORG_VERBS, PERSON_VERBS } from './verbs.ts';
 
 const LISTINGS: readonly (Listing & { name: string })[] = [
   {
@@ -76,8 +76,9 @@ const LISTINGS: readonly (Listing & { name: string })[] = [
     path: '/admin/v1/users?limit=100',
     cli: 'svc-control-plane admin user list',
     id: 'id',
-    columns: ['name', 'email', 'is_operator', 'has_second_factor', 'orgs'],
-    what: 'Everybody who can sign in.',
+    columns: ['name', 'email', 'is_operator', 'has_second_factor', 'orgs', 'blocked_at'],
+    what: 'Everybody who has an account.',
+    verbs: PERSON_VERBS,
   },
   {
     name: 'audit',

@@ -44,6 +44,34 @@ export const ORG_VERBS: readonly Verb[] = [
   },
 ];
 
+/** Decisions about people. */
+export const PERSON_VERBS: readonly Verb[] = [
+  {
+    verb: 'promote',
+    says: 'The person operates this installation, and needs a second factor from now on.',
+    takes: [REASON],
+    fits: (row) => row['is_operator'] === false && row['blocked_at'] === null,
+  },
+  {
+    verb: 'demote',
+    says: 'The person operates this installation no more. All sessions of the person end.',
+    takes: [REASON],
+    fits: (row) => row['is_operator'] === true,
+  },
+  {
+    verb: 'block',
+    says: 'The person cannot sign in. All sessions, links, open invitations and API keys from logins of programs end.',
+    takes: [REASON],
+    fits: (row) => row['blocked_at'] === null,
+  },
+  {
+    verb: 'unblock',
+    says: 'The person can sign in again. What has ended stays so.',
+    takes: [REASON],
+    fits: (row) => row['blocked_at'] !== null,
+  },
+];
+
 /** Decisions about machines. */
 export const MACHINE_VERBS: readonly Verb[] = [
   {
