@@ -128,7 +128,7 @@ const PARSERS: Parser[] = [
     chars: HEADER_BYTES_MAX,
     read: (text) => {
       const raw = [...headersOf('Connection', text), ...headersOf('Cookie', text)];
-      return requestHeaders(raw, { ...facts, without: 'authorization', withoutCookie: '__Host-svc-login' });
+      return requestHeaders(raw, { ...facts, without: ['authorization'], withoutCookie: '__Host-svc-login' });
     },
   },
   {

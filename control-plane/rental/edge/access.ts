@@ -68,7 +68,7 @@ export const SVC_AUTH_HEADER = 'x-svc-auth';
 /** Browsers accept the prefix `__Host-` over TLS only and for this host only, so a neighbouring host name cannot set the cookie. */
 export const LOGIN_COOKIE = '__Host-svc-login';
 
-/** `through`: the header or the cookie that carried the login. The application must not see it. */
+/** `through`: the header or the cookie that carried the login. */
 export type Entry =
   | { ok: true; through: 'authorization' | typeof SVC_AUTH_HEADER | typeof LOGIN_COOKIE }
   | { ok: false };
@@ -88,6 +88,11 @@ export function enter(headers: IncomingHttpHeaders, login: AppLogin, host: strin
   const cookie = cookieOf(headers);
   const isGood = cookie !== undefined && equal(cookie, cookieValue(login, host)) && isFromOwnPage(headers, host);
   return isGood ? { ok: true, through: LOGIN_COOKIE } : { ok: false };
+}
+
+/** The headers that carry the login. The application must not see them. A client may send the login twice, and only one of them is checked. */
+export function loginHeaders({ authorization = '' }: IncomingHttpHeaders, login: AppLogin): string[] {
+  return fits(authorization, login) ? [SVC_AUTH_HEADER, 'authorization'] : [SVC_AUTH_HEADER];
 }
 
 /** The cookie header for a browser that has opened a page with the login; empty if the client would not keep it. */

@@ -29,8 +29,8 @@ const FORWARDED = new Set([
 export interface RequestFacts {
   clientIp: string;
   host: string;
-  /** The header that carried the login. The application must not see it. */
-  without: string;
+  /** The headers that carry the login. The application must not see them. */
+  without: readonly string[];
   /** The name of our own cookie. The application must not see this cookie. */
   withoutCookie: string;
   isUpgrade: boolean;
@@ -38,7 +38,7 @@ export interface RequestFacts {
 
 /** A request's headers as the application sees them. */
 export function requestHeaders(raw: RawHeaders, facts: RequestFacts): RawHeaders {
-  const dropped = new Set([...FORWARDED, ...connectionNames(raw), facts.without]);
+  const dropped = new Set([...FORWARDED, ...connectionNames(raw), ...facts.without]);
   const kept = withoutCookie(
     keep(raw, (name) => !dropped.has(name) && !HOP_BY_HOP.has(name)),
     facts.withoutCookie,

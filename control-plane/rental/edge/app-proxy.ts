@@ -16,7 +16,7 @@ import { StreamError } from '../../fleet/link/streams.ts';
 import { type AppAddress, readAppHost } from '../endpoints/app-address.ts';
 import { type AppConnections, openAppConnections } from './app-connections.ts';
 import { type RawHeaders, requestHeaders, responseHeaders } from './app-headers.ts';
-import { type AppAccess, enter, isFromOwnPage, LOGIN_COOKIE, loginCookie } from './access.ts';
+import { type AppAccess, enter, isFromOwnPage, LOGIN_COOKIE, loginCookie, loginHeaders } from './access.ts';
 
 /** An application, or the console, that is served now. */
 export interface App extends Pick<AppAccess, 'login' | 'target'> {
@@ -172,7 +172,8 @@ async function enterApp(request: IncomingMessage, deps: EnterDeps, isUpgrade = f
   // Browsers send a known login with the WebSockets of any page, and a shell does not check where it is opened from.
   if (isUpgrade && app.target.kind === 'terminal' && !isFromOwnPage(request.headers, host)) return FOREIGN;
   const facts = { clientIp: deps.clientIpOf(request), host, isUpgrade };
-  const headers = requestHeaders(request.rawHeaders, { ...facts, without: entry.through, withoutCookie: LOGIN_COOKIE });
+  const without = loginHeaders(request.headers, app.login);
+  const headers = requestHeaders(request.rawHeaders, { ...facts, without, withoutCookie: LOGIN_COOKIE });
   const cookie = entry.through === LOGIN_COOKIE ? [] : loginCookie(request.headers, app.login, host);
   return { app, key: `${address.instanceId} ${address.at}`, headers, cookie };
 }

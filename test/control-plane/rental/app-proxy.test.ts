@@ -100,6 +100,17 @@ describe('a request', () => {
     expect(JSON.parse(body).headers).not.toHaveProperty('authorization');
   });
 
+  test.each([
+    ['the login twice', AUTHORIZATION, undefined],
+    ['a login of the application too', 'Bearer own', 'Bearer own'],
+  ])('with %s shows the application only its own', async (_what, authorization, seen) => {
+    proxied.onRequest = (request, response) => void response.end(JSON.stringify(request.headers));
+    const { status, body } = await ask({ headers: { authorization, 'x-svc-auth': AUTHORIZATION } });
+    expect(status).toBe(200);
+    expect((JSON.parse(body) as IncomingMessage['headers']).authorization).toBe(seen);
+    expect(body).not.toContain('x-svc-auth');
+  });
+
   test('that uploads 32 MiB in chunks is not held in memory, and arrives whole', async () => {
     const size = 32 * 1024 ** 2;
     proxied.onRequest = async (request, response) => {
