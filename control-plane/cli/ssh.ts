@@ -27,6 +27,11 @@ const Instance = z.looseObject({
 });
 type Connection = NonNullable<z.infer<typeof Instance>['connection']>;
 
+interface CopyOptions extends CommonOptions {
+  recursive?: boolean;
+  identity?: string;
+}
+
 const ANSWER_MS = 5_000;
 const USER = /^[a-z_][\w.-]*$/i;
 const HOST = /^[a-z0-9][\w.:-]*$/i;
@@ -43,7 +48,8 @@ export function addSshCommands(program: Command, deps: SvcDeps): void {
   withCommon(program.command('cp <source> <target>'))
     .description('copy files to or from an instance; <id>:<path> is a path there')
     .option('-r, --recursive', 'whole folders')
-    .action(async (source: string, target: string, options: CommonOptions & { recursive?: boolean }) => {
+    .option('-i, --identity <file>', 'the private key to log in with, if ssh does not try it by itself')
+    .action(async (source: string, target: string, options: CopyOptions) => {
       const name = remoteName(source) ?? remoteName(target);
       if (name === undefined || (remoteName(source) !== undefined && remoteName(target) !== undefined)) {
         const message = 'one of the two paths must be on an instance, such as my-instance:/data';
@@ -57,7 +63,11 @@ export function addSshCommands(program: Command, deps: SvcDeps): void {
         remoteName(path) === undefined ? path : there + path.slice(path.indexOf(':') + 1),
       );
       const own = ['-P', String(connection.port), ...hostKeyOptions(connection, deps)];
-      await exec('scp', [...own, ...(options.recursive === true ? ['-r'] : []), ...paths], deps);
+      const how = [
+        ...(options.recursive === true ? ['-r'] : []),
+        ...(options.identity === undefined ? [] : ['-i', options.identity]),
+      ];
+      await exec('scp', [...own, ...how, ...paths], deps);
     });
   withCommon(program.command('open <id>'))
     .description('print the address of the application of an instance, and show it in a browser')

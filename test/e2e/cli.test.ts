@@ -21,11 +21,11 @@ afterAll(async () => {
   expect(await stack.end()).toEqual([]);
 });
 
-/** The programs of the system with the key of this customer. The names of hosts have no address here, so a proxy leads to this machine. */
+/** The programs of the system. The names of hosts have no address here, so a proxy leads to this machine. */
 function addOpenSsh(): void {
   mkdirSync(join(home, 'bin'));
   const proxy = `${requireProgram('busybox')} nc 127.0.0.1 %p`;
-  const options = `-F none -i ${stack.customer.identity.keyFile} -o IdentitiesOnly=yes -o "ProxyCommand=${proxy}"`;
+  const options = `-F none -o IdentitiesOnly=yes -o "ProxyCommand=${proxy}"`;
   for (const name of ['ssh', 'scp']) {
     const program = join(requireProgram('ssh'), '..', name);
     writeFileSync(join(home, 'bin', name), `#!/bin/sh\nexec ${program} ${options} "$@"\n`, { mode: 0o755 });
@@ -59,10 +59,11 @@ test('svc launches an instance, waits, logs in, copies, reads its log and ends i
   expect(id).toMatch(/^i-/);
   expect(created.stderr.split('\n').at(-2)).toBe(`${id} running`);
 
-  expect(await svc('ssh', 'train', 'hostname')).toMatchObject({ code: 0, stdout: `${id}\n` });
-  expect((await svc('ssh', 'train', 'exit 42')).code).toBe(42);
+  const key = ['-i', stack.customer.identity.keyFile];
+  expect(await svc('ssh', 'train', ...key, 'hostname')).toMatchObject({ code: 0, stdout: `${id}\n` });
+  expect((await svc('ssh', 'train', ...key, 'exit 42')).code).toBe(42);
   const copy = join(home, 'hostname');
-  expect(await svc('cp', 'train:/etc/hostname', copy)).toMatchObject({ code: 0 });
+  expect(await svc('cp', ...key, 'train:/etc/hostname', copy)).toMatchObject({ code: 0 });
   expect(readFileSync(copy, 'utf8')).toBe(`${id}\n`);
   expect((await svc('logs', 'train', '--tail', '10')).stdout).toBe('begin\n');
   const reachable = await svc('wait', 'train', '--timeout', '1', '--json');

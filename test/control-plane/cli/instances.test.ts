@@ -290,6 +290,8 @@ describe('ssh and cp', () => {
     ]);
     await svc.run('cp', '-r', './data', `${id}:/root/data`);
     expect(svc.programs[1]).toEqual(['scp', '-P', String(port), ...pinned, '-r', './data', `${host}:/root/data`]);
+    await svc.run('cp', '-i', 'my key', './data', `${id}:/root/data`);
+    expect(svc.programs[2]?.slice(-4)).toEqual(['-i', 'my key', './data', `${host}:/root/data`]);
   });
 
   test('they write an IPv6 address as each program takes it', async () => {

@@ -59,8 +59,8 @@ export const NOT_RUN: readonly NotRun[] = [
     reason: NEEDS_NAMES,
     provenBy: [CLI_TEST, CLI_TITLE],
   },
-  { command: 'svc ssh train hostname', reason: NEEDS_NAMES, provenBy: [CLI_TEST, CLI_TITLE] },
-  { command: 'svc cp train:/etc/hostname ./hostname', reason: NEEDS_NAMES, provenBy: [CLI_TEST, CLI_TITLE] },
+  { command: 'svc ssh train -i ~/.ssh/laptop hostname', reason: NEEDS_NAMES, provenBy: [CLI_TEST, CLI_TITLE] },
+  { command: 'svc cp -i ~/.ssh/laptop train:/etc/hostname .', reason: NEEDS_NAMES, provenBy: [CLI_TEST, CLI_TITLE] },
   { command: 'svc logs train --tail 10', reason: NEEDS_NAMES, provenBy: [CLI_TEST, CLI_TITLE] },
   {
     command: 'svc instance metrics train',
