@@ -1,5 +1,6 @@
 // A restore from an old backup: instances in the backup go on, unknown containers are left alone and reported.
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
@@ -30,6 +31,9 @@ let stack: RentalStack;
 
 const DATABASES = ['SQLite', 'PostgreSQL'] as const;
 
+/** What the manual says, without its host. */
+const PG_RESTORE = ['--single-transaction'];
+
 async function open(database: (typeof DATABASES)[number]): Promise<Drilled> {
   const postgres = database === 'PostgreSQL' ? await startPostgres() : undefined;
   const make = async (): Promise<unknown> =>
@@ -52,7 +56,7 @@ async function open(database: (typeof DATABASES)[number]): Promise<Drilled> {
     restore: async (file) => {
       await runProgram({ command: 'dropdb', args: [`--maintenance-db=${postgres.url}`, 'svc'] });
       await make();
-      await runProgram({ command: 'pg_restore', args: [url, '--exit-on-error', file] });
+      await runProgram({ command: 'pg_restore', args: [url, ...PG_RESTORE, file] });
       return runProgram({ command: 'psql', args: [url, '--command=delete from sessions'] });
     },
   };
@@ -75,6 +79,32 @@ const costOf = async (id: string): Promise<number> => {
   const { data } = await stack.customer.api.get('/usage?bucket=month', pageSchema(UsageRow));
   return Number(data.find((row) => row.instance_id === id)?.cost ?? 0);
 };
+
+test('a dump that breaks off leaves no table on PostgreSQL, so no daemon starts with half of its rows', async () => {
+  expect(readFileSync('control-plane/docs/operator.md', 'utf8')).toContain(
+    `pg_restore ${PG_RESTORE.join(' ')} --dbname`,
+  );
+  const { url, stop } = await startPostgres();
+  const dir = mkdtempSync(join(tmpdir(), 'half-dump-'));
+  try {
+    const made =
+      'create table a as select generate_series(1, 10) n; create table b as select md5(n::text) from generate_series(1, 50000) n';
+    await runProgram({ command: 'psql', args: [`--dbname=${url}`, `--command=${made}`] });
+    const dump = join(dir, 'whole');
+    await runProgram({ command: 'pg_dump', args: [`--dbname=${url}`, '--format=custom', `--file=${dump}`] });
+    const bytes = readFileSync(dump);
+    writeFileSync(join(dir, 'half'), bytes.subarray(0, bytes.length * 0.9));
+    await runProgram({ command: 'psql', args: [`--dbname=${url}`, '--command=drop table a, b'] });
+    const restored = runProgram({ command: 'pg_restore', args: [`--dbname=${url}`, ...PG_RESTORE, join(dir, 'half')] });
+    await expect(restored).rejects.toThrow('end of file');
+    const tables = "select count(*) from pg_tables where schemaname = 'public'";
+    const args = ['--tuples-only', `--dbname=${url}`, `--command=${tables}`];
+    expect((await runProgram({ command: 'psql', args })).trim()).toBe('0');
+  } finally {
+    await stop();
+    rmSync(dir, { recursive: true });
+  }
+});
 
 test.each(DATABASES)('a %s from before the last launches is restored: adopt first', async (database) => {
   const { postgres, ...drilled } = await open(database);

@@ -344,7 +344,7 @@ export const NOT_RUN: readonly NotRun[] = [
   onPostgres('pg_dump --format=custom --file=/var/backups/control-plane.dump postgres://svc@db.internal/svc'),
   onPostgres('dropdb --maintenance-db=postgres://svc@db.internal/postgres svc'),
   onPostgres('createdb --maintenance-db=postgres://svc@db.internal/postgres svc'),
-  onPostgres('pg_restore --exit-on-error --dbname=postgres://svc@db.internal/svc /var/backups/control-plane.dump'),
+  onPostgres('pg_restore --single-transaction --dbname=postgres://svc@db.internal/svc /var/backups/control-plane.dump'),
   onPostgres("psql --dbname=postgres://svc@db.internal/svc --command='delete from sessions'"),
   {
     command: 'svc-control-plane admin outage show <outage id>',
