@@ -17,7 +17,7 @@ export interface Action {
   /** The operation id of the route. */
   operation: string;
   subjectId: string | null;
-  /** Stored without values that look like secrets. */
+  /** Stored without values that look like secrets, and with the beginning of long lists. */
   parameters: object;
   requestId: string;
 }
@@ -111,8 +111,13 @@ async function conclude(tx: Tx, entry: Pending, outcome: string): Promise<void> 
   );
 }
 
+/** Number of members of a list that an entry has. An import has ten thousand addresses, which its own table has too. */
+const LISTED_MAX = 20;
+
 function shown(parameters: object): string {
-  return JSON.stringify(parameters, (name, value: unknown) =>
-    /password|secret|token/i.test(name) ? '(hidden)' : value,
-  );
+  return JSON.stringify(parameters, (name, value: unknown) => {
+    if (/password|secret|token/i.test(name)) return '(hidden)';
+    if (!Array.isArray(value) || value.length <= LISTED_MAX) return value;
+    return [...value.slice(0, LISTED_MAX), `and ${value.length - LISTED_MAX} more`];
+  });
 }

@@ -334,6 +334,17 @@ describe('an entry', () => {
     expect(JSON.stringify(entry)).not.toContain('hush');
     expect(entry).toMatchObject({ subject_id: 'made', outcome: 'ok', parameters: { name: 'x' } });
   });
+  test('has the beginning of a long list and its length, so that a page of entries stays readable', async () => {
+    const addresses = Array.from({ length: 10_000 }, (_, i) => `0x${String(i).padStart(40, '0')}`);
+    const action = { actor: 'a', operation: 'o', subjectId: null, parameters: { addresses }, requestId: 'r' };
+    await world.audit.run(
+      action,
+      async () => undefined,
+      () => null,
+    );
+    const [entry] = await entries();
+    expect(entry?.parameters).toEqual({ addresses: [...addresses.slice(0, 20), 'and 9980 more'] });
+  });
   test('is not written for work that a room does by itself', async () => {
     await world.customer(1);
     expect(await entries()).toEqual([]);
