@@ -1,5 +1,6 @@
 // Counts what a database is asked to do: round trips to a server, statements, and rows that are written.
 import type { Db, Query, Tx } from '../../control-plane/base/db/db.ts';
+import { textOf } from './sql-text.ts';
 
 export interface DbCounts {
   /** Statements that are sent together are one. BEGIN and locks travel with the first statement; the end of a transaction is one more. */
@@ -32,12 +33,12 @@ export function countingDb(db: Db): CountingDb {
       ...query,
       all: async (row, statement) => {
         const rows = await sent(() => query.all(row, statement));
-        noteRows(statement.text, rows.length);
+        noteRows(textOf(statement), rows.length);
         return rows;
       },
       one: async (row, statement) => {
         const found = await sent(() => query.one(row, statement));
-        noteRows(statement.text, found === undefined ? 0 : 1);
+        noteRows(textOf(statement), found === undefined ? 0 : 1);
         return found;
       },
       ...('run' in query

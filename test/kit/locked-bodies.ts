@@ -1,6 +1,7 @@
 // Checks that each transaction body of the product locks its root first (base/db/locks.ts). SQLite locks nothing, but a test on it finds
 // every body that forgot to.
 import type { Db, Sql, Tx } from '../../control-plane/base/db/db.ts';
+import { textOf } from './sql-text.ts';
 
 /** Bodies of several statements that need no root, and why. */
 const WITHOUT_ROOT: Readonly<Record<string, string>> = {
@@ -31,7 +32,7 @@ function watched(name: string, tx: Tx): Tx {
   let hasWritten = false;
   let isLocked = false;
   const note = (statement: Sql): void => {
-    const text = statement.strings.join('?').trim();
+    const text = textOf(statement).trim();
     // An entry of the audit joins the transaction of an action. It is one new row.
     if (!isOurs || /^insert into audit_entries/i.test(text)) return;
     statements += 1;

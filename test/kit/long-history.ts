@@ -4,6 +4,7 @@ import { text } from '../../control-plane/base/db/columns.ts';
 import { type Db, raw, type Sql, sql, type Tx } from '../../control-plane/base/db/db.ts';
 import { type RecordingDb, recordingDb } from './recording-db.ts';
 import type { WorldOutside } from './world.ts';
+import { textOf } from './sql-text.ts';
 
 const columnRow = z.object({ table: text, column: text, type: text, is_key: z.boolean() });
 type Column = z.infer<typeof columnRow>;
@@ -105,7 +106,7 @@ export function readingOver(): { processOn: NonNullable<WorldOutside['processOn'
       for (const statement of recording.sent) {
         const own = await rowsRead(real, statement);
         rows += own;
-        if (own > COSTLY_ROWS) costly.push(`${own} rows: ${statement.sql.replaceAll(/\s+/g, ' ')}`);
+        if (own > COSTLY_ROWS) costly.push(`${own} rows: ${textOf(statement).replaceAll(/\s+/g, ' ')}`);
       }
       return { rows, answer, costly };
     },

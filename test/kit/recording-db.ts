@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { text } from '../../control-plane/base/db/columns.ts';
 import { type Db, type Query, type Sql, type Tx, sql } from '../../control-plane/base/db/db.ts';
+import { textOf } from './sql-text.ts';
 
 export interface RecordingDb {
   db: Db;
@@ -48,7 +49,7 @@ export async function planSteps(db: Db, statements: readonly Sql[]): Promise<str
   const steps = new Set<string>();
   for (const statement of statements) {
     const plan = await db.read.all(z.object({ detail: text }), sql`explain query plan ${statement}`);
-    for (const { detail } of plan) steps.add(`${detail}: ${statement.sql}`);
+    for (const { detail } of plan) steps.add(`${detail}: ${textOf(statement)}`);
   }
   return [...steps];
 }

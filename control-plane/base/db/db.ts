@@ -1,29 +1,10 @@
 // The only way to talk to SQL: the interface that both drivers implement, and the rules for a transaction body.
-import { Sql } from 'sql-template-tag';
 import type { z } from 'zod';
 import { codeOf, messageOf } from '../../../shared/errors.ts';
 import type { Root } from './locks.ts';
+import type { Sql } from './sql.ts';
 
-export { join, raw, type Sql } from 'sql-template-tag';
-
-class OfTemplate extends Sql {
-  readonly template: TemplateStringsArray;
-
-  constructor(template: TemplateStringsArray, values: unknown[]) {
-    super(template, values);
-    this.template = template;
-  }
-}
-
-/** Makes a statement from a template. Values become parameters, and other statements become parts of the text. */
-export function sql(template: TemplateStringsArray, ...values: unknown[]): Sql {
-  return values.some((value) => value instanceof Sql) ? new Sql(template, values) : new OfTemplate(template, values);
-}
-
-/** The template that alone decides the text of the statement, so that a driver prepares it once; undefined if it has parts. */
-export function templateOf(statement: Sql): TemplateStringsArray | undefined {
-  return statement instanceof OfTemplate ? statement.template : undefined;
-}
+export { join, raw, sql, type Sql } from './sql.ts';
 
 /** Read-only statements. A zod schema decodes each row, so an unexpected column fails with an error. */
 export interface Query {

@@ -1,7 +1,8 @@
 // Connections to PostgreSQL: pools with time limits, prepared statements, and the check of the lease.
 import { DatabaseError, escapeLiteral, Pool, type PoolClient, types } from 'pg';
 import type { Log } from '../../../shared/log.ts';
-import { DbError, isAway, type Sql, type SqlValue, storedValue, templateOf } from './db.ts';
+import { DbError, isAway, type SqlValue, storedValue } from './db.ts';
+import { openTexts, type Sql, templateOf } from './sql.ts';
 import type { Held } from './lease.ts';
 import type { Ask, Asked } from './postgres-pipeline.ts';
 
@@ -17,6 +18,8 @@ const KEEP_ALIVE_MS = 10_000;
 /** Statements whose plans a connection keeps. Their texts come from the source, but lists of ids make new texts without end. */
 const PREPARED_MAX = 1_000;
 const PREPARED_VALUES_MAX = 40;
+/** The texts of all statements of the sources, and of some hundred lists. */
+const TEXTS_CHARS_MAX = 1024 * 1024;
 
 /** The first statement of a transaction, that of a snapshot, and the last statement of both. */
 export const BEGIN: Asked = { text: 'BEGIN ISOLATION LEVEL READ COMMITTED', name: 'begin' };
@@ -78,8 +81,9 @@ export interface Statements {
 }
 
 export function openStatements(): Statements {
+  const textOf = openTexts(withParameters, TEXTS_CHARS_MAX);
   const ofText = new Map<string, Known>();
-  /** Saves the join of the text. The cache cannot grow without bound, because templates come from the source code only. */
+  /** Saves the walk through the parts. The cache cannot grow without bound, because templates come from the source code only. */
   const ofTemplate = new Map<TemplateStringsArray, Known>();
   let names = 0;
   const byText = (text: string, isShort: boolean): Known => {
@@ -90,20 +94,23 @@ export function openStatements(): Statements {
     ofText.set(text, named);
     return named;
   };
-  const knownOf = (statement: Sql, isFixed: boolean): Known => {
+  const knownOf = (statement: Sql, isShort: boolean): Known => {
     const template = templateOf(statement);
-    const isShort = isFixed || statement.values.length <= PREPARED_VALUES_MAX;
-    if (template === undefined) return byText(statement.text, isShort);
+    if (template === undefined) return byText(textOf(statement), isShort);
     let known = ofTemplate.get(template);
-    if (known === undefined) ofTemplate.set(template, (known = byText(statement.text, isShort)));
+    if (known === undefined) ofTemplate.set(template, (known = byText(textOf(statement), isShort)));
     return known;
   };
   return {
-    prepared: (statement, isFixed = false) => ({
-      ...knownOf(statement, isFixed),
-      values: statement.values.map(storedValue),
-    }),
+    prepared: (statement, isFixed = false) => {
+      const values = statement.values.map(storedValue);
+      return { ...knownOf(statement, isFixed || values.length <= PREPARED_VALUES_MAX), values };
+    },
   };
+}
+
+function withParameters(strings: readonly string[]): string {
+  return strings.reduce((text, next, i) => `${text}$${i}${next}`);
 }
 
 interface Known {

@@ -4,20 +4,10 @@ import { type Clock } from '../../../shared/clock.ts';
 import { SQLITE_STATEMENTS_CHARS_MAX } from '../../../shared/limits.ts';
 import { type CheckpointOptions, openCheckpoints } from './checkpoints.ts';
 import { decoding, openBodies } from './bodies.ts';
-import {
-  type Db,
-  DbError,
-  engineError,
-  type HotBody,
-  isFull,
-  type Query,
-  type Sql,
-  storedValue,
-  templateOf,
-  type Tx,
-} from './db.ts';
+import { type Db, DbError, engineError, type HotBody, isFull, type Query, storedValue, type Tx } from './db.ts';
 import { type BodyResult, type OnCommit, openGroupCommit, type SettleEarly } from './group-commit.ts';
 import { type AnyBody, type Connection, mayBeLost, openBatches } from './sqlite-batches.ts';
+import { openTexts, type Sql, templateOf, type TextOf } from './sql.ts';
 import { keepPrepared } from './statements.ts';
 import { type Datasync, openWal, type Wal } from './wal.ts';
 
@@ -46,9 +36,10 @@ export function openSqlite(
 ): Db {
   const path = typeof at === 'string' && at !== ':memory:' ? at : undefined;
   const unlock = path === undefined ? () => undefined : lockSqlite(path);
-  const writer = connectWriter(at, makeRoom);
+  const textOf = openTexts(withParameters, SQLITE_STATEMENTS_CHARS_MAX);
+  const writer = connectWriter(at, textOf, makeRoom);
   refuseUnsafeVersion(versionOf(writer.database));
-  const reader = path === undefined ? undefined : connect(path, true);
+  const reader = path === undefined ? undefined : connect(path, textOf, true);
   const wal = path === undefined ? undefined : openWal(`${path}-wal`, datasync);
   const batches = openBatches(writer, {
     clock,
@@ -107,7 +98,7 @@ export function openSqlite(
  * SQLite plans a statement for the values of plain parameters and plans it again if they change. That takes several times as long as most
  * statements. It does not look into an expression, so `coalesce(?, null)` keeps the plan.
  */
-function textOf({ strings }: Sql): string {
+function withParameters(strings: readonly string[]): string {
   return strings.join('coalesce(?, null)');
 }
 
@@ -129,12 +120,12 @@ function durableReads(reader: Connection, wal: Wal, settle: () => void): Query {
 }
 
 /** At a start on a full disk, the connection fails already, because it makes the files of the log. */
-function connectWriter(at: string | Buffer, makeRoom: () => boolean): Connection {
+function connectWriter(at: string | Buffer, textOf: TextOf, makeRoom: () => boolean): Connection {
   try {
-    return connect(at, false);
+    return connect(at, textOf, false);
   } catch (error) {
     if (!isFull(error) || !makeRoom()) throw engineError(error);
-    return connect(at, false);
+    return connect(at, textOf, false);
   }
 }
 
@@ -142,7 +133,7 @@ function connectWriter(at: string | Buffer, makeRoom: () => boolean): Connection
  * With `synchronous = NORMAL`, a commit writes to the write-ahead log and does not flush it: `Wal` does, outside the event loop. A checkpoint
  * (checkpoints.ts) still flushes the log before it copies pages, and the database after that.
  */
-function connect(at: string | Buffer, readonly: boolean): Connection {
+function connect(at: string | Buffer, textOf: TextOf, readonly: boolean): Connection {
   const connection = new Database(at, { readonly });
   connection.defaultSafeIntegers(true);
   if (!readonly) keepLog(connection);

@@ -6,8 +6,8 @@
 //
 // A count costs the server time, and an insert of one row changes one row or fails, so it has none. The server runs the counted writes first, in
 // their order, and then the others. All of them see the data as it was before the first. If one fails, all do, and with the same error.
-import { Sql } from 'sql-template-tag';
 import { DbError, type Tx } from './db.ts';
+import { Sql } from './sql.ts';
 
 /** Sends the statement, and returns the counts that it answers with. */
 type SendJoined = (joined: Sql) => Promise<number[]>;
@@ -55,18 +55,14 @@ export function assertPlainWrite(statement: Sql): void {
 }
 
 function join(parts: readonly Asked[], counted: readonly boolean[]): Sql {
-  const strings = [''];
-  const add = (text: string): void => void (strings[strings.length - 1] += text);
-  for (const [i, { statement }] of parts.entries()) {
-    const [first = '', ...others] = statement.strings;
-    add(`${i === 0 ? 'with' : ','} w${i} as (${first}`);
-    strings.push(...others);
-    add(counted[i] === true ? ' returning 1)' : ')');
-  }
+  const begin = (i: number): string => `${i === 0 ? 'with' : ','} w${i} as (`;
+  const end = (i: number): string => (counted[i] === true ? ' returning 1)' : ')');
   const counts = parts.flatMap((_, i) => (counted[i] === true ? [`(select count(*) from w${i}) as n${i}`] : []));
-  add(` select ${counts.join(', ')}`);
-  return new Sql(
-    strings,
-    parts.flatMap(({ statement }) => statement.values),
-  );
+  const pieces = [
+    begin(0),
+    ...parts.slice(1).map((_, i) => `${end(i)}${begin(i + 1)}`),
+    `${end(parts.length - 1)} select ${counts.join(', ')}`,
+  ];
+  const statements = parts.map(({ statement }) => statement);
+  return new Sql(`together ${counted.map(Number).join('')}`, pieces, statements);
 }

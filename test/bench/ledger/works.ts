@@ -70,8 +70,8 @@ export const CHARGES: Work = {
   raw: (dialect, serial) => {
     const transfer = chargeOf(serial);
     if (dialect === 'postgres') {
-      const { text, values } = chargeBody(serial).statement();
-      return [{ text, values: values.map(storedValue) }];
+      const { strings, values } = chargeBody(serial).statement();
+      return [{ text: strings.reduce((text, next, i) => `${text}$${i}${next}`), values: values.map(storedValue) }];
     }
     const account = accountId(transfer.debit);
     return rawOf(dialect, [

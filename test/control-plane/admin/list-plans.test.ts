@@ -4,6 +4,7 @@ import type { Http } from '../../../control-plane/base/http/server.ts';
 import { openOperator } from '../../kit/operator.ts';
 import { LISTS } from '../../kit/operator-lists.ts';
 import { type RecordingDb, recordingDb, planSteps } from '../../kit/recording-db.ts';
+import { textOf } from '../../kit/sql-text.ts';
 import { openWorldOver, type World } from '../../kit/world.ts';
 
 let world: World;
@@ -34,7 +35,7 @@ test.each(LISTS.map((list) => [list.path, list] as const))('GET %s', async (path
     return `&cursor=${(JSON.parse(body) as { next_cursor: string }).next_cursor}`;
   };
   await ask(await ask(''));
-  const pages = recording.sent.filter(({ sql }) => /order by .* limit \?$/s.test(sql));
+  const pages = recording.sent.filter((each) => /order by .* limit \?$/s.test(textOf(each)));
   expect(pages).toHaveLength(2);
   const steps = await planSteps(world.db, pages);
   const allowed = list.isPicked === true ? PICKED : IN_ORDER;

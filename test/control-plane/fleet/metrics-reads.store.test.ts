@@ -7,6 +7,7 @@ import { instanceMetrics, machineMetrics } from '../../../control-plane/fleet/me
 import { GPUS_PER_MACHINE_MAX, METRICS_READS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import { type Api, type ApiAccount, openApi } from '../../contract/api.ts';
 import { bringMachine } from '../../contract/suppliers.ts';
+import { textOf } from '../../kit/sql-text.ts';
 
 const MINUTE_MS = 60_000;
 /** Minutes that are read in one turn. */
@@ -52,7 +53,7 @@ function recorded(): { metrics: FleetMetrics; events: (number | 'turn')[] } {
     one: (row, statement) => db.read.one(row, statement),
     all: async (row, statement) => {
       const rows = await db.read.all(row, statement);
-      if (statement.sql.includes('metric_minutes')) events.push(rows.length);
+      if (textOf(statement).includes('metric_minutes')) events.push(rows.length);
       return rows;
     },
   };

@@ -5,6 +5,7 @@ import { wakeTimesMs } from '../../../control-plane/models/replicas/store.ts';
 import { api } from '../../contract/api-of-test.ts';
 import { planOf, recordingDb } from '../../kit/recording-db.ts';
 import { live, loop, openReplicasForEachTest, POOL, server, startAll, tick, trusted } from './replica-world.ts';
+import { textOf } from '../../kit/sql-text.ts';
 
 const REPLICAS = 3;
 openReplicasForEachTest(() => ({ min_replicas: REPLICAS, max_replicas: REPLICAS }));
@@ -22,7 +23,7 @@ beforeEach(async () => {
   const { all } = read;
   statements = [];
   read.all = ((row, statement) => {
-    statements.push(statement.text);
+    statements.push(textOf(statement));
     return all(row, statement);
   }) as Query['all'];
 });

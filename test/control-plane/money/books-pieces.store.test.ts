@@ -6,6 +6,7 @@ import { type Books, openBooks } from '../../../control-plane/money/ledger/books
 import { firstWithin, forgetProven, proofState } from '../../../control-plane/money/ledger/proof-store.ts';
 import { recordingDb, type RecordingDb } from '../../kit/recording-db.ts';
 import { openWorldOver, type World } from '../../kit/world.ts';
+import { textOf } from '../../kit/sql-text.ts';
 
 const DAY_MS = 24 * 3_600_000;
 const LIMIT = 10_000;
@@ -51,7 +52,7 @@ async function chargeMore(id: string, { from, to }: { from: number; to: number }
 /** The charges whose transfers each piece has added up. */
 const pieces = (): string[][] =>
   recording.sent
-    .filter(({ sql: text }) => /sum\(amount_ucents\).*from transfers\s+where subject_id in/s.test(text))
+    .filter((each) => /sum\(amount_ucents\).*from transfers\s+where subject_id in/s.test(textOf(each)))
     .map(({ values }) => values.map(String).filter((id) => id.startsWith('rcp_')))
     .filter((ids) => ids.length > 0);
 

@@ -11,6 +11,7 @@ import { rentalsOf } from '../../../control-plane/rental/instances/store.ts';
 import { openOperator } from '../../kit/operator.ts';
 import { planSteps, type RecordingDb, recordingDb } from '../../kit/recording-db.ts';
 import { openWorldOver, type World } from '../../kit/world.ts';
+import { textOf } from '../../kit/sql-text.ts';
 
 let world: World;
 let http: Http;
@@ -34,7 +35,7 @@ test.each([
   recording.sent.length = 0;
   const parameters = new URLSearchParams({ from: '2000-01-01T00:00:00Z', ...query });
   await http.inject({ method: 'GET', url: `/admin/transfers?${parameters.toString()}` });
-  const pages = recording.sent.filter(({ sql }) => sql.includes('from transfers'));
+  const pages = recording.sent.filter((each) => textOf(each).includes('from transfers'));
   // A search by kind looks for the end of its piece first.
   expect(pages).toHaveLength('org_id' in query && 'kind' in query && !('subject_id' in query) ? 2 : 1);
   const steps = await planSteps(world.db, pages);
@@ -82,7 +83,7 @@ test('the costs of instances are read along the few transfers beside their segme
   recording.sent.length = 0;
   const page = { count: 10, ids: undefined };
   expect(await instanceCosts(who.orgId, page, { db: recording.db, clock: world.clock, rentalsOf })).toHaveLength(1);
-  const sent = recording.sent.filter(({ sql }) => sql.includes('from transfers'));
+  const sent = recording.sent.filter((each) => textOf(each).includes('from transfers'));
   expect(sent).toHaveLength(2);
   for (const step of (await planSteps(world.db, sent)).filter((each) => each.includes('transfers')))
     expect(step).toMatch(/^SEARCH transfers USING (COVERING )?INDEX transfers_beside_segments /);
@@ -98,7 +99,7 @@ test.each([
     const { clock, rooms } = world;
     const deps = { db: recording.db, clock, ledger: rooms.ledger };
     await readMonth(account, { window: { fromMs: 0, untilMs: 9 }, grouping }, deps);
-    const sent = recording.sent.filter(({ sql }) => /from (transfers|month_lines)\b/.test(sql));
+    const sent = recording.sent.filter((each) => /from (transfers|month_lines)\b/.test(textOf(each)));
     // The change since the month began, the transfers since the summed ones, the sum of the lines, and a page of them.
     expect(sent).toHaveLength(4);
     const steps = await planSteps(world.db, sent);

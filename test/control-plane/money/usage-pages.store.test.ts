@@ -6,6 +6,7 @@ import { usageRows } from '../../../control-plane/money/metering/usage.ts';
 import { openSums, type UsageRow } from '../../../control-plane/money/metering/usage-sums.ts';
 import { USAGE_READS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import { type Api, type ApiAccount, openApi } from '../../contract/api.ts';
+import { textOf } from '../../kit/sql-text.ts';
 
 const HOUR_MS = 3_600_000;
 /** Segments that are read in one turn of the event loop, and parts that are added up in one. */
@@ -53,7 +54,7 @@ async function read(hours: number): Promise<{ rows: UsageRow[]; events: (number 
   const events: (number | 'turn')[] = [];
   const all: typeof db.read.all = async (row, statement) => {
     const found = await db.read.all(row, statement);
-    if (statement.sql.includes('org_id =')) events.push(found.length);
+    if (textOf(statement).includes('org_id =')) events.push(found.length);
     return found;
   };
   const nextTurn = (): Promise<void> => {
@@ -186,7 +187,7 @@ test(`an organisation reads ${USAGE_READS_PER_ORG_MAX} at once: one more waits f
   const { all } = db.read;
   const gates: (() => void)[] = [];
   db.read.all = async (row, statement) => {
-    if (statement.sql.includes('ended_ms is null and started_ms <'))
+    if (textOf(statement).includes('ended_ms is null and started_ms <'))
       await new Promise<void>((resolve) => gates.push(resolve));
     return all(row, statement);
   };

@@ -5,6 +5,7 @@ import { int } from '../../../control-plane/base/db/columns.ts';
 import { type Db, sql, type Tx } from '../../../control-plane/base/db/db.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { openWorldOver, type World, type WorldAccount } from '../../kit/world.ts';
+import { textOf } from '../../kit/sql-text.ts';
 
 interface Noting {
   db: Db;
@@ -31,7 +32,7 @@ function notingLocks(db: Db): Noting {
           return inner.lock(root, ...ids);
         },
         all: (row, statement) => {
-          if (statement.text.includes('skip locked) as one')) paused = pause.atLock?.();
+          if (textOf(statement).includes('skip locked) as one')) paused = pause.atLock?.();
           return inOrder(() => inner.all(row, statement));
         },
         one: (row, statement) => inOrder(() => inner.one(row, statement)),

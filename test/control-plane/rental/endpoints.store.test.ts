@@ -5,6 +5,7 @@ import { text } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { planOf, recordingDb } from '../../kit/recording-db.ts';
 import { openWorld, openWorldOver, type World } from '../../kit/world.ts';
+import { textOf } from '../../kit/sql-text.ts';
 
 let world: World;
 beforeEach(async () => {
@@ -45,7 +46,9 @@ test('the ports of an instance that has ended are found by their numbers, not am
   over.sent.length = 0;
   await watched.end(who, id);
   expect(await owners()).toEqual([{ instance_id: null }, { instance_id: null }]);
-  const released = over.sent.filter((statement) => /update endpoint_ports set instance_id = null/.test(statement.sql));
+  const released = over.sent.filter((statement) =>
+    /update endpoint_ports set instance_id = null/.test(textOf(statement)),
+  );
   expect(released).toHaveLength(1);
   // PostgreSQL reads the few ports of a test from end to end.
   const way = watched.db.dialect === 'sqlite' ? /USING INTEGER PRIMARY KEY/ : /endpoint_ports/;

@@ -3,6 +3,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type Db, sql } from '../../../control-plane/base/db/db.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { openWorldOver, type World, type WorldAccount } from '../../kit/world.ts';
+import { textOf } from '../../kit/sql-text.ts';
 
 interface Fading {
   db: Db;
@@ -17,7 +18,7 @@ function fading(db: Db): Fading {
       body({
         ...inner,
         one: async (row, statement) => {
-          if (fades.now && statement.text.startsWith('select region from offerings'))
+          if (fades.now && textOf(statement).startsWith('select region from offerings'))
             await inner.run(sql`update offerings set listed = 0`);
           return inner.one(row, statement);
         },
