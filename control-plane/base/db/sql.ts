@@ -32,8 +32,7 @@ export class Sql {
   }
 
   get values(): readonly unknown[] {
-    if (this.isPlain) return this.parts;
-    return this.parts.flatMap((part) => (part instanceof Sql ? part.values : [part]));
+    return this.isPlain ? this.parts : addValues([], this.parts);
   }
 
   /** The texts before, between and after the values. */
@@ -53,6 +52,15 @@ export class Sql {
     }
     return strings;
   }
+}
+
+/** Drivers ask for the values of each statement, so it makes no list for each part. */
+function addValues(values: unknown[], parts: readonly unknown[]): unknown[] {
+  for (const part of parts) {
+    if (part instanceof Sql) addValues(values, part.parts);
+    else values.push(part);
+  }
+  return values;
 }
 
 /** The template that alone decides the text of the statement, so that a driver prepares it once; undefined if it has parts. */
