@@ -157,7 +157,14 @@ export function askDaemon(
       response.on('error', reject);
     });
     request.on('error', (error) => {
-      if (['ENOENT', 'ECONNREFUSED'].includes(codeOf(error) ?? '')) resolve(undefined);
+      const code = codeOf(error) ?? '';
+      if (['ENOENT', 'ECONNREFUSED'].includes(code)) resolve(undefined);
+      else if (code === 'EACCES')
+        reject(
+          new Error(`you may not use ${socketPath}: run this command as root, or as the user of the service`, {
+            cause: error,
+          }),
+        );
       else reject(error);
     });
     request.end(body);

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, onTestFinished, test } from 'vitest';
 import { openStatusSocket, type AgentStatus, askStatus, statusWords } from '../../../agent/host/status-socket.ts';
+import { withoutRoot } from '../../kit/without-root.ts';
 import { virtualClock } from '../../kit/virtual-clock.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'status-'));
@@ -102,21 +103,13 @@ test.each([
   );
 });
 
-/** Root may open every file. Elsewhere the tests run as a user who is not root already. */
-function leaveRoot(): void {
-  if (process.geteuid?.() !== 0) return;
-  process.seteuid?.(65_534);
-  onTestFinished(() => process.seteuid?.(0));
-}
-
 test('somebody who is not root is sent to root, and not to start an agent that runs', async () => {
   const stateDir = mkdtempSync(join(dir, 's-'));
   const socket = await openStatusSocket(stateDir, () => WELL);
   onTestFinished(() => socket.close());
   chmodSync(stateDir, 0);
   onTestFinished(() => chmodSync(stateDir, 0o700));
-  leaveRoot();
-  await expect(askStatus(stateDir)).rejects.toThrow(
+  await expect(withoutRoot(() => askStatus(stateDir))).rejects.toThrow(
     `only root may ask the agent at ${join(stateDir, 'agent.sock')}: run this command as root`,
   );
 });

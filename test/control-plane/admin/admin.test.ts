@@ -358,11 +358,6 @@ describe('reservations', () => {
   });
 });
 
-test('a missing daemon is distinguished from a daemon that refuses', async () => {
-  expect(await askDaemon(join(directory, 'nobody.sock'), { method: 'GET', url: '/healthz' })).toBeUndefined();
-  expect(await askDaemon(socketPath, { method: 'GET', url: '/nothing' })).toMatchObject({ status: 404 });
-});
-
 test('a table shows lists, the beginning of nested values, missing values, and nothing that a terminal obeys', () => {
   const rows = [
     { a: ['x', 'y', 'z'], b: null },
