@@ -1,40 +1,38 @@
-// The operator's commands at the socket of the daemon: it answers, there is none, or the user may not ask it.
+// How the operator's commands reach the daemon: it answers at its socket, there is none, or the user may not ask it.
+import { once } from 'node:events';
 import { chmodSync, mkdtempSync, rmSync } from 'node:fs';
+import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { askDaemon } from '../../../control-plane/admin/command.ts';
-import type { Http } from '../../../control-plane/base/http/server.ts';
-import { openOperator } from '../../kit/operator.ts';
 import { withoutRoot } from '../../kit/without-root.ts';
-import { openWorld, type World } from '../../kit/world.ts';
 
-let world: World;
-let daemon: Http;
-let directory: string;
-let socketPath: string;
-beforeEach(async () => {
-  world = await openWorld();
-  daemon = openOperator(world).http;
-  directory = mkdtempSync(join(tmpdir(), 'svc-'));
-  socketPath = join(directory, 'admin.sock');
-  await daemon.listen({ socketPath });
-});
-afterEach(async () => {
-  await daemon.close();
-  await world.close();
-  rmSync(directory, { recursive: true });
-});
+const QUESTION = { method: 'GET', url: '/nothing' } as const;
+
+/** A socket whose server knows no path. */
+async function openSocket(): Promise<{ directory: string; socketPath: string }> {
+  const directory = mkdtempSync(join(tmpdir(), 'svc-'));
+  const socketPath = join(directory, 'admin.sock');
+  const server = createServer((_, response) => response.writeHead(404).end('{}')).listen(socketPath);
+  await once(server, 'listening');
+  onTestFinished(() => {
+    server.close();
+    rmSync(directory, { recursive: true });
+  });
+  return { directory, socketPath };
+}
 
 test('a missing daemon is distinguished from a daemon that refuses', async () => {
-  expect(await askDaemon(join(directory, 'nobody.sock'), { method: 'GET', url: '/healthz' })).toBeUndefined();
-  expect(await askDaemon(socketPath, { method: 'GET', url: '/nothing' })).toMatchObject({ status: 404 });
+  const { directory, socketPath } = await openSocket();
+  expect(await askDaemon(join(directory, 'nobody.sock'), QUESTION)).toBeUndefined();
+  expect(await askDaemon(socketPath, QUESTION)).toEqual({ status: 404, body: '{}' });
 });
 
 test('a user who may not ask the daemon is told who may', async () => {
+  const { directory, socketPath } = await openSocket();
   chmodSync(directory, 0);
-  const asked = withoutRoot(() => askDaemon(socketPath, { method: 'GET', url: '/healthz' }));
-  await expect(asked).rejects.toThrow(
+  await expect(withoutRoot(() => askDaemon(socketPath, QUESTION))).rejects.toThrow(
     `you may not use ${socketPath}: run this command as root, or as the user of the service`,
   );
   chmodSync(directory, 0o700);
