@@ -54,24 +54,6 @@ export class Sql {
   }
 }
 
-/** Drivers ask for the values of each statement, so it makes no list for each part. */
-function addValues(values: unknown[], parts: readonly unknown[]): unknown[] {
-  for (const part of parts) {
-    if (part instanceof Sql) addValues(values, part.parts);
-    else values.push(part);
-  }
-  return values;
-}
-
-/** The template that alone decides the text of the statement, so that a driver prepares it once; undefined if it has parts. */
-export function templateOf({ name, isPlain }: Sql): TemplateStringsArray | undefined {
-  return isPlain && typeof name !== 'string' ? name : undefined;
-}
-
-function isStatement(part: unknown): boolean {
-  return part instanceof Sql;
-}
-
 /** Makes a statement from a template. Values become parameters, and other statements become parts of the text. */
 export function sql(template: TemplateStringsArray, ...parts: unknown[]): Sql {
   return new Sql(template, template, parts);
@@ -86,6 +68,11 @@ export function join(parts: readonly unknown[], separator = ','): Sql {
 /** A text that becomes part of a statement unchanged, so it must come from our own code. */
 export function raw(text: string): Sql {
   return new Sql(text, [text], []);
+}
+
+/** The template that alone decides the text of the statement, so that a driver prepares it once; undefined if it has parts. */
+export function templateOf({ name, isPlain }: Sql): TemplateStringsArray | undefined {
+  return isPlain && typeof name !== 'string' ? name : undefined;
 }
 
 interface Place {
@@ -153,4 +140,17 @@ export function openTexts(joined: (strings: readonly string[]) => string, charsM
 
 function newPlace(): Place {
   return { text: undefined, steps: new Map() };
+}
+
+function isStatement(part: unknown): boolean {
+  return part instanceof Sql;
+}
+
+/** Drivers ask for the values of each statement, so it makes no list for each part. */
+function addValues(values: unknown[], parts: readonly unknown[]): unknown[] {
+  for (const part of parts) {
+    if (part instanceof Sql) addValues(values, part.parts);
+    else values.push(part);
+  }
+  return values;
 }

@@ -72,7 +72,7 @@ export async function remove(
   deps: MoveDeps & { db: Db; clock: Clock },
 ): Promise<Removed> {
   const seen = await store.findInstance(deps.db.read, id);
-  // A stranger locks nothing, so that the owner's own work never waits for the stranger.
+  // The lock of a stranger would keep the owner's own work waiting.
   if (seen?.org_id !== caller.orgId) return failGone(id);
   return deps.db.tx('instances.remove', async (tx) => {
     await lockRental(tx, seen);

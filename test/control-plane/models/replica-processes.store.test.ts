@@ -48,6 +48,25 @@ async function loopOfOther(): Promise<void> {
   await loop?.run(new AbortController().signal);
 }
 
+/** @returns the id of a replica that has answered one caller */
+async function readyReplica(): Promise<string> {
+  await trusted();
+  const first = chat();
+  await waiting(1);
+  const [row] = await startAll();
+  await first;
+  return row?.id ?? '';
+}
+
+/** A request that is at the replica until `finish` is called. */
+async function askSlowly(ask: () => Promise<Answer>): Promise<{ answer: Promise<Answer>; finish(): void }> {
+  const slow = Promise.withResolvers<void>();
+  server.next({ after: slow.promise });
+  const answer = ask();
+  await server.came(3);
+  return { answer, finish: slow.resolve };
+}
+
 test('callers of both wait for one start, and both answer with the same replica', async () => {
   await trusted();
   await trusted();
@@ -65,38 +84,27 @@ test('callers of both wait for one start, and both answer with the same replica'
 });
 
 test('a replica that drains for one process ends only after the request of the other', async () => {
-  await trusted();
-  const first = chat();
-  await waiting(1);
-  const [row] = await startAll();
-  await first;
+  const id = await readyReplica();
   await loopOfOther();
-  const slow = Promise.withResolvers<void>();
-  server.next({ after: slow.promise });
-  const answer = otherChat();
-  await server.came(3);
+  const { answer, finish } = await askSlowly(otherChat);
   await loopOfOther();
-  await api.world.rooms.replicas.operator.drain(row?.id ?? '');
+  await api.world.rooms.replicas.operator.drain(id);
   for (let n = 0; n < 20; n += 1) await tickBoth();
   expect(await live()).toMatchObject([{ state: 'draining' }]);
-  slow.resolve();
+  finish();
   expect((await answer).status).toBe(200);
   for (let n = 0; n < 5; n += 1) await tickBoth();
   expect(await live()).toEqual([]);
 });
 
 test('a process that has died keeps no replica alive', async () => {
-  await trusted();
-  const first = chat();
-  await waiting(1);
-  const [row] = await startAll();
-  await first;
+  const id = await readyReplica();
   await loopOfOther();
   server.next({ ending: 'stall' });
   const lost = otherChat();
   await server.came(3);
   await loopOfOther();
-  await api.world.rooms.replicas.operator.drain(row?.id ?? '');
+  await api.world.rooms.replicas.operator.drain(id);
   for (let n = 0; n < 14; n += 1) await tick();
   expect(await live()).toMatchObject([{ state: 'draining' }]);
   for (let n = 0; n < 3; n += 1) await tick();
@@ -106,66 +114,45 @@ test('a process that has died keeps no replica alive', async () => {
 });
 
 test('a replica that drains keeps its request after this process was paused', async () => {
-  await trusted();
-  const first = chat();
-  await waiting(1);
-  const [row] = await startAll();
-  await first;
-  const slow = Promise.withResolvers<void>();
-  server.next({ after: slow.promise });
-  const answer = chat();
-  await server.came(3);
-  await api.world.rooms.replicas.operator.drain(row?.id ?? '');
+  const id = await readyReplica();
+  const { answer, finish } = await askSlowly(chat);
+  await api.world.rooms.replicas.operator.drain(id);
   for (let n = 0; n < 5; n += 1) await tick();
   await api.world.clock.advance(PAUSE_MS);
   // The engine may run before the loop that writes what this process serves.
   await api.world.drive();
   expect(await live()).toMatchObject([{ state: 'draining' }]);
-  slow.resolve();
+  finish();
   expect((await answer).status).toBe(200);
   for (let n = 0; n < 20; n += 1) await tick();
   expect(await live()).toEqual([]);
 });
 
 test('a replica that drains keeps the request of another process after the database was away from both', async () => {
-  await trusted();
-  const first = chat();
-  await waiting(1);
-  const [row] = await startAll();
-  await first;
+  const id = await readyReplica();
   await loopOfOther();
-  const slow = Promise.withResolvers<void>();
-  server.next({ after: slow.promise });
-  const answer = otherChat();
-  await server.came(3);
+  const { answer, finish } = await askSlowly(otherChat);
   await loopOfOther();
-  await api.world.rooms.replicas.operator.drain(row?.id ?? '');
+  await api.world.rooms.replicas.operator.drain(id);
   for (let n = 0; n < 5; n += 1) await tickBoth();
   await api.world.clock.advance(PAUSE_MS);
   await tick();
   expect(await live()).toMatchObject([{ state: 'draining' }]);
   await tickBoth();
-  slow.resolve();
+  finish();
   expect((await answer).status).toBe(200);
   for (let n = 0; n < 20; n += 1) await tickBoth();
   expect(await live()).toEqual([]);
 });
 
 test('a replica that answers does not drain because this process was paused for longer than the idle time', async () => {
-  await trusted();
-  const first = chat();
-  await waiting(1);
-  await startAll();
-  await first;
-  const slow = Promise.withResolvers<void>();
-  server.next({ after: slow.promise });
-  const answer = chat();
-  await server.came(3);
+  await readyReplica();
+  const { answer, finish } = await askSlowly(chat);
   for (let n = 0; n < 5; n += 1) await tick();
   await api.world.clock.advance(70_000);
   await api.world.drive();
   for (let n = 0; n < 5; n += 1) await tick();
   expect(await live()).toMatchObject([{ state: 'ready' }]);
-  slow.resolve();
+  finish();
   expect((await answer).status).toBe(200);
 });

@@ -1,4 +1,4 @@
-// A stranger who knows the id of something must not lock its row: the owner's own work would wait for the stranger.
+// No request locks a row of another organisation, because it would keep the owner's own work waiting.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { brought } from '../../../control-plane/brings.ts';
 import type { Db } from '../../../control-plane/base/db/db.ts';
