@@ -72,7 +72,7 @@ export async function remove(
   deps: MoveDeps & { db: Db; clock: Clock },
 ): Promise<Removed> {
   const seen = await store.findInstance(deps.db.read, id);
-  // The lock of a stranger would keep the owner's own work waiting.
+  // Otherwise a stranger could hold the row while its owner needs it.
   if (seen?.org_id !== caller.orgId) return failGone(id);
   return deps.db.tx('instances.remove', async (tx) => {
     await lockRental(tx, seen);

@@ -1,4 +1,4 @@
-// No request locks a row of another organisation, because it would keep the owner's own work waiting.
+// No request locks a row of another organisation. Otherwise a stranger could hold a row while its owner needs it.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { brought } from '../../../control-plane/brings.ts';
 import type { Db } from '../../../control-plane/base/db/db.ts';
