@@ -24,9 +24,11 @@ export function freeGbFor(launch: Pick<GpuWant, 'reservedBy' | 'endsMs'>): Sql {
   return freeGb(OF_OFFERING, isOfOthers(launch));
 }
 
-/** The same for a launch that uses no GPU that is set aside, as an expression in a select from `machine_gpus d` of the machine. */
-export function freeGbAmongGpus(): Sql {
-  return leftGb(OF_OFFERING, IS_SET_ASIDE);
+/**
+ * Selects `counted`, an aggregate of the GPUs `d` of an offering's machine, and the free disk there for a launch that uses no GPU that is set aside.
+ */
+export function withFreeGb(counted: Sql): Sql {
+  return sql`select counted, ${leftGb(OF_OFFERING)} from (select ${counted} as counted, ${usedGb(OF_OFFERING, IS_SET_ASIDE)} as used_gb ${gpusOf(OF_OFFERING)}) as used`;
 }
 
 /** The free disk of an offering for a launch on demand, as an expression. The column is right for a launch that cannot borrow GPUs. */
@@ -50,14 +52,21 @@ interface Machine {
 const OF_OFFERING: Machine = { id: sql`offerings.machine_id`, storageGb: sql`offerings.storage_gb` };
 
 function freeGb(machine: Machine, isOthers: Sql): Sql {
-  return sql`(select ${leftGb(machine, isOthers)} from machine_gpus d where d.machine_id = ${machine.id})`;
+  return sql`(select ${leftGb(machine)} from (select ${usedGb(machine, isOthers)} as used_gb ${gpusOf(machine)}) as used)`;
 }
 
-/** The used disk is written twice. The databases calculate its aggregates once, but would do so with a select as often as it is written. */
-function leftGb({ id, storageGb }: Machine, isOthers: Sql): Sql {
+function gpusOf({ id }: Machine): Sql {
+  return sql`from machine_gpus d where d.machine_id = ${id}`;
+}
+
+function leftGb({ storageGb }: Machine): Sql {
+  return sql`case when ${storageGb} > used_gb then ${storageGb} - used_gb else 0 end`;
+}
+
+/** An aggregate of the GPUs `d` of the machine. */
+function usedGb({ id, storageGb }: Machine, isOthers: Sql): Sql {
   const included = raw(String(DISK_GB_INCLUDED));
   const share = sql`(case when ${storageGb} < ${included} * count(*) then ${storageGb} / count(*) else ${included} end)`;
   const kept = sql`count(case when d.held_by is null and ${isOthers} then 1 end) * ${share}`;
-  const usedGb = sql`(coalesce(sum(d.held_disk_gb), 0) + ${kept} + ${keptGb(id)})`;
-  return sql`cast(case when ${storageGb} > ${usedGb} then ${storageGb} - ${usedGb} else 0 end as bigint)`;
+  return sql`cast(coalesce(sum(d.held_disk_gb), 0) + ${kept} + ${keptGb(id)} as bigint)`;
 }

@@ -1,8 +1,8 @@
 // Holds GPUs of a machine for a launch. All statements are sent together, so that a launch waits for one answer.
 import { z } from 'zod';
 import { flag, int, text, ucents } from '../../base/db/columns.ts';
-import { type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
-import { freeGbAmongGpus, freeGbFor } from './free-disk.ts';
+import { type Sql, type Tx, sql } from '../../base/db/db.ts';
+import { freeGbFor, withFreeGb } from './free-disk.ts';
 import { firstFree, type GpuWant, isFree, isLendable } from './lending.ts';
 import * as store from './store.ts';
 
@@ -34,10 +34,9 @@ export async function holdOffer(tx: Tx, want: Want): Promise<Held | undefined> {
   if (isSingle) await tx.lock('machine', first);
   const [taken, offer] = await Promise.all([
     isSingle ? takeGpus(tx, first, want) : takeGpusOfAny(tx, want),
-    // It is read before the disk of this launch is subtracted.
-    readOffer(tx, chosen, want),
-    want.diskGb === 0 ? undefined : setHeldDisk(tx, want),
-    countFree(tx, chosen),
+    // The offering is read before the disk of this launch is subtracted.
+    countAndRead(tx, chosen, want),
+    want.diskGb === 0 ? undefined : Promise.all([setHeldDisk(tx, want), countFree(tx, chosen)]),
   ]);
   const machineId = taken[0]?.machine_id;
   if (machineId === undefined) return undefined;
@@ -64,18 +63,26 @@ const OfferRow = z.object({
 /** The fields of an offering that decide what a launch gets there. */
 export type Offer = z.infer<typeof OfferRow>;
 
-/** What a launch gets on a machine whose GPUs it holds. It may use GPUs that are set aside for `reservedBy`, or borrow some until `endsMs`. */
-function readOffer(query: Query, machineId: Sql, want: Want): Promise<Offer | undefined> {
+const CountedRow = OfferRow.extend({ supplier_id: text.nullable() });
+
+/**
+ * Updates the free GPUs and the free disk of a machine whose GPUs the launch holds, and returns what the launch gets there. It may use GPUs that are
+ * set aside for `reservedBy`, or borrow some until `endsMs`.
+ *
+ * The update returns all offerings of the machine. The one that the launch may have is known by its supplier: SQLite returns no column of another
+ * table, but the result of a select.
+ */
+async function countAndRead(tx: Tx, machineId: Sql, want: Want): Promise<Offer | undefined> {
   const isOrdinary = want.reservedBy === null && want.endsMs === null;
-  const diskFreeGb = isOrdinary ? sql`offerings.disk_free_gb` : freeGbFor(want);
-  return query.one(
-    OfferRow,
-    sql`select offerings.id, machine_id, supplier_id, offerings.region, offerings.price_ucents_per_hour, disk_configurable,
-          ${diskFreeGb} as disk_free_gb, disk_price_ucents_per_gb_hour
-        from offerings join machines on machines.id = offerings.machine_id
-        where machine_id = ${machineId} and gpu_type = ${want.gpuType} and listed = 1 and offerings.tier = 'on_demand'
-          and ${want.onlyIf ?? sql`1 = 1`}`,
+  const diskFreeGb = isOrdinary ? sql`disk_free_gb` : sql`${freeGbFor(want)} as disk_free_gb`;
+  const rows = await tx.all(
+    CountedRow,
+    sql`${counting(machineId)} returning id, machine_id, offerings.region, offerings.price_ucents_per_hour, disk_configurable, ${diskFreeGb},
+          disk_price_ucents_per_gb_hour, (
+            select supplier_id from machines where machines.id = offerings.machine_id and offerings.gpu_type = ${want.gpuType}
+              and offerings.listed = 1 and offerings.tier = 'on_demand' and ${want.onlyIf ?? sql`1 = 1`}) as supplier_id`,
   );
+  return rows.find((row): row is Offer => row.supplier_id !== null);
 }
 
 const TakenRow = z.object({ machine_id: text, gpu_uuid: text });
@@ -116,15 +123,16 @@ async function setHeldDisk(tx: Tx, { heldBy, diskGb }: Want): Promise<void> {
   );
 }
 
+async function countFree(tx: Tx, machineId: Sql): Promise<void> {
+  await tx.run(counting(machineId));
+}
+
 /**
  * Updates the free GPUs and the free disk of the machine's offerings. Their other columns do not depend on who holds the GPUs
  * (`refreshOfferings`). Both are counted in one select, because each launch does this.
  */
-async function countFree(tx: Tx, machineId: Sql): Promise<void> {
+function counting(machineId: Sql): Sql {
   const isOnOffer = sql`d.gpu_type = offerings.gpu_type and d.usable = 1 and d.held_by is null and d.reserved_by is null`;
-  await tx.run(
-    sql`update offerings set (gpu_free, disk_free_gb) = (
-          select count(case when ${isOnOffer} then 1 end), ${freeGbAmongGpus()} from machine_gpus d where d.machine_id = offerings.machine_id)
-        where machine_id = ${machineId}`,
-  );
+  const free = sql`count(case when ${isOnOffer} then 1 end)`;
+  return sql`update offerings set (gpu_free, disk_free_gb) = (${withFreeGb(free)}) where machine_id = ${machineId}`;
 }

@@ -84,7 +84,7 @@ export interface CapacityRequest {
  */
 export async function candidates(query: Query, request: CapacityRequest): Promise<Candidate[]> {
   const fits = conditions(request, diskWithin(null));
-  const ranges = rangesOf(request.gpuCount).map((range, i) => {
+  const ranges = rangesOf(request).map((range, i) => {
     const name = raw(`range_${i}`);
     return sql`select * from (select ${CANDIDATE} from offerings where listed = 1 and gpu_type = ${request.gpuType} and tier = 'on_demand'
       and ${raw(range)} and ${fits} order by price_ucents_per_hour, gpu_free, id limit ${CANDIDATES}) as ${name}`;
@@ -101,8 +101,12 @@ export async function candidates(query: Query, request: CapacityRequest): Promis
 /** Few machines have more GPUs than this. All with more of them free are one range, because each range costs the same, also if it is empty. */
 const GPUS_MOSTLY_MAX = 8;
 
-/** Conditions on the number of free GPUs. Together they are the machines with enough of them. */
-function rangesOf(gpuCount: number): string[] {
+/**
+ * Conditions on the number of free GPUs. Together they are the machines with enough of them. All machines that have a free GPU are in the index
+ * `offerings_with_free` in the order of a launch, so they are one range.
+ */
+function rangesOf({ gpuCount, region }: CapacityRequest): string[] {
+  if (gpuCount === 1 && region === null) return ['gpu_free > 0'];
   const last = gpuCount > GPUS_MOSTLY_MAX ? GPUS_PER_MACHINE_MAX : GPUS_MOSTLY_MAX;
   const exact = Array.from({ length: last - gpuCount + 1 }, (_, i) => `gpu_free = ${gpuCount + i}`);
   return last < GPUS_PER_MACHINE_MAX ? [...exact, `gpu_free > ${last}`] : exact;

@@ -128,6 +128,13 @@ describe('candidates', () => {
     expect(await large(16)).toEqual(['of 16']);
   });
 
+  test('of one GPU in any region are all machines with a free one, and among equals those with the fewest are the first', async () => {
+    const names = await found({ gpuCount: 1, region: null, diskGb: null, maxPriceUcentsPerHour: null });
+    expect(new Set(names.slice(0, 2))).toEqual(new Set(['in use', 'small']));
+    expect(names).toHaveLength(7);
+    expect(names.at(-1)).toBe('dear');
+  });
+
   test('are ordered by price, and among equals by id', async () => {
     await add('cheap', { dollars: 1 });
     const rows = await candidates(world.db.read, { ...REQUEST, region: null, maxPriceUcentsPerHour: null });
