@@ -56,7 +56,7 @@ export interface Outside {
   hasRoom(): boolean;
   mail: Mail;
   webhookOutbound: Outbound;
-  images: Pick<Images, 'verify' | 'pullLogin'>;
+  images: Pick<Images, 'verify' | 'pullLogin' | 'mayAsk'>;
   modelHub: Pick<ModelHub, 'sizeOf'>;
   storage: { blobs: Blobs; presignedUrls: PresignedUrls; urlKeys: UrlKeys };
   /** Whether this process listens at the public SSH port of the instance. */

@@ -203,6 +203,17 @@ describe('a registry credential', () => {
     expect(answer).toMatchObject({ status: 422, json: { code: 'validation_failed', errors: [{ field }] } });
   });
 
+  test('for a registry at a private address is refused, and nothing is stored', async () => {
+    api.world.images.privates.add('localhost:5000');
+    expect(await store({ registry: 'localhost:5000' })).toMatchObject({
+      status: 422,
+      json: { code: 'validation_failed', errors: [{ field: 'registry', rule: expect.stringContaining('public') }] },
+    });
+    const listed = await api.call('GET', '/v1/registry-credentials', { key: owner.key });
+    expect(listed.json).toMatchObject({ data: [] });
+    expect((await store({ registry: 'localhost.example.com' })).status).toBe(201);
+  });
+
   test('may have a password of 8192 characters, with line breaks', async () => {
     expect((await store({ password: `{\n${'x'.repeat(8190)}` })).status).toBe(201);
   });

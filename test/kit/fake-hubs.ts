@@ -5,9 +5,11 @@ import type { ModelHub, Weights } from '../../control-plane/rental/launch/model-
 import { referenceText, type ImageReference } from '../../control-plane/rental/launch/reference.ts';
 import type { PullLogin } from '../../shared/protocol/link.ts';
 
-export interface FakeImages extends Pick<Images, 'verify' | 'pullLogin'> {
+export interface FakeImages extends Pick<Images, 'verify' | 'pullLogin' | 'mayAsk'> {
   /** The facts of each image by its reference, or why it cannot be pulled. */
   known: Map<string, Partial<ImageFacts> | Error>;
+  /** Registries at private addresses. */
+  privates: Set<string>;
   /** Questions so far. */
   asked: { reference: ImageReference; login: ImageLogin | undefined }[];
   /** While it is set, every answer waits for it. */
@@ -19,6 +21,7 @@ export interface FakeImages extends Pick<Images, 'verify' | 'pullLogin'> {
 export function fakeImages(): FakeImages {
   const fake: FakeImages = {
     known: new Map(),
+    privates: new Set(),
     asked: [],
     held: undefined,
     token: { kind: 'bearer', token: 'pull-token' },
@@ -32,6 +35,7 @@ export function fakeImages(): FakeImages {
       return { digest, hasEntrypoint: false, hasCmd: true, layersBytes: 0, ...known };
     },
     pullLogin: async () => fake.token,
+    mayAsk: (registry) => !fake.privates.has(registry),
   };
   return fake;
 }

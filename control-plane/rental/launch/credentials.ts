@@ -8,7 +8,7 @@ import { REGISTRY_CREDENTIALS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
 import { type PageStart, pageFrom } from '../../base/http/cursors.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
-import type { ImageLogin } from './images.ts';
+import type { ImageLogin, Images } from './images.ts';
 import { readRegistry } from './reference.ts';
 import { countRow, int, text } from '../../base/db/columns.ts';
 
@@ -23,8 +23,14 @@ export interface Credentials {
   open(query: Query, orgId: string, id: string): Promise<(ImageLogin & { registry: string }) | undefined>;
 }
 
-export function openCredentials(deps: { clock: Clock; ids: Ids; sealing: Sealing }): Credentials {
-  const { clock, ids, sealing } = deps;
+interface CredentialsDeps {
+  clock: Clock;
+  ids: Ids;
+  sealing: Sealing;
+  images: Pick<Images, 'mayAsk'>;
+}
+
+export function openCredentials({ clock, ids, sealing, images }: CredentialsDeps): Credentials {
   return {
     add: async (tx, orgId, { name, registry, username, password }) => {
       const id = ids.prefixed('rc');
@@ -32,7 +38,7 @@ export function openCredentials(deps: { clock: Clock; ids: Ids; sealing: Sealing
         id,
         org_id: orgId,
         name,
-        registry: readRegistry(registry) ?? failField('registry', 'must be host or host:port, such as ghcr.io'),
+        registry: registryOf(registry, images),
         username,
         sealed_password: sealing.seal(placeOf(orgId, id), password),
         created_ms: clock.now(),
@@ -55,6 +61,15 @@ export function openCredentials(deps: { clock: Clock; ids: Ids; sealing: Sealing
       return { credentialId: id, registry: row.registry, username: row.username, password };
     },
   };
+}
+
+/** @throws ServiceError `validation_failed` */
+function registryOf(text: string, images: CredentialsDeps['images']): string {
+  const registry = readRegistry(text) ?? failField('registry', 'must be host or host:port, such as ghcr.io');
+  if (!images.mayAsk(registry)) {
+    failField('registry', `must be at a public address, which ${registry} is not; the operator can allow private ones`);
+  }
+  return registry;
 }
 
 const CredentialRow = z.object({

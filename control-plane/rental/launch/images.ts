@@ -42,6 +42,8 @@ export interface Images {
   verify(reference: ImageReference, login: ImageLogin | undefined, onRead?: () => void): Promise<ImageFacts>;
   /** What a host needs to pull the image: a token for this repository only, if the registry issues tokens. Errors as `verify`. */
   pullLogin(reference: ImageReference, login: RegistryLogin): Promise<PullLogin | null>;
+  /** False if the registry names an address that is never asked, such as localhost. The address of another name is known only when it is asked. */
+  mayAsk(registry: string): boolean;
   close(): Promise<void>;
 }
 
@@ -105,16 +107,23 @@ export function openImages(
         await resolve(reference, session);
         return session.authorization();
       }),
+    mayAsk: (registry) => isAllowed(clients.to(registry)),
     close: () => clients.close(),
   };
 }
 
 /** Refuses a registry at a blocked address without sending a request. */
-function refuseBlocked(reference: ImageReference, { outbound, baseUrl }: RegistryClient): void {
+function refuseBlocked(reference: ImageReference, client: RegistryClient): void {
+  if (!isAllowed(client)) throw blocked(reference, client.baseUrl);
+}
+
+function isAllowed({ outbound, baseUrl }: RegistryClient): boolean {
   try {
     outbound.assertAllowed(baseUrl);
+    return true;
   } catch (error) {
-    throw error instanceof OutboundError ? blocked(reference, baseUrl) : error;
+    if (error instanceof OutboundError) return false;
+    throw error;
   }
 }
 

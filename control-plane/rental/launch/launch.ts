@@ -45,7 +45,7 @@ export function openLaunch(deps: {
   ids: Ids;
   log: Log;
   sealing: Sealing;
-  images: Pick<Images, 'verify' | 'pullLogin'>;
+  images: Pick<Images, 'verify' | 'pullLogin' | 'mayAsk'>;
   presets: Presets;
   modelHub: RunnableDeps['modelHub'];
 }): LaunchRoom {

@@ -293,7 +293,13 @@ describe('a private address is never called', () => {
     '[::ffff:10.0.0.1]/app',
     '0x7f.1/app',
   ])('%s is refused without a request', async (name) => {
-    await expect(images.verify(parseReference(name), undefined)).rejects.toMatchObject(refusal);
+    const reference = parseReference(name);
+    await expect(images.verify(reference, undefined)).rejects.toMatchObject(refusal);
+    expect(images.mayAsk(reference.registry)).toBe(false);
+  });
+
+  test('registries with a public name, and those that the operator has named, may be asked', () => {
+    for (const name of ['docker.io', 'localhost.example.com', registry.host]) expect(images.mayAsk(name)).toBe(true);
   });
 
   test('a name that resolves to a private address is refused', async () => {
