@@ -119,7 +119,7 @@ describe('a backup', () => {
     await expect(backup(config, at('taken'))).rejects.toThrow('name a new file');
     expect(readFileSync(at('taken'), 'utf8')).toBe('mine');
     writeFileSync(path, Buffer.alloc(8192, 1));
-    await expect(backup(config, at('copy.db'))).rejects.toThrow('not a database');
+    await expect(backup(config, at('copy.db'))).rejects.toThrow(`${path} is not a SQLite database`);
     expect(readdirSync(dir).filter((name) => name.startsWith('copy'))).toEqual([]);
   });
   test('of PostgreSQL is refused with one sentence and exit code 2', async () => {

@@ -2,12 +2,12 @@
 import { closeSync, existsSync, fsyncSync, linkSync, openSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
-import { DbError } from './db.ts';
+import { DbError, fileError } from './db.ts';
 
 /**
  * Writes a snapshot of the database at `source` to the new file `target` (mode 0600) and returns its size in bytes. Writers are not
  * blocked, in this process or another. `target` appears complete, flushed and checked, or not at all.
- * @throws DbError `bad_backup` if the copy is damaged; Error if `source` does not exist or `target` exists already
+ * @throws DbError `bad_backup` if the copy is damaged, `not_a_database` if `source` is another file; Error if `source` does not exist or `target` exists already
  */
 export async function backupSqlite(source: string, target: string): Promise<number> {
   if (existsSync(target)) throw new Error(`${target} exists already: name a new file`);
@@ -17,7 +17,9 @@ export async function backupSqlite(source: string, target: string): Promise<numb
   // The file is created here to set its mode: SQLite keeps the mode of an existing file.
   closeSync(openSync(part, 'wx', 0o600));
   try {
-    await copySnapshot(source, part);
+    await copySnapshot(source, part).catch((error: unknown) => {
+      throw fileError(source, error);
+    });
     checkSqlite(part);
     flush(part);
     // Unlike a rename, a link never replaces a file that was created in the meantime.

@@ -90,6 +90,7 @@ export class DbError extends Error {
     | 'tx_over'
     | 'bad_value'
     | 'database_in_use'
+    | 'not_a_database'
     | 'unsupported'
     | 'migration'
     | 'bad_backup'
@@ -144,6 +145,12 @@ export function engineError(error: unknown): unknown {
     return new DbError('unavailable', `the database cannot be used now: ${messageOf(error)}`, error);
   if (!isFull(error)) return error;
   return new DbError('disk_full', 'the disk of the database is full', error);
+}
+
+/** The same for the SQLite file at `path`. SQLite does not say which file it cannot read. */
+export function fileError(path: string, error: unknown): unknown {
+  if (codeOf(error) !== 'SQLITE_NOTADB') return engineError(error);
+  return new DbError('not_a_database', `${path} is not a SQLite database; move it away, and restore a backup`, error);
 }
 
 /** The values that both engines can store. Money is always BigInt. */

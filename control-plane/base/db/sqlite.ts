@@ -4,7 +4,17 @@ import { type Clock } from '../../../shared/clock.ts';
 import { SQLITE_STATEMENTS_CHARS_MAX } from '../../../shared/limits.ts';
 import { type CheckpointOptions, openCheckpoints } from './checkpoints.ts';
 import { decoding, openBodies } from './bodies.ts';
-import { type Db, DbError, engineError, type HotBody, isFull, type Query, storedValue, type Tx } from './db.ts';
+import {
+  type Db,
+  DbError,
+  engineError,
+  fileError,
+  type HotBody,
+  isFull,
+  type Query,
+  storedValue,
+  type Tx,
+} from './db.ts';
 import { type BodyResult, type OnCommit, openGroupCommit, type SettleEarly } from './group-commit.ts';
 import { type AnyBody, type Connection, mayBeLost, openBatches } from './sqlite-batches.ts';
 import { openTexts, type Sql, templateOf, type TextOf } from './sql.ts';
@@ -28,7 +38,7 @@ interface SqliteDeps {
 
 /**
  * Opens (and creates) the database at a path. For `:memory:`, opens an empty one in memory; for the bytes of a database file, a copy in memory.
- * @throws DbError `database_in_use` if another process has it, `unsupported` for an unsafe SQLite version
+ * @throws DbError `database_in_use` if another process has it, `not_a_database` for another file, `unsupported` for an unsafe SQLite version
  */
 export function openSqlite(
   at: string | Buffer,
@@ -124,7 +134,7 @@ function connectWriter(at: string | Buffer, textOf: TextOf, makeRoom: () => bool
   try {
     return connect(at, textOf, false);
   } catch (error) {
-    if (!isFull(error) || !makeRoom()) throw engineError(error);
+    if (!isFull(error) || !makeRoom()) throw typeof at === 'string' ? fileError(at, error) : engineError(error);
     return connect(at, textOf, false);
   }
 }

@@ -1,5 +1,5 @@
 // Behaviour of the SQLite driver alone: group commit, the lock against other processes, and the rule against waiting inside a transaction.
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
@@ -101,6 +101,14 @@ test('a second process on the same file is refused, and succeeds after the first
   await db.close();
   db = openSqlite(path, { clock });
   expect(await count()).toBe(0);
+});
+
+test('a file that is no database is named, and is not changed', () => {
+  const other = join(dir, 'other.db');
+  const bytes = Buffer.alloc(8192, 1);
+  writeFileSync(other, bytes);
+  expect(() => openSqlite(other, { clock })).toThrow(`not_a_database: ${other} is not a SQLite database`);
+  expect(readFileSync(other)).toEqual(bytes);
 });
 
 test('SQLite versions that can lose committed writes are refused, up to the fixed version', () => {
