@@ -42,7 +42,7 @@ export interface Images {
   verify(reference: ImageReference, login: ImageLogin | undefined, onRead?: () => void): Promise<ImageFacts>;
   /** What a host needs to pull the image: a token for this repository only, if the registry issues tokens. Errors as `verify`. */
   pullLogin(reference: ImageReference, login: RegistryLogin): Promise<PullLogin | null>;
-  /** False if the registry names an address that is never asked, such as localhost. The address of another name is known only when it is asked. */
+  /** False if the registry names an address that is never asked, such as localhost. Other names are resolved only when they are asked. */
   mayAsk(registry: string): boolean;
   close(): Promise<void>;
 }
