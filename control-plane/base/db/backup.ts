@@ -7,7 +7,8 @@ import { DbError, fileError } from './db.ts';
 /**
  * Writes a snapshot of the database at `source` to the new file `target` (mode 0600) and returns its size in bytes. Writers are not
  * blocked, in this process or another. `target` appears complete, flushed and checked, or not at all.
- * @throws DbError `bad_backup` if the copy is damaged, `not_a_database` if `source` is another file; Error if `source` does not exist or `target` exists already
+ * @throws DbError `bad_backup` if the copy is damaged, `not_a_database` if `source` is another file; Error if `source` does not exist or
+ * `target` exists already
  */
 export async function backupSqlite(source: string, target: string): Promise<number> {
   if (existsSync(target)) throw new Error(`${target} exists already: name a new file`);
