@@ -162,7 +162,16 @@ export const ACCOUNT_COMMANDS: readonly PlainCommand[] = [
     help: 'list your contracts for reserved capacity',
     method: 'GET',
     path: '/reservations',
-    columns: ['reservation_id', 'status', 'starts_at', 'ends_at'],
+    columns: [
+      'reservation_id',
+      'status',
+      'commitment.gpu_count',
+      'commitment.gpu_type',
+      'commitment.region',
+      'utilization.allocated_gpus',
+      'starts_at',
+      'ends_at',
+    ],
     id: 'reservation_id',
   },
   {

@@ -91,11 +91,13 @@ export interface Shown {
   id: string;
   /** Members that are lists. For people, each list that has rows is printed below the rest. */
   parts?: readonly { of: string; columns: readonly string[] }[];
+  /** Members beside a list. For people, they are printed below the rest. */
+  sums?: readonly string[];
 }
 
 /** Prints an answer in the form that the options ask for: JSON, only ids, or a table. */
 export function show(deps: SvcDeps, options: CommonOptions, body: unknown, shown: Shown): void {
-  const { rows, columns, id, parts = [] } = shown;
+  const { rows, columns, id, parts = [], sums = [] } = shown;
   if (options.json === true) return deps.print(`${JSON.stringify(body)}\n`);
   const list = rowsOf(body, rows);
   if (options.quiet === true) return deps.print(list.map((row) => `${textOf(row[id])}\n`).join(''));
@@ -104,6 +106,7 @@ export function show(deps: SvcDeps, options: CommonOptions, body: unknown, shown
     const partRows = rowsOf(body, part.of);
     if (partRows.length > 0) deps.print(`\n${part.of}\n${tableOf(partRows, part.columns, { isOne: false })}`);
   }
+  if (isRecord(body) && sums.length > 0) deps.print(`\n${linesOf(body, sums)}`);
   const next = nextOf(body, list.at(-1)?.[id]);
   if (next !== undefined) deps.tell(`There are more: ${next}\n`);
 }
@@ -161,12 +164,18 @@ function linesOf(row: Row, columns: readonly string[]): string {
   return names.map((name) => `${name.padEnd(width)}  ${cellOf(row, name)}\n`).join('');
 }
 
-/** The text of the member at `path`, like `connection.hostname`. */
+/** The text of the member at `path`, like `connection.hostname`. If there is a list on the way, the text has the member of each of its rows. */
 function cellOf(row: Row, path: string): string {
   let value: unknown = row;
-  for (const name of path.split('.')) value = Reflect.get(Object(value), name) as unknown;
+  for (const name of path.split('.')) {
+    value = Array.isArray(value) ? value.map((each) => memberOf(each, name)) : memberOf(value, name);
+  }
   if (value === null || value === undefined) return '';
-  const texts = z.array(z.string()).safeParse(value).data;
+  const texts = z.array(z.union([z.string(), z.number()])).safeParse(value).data;
   const text = typeof value === 'string' ? value : (texts?.join(',') ?? JSON.stringify(value));
   return printable(text);
+}
+
+function memberOf(value: unknown, name: string): unknown {
+  return Reflect.get(Object(value), name);
 }

@@ -121,8 +121,8 @@ async function runPlain(
     ...(body === undefined ? {} : { body }),
   });
   if (answer === null) return deps.tell(`${plain.done ?? 'done'}\n`);
-  const { rows, columns = [], id = 'id', parts = [] } = plain;
-  show(deps, options, answer, { rows, columns, id, parts });
+  const { rows, columns = [], id = 'id', parts = [], sums = [] } = plain;
+  show(deps, options, answer, { rows, columns, id, parts, sums });
 }
 
 function requestOf(

@@ -125,6 +125,7 @@ export const SUPPLIER_COMMANDS: readonly PlainCommand[] = [
     pages: 'cursor',
     columns: ['accrued_at', 'machine_id', 'instance_id', 'amount', 'paid', 'reason'],
     id: 'ledger_id',
+    sums: ['of_machine.accrued', 'accrued_cents', 'unpaid_cents', 'payable_cents'],
   },
   {
     words: ['machine', 'outages'],

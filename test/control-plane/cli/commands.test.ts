@@ -104,7 +104,7 @@ describe('each command that is one request', () => {
       const schema: unknown = z.toJSONSchema(answerOf(plain), { io: 'output', unrepresentable: 'any' });
       const text = JSON.stringify(schema);
       const parts = (plain.parts ?? []).flatMap(({ of, columns }) => [of, ...columns]);
-      const last = [...(plain.columns ?? []), ...parts, plain.id ?? 'id'].map(
+      const last = [...(plain.columns ?? []), ...parts, ...(plain.sums ?? []), plain.id ?? 'id'].map(
         (column) => column.split('.').at(-1) ?? '',
       );
       expect(last.filter((name) => !text.includes(`"${name}":`))).toEqual([]);
@@ -149,4 +149,29 @@ test('the bill shows people what each section and each line took, and not only t
 test('the statement of a supplier has its sums and its lines too', () => {
   const statement = named.find(([words]) => words === 'machine statement')?.[1];
   expect(statement?.parts?.map(({ of }) => of)).toEqual(['totals', 'lines']);
+});
+
+test('the earnings of a supplier end with their sums', async () => {
+  const { stdout } = await svc.run('machine', 'earnings');
+  expect(stdout).toBe('none\n\naccrued_cents  0\nunpaid_cents   0\npayable_cents  0\n');
+});
+
+test('a contract has its GPUs, those that are in use, and their regions', async () => {
+  await api.world.machine({ gpus: 2, region: 'us-east' });
+  await api.world.rooms.reservations.create({
+    org_id: owner.orgId,
+    title: 'two regions',
+    starts_at: '2030-01-01T00:00:00Z',
+    ends_at: '2030-02-01T00:00:00Z',
+    renewal: 'none',
+    commitment: [
+      { gpu_type: 'H100_SXM', gpu_count: 1, region: 'eu-west' },
+      { gpu_type: 'H100_SXM', gpu_count: 2, region: 'us-east' },
+    ],
+  });
+  const { stdout } = await svc.run('reservation', 'list');
+  expect(stdout).toMatch(
+    /^RESERVATION_ID +STATUS +COMMITMENT.GPU_COUNT +COMMITMENT.GPU_TYPE +COMMITMENT.REGION +UTILIZATION.ALLOCATED_GPUS /,
+  );
+  expect(stdout).toMatch(/ pending +1,2 +H100_SXM,H100_SXM +eu-west,us-east +0 +2030-01-01/);
 });
