@@ -1,6 +1,7 @@
 // What the console shows of things that have failed or do not exist yet, in Chromium: no figure or form that cannot be true any more.
 import type { Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { sql } from '../../control-plane/base/db/db.ts';
 import type { ApiAccount } from '../contract/api.ts';
 import { axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
 import { fleetModels } from '../kit/models.ts';
@@ -74,6 +75,32 @@ test('the earnings of an organisation that is no supplier lead to its first mach
   expect(await axeFindings(page)).toEqual([]);
   await page.getByRole('link', { name: 'Rent out your GPUs' }).click();
   await page.getByRole('button', { name: 'Become a supplier' }).waitFor();
+});
+
+test('a webhook endpoint that does not exist is said to be missing once', async () => {
+  await open('webhooks/we_nothing');
+  await page.getByRole('alert').first().waitFor();
+  await expect.poll(() => page.locator('[aria-busy="true"]').count()).toBe(0);
+  expect(await page.getByRole('alert').count()).toBe(1);
+  expect(await page.getByRole('button', { name: 'Send a test event' }).count()).toBe(0);
+});
+
+test('deliveries can be retried once one has failed, and not before', async () => {
+  const { world } = pages.api;
+  const body = { url: 'https://hooks.example.com/in', event_types: ['instance.creating'] };
+  const made = await pages.api.call('POST', '/v1/webhook-endpoints', { key: owner.key, body });
+  const { id } = made.json as { id: string };
+  await world.launch(owner);
+  await open(`webhooks/${id}`);
+  await page.getByText('pending', { exact: true }).waitFor();
+  const retry = page.getByRole('button', { name: 'Retry all failed' });
+  expect(await retry.count()).toBe(0);
+  await world.db.tx('fail', (tx) =>
+    tx.run(sql`update webhook_deliveries set status = 'dead_lettered', next_attempt_ms = null, urgent_ms = null
+      where endpoint_id = ${id}`),
+  );
+  await page.reload();
+  await retry.waitFor();
 });
 
 test('what an instance without a name has cost can be read on a phone', async () => {

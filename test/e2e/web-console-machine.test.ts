@@ -51,6 +51,7 @@ async function show(id: string): Promise<void> {
 
 test('the machine has its own earnings with their sum, which is that of the API', async () => {
   await show(machineId);
+  expect(await page.getByRole('region', { name: 'Figures' }).innerText()).toContain('its agent is connected');
   const path = `/v1/community/earnings?machine_id=${machineId}`;
   const { of_machine: sum, entries } = CommunityEarnings.parse(
     (await pages.api.call('GET', path, { key: supplier.key })).json,

@@ -71,7 +71,9 @@ export function Webhook({ params: { id = '' } }: ScreenProps) {
         <Summary endpoint={endpoint.data.value} deliveries={(list.rows.value ?? []).map((row) => row.value)} />
       )}
       <div class="split even">
-        <Deliveries id={id} list={list} choose={setChosen} />
+        {(endpoint.error.value === undefined || endpoint.data.value !== undefined) && (
+          <Deliveries id={id} list={list} choose={setChosen} />
+        )}
         {shown !== undefined && (
           <Delivery key={shown} path={path} id={id} deliveryId={shown} changed={() => void list.reload()} />
         )}
@@ -120,6 +122,11 @@ interface DeliveriesProps {
   choose(deliveryId: string): void;
 }
 
+/** A later page may have one that failed. */
+function mayHaveFailed({ rows, next }: LiveList<WebhookDelivery>): boolean {
+  return next.value !== null || (rows.value ?? []).some(({ value }) => STATES[value.status].show === 'failed');
+}
+
 function Deliveries({ id, list, choose }: DeliveriesProps) {
   const [show, setShow] = useState<Show>('all');
   const path = `/v1/webhook-endpoints/${id}`;
@@ -142,9 +149,11 @@ function Deliveries({ id, list, choose }: DeliveriesProps) {
             <button class="btn" type="button" disabled={test.isBusy} onClick={() => void test.run()}>
               {test.isBusy ? 'Sending…' : 'Send a test event'}
             </button>
-            <button class="btn" type="button" disabled={replay.isBusy} onClick={() => void replay.run()}>
-              {replay.isBusy ? 'Planning…' : 'Retry all failed'}
-            </button>
+            {mayHaveFailed(list) && (
+              <button class="btn" type="button" disabled={replay.isBusy} onClick={() => void replay.run()}>
+                {replay.isBusy ? 'Planning…' : 'Retry all failed'}
+              </button>
+            )}
           </span>
         )}
       </div>

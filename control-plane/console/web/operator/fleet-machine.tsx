@@ -84,7 +84,9 @@ const OUTAGES = factColumns(
 );
 
 function MachineFigures({ shown: { machine, on_offer: isOnOffer, gpus, reliability } }: { shown: OperatorMachine }) {
+  const isOnline = machine['online'] === true;
   const heard = machine['last_heartbeat_at'];
+  const lastHeard = typeof heard === 'string' ? `last heard ${relative(heard)}` : 'never heard';
   const used = gpus.filter(({ used_by: by }) => by !== null).length;
   const share = (value: number | null): string => (value === null ? 'no data' : `${(value * 100).toFixed(1)} %`);
   return (
@@ -97,10 +99,8 @@ function MachineFigures({ shown: { machine, on_offer: isOnOffer, gpus, reliabili
         },
         {
           label: 'Link',
-          value: (
-            <Badge tone={machine['online'] === true ? 'ok' : 'bad'}>{machine['online'] === true ? 'up' : 'down'}</Badge>
-          ),
-          small: typeof heard === 'string' ? `heard ${relative(heard)}` : 'never heard',
+          value: <Badge tone={isOnline ? 'ok' : 'bad'}>{isOnline ? 'up' : 'down'}</Badge>,
+          small: isOnline ? 'its agent is connected' : lastHeard,
         },
         { label: 'GPUs in use', value: `${used} of ${gpus.length}`, small: textOf(machine['gpu_name']) },
         {

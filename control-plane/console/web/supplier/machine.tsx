@@ -70,9 +70,14 @@ export function Machine({ params: { id = '' } }: ScreenProps) {
   );
 }
 
+/** The time of the last message is up to ten minutes old while the agent is connected, so it is shown only afterwards. */
+function agentOf({ online: isOnline, last_heartbeat_at: heard }: CommunityMachine): string {
+  if (isOnline) return 'its agent is connected';
+  return heard === null ? 'its agent was never heard' : `its agent was last heard ${relative(heard)}`;
+}
+
 function MachineFigures({ machine }: { machine: CommunityMachine }) {
   const { reported_gpus: groups, reliability, price_per_hour: price, earned_today_cents: today } = machine;
-  const heard = machine.last_heartbeat_at;
   const { uptime, launches, failed_launches: failed, rented } = reliability;
   const share = (value: number | null): string => (value === null ? 'no data' : `${(value * 100).toFixed(1)} %`);
   return (
@@ -81,7 +86,7 @@ function MachineFigures({ machine }: { machine: CommunityMachine }) {
         {
           label: 'Status',
           value: <MachineStatus machine={machine} />,
-          small: heard === null ? 'its agent was never heard' : `agent heard ${relative(heard)}`,
+          small: agentOf(machine),
         },
         {
           label: 'GPUs',
