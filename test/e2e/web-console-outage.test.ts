@@ -7,6 +7,7 @@ import { findMachine } from '../../control-plane/fleet/supply/store.ts';
 import { pageOfOutages } from '../../control-plane/money/credits/outages.ts';
 import { QUIET_AFTER_START_MS } from '../../control-plane/rental/instances/quiet.ts';
 import { addAuthenticator, axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
+import { loseHost } from '../kit/machines.ts';
 
 const NO_CREDITS = { orgCreditsUcents: 0n, supplierCreditsUcents: 0n, supplierPaymentsUcents: 0n };
 const DEAD = { ok: false, leg: 'banner', detail: 'banner: the connection was closed' } as const;
@@ -172,6 +173,18 @@ test('the list of rentals leads to the explanation of a placement', async () => 
   expect(await page.getByRole('region', { name: 'Ranked candidates, table' }).textContent()).toContain('$3.00');
   await checkLook('placement');
   expect(pages.broken).toEqual([]);
+});
+
+test('a machine whose agent is connected says so, and one whose agent is away says when it was heard', async () => {
+  const { world } = pages.api;
+  const link = page.getByRole('region', { name: 'Figures' });
+  await page.goto(`${pages.origin}/console/operate/fleet/${machineId}`);
+  await link.getByText('its agent is connected').waitFor();
+  const away = await world.machine();
+  await loseHost(world, away.machineId);
+  await page.goto(`${pages.origin}/console/operate/fleet/${away.machineId}`);
+  await link.getByText(/^(last|never) heard/).waitFor();
+  expect(await link.getByText('its agent is connected').count()).toBe(0);
 });
 
 test.each([

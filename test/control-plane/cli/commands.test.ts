@@ -6,6 +6,7 @@ import { PLAIN_COMMANDS } from '../../../control-plane/cli/svc.ts';
 import type { Route } from '../../../control-plane/base/http/route.ts';
 import { type Api, type ApiAccount, openApi } from '../../contract/api.ts';
 import { makerFor } from '../../contract/resources.ts';
+import { bringMachine } from '../../contract/suppliers.ts';
 import { KEYS } from '../base/accounts/ssh-key-samples.ts';
 import { openSvc, type Svc } from '../../kit/svc.ts';
 import { noteRead, offlineDeposits } from '../../kit/deposits.ts';
@@ -154,6 +155,22 @@ test('the statement of a supplier has its sums and its lines too', () => {
 test('the earnings of a supplier end with their sums', async () => {
   const { stdout } = await svc.run('machine', 'earnings');
   expect(stdout).toBe('none\n\naccrued_cents  0\nunpaid_cents   0\npayable_cents  0\n');
+});
+
+test('the earnings of one machine end with the sum of that machine', async () => {
+  const { world } = api;
+  const id = await bringMachine(api, owner, { price_per_hour: 1 });
+  const rented = await world.run(owner);
+  await world.clock.advance(3_600_000);
+  await world.end(owner, rented);
+  const { stdout } = await svc.run('machine', 'earnings', '--machine', id);
+  const sums = [
+    'of_machine.accrued  0.80',
+    'accrued_cents       80',
+    'unpaid_cents        80',
+    'payable_cents       80',
+  ];
+  expect(stdout).toContain(`\n\n${sums.join('\n')}\n`);
 });
 
 test('a contract has its GPUs, those that are in use, and their regions', async () => {

@@ -122,11 +122,6 @@ interface DeliveriesProps {
   choose(deliveryId: string): void;
 }
 
-/** A later page may have one that failed. */
-function mayHaveFailed({ rows, next }: LiveList<WebhookDelivery>): boolean {
-  return next.value !== null || (rows.value ?? []).some(({ value }) => STATES[value.status].show === 'failed');
-}
-
 function Deliveries({ id, list, choose }: DeliveriesProps) {
   const [show, setShow] = useState<Show>('all');
   const path = `/v1/webhook-endpoints/${id}`;
@@ -194,6 +189,11 @@ function Deliveries({ id, list, choose }: DeliveriesProps) {
       />
     </div>
   );
+}
+
+/** A later page may have one that failed. */
+function mayHaveFailed({ rows, next }: LiveList<WebhookDelivery>): boolean {
+  return next.value !== null || (rows.value ?? []).some(({ value }) => STATES[value.status].show === 'failed');
 }
 
 function Result({ delivery }: { delivery: WebhookDelivery }) {
