@@ -271,8 +271,10 @@ export const TOKENIZER_ANSWER_BYTES_MAX = 32 * 1024 * 1024;
 export const TOKENIZER_JSON_VALUES_PER_BYTE = 12;
 /** Images per request: the caller waits for all of them. */
 export const IMAGES_MAX = 10;
-/** A server's answer with all images of a request. */
-export const IMAGES_ANSWER_BYTES_MAX = 64 * 1024 * 1024;
+/** Pixels of all images of a request: one of 4096x4096, or ten of 1024x1536. */
+export const IMAGES_PIXELS_MAX = 16 * 1024 * 1024;
+/** A server's answer with all images of a request. Noise cannot be compressed: the three bytes of a pixel are four as base64. */
+export const IMAGES_ANSWER_BYTES_MAX = 4 * IMAGES_PIXELS_MAX + 2 * 1024 * 1024;
 /** Size of one server-sent event: a model sends a few bytes at a time. */
 export const STREAM_EVENT_BYTES_MAX = 1024 * 1024;
 /** A stream is cut after this time, so that a caller that does not read cannot keep a server busy. */

@@ -62,6 +62,17 @@ describe('images', () => {
 });
 
 describe('a request is refused', () => {
+  test.each([
+    ['512x512', 10],
+    ['2048x1280', 6],
+    ['4096x4096', 1],
+  ])('for more images of %s than the largest answer has room for: %i', async (size, most) => {
+    const murals = (n: number): Promise<Answer> => ask({ model: 'acme/muralist', size, n });
+    expect((await murals(most)).status).toBe(200);
+    expect(expectRefused(PATH, await murals(most + 1), 'validation_failed').fields).toEqual(['n']);
+    expect(upstream.asked).toHaveLength(1);
+  });
+
   // Specification 7.3: response_format url is 400 invalid_request_error.
   // Specification 4.8: response_format of images is b64_json, the default; url is rejected with invalid_request_error.
   test('if it asks for a URL', async () => {

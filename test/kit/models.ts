@@ -37,7 +37,15 @@ const ARTIST = {
 };
 
 /** The same by the megapixel: 3 cents and a microcent. */
-const MURALIST = { ...ARTIST, id: 'acme/muralist', aliases: [], pricing: { per_mpxl_microcents: 3_000_001 } };
+const MURALIST = {
+  ...ARTIST,
+  id: 'acme/muralist',
+  aliases: [],
+  pricing: { per_mpxl_microcents: 3_000_001 },
+  parameters: [
+    { name: 'size', type: 'enum', default: '512x512', enum: ['512x512', '1024x768', '2048x1280', '4096x4096'] },
+  ],
+};
 /** The sizes of this model are not in its parameters: its server decides them. */
 const MINIATURIST = { ...ARTIST, id: 'acme/miniaturist', aliases: [], parameters: [] };
 

@@ -83,6 +83,6 @@ export interface Replica {
   dial: Dial;
   /** Notes that a request to the replica begins. The returned function notes its end. */
   enter(): () => void;
-  /** Notes that the server has answered a request to the end, or that it has failed one. */
-  note(result: 'answered' | 'failed'): void;
+  /** Notes that the server has answered a request to the end, has refused it as the caller's mistake, or has failed it. */
+  note(result: 'answered' | 'refused' | 'failed'): void;
 }

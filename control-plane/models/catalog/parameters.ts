@@ -3,6 +3,7 @@
 import type { z } from 'zod';
 import type { ModelParameter } from '../../../shared/api/model.ts';
 import { fail } from '../../../shared/errors.ts';
+import { IMAGES_MAX, IMAGES_PIXELS_MAX } from '../../../shared/limits.ts';
 
 type Parameter = z.infer<typeof ModelParameter>;
 
@@ -50,6 +51,8 @@ export function wrongImageParameters(parameters: readonly Parameter[], isPricedB
   const sizes = size.enum ?? [];
   if (size.type !== 'enum' || sizes.length === 0 || !sizes.every((each) => SIZE.test(each)))
     return 'must have an enum of sizes like 1024x1024';
+  const tooLarge = sizes.find((each) => imagesMax(each) < 1);
+  if (tooLarge !== undefined) return `must have sizes of at most ${IMAGES_PIXELS_MAX} pixels, unlike ${tooLarge}`;
   return sizes.includes(String(size.default)) ? undefined : 'must have one of its sizes as default';
 }
 
@@ -65,6 +68,14 @@ export function sizesOf({ parameters }: { parameters: readonly Parameter[] }): s
 export function pixelsOf(size: string): bigint {
   const [, width = '0', height = '0'] = SIZE.exec(size) ?? [];
   return BigInt(width) * BigInt(height);
+}
+
+/**
+ * How many images of a size one request may ask for. All of them fit into the largest answer that is read. An answer that is too large costs the
+ * caller nothing, so its images would be made for nothing.
+ */
+export function imagesMax(size: string): number {
+  return Math.min(IMAGES_MAX, Number(BigInt(IMAGES_PIXELS_MAX) / pixelsOf(size)));
 }
 
 interface Supporting {

@@ -171,7 +171,7 @@ async function askOne(upstreamRequest: UpstreamRequest, upstream: Upstream, deps
     }
     const broken = error instanceof ServiceError ? error : brokenAnswer(error, signal);
     if (ERRORS[broken.code].status < 500) {
-      slot.answered();
+      slot.refused();
       note('refused');
     } else failed(broken.code === 'upstream_timeout' ? 'timed_out' : 'failed');
     throw broken;

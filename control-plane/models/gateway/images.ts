@@ -8,7 +8,7 @@ import { fail, failField } from '../../../shared/errors.ts';
 import { IMAGES_ANSWER_BYTES_MAX, UPSTREAM_JSON_VALUES_MAX } from '../../../shared/limits.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
 import type { Callable, Catalog } from '../catalog/catalog.ts';
-import { sizesOf, failUnsupported } from '../catalog/parameters.ts';
+import { failUnsupported, imagesMax, sizesOf } from '../catalog/parameters.ts';
 import { usedOutcome } from './states.ts';
 import { imagesUcents } from './price.ts';
 import { jsonOf } from '../../base/outbound/outbound.ts';
@@ -58,6 +58,7 @@ function planImages(body: ImagesRequest, catalog: Catalog): { callable: Callable
   if (standard === undefined && size !== undefined) failUnsupported('size', callable.model);
   if (size !== standard && !more.includes(size ?? ''))
     failField('size', `must be one of ${[standard, ...more].join(', ')} for ${callable.model.id}`);
+  if (size !== undefined && body.n > imagesMax(size)) failField('n', `must be at most ${imagesMax(size)} for ${size}`);
   return { callable, size };
 }
 

@@ -29,8 +29,10 @@ export interface Upstreams {
 
 /** One request to one server. */
 export interface Slot {
-  /** The server has begun to answer correctly, or has refused because of the caller's mistake. */
+  /** The server has begun to answer correctly. */
   answered(): void;
+  /** The server has refused the request as the caller's mistake. */
+  refused(): void;
   /** The server has failed, or its answer is unusable. */
   failed(): void;
   /** The server takes no more requests now. That is no failure. */
@@ -73,6 +75,10 @@ export function openUpstreams({ clock, counts }: { clock: Clock; counts: Counts 
         answered: () => {
           sent.answered();
           isWell = true;
+        },
+        refused: () => {
+          sent.answered();
+          upstream.replica?.note('refused');
         },
         failed: () => {
           sent.failed();

@@ -21,9 +21,9 @@ export interface Servers {
   drains(poolId: string): boolean;
   /** The times from a start until the replica was ready, of the newest replicas of a pool. */
   wakes(poolId: string): Wakes | undefined;
-  /** True if the replica has failed the last requests of callers, one after another. Its health check does not prove enough then. */
+  /** True if the replica has failed or refused callers again and again. Its health check does not prove enough then. */
   isSuspect(replicaId: string): boolean;
-  /** The replica has given a real answer. */
+  /** Notes that the replica has given a real answer to our question. */
   clear(replicaId: string): void;
   /** Reads the rows again. Returns the time as of which they were read. Calls at the same time share one reading. */
   refresh(): Promise<number>;
@@ -63,12 +63,8 @@ interface Known {
   /** The settings that `server` was made with. */
   limits: string;
   server: Upstream;
-  /** How many requests in a row it has failed. */
-  failures: { inRow: number };
+  record: Record;
 }
-
-/** A single failure may be the fault of its request. */
-const SUSPECT_FAILURES = 3;
 
 export function openServers(deps: ServersDeps): Servers {
   const { db, clock } = deps;
@@ -114,8 +110,8 @@ export function openServers(deps: ServersDeps): Servers {
     outlook: (poolId) => pools.get(poolId)?.outlook ?? UNKNOWN,
     drains: (poolId) => pools.get(poolId)?.drains === true,
     wakes: (poolId) => pools.get(poolId)?.wakes,
-    isSuspect: (replicaId) => (known.get(replicaId)?.failures.inRow ?? 0) >= SUSPECT_FAILURES,
-    clear: (replicaId) => Object.assign(known.get(replicaId)?.failures ?? {}, { inRow: 0 }),
+    isSuspect: (replicaId) => known.get(replicaId)?.record.isSuspect() === true,
+    clear: (replicaId) => known.get(replicaId)?.record.note('answered'),
     refresh: oneAtATime(read),
   };
 }
@@ -130,10 +126,39 @@ function knownAs(
   const settings = settingsOf(deployment ?? row.deployment);
   const limits = JSON.stringify(settings);
   if (before?.limits === limits) return before;
-  const failures = before?.failures ?? { inRow: 0 };
-  const note: Replica['note'] = (result) => void (failures.inRow = result === 'failed' ? failures.inRow + 1 : 0);
-  const server = serverOf({ ...row, deployment: { ...row.deployment, ...settings } }, { ...deps, note });
-  return { row, limits, server, failures };
+  const record = before?.record ?? openRecord(deps.clock);
+  const server = serverOf({ ...row, deployment: { ...row.deployment, ...settings } }, { ...deps, note: record.note });
+  return { row, limits, server, record };
+}
+
+/** What a replica has done with the last requests of callers. */
+interface Record {
+  note: Replica['note'];
+  isSuspect(): boolean;
+}
+
+/** A single failure may be the fault of its request. */
+const SUSPECT_TIMES = 3;
+/**
+ * A refusal is mostly the caller's mistake, and costs the caller nothing. So refusals make a replica suspect only if it has answered nobody for this
+ * time. Otherwise a caller with wrong requests could keep it busy with our questions.
+ */
+const SUSPECT_UNANSWERED_MS = 5 * 60_000;
+
+function openRecord(clock: Clock): Record {
+  let failures = 0;
+  let refusals = 0;
+  let answeredMs = clock.monotonicMs();
+  return {
+    note: (result) => {
+      if (result === 'failed') failures += 1;
+      else if (result === 'refused') refusals += 1;
+      else [failures, refusals, answeredMs] = [0, 0, clock.monotonicMs()];
+    },
+    isSuspect: () =>
+      failures >= SUSPECT_TIMES ||
+      (refusals >= SUSPECT_TIMES && clock.monotonicMs() - answeredMs >= SUSPECT_UNANSWERED_MS),
+  };
 }
 
 /** Calls that come during a run share the next one, because the present one may have read too early for them. */

@@ -282,6 +282,11 @@ describe('an image model', () => {
       '[{ name: size, type: enum, default: 1x1, enum: [1x1] }, { name: steps, type: int }]',
       'may only have size',
     ],
+    [
+      'per_image_microcents',
+      size('type: enum, default: 4096x4096, enum: [4096x4096, 4096x4097]'),
+      'must have sizes of at most 16777216 pixels, unlike 4096x4097',
+    ],
     ['per_image_microcents', size('type: enum, enum: [1x1]'), 'must have one of its sizes as default'],
     ['per_image_microcents', size('type: enum, default: 2x2, enum: [1x1]'), 'must have one of its sizes as default'],
   ])('priced %s with the parameters %s: %s', (pricing, parameters, expected) => {

@@ -1,7 +1,7 @@
 // Replicas whose server looks well and fails what it is asked.
 import { beforeEach, expect, test } from 'vitest';
 import type { MadeMachine } from '../../kit/machines.ts';
-import type { FakeUpstream } from '../../kit/fake-upstream.ts';
+import type { FakeAnswer, FakeUpstream } from '../../kit/fake-upstream.ts';
 import { BEGIN, say } from '../../kit/stream-chunks.ts';
 import {
   anotherServer,
@@ -61,6 +61,37 @@ test('a replica that breaks off every stream is replaced', async () => {
     body['stream'] === true ? { events: [BEGIN, say('Hello')], ending: 'cut' } : { status: 500, body: {} };
   await callFor(60, { stream: true });
   expect(await live()).toMatchObject([{ state: 'ready', machine_id: other.machineId }]);
+});
+
+const REFUSAL: FakeAnswer = { status: 400, body: { error: { message: 'bad request' } } };
+
+test('a replica that refuses every request for minutes is replaced', async () => {
+  broken.usual = () => REFUSAL;
+  const statuses = await callFor(400);
+  expect(statuses[0]).toBe(400);
+  expect(await live()).toMatchObject([{ state: 'ready', machine_id: other.machineId }]);
+  expect(statuses.at(-1)).toBe(200);
+});
+
+test('a replica that answers others stays, however many wrong requests a caller sends', async () => {
+  const [before] = await live();
+  let asked = 0;
+  broken.usual = () => ((asked += 1) % 100 === 0 ? {} : REFUSAL);
+  await callFor(400);
+  expect(await live()).toMatchObject([{ state: 'ready', id: before?.id }]);
+});
+
+test('a replica that only wrong requests reach is asked a real question once in five minutes, and stays', async () => {
+  const [before] = await live();
+  let questions = 0;
+  broken.usual = ({ body }) => {
+    if (body['temperature'] !== 0) return REFUSAL;
+    questions += 1;
+    return {};
+  };
+  await callFor(700);
+  expect(await live()).toMatchObject([{ state: 'ready', id: before?.id }]);
+  expect(questions).toBe(2);
 });
 
 test('a replica that fails some requests, or that has not enough to say, stays', async () => {
