@@ -1,5 +1,5 @@
 // The agent's configuration: one YAML file. Every key is optional; an unknown key is refused with its line.
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { QUARANTINE_MS } from '../shared/limits.ts';
 import { parseYamlConfig, readNamed } from '../shared/yaml-config.ts';
@@ -36,10 +36,14 @@ const AgentConfig = z.strictObject({
 });
 export type AgentConfig = z.infer<typeof AgentConfig>;
 
-/** Reads the file; without one, returns the defaults. Throws a message with file, line and reason. */
-export async function readConfig(file: string | undefined): Promise<AgentConfig> {
-  if (file === undefined) return AgentConfig.parse({});
-  return parseYamlConfig(readNamed('--config', file, readText), AgentConfig, file);
+/** Where a package puts the configuration. */
+const INSTALLED = '/etc/svc-agent/agent.yaml';
+
+/** Reads the file, or the `installed` one. If there is neither, returns the defaults. Throws a message with file, line and reason. */
+export async function readConfig(file: string | undefined, installed = INSTALLED): Promise<AgentConfig> {
+  if (file !== undefined) return parseYamlConfig(readNamed('--config', file, readText), AgentConfig, file);
+  if (!existsSync(installed)) return AgentConfig.parse({});
+  return parseYamlConfig(readNamed('the default of --config', installed, readText), AgentConfig, installed);
 }
 
 /** The PEM text of `tls_ca_file`; undefined if it is not set, then Node's own authorities count. */

@@ -7,7 +7,10 @@ import { VERSION } from '../shared/version.ts';
 import { readCa, readConfig } from './config.ts';
 import type { AgentHouse } from './house.ts';
 
-const CONFIG_OPTION = ['--config <file>', 'agent.yaml; without it every setting has its default'] as const;
+const CONFIG_OPTION = [
+  '--config <file>',
+  'agent.yaml; without it the installed one. If there is none, every setting has its default',
+] as const;
 
 interface EnrollFlags {
   url: string;

@@ -36,6 +36,7 @@ export class NotOnSqlite extends Error {
  */
 export async function backup(config: Config, file: string): Promise<Fields> {
   const path = sqlitePath(config, 'back it up with pg_dump');
+  if (!existsSync(path)) throw new Error(`database.sqlite names ${path}, where no database is`);
   const bytes = await backupSqlite(path, file);
   return { backup: file, bytes, also_keep: config.secret_file };
 }

@@ -40,20 +40,36 @@ function inAddresses({ tls, base_url: baseUrl, ...config }: Compared): Contradic
   const scheme =
     tls === undefined || baseUrl.startsWith('https:')
       ? []
-      : [{ path: ['base_url'], message: 'must begin with https: where tls is set' }];
-  // A control plane that has a port keeps it from the instance that gets it, and a port of an instance keeps a control plane from starting.
-  const { host, port_range: range } = config.ssh;
-  const listens = { listen: config.listen, 'apps.listen': config.apps?.listen, metrics_listen: config.metrics_listen };
-  const taken = Object.entries(listens).filter(
-    ([, own]) => own !== undefined && own.port >= range.first && own.port <= range.last && meet(own.host, host),
-  );
-  return [
-    ...scheme,
-    ...taken.map(([setting, own]) => ({
+      : [{ path: ['base_url'], message: 'must begin with https: if tls is set' }];
+  const listeners = [
+    { setting: 'listen', own: config.listen },
+    { setting: 'apps.listen', own: config.apps?.listen },
+    { setting: 'metrics_listen', own: config.metrics_listen },
+  ].flatMap(({ setting, own }) => (own === undefined ? [] : [{ setting, ...own }]));
+  return [...scheme, ...ofTwoListeners(listeners), ...inPortRange(listeners, config.ssh)];
+}
+
+interface Listener extends Address {
+  setting: string;
+}
+
+/** The system would tell of another process, although it is this one. */
+function ofTwoListeners(listeners: readonly Listener[]): Contradiction[] {
+  return listeners.flatMap(({ setting, host, port }, i) => {
+    const first = listeners.slice(0, i).find((each) => port !== 0 && each.port === port && meet(each.host, host));
+    if (first === undefined) return [];
+    return [{ path: setting.split('.'), message: `must not have port ${port}, which ${first.setting} has` }];
+  });
+}
+
+/** A control plane that has a port keeps it from the instance that gets it, and a port of an instance keeps a control plane from starting. */
+function inPortRange(listeners: readonly Listener[], { host, port_range: range }: Compared['ssh']): Contradiction[] {
+  return listeners
+    .filter((own) => own.port >= range.first && own.port <= range.last && meet(own.host, host))
+    .map(({ setting, port }) => ({
       path: ['ssh', 'port_range'],
-      message: `must not contain ${own?.port}, the port of ${setting}: instances get the ports of the range`,
-    })),
-  ];
+      message: `must not contain ${port}, the port of ${setting}: instances get the ports of the range`,
+    }));
 }
 
 const EVERYWHERE: readonly string[] = ['0.0.0.0', '::'];

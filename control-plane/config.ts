@@ -291,12 +291,23 @@ const Config = ConfigFields.superRefine((config, context) => {
 });
 export type Config = z.infer<typeof Config>;
 
-/** Reads `file`, or the file that SVC_CONFIG names. Throws one Error that lists every problem with its line. */
-export function readConfig(file: string | undefined): Config {
-  const path = file ?? process.env['SVC_CONFIG'];
-  if (path === undefined || path === '') throw new Error('name the configuration with --config <file> or SVC_CONFIG');
-  const setting = file === undefined ? 'SVC_CONFIG' : '--config';
-  return parseYamlConfig(readNamed(setting, path, readText), Config, path);
+/** Where a package puts the configuration. */
+const INSTALLED = '/etc/svc-control-plane/control-plane.yaml';
+
+/**
+ * Reads `file`. If it is undefined, it reads the file that SVC_CONFIG names, and without that the `installed` one. Throws one Error that lists every
+ * problem with its line.
+ */
+export function readConfig(file: string | undefined, installed = INSTALLED): Config {
+  const named = [
+    { setting: '--config', path: file },
+    { setting: 'SVC_CONFIG', path: process.env['SVC_CONFIG'] },
+    { setting: 'the default of --config', path: existsSync(installed) ? installed : undefined },
+  ];
+  for (const { setting, path } of named) {
+    if (path !== undefined && path !== '') return parseYamlConfig(readNamed(setting, path, readText), Config, path);
+  }
+  throw new Error(`name the configuration with --config <file> or SVC_CONFIG: ${installed} does not exist`);
 }
 
 /** The name under which an instance is reached by SSH. A URL has brackets around an IPv6 address, and SSH takes none. */
@@ -329,17 +340,6 @@ export function oidcSettingsOf({ oidc }: Config): OidcSettings | undefined {
 /** @throws Error if the file of the password is missing */
 export function mailSettingsOf({ smtp }: Config): MailSettings | undefined {
   return mailSettings(smtp, (setting, file) => readNamed(setting, file, readText));
-}
-
-/** Checks the directories of files that this process creates. @throws Error that lists missing ones, and how to create them */
-export function assertDirectories(config: Config): void {
-  const { admin_socket, secret_file, database } = config;
-  const files = { admin_socket, secret_file, ...('sqlite' in database ? { 'database.sqlite': database.sqlite } : {}) };
-  const missing = Object.entries(files).filter(([, file]) => !existsSync(dirname(file)));
-  if (missing.length === 0) return;
-  const directories = [...new Set(missing.map(([, file]) => dirname(file)))].join(' ');
-  const settings = missing.map(([setting]) => setting).join(', ');
-  throw new Error(`there is no directory for ${settings}: make it with install -d -m 0700 ${directories}`);
 }
 
 const readText = (path: string): string => readFileSync(path, 'utf8');
@@ -384,11 +384,11 @@ export function readSecret(config: Config, rng: Rng): Buffer {
   return existingSecret(config);
 }
 
-/** @throws Error if the file is missing or is not a secret */
+/** @throws Error if the file is missing, cannot be read or is not a secret */
 export function existingSecret({ secret_file: path }: Config): Buffer {
   if (!existsSync(path))
     throw new Error(`${path} is not there: put the secret that belongs to the database back first`);
-  const text = readFileSync(path, 'utf8').trim();
+  const text = readNamed('secret_file', path, readText).trim();
   if (!/^[0-9a-f]{64}$/.test(text))
     throw new Error(`${path} must hold ${SECRET_BYTES} bytes as 64 hexadecimal characters`);
   return Buffer.from(text, 'hex');

@@ -22,7 +22,8 @@ import { addOperatorCommands } from './admin/commands.ts';
 import type { Fields } from './base/http/operator.ts';
 import { openSealing } from './base/http/sealing.ts';
 import type { InjectedRequest } from './base/http/server.ts';
-import { assertDirectories, type Config, existingSecret, operatorName, readConfig } from './config.ts';
+import { assertDataDirectories, assertDirectories } from './config-files.ts';
+import { type Config, existingSecret, operatorName, readConfig } from './config.ts';
 import type { House } from './house.ts';
 
 const RELOAD = { method: 'POST', url: '/admin/reload' } as const;
@@ -75,6 +76,7 @@ async function ask(configFile: string | undefined, what: InjectedRequest): Promi
   const answer = await askDaemon(config.admin_socket, request);
   if (answer !== undefined) return answer;
   if (request.url === RELOAD.url) throw new Error('no control plane runs here, so nothing was reloaded');
+  assertDataDirectories(config);
   refuseFirstStartAsRoot(config);
   const log = createLog('control-plane', 'warn', { write: (line) => void process.stderr.write(line) });
   const house = await openHouse(config, log);
@@ -86,11 +88,12 @@ async function ask(configFile: string | undefined, what: InjectedRequest): Promi
 }
 
 /** The first process makes the secret and the database. If they belonged to root, the daemon could never read them. */
-function refuseFirstStartAsRoot({ secret_file: file }: Config): void {
-  if (process.getuid?.() !== 0 || existsSync(file) || !existsSync(dirname(file))) return;
-  if (statSync(dirname(file)).uid === 0) return;
+function refuseFirstStartAsRoot({ secret_file: secret, database }: Config): void {
+  if (process.getuid?.() !== 0) return;
+  const files = [secret, ...('sqlite' in database ? [database.sqlite] : [])];
+  if (files.every((file) => existsSync(file) || statSync(dirname(file)).uid === 0)) return;
   throw new Error(
-    'no control plane has run here yet, and the files that this command would make would belong to root: start the daemon first (systemctl start svc-control-plane)',
+    'no control plane has run here yet, and the files that this command would make would belong to root: start the daemon first (systemctl start svc-control-plane), or restore a backup',
   );
 }
 
@@ -101,6 +104,7 @@ async function backup(configFile: string | undefined, file: string): Promise<Fie
 async function restore(file: string, options: CommonOptions & { force?: boolean }): Promise<void> {
   process.umask(0o077);
   const config = readConfig(options.config);
+  assertDataDirectories(config);
   const clock = systemClock();
   const rng = systemRng();
   const ids = createIds(clock, rng);
@@ -129,11 +133,11 @@ const program = new Command('svc-control-plane')
 program
   .command('serve')
   .description('run the control plane')
-  .option('--config <file>', 'YAML configuration; without it the one that SVC_CONFIG names')
+  .option('--config <file>', 'YAML configuration; without it the one that SVC_CONFIG names, or the installed one')
   .action(serve);
 withCommon(program.command('restore <backup>'))
   .description('put a backup in the place of the SQLite database; the daemon must be stopped')
-  .option('--force', 'where a database is there already, put it aside')
+  .option('--force', 'if a database is there already, put it aside')
   .action(restore);
 addOperatorCommands(program, operator);
 

@@ -183,10 +183,13 @@ place_config() {
   fi
   [ ! -e "$config" ] || return 0
   mkdir -p "$(dirname "$config")"
-  cp "$package/etc/$role.yaml" "$config"
-  chmod 0640 "$config"
+  part=$config.new
+  cp "$package/etc/$role.yaml" "$part"
+  chmod 0640 "$part"
   # It may hold the database's password.
-  [ "$role" = agent ] || chown "root:$unit" "$config"
+  [ "$role" = agent ] || chown "root:$unit" "$part"
+  # An interrupted run leaves nothing under the final name, because the next one would keep what the daemon may not read.
+  mv "$part" "$config"
 }
 
 # Switches to another version with one rename of the link, and installs that version's unit. Compiled code serves one version only.

@@ -37,7 +37,7 @@ const Refusal = z.looseObject({ code: z.string(), detail: z.string(), request_id
 
 export function withCommon(command: Command): Command {
   return command
-    .option('--config <file>', 'configuration of the control plane; without it the one that SVC_CONFIG names')
+    .option('--config <file>', 'configuration of the control plane; without it the one that SVC_CONFIG names, or the installed one')
     .option('--json', 'print JSON, for programs');
 }
 
@@ -154,21 +154,24 @@ export function askDaemon(
       const chunks: Buffer[] = [];
       response.on('data', (chunk: Buffer) => chunks.push(chunk));
       response.on('end', () => resolve({ status: response.statusCode ?? 0, body: Buffer.concat(chunks).toString() }));
-      response.on('error', reject);
+      response.on('error', (error) => reject(unanswered(socketPath, error)));
     });
     request.on('error', (error) => {
-      const code = codeOf(error) ?? '';
-      if (['ENOENT', 'ECONNREFUSED'].includes(code)) resolve(undefined);
-      else if (code === 'EACCES')
-        reject(
-          new Error(`you may not use ${socketPath}: run this command as root, or as the user of the service`, {
-            cause: error,
-          }),
-        );
-      else reject(error);
+      if (['ENOENT', 'ECONNREFUSED'].includes(codeOf(error) ?? '')) resolve(undefined);
+      else reject(unanswered(socketPath, error));
     });
     request.end(body);
   });
+}
+
+function unanswered(socketPath: string, cause: Error): Error {
+  const messages: Record<string, string> = {
+    EACCES: `you may not use ${socketPath}: run this command as root, or as the user of the service`,
+    ECONNRESET:
+      'the control plane ended before it had answered: once it runs again, `admin audit list` shows whether the command took effect',
+  };
+  const message = messages[codeOf(cause) ?? ''];
+  return message === undefined ? cause : new Error(message, { cause });
 }
 
 function cellOf(value: unknown): string {

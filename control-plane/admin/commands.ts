@@ -76,7 +76,7 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   withCommon(
     ledger.command('show').description('what the last proof has found, and when the books were last proven'),
   ).action((options: CommonOptions) => show(deps, options, { method: 'GET', url: '/admin/ledger' }));
-  withCommon(ledger.command('verify').description('prove that the books agree; exit code 1 where they do not')).action(
+  withCommon(ledger.command('verify').description('prove that the books agree; exit code 1 if they do not')).action(
     (options: CommonOptions) => verifyLedger(deps, options),
   );
 }

@@ -145,14 +145,14 @@ export function addExportCommand(admin: Command, deps: CommandDeps): void {
     .option('--org <id>', 'only those that changed the balance of this organisation')
     .option('--subject <id>', 'only those of this instance, receipt, job, deposit or payout')
     .option('--kind <kind>', 'only those of this kind; with --org or --subject')
-    .option('--config <file>', 'configuration of the control plane; without it the one that SVC_CONFIG names');
+    .option('--config <file>', 'configuration of the control plane; without it the one that SVC_CONFIG names, or the installed one');
   transfers.action(async ({ from, to, org, subject, kind, ...options }: ExportOptions) => {
     const wanted = {
       from,
       to,
-      ...(org && { org_id: org }),
-      ...(subject && { subject_id: subject }),
-      ...(kind && { kind }),
+      ...(org !== undefined && { org_id: org }),
+      ...(subject !== undefined && { subject_id: subject }),
+      ...(kind !== undefined && { kind }),
     };
     // Each page is printed before the next one is read, so that a year needs no more memory than a page.
     for (let cursor: string | null | undefined; cursor !== null;) {

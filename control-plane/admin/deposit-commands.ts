@@ -1,5 +1,5 @@
 // `admin deposit ...`: stablecoin deposits, the operator's decisions about them, their addresses and chains, and sanctioned senders.
-import type { Command } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
 import { csvLine } from '../../shared/csv.ts';
 import {
@@ -119,7 +119,7 @@ function addChains(deposit: Command, deps: CommandDeps): void {
     deposit
       .command('rewind <chain>')
       .description('read a chain again from after a block; nothing is credited twice')
-      .requiredOption('--block <number>', 'the newest block that is right', Number)
+      .requiredOption('--block <number>', 'the newest block that is right', readBlock)
       .requiredOption('--reason <text>', 'why; it is kept in the audit'),
   ).action((chain: string, { block, reason, ...options }: ReasonOptions & { block: number }) =>
     show(deps, options, {
@@ -128,6 +128,12 @@ function addChains(deposit: Command, deps: CommandDeps): void {
       payload: { block, reason },
     }),
   );
+}
+
+/** JavaScript would read an empty text as block 0, and the whole chain would be read again. */
+function readBlock(text: string): number {
+  if (!/^\d{1,15}$/.test(text)) throw new InvalidArgumentError('must be the number of a block');
+  return Number(text);
 }
 
 const Balances = z.object({
@@ -168,7 +174,7 @@ function addAddresses(addresses: Command, deps: CommandDeps): void {
     .command('export')
     .description('print what each address that got tokens has now, as CSV, for the wallet that collects them')
     .requiredOption('--chain <chain>', 'the chain')
-    .option('--config <file>', 'configuration of the control plane; without it the one that SVC_CONFIG names')
+    .option('--config <file>', 'configuration of the control plane; without it the one that SVC_CONFIG names, or the installed one')
     .action(async ({ chain, ...options }: CommonOptions & { chain: string }) => {
       deps.print(csvLine(COLUMNS));
       for (let after: number | null = -1; after !== null;) {

@@ -28,6 +28,13 @@ test('every setting has its default if there is no file or an empty one', async 
   expect(await read('')).toEqual(defaults);
 });
 
+test('without an option, the installed file counts', async () => {
+  await read('log_level: warn');
+  expect(await readConfig(undefined, join(dir, 'agent.yaml'))).toMatchObject({ log_level: 'warn' });
+  const folder = await readConfig(undefined, dir).catch(String);
+  expect(folder).toBe(`Error: the default of --config names ${dir}, which is a directory`);
+});
+
 test('a mistake is reported with its line', async () => {
   expect(await read('log_level: debug\n\nstate_dri: /x\n')).toBe(
     'Error: agent.yaml:3: state_dri: is not a known field',

@@ -1,10 +1,9 @@
 // The control plane's configuration: defaults, every rule, and messages that name the line.
-import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import {
-  assertDirectories,
   hostnameOf,
   mailSettingsOf,
   oidcSettingsOf,
@@ -14,6 +13,7 @@ import {
 } from '../../control-plane/config.ts';
 import { JOB_FILE_BYTES_MAX } from '../../shared/limits.ts';
 import { systemRng } from '../../shared/rng.ts';
+import { withoutRoot } from '../kit/without-root.ts';
 
 let directory: string;
 let file: string;
@@ -136,7 +136,7 @@ describe('a mistake is reported with its line', () => {
     [
       'TLS behind a plain base_url',
       ['base_url: http://api.example.com/v1', 'tls: { certificate_file: /c, key_file: /k }'],
-      /:1: base_url: must begin with https: where tls is set/,
+      /:1: base_url: must begin with https: if tls is set/,
     ],
     ['a certificate without its key', ['tls:', '  certificate_file: /c'], /:1: tls\.key_file: /],
     ['a base_url that is none', ['base_url: ftp://x/v1'], /:1: base_url: must be a URL/],
@@ -191,10 +191,25 @@ describe('a mistake is reported with its line', () => {
       ['metrics_listen: { host: "::", port: 29999 }'],
       /: ssh\.port_range: must not contain 29999, the port of metrics_listen/,
     ],
+    [
+      'metrics at the address of the API',
+      ['listen: { host: 0.0.0.0, port: 8080 }', 'metrics_listen: { host: 127.0.0.1, port: 8080 }'],
+      /:2: metrics_listen: must not have port 8080, which listen has/,
+    ],
+    [
+      'applications at the address of the API',
+      ['apps:', '  domain: apps.test', '  listen: { host: 127.0.0.1, port: 8080 }'],
+      /:3: apps\.listen: must not have port 8080, which listen has/,
+    ],
     ['a proxy that is no address', ['trust_proxy:', '  - 10.0.0.1', '  - proxy'], /:3: trust_proxy\[1\]: /],
     ['broken YAML', ['log_level: [', 'x'], /config\.yaml:\d: /],
   ])('%s', (_what, lines, message) => {
     expect(() => read(...lines)).toThrow(message);
+  });
+  test('listeners with one port on two addresses, or with a port that the system chooses, are no mistake', () => {
+    const other = ['listen: { host: 127.0.0.1, port: 9 }', 'metrics_listen: { host: 127.0.0.2, port: 9 }'];
+    expect(() => read(...other)).not.toThrow();
+    expect(() => read(...other.map((line) => line.replace('9 }', '0 }').replace('0.2', '0.1')))).not.toThrow();
   });
   test('several mistakes are reported together', () => {
     expect(() => read('log_level: loud', 'colour: red')).toThrow(
@@ -211,12 +226,21 @@ test.each([
   expect(read(`listen: { host: 127.0.0.1, port: ${port} }`, `ssh: { host: ${sshHost} }`).listen.port).toBe(port);
 });
 
-test('the file comes from the option or the environment', () => {
-  expect(() => readConfig(undefined)).toThrow('--config');
+test('the file comes from the option, the environment or the package', () => {
+  expect(() => readConfig(undefined, '/no/config.yaml')).toThrow(
+    'name the configuration with --config <file> or SVC_CONFIG: /no/config.yaml does not exist',
+  );
+  const installed = join(directory, 'installed.yaml');
+  writeFileSync(installed, 'log_level: error');
   writeFileSync(file, 'log_level: warn');
+  expect(readConfig(undefined, installed).log_level).toBe('error');
   process.env['SVC_CONFIG'] = file;
-  expect(readConfig(undefined).log_level).toBe('warn');
+  expect(readConfig(undefined, installed).log_level).toBe('warn');
+  expect(readConfig(installed, '/no/config.yaml').log_level).toBe('error');
   delete process.env['SVC_CONFIG'];
+  expect(() => readConfig(undefined, directory)).toThrow(
+    `the default of --config names ${directory}, which is a directory`,
+  );
 });
 
 test('a file that does not exist is reported with the setting that names it', () => {
@@ -225,14 +249,6 @@ test('a file that does not exist is reported with the setting that names it', ()
   process.env['SVC_CONFIG'] = '/no/config.yaml';
   expect(() => readConfig(undefined)).toThrow('SVC_CONFIG names /no/config.yaml, which does not exist');
   delete process.env['SVC_CONFIG'];
-});
-
-test('missing directories are reported with the command that creates them', () => {
-  const there = [`admin_socket: ${directory}/s`, `secret_file: ${directory}/secret`];
-  expect(() => assertDirectories(read(...there, 'database: { postgres: "postgres://x/y" }'))).not.toThrow();
-  expect(() => assertDirectories(read(...there, 'database: { sqlite: /no/db }'))).toThrow(
-    'there is no directory for database.sqlite: make it with install -d -m 0700 /no',
-  );
 });
 
 describe('the secret file', () => {
@@ -251,6 +267,17 @@ describe('the secret file', () => {
       throw new Error('another secret is made');
     };
     expect(readSecret(config, { ...systemRng(), bytes })).toEqual(first);
+  });
+  // Root may have put it back.
+  test('that this user may not read is reported with its setting', async () => {
+    const config = read(`secret_file: ${directory}/secret`);
+    readSecret(config, systemRng());
+    const readAgain = async (): Promise<Buffer> => readSecret(config, systemRng());
+    chmodSync(config.secret_file, 0);
+    chmodSync(directory, 0o755);
+    await expect(withoutRoot(readAgain)).rejects.toThrow(
+      `secret_file names ${directory}/secret, which may not be read by this user`,
+    );
   });
   test('with damaged content is refused, not replaced', () => {
     const config = read(`secret_file: ${directory}/secret`);

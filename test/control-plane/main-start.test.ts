@@ -1,10 +1,10 @@
-// A control plane that cannot start: its message tells the operator why, and it leaves nothing behind that it did not need.
+// A control plane that cannot start, and commands that find no daemon: the message tells the operator why, and nothing that is not needed is made.
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { chownSync, mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
-import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest';
 import { capture } from '../kit/capture.ts';
 
 const LAUNCHER = resolve(import.meta.dirname, '../../control-plane/svc-control-plane.js');
@@ -66,3 +66,61 @@ test.each(CASES)(
     expect(readdirSync(own)).toEqual(left);
   },
 );
+
+describe('a command that finds no daemon', () => {
+  let dir: string;
+  beforeEach(() => {
+    dir = mkdtempSync(join(tmpdir(), 'main-start-'));
+    onTestFinished(() => rmSync(dir, { recursive: true }));
+  });
+  /** On files in `data`, beside which there is no socket. */
+  const command = async (data: string, ...argv: string[]): Promise<[number | null, string]> => {
+    const file = join(dir, 'config.yaml');
+    const database = { sqlite: join(data, 'db') };
+    writeFileSync(
+      file,
+      JSON.stringify({ database, admin_socket: '/no/admin.sock', secret_file: join(data, 'secret') }),
+    );
+    const { code, stderr } = await capture([process.execPath, LAUNCHER, ...argv, '--config', file]);
+    return [code, stderr];
+  };
+
+  test.each([
+    ['admin', 'org', 'list'],
+    ['restore', '/backup.db'],
+  ])('names a directory that is missing (%s)', async (...argv) => {
+    const missing = join(dir, 'missing');
+    expect(await command(missing, ...argv)).toEqual([
+      1,
+      `there is no directory for secret_file, database.sqlite: make it with install -d -m 0700 ${missing}\n`,
+    ]);
+  });
+  test('names the setting of a database that is missing, if it is to be backed up', async () => {
+    expect(await command(dir, 'admin', 'backup', join(dir, 'copy'))).toEqual([
+      1,
+      `database.sqlite names ${join(dir, 'db')}, where no database is\n`,
+    ]);
+  });
+
+  describe.runIf(process.getuid?.() === 0)('and is run by root', () => {
+    const NOBODY = 65_534;
+    let data: string;
+    beforeEach(() => {
+      data = join(dir, 'data');
+      mkdirSync(data);
+      chownSync(data, NOBODY, NOBODY);
+    });
+    test('makes no files for a daemon that has never started, which could not read them', async () => {
+      expect(await command(data, 'admin', 'org', 'list')).toEqual([
+        1,
+        expect.stringContaining('start the daemon first'),
+      ]);
+      expect(readdirSync(data)).toEqual([]);
+    });
+    test('makes no database beside a secret that was put back for a restore', async () => {
+      writeFileSync(join(data, 'secret'), `${'0'.repeat(64)}\n`);
+      expect(await command(data, 'admin', 'org', 'list')).toEqual([1, expect.stringContaining('or restore a backup')]);
+      expect(readdirSync(data)).toEqual(['secret']);
+    });
+  });
+});

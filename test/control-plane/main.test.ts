@@ -1,7 +1,7 @@
 // The control plane as a process: the first signal lets work in progress finish, the second one does not wait.
 import { once } from 'node:events';
 import { spawnSync } from 'node:child_process';
-import { chownSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -223,19 +223,3 @@ test('a second signal ends it at once, with exit code 1', async () => {
   process.kill(daemon.pid, 'SIGTERM');
   expect(await daemon.exited).toEqual({ code: 1, signal: null });
 });
-
-test.runIf(process.getuid?.() === 0)(
-  'a command of root makes no files for a daemon that has never started, which could not read them',
-  () => {
-    const state = join(dir, 'state');
-    mkdirSync(state);
-    const NOBODY = 65_534;
-    chownSync(state, NOBODY, NOBODY);
-    const [file, at] = [join(dir, 'other.yaml'), (name: string): string => join(state, name)];
-    const config = { database: { sqlite: at('db') }, admin_socket: at('admin.sock'), secret_file: at('secret') };
-    writeFileSync(file, JSON.stringify(config));
-    const listed = spawnSync(process.execPath, [LAUNCHER, 'admin', 'org', 'list', '--config', file]);
-    expect([listed.status, String(listed.stderr)]).toEqual([1, expect.stringContaining('start the daemon first')]);
-    expect(readdirSync(state)).toEqual([]);
-  },
-);

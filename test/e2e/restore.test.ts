@@ -8,6 +8,7 @@ import { Balance, UsageRow } from '../../shared/api/billing.ts';
 import { Instance } from '../../shared/api/instance.ts';
 import { pageSchema } from '../../shared/api/page.ts';
 import { terminate } from '../kit/api-client.ts';
+import { type PostgresCommands, postgresCommands } from '../kit/manual/postgres-commands.ts';
 import { type PostgresServer, startPostgres } from '../kit/postgres.ts';
 import { eventually, runProgram } from '../kit/processes.ts';
 import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
@@ -36,9 +37,8 @@ const PG_RESTORE = ['--single-transaction'];
 
 async function open(database: (typeof DATABASES)[number]): Promise<Drilled> {
   const postgres = database === 'PostgreSQL' ? await startPostgres() : undefined;
-  const make = async (): Promise<unknown> =>
-    runProgram({ command: 'createdb', args: [`--maintenance-db=${postgres?.url}`, 'svc'] });
-  if (postgres !== undefined) await make();
+  if (postgres !== undefined)
+    await runProgram({ command: 'createdb', args: [`--maintenance-db=${postgres.url}`, 'svc'] });
   const ownUrl = postgres?.url.replace(/postgres$/, 'svc');
   stack = await openRentalStack(ownUrl === undefined ? {} : { postgresUrl: ownUrl });
   const { operator } = stack.controlPlane;
@@ -49,16 +49,12 @@ async function open(database: (typeof DATABASES)[number]): Promise<Drilled> {
       restore: async (file) => Restored.parse(await operator('restore', file, '--force')),
     };
   }
-  const url = `--dbname=${ownUrl}`;
+  const manualOf = (file: string): PostgresCommands => postgresCommands({ url: postgres.url, file });
+  const shell = (command: string): Promise<string> => runProgram({ command: 'sh', args: ['-ec', command] });
   return {
     postgres,
-    backup: (file) => runProgram({ command: 'pg_dump', args: [url, '--format=custom', `--file=${file}`] }),
-    restore: async (file) => {
-      await runProgram({ command: 'dropdb', args: [`--maintenance-db=${postgres.url}`, 'svc'] });
-      await make();
-      await runProgram({ command: 'pg_restore', args: [url, ...PG_RESTORE, file] });
-      return runProgram({ command: 'psql', args: [url, '--command=delete from sessions'] });
-    },
+    backup: (file) => shell(manualOf(file).backup),
+    restore: (file) => shell(manualOf(file).restore.join('\n')),
   };
 }
 

@@ -33,16 +33,31 @@ function scriptAgent(exitCode: number): void {
   writeFileSync(join(host.root, 'usr/bin/svc-agent'), text, { mode: 0o755 });
 }
 
+/** Makes the configuration that dpkg has unpacked before postinst. */
+function unpackConfig(): string {
+  const folder = join(host.root, 'etc/svc-control-plane');
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, 'control-plane.yaml'), '');
+  return join(folder, 'control-plane.yaml');
+}
+
 test('an installation brings the control plane its user, and enables the unit', async () => {
+  const config = unpackConfig();
   expect(await run('preinst', 'svc-control-plane', 'install')).toMatchObject({ code: 0 });
   expect(await run('postinst', 'svc-control-plane', 'configure', '')).toMatchObject({ code: 0, stderr: '' });
   expect(host.recorded()).toEqual([
     'useradd --system --user-group --home-dir /var/lib/svc-control-plane --shell /usr/sbin/nologin svc-control-plane',
-    `chown root:svc-control-plane ${host.root}/etc/svc-control-plane/control-plane.yaml`,
+    `chown root:svc-control-plane ${config}`,
     'systemctl daemon-reload',
     'systemctl enable --quiet svc-control-plane',
     'systemctl try-restart svc-control-plane',
   ]);
+});
+
+// dpkg does not bring back a configuration that its operator has deleted, for example because a drop-in names another one.
+test('an upgrade goes on without the configuration of the package', async () => {
+  expect(await run('postinst', 'svc-control-plane', 'configure', '0.1.0')).toMatchObject({ code: 0, stderr: '' });
+  expect(host.recorded().filter((line) => line.startsWith('chown'))).toEqual([]);
 });
 
 test('an upgrade leaves the unit enabled or disabled as the operator has it, an installation after a removal enables it', async () => {

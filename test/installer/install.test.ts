@@ -82,10 +82,20 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     const recorded = host.recorded();
     expect(recorded.filter((line) => /^(useradd|chown) /.test(line))).toEqual([
       'useradd --system --user-group --home-dir /var/lib/svc-control-plane --shell /usr/sbin/nologin svc-control-plane',
-      `chown root:svc-control-plane ${inRoot('etc/svc-control-plane/control-plane.yaml')}`,
+      `chown root:svc-control-plane ${inRoot('etc/svc-control-plane/control-plane.yaml.new')}`,
     ]);
     expect(recorded).toContain('systemctl enable --quiet svc-control-plane');
     expect(recorded.join('\n')).not.toContain('restart');
+  });
+
+  test('a run that ends before the configuration has its owner leaves none, so that the next run makes it', async () => {
+    const folder = makePackage('1.0.0-a');
+    host.script('chown', 'exit 1');
+    expect(await host.run(folder, ['control-plane'])).toMatchObject({ code: 1 });
+    expect(existsSync(inRoot('etc/svc-control-plane/control-plane.yaml'))).toBe(false);
+    host.script('chown');
+    expect(await host.run(folder, ['control-plane'])).toMatchObject({ code: 0 });
+    expect(readdirSync(inRoot('etc/svc-control-plane'))).toEqual(['control-plane.yaml']);
   });
 
   test('enrols an agent without a word of its token in any argument, and waits until it is up', async () => {

@@ -36,6 +36,7 @@ export const DAEMONS: readonly Daemon[] = [
       'loops.ts',
       'foundation.ts',
       'backup.ts',
+      'config-files.ts',
       'config.ts',
       'config-rules.ts',
     ],

@@ -67,6 +67,14 @@ test('the drop-in of the manual lets the control plane listen on port 443, which
   }
 });
 
+test('the drop-in of the manual gives the control plane a folder on another disk, where its unit alone may not write', () => {
+  const blocks = blocksOf(pageOf(readPages(), 'control-plane/docs/operator.md'));
+  const [, dropIn] = blocks.filter(({ language }) => language === 'ini');
+  expect(textOf('svc-control-plane.service')).toContain('\nProtectSystem=strict\n');
+  const made = blocks.flatMap(({ text }) => /^mkdir .* (\/data\/\S+)$/m.exec(text)?.[1] ?? []);
+  expect(dropIn?.text).toBe(`[Unit]\nRequiresMountsFor=${made[0]}\n[Service]\nReadWritePaths=${made[0]}\n`);
+});
+
 test('a stop signals the main process only: holders go on, and the control plane can still notify systemd', () => {
   const killModes = UNITS.map((unit) => /^KillMode=(.*)$/m.exec(textOf(unit))?.[1]);
   expect(killModes).toEqual(['mixed', 'process']);

@@ -2,8 +2,8 @@
 // (`local-disk.ts`) or in a store that speaks S3 (`s3.ts`).
 import type { Readable } from 'node:stream';
 import { fail } from '../../../shared/errors.ts';
-import type { Ids } from '../../../shared/ids.ts';
-import type { BlobOwner, Claims } from './sweep.ts';
+import type { BlobOwner } from './keys.ts';
+import type { Claims } from './sweep.ts';
 
 /** The longest life of a presigned URL. S3 allows no more. */
 export const PRESIGNED_MS_MAX = 7 * 86_400_000;
@@ -75,17 +75,6 @@ export interface Blobs {
   presignAll(permissions: readonly Permission[]): Promise<PresignedRequest[]>;
   /** Removes leftovers of dead processes: incomplete blobs, and old blobs without a row. Returns their number. */
   sweep(claims: Claims, signal: AbortSignal): Promise<number>;
-}
-
-export function newKey(owner: BlobOwner, ids: Ids): string {
-  return `${owner}-${ids.prefixed('blob')}`;
-}
-
-/** The room that owns a blob. No path ever contains a name from a caller, because every other form of a key is refused. */
-export function ownerOf(key: string): string {
-  const owner = /^([a-z]+)-blob_[a-z0-9]+$/.exec(key)?.[1];
-  if (owner === undefined) throw new Error(`${key} is not the key of a blob`);
-  return owner;
 }
 
 /** How long a presigned URL is valid. @throws Error if that is less than a second, or longer than `PRESIGNED_MS_MAX` */

@@ -11,15 +11,14 @@ import {
   failFull,
   failTooLarge,
   failWritten,
-  newKey,
   type OpenBlob,
-  ownerOf,
   type Permission,
   type PresignedRequest,
   secondsUntil,
   type StoredBlob,
   type WriteOptions,
 } from './blobs.ts';
+import { newKey, ownerOf } from './keys.ts';
 import type { PresignedUrls } from './presigned-urls.ts';
 import { type DiskReserve, leavesReserve, measureDisk, reserveOf, sweepBlobs, syncDirectory } from './sweep.ts';
 
@@ -87,7 +86,7 @@ export function openDiskBlobs(directory: string, deps: DiskBlobsDeps): Blobs {
       const urlOf = await deps.presignedUrls.signer();
       return permissions.map((permission) => allowed(permission, urlOf));
     },
-    sweep: (claims, signal) => sweepBlobs({ ...deps, halves, whole, writing, pathOf }, claims, signal),
+    sweep: (claims, signal) => sweepBlobs({ ...deps, halves, whole, writing }, claims, signal),
   };
 }
 

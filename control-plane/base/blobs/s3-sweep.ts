@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
-import { ownerOf } from './blobs.ts';
+import { isKeyOf } from './keys.ts';
 import type { S3Request, S3Requests } from './s3-requests.ts';
 import type { Claims } from './sweep.ts';
 
@@ -87,7 +87,7 @@ async function* oldObjects(owner: string, { clock, requests }: Ground, signal: A
     const page = ObjectPage.parse((await requests.send({ method: 'GET', query, signal })).xml);
     const isOld = ({ LastModified: at }: { LastModified: Date }): boolean => at.getTime() <= clock.now() - LEFT_MS;
     const keys = page.Contents.filter(isOld).map(({ Key: object }) => object.slice(prefix.length));
-    yield keys.filter((key) => isOurs(key, owner));
+    yield keys.filter((key) => isKeyOf(owner, key));
     const next = page.NextContinuationToken;
     from = next === undefined ? undefined : { 'continuation-token': next };
   }
@@ -108,19 +108,10 @@ async function* oldParts({ clock, requests }: Ground, signal: AbortSignal): Asyn
     const page = PartsPage.parse((await requests.send({ method: 'GET', query, signal })).xml);
     yield page.Upload.filter(({ Key: object, Initiated: begun }) => {
       const [owner = '', key = ''] = object.split('/', 2);
-      return isOurs(key, owner) && begun.getTime() <= clock.now() - LEFT_MS;
+      return isKeyOf(owner, key) && begun.getTime() <= clock.now() - LEFT_MS;
     }).map(({ Key: object, UploadId: uploadId }) => ({ object, query: { uploadId } }));
     const { NextKeyMarker: keyMarker, NextUploadIdMarker: idMarker } = page;
     const hasNext = page.IsTruncated === 'true' && keyMarker !== undefined && idMarker !== undefined;
     from = hasNext ? { 'key-marker': keyMarker, 'upload-id-marker': idMarker } : undefined;
-  }
-}
-
-/** Whether the key is one of this owner. The bucket may also hold objects of others. */
-function isOurs(key: string, owner: string): boolean {
-  try {
-    return ownerOf(key) === owner;
-  } catch {
-    return false;
   }
 }

@@ -10,14 +10,13 @@ import {
   type Blobs,
   type ByteRange,
   failFull,
-  newKey,
   type OpenBlob,
-  ownerOf,
   type Permission,
   type PresignedRequest,
   secondsUntil,
 } from './blobs.ts';
 import { attachment } from './content.ts';
+import { newKey, ownerOf } from './keys.ts';
 import {
   openS3Requests,
   S3Refusal,
@@ -64,9 +63,10 @@ function objectOf(key: string): string {
 type Explained = <T>(work: Promise<T>) => Promise<T>;
 
 async function openObject(object: string, requests: S3Requests, explained: Explained): Promise<OpenBlob | undefined> {
-  const found = await requests.send({ method: 'HEAD', object }).catch((error: unknown) => {
-    if (error instanceof S3Refusal && error.status === 404) return undefined;
-    throw error;
+  const found = await requests.send({ method: 'HEAD', object }).catch(async (error: unknown) => {
+    if (!(error instanceof S3Refusal) || error.status >= 500) throw error;
+    await assertAbsent(object, requests, error);
+    return undefined;
   });
   if (found === undefined) return undefined;
   const { 'content-length': length, etag = '' } = found.headers;
@@ -77,6 +77,21 @@ async function openObject(object: string, requests: S3Requests, explained: Expla
       Readable.from(explainedBytes(bytesOf({ object, etag }, range, requests), explained), { objectMode: false }),
     close: async () => undefined,
   };
+}
+
+/**
+ * An answer to HEAD has no body. So the answer to GET tells whether only the object is missing, or whether the store refuses for another reason,
+ * such as a missing bucket.
+ */
+async function assertAbsent(object: string, requests: S3Requests, refusal: S3Refusal): Promise<void> {
+  try {
+    (await requests.begin({ method: 'GET', object })).destroy();
+  } catch (error) {
+    if (error instanceof S3Refusal && error.code === 'NoSuchKey') return;
+    throw error;
+  }
+  // The object was written between the two requests.
+  if (refusal.status !== 404) throw refusal;
 }
 
 async function* explainedBytes(bytes: AsyncGenerator<Buffer>, explained: Explained): AsyncGenerator<Buffer> {
@@ -155,6 +170,8 @@ const REMEDIES: Record<string, string> = {
   NoSuchBucket: 'make this bucket, or correct bucket and path_style of blobs_s3',
   AuthorizationHeaderMalformed: 'correct region of blobs_s3',
   PermanentRedirect: 'correct endpoint and region of blobs_s3',
+  TemporaryRedirect: 'correct endpoint and region of blobs_s3',
+  NotImplemented: 'use a store that knows conditional writes (If-None-Match: *)',
   RequestTimeTooSkewed: 'set the clock of this machine',
 };
 

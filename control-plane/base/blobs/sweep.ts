@@ -5,9 +5,7 @@ import { join } from 'node:path';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import { codeOf } from '../../../shared/errors.ts';
-
-/** Rooms that store blobs. In a sweep, each room reports which of its blobs it still needs. */
-export type BlobOwner = 'files' | 'videos' | 'finetuning';
+import { type BlobOwner, isKeyOf } from './keys.ts';
 
 /** One function for each owner returns those of the keys that have a row. Blobs of an owner without a function are kept. */
 export type Claims = Partial<Record<BlobOwner, (keys: readonly string[]) => Promise<readonly string[]>>>;
@@ -22,7 +20,6 @@ interface Ground {
   whole: string;
   /** Names of the files that this process is writing. */
   writing: ReadonlySet<string>;
-  pathOf(key: string): string;
 }
 
 /** Returns the number of removed files. */
@@ -37,7 +34,9 @@ export async function sweepBlobs(ground: Ground, claims: Claims, signal: AbortSi
   for (const [owner, claimed] of Object.entries(claims)) {
     for (const place of await namesIn(join(ground.whole, owner))) {
       if (signal.aborted) return removed;
-      removed += await sweepPlace(join(ground.whole, owner, place), claimed, ground);
+      const path = join(ground.whole, owner, place);
+      const keys = (await namesIn(path)).filter((name) => isKeyOf(owner, name));
+      removed += await sweepPlace({ path, keys }, claimed, ground);
     }
   }
   if (removed > 0) ground.log.info({ removed }, 'files that dead processes left in the blob store were removed');
@@ -83,27 +82,28 @@ export function reserveOf({ bytes }: { bytes: number }, reserve: DiskReserve): n
 }
 
 async function sweepPlace(
-  place: string,
+  { path, keys }: { path: string; keys: readonly string[] },
   claimed: NonNullable<Claims[BlobOwner]>,
-  { clock, pathOf }: Ground,
+  { clock }: Ground,
 ): Promise<number> {
   const old: string[] = [];
-  for (const key of await namesIn(place)) {
-    const found = await stat(join(place, key)).catch(() => undefined);
+  for (const key of keys) {
+    const found = await stat(join(path, key)).catch(() => undefined);
     if (found !== undefined && found.mtimeMs <= clock.now() - ORPHAN_MS) old.push(key);
   }
   if (old.length === 0) return 0;
   const named = new Set(await claimed(old));
   const orphans = old.filter((key) => !named.has(key));
-  for (const key of orphans) await rm(pathOf(key), { force: true });
+  for (const key of orphans) await rm(join(path, key), { force: true });
   return orphans.length;
 }
 
+/** Empty if there is no such directory. */
 async function namesIn(directory: string): Promise<string[]> {
   try {
     return await readdir(directory);
   } catch (error) {
-    if (codeOf(error) === 'ENOENT') return [];
+    if (['ENOENT', 'ENOTDIR'].includes(codeOf(error) ?? '')) return [];
     throw error;
   }
 }

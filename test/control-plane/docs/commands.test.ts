@@ -11,7 +11,11 @@ import { openRecorder, type Recorder } from '../../kit/manual/recorder.ts';
 
 const ROOT = resolve(import.meta.dirname, '../../..');
 const commands = readPages().flatMap(commandsOf);
-const SAMPLES: Record<string, string> = { 'ssh port': '20000', 'org id': '0198c0de-0000-7000-8000-000000000000' };
+const SAMPLES: Record<string, string> = {
+  'ssh port': '20000',
+  'org id': '0198c0de-0000-7000-8000-000000000000',
+  'block number': '1',
+};
 
 let api: Api;
 let dir: string;

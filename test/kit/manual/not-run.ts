@@ -1,4 +1,5 @@
 // Commands of the documents that the test of the manual cannot run in place: why, and which test proves each instead.
+import { DATA_NOT_RUN } from './not-run-data.ts';
 
 export interface NotRun {
   /** The command, as it is written. */
@@ -279,7 +280,7 @@ export const NOT_RUN: readonly NotRun[] = [
   },
   {
     command:
-      'svc-agent enroll --config /etc/svc-agent/agent.yaml --url https://api.example.com --token <enrollment token>',
+      'svc-agent enroll --url https://api.example.com --token <enrollment token>',
     reason: 'the host of this test is enrolled already, with its own configuration',
     provenBy: [PACKAGE_TEST, 'where there is no Node, install.sh puts the agent there; enrolled, it carries a rental'],
   },
@@ -336,16 +337,7 @@ export const NOT_RUN: readonly NotRun[] = [
     reason: NEEDS_SYSTEMD,
     provenBy: ['test/control-plane/main.test.ts', "SIGHUP and the operator's command read the files again"],
   },
-  {
-    command: 'svc-control-plane restore /var/backups/control-plane.db --force',
-    reason: 'the daemon must be stopped, and the other pages need it',
-    provenBy: [RESTORE_TEST, 'from before the last launches is restored: adopt first'],
-  },
-  onPostgres('pg_dump --format=custom --file=/var/backups/control-plane.dump postgres://svc@db.internal/svc'),
-  onPostgres('dropdb --maintenance-db=postgres://svc@db.internal/postgres svc'),
-  onPostgres('createdb --maintenance-db=postgres://svc@db.internal/postgres svc'),
-  onPostgres('pg_restore --single-transaction --dbname=postgres://svc@db.internal/svc /var/backups/control-plane.dump'),
-  onPostgres("psql --dbname=postgres://svc@db.internal/svc --command='delete from sessions'"),
+  ...DATA_NOT_RUN,
   {
     command: 'svc-control-plane admin outage show <outage id>',
     reason: 'no host dies in this test',
@@ -388,13 +380,3 @@ export const NOT_RUN: readonly NotRun[] = [
     provenBy: [ADMIN_TEST, "trust: 'adminTrustTenant'"],
   },
 ];
-
-/** The test of the restore runs the program of each of these commands. */
-function onPostgres(command: string): NotRun {
-  const program = command.split(' ', 1)[0] ?? '';
-  return {
-    command,
-    reason: 'the test of the manual stands on SQLite',
-    provenBy: [RESTORE_TEST, `command: '${program}'`],
-  };
-}

@@ -14,7 +14,7 @@ export interface Recorder {
 
 /** Programs that are not called, with those that are real because they only read or write below the scratch folder. */
 const WRITTEN_DOWN =
-  'curl npm npx svc svc-control-plane svc-agent ssh scp sftp ssh-keygen tar systemctl pg_dump dropdb createdb pg_restore psql nft grep sleep apt-get docker';
+  'curl npm npx svc svc-control-plane svc-agent ssh scp sftp ssh-keygen tar systemctl pg_dump dropdb createdb pg_restore psql nft grep sleep apt-get docker mkdir chown cp';
 const REAL = { cat: '/bin/cat', install: '/usr/bin/install' };
 
 const STUB = `#!/bin/sh

@@ -131,7 +131,6 @@ function placesOf(home: string, port: number): [string, string][] {
     ['127.0.0.1:8080', `127.0.0.1:${port}`],
     ['port: 8080', `port: ${port}`],
     ['https://api.example.com/v1', `http://127.0.0.1:${port}/v1`],
-    ['/etc/svc-control-plane/control-plane.yaml', join(home, 'gpu-tour/control-plane.yaml')],
     ['/run/svc-control-plane/admin.sock', join(home, 'gpu-tour/admin.sock')],
     ['@ssh.example.com', '@127.0.0.1'],
     ['/var/backups/', `${home}/`],
@@ -153,7 +152,8 @@ function programsOf(home: string): Record<string, string> {
     npm: '[ "$2" = -s ] && shift\nprogram=$2\nshift 3\nexec "$program" "$@"',
     // The reader is signed in with the key of the examples.
     svc: `export SVC_BASE_URL="$API" SVC_API_KEY="\${AUTH#*Bearer }"\nexec ${process.execPath} ${join(ROOT, 'control-plane/svc.js')} "$@"`,
-    'svc-control-plane': `exec ${controlPlane.join(' ')} "$@"`,
+    // A package installs the configuration. Here it is the reader's own.
+    'svc-control-plane': `export SVC_CONFIG=${home}/gpu-tour/control-plane.yaml\nexec ${controlPlane.join(' ')} "$@"`,
   };
 }
 

@@ -90,6 +90,25 @@ describe('the sweep', () => {
     expect(filesOnDisk()).toHaveLength(1);
   });
 
+  // NFS keeps a removed file that somebody still reads as `.nfs...`, and an interrupted rsync leaves a file with a dot and a suffix.
+  test('leaves files that are no blobs, and goes on past them', async () => {
+    const keys: string[] = [];
+    for (let i = 0; i < 40; i += 1) keys.push((await blobs.write(blobs.newKey('files'), pieces('x'), AMPLE)).key);
+    const folders = new Set(filesOnDisk().map((path) => join(directory, path, '..')));
+    const strays = [...folders].flatMap((folder) => ['.nfs00000002', `.${keys[0]}.Ab12Cd`].map((n) => join(folder, n)));
+    strays.push(join(directory, 'whole', 'files', 'notes.txt'));
+    for (const stray of strays) writeFileSync(stray, 'x');
+    for (const path of filesOnDisk()) utimesSync(join(directory, path), 0, 0);
+    const asked: string[] = [];
+    const files = async (old: readonly string[]): Promise<string[]> => {
+      asked.push(...old);
+      return [];
+    };
+    expect(await blobs.sweep({ files }, never)).toBe(40);
+    expect(asked.toSorted()).toEqual(keys.toSorted());
+    expect(filesOnDisk()).toHaveLength(strays.length);
+  });
+
   test('uses the time at which a blob was complete, on the clock of the service', async () => {
     const startedMs = clock.now();
     async function* slow(): AsyncGenerator<Buffer> {

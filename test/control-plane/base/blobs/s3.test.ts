@@ -208,12 +208,28 @@ describe('a store that refuses', () => {
     ['a bucket that is not there', () => ({ bucket: 'other' }), 'make this bucket'],
     ['the wrong region', () => ({ region: 'other' }), 'region of blobs_s3'],
     ['no server', () => ({ endpoint: 'http://127.0.0.1:1' }), 'check that the store runs'],
-  ])('because of %s is 503 for the caller, and the log tells the operator what to do', async (_what, own, remedy) => {
+  ])(
+    'because of %s is 503 for who writes or reads, and the log tells the operator what to do',
+    async (_what, own, remedy) => {
+      const store = open(own());
+      const key = store.newKey('files');
+      for (const work of [() => store.write(key, pieces('x'), AMPLE), () => store.open(key), () => store.remove(key)]) {
+        lines.length = 0;
+        expect(await waitedFor(codeOf(work()))).toBe('unavailable');
+        expect(lines.join('')).toContain(remedy);
+        expect(lines.join('')).not.toContain(s3.settings.secretKey);
+      }
+    },
+  );
+
+  test.each([
+    [501, 'NotImplemented', 'conditional writes'],
+    [307, 'TemporaryRedirect', 'endpoint and region of blobs_s3'],
+  ])('a write with %i %s is 503, and the log tells the operator what to do', async (status, code, remedy) => {
     lines.length = 0;
-    const store = open(own());
-    expect(await waitedFor(codeOf(store.write(store.newKey('files'), pieces('x'), AMPLE)))).toBe('unavailable');
+    s3.fault = ({ method }) => (method === 'PUT' ? { status, code } : undefined);
+    expect(await waitedFor(codeOf(open({}).write(blobs.newKey('files'), pieces('x'), AMPLE)))).toBe('unavailable');
     expect(lines.join('')).toContain(remedy);
-    expect(lines.join('')).not.toContain(s3.settings.secretKey);
   });
 
   test('because the clock is wrong says so', async () => {
