@@ -97,9 +97,9 @@ export interface Certificates {
 
 /** @throws Error if certificate files cannot be used */
 export function openCertificates(config: Config, log: Log): Certificates {
-  const open = (files: TlsFiles | undefined): Tls | undefined =>
-    files === undefined ? undefined : openTls(files, { log });
-  const [api, apps] = [open(config.tls), open(config.apps?.tls)];
+  const open = (setting: string, files: TlsFiles | undefined): Tls | undefined =>
+    files === undefined ? undefined : openTls(setting, files, { log });
+  const [api, apps] = [open('tls', config.tls), open('apps.tls', config.apps?.tls)];
   return {
     api,
     apps,

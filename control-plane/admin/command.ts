@@ -37,7 +37,10 @@ const Refusal = z.looseObject({ code: z.string(), detail: z.string(), request_id
 
 export function withCommon(command: Command): Command {
   return command
-    .option('--config <file>', 'configuration of the control plane; without it the one that SVC_CONFIG names, or the installed one')
+    .option(
+      '--config <file>',
+      'configuration of the control plane; without it the one that SVC_CONFIG names, or the installed one',
+    )
     .option('--json', 'print JSON, for programs');
 }
 

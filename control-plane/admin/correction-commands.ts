@@ -145,7 +145,10 @@ export function addExportCommand(admin: Command, deps: CommandDeps): void {
     .option('--org <id>', 'only those that changed the balance of this organisation')
     .option('--subject <id>', 'only those of this instance, receipt, job, deposit or payout')
     .option('--kind <kind>', 'only those of this kind; with --org or --subject')
-    .option('--config <file>', 'configuration of the control plane; without it the one that SVC_CONFIG names, or the installed one');
+    .option(
+      '--config <file>',
+      'configuration of the control plane; without it the one that SVC_CONFIG names, or the installed one',
+    );
   transfers.action(async ({ from, to, org, subject, kind, ...options }: ExportOptions) => {
     const wanted = {
       from,

@@ -174,7 +174,10 @@ function addAddresses(addresses: Command, deps: CommandDeps): void {
     .command('export')
     .description('print what each address that got tokens has now, as CSV, for the wallet that collects them')
     .requiredOption('--chain <chain>', 'the chain')
-    .option('--config <file>', 'configuration of the control plane; without it the one that SVC_CONFIG names, or the installed one')
+    .option(
+      '--config <file>',
+      'configuration of the control plane; without it the one that SVC_CONFIG names, or the installed one',
+    )
     .action(async ({ chain, ...options }: CommonOptions & { chain: string }) => {
       deps.print(csvLine(COLUMNS));
       for (let after: number | null = -1; after !== null;) {

@@ -58,6 +58,8 @@ interface Deps {
 export async function issueKey(tx: Tx, request: NewKeyRequest, { clock, ids, events }: Deps): Promise<NewApiKey> {
   if (request.scopes.length === 0) failField('scopes', 'must name at least one scope');
   scopesOf(request.scopes);
+  const nowMs = clock.now();
+  if (request.expiresMs !== null && request.expiresMs <= nowMs) failField('expires_at', 'must be in the future');
   const key = KEY_START + ids.secret(KEY_RANDOM_BYTES);
   const row: ApiKeyRow = {
     id: ids.prefixed('apk'),
@@ -65,7 +67,7 @@ export async function issueKey(tx: Tx, request: NewKeyRequest, { clock, ids, eve
     name: request.name,
     prefix: key.slice(0, PREFIX_CHARS),
     scopes: request.scopes,
-    created_ms: clock.now(),
+    created_ms: nowMs,
     expires_ms: request.expiresMs,
     last_used_ms: null,
     revoked_ms: null,
@@ -99,7 +101,6 @@ export async function issueKeyBy(
   const makerExpiresMs = caller.session === undefined ? await expiryOfMaker(tx, caller.principalId) : null;
   assertWithin(caller, scopesOf(request.scopes));
   const expiresMs = request.expiresMs ?? makerExpiresMs;
-  if (expiresMs !== null && expiresMs <= nowMs) failField('expires_at', 'must be in the future');
   if (makerExpiresMs !== null && expiresMs !== null && expiresMs > makerExpiresMs) {
     failField('expires_at', `must not be after ${isoTime(makerExpiresMs)}, when the key that you are using ends`);
   }

@@ -9,10 +9,14 @@
 //
 // The second step is needed because SQLite begins the log anew only if all of it was copied. Without it, the log of a busy service would grow
 // for ever.
+//
+// A log that began anew has space for many commits, while new pages of the database need more of the disk. So on a full disk a checkpoint can be the
+// first to fail. Its pages stay in the log, and a later checkpoint copies them.
 import { Worker } from 'node:worker_threads';
 import type Database from 'better-sqlite3';
 import { z } from 'zod';
 import { int } from './columns.ts';
+import { isFull } from './db.ts';
 
 export interface Checkpoints {
   /** Called after each commit. */
@@ -35,13 +39,18 @@ export interface CheckpointOptions {
   thread?: URL;
 }
 
-/**
- * `writer` is the connection that commits. From now on it makes no checkpoints by itself. `settle` commits the transaction that the writer
- * has left open, because SQLite refuses a checkpoint inside a transaction.
- */
+interface CheckpointDeps {
+  /** The connection that commits. From now on it makes no checkpoints by itself. */
+  writer: Database.Database;
+  /** Commits the transaction that the writer has left open, because SQLite refuses a checkpoint inside a transaction. */
+  settle(): void;
+  /** Called if the disk is full. It frees space if it can. */
+  makeRoom(): boolean;
+}
+
 export function openCheckpoints(
   path: string,
-  { writer, settle }: { writer: Database.Database; settle(): void },
+  { writer, settle, makeRoom }: CheckpointDeps,
   options: CheckpointOptions = {},
 ): Checkpoints {
   const { pages = CHECKPOINT_PAGES, thread = new URL('./checkpoint-thread.ts', import.meta.url) } = options;
@@ -56,7 +65,12 @@ export function openCheckpoints(
     isCopying = false;
     if (!writer.open) return;
     settle();
-    copyRest.get();
+    try {
+      copyRest.get();
+    } catch (error) {
+      if (!isFull(error)) throw error;
+      makeRoom();
+    }
   };
   const start = (): Worker => {
     const started = new Worker(thread, { workerData: path, name: 'checkpoints' });

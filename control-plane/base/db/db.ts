@@ -111,13 +111,14 @@ export class DbError extends Error {
 const FULL_CODES = new Set(['SQLITE_FULL', 'SQLITE_IOERR_SHMSIZE', '53100']);
 
 /**
- * Error codes of PostgreSQL and of the network if the server is away, shutting down or read-only. The connection is useless after such an
- * error.
+ * Error codes of PostgreSQL and of the network if the server is away, shutting down or read-only, or has ended the connection. The connection is
+ * useless after such an error.
  */
 const AWAY_CODES =
-  /^(08...|57P0[123]|25006|53300|ECONN(REFUSED|RESET)|ETIMEDOUT|EPIPE|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH)$/;
-/** Messages of driver errors that have no code. */
-const AWAY_WORDS = /^(Connection terminated|timeout exceeded when trying to connect|Query read timeout)/;
+  /^(08...|57P0[123]|25006|25P03|53300|ECONN(REFUSED|RESET)|ETIMEDOUT|EPIPE|ENOTFOUND|EAI_AGAIN|E(HOST|NET)UNREACH)$/;
+/** Messages of driver errors that have no code. The last two are for a connection that was lost or closed before the statement. */
+const AWAY_WORDS =
+  /^(Connection terminated|timeout exceeded when trying to connect|Query read timeout|Client has encountered a connection error|Client was closed)/;
 
 /** One statement took too long or waited too long for a lock. The connection is still good. */
 const LATE_CODES = new Set(['57014', '55P03']);
@@ -147,9 +148,15 @@ export function engineError(error: unknown): unknown {
   return new DbError('disk_full', 'the disk of the database is full', error);
 }
 
-/** The same for the SQLite file at `path`. SQLite does not say which file it cannot read. */
+/** The same for the SQLite file at `path`. SQLite does not say which file it cannot open or read. */
 export function fileError(path: string, error: unknown): unknown {
-  if (codeOf(error) !== 'SQLITE_NOTADB') return engineError(error);
+  const code = codeOf(error) ?? '';
+  if (code.startsWith('SQLITE_CANTOPEN'))
+    return new Error(
+      `${path} cannot be opened. It, its folder and the files beside it must belong to the user that runs the control plane`,
+      { cause: error },
+    );
+  if (code !== 'SQLITE_NOTADB') return engineError(error);
   return new DbError('not_a_database', `${path} is not a SQLite database; move it away, and restore a backup`, error);
 }
 

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync, readdirSync } from 'node:fs';
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
+import { codeOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
 import { type Db, DbError, raw, sql } from './db.ts';
 import { text } from './columns.ts';
@@ -21,10 +22,19 @@ const AppliedRow = z.object({ room: text, name: text, checksum: text });
 const MIGRATIONS_TABLE =
   'create table if not exists schema_migrations (room TEXT not null, name TEXT not null, checksum TEXT not null, applied_ms INTEGER not null, primary key (room, name)) STRICT';
 
-/** Creates the tables that are needed before a process may change the schema. Safe while a control plane runs. */
+/** Error codes of PostgreSQL for a table, its type or its row in the catalogue that another process has just created. */
+const CREATED_CODES = new Set(['42P07', '42710', '23505']);
+
+/** Creates the tables that are needed before a process may change the schema. Safe while a control plane runs, and while another one starts. */
 export async function prepareDatabase(db: Db): Promise<void> {
-  await db.tx('migrations.prepare', async (tx) => {
-    for (const table of [MIGRATIONS_TABLE, LEASES_TABLE]) await tx.run(raw(portable(table, db.dialect)));
+  const create = (): Promise<void> =>
+    db.tx('migrations.prepare', async (tx) => {
+      for (const table of [MIGRATIONS_TABLE, LEASES_TABLE]) await tx.run(raw(portable(table, db.dialect)));
+    });
+  await create().catch((error: unknown) => {
+    // On PostgreSQL, `if not exists` does not see a table that another process creates at the same time. The second try sees it.
+    if (!CREATED_CODES.has(codeOf(error) ?? '')) throw error;
+    return create();
   });
 }
 

@@ -1,6 +1,7 @@
 // SQLite driver: one writer connection with group commit, one reader, and a lock that keeps a second process out.
 import Database from 'better-sqlite3';
 import { type Clock } from '../../../shared/clock.ts';
+import { codeOf } from '../../../shared/errors.ts';
 import { SQLITE_STATEMENTS_CHARS_MAX } from '../../../shared/limits.ts';
 import { type CheckpointOptions, openCheckpoints } from './checkpoints.ts';
 import { decoding, openBodies } from './bodies.ts';
@@ -29,7 +30,7 @@ const SQLITE_VERSION_MIN = [3, 51, 3] as const;
 interface SqliteDeps {
   clock: Clock;
   onCommit?: OnCommit | undefined;
-  /** Called if the disk is full. Returns true if it freed space, so that the batch is worth another try. */
+  /** Called if the disk is full. Returns true if it freed space, so that what failed is worth another try. */
   makeRoom?: (() => boolean) | undefined;
   /** Flushes the write-ahead log to the disk. Tests pass one that waits or fails. */
   datasync?: Datasync | undefined;
@@ -63,7 +64,7 @@ export function openSqlite(
   const checkpoints =
     path === undefined
       ? undefined
-      : openCheckpoints(path, { writer: writer.database, settle: batches.settle }, more.checkpoints);
+      : openCheckpoints(path, { writer: writer.database, settle: batches.settle, makeRoom }, more.checkpoints);
   const commit = async (batch: readonly AnyBody[], settleEarly: SettleEarly): Promise<BodyResult[]> => {
     wal?.refuseBroken();
     const { results, state } = await batches.run(batch);
@@ -176,17 +177,21 @@ function keepLog(connection: Database.Database): void {
 
 /**
  * Keeps other processes out of the database at `path` until the returned function is called. It holds an exclusive transaction on a
- * separate file, which the kernel releases when the process ends in any way. @throws DbError `database_in_use`
+ * separate file, which the kernel releases when the process ends in any way. @throws DbError `database_in_use`; what `fileError` returns for
+ * a lock that cannot be opened
  */
 export function lockSqlite(path: string): () => void {
-  const lock = new Database(`${path}.lock`, { timeout: 0 });
+  const file = `${path}.lock`;
+  let lock: Database.Database | undefined;
   try {
+    lock = new Database(file, { timeout: 0 });
     // Nothing is written, so the transaction needs no journal on the disk, which may be full.
     lock.pragma('journal_mode = MEMORY');
     lock.exec('BEGIN EXCLUSIVE');
   } catch (error) {
-    lock.close();
-    throw new DbError('database_in_use', `another control plane is running on this database (${path}.lock)`, error);
+    lock?.close();
+    if (codeOf(error) !== 'SQLITE_BUSY') throw fileError(file, error);
+    throw new DbError('database_in_use', `another control plane is running on this database (${file})`, error);
   }
   return () => lock.close();
 }

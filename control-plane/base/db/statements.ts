@@ -3,8 +3,8 @@
 /**
  * The function returns what `prepare` has made of a text. It keeps the texts that were used last, up to `charsMax` characters of text.
  *
- * It has two generations: what is used comes into the new one, and when that has half of the characters, it becomes the old one and what was old
- * is dropped. So nothing is dropped that was used within the last half, and a text that is used often costs one look-up.
+ * It has two generations. What is used comes into the new one. When the new one has half of the characters, it becomes the old one, and what was old
+ * is dropped. So a text is dropped only if half of the characters were used after it, and a text that is used often costs one look-up.
  */
 export function keepPrepared<T>(prepare: (text: string) => T, charsMax: number): (text: string) => T {
   const half = charsMax / 2;

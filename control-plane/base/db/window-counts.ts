@@ -10,7 +10,7 @@ export interface WindowCounts {
   windowMs: number;
 }
 
-/** Counts one thing. False if `most` things were counted in the window already. One statement, so things of the same moment do not pass together. */
+/** Counts one thing. False if `most` things were counted in the window already. It is one statement, so no two things pass together. */
 export async function isCounted(
   tx: Tx,
   { table, id, count, windowMs }: WindowCounts,

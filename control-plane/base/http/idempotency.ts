@@ -169,7 +169,7 @@ const UsedRow = z.object({ used: int });
 const ClaimRow = z.object({ ...StoredRow.shape, ...UsedRow.shape, claimed: flag });
 type ClaimRow = z.infer<typeof ClaimRow>;
 
-/** In the order of the rows of a packet, the keys come after all accounts: a request changes its wallet first, and settles its key last. */
+/** Puts a key behind all accounts in the order of a packet (`HotBody.locks`), because a request changes its wallet first and settles its key last. */
 const AFTER_ACCOUNTS = '~';
 
 /**

@@ -47,17 +47,20 @@ export interface Tls {
   refresh(): void;
 }
 
-/** @throws Error if the files cannot be read or do not match: a server without a certificate could not serve anyone */
-export function openTls(files: TlsFiles, { log }: { log: Log }): Tls {
+/**
+ * `setting` is the one that names the files.
+ * @throws Error if the files cannot be read or do not match: a server without a certificate could not serve anyone
+ */
+export function openTls(setting: string, files: TlsFiles, { log }: { log: Log }): Tls {
   const servers = new Set<Server>();
-  let current = readPair(files);
+  let current = readPair(setting, files);
   let refused: string | undefined;
   return {
     options: () => current.options,
     serve: (server) => void servers.add(server),
     refresh: () => {
       try {
-        const now = readPair(files);
+        const now = readPair(setting, files);
         if (now.fingerprint === current.fingerprint) return;
         for (const server of servers) server.setSecureContext(now.options);
         current = now;
@@ -111,9 +114,9 @@ interface Pair {
   fingerprint: string;
 }
 
-function readPair({ certificate_file, key_file }: TlsFiles): Pair {
-  const cert = readNamed('tls.certificate_file', certificate_file, (path) => readFileSync(path));
-  const key = readNamed('tls.key_file', key_file, (path) => readFileSync(path));
+function readPair(setting: string, { certificate_file, key_file }: TlsFiles): Pair {
+  const cert = readNamed(`${setting}.certificate_file`, certificate_file, (path) => readFileSync(path));
+  const key = readNamed(`${setting}.key_file`, key_file, (path) => readFileSync(path));
   const options = { cert, key, minVersion: 'TLSv1.2' as const };
   // Throws if the certificate and the key do not match.
   createSecureContext(options);

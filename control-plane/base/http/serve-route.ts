@@ -21,7 +21,7 @@ import type { Unsent } from './unsent.ts';
 import { openSharedAnswers } from './shared-answers.ts';
 import { assertMediaType, uploadOf } from './uploads.ts';
 
-/** A body that comes this long after its head is late. Most clients send both together. If a slow line is late, its caller is only read again. */
+/** A body that comes this long after its head is late. Most clients send both at once. On a slow line a late body costs one more read of its key. */
 const LATE_MS = 1_000;
 
 export interface RouteDeps {

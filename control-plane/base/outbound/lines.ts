@@ -89,8 +89,8 @@ export function openLines(deps: ConnectionDeps): Lines {
 }
 
 /**
- * Calls `act` for each connection that the line gets during its request, and at once if it has one. V8 makes a function that is written right into
- * a property among the old objects. From there it would keep its whole request in memory until the next full collection.
+ * Calls `act` for each connection that the line gets during its request, and at once if it has one. A caller does not write its function into the
+ * property itself: V8 would put that function among its old objects, where it keeps the whole request in memory until the next full collection.
  */
 export function whenConnected(line: Line, act: () => void): void {
   line.onConnected = act;

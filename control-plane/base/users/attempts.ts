@@ -7,7 +7,7 @@
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { networkOf } from '../../../shared/client-network.ts';
-import { fail } from '../../../shared/errors.ts';
+import { fail, ServiceError } from '../../../shared/errors.ts';
 import { SIGN_UPS_PER_NETWORK_MAX } from '../../../shared/limits.ts';
 import { int } from '../db/columns.ts';
 import { type Db, join, type Sql, sql, type Tx } from '../db/db.ts';
@@ -30,29 +30,40 @@ const WAITS = {
   ],
   account: [{ failures: 50, waitMs: 15 * MINUTE }],
   network: [{ failures: 100, waitMs: 15 * MINUTE }],
+  openid: [{ failures: 30, waitMs: 15 * MINUTE }],
   signUps: [{ failures: SIGN_UPS_PER_NETWORK_MAX, waitMs: 60 * MINUTE }],
 } as const satisfies Record<string, Waits>;
 
 export interface Attempts {
-  /** Counts a sign-up whose address is free: each costs a hash and leaves rows. @throws ServiceError `rate_limit_exceeded` */
+  /** Counts a sign-up whose address is free, because it costs a hash and leaves rows. @throws ServiceError `rate_limit_exceeded` */
   takeSignUp(clientIp: string): Promise<void>;
+  /**
+   * Asks the OpenID provider with `ask` about an answer that a browser has brought. What counts are answers that are not valid (`ask` throws
+   * `sign_in_failed`). Otherwise one stranger could use up the requests that the provider allows this service. @throws ServiceError
+   * `rate_limit_exceeded`, and what `ask` throws
+   */
+  asking<T>(clientIp: string, ask: () => Promise<T>): Promise<T>;
   /**
    * Counts a try to sign in to the account. @throws ServiceError `rate_limit_exceeded` with the time to wait
    */
   take(attempt: Attempt): Promise<void>;
   /**
-   * Called when the try has failed. Only this keeps the older failures of the network for another hour: in a large network somebody always signs in
-   * rightly, and a try that counts already may still be a right one.
+   * Called when the try has failed. A failure keeps the older failures of the network for another hour. A try that only counts does not keep them:
+   * it may still succeed, and in a large network somebody always signs in.
    */
   noteFailure(attempt: Attempt): Promise<void>;
   /** Called when nothing about the try was wrong, but a code was missing. The try does not count then. */
   takeBack(attempt: Attempt): Promise<void>;
+  /** Checks what was given in a try that counts. If it cannot be checked now, the try does not count. @throws what `check` throws */
+  checked<T>(attempt: Attempt, check: () => Promise<T>): Promise<T>;
   /** Called when the try has succeeded. It clears the failures of the account, and takes this one try back from the network's count. */
   forgive(tx: Tx, attempt: Attempt): Promise<void>;
 }
 
 const TOO_MANY_FAILURES =
   'There were too many failed tries. Wait for the seconds that Retry-After says, or use a passkey.';
+const TOO_MANY_ANSWERS =
+  'Too many answers of the OpenID provider from your network were not valid. Wait for the seconds that Retry-After says, or sign in another way.';
 const TOO_MANY_SIGN_UPS =
   'Too many people have signed up from your network. Wait for the seconds that Retry-After says, or ask for an invitation.';
 
@@ -66,48 +77,54 @@ export interface Attempt {
 
 const NextRow = z.object({ next_ms: int });
 
-export function openAttempts({ db, clock }: { db: Db; clock: Clock }): Attempts {
-  const takeOne = async (
-    subject: string,
-    { waits, why = TOO_MANY_FAILURES, keepsTime = false }: { waits: Waits; why?: string; keepsTime?: boolean },
-  ): Promise<void> => {
-    const nowMs = clock.now();
-    const taken = await db.tx('users.note_attempt', (tx) => tx.run(counted(subject, { waits, keepsTime, nowMs })));
-    if (taken === 1) return;
-    const row = await db.read.one(NextRow, sql`select next_ms from sign_in_failures where subject = ${subject}`);
-    fail('rate_limit_exceeded', {
-      detail: why,
-      retryAfterSeconds: Math.max(1, ((row?.next_ms ?? nowMs) - nowMs) / SECOND),
-    });
+export function openAttempts(deps: { db: Db; clock: Clock }): Attempts {
+  const { takeOne, takeBackOf, keep } = openCounters(deps);
+  const takeBack: Attempts['takeBack'] = async (attempt) => {
+    const { pair, account, network } = subjectsOf(attempt);
+    await takeBackOf(attempt.isKnown ? [pair, network] : [pair, network, account]);
   };
   return {
     takeSignUp: async (clientIp) => {
       const subject = hashOf(JSON.stringify(['sign-ups', networkOf(clientIp)]));
       await takeOne(subject, { waits: WAITS.signUps, why: TOO_MANY_SIGN_UPS });
     },
+    asking: async (clientIp, ask) => {
+      const subject = hashOf(JSON.stringify(['openid', networkOf(clientIp)]));
+      await takeOne(subject, { waits: WAITS.openid, why: TOO_MANY_ANSWERS, keepsTime: true });
+      let isValid = true;
+      try {
+        return await ask();
+      } catch (error) {
+        isValid = !(error instanceof ServiceError) || error.code !== 'sign_in_failed';
+        throw error;
+      } finally {
+        await (isValid ? takeBackOf([subject]) : keep(subject));
+      }
+    },
     take: async (attempt) => {
       const { pair, account, network } = subjectsOf(attempt);
-      // The network first: else one that must wait could leave a row for each address that it makes up.
+      // The network is counted first. Otherwise a network that must wait could leave a row for each address that it makes up.
       await takeOne(network, { waits: WAITS.network, keepsTime: true });
+      const taken = [network];
       try {
         await takeOne(pair, { waits: WAITS.pair });
+        taken.push(pair);
+        if (!attempt.isKnown) await takeOne(account, { waits: WAITS.account });
       } catch (error) {
-        // Nothing was tried. An owner who keeps trying while it must wait does not lock its whole network.
-        await db.tx('users.take_back_attempt', (tx) => tx.run(withoutOne([network])));
+        // Nothing was tried. An owner who keeps trying while it must wait does not lock its whole network, and does not have to wait longer.
+        await takeBackOf(taken);
         throw error;
       }
-      if (!attempt.isKnown) await takeOne(account, { waits: WAITS.account });
     },
-    noteFailure: async (attempt) => {
-      const { network } = subjectsOf(attempt);
-      await db.tx('users.note_failure', (tx) =>
-        tx.run(sql`update sign_in_failures set updated_ms = ${clock.now()} where subject = ${network}`),
-      );
-    },
-    takeBack: async (attempt) => {
-      const { pair, account, network } = subjectsOf(attempt);
-      const counted = attempt.isKnown ? [pair, network] : [pair, network, account];
-      await db.tx('users.take_back_attempt', (tx) => tx.run(withoutOne(counted)));
+    noteFailure: (attempt) => keep(subjectsOf(attempt).network),
+    takeBack,
+    checked: async (attempt, check) => {
+      try {
+        return await check();
+      } catch (error) {
+        await takeBack(attempt);
+        throw error;
+      }
     },
     forgive: async (tx, attempt) => {
       const { pair, account, network } = subjectsOf(attempt);
@@ -127,7 +144,39 @@ export function forgetAttempts(db: Db, { untilMs, limit }: Piece): Promise<numbe
   );
 }
 
-/** The statement that counts a try. It changes no row while the subject must wait. `keepsTime`: only `noteFailure` moves the time. */
+interface Counters {
+  /** Counts a try. With `keepsTime`, it keeps no older failures (`keep`). @throws ServiceError `rate_limit_exceeded` */
+  takeOne(subject: string, how: { waits: Waits; why?: string; keepsTime?: boolean }): Promise<void>;
+  /** Takes a try back that was counted for each of these subjects. */
+  takeBackOf(subjects: readonly string[]): Promise<void>;
+  /** Keeps the failures for another hour. */
+  keep(subject: string): Promise<void>;
+}
+
+function openCounters({ db, clock }: { db: Db; clock: Clock }): Counters {
+  return {
+    takeOne: async (subject, { waits, why = TOO_MANY_FAILURES, keepsTime = false }) => {
+      const nowMs = clock.now();
+      const taken = await db.tx('users.note_attempt', (tx) => tx.run(counted(subject, { waits, keepsTime, nowMs })));
+      if (taken === 1) return;
+      const row = await db.read.one(NextRow, sql`select next_ms from sign_in_failures where subject = ${subject}`);
+      fail('rate_limit_exceeded', {
+        detail: why,
+        retryAfterSeconds: Math.max(1, ((row?.next_ms ?? nowMs) - nowMs) / SECOND),
+      });
+    },
+    takeBackOf: async (subjects) => {
+      await db.tx('users.take_back_attempt', (tx) => tx.run(withoutOne(subjects)));
+    },
+    keep: async (subject) => {
+      await db.tx('users.note_failure', (tx) =>
+        tx.run(sql`update sign_in_failures set updated_ms = ${clock.now()} where subject = ${subject}`),
+      );
+    },
+  };
+}
+
+/** The statement that counts a try. It changes no row while the subject must wait. With `keepsTime`, only a failure moves the time. */
 function counted(
   subject: string,
   { waits, keepsTime, nowMs }: { waits: Waits; keepsTime: boolean; nowMs: number },

@@ -60,7 +60,7 @@ export function openInvitations(deps: PeopleDeps): Invitations {
       const attempt = { account: person.email, clientIp: visitor.clientIp, isKnown: false };
       await attempts.take(attempt);
       await assertFree(attempt, deps);
-      const hash = await passwords.hash(person.password);
+      const hash = await attempts.checked(attempt, () => passwords.hash(person.password));
       return db.tx('users.accept_invitation', async (tx) => {
         await tx.lock('org', orgId);
         const { role, id } = await take(tx, { tokenHash, email: person.email }, deps);

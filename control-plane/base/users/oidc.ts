@@ -32,7 +32,8 @@ export interface Oidc {
   /**
    * `query` is what the provider has added to the address of our page. The login is used up, whether the provider accepts the answer or not.
    * @throws ServiceError `validation_failed` for a login that is not ours, `access_denied` if the person or the provider has refused,
-   * `sign_in_failed`, `sign_up_closed` for a person without an account, `conflict` for an account that may be somebody else's, `unavailable`
+   * `sign_in_failed`, `sign_up_closed` for a person without an account, `conflict` for an account that may be somebody else's,
+   * `rate_limit_exceeded`, `unavailable`
    */
   finish(answer: { login: string; query: string }, visitor: Visitor): Promise<NewSession>;
 }
@@ -63,7 +64,7 @@ type Claims = z.infer<typeof Claims>;
 const library = () => import('openid-client');
 
 export function openOidc(deps: Deps): Oidc {
-  const { db, clock, ids, sealing, sessions, oidc, log, origin } = deps;
+  const { db, clock, ids, attempts, sealing, sessions, oidc, log, origin } = deps;
   const redirectUri = `${origin}/oidc`;
   const provider = openProvider(deps);
   return {
@@ -91,19 +92,20 @@ export function openOidc(deps: Deps): Oidc {
         return failField('login', 'must be that of POST /v1/auth/oidc/begin, not older than ten minutes');
       const { authorizationCodeGrant } = await library();
       const config = await provider(settings);
-      // The login is used up before the provider is asked. Otherwise a stranger could let this service ask it at any rate with one login.
-      const isNew = await db.tx('users.use_oidc_login', (tx) =>
-        credentials.useChallenge(tx, `oidc ${login.state}`, login.expires_ms),
-      );
-      if (!isNew) return failLogin();
-      const tokens = await authorizationCodeGrant(config, new URL(`${redirectUri}?${query}`), {
-        expectedState: login.state,
-        expectedNonce: login.nonce,
-        pkceCodeVerifier: login.verifier,
-        idTokenExpected: true,
-      }).catch((error: unknown) => failGrant(error, settings, log));
-      const { data: claims } = Claims.safeParse(tokens.claims());
-      if (claims === undefined) return failLogin();
+      const claims = await attempts.asking(visitor.clientIp, async () => {
+        // The login is used up before the provider is asked, so one login asks it once.
+        const isNew = await db.tx('users.use_oidc_login', (tx) =>
+          credentials.useChallenge(tx, `oidc ${login.state}`, login.expires_ms),
+        );
+        if (!isNew) return failLogin();
+        const tokens = await authorizationCodeGrant(config, new URL(`${redirectUri}?${query}`), {
+          expectedState: login.state,
+          expectedNonce: login.nonce,
+          pkceCodeVerifier: login.verifier,
+          idTokenExpected: true,
+        }).catch((error: unknown) => failGrant(error, settings, log));
+        return Claims.safeParse(tokens.claims()).data ?? failLogin();
+      });
       const { userId } = await personOf(db.read, claims, deps);
       return db.tx('users.oidc_sign_in', async (tx) => {
         await tx.lock('user', userId);
@@ -212,21 +214,31 @@ async function personOf(query: Query, claims: Claims, deps: Deps): Promise<{ use
 }
 
 /**
- * A stranger may sign up with the address of somebody else. A link with that account would lead the owner of the address into an account that the
- * stranger has too. So the operator must have given the account to its person, or the browser must be signed in to it.
+ * Links only the person whose account it is. A stranger may sign up with the address of somebody else, and then the owner of the address would get
+ * into an account that the stranger has too. And a provider may give the address of somebody who has left to somebody else. So the operator must have
+ * given the account to its person, and nobody else at the provider may be linked with it; or the browser must be signed in to it.
  */
 async function assertOwn(
   tx: Tx,
   { userId, visitor: { sessionToken } }: { userId: string; visitor: Visitor },
-  { clock }: Deps,
+  deps: Deps,
 ): Promise<void> {
-  if ((await findUser(tx, userId))?.is_vouched === true) return;
-  const session = sessionToken && (await sessionWithToken(tx, hashOf(sessionToken), clock.now()));
+  const isVouched = (await findUser(tx, userId))?.is_vouched === true;
+  const isFree = !(await credentials.credentialsOf(tx, userId, 'oidc')).some((link) => isOfProvider(link, deps));
+  if (isVouched && isFree) return;
+  const session = sessionToken && (await sessionWithToken(tx, hashOf(sessionToken), deps.clock.now()));
   if (session && session.user_id === userId) return;
+  const [what, who] = isFree
+    ? ['Somebody has made an account with your address here.', 'it was you']
+    : ['The account with your address here is linked with somebody else at the OpenID provider.', 'it is yours'];
   fail(
     'conflict',
-    'Somebody has made an account with your address here. If it was you, sign in to it in this browser, and link single sign-on under Sign-in and security. If not, ask the operator for a link to it.',
+    `${what} If ${who}, sign in to it in this browser, and link single sign-on under Sign-in and security. If not, ask the operator for a link to it.`,
   );
+}
+
+function isOfProvider({ external_id: externalId }: credentials.CredentialRow, deps: Deps): boolean {
+  return externalId?.startsWith(externalIdOf({ sub: '' }, deps)) === true;
 }
 
 /** The row that links an account with the person at the provider. It is inserted at each sign-in, and ignored from the second one on. */
@@ -246,7 +258,7 @@ function linkOf(userId: string, claims: Claims, deps: Deps): Parameters<typeof c
   };
 }
 
-function externalIdOf({ sub }: Claims, { oidc }: Deps): string {
+function externalIdOf({ sub }: Pick<Claims, 'sub'>, { oidc }: Deps): string {
   return `${oidc?.issuer ?? ''} ${sub}`;
 }
 

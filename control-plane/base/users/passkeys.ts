@@ -1,5 +1,6 @@
 // Passkeys (WebAuthn): an authenticator of the person signs a challenge of ours, for our origin alone.
 import type { AuthenticationResponseJSON, RegistrationResponseJSON } from '@simplewebauthn/server';
+import { z } from 'zod';
 import type { PasskeyAnswer } from '../../../shared/api/auth.ts';
 import { fail, failField } from '../../../shared/errors.ts';
 import type { Tx } from '../db/db.ts';
@@ -11,6 +12,10 @@ import { findUser } from './store.ts';
 
 const CHALLENGE_MS = 5 * 60_000;
 const PASSKEYS_MAX = 20;
+/** 1023 bytes in base64url: the longest id of a passkey (WebAuthn, section 4). */
+const ID_CHARS_MAX = 1_364;
+/** How the authenticator can be reached, in words of the browser. There are six of them. */
+const Transports = z.array(z.string().max(32)).max(16).default([]);
 /** Sealed texts of this kind are challenges. */
 const PLACE = 'passkey challenge';
 
@@ -101,30 +106,17 @@ async function register(
   { name, answer }: { name: string; answer: PasskeyAnswer },
   deps: Deps,
 ): Promise<Registered> {
-  const { db, clock, ids, origin, secondFactors, sessions } = deps;
-  const { verifyRegistrationResponse } = await library();
-  let challenge = '';
-  const { registrationInfo } = await verifyRegistrationResponse({
-    // The library checks every part of it.
-    response: answer as unknown as RegistrationResponseJSON,
-    expectedChallenge: (signed) => ((challenge = signed), true),
-    expectedOrigin: origin,
-    expectedRPID: new URL(origin).hostname,
-    requireUserVerification: true,
-  }).catch(() => ({ registrationInfo: undefined }));
-  if (registrationInfo === undefined)
-    return failField('passkey', 'must be the answer of an authenticator to POST /v1/auth/passkeys/registration');
-  const { credential } = registrationInfo;
+  const { db, clock, ids, secondFactors, sessions } = deps;
+  const { challenge, ...read } =
+    (await registered(answer, deps)) ??
+    failField('passkey', 'must be the answer of an authenticator to POST /v1/auth/passkeys/registration');
   const nowMs = clock.now();
   const row: rows.CredentialRow = {
     id: ids.prefixed('cred'),
     user_id: userId,
     kind: 'passkey',
     name,
-    external_id: credential.id,
-    secret: Buffer.from(credential.publicKey).toString('base64url'),
-    counter: credential.counter,
-    transports: (credential.transports ?? []).map(String),
+    ...read,
     confirmed_ms: nowMs,
     created_ms: nowMs,
     used_ms: null,
@@ -138,6 +130,47 @@ async function register(
     const recoveryCodes = codes > 0 ? [] : await secondFactors.newRecoveryCodes(tx, userId);
     return { row, recoveryCodes, session: await sessions.confirm(tx, id, true) };
   });
+}
+
+/** What the authenticator says of the new passkey. */
+type ReadPasskey = Pick<rows.CredentialRow, 'external_id' | 'secret' | 'counter' | 'transports'>;
+
+/** The new passkey, and the challenge that it answers; undefined if the answer is not that of an authenticator. */
+async function registered(
+  answer: PasskeyAnswer,
+  { origin }: Deps,
+): Promise<(ReadPasskey & { challenge: string }) | undefined> {
+  const { verifyRegistrationResponse } = await library();
+  let challenge = '';
+  try {
+    if (await hasCertificates(answer)) return undefined;
+    const { registrationInfo } = await verifyRegistrationResponse({
+      // The library checks every part of it.
+      response: answer as unknown as RegistrationResponseJSON,
+      expectedChallenge: (signed) => ((challenge = signed), true),
+      expectedOrigin: origin,
+      expectedRPID: new URL(origin).hostname,
+      requireUserVerification: true,
+    });
+    if (registrationInfo === undefined) return undefined;
+    const { id, publicKey, counter, transports } = registrationInfo.credential;
+    if (id.length > ID_CHARS_MAX) return undefined;
+    const secret = Buffer.from(publicKey).toString('base64url');
+    return { external_id: id, secret, counter, transports: Transports.parse(transports), challenge };
+  } catch {
+    return undefined;
+  }
+}
+
+/**
+ * Whether the answer has a statement with certificates about its authenticator. We ask for none, so browsers send no statement, or one that the new
+ * key has signed itself. The library would ask the addresses that certificates name, whoever has made them.
+ */
+async function hasCertificates({ response }: PasskeyAnswer): Promise<boolean> {
+  const { decodeAttestationObject, isoBase64URL } = await import('@simplewebauthn/server/helpers');
+  const object = decodeAttestationObject(isoBase64URL.toBuffer(String(response['attestationObject'])));
+  const format = object.get('fmt');
+  return !(format === 'none' || format === 'packed') || object.get('attStmt').get('x5c') !== undefined;
 }
 
 interface Proof {

@@ -83,8 +83,11 @@ export function openPeople(deps: PeopleDeps): People {
       const attempt = { account: person.email, clientIp: visitor.clientIp, isKnown: false };
       await attempts.take(attempt);
       await assertFree(attempt, deps);
-      await countSignUp(attempt, deps);
-      const hash = await passwords.hash(person.password);
+      // A sign-up that is refused here is no failed sign-in of its network.
+      const hash = await attempts.checked(attempt, async () => {
+        await attempts.takeSignUp(attempt.clientIp);
+        return passwords.hash(person.password);
+      });
       return db.tx('users.sign_up', async (tx) => {
         const user = await insertPerson(tx, { ...person, isOperator: false, isVouched: false }, deps);
         await signIn.setPassword(tx, user.id, hash);
@@ -162,16 +165,6 @@ export async function insertPerson(
   const flags = { is_operator: isOperator, is_vouched: isVouched };
   const row = { id: ids.prefixed('usr'), email, name, ...flags, blocked_ms: null, created_ms: clock.now() };
   return (await store.insertUser(tx, row)) === 1 ? row : failTaken(email);
-}
-
-/** A sign-up that is refused here is no failed sign-in of its network. @throws ServiceError `rate_limit_exceeded` */
-async function countSignUp(attempt: Attempt, { attempts }: Pick<PeopleDeps, 'attempts'>): Promise<void> {
-  try {
-    await attempts.takeSignUp(attempt.clientIp);
-  } catch (error) {
-    await attempts.takeBack(attempt);
-    throw error;
-  }
 }
 
 /** Spares the hash for an address that is taken. The answer says so in any case. @throws ServiceError `conflict` if the address is taken */

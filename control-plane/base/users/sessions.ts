@@ -228,7 +228,8 @@ async function insert(tx: Tx, beginning: Beginning, tokenHash: string, deps: Dep
     ...place,
     ...times,
   });
-  await rows.noteNetwork(tx, userId, place.network, nowMs);
+  // Somebody who may have stolen the password or the provider must not make networks known, from which there are more tries.
+  if (isConfirmed) await rows.noteNetwork(tx, userId, place.network, nowMs);
   const data = { session_id: id, method, client_ip: visitor.clientIp };
   await deps.events.append(tx, { type: 'session.created', subjectId: userId, orgId, data });
   return id;

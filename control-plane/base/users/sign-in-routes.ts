@@ -107,7 +107,7 @@ export function oidcRoutes({ users: { oidc, sessions } }: { users: Users }): Rou
       operationId: 'finishOidc',
       summary: 'Sign in with the answer of the OpenID provider',
       description:
-        'At the first sign-in, the existing account with the address that the provider has verified is linked, if the operator has given it to its person or the browser is signed in to it. Signing in creates no account. It does not count as a second factor, so operators still confirm with their second factor.',
+        'At the first sign-in, the existing account with the address that the provider has verified is linked, if the operator has given it to its person and nobody else at the provider is linked with it, or if the browser is signed in to it. Signing in creates no account. It does not count as a second factor, so operators still confirm with their second factor.',
       body: Finish,
       responses: { 201: sessionResponse },
       errors: ['not_found', 'access_denied', 'sign_in_failed', 'sign_up_closed', 'conflict', 'unavailable'],

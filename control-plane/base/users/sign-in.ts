@@ -68,12 +68,12 @@ export function openSignIn(deps: SignInDeps): SignIn {
     withPassword: (given, visitor) => withPassword(given, visitor, deps),
     confirm: (session, given, clientIp) => confirm(session, given, clientIp, deps),
     changePassword: async (session, { current, next }, clientIp) => {
+      if (next === current) failField('new_password', 'must not be the present password');
       const attempt = await attemptOf(session, clientIp, deps);
       await attempts.take(attempt);
       const stored = await passwordOf(db.read, session.userId);
-      if (!(await passwords.fits(current, stored))) return failTry(attempt, deps);
-      if (next === current) failField('new_password', 'must not be the present password');
-      const hash = await passwords.hash(next);
+      if (!(await attempts.checked(attempt, () => passwords.fits(current, stored)))) return failTry(attempt, deps);
+      const hash = await attempts.checked(attempt, () => passwords.hash(next));
       return db.tx('users.change_password', async (tx) => {
         await tx.lock('user', session.userId);
         await assertPassword(tx, session.userId, stored);
@@ -108,7 +108,7 @@ async function withPassword(
   await attempts.take(attempt);
   const stored = await passwordOf(db.read, userId);
   // If there is no account or no password, the check takes the same time and fails.
-  const fits = await passwords.fits(password, stored);
+  const fits = await attempts.checked(attempt, () => passwords.fits(password, stored));
   if (!fits || stored === undefined) return failTry(attempt, deps);
   const begun = await db.tx('users.sign_in', async (tx) => {
     await tx.lock('user', userId);
@@ -142,7 +142,8 @@ async function confirm(
   const stored = await passwordOf(db.read, userId);
   const needsCode = hasSecond(await factorsOf(db.read, userId));
   // Whoever has a second factor learns nothing here about the password.
-  const fits = code !== undefined || needsCode || (await passwords.fits(password ?? '', stored));
+  const check = (): Promise<boolean> => passwords.fits(password ?? '', stored);
+  const fits = code !== undefined || needsCode || (await attempts.checked(attempt, check));
   if (!fits) return failTry(attempt, deps);
   const confirmed = await db.tx('users.step_up', async (tx) => {
     await tx.lock('user', userId);

@@ -279,8 +279,7 @@ export const NOT_RUN: readonly NotRun[] = [
     ],
   },
   {
-    command:
-      'svc-agent enroll --url https://api.example.com --token <enrollment token>',
+    command: 'svc-agent enroll --url https://api.example.com --token <enrollment token>',
     reason: 'the host of this test is enrolled already, with its own configuration',
     provenBy: [PACKAGE_TEST, 'where there is no Node, install.sh puts the agent there; enrolled, it carries a rental'],
   },

@@ -68,6 +68,11 @@ describe('API keys', () => {
     const caller = await authenticate(created.key);
     expect(caller?.scopes).toEqual(['serverless:read', 'serverless:write', 'billing:read']);
   });
+  test('expires in the future, never at once', async () => {
+    await expect(newKey({ expiresMs: now })).rejects.toThrow('expires_at must be in the future');
+    expect(await newKey({ expiresMs: now + 1 })).toMatchObject({ expires_at: expect.any(String) });
+  });
+
   test('expire on time', async () => {
     const created = await newKey({ expiresMs: now + 1000 });
     now += 999;

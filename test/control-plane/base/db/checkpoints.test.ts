@@ -1,4 +1,4 @@
-// Checkpoints of SQLite in a thread: the log begins anew under constant load, and a thread that fails is replaced.
+// Checkpoints of SQLite in a thread: the log begins anew under constant load, a thread that fails is replaced, and a full disk ends nothing.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -11,6 +11,7 @@ import { type CheckpointOptions } from '../../../../control-plane/base/db/checkp
 import { type Db, type NowTx, sql } from '../../../../control-plane/base/db/db.ts';
 import { openSqlite } from '../../../../control-plane/base/db/sqlite.ts';
 import { systemClock } from '../../../../shared/clock.ts';
+import { mountSmallDisk, type SmallDisk } from '../../../kit/disks.ts';
 
 const clock = systemClock();
 const ROOM = new URL('../../../../control-plane/base/db/', import.meta.url);
@@ -19,6 +20,7 @@ const PAGES = 100;
 const COMMITS_MAX = 20_000;
 
 let dir: string;
+let disk: SmallDisk | undefined;
 let db: Db;
 const open = (checkpoints: CheckpointOptions): Db => openSqlite(join(dir, 'a.db'), { clock, checkpoints });
 beforeEach(() => {
@@ -27,6 +29,8 @@ beforeEach(() => {
 afterEach(async () => {
   await db.close();
   rmSync(dir, { recursive: true });
+  disk?.remove();
+  disk = undefined;
 });
 
 /** A program for the thread. */
@@ -39,9 +43,9 @@ function program(text: string): URL {
 const Log = z.object({ log: int });
 
 /** Writes one commit after the other until the log has begun anew `times` times, and returns the number of commits. */
-async function writeUntilAnew(times: number): Promise<number> {
+async function writeUntilAnew(times: number, path = join(dir, 'a.db')): Promise<number> {
   await db.tx('setup', (tx) => tx.run(sql`create table if not exists t (v TEXT not null) strict`));
-  const watcher = new Database(join(dir, 'a.db'), { readonly: true });
+  const watcher = new Database(path, { readonly: true });
   const length = (): number => Log.parse(watcher.prepare('pragma wal_checkpoint(NOOP)').get()).log;
   let [commits, before, anew] = [0, 0, 0];
   for (; anew < times && commits < COMMITS_MAX; commits += 1) {
@@ -107,4 +111,30 @@ test('a checkpoint ends although a body that may be lost has left its transactio
   await expect.poll(losable).toBe(1);
   stored.close();
   expect(await count()).toBe(17);
+});
+
+test('a checkpoint that finds the disk full frees space and ends nothing, and a later one copies its pages', async () => {
+  const uncaught: unknown[] = [];
+  const note = (error: unknown): void => void uncaught.push(error);
+  process.on('uncaughtExceptionMonitor', note);
+  // The log of the time in which the thread starts must fit.
+  const small = mountSmallDisk(64 * 1024 ** 2);
+  disk = small;
+  let calls = 0;
+  const makeRoom = (): boolean => {
+    calls += 1;
+    small.empty();
+    return true;
+  };
+  const path = join(small.dir, 'a.db');
+  db = openSqlite(path, { clock, makeRoom, checkpoints: { pages: PAGES } });
+  // From now on the file of the log is longer than what is written to it, so commits need nothing of the disk.
+  await db.tx('large', (tx) => tx.run(sql`create table large as select hex(zeroblob(1000000)) as v`));
+  const before = await writeUntilAnew(2, path);
+  small.fill();
+  const commits = await writeUntilAnew(1, path);
+  expect(calls).toBe(1);
+  expect(await count()).toBe(before + commits);
+  process.off('uncaughtExceptionMonitor', note);
+  expect(uncaught).toEqual([]);
 });

@@ -39,6 +39,31 @@ test('a server that closes the connection of a transaction fails that transactio
   expect(uncaught).toEqual([]);
 });
 
+test('a connection that the server ends between two statements of a transaction counts as a server that is away', async () => {
+  const [ours, theirs] = [await openTestDb([]), await openTestDb([])];
+  const lost = ours.tx('lost', async (tx) => {
+    const { pid } = z.object({ pid: int }).parse(await tx.one(z.unknown(), sql`select pg_backend_pid() as pid`));
+    const Ended = z.object({ ended: z.boolean() });
+    await theirs.read.one(Ended, sql`select pg_terminate_backend(cast(${pid} as integer), 5000) as ended`);
+    return tx.one(One, sql`select 1 as one`);
+  });
+  await expect(lost).rejects.toMatchObject({ code: 'unavailable' });
+  expect(await ours.tx('next', (tx) => tx.one(One, sql`select 1 as one`))).toEqual({ one: 1 });
+  await Promise.all([ours.close(), theirs.close()]);
+});
+
+test('several processes may prepare a new database at the same time', async () => {
+  const url = await createDatabase(inject('postgresUrl') ?? '');
+  const [clock, rng, log] = [systemClock(), systemRng(), createLog('test', 'silent')];
+  const dbs = Array.from({ length: 4 }, () => openPostgres(url, { clock, rng, log }));
+  // All of them have connections now, so that none begins later than the others.
+  await Promise.all(dbs.map((db) => db.tx('connect', (tx) => tx.one(One, sql`select 1 as one`))));
+  await Promise.all(dbs.map(prepareDatabase));
+  const seen = await Promise.all(dbs.map((db) => seeLease(db, 'primary')));
+  expect(seen).toEqual([undefined, undefined, undefined, undefined]);
+  await Promise.all(dbs.map((db) => db.close()));
+});
+
 test('a transaction in progress holds up a takeover of the lease, and not its renewal', async () => {
   const url = await createDatabase(inject('postgresUrl') ?? '');
   const [clock, rng, log] = [systemClock(), systemRng(), createLog('test', 'silent')];
@@ -49,28 +74,26 @@ test('a transaction in progress holds up a takeover of the lease, and not its re
   if (held === undefined) throw new Error('the lease was not free');
   ours.fence(held);
   const [begun, end] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
-  const order: string[] = [];
-  const body = ours
-    .tx('slow', async (tx) => {
-      await tx.one(One, sql`select 1 as one`);
-      begun.resolve();
-      await end.promise;
-    })
-    .then(() => order.push('body'));
+  let isTaken = false;
+  const body = ours.tx('slow', async (tx) => {
+    await tx.one(One, sql`select 1 as one`);
+    begun.resolve();
+    await end.promise;
+  });
   await begun.promise;
   expect(await renewLease(ours, held)).toBe(true);
   const seen = await seeLease(theirs, 'primary');
   const takeover = takeLease(theirs, { name: 'primary', holder: 'theirs' }, seen).then((taken) => {
-    order.push('takeover');
+    isTaken = true;
     return taken;
   });
   const Waiting = z.object({ count: int });
   const waiting = sql`select count(*) as count from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`;
   while ((await theirs.read.one(Waiting, waiting))?.count === 0) await clock.sleep(5);
+  expect(isTaken).toBe(false);
   end.resolve();
   await body;
   expect(await takeover).toMatchObject({ epoch: 2 });
-  expect(order).toEqual(['body', 'takeover']);
   await expect(ours.tx('late', (tx) => tx.one(One, sql`select 1 as one`))).rejects.toMatchObject({
     code: 'lease_lost',
   });

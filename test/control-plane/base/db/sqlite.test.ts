@@ -1,5 +1,5 @@
 // Behaviour of the SQLite driver alone: group commit, the lock against other processes, and the rule against waiting inside a transaction.
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
@@ -109,6 +109,18 @@ test('a file that is no database is named, and is not changed', () => {
   writeFileSync(other, bytes);
   expect(() => openSqlite(other, { clock })).toThrow(`not_a_database: ${other} is not a SQLite database`);
   expect(readFileSync(other)).toEqual(bytes);
+});
+
+test('a file that cannot be opened is named, and its lock is too: a second control plane is not to blame', () => {
+  const other = join(dir, 'other.db');
+  mkdirSync(other);
+  expect(() => openSqlite(other, { clock })).toThrow(`${other} cannot be opened. It, its folder`);
+  const locked = join(dir, 'locked.db');
+  mkdirSync(`${locked}.lock`);
+  expect(() => openSqlite(locked, { clock })).toThrow(`${locked}.lock cannot be opened. It, its folder`);
+  rmSync(`${locked}.lock`, { recursive: true });
+  writeFileSync(`${locked}.lock`, Buffer.alloc(8192, 1));
+  expect(() => openSqlite(locked, { clock })).toThrow(`not_a_database: ${locked}.lock is not a SQLite database`);
 });
 
 test('SQLite versions that can lose committed writes are refused, up to the fixed version', () => {

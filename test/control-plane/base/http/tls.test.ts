@@ -48,7 +48,7 @@ async function serial(): Promise<string> {
 }
 
 test('a renewed pair is served to new connections; half a pair is logged once, and the old pair stays', async () => {
-  const tls = openTls(files, { log });
+  const tls = openTls('apps.tls', files, { log });
   server = createServer(tls.options(), (socket) => socket.on('error', () => undefined));
   tls.serve(server);
   server.listen(0, '127.0.0.1');
@@ -73,7 +73,7 @@ test('a renewed pair is served to new connections; half a pair is logged once, a
   rmSync(files.key_file);
   tls.refresh();
   expect(await serial()).not.toBe(first);
-  expect(lines.at(-1)).toMatch(/tls\.(certificate|key)_file names .*, which does not exist/);
+  expect(lines.at(-1)).toMatch(/apps\.tls\.(certificate|key)_file names .*, which does not exist/);
   server.close();
 });
 
@@ -83,5 +83,5 @@ test.each([
   ['no file', (): void => rmSync(files.key_file)],
 ])('%s at the start is an error', (_, spoil) => {
   spoil();
-  expect(() => openTls(files, { log })).toThrow(/./);
+  expect(() => openTls('apps.tls', files, { log })).toThrow(/./);
 });

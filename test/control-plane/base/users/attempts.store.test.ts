@@ -3,12 +3,15 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { countRow } from '../../../../control-plane/base/db/columns.ts';
 import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
 import { type Attempt, type Attempts, openAttempts } from '../../../../control-plane/base/users/attempts.ts';
+import { ServiceError } from '../../../../shared/errors.ts';
 import { SCHEMA } from '../../../../control-plane/foundation.ts';
 import { openTestDb } from '../../../kit/databases.ts';
 import { type VirtualClock, virtualClock } from '../../../kit/virtual-clock.ts';
 
 /** Failures of one network before it must wait. */
 const NETWORK_MAX = 100;
+/** Failures of one account, from networks that its owner has not used, before they must wait. */
+const ACCOUNT_MAX = 50;
 const MINUTE_MS = 60_000;
 
 let clock: VirtualClock;
@@ -44,6 +47,27 @@ test('a person who must wait and goes on trying does not use up the tries of the
   for (let n = 0; n < 2 * NETWORK_MAX; n += 1) await expect(take('ada@example.org')).rejects.toMatchObject(refused);
   for (let n = 5; n < NETWORK_MAX; n += 1) await take(`b${n}@example.org`);
   await expect(take('late@example.org')).rejects.toMatchObject(refused);
+});
+
+test('a person whose account strangers lock, and who goes on trying, waits no longer than they make it wait', async () => {
+  for (let n = 0; n < ACCOUNT_MAX; n += 1) await take('ada@example.org', `203.0.113.${n}`);
+  for (let n = 0; n < 2 * NETWORK_MAX; n += 1) await expect(take('ada@example.org')).rejects.toMatchObject(refused);
+  await clock.advance(15 * MINUTE_MS);
+  await take('ada@example.org');
+  for (let n = 1; n < NETWORK_MAX; n += 1) await take(`b${n}@example.org`);
+  await expect(take('late@example.org')).rejects.toMatchObject(refused);
+});
+
+test('answers of an OpenID provider that are not valid fade after an hour, however many valid ones come meanwhile', async () => {
+  const invalid = (): Promise<never> => Promise.reject(new ServiceError('sign_in_failed', { detail: 'not valid' }));
+  const answer = (ask: () => Promise<string>): Promise<string> => attempts.asking('198.51.100.7', ask);
+  for (let round = 0; round < 2; round += 1) {
+    for (let n = 0; n < 29; n += 1) await expect(answer(invalid)).rejects.toMatchObject({ code: 'sign_in_failed' });
+    for (let n = 0; n < 6; n += 1) {
+      await clock.advance(10 * MINUTE_MS);
+      expect(await answer(() => Promise.resolve('tokens'))).toBe('tokens');
+    }
+  }
 });
 
 describe('the failures of a network whose people sign in rightly all the time', () => {

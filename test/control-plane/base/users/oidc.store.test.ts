@@ -30,6 +30,19 @@ const finish = (login: string, query: string): Promise<Answer> =>
   api.call('POST', '/v1/auth/oidc/finish', { body: { login, query } });
 const person = (more: object = {}) => ({ sub: 'ada-1', email: ada.email, email_verified: true, ...more });
 
+const linkWith = (userId: string, externalId: string) => ({
+  id: 'cred_1',
+  user_id: userId,
+  kind: 'oidc' as const,
+  name: 'key',
+  external_id: externalId,
+  secret: '',
+  counter: 0,
+  transports: [],
+  confirmed_ms: 1,
+  created_ms: 1,
+});
+
 async function signIn(who = person(), change: object = {}): Promise<Answer> {
   const { url, login } = await begin();
   return finish(login, provider.signIn(url, who, change));
@@ -113,6 +126,27 @@ describe('the provider', () => {
     expect(await signIn(claims)).toMatchObject({ status: 201, json: { user: { id: made.userId } } });
   });
 
+  test('does not let a person into the account of the one who had the address before', async () => {
+    expect((await signIn()).status).toBe(201);
+    const claims = person({ sub: 'ada-2' });
+    const refused = await signIn(claims);
+    expect(refused).toMatchObject({ status: 409, json: { code: 'conflict' } });
+    expect(refused.json['detail']).toContain('linked with somebody else');
+    expect((await signIn()).json).toMatchObject({ user: { id: ada.userId } });
+    const { url, login } = await begin();
+    const body = { login, query: provider.signIn(url, claims) };
+    const linked = await api.call('POST', '/v1/auth/oidc/finish', { body, headers: cookieOf(ada) });
+    expect(linked).toMatchObject({ status: 201, json: { user: { id: ada.userId } } });
+    expect((await signIn(claims)).json).toMatchObject({ user: { id: ada.userId } });
+  });
+
+  test('that replaces another one lets its people in as at their first sign-in', async () => {
+    await api.world.db.tx('test.link', (tx) =>
+      insertCredential(tx, linkWith(ada.userId, 'https://old.example.com ada-1')),
+    );
+    expect((await signIn()).json).toMatchObject({ user: { id: ada.userId } });
+  });
+
   test('cannot add a second factor to those of a person', async () => {
     const operator = await addPerson(api.world, { orgId: account.orgId, role: 'owner' }, { isOperator: true });
     const claims = person({ sub: 'op', email: operator.email });
@@ -122,20 +156,30 @@ describe('the provider', () => {
     };
     expect(await registered()).toBe(200);
     await api.world.db.tx('test.factor', (tx) =>
-      insertCredential(tx, {
-        id: 'cred_1',
-        user_id: operator.userId,
-        kind: 'passkey',
-        name: 'key',
-        external_id: 'k',
-        secret: '',
-        counter: 0,
-        transports: [],
-        confirmed_ms: 1,
-        created_ms: 1,
-      }),
+      insertCredential(tx, { ...linkWith(operator.userId, 'k'), kind: 'passkey' }),
     );
     expect(await registered()).toBe(403);
+  });
+
+  test('makes no network known to whom it lets in: a thief of its account cannot guess codes from ever new ones', async () => {
+    const settings = { oidc: { ...CLIENT, issuer: provider.issuer } };
+    const trusting = await openApi({ settings }, { trustProxy: ['127.0.0.1'] });
+    const person = await addPerson(trusting.world, undefined);
+    await trusting.world.db.tx('test.factor', (tx) =>
+      insertCredential(tx, { ...linkWith(person.userId, 'k'), kind: 'passkey' }),
+    );
+    const guess = async (i: number): Promise<number> => {
+      const headers = { 'x-forwarded-for': `2001:db8:1:${i.toString(16)}::1` };
+      const begun = await trusting.call('POST', '/v1/auth/oidc/begin', { headers });
+      const { url, login } = begun.json as { url: string; login: string };
+      const query = provider.signIn(url, { sub: 'eve', email: person.email, email_verified: true });
+      const entered = await trusting.call('POST', '/v1/auth/oidc/finish', { headers, body: { login, query } });
+      const as = { ...person, token: tokenIn(entered) ?? '' };
+      return (await trusting.call('POST', '/v1/auth/step-up', { headers, body: { code: '000000' }, as })).status;
+    };
+    for (let i = 1; i <= 50; i += 1) expect(await guess(i)).toBe(401);
+    expect(await guess(51)).toBe(429);
+    await trusting.close();
   });
 
   test('is no second factor: an operator confirms with an own one first', async () => {
@@ -162,6 +206,24 @@ describe('an answer', () => {
     for (const again of [forged, query])
       expect(await finish(login, again)).toMatchObject({ status: 401, json: { code: 'sign_in_failed' } });
     expect(provider.askedForTokens()).toBe(1);
+    expect((await signIn()).status).toBe(201);
+  });
+
+  test('that is not valid reaches the provider thirty times from one network, which then waits for fifteen minutes', async () => {
+    const forged = async (): Promise<Answer> => {
+      const { url, login } = await begin();
+      const state = new URL(url).searchParams.get('state') ?? '';
+      return finish(login, new URLSearchParams({ code: 'x', state, iss: provider.issuer }).toString());
+    };
+    for (let i = 0; i < 40; i += 1) expect((await signIn()).status).toBe(201);
+    for (let i = 0; i < 30; i += 1) expect((await forged()).status).toBe(401);
+    const { url, login } = await begin();
+    const query = provider.signIn(url, person());
+    const refused = await finish(login, query);
+    expect(refused).toMatchObject({ status: 429, json: { code: 'rate_limit_exceeded' } });
+    expect(refused.headers['retry-after']).toBe('900');
+    expect(provider.askedForTokens()).toBe(70);
+    await api.world.clock.advance(900_000);
     expect((await signIn()).status).toBe(201);
   });
 

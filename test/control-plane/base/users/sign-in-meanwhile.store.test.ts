@@ -1,6 +1,8 @@
 // A sign-in that is on its way while the password, the factors or the links of the person change: what counts is what is stored at its end.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { Db } from '../../../../control-plane/base/db/db.ts';
+import { countRow } from '../../../../control-plane/base/db/columns.ts';
+import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
+import { openMail } from '../../../../control-plane/base/mail/mail.ts';
 import { openAttempts } from '../../../../control-plane/base/users/attempts.ts';
 import {
   type CredentialRow,
@@ -9,8 +11,10 @@ import {
 } from '../../../../control-plane/base/users/credential-store.ts';
 import { openOidc } from '../../../../control-plane/base/users/oidc.ts';
 import { openPasswords } from '../../../../control-plane/base/users/passwords.ts';
+import { openPeople } from '../../../../control-plane/base/users/people.ts';
 import { openSignIn, type SignIn, type SignInDeps } from '../../../../control-plane/base/users/sign-in.ts';
 import { openSealing } from '../../../../control-plane/base/http/sealing.ts';
+import { ServiceError } from '../../../../shared/errors.ts';
 import { createLog } from '../../../../shared/log.ts';
 import { CLIENT, startOpenidProvider } from '../../../kit/openid-provider.ts';
 import { addPerson, ORIGIN, type Person } from '../../../kit/people.ts';
@@ -101,6 +105,44 @@ test('a change of the password fails if the password is changed meanwhile', asyn
   const change = { current: PASSWORD, next: 'a third good password' };
   const changed = signIn.changePassword(principal(), change, VISITOR.clientIp);
   await expect(changed).rejects.toMatchObject({ code: 'sign_in_failed' });
+});
+
+describe('a try that comes to no check', () => {
+  const change = { current: PASSWORD, next: 'another good password' };
+  const person = { name: 'Eve', password: PASSWORD, orgName: 'Acme' };
+  const busy = (): Promise<never> => Promise.reject(new ServiceError('unavailable', { detail: 'too many others' }));
+  /** All tries that count, of people and of networks. */
+  const counted = async (): Promise<number | undefined> =>
+    (
+      await world.db.read.one(
+        countRow,
+        sql`select cast(coalesce(sum(failures), 0) as bigint) as count from sign_in_failures`,
+      )
+    )?.count;
+
+  test('because too many people sign in at the moment does not count', async () => {
+    const passwords = { hash: busy, fits: busy };
+    const at = openSignIn({ ...deps(), passwords });
+    const { accounts } = world.rooms;
+    const mail = openMail(undefined, { log: createLog('test', 'silent'), clock: world.core.clock });
+    const more = { accounts, mail, signIn, origin: ORIGIN, policy: () => 'open' as const };
+    const people = openPeople({ ...deps(), ...more, passwords });
+    const tries = [
+      () => at.withPassword({ email: ada.email, password: PASSWORD }, VISITOR),
+      () => at.confirm(principal(), { password: PASSWORD }, VISITOR.clientIp),
+      () => at.changePassword(principal(), change, VISITOR.clientIp),
+      () => people.signUp({ ...person, email: 'eve@example.com' }, VISITOR),
+    ];
+    for (const each of tries) await expect(each()).rejects.toMatchObject({ code: 'unavailable' });
+    // The sign-up.
+    expect(await counted()).toBe(1);
+  });
+
+  test('because the new password is the present one does not count', async () => {
+    const same = signIn.changePassword(principal(), { ...change, next: PASSWORD }, VISITOR.clientIp);
+    await expect(same).rejects.toMatchObject({ code: 'validation_failed' });
+    expect(await counted()).toBe(0);
+  });
 });
 
 test('a link with an OpenID provider that ends meanwhile lets nobody in', async () => {
