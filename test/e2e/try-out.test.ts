@@ -65,6 +65,13 @@ test('one command brings the control plane up', async () => {
   });
 }, 240_000);
 
+test('the engine leaves it as long to stop as its unit does', async () => {
+  const [running] = await engine.docker.listContainers();
+  const unit = readFileSync(join(ROOT, 'systemd/svc-control-plane.service'), 'utf8');
+  const { Config: config } = await engine.docker.getContainer(running?.Id ?? '').inspect();
+  expect(unit).toContain(`\nTimeoutStopSec=${config.StopTimeout}\n`);
+});
+
 test('a second one prints a link into the console, whose page is served', async () => {
   const user = ['--email', 'you@example.com', '--name', 'You', '--operator', '--json'];
   const added = await operator('user', 'add', ...user);
