@@ -63,7 +63,7 @@ interface Known {
   /** The settings that `server` was made with. */
   limits: string;
   server: Upstream;
-  record: Record;
+  record: TrackRecord;
 }
 
 export function openServers(deps: ServersDeps): Servers {
@@ -126,13 +126,13 @@ function knownAs(
   const settings = settingsOf(deployment ?? row.deployment);
   const limits = JSON.stringify(settings);
   if (before?.limits === limits) return before;
-  const record = before?.record ?? openRecord(deps.clock);
+  const record = before?.record ?? openTrackRecord(deps.clock);
   const server = serverOf({ ...row, deployment: { ...row.deployment, ...settings } }, { ...deps, note: record.note });
   return { row, limits, server, record };
 }
 
 /** What a replica has done with the last requests of callers. */
-interface Record {
+interface TrackRecord {
   note: Replica['note'];
   isSuspect(): boolean;
 }
@@ -145,7 +145,7 @@ const SUSPECT_TIMES = 3;
  */
 const SUSPECT_UNANSWERED_MS = 5 * 60_000;
 
-function openRecord(clock: Clock): Record {
+function openTrackRecord(clock: Clock): TrackRecord {
   let failures = 0;
   let refusals = 0;
   let answeredMs = clock.monotonicMs();
