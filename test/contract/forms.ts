@@ -43,12 +43,12 @@ export function uploadForm(content: string, filename = 'train.jsonl'): FormPart[
   ];
 }
 
-/** So many examples, each different. */
-export function trainingLines(count: number): string {
+/** So many examples, each different. `times`: how often each says its answer. */
+export function trainingLines(count: number, times = 1): string {
   const lines = Array.from({ length: count }, (_, i) => {
     const messages = [
       { role: 'user', content: `What is ${i}?` },
-      { role: 'assistant', content: `A number: ${i}.` },
+      { role: 'assistant', content: `A number: ${i}.`.repeat(times) },
     ];
     return `${JSON.stringify({ messages })}\n`;
   });

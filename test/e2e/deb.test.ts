@@ -9,12 +9,18 @@ import { capture, type Captured } from '../kit/capture.ts';
 import { withoutNode } from '../kit/installation.ts';
 import { requireProgram } from '../kit/setup.ts';
 
+const CONTROL_PLANE = 'gpu-rental-control-plane';
+const AGENT = 'gpu-rental-agent';
+
 let dir: string;
 let files: string[];
+/** `mode owner path` of everything in the package of each daemon. It is listed once, because xz takes seconds to read a package. */
+let contents: Record<string, string[]>;
 
 beforeAll(async () => {
   dir = mkdtempSync(join(tmpdir(), 'deb-'));
   files = await buildDebianPackages(join(dir, 'dist'));
+  contents = { [CONTROL_PLANE]: await listed(CONTROL_PLANE), [AGENT]: await listed(AGENT) };
 }, 300_000);
 afterAll(() => rmSync(dir, { recursive: true }));
 
@@ -24,8 +30,7 @@ const dpkgDeb = async (...argv: string[]): Promise<string> => {
   expect(ran).toMatchObject({ code: 0, stderr: '' });
   return ran.stdout.toString();
 };
-/** `mode owner path` of everything in the package. */
-const contents = async (name: string): Promise<string[]> =>
+const listed = async (name: string): Promise<string[]> =>
   (await dpkgDeb('--contents', fileOf(name)))
     .trim()
     .split('\n')
@@ -44,8 +49,8 @@ test('the same sources give the same bytes, and each sum is beside its package',
 }, 300_000);
 
 describe.each([
-  { name: 'gpu-rental-control-plane', unit: 'svc-control-plane', config: 'control-plane.yaml', other: 'agent' },
-  { name: 'gpu-rental-agent', unit: 'svc-agent', config: 'agent.yaml', other: 'control-plane' },
+  { name: CONTROL_PLANE, unit: 'svc-control-plane', config: 'control-plane.yaml', other: 'agent' },
+  { name: AGENT, unit: 'svc-agent', config: 'agent.yaml', other: 'control-plane' },
 ])('$name', ({ name, unit, config, other }) => {
   test('keeps the configuration of the operator, and has a program for each step of dpkg', async () => {
     const control = join(dir, `${name}-control`);
@@ -56,8 +61,8 @@ describe.each([
     expect(await dpkgDeb('--info', fileOf(name))).toMatch(/^ Depends: libc6 .*, libstdc\+\+6, .*systemd$/m);
   });
 
-  test('holds its own daemon alone, and all of it belongs to root', async () => {
-    const rows = await contents(name);
+  test('holds its own daemon alone, and all of it belongs to root', () => {
+    const rows = contents[name] ?? [];
     const kinds = new Set(
       rows.filter((row) => !row.endsWith(`/${config}`)).map((row) => row.split(' ').slice(0, 2).join(' ')),
     );
@@ -82,16 +87,11 @@ describe.each([
   });
 });
 
-test('the rules and dashboards for monitoring are where the manual says, in the package of the control plane alone', async () => {
-  const shared = async (name: string): Promise<string[]> =>
-    (await contents(name)).filter((row) => /^-.* \.\/usr\/share\/gpu-/.test(row)).map((row) => basename(row));
-  expect((await shared('gpu-rental-control-plane')).toSorted()).toEqual([
-    'alerts.yaml',
-    'inference.json',
-    'operator.json',
-    'supply.json',
-  ]);
-  expect(await shared('gpu-rental-agent')).toEqual([]);
+test('the rules and dashboards for monitoring are where the manual says, in the package of the control plane alone', () => {
+  const shared = (name: string): string[] =>
+    (contents[name] ?? []).filter((row) => /^-.* \.\/usr\/share\/gpu-/.test(row)).map((row) => basename(row));
+  expect(shared(CONTROL_PLANE).toSorted()).toEqual(['alerts.yaml', 'inference.json', 'operator.json', 'supply.json']);
+  expect(shared(AGENT)).toEqual([]);
   const manual = readFileSync(resolve(import.meta.dirname, '../../control-plane/docs/operator.md'), 'utf8');
   expect(manual).toContain('`/usr/share/gpu-rental-control-plane`');
 });

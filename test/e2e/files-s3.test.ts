@@ -13,7 +13,7 @@ import { type S3Server, startS3Server } from '../kit/s3-server.ts';
 import { openAccount } from '../kit/stack.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'files-s3-'));
-const CONTENT = Buffer.from(trainingLines(120_000));
+const CONTENT = Buffer.from(trainingLines(5_000, 170));
 const HALF = Math.ceil(CONTENT.length / 2);
 let s3: S3Server;
 let controlPlane: ControlPlane;

@@ -1,4 +1,5 @@
 // A customer at the URL of an application or of the console: curl, and browsers driven by what is on the page and by keys.
+import { join } from 'node:path';
 import { chromium, firefox, type Browser, type Page } from 'playwright-core';
 import { capture } from './capture.ts';
 import { requireProgram } from './setup.ts';
@@ -29,7 +30,8 @@ const ARGS = [
 ];
 
 export function openBrowser(): Promise<Browser> {
-  return chromium.launch({ executablePath: requireProgram('chromium'), args: ARGS });
+  const env = { ...process.env, CHROMIUM: requireProgram('chromium') };
+  return chromium.launch({ executablePath: join(import.meta.dirname, 'chromium'), args: ARGS, env });
 }
 
 /** Debian's Firefox, over WebDriver BiDi. From 1.65 on, Playwright sends it a command that the present ESR does not know. */
