@@ -3,6 +3,7 @@ import { text } from 'node:stream/consumers';
 import { Command } from 'commander';
 import { messageOf } from '../shared/errors.ts';
 import { createLog } from '../shared/log.ts';
+import { printable } from '../shared/terminal.ts';
 import { VERSION } from '../shared/version.ts';
 import { readCa, readConfig } from './config.ts';
 import type { AgentHouse } from './house.ts';
@@ -27,8 +28,9 @@ async function enrollHost({ url, token: given, allowHttp = false, config: file }
   const inventory = await surveyHost(config);
   const { state_dir: stateDir } = config;
   const machineId = await enroll({ stateDir, url, token, allowHttp, ca: await readCa(config), inventory });
+  const enrolled = printable(`enrolled as machine ${machineId} with ${gpusInWords(inventory)}`);
   process.stdout.write(
-    `enrolled as machine ${machineId} with ${gpusInWords(inventory)}\nNext: systemctl start svc-agent. Without systemd: svc-agent run, with the same --config.\n`,
+    `${enrolled}\nNext: systemctl start svc-agent. Without systemd: svc-agent run, with the same --config.\n`,
   );
 }
 
@@ -42,9 +44,8 @@ async function readToken(): Promise<string> {
 async function checkHost(options: { config?: string }): Promise<void> {
   const { gpusInWords, surveyHost } = await import('./host-commands.ts');
   const inventory = await surveyHost(await readConfig(options.config));
-  process.stdout.write(
-    `this host can be rented out: ${gpusInWords(inventory)}, Docker Engine ${inventory.engine_version}\n`,
-  );
+  const words = `this host can be rented out: ${gpusInWords(inventory)}, Docker Engine ${inventory.engine_version}`;
+  process.stdout.write(`${printable(words)}\n`);
 }
 
 async function clear({ config, force = false }: { config?: string; force?: boolean }): Promise<void> {
@@ -86,7 +87,8 @@ async function showStatus(options: { config?: string }): Promise<void> {
   const config = await readConfig(options.config);
   const { askStatus, statusWords } = await import('./host/status-socket.ts');
   const { lines, isWell } = statusWords(await askStatus(config.state_dir));
-  process.stdout.write(`${lines.join('\n')}\n`);
+  // Tenants choose names of images, and registries and the control plane choose the words of refusals.
+  process.stdout.write(`${lines.map(printable).join('\n')}\n`);
   process.exitCode = isWell ? 0 : 1;
 }
 
@@ -123,6 +125,8 @@ program
   .option(...CONFIG_OPTION)
   .action(clear);
 program.parseAsync().catch((error: unknown) => {
-  process.stderr.write(`svc-agent: ${messageOf(error)}\n`);
+  // A configuration with several mistakes has a line for each.
+  const lines = messageOf(error).split('\n').map(printable);
+  process.stderr.write(`svc-agent: ${lines.join('\n')}\n`);
   process.exit(1);
 });

@@ -71,15 +71,21 @@ export async function show(deps: CommandDeps, options: CommonOptions, request: I
 
 /** Prints one thing or a list of things, as a table or as JSON. If a list has more rows, the last line shows the option for the next page. */
 export function printAnswer({ print }: Pick<CommandDeps, 'print'>, options: CommonOptions, body: unknown): void {
-  if (options.json === true) return print(`${JSON.stringify(body)}\n`);
+  if (options.json === true) return print(jsonLine(body));
   const { data, next_cursor: next } = Rows.parse(body);
   print(`${tableOf(data)}${next === null ? '' : `\nThere are more. The next page: --after ${next}\n`}`);
+}
+
+/** The document in one line. JSON itself escapes only some of the characters that a terminal obeys. */
+export function jsonLine(body: unknown): string {
+  const escaped = (sign: string): string => `\\u${sign.charCodeAt(0).toString(16).padStart(4, '0')}`;
+  return `${JSON.stringify(body).replaceAll(/\p{Cc}|\p{Bidi_Control}/gu, escaped)}\n`;
 }
 
 /** Prints an answer that has several parts, each as a table. Members that are not objects or lists come first, in one table. */
 export async function showParts(deps: CommandDeps, options: CommonOptions, request: InjectedRequest): Promise<void> {
   const body = await askOrThrow(deps, options, request);
-  if (options.json === true) return deps.print(`${JSON.stringify(body)}\n`);
+  if (options.json === true) return deps.print(jsonLine(body));
   const parts = Object.entries(Row.parse(body));
   const own = parts.filter(([, value]) => !isPart(value));
   const tables = parts

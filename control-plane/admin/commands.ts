@@ -7,6 +7,7 @@ import {
   askOrThrow,
   type CommandDeps,
   type CommonOptions,
+  jsonLine,
   type ListOptions,
   printAnswer,
   readCents,
@@ -290,7 +291,7 @@ async function showMachineMetrics(deps: CommandDeps, options: CommonOptions, id:
 async function verifyLedger(deps: CommandDeps, options: CommonOptions): Promise<void> {
   const verdict = Verdict.parse(await askOrThrow(deps, options, { method: 'POST', url: '/admin/ledger/verify' }));
   const text = verdict.ok ? 'ledger verify: OK' : verdict.faults.join('\n');
-  deps.print(options.json === true ? `${JSON.stringify(verdict)}\n` : `${text}\n`);
+  deps.print(options.json === true ? jsonLine(verdict) : `${text}\n`);
   if (!verdict.ok) throw new Error(`the books do not agree: ${verdict.faults.length} faults`);
 }
 

@@ -1,7 +1,7 @@
 // `admin overview`: the figures, what waits, the loops, the due rows and the model servers, a table each.
 import type { Command } from 'commander';
 import { Overview } from '../../shared/api/overview.ts';
-import { askOrThrow, type CommandDeps, type CommonOptions, tableOf, withCommon } from './command.ts';
+import { askOrThrow, type CommandDeps, type CommonOptions, jsonLine, tableOf, withCommon } from './command.ts';
 
 const MINUTE_S = 60;
 const GB = 1e9;
@@ -10,7 +10,7 @@ export function addOverviewCommand(admin: Command, deps: CommandDeps): void {
   withCommon(admin.command('overview').description('what the service does now, and what waits for an operator')).action(
     async (options: CommonOptions) => {
       const answer = await askOrThrow(deps, options, { method: 'GET', url: '/admin/overview' });
-      deps.print(options.json === true ? `${JSON.stringify(answer)}\n` : textOf(Overview.parse(answer)));
+      deps.print(options.json === true ? jsonLine(answer) : textOf(Overview.parse(answer)));
     },
   );
 }

@@ -2,6 +2,7 @@
 import type { Command } from 'commander';
 import { z } from 'zod';
 import { isoTime } from '../../shared/clock.ts';
+import { printable } from '../../shared/terminal.ts';
 import { openClient } from './client.ts';
 import { addressOf, asStranger, type CommonOptions, signedIn, type SvcDeps, withCommon } from './command.ts';
 import { EXIT, SvcError } from './exit.ts';
@@ -40,16 +41,19 @@ interface LoginOptions extends CommonOptions {
   scopes?: string;
 }
 
+/** A text that is shown. Before the login nobody knows whose server this is, so it must not begin a line of its own. */
+const Shown = z.string().transform(printable);
+
 const Codes = z.looseObject({
   device_code: z.string(),
-  user_code: z.string(),
-  verification_uri: z.string(),
+  user_code: Shown,
+  verification_uri: Shown,
   expires_in: z.number(),
   interval: z.number(),
 });
 const Granted = z.looseObject({
   access_token: z.string(),
-  api_key: z.looseObject({ id: z.string(), scopes: z.array(z.string()), expires_at: z.string().nullable() }),
+  api_key: z.looseObject({ id: Shown, scopes: z.array(Shown), expires_at: Shown.nullable() }),
 });
 
 export function addAuthCommands(auth: Command, deps: SvcDeps): void {

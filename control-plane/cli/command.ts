@@ -5,7 +5,7 @@ import type { Clock } from '../../shared/clock.ts';
 import type { Ids } from '../../shared/ids.ts';
 import { printable } from '../../shared/terminal.ts';
 import { type Client, openClient } from './client.ts';
-import type { Logins } from './config.ts';
+import type { Login, Logins } from './config.ts';
 import { EXIT, SvcError } from './exit.ts';
 
 export interface SvcDeps {
@@ -47,7 +47,7 @@ export function withCommon(command: Command): Command {
     .option('--base-url <url>', 'the address of the API, ending in /v1');
 }
 
-/** A client with the key of the profile. @throws SvcError if nobody is signed in */
+/** A client with the key of the profile. @throws SvcError if nobody is signed in, or if the key was stored for another server */
 export function signedIn(deps: SvcDeps, options: CommonOptions): Client {
   const { logins, fetch, clock, ids, interrupted, tries } = deps;
   const login = logins.find(options.profile ?? DEFAULT_PROFILE);
@@ -58,7 +58,18 @@ export function signedIn(deps: SvcDeps, options: CommonOptions): Client {
       next: 'Run svc auth login, or set SVC_API_KEY and SVC_BASE_URL.',
     });
   const baseUrl = addressOf(deps, options);
+  assertSameServer(login, baseUrl);
   return openClient({ baseUrl, key: login.api_key, fetch, clock, ids, interrupted, tries });
+}
+
+/** An address with a mistake may be somebody else's server, which would get the key. @throws SvcError */
+function assertSameServer({ made_for: madeFor, source }: Login, address: string): void {
+  if (madeFor === null || new URL(madeFor).origin === new URL(address).origin) return;
+  throw new SvcError(EXIT.signIn, {
+    code: 'key_of_another_server',
+    message: `the key of ${source} is for ${madeFor}, and not for ${address}`,
+    next: `Check the address. If it is right, sign in there: svc auth login --base-url ${address} --profile <name>`,
+  });
 }
 
 /** A client for requests that need no key. @throws SvcError if the address of the API is not known */

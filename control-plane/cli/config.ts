@@ -19,6 +19,8 @@ const Credentials = z.strictObject({ profiles: z.record(z.string(), Profile) });
 export interface Login extends Profile {
   /** The source of the key: the file and the profile, or the name of the environment variable. */
   source: string;
+  /** The address for which the key was stored; null for a key of the environment, which is for the address that is used with it. */
+  made_for: string | null;
 }
 
 export interface Logins {
@@ -58,9 +60,9 @@ export function openLogins(env: Environment): Logins {
       const found = stored()[profile];
       const address = baseUrl(profile);
       if (apiKey !== undefined && address !== undefined)
-        return { base_url: address, api_key: apiKey, expires_at: null, source: 'SVC_API_KEY' };
+        return { base_url: address, api_key: apiKey, expires_at: null, source: 'SVC_API_KEY', made_for: null };
       if (found === undefined || address === undefined) return undefined;
-      return { ...found, base_url: address, source: `${file} (profile ${profile})` };
+      return { ...found, base_url: address, source: `${file} (profile ${profile})`, made_for: found.base_url };
     },
     save: (profile, login) => {
       writeProfiles(file, { ...stored(), [profile]: login });

@@ -3,13 +3,13 @@ import type { Command } from 'commander';
 import { z } from 'zod';
 import { type CommonOptions, show, signedIn, type SvcDeps, withCommon } from './command.ts';
 import { resolveName } from './names.ts';
+import { CLEAR_SCREEN } from './terminal.ts';
 
 interface MetricsOptions extends CommonOptions {
   watch?: boolean;
 }
 
 const PERIOD_MS = 1_000;
-const CLEAR_SCREEN = '\u001b[H\u001b[2J';
 const GPU = [
   'index',
   'utilization_percent',

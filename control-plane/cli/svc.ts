@@ -15,6 +15,7 @@ import { addMetricsCommands } from './metrics.ts';
 import { addPlainCommands, type PlainCommand } from './plain.ts';
 import { addSshCommands } from './ssh.ts';
 import { SUPPLIER_COMMANDS } from './supplier-commands.ts';
+import { withSafeOutput } from './terminal.ts';
 import { addListenCommand } from './webhook-listen.ts';
 
 const NOUNS: Readonly<Record<string, string>> = {
@@ -39,7 +40,8 @@ const NOUNS: Readonly<Record<string, string>> = {
 export const PLAIN_COMMANDS: readonly PlainCommand[] = [...ACCOUNT_COMMANDS, ...MODEL_COMMANDS, ...SUPPLIER_COMMANDS];
 
 /** Runs one command line, without the name of the program. Resolves with the exit code. */
-export async function runSvc(argv: readonly string[], deps: SvcDeps): Promise<number> {
+export async function runSvc(argv: readonly string[], given: SvcDeps): Promise<number> {
+  const deps = withSafeOutput(given);
   const isJson = ownArgs(argv).includes('--json');
   const program = buildProgram(deps, { isJson });
   try {

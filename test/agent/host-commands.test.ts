@@ -7,10 +7,11 @@ import { join, resolve } from 'node:path';
 import { afterAll, afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { readConfig } from '../../agent/config.ts';
 import { type Cleared, clearHost, gpusInWords, surveyHost } from '../../agent/host-commands.ts';
-import { openStatusSocket } from '../../agent/host/status-socket.ts';
+import { type AgentStatus, openStatusSocket } from '../../agent/host/status-socket.ts';
 import { loadIdentity, storeIdentity } from '../../agent/link/identity.ts';
 import { assertRentable } from '../../agent/inventory.ts';
 import { newJobRecord } from '../../agent/runtime/records.ts';
+import type { LoopStatus } from '../../shared/loop.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
 import { capture, type Captured } from '../kit/capture.ts';
 import { GPU_DIR } from '../kit/engine.ts';
@@ -252,4 +253,39 @@ test('check ends also if nvidia-smi does not', async () => {
     `repair the NVIDIA driver (${nvidiaSmi} does not come to an end: reboot the host)`,
   );
   process.kill(Number(readFileSync(pidFile, 'utf8')), 'SIGKILL');
+});
+
+const ORDERS = '\u001b]52;c;bHM=\u0007\u009b2J\u001b[31m\u202e';
+const OBEYED = /[^\P{Cc}\n]|\p{Bidi_Control}/u;
+
+test('the reasons of a registry or of the control plane cannot write to the terminal of the owner', async () => {
+  const status: AgentStatus = {
+    version: '1',
+    link: { connected: false, last_end: `refused${ORDERS}\nlink: up` },
+    loops: [{ name: 'images', last_error: `no such image ${ORDERS}x` } as LoopStatus],
+    gpus: 1,
+    gpu_error: '',
+    gpu_faults: [],
+    engine_version: '29',
+    network_fence: 'none',
+    fence_error: '',
+    holders_lack: '',
+  };
+  const socket = await openStatusSocket(dir, () => status);
+  const { code, stdout } = await agent(['status', '--config', configFile]);
+  await socket.close();
+  expect({ code, isObeyed: OBEYED.test(stdout.toString()) }).toEqual({ code: 1, isObeyed: false });
+  expect(stdout.toString()).toContain('\nlink: down, refused link: up\n');
+  expect(stdout.toString()).toContain('\nloop images fails: no such image x\n');
+});
+
+test('an error cannot write to the terminal of the owner either', async () => {
+  const smi = join(dir, 'hostile-smi');
+  writeFileSync(smi, `#!/bin/sh\nprintf '%s\\nall is well' '${ORDERS}broken' >&2\nexit 1\n`, { mode: 0o755 });
+  const file = join(dir, 'hostile.yaml');
+  writeFileSync(file, JSON.stringify({ state_dir: dir, docker_socket: join(dir, 'd.sock'), nvidia_smi: smi }));
+  const { code, stderr } = await agent(['check', '--config', file]);
+  expect(code).toBe(1);
+  expect(stderr).toMatch(/^svc-agent: .*broken/);
+  expect(stderr).not.toMatch(OBEYED);
 });

@@ -46,8 +46,9 @@ describe('unauthenticated', () => {
         orgId: expired.orgId,
         name: 'late',
         scopes: Object.keys(SCOPES),
-        expiresMs: api.world.clock.now(),
+        expiresMs: api.world.clock.now() + 1,
       });
+      await api.world.clock.advance(1);
       for (const options of [{}, { key: `svc_live_${'x'.repeat(43)}` }, { key: revoked.key }, { key: late.key }]) {
         const answer = await api.call(route.method, urlWith(route.path, 'x'), options);
         expectRefused(route.path, answer, 'unauthorized');

@@ -95,3 +95,30 @@ test('a list and a form whose answers are the page of a foreign network say so, 
   await page.getByRole('button', { name: 'Try again' }).click();
   await page.getByRole('rowheader').first().waitFor();
 });
+
+test('a name that is typed while the session ends stands in its field again after the sign-in', async () => {
+  const { world } = pages.api;
+  const owner = await pages.api.account();
+  const person = await addPerson(world, { orgId: owner.orgId, role: 'owner' });
+  await world.machine();
+  const id = await world.launch(owner, { name: 'train' });
+  const page = await pages.signedIn(person);
+  await page.goto(`${pages.origin}/console/instances/${id}?operation=op_1`);
+  await page.getByRole('button', { name: 'Rename' }).click();
+  await page.getByRole('textbox', { name: 'Name', exact: true }).fill('train of May');
+  const { json } = await pages.api.call('GET', '/v1/auth/session', { as: person });
+  await page.route('**/v1/**', (route) =>
+    route.fulfill({ status: 401, json: { code: 'unauthorized', detail: 'It ended.' } }),
+  );
+  await page.getByRole('dialog').getByRole('button', { name: 'Rename' }).click();
+  await page.getByRole('heading', { name: 'Sign in', exact: true }).waitFor();
+  await page.unrouteAll();
+  await page.route('**/v1/auth/sign-in', (route) => route.fulfill({ json }));
+  await page.getByLabel('E-mail').fill(person.email);
+  await page.getByLabel('Password').fill('correct horse battery');
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Rename' }).click();
+  await page.getByRole('heading', { name: 'train of May' }).waitFor();
+  expect(page.url()).toBe(`${pages.origin}/console/instances/${id}?operation=op_1`);
+  await page.unrouteAll();
+});

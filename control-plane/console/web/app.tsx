@@ -21,17 +21,30 @@ export function App() {
           <Start />
         </Route>
         {SCREENS.map((screen) => (
-          <Route path={screen.path}>{(params) => <Gate screen={screen} params={params} />}</Route>
+          <Route path={screen.path}>
+            {(params) => (hasIds(params) ? <Gate screen={screen} params={params} /> : <NoSuchPage />)}
+          </Route>
         ))}
         <Route>
-          <Alone title="There is no such page">
-            <p>
-              <a href="/console">Go to the start of the console</a>
-            </p>
-          </Alone>
+          <NoSuchPage />
         </Route>
       </Switch>
     </Router>
+  );
+}
+
+/** Anybody can make a link to a screen. Its ids stand in lines that people copy into a shell, so they are words without a meaning there. */
+function hasIds(params: Record<string, string | undefined>): boolean {
+  return Object.values(params).every((id = '') => /^\w[\w.:-]*$/.test(id));
+}
+
+function NoSuchPage() {
+  return (
+    <Alone title="There is no such page">
+      <p>
+        <a href="/console">Go to the start of the console</a>
+      </p>
+    </Alone>
   );
 }
 

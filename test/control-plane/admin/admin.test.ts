@@ -77,7 +77,8 @@ async function asked(...words: string[]): Promise<[string, Record<string, unknow
   return [String(row['operation']), JSON.parse(String(row['asked'])) as Record<string, unknown>];
 }
 
-const AROUND = { readFile: () => '', now: () => 1_700_000_000_000 };
+const NOW_MS = Date.UTC(2026, 0, 1);
+const AROUND = { readFile: () => '', now: () => NOW_MS };
 /** The output of a command; throws the error of a failed command. */
 async function run(...words: string[]): Promise<string> {
   const printed: string[] = [];
@@ -124,7 +125,7 @@ describe('organisations and keys', () => {
     const common = ['admin', 'key', 'create', '--org', String(org['id']), '--name', 'ci', '--scopes'];
     const key = await runJson(...common, 'all', '--expires-in-days', '2');
     expect(key['scopes']).toContain('supply:write');
-    expect(key['expires_at']).toBe(new Date(1_700_000_000_000 + 2 * 86_400_000).toISOString());
+    expect(key['expires_at']).toBe(new Date(NOW_MS + 2 * 86_400_000).toISOString());
     await expect(run(...common, 'all', '--expires-in-days', 'soon')).rejects.toThrow('whole number of days');
     await expect(run(...common, 'instances: fly')).rejects.toThrow('instances: fly');
   });

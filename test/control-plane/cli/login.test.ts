@@ -70,3 +70,22 @@ test('a code that nobody approves ends the login with 4', async () => {
   expect(asked()).toBe(CODES.expires_in / CODES.interval);
   svc.close();
 });
+
+test('a stored key is sent to no other server than the one that it is for, however that is named', async () => {
+  const asked: string[] = [];
+  const watched: typeof fetch = async (url) => (asked.push(new Request(url).url), Response.json({}));
+  const svc = openSvc({ input: 'svc_live_x', fetch: watched });
+  const ours = 'https://api.example.com/v1';
+  await svc.run('auth', 'login', '--with-token', '--base-url', ours);
+  asked.splice(0);
+  for (const other of ['https://api.exmaple.com/v1', 'http://api.example.com/v1', 'https://api.example.com:8443/v1']) {
+    expect(await svc.run('balance', '--base-url', other)).toMatchObject({
+      code: 4,
+      stderr: expect.stringContaining(`is for ${ours}, and not for ${other}`),
+    });
+    expect((await svc.run('auth', 'status', '--base-url', other)).code).toBe(4);
+  }
+  expect(asked).toEqual([]);
+  expect((await svc.run('balance', '--base-url', 'https://api.example.com/v2')).code).toBe(0);
+  svc.close();
+});

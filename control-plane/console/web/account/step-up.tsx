@@ -21,6 +21,11 @@ export function StepUp() {
           asked.value = resolve;
         }),
     });
+    // The next person to sign in must not be asked to confirm what this one has decided.
+    return () => {
+      onAsked({ confirm: async () => false });
+      answer(false);
+    };
   }, []);
   return asked.value === undefined ? null : <Confirmation answer={answer} />;
 }

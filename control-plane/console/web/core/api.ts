@@ -93,10 +93,13 @@ export const post = <T>(path: string, body?: unknown, options?: CallOptions): Pr
 
 /** The answer itself, for streams, files and headers. @throws ApiError */
 export async function send(method: Method, path: string, body: unknown, options: CallOptions = {}): Promise<Response> {
+  const decidedIn = asked.sessionId();
   const response = await attempt(method, path, body, options);
   if (response.ok) return response;
   const refusal = await refusalOf(response);
   if (!(await mayRepeat(refusal, method, path))) throw refusal;
+  // While a confirmation was awaited, another person may have signed in. The decision is not theirs.
+  if (asked.sessionId() !== decidedIn) throw refusal;
   const again = await attempt(method, path, body, options);
   if (again.ok) return again;
   throw await refusalOf(again);

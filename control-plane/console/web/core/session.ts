@@ -70,9 +70,25 @@ async function checkSession(): Promise<boolean> {
   return found?.id === shown.id;
 }
 
+/** Name of the channel on which a tab sends the id of the session that it has ended. */
+const SIGNED_OUT = 'svc-signed-out';
+
 export async function signOut(): Promise<void> {
+  const id = session.peek()?.id;
   await call('POST', '/v1/auth/sign-out');
   session.value = null;
+  const channel = new BroadcastChannel(SIGNED_OUT);
+  channel.postMessage(id);
+  channel.close();
+}
+
+/** Signs the page out with the tab that has ended its session. Otherwise the page would show what it has until its next request is refused. */
+export function followSignOut(stop?: AbortSignal): void {
+  const channel = new BroadcastChannel(SIGNED_OUT);
+  channel.addEventListener('message', ({ data }: MessageEvent<string | undefined>) => {
+    if (session.peek()?.id === data) session.value = null;
+  });
+  stop?.addEventListener('abort', () => channel.close());
 }
 
 /** Changes to another organisation of the person. The session gets another id for it, so the page is loaded again. */

@@ -1,11 +1,16 @@
 // Buttons that rename or end an instance.
-import { useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { useSearchParams } from 'wouter-preact';
 import type { Instance } from '../../../../shared/api/instance.ts';
 import { call } from '../core/api.ts';
 import { dollars } from '../core/format.ts';
+import { session } from '../core/session.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Dialog, Field, Form, useAction } from '../parts/forms.tsx';
 import { isBooting } from './instance-boot.tsx';
+
+/** The parameter of the address that has a typed name while the person signs in again. */
+const TYPED = 'rename';
 
 interface ActionsProps {
   instance: Instance;
@@ -15,7 +20,8 @@ interface ActionsProps {
 }
 
 export function Actions({ instance, cost, reload }: ActionsProps) {
-  const [open, setOpen] = useState<'rename' | 'end'>();
+  const [query] = useSearchParams();
+  const [open, setOpen] = useState<'rename' | 'end' | undefined>(query.has(TYPED) ? 'rename' : undefined);
   const close = (): void => setOpen(undefined);
   const done = async (): Promise<void> => {
     close();
@@ -50,7 +56,7 @@ interface DialogProps {
 }
 
 function Rename({ instance: { id, name }, done, close }: DialogProps) {
-  const [next, setNext] = useState(name ?? '');
+  const [next, setNext] = useTyped(name ?? '');
   const body = { name: next === '' ? null : next };
   const action = useAction(async () => {
     await call('PATCH', `/v1/instances/${id}`, body);
@@ -74,6 +80,30 @@ function Rename({ instance: { id, name }, done, close }: DialogProps) {
       />
     </Dialog>
   );
+}
+
+/** A text that outlives the session: if the session ends while it is typed, the screen shows it again after the sign-in. */
+function useTyped(initial: string): [string, (text: string) => void] {
+  const [query, setQuery] = useSearchParams();
+  const [text, setText] = useState(query.get(TYPED) ?? initial);
+  const latest = useRef(text);
+  latest.current = text;
+  const keep = (kept: string | undefined): void =>
+    setQuery(
+      (before) => {
+        before.delete(TYPED);
+        if (kept !== undefined) before.set(TYPED, kept);
+        return before;
+      },
+      { replace: true },
+    );
+  useEffect(() => {
+    if (query.has(TYPED)) keep(undefined);
+    return () => {
+      if (session.peek() === null) keep(latest.current);
+    };
+  }, []);
+  return [text, setText];
 }
 
 function End({ instance, cost, done, close }: DialogProps & { cost: string | undefined }) {

@@ -87,7 +87,11 @@ function curlLine({ method = 'GET', path, body, form = [] }: Same['curl']): stri
   return parts.join(' ');
 }
 
-/** The text as one word of a shell. It is quoted if it needs to be. */
+/**
+ * The text as one word of a shell. It is quoted if it needs to be. Control characters are left out, because a shell takes pasted ones for keys: one
+ * empties the line, and what follows would be a command.
+ */
 export function quoted(text: string): string {
-  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", String.raw`'\''`)}'`;
+  const pasted = text.replaceAll(/[^\P{Cc}\n\t]/gu, '');
+  return /^[\w@%+=:,./-]+$/.test(pasted) ? pasted : `'${pasted.replaceAll("'", String.raw`'\''`)}'`;
 }

@@ -1,0 +1,24 @@
+// What `svc` writes to a terminal. Logs, answers of models and refusals are texts of others, which must give the terminal no orders.
+import { printable } from '../../shared/terminal.ts';
+import type { SvcDeps } from './command.ts';
+
+/** The only order that `svc` itself gives to a terminal: an empty screen for the next figures. */
+export const CLEAR_SCREEN = '\u001b[H\u001b[2J';
+
+/**
+ * The same deps without control sequences in what is printed. If the standard output is no terminal, answers stay as they are, byte for byte, because
+ * a program reads them.
+ */
+export function withSafeOutput(deps: SvcDeps): SvcDeps {
+  const { print, tell, isTerminal } = deps;
+  return {
+    ...deps,
+    print: isTerminal ? (text) => print(text === CLEAR_SCREEN ? text : safe(text)) : print,
+    tell: (text) => tell(safe(text)),
+  };
+}
+
+/** The text without control sequences. Its lines and tabs stay. */
+function safe(text: string): string {
+  return text.replaceAll(/[^\n\t]+/g, printable);
+}
