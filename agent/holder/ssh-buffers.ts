@@ -1,5 +1,6 @@
 // Bounds the memory of the SSH connections of one holder, because ssh2 does not. It accepts two megabytes per channel, even if nobody reads
 // them. And it ignores the socket's backpressure: if a client grants a huge window and does not read, all output would pile up in our memory.
+import type { Connection } from 'ssh2';
 import type { Duplex, Writable } from 'node:stream';
 import { SSH_BUFFERED_BYTES_MAX } from '../../shared/limits.ts';
 
@@ -49,8 +50,14 @@ export interface Pace {
   write(target: Writable, bytes: Buffer, closed: AbortSignal): Promise<void>;
 }
 
+/** The part of ssh2's protocol that knows whether keys are being exchanged. */
+interface Protocol {
+  _kexinit: unknown;
+}
+
 /** One per connection; `stream` carries the connection's bytes. */
-export function createPace(stream: Duplex): Pace {
+export function createPace(stream: Duplex, client: Connection): Pace {
+  const protocol = protocolOf(client);
   const waiting = new Set<() => void>();
   const wakeAll = (): void => {
     for (const wake of waiting) wake();
@@ -58,6 +65,9 @@ export function createPace(stream: Duplex): Pace {
   };
   stream.on('drain', wakeAll);
   stream.once('close', wakeAll);
+  client.on('rekey', wakeAll);
+  // ssh2 keeps what is written during an exchange of keys until its end, which a client may never let come.
+  const isFull = (): boolean => !stream.destroyed && (stream.writableNeedDrain || protocol._kexinit !== undefined);
 
   const until = (closed: AbortSignal, begin: (done: () => void) => void): Promise<void> =>
     new Promise((resolve) => {
@@ -69,12 +79,23 @@ export function createPace(stream: Duplex): Pace {
       closed.addEventListener('abort', done);
       begin(done);
     });
+  const untilRoom = async (closed: AbortSignal): Promise<void> => {
+    while (isFull() && !closed.aborted) await until(closed, (done) => waiting.add(done));
+  };
 
   return {
     write: async (target, bytes, closed) => {
+      await untilRoom(closed);
       if (!target.writable) return;
       await until(closed, (done) => target.write(bytes, () => done()));
-      if (stream.writableNeedDrain && !stream.destroyed) await until(closed, (done) => waiting.add(done));
+      await untilRoom(closed);
     },
   };
+}
+
+function protocolOf(client: Connection): Protocol {
+  const { _protocol: protocol } = client as Connection & { _protocol?: Protocol };
+  if (protocol === undefined || !('_kexinit' in protocol))
+    throw new Error('ssh2 changed: it does not show whether keys are being exchanged');
+  return protocol;
 }

@@ -24,6 +24,8 @@ export interface SessionHost {
 /** ssh2's channel with properties that its types omit. */
 export type WindowedChannel = ServerChannel & {
   incoming: { window: number; state: string };
+  /** `packetSize` is the number of bytes that the client takes in one packet. */
+  outgoing: { packetSize: number };
   /** The end of an output for which the client's window had no room, and what ssh2 calls once it is sent. */
   _chunk: Buffer | undefined;
   _chunkcb: (() => void) | undefined;
@@ -37,9 +39,16 @@ export interface Attached {
   lost: AbortSignal;
 }
 
+/**
+ * The smallest packets that a client gets. ssh2 believes any number. With packets of no bytes, its first output would never end. With packets of one
+ * byte, each output would take as long as hundreds of others. Clients in use take 4 KiB and more.
+ */
+const PACKET_BYTES_MIN = 256;
+
 /** Must be called once for every channel, as soon as it is open. */
 export function attach(channel: ServerChannel, host: SessionHost): Attached {
   if (!isWindowed(channel)) throw new Error('ssh2 changed: a channel has no window, or keeps waiting output elsewhere');
+  channel.outgoing.packetSize = Math.max(channel.outgoing.packetSize, PACKET_BYTES_MIN);
   const closing = new AbortController();
   const losing = new AbortController();
   const judge = (): void => void (channel.incoming.state === 'open' && losing.abort());
@@ -86,5 +95,5 @@ export function feedInside(
 }
 
 function isWindowed(channel: ServerChannel): channel is WindowedChannel {
-  return 'incoming' in channel && '_chunk' in channel && '_chunkcb' in channel;
+  return ['incoming', 'outgoing', '_chunk', '_chunkcb'].every((name) => name in channel);
 }

@@ -99,7 +99,10 @@ function speakSsh({ stream, ident, keys, hostKey }: Talk, onClient: (client: Con
       const verdict = judge(attempt);
       if (verdict === 'accept') return attempt.accept();
       attempt.reject(['publickey']);
-      if (verdict === 'disconnect') client.end();
+      if (verdict !== 'disconnect') return;
+      client.end();
+      // The client may keep its side open and go on, and each of its signatures would be verified.
+      stream.once('finish', () => stream.destroy());
     });
     // Malformed packets or a lost peer end only this connection.
     client.on('error', () => {});
@@ -123,7 +126,7 @@ function serveChannels(
   { guests, clock, budget }: SshServerDeps & { budget: BufferBudget },
 ): void {
   const gone = new AbortController();
-  const pace = createPace(stream);
+  const pace = createPace(stream, client);
   const counts = { channels: new Set<WindowedChannel>(), sessions: 0, envBytes: 0 };
   const host: SessionHost = { client, guests, clock, pace, ...counts, gone: gone.signal };
   // Registered before ssh2's own close handler, which would report a clean EOF on every channel.

@@ -295,18 +295,19 @@ function registryAuth(login: PullLogin): Docker.AuthConfig {
     : { username: login.username, password: login.password };
 }
 
-/** If `follow` is not set, the whole log is read into memory: the engine's client has no other way, and LOG_LINES_MAX bounds it. */
 async function readLogs(
   docker: Docker,
   [found]: Docker.ContainerInfo[],
   { tail, follow, since }: Omit<LogsTarget, 'kind'>,
 ): Promise<Readable> {
   if (found === undefined) throw new Error('the container no longer exists, and neither does its log');
-  const container = docker.getContainer(found.Id);
-  const options = { stdout: true, stderr: true, timestamps: true, tail, ...(since === null ? {} : { since }) } as const;
-  if (!follow) return Readable.from([await container.logs({ ...options, follow: false })]);
-  // This is an IncomingMessage, although dockerode's types do not say so. Its `destroy` ends the request.
-  return (await container.logs({ ...options, follow: true })) as unknown as Readable;
+  const statusCodes = { 200: true, 404: 'no such container', 500: 'server error' };
+  const options = { stdout: true, stderr: true, timestamps: true, tail, follow, ...(since === null ? {} : { since }) };
+  const request = { path: `/containers/${found.Id}/logs?`, method: 'GET', isStream: true, statusCodes, options };
+  // dockerode's own `logs` keeps a log that is not followed in memory, several times. The `destroy` of this stream ends the request.
+  return new Promise((resolve, reject) => {
+    docker.modem.dial(request, (error, log) => (error === null ? resolve(log as Readable) : reject(error as Error)));
+  });
 }
 
 async function lastExit(container: Docker.Container): Promise<LastExit> {

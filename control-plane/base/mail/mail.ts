@@ -7,6 +7,8 @@ import { openSemaphore } from '../../../shared/semaphore.ts';
 import { z } from 'zod';
 
 const STEP_MS_MAX = 10_000;
+/** A server that sends a byte now and then lets no step end. Few of those would take all slots, and no mail would be sent any more. */
+const MAIL_MS_MAX = 60_000;
 
 export interface MailSettings {
   host: string;
@@ -40,7 +42,7 @@ export function openMail(settings: MailSettings | undefined, { log, clock }: { l
     isConfigured: true,
     send: async ({ about, ...mail }) => {
       try {
-        const isSent = await connections.run(host, STEP_MS_MAX, () => sendOne(mail, settings));
+        const isSent = await connections.run(host, STEP_MS_MAX, () => sendOne(mail, settings, clock));
         return isSent ?? refuse(about, 'other mails are being sent');
       } catch (error) {
         return refuse(about, messageOf(error));
@@ -85,6 +87,7 @@ export function mailSettings(
 async function sendOne(
   mail: { to: string; subject: string; text: string },
   { host, port, security, login, from }: MailSettings,
+  clock: Clock,
 ): Promise<true> {
   // Loaded when the first mail is sent: most installations send none.
   const { createTransport } = await import('nodemailer');
@@ -101,6 +104,17 @@ async function sendOne(
     disableUrlAccess: true,
     ...(login === undefined ? {} : { auth: { user: login.user, pass: login.password } }),
   });
-  await transport.sendMail({ ...mail, from });
-  return true;
+  const late = new AbortController();
+  const cancel = clock.after(MAIL_MS_MAX, () =>
+    late.abort(new Error(`the server took longer than ${MAIL_MS_MAX / 1000} s`)),
+  );
+  try {
+    await transport.sendMail({ ...mail, from, signal: late.signal });
+    return true;
+  } catch (error) {
+    late.signal.throwIfAborted();
+    throw error;
+  } finally {
+    cancel();
+  }
 }

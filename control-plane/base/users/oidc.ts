@@ -1,8 +1,9 @@
 // Signing in through the OpenID provider of the operator. The provider says who somebody is, and an account here says what that person may do.
-import type { Configuration } from 'openid-client';
+import type { Configuration, CustomFetchOptions } from 'openid-client';
 import { z } from 'zod';
 import { codeOf, fail, failField, messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
+import { openPieces } from '../../../shared/pieces.ts';
 import { hashOf } from '../accounts/api-keys.ts';
 import type { Query, Tx } from '../db/db.ts';
 import type { Sealing } from '../http/sealing.ts';
@@ -14,6 +15,7 @@ import { findUser, userWithEmail } from './store.ts';
 
 const LOGIN_MS = 10 * 60_000;
 const STEP_SECONDS_MAX = 10;
+const ANSWER_BYTES_MAX = 1024 ** 2;
 /** How long what the provider says about itself is kept. Otherwise everybody could make this service ask it at any rate. */
 const KNOWN_MS = 5 * 60_000;
 const PLACE = 'openid login';
@@ -124,10 +126,10 @@ export function openOidc(deps: Deps): Oidc {
 function openProvider({ clock, log }: Deps): (settings: OidcSettings) => Promise<Configuration> {
   let known: { config: Promise<Configuration>; untilMs: number } | undefined;
   const discover = async ({ issuer, clientId, clientSecret }: OidcSettings): Promise<Configuration> => {
-    const { discovery, allowInsecureRequests } = await library();
+    const { discovery, allowInsecureRequests, customFetch } = await library();
     // The configuration allows plain HTTP for a provider on this machine only.
     const execute = issuer.startsWith('http:') ? [allowInsecureRequests] : [];
-    const options = { execute, timeout: STEP_SECONDS_MAX };
+    const options = { execute, timeout: STEP_SECONDS_MAX, [customFetch]: boundedFetch };
     return discovery(new URL(issuer), clientId, clientSecret, undefined, options).catch((error: unknown) => {
       known = undefined;
       return failAway(error, issuer, log);
@@ -139,6 +141,21 @@ function openProvider({ clock, log }: Deps): (settings: OidcSettings) => Promise
       known = { config: discover(settings), untilMs: nowMs + KNOWN_MS };
     return known.config;
   };
+}
+
+/**
+ * The library would read answers of any length. The bytes are counted after they are unpacked, so a small answer cannot become a long one.
+ * @throws TypeError, as `fetch` does
+ */
+async function boundedFetch(url: string, options: CustomFetchOptions): Promise<Response> {
+  const answer = await fetch(url, options as RequestInit);
+  if (answer.body === null) return answer;
+  const pieces = openPieces();
+  for await (const piece of answer.body) {
+    pieces.add(piece);
+    if (pieces.bytes > ANSWER_BYTES_MAX) throw new TypeError(`an answer is longer than ${ANSWER_BYTES_MAX} bytes`);
+  }
+  return new Response(Buffer.concat(pieces.list()), answer);
 }
 
 /** Says why there are no tokens. @throws ServiceError `access_denied`, `unavailable`, `sign_in_failed` */

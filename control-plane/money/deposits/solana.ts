@@ -34,7 +34,11 @@ const BALANCE = { offset: 64, length: 8 } as const;
 const SECOND_MS = 1_000;
 
 const Slot = z.int().min(0);
-const Amount = z.string().regex(/^\d+$/).transform(BigInt);
+/** A number of 64 bits. To read one of millions of digits would take seconds. */
+const Amount = z
+  .string()
+  .regex(/^\d{1,20}$/)
+  .transform(BigInt);
 const Balance = z.object({ value: z.object({ amount: Amount }) });
 const Accounts = z.object({
   context: z.object({ slot: Slot }),

@@ -17,6 +17,11 @@ import { findInstance } from '../instances/store.ts';
 
 /** A holder answers within milliseconds, and within a second over a slow line. */
 export const PROBE_MS_MAX = 5_000;
+/**
+ * Limit of what a host may send for one login, which takes some 2 KiB. The library signs again for each message that asks for it, so a host could
+ * make this process sign all the time.
+ */
+const LOGIN_BYTES_MAX = 32 * 1024;
 /** Short, because our own listener is on this machine or next to it. */
 const LISTENER_MS_MAX = 2_000;
 
@@ -84,11 +89,13 @@ export function logIn(login: Login, openStream: () => Promise<Duplex>, clock: Cl
     const client = new ssh2.Client();
     let leg: ProbeLeg = 'stream';
     let isOver = false;
+    let opened: Duplex | undefined;
     const done = (result: LoginResult): void => {
       isOver = true;
       cancel();
       client.end();
-      client.destroy();
+      // The library's own `destroy` does nothing after `end`, and a host could then keep the stream and go on sending.
+      opened?.destroy();
       resolve(result);
     };
     const fail = (why: string): void => done({ ok: false, leg, detail: `${leg}: ${why}` });
@@ -100,7 +107,13 @@ export function logIn(login: Login, openStream: () => Promise<Duplex>, clock: Cl
     const begin = (stream: Duplex): void => {
       stream.on('error', () => stream.destroy());
       if (isOver) return void stream.destroy();
+      opened = stream;
       leg = 'banner';
+      let bytes = 0;
+      stream.on('data', (piece: Buffer) => {
+        bytes += piece.length;
+        if (bytes > LOGIN_BYTES_MAX) fail(`more than ${LOGIN_BYTES_MAX / 1024} KiB came`);
+      });
       client.connect({
         sock: stream as never,
         username: login.user,

@@ -16,10 +16,25 @@ afterEach(closeSshServers);
 
 /** Internals of ssh2 that an attacker's client changes. */
 interface Internals {
-  outgoing: { id: number; window: number };
-  _client: { _protocol: { channelWindowAdjust(id: number, bytes: number): void; ping(): void }; _sock: Socket };
+  _protocol: {
+    channelWindowAdjust(id: number, bytes: number): void;
+    ping(): void;
+    rekey(): void;
+    session(id: number, window: number, packet: number): void;
+    _handlers: Record<string, () => void>;
+  };
+  _sock: Socket;
 }
-const internals = (channel: ClientChannel): Internals => channel as unknown as Internals;
+const internals = (over: ssh2.Client): Internals => over as unknown as Internals;
+const outgoingOf = (channel: ClientChannel): { id: number; window: number } =>
+  (channel as unknown as { outgoing: { id: number; window: number } }).outgoing;
+
+/** From now on, the client says that its channels take packets of at most `bytes`. */
+function announcePackets(over: ssh2.Client, bytes: number): void {
+  const { _protocol: protocol } = internals(over);
+  const open = protocol.session.bind(protocol);
+  protocol.session = (id, window) => open(id, window, bytes);
+}
 
 describe('logging in', () => {
   const attempt = (patch: Partial<Record<string, unknown>>): AuthContext => {
@@ -74,6 +89,20 @@ describe('logging in', () => {
     expect(verdicts[30]).toBe('disconnect');
   });
 
+  test('a client that goes on after too many tries is cut, and not only asked to leave', async () => {
+    const world = await startWorld(virtualClock(1_000_000));
+    const over = client(world, {
+      // Offers the same key again and again.
+      authHandler: (_left, _partial, next) =>
+        next({ type: 'publickey', username: 'root', key: stranger.private } as ssh2.PublicKeyAuthMethod),
+    });
+    internals(over)._sock.allowHalfOpen = true;
+    internals(over)._protocol._handlers['DISCONNECT'] = () => undefined;
+    const stream = await eventually('connection', 5000, () => Promise.resolve(world.streams[0]));
+    await expect.poll(() => stream.writableEnded).toBe(true);
+    await expect.poll(() => stream.destroyed).toBe(true);
+  });
+
   test('passwords are refused, and the probe key opens nothing for anyone else', async () => {
     const world = await startWorld();
     const refusal = (config: Partial<ConnectConfig>): Promise<string> =>
@@ -101,14 +130,17 @@ describe('logging in', () => {
 });
 
 describe('memory', () => {
-  test('a client that grants a huge window and does not read costs little memory', async () => {
+  test.each([
+    ['does not read', () => undefined],
+    ['begins a key exchange and does not go on', ({ _protocol: protocol }: Internals) => protocol.rekey()],
+  ])('a client that grants a huge window and %s costs little memory', async (_, begin) => {
     const world = await startWorld();
     const over = client(world);
     await once(over, 'ready');
-    const channel = await exec(over);
-    const { outgoing, _client: inner } = internals(channel);
-    inner._protocol.channelWindowAdjust(outgoing.id, 2 ** 31);
+    const inner = internals(over);
+    inner._protocol.channelWindowAdjust(outgoingOf(await exec(over)).id, 2 ** 31);
     await eventually('session', 5000, () => Promise.resolve(world.sessions[0]));
+    begin(inner);
     inner._sock.pause();
     let sentBytes = 0;
     let waiting = false;
@@ -134,11 +166,45 @@ describe('memory', () => {
     expect(sentBytes).toBeGreaterThan(0);
   });
 
+  test('output goes on after a key exchange', async () => {
+    const world = await startWorld();
+    const over = client(world);
+    await once(over, 'ready');
+    let [sentBytes, gotBytes] = [0, 0];
+    (await exec(over)).on('data', (piece: Buffer) => (gotBytes += piece.length));
+    const session = await eventually('session', 5000, () => Promise.resolve(world.sessions[0]));
+    let isOver = false;
+    over.once('handshake', () => (isOver = true));
+    internals(over)._protocol.rekey();
+    const chunk = Buffer.alloc(32 * 1024);
+    for (; !isOver; sentBytes += chunk.length) {
+      await session.events.onData('stdout', chunk);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    await expect.poll(() => gotBytes).toBe(sentBytes);
+  });
+
+  test.each([1, 0])('a client that takes packets of %i bytes gets larger ones', async (bytes) => {
+    const world = await startWorld();
+    const over = client(world);
+    await once(over, 'ready');
+    announcePackets(over, bytes);
+    const pieces: number[] = [];
+    const ended = Promise.withResolvers<void>();
+    (await exec(over)).on('data', (piece: Buffer) => pieces.push(piece.length)).once('close', ended.resolve);
+    const session = await eventually('session', 5000, () => Promise.resolve(world.sessions[0]));
+    await session.events.onData('stdout', Buffer.alloc(1024));
+    session.events.onEnd({ code: 0, signal: null });
+    await ended.promise;
+    expect(pieces).toEqual([256, 256, 256, 256]);
+  });
+
   test('nothing more is read from a client that sends requests and reads no answers', async () => {
     const world = await startWorld();
     const over = client(world);
     await once(over, 'ready');
-    const { _client: inner } = internals(await exec(over));
+    await exec(over);
+    const inner = internals(over);
     const [stream] = world.streams;
     // Writes stall, as if the client and the kernel's buffers took no more bytes.
     stream?.cork();
@@ -160,7 +226,7 @@ describe('memory', () => {
     const channel = await exec(over);
     const session = await eventually('session', 5000, () => Promise.resolve(world.sessions[0]));
     session.peer.pause();
-    internals(channel).outgoing.window = 2 ** 31;
+    outgoingOf(channel).window = 2 ** 31;
     const ended = new Promise<void>((resolve) => over.once('close', () => resolve()));
     // Not a divisor of the window: ssh2 itself stops only a client that hits zero exactly.
     const chunk = Buffer.alloc(30_000);
@@ -168,7 +234,7 @@ describe('memory', () => {
     over.once('close', () => (open = false));
     for (let i = 0; i < 64 * 32 && open; i += 1) {
       channel.write(chunk);
-      internals(channel).outgoing.window = 2 ** 31;
+      outgoingOf(channel).window = 2 ** 31;
       if (i % 32 === 0) await new Promise((resolve) => setImmediate(resolve));
     }
     await ended;

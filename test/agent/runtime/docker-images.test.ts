@@ -1,4 +1,5 @@
 // Images, logs and bare runs on a Docker Engine that the test plays: what the driver asks for, and how it reads the answers.
+import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openDocker } from '../../../agent/runtime/docker.ts';
@@ -109,6 +110,17 @@ describe('a log', () => {
   test('cannot be read if its container is gone', async () => {
     await expect(engine.logs('w-1', { tail: 5, follow: false, since: null })).rejects.toThrow('no longer exists');
   });
+
+  test.each([true, false])(
+    'is passed on while the engine sends it, and not kept until its end (follow: %s)',
+    async (follow) => {
+      answer('GET /containers/json', { body: [OURS] });
+      answer('GET /containers/c-1/logs', { body: 'a line', isOpen: true });
+      const log = await engine.logs('w-1', { tail: 5, follow, since: null });
+      expect(String(await once(log, 'data'))).toBe('a line');
+      log.destroy();
+    },
+  );
 });
 
 describe('a bare run', () => {

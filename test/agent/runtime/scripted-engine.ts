@@ -20,6 +20,8 @@ export interface EngineAnswer {
   status?: number;
   /** A text is sent as it is, any other value as JSON. */
   body?: unknown;
+  /** More may follow, so the answer has no end. */
+  isOpen?: boolean;
 }
 
 export interface ScriptedEngine {
@@ -58,7 +60,9 @@ export async function openScriptedEngine(): Promise<ScriptedEngine> {
       const answer = (typeof scripted === 'function' ? scripted() : scripted) ?? {};
       const content = answer.body ?? ((answer.status ?? 200) < 300 ? PLAIN[line] : { message: 'no' });
       response.writeHead(answer.status ?? statusOf(line));
-      response.end(typeof content === 'string' ? content : content === undefined ? '' : JSON.stringify(content));
+      const text = typeof content === 'string' ? content : content === undefined ? '' : JSON.stringify(content);
+      if (answer.isOpen === true) response.write(text);
+      else response.end(text);
     })();
   });
   server.listen(socketPath);

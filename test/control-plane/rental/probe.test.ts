@@ -134,6 +134,24 @@ test('a login without an answer ends after five seconds, and a stream that opens
   expect(stream.destroyed).toBe(true);
 });
 
+test('a host that sends much for one login is cut at 32 KiB', async () => {
+  const stream = new PassThrough();
+  const result = logIn(customer, async () => stream, virtualClock(1_000_000));
+  const line = `${'x'.repeat(1023)}\n`;
+  for (let kib = 0; kib < 33; kib += 1) stream.write(line);
+  expect(await result).toEqual({ ok: false, leg: 'banner', detail: 'banner: more than 32 KiB came' });
+});
+
+test.each([
+  ['has succeeded', hostKeyLine, true],
+  ['has failed', stranger.public, false],
+])('a stream is closed when its login %s, although the host keeps it open', async (_, hostKey, ok) => {
+  const world = await startWorld();
+  const stream = await dial(world.port);
+  expect(await logIn({ ...customer, hostKey }, async () => stream, systemClock())).toMatchObject({ ok });
+  expect(stream.destroyed).toBe(true);
+});
+
 test('every key is another one, can be read again, and its public half is whole', () => {
   const lines = new Set<string>();
   for (let i = 0; i < MANY; i += 1) {

@@ -76,6 +76,18 @@ test('a few mails are sent at once, and the others wait for ten seconds', async 
   expect([server.mails.length, server.mails.at(-1)?.to]).toEqual([MAILS_AT_ONCE_MAX + 1, 'RCPT TO:<last@example.com>']);
 });
 
+test('a mail that a server takes too long for is given up after a minute, and its slot is free', async () => {
+  const { send } = openMail(settings(), outside);
+  server.hold();
+  const sent = Array.from({ length: MAILS_AT_ONCE_MAX }, () => send(MAIL));
+  await expect.poll(() => server.mails.length).toBe(MAILS_AT_ONCE_MAX);
+  await clock.advance(59_999);
+  expect(logged).toBe('');
+  await clock.advance(1);
+  expect(await Promise.all(sent)).toEqual(sent.map(() => false));
+  expect(logged).toContain('"reason":"the server took longer than 60 s"');
+});
+
 test('without a mail server nothing is sent, and that is no fault', async () => {
   const none = openMail(undefined, outside);
   expect([none.isConfigured, await none.send(MAIL)]).toEqual([false, false]);

@@ -1,4 +1,8 @@
 // Signing in through an OpenID provider: whom it lets in, and what an attacker cannot do with its answers.
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { gzipSync } from 'node:zlib';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { insertCredential } from '../../../../control-plane/base/users/credential-store.ts';
 import { createLog } from '../../../../shared/log.ts';
@@ -308,6 +312,24 @@ describe('an answer', () => {
   ])('%s is refused', async (_what, change) => {
     expect(await signIn(person(), change)).toMatchObject({ status: 401, json: { code: 'sign_in_failed' } });
   });
+});
+
+test.each([
+  ['of a mebibyte is read', 0, 200],
+  ['of a mebibyte and a byte is not read to its end, also if it arrives packed', 1, 503],
+])('an answer of the provider %s', async (_what, more, status) => {
+  const server = createServer((_request, response) => {
+    const about = JSON.stringify({ issuer, authorization_endpoint: `${issuer}/authorize` });
+    response.writeHead(200, { 'content-type': 'application/json', 'content-encoding': 'gzip' });
+    response.end(gzipSync(about.padEnd(2 ** 20 + more)));
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const long = await openApi({ settings: { oidc: { ...CLIENT, issuer } } });
+  expect((await long.call('POST', '/v1/auth/oidc/begin')).status).toBe(status);
+  await long.close();
+  server.closeAllConnections();
+  server.close();
 });
 
 test('without a provider, or if it is away, people are told', async () => {

@@ -75,6 +75,14 @@ describe('an authenticator app', () => {
     expect(await api.world.journal(ada.userId)).toContain('session.refused');
   });
 
+  test('gives no code that counts while the clock is behind the last one', async () => {
+    const { secret } = await setUpTotp();
+    api.world.clock.step(-120_000);
+    expect(await signIn({ code: codeAt(secret) })).toMatchObject({ status: 401, json: { code: 'sign_in_failed' } });
+    api.world.clock.step(150_000);
+    expect((await signIn({ code: codeAt(secret) })).status).toBe(201);
+  });
+
   test('does not slow its network down: a right password without a code is no failed try', async () => {
     const { secret } = await setUpTotp();
     for (let i = 0; i < 6; i += 1) {

@@ -93,6 +93,14 @@ describe('a transaction on Solana', () => {
     expect(await paid(change)).toEqual([]);
   });
 
+  test('has amounts of 64 bits: a longer one is not read, because reading millions of digits takes seconds', async () => {
+    const largest = String(2n ** 64n - 1n);
+    const paidAmount = (amount: string) =>
+      paid({ preTokenBalances: [], postTokenBalances: [balance(2, 0, OWNER, { uiTokenAmount: { amount } })] });
+    expect(await paidAmount(largest)).toMatchObject([{ units: 2n ** 64n - 1n }]);
+    await expect(paidAmount(`${largest}0`)).rejects.toThrow('amount');
+  });
+
   test('is unknown if the node does not have it, and waits if it has no time yet', async () => {
     expect(await readerOf({ getTransaction: null }).transfersOf('signature', OWNER)).toBeUndefined();
     const early = { slot: 7, blockTime: null, meta, transaction: { message: { accountKeys } } };
