@@ -1,6 +1,6 @@
 // Reads multipart/form-data as a stream (RFC 7578): fields as text, files as streams. No file is held in memory. Forms with text fields only are
 // bodies for routes whose clients send a form instead of JSON.
-import { Readable } from 'node:stream';
+import { Readable, Transform } from 'node:stream';
 import { Busboy, type BusboyInstance } from '@fastify/busboy';
 import { messageOf, ServiceError, failField } from '../../../shared/errors.ts';
 import { BODY_BYTES_MAX, FORM_PARTS_MAX } from '../../../shared/limits.ts';
@@ -24,38 +24,49 @@ interface FormReader {
 }
 
 /**
+ * The parser gets a body in slices, because it parses what it gets to the end. A body may have tens of thousands of empty parts, which it would go
+ * through long after it has found too many of them.
+ */
+const SLICE_BYTES = 8 * 1024;
+
+/**
  * Resolves when every part was read. Throws after every reader has ended. The rest of an aborted body stays unread.
  * @throws ServiceError `invalid_request` if the body is not a valid form; and the errors of the reader
  */
 export async function readForm(body: Upload, reader: FormReader): Promise<void> {
   const parser = openParser(body.contentType);
+  const slices = openSlices();
   const over = Promise.withResolvers<void>();
+  const stop = (error: unknown): void => {
+    body.stream.unpipe(slices);
+    slices.unpipe(parser);
+    over.reject(error);
+  };
   const files: { stream: Readable; work: Promise<void> }[] = [];
   parser.on('field', (name: string | undefined, value, _nameCut, valueCut) => {
     try {
       if (valueCut) throw formError(`the field ${name} is longer than ${BODY_BYTES_MAX} bytes`);
       reader.field(name ?? '', value);
     } catch (error) {
-      over.reject(error);
+      stop(error);
     }
   });
   parser.on('file', (name: string | undefined, stream: Readable, filename: string | undefined) => {
     // If the body ends inside a file, the parser and the file's reader both throw. The parser's error is reported.
     stream.on('error', () => undefined);
     const work = reader.file({ name: name ?? '', filename: filename ?? '', stream });
-    work.catch(over.reject);
+    work.catch(stop);
     files.push({ stream, work });
   });
-  parser.once('partsLimit', () => over.reject(formError(`it has more than ${FORM_PARTS_MAX} parts`)));
-  parser.once('error', (error) => over.reject(formError(messageOf(error))));
+  parser.once('partsLimit', () => stop(formError(`it has more than ${FORM_PARTS_MAX} parts`)));
+  parser.once('error', (error) => stop(formError(messageOf(error))));
   parser.once('finish', over.resolve);
-  body.stream.once('error', over.reject);
-  body.stream.pipe(parser);
+  body.stream.once('error', stop);
+  body.stream.pipe(slices).pipe(parser);
   try {
     await over.promise;
     await Promise.all(files.map(({ work }) => work));
   } catch (error) {
-    body.stream.unpipe(parser);
     for (const { stream } of files) stream.destroy(error instanceof Error ? error : undefined);
     await Promise.allSettled(files.map(({ work }) => work));
     throw error;
@@ -92,6 +103,17 @@ export async function readFields(contentType: string, body: Buffer): Promise<Fie
 /** Whether the body was sent as a form. */
 export function isForm({ headers }: FastifyRequest): boolean {
   return headers['content-type']?.toLowerCase().startsWith(FORM) === true;
+}
+
+function openSlices(): Transform {
+  const slices = new Transform({
+    transform: (piece: Buffer, _encoding, done) => {
+      for (let from = 0; from < piece.length; from += SLICE_BYTES)
+        slices.push(piece.subarray(from, from + SLICE_BYTES));
+      done();
+    },
+  });
+  return slices;
 }
 
 /** @throws ServiceError `invalid_request` if the header has no boundary */

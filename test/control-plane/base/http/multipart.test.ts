@@ -82,6 +82,30 @@ describe('reading stops', () => {
     expect(form.stream.destroyed).toBe(false);
   });
 
+  test('once a field is refused, although many more are in the same piece', async () => {
+    const field = (i: number): string =>
+      `--x\r\nContent-Disposition: form-data; name="f${i}"\r\n\r\n${'v'.repeat(2_048)}\r\n`;
+    const form = `${Array.from({ length: 30 }, (_, i) => field(i)).join('')}--x--\r\n`;
+    const seen: string[] = [];
+    const reading = readForm(
+      {
+        contentType: 'multipart/form-data; boundary=x',
+        bytes: form.length,
+        stream: Readable.from([Buffer.from(form)]),
+      },
+      {
+        field: (name) => {
+          seen.push(name);
+          throw new Error('enough');
+        },
+        file: async () => undefined,
+      },
+    );
+    await expect(reading).rejects.toThrow('enough');
+    await turns(10);
+    expect(seen.length).toBeLessThanOrEqual(4);
+  });
+
   test('if the sender disconnects, and the reader gets its error', async () => {
     const stream = new Readable({ read: () => undefined });
     stream.push(HEAD);
