@@ -241,8 +241,9 @@ test('a host with one fit GPU can be rented out, and the words about it name the
 
 test('check ends also if nvidia-smi does not', async () => {
   const [nvidiaSmi, pidFile] = [join(dir, 'endless-smi'), join(dir, 'endless-pid')];
-  // No signal of ours reaches this process, as none reaches an nvidia-smi that hangs in the kernel.
-  writeFileSync(nvidiaSmi, `#!/bin/sh\nsetsid sleep 600 &\necho $! >${pidFile}\n`, { mode: 0o755 });
+  // No signal of ours reaches this process, as none reaches an nvidia-smi that hangs in the kernel. Once it is ended here, the next one fails.
+  const program = `#!/bin/sh\n[ ! -e ${pidFile} ] || exit 1\nsetsid sleep 600 &\necho $! >${pidFile}\n`;
+  writeFileSync(nvidiaSmi, program, { mode: 0o755 });
   const clock = virtualClock();
   const survey = surveyHost({ ...config, nvidia_smi: nvidiaSmi }, clock);
   survey.catch(() => undefined);
