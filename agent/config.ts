@@ -36,7 +36,7 @@ const AgentConfig = z.strictObject({
 });
 export type AgentConfig = z.infer<typeof AgentConfig>;
 
-/** Where a package puts the configuration. */
+/** A package puts the configuration here. */
 const INSTALLED = '/etc/svc-agent/agent.yaml';
 
 /** Reads the file, or the `installed` one. If there is neither, returns the defaults. Throws a message with file, line and reason. */

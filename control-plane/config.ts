@@ -291,7 +291,7 @@ const Config = ConfigFields.superRefine((config, context) => {
 });
 export type Config = z.infer<typeof Config>;
 
-/** Where a package puts the configuration. */
+/** A package puts the configuration here. */
 const INSTALLED = '/etc/svc-control-plane/control-plane.yaml';
 
 /**

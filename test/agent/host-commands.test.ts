@@ -259,7 +259,7 @@ test('check ends also if nvidia-smi does not', async () => {
 const ORDERS = '\u001b]52;c;bHM=\u0007\u009b2J\u001b[31m\u202e';
 const OBEYED = /[^\P{Cc}\n]|\p{Bidi_Control}/u;
 
-test('the reasons of a registry or of the control plane cannot write to the terminal of the owner', async () => {
+test('status shows the reasons of others without what a terminal obeys', async () => {
   const status: AgentStatus = {
     version: '1',
     link: { connected: false, last_end: `refused${ORDERS}\nlink: up` },
@@ -280,7 +280,7 @@ test('the reasons of a registry or of the control plane cannot write to the term
   expect(stdout.toString()).toContain('\nloop images fails: no such image x\n');
 });
 
-test('an error cannot write to the terminal of the owner either', async () => {
+test('an error is shown without what a terminal obeys', async () => {
   const smi = join(dir, 'hostile-smi');
   writeFileSync(smi, `#!/bin/sh\nprintf '%s\\nall is well' '${ORDERS}broken' >&2\nexit 1\n`, { mode: 0o755 });
   const file = join(dir, 'hostile.yaml');

@@ -105,6 +105,7 @@ export function isForm({ headers }: FastifyRequest): boolean {
   return headers['content-type']?.toLowerCase().startsWith(FORM) === true;
 }
 
+/** Passes a body on in pieces of at most SLICE_BYTES. */
 function openSlices(): Transform {
   const slices = new Transform({
     transform: (piece: Buffer, _encoding, done) => {

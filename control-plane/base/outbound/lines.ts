@@ -90,7 +90,7 @@ export function openLines(deps: ConnectionDeps): Lines {
 
 /**
  * Calls `act` for each connection that the line gets during its request, and at once if it has one. A caller does not write its function into the
- * property itself: V8 would put that function among its old objects, where it keeps the whole request in memory until the next full collection.
+ * property itself: V8 would put that function among its old objects, and the function would keep its whole request until the next full collection.
  */
 export function whenConnected(line: Line, act: () => void): void {
   line.onConnected = act;

@@ -231,9 +231,10 @@ async function personOf(query: Query, claims: Claims, deps: Deps): Promise<{ use
 }
 
 /**
- * Links only the person whose account it is. A stranger may sign up with the address of somebody else, and then the owner of the address would get
- * into an account that the stranger has too. And a provider may give the address of somebody who has left to somebody else. So the operator must have
- * given the account to its person, and nobody else at the provider may be linked with it; or the browser must be signed in to it.
+ * Refuses a link with an account that may be somebody else's. A stranger may sign up with the address of another person, who would then get into an
+ * account that the stranger has too. A provider may also give the address of a person who has left to a new one. So a link needs one of two things:
+ * the browser is signed in to the account; or the operator has given the account to its person, and nobody else at the provider is linked with it.
+ * @throws ServiceError `conflict`
  */
 async function assertOwn(
   tx: Tx,
