@@ -136,7 +136,9 @@ program
   .option('--config <file>', 'YAML configuration; without it the one that SVC_CONFIG names, or the installed one')
   .action(serve);
 withCommon(program.command('restore <backup>'))
-  .description('put a backup in the place of the SQLite database; the daemon must be stopped')
+  .description(
+    'put the backup of a SQLite database in its place, or into an empty database on PostgreSQL; the daemon must be stopped',
+  )
   .option('--force', 'if a database is there already, put it aside')
   .action(restore);
 addOperatorCommands(program, operator);

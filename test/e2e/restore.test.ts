@@ -30,25 +30,31 @@ interface Drilled {
 
 let stack: RentalStack;
 
-const DATABASES = ['SQLite', 'PostgreSQL'] as const;
+const DATABASES = ['SQLite', 'PostgreSQL', 'SQLite that moves to PostgreSQL'] as const;
 
 /** What the manual says, without its host. */
 const PG_RESTORE = ['--single-transaction'];
 
 async function open(database: (typeof DATABASES)[number]): Promise<Drilled> {
-  const postgres = database === 'PostgreSQL' ? await startPostgres() : undefined;
+  const postgres = database === 'SQLite' ? undefined : await startPostgres();
   if (postgres !== undefined)
     await runProgram({ command: 'createdb', args: [`--maintenance-db=${postgres.url}`, 'svc'] });
   const ownUrl = postgres?.url.replace(/postgres$/, 'svc');
-  stack = await openRentalStack(ownUrl === undefined ? {} : { postgresUrl: ownUrl });
-  const { operator } = stack.controlPlane;
-  if (postgres === undefined) {
+  stack = await openRentalStack(database === 'PostgreSQL' && ownUrl !== undefined ? { postgresUrl: ownUrl } : {});
+  const { operator, configPath } = stack.controlPlane;
+  const backup = (file: string): Promise<unknown> => operator('admin', 'backup', file);
+  if (postgres === undefined)
+    return { postgres, backup, restore: async (file) => Restored.parse(await operator('restore', file, '--force')) };
+  if (database !== 'PostgreSQL')
     return {
       postgres,
-      backup: (file) => operator('admin', 'backup', file),
-      restore: async (file) => Restored.parse(await operator('restore', file, '--force')),
+      backup,
+      restore: async (file) => {
+        const config: unknown = JSON.parse(readFileSync(configPath, 'utf8'));
+        writeFileSync(configPath, JSON.stringify({ ...Object(config), database: { postgres: ownUrl } }));
+        await operator('restore', file);
+      },
     };
-  }
   const manualOf = (file: string): PostgresCommands => postgresCommands({ url: postgres.url, file });
   const shell = (command: string): Promise<string> => runProgram({ command: 'sh', args: ['-ec', command] });
   return {
@@ -102,7 +108,7 @@ test('a dump that breaks off leaves no table on PostgreSQL, so no daemon starts 
   }
 });
 
-test.each(DATABASES)('a %s from before the last launches is restored: adopt first', async (database) => {
+test.each(DATABASES)('a backup of %s from before the last launches is restored: adopt first', async (database) => {
   const { postgres, ...drilled } = await open(database);
   try {
     await drill(drilled);

@@ -5,6 +5,7 @@ const RESTORE_TEST = 'test/e2e/restore.test.ts';
 const BACKUP_TEST = 'test/control-plane/backup.test.ts';
 const DIRECTORIES_TEST = 'test/control-plane/config-files.test.ts';
 const POSTGRES_TEST = 'test/control-plane/restore.pg.test.ts';
+const MOVE_REASON = 'the test of the manual stands on SQLite, and the other pages need its daemon';
 
 export const DATA_NOT_RUN: readonly NotRun[] = [
   {
@@ -12,6 +13,10 @@ export const DATA_NOT_RUN: readonly NotRun[] = [
     reason: 'the daemon must be stopped, and the other pages need it',
     provenBy: [RESTORE_TEST, 'from before the last launches is restored: adopt first'],
   },
+  ...[
+    'svc-control-plane admin backup /var/backups/before-the-move.db',
+    'svc-control-plane restore /var/backups/before-the-move.db',
+  ].map((command): NotRun => ({ command, reason: MOVE_REASON, provenBy: [RESTORE_TEST, 'moves to PostgreSQL'] })),
   needsUser('mkdir --parents --mode=0700 /data/svc', DIRECTORIES_TEST, 'a directory that is read-only'),
   needsUser('chown svc-control-plane: /data/svc', DIRECTORIES_TEST, 'a directory that is read-only'),
   ...[
