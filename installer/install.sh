@@ -269,9 +269,15 @@ remove() {
     say "$unit is removed; $settings and $state are kept (--purge removes them)"
     return
   fi
+  if [ "$role" = control-plane ]; then remove_user; fi
   rm -rf "$settings" "$state"
-  if [ "$role" = control-plane ]; then userdel "$unit"; fi
   say "$unit is removed with all its data"
+}
+
+# It goes before its data: with them, the same command can be given again. userdel ends with 6 if there is no such user.
+remove_user() {
+  userdel "$unit" || [ $? = 6 ] ||
+    die "the program is removed; $settings, $state and the user $unit are kept, because the user cannot be removed: end its processes (ps -u $unit shows them), then run the same command again"
 }
 
 take_away() {

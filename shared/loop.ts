@@ -21,6 +21,8 @@ export interface Loop {
   /** Prevents further runs; resolves when the current one is over. */
   stop(): Promise<void>;
   status(): LoopStatus;
+  /** How long the current run has lasted, whatever happened to the wall clock since; null between two runs. */
+  runningMs(): number | null;
 }
 
 export interface LoopOptions {
@@ -59,9 +61,10 @@ export function startLoop(options: LoopOptions, deps: { clock: Clock; log: Log }
   };
   let nudged = false;
   let wake = new AbortController();
+  let startedMs = 0;
 
   const runOnce = async (): Promise<void> => {
-    const startedMs = clock.monotonicMs();
+    startedMs = clock.monotonicMs();
     status.running = true;
     status.last_started_ms = clock.now();
     try {
@@ -101,6 +104,7 @@ export function startLoop(options: LoopOptions, deps: { clock: Clock; log: Log }
       await finished;
     },
     status: () => ({ ...status }),
+    runningMs: () => (status.running ? clock.monotonicMs() - startedMs : null),
   };
 }
 

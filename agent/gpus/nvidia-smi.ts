@@ -73,12 +73,27 @@ const REMAPPED = '--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_
 /**
  * Why cards must not get a new rental, in words, by UUID: faults of their memory, and MIG mode. It is no fault if the driver does not know a
  * query, or if a card does not have a value (`[N/A]`: most consumer cards). Lifetime counters are ignored, because those errors were repaired.
+ * `answers` keeps the last answer to each query, which counts while the query fails: an nvidia-smi that is late does not make a bad card good.
  */
-export async function readUnfit(nvidiaSmi: string): Promise<Map<string, string>> {
-  const cards = await queryRows(nvidiaSmi, RETIRED_AND_MIG)
-    .catch(() => queryRows(nvidiaSmi, RETIRED))
+export async function readUnfit(
+  nvidiaSmi: string,
+  answers = new Map<string, string[][]>(),
+): Promise<Map<string, string>> {
+  const ask = async (flag: string): Promise<string[][]> => {
+    try {
+      const rows = await queryRows(nvidiaSmi, flag);
+      answers.set(flag, rows);
+      return rows;
+    } catch (error) {
+      const last = answers.get(flag);
+      if (last === undefined) throw error;
+      return last;
+    }
+  };
+  const cards = await ask(RETIRED_AND_MIG)
+    .catch(() => ask(RETIRED))
     .catch(() => []);
-  const remapped = await queryRows(nvidiaSmi, REMAPPED).catch(() => []);
+  const remapped = await ask(REMAPPED).catch(() => []);
   return new Map([...parseMig(cards), ...parseWear(cards, remapped)]);
 }
 

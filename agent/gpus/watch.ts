@@ -1,11 +1,10 @@
 // Reads the GPUs of this machine and their faults for the inventory, also while nvidia-smi fails.
-import { join } from 'node:path';
 import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { Log } from '../../shared/log.ts';
 import type { GpuFault, Inventory } from '../../shared/protocol/inventory.ts';
-import { readJson, writeJson } from '../host/state.ts';
-import { afterListing, afterRecords, faultsOf, Memory, memoryOf, passedOver } from './faults.ts';
+import { afterListing, afterRecords, faultsOf, passedOver } from './faults.ts';
+import { type KeptMemory, openMemory } from './kept-memory.ts';
 import type { KernelLog } from './kernel-log.ts';
 import { readGpus, readUnfit } from './nvidia-smi.ts';
 
@@ -53,28 +52,14 @@ export async function inTime<T>(
  * nvidia-smi fails once, or omits a card once, it may only be busy: the reading before counts until it fails again.
  */
 export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
-  const { log, clock, kernelLog } = deps;
-  const memory = await openMemory(deps);
+  const { log, clock } = deps;
+  const memory = await openMemory(deps.stateDir, deps.bootId, log);
+  const listener = openListener(memory, deps);
   let known: GpuReading['gpus'] | undefined;
   let unfit: ReadonlyMap<string, string> = new Map();
+  const unfitAnswers = new Map<string, string[][]>();
   let broken = false;
-  let isDeaf = false;
   const faults = (): GpuFault[] => faultsOf(memory.now(), unfit, clock.now());
-
-  const listen = async (): Promise<void> => {
-    try {
-      const records = await kernelLog.read();
-      await memory.become(afterRecords(memory.now(), records, clock.now()));
-      isDeaf = false;
-    } catch (error) {
-      if (!isDeaf)
-        log.warn({ detail: messageOf(error) }, 'the kernel log cannot be read: errors of GPUs stay unnoticed');
-      isDeaf = true;
-    }
-  };
-  /** Reads run one after another: records of a later read must not count before those of an earlier one. */
-  let listening = Promise.resolve();
-  const listenInTurn = (): Promise<void> => (listening = listening.then(listen));
 
   const query = async (containerIds: () => readonly string[]): Promise<GpuReading['gpus']> => {
     const found = await readGpus(deps.nvidiaSmi, containerIds);
@@ -83,7 +68,7 @@ export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
       throw new Error(`${deps.nvidiaSmi} is missing: install the NVIDIA driver`);
     }
     const listed = found ?? [];
-    unfit = await readUnfit(deps.nvidiaSmi);
+    unfit = await readUnfit(deps.nvidiaSmi, unfitAnswers);
     await memory.become(afterListing(memory.now(), listed, clock.now()));
     return [...listed, ...passedOver(memory.now())];
   };
@@ -97,7 +82,7 @@ export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
 
   return {
     read: async (containerIds) => {
-      await listenInTurn();
+      await listener.hear();
       try {
         known = await queryInTime(containerIds);
         broken = false;
@@ -113,38 +98,38 @@ export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
     },
     hear: async () => {
       const before = JSON.stringify(faults());
-      await listenInTurn();
+      await listener.hear();
       return JSON.stringify(faults()) !== before;
     },
-    close: async () => {
-      await listening;
-      await kernelLog.close();
-    },
+    close: () => listener.close(),
   };
 }
 
-interface KeptMemory {
-  now(): Memory;
-  become(next: Memory): Promise<void>;
+interface Listener {
+  /** Takes the new records of the kernel log into account. Calls run one after another: records of a later one must not count before. */
+  hear(): Promise<void>;
+  close(): Promise<void>;
 }
 
-/** Kept on disk, because the kernel's log is a ring: a record of a fault may be overwritten before the agent starts again. */
-async function openMemory({ stateDir, bootId, log }: GpuWatchDeps): Promise<KeptMemory> {
-  const file = join(stateDir, 'gpus.json');
-  const stored = await readJson(file, Memory).catch((error: unknown) => {
-    log.error({ err: error }, 'the record of the GPUs is damaged and begins empty');
-    return undefined;
-  });
-  let memory = memoryOf(stored, bootId);
+function openListener(memory: KeptMemory, { kernelLog, clock, log }: GpuWatchDeps): Listener {
+  let isDeaf = false;
+  let listening = Promise.resolve();
+  const listen = async (): Promise<void> => {
+    try {
+      const records = await kernelLog.read();
+      await memory.become(afterRecords(memory.now(), records, clock.now()));
+      isDeaf = false;
+    } catch (error) {
+      if (!isDeaf)
+        log.warn({ detail: messageOf(error) }, 'the kernel log cannot be read: errors of GPUs stay unnoticed');
+      isDeaf = true;
+    }
+  };
   return {
-    now: () => memory,
-    become: async (next) => {
-      const isNews = JSON.stringify(next) !== JSON.stringify(memory);
-      memory = next;
-      if (!isNews) return;
-      await writeJson(file, next).catch((error: unknown) => {
-        log.error({ err: error }, 'the record of the GPUs could not be stored; it counts until this process ends');
-      });
+    hear: () => (listening = listening.then(listen)),
+    close: async () => {
+      await listening;
+      await kernelLog.close();
     },
   };
 }

@@ -1,6 +1,7 @@
 // Port forwarding: connections from the client into the container (`-L`, `-D`), and from the container to the client (`-R`, `-A`).
 // For `-R` the guest listens on a port inside the container. For `-A` it listens on a socket, through which programs inside reach the client's
 // own SSH agent. Every connection to such a listener becomes a channel to the client.
+import type { Duplex } from 'node:stream';
 import type { Connection, ServerChannel, TcpipBindInfo } from 'ssh2';
 import { SSH_CHANNELS_MAX } from '../../shared/limits.ts';
 import type { GuestSession } from './guest-connection.ts';
@@ -65,18 +66,28 @@ export function forwardAgent(host: SessionHost): Promise<GuestSession> {
 type Accept = ((chosenPort?: number) => void) | undefined;
 type Reject = (() => void) | undefined;
 
-/** Handles the requests of a client that has logged in. */
-export function serveReverse(host: SessionHost): void {
+/**
+ * Handles the requests of a client that has logged in. Nothing is read from its stream while the guest has not answered one: ssh2 answers requests
+ * in order, and keeps the answers to all later ones without a limit.
+ */
+export function serveReverse(stream: Duplex, host: SessionHost): void {
   const { client } = host;
   const listeners = new Map<number, GuestSession>();
+  let unanswered = 0;
+  const answered = (answer: () => void): void => {
+    answer();
+    unanswered -= 1;
+    if (unanswered === 0) stream.resume();
+  };
   client.on('request', (accept: Accept, reject: Reject, name: string, info: TcpipBindInfo) => {
     if (name === 'tcpip-forward') {
+      unanswered += 1;
       void listen(info, host).then(
         (listener) => {
           listeners.set(listener.port ?? info.bindPort, listener);
-          accept?.(listener.port);
+          answered(() => accept?.(listener.port));
         },
-        () => reject?.(),
+        () => answered(() => reject?.()),
       );
     } else if (name === 'cancel-tcpip-forward' && listeners.has(info.bindPort)) {
       listeners.get(info.bindPort)?.socket.destroy();
@@ -85,6 +96,10 @@ export function serveReverse(host: SessionHost): void {
     } else {
       reject?.();
     }
+  });
+  // A listener of its own, because a stream that has drained is read again.
+  stream.on('data', () => {
+    if (unanswered > 0) stream.pause();
   });
 }
 

@@ -140,7 +140,7 @@ function serveChannels(
       if (host.sessions >= SSH_CHANNELS_MAX) return reject();
       void serveForward({ kind: 'dial', host: info.destIP, port: info.destPort }, { open: accept, reject }, host);
     });
-    serveReverse(host);
+    serveReverse(stream, host);
   });
   budget.enter(stream, () => bufferedIn(stream, host));
   stream.on('data', () => {

@@ -18,19 +18,19 @@ const KERNEL_FILES: KernelFiles = { mountinfo: '/proc/self/mountinfo', btrfs: '/
 
 const COUNT_MS_MAX = 10 * 60_000;
 
-/** True also if the folder is on another file system, or if the kernel never gives a count up. */
+/**
+ * True also if the folder is on another file system, or if the kernel never gives a count up. A kernel that was started without an initramfs calls
+ * the device of its root `/dev/root`, which does not exist. Then every btrfs of the host must have its count.
+ */
 export async function hasCount(folder: string, files: KernelFiles = KERNEL_FILES): Promise<boolean> {
   const source = btrfsSource(await readFile(files.mountinfo, 'utf8'), folder);
   if (source === undefined) return true;
-  const device = basename(await realpath(source));
+  const device = await unlessMissing(realpath(source));
   for (const fileSystem of await readdir(files.btrfs)) {
     const at = (...path: string[]): string => join(files.btrfs, fileSystem, ...path);
-    if (!(await isThere(at('devices', device)))) continue;
-    const flag = await readFile(at('qgroups', 'inconsistent'), 'utf8').catch((error: unknown) => {
-      if (isMissing(error)) return '0';
-      throw error;
-    });
-    return flag.trim() === '0';
+    if (device !== undefined && !(await isThere(at('devices', basename(device))))) continue;
+    const flag = await unlessMissing(readFile(at('qgroups', 'inconsistent'), 'utf8'));
+    if (flag !== undefined && flag.trim() !== '0') return false;
   }
   return true;
 }
@@ -61,6 +61,13 @@ function btrfsSource(mountinfo: string, folder: string): string | undefined {
 /** The kernel writes spaces, tabs, line ends and backslashes as octal numbers. */
 function unescaped(text: string): string {
   return text.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
+}
+
+async function unlessMissing<T>(found: Promise<T>): Promise<T | undefined> {
+  return found.catch((error: unknown) => {
+    if (isMissing(error)) return undefined;
+    throw error;
+  });
 }
 
 async function isThere(path: string): Promise<boolean> {

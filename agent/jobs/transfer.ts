@@ -6,7 +6,6 @@ import { request as httpRequest, type IncomingMessage, type RequestOptions } fro
 import { request as httpsRequest } from 'node:https';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
-import { text } from 'node:stream/consumers';
 import type { JobFile, JobUrlAnswer, JobUrlPurpose, SentJobEvent } from '../../shared/protocol/job.ts';
 
 /** A connection on which nothing moves for this time is given up. */
@@ -65,7 +64,13 @@ export interface JobLink {
 }
 
 async function wordsOf(answer: IncomingMessage): Promise<string> {
-  return `${answer.statusCode} ${(await text(answer)).slice(0, ANSWER_CHARS_SHOWN)}`;
+  let words = '';
+  // The end of the loop closes the connection, because the rest of the answer may have no end.
+  for await (const piece of answer.setEncoding('utf8')) {
+    words += piece;
+    if (words.length >= ANSWER_CHARS_SHOWN) break;
+  }
+  return `${answer.statusCode} ${words.slice(0, ANSWER_CHARS_SHOWN)}`;
 }
 
 function exchange(

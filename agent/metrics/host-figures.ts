@@ -30,8 +30,8 @@ export async function readHost(dataDir: string, proc: string): Promise<HostFigur
   });
 }
 
-/** Names of the host's interfaces to other machines. Other interfaces, such as bridges, would count the same bytes again. */
-const PHYSICAL = /^(en|eth|ib|wl|ww|bond)/;
+/** Names of the host's network cards. Other interfaces (bridges, bonds, and VLANs such as `eth0.7`) would count the same bytes again. */
+const PHYSICAL = /^(en|eth|em\d|p\d+p|ib|wl|ww)[^.]*$/;
 
 interface Bytes {
   network_received_bytes: number;

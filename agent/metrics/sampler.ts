@@ -88,7 +88,9 @@ function openCards({ readFigures, clock, log }: SamplerDeps): Cards {
     if (underWay !== undefined) throw new Error('nvidia-smi does not come to an end');
     underWay = readFigures().finally(() => (underWay = undefined));
     const over = new AbortController();
-    const tooLong = clock.sleep(GPUS_MS_MAX, AbortSignal.any([signal, over.signal])).then(() => {
+    const tooLong = clock.sleep(GPUS_MS_MAX, AbortSignal.any([signal, over.signal])).then((): CardFigures[] => {
+      // The agent ends, and nobody gets this sample.
+      if (signal.aborted) return [];
       throw new Error('nvidia-smi does not come to an end');
     });
     return Promise.race([underWay, tooLong]).finally(() => over.abort());

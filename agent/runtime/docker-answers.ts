@@ -1,6 +1,7 @@
 // Interprets the answers of Docker's API: the status codes of refusals, the progress lines of a pull, and the frames of a container's log.
 import type { PullNews, PullProgress } from './engine.ts';
 import { type Duplex, pipeline, Readable } from 'node:stream';
+import { parseJson } from '../../shared/json.ts';
 import type { LogLine } from '../../shared/protocol/workload.ts';
 import { VOLUME_TOO_LONG, VOLUMES_TOO_MANY } from './volumeless.ts';
 
@@ -76,6 +77,32 @@ function sizeOf(told: number | undefined): number | undefined {
 
 function sumOf(sizes: readonly number[]): number {
   return sizes.reduce((sum, size) => Math.min(sum + size, Number.MAX_SAFE_INTEGER), 0);
+}
+
+/** The engine's own lines have some hundred characters, and its errors quote a part of what a registry says. */
+const PROGRESS_CHARS_MAX = 1024 * 1024;
+const PROGRESS_VALUES_MAX = 1_000;
+
+/**
+ * Reads the progress of a pull to its end, and keeps none of it: a long pull has a hundred thousand lines. If a layer fails, the engine only writes
+ * a line into the stream, which then ends as after a success. @throws Error with the words of the first such line
+ */
+export async function followPull(stream: NodeJS.ReadableStream, onEvent: (event: PullEvent) => void): Promise<void> {
+  let failed: string | undefined;
+  let held = '';
+  stream.setEncoding('utf8');
+  for await (const piece of stream) {
+    const lines = (held + String(piece)).split('\n');
+    held = lines.pop() ?? '';
+    if (held.length > PROGRESS_CHARS_MAX) throw new Error('the engine sent a progress line of impossible length');
+    for (const line of lines) {
+      if (line.trim() === '') continue;
+      const event = parseJson(line, PROGRESS_VALUES_MAX) as PullEvent;
+      failed ??= event.error;
+      onEvent(event);
+    }
+  }
+  if (failed !== undefined) throw new Error(failed);
 }
 
 /** Header of the engine's frame: one byte for the stream, three zero bytes, four for the length of the payload. */

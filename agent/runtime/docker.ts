@@ -8,7 +8,7 @@ import { messageOf } from '../../shared/errors.ts';
 import { createIds } from '../../shared/ids.ts';
 import type { LogsTarget, PullLogin } from '../../shared/protocol/link.ts';
 import { systemRng } from '../../shared/rng.ts';
-import { absentAsUndefined, ignoring, countBytes, type PullEvent, statusOf } from './docker-answers.ts';
+import { absentAsUndefined, countBytes, followPull, ignoring, statusOf } from './docker-answers.ts';
 import { bindMount, runBare } from './docker-bare.ts';
 import { jobCalls } from './docker-jobs.ts';
 import { openNetworks, type Networks } from './docker-networks.ts';
@@ -259,16 +259,7 @@ async function pullImage(
 ): Promise<void> {
   const authconfig = login === null ? {} : { authconfig: registryAuth(login) };
   const stream = await docker.pull(image, { ...authconfig, abortSignal: signal });
-  await new Promise<void>((resolve, reject) => {
-    // If a layer fails, the engine only writes a line into the stream. The stream then ends as after a success.
-    const finished = (error: Error | null, lines: PullEvent[]): void => {
-      const failed = lines.find((line) => line.error !== undefined);
-      if (error !== null) reject(error);
-      else if (failed !== undefined) reject(new Error(failed.error));
-      else resolve();
-    };
-    docker.modem.followProgress(stream, finished, countBytes(onNews));
-  });
+  await followPull(stream, countBytes(onNews));
   if ((await absentAsUndefined(docker.getImage(image).inspect())) === undefined) {
     throw new Error('the engine stopped pulling before the image was whole');
   }

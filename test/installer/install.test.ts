@@ -314,6 +314,21 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     expect((await host.run(folder, ['remove', role, '--purge'])).stderr).toContain('is not installed');
   });
 
+  test('a purge whose user still has processes says so, keeps the data, and can be repeated', async () => {
+    const folder = makePackage('1.0.0-a');
+    const settings = inRoot('etc/svc-control-plane');
+    await host.run(folder, ['control-plane']);
+    const purge = ['remove', 'control-plane', '--purge'];
+    host.script('userdel', 'exit 8');
+    const { code, stderr } = await host.run(folder, purge);
+    expect({ code, says: stderr.includes('ps -u svc-control-plane shows them') }).toEqual({ code: 1, says: true });
+    expect(existsSync(settings)).toBe(true);
+    // Somebody has removed the user.
+    host.script('userdel', 'exit 6');
+    expect(await host.run(folder, purge)).toMatchObject({ code: 0, stderr: '' });
+    expect(existsSync(settings)).toBe(false);
+  });
+
   test('a purge spares the data of an installation in another place', async () => {
     const folder = makePackage('1.0.0-a');
     const kept = inRoot('etc/svc-control-plane/control-plane.yaml');

@@ -168,8 +168,10 @@ function watch(request: ClientRequest, clock: Clock): () => void {
   return () => cancel();
 }
 
-/** A longer answer is not read as XML. A page of a list has some hundred KiB. */
-const XML_BYTES_MAX = 8 * 1024 ** 2;
+/** The longest list of S3 has a thousand keys of 1,024 ampersands, each written as `&amp;`, and 700 bytes more for each key. */
+const XML_BYTES_MAX = 6 * 1024 ** 2;
+/** The time that XML takes depends on its tags. An element of such a list has at most fifteen elements, with two tags each. */
+const XML_TAGS_MAX = 40_000;
 
 async function answerOf(answer: IncomingMessage, bytesOf: S3Requests['bytesOf']): Promise<S3Answer> {
   const bounded = async function* (): AsyncGenerator<Buffer> {
@@ -181,7 +183,14 @@ async function answerOf(answer: IncomingMessage, bytesOf: S3Requests['bytesOf'])
     }
   };
   const body = await readText(bounded());
+  if (hasManyTags(body)) throw new S3Silence(`the answer of the store has more than ${XML_TAGS_MAX} tags`);
   return { headers: answer.headers, xml: body.trimStart().startsWith('<') ? rootOf(body) : {} };
+}
+
+function hasManyTags(body: string): boolean {
+  let count = 0;
+  for (let at = body.indexOf('<'); at !== -1 && count <= XML_TAGS_MAX; at = body.indexOf('<', at + 1)) count += 1;
+  return count > XML_TAGS_MAX;
 }
 
 /** Names of XML elements that may come several times, once, or never. */

@@ -123,6 +123,12 @@ const AWAY_WORDS =
 /** One statement took too long or waited too long for a lock. The connection is still good. */
 const LATE_CODES = new Set(['57014', '55P03']);
 
+/** Error codes of SQLite for a file that it may not open or write, and what it tried. */
+const FAILED_ACCESS = [
+  ['SQLITE_CANTOPEN', 'opened'],
+  ['SQLITE_READONLY', 'written'],
+] as const;
+
 export function isAway(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const code = codeOf(error);
@@ -148,12 +154,13 @@ export function engineError(error: unknown): unknown {
   return new DbError('disk_full', 'the disk of the database is full', error);
 }
 
-/** The same for the SQLite file at `path`. SQLite does not say which file it cannot open or read. */
+/** The same for the SQLite file at `path`. SQLite does not say which file it cannot open, read or write. */
 export function fileError(path: string, error: unknown): unknown {
   const code = codeOf(error) ?? '';
-  if (code.startsWith('SQLITE_CANTOPEN'))
+  const failed = FAILED_ACCESS.find(([prefix]) => code.startsWith(prefix));
+  if (failed !== undefined)
     return new Error(
-      `${path} cannot be opened. It, its folder and the files beside it must belong to the user that runs the control plane`,
+      `${path} cannot be ${failed[1]}. It, its folder and the files beside it must belong to the user that runs the control plane, on a disk that is not read-only`,
       { cause: error },
     );
   if (code !== 'SQLITE_NOTADB') return engineError(error);

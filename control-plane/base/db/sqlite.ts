@@ -124,10 +124,19 @@ function queuedReads(tx: Db['tx']): Query {
 function durableReads(reader: Connection, wal: Wal, settle: () => void): Query {
   return decoding(async (statement) => {
     settle();
-    const rows = reader.prepare(statement).all(...statement.values.map(storedValue));
+    const rows = rowsOf(reader, statement);
     await wal.flushed();
     return rows;
   });
+}
+
+/** A read needs the disk too: SQLite sorts many rows in a temporary file. @throws what `engineError` returns */
+function rowsOf(reader: Connection, statement: Sql): unknown[] {
+  try {
+    return reader.prepare(statement).all(...statement.values.map(storedValue));
+  } catch (error) {
+    throw engineError(error);
+  }
 }
 
 /** At a start on a full disk, the connection fails already, because it makes the files of the log. */
@@ -178,7 +187,7 @@ function keepLog(connection: Database.Database): void {
 /**
  * Keeps other processes out of the database at `path` until the returned function is called. It holds an exclusive transaction on a
  * separate file, which the kernel releases when the process ends in any way. @throws DbError `database_in_use`; what `fileError` returns for
- * a lock that cannot be opened
+ * a lock that cannot be opened or written
  */
 export function lockSqlite(path: string): () => void {
   const file = `${path}.lock`;
@@ -188,6 +197,8 @@ export function lockSqlite(path: string): () => void {
     // Nothing is written, so the transaction needs no journal on the disk, which may be full.
     lock.pragma('journal_mode = MEMORY');
     lock.exec('BEGIN EXCLUSIVE');
+    // On a file that may not be written, SQLite begins a transaction that locks nobody out. It refuses this change, which is never committed.
+    lock.pragma('user_version = 1');
   } catch (error) {
     lock?.close();
     if (codeOf(error) !== 'SQLITE_BUSY') throw fileError(file, error);

@@ -23,6 +23,8 @@ import type { Sealing } from './sealing.ts';
 const LEASE_MS = 120_000;
 const POLL_MS = 40;
 const HOUR_MS = 3_600_000;
+/** Longer than every path with ids of ours. PostgreSQL indexes at most 2,700 bytes of a row, and the key may take 510 of them. */
+const PATH_CHARS_KEPT = 512;
 const STORED_HEADERS = new Set(['content-type', 'location', 'operation-id']);
 /** Refusals that depend on the state of the service, so a repeated request must get the same answer. Other refusals free the key. */
 const STORED_REFUSALS = new Set([402, 404, 409, 410, 422]);
@@ -72,7 +74,8 @@ type ClaimResult = { kind: 'claimed'; token: string } | { kind: 'stored'; reply:
 export function openIdempotency(deps: Deps): Idempotency {
   const { db, clock, log } = deps;
   return {
-    run: async (request, work) => {
+    run: async (asked, work) => {
+      const request = { ...asked, path: keptPath(asked.path) };
       const attempt = await claimOrWait(deps, request);
       if (attempt.kind === 'stored') return replayed(readable(attempt.reply, request));
       const held: Held = { request, token: attempt.token };
@@ -90,6 +93,11 @@ export function openIdempotency(deps: Deps): Idempotency {
       return inPieces(nowMs - IDEMPOTENCY_KEEP_MS, (piece) => forgetKeys(db, nowMs, piece), signal);
     },
   };
+}
+
+/** The path, or its hash in place of a long one. A path begins with a slash, so no other path equals a hash. */
+function keptPath(path: string): string {
+  return path.length <= PATH_CHARS_KEPT ? path : createHash('sha256').update(path).digest('hex');
 }
 
 /** Keeps keys that a request in progress has claimed. */

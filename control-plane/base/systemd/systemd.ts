@@ -2,7 +2,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Log } from '../../../shared/log.ts';
-import type { LoopStatus } from '../../../shared/loop.ts';
+import type { Loop } from '../../../shared/loop.ts';
 
 /** A tick that takes longer counts as hanging. Long work is split into much shorter ticks. */
 export const RUN_MS_MAX = 300_000;
@@ -15,7 +15,10 @@ const SHARE = 3;
 export interface Systemd {
   /** Period of the `alive` messages; undefined if systemd does not watch this process. */
   alivePeriodMs: number | undefined;
+  /** The process serves. */
   ready(): Promise<void>;
+  /** The process is up, and serves when another one has ended. From now on, systemd expects `alive`. */
+  standsBy(): Promise<void>;
   alive(): Promise<void>;
   /** Asks systemd for this much time to stop, plus its usual stop time. */
   stopping(drainMs: number): Promise<void>;
@@ -42,20 +45,16 @@ export function openSystemd(manager: ServiceManager | undefined, { log }: { log:
   const watchdogMs = manager?.watchdogMs;
   return {
     alivePeriodMs: watchdogMs === undefined ? undefined : watchdogMs / SHARE,
-    ready: () => say('READY=1'),
+    ready: () => say('READY=1', 'STATUS=serves'),
+    standsBy: () => say('READY=1', 'STATUS=stands by: another control plane serves on this database'),
     alive: () => say('WATCHDOG=1'),
     stopping: (drainMs) => say('STOPPING=1', `EXTEND_TIMEOUT_USEC=${(drainMs + STOP_MS_MAX) * 1000}`),
   };
 }
 
-/**
- * Names of loops whose tick hangs. A loop that waits for its next period is not checked, because a step of the wall clock would make it
- * look late.
- */
-export function hangingLoops(loops: readonly LoopStatus[], nowMs: number): string[] {
-  return loops
-    .filter((loop) => loop.running && loop.last_started_ms !== null && nowMs - loop.last_started_ms > RUN_MS_MAX)
-    .map((loop) => loop.name);
+/** Names of loops whose tick hangs. A step of the wall clock makes no loop look late. */
+export function hangingLoops(loops: readonly Pick<Loop, 'runningMs' | 'status'>[]): string[] {
+  return loops.filter((loop) => (loop.runningMs() ?? 0) > RUN_MS_MAX).map((loop) => loop.status().name);
 }
 
 async function notify(socket: string, message: readonly string[]): Promise<void> {

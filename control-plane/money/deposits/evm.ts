@@ -96,15 +96,23 @@ export function openEvmReader(chain: DepositChain, settings: Settings, rpc: Rpc)
         receipt.logs.filter(({ topics }) => topics[0] === TRANSFER && topics[2]?.toLowerCase() === padded(address)),
       );
     },
-    balance: async (asset, address) => BigInt(await ask(contracts[asset] ?? '', BALANCE_OF + padded(address).slice(2))),
+    balance: async (asset, address) => {
+      const answer = await ask(contracts[asset] ?? '', BALANCE_OF + padded(address).slice(2));
+      return numberIn(answer, `the contract of ${asset} gave no balance: is the node up to date?`);
+    },
     isSanctioned: async (address) => {
       if (oracle === null) return null;
-      const answer = Word.safeParse(await ask(oracle, IS_SANCTIONED + padded(address).slice(2)));
-      if (!answer.success)
-        throw new RpcError(NO_ANSWER, 'the oracle for sanctions gave no answer: is its address right?');
-      return BigInt(answer.data) !== 0n;
+      const answer = await ask(oracle, IS_SANCTIONED + padded(address).slice(2));
+      return numberIn(answer, 'the oracle for sanctions gave no answer: is its address right?') !== 0n;
     },
   };
+}
+
+/** The number that a contract has answered with. A node answers `0x` if it knows no contract there. @throws RpcError with `otherwise` */
+function numberIn(answer: string, otherwise: string): bigint {
+  const word = Word.safeParse(answer);
+  if (!word.success) throw new RpcError(NO_ANSWER, otherwise);
+  return BigInt(word.data);
 }
 
 /** A contract of another network, or of another token, would credit tokens that are worth nothing. */

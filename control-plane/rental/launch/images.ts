@@ -22,7 +22,7 @@ import {
 
 /** Facts about a verified image. */
 export interface ImageFacts extends ImageCommand {
-  /** The digest of the reference if it names one, otherwise that of the linux/amd64 manifest. */
+  /** The digest of the linux/amd64 manifest. From the digest of an index, an engine chooses by itself, maybe an image that was not verified. */
   digest: string;
   /** Size of the compressed layers, which a host downloads. */
   layersBytes: number;
@@ -94,11 +94,10 @@ export function openImages(
         visit(reference, login, async (session) => {
           const digest = await resolve(reference, session);
           const content = `${reference.registry}/${reference.repository}@${digest}`;
-          const facts = await contents.get(content, async () => {
+          return contents.get(content, async () => {
             onRead();
             return readImage({ ...reference, digest }, session);
           });
-          return reference.digest === null ? facts : { ...facts, digest: reference.digest };
         }),
       );
     },

@@ -1,5 +1,6 @@
 // Reads manifests, indexes and image configurations of registries (Docker schema 2 and OCI). Pure.
 import { z } from 'zod';
+import { parseJson } from '../../../shared/json.ts';
 import { jsonOf } from './authorization.ts';
 
 const DOCKER = 'application/vnd.docker';
@@ -34,6 +35,12 @@ export type Manifest =
 
 export function readManifest(body: Buffer): Manifest {
   const json = jsonOf(body);
+  if (json !== undefined && namesAddresses(body.toString())) {
+    return {
+      kind: 'unusable',
+      why: 'names web addresses ("urls") from which hosts would fetch parts of it; push it again so that its registry has all its layers',
+    };
+  }
   if (z.object({ schemaVersion: z.literal(1) }).safeParse(json).success) {
     return { kind: 'unusable', why: 'is stored in the old manifest schema 1; push it again with a current tool' };
   }
@@ -51,6 +58,19 @@ export function readManifest(body: Buffer): Manifest {
   const index = Index.safeParse(json);
   if (index.success) return { kind: 'index', entries: index.data.manifests };
   return { kind: 'unusable', why: 'has a manifest that is neither of Docker schema 2 nor of OCI' };
+}
+
+/** A string, and the beginning of a list with an element if the string is the name of such a list. */
+const STRING_AND_LIST = /("[^"\\]*(?:\\.[^"\\]*)*")\s*(:\s*\[\s*[^\]\s])?/g;
+
+/**
+ * Whether any part has a list `urls`. Engines that keep images in containerd fetch such a part from there, so an image could have a host ask any
+ * address of the host's own network. The text is searched, because engines take `URLs` for the same name, and the first of two equal names too.
+ */
+function namesAddresses(text: string): boolean {
+  for (const [, name = '', list] of text.matchAll(STRING_AND_LIST))
+    if (list !== undefined && /^urls$/iu.test(String(parseJson(name, 1)))) return true;
+  return false;
 }
 
 /** The digest of the linux/amd64 image, or the platforms that exist instead. */

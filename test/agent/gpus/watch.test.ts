@@ -123,6 +123,20 @@ test('a card that is omitted once keeps its state, one that is omitted again is 
   await watch.close();
 });
 
+test('a card that wears out stays unfit while nvidia-smi fails to say more, until it says otherwise', async () => {
+  const watch = await open();
+  const remapped = (answer: string): string => `case $1 in *remapped*) ${answer};; esac\n${WORKS}`;
+  const [worn, late] = [remapped('echo "GPU-1, No, Yes"'), remapped('exit 9')];
+  expect(await readAll(watch, late, worn, late, late, WORKS)).toEqual([
+    '2 GPU',
+    '2 GPU, GPU-1 unfit',
+    '2 GPU, GPU-1 unfit',
+    '2 GPU, GPU-1 unfit',
+    '2 GPU',
+  ]);
+  await watch.close();
+});
+
 test('errors in the kernel log are read once, and reported even while nvidia-smi fails', async () => {
   const watch = await open();
   await readAll(watch, WORKS);

@@ -219,6 +219,28 @@ describe('memory', () => {
     await expect.poll(() => stream?.isPaused(), { timeout: 60_000 }).toBe(false);
   }, 90_000);
 
+  test('nothing more is read from a client while the guest has not answered a request of it', async () => {
+    const world = await startWorld();
+    const over = client(world);
+    await once(over, 'ready');
+    const channel = await exec(over);
+    const guest = Promise.withResolvers<void>();
+    world.delay = guest.promise;
+    const forwarded = new Promise<number>((resolve) => {
+      over.forwardIn('127.0.0.1', 7000, (_error, port) => resolve(port));
+    });
+    await eventually('listener', 5000, () => Promise.resolve(world.sessions[1]));
+    const [stream] = world.streams;
+    const readBytes = stream?.bytesRead ?? 0;
+    channel.write(Buffer.alloc(1024 ** 2));
+    await expect.poll(() => stream?.isPaused()).toBe(true);
+    expect((stream?.bytesRead ?? 0) - readBytes).toBeLessThan(512 * 1024);
+    guest.resolve();
+    expect(await forwarded).toBe(7000);
+    await expect.poll(() => stream?.isPaused()).toBe(false);
+    await expect.poll(() => (stream?.bytesRead ?? 0) - readBytes).toBeGreaterThan(1024 ** 2);
+  });
+
   test('a client that writes past its window is cut off', async () => {
     const world = await startWorld();
     const over = client(world);

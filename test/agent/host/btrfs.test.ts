@@ -41,6 +41,13 @@ describe('a folder on a btrfs', () => {
   test('is found by the real device behind a name', async () => {
     expect(await kernel([['/', 'btrfs', 'mapped']], { sda: '1' })).toBe(false);
   });
+
+  test.each<[string, string, boolean]>([
+    ['counts if every btrfs of the host does', '0', true],
+    ['does not count if another btrfs does not', '1', false],
+  ])('whose device has a name that is not there %s', async (_how, flag, counts) => {
+    expect(await kernel([['/', 'btrfs', 'root']], { sda: '0', sdb: flag })).toBe(counts);
+  });
 });
 
 describe('the mount that holds the folder is', () => {

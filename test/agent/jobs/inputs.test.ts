@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { prepareInputs, uploadCheckpoint } from '../../../agent/jobs/files.ts';
-import type { JobLink } from '../../../agent/jobs/transfer.ts';
+import { download, type JobLink, upload } from '../../../agent/jobs/transfer.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { messageOf } from '../../../shared/errors.ts';
 import { createLog } from '../../../shared/log.ts';
@@ -20,6 +20,8 @@ import { desiredWorkload } from '../desired-workload.ts';
 
 const CONTENT = 'one line\n';
 const FILE = { name: 'train.jsonl', bytes: CONTENT.length, sha256: createHash('sha256').update(CONTENT).digest('hex') };
+type Target = Parameters<typeof download>[0];
+const WIRE = { ca: undefined, signal: new AbortController().signal };
 let dir: string;
 let server: Server;
 beforeEach(async () => {
@@ -81,6 +83,19 @@ test('an input that cannot be fetched is tried again after pauses that double up
   };
   await expect(prepareInputs(workload, depsWith({ url }, sleep, ended.signal))).rejects.toThrow('the agent stops');
   expect(pauses).toEqual([5_000, 10_000, 20_000, 40_000, 60_000, 60_000]);
+});
+
+test.each([
+  ['a download', 'train.jsonl could not be fetched', (at: Target) => download(at, join(dir, 'input'), FILE, WIRE)],
+  ['an upload', 'an upload was refused', (at: Target) => upload(at, Readable.from(['x']), 1, WIRE)],
+])('%s shows the beginning of a refusal, also of one without an end', async (_what, failed, transfer) => {
+  server.removeAllListeners('request');
+  server.on('request', (_request, response: ServerResponse) => response.writeHead(403).write('no '.repeat(100)));
+  const { port } = server.address() as AddressInfo;
+  const shown = 'no '.repeat(100).slice(0, 200);
+  await expect(transfer({ url: `http://127.0.0.1:${port}/`, headers: {} })).rejects.toThrow(
+    new Error(`${failed}: 403 ${shown}`),
+  );
 });
 
 describe('a job that is not wanted any more', () => {

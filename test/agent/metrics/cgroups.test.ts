@@ -16,6 +16,9 @@ const NET = `Inter-|   Receive                                                | 
 veth12: 9000    40    0    0    0     0          0         0     9000      50    0    0    0     0       0          0
 `;
 
+/** Cards on older systems. */
+const OLD_NAMES = '   em1: 10 1 0 0 0 0 0 0 20 1 0 0 0 0 0 0\n  p3p1: 100 1 0 0 0 0 0 0 200 1 0 0 0 0 0 0\n';
+
 function kernel(name: string, files: Record<string, string>): KernelFiles {
   for (const [path, text] of Object.entries(files)) {
     const file = join(root, name, path);
@@ -80,15 +83,16 @@ test('the host counts its processors, memory without caches, and only interfaces
   const { proc } = kernel('host', {
     'proc/stat': 'cpu  1000 100 200 99999 50 10 20 5 0 0\ncpu0 1 1 1 1\ncpu1 1 1 1 1\nintr 5\n',
     'proc/meminfo': 'MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\n',
-    'proc/net/dev': NET,
+    // The bytes of a VLAN and of a bond are those of a card.
+    'proc/net/dev': `${NET}eth0.7: 500 4 0 0 0 0 0 0 700 5 0 0 0 0 0 0\n bond0: 5000 40 0 0 0 0 0 0 7000 50 0 0 0 0 0 0\n${OLD_NAMES}`,
   });
   expect(await readHost(root, proc)).toMatchObject({
     cpu_cores: 2,
     cpu_seconds: 13.35,
     memory_used_bytes: 409_600,
     memory_limit_bytes: 1_024_000,
-    network_received_bytes: 5_000,
-    network_sent_bytes: 7_000,
+    network_received_bytes: 5_110,
+    network_sent_bytes: 7_220,
   });
 });
 

@@ -75,6 +75,13 @@ test('a slow nvidia-smi is never started twice, and one that hangs costs only th
   expect(warnings.filter((message) => message.includes('GPUs'))).toHaveLength(1);
 });
 
+test('an end of the agent while nvidia-smi runs is no failure of it', async () => {
+  const { clock, warnings, sampler } = start(() => new Promise(() => undefined));
+  await clock.advance(5_000);
+  await sampler.stop();
+  expect(warnings.filter((message) => message.includes('GPUs'))).toEqual([]);
+});
+
 test('failures in a row are logged once, and once more after a success', async () => {
   const answers: (() => Promise<CardFigures[]>)[] = [1, 0, 0, 1, 0].map((works) => async () => {
     if (works === 0) throw new Error('Driver/library version mismatch');

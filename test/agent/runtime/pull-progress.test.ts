@@ -1,7 +1,9 @@
-// The bytes of a pull, added up over the layers from the lines of the engine.
+// The bytes of a pull, added up over the layers from the lines of the engine, and how those lines are read.
+import { PassThrough } from 'node:stream';
 import { expect, test } from 'vitest';
 import type { PullNews } from '../../../agent/runtime/engine.ts';
-import { countBytes, type PullEvent } from '../../../agent/runtime/docker-answers.ts';
+import { countBytes, followPull, type PullEvent } from '../../../agent/runtime/docker-answers.ts';
+import { isForgotten } from '../../kit/garbage.ts';
 
 /** The news after each of the lines that make any. */
 function newsOf(...events: PullEvent[]): PullNews[] {
@@ -74,4 +76,26 @@ test.each([
 
 test('other lines of the engine are no news', () => {
   expect(newsOf({ status: 'Downloading' }, { id: 'a', status: 'Retrying in 1 second' }, { id: 'a' })).toEqual([]);
+});
+
+test('lines are read wherever the stream cuts them, and none is kept while the pull goes on', async () => {
+  const stream = new PassThrough();
+  const seen: WeakRef<PullEvent>[] = [];
+  const ids: (string | undefined)[] = [];
+  const pulled = followPull(stream, (event) => {
+    seen.push(new WeakRef(event));
+    ids.push(event.id);
+  });
+  const bytes = Buffer.from('{"id":"é"}\r\n\n{"id":"b"}\n{"id":"c"');
+  for (const byte of bytes) stream.write(Buffer.of(byte));
+  await expect.poll(() => ids).toEqual(['é', 'b']);
+  expect(await isForgotten(seen[0])).toBe(true);
+  stream.end();
+  await pulled;
+});
+
+test('a line that is no JSON or has no end fails the pull, and not the agent', async () => {
+  const read = (text: string): Promise<void> => followPull(new PassThrough().end(text), () => undefined);
+  await expect(read('{"id":\n')).rejects.toThrow('Unexpected end of JSON input');
+  await expect(read('x'.repeat(1024 ** 2 + 1))).rejects.toThrow('a progress line of impossible length');
 });

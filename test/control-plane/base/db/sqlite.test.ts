@@ -1,8 +1,11 @@
 // Behaviour of the SQLite driver alone: group commit, the lock against other processes, and the rule against waiting inside a transaction.
+import { execFile, execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { setTimeout as wait } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import Database from 'better-sqlite3';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { z } from 'zod';
@@ -10,6 +13,7 @@ import { int } from '../../../../control-plane/base/db/columns.ts';
 import { type Db, type HotBody, join as joinSql, sql } from '../../../../control-plane/base/db/db.ts';
 import { openSqlite, refuseUnsafeVersion } from '../../../../control-plane/base/db/sqlite.ts';
 import { systemClock } from '../../../../shared/clock.ts';
+import { mountSmallDisk } from '../../../kit/disks.ts';
 
 const clock = systemClock();
 let dir: string;
@@ -121,6 +125,29 @@ test('a file that cannot be opened is named, and its lock is too: a second contr
   rmSync(`${locked}.lock`, { recursive: true });
   writeFileSync(`${locked}.lock`, Buffer.alloc(8192, 1));
   expect(() => openSqlite(locked, { clock })).toThrow(`not_a_database: ${locked}.lock is not a SQLite database`);
+});
+
+test('a read that needs more room for temporary files than their disk has fails as every other full disk does', async () => {
+  const disk = mountSmallDisk(1024 ** 2);
+  try {
+    const program = [fileURLToPath(new URL('./spilling-read.ts', import.meta.url)), join(dir, 'large.db')];
+    const { stdout } = await promisify(execFile)(process.execPath, program, { env: { SQLITE_TMPDIR: disk.dir } });
+    expect(stdout).toBe('disk_full');
+  } finally {
+    disk.remove();
+  }
+});
+
+test('a lock that may not be written is named, with what to do', () => {
+  const disk = mountSmallDisk(1024 ** 2);
+  try {
+    const path = join(disk.dir, 'a.db');
+    writeFileSync(`${path}.lock`, '');
+    execFileSync('mount', ['-o', 'remount,ro', disk.dir]);
+    expect(() => openSqlite(path, { clock })).toThrow(`${path}.lock cannot be written. It, its folder`);
+  } finally {
+    disk.remove();
+  }
 });
 
 test('SQLite versions that can lose committed writes are refused, up to the fixed version', () => {

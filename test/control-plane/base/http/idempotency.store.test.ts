@@ -219,6 +219,18 @@ describe('a claim', () => {
     await expect(slow).rejects.toMatchObject({ code: 'idempotency_key_in_use' });
   });
 
+  test('is made for each path and key that a request may have', async () => {
+    const idempotency = openIdempotency({ ...deps, db, epoch: 1 });
+    const handle = async (): Promise<typeof reply> => reply;
+    // PostgreSQL compresses what it indexes, so the path has no pattern.
+    const noise = Buffer.from(systemRng().bytes(7_500)).toString('base64url');
+    const long = { ...request, path: `/v1/x/${noise}`, key: '\u00ff'.repeat(255) };
+    expect((await idempotency.run(long, { refusal, handle })).status).toBe(201);
+    expect((await idempotency.run(long, { refusal, handle })).headers['idempotent-replayed']).toBe('true');
+    const other = await idempotency.run({ ...long, path: `${long.path}a` }, { refusal, handle });
+    expect(other.headers['idempotent-replayed']).toBeUndefined();
+  });
+
   test('whose effect is rolled back after settling stores no reply', async () => {
     const idempotency = openIdempotency({ ...deps, db, epoch: 1 });
     const failing = idempotency.run(request, {

@@ -272,3 +272,10 @@ test('a balance is that of the token at the address', async () => {
   };
   expect(await open().balance('usdc', OWNER)).toBe(77n);
 });
+
+test('a balance without a number is no answer of the node', async () => {
+  answers['eth_call'] = () => '0x';
+  await expect(open().balance('usdc', OWNER)).rejects.toThrow(
+    new RpcError(NO_ANSWER, 'the contract of usdc gave no balance: is the node up to date?'),
+  );
+});

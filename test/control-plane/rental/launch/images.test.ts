@@ -32,10 +32,12 @@ describe('an image', () => {
     expect(await verify('app')).toMatchObject({ digest: entries[3], hasCmd: true });
   });
 
-  test('that is named by a digest keeps it, also the digest of an index', async () => {
-    const { digest } = registry.putIndex('app', [{ image: { cmd: ['x'] } }]);
-    expect(await verify(`app@${digest}`)).toMatchObject({ digest, hasCmd: true });
-    expect(await verify(`app:gone@${digest}`)).toMatchObject({ digest });
+  test('that is named by a digest keeps it; one that is named by the digest of an index is the one that was verified', async () => {
+    const digest = registry.put('one', { cmd: ['x'] });
+    expect(await verify(`one@${digest}`)).toMatchObject({ digest, hasCmd: true });
+    expect(await verify(`one:gone@${digest}`)).toMatchObject({ digest });
+    const index = registry.putIndex('app', [{ image: { cmd: ['x'] } }]);
+    expect(await verify(`app@${index.digest}`)).toMatchObject({ digest: index.entries[0], hasCmd: true });
   });
 
   test('is hashed here if its registry names no digest', async () => {
@@ -73,6 +75,9 @@ describe('an image', () => {
     ['{"schemaVersion":1,"fsLayers":[]}', 'old manifest schema 1'],
     ['{"schemaVersion":2}', 'neither of Docker schema 2 nor of OCI'],
     ['not JSON', 'neither of Docker schema 2 nor of OCI'],
+    ['{"config":{},"layers":[{"urls":["http://10.0.0.1/"]}]}', 'names web addresses ("urls")'],
+    ['{"manifests":[{"URL\\u017f" : [ "http://10.0.0.1/"], "urls":[]}]}', 'names web addresses ("urls")'],
+    ['{"urls":[],"layers":"urls","a":"\\"urls\\":[1]"}', 'neither of Docker schema 2 nor of OCI'],
   ])('with the manifest %s is refused', async (body, why) => {
     const digest = digestOf(body);
     for (const name of ['latest', digest]) {
