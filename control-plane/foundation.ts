@@ -94,6 +94,11 @@ interface Deps {
   onCommit?: OnCommit;
   /** SQLite calls it if the disk is full; true if it freed space. */
   makeRoom?: (() => boolean) | undefined;
+  /**
+   * PostgreSQL: called once if another control plane serves. Then this one waits until it can take over, however long that is. If this is left out,
+   * the wait ends with `database_in_use`.
+   */
+  onStandBy?: ((db: Db) => Promise<void>) | undefined;
 }
 
 /** Takes the lease before it changes the schema, so that a newer version that is started too early cannot change a database in use. */
@@ -170,7 +175,7 @@ function openOnPostgres(url: string, deps: Deps): Opened {
     db,
     migrating: { ...db, ...db.patient },
     take: async () => {
-      const held = await waitForLease(db, deps.ids.uuid(), deps.clock);
+      const held = await waitForLease(db, deps.ids.uuid(), deps);
       db.fence(held);
       return held;
     },
@@ -178,21 +183,34 @@ function openOnPostgres(url: string, deps: Deps): Opened {
   };
 }
 
-async function waitForLease(db: Db, holder: string, clock: Clock): Promise<Held> {
+async function waitForLease(
+  db: Db,
+  holder: string,
+  { clock, onStandBy }: Pick<Deps, 'clock' | 'onStandBy'>,
+): Promise<Held> {
   let seen = await seeLease(db, LEASE);
   // Measured from the first answer: a slow server must not use up the time after which a dead holder is noticed.
   const startedMs = clock.monotonicMs();
   let sinceMs = startedMs;
+  let standsBy = false;
   for (;;) {
     const now = await seeLease(db, LEASE);
     const nowMs = clock.monotonicMs();
-    if (now?.holder !== seen?.holder || now?.epoch !== seen?.epoch || now?.beat !== seen?.beat) sinceMs = nowMs;
+    const isRenewed = now?.holder !== seen?.holder || now?.epoch !== seen?.epoch || now?.beat !== seen?.beat;
+    if (isRenewed) sinceMs = nowMs;
     seen = now;
     const mayTake = isFree(seen) || nowMs - sinceMs >= LEASE_MS;
     const held = mayTake ? await takeLease(db, { name: LEASE, holder }, seen) : undefined;
     if (held !== undefined) return held;
-    if (nowMs - startedMs > LEASE_MS + RENEWED_MS_MAX) {
-      throw new DbError('database_in_use', 'another control plane holds the lease on this database');
+    if (onStandBy === undefined && nowMs - startedMs > LEASE_MS + RENEWED_MS_MAX) {
+      throw new DbError(
+        'database_in_use',
+        'another control plane serves on this database: stop it first, or give the command on its machine',
+      );
+    }
+    if (isRenewed && !standsBy) {
+      standsBy = true;
+      await onStandBy?.(db);
     }
     await clock.sleep(POLL_MS);
   }

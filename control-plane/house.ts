@@ -4,7 +4,6 @@ import { createIds } from '../shared/ids.ts';
 import { fail, messageOf } from '../shared/errors.ts';
 import type { LoopStatus } from '../shared/loop.ts';
 import type { Log } from '../shared/log.ts';
-import { ucentsFromDollars } from '../shared/money.ts';
 import { systemRng } from '../shared/rng.ts';
 import { VERSION } from '../shared/version.ts';
 import type { Fields } from './base/http/operator.ts';
@@ -14,47 +13,32 @@ import type { Blobs } from './base/blobs/blobs.ts';
 import { openDiskBlobs } from './base/blobs/local-disk.ts';
 import { type PresignedUrls, openPresignedUrls, openUrlKeys, type UrlKeys } from './base/blobs/presigned-urls.ts';
 import { openS3Blobs } from './base/blobs/s3.ts';
-import type { S3Settings } from './base/blobs/s3-requests.ts';
 import { openCursors } from './base/http/cursors.ts';
 import { addMeasures, type Metrics, openMetrics } from './base/http/metrics.ts';
 import { BALLAST_BYTES, openBallast } from './base/db/ballast.ts';
 import { assertSecretFits, openSealing } from './base/http/sealing.ts';
 import { type DiskUse, diskUse } from './base/db/readiness.ts';
 import type { Http, HttpDeps } from './base/http/server.ts';
-import { type MailSettings, openMail } from './base/mail/mail.ts';
+import { openMail } from './base/mail/mail.ts';
 import { openOutbound, type Outbound } from './base/outbound/outbound.ts';
 import { openSystemd, type Systemd } from './base/systemd/systemd.ts';
 import { type Brings, bringsOf, brought } from './brings.ts';
-import {
-  blobsDirectory,
-  type Config,
-  hostnameOf,
-  mailSettingsOf,
-  oidcSettingsOf,
-  readSecret,
-  s3Settings,
-  serviceManager,
-} from './config.ts';
+import { blobsDirectory, type Config, readSecret, serviceManager } from './config.ts';
 import { openConsole } from './console/console.ts';
 import { openManual } from './docs/manual.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
-import { type Certificates, type Listeners, openCertificates, openListeners } from './listeners.ts';
+import { type Listeners, openListeners } from './listeners.ts';
+import { type OperatorFiles, readFiles, readLatest, settingsOf, type Stores } from './operator-files.ts';
 import { type Running, startLoops, startWatchdog } from './loops.ts';
-import { depositSettings } from './money/deposits/settings.ts';
-import { readModels } from './models/catalog/models.ts';
-import { readEnvironments } from './rental/launch/environments.ts';
 import { openImages } from './rental/launch/images.ts';
 import { openModelHub } from './rental/launch/model-hub.ts';
-import { readTemplates } from './rental/launch/templates.ts';
 import type { PrivateRegistry } from './rental/launch/registry.ts';
 import { openRooms, type Rooms } from './rooms.ts';
 import type { Core, Nudges, Settings } from './settings.ts';
+import { openStandby, type Standby } from './standby.ts';
 
-/** Probes use this address if the SSH ports listen on every address. */
-const LOOPBACK = '127.0.0.1';
 /** A launch has more time to start than such a stop and the next start take, so it is accepted meanwhile. */
 const QUICK_STOP_SECONDS_MAX = 60;
-const MIB = 1024 ** 2;
 const GIB = 1024 ** 3;
 
 export interface House {
@@ -71,21 +55,35 @@ export interface House {
   close(): Promise<void>;
 }
 
-/** @throws DbError `database_in_use` if another control plane runs on this database */
-export async function openHouse(config: Config, log: Log, readAgain: () => Config = () => config): Promise<House> {
+export interface HouseOptions {
+  /** Reads the configuration again, for a reload. Left out, it is as it was. */
+  readAgain?: (() => Config) | undefined;
+  /** True: while another control plane serves on PostgreSQL, this one waits until it can take over. */
+  standsBy?: boolean;
+}
+
+/** @throws DbError `database_in_use` if another control plane runs on this database, and this one does not stand by */
+export async function openHouse(config: Config, log: Log, options: HouseOptions = {}): Promise<House> {
   const clock = systemClock();
   const rng = systemRng();
   const ids = createIds(clock, rng);
+  const { readAgain = (): Config => config, standsBy = false } = options;
   // Reads the operator's files first, so that a mistake in them is reported before anything is created.
-  const settings = settingsOf(config);
-  const certificates = openCertificates(config, log);
+  const before = readFiles(config, log);
   const secret = readSecret(config, rng);
-  const stores = { mail: mailSettingsOf(config), s3: s3Settings(config) };
   const outside = { clock, rng, ids, log, sealing: openSealing(secret, ids) };
   const metrics = openMetrics();
-  const foundation = await openOwnFoundation(config, { ...outside, onCommit: metrics.observeCommit });
+  const systemd = openSystemd(serviceManager(), outside);
+  const standby = openStandby(systemd, outside);
+  const foundation = await openOwnFoundation(config, {
+    ...outside,
+    onCommit: metrics.observeCommit,
+    onStandBy: standsBy ? standby.begin : undefined,
+  });
   try {
-    return houseOn(foundation, config, { outside, metrics, settings, certificates, secret, stores, readAgain });
+    // A process that stood by has read its files long ago.
+    const files = standby.hasBegun() ? readLatest(before, readAgain, log) : before;
+    return houseOn(foundation, files, { outside, metrics, secret, readAgain, systemd, standby });
   } catch (error) {
     // A process that keeps the lease would not end, and would keep others from starting.
     await foundation.close();
@@ -96,21 +94,15 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
 interface Read {
   outside: Omit<Core, 'db'>;
   metrics: Metrics;
-  settings: Settings;
-  certificates: Certificates;
   secret: Buffer;
-  stores: Stores;
   readAgain(): Config;
+  systemd: Systemd;
+  standby: Standby;
 }
 
-/** Settings with passwords that files of the operator contain. Undefined without such a server. */
-interface Stores {
-  mail: MailSettings | undefined;
-  s3: S3Settings | undefined;
-}
-
-function houseOn(foundation: Ground, config: Config, read: Read): House {
-  const { outside, metrics, settings, certificates, secret, stores, readAgain } = read;
+function houseOn(foundation: Ground, files: OperatorFiles, read: Read): House {
+  const { config, settings, certificates, stores } = files;
+  const { outside, metrics, secret, readAgain, systemd, standby } = read;
   const { clock, log } = outside;
   const { hasRoom } = foundation;
   const audit = openAudit({ ...outside, db: foundation.db });
@@ -142,7 +134,6 @@ function houseOn(foundation: Ground, config: Config, read: Read): House {
     hasRoom,
   };
   const admin = openAdmin(brought(brings, 'operatorRoutes'), audit, web);
-  const systemd = openSystemd(serviceManager(), core);
   const listeners = openListeners(config, { core, rooms, brings, web, audit, certificates, epoch: foundation.epoch });
   addMeasures(metrics.registry, brought([...brings, listeners.brings], 'measures'));
 
@@ -157,6 +148,7 @@ function houseOn(foundation: Ground, config: Config, read: Read): House {
       running = startLoops(core, [...brings, listeners.brings]);
       const { alive, alivePeriodMs } = systemd;
       if (alivePeriodMs !== undefined) startWatchdog(core, running, { alive, alivePeriodMs });
+      await standby.end();
       await admin.listen({ socketPath: config.admin_socket });
       const { port } = await listeners.listen();
       const served = { version: VERSION, host: config.listen.host, port, admin_socket: config.admin_socket };
@@ -307,55 +299,6 @@ function nudgesOf(running: () => Running | undefined): Nudges {
     edge: () => nudgeLoop('edge'),
     watch: () => nudgeLoop('watch'),
     webhooks: () => nudgeLoop('webhooks'),
-  };
-}
-
-function lossBoundsOf({ loss_bounds: bounds }: Config): Settings['lossBounds'] {
-  const ucents = (dollars: number): bigint => ucentsFromDollars(dollars) ?? 0n;
-  return {
-    orgCreditsUcents: ucents(bounds.credits_per_org),
-    supplierCreditsUcents: ucents(bounds.credits_per_supplier),
-    supplierPaymentsUcents: ucents(bounds.own_outages_per_supplier),
-  };
-}
-
-function settingsOf(config: Config): Settings {
-  const everywhere = config.ssh.host === '0.0.0.0' || config.ssh.host === '::';
-  return {
-    origin: new URL(config.base_url).origin,
-    signUpPolicy: config.sign_up,
-    oidc: oidcSettingsOf(config),
-    platformFeeBps: config.platform_fee_bps,
-    launchHoldMinutes: config.launch_hold_minutes,
-    earningsDelayMs: config.earnings_delay_hours * 3_600_000,
-    payouts: {
-      every: config.payouts.every,
-      minimumUcents: ucentsFromDollars(config.payouts.minimum) ?? 0n,
-      destinationDelayMs: config.payouts.destination_delay_hours * 3_600_000,
-    },
-    reservationLeadMs: config.reservation_lead_hours * 3_600_000,
-    lossBounds: lossBoundsOf(config),
-    deposits: config.deposits === undefined ? undefined : depositSettings(config.deposits),
-    openLaunchesPerOrg: config.open_launches_per_org,
-    unpaidGpuHoursPerOrg: config.unpaid_gpu_hours_per_org,
-    diskPriceUcentsPerGbHour: ucentsFromDollars(config.disk_price_per_gb_hour) ?? 0n,
-    hostnameOf: (instanceId) => hostnameOf(config, instanceId),
-    appSite:
-      config.apps === undefined ? undefined : { domain: config.apps.domain, publicPort: config.apps.public_port },
-    sshPorts: config.ssh.port_range,
-    sshHost: everywhere ? LOOPBACK : config.ssh.host,
-    presets: {
-      templates: readTemplates(config.templates_file),
-      environments: readEnvironments(config.environments_file),
-    },
-    webhookMaxAttempts: config.webhooks.max_attempts,
-    models: readModels(config.models_file),
-    openInferenceRequestsPerKey: config.open_inference_requests_per_key,
-    openInferenceRequestsPerOrg: config.open_inference_requests_per_org,
-    openVideosPerOrg: config.videos.open_per_org,
-    videoBytesMax: config.videos.file_mib_max * MIB,
-    fileBytesMax: config.files.file_mib_max * MIB,
-    fileBytesPerOrg: config.files.mib_per_org * MIB,
   };
 }
 

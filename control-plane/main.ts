@@ -24,7 +24,7 @@ import { openSealing } from './base/http/sealing.ts';
 import type { InjectedRequest } from './base/http/server.ts';
 import { assertDataDirectories, assertDirectories } from './config-files.ts';
 import { type Config, existingSecret, operatorName, readConfig } from './config.ts';
-import type { House } from './house.ts';
+import type { House, HouseOptions } from './house.ts';
 
 const RELOAD = { method: 'POST', url: '/admin/reload' } as const;
 
@@ -36,14 +36,14 @@ async function serve(options: { config?: string }): Promise<void> {
   process.umask(0o077);
   const log = createLog('control-plane', config.log_level);
   logWarnings(log);
-  const house = await openHouse(config, log, () => readConfig(options.config));
+  let house: House | undefined;
   const reload: InjectedRequest = { ...RELOAD, headers: { 'svc-operator': 'SIGHUP' } };
-  // The reload logs what is wrong with the files.
-  process.on('SIGHUP', () => void house.admin.inject(reload));
-  // An exit at once loses nothing: all state is in the database, which another process uses now.
-  house.onLost(() => process.exit(1));
+  // The reload logs what is wrong with the files. A process that stands by reads them when it takes over.
+  process.on('SIGHUP', () => void house?.admin.inject(reload));
   let stopping = false;
   const stop = (signal: NodeJS.Signals): void => {
+    // Nothing is to be finished by a process that does not serve yet.
+    if (house === undefined) process.exit(0);
     // The second signal ends the process at once. All important state is in the database.
     if (stopping) process.exit(1);
     stopping = true;
@@ -61,6 +61,9 @@ async function serve(options: { config?: string }): Promise<void> {
   };
   process.on('SIGTERM', stop);
   process.on('SIGINT', stop);
+  house = await openHouse(config, log, { readAgain: () => readConfig(options.config), standsBy: true });
+  // An exit at once loses nothing: all state is in the database, which another process uses now.
+  house.onLost(() => process.exit(1));
   try {
     await house.start();
   } catch (error) {
@@ -115,9 +118,9 @@ async function restore(file: string, options: CommonOptions & { force?: boolean 
 }
 
 /** Loaded only when needed: a command that reaches the daemon needs none of the rooms. */
-async function openHouse(config: Config, log: Log, readAgain?: () => Config): Promise<House> {
+async function openHouse(config: Config, log: Log, options?: HouseOptions): Promise<House> {
   const house = await import('./house.ts');
-  return house.openHouse(config, log, readAgain);
+  return house.openHouse(config, log, options);
 }
 
 const operator: CommandDeps = {

@@ -60,8 +60,12 @@ afterEach(() => db.close());
 
 /** A process that starts now, on a clock that the test controls. */
 function start(at: string, clock: VirtualClock): Promise<Foundation> {
+  return openFoundation({ postgres: at }, depsWith(clock));
+}
+
+function depsWith(clock: VirtualClock): Parameters<typeof openFoundation>[1] {
   const rng = seededRng(databases * 100 + clock.now());
-  return openFoundation({ postgres: at }, { clock, rng, ids: createIds(clock, rng), log });
+  return { clock, rng, ids: createIds(clock, rng), log };
 }
 
 /** Advances the clock until `what` has ended, while real answers of the server arrive in between. */
@@ -164,6 +168,41 @@ test('a lease that is not renewed changes hands; its former holder writes nothin
   await pass(clockA, lost);
   await a.close();
   await b.close();
+});
+
+test('a process that stands by waits as long as the holder renews the lease, and then takes it', async () => {
+  const held = await holder();
+  const clock = virtualClock();
+  const standsBy: number[] = [];
+  const onStandBy = async (): Promise<void> => void standsBy.push(clock.monotonicMs());
+  const started = openFoundation({ postgres: url }, { ...depsWith(clock), onStandBy });
+  let looks = 0;
+  const far = 3 * (LEASE_MS + RENEWED_MS_MAX);
+  const waited = pass(
+    clock,
+    started.then((foundation) => ({ foundation, atMs: clock.monotonicMs() })),
+    async () => {
+      looks += 1;
+      if (clock.monotonicMs() < far && looks % (RENEW_MS / 100) === 0) await renewLease(db, held);
+    },
+  );
+  const { foundation, atMs } = await waited;
+  // It knows after the first renewal, so nobody waits for its start.
+  expect(standsBy).toHaveLength(1);
+  expect(standsBy[0]).toBeLessThan(2 * RENEW_MS);
+  expect(atMs).toBeGreaterThan(far + LEASE_MS - RENEW_MS);
+  expect(foundation.epoch).toBe(held.epoch + 1);
+  await foundation.close();
+});
+
+test('a process that finds out that it could not serve ends in place of standing by', async () => {
+  const held = await holder();
+  const clock = virtualClock();
+  const refused = openFoundation(
+    { postgres: url },
+    { ...depsWith(clock), onStandBy: () => Promise.reject(new Error('another secret')) },
+  );
+  await expect(pass(clock, refused, () => renewLease(db, held))).rejects.toThrow('another secret');
 });
 
 test('a released lease is taken at once', async () => {

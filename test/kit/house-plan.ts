@@ -37,6 +37,8 @@ export const DAEMONS: readonly Daemon[] = [
       'foundation.ts',
       'backup.ts',
       'config-files.ts',
+      'operator-files.ts',
+      'standby.ts',
       'config.ts',
       'config-rules.ts',
     ],

@@ -4,7 +4,7 @@ import { createCipheriv, createDecipheriv, createSecretKey, hkdfSync } from 'nod
 import type { Ids } from '../../../shared/ids.ts';
 import { z } from 'zod';
 import { text } from '../db/columns.ts';
-import { type Db, sql } from '../db/db.ts';
+import { type Db, type Query, sql } from '../db/db.ts';
 
 export interface Sealing {
   /** `place` names the kind and the owner of the text. It is not a secret. A sealed text opens only with the place that it was sealed for. */
@@ -46,18 +46,28 @@ export function openSealing(secret: Uint8Array, ids: Ids): Sealing {
 const PLACE = 'secret check';
 const WORD = 'the secret fits';
 const CheckRow = z.object({ sealed: text });
+const STORED = sql`select sealed from secret_checks where id = 1`;
 
 /** Called at every start. The first start stores the check value. @throws Error if the database was written with another secret */
 export async function assertSecretFits(db: Db, sealing: Sealing): Promise<void> {
   const known = await db.tx('secret.check', async (tx) => {
-    const row = await tx.one(CheckRow, sql`select sealed from secret_checks where id = 1`);
+    const row = await tx.one(CheckRow, STORED);
     if (row === undefined)
       await tx.run(sql`insert into secret_checks (id, sealed) values (1, ${sealing.seal(PLACE, WORD)})`);
     return row;
   });
-  if (known === undefined) return;
+  if (known !== undefined) assertOpens(known, sealing);
+}
+
+/** The same for a process that may not write yet. @throws Error if the database was written with another secret */
+export async function assertSecretKnown(query: Query, sealing: Sealing): Promise<void> {
+  const known = await query.one(CheckRow, STORED);
+  if (known !== undefined) assertOpens(known, sealing);
+}
+
+function assertOpens({ sealed }: z.infer<typeof CheckRow>, sealing: Sealing): void {
   try {
-    sealing.open(PLACE, known.sealed);
+    sealing.open(PLACE, sealed);
   } catch (error) {
     throw new Error(
       'secret_file does not hold the secret that this database was written under: put that file back (each backup needs it beside it)',

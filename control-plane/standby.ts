@@ -1,0 +1,43 @@
+// A control plane that stands by: another one serves on the same PostgreSQL database, and this one takes over when that one ends.
+//
+//   the other one stops        it gives the lease back, and this one has it within half a second
+//   the other one dies         its lease is not renewed any more, and this one takes it after 15 seconds
+//   this one has the lease     it changes the schema if its version is newer, and serves
+//
+// It listens nowhere before that, so a proxy in front finds the one that serves by asking both.
+import { type Loop, startLoop } from '../shared/loop.ts';
+import type { Db } from './base/db/db.ts';
+import { assertSecretKnown } from './base/http/sealing.ts';
+import type { Systemd } from './base/systemd/systemd.ts';
+import type { Core } from './settings.ts';
+
+export interface Standby {
+  /** Another control plane serves on the database. @throws Error if the database was written with another secret */
+  begin(db: Db): Promise<void>;
+  hasBegun(): boolean;
+  end(): Promise<void>;
+}
+
+/**
+ * A process that stands by counts as started, so systemd expects to hear from it. It is told until `end`, because the migrations after a takeover may
+ * take minutes.
+ */
+export function openStandby({ standsBy, alive, alivePeriodMs }: Systemd, core: Omit<Core, 'db'>): Standby {
+  let begun = false;
+  let telling: Loop | undefined;
+  return {
+    begin: async (db) => {
+      // Otherwise the takeover would find out.
+      await assertSecretKnown(db.read, core.sealing);
+      begun = true;
+      core.log.info(
+        'another control plane serves on this database; this one stands by, and takes over when that one ends',
+      );
+      await standsBy();
+      if (alivePeriodMs === undefined) return;
+      telling = startLoop({ name: 'standby', periodMs: alivePeriodMs, run: alive }, core);
+    },
+    hasBegun: () => begun,
+    end: async () => telling?.stop(),
+  };
+}

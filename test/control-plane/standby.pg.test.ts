@@ -1,0 +1,140 @@
+// Two control planes on one PostgreSQL database: one serves, and the other stands by and takes over. Both are real processes.
+import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterEach, beforeEach, expect, inject, test } from 'vitest';
+import { createDatabase } from '../bench/database.ts';
+import { capture } from '../kit/capture.ts';
+import { hasSystemd, type NotifySocket, openNotifySocket } from '../kit/notify-socket.ts';
+import { freePort } from '../kit/ports.ts';
+import { type Program, startProgram } from '../kit/processes.ts';
+
+const LAUNCHER = resolve(import.meta.dirname, '../../control-plane/svc-control-plane.js');
+
+interface Place {
+  config: string;
+  port: number;
+}
+
+let databases = 0;
+let dir: string;
+let url: string;
+let sshPort: number;
+let systemd: NotifySocket;
+let first: Place;
+let second: Place;
+let programs: Program[];
+
+beforeEach(async () => {
+  dir = mkdtempSync(join(tmpdir(), 'standby-'));
+  databases += 1;
+  url = await createDatabase(inject('postgresUrl') ?? '', `standby_${process.pid}_${databases}`);
+  sshPort = await freePort();
+  [first, second] = [await placeOf('first'), await placeOf('second')];
+  systemd = await openNotifySocket();
+  programs = [serve(first)];
+  await programs[0]?.waitForOutput(/the control plane serves/, 30_000);
+  copyFileSync(join(dir, 'first', 'secret'), join(dir, 'second', 'secret'));
+});
+afterEach(async () => {
+  for (const program of programs) await program.stop('SIGKILL');
+  await systemd.close();
+  rmSync(dir, { recursive: true });
+});
+
+/** The folder of a machine, with its configuration. */
+async function placeOf(name: string): Promise<Place> {
+  mkdirSync(join(dir, name));
+  const place = { config: join(dir, name, 'config.yaml'), port: await freePort() };
+  configure(name, place, {});
+  return place;
+}
+
+function configure(name: string, { config, port }: Place, more: object): void {
+  const at = (file: string): string => join(dir, name, file);
+  const settings = {
+    listen: { host: '127.0.0.1', port },
+    database: { postgres: url },
+    admin_socket: at('admin.sock'),
+    secret_file: at('secret'),
+    ssh: { host: '127.0.0.1', port_range: { first: sshPort, last: sshPort } },
+    ...more,
+  };
+  writeFileSync(config, JSON.stringify(settings));
+}
+
+function serve({ config }: Place, env: Record<string, string> = {}): Program {
+  return startProgram({ command: process.execPath, args: [LAUNCHER, 'serve', '--config', config], env });
+}
+
+async function standBy(env?: Record<string, string>): Promise<Program> {
+  const program = serve(second, env);
+  programs.push(program);
+  await program.waitForOutput(/this one stands by/, 30_000);
+  return program;
+}
+
+const signUpAt = async ({ port }: Place): Promise<unknown> => {
+  const answer = await fetch(`http://127.0.0.1:${port}/v1/auth/methods`);
+  return ((await answer.json()) as Record<string, unknown>)['sign_up'];
+};
+
+test('the one that stands by listens nowhere, and takes over with the newest files when the other one ends', async () => {
+  const other = await standBy();
+  await expect(fetch(`http://127.0.0.1:${second.port}/readyz`)).rejects.toThrow('fetch failed');
+  const made = await capture([
+    process.execPath,
+    LAUNCHER,
+    'admin',
+    'org',
+    'create',
+    '--name',
+    'acme',
+    '--config',
+    first.config,
+  ]);
+  expect(made).toMatchObject({ code: 0 });
+  configure('second', second, { sign_up: 'open' });
+  await programs[0]?.stop('SIGTERM');
+  await other.waitForOutput(/the control plane serves/, 30_000);
+  expect(await signUpAt(second)).toBe('open');
+  const listed = await capture([process.execPath, LAUNCHER, 'admin', 'org', 'list', '--config', second.config]);
+  expect(listed.stdout.toString()).toContain('acme');
+});
+
+test('a mistake in its files at that moment is logged, and they count as they were', async () => {
+  configure('second', second, { sign_up: 'closed' });
+  const other = await standBy();
+  configure('second', second, { sign_up: 'perhaps' });
+  await programs[0]?.stop('SIGTERM');
+  await other.waitForOutput(/have a mistake; they count as they were before/, 30_000);
+  await other.waitForOutput(/the control plane serves/, 30_000);
+  expect(await signUpAt(second)).toBe('closed');
+});
+
+test.skipIf(!hasSystemd)(
+  'systemd hears that it stands by, then at times that it is alive, and then that it serves',
+  async () => {
+    await standBy({ NOTIFY_SOCKET: systemd.path, WATCHDOG_USEC: '300000' });
+    await systemd.waitFor(/READY=1\nSTATUS=stands by[^]*WATCHDOG=1[^]*WATCHDOG=1/);
+    await programs[0]?.stop('SIGTERM');
+    await systemd.waitFor(/WATCHDOG=1[^]*READY=1\nSTATUS=serves[^]*WATCHDOG=1/);
+  },
+);
+
+test('a SIGHUP does not end the one that stands by, and a SIGTERM ends it at once', async () => {
+  const other = await standBy();
+  process.kill(other.pid, 'SIGHUP');
+  process.kill(other.pid, 'SIGTERM');
+  expect(await other.exited).toEqual({ code: 0, signal: null });
+  expect(await signUpAt(first)).toBe('invite');
+});
+
+test('one with another secret ends with a sentence in place of standing by', async () => {
+  writeFileSync(join(dir, 'second', 'secret'), `${'ab'.repeat(32)}\n`);
+  const other = serve(second);
+  programs.push(other);
+  expect(await other.exited).toEqual({ code: 1, signal: null });
+  expect(other.output()).toContain('secret_file does not hold the secret that this database was written under');
+  expect(await signUpAt(first)).toBe('invite');
+});
