@@ -1,13 +1,15 @@
 // The main job with the control plane on PostgreSQL: rent, log in, be killed and come back, end, and the books agree.
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { terminate } from '../kit/api-client.ts';
 import { sendAndKillAtReply, sendKeyed } from '../kit/dying-reply.ts';
-import { eventually } from '../kit/processes.ts';
+import { eventually, startProgram } from '../kit/processes.ts';
 import { startPostgres } from '../kit/postgres.ts';
 import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
 import { makeIdentity } from '../kit/ssh-client.ts';
 import { verifyLedger } from '../kit/stack.ts';
+
+const LAUNCHER = resolve(import.meta.dirname, '../../control-plane/svc-control-plane.js');
 
 let postgres: Awaited<ReturnType<typeof startPostgres>>;
 let stack: RentalStack;
@@ -41,4 +43,29 @@ test('an instance is rented, survives a control plane that is killed while it an
   expect(await sendKeyed(stack.controlPlane, request)).toEqual({ ...answer, isReplay: true });
   await terminate(stack.customer.api, instance.id);
   await verifyLedger(stack.controlPlane);
+});
+
+test('a second control plane takes over when the first one dies: the rental goes on, and the books agree', async () => {
+  const { controlPlane, customer } = stack;
+  const instance = await stack.rent();
+  const ssh = stack.ssh(instance);
+  expect((await ssh.run('echo kept > /tmp/file')).code).toBe(0);
+  // Nothing listens on its ports before it serves, so it can have those of the first one.
+  const args = [LAUNCHER, 'serve', '--config', controlPlane.configPath];
+  const second = startProgram({ command: process.execPath, args });
+  try {
+    await second.waitForOutput(/this one stands by/, 30_000);
+    await controlPlane.daemon.stop('SIGKILL');
+    await second.waitForOutput(/the control plane serves/, 60_000);
+    const kept = await eventually('login through the second one', 60_000, async () => {
+      const { code, stdout } = await ssh.run('cat /tmp/file');
+      return code === 0 ? stdout.toString() : undefined;
+    });
+    expect(kept).toBe('kept\n');
+    await terminate(customer.api, instance.id);
+    await verifyLedger(controlPlane);
+  } finally {
+    await second.stop('SIGTERM');
+    await controlPlane.daemon.start();
+  }
 });
