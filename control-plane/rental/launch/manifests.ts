@@ -60,17 +60,32 @@ export function readManifest(body: Buffer): Manifest {
   return { kind: 'unusable', why: 'has a manifest that is neither of Docker schema 2 nor of OCI' };
 }
 
-/** A string, and the beginning of a list with an element if the string is the name of such a list. */
-const STRING_AND_LIST = /("[^"\\]*(?:\\.[^"\\]*)*")\s*(:\s*\[\s*[^\]\s])?/g;
+/** What follows the name of a list that has an element. */
+const LIST = /\s*:\s*\[\s*[^\]\s]/y;
+/** The name `urls` if each of its characters is written as an escape, with its quotes. */
+const NAME_CHARS_MAX = 4 * 6 + 2;
 
 /**
- * Whether any part has a list `urls`. Engines that keep images in containerd fetch such a part from there, so an image could have a host ask any
- * address of the host's own network. The text is searched, because engines take `URLs` for the same name, and the first of two equal names too.
+ * Whether any part of a document of JSON has a list `urls`. Engines that keep images in containerd fetch such a part from there, so an image could
+ * have a host ask any address of the host's own network. The text is searched, because engines take `URLs` for the same name, and the first of two
+ * equal names too.
  */
 function namesAddresses(text: string): boolean {
-  for (const [, name = '', list] of text.matchAll(STRING_AND_LIST))
-    if (list !== undefined && /^urls$/iu.test(String(parseJson(name, 1)))) return true;
+  for (let at = text.indexOf('"'); at !== -1;) {
+    const end = endOfString(text, at);
+    LIST.lastIndex = end;
+    if (end - at <= NAME_CHARS_MAX && LIST.test(text) && /^urls$/iu.test(String(parseJson(text.slice(at, end), 1))))
+      return true;
+    at = text.indexOf('"', end);
+  }
   return false;
+}
+
+/** The index behind a string that begins at `at`. */
+function endOfString(text: string, at: number): number {
+  let index = at + 1;
+  while (index < text.length && text[index] !== '"') index += text[index] === '\\' ? 2 : 1;
+  return index + 1;
 }
 
 /** The digest of the linux/amd64 image, or the platforms that exist instead. */
