@@ -88,7 +88,7 @@ export function openMoney(core: Core, settings: Settings, { events, nudges }: { 
   const { launchHoldMinutes, earningsDelayMs: delayMs } = settings;
   const corrections = openCorrections({ db, clock, ids, ledger });
   const { keepRefundsWithinCharge } = corrections;
-  const metering = openMetering({ db, clock, ids, ledger, credits, launchHoldMinutes, keepRefundsWithinCharge });
+  const metering = openMetering({ db, clock, ids, log, ledger, credits, launchHoldMinutes, keepRefundsWithinCharge });
   const supplierStatus: PayingDeps['supplierStatus'] = async (query, id) => (await findSupplier(query, id))?.status;
   const payouts = openPayouts({ ...core, ...settings.payouts, ledger, metering, events, delayMs, supplierStatus });
   const deposits: Deposits = openDeposits({

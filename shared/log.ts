@@ -78,7 +78,7 @@ interface Count {
  * Wraps a log. Lines with a `machine_id` or `client_ip` are counted per value: above 30 in a minute they are dropped, and the first line
  * afterwards contains their number (`suppressed_lines`). Lines without these fields are our own and are all written.
  */
-export function throttledLog(log: Log, clock: Clock): Log {
+export function throttledLog(log: Log, clock: Pick<Clock, 'monotonicMs'>): Log {
   const counts = new Map<string, Count>();
   const countOf = (source: string): Count => {
     const nowMs = clock.monotonicMs();

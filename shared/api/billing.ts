@@ -29,7 +29,7 @@ export const moment = z
   .string()
   .refine(
     (text) => isoTimeMs(text) !== undefined,
-    'must be an ISO 8601 date or date-time such as 2026-01-31, 2026-01-31T12:00:00Z or 2026-01-31T12:00:00+02:00, with + written as %2B in a URL',
+    'must be an ISO 8601 date or date-time of the years 1 to 9999, such as 2026-01-31, 2026-01-31T12:00:00Z or 2026-01-31T12:00:00+02:00, with + written as %2B in a URL',
   );
 
 export const UsageQuery = z.strictObject({

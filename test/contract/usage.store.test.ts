@@ -131,6 +131,8 @@ describe('a window is refused, and the field is named', () => {
     ['the name of a time zone', { end: '2026-01-31T00:00:00[Europe/Berlin]' }, 'end'],
     ['longer than any moment', { end: `2026-01-31T00:00:00.${'0'.repeat(60)}Z` }, 'end'],
     ['nothing', { end: '' }, 'end'],
+    ['before the first year', { end: '-271821-05-20', bucket: 'month' }, 'end'],
+    ['after the last year', { end: '+010000-01-01' }, 'end'],
     ['by a bucket that is none', { bucket: 'year' }, 'bucket'],
     ['by a group that is none', { group_by: 'region' }, 'group_by'],
   ])('%s', async (_what, query, field) => {

@@ -58,8 +58,7 @@ export function openFleetMetrics(deps: FleetMetricsDeps): FleetMetrics {
   /** The time until which each host was asked to sample quickly, by machine id. */
   let announced = new Map<string, number>();
 
-  const askHosts = (watched: ReadonlyMap<string, number>): void => {
-    const nowMs = clock.now();
+  const askHosts = (watched: ReadonlyMap<string, number>, nowMs: number): void => {
     const next = new Map<string, number>();
     for (const [machineId, untilMs] of watched) {
       if (!link.isUp(machineId)) continue;
@@ -90,15 +89,19 @@ export function openFleetMetrics(deps: FleetMetricsDeps): FleetMetrics {
   return {
     take: (machineId, sample) => minutes.take(machineId, sample, clock.now()),
     tick: async () => {
-      const watched = await store.watchedMachines(db.read, clock.now());
-      askHosts(watched);
+      // One time for both: a host ends its link if it is asked to sample for a negative time.
+      const nowMs = clock.now();
+      const watched = await store.watchedMachines(db.read, nowMs);
+      askHosts(watched, nowMs);
       await storeDue(watched.keys());
     },
     live,
     look: async (machineId) => {
       const row = (await store.newestOf(db.read, [machineId])).get(machineId);
       const nowMs = clock.now();
-      if ((row?.watched_until_ms ?? 0) < nowMs + RENEW_MS)
+      const watchedMs = (row?.watched_until_ms ?? 0) - nowMs;
+      // A time that is far ahead was written before the clock was set back, and hosts were asked for it already.
+      if (watchedMs < RENEW_MS || watchedMs > 2 * METRICS_WATCH_MS)
         await db.tx('metrics.watch', (tx) => store.setWatched(tx, machineId, nowMs + METRICS_WATCH_MS));
       return row !== undefined && isFresh(row, nowMs) ? liveOf(row) : undefined;
     },

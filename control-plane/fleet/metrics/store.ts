@@ -48,8 +48,7 @@ export async function setNewest(tx: Tx, rows: readonly NewestRow[]): Promise<voi
 export async function setWatched(tx: Tx, machineId: string, untilMs: number): Promise<void> {
   await tx.run(
     sql`insert into metric_machines (machine_id, watched_until_ms) values (${machineId}, ${untilMs})
-        on conflict (machine_id) do update set watched_until_ms = excluded.watched_until_ms
-        where metric_machines.watched_until_ms < excluded.watched_until_ms`,
+        on conflict (machine_id) do update set watched_until_ms = excluded.watched_until_ms`,
   );
 }
 

@@ -40,7 +40,10 @@ export function meteringBrings({ db, clock, cursors, ledger, metering, beat, sto
     run: async (signal) => {
       // Outages are credited first. Otherwise a rental could be stopped because of time that is not charged.
       await beat();
-      for (const id of await metering.tick(signal)) await stopUnpaid(id);
+      const failures: unknown[] = [];
+      for (const id of await metering.tick(signal))
+        await stopUnpaid(id).catch((error: unknown) => void failures.push(error));
+      if (failures.length > 0) throw failures[0];
     },
   };
   return {

@@ -1,6 +1,7 @@
 // Segments over their life: state moves open and close them, hours.ts says when their hours are posted, and a hold covers the time until then.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
+import type { Log } from '../../../shared/log.ts';
 import { accruedUcents } from '../../../shared/money.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
 import { wallet } from '../ledger/accounts.ts';
@@ -58,7 +59,7 @@ export interface Metering {
   skipAll(step: SkippedStep, note: () => Promise<void>): Promise<void>;
   /**
    * Goes once through all open segments and posts those that are due. Resolves with the rentals whose balance does not cover the next
-   * ticks. A customer may add funds before such a rental is stopped, so `cover` decides that.
+   * ticks. A customer may add funds before such a rental is stopped, so `cover` decides that. A rental that fails is logged and keeps nobody else.
    */
   tick(signal: AbortSignal): Promise<string[]>;
   /**
@@ -72,6 +73,7 @@ interface MeteringDeps {
   db: Db;
   clock: Clock;
   ids: Ids;
+  log: Log;
   ledger: Ledger;
   credits: Pick<Credits, 'begin' | 'end' | 'skip' | 'payOwnOutage'>;
   launchHoldMinutes: number;
@@ -280,8 +282,15 @@ async function postThrough(tx: Tx, segment: store.Segment, until: Until, ledger:
 }
 
 async function tick(signal: AbortSignal, deps: MeteringDeps): Promise<string[]> {
-  const { db, clock } = deps;
+  const { db, clock, log } = deps;
   const uncovered: store.Segment[] = [];
+  const failed: { segment: store.Segment; error: unknown }[] = [];
+  const settled = (segment: store.Segment, isCovered: Promise<boolean>): Promise<boolean> =>
+    isCovered.catch((error: unknown) => {
+      failed.push({ segment, error });
+      // Nobody is stopped because of an error of ours.
+      return true;
+    });
   const page = async (afterId: string): Promise<store.Segment[]> => {
     const segments = await store.openSegments(db.read, afterId, TICK_PAGE);
     const holds = segments.map((segment) => holdId(segment.subject_id));
@@ -291,7 +300,7 @@ async function tick(signal: AbortSignal, deps: MeteringDeps): Promise<string[]> 
     );
     for (let i = 0; i < due.length && !signal.aborted; i += TICK_PIECE) {
       const piece = due.slice(i, i + TICK_PIECE);
-      const covered = await Promise.all(piece.map((segment) => tickOne(segment, deps)));
+      const covered = await Promise.all(piece.map((segment) => settled(segment, tickOne(segment, deps))));
       uncovered.push(...piece.filter((_, index) => covered[index] === false));
     }
     return segments;
@@ -301,8 +310,13 @@ async function tick(signal: AbortSignal, deps: MeteringDeps): Promise<string[]> 
   }
   const exhausted: string[] = [];
   for (const segment of uncovered) {
-    await shortenHolds(segment.org_id, deps);
-    if (!(await tickOne(segment, deps))) exhausted.push(segment.subject_id);
+    const isCovered = shortenHolds(segment.org_id, deps).then(() => tickOne(segment, deps));
+    if (!(await settled(segment, isCovered))) exhausted.push(segment.subject_id);
+  }
+  const [first] = failed;
+  if (first !== undefined) {
+    const fields = { rentals: failed.length, instance_id: first.segment.subject_id, err: first.error };
+    log.error(fields, 'rentals could not be charged; the next tick tries again');
   }
   return exhausted;
 }

@@ -10,7 +10,7 @@ import { type Duplex, pipeline } from 'node:stream';
 import proxyAddress from '@fastify/proxy-addr';
 import type { Clock } from '../../../shared/clock.ts';
 import { codeOf, messageOf } from '../../../shared/errors.ts';
-import type { Log } from '../../../shared/log.ts';
+import { type Log, throttledLog } from '../../../shared/log.ts';
 import { dropRest, hasBody } from '../../base/http/uploads.ts';
 import { StreamError } from '../../fleet/link/streams.ts';
 import { type AppAddress, readAppHost } from '../endpoints/app-address.ts';
@@ -67,7 +67,9 @@ class NotHttp extends Error {
 
 export function openAppProxy({ trustProxy, ...given }: AppProxyDeps): AppProxy {
   const isTrusted = proxyAddress.compile([...trustProxy]);
-  const deps: EnterDeps = { ...given, clientIpOf: (request) => proxyAddress(request, isTrusted) ?? '' };
+  const clientIpOf: EnterDeps['clientIpOf'] = (request) => proxyAddress(request, isTrusted) ?? '';
+  // Anyone can send requests, so the log lines of a client are limited.
+  const deps: EnterDeps = { ...given, log: throttledLog(given.log, given.clock), clientIpOf };
   const connections = openAppConnections(deps.clock);
 
   const forward = (request: IncomingMessage, response: ServerResponse, entered: Entered, tries = 1): void => {
@@ -85,7 +87,8 @@ export function openAppProxy({ trustProxy, ...given }: AppProxyDeps): AppProxy {
       if (!isSpoken(answer)) return void outgoing.destroy(new NotHttp());
       const answered = [...responseHeaders(answer.rawHeaders), ...entered.cookie];
       response.writeHead(answer.statusCode ?? 502, answer.statusMessage, answered);
-      response.flushHeaders();
+      // Sends the head now, in latin1: Node reads heads in latin1, and `flushHeaders` would write UTF-8.
+      response.write('', 'latin1');
       if (!repeatable) dropRest({ request, response }, deps.clock);
       // If the application breaks off, the client's connection breaks too, because half an answer must not look complete.
       pipeline(answer, response, (error) => void (error && response.destroy()));
@@ -113,14 +116,16 @@ export function openAppProxy({ trustProxy, ...given }: AppProxyDeps): AppProxy {
           'status' in entered ? refuse(response, entered, deps) : forward(request, response, entered),
         )
         .catch((error: unknown) => {
-          deps.log.error({ err: error }, 'a request to an application failed on our side');
+          const fields = { client_ip: clientIpOf(request), err: error };
+          deps.log.error(fields, 'a request to an application failed on our side');
           refuse(response, OUR_FAULT, deps);
         });
     },
     onUpgrade: (request, socket, head) => {
       socket.on('error', () => socket.destroy());
       upgrade(request, socket, { ...deps, head, connections }).catch((error: unknown) => {
-        deps.log.error({ err: error }, 'an upgrade to an application failed on our side');
+        const fields = { client_ip: clientIpOf(request), err: error };
+        deps.log.error(fields, 'an upgrade to an application failed on our side');
         refuseRaw(socket, OUR_FAULT);
       });
     },

@@ -21,6 +21,12 @@ export interface AppServer {
 const HEADERS_MS_MAX = 30_000;
 const HEADER_BYTES_MAX = 32 * 1024;
 
+/**
+ * Requests that a client may send on a connection ahead of their answers. Each costs memory and a look-up, before the login is checked. Browsers and
+ * proxies send none ahead.
+ */
+const AHEAD_MAX = 100;
+
 interface AppServerDeps {
   proxy: AppProxy;
   /** Undefined: plain HTTP, for a proxy in front of us. */
@@ -37,16 +43,26 @@ export function openAppServer({ proxy, tls, limit, clock }: AppServerDeps): AppS
     maxHeaderSize: HEADER_BYTES_MAX,
     keepAlive: true,
     keepAliveInitialDelay: TCP_KEEP_ALIVE_MS,
-    // A server may ignore an upgrade (RFC 9110, section 7.8). With a body it would be unclear where the other protocol begins.
-    shouldUpgradeCallback: (request) => !hasBody(request),
+    // A server may ignore an upgrade (RFC 9110, section 7.8). With a body it would be unclear where the other protocol begins. Over HTTP/2 the client
+    // would send further requests past the proxy, with headers that only the proxy may set.
+    shouldUpgradeCallback: (request) => !hasBody(request) && !/\bh2c\b/i.test(request.headers.upgrade ?? ''),
   };
   const server = tls === undefined ? createServer(options) : createSecureServer(options, tls);
   const upgraded = new Set<Duplex>();
+  /** The number of requests on each connection that are not answered. */
+  const unanswered = new WeakMap<Duplex, number>();
   const silent = silentConnections(server, tls);
   server.on('connection', (socket: Socket) => void limit.admit(socket));
   server.on('request', (request: IncomingMessage, response: ServerResponse) => {
-    // A server that closes must not keep connections alive, because new requests would arrive on them.
-    response.once('close', () => void (server.listening || request.socket.end()));
+    const { socket } = request;
+    const count = (unanswered.get(socket) ?? 0) + 1;
+    if (count > AHEAD_MAX) return void socket.destroy();
+    unanswered.set(socket, count);
+    response.once('close', () => {
+      unanswered.set(socket, (unanswered.get(socket) ?? 1) - 1);
+      // A server that closes must not keep connections alive, because new requests would arrive on them.
+      if (!server.listening) socket.end();
+    });
     proxy.onRequest(request, response);
   });
   server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {

@@ -2,7 +2,7 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import { type Duplex, pipeline } from 'node:stream';
 import { messageOf } from '../../../shared/errors.ts';
-import type { Log } from '../../../shared/log.ts';
+import { type Log, throttledLog } from '../../../shared/log.ts';
 import { firstOfLargestNetwork, networkOf } from '../../../shared/client-network.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import {
@@ -40,7 +40,7 @@ interface PublicPort {
 
 interface Listener {
   server: Server;
-  instanceId: string;
+  port: PublicPort;
   /** Open connections, the oldest first. */
   connections: Set<Connection>;
 }
@@ -67,28 +67,32 @@ interface PublicPortsDeps {
 /** How often a connection looks whether its host has read what it was sent. */
 const BEHIND_PERIOD_MS = 50;
 
-export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
-  const { db, log } = deps;
-  /** The key names the port and its target, so that a port that another instance gets has a new listener. */
-  const listeners = new Map<string, Listener>();
+export function openPublicPorts({ log: plain, ...given }: PublicPortsDeps): PublicPorts {
+  // Anyone can connect, so the log lines of an address are limited.
+  const log = throttledLog(plain, given.clock);
+  const deps = { ...given, log };
+  const { db } = deps;
+  /** The key is the public port. */
+  const listeners = new Map<number, Listener>();
   /** The server of each instance's SSH port. */
   const sshServers = new Map<string, Server>();
   let unopened = 0;
 
-  const listen = async (name: string, port: PublicPort): Promise<void> => {
+  const listen = async (port: PublicPort): Promise<void> => {
     const connections: Listener['connections'] = new Set();
     const server = serverOf(port, connections, deps);
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject);
       server.listen(port.publicPort, deps.host, resolve);
     });
-    listeners.set(name, { server, instanceId: port.instanceId, connections });
+    listeners.set(port.publicPort, { server, port, connections });
     if (port.appPort === null) sshServers.set(port.instanceId, server);
   };
 
-  const shut = async (name: string, listener: Listener, graceMs: number): Promise<void> => {
-    listeners.delete(name);
-    if (sshServers.get(listener.instanceId) === listener.server) sshServers.delete(listener.instanceId);
+  const shut = async (listener: Listener, graceMs: number): Promise<void> => {
+    const { publicPort, instanceId } = listener.port;
+    listeners.delete(publicPort);
+    if (sshServers.get(instanceId) === listener.server) sshServers.delete(instanceId);
     const ended = new Promise<void>((resolve) => listener.server.close(() => resolve()));
     const cut = (): void => listener.connections.forEach(({ socket }) => socket.destroy());
     const cancel = graceMs === 0 ? cut() : deps.clock.after(graceMs, cut);
@@ -98,17 +102,19 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
 
   return {
     sync: async () => {
-      const open = new Map(
-        (await deps.endpoints.openEndpoints(db.read)).flatMap(portsOf).map((port) => [nameOf(port), port]),
-      );
-      // A listener whose socket has failed is opened again.
-      for (const [name, listener] of listeners) {
-        if (!open.has(name) || !listener.server.listening) await shut(name, listener, 0);
+      const open = new Map<number, PublicPort>();
+      // If a port has passed to another instance during the read, that instance comes later in the list.
+      for (const endpoint of await deps.endpoints.openEndpoints(db.read))
+        for (const port of portsOf(endpoint)) open.set(port.publicPort, port);
+      // A listener whose socket has failed is opened again, and a port that leads elsewhere gets a new listener.
+      for (const listener of listeners.values()) {
+        const isRight = leadsTo(listener.port, open.get(listener.port.publicPort));
+        if (!isRight || !listener.server.listening) await shut(listener, 0);
       }
       let failed = 0;
-      for (const [name, port] of open) {
-        if (listeners.has(name)) continue;
-        await listen(name, port).catch((error: unknown) => {
+      for (const port of open.values()) {
+        if (listeners.has(port.publicPort)) continue;
+        await listen(port).catch((error: unknown) => {
           failed += 1;
           log.error(
             { instance_id: port.instanceId, port: port.publicPort, err: error },
@@ -121,7 +127,7 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
     unopened: () => unopened,
     listens: (instanceId) => sshServers.get(instanceId)?.listening === true,
     close: async (graceMs) => {
-      await Promise.all([...listeners].map(([name, listener]) => shut(name, listener, graceMs)));
+      await Promise.all([...listeners.values()].map((listener) => shut(listener, graceMs)));
     },
   };
 }
@@ -146,19 +152,20 @@ function serverOf(port: PublicPort, connections: Listener['connections'], deps: 
     // A client that resets its connection is normal.
     socket.on('error', () => undefined);
     if (!limit.admit(socket)) return;
-    const openedMs = clock.monotonicMs();
+    const [openedMs, clientIp] = [clock.monotonicMs(), socket.remoteAddress ?? ''];
     if (connections.size >= SSH_CONNECTIONS_MAX) {
       const stranger = port.appPort === null ? strangerOf(connections, openedMs) : undefined;
       if (stranger === undefined) return void socket.destroy();
       connections.delete(stranger);
       stranger.socket.destroy();
     }
-    const connection = { socket, network: networkOf(socket.remoteAddress ?? ''), openedMs };
+    const connection = { socket, network: networkOf(clientIp), openedMs };
     connections.add(connection);
     socket.on('close', () => connections.delete(connection));
     const ask = (): Promise<Asked | undefined> => askHost(port, connection, deps);
     relay(socket, port.appPort === null ? inTurn(ask) : ask()).catch((error: unknown) => {
-      log.info({ instance_id: port.instanceId, reason: messageOf(error) }, 'a connection could not be relayed');
+      const fields = { instance_id: port.instanceId, client_ip: clientIp, reason: messageOf(error) };
+      log.info(fields, 'a connection could not be relayed');
       socket.destroy();
     });
   });
@@ -177,8 +184,8 @@ function portsOf({ instance_id: instanceId, ssh_port: sshPort, tcp_ports: tcpPor
   return [{ publicPort: sshPort, instanceId, appPort: null }, ...app];
 }
 
-function nameOf({ publicPort, instanceId, appPort }: PublicPort): string {
-  return `${publicPort} ${instanceId} ${appPort ?? 'ssh'}`;
+function leadsTo({ instanceId, appPort }: PublicPort, target: PublicPort | undefined): boolean {
+  return target?.instanceId === instanceId && target.appPort === appPort;
 }
 
 /** The stream that a host was asked to open. */

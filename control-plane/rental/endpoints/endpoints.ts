@@ -31,6 +31,8 @@ export type EndpointPorts = Pick<Endpoint, 'instance_id' | 'ssh_port' | 'tcp_por
 const PortRow = z.object({ port: int });
 const SKIP_LOCKED = sql`for update skip locked`;
 const COLUMNS = sql`instance_id, hostname, ssh_port, host_key, tcp_ports, app_user, app_password_sealed, open`;
+/** Number of open endpoints that are read in one turn of the event loop: about a millisecond. */
+const ENDPOINTS_PER_PAGE = 500;
 /** Number of ports that one statement adds. With one statement for each of ten thousand ports, every start would take a second longer. */
 const PORTS_PER_STATEMENT = 500;
 /** The user name of every application login. It is the same for all instances, because only the password is secret. */
@@ -59,7 +61,11 @@ export interface Endpoints {
   find(query: Query, instanceId: string): Promise<Endpoint | undefined>;
   /** The endpoints of these instances, closed ones too. */
   ofInstances(query: Query, instanceIds: string[]): Promise<Map<string, Endpoint>>;
-  /** The ports of all open endpoints. It is read after every launch, so it leaves keys and logins out. */
+  /**
+   * The ports of all open endpoints. It is read after every launch, so it leaves keys and logins out, and other work of the process goes on in
+   * between. An endpoint that is opened or closed meanwhile may be missing, or be in the list still. If a port passes from one endpoint to another
+   * meanwhile, both may be in the list; the new one comes later.
+   */
   openEndpoints(query: Query): Promise<EndpointPorts[]>;
 }
 
@@ -112,11 +118,15 @@ export function openEndpoints(deps: EndpointsDeps): Endpoints {
       return new Map(rows.map((row) => [row.instance_id, row]));
     },
     openEndpoints: async (query) => {
-      const rows = await query.all(
-        PortsRow,
-        sql`select instance_id, ssh_port, nullif(tcp_ports, '[]') as tcp_ports from endpoints where open = 1`,
-      );
-      return rows.map((row) => ({ ...row, tcp_ports: row.tcp_ports ?? [] }));
+      const found: EndpointPorts[] = [];
+      for (let afterId = ''; ;) {
+        const page = await pageOfPorts(query, afterId);
+        for (const row of page) found.push({ ...row, tcp_ports: row.tcp_ports ?? [] });
+        const last = page.at(-1);
+        if (last === undefined || page.length < ENDPOINTS_PER_PAGE) return found;
+        afterId = last.instance_id;
+        await deps.clock.nextTurn();
+      }
     },
   };
 }
@@ -170,6 +180,14 @@ async function giveBack(tx: Tx, instanceId: string, ports: readonly number[], { 
 
 function findEndpoint(query: Query, instanceId: string): Promise<Endpoint | undefined> {
   return query.one(EndpointRow, sql`select ${COLUMNS} from endpoints where instance_id = ${instanceId}`);
+}
+
+function pageOfPorts(query: Query, afterId: string): Promise<z.infer<typeof PortsRow>[]> {
+  return query.all(
+    PortsRow,
+    sql`select instance_id, ssh_port, nullif(tcp_ports, '[]') as tcp_ports from endpoints
+        where open = 1 and instance_id > ${afterId} order by instance_id limit ${ENDPOINTS_PER_PAGE}`,
+  );
 }
 
 function refuseWithoutPorts(): never {

@@ -1,6 +1,7 @@
 // Reads and follows the log of an instance's container, over a data stream from its host.
 import type { Duplex } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
+import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
@@ -56,6 +57,9 @@ interface LogsDeps {
   log: Log;
   link: Pick<Link, 'openStream'>;
 }
+
+/** A line as a host must send it. Its time goes into the stream as the id of an event, and readers send it back as `since`. */
+const HostLine = LogLine.extend({ at: z.iso.datetime({ offset: true }).max(40) });
 
 const TRY_AGAIN_SECONDS = 10;
 /** An honest host sends a whole log in less than a second, so some reads come to their turn within this time. */
@@ -185,8 +189,9 @@ function unreachable(): never {
   });
 }
 
+/** A time before 1970 counts as 1970: no log has older lines, and a host ends its link if it is asked for a negative time. */
 function unixSeconds(iso: string): string {
-  return (Date.parse(iso) / 1000).toFixed(3);
+  return (Math.max(0, Date.parse(iso)) / 1000).toFixed(3);
 }
 
 /** Reads log lines. A host that sends anything else is cut off. */
@@ -207,7 +212,7 @@ export async function* linesOf(stream: AsyncIterable<Buffer>, since: string | un
     restChars += last.length;
     if (restChars > LOG_LINE_BYTES_MAX) throw new Error('the host sent a line without an end');
     for (const part of parts) {
-      const line = LogLine.parse(JSON.parse(part));
+      const line = HostLine.parse(JSON.parse(part));
       if (since === undefined || isAfter(line.at, since)) yield line;
     }
   }

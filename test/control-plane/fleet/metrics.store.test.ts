@@ -205,6 +205,9 @@ describe('the window', () => {
     ['?step_s=90', 'step_s'],
     ['?step_s=86460', 'step_s'],
     ['?from=yesterday', 'from'],
+    ['?until=-271821-04-20', 'until'],
+    ['?until=0000-12-31T23:59:59.999Z', 'until'],
+    ['?until=%2B010000-01-01', 'until'],
     ['?bogus=1', 'bogus'],
   ])('refuses %s', async (query, field) => {
     const answer = await ofInstance(customer, query);
@@ -216,6 +219,10 @@ describe('the window', () => {
     const now = at(0);
     expect(await ofInstance(customer, `?from=${now}&until=${now}`)).toMatchObject({ status: 422 });
     expect(await ofInstance(customer, `?from=${at(-MINUTE_MS)}&until=${now}`)).toMatchObject({ status: 200 });
+  });
+
+  test.each(['0001-01-01', '9999-12-31T23:59:59.999Z'])('may end at %s', async (until) => {
+    expect(await ofInstance(customer, `?until=${until}`)).toMatchObject({ status: 200 });
   });
 
   test('has at most 1,440 points, and a larger step by default if it is long', async () => {

@@ -100,6 +100,22 @@ describe('a request', () => {
     expect(JSON.parse(body).headers).not.toHaveProperty('authorization');
   });
 
+  test.each(['GET', 'HEAD', 'POST'])(
+    'of method %s gets the bytes of the head as the application wrote them',
+    async (method) => {
+      const names = ['X-Utf8', 'Grün'].map((each) => Buffer.from(each).toString('latin1'));
+      proxied.onRequest = (_request, response) => {
+        response.writeHead(200, 'Schön', ['Location', '/übersicht', ...names]);
+        // The body is bytes: Node would write the head in the encoding of a text.
+        response.end(Buffer.from('done'));
+      };
+      const answer = await open({ method });
+      expect(answer.statusMessage).toBe('Schön');
+      expect(answer.headers).toMatchObject({ location: '/übersicht', 'x-utf8': names[1] });
+      expect(await text(answer)).toBe(method === 'HEAD' ? '' : 'done');
+    },
+  );
+
   test.each([
     ['the login twice', AUTHORIZATION, undefined],
     ['a login of the application too', 'Bearer own', 'Bearer own'],
@@ -124,14 +140,16 @@ describe('a request', () => {
   });
 
   test('is answered bit by bit, as the application writes', async () => {
-    const more = Promise.withResolvers<void>();
+    const [begin, more] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
     proxied.onRequest = async (_request, response) => {
-      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.writeHead(200, { 'content-type': 'text/event-stream' }).flushHeaders();
+      await begin.promise;
       response.write('data: one\n\n');
       await more.promise;
       response.end('data: two\n\n');
     };
     const answer = await open();
+    begin.resolve();
     const [first] = (await once(answer, 'data')) as [Buffer];
     expect(first.toString()).toBe('data: one\n\n');
     more.resolve();
@@ -195,10 +213,24 @@ describe('a request', () => {
       response.end(`${request.headers.upgrade} ${await text(request)}`);
     };
     proxied.app.on('upgrade', () => expect.unreachable('the application must see no upgrade'));
-    const headers = { connection: 'Upgrade', upgrade: 'h2c' };
+    const headers = { connection: 'Upgrade', upgrade: 'echo' };
     expect((await ask({ method: 'POST', body: 'hello', headers })).body).toBe('undefined hello');
   });
 });
+
+// A client could send the application headers over HTTP/2 that only the proxy may set.
+test.each(['h2c', 'websocket, H2C'])(
+  'a request that asks for an upgrade to %s stays an ordinary request',
+  async (upgrade) => {
+    proxied.onRequest = (request, response) => void response.end(JSON.stringify(request.headers));
+    proxied.app.on('upgrade', () => expect.unreachable('the application must see no upgrade'));
+    const headers = { connection: 'Upgrade, HTTP2-Settings', upgrade, 'http2-settings': 'AAMAAABk' };
+    const { status, body } = await ask({ headers });
+    expect(status).toBe(200);
+    expect(JSON.parse(body)).not.toHaveProperty('upgrade');
+    expect(JSON.parse(body)).not.toHaveProperty('http2-settings');
+  },
+);
 
 describe('a refusal', () => {
   beforeEach(() => {
@@ -232,6 +264,14 @@ describe('a refusal', () => {
     const post = `POST / HTTP/1.1\r\nHost: ${HOST}\r\nContent-Length: 1000000\r\n\r\n${' '.repeat(1_000_000)}`;
     socket.write(`${post}GET / HTTP/1.1\r\nHost: ${HOST}\r\nConnection: close\r\n\r\n`);
     expect((await text(socket)).match(/HTTP\/1\.1 401 /g)).toHaveLength(2);
+  });
+
+  test('that is our own fault writes thirty lines a minute for a client', async () => {
+    proxied.onLookup = () => Promise.reject(new Error('the database is away'));
+    for (let i = 0; i < 35; i += 1) expect(await ask()).toMatchObject({ status: 500 });
+    const lines = proxied.lines.map((line) => JSON.parse(line) as object);
+    expect(lines).toHaveLength(30);
+    expect(lines[0]).toMatchObject({ client_ip: '127.0.0.1', err: { message: 'the database is away' } });
   });
 
   test('of two hosts is 400', async () => {

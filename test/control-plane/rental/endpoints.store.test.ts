@@ -2,7 +2,8 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { text } from '../../../control-plane/base/db/columns.ts';
-import { sql } from '../../../control-plane/base/db/db.ts';
+import { join, sql } from '../../../control-plane/base/db/db.ts';
+import { openEndpoints } from '../../../control-plane/rental/endpoints/endpoints.ts';
 import { planOf, recordingDb } from '../../kit/recording-db.ts';
 import { openWorld, openWorldOver, type World } from '../../kit/world.ts';
 import { textOf } from '../../kit/sql-text.ts';
@@ -55,3 +56,38 @@ test('the ports of an instance that has ended are found by their numbers, not am
   for (const statement of released) expect(await planOf(watched.db, statement)).toMatch(way);
   await watched.close();
 });
+
+test.each([0, 1, 500, 1_000, 1_001])(
+  '%i open endpoints are read in pages, with turns for others in between',
+  async (count) => {
+    const { clock } = world;
+    const { db, sent } = recordingDb(world.db);
+    const idOf = (i: number): string => `i-${String(i).padStart(5, '0')}`;
+    // Each third endpoint is closed, and each tenth has a port of its own.
+    const open = Array.from({ length: count }, (_, i) => Math.floor((i * 3) / 2));
+    const all = [...open.map((i) => ({ i, isOpen: 1 })), ...open.map((_, i) => ({ i: i * 3 + 2, isOpen: 0 }))];
+    const tcpOf = (i: number): object[] => (i % 10 === 0 ? [{ port: 80, public_port: 50_000 + i }] : []);
+    for (let from = 0; from < all.length; from += 100) {
+      const rows = all
+        .slice(from, from + 100)
+        .map(
+          ({ i, isOpen }) => sql`(${idOf(i)}, '', ${10_000 + i}, '', ${JSON.stringify(tcpOf(i))}, '', '', ${isOpen})`,
+        );
+      await db.tx('add', (tx) => tx.run(sql`insert into endpoints values ${join(rows)}`));
+    }
+    sent.length = 0;
+    let turns = 0;
+    const nextTurn = (): Promise<void> => {
+      turns += 1;
+      return clock.nextTurn();
+    };
+    const endpoints = openEndpoints({ ...world, clock: { ...clock, nextTurn } } as never);
+    const expected = open.map((i) => ({ instance_id: idOf(i), ssh_port: 10_000 + i, tcp_ports: tcpOf(i) }));
+    expect(await endpoints.openEndpoints(db.read)).toEqual(expected);
+    const pages = sent.slice();
+    expect([pages.length, turns]).toEqual([Math.floor(count / 500) + 1, Math.floor(count / 500)]);
+    // PostgreSQL reads the few endpoints of a test from end to end.
+    const way = db.dialect === 'sqlite' ? /endpoints_open/ : /endpoints/;
+    for (const statement of pages) expect(await planOf(world.db, statement)).toMatch(way);
+  },
+);

@@ -4,6 +4,8 @@ import { LiveEvent } from '../../../shared/api/event.ts';
 import { Instance } from '../../../shared/api/instance.ts';
 import { EVENT_STREAMS_PER_ADDRESS_MAX, EVENT_STREAMS_PER_KEY_MAX } from '../../../shared/limits.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
+import type { Events } from '../../../control-plane/base/events/events.ts';
+import { openLive } from '../../../control-plane/rental/journal/live.ts';
 import { api, openApiForEachTest, owner } from '../../contract/api-of-test.ts';
 import type { ApiAccount } from '../../contract/api.ts';
 import { append, listen, type Reader, typesOf } from './live-reader.ts';
@@ -206,6 +208,40 @@ test('a reader that takes its events more slowly than they come gets a resync, a
   }
   expect(kinds).toContain('resync');
   stop();
+});
+
+test('while the journal cannot be read a reader gets nothing, and after that one resync', async () => {
+  const { clock, db, rooms } = api.world;
+  const journal = { isAway: false };
+  const newestSince: Events['newestSince'] = async (...asked) => {
+    if (journal.isAway) throw new Error('the database is away');
+    return rooms.events.newestSince(...asked);
+  };
+  const live = openLive({ db, clock, events: { ...rooms.events, newestSince } });
+  const caller = { orgId: owner.orgId, principalId: owner.principalId, scopes: ['instances:read' as const] };
+  const sight = { families: ['instance'], ownFamilies: [], userId: undefined };
+  const { next } = live.open({ caller, address: '10.0.0.1', sight, after: undefined });
+  const kinds: string[] = [];
+  const reading = (async () => {
+    for await (const { kind } of next) kinds.push(kind);
+  })();
+  await expect.poll(() => kinds).toEqual(['ready']);
+  await live.tick();
+  journal.isAway = true;
+  for (let i = 0; i < 3; i += 1) {
+    await expect(live.tick()).rejects.toThrow('away');
+    await clock.nextTurn();
+  }
+  expect(kinds).toEqual(['ready']);
+  journal.isAway = false;
+  await append(1);
+  await live.tick();
+  await expect.poll(() => kinds).toEqual(['ready', 'resync']);
+  await append(1);
+  await live.tick();
+  await expect.poll(() => kinds).toEqual(['ready', 'resync', 'events']);
+  live.close();
+  await reading;
 });
 
 test('the stream of a key that was revoked ends with the next check', async () => {

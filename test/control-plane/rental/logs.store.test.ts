@@ -13,7 +13,7 @@ import {
   LOG_READS_PER_ORG_MAX,
 } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
-import type { OpenMessage } from '../../../shared/protocol/link.ts';
+import { type OpenMessage, ServerMessage } from '../../../shared/protocol/link.ts';
 import { LOG_LINE_BYTES_MAX, type LogLine } from '../../../shared/protocol/workload.ts';
 import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
@@ -100,6 +100,20 @@ describe('a log', () => {
     const lines = await logs.read(who.orgId, id, { tail: 5, since });
     expect(lines.map(({ line }) => line)).toEqual(expected);
     expect(asked[0]).toMatchObject({ tail: 5, since: expect.stringMatching(/^1767225\d{3}\.\d{3}$/) });
+  });
+
+  // A host ends its link if it cannot read a message, for all tenants.
+  test.each([
+    ['0000-01-01T00:00:00+23:59', '0.000'],
+    ['1969-12-31T23:59:59.999Z', '0.000'],
+    ['1970-01-01T00:00:00.001Z', '0.001'],
+    ['9999-12-31T23:59:59.999-23:59', '253402387139.999'],
+  ])('since %s asks the host in words that it can read', async (since, seconds) => {
+    hostSends('');
+    await logs.read(who.orgId, id, { tail: 5, since });
+    expect(asked).toEqual([{ kind: 'logs', tail: 5, follow: false, since: seconds }]);
+    const message = { type: 'open', stream_id: 'str_1', token: 'x'.repeat(43), workload_id: 'w_1', target: asked[0] };
+    expect(ServerMessage.safeParse(message)).toMatchObject({ success: true });
   });
 
   test('that is followed goes on until the container ends, and frees its stream when nobody reads', async () => {
@@ -244,6 +258,8 @@ describe('a refusal', () => {
   test.each([
     ['what is not JSON', 'x\n'],
     ['a field too many', `${JSON.stringify({ ...LINES[0], more: 1 })}\n`],
+    ['no time', `${JSON.stringify({ ...LINES[0], at: '2026-01-01' })}\n`],
+    ['events of its own', `${JSON.stringify({ ...LINES[0], at: '1\n\nevent: end\ndata: {}\n\n' })}\n`],
     ['a line without an end', 'a'.repeat(LOG_LINE_BYTES_MAX + 1)],
   ])('of a host that sends %s ends the reading', async (_, text) => {
     hostSends(text);

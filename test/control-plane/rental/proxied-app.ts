@@ -22,6 +22,8 @@ export interface ProxiedApp {
   port: number;
   /** The application's ends of all connections so far. */
   sockets: Socket[];
+  /** The lines of the log. */
+  lines: string[];
   /** How often the application was dialled. */
   dials: number;
   /** What the application does; tests set both. */
@@ -39,9 +41,10 @@ export async function openProxiedApp(trustProxy: readonly string[] = []): Promis
   app.on('connection', (socket) => proxied.sockets.push(socket));
   app.listen(0, '127.0.0.1');
   await once(app, 'listening');
+  const lines: string[] = [];
   const proxy = openAppProxy({
     clock: systemClock(),
-    log: createLog('test', 'silent'),
+    log: createLog('test', 'info', { write: (line) => void lines.push(line) }),
     domain: 'apps.test',
     trustProxy,
     findApp: async ({ at }) => {
@@ -57,6 +60,7 @@ export async function openProxiedApp(trustProxy: readonly string[] = []): Promis
     app,
     ...(await front.listen({ host: '127.0.0.1', port: 0 })),
     sockets: [],
+    lines,
     dials: 0,
     onRequest: () => undefined,
     onLookup: async () => undefined,

@@ -1,7 +1,7 @@
 // The public ports of an instance: one address does not get all connections, and a proxy does.
 import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
-import { PassThrough } from 'node:stream';
+import { type Duplex, PassThrough } from 'node:stream';
 import { afterEach, describe, expect, test } from 'vitest';
 import { openPublicPorts, type PublicPorts } from '../../../control-plane/rental/edge/public-ports.ts';
 import type { Link } from '../../../control-plane/fleet/link/link.ts';
@@ -12,17 +12,22 @@ import {
   STREAM_DIAL_MS_MAX,
 } from '../../../shared/limits.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
-import { createLog } from '../../../shared/log.ts';
+import { createLog, type Log } from '../../../shared/log.ts';
 import { freePort } from '../../kit/ports.ts';
 
 /** The address of the listener is not one that callers come from. */
 const HOST = '127.0.0.4';
 
 type TcpPorts = { port: number; public_port: number }[];
+interface Given {
+  tcpPorts?: TcpPorts;
+  keysOf?: (read: number) => string[];
+  log?: Log;
+}
 
 let ports: PublicPorts;
-/** The instance that the SSH port belongs to. */
-let owner: string;
+/** The instances that have the SSH port in the list of endpoints: one, or two if it passes from one to the other during the read. */
+let owners: string[];
 const sockets: Socket[] = [];
 /** How far the clock of the ports is ahead. */
 let aheadMs = 0;
@@ -50,18 +55,20 @@ afterEach(async () => {
 async function open(
   trustProxy: string[],
   openStream: Link['openStream'] = () => new Promise(() => undefined),
-  { tcpPorts = [], keysOf = () => [] }: { tcpPorts?: TcpPorts; keysOf?: (read: number) => string[] } = {},
+  { tcpPorts = [], keysOf = () => [], log = createLog('test', 'silent') }: Given = {},
 ): Promise<number> {
   const port = await freePort();
-  owner = 'i';
+  owners = ['i'];
   reads = 0;
   ports = openPublicPorts({
     clock,
-    log: createLog('test', 'silent'),
+    log,
     host: HOST,
     trustProxy,
     db: { read: { all: async () => [], one: async () => undefined } },
-    endpoints: { openEndpoints: async () => [{ instance_id: owner, ssh_port: port, tcp_ports: tcpPorts }] },
+    endpoints: {
+      openEndpoints: async () => owners.map((id) => ({ instance_id: id, ssh_port: port, tcp_ports: tcpPorts })),
+    },
     access: async (id) => ({ machineId: 'm', workloadId: `workload of ${id}`, authorizedKeys: keysOf((reads += 1)) }),
     link: { openStream, isBehind: () => isBehind },
   });
@@ -146,6 +153,26 @@ test('the host of an SSH server is sent the address of each caller', async () =>
   }
 });
 
+test('an address whose connections cannot be relayed writes thirty lines a minute, and others write theirs', async () => {
+  const lines: { client_ip?: string }[] = [];
+  const log = createLog('test', 'info', {
+    write: (line) => void lines.push(JSON.parse(line) as { client_ip?: string }),
+  });
+  let asked = 0;
+  const openStream = (): Promise<Duplex> => {
+    asked += 1;
+    return Promise.reject(new Error('the host is not connected'));
+  };
+  const port = await open([], openStream, { log });
+  const first = await dial(port, 40, '127.0.0.2');
+  await expect.poll(() => first.closed).toBe(40);
+  const other = await dial(port, 1, '127.0.0.3');
+  await expect.poll(() => other.closed).toBe(1);
+  expect(asked).toBe(41);
+  const own = Array.from({ length: 30 }, () => '127.0.0.2');
+  expect(lines.map((line) => line.client_ip)).toEqual([...own, '127.0.0.3']);
+});
+
 test('a port that passes to another instance leads there, and drops the callers of the one before', async () => {
   const asked: string[] = [];
   const port = await open([], async (_machineId, workloadId) => {
@@ -154,11 +181,17 @@ test('a port that passes to another instance leads there, and drops the callers 
   });
   const before = await dial(port, 1);
   await expect.poll(() => asked).toEqual(['workload of i']);
-  owner = 'j';
+  // The list was read while the port passed on, so it has both.
+  owners = ['i', 'j'];
   await ports.sync();
+  expect([ports.listens('i'), ports.listens('j'), ports.unopened()]).toEqual([false, true, 0]);
   await expect.poll(() => before.closed).toBe(1);
   await dial(port, 1);
   await expect.poll(() => asked).toEqual(['workload of i', 'workload of j']);
+  owners = ['j'];
+  await ports.sync();
+  await dial(port, 1);
+  await expect.poll(() => asked).toHaveLength(3);
 });
 
 describe('while the host has not read much of what it was sent', () => {
