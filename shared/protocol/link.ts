@@ -246,9 +246,19 @@ export function decodeMessage<T>(schema: z.ZodType<T>, frame: string, valuesMax:
   if (parsed.success) {
     return { ok: true, message: frame.includes(String.raw`\u0000`) ? withoutNul(parsed.data) : parsed.data };
   }
-  const issue = parsed.error.issues[0];
+  return { ok: false, reason: reasonOf(parsed.error) };
+}
+
+/** Why the peer would not decode this message, and close the link; undefined if it will. */
+export function faultIn<T>(schema: z.ZodType<T>, message: T): string | undefined {
+  const parsed = schema.safeParse(message);
+  return parsed.success ? undefined : reasonOf(parsed.error);
+}
+
+/** Names the first broken field. */
+function reasonOf({ issues: [issue] }: z.ZodError): string {
   const reason = `${issue?.path.join('.') ?? ''}: ${issue?.message ?? 'invalid'}`;
-  return { ok: false, reason: reason.slice(0, REASON_CHARS_MAX).replace(/[^\x20-\x7e]/g, '?') };
+  return reason.slice(0, REASON_CHARS_MAX).replace(/[^\x20-\x7e]/g, '?');
 }
 
 /** The socket under the control link, for both ends: a WebSocket of the package `ws`, or the simulated network of the tests. */

@@ -25,10 +25,11 @@ import type { Log } from '../../../shared/log.ts';
 import {
   AgentMessage,
   decodeMessage,
+  faultIn,
   type HelloMessage,
   LINK_CLOSE,
   linkProof,
-  type ServerMessage,
+  ServerMessage,
   type LinkSocket,
   negotiateVersion,
   PROTOCOL_MAX,
@@ -90,6 +91,13 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
   const who = (): object => ({ client_ip: clientIp, machine_id: session?.machineId });
 
   const send = (message: ServerMessage): void => {
+    const fault = faultIn(ServerMessage, message);
+    // A host closes its link at a message that it cannot decode. So a fault of ours would cut all its tenants off.
+    if (fault !== undefined)
+      return log.error(
+        { ...who(), message: message.type, reason: fault },
+        'a message that the host could not read was not sent',
+      );
     if (socket.bufferedAmount <= LINK_UNSENT_BYTES_MAX) return socket.send(JSON.stringify(message));
     // The link is closed, because the unread messages would fill our memory. Pings do not show this: a host that sends is not silent, even if it
     // never reads.

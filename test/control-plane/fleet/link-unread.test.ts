@@ -1,4 +1,5 @@
-// A host that sends but never reads: large messages wait, and its link is closed before unread messages fill our memory.
+// A host that sends but never reads: large messages wait, and its link is closed before unread messages fill our memory. And a message that no host
+// could read.
 import { EventEmitter } from 'node:events';
 import type { WebSocket } from 'ws';
 import { expect, test } from 'vitest';
@@ -43,4 +44,12 @@ test.each([
   leaveUnread(bytes);
   // A machine without a link is not behind: its streams fail at once.
   expect([link.isBehind(MACHINE), link.isBehind('m-2')]).toEqual([isBehind, false]);
+});
+
+test('a message that the host could not decode is not sent, because the host would close its link', async () => {
+  const { link, sent } = linkInMemory({ inventory: inventoryOf(1, () => 'u'), version: 3 }, {});
+  await expect.poll(() => link.isUp(MACHINE)).toBe(true);
+  link.watch(MACHINE, -1);
+  link.watch(MACHINE, 0);
+  expect(sent.filter(({ type }) => type === 'watch')).toEqual([{ type: 'watch', for_ms: 0 }]);
 });
