@@ -124,6 +124,8 @@ function openPublicHttp(
     rateLimits: rateLimitsOf(config),
     connectionsPerAddressMax: HTTP_CONNECTIONS_PER_ADDRESS_MAX,
     ...(tls === undefined ? {} : { tls }),
+    // Without a domain of their own, instances have their ports at the host name of the API, and a program there may speak plain HTTP.
+    isOnlyTls: config.ssh.domain !== undefined,
   });
   http.register(brought(brings, 'routes'));
   http.register(operatorSessionRoutes(brought(brings, 'operatorRoutes'), audit));

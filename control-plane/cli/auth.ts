@@ -4,7 +4,15 @@ import { z } from 'zod';
 import { isoTime } from '../../shared/clock.ts';
 import { printable } from '../../shared/terminal.ts';
 import { openClient } from './client.ts';
-import { addressOf, asStranger, type CommonOptions, signedIn, type SvcDeps, withCommon } from './command.ts';
+import {
+  addressOf,
+  asStranger,
+  type CommonOptions,
+  openNetworkOf,
+  signedIn,
+  type SvcDeps,
+  withCommon,
+} from './command.ts';
 import { EXIT, SvcError } from './exit.ts';
 
 /**
@@ -39,6 +47,7 @@ const SCOPES = [
 interface LoginOptions extends CommonOptions {
   withToken?: boolean;
   scopes?: string;
+  allowHttp?: boolean;
 }
 
 /** A text that is shown. Before the login nobody knows whose server this is, so it must not begin a line of its own. */
@@ -61,6 +70,7 @@ export function addAuthCommands(auth: Command, deps: SvcDeps): void {
     .description('sign in; you approve this machine in a browser')
     .option('--with-token', 'read an API key from standard input instead')
     .option('--scopes <scopes>', 'what the key may do, separated by commas')
+    .option('--allow-http', 'accept an http:// address, on a network that nobody else reads')
     .action((options: LoginOptions) => login(options, deps));
   withCommon(auth.command('logout'))
     .description('forget the key of this machine; revoke it in the console')
@@ -83,6 +93,7 @@ export function addAuthCommands(auth: Command, deps: SvcDeps): void {
 
 async function login(options: LoginOptions, deps: SvcDeps): Promise<void> {
   const baseUrl = addressOf(deps, options);
+  if (options.allowHttp !== true) assertNotOpen(baseUrl);
   const profile = options.profile ?? 'default';
   if (options.withToken === true) {
     const apiKey = (await deps.readInput()).trim();
@@ -103,6 +114,17 @@ async function login(options: LoginOptions, deps: SvcDeps): Promise<void> {
   );
   if (given.join() !== scopes.join())
     deps.tell(`Your role allows less than was asked for. The key may do: ${given.join(', ')}\n`);
+}
+
+/** @throws SvcError if the key would cross a network in clear text */
+function assertNotOpen(baseUrl: string): void {
+  const host = openNetworkOf(baseUrl);
+  if (host === undefined) return;
+  throw new SvcError(EXIT.usage, {
+    code: 'plain_http',
+    message: `http:// would carry your key, and all that you send later, in clear text to ${host}`,
+    next: 'Use https://, or --allow-http on a network that nobody else reads.',
+  });
 }
 
 async function askUntilGranted(

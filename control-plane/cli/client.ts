@@ -44,6 +44,9 @@ export interface ClientDeps {
   tries?: number | undefined;
 }
 
+/** The largest answers are images as base64, of up to 66 MiB. */
+const ANSWER_BYTES_MAX = 128 * 1024 * 1024;
+const REFUSAL_BYTES_MAX = 1024 * 1024;
 const TRIES = 4;
 const WAIT_MS = 1_000;
 /** If the API asks for a longer wait than this, the caller gets the refusal at once. */
@@ -66,10 +69,31 @@ export function openClient(given: ClientDeps): Client {
     open: (request) => send({ signal: deps.interrupted, ...request }, deps, async (response) => response),
     json: (request) =>
       send({ signal: deps.interrupted, ...request }, deps, async (response) => {
-        const text = await response.text();
+        const text = await textOf(response, ANSWER_BYTES_MAX);
+        if (text === undefined) throw tooLarge(deps);
         return text === '' ? null : (JSON.parse(text) as unknown);
       }),
   };
+}
+
+/** Undefined if the body is longer than `bytesMax`. */
+async function textOf({ body }: Response, bytesMax: number): Promise<string | undefined> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of body ?? []) {
+    bytes += chunk.byteLength;
+    if (bytes > bytesMax) return undefined;
+    chunks.push(chunk);
+  }
+  return new TextDecoder().decode(Buffer.concat(chunks));
+}
+
+function tooLarge({ baseUrl }: ClientDeps): SvcError {
+  return new SvcError(EXIT.failed, {
+    code: 'answer_too_large',
+    message: `${baseUrl} answers with more than ${ANSWER_BYTES_MAX / 1024 ** 2} MiB`,
+    next: 'Check whether the address is that of the API: svc doctor',
+  });
 }
 
 /** Undefined if the network or the API failed: the caller asks again later. @throws SvcError for a refusal that is final */
@@ -146,8 +170,9 @@ function retryMs({ status, headers }: Response, request: SvcRequest, tries: numb
   return waitMs <= RETRY_AFTER_MS_MAX ? waitMs : undefined;
 }
 
-/** The error for a request without an answer. It may have had its effect. */
+/** The error for a request without an answer. It may have had its effect. @throws SvcError that says better what has failed */
 function failureOf(error: unknown, { signal }: SvcRequest, { baseUrl }: ClientDeps): SvcError {
+  if (error instanceof SvcError) throw error;
   if (signal?.aborted === true) return interruption();
   const cause = error instanceof Error && error.cause !== undefined ? error.cause : error;
   // A network that wants a login answers with a page of its own.
@@ -164,7 +189,7 @@ function failureOf(error: unknown, { signal }: SvcRequest, { baseUrl }: ClientDe
 
 async function refusalOf(response: Response): Promise<SvcError> {
   const { status, headers } = response;
-  const body = jsonOf(await response.text());
+  const body = jsonOf((await textOf(response, REFUSAL_BYTES_MAX)) ?? '');
   const problem = Problem.safeParse(body).data;
   const inference = InferenceError.safeParse(body).data?.error;
   const oauth = OauthError.safeParse(body).data;

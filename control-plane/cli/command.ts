@@ -17,6 +17,10 @@ export interface SvcDeps {
   print(text: string): void;
   /** Prints everything that is not an answer on the standard error, such as hints and progress. */
   tell(text: string): void;
+  /** Prints a line on the standard error, but the same line only once. */
+  warn(line: string): void;
+  /** The value of a variable of the environment. */
+  variable(name: string): string | undefined;
   readInput(): Promise<string>;
   /** Standard output is a terminal. */
   isTerminal: boolean;
@@ -38,6 +42,7 @@ export interface CommonOptions {
 }
 
 const DEFAULT_PROFILE = 'default';
+const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])$/;
 
 export function withCommon(command: Command): Command {
   return command
@@ -59,7 +64,20 @@ export function signedIn(deps: SvcDeps, options: CommonOptions): Client {
     });
   const baseUrl = addressOf(deps, options);
   assertSameServer(login, baseUrl);
+  const openTo = openNetworkOf(baseUrl);
+  if (openTo !== undefined)
+    deps.warn(
+      `Warning: http:// carries your key, and all that you send, in clear text to ${openTo}: use https://, except on a network that nobody else reads.`,
+    );
+  if (login.exposed !== null)
+    deps.warn(`Warning: other users of this machine can read your keys: chmod 600 ${login.exposed}`);
   return openClient({ baseUrl, key: login.api_key, fetch, clock, ids, interrupted, tries });
+}
+
+/** The host to which this address sends keys in clear text over a network; undefined if it does not. */
+export function openNetworkOf(address: string): string | undefined {
+  const { protocol, host, hostname } = new URL(address);
+  return protocol === 'http:' && !LOOPBACK.test(hostname) ? host : undefined;
 }
 
 /** An address with a mistake may be somebody else's server, which would get the key. @throws SvcError */

@@ -1,5 +1,5 @@
 // Finds the key and the address of the API: in the environment, then in the profile of credentials.json.
-import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { homedir, hostname } from 'node:os';
 import { dirname, isAbsolute, join } from 'node:path';
 import { z } from 'zod';
@@ -16,11 +16,16 @@ export type Profile = z.infer<typeof Profile>;
 
 const Credentials = z.strictObject({ profiles: z.record(z.string(), Profile) });
 
+/** Bits of a file's mode that give rights to other users than its owner. */
+const OTHERS = 0o077;
+
 export interface Login extends Profile {
   /** The source of the key: the file and the profile, or the name of the environment variable. */
   source: string;
   /** The address for which the key was stored; null for a key of the environment, which is for the address that is used with it. */
   made_for: string | null;
+  /** The file of the key, if other users of the machine may read or change it; else null. */
+  exposed: string | null;
 }
 
 export interface Logins {
@@ -60,9 +65,17 @@ export function openLogins(env: Environment): Logins {
       const found = stored()[profile];
       const address = baseUrl(profile);
       if (apiKey !== undefined && address !== undefined)
-        return { base_url: address, api_key: apiKey, expires_at: null, source: 'SVC_API_KEY', made_for: null };
+        return {
+          base_url: address,
+          api_key: apiKey,
+          expires_at: null,
+          source: 'SVC_API_KEY',
+          made_for: null,
+          exposed: null,
+        };
       if (found === undefined || address === undefined) return undefined;
-      return { ...found, base_url: address, source: `${file} (profile ${profile})`, made_for: found.base_url };
+      const exposed = (statSync(file).mode & OTHERS) === 0 ? null : file;
+      return { ...found, base_url: address, source: `${file} (profile ${profile})`, made_for: found.base_url, exposed };
     },
     save: (profile, login) => {
       writeProfiles(file, { ...stored(), [profile]: login });
@@ -80,6 +93,11 @@ export function openLogins(env: Environment): Logins {
 /** The environment of this process. */
 export function environment(): Environment & { NO_COLOR?: string | undefined } {
   return process.env;
+}
+
+/** A variable of this process that only the person has a use for. */
+export function variable(name: string): string | undefined {
+  return process.env[name];
 }
 
 function readProfiles(file: string): Record<string, Profile> {

@@ -157,8 +157,8 @@ function endOf(signal: AbortSignal): Promise<never> {
 /** A request that needs no key. */
 async function looked(address: string, deps: SvcDeps): Promise<Response> {
   const response = await deps.fetch(`${address}/gpu-types?limit=1`, { signal: deps.interrupted });
-  // Until the body is read, its connection stays in use.
-  await response.arrayBuffer();
+  // Until the body is read or cancelled, its connection stays in use.
+  await response.body?.cancel();
   return response;
 }
 

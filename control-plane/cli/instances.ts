@@ -78,7 +78,11 @@ function launchCommand(command: Command, deps: SvcDeps, isRun: boolean): Command
     .option('--region <region>', 'preferred region')
     .option('--name <name>', 'a name of your own')
     .option('--disk <gb>', 'size of the disk', number)
-    .option('--env <name=value>', 'a variable of the container; may be repeated', repeated)
+    .option(
+      '--env <name[=value]>',
+      'a variable of the container; without =, its value is that of your own variable; may be repeated',
+      repeated,
+    )
     .option(
       '--port <port/protocol>',
       'a port of the application, such as 5432/tcp; 8080/http/primary is served at the app URL; may be repeated',
@@ -133,7 +137,7 @@ function logsCommand(parent: Command, deps: SvcDeps): void {
 
 async function create(argv: string[], options: LaunchOptions, deps: SvcDeps): Promise<void> {
   const client = signedIn(deps, options);
-  const accepted = await launch(client, launchOf(argv, options));
+  const accepted = await launch(client, launchOf(argv, options, deps));
   if (options.wait !== true) return show(deps, options, accepted, { columns: OPERATION, id: 'operation_id' });
   const instanceId = await placed(client, accepted, { ...deps, timeoutMs: options.timeout * 1_000 });
   const instance = await waitUntil(client, { instanceId, until: 'running', timeout: options.timeout }, deps);
@@ -142,7 +146,8 @@ async function create(argv: string[], options: LaunchOptions, deps: SvcDeps): Pr
 
 async function run(argv: string[], options: LaunchOptions, deps: SvcDeps): Promise<void> {
   const onLine = (line: Line): void => writeLine(line, options, deps);
-  const wish = { body: launchOf(argv, options), timeout: options.timeout, isRemoved: options.rm === true, onLine };
+  const body = launchOf(argv, options, deps);
+  const wish = { body, timeout: options.timeout, isRemoved: options.rm === true, onLine };
   await runToEnd(signedIn(deps, options), wish, deps);
 }
 
@@ -155,7 +160,7 @@ async function end(name: string, options: LaunchOptions, deps: SvcDeps): Promise
   show(deps, options, accepted, { columns: OPERATION, id: 'operation_id' });
 }
 
-function launchOf(argv: string[], options: LaunchOptions): Record<string, unknown> {
+function launchOf(argv: string[], options: LaunchOptions, deps: SvcDeps): Record<string, unknown> {
   const given = {
     gpu_type: options.gpuType,
     image: options.image,
@@ -164,7 +169,7 @@ function launchOf(argv: string[], options: LaunchOptions): Record<string, unknow
     region: options.region,
     name: options.name,
     disk_gb: options.disk,
-    env: options.env === undefined ? undefined : Object.fromEntries(options.env.map(variableOf)),
+    env: options.env === undefined ? undefined : Object.fromEntries(options.env.map((text) => variableOf(text, deps))),
     ports: options.port?.map(portOf),
     ssh_key_ids: options.sshKey,
     registry_credential_id: options.registryCredential,
@@ -177,10 +182,17 @@ function launchOf(argv: string[], options: LaunchOptions): Record<string, unknow
   return { gpu_count: options.count, tier: options.tier, ...Object.fromEntries(set) };
 }
 
-function variableOf(text: string): [string, string] {
+/** A name without a value takes that of the caller's own variable, so that a secret need not stand on the command line. */
+function variableOf(text: string, { variable }: SvcDeps): [string, string] {
   const at = text.indexOf('=');
   if (at > 0) return [text.slice(0, at), text.slice(at + 1)];
-  throw usage(`--env must be NAME=value, which "${text}" is not`);
+  if (at === 0 || text === '') throw usage(`--env must be NAME=value or NAME, which "${text}" is not`);
+  const value = variable(text);
+  if (value === undefined)
+    throw usage(
+      `--env ${text} takes the value of your variable ${text}, which is not set: export it, or write ${text}=value`,
+    );
+  return [text, value];
 }
 
 function portOf(text: string): { port: number; protocol: string; primary?: true } {

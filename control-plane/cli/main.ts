@@ -6,7 +6,7 @@ import { systemClock } from '../../shared/clock.ts';
 import { codeOf, messageOf } from '../../shared/errors.ts';
 import { createIds } from '../../shared/ids.ts';
 import { systemRng } from '../../shared/rng.ts';
-import { environment, openLogins } from './config.ts';
+import { environment, openLogins, variable } from './config.ts';
 import { EXIT } from './exit.ts';
 import { runSvc } from './svc.ts';
 
@@ -24,6 +24,7 @@ const code = await runSvc(process.argv.slice(2), {
   fetch,
   print: (words) => void process.stdout.write(words),
   tell: (words) => void process.stderr.write(words),
+  variable,
   readInput: () => text(addAbortSignal(interrupted, process.stdin)),
   isTerminal: process.stdout.isTTY,
   interrupted,

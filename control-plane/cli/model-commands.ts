@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import { z } from 'zod';
 import { accessSync, constants, createWriteStream, openAsBlob, renameSync, rmSync, statSync } from 'node:fs';
-import { basename } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { PlainCommand } from './plain.ts';
@@ -197,24 +197,40 @@ export function addFileCommands(file: Command, deps: SvcDeps): void {
     .description('download a file')
     .requiredOption('-o, --output <path>', 'where to store it')
     .action(async (id: string, options: CommonOptions & { output: string }) => {
+      assertNoFolder(options.output);
       const path = `/files/${encodeURIComponent(id)}/content`;
       const response = await signedIn(deps, options).open({ method: 'GET', path });
       if (response.body === null) return;
-      // The file gets its name only after the whole download, so a download that fails leaves no half file.
-      const half = `${options.output}.part`;
-      try {
-        await pipeline(Readable.fromWeb(response.body), createWriteStream(half));
-        renameSync(half, options.output);
-      } catch (error) {
-        rmSync(half, { force: true });
-        if (deps.interrupted.aborted) throw interruption();
-        throw new SvcError(EXIT.failed, {
-          code: 'download_failed',
-          message: `the download broke off: ${messageOf(error)}`,
-        });
-      }
+      await store(response.body, options.output, deps);
       deps.tell(`${options.output}\n`);
     });
+}
+
+/** @throws SvcError */
+function assertNoFolder(output: string): void {
+  if (statSync(output, { throwIfNoEntry: false })?.isDirectory() !== true) return;
+  throw new SvcError(EXIT.usage, { code: 'usage', message: `--output must name a file, and ${output} is a folder` });
+}
+
+/**
+ * The file gets its name only after the whole download, so a download that fails leaves no half file. Until then its name is one that no other file
+ * has. @throws SvcError
+ */
+async function store(body: ReadableStream<Uint8Array>, output: string, { ids, interrupted }: SvcDeps): Promise<void> {
+  const half = join(dirname(output), `.svc-${ids.uuid()}.part`);
+  try {
+    // A pipe or a device, like /dev/stdout, takes the bytes itself. A file must not replace it.
+    const found = statSync(output, { throwIfNoEntry: false });
+    if (found !== undefined && !found.isFile())
+      return await pipeline(Readable.fromWeb(body), createWriteStream(output));
+    await pipeline(Readable.fromWeb(body), createWriteStream(half, { flags: 'wx' }));
+    renameSync(half, output);
+  } catch (error) {
+    rmSync(half, { force: true });
+    if (interrupted.aborted) throw interruption();
+    const message = `the download broke off: ${messageOf(error)}`;
+    throw new SvcError(EXIT.failed, { code: 'download_failed', message });
+  }
 }
 
 /** If `--json` is given, the chunks themselves are written, one on each line. */

@@ -40,7 +40,7 @@ const NOUNS: Readonly<Record<string, string>> = {
 export const PLAIN_COMMANDS: readonly PlainCommand[] = [...ACCOUNT_COMMANDS, ...MODEL_COMMANDS, ...SUPPLIER_COMMANDS];
 
 /** Runs one command line, without the name of the program. Resolves with the exit code. */
-export async function runSvc(argv: readonly string[], given: SvcDeps): Promise<number> {
+export async function runSvc(argv: readonly string[], given: Omit<SvcDeps, 'warn'>): Promise<number> {
   const deps = withSafeOutput(given);
   const isJson = ownArgs(argv).includes('--json');
   const program = buildProgram(deps, { isJson });

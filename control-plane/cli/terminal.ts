@@ -9,12 +9,18 @@ export const CLEAR_SCREEN = '\u001b[H\u001b[2J';
  * The same deps without control sequences in what is printed. If the standard output is no terminal, answers stay as they are, byte for byte, because
  * a program reads them.
  */
-export function withSafeOutput(deps: SvcDeps): SvcDeps {
-  const { print, tell, isTerminal } = deps;
+export function withSafeOutput(deps: Omit<SvcDeps, 'warn'>): SvcDeps {
+  const { print, isTerminal } = deps;
+  const tell = (text: string): void => deps.tell(safe(text));
+  const warned = new Set<string>();
   return {
     ...deps,
     print: isTerminal ? (text) => print(text === CLEAR_SCREEN ? text : safe(text)) : print,
-    tell: (text) => tell(safe(text)),
+    tell,
+    warn: (line) => {
+      if (!warned.has(line)) tell(`${line}\n`);
+      warned.add(line);
+    },
   };
 }
 

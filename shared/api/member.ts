@@ -50,6 +50,23 @@ export const NewInvitation = Invitation.extend({
 }).meta({ id: 'NewInvitation' });
 export type NewInvitation = z.infer<typeof NewInvitation>;
 
+/** Body of POST /v1/invitations/show. */
+export const ShowInvitation = z.strictObject({ token: LinkToken }).meta({ id: 'ShowInvitation' });
+
+export const ShownInvitation = Invitation.pick({ role: true, email: true, expires_at: true })
+  .extend({
+    org_name: z.string().describe('Name of the organisation that the person would join'),
+    invited_by: z
+      .strictObject({
+        name: z.string().describe('Name of the person'),
+        email: z.string().describe('E-mail address of the person'),
+      })
+      .nullable()
+      .describe('The person who has invited; null if it was a program with an API key that belongs to no person'),
+  })
+  .meta({ id: 'ShownInvitation' });
+export type ShownInvitation = z.infer<typeof ShownInvitation>;
+
 /** Body of POST /v1/invitations/accept. */
 export const AcceptInvitation = z
   .strictObject({ token: LinkToken, email: Email, name: PersonName, password: NewPassword })

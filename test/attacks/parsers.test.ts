@@ -319,6 +319,8 @@ const OWN_JSON = new Map([
   ['control-plane/cli/client.ts', 'the control plane, in the process of its caller'],
   ['control-plane/cli/config.ts', 'the user: the file is theirs'],
   ['control-plane/console/web/core/api.ts', 'the control plane, in the page of its reader'],
+  ['control-plane/console/web/core/single-sign-on.ts', 'the page itself, in the tab of its reader'],
+  ['control-plane/console/web/core/typed.ts', 'the page itself, in the tab of its reader'],
   ['shared/event-reader.ts', 'the control plane, in the process of its caller'],
   ['control-plane/cli/svc.ts', 'the user'],
   ['control-plane/fleet/metrics/figures.ts', 'our own rows: minutes write them, with at most 16 GPUs'],

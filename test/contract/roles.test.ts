@@ -14,7 +14,7 @@ afterAll(() => api.close());
 const TABLE = {
   everybody: `
     readBlob writeBlob getSignInMethods signUp signIn useLink beginPasskeySignIn signInWithPasskey beginOidc finishOidc beginDeviceLogin
-    redeemDeviceLogin acceptInvitation listGpuTypes listPricing enrollHost listTemplates getEnvironments home
+    redeemDeviceLogin showInvitation acceptInvitation listGpuTypes listPricing enrollHost listTemplates getEnvironments home
     llms manual manualPage console console_device console_welcome console_invitation console_oidc consoleScreen consoleAsset`,
   'signed in': `
     getSession switchOrg signOut listSessions endSession stepUp changePassword enrolTotp confirmTotp removeTotp

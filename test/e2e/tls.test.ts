@@ -41,6 +41,11 @@ test('the API speaks TLS, and a client that does not trust its authority refuses
   expect((await curl('--cacert', stack.tlsCaFile ?? '', '--tls-max', '1.1')).code).not.toBe(0);
 });
 
+test('the API tells browsers to use nothing but TLS', async () => {
+  const { headers } = await fetch(`${stack.controlPlane.baseUrl}/pricing`);
+  expect(headers.get('strict-transport-security')).toBe('max-age=31536000');
+});
+
 test('a rental runs over wss, and its session goes on while the certificate is renewed', async () => {
   const instance = await stack.rent();
   const ssh = stack.ssh(instance);

@@ -132,7 +132,7 @@ test('ends another session, and changes the password, which a wrong one does not
   await page.getByRole('button', { name: /^End the session from/ }).click();
   await page.getByRole('button', { name: /^End the session from/ }).waitFor({ state: 'detached' });
   await fill('Current password', 'wrong horse battery');
-  await fill('Password', NEW_PASSWORD);
+  await fill('New password', NEW_PASSWORD);
   await click('Change the password');
   await page.locator('small.err, [role=alert]').first().waitFor();
   await fill('Current password', PASSWORD);
@@ -140,7 +140,7 @@ test('ends another session, and changes the password, which a wrong one does not
   const changed = page.getByText('The password is changed');
   await changed.waitFor();
   await fill('Current password', PASSWORD);
-  await fill('Password', NEW_PASSWORD);
+  await fill('New password', NEW_PASSWORD);
   await click('Change the password');
   await page.locator('small.err, [role=alert]').first().waitFor();
   expect(await changed.count()).toBe(0);

@@ -30,6 +30,8 @@ export interface SvcOptions {
   key?: string | undefined;
   input?: string;
   fetch?: typeof fetch;
+  /** Variables of the caller, beside those of `svc` itself. */
+  env?: Record<string, string>;
   /** Exit code of the programs that it starts. */
   programCode?: number;
   /** Time limits are over as soon as the program waits for something else than time. */
@@ -52,13 +54,14 @@ export function openSvc(options: SvcOptions = {}): Svc {
     run: async (...argv) => {
       const out: string[] = [];
       const err: string[] = [];
-      const deps: SvcDeps = {
+      const deps: Omit<SvcDeps, 'warn'> = {
         logins,
         clock,
         ids: createIds(clock, seededRng(1)),
         fetch: options.fetch ?? fetch,
         print: (text) => void out.push(text),
         tell: (text) => void err.push(text),
+        variable: (name) => options.env?.[name],
         readInput: async () => options.input ?? '',
         isTerminal: false,
         interrupted: interrupting.signal,

@@ -32,6 +32,8 @@ import { openUpgrades, type UpgradeListener, type Upgrades } from './upgrades.ts
 
 /** Time limit for requests in progress when the server closes. */
 const CLOSE_MS_MAX = 10_000;
+/** Without `includeSubDomains`, because hosts below this one may be of others. */
+const STRICT_TRANSPORT = 'max-age=31536000';
 /** The longest id of ours has 36 characters, but a path may also contain registry names and file names. */
 const PATH_PARAMETER_CHARS_MAX = 256;
 
@@ -63,6 +65,11 @@ export interface HttpOptions {
   sealing?: Sealing;
   /** Plain HTTP if left out: on a unix socket, or behind a proxy that terminates TLS. */
   tls?: Tls;
+  /**
+   * With `tls`, browsers are told to speak nothing but TLS to this host name for a year, at whatever port. It must be left out if the host name has
+   * ports of somebody else.
+   */
+  isOnlyTls?: boolean;
   /** Tests set it: an undeclared reply or refusal becomes an internal error. */
   strictResponses?: boolean;
 }
@@ -177,6 +184,7 @@ function createServer(
   takesUpgrade: (path: string) => boolean,
 ): FastifyInstance {
   const { ids, log, metrics } = deps;
+  const isOnlyTls = options.tls !== undefined && options.isOnlyTls === true;
   let closing = false;
   /** The path of the last request of each connection. */
   const paths = new WeakMap<Duplex, string>();
@@ -202,6 +210,7 @@ function createServer(
     finish(() => {
       paths.set(request.raw.socket, pathOf(request));
       deps.unsent.watch(reply.raw);
+      if (isOnlyTls) reply.header('strict-transport-security', STRICT_TRANSPORT);
       const { isUpload = false } = request.routeOptions.config;
       limitArrival({ request: request.raw, response: reply.raw, isUpload }, deps.clock, () => {
         const late = Object.assign(new Error('the body is late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' });

@@ -1,5 +1,5 @@
 // Invitations to an organisation: links that work once. Who accepts one is a new person, or one who has signed in.
-import type { CreateInvitation, Invitation, NewInvitation } from '../../../shared/api/member.ts';
+import type { CreateInvitation, Invitation, NewInvitation, ShownInvitation } from '../../../shared/api/member.ts';
 import type { z } from 'zod';
 import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
@@ -31,6 +31,8 @@ export interface Invitations {
   noteMail(tx: Tx, invitation: NewInvitation): Promise<void>;
   /** False if the organisation has no such invitation. @throws ServiceError `unauthorized`, `insufficient_scope` */
   revoke(tx: Tx, caller: Caller, id: string): Promise<boolean>;
+  /** What the holder of the link is invited to. Changes nothing. @throws ServiceError `not_found` */
+  show(token: string): Promise<ShownInvitation>;
   /** Makes a new person. @throws ServiceError `not_found`, `sign_up_closed`, `conflict` if the address is taken, `rate_limit_exceeded` */
   accept(token: string, person: NewPerson, visitor: Visitor): Promise<NewSession>;
   /**
@@ -52,6 +54,7 @@ export function openInvitations(deps: PeopleDeps): Invitations {
       await events.append(tx, { type: 'invitation.revoked', subjectId: id, orgId, data: { by: principalId } });
       return true;
     },
+    show: (token) => show(token, deps),
     accept: async (token, person, visitor) => {
       if (deps.policy() === 'closed')
         fail('sign_up_closed', 'The operator of this installation adds new people. Ask the operator for an account.');
@@ -121,6 +124,15 @@ async function create(
   const data = { role, email, by: principalId };
   await events.append(tx, { type: 'invitation.created', subjectId: row.id, orgId, data });
   return { ...invitationView(row), url: `${deps.origin}/invitation#${token}`, mailed };
+}
+
+async function show(token: string, { db, clock }: PeopleDeps): Promise<ShownInvitation> {
+  const found = await find(db.read, hashOf(token), clock.now());
+  const { name } = await assertOrg(db.read, found.org_id);
+  const maker = found.user_id === null ? undefined : await findUser(db.read, found.user_id);
+  const { role, email, expires_at } = invitationView(found);
+  const invitedBy = maker === undefined ? null : { name: maker.name, email: maker.email };
+  return { org_name: name, role, invited_by: invitedBy, email, expires_at };
 }
 
 /** Uses the invitation up. The transaction must have locked its organisation. */

@@ -8,6 +8,8 @@ import {
   JoinOrg,
   Member,
   NewInvitation,
+  ShowInvitation,
+  ShownInvitation,
 } from '../../../shared/api/member.ts';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import type { Clock } from '../../../shared/clock.ts';
@@ -179,6 +181,20 @@ function invitationRoutes({ db, clock, cursors, users: { invitations } }: Deps):
 
 function acceptRoutes({ users: { invitations, sessions } }: Deps): Route[] {
   return [
+    route({
+      tag,
+      method: 'POST',
+      path: '/v1/invitations/show',
+      operationId: 'showInvitation',
+      summary: 'Show what an invitation is for, before it is accepted',
+      description: 'For the person who has the link. It changes nothing, and the link works afterwards too.',
+      scope: 'none',
+      idempotency: 'none',
+      body: ShowInvitation,
+      responses: { 200: { description: 'The organisation, the role, and who has invited', schema: ShownInvitation } },
+      errors: ['not_found'],
+      handler: async ({ body }) => ({ status: 200, body: await invitations.show(body.token) }),
+    }),
     route({
       tag,
       method: 'POST',

@@ -92,12 +92,28 @@ test('a launch sends what its options say', async () => {
     entrypoint: ['/bin/env', '-i'],
   });
   for (const [option, text] of [
-    ['--env', 'novalue'],
+    ['--env', '=value'],
     ['--port', '80/udp'],
     ['--port', '80/primary/http'],
   ] as const) {
     const refused = await svcOf().run('instance', 'create', '--image', 'busybox', option, text);
     expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining(`${option} must be`) });
+  }
+});
+
+test('a variable without a value takes that of the caller, and an unset one is refused before anything is launched', async () => {
+  const sent = spiedBody();
+  const svc = svcOf({ fetch: sent.fetch, env: { HF_TOKEN: 'hf_secret=', EMPTY: '' } });
+  const launched = await svc.run('instance', 'create', '--image', 'busybox', '--env', 'HF_TOKEN', '--env', 'EMPTY');
+  expect(sent.body).toMatchObject({ env: { HF_TOKEN: 'hf_secret=', EMPTY: '' } });
+  expect(launched.stdout + launched.stderr).not.toContain('hf_secret');
+  for (const command of [
+    ['instance', 'create'],
+    ['run', '--rm'],
+  ]) {
+    const refused = await svc.run(...command, '--image', 'busybox', '--env', 'HF_TOKN');
+    expect(refused).toMatchObject({ code: 2, stdout: '' });
+    expect(refused.stderr).toContain('your variable HF_TOKN, which is not set: export it, or write HF_TOKN=value');
   }
 });
 

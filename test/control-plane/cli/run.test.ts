@@ -91,7 +91,7 @@ function play({ reasons, logs, deleted = 202, placed = [ID], status = 'running',
 }
 
 function svcOf(played: Play, ...argv: string[]): Promise<SvcResult> {
-  const svc = openSvc({ baseUrl: 'http://api.test/v1', key: 'svc_live_x', fetch: played.fetch });
+  const svc = openSvc({ baseUrl: 'https://api.test/v1', key: 'svc_live_x', fetch: played.fetch });
   return svc.run(...argv).finally(() => svc.close());
 }
 
@@ -176,7 +176,7 @@ describe('svc run that does not come to its end', () => {
       if (interruptAt !== undefined && request.startsWith(interruptAt)) svc.interrupt();
     };
     const api = play({ reasons: [null], logs: [new ReadableStream()], onAsked, ...played });
-    const svc = openSvc({ baseUrl: 'http://api.test/v1', key: 'svc_live_x', fetch: api.fetch, ...options });
+    const svc = openSvc({ baseUrl: 'https://api.test/v1', key: 'svc_live_x', fetch: api.fetch, ...options });
     const result = await svc.run(...words).finally(() => svc.close());
     return { ...result, deletes: api.asked.filter((request) => request.startsWith('DELETE')).length };
   };

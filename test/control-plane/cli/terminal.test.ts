@@ -29,6 +29,7 @@ async function onTerminal(answer: () => Response, ...argv: string[]): Promise<{ 
     fetch: async () => answer(),
     print: (text) => void out?.push(text),
     tell: (text) => void err?.push(text),
+    variable: () => undefined,
     readInput: async () => '',
     isTerminal: true,
     interrupted: new AbortController().signal,

@@ -8,18 +8,21 @@ interface IdentityProps {
   rule: string | undefined;
 }
 
-export function Email(props: IdentityProps) {
-  return <Field label="E-mail" type="email" autoComplete="username" required {...props} />;
+/** `fixed`: why the address cannot be changed; undefined if it can. */
+export function Email({ fixed, ...props }: IdentityProps & { fixed?: string | undefined }) {
+  const rest = fixed === undefined ? {} : { readOnly: true, hint: fixed };
+  return <Field label="E-mail" type="email" autoComplete="username" required {...rest} {...props} />;
 }
 
 export function OwnName(props: IdentityProps) {
   return <Field label="Your name" autoComplete="name" required {...props} />;
 }
 
-export function NewPassword(props: IdentityProps) {
+/** `replaces`: the person has another password until now. */
+export function NewPassword({ replaces = false, ...props }: IdentityProps & { replaces?: boolean }) {
   return (
     <Field
-      label="Password"
+      label={replaces ? 'New password' : 'Password'}
       type="password"
       autoComplete="new-password"
       required

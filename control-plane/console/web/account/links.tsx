@@ -1,7 +1,8 @@
 // The screens that open from links in mails and from links of the operator. The secret of a link is after the #, so no server receives it.
 import { useEffect, useState } from 'preact/hooks';
 import type { Session } from '../../../../shared/api/auth.ts';
-import { ApiError, post } from '../core/api.ts';
+import type { ShownInvitation } from '../../../../shared/api/member.ts';
+import { ApiError, asApiError, post } from '../core/api.ts';
 import { keptLogin } from '../core/single-sign-on.ts';
 import { loadSession, session } from '../core/session.ts';
 import { Form, useAction } from '../parts/forms.tsx';
@@ -10,9 +11,9 @@ import { Email, NewPassword, OwnName } from './identity-fields.tsx';
 
 const token = (): string => location.hash.slice(1);
 
-function enter(entered: Session): void {
+function enter(entered: Session, address = '/console'): void {
   session.value = entered;
-  location.assign('/console');
+  location.assign(address);
 }
 
 /** A one-time link of `admin user add` or `admin user reset`: the person sets a password with it. */
@@ -32,40 +33,76 @@ export function Welcome() {
 
 /** An invitation to an organisation. A person who has signed in joins it; anybody else makes an account first. */
 export function Invitation() {
-  useEffect(() => void loadSession(), []);
-  const join = useAction(async () => {
-    await post('/v1/invitations/join', { token: token() });
-    location.assign('/console');
-  });
+  const [shown, setShown] = useState<ShownInvitation>();
+  const [error, setError] = useState<ApiError>();
+  const read = (): void => {
+    setError(undefined);
+    void post<ShownInvitation>('/v1/invitations/show', { token: token() }).then(setShown, (failure: unknown) =>
+      setError(asApiError(failure)),
+    );
+  };
+  useEffect(() => {
+    void loadSession();
+    if (token() !== '') read();
+  }, []);
   if (token() === '') return <Incomplete />;
-  if (session.value === undefined) return <main aria-busy="true" />;
-  if (session.value === null) return <AcceptForm />;
+  if (error !== undefined)
+    return (
+      <Alone title="The invitation cannot be shown">
+        <Problem error={error} retry={read} />
+      </Alone>
+    );
+  if (shown === undefined || session.value === undefined) return <main aria-busy="true" />;
   return (
-    <Alone title="Join the organisation">
-      <p class="dim">You have signed in as {session.value.user.email}.</p>
-      <Form action={join} submit="Join" busy="Joining…" />
+    <Alone title={`Join ${shown.org_name}`}>
+      <p>
+        {invitedBy(shown)} to the organisation <b>{shown.org_name}</b> as <b>{shown.role}</b>.
+      </p>
+      {session.value === null ? <AcceptForm invitation={shown} /> : <JoinForm email={session.value.user.email} />}
     </Alone>
   );
 }
 
-function AcceptForm() {
-  const [email, setEmail] = useState('');
+function invitedBy({ invited_by: maker }: ShownInvitation): string {
+  return maker === null ? 'You are invited' : `${maker.name} (${maker.email}) invites you`;
+}
+
+function JoinForm({ email }: { email: string }) {
+  const join = useAction(async () => {
+    await post('/v1/invitations/join', { token: token() });
+    location.assign('/console');
+  });
+  return (
+    <>
+      <p class="dim">You have signed in as {email}.</p>
+      <Form action={join} submit="Join" busy="Joining…" />
+    </>
+  );
+}
+
+function AcceptForm({ invitation }: { invitation: ShownInvitation }) {
+  const [email, setEmail] = useState(invitation.email ?? '');
   const [name, setName] = useState('');
   const [password, setPassword] = useState('');
   const action = useAction(async () =>
     enter(await post<Session>('/v1/invitations/accept', { token: token(), email, name, password })),
   );
   return (
-    <Alone title="You are invited">
+    <>
       <Form action={action} submit="Create the account and join" busy="Joining…">
-        <Email value={email} onValue={setEmail} rule={action.ruleOf('email')} />
+        <Email
+          value={email}
+          onValue={setEmail}
+          rule={action.ruleOf('email')}
+          fixed={invitation.email === null ? undefined : 'The invitation is for this address only'}
+        />
         <OwnName value={name} onValue={setName} rule={action.ruleOf('name')} />
         <NewPassword value={password} onValue={setPassword} rule={action.ruleOf('password')} />
       </Form>
       <p class="small quiet">
         Do you have an account? <a href="/console">Sign in</a>, and open the link again.
       </p>
-    </Alone>
+    </>
   );
 }
 
@@ -73,8 +110,9 @@ function AcceptForm() {
 export function Oidc() {
   const [error, setError] = useState<ApiError>();
   useEffect(() => {
-    void post<Session>('/v1/auth/oidc/finish', { login: keptLogin(), query: location.search.slice(1) })
-      .then(enter)
+    const { login, address } = keptLogin();
+    void post<Session>('/v1/auth/oidc/finish', { login, query: location.search.slice(1) })
+      .then((entered) => enter(entered, address))
       .catch((failure: unknown) => {
         if (!(failure instanceof ApiError)) throw failure;
         setError(failure);

@@ -175,7 +175,7 @@ function Password() {
             onValue={setCurrent}
             rule={action.ruleOf('current_password')}
           />
-          <NewPassword value={next} onValue={setNext} rule={action.ruleOf('new_password')} />
+          <NewPassword replaces value={next} onValue={setNext} rule={action.ruleOf('new_password')} />
         </Form>
       </div>
     </Card>

@@ -70,13 +70,20 @@ async function checkSession(): Promise<boolean> {
   return found?.id === shown.id;
 }
 
+/** Called when the person has signed out, before the page stops to show the session. */
+const signedOut: { tell(): void } = { tell: () => undefined };
+
+export function onSignedOut(tell: () => void): void {
+  signedOut.tell = tell;
+}
+
 /** Name of the channel on which a tab sends the id of the session that it has ended. */
 const SIGNED_OUT = 'svc-signed-out';
 
 export async function signOut(): Promise<void> {
   const id = session.peek()?.id;
   await call('POST', '/v1/auth/sign-out');
-  session.value = null;
+  endSession();
   const channel = new BroadcastChannel(SIGNED_OUT);
   channel.postMessage(id);
   channel.close();
@@ -86,9 +93,14 @@ export async function signOut(): Promise<void> {
 export function followSignOut(stop?: AbortSignal): void {
   const channel = new BroadcastChannel(SIGNED_OUT);
   channel.addEventListener('message', ({ data }: MessageEvent<string | undefined>) => {
-    if (session.peek()?.id === data) session.value = null;
+    if (session.peek()?.id === data) endSession();
   });
   stop?.addEventListener('abort', () => channel.close());
+}
+
+function endSession(): void {
+  signedOut.tell();
+  session.value = null;
 }
 
 /** Changes to another organisation of the person. The session gets another id for it, so the page is loaded again. */

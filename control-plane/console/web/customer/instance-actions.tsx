@@ -1,16 +1,12 @@
 // Buttons that rename or end an instance.
-import { useEffect, useRef, useState } from 'preact/hooks';
-import { useSearchParams } from 'wouter-preact';
+import { useState } from 'preact/hooks';
 import type { Instance } from '../../../../shared/api/instance.ts';
 import { call } from '../core/api.ts';
 import { dollars } from '../core/format.ts';
-import { session } from '../core/session.ts';
+import { isTyped, useTyped } from '../core/typed.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Dialog, Field, Form, useAction } from '../parts/forms.tsx';
 import { isBooting } from './instance-boot.tsx';
-
-/** The parameter of the address that has a typed name while the person signs in again. */
-const TYPED = 'rename';
 
 interface ActionsProps {
   instance: Instance;
@@ -20,8 +16,7 @@ interface ActionsProps {
 }
 
 export function Actions({ instance, cost, reload }: ActionsProps) {
-  const [query] = useSearchParams();
-  const [open, setOpen] = useState<'rename' | 'end' | undefined>(query.has(TYPED) ? 'rename' : undefined);
+  const [open, setOpen] = useState<'rename' | 'end' | undefined>(isTyped(renameOf(instance)) ? 'rename' : undefined);
   const close = (): void => setOpen(undefined);
   const done = async (): Promise<void> => {
     close();
@@ -55,8 +50,11 @@ interface DialogProps {
   close(): void;
 }
 
+/** The form in which this instance is renamed. */
+const renameOf = ({ id }: Pick<Instance, 'id'>): string => `rename/${id}`;
+
 function Rename({ instance: { id, name }, done, close }: DialogProps) {
-  const [next, setNext] = useTyped(name ?? '');
+  const [next, setNext] = useTyped(renameOf({ id }), name ?? '');
   const body = { name: next === '' ? null : next };
   const action = useAction(async () => {
     await call('PATCH', `/v1/instances/${id}`, body);
@@ -80,30 +78,6 @@ function Rename({ instance: { id, name }, done, close }: DialogProps) {
       />
     </Dialog>
   );
-}
-
-/** A text that outlives the session: if the session ends while it is typed, the screen shows it again after the sign-in. */
-function useTyped(initial: string): [string, (text: string) => void] {
-  const [query, setQuery] = useSearchParams();
-  const [text, setText] = useState(query.get(TYPED) ?? initial);
-  const latest = useRef(text);
-  latest.current = text;
-  const keep = (kept: string | undefined): void =>
-    setQuery(
-      (before) => {
-        before.delete(TYPED);
-        if (kept !== undefined) before.set(TYPED, kept);
-        return before;
-      },
-      { replace: true },
-    );
-  useEffect(() => {
-    if (query.has(TYPED)) keep(undefined);
-    return () => {
-      if (session.peek() === null) keep(latest.current);
-    };
-  }, []);
-  return [text, setText];
 }
 
 function End({ instance, cost, done, close }: DialogProps & { cost: string | undefined }) {

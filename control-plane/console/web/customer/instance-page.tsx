@@ -142,15 +142,21 @@ function Missing({ id, error }: { id: string; error: NonNullable<ReturnType<type
   );
 }
 
+/** A launch that still looks for its GPUs has no price yet. */
+function priceOf({ price_per_hour: price, tier, status }: Instance): Pick<Figure, 'value' | 'small'> {
+  if (tier === 'reserved') return { value: rate(price), small: 'paid by the contract' };
+  if (status === 'allocating' && price === 0) return { value: '–', small: 'known once it has its GPUs' };
+  return { value: rate(price), small: 'for the whole instance' };
+}
+
 function figuresOf(instance: Instance, bill: InstanceBill | undefined): Figure[] {
-  const { gpu_count: count, gpu_type: type, region, disk_gb: disk, price_per_hour: price, tier } = instance;
+  const { gpu_count: count, gpu_type: type, region, disk_gb: disk } = instance;
   return [
     { label: 'Status', value: <InstanceStatus instance={instance} /> },
     billed(instance, bill),
     {
       label: isBooting(instance) ? 'When running, per hour' : 'Per hour',
-      value: rate(price),
-      small: tier === 'reserved' ? 'paid by the contract' : 'for the whole instance',
+      ...priceOf(instance),
     },
     {
       label: 'GPUs',

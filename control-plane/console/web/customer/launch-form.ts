@@ -28,6 +28,8 @@ export interface LaunchDraft {
   credential: string;
   /** `NAME=value` lines. */
   env: string;
+  /** True if the values of `env` were left out when the page was left, and are to be typed again. */
+  lacksValues: boolean;
   /** The ports, like `8080/http 5432/tcp`. Each is served at an address of its own. */
   ports: string;
   /** The http port that is served at the app URL; empty: none. */
@@ -54,6 +56,7 @@ export const EMPTY_DRAFT: LaunchDraft = {
   image: '',
   credential: '',
   env: '',
+  lacksValues: false,
   ports: '',
   primary: '',
   entrypoint: { kind: 'own', text: '' },
@@ -92,6 +95,13 @@ export function placeOf({ tier, chosen, reserved }: LaunchDraft): Reserved | und
   return tier === 'reserved' ? reserved : chosen;
 }
 
+/** What the person must still choose to run; undefined if nothing. An empty choice would be refused in the words of the API. */
+export function missingOf({ source, template, image, lacksValues }: LaunchDraft): string | undefined {
+  if (lacksValues) return 'Type the values of the variables again: the page was left, and they may be secrets.';
+  if (source === 'template' && template === '') return 'Choose a template to run.';
+  return source === 'image' && image.trim() === '' ? 'Name the image to run.' : undefined;
+}
+
 /** The body of POST /v1/instances. It may be invalid: only the API checks it. */
 export function requestOf(draft: LaunchDraft): Partial<CreateInstance> {
   const { tier, gpuCount, keys, name, disk, cap, hours } = draft;
@@ -128,6 +138,13 @@ function sourceOf(draft: LaunchDraft): Partial<CreateInstance> {
   };
 }
 
+/** The draft with the names of its variables, and without their values. */
+export function withoutSecrets(draft: LaunchDraft): LaunchDraft {
+  const names = Object.keys(envOf(draft.env));
+  if (names.length === 0) return draft;
+  return { ...draft, env: names.map((name) => `${name}=`).join('\n'), lacksValues: true };
+}
+
 /** Parses lines `NAME=value`. A line without `=` is a name with an empty value. The API refuses names that it does not allow. */
 function envOf(text: string): Record<string, string> {
   const lines = text.split('\n').filter((line) => line.trim() !== '');
@@ -148,13 +165,14 @@ function argumentsOf({ kind, text }: Argv): string[] | undefined {
 
 /** Parses the text of the ports. `primary` has an effect only if the text contains that port as an http port. */
 export function portsOf({ ports, primary }: Pick<LaunchDraft, 'ports' | 'primary'>): Port[] {
-  const words = ports.split(/[\s,]+/).filter((word) => word !== '');
-  return words.map((word): Port => {
+  return portWords(ports).map((word): Port => {
     const [port, protocol] = word.split('/');
     const listed = { port: Number(port), protocol: (protocol ?? 'http') as Port['protocol'] };
     return listed.protocol === 'http' && String(listed.port) === primary ? { ...listed, primary: true } : listed;
   });
 }
+
+const portWords = (ports: string): string[] => ports.split(/[\s,]+/).filter((word) => word !== '');
 
 /** The `svc` line for the draft. The command has no flag for the price that the person saw, so the line has no such price. */
 export function launchLine(draft: LaunchDraft): string {
@@ -171,10 +189,7 @@ export function launchLine(draft: LaunchDraft): string {
     ['--name', request.name],
     ['--disk', request.disk_gb],
     ...Object.entries(request.env ?? {}).map(([key, value]): [string, string] => ['--env', `${key}=${value}`]),
-    ...(request.ports ?? []).map(({ port, protocol, primary }): [string, string] => [
-      '--port',
-      `${port}/${protocol}${primary === true ? '/primary' : ''}`,
-    ]),
+    ...portFlags(request.ports ?? [], draft),
     ...typedOf(request.entrypoint).map((argument): [string, string] => ['--entrypoint', argument]),
     ...(request.ssh_key_ids ?? []).map((key): [string, string] => ['--ssh-key', key]),
     ['--max-price', request.max_price_per_hour],
@@ -183,6 +198,15 @@ export function launchLine(draft: LaunchDraft): string {
   const words = flags.flatMap(([flag, value]) => (value === undefined ? [] : [`${flag} ${quoted(String(value))}`]));
   const cmd = typedOf(request.cmd).map((argument) => ` ${quoted(argument)}`);
   return `svc instance create ${words.join(' ')}${cmd.length === 0 ? '' : ` --${cmd.join('')}`}`;
+}
+
+/** A word that is no port stays as it was typed. */
+function portFlags(ports: readonly Port[], draft: LaunchDraft): [string, string][] {
+  const words = portWords(draft.ports);
+  return ports.map(({ port, protocol, primary }, index) => [
+    '--port',
+    Number.isNaN(port) ? (words[index] ?? '') : `${port}/${protocol}${primary === true ? '/primary' : ''}`,
+  ]);
 }
 
 /** Arguments as they are typed on a command line: a single empty argument means "no arguments". */

@@ -37,7 +37,7 @@ export function WhatToRun({ draft, change, action }: PartProps) {
                 type="radio"
                 name="source"
                 checked={draft.source === source}
-                onChange={() => change({ source, env: '' })}
+                onChange={() => change({ source, env: '', lacksValues: false })}
               />
               {title}
             </label>
@@ -161,7 +161,7 @@ function OwnImage({ draft, change, action }: PartProps) {
         placeholder="8080/http 5432/tcp"
         value={draft.ports}
         onValue={(ports) => change({ ports })}
-        rule={ruleBelow(action, 'ports')}
+        rule={ruleAfterLabel(action, 'ports')}
         hint="http ports are served behind a login, tcp ports are open to everybody."
       />
       <Select
@@ -175,14 +175,14 @@ function OwnImage({ draft, change, action }: PartProps) {
         label="Entrypoint"
         argv={draft.entrypoint}
         onArgv={(entrypoint) => change({ entrypoint })}
-        rule={ruleBelow(action, 'entrypoint')}
+        rule={ruleAfterLabel(action, 'entrypoint')}
         hint="It replaces the ENTRYPOINT of the image, and drops its CMD unless there is a command."
       />
       <Arguments
         label="Command"
         argv={draft.cmd}
         onArgv={(cmd) => change({ cmd })}
-        rule={ruleBelow(action, 'cmd')}
+        rule={ruleAfterLabel(action, 'cmd')}
         hint="It replaces the CMD of the image."
       />
     </>
@@ -236,7 +236,7 @@ function Variables({ draft, change, action }: PartProps) {
         spellcheck={false}
         value={draft.env}
         {...spoken(id, { isDescribed: true, rule })}
-        onInput={(event) => change({ env: event.currentTarget.value })}
+        onInput={(event) => change({ env: event.currentTarget.value, lacksValues: false })}
       />
       <small id={id} class={rule === undefined ? undefined : 'err'}>
         {rule ?? 'One on each line. Kept encrypted and never shown.'}
@@ -289,10 +289,21 @@ export function Rule({ action, field }: { action: Action; field: string }) {
   return rule === undefined ? null : <small class="err">{rule}</small>;
 }
 
-/** The first broken rule of a field or of one of its members, like `ports.0.port` or `ports[0].port`. */
-function ruleBelow({ error }: Action, field: string): string | undefined {
-  const broken = error?.errors.find(
+/** The first broken rule of a field or of one of its members, like `ports.0.port` or `ports[0].port`. It begins with the name of the field. */
+function ruleBelow(action: Action, field: string): string | undefined {
+  const broken = brokenBelow(action, field);
+  return broken === undefined ? undefined : `${broken.field} ${broken.rule}`;
+}
+
+/** The same for a `Field`, which writes its label in front of it. */
+function ruleAfterLabel(action: Action, field: string): string | undefined {
+  const broken = brokenBelow(action, field);
+  if (broken === undefined || broken.field === field) return broken?.rule;
+  return `(${broken.field}) ${broken.rule}`;
+}
+
+function brokenBelow({ error }: Action, field: string): { field: string; rule: string } | undefined {
+  return error?.errors.find(
     (each) => each.field === field || each.field.startsWith(`${field}.`) || each.field.startsWith(`${field}[`),
   );
-  return broken === undefined ? undefined : `${broken.field} ${broken.rule}`;
 }

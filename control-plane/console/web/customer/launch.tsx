@@ -1,6 +1,6 @@
 // The launch screen: the GPUs that are free now, the highest cost of the launch, and why an offering is not shown.
-import { useMemo, useState } from 'preact/hooks';
-import { Link, useLocation } from 'wouter-preact';
+import { useMemo } from 'preact/hooks';
+import { useLocation } from 'wouter-preact';
 import type { Balance } from '../../../../shared/api/billing.ts';
 import type { Operation } from '../../../../shared/api/operation.ts';
 import { ApiError, get, post } from '../core/api.ts';
@@ -8,17 +8,27 @@ import { useResource } from '../core/data.ts';
 import { dollars, gpus, plural, rate } from '../core/format.ts';
 import { openSameKey } from '../core/same-key.ts';
 import { may } from '../core/session.ts';
+import { useTyped } from '../core/typed.ts';
 import { SameAs } from '../parts/command.tsx';
 import { type Action, Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Head } from '../parts/layout.tsx';
-import { EMPTY_DRAFT, type LaunchDraft, launchLine, placeOf, quoteOf, requestOf } from './launch-form.ts';
+import {
+  EMPTY_DRAFT,
+  type LaunchDraft,
+  launchLine,
+  missingOf,
+  placeOf,
+  quoteOf,
+  requestOf,
+  withoutSecrets,
+} from './launch-form.ts';
 import { Offerings } from './launch-offerings.tsx';
 import { Rule, WhatToRun } from './launch-source.tsx';
 
 const PLACED_POLL_MS = 500;
 
 export function Launch() {
-  const [draft, setDraft] = useState(EMPTY_DRAFT);
+  const [draft, setDraft] = useTyped('launch', EMPTY_DRAFT, withoutSecrets);
   const [, goTo] = useLocation();
   const withSameKey = useMemo(openSameKey, []);
   const request = requestOf(draft);
@@ -74,6 +84,8 @@ function QuoteCard({ draft, change, action }: QuoteProps) {
   const place = placeOf(draft);
   const quote = quoteOf(draft);
   const price = quote === undefined ? '' : ` at ${rate(quote.total)}/h`;
+  const missing = missingOf(draft);
+  const mayLaunch = may('instances: write');
   const isShort = chosen !== undefined && draft.tier === 'on_demand' && chosen.available < gpuCount;
   return (
     <Card
@@ -86,12 +98,13 @@ function QuoteCard({ draft, change, action }: QuoteProps) {
           action={action}
           submit={`Launch${price}`}
           busy="Launching…"
-          isDisabled={place === undefined || isShort || !may('instances: write')}
+          isDisabled={place === undefined || missing !== undefined || isShort || !mayLaunch}
         >
           <Limits draft={draft} change={change} action={action} />
+          {place !== undefined && missing !== undefined && <p class="small warn">{missing}</p>}
+          {!mayLaunch && <p class="small warn">Your role may not launch. Ask an owner for another role.</p>}
           {isShort && <p class="small warn">Only {plural(chosen.available, 'GPU')} of it are free.</p>}
         </Form>
-        {action.error?.code === 'insufficient_balance' && <Link href="/console/usage">Add to the balance</Link>}
         <p class="small dim">
           <b class="ok">Boot is free.</b> The meter starts when your SSH login has been tested. If the price moves by
           more than $0.01 before then, nothing launches and you are asked again.

@@ -1,7 +1,7 @@
 // A conversation with a model: its answers while they arrive, their speed, and their cost.
-import { useState } from 'preact/hooks';
 import type { Model } from '../../../../shared/api/model.ts';
 import { count } from '../core/format.ts';
+import { useTyped } from '../core/typed.ts';
 import { quoted, type Same, SameAs } from '../parts/command.tsx';
 import { Field, TextField } from '../parts/forms.tsx';
 import { Card, Problem } from '../parts/layout.tsx';
@@ -15,27 +15,35 @@ const TIERS: readonly (readonly [Tier, string])[] = [
   ['economy', 'Economy'],
 ];
 
+interface ChatDraft extends Pick<Said, 'system' | 'message' | 'temperature' | 'maxTokens'> {
+  tier: Tier;
+}
+
+const EMPTY_DRAFT: ChatDraft = { tier: 'serverless', system: '', message: '', temperature: '', maxTokens: '' };
+
 export function Chat({ model }: { model: Model }) {
-  const [tier, setTier] = useState<Tier>('serverless');
-  const [system, setSystem] = useState('');
-  const [message, setMessage] = useState('');
-  const [temperature, setTemperature] = useState('');
-  const [maxTokens, setMaxTokens] = useState('');
-  const talk = useTalk();
+  const [draft, setDraft] = useTyped(`chat/${model.id}`, EMPTY_DRAFT);
+  const change = (part: Partial<ChatDraft>): void => setDraft((before) => ({ ...before, ...part }));
+  const giveBack = (question: string): void =>
+    setDraft((before) => (before.message === '' ? { ...before, message: question } : before));
+  const talk = useTalk(model.id, giveBack);
+  const { tier, system, message, maxTokens } = draft;
   const id = tier === 'economy' ? `${model.id}:economy` : model.id;
-  const question = questionOf({ id, system, message, temperature, maxTokens, turns: talk.turns });
+  const question = questionOf({ ...draft, id, turns: talk.turns });
   const send = async (): Promise<void> => {
     if (message.trim() === '' || talk.isBusy) return;
-    setMessage('');
+    change({ message: '' });
     const isAnswered = await talk.ask(message, question);
-    if (!isAnswered) setMessage((typed) => (typed === '' ? message : typed));
+    if (!isAnswered) giveBack(message);
   };
   return (
     <Card
       title="Playground"
       note={<code>{id}</code>}
       actions={
-        hasEconomy(model) && <Segments label="Tier" value={tier} options={TIERS} onValue={(next) => setTier(next)} />
+        hasEconomy(model) && (
+          <Segments label="Tier" value={tier} options={TIERS} onValue={(next) => change({ tier: next })} />
+        )
       }
       footer={<SameAs isLong {...sameOf(question, { system, message, maxTokens })} />}
     >
@@ -50,21 +58,17 @@ export function Chat({ model }: { model: Model }) {
         }}
       >
         {talk.error !== undefined && <Problem error={talk.error} />}
-        {talk.turns.length === 0 && <Field label="System, optional" value={system} onValue={setSystem} />}
+        {talk.turns.length === 0 && (
+          <Field label="System, optional" value={system} onValue={(next) => change({ system: next })} />
+        )}
         <TextField
           label="Message"
           value={message}
-          onValue={setMessage}
+          onValue={(next) => change({ message: next })}
           placeholder="Ask something"
           onSend={() => void send()}
         />
-        <Limits
-          temperature={temperature}
-          setTemperature={setTemperature}
-          maxTokens={maxTokens}
-          setMaxTokens={setMaxTokens}
-          ruleOf={talk.ruleOf}
-        />
+        <Limits draft={draft} change={change} ruleOf={talk.ruleOf} />
         <Buttons talk={talk} isEmpty={message.trim() === ''} prices={pricesOf(model, tier).join(', ')} />
       </form>
     </Card>
@@ -95,13 +99,11 @@ function Buttons({ talk, isEmpty, prices }: { talk: Talk; isEmpty: boolean; pric
 }
 
 interface LimitsProps extends Pick<Talk, 'ruleOf'> {
-  temperature: string;
-  setTemperature(text: string): void;
-  maxTokens: string;
-  setMaxTokens(text: string): void;
+  draft: ChatDraft;
+  change(part: Partial<ChatDraft>): void;
 }
 
-function Limits({ temperature, setTemperature, maxTokens, setMaxTokens, ruleOf }: LimitsProps) {
+function Limits({ draft: { temperature, maxTokens }, change, ruleOf }: LimitsProps) {
   return (
     <div class="grid">
       <Field
@@ -112,7 +114,7 @@ function Limits({ temperature, setTemperature, maxTokens, setMaxTokens, ruleOf }
         step="0.1"
         placeholder="of the model"
         value={temperature}
-        onValue={setTemperature}
+        onValue={(next) => change({ temperature: next })}
         rule={ruleOf('temperature')}
       />
       <Field
@@ -121,7 +123,7 @@ function Limits({ temperature, setTemperature, maxTokens, setMaxTokens, ruleOf }
         min="1"
         placeholder="of the model"
         value={maxTokens}
-        onValue={setMaxTokens}
+        onValue={(next) => change({ maxTokens: next })}
         rule={ruleOf('max_tokens')}
       />
     </div>

@@ -4,6 +4,7 @@ import type { Modality, Model } from '../../../../shared/api/model.ts';
 import { useResource } from '../core/data.ts';
 import { count } from '../core/format.ts';
 import { may } from '../core/session.ts';
+import { useTyped } from '../core/typed.ts';
 import { Card, Empty, Head, Problem, Tag } from '../parts/layout.tsx';
 import { Segments } from '../parts/segments.tsx';
 import { type Column, RowsTable } from '../parts/table.tsx';
@@ -23,7 +24,7 @@ const SHOWN: readonly (readonly [Show, string])[] = [
 
 export function Models() {
   const { data, error, reload } = useResource<{ data: Model[] }>('/v1/models');
-  const [chosen, setChosen] = useState<string>();
+  const [chosen, setChosen] = useTyped<string | undefined>('model', undefined);
   const models = data.value?.data;
   const tried = models?.filter(canTry);
   const model =

@@ -1,7 +1,7 @@
 // The playground of models that make something from a prompt: its fields, the price, and the same request on a command line.
 import type { ComponentChildren } from 'preact';
-import { useState } from 'preact/hooks';
 import type { Model } from '../../../../shared/api/model.ts';
+import { useTyped } from '../core/typed.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Form, TextField, useAction } from '../parts/forms.tsx';
 import { Card } from '../parts/layout.tsx';
@@ -27,9 +27,11 @@ interface PromptCardProps {
   children: ComponentChildren;
 }
 
+const NO_VALUES: Values = {};
+
 export function PromptCard({ model, parameters, path, submit, busy, ask, children }: PromptCardProps) {
-  const [prompt, setPrompt] = useState('');
-  const [values, setValues] = useState<Values>({});
+  const [prompt, setPrompt] = useTyped(`prompt/${model.id}`, '');
+  const [values, setValues] = useTyped(`parameters/${model.id}`, NO_VALUES);
   const body: PromptBody = { model: model.id, prompt, ...membersOf(parameters, values) };
   const action = useAction(() => ask(body));
   const isEmpty = prompt.trim() === '';

@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { ApiError } from '../core/api.ts';
 import { may } from '../core/session.ts';
+import { useTyped } from '../core/typed.ts';
 import { type Answer, ask, type Question } from './ask.ts';
 import { costText, receiptOf } from './receipts.ts';
 
@@ -24,12 +25,21 @@ export interface Talk {
   clear(): void;
 }
 
-export function useTalk(): Talk {
-  const [turns, setTurns] = useState<readonly Turn[]>([]);
+const NO_TURNS: readonly Turn[] = [];
+
+/** `giveBack` gets a question that nobody has answered, because the page was left or the session ended. */
+export function useTalk(modelId: string, giveBack: (question: string) => void): Talk {
+  const [turns, setTurns] = useTyped(`talk/${modelId}`, NO_TURNS);
   const [isBusy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError>();
   const running = useRef<AbortController>();
-  useEffect(() => () => running.current?.abort(), []);
+  useEffect(() => {
+    const unanswered = turns.find(isUnanswered);
+    if (unanswered !== undefined) giveBack(unanswered.question);
+    if (turns.length > 0)
+      setTurns(turns.filter((turn) => !isUnanswered(turn)).map((turn) => ({ ...turn, isOver: true })));
+    return () => running.current?.abort();
+  }, []);
   const change = (more: Partial<Turn>): void =>
     setTurns((before) => before.map((turn, index) => (index === before.length - 1 ? { ...turn, ...more } : turn)));
   const run = async (question: Question, signal: AbortSignal, began: () => void): Promise<void> => {
@@ -69,9 +79,11 @@ export function useTalk(): Talk {
       return true;
     },
     stop: () => running.current?.abort(),
-    clear: () => setTurns([]),
+    clear: () => setTurns(NO_TURNS),
   };
 }
+
+const isUnanswered = ({ answer, isOver }: Turn): boolean => answer === undefined && !isOver;
 
 export interface Said {
   id: string;

@@ -1,5 +1,6 @@
 // The pieces every screen is made of: title, card, figures, notices, refusals of the API, and what a list shows while it is empty.
 import type { ComponentChildren } from 'preact';
+import { Link } from 'wouter-preact';
 import type { ApiError } from '../core/api.ts';
 import { type Same, SameAs } from './command.tsx';
 
@@ -99,6 +100,9 @@ export function Note({ tone = '', action, children }: NoteProps) {
   );
 }
 
+/** Refusals that end with a deposit. */
+const NEEDS_MONEY: readonly string[] = ['insufficient_balance', 'org_unfunded'];
+
 /** A refusal of the API: its text, its code, and the id with which the operator finds the request in the log. */
 export function Problem({ error, retry }: { error: ApiError; retry?: () => void }) {
   return (
@@ -114,6 +118,7 @@ export function Problem({ error, retry }: { error: ApiError; retry?: () => void 
             </>
           )}
         </p>
+        {NEEDS_MONEY.includes(error.code) && <Link href="/console/usage">Add to the balance</Link>}
       </div>
       {retry !== undefined && (
         <button class="btn" type="button" onClick={retry}>

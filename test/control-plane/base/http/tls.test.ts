@@ -10,6 +10,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { pino } from 'pino';
 import { openTls, type TlsFiles } from '../../../../control-plane/base/http/listen.ts';
 import { makeAuthority } from '../../../kit/certificate.ts';
+import { openBench } from './fixture.ts';
 
 const authority = makeAuthority();
 const NAMES = ['IP:127.0.0.1'];
@@ -75,6 +76,20 @@ test('a renewed pair is served to new connections; half a pair is logged once, a
   expect(await serial()).not.toBe(first);
   expect(lines.at(-1)).toMatch(/apps\.tls\.(certificate|key)_file names .*, which does not exist/);
   server.close();
+});
+
+test.each([
+  ['TLS and no ports of others', { isOnlyTls: true }, true, 'max-age=31536000'],
+  ['TLS and ports of instances', { isOnlyTls: false }, true, undefined],
+  ['plain HTTP', { isOnlyTls: true }, false, undefined],
+])('at a host name with %s, browsers learn whether TLS is a must', async (_, given, hasTls, expected) => {
+  const tls = hasTls ? { tls: openTls('tls', files, { log }) } : {};
+  const bench = await openBench({ http: { ...given, ...tls } });
+  for (const url of ['/v1/openapi.json', '/nowhere', '/v1/things']) {
+    const { headers } = await bench.http.inject({ method: 'GET', url });
+    expect(headers['strict-transport-security']).toBe(expected);
+  }
+  await bench.close();
 });
 
 test.each([

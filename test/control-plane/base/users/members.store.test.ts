@@ -131,6 +131,27 @@ describe('an invitation', () => {
     expect((await join(tokenOf(await invite()), again)).status).toBe(409);
   });
 
+  test('tells the holder of its link the organisation, the role and who invites, until it is used', async () => {
+    const show = (token: string): Promise<Answer> => api.call('POST', '/v1/invitations/show', { body: { token } });
+    const { json: session } = await api.call('GET', '/v1/auth/session', { as: owner });
+    const made = await invite({ role: 'billing', email: 'bob@example.com' });
+    const byKey = await api.call('POST', '/v1/invitations', { key: account.key, body: { role: 'member' } });
+    expect(await show(tokenOf(made))).toMatchObject({
+      status: 200,
+      json: {
+        org_name: (session['org'] as { name: string }).name,
+        role: 'billing',
+        invited_by: { name: (session['user'] as { name: string }).name, email: owner.email },
+        email: 'bob@example.com',
+        expires_at: made.json['expires_at'],
+      },
+    });
+    expect((await show(tokenOf(byKey))).json).toMatchObject({ role: 'member', invited_by: null, email: null });
+    expect((await show(String(made.json['id']))).status).toBe(404);
+    expect((await accept(tokenOf(made))).status).toBe(201);
+    expect(await show(tokenOf(made))).toMatchObject({ status: 404, json: { code: 'not_found' } });
+  });
+
   test('for an address is worth nothing to others, and is not used up by them', async () => {
     const token = tokenOf(await invite({ role: 'member', email: 'Bob@Example.com' }));
     expect((await accept(token, 'eve@example.com')).status).toBe(404);
