@@ -90,20 +90,7 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
   let session: Session | undefined;
   const who = (): object => ({ client_ip: clientIp, machine_id: session?.machineId });
 
-  const send = (message: ServerMessage): void => {
-    const fault = faultIn(ServerMessage, message);
-    // A host closes its link at a message that it cannot decode. So a fault of ours would cut all its tenants off.
-    if (fault !== undefined)
-      return log.error(
-        { ...who(), message: message.type, reason: fault },
-        'a message that the host could not read was not sent',
-      );
-    if (socket.bufferedAmount <= LINK_UNSENT_BYTES_MAX) return socket.send(JSON.stringify(message));
-    // The link is closed, because the unread messages would fill our memory. Pings do not show this: a host that sends is not silent, even if it
-    // never reads.
-    log.warn(who(), 'a host does not read from its link; the link is closed');
-    socket.terminate();
-  };
+  const send = (message: ServerMessage): void => sendOver(socket, message, { who, log });
   const refuse = (code: number, reason: string): void => {
     if (socket.readyState !== socket.OPEN) return;
     log.warn({ ...who(), reason }, 'an agent link was refused');
@@ -160,6 +147,20 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
     if (session !== undefined) deps.onClose(session);
   });
   send({ type: 'challenge', nonce, protocol: { min: PROTOCOL_MIN, max: PROTOCOL_MAX } });
+}
+
+function sendOver(socket: LinkSocket, message: ServerMessage, { who, log }: { who(): object; log: Log }): void {
+  const fault = faultIn(ServerMessage, message);
+  if (fault !== undefined) {
+    // A host closes its link at a message that it cannot decode. So a fault of ours would cut all its tenants off.
+    const fields = { ...who(), message: message.type, reason: fault };
+    return log.error(fields, 'a message that the host could not read was not sent');
+  }
+  if (socket.bufferedAmount <= LINK_UNSENT_BYTES_MAX) return socket.send(JSON.stringify(message));
+  // The link is closed, because the unread messages would fill our memory. Pings do not show this: a host that sends is not silent, even if it
+  // never reads.
+  log.warn(who(), 'a host does not read from its link; the link is closed');
+  socket.terminate();
 }
 
 /** Limits what is read: the bytes of first messages per address before the proof, and bytes and number of messages per machine after it. */

@@ -21,8 +21,8 @@ test.each([
   expect(sizesOf(sizes, count)).toEqual(parts);
 });
 
-test('the smallest machine that has enough is taken, so that large ones stay whole', () => {
-  expect(fewestMachines(room([8, 4, 2]), 3)).toEqual([{ machineId: 'm1', count: 3 }]);
+test.each([3, 4])('the smallest machine that has enough for %d is taken, so that large ones stay whole', (count) => {
+  expect(fewestMachines(room([8, 4, 2]), count)).toEqual([{ machineId: 'm1', count }]);
 });
 
 test('uses as few machines as possible, none beyond its free GPUs and none twice', () => {
