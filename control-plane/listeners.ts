@@ -170,7 +170,7 @@ function openApps(
     ...core,
     proxy: openAppProxy({ ...core, domain, trustProxy: trusted, findApp }),
     tls: certificates.apps,
-    limit: openAddressLimit({ max: HTTP_CONNECTIONS_PER_ADDRESS_MAX, trusted }, core.log),
+    limit: openAddressLimit({ max: HTTP_CONNECTIONS_PER_ADDRESS_MAX, trusted }, core),
   });
 }
 

@@ -7,7 +7,13 @@ export interface ReceivedEvent {
   data: unknown;
 }
 
-/** The iteration ends with the answer. The body is read with a reader, because not every browser can iterate over it. */
+/** The largest events are chunks of models and lines of logs, of some hundred KiB. */
+export const EVENT_CHARS_MAX = 4 * 1024 * 1024;
+
+/**
+ * The iteration ends with the answer. The body is read with a reader, because not every browser can iterate over it. @throws Error if an event is
+ * longer than EVENT_CHARS_MAX
+ */
 export async function* eventsOf(response: Response): AsyncGenerator<ReceivedEvent> {
   if (response.body === null) return;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -17,6 +23,7 @@ export async function* eventsOf(response: Response): AsyncGenerator<ReceivedEven
       text += read.value.replaceAll('\r\n', '\n');
       const blocks = text.split('\n\n');
       text = blocks.pop() ?? '';
+      if (text.length > EVENT_CHARS_MAX) throw new Error(`an event has more than ${EVENT_CHARS_MAX / 1024 ** 2} MiB`);
       for (const block of blocks) {
         const event = eventOf(block);
         if (event !== undefined) yield event;

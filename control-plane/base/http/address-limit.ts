@@ -1,7 +1,8 @@
 // Limits the open connections of one address, so that no caller can take them all.
 import { BlockList, isIPv6, type Socket } from 'node:net';
 import { networkOf } from '../../../shared/client-network.ts';
-import type { Log } from '../../../shared/log.ts';
+import type { Clock } from '../../../shared/clock.ts';
+import { type Log, throttledLog } from '../../../shared/log.ts';
 
 export interface AddressLimit {
   /** Counts a connection until it closes. False if the address has too many; then the connection is already closed. */
@@ -23,7 +24,12 @@ interface Client {
 }
 
 /** All addresses of an IPv6 /64 count as one. */
-export function openAddressLimit({ max, trusted }: AddressLimitOptions, log: Log): AddressLimit {
+export function openAddressLimit(
+  { max, trusted }: AddressLimitOptions,
+  deps: { log: Log; clock: Pick<Clock, 'monotonicMs'> },
+): AddressLimit {
+  // An address that closes a connection and opens two causes a line each time.
+  const log = throttledLog(deps.log, deps.clock);
   const proxies = listOf(trusted);
   const clients = new Map<string, Client>();
 

@@ -9,7 +9,6 @@ import { insteadOf } from '../../../shared/api/inference.ts';
 import { fail, type ServiceError } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { BODY_BYTES_MAX, HEADER_BYTES_READ_MAX } from '../../../shared/limits.ts';
-import type { Log } from '../../../shared/log.ts';
 import type { Db } from '../db/db.ts';
 import { type AddressLimit, openAddressLimit } from './address-limit.ts';
 import type { AnswerDeps } from './answer.ts';
@@ -110,7 +109,7 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
   const { sealing, strictResponses = false } = options;
   const answerDeps: AnswerDeps = { idempotency, sealing, strictResponses };
   const limits = options.rateLimits === undefined ? undefined : openRateLimits(options.rateLimits, clock);
-  const connections = limitConnections(app, options, deps.log);
+  const connections = limitConnections(app, options, deps);
   const { trustProxy } = options;
   const refuse = (refusal: ServiceError, socket: Duplex): void => endWith(refusal, socket, deps);
   const upgrades: Upgrades = openUpgrades({ trustProxy, limits, connections, refuse });
@@ -170,10 +169,14 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
   };
 }
 
-function limitConnections(app: FastifyInstance, options: HttpOptions, log: Log): AddressLimit | undefined {
+function limitConnections(
+  app: FastifyInstance,
+  options: HttpOptions,
+  deps: Pick<HttpDeps, 'log' | 'clock'>,
+): AddressLimit | undefined {
   const { connectionsPerAddressMax: max, trustProxy: trusted } = options;
   if (max === undefined) return undefined;
-  const limit = openAddressLimit({ max, trusted }, log);
+  const limit = openAddressLimit({ max, trusted }, deps);
   app.server.on('connection', (socket: Socket) => void limit.admit(socket));
   return limit;
 }

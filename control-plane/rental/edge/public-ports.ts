@@ -145,7 +145,7 @@ export function portMeasures({ unopened }: Pick<PublicPorts, 'unopened'>): Measu
 
 function serverOf(port: PublicPort, connections: Listener['connections'], deps: PublicPortsDeps): Server {
   const { clock, log, trustProxy: trusted } = deps;
-  const limit = openAddressLimit({ max: PORT_CONNECTIONS_PER_ADDRESS_MAX, trusted }, log);
+  const limit = openAddressLimit({ max: PORT_CONNECTIONS_PER_ADDRESS_MAX, trusted }, deps);
   const inTurn = openTurn();
   const alive = { keepAlive: true, keepAliveInitialDelay: TCP_KEEP_ALIVE_MS };
   return createServer({ allowHalfOpen: true, noDelay: true, ...alive }, (socket) => {

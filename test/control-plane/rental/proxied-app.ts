@@ -54,7 +54,13 @@ export async function openProxiedApp(trustProxy: readonly string[] = []): Promis
       return { login: LOGIN, target, dial: () => proxied.dial() };
     },
   });
-  const limit = openAddressLimit({ max: CONNECTIONS_MAX, trusted: [] }, createLog('test', 'silent'));
+  const limit = openAddressLimit(
+    { max: CONNECTIONS_MAX, trusted: [] },
+    {
+      log: createLog('test', 'silent'),
+      clock: systemClock(),
+    },
+  );
   const front = openAppServer({ proxy, tls: undefined, limit, clock: systemClock() });
   const proxied: ProxiedApp = {
     app,

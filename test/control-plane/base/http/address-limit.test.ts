@@ -5,9 +5,14 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type AddressLimit, openAddressLimit } from '../../../../control-plane/base/http/address-limit.ts';
 import { HTTP_CONNECTIONS_PER_ADDRESS_MAX, PORT_CONNECTIONS_PER_ADDRESS_MAX } from '../../../../shared/limits.ts';
 import { createLog } from '../../../../shared/log.ts';
+import { virtualClock } from '../../../kit/virtual-clock.ts';
 import { openBench } from './fixture.ts';
 
 const log = createLog('test', 'silent');
+const clock = virtualClock();
+const deps = { log, clock };
+/** See `throttledLog`. */
+const LINES_PER_MINUTE = 30;
 let port = 1024;
 
 /** The parts of a socket that the limit uses. */
@@ -31,7 +36,7 @@ describe('the limit', () => {
   test.each([HTTP_CONNECTIONS_PER_ADDRESS_MAX, PORT_CONNECTIONS_PER_ADDRESS_MAX])(
     '%i connections are admitted, one more is not, and another address is',
     (max) => {
-      const limit = openAddressLimit({ max, trusted: [] }, log);
+      const limit = openAddressLimit({ max, trusted: [] }, deps);
       expect(admitted(limit, '192.0.2.1', max)).toBe(max);
       expect(admitted(limit, '192.0.2.1', 1)).toBe(0);
       expect(admitted(limit, '192.0.2.2', 1)).toBe(1);
@@ -39,7 +44,7 @@ describe('the limit', () => {
   );
 
   test('an address mapped into IPv6 is the same address, and an IPv6 /64 counts as one client', () => {
-    const limit = openAddressLimit({ max: 1, trusted: [] }, log);
+    const limit = openAddressLimit({ max: 1, trusted: [] }, deps);
     expect(admitted(limit, '192.0.2.1', 1)).toBe(1);
     expect(admitted(limit, '::ffff:192.0.2.1', 1)).toBe(0);
     expect(admitted(limit, '2001:db8::1', 1)).toBe(1);
@@ -48,7 +53,7 @@ describe('the limit', () => {
   });
 
   test('addresses of an IPv6 /64 that use the same port are several connections', () => {
-    const limit = openAddressLimit({ max: 2, trusted: [] }, log);
+    const limit = openAddressLimit({ max: 2, trusted: [] }, deps);
     const sockets = ['2001:db8::1', '2001:db8::2', '2001:db8::3'].map((address) => from(address, 1024));
     expect(sockets.map((socket) => limit.admit(socket))).toEqual([true, true, false]);
     sockets[0]?.destroy();
@@ -56,14 +61,14 @@ describe('the limit', () => {
   });
 
   test('proxies do not count, by address or network, mapped or not', () => {
-    const limit = openAddressLimit({ max: 1, trusted: ['192.0.2.1', '10.0.0.0/8', '2001:db8::/32'] }, log);
+    const limit = openAddressLimit({ max: 1, trusted: ['192.0.2.1', '10.0.0.0/8', '2001:db8::/32'] }, deps);
     for (const proxy of ['192.0.2.1', '::ffff:192.0.2.1', '10.9.8.7', '2001:db8::1'])
       expect(admitted(limit, proxy, 3)).toBe(3);
     expect(admitted(limit, '11.0.0.1', 3)).toBe(1);
   });
 
   test('a place is free again after a connection has closed or has authenticated', () => {
-    const limit = openAddressLimit({ max: 2, trusted: [] }, log);
+    const limit = openAddressLimit({ max: 2, trusted: [] }, deps);
     const [first, second] = [from('192.0.2.1'), from('192.0.2.1')];
     limit.admit(first);
     limit.admit(second);
@@ -78,7 +83,8 @@ describe('the limit', () => {
 
   test('a refusal is logged once until a place is free again', () => {
     const lines: unknown[] = [];
-    const limit = openAddressLimit({ max: 1, trusted: [] }, { ...log, warn: (...line: unknown[]) => lines.push(line) });
+    const telling = { ...log, warn: (...line: unknown[]) => void lines.push(line) };
+    const limit = openAddressLimit({ max: 1, trusted: [] }, { log: telling, clock });
     const first = from('192.0.2.1');
     limit.admit(first);
     admitted(limit, '192.0.2.1', 5);
@@ -86,6 +92,19 @@ describe('the limit', () => {
     first.destroy();
     admitted(limit, '192.0.2.1', 5);
     expect(lines).toHaveLength(2);
+  });
+
+  test('an address that gives its place up again and again causes few lines', () => {
+    const lines: unknown[] = [];
+    const telling = { ...log, warn: (...line: unknown[]) => void lines.push(line) };
+    const limit = openAddressLimit({ max: 1, trusted: [] }, { log: telling, clock });
+    for (let i = 0; i < 100; i += 1) {
+      const first = from('192.0.2.1');
+      limit.admit(first);
+      admitted(limit, '192.0.2.1', 1);
+      first.destroy();
+    }
+    expect(lines).toHaveLength(LINES_PER_MINUTE);
   });
 });
 
