@@ -49,6 +49,7 @@ export function readLatest(before: OperatorFiles, readAgain: () => Config, log: 
   }
 }
 
+/** @throws Error as `readFiles`, for a file of models, templates or environments */
 export function settingsOf(config: Config): Settings {
   const everywhere = config.ssh.host === '0.0.0.0' || config.ssh.host === '::';
   return {

@@ -19,8 +19,8 @@ export interface Standby {
 }
 
 /**
- * A process that stands by counts as started, so systemd expects to hear from it. It is told until `end`, because the migrations after a takeover may
- * take minutes.
+ * A process that stands by counts as started, so systemd expects to hear that it is alive. This tells it until `end`, because the migrations after a
+ * takeover may take minutes.
  */
 export function openStandby({ standsBy, alive, alivePeriodMs }: Systemd, core: Omit<Core, 'db'>): Standby {
   let begun = false;

@@ -1,4 +1,5 @@
-// Groups client addresses into networks for limits per client, and picks the client to drop if there are too many.
+// Networks of addresses. Client addresses are grouped into networks for limits per client, and the client to drop is picked if there are too many.
+// An address of a server tells whether it carries secrets over a network that others may read.
 import { isIPv6 } from 'node:net';
 
 /** The /64 of an IPv6 address, because every home or server owns a whole /64. An IPv4 address, mapped or not, stays itself. */
@@ -13,6 +14,13 @@ export function networkOf(ip: string): string {
     .slice(0, 4)
     .map((group) => Number.parseInt(group, 16).toString(16))
     .join(':');
+}
+
+const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])$/;
+
+/** The host to which requests at this address carry secrets in clear text over a network; undefined if they do not. */
+export function clearTextHost({ protocol, host, hostname }: URL): string | undefined {
+  return protocol === 'http:' && !LOOPBACK.test(hostname) ? host : undefined;
 }
 
 /** The oldest caller of the network with the most callers. `callers` are in order of arrival. */

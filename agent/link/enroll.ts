@@ -4,6 +4,7 @@ import { request as httpsRequest } from 'node:https';
 import { EnrollResponse, type EnrollRequest, type Inventory } from '../../shared/protocol/inventory.ts';
 import { ENROLL_PATH } from '../../shared/protocol/link.ts';
 import { loadIdentity, storeIdentity } from './identity.ts';
+import { clearTextHost } from '../../shared/client-network.ts';
 import { codeOf } from '../../shared/errors.ts';
 
 export interface EnrollOptions {
@@ -17,7 +18,6 @@ export interface EnrollOptions {
 }
 
 const ENROLL_MS_MAX = 30_000;
-const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])$/;
 const ANSWER_BYTES_MAX = 256 * 1024;
 
 /**
@@ -40,9 +40,10 @@ function addressOf({ url: text, allowHttp }: Pick<EnrollOptions, 'url' | 'allowH
   if (url === null || !['https:', 'http:'].includes(url.protocol)) {
     throw new Error(`--url must be the control plane's address, like https://api.example.com, which ${text} is not`);
   }
-  if (url.protocol === 'http:' && !allowHttp && !LOOPBACK.test(url.hostname)) {
+  const readableAt = clearTextHost(url);
+  if (readableAt !== undefined && !allowHttp) {
     throw new Error(
-      `http:// would carry the token, and later the variables and logins of customers, in clear text to ${url.host}: use https://, or --allow-http on a network that nobody else reads`,
+      `http:// would carry the token, and later the variables and logins of customers, in clear text to ${readableAt}: use https://, or --allow-http on a network that nobody else reads`,
     );
   }
   return url;

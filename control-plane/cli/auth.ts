@@ -1,18 +1,11 @@
 // `svc auth`: sign in with a browser (RFC 8628) or with a key, see who is signed in, sign out.
 import type { Command } from 'commander';
 import { z } from 'zod';
+import { clearTextHost } from '../../shared/client-network.ts';
 import { isoTime } from '../../shared/clock.ts';
 import { printable } from '../../shared/terminal.ts';
 import { openClient } from './client.ts';
-import {
-  addressOf,
-  asStranger,
-  type CommonOptions,
-  openNetworkOf,
-  signedIn,
-  type SvcDeps,
-  withCommon,
-} from './command.ts';
+import { addressOf, asStranger, type CommonOptions, signedIn, type SvcDeps, withCommon } from './command.ts';
 import { EXIT, SvcError } from './exit.ts';
 
 /**
@@ -118,7 +111,7 @@ async function login(options: LoginOptions, deps: SvcDeps): Promise<void> {
 
 /** @throws SvcError if the key would cross a network in clear text */
 function assertNotOpen(baseUrl: string): void {
-  const host = openNetworkOf(baseUrl);
+  const host = clearTextHost(new URL(baseUrl));
   if (host === undefined) return;
   throw new SvcError(EXIT.usage, {
     code: 'plain_http',

@@ -1,6 +1,7 @@
 // What all commands share: their common options, where and how they print, and the client of the profile.
 import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
+import { clearTextHost } from '../../shared/client-network.ts';
 import type { Clock } from '../../shared/clock.ts';
 import type { Ids } from '../../shared/ids.ts';
 import { printable } from '../../shared/terminal.ts';
@@ -42,7 +43,6 @@ export interface CommonOptions {
 }
 
 const DEFAULT_PROFILE = 'default';
-const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])$/;
 
 export function withCommon(command: Command): Command {
   return command
@@ -64,20 +64,14 @@ export function signedIn(deps: SvcDeps, options: CommonOptions): Client {
     });
   const baseUrl = addressOf(deps, options);
   assertSameServer(login, baseUrl);
-  const openTo = openNetworkOf(baseUrl);
-  if (openTo !== undefined)
+  const readableAt = clearTextHost(new URL(baseUrl));
+  if (readableAt !== undefined)
     deps.warn(
-      `Warning: http:// carries your key, and all that you send, in clear text to ${openTo}: use https://, except on a network that nobody else reads.`,
+      `Warning: http:// carries your key, and all that you send, in clear text to ${readableAt}: use https://, except on a network that nobody else reads.`,
     );
   if (login.exposed !== null)
     deps.warn(`Warning: other users of this machine can read your keys: chmod 600 ${login.exposed}`);
   return openClient({ baseUrl, key: login.api_key, fetch, clock, ids, interrupted, tries });
-}
-
-/** The host to which this address sends keys in clear text over a network; undefined if it does not. */
-export function openNetworkOf(address: string): string | undefined {
-  const { protocol, host, hostname } = new URL(address);
-  return protocol === 'http:' && !LOOPBACK.test(hostname) ? host : undefined;
 }
 
 /** An address with a mistake may be somebody else's server, which would get the key. @throws SvcError */

@@ -4,7 +4,7 @@
 // of the tables follows their foreign keys. What belongs to a database itself is not copied: its lease and its list of applied migrations.
 import Database from 'better-sqlite3';
 import { z } from 'zod';
-import { countRow, text } from './columns.ts';
+import { int, text } from './columns.ts';
 import { join, raw, type Sql, sql, type Tx } from './db.ts';
 
 /** The tables that each database has for itself. */
@@ -13,6 +13,8 @@ const OWN: ReadonlySet<string> = new Set(['schema_migrations', 'leases', 'commit
 const VALUES_MAX = 10_000;
 /** A row may have hundreds of KiB, and the rows of a statement are in memory several times. */
 const CHARS_MAX = 1024 * 1024;
+
+const FirstRow = z.object({ first: int });
 
 /** A target that has rows already. */
 export class NotEmpty extends Error {}
@@ -53,8 +55,8 @@ function tablesOf(source: Database.Database): string[] {
 
 async function refuseRows(tx: Tx, tables: readonly string[]): Promise<void> {
   for (const table of tables) {
-    if ((await countOf(tx, table)) === 0) continue;
-    throw new NotEmpty(`the table ${table} has rows already`);
+    const row = await tx.one(FirstRow, sql`select 1 as first from ${raw(table)} limit 1`);
+    if (row !== undefined) throw new NotEmpty(`the table ${table} has rows already`);
   }
 }
 
@@ -77,9 +79,4 @@ async function copyTable(source: Database.Database, table: string, tx: Tx): Prom
     [waiting, chars] = [[], 0];
   }
   return waiting.length === 0 ? copied : copied + (await insert(waiting));
-}
-
-async function countOf(tx: Tx, table: string): Promise<number> {
-  const row = await tx.one(countRow, sql`select count(*) as count from (select 1 from ${raw(table)} limit 1) as first`);
-  return row?.count ?? 0;
 }
