@@ -133,7 +133,8 @@ export function openFleet(house: Core, settings: Settings, above: AboveFleet): F
   const supply = openSupply({ db, clock, ids, log, events, onGpus, diskPriceUcentsPerGbHour, platformFeeBps });
   const isContested = (machineId: string): boolean => link.isContested(machineId);
   const isUp = (machineId: string): boolean => link.isUp(machineId);
-  const workloads = openWorkloads({ db, clock, log, sealing, supply, onChange, isContested, isUp });
+  const push = (machineId: string): void => link.push(machineId);
+  const workloads = openWorkloads({ db, clock, log, sealing, supply, onChange, isContested, isUp, push });
   const records = openLinkRecords({ db, clock });
   const cloneTokens = openCloneTokens({ db, sealing });
   const machineKey = async (machineId: string): Promise<string | undefined> =>

@@ -70,12 +70,12 @@ export type WorkloadState = 'wanted' | 'removing' | 'gone';
 
 /**
  * A container that should exist on a machine. `removing` is the tombstone: it stays until the host has reported that the container
- * stopped, so that its GPUs are never rented twice.
+ * stopped, so that its GPUs are never rented twice. `gone -> removing`: the host reports the container again.
  */
 export const WORKLOAD_STATES: StateTable<WorkloadState> = {
   wanted: ['removing'],
   removing: ['gone'],
-  gone: [],
+  gone: ['removing'],
 };
 
 export type ReservationState = 'pending' | 'active' | 'suspended' | 'expired' | 'cancelled';

@@ -3,7 +3,7 @@ import { findMachine } from '../../control-plane/fleet/supply/store.ts';
 import { isoTime } from '../../shared/clock.ts';
 import { audit } from './audit.ts';
 import { TROUBLES, type Trouble } from './troubles.ts';
-import { type Customer, type Fleet, type FleetSize, openFleet, orRefused } from './fleet.ts';
+import { type Customer, type Fleet, type FleetSize, openFleet } from './fleet.ts';
 import { brokenRules, journalHash, leftOver } from './rules.ts';
 
 export interface Plot {
@@ -74,17 +74,14 @@ async function peace(fleet: Fleet): Promise<string[]> {
 }
 
 /** Does the operator's part: containers that nobody knows after a restored backup are removed by hand, and one of two copies ends. */
-async function clearUnknown({ plane, hosts, witness }: Fleet): Promise<void> {
+async function clearUnknown({ plane, hosts }: Fleet): Promise<void> {
   if (!plane.isUp()) return;
   const { rooms, db } = plane.world();
-  for (const { machineId, isCopied, engine } of hosts) {
+  for (const { machineId, isCopied } of hosts) {
     const machine = await findMachine(db.read, machineId);
     if (machine?.copied_ms != null && !isCopied()) await rooms.supply.setCopied(machineId, false);
     for (const id of machine?.unknown_workloads ?? []) {
-      const order = rooms.workloads.removeUnknown(machineId, id).then(() => true);
-      const wasCopied = witness.copies(machineId).length > 0;
-      // A copy has reported the end of the container. As the refusal says, somebody removes it on the host.
-      if ((await (wasCopied ? orRefused(order) : order)) === undefined) engine.containers.delete(id);
+      await rooms.workloads.removeUnknown(machineId, id);
       rooms.link.push(machineId);
     }
   }

@@ -51,6 +51,18 @@ export function findWorkload(query: Query, id: string): Promise<WorkloadRow | un
   return query.one(WorkloadRow, sql`select ${COLUMNS} from workloads where id = ${id}`);
 }
 
+const IdRow = WorkloadRow.pick({ id: true });
+
+/** Those of `ids` of which nothing was left on this machine. */
+export async function goneAmong(tx: Tx, machineId: string, ids: readonly string[]): Promise<string[]> {
+  if (ids.length === 0) return [];
+  const rows = await tx.all(
+    IdRow,
+    sql`select id from workloads where machine_id = ${machineId} and state = 'gone' and id in (${join([...ids])}) order by id`,
+  );
+  return rows.map(({ id }) => id);
+}
+
 const InstanceOfRow = WorkloadRow.pick({ instance_id: true });
 
 /** The instances of these workloads. */

@@ -7,7 +7,8 @@
 //   wanted              the container should run                  desired: running          `remove` is called
 //   removing            a tombstone: the container should go      desired: removed          the host reports removed or missing,
 //                                                                                           or the operator declares it lost
-//   gone                nothing is left of it                     not in the list           retention deletes the row
+//   gone                nothing is left of it                     not in the list           its host reports it again (removing),
+//                                                                                           or retention deletes the row
 //
 // A tombstone stays in the list until the host confirms it. A host that was offline for a week still learns which containers to
 // remove. A host never removes a container because it is missing from the list: such a container is reported as unknown.
@@ -71,8 +72,8 @@ export interface Workloads {
   desired(machineId: string): Promise<DesiredMessage>;
   /**
    * Stores what a host reports and calls `onChange` in the same transaction. If this database does not know a workload, or knows it on
-   * another machine, only its id is stored. Such ids keep new work away from the host. False if a part of the report is ignored for now,
-   * because two hosts may share the identity of the machine.
+   * another machine, only its id is stored. Such ids keep new work away from the host. What the host has reported removed before is removed
+   * again. False if a part of the report is ignored for now, because two hosts may share the identity of the machine.
    */
   observe(machineId: string, message: ObservedMessage): Promise<boolean>;
   /**
@@ -81,8 +82,8 @@ export interface Workloads {
    */
   meet(tx: Tx, machineId: string, held: Revision | null): Promise<boolean>;
   /**
-   * The operator orders the removal of a container that a host reports and this database does not know. Does nothing if it is being removed
-   * already.
+   * The operator orders the removal of a container that a host reports and this database does not know. Does nothing if its removal was ordered
+   * before.
    * @throws ServiceError `not_found`, `conflict`
    */
   removeUnknown(machineId: string, workloadId: string): Promise<void>;
@@ -103,6 +104,8 @@ interface WorkloadsDeps {
   /** The link of the machine has just replaced another one that was up: two hosts may share its identity. */
   isContested(machineId: string): boolean;
   isUp(machineId: string): boolean;
+  /** Sends the desired state to the machine. */
+  push(machineId: string): void;
   /** Lets the room above check the owner of the workload again. */
   onChange(tx: Tx, instanceId: string, observed: ObservedWorkload): Promise<void>;
 }
@@ -216,17 +219,21 @@ async function removeUnknown(tx: Tx, machineId: string, workloadId: string, deps
     return fail('not_found', `Machine ${machineId} reports no unknown workload ${workloadId}.`);
   }
   const known = await store.findWorkload(tx, workloadId);
-  if (known?.machine_id === machineId && known.state === 'removing') return;
+  if (known?.machine_id === machineId && known.state !== 'wanted') return;
   if (known !== undefined) {
-    return fail('conflict', `Workload ${workloadId} belongs elsewhere or is over: remove its container on the host.`);
+    return fail('conflict', `Workload ${workloadId} belongs elsewhere: remove its container on the host.`);
   }
-  if ((await store.countLive(tx, machineId)) >= WORKLOADS_PER_MACHINE_MAX) {
+  if (await isFull(tx, machineId)) {
     return fail('conflict', `Machine ${machineId} has too many containers to remove. Try again in some minutes.`);
   }
   const nowMs = deps.clock.now();
   await store.insertWorkload(tx, machineId, tombstoneOf(workloadId), nowMs);
   await store.move(tx, workloadId, { from: 'wanted', to: 'removing', nowMs });
   await store.bumpRevision(tx, machineId, nowMs);
+}
+
+async function isFull(tx: Tx, machineId: string): Promise<boolean> {
+  return (await store.countLive(tx, machineId)) >= WORKLOADS_PER_MACHINE_MAX;
 }
 
 /** A removal needs no command and no variables. */
@@ -250,7 +257,7 @@ async function observe(machineId: string, message: ObservedMessage, deps: Worklo
   const { db, supply } = deps;
   const ids = message.workloads.map((observed) => observed.workload_id);
   const instanceIds = await store.instancesOf(db.read, ids);
-  return db.tx('workloads.observe', async (tx) => {
+  const { isTaken, again } = await db.tx('workloads.observe', async (tx) => {
     await tx.lock('instance', ...instanceIds);
     await tx.lock('machine', machineId);
     const unknown = [...message.unknown_workload_ids];
@@ -260,9 +267,34 @@ async function observe(machineId: string, message: ObservedMessage, deps: Worklo
       if (effect === 'doubtful') isTaken = false;
       if (effect === 'unknown' && KEPT.has(observed.phase)) unknown.push(observed.workload_id);
     }
-    await supply.setUnknownWorkloads(tx, machineId, unknown.toSorted());
-    return isTaken;
+    const again = new Set(await removeAgain(tx, machineId, unknown, deps));
+    await supply.setUnknownWorkloads(tx, machineId, unknown.filter((id) => !again.has(id)).toSorted());
+    return { isTaken, again };
   });
+  if (again.size > 0) deps.push(machineId);
+  return isTaken;
+}
+
+/**
+ * A host may take back its word that nothing is left: a power cut has restored its older records, or a copy of it had spoken. The removal of such
+ * workloads was ordered, so their tombstones return. Returns those ids.
+ */
+async function removeAgain(
+  tx: Tx,
+  machineId: string,
+  unknown: readonly string[],
+  { clock, log }: WorkloadsDeps,
+): Promise<string[]> {
+  const gone = await store.goneAmong(tx, machineId, unknown);
+  if (gone.length === 0 || (await isFull(tx, machineId))) return [];
+  const nowMs = clock.now();
+  for (const id of gone) await store.move(tx, id, { from: 'gone', to: 'removing', nowMs });
+  await store.bumpRevision(tx, machineId, nowMs);
+  log.warn(
+    { machine_id: machineId, workload_ids: gone },
+    'a host reports workloads again that it had removed; they are removed again',
+  );
+  return gone;
 }
 
 /** Stores what the host reports about one workload. `unknown`: this machine has no such workload. `doubtful`: the report is ignored for now. */

@@ -5,6 +5,7 @@ import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
 import { findWorkload } from '../../../control-plane/fleet/workloads/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { overTheWire } from '../../kit/machines.ts';
+import { WORKLOADS_PER_MACHINE_MAX } from '../../../shared/limits.ts';
 import { NOTHING_OBSERVED, openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
 let world: World;
@@ -179,6 +180,41 @@ test('an unknown workload is removed only if the operator orders it, by a normal
   expect((await world.rooms.workloads.desired(machineId)).workloads.map((one) => one.workload_id)).toEqual([
     workloadId,
   ]);
+});
+
+test.each([
+  ['with its record', (machineId: string, ids: string[]) => report(machineId, [], ids)],
+  ['without a record', (machineId: string, ids: string[]) => report(machineId, ids)],
+])('what a host removed and reports again, %s, is removed again without the operator', async (_, tell) => {
+  const { id, machineId, workloadId, who } = await placed();
+  await world.remove(who, id);
+  await world.observe(id, { phase: 'removed' });
+  const before = await world.rooms.workloads.desired(machineId);
+  // A power cut has taken the host's records back to older ones.
+  await tell(machineId, [workloadId]);
+  expect(await unknownOf(machineId)).toEqual([]);
+  const again = overTheWire(await world.rooms.workloads.desired(machineId));
+  expect(again.workloads).toMatchObject([{ workload_id: workloadId, desired: 'removed' }]);
+  expect(again.revision).toBeGreaterThan(before.revision);
+  await world.observe(id, { phase: 'removed' });
+  expect((await world.rooms.workloads.desired(machineId)).workloads).toEqual([]);
+  expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'terminated' });
+});
+
+test('what a host reports again stays unknown until the list of its desired workloads has room', async () => {
+  const { id, machineId, workloadId, who } = await placed();
+  await world.remove(who, id);
+  await world.observe(id, { phase: 'removed' });
+  const others = Array.from({ length: WORKLOADS_PER_MACHINE_MAX }, (_, i) => `w-${i}`);
+  await report(machineId, others);
+  for (const other of others) await world.rooms.workloads.removeUnknown(machineId, other);
+  await report(machineId, [workloadId]);
+  expect(await unknownOf(machineId)).toEqual([workloadId]);
+  await world.observe(id, { phase: 'removed', workload_id: 'w-0' });
+  await report(machineId, [workloadId]);
+  expect(await unknownOf(machineId)).toEqual([]);
+  const { workloads } = overTheWire(await world.rooms.workloads.desired(machineId));
+  expect(workloads).toHaveLength(WORKLOADS_PER_MACHINE_MAX);
 });
 
 test('a workload of another machine is unknown on this one, and cannot be removed through it', async () => {
