@@ -8,6 +8,7 @@ import { adminBrings } from './admin/brings.ts';
 import { accountsBrings } from './base/accounts/brings.ts';
 import { blobsBrings } from './base/blobs/brings.ts';
 import { dbBrings } from './base/db/brings.ts';
+import type { Secondaries } from './base/db/members.ts';
 import type { DiskUse } from './base/db/readiness.ts';
 import type { Query } from './base/db/db.ts';
 import type { Forgets } from './base/db/pieces.ts';
@@ -72,6 +73,8 @@ const DAY_MS = 86_400_000;
 export interface RoomLoop extends LoopOptions {
   /** The loop ends before streams are drained, while all other loops go on. */
   endsBeforeDrain?: boolean;
+  /** Each control plane runs it, also a secondary. */
+  everywhere?: boolean;
 }
 
 export interface Brings extends Proofs {
@@ -115,8 +118,10 @@ export interface Process {
   /** Rows that the engine of this process drove since its start, by driver. */
   driven(): ReadonlyMap<string, number>;
   startedMs: number;
-  /** Number of the start: each start on the database has a higher one. */
-  epoch: number;
+  /** Number of the start: each start on the database has a higher one. 0 until this process is the primary. */
+  epoch(): number;
+  /** The control planes that serve beside this one; undefined if there can be none. */
+  secondaries?: Secondaries | undefined;
   /** Reads the use of the disk with the database; undefined if the database is on a PostgreSQL server. */
   disk?: (() => Promise<DiskUse>) | undefined;
   reload(): Promise<Fields>;
@@ -193,12 +198,12 @@ export function brought<
   return brings.flatMap((room) => (room[part] ?? []) as NonNullable<Brings[Part]>[number][]);
 }
 
-function baseBrings({ db, clock, ids }: Core, rooms: Rooms, { cursors, keep }: Process): Wing<'base'> {
+function baseBrings({ db, clock, ids }: Core, rooms: Rooms, { cursors, keep, secondaries }: Process): Wing<'base'> {
   const { accounts, users, sshKeys, events, operations, blobs } = rooms;
   const { presignedUrls, urlKeys, files, videos, fineTuning } = rooms;
   const namedBy = { files: files.namedBlobs, videos: videos.namedBlobs, finetuning: fineTuning.namedBlobs };
   return {
-    'base/db': dbBrings({ readiness: rooms.readiness }),
+    'base/db': dbBrings({ readiness: rooms.readiness, secondaries }),
     'base/http': {},
     'base/blobs': blobsBrings({ clock, blobs, presignedUrls, urlKeys, namedBy }),
     'base/outbound': {},

@@ -8,6 +8,8 @@ interface Compared {
   apps?: { listen: Address } | undefined;
   metrics_listen?: Address | undefined;
   ssh: { host: string; port_range: { first: number; last: number } };
+  database: object;
+  peer_url?: string | undefined;
   blobs_dir?: string | undefined;
   blobs_s3?: object | undefined;
   open_inference_requests_per_key: number;
@@ -32,7 +34,7 @@ export interface Contradiction {
 }
 
 export function contradictionsIn(config: Compared): Contradiction[] {
-  return [...inAddresses(config), ...inFiles(config), ...inLimits(config)];
+  return [...inAddresses(config), ...inDatabase(config), ...inFiles(config), ...inLimits(config)];
 }
 
 function inAddresses({ tls, base_url: baseUrl, ...config }: Compared): Contradiction[] {
@@ -77,6 +79,11 @@ const EVERYWHERE: readonly string[] = ['0.0.0.0', '::'];
 /** Whether two listeners with one port and these hosts exclude each other. */
 function meet(one: string, other: string): boolean {
   return one === other || EVERYWHERE.includes(one) || EVERYWHERE.includes(other);
+}
+
+function inDatabase({ database, peer_url: url }: Compared): Contradiction[] {
+  if (url === undefined || 'postgres' in database) return [];
+  return [{ path: ['peer_url'], message: 'must not be set with SQLite: only one control plane uses its database' }];
 }
 
 function inFiles({ blobs_dir: directory, blobs_s3: s3 }: Compared): Contradiction[] {

@@ -31,6 +31,9 @@ const Port = z.int().min(1).max(65_535);
 const AbsolutePath = z.string().startsWith('/', 'must be an absolute path');
 /** Whole dollars, up to a billion. */
 const Dollars = z.int().min(0).max(1_000_000_000);
+const Origin = z
+  .url({ protocol: /^https?$/, error: 'must be a URL like https://example.com:8443' })
+  .regex(/^https?:\/\/[^/?#@]+$/, 'must be a URL without a path, like https://example.com:8443');
 const DomainName = z
   .string()
   .max(253)
@@ -78,6 +81,8 @@ const ConfigFields = z.strictObject({
   smtp: Smtp.optional(),
   /** People may also sign in through this provider, which must know their e-mail addresses. */
   oidc: OidcProvider.optional(),
+  /** Where the other control planes on this PostgreSQL database reach the API of this one. With it, it serves beside the primary. */
+  peer_url: Origin.optional(),
   database: Database.default({ sqlite: '/var/lib/svc-control-plane/control-plane.db' }),
   /** The socket of the operator commands; its file mode is 0600. */
   admin_socket: AbsolutePath.max(SOCKET_PATH_CHARS_MAX).default('/run/svc-control-plane/admin.sock'),
@@ -88,9 +93,7 @@ const ConfigFields = z.strictObject({
   /** A store that speaks S3, in place of `blobs_dir`. Customers and hosts must reach it, because it serves presigned URLs itself. */
   blobs_s3: z
     .strictObject({
-      endpoint: z
-        .url({ protocol: /^https?$/, error: 'must be a URL like https://s3.example.com' })
-        .regex(/^https?:\/\/[^/?#@]+$/, 'must be a URL without a path, like https://s3.example.com'),
+      endpoint: Origin,
       region: z.string().min(1).max(64).default('us-east-1'),
       bucket: z.string().regex(/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/, 'must be the name of a bucket'),
       /** The bucket is in the path. Without it, it is in the host name. */

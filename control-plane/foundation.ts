@@ -10,19 +10,29 @@ import { type Db, DbError } from './base/db/db.ts';
 import type { OnCommit } from './base/db/group-commit.ts';
 import {
   type Held,
-  isFree,
   LEASE_MS,
   releaseLease,
-  RENEW_MS,
   RENEWED_MS_MAX,
-  renewLease,
   seeLease,
+  type SeenLease,
   takeLease,
 } from './base/db/lease.ts';
-import { migrate, prepareDatabase, type RoomMigrations } from './base/db/migrate.ts';
-import { openPostgres } from './base/db/postgres.ts';
+import { keepRenewing, openSight, POLL_MS } from './base/db/lease-keeping.ts';
+import {
+  addressOf,
+  announce,
+  endSecondaries,
+  joinMembers,
+  leaveMembers,
+  type Members,
+  membersOf,
+} from './base/db/members.ts';
+import { isCurrent, migrate, prepareDatabase, type RoomMigrations } from './base/db/migrate.ts';
+import { openPostgres, type PostgresDb } from './base/db/postgres.ts';
 import { openSqlite } from './base/db/sqlite.ts';
+import type { Primary } from './base/http/pass-on.ts';
 import type { Config } from './config.ts';
+import { followPrimary } from './secondary.ts';
 
 /** The rooms in order: a room imports only rooms before it. A new room is its folder and one line here. */
 export const ROOMS = [
@@ -74,13 +84,17 @@ export const SCHEMA: RoomMigrations[] = ROOMS.map((room) => ({
 })).filter(({ directory }) => existsSync(directory));
 
 const LEASE = 'primary';
-/** Time between two reads of a lease that another process holds. */
-const POLL_MS = 500;
 
 export interface Foundation {
   db: Db;
-  /** Number of the start: each start on the database has a higher one. */
-  epoch: number;
+  /** This process among the control planes of its database. */
+  members: Members;
+  /** Number of the start: each start on the database has a higher one. 0 until this process is the primary. */
+  epoch(): number;
+  /** Who serves what only the primary serves. */
+  primary(): Primary;
+  /** `fn` is called when this process takes the place of the primary. It serves everything when that has ended. */
+  onPrimary(fn: () => Promise<void>): void;
   /** `fn` is called once this process must not write any more and should end; at once if that is so already. */
   onLost(fn: () => void): void;
   close(): Promise<void>;
@@ -99,37 +113,28 @@ interface Deps {
    * the wait ends with `database_in_use`.
    */
   onStandBy?: ((db: Db) => Promise<void>) | undefined;
+  /** PostgreSQL: where other control planes reach this one. With it, this one need not wait: it may serve beside one that has such a URL too. */
+  peerUrl?: string | undefined;
 }
 
 /** Takes the lease before it changes the schema, so that a newer version that is started too early cannot change a database in use. */
 export async function openFoundation(database: Config['database'], deps: Deps): Promise<Foundation> {
-  const opened = 'sqlite' in database ? openOnSqlite(database.sqlite, deps) : openOnPostgres(database.postgres, deps);
-  const { db, migrating, take, keep } = opened;
+  const id = deps.ids.uuid();
+  const { lose, onLost } = openLoss(deps.log);
+  const { db, enter } = openOn(database, { ...deps, id, lose });
   try {
     await prepareDatabase(db);
-    const held = await take();
-    let isLost = false;
-    let whenLost = (): void => undefined;
-    const stop = keep(held, (why) => {
-      deps.log.fatal({ why }, 'this control plane may not write any more, and ends');
-      isLost = true;
-      whenLost();
-    });
-    await migrate(migrating, SCHEMA, deps).catch((error: unknown) => {
-      stop();
-      throw error;
-    });
+    const place = await enter();
     return {
       db,
-      epoch: held.epoch,
-      // A long migration may have kept the lease from being renewed before anybody could be told.
-      onLost: (fn) => (isLost ? fn() : (whenLost = fn)),
+      members: membersOf(db, id),
+      epoch: place.epoch,
+      primary: place.primary,
+      onPrimary: place.onPrimary,
+      onLost,
       close: async () => {
-        stop();
         // The next process will wait until the lease times out.
-        await releaseLease(db, held).catch((error: unknown) =>
-          deps.log.warn({ err: error }, 'the lease was not released'),
-        );
+        await place.leave().catch((error: unknown) => deps.log.warn({ err: error }, 'the lease was not released'));
         await db.close();
       },
     };
@@ -142,67 +147,88 @@ export async function openFoundation(database: Config['database'], deps: Deps): 
   }
 }
 
-interface Opened {
-  db: Db;
-  /** The same database. Its statements may take any time. */
-  migrating: Db;
-  /** @throws DbError `database_in_use` if another running control plane holds the lease */
-  take(): Promise<Held>;
-  /** Keeps the lease until the returned function is called. */
-  keep(held: Held, onLost: (why: string) => void): () => void;
+/** `enter` takes a place among the control planes of the database, and brings it to our schema. */
+function openOn(database: Config['database'], deps: EnterDeps): { db: Db; enter(): Promise<Place> } {
+  if ('postgres' in database) {
+    const db = openPostgres(database.postgres, deps);
+    return { db, enter: () => enter(db, deps) };
+  }
+  refuseHalfRestored(database.sqlite);
+  const db = openSqlite(database.sqlite, deps);
+  return { db, enter: () => enterAlone(db, deps) };
+}
+
+/** A long migration may keep the lease from being renewed before anybody could be told. So `onLost` also tells of what was lost before. */
+function openLoss(log: Log): { lose(why: string): void; onLost: Foundation['onLost'] } {
+  let isLost = false;
+  let whenLost = (): void => undefined;
+  return {
+    lose: (why) => {
+      if (isLost) return;
+      log.fatal({ why }, 'this control plane may not write any more, and ends');
+      isLost = true;
+      whenLost();
+    },
+    onLost: (fn) => (isLost ? fn() : (whenLost = fn)),
+  };
+}
+
+/** The place of this process among the control planes of its database. */
+interface Place extends Pick<Foundation, 'primary' | 'onPrimary'> {
+  epoch(): number;
+  leave(): Promise<void>;
+}
+
+interface EnterDeps extends Deps {
+  id: string;
+  lose(why: string): void;
 }
 
 /** The file lock proves that no other process uses the database. The lease only counts the starts. */
-function openOnSqlite(path: string, deps: Deps): Opened {
-  refuseHalfRestored(path);
-  const db = openSqlite(path, deps);
-  return {
-    db,
-    migrating: db,
-    take: async () => {
-      const held = await takeLease(db, { name: LEASE, holder: deps.ids.uuid() }, await seeLease(db, LEASE));
-      if (held === undefined)
-        throw new DbError('database_in_use', 'another control plane holds the lease on this database');
-      return held;
-    },
-    keep: () => () => undefined,
-  };
+async function enterAlone(db: Db, deps: EnterDeps): Promise<Place> {
+  const held = await takeLease(db, { name: LEASE, holder: deps.id }, await seeLease(db, LEASE));
+  if (held === undefined)
+    throw new DbError('database_in_use', 'another control plane holds the lease on this database');
+  await migrate(db, SCHEMA, deps);
+  return placeOfPrimary(held, () => releaseLease(db, held));
 }
 
-function openOnPostgres(url: string, deps: Deps): Opened {
-  const db = openPostgres(url, deps);
-  return {
-    db,
-    migrating: { ...db, ...db.patient },
-    take: async () => {
-      const held = await waitForLease(db, deps.ids.uuid(), deps);
-      db.fence(held);
-      return held;
-    },
-    keep: (held, onLost) => keepRenewing(db.keeper, held, deps, onLost),
-  };
+function placeOfPrimary({ epoch }: Held, leave: () => Promise<void>): Place {
+  return { epoch: () => epoch, primary: () => 'self', onPrimary: () => undefined, leave };
 }
 
-async function waitForLease(
-  db: Db,
-  holder: string,
-  { clock, onStandBy }: Pick<Deps, 'clock' | 'onStandBy'>,
-): Promise<Held> {
-  let seen = await seeLease(db, LEASE);
+/** @throws DbError `database_in_use` if another running control plane holds the lease, and this one may neither stand by nor serve beside it */
+async function enter(db: PostgresDb, deps: EnterDeps): Promise<Place> {
+  const held = await waitForLease(db, deps);
+  if (held === undefined) return serveBeside(db, deps);
+  db.fence(held);
+  const stop = keepRenewing(db.keeper, held, deps, deps.lose);
+  try {
+    if (!(await isCurrent(db, SCHEMA))) await endSecondaries(db);
+    await migrate({ ...db, ...db.patient }, SCHEMA, deps);
+    if (deps.peerUrl !== undefined) await announce(db, { id: deps.id, url: deps.peerUrl });
+  } catch (error) {
+    stop();
+    throw error;
+  }
+  return placeOfPrimary(held, () => {
+    stop();
+    return releaseLease(db, held);
+  });
+}
+
+/** The lease of the primary; undefined if this process may serve beside its holder. */
+async function waitForLease(db: Db, { clock, id, onStandBy, peerUrl }: EnterDeps): Promise<Held | undefined> {
+  const look = openSight(db, LEASE, clock);
   // Measured from the first answer: a slow server must not use up the time after which a dead holder is noticed.
-  const startedMs = clock.monotonicMs();
-  let sinceMs = startedMs;
+  let startedMs: number | undefined;
   let standsBy = false;
   for (;;) {
-    const now = await seeLease(db, LEASE);
-    const nowMs = clock.monotonicMs();
-    const isRenewed = now?.holder !== seen?.holder || now?.epoch !== seen?.epoch || now?.beat !== seen?.beat;
-    if (isRenewed) sinceMs = nowMs;
-    seen = now;
-    const mayTake = isFree(seen) || nowMs - sinceMs >= LEASE_MS;
-    const held = mayTake ? await takeLease(db, { name: LEASE, holder }, seen) : undefined;
+    const { seen, isRenewed, mayTake } = await look();
+    startedMs ??= clock.monotonicMs();
+    const held = mayTake ? await takeLease(db, { name: LEASE, holder: id }, seen) : undefined;
     if (held !== undefined) return held;
-    if (onStandBy === undefined && nowMs - startedMs > LEASE_MS + RENEWED_MS_MAX) {
+    if (onStandBy === undefined && clock.monotonicMs() - startedMs > LEASE_MS + RENEWED_MS_MAX) {
       throw new DbError(
         'database_in_use',
         'another control plane serves on this database: stop it first, or give the command on its machine',
@@ -212,47 +238,47 @@ async function waitForLease(
       standsBy = true;
       await onStandBy?.(db);
     }
+    if (standsBy && peerUrl !== undefined && (await mayServeBeside(db, seen))) return undefined;
     await clock.sleep(POLL_MS);
   }
 }
 
-/** Calls `onLost` once, if another process has the lease or if ours was not renewed in time for any reason. */
-function keepRenewing(
-  keeper: Pick<Db, 'tx'>,
-  held: Held,
-  { clock, log }: Deps,
-  onLost: (why: string) => void,
-): () => void {
-  let cancelNext = (): void => undefined;
-  let cancelDeadline = (): void => undefined;
-  let isOver = false;
-  const stop = (): void => {
-    isOver = true;
-    cancelNext();
-    cancelDeadline();
+/** The holder of the lease must have said where it is reached, and the schema must be ours. */
+async function mayServeBeside(db: Db, seen: SeenLease | undefined): Promise<boolean> {
+  if (seen === undefined || !(await isCurrent(db, SCHEMA))) return false;
+  return (await addressOf(db, seen.holder)) !== undefined;
+}
+
+async function serveBeside(db: PostgresDb, deps: EnterDeps): Promise<Place> {
+  const { id, peerUrl, lose } = deps;
+  const membership = await joinMembers(db, id);
+  db.fence(membership);
+  let stop = keepRenewing(db.keeper, membership, deps, lose);
+  let held: Held | undefined;
+  let whenPrimary = async (): Promise<void> => undefined;
+  if (peerUrl !== undefined) await announce(db, { id, url: peerUrl });
+  const following = followPrimary(db, {
+    ...deps,
+    lease: LEASE,
+    fits: () => isCurrent(db, SCHEMA),
+    onLost: lose,
+    onTaken: async (taken) => {
+      held = taken;
+      stop();
+      db.fence(taken);
+      stop = keepRenewing(db.keeper, taken, deps, lose);
+      await whenPrimary();
+    },
+  });
+  return {
+    epoch: () => held?.epoch ?? 0,
+    primary: following.primary,
+    onPrimary: (fn) => void (whenPrimary = fn),
+    leave: async () => {
+      await following.stop();
+      stop();
+      if (held !== undefined) await releaseLease(db, held);
+      await leaveMembers(db, id);
+    },
   };
-  const lose = (why: string): void => {
-    if (isOver) return;
-    stop();
-    onLost(why);
-  };
-  const watch = (fromMs: number): void => {
-    cancelDeadline();
-    const leftMs = RENEWED_MS_MAX - (clock.monotonicMs() - fromMs);
-    cancelDeadline = clock.after(leftMs, () => lose(`the lease was not renewed for ${RENEWED_MS_MAX / 1000} s`));
-  };
-  const renew = async (): Promise<void> => {
-    const startedMs = clock.monotonicMs();
-    try {
-      if (!(await renewLease(keeper, held))) return lose('another control plane has taken this database over');
-      if (!isOver) watch(startedMs);
-    } catch (error) {
-      if (error instanceof DbError && error.code === 'lease_lost') return lose(error.message);
-      log.error({ err: error }, 'the lease could not be renewed; it will be retried');
-    }
-    if (!isOver) cancelNext = clock.after(RENEW_MS, () => void renew());
-  };
-  watch(clock.monotonicMs());
-  cancelNext = clock.after(RENEW_MS, () => void renew());
-  return stop;
 }

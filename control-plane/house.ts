@@ -14,8 +14,9 @@ import { openDiskBlobs } from './base/blobs/local-disk.ts';
 import { type PresignedUrls, openPresignedUrls, openUrlKeys, type UrlKeys } from './base/blobs/presigned-urls.ts';
 import { openS3Blobs } from './base/blobs/s3.ts';
 import { openCursors } from './base/http/cursors.ts';
-import { addMeasures, type Metrics, openMetrics } from './base/http/metrics.ts';
+import { addMeasures, type Measure, type Metrics, openMetrics } from './base/http/metrics.ts';
 import { BALLAST_BYTES, openBallast } from './base/db/ballast.ts';
+import { openSecondaries } from './base/db/members.ts';
 import { assertSecretFits, openSealing } from './base/http/sealing.ts';
 import { type DiskUse, diskUse } from './base/db/readiness.ts';
 import type { Http, HttpDeps } from './base/http/server.ts';
@@ -26,10 +27,12 @@ import { type Brings, bringsOf, brought } from './brings.ts';
 import { blobsDirectory, type Config, readSecret, serviceManager } from './config.ts';
 import { openConsole } from './console/console.ts';
 import { openManual } from './docs/manual.ts';
+import { type Link } from './fleet/link/link.ts';
+import { openPeerStreams } from './fleet/link/peer-streams.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
 import { type Listeners, openListeners } from './listeners.ts';
 import { type OperatorFiles, readFiles, readLatest, settingsOf, type Stores } from './operator-files.ts';
-import { type Running, startLoops, startWatchdog } from './loops.ts';
+import { allLoops, type Running, startLoops, startWatchdog, stopLoops } from './loops.ts';
 import { openImages } from './rental/launch/images.ts';
 import { openModelHub } from './rental/launch/model-hub.ts';
 import type { PrivateRegistry } from './rental/launch/registry.ts';
@@ -78,7 +81,7 @@ export async function openHouse(config: Config, log: Log, options: HouseOptions 
   const foundation = await openOwnFoundation(config, {
     ...outside,
     onCommit: metrics.observeCommit,
-    onStandBy: standsBy ? standby.begin : undefined,
+    ...(standsBy ? { onStandBy: standby.begin, peerUrl: config.peer_url } : {}),
   });
   try {
     // A process that stood by has read its files long ago.
@@ -102,17 +105,25 @@ interface Read {
 
 function houseOn(foundation: Ground, files: OperatorFiles, read: Read): House {
   const { config, settings, certificates, stores } = files;
-  const { outside, metrics, secret, readAgain, systemd, standby } = read;
+  const { outside, metrics, secret, readAgain } = read;
   const { clock, log } = outside;
   const { hasRoom } = foundation;
   const audit = openAudit({ ...outside, db: foundation.db });
   const core: Core = { ...outside, db: audit.db };
-  let running: Running | undefined;
-  const nudges = nudgesOf(() => running);
+  const life: Life = { running: undefined, endsSlowly: false };
+  const nudges = nudgesOf(life);
   const services = openServices(config, { secret, ...stores }, core);
   const listens = (instanceId: string): boolean => listeners.publicPorts.listens(instanceId);
-  let endsSlowly = false;
-  const rooms = openRooms(core, settings, { nudges, hasRoom, listens, endsSlowly: () => endsSlowly, ...services });
+  const { members } = foundation;
+  const rooms = openRooms(core, settings, {
+    nudges,
+    hasRoom,
+    members,
+    openStream: openStreamThrough(foundation.primary, core, () => rooms.link),
+    listens,
+    endsSlowly: () => life.endsSlowly,
+    ...services,
+  });
   const brings = bringsOf(core, rooms, {
     cursors: openCursors(secret),
     keep: config.retention,
@@ -120,8 +131,9 @@ function houseOn(foundation: Ground, files: OperatorFiles, read: Read): House {
     metrics,
     manual: openManual(),
     console: openConsole(),
-    loops: () => statusesOf(running),
-    driven: () => running?.engine.driven() ?? new Map(),
+    loops: () => statusesOf(life),
+    driven: () => life.running?.engine?.driven() ?? new Map(),
+    secondaries: config.peer_url === undefined ? undefined : openSecondaries(members.id, core),
     ...startOf(config, { clock, foundation }),
     reload: async () => reloadSettings(readAgain, { rooms, listeners }, log),
   });
@@ -130,41 +142,102 @@ function houseOn(foundation: Ground, files: OperatorFiles, read: Read): House {
     metrics,
     authenticate: rooms.accounts.authenticate,
     authenticateSession: rooms.users.sessions.authenticate,
-    ready: async () => (running === undefined ? ['still starting'] : rooms.readiness.check()),
+    ready: async () => (life.running === undefined ? ['still starting'] : rooms.readiness.check()),
     hasRoom,
   };
   const admin = openAdmin(brought(brings, 'operatorRoutes'), audit, web);
-  const listeners = openListeners(config, { core, rooms, brings, web, audit, certificates, epoch: foundation.epoch });
-  addMeasures(metrics.registry, brought([...brings, listeners.brings], 'measures'));
-
+  const listeners = openListeners(config, { core, rooms, brings, web, audit, certificates, foundation });
   return {
     admin,
     onLost: foundation.onLost,
+    ...course({ ...read, config, core, foundation, rooms, brings, listeners, admin, services }, life),
+  };
+}
+
+/** What changes while the house stands. */
+interface Life {
+  /** The loops of this process; undefined until it starts. */
+  running: Running | undefined;
+  /** The process ends, and its connections have a long time to. */
+  endsSlowly: boolean;
+}
+
+interface Parts extends Pick<Read, 'metrics' | 'systemd' | 'standby'> {
+  config: Config;
+  core: Core;
+  foundation: Foundation;
+  rooms: Rooms;
+  brings: readonly Brings[];
+  listeners: Listeners;
+  admin: Http;
+  services: ReturnType<typeof openServices>;
+}
+
+/** How the house starts and closes. */
+function course(parts: Parts, life: Life): Pick<House, 'start' | 'close'> {
+  const { config, core, foundation, brings, listeners, admin, services, systemd, standby } = parts;
+  const { log } = core;
+  return {
     start: async () => {
-      await rooms.endpoints.prepare();
-      await listeners.publicPorts.sync();
-      // After a long outage of our own, or the restore of a backup, the host states in the database are too old to rely on.
-      if (await rooms.ownOutages.beat()) await rooms.supply.setAllOffline();
-      running = startLoops(core, [...brings, listeners.brings]);
-      const { alive, alivePeriodMs } = systemd;
-      if (alivePeriodMs !== undefined) startWatchdog(core, running, { alive, alivePeriodMs });
+      const isPrimary = foundation.primary() === 'self';
+      foundation.onPrimary(async () => {
+        await lead(parts, life);
+        log.info('this control plane is the primary now');
+        await systemd.ready();
+      });
+      measure(parts, (each) => each.everywhere === true);
+      if (isPrimary) await lead(parts, life);
+      else run('secondary', parts, life);
       await standby.end();
-      await admin.listen({ socketPath: config.admin_socket });
       const { port } = await listeners.listen();
       const served = { version: VERSION, host: config.listen.host, port, admin_socket: config.admin_socket };
-      log.info(served, 'the control plane serves');
+      log.info(served, isPrimary ? 'the control plane serves' : 'the control plane serves beside the primary');
       await systemd.ready();
       return { port };
     },
     close: async () => {
-      endsSlowly = config.drain_seconds > QUICK_STOP_SECONDS_MAX;
-      await drain(running, { systemd, listeners }, config.drain_seconds * 1_000);
-      await closeRooms(brings, running, async () => listeners.closeWeb().then(() => admin.close()));
+      life.endsSlowly = config.drain_seconds > QUICK_STOP_SECONDS_MAX;
+      await drain(life.running, { systemd, listeners }, config.drain_seconds * 1_000);
+      await closeRooms(brings, life.running, async () => listeners.closeWeb().then(() => admin.close()));
       await services.images.close();
       await services.modelHub.close();
       await foundation.close();
     },
   };
+}
+
+/** Starts what only the primary does. A secondary calls it when it takes the place of the primary. */
+async function lead(parts: Parts, life: Life): Promise<void> {
+  const { config, rooms, listeners, admin } = parts;
+  await rooms.endpoints.prepare();
+  await listeners.publicPorts.sync();
+  // After a long outage of our own, or the restore of a backup, the host states in the database are too old to rely on.
+  if (await rooms.ownOutages.beat()) await rooms.supply.setAllOffline();
+  if (life.running !== undefined) await stopLoops(life.running);
+  run('primary', parts, life);
+  measure(parts, (each) => each.everywhere !== true);
+  await admin.listen({ socketPath: config.admin_socket });
+  await listeners.listenForInstances();
+}
+
+function run(as: 'primary' | 'secondary', { core, brings, listeners, systemd }: Parts, life: Life): void {
+  life.running = startLoops(core, [...brings, listeners.brings], as);
+  const { alive, alivePeriodMs } = systemd;
+  if (alivePeriodMs !== undefined) startWatchdog(core, life.running, { alive, alivePeriodMs });
+}
+
+function measure({ metrics, brings, listeners }: Parts, which: (each: Measure) => boolean): void {
+  addMeasures(metrics.registry, brought([...brings, listeners.brings], 'measures').filter(which));
+}
+
+/** A secondary has no links, so it opens streams into workloads through the primary. */
+function openStreamThrough(primary: Foundation['primary'], core: Core, link: () => Link): Link['openStream'] {
+  const primaryUrl = (): string | undefined => {
+    const now = primary();
+    return typeof now === 'string' ? undefined : now.url;
+  };
+  const peers = openPeerStreams({ ...core, primaryUrl });
+  return (...stream) => (primary() === 'self' ? link().openStream(...stream) : peers.openStream(...stream));
 }
 
 /** Values of this start that operators see. `disk` is undefined with PostgreSQL, whose disk this process cannot measure. */
@@ -251,14 +324,12 @@ async function closeRooms(
 ): Promise<void> {
   for (const room of brings) await room.leave?.();
   await Promise.all([closeSockets(), ...brings.map((room) => room.finish?.())]);
-  await Promise.all(running?.loops.map(({ loop }) => loop.stop()) ?? []);
-  await running?.engine.stop();
+  if (running !== undefined) await stopLoops(running);
   for (const room of brings.toReversed()) await room.close?.();
 }
 
-function statusesOf(running: Running | undefined): LoopStatus[] {
-  if (running === undefined) return [];
-  return [running.engine.loop, ...running.loops.map(({ loop }) => loop)].map((loop) => loop.status());
+function statusesOf({ running }: Life): LoopStatus[] {
+  return running === undefined ? [] : allLoops(running).map((loop) => loop.status());
 }
 
 /** The services outside of this process that rooms use, except hosts. */
@@ -289,13 +360,11 @@ function openStorage(
 }
 
 /** Does nothing while no loop runs, because the first tick of each loop checks everything. */
-function nudgesOf(running: () => Running | undefined): Nudges {
+function nudgesOf(life: Life): Nudges {
   const nudgeLoop = (name: string): void =>
-    running()
-      ?.loops.find(({ loop }) => loop.status().name === name)
-      ?.loop.nudge();
+    life.running?.loops.find(({ loop }) => loop.status().name === name)?.loop.nudge();
   return {
-    engine: () => running()?.engine.nudge(),
+    engine: () => life.running?.engine?.nudge(),
     edge: () => nudgeLoop('edge'),
     watch: () => nudgeLoop('watch'),
     webhooks: () => nudgeLoop('webhooks'),

@@ -11,6 +11,8 @@ import { type Http, type HttpDeps, openHttp } from './base/http/server.ts';
 import { openTls, type Tls, type TlsFiles } from './base/http/listen.ts';
 import { type Brings, brought } from './brings.ts';
 import type { Config } from './config.ts';
+import { PEER_STREAMS_PATH, peerStreamsListener } from './fleet/link/peer-streams.ts';
+import type { Foundation } from './foundation.ts';
 import type { AppAddress } from './rental/endpoints/app-address.ts';
 import { appAccess, endpointAccess } from './rental/edge/access.ts';
 import { type App, openAppProxy } from './rental/edge/app-proxy.ts';
@@ -30,7 +32,10 @@ export interface Listeners {
   publicPorts: PublicPorts;
   /** Applies those settings that need no restart. */
   reload(config: Config): void;
+  /** Listens for requests to the API and for metrics. */
   listen(): Promise<{ port: number }>;
+  /** Listens for requests to applications. */
+  listenForInstances(): Promise<void>;
   /**
    * Refuses new connections to instances and their applications. Open connections may last for `graceMs`. The API goes on.
    * The loop `edge` must have ended, because it would open the ports again.
@@ -48,8 +53,7 @@ interface ListenersDeps {
   web: HttpDeps;
   audit: Audit;
   certificates: Certificates;
-  /** Number of this start, from the lease `primary` of the database. */
-  epoch: number;
+  foundation: Pick<Foundation, 'epoch' | 'primary'>;
 }
 
 /** Opens no socket yet. */
@@ -65,8 +69,10 @@ export function openListeners(config: Config, deps: ListenersDeps): Listeners {
     reload: (next) => http.setRateLimits(rateLimitsOf(next)),
     listen: async () => {
       if (config.metrics_listen !== undefined) await metricsHttp?.listen(config.metrics_listen);
-      if (config.apps !== undefined) await apps?.listen(config.apps.listen);
       return http.listen(config.listen);
+    },
+    listenForInstances: async () => {
+      if (config.apps !== undefined) await apps?.listen(config.apps.listen);
     },
     drain: async (graceMs) => {
       await Promise.all([publicPorts.close(graceMs), apps?.close(graceMs)]);
@@ -82,7 +88,12 @@ function bringsOfSockets(http: Http, publicPorts: PublicPorts, certificates: Cer
   return {
     loops: [
       { name: 'edge', ...EDGE_TIMES, run: () => publicPorts.sync(), endsBeforeDrain: true },
-      { name: 'certificates', periodMs: CERTIFICATES_PERIOD_MS, run: async () => certificates.refresh() },
+      {
+        name: 'certificates',
+        periodMs: CERTIFICATES_PERIOD_MS,
+        run: async () => certificates.refresh(),
+        everywhere: true,
+      },
     ],
     forgets: [{ what: 'idempotency_keys', run: http.purgeIdempotencyKeys }],
     measures: portMeasures(publicPorts),
@@ -113,10 +124,11 @@ export function openCertificates(config: Config, log: Log): Certificates {
 function openPublicHttp(
   config: Config,
   tls: Tls | undefined,
-  { core, rooms, brings, web, audit, epoch }: ListenersDeps,
+  { core, rooms, brings, web, audit, foundation }: ListenersDeps,
 ): Http {
   const http = openHttp(web, {
-    epoch,
+    epoch: foundation.epoch,
+    primary: foundation.primary,
     audience: 'public',
     baseUrl: config.base_url,
     trustProxy: config.trust_proxy,
@@ -131,6 +143,8 @@ function openPublicHttp(
   http.register(operatorSessionRoutes(brought(brings, 'operatorRoutes'), audit));
   http.onUpgrade(LINK_PATH, rooms.link.onLinkUpgrade);
   http.onUpgrade(STREAMS_PATH, rooms.link.onStreamUpgrade);
+  if (config.peer_url !== undefined)
+    http.onUpgrade(PEER_STREAMS_PATH, peerStreamsListener({ ...core, openStream: rooms.link.openStream }));
   return http;
 }
 
@@ -149,7 +163,7 @@ function rateLimitsOf({ rate_limits: limits }: Config): RateLimitOptions {
 }
 
 function openMetricsHttp(config: Config, web: HttpDeps): Http {
-  const http = openHttp(web, { epoch: 0, audience: 'public', baseUrl: config.base_url, trustProxy: [] });
+  const http = openHttp(web, { epoch: () => 0, audience: 'public', baseUrl: config.base_url, trustProxy: [] });
   http.register([metricsRoute(web.metrics, 'none')]);
   return http;
 }

@@ -16,23 +16,37 @@ const FORGET_PERIOD_MS = 3_600_000;
 const FORGET_MS_BUDGET = 60_000;
 
 export interface Running {
-  engine: Engine;
+  /** Drives rows that are due; undefined in a secondary. */
+  engine: Engine | undefined;
   loops: { endsBeforeDrain: boolean; loop: Loop }[];
 }
 
-export function startLoops(core: Core, brings: readonly Brings[]): Running {
-  const engine = startEngine(brought(brings, 'drivers'), core);
+/** A secondary has no engine, and only those loops that run in each control plane. */
+export function startLoops(core: Core, brings: readonly Brings[], as: 'primary' | 'secondary'): Running {
+  const start = ({ endsBeforeDrain = false, ...options }: RoomLoop): Running['loops'][number] => ({
+    endsBeforeDrain,
+    loop: startLoop(options, core),
+  });
+  const loops = brought(brings, 'loops');
+  if (as === 'secondary')
+    return { engine: undefined, loops: loops.filter(({ everywhere = false }) => everywhere).map(start) };
   const forgets = brought(brings, 'forgets');
   const purge: RoomLoop = {
     name: 'purge',
     periodMs: FORGET_PERIOD_MS,
     run: (signal) => forgetOld(signal, forgets, core),
   };
-  const loops = [...brought(brings, 'loops'), purge].map(({ endsBeforeDrain = false, ...options }) => ({
-    endsBeforeDrain,
-    loop: startLoop(options, core),
-  }));
-  return { engine, loops };
+  return { engine: startEngine(brought(brings, 'drivers'), core), loops: [...loops, purge].map(start) };
+}
+
+export function allLoops({ engine, loops }: Running): Loop[] {
+  return [...(engine === undefined ? [] : [engine.loop]), ...loops.map(({ loop }) => loop)];
+}
+
+/** Resolves when the last run is over. */
+export async function stopLoops({ engine, loops }: Running): Promise<void> {
+  await Promise.all(loops.map(({ loop }) => loop.stop()));
+  await engine?.stop();
 }
 
 /**
@@ -69,7 +83,7 @@ export function startWatchdog(
   systemd: Pick<Systemd, 'alive'> & { alivePeriodMs: number },
 ): void {
   const run = async (): Promise<void> => {
-    const hanging = hangingLoops([running.engine.loop, ...running.loops.map(({ loop }) => loop)]);
+    const hanging = hangingLoops(allLoops(running));
     if (hanging.length > 0) throw new Error(`these loops hang: ${hanging.join(', ')}`);
     // A restart would not free a full disk. So a process whose only fault is a full disk counts as alive.
     await writeRow(core.db, core.clock).catch((error: unknown) => {

@@ -28,7 +28,7 @@ export type Rooms = ReturnType<typeof openRooms>;
 /** Opens all rooms in their order. Rooms read the `Changeable` settings at each use, so that `reload` can change them. */
 export function openRooms(core: Core, given: Settings, outside: Outside) {
   const { db, clock, ids, log } = core;
-  const { nudges, storage } = outside;
+  const { nudges, storage, members } = outside;
   // A copy, so that a reload changes no object of the caller.
   const settings = { ...given, presets: { ...given.presets } };
   const sshKeys = openSshKeys({ clock, ids });
@@ -69,6 +69,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     quiet: rental.quiet,
     openStream,
     storage,
+    members,
     nudges,
   };
   const models: Models = openModels(core, settings, below);

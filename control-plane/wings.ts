@@ -4,6 +4,7 @@ import { type Accounts } from './base/accounts/accounts.ts';
 import { type SshKeys } from './base/accounts/ssh-keys.ts';
 import type { Blobs } from './base/blobs/blobs.ts';
 import type { PresignedUrls, UrlKeys } from './base/blobs/presigned-urls.ts';
+import type { Members } from './base/db/members.ts';
 import { type Events } from './base/events/events.ts';
 import type { Mail } from './base/mail/mail.ts';
 import { type Operations } from './base/operations/operations.ts';
@@ -54,6 +55,7 @@ export interface Outside {
   nudges: Nudges;
   /** False while the disk of the database is full. */
   hasRoom(): boolean;
+  members: Members;
   mail: Mail;
   webhookOutbound: Outbound;
   images: Pick<Images, 'verify' | 'pullLogin' | 'mayAsk'>;
@@ -316,6 +318,7 @@ export interface BelowModels extends Fleet {
   quiet: Quiet;
   openStream: Link['openStream'];
   storage: Outside['storage'];
+  members: Outside['members'];
   nudges: Nudges;
 }
 
@@ -331,7 +334,8 @@ export interface Models {
 export function openModels(core: Core, settings: Settings, below: BelowModels): Models {
   const { db, clock, ids, rng, log } = core;
   const { accounts, events, ledger, supply, workloads, link, instances, quiet, openStream, nudges } = below;
-  const { blobs } = below.storage;
+  const { members, storage } = below;
+  const { blobs } = storage;
   const { refuseKey } = accounts;
   const catalog = openCatalog(settings.models);
   const openMax = (): OpenMax => ({
@@ -353,7 +357,7 @@ export function openModels(core: Core, settings: Settings, below: BelowModels): 
     quiet,
     nudge: () => nudges.engine(),
   });
-  const gateway = openGateway({ db, clock, ids, log, ledger, catalog, replicas, openMax, refuseKey });
+  const gateway = openGateway({ db, clock, ids, log, ledger, members, catalog, replicas, openMax, refuseKey });
   const videos = openVideos({
     db,
     events,
@@ -370,7 +374,7 @@ export function openModels(core: Core, settings: Settings, below: BelowModels): 
   const { fileBytesMax: bytesMax, fileBytesPerOrg: bytesPerOrgMax } = settings;
   const fineTuning = openFineTuning({
     ...core,
-    ...below.storage,
+    ...storage,
     events,
     ledger,
     supply,

@@ -16,7 +16,7 @@ import { fail } from '../../shared/errors.ts';
 export function openAdmin(routes: readonly Route[], audit: Audit, core: Omit<HttpDeps, 'authenticate'>): Http {
   const deps: HttpDeps = { ...core, authenticate: async () => undefined };
   // Without API keys there are no Idempotency-Keys here, so the epoch is never used.
-  const http = openHttp(deps, { epoch: 0, audience: 'operator', baseUrl: 'http://localhost/v1', trustProxy: [] });
+  const http = openHttp(deps, { epoch: () => 0, audience: 'operator', baseUrl: 'http://localhost/v1', trustProxy: [] });
   http.register(audited(routes, audit));
   return http;
 }
@@ -72,6 +72,8 @@ export function operatorSessionRoutes(routes: readonly Route[], audit: Pick<Audi
     ...each,
     path: each.path.replace(OF_SOCKET, '/admin/v1/'),
     scope: 'session',
+    // Many of them show or change the process that has the loops and the links.
+    everywhere: false,
     stepUp: each.method !== 'GET',
     errors: [...each.errors, 'insufficient_scope', 'second_factor_required'],
     handler: async (call) => {

@@ -31,7 +31,7 @@ function textOf(overview: Overview): string {
 }
 
 function figuresOf({ ledger, machines, gpus, outages, launches, ...rest }: Overview): Record<string, unknown>[] {
-  const { disk, database_bytes: bytes, last_day: day } = rest;
+  const { disk, database_bytes: bytes, last_day: day, secondaries } = rest;
   const used = disk === null ? 'not measured' : `${Math.round((100 * disk.used_bytes) / disk.total_bytes)} % used`;
   const rows: [string, string, string][] = [
     [
@@ -39,6 +39,7 @@ function figuresOf({ ledger, machines, gpus, outages, launches, ...rest }: Overv
       ledger.faults === 0 ? 'no fault found' : `${ledger.faults} faults`,
       `${ledger.transfers} transfers, proven at ${ledger.new_proven_at ?? 'no time yet'}`,
     ],
+    ['control planes', `${1 + secondaries}`, 'the primary and those that serve beside it'],
     ['links', `${machines.linked} of ${machines.listed} machines`, ''],
     ['rented', `${gpus.rented} of ${gpus.offered} GPUs`, `$${gpus.revenue_per_hour} an hour`],
     ['outages now', `${outages.machines} machines`, `${outages.rentals} rentals are not charged`],

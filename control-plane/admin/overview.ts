@@ -5,6 +5,7 @@ import type { LoopStatus } from '../../shared/loop.ts';
 import { dollarText } from '../../shared/money.ts';
 import { VERSION } from '../../shared/version.ts';
 import type { Db, Query } from '../base/db/db.ts';
+import type { Secondaries } from '../base/db/members.ts';
 import { databaseBytes, type DiskUse } from '../base/db/readiness.ts';
 import type { DueRows, Servers, Waiting, Waits } from '../base/http/overview.ts';
 import { gpusOffered, linkedMachines } from '../fleet/supply/overview.ts';
@@ -19,7 +20,12 @@ export interface OverviewDeps {
   db: Db;
   clock: Clock;
   loops(): LoopStatus[];
-  process: { startedMs: number; epoch: number; disk?: (() => Promise<DiskUse>) | undefined };
+  process: {
+    startedMs: number;
+    epoch(): number;
+    secondaries?: Pick<Secondaries, 'count'> | undefined;
+    disk?: (() => Promise<DiskUse>) | undefined;
+  };
   /** Kinds of things of all rooms that wait for an operator. `dueRows` and `servers` are those of all rooms too. */
   waits(): readonly Waits[];
   dueRows(): readonly DueRows[];
@@ -58,7 +64,8 @@ export async function overviewOf(deps: OverviewDeps): Promise<Overview> {
     at: isoTime(nowMs),
     version: VERSION,
     started_at: isoTime(process.startedMs),
-    epoch: process.epoch,
+    epoch: process.epoch(),
+    secondaries: (await process.secondaries?.count()) ?? 0,
     ledger: {
       faults: ledger.faults,
       transfers: ledger.transfers,

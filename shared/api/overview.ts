@@ -90,6 +90,7 @@ export const Overview = z
     version: z.string(),
     started_at: time.describe('When this process was started'),
     epoch: z.int().describe('Grows with every start on this database'),
+    secondaries: z.int().describe('Control planes that serve beside this one'),
     ledger: z.strictObject({
       faults: count.describe('Broken invariants that the last proof has found'),
       transfers: count.describe('Transfers that were proven'),

@@ -57,7 +57,7 @@ export type LogsTarget = z.infer<typeof LogsTarget>;
 export const TerminalTarget = z.strictObject({ kind: z.literal('terminal') });
 
 /** The target of a data stream. */
-const OpenTarget = z.discriminatedUnion('kind', [SshTarget, ProbeTarget, TcpTarget, TerminalTarget, LogsTarget]);
+export const OpenTarget = z.discriminatedUnion('kind', [SshTarget, ProbeTarget, TcpTarget, TerminalTarget, LogsTarget]);
 
 /** The login to a registry for one image: a token for its repository, or a password if the registry does not use tokens. */
 export const PullLogin = z.discriminatedUnion('kind', [

@@ -65,6 +65,7 @@ export function openBareRooms(
       hasRoom: () => true,
       listens: () => true,
       endsSlowly: () => false,
+      members: { id: ids.uuid(), others: async () => new Set() },
       nudges: { engine: none, edge: none, watch: none, webhooks: none },
       mail: { isConfigured: false, send: async () => false },
       webhookOutbound: openOutbound({ ports: 'any', privateNetworks: [], namedHosts: [] }, { clock }),

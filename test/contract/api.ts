@@ -124,7 +124,7 @@ function openOn(world: World, epoch: number, around: Around): Api {
       hasRoom: () => true,
     },
     {
-      epoch,
+      epoch: () => epoch,
       audience: 'public',
       baseUrl: 'https://api.example.com/v1',
       trustProxy: [],

@@ -72,7 +72,7 @@ const RESOURCES: Record<string, Make> = {
   '/v1/receipts/{id}': async ({ world, ids }, owner) => {
     const named = requestOf(owner, ids.prefixed('rcp'));
     const money = { tier: 'serverless', held_ucents: 0n, opened_ms: world.clock.now() } as const;
-    const receipt = { ...named, ...money, end_user: null, metadata: null };
+    const receipt = { ...named, ...money, end_user: null, metadata: null, member: 'member-1' };
     await world.db.hot(openReceipt(receipt));
     return named.id;
   },

@@ -44,7 +44,7 @@ test('a machine with two rentals costs at most 0.02 row writes a second', { time
   const ids: string[] = [];
   for (let i = 0; i < MACHINES * RENTALS_PER_MACHINE; i += 1) ids.push(await world.run(who));
   for (const { machine, identity } of made) await linkUp(machine, identity, ids);
-  const running = startLoops(world.core, world.brings());
+  const running = startLoops(world.core, world.brings(), 'primary');
   await world.clock.advance(HOUR_MS);
   const before = counting.counts.rowWrites;
   await world.clock.advance(HOUR_MS);

@@ -160,7 +160,7 @@ test('a lease that is not renewed changes hands; its former holder writes nothin
   // The process is paused: its clock stands still.
   const clockB = virtualClock();
   const b = await pass(clockB, start(url, clockB));
-  expect(b.epoch).toBe(a.epoch + 1);
+  expect(b.epoch()).toBe(a.epoch() + 1);
   const write = a.db.tx('late', (tx) => tx.run(sql`update commit_probes set at_ms = 1`));
   await expect(write).rejects.toMatchObject({ code: 'lease_lost' });
   await b.db.tx('write', (tx) => tx.run(sql`insert into commit_probes (id, at_ms) values (1, 2)`));
@@ -177,7 +177,7 @@ test('a process that stands by waits as long as the holder renews the lease, and
   const onStandBy = async (): Promise<void> => void standsBy.push(clock.monotonicMs());
   const started = openFoundation({ postgres: url }, { ...depsWith(clock), onStandBy });
   let looks = 0;
-  // The holder renews until the process stands by and for three leases more. Virtual time passes while the database works, so no bound of it would hold.
+  // The holder renews until the process stands by and for three leases more. Virtual time passes while the database works, so no bound would hold.
   const far = (): number => (standsBy[0] ?? 100 * LEASE_MS) + 3 * LEASE_MS;
   const waited = pass(
     clock,
@@ -190,7 +190,7 @@ test('a process that stands by waits as long as the holder renews the lease, and
   const { foundation, atMs } = await waited;
   expect(standsBy).toHaveLength(1);
   expect(atMs).toBeGreaterThan(far() + LEASE_MS - RENEW_MS);
-  expect(foundation.epoch).toBe(held.epoch + 1);
+  expect(foundation.epoch()).toBe(held.epoch + 1);
   await foundation.close();
 });
 
@@ -209,7 +209,7 @@ test('a released lease is taken at once', async () => {
   const a = await start(url, clock);
   await a.close();
   const b = await start(url, clock);
-  expect(b.epoch).toBe(a.epoch + 1);
+  expect(b.epoch()).toBe(a.epoch() + 1);
   await b.close();
 });
 

@@ -170,7 +170,7 @@ async function serve(world: World, hasRoom: () => boolean): Promise<Http> {
       hasRoom,
     },
     {
-      epoch: 1,
+      epoch: () => 1,
       audience: 'public',
       baseUrl: 'https://api.example.com/v1',
       trustProxy: [],

@@ -222,7 +222,7 @@ test('a key that another process has revoked is refused at the next request, als
 test('a repeated request holds nothing that the first one needs, while its packet waits for the wallet of that one', async () => {
   const who = await world.customer(100_000);
   const { db, clock, rooms, core } = world;
-  const idempotency = openIdempotency({ ...core, db, epoch: 1 });
+  const idempotency = openIdempotency({ ...core, db, epoch: () => 1 });
   const request = { ...who, method: 'POST', path: '/v1/videos', key: 'same', query: undefined, body: {} };
   const [held, go] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const reply = { status: 202, body: {} };

@@ -1,7 +1,13 @@
 // The main job with the control plane on PostgreSQL: rent, log in, be killed and come back, end, and the books agree.
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import OpenAI from 'openai';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { terminate } from '../kit/api-client.ts';
+import { Instance } from '../../shared/api/instance.ts';
+import { openApiClient, terminate } from '../kit/api-client.ts';
+import { openFakeUpstream } from '../kit/fake-upstream.ts';
+import { modelsFile } from '../kit/models.ts';
+import { freePort } from '../kit/ports.ts';
 import { sendAndKillAtReply, sendKeyed } from '../kit/dying-reply.ts';
 import { eventually, startProgram } from '../kit/processes.ts';
 import { startPostgres } from '../kit/postgres.ts';
@@ -68,4 +74,61 @@ test('a second control plane takes over when the first one dies: the rental goes
     await second.stop('SIGTERM');
     await controlPlane.daemon.start();
   }
+});
+
+test('two control planes serve at once; the primary is killed, and requests to models, the rental and its SSH go on', async () => {
+  const { controlPlane, customer, dir } = stack;
+  const instance = await stack.rent();
+  const ssh = stack.ssh(instance);
+  const upstream = await openFakeUpstream();
+  const models_file = join(dir, 'models.yaml');
+  writeFileSync(models_file, modelsFile(upstream.baseUrl));
+  const config = JSON.parse(readFileSync(controlPlane.configPath, 'utf8')) as object;
+  const configure = (path: string, more: object): void =>
+    writeFileSync(path, JSON.stringify({ ...config, models_file, trust_proxy: ['127.0.0.1'], ...more }));
+  const port = await freePort();
+  const [secondUrl, configPath] = [`http://127.0.0.1:${port}`, join(dir, 'second.yaml')];
+  configure(configPath, {
+    listen: { host: '127.0.0.1', port },
+    peer_url: secondUrl,
+    admin_socket: join(dir, 's.sock'),
+  });
+  configure(controlPlane.configPath, { peer_url: controlPlane.agentUrl });
+  await controlPlane.daemon.stop('SIGTERM');
+  await controlPlane.daemon.start();
+  const second = startProgram({ command: process.execPath, args: [LAUNCHER, 'serve', '--config', configPath] });
+  const throughSecond = openApiClient(`${secondUrl}/v1`, customer.key);
+  const client = new OpenAI({ apiKey: customer.key, baseURL: `${secondUrl}/v1`, maxRetries: 0 });
+  const chat = (): Promise<unknown> =>
+    client.chat.completions.create({ model: 'small', messages: [{ role: 'user', content: 'hi' }] });
+  const seen = (): Promise<Instance> => throughSecond.get(`/instances/${instance.id}`, Instance);
+  try {
+    await second.waitForOutput(/serves beside the primary/, 30_000);
+    // Only the primary knows that there is nothing.
+    const asksFirst = async (): Promise<number> => (await fetch(`${secondUrl}/v1/nothing`)).status;
+    await eventually('the second passes on', 10_000, async () => ((await asksFirst()) === 404 ? true : undefined));
+    await chat();
+    await controlPlane.daemon.stop('SIGKILL');
+    await chat();
+    expect(await seen()).toMatchObject({ id: instance.id });
+    expect(await asksFirst()).toBe(503);
+    await second.waitForOutput(/is the primary now/, 60_000);
+    await chat();
+    expect(await seen()).toMatchObject({ id: instance.id, status: 'running' });
+    // The host knows only the address of the first one, which passes its link and its streams on.
+    await controlPlane.daemon.start();
+    await eventually('login through the second one', 60_000, async () =>
+      (await ssh.run('true')).code === 0 ? true : undefined,
+    );
+    await terminate(customer.api, instance.id);
+  } finally {
+    await second.stop('SIGTERM');
+    await upstream.close();
+  }
+  await eventually('the first one is the primary again', 20_000, () =>
+    verifyLedger(controlPlane).then(
+      () => true as const,
+      () => undefined,
+    ),
+  );
 });

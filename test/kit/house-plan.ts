@@ -39,6 +39,7 @@ export const DAEMONS: readonly Daemon[] = [
       'config-files.ts',
       'operator-files.ts',
       'standby.ts',
+      'secondary.ts',
       'config.ts',
       'config-rules.ts',
     ],

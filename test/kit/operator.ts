@@ -30,7 +30,7 @@ export function processAround(audit: Audit): Process {
     loops: () => [],
     driven: () => new Map(),
     startedMs: 0,
-    epoch: 1,
+    epoch: () => 1,
     reload: async () => ({}),
   };
 }

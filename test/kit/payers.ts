@@ -30,11 +30,11 @@ export async function makePayers(
   return payers;
 }
 
-/** The receipt of a new request. */
+/** The receipt of a new request. The first world of a test serves it. */
 export function newReceipt(
   { orgId, principalId }: Payer,
   facts: Pick<NewReceipt, 'id' | 'held_ucents' | 'opened_ms'>,
 ): NewReceipt {
-  const named = { request_id: 'req_test', model_id: 'test/chat', tier: 'serverless' } as const;
+  const named = { request_id: 'req_test', model_id: 'test/chat', tier: 'serverless', member: 'member-1' } as const;
   return { ...named, ...facts, org_id: orgId, api_key_id: principalId, end_user: null, metadata: null };
 }

@@ -115,6 +115,8 @@ export interface WorldOutside {
   nudges?: Nudges;
   /** Whether the process ends, and slowly; left out, it does not. */
   endsSlowly?: () => boolean;
+  /** The ids of the other control planes that live; left out, there are none. The world's own is `member-<seed>`. */
+  otherMembers?: () => Promise<ReadonlySet<string>>;
   /** A stream into a workload. */
   openStream?: Link['openStream'];
   /** A login that looks like a customer's. */
@@ -182,6 +184,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
       },
       logIn: outside.logIn ?? (async () => ({ ok: true })),
       openStream: outside.openStream ?? emptyLog,
+      members: { id: `member-${seed}`, others: outside.otherMembers ?? (async () => new Set()) },
     },
   );
   await rooms.endpoints.prepare();

@@ -121,7 +121,7 @@ function someCents(rng: Rng): number {
 }
 
 /** A refusal is an answer; anything else is a fault. */
-export async function orRefused<T>(work: Promise<T>): Promise<T | undefined> {
+async function orRefused<T>(work: Promise<T>): Promise<T | undefined> {
   try {
     return await work;
   } catch (error) {

@@ -40,7 +40,7 @@ export async function openPlane(seed: number, { probe, onChange }: Outside): Pro
       return { clock: life.clock, db: life.withinDb(db) };
     },
     nudges: {
-      engine: () => running?.engine.nudge(),
+      engine: () => running?.engine?.nudge(),
       edge: nudge('edge'),
       watch: nudge('watch'),
       webhooks: nudge('webhooks'),
@@ -48,7 +48,7 @@ export async function openPlane(seed: number, { probe, onChange }: Outside): Pro
     probe: (instanceId) => probe(instanceId, plane, alive()),
   });
   const run = (): void => {
-    running = startLoops(world.core, world.brings());
+    running = startLoops(world.core, world.brings(), 'primary');
   };
   const plane: Plane = {
     world: () => world,

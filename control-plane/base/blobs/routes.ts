@@ -27,6 +27,8 @@ export function blobRoutes(deps: { blobs: Blobs; presignedUrls: PresignedUrls; c
     route({
       ...common,
       method: 'GET',
+      // The object may be on the disk of the primary.
+      everywhere: false,
       operationId: 'readBlob',
       summary: 'Read the object of a presigned URL',
       params,

@@ -1,15 +1,38 @@
-// The metrics that this room adds to the house.
+// What this room adds to the house: metrics, and the watch over the secondaries.
+import type { LoopOptions } from '../../../shared/loop.ts';
+import type { Secondaries } from './members.ts';
 import type { Readiness } from './readiness.ts';
 
-export function dbBrings({ readiness }: { readiness: Readiness }) {
+/** How often the primary looks at the leases of the secondaries. */
+const WATCH_PERIOD_MS = 1_000;
+
+interface Deps {
+  readiness: Readiness;
+  /** Undefined if there can be none. */
+  secondaries: Secondaries | undefined;
+}
+
+export function dbBrings({ readiness, secondaries }: Deps) {
   return {
+    loops: secondaries === undefined ? [] : [watchOf(secondaries)],
     measures: [
+      {
+        name: 'svc_secondaries',
+        help: 'Control planes that serve beside the primary',
+        kind: 'gauge' as const,
+        read: async () => [{ value: (await secondaries?.count()) ?? 0 }],
+      },
       {
         name: 'svc_database_writable',
         help: '1 while a row can be written and made durable, as /readyz reports',
         kind: 'gauge' as const,
+        everywhere: true,
         read: async () => [{ value: (await readiness.check()).length === 0 ? 1 : 0 }],
       },
     ],
   };
+}
+
+function watchOf({ endDead }: Secondaries): LoopOptions {
+  return { name: 'secondaries', periodMs: WATCH_PERIOD_MS, run: async () => void (await endDead()) };
 }

@@ -49,34 +49,70 @@ export async function migrate(
   deps: { clock: Clock; log?: Pick<Log, 'info'> },
 ): Promise<void> {
   await prepareDatabase(db);
-  const applied = await db.read.all(AppliedRow, sql`select room, name, checksum from schema_migrations`);
-  const checksums = new Map(applied.map((row) => [`${row.room}/${row.name}`, row.checksum]));
-  const files = rooms.flatMap(({ room, directory }) =>
-    readdirSync(directory)
-      .toSorted()
-      .map((name) => ({ room, directory, name })),
-  );
-  assertKnown([...checksums.keys()], files);
-  for (const { room, directory, name } of files) {
-    if (!FILE_NAME.test(name)) throw new DbError('migration', `${room}: ${name} is not named NNNN-name.sql`);
-    const source = readFileSync(new URL(name, directory), 'utf8');
-    const checksum = createHash('sha256').update(source).digest('hex');
-    const known = checksums.get(`${room}/${name}`);
-    if (known === checksum) continue;
-    if (known !== undefined) throw new DbError('migration', `${room}/${name} was edited after it had been applied`);
-    if (applied.length > 0) deps.log?.info({ migration: `${room}/${name}` }, 'the database is being upgraded');
-    await db.tx(`migrations.${room}.${name}`, async (tx) => {
+  const { applied, pending } = await compare(db, rooms);
+  for (const { file, source, checksum } of pending) {
+    if (applied > 0) deps.log?.info({ migration: nameOf(file) }, 'the database is being upgraded');
+    await db.tx(`migrations.${file.room}.${file.name}`, async (tx) => {
       for (const statement of splitStatements(portable(source, db.dialect))) await tx.run(raw(statement));
       const appliedMs = deps.clock.now();
       await tx.run(
-        sql`insert into schema_migrations (room, name, checksum, applied_ms) values (${room}, ${name}, ${checksum}, ${appliedMs})`,
+        sql`insert into schema_migrations (room, name, checksum, applied_ms) values (${file.room}, ${file.name}, ${checksum}, ${appliedMs})`,
       );
     });
   }
 }
 
-function assertKnown(applied: readonly string[], files: readonly { room: string; name: string }[]): void {
-  const ours = new Set(files.map(({ room, name }) => `${room}/${name}`));
+/** Whether the database has our schema: nothing is left to apply, and nothing is there that we do not know. It must have been prepared. */
+export async function isCurrent(db: Pick<Db, 'read'>, rooms: RoomMigrations[]): Promise<boolean> {
+  try {
+    return (await compare(db, rooms)).pending.length === 0;
+  } catch (error) {
+    if (error instanceof DbError && error.code === 'migration') return false;
+    throw error;
+  }
+}
+
+interface File {
+  room: string;
+  directory: URL;
+  name: string;
+}
+
+interface Comparison {
+  /** Number of files that were applied before. */
+  applied: number;
+  pending: { file: File; source: string; checksum: string }[];
+}
+
+/** @throws DbError `migration` if the database is not one that our files can bring to the newest schema */
+async function compare(db: Pick<Db, 'read'>, rooms: RoomMigrations[]): Promise<Comparison> {
+  const applied = await db.read.all(AppliedRow, sql`select room, name, checksum from schema_migrations`);
+  const checksums = new Map(applied.map((row) => [nameOf(row), row.checksum]));
+  const files = rooms.flatMap(({ room, directory }) =>
+    readdirSync(directory)
+      .toSorted()
+      .map((name): File => ({ room, directory, name })),
+  );
+  assertKnown([...checksums.keys()], files);
+  const pending = files.flatMap((file) => {
+    if (!FILE_NAME.test(file.name))
+      throw new DbError('migration', `${file.room}: ${file.name} is not named NNNN-name.sql`);
+    const source = readFileSync(new URL(file.name, file.directory), 'utf8');
+    const checksum = createHash('sha256').update(source).digest('hex');
+    const known = checksums.get(nameOf(file));
+    if (known === checksum) return [];
+    if (known !== undefined) throw new DbError('migration', `${nameOf(file)} was edited after it had been applied`);
+    return [{ file, source, checksum }];
+  });
+  return { applied: applied.length, pending };
+}
+
+function nameOf({ room, name }: Pick<File, 'room' | 'name'>): string {
+  return `${room}/${name}`;
+}
+
+function assertKnown(applied: readonly string[], files: readonly File[]): void {
+  const ours = new Set(files.map(nameOf));
   const unknown = applied.filter((name) => !ours.has(name));
   if (unknown.length === 0) return;
   throw new DbError(

@@ -161,8 +161,8 @@ export async function borrow<T>(pool: Pool, work: (client: PoolClient, drop: () 
 export function fenceOf({ name, holder, epoch }: Held): Asked {
   const isOurs = `name = ${escapeLiteral(name)} and holder = ${escapeLiteral(holder)} and epoch = ${epoch}`;
   const text = `SELECT 1 / coalesce((SELECT 1 FROM leases WHERE ${isOurs} FOR KEY SHARE), 0)`;
-  // The server plans a statement with a name once for each connection. A process has one holder, so the epoch is name enough.
-  return { name: `fence ${epoch}`, text };
+  // The server plans a statement with a name once for each connection. A process has one holder, so lease and epoch are name enough.
+  return { name: `fence ${name} ${epoch}`, text };
 }
 
 /** Division by zero. No other statement of ours divides by a column. */

@@ -61,7 +61,7 @@ interface Deps {
   ids: Ids;
   log: Log;
   /** Grows with every start of the control plane. Claims with a lower epoch belong to a process that has died. */
-  epoch: number;
+  epoch(): number;
 }
 
 interface Held {
@@ -141,7 +141,7 @@ async function claimOrWait(deps: Deps, request: KeyedRequest): Promise<Exclude<C
   const deadlineMs = clock.monotonicMs() + IDEMPOTENCY_WAIT_MS;
   const fingerprint = fingerprintOf(request);
   for (;;) {
-    const claim: Claim = { request, fingerprint, token: ids.secret(16), epoch: deps.epoch, now: clock.now() };
+    const claim: Claim = { request, fingerprint, token: ids.secret(16), epoch: deps.epoch(), now: clock.now() };
     const attempt = resultOf(await db.hot(claimBody(claim)), claim);
     if (attempt.kind !== 'in_flight') return attempt;
     if (clock.monotonicMs() >= deadlineMs) {

@@ -18,6 +18,8 @@ export interface Measure {
   /** A `counter` only grows while the process lives. */
   kind: 'gauge' | 'counter';
   labels?: readonly string[];
+  /** Each control plane has it, also a secondary. All others are about the service, so only the primary has them. */
+  everywhere?: boolean;
   read(): Promise<Sample[]> | Sample[];
 }
 

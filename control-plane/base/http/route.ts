@@ -170,6 +170,11 @@ export interface RouteFacts {
   signsIn?: boolean;
   /** Callers that send the same URL at the same moment get one answer (`sharedRoute`). */
   isShared?: boolean;
+  /**
+   * Each control plane answers it itself. A secondary passes all other requests on to the primary. Left out, it is true for a GET, which only
+   * reads the database.
+   */
+  everywhere?: boolean;
 }
 
 type HandlerCall<S extends RouteScope, P, Q, B> = S extends 'none' | 'operator'

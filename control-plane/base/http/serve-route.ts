@@ -47,7 +47,11 @@ export function serveRoute(app: FastifyInstance, each: Route, deps: RouteDeps, a
     method: each.method,
     url: urlPattern(each),
     ...(each.bodyBytesMax === undefined ? {} : { bodyLimit: each.bodyBytesMax }),
-    config: { isUpload: each.upload !== undefined, takesForm: each.takesForm === true },
+    config: {
+      isUpload: each.upload !== undefined,
+      takesForm: each.takesForm === true,
+      everywhere: each.everywhere ?? each.method === 'GET',
+    },
     // Runs before the body is read, so that strangers cannot send one.
     onRequest: (request, reply, done) => finish(() => admit(each, { request, reply }, deps), done),
     errorHandler: (error, request, reply) => {

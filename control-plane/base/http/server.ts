@@ -24,6 +24,7 @@ import { finish, pathOf, type RouteDeps, sendError, serveRoute } from './serve-r
 import type { Sealing } from './sealing.ts';
 import { type Tls, listenOn, type ListenAddress, silentConnections } from './listen.ts';
 import { afterRest, leaveUnread, limitArrival, REQUEST_MS_MAX, UPLOAD_MS_MAX } from './uploads.ts';
+import { openPassOn, type Primary } from './pass-on.ts';
 import { openUnsent, type Unsent } from './unsent.ts';
 import { systemRoutes } from './system-routes.ts';
 import { answerUnusual, endWith, refuseUnread } from './unread-requests.ts';
@@ -48,8 +49,8 @@ export interface HttpDeps extends Pick<RouteDeps, 'log' | 'authenticate' | 'hasR
 }
 
 export interface HttpOptions {
-  /** Grows with every start of the control plane (the epoch of the lease `primary`). */
-  epoch: number;
+  /** Grows with every start of the control plane (the epoch of the lease `primary`). Asked at each claim: a secondary may become the primary. */
+  epoch(): number;
   /** `operator`: only for the unix socket, the only listener that accepts routes with the scope `operator`. */
   audience: 'public' | 'operator';
   /** The public address of the API with `/v1`, for the OpenAPI document. */
@@ -60,6 +61,8 @@ export interface HttpOptions {
   rateLimits?: RateLimitOptions;
   /** Limit of open connections per address; none if left out. */
   connectionsPerAddressMax?: number;
+  /** Asked at each request and upgrade: who serves what is not `everywhere`. This process does if it is left out. */
+  primary?: () => Primary;
   /** The server's secret, for listeners whose routes take an Idempotency-Key. */
   sealing?: Sealing;
   /** Plain HTTP if left out: on a unix socket, or behind a proxy that terminates TLS. */
@@ -110,9 +113,10 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
   const answerDeps: AnswerDeps = { idempotency, sealing, strictResponses };
   const limits = options.rateLimits === undefined ? undefined : openRateLimits(options.rateLimits, clock);
   const connections = limitConnections(app, options, deps);
-  const { trustProxy } = options;
+  const { trustProxy, primary = () => 'self' } = options;
+  const passOn = openPassOn(app, { ...deps, primary });
   const refuse = (refusal: ServiceError, socket: Duplex): void => endWith(refusal, socket, deps);
-  const upgrades: Upgrades = openUpgrades({ trustProxy, limits, connections, refuse });
+  const upgrades: Upgrades = openUpgrades({ trustProxy, limits, connections, passOn, refuse });
   const { authenticateSession = async (): Promise<undefined> => undefined } = deps;
   const routeDeps = { ...deps, authenticateSession, limits, unsent, origin: new URL(options.baseUrl).origin };
   let known: Documents | undefined;
@@ -164,6 +168,7 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
         upgrades.cut();
       });
       await app.close();
+      passOn.close();
       cancel();
     },
   };

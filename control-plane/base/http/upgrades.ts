@@ -4,6 +4,7 @@ import type { Duplex } from 'node:stream';
 import proxyAddress from '@fastify/proxy-addr';
 import { ServiceError } from '../../../shared/errors.ts';
 import type { AddressLimit } from './address-limit.ts';
+import { type PassOn, unserved } from './pass-on.ts';
 import type { RateLimits } from './rate-limits.ts';
 
 export interface Upgrade {
@@ -23,6 +24,7 @@ interface UpgradeDeps {
   trustProxy: readonly string[];
   limits: RateLimits | undefined;
   connections: AddressLimit | undefined;
+  passOn: Pick<PassOn, 'primaryFor' | 'upgrade'>;
   /** Answers a caller that sends too many requests, and closes its connection. */
   refuse(refusal: ServiceError, socket: Duplex): void;
 }
@@ -36,7 +38,7 @@ export interface Upgrades {
   cut(): void;
 }
 
-export function openUpgrades({ trustProxy, limits, connections, refuse }: UpgradeDeps): Upgrades {
+export function openUpgrades({ trustProxy, limits, connections, passOn, refuse }: UpgradeDeps): Upgrades {
   const listeners = new Map<string, UpgradeListener>();
   const open = new Set<Duplex>();
   const isTrusted = proxyAddress.compile([...trustProxy]);
@@ -49,6 +51,9 @@ export function openUpgrades({ trustProxy, limits, connections, refuse }: Upgrad
     // Node has removed its own error listener by now. Without this one, a caller could end the process by resetting its connection.
     socket.on('error', () => socket.destroy());
     const clientIp = proxyAddress(request, isTrusted) ?? '';
+    const primary = passOn.primaryFor(request);
+    if (primary === 'unknown') return refuse(unserved(), socket);
+    if (primary !== 'self') return passTo(primary.url, { request, socket, head, clientIp });
     try {
       limits?.takeForIp(clientIp);
     } catch (error) {
@@ -64,6 +69,14 @@ export function openUpgrades({ trustProxy, limits, connections, refuse }: Upgrad
     listenerOf(request.url ?? '')?.({ request, socket, head, clientIp, proven });
     // A refused caller may never close its side, so we destroy the socket.
     if (socket.writableEnded) socket.once('finish', () => socket.destroy());
+  };
+
+  /** The primary has the rates. The connection counts here, because the primary sees all connections of this control plane as ours. */
+  const passTo = (url: string, upgrade: Omit<Upgrade, 'proven'>): void => {
+    const { socket } = upgrade;
+    const { socket: connection } = upgrade.request;
+    const proven = (): void => connections?.letGo(connection);
+    passOn.upgrade(url, { ...upgrade, proven, refuse: (refusal) => refuse(refusal, socket) });
   };
 
   return {

@@ -80,6 +80,8 @@ function readRoutes(files: Files): Route[] {
     route({
       ...uploadCommon,
       path: '/v1/files/{id}/content',
+      // The file may be on the disk of the primary.
+      everywhere: false,
       operationId: 'getFileContent',
       summary: 'Download a file',
       description: 'The file as it was uploaded, byte for byte. Accepts a `Range` of bytes.',

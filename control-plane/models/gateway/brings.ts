@@ -1,6 +1,5 @@
 // What this room brings to the house.
 import type { Clock } from '../../../shared/clock.ts';
-import type { LoopOptions } from '../../../shared/loop.ts';
 import type { Db } from '../../base/db/db.ts';
 import { type Forgets, inPieces, type Piece } from '../../base/db/pieces.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
@@ -31,9 +30,13 @@ interface Deps {
 }
 
 export function gatewayBrings({ db, clock, cursors, gateway, keepMs }: Deps) {
-  const loops: LoopOptions[] = [
-    { name: 'receipts', periodMs: SWEEP_PERIOD_MS, run: async (signal) => void (await gateway.sweep(signal)) },
-    { name: 'model-servers', periodMs: SERVERS_PERIOD_MS, run: gateway.checkServers },
+  const loops = [
+    {
+      name: 'receipts',
+      periodMs: SWEEP_PERIOD_MS,
+      run: async (signal: AbortSignal) => void (await gateway.sweep(signal)),
+    },
+    { name: 'model-servers', periodMs: SERVERS_PERIOD_MS, run: gateway.checkServers, everywhere: true },
   ];
   const forgets: Forgets = {
     what: 'receipts',
@@ -70,12 +73,14 @@ function measures(gateway: Gateway): Measure[] {
       name: 'svc_inference_open_requests',
       help: 'Requests to models that are being answered',
       kind: 'gauge',
+      everywhere: true,
       read: () => one(gateway.openRequests()),
     },
     {
       name: 'svc_inference_upstream_out',
       help: '1 while a model server is sent no requests because it fails, 0 for others that were asked',
       kind: 'gauge',
+      everywhere: true,
       labels: ['upstream', 'upstream_model'],
       read: () =>
         gateway.servers().map(({ upstream, model, isOut }) => ({
@@ -87,6 +92,7 @@ function measures(gateway: Gateway): Measure[] {
       name: 'svc_inference_requests_total',
       help: 'Requests to models by how they ended',
       kind: 'counter',
+      everywhere: true,
       labels: ['model', 'ending'],
       read: () =>
         gateway.counts.endings().map(({ model, ending, count }) => ({ labels: { model, ending }, value: count })),
@@ -95,6 +101,7 @@ function measures(gateway: Gateway): Measure[] {
       name: 'svc_inference_upstream_failures_total',
       help: 'Requests that a model server refused or failed to answer',
       kind: 'counter',
+      everywhere: true,
       labels: ['upstream'],
       read: () => gateway.counts.failures().map(({ upstream, count }) => ({ labels: { upstream }, value: count })),
     },
@@ -102,6 +109,7 @@ function measures(gateway: Gateway): Measure[] {
       name: 'svc_inference_beyond_context_total',
       help: 'Answers that used more context than the catalog states for their model',
       kind: 'counter',
+      everywhere: true,
       labels: ['model'],
       read: () => gateway.counts.beyondContexts().map(({ model, count }) => ({ labels: { model }, value: count })),
     },

@@ -5,11 +5,12 @@
 //              └─ full: stream_limit_exceeded      └─ throws: closed here, free of charge
 //
 // 1. Slot. The number of open requests is limited for each API key, and for all keys of an organisation. Slots are counted in memory. So
-//    the limits hold in each process: several processes on one database would each need their share of them.
+//    the limits hold in each process: with three control planes on one database, a key may have three times its limit open.
 // 2. Hold. The most that the request can cost (`boundUcents`, see price.ts) is set aside in the ledger before a model server is asked.
 //    If the balance does not cover it, the request is refused with `insufficient_balance` and nothing was computed. Nobody waits for the
 //    disk here: a crash that takes the hold back ends the request too.
-// 3. Receipt. Its row is written in the transaction of the hold, with state `open`. The ids of hold and charge derive from its id.
+// 3. Receipt. Its row is written in the transaction of the hold, with state `open` and the id of this process. The ids of hold and charge
+//    derive from its id.
 // 4. Answer. The caller of `serve` asks the server and streams. No transaction is open meanwhile.
 // 5. Close. `closeReceipt` (states.ts) moves the receipt, gives the hold back and posts the charge, in one transaction:
 //      settled   Something is charged, never more than was held.
@@ -19,10 +20,14 @@
 // Example in microcents: a prompt of at most 1 000 tokens at 50 and an answer of at most 500 tokens at 200 hold
 // 1 000 * 50 + 500 * 200 = 150 000. The server counts 800 and 120 tokens: 800 * 50 + 120 * 200 = 64 000 are charged, 86 000 are free again.
 //
-// Sweep. A process may die between 3 and 5. Its receipts stay `open` and would hold money for ever. The map `living` has the receipts that
-// this process serves. `sweep` closes every other open receipt free of charge with the ending `process_ended`. Just one process
-// serves requests, so a receipt that it does not know belongs to a dead one. A request whose close failed (the database was away) leaves
-// `living` too, so the sweep also closes that one.
+// Sweep. A process may die between 3 and 5. Its receipts stay `open` and would hold money for ever. Several control planes may serve requests
+// (base/db/members.ts), and each receipt names its own. `living` has the receipts that this process serves. `sweep`, which only the primary
+// runs, closes an open receipt free of charge with the ending `process_ended` in two cases:
+//      own      The receipt is of this process, and not in `living`. Its close has failed, because the database was away.
+//      foreign  Its process is not among those that may write now, so that process cannot charge for it any more.
+// The sweep reads all rows first, and then `living` and the other members. A request enters `living` before its row is written, and a process
+// is a member before it writes its first receipt. So the server of each row that was read is found, if it lives. In the other order, a process
+// that starts in between would lose its requests.
 //
 // Shutdown. `close` waits for open requests, then aborts the rest with `unavailable`, and waits until each of them is closed.
 //
@@ -35,6 +40,7 @@ import type { Ids } from '../../../shared/ids.ts';
 import type { Log } from '../../../shared/log.ts';
 import { openRing, type Ring } from '../../../shared/ring.ts';
 import type { Db } from '../../base/db/db.ts';
+import type { Members } from '../../base/db/members.ts';
 import type { Caller } from '../../base/http/route.ts';
 import { wallet } from '../../money/ledger/accounts.ts';
 import type { Ledger } from '../../money/ledger/ledger.ts';
@@ -75,7 +81,7 @@ export interface Requests {
    * @throws ServiceError `stream_limit_exceeded`, `insufficient_balance`, and what `answer` throws
    */
   serve<T>(request: NewRequest, answer: (open: OpenRequest) => Promise<T>): Promise<T>;
-  /** Closes, free of charge, the open receipts that no process serves any more. Returns how many there were. */
+  /** Closes, free of charge, the open receipts that no process serves any more. Returns how many it has closed. */
   sweep(signal: AbortSignal): Promise<number>;
   /** How many requests are open. */
   open(): number;
@@ -96,6 +102,7 @@ export interface RequestsDeps {
   ids: Ids;
   log: Log;
   ledger: Ledger;
+  members: Members;
   openMax(): OpenMax;
   /** Refuses a key that was revoked or has expired since the request was authenticated. */
   refuseKey(principalId: string): never;
@@ -123,7 +130,7 @@ const UNCHARGED = 'an answered request was not open any more, so nothing was cha
 const SWEEP_ROWS = 200;
 
 export function openRequests(deps: RequestsDeps): Requests {
-  const { clock, db, ids, ledger } = deps;
+  const { clock, db, ids, ledger, members } = deps;
   const slots = openSlots(deps.openMax);
   let stopped: ServiceError | undefined;
   const living = openRing<Living>();
@@ -131,7 +138,7 @@ export function openRequests(deps: RequestsDeps): Requests {
   const begin = async (request: NewRequest): Promise<OpenRequest> => {
     const { caller, callable, boundUcents } = request;
     const id = ids.prefixed('rcp');
-    const receipt = receiptOf(id, request, clock.now());
+    const receipt = { ...receiptOf(id, request, clock.now()), member: members.id };
     const { signal, stopping, leave } = enter(id, request, { living, slots, stopped });
     try {
       const opened = await db.hot(openReceipt(receipt));
@@ -227,7 +234,7 @@ function receiptOf(
   id: string,
   { caller, requestId, callable, boundUcents, body }: NewRequest,
   nowMs: number,
-): store.NewReceipt {
+): Omit<store.NewReceipt, 'member'> {
   return {
     id,
     org_id: caller.orgId,
@@ -242,27 +249,37 @@ function receiptOf(
   };
 }
 
-async function sweep(living: Ring<Living>, signal: AbortSignal, { db, clock, log }: RequestsDeps): Promise<number> {
-  const dead = await deadReceipts(db, living, signal);
+async function sweep(living: Ring<Living>, signal: AbortSignal, deps: RequestsDeps): Promise<number> {
+  const { db, clock, log } = deps;
   const close = (receipt: OpenReceipt): Promise<boolean> =>
     db.hot(closeReceipt(receipt, freeOutcome('process_ended'), { nowMs: clock.now(), attempts: [] }));
-  await Promise.all(dead.map(close));
-  if (dead.length > 0)
-    log.warn({ receipts: dead.length }, 'closed the requests of a process that died, free of charge');
-  return dead.length;
+  const dead = await deadReceipts(living, signal, deps);
+  // Some have ended in order since their rows were read.
+  const count = (await Promise.all(dead.map(close))).filter(Boolean).length;
+  if (count > 0) log.warn({ receipts: count }, 'closed the requests of a process that died, free of charge');
+  return count;
 }
 
-async function deadReceipts(db: Db, living: Ring<Living>, signal: AbortSignal): Promise<OpenReceipt[]> {
-  const dead: OpenReceipt[] = [];
+async function deadReceipts(
+  living: Ring<Living>,
+  signal: AbortSignal,
+  { db, members }: RequestsDeps,
+): Promise<OpenReceipt[]> {
+  const open = await allOpen(db, signal);
+  const served = new Set(living.list().map(({ id }) => id));
+  const others = await members.others();
+  return open.filter(({ id, member }) => (member === members.id ? !served.has(id) : !others.has(member)));
+}
+
+async function allOpen(db: Db, signal: AbortSignal): Promise<store.OpenRow[]> {
+  const all: store.OpenRow[] = [];
   let afterId: string | undefined = '';
   while (afterId !== undefined && !signal.aborted) {
-    const open: OpenReceipt[] = await store.openReceipts(db.read, afterId, SWEEP_ROWS);
-    // `living` is read after the rows. A request enters `living` before its row is written, so each row that is served is found in it.
-    const served = new Set(living.list().map(({ id }) => id));
-    dead.push(...open.filter(({ id }) => !served.has(id)));
+    const open: store.OpenRow[] = await store.openReceipts(db.read, afterId, SWEEP_ROWS);
+    all.push(...open);
     afterId = open.at(-1)?.id;
   }
-  return dead;
+  return all;
 }
 
 interface Slots {

@@ -23,6 +23,8 @@ const ReceiptRow = z.object({
   /** The end user whom the caller has named in the request; null if there is none. */
   end_user: text.nullable(),
   metadata: json(Metadata).nullable(),
+  /** The id of the control plane that serves the request or has served it. */
+  member: text,
   state: z.enum(['open', 'settled', 'released']),
   held_ucents: ucents,
   charged_ucents: ucents,
@@ -41,7 +43,7 @@ const ReceiptRow = z.object({
 });
 export type Receipt = z.infer<typeof ReceiptRow>;
 
-const COLUMNS = sql`id, org_id, api_key_id, request_id, model_id, tier, end_user, metadata, state, held_ucents, charged_ucents, ending,
+const COLUMNS = sql`id, org_id, api_key_id, request_id, model_id, tier, end_user, metadata, member, state, held_ucents, charged_ucents, ending,
   prompt_tokens, completion_tokens, images, counted_by, upstream, attempts, opened_ms, closed_ms`;
 
 export type NewReceipt = Pick<
@@ -54,24 +56,28 @@ export type NewReceipt = Pick<
   | 'tier'
   | 'end_user'
   | 'metadata'
+  | 'member'
   | 'held_ucents'
   | 'opened_ms'
 >;
 
 export function insertReceipt(tx: NowTx, receipt: NewReceipt): void {
   tx.run(
-    sql`insert into request_receipts (id, org_id, api_key_id, request_id, model_id, tier, end_user, metadata, state, held_ucents, opened_ms)
+    sql`insert into request_receipts (id, org_id, api_key_id, request_id, model_id, tier, end_user, metadata, member, state, held_ucents,
+          opened_ms)
         values (${receipt.id}, ${receipt.org_id}, ${receipt.api_key_id}, ${receipt.request_id}, ${receipt.model_id}, ${receipt.tier},
-                ${receipt.end_user}, ${metadataText(receipt)}, 'open', ${receipt.held_ucents}, ${receipt.opened_ms})`,
+                ${receipt.end_user}, ${metadataText(receipt)}, ${receipt.member}, 'open', ${receipt.held_ucents}, ${receipt.opened_ms})`,
   );
 }
 
 /** The part of a `HotBody` statement that inserts a receipt, as `insertReceipt` does. It inserts nothing if the part `held` has no row. */
 export function receiptPart(receipt: NewReceipt): Sql {
   return sql`receipt as (
-      insert into request_receipts (id, org_id, api_key_id, request_id, model_id, tier, end_user, metadata, state, held_ucents, opened_ms)
+      insert into request_receipts (id, org_id, api_key_id, request_id, model_id, tier, end_user, metadata, member, state, held_ucents,
+        opened_ms)
       select ${receipt.id}, ${receipt.org_id}, ${receipt.api_key_id}, ${receipt.request_id}, ${receipt.model_id}, ${receipt.tier},
-        ${receipt.end_user}, ${metadataText(receipt)}, 'open', cast(${receipt.held_ucents} as bigint), cast(${receipt.opened_ms} as bigint)
+        ${receipt.end_user}, ${metadataText(receipt)}, ${receipt.member}, 'open', cast(${receipt.held_ucents} as bigint),
+        cast(${receipt.opened_ms} as bigint)
       from held)`;
 }
 
@@ -95,13 +101,15 @@ export function pageOfReceipts(
   );
 }
 
-const OpenRow = ReceiptRow.pick({ id: true, org_id: true, model_id: true, held_ucents: true });
+const OpenRow = ReceiptRow.pick({ id: true, org_id: true, model_id: true, member: true, held_ucents: true });
+export type OpenRow = z.infer<typeof OpenRow>;
 
 /** Open receipts after `afterId`, in order of their ids. */
-export function openReceipts(query: Query, afterId: string, limit: number): Promise<z.infer<typeof OpenRow>[]> {
+export function openReceipts(query: Query, afterId: string, limit: number): Promise<OpenRow[]> {
   return query.all(
     OpenRow,
-    sql`select id, org_id, model_id, held_ucents from request_receipts where state = 'open' and id > ${afterId} order by id limit ${limit}`,
+    sql`select id, org_id, model_id, member, held_ucents from request_receipts where state = 'open' and id > ${afterId}
+        order by id limit ${limit}`,
   );
 }
 

@@ -127,6 +127,7 @@ function measures(db: Db, catalog: Catalog, { counts, waiting }: Replicas): Meas
       name: 'svc_model_waiting_requests',
       help: 'Requests that wait until a replica of their model is ready',
       kind: 'gauge',
+      everywhere: true,
       labels: ['model'],
       read: () => waiting().map(({ poolId, count }) => ({ labels: { model: poolId }, value: count })),
     },

@@ -56,7 +56,7 @@ export interface Replicas {
   noteEvent(tx: Tx, event: Pick<EventRow, 'org_id' | 'subject_id'>): Promise<void>;
   readonly counts: { wakes(): WakeCount[]; disagreements(): { poolId: string; count: number }[] };
   drivers: readonly Driver[];
-  loops: readonly LoopOptions[];
+  loops: readonly (LoopOptions & { everywhere?: boolean })[];
   operator: Operators;
   close(): Promise<void>;
 }
@@ -155,6 +155,7 @@ export function openReplicas(deps: ReplicasDeps): Replicas {
     loops: [
       {
         name: 'model-replicas',
+        everywhere: true,
         periodMs: REFRESH_MS,
         run: async () => {
           await wakeNew();

@@ -76,6 +76,7 @@ function measures(db: Db, { counts }: Videos): Measure[] {
       name: 'svc_inference_upstream_failures_total',
       help: 'Requests that a model server refused or failed to answer',
       kind: 'counter',
+      everywhere: true,
       labels: ['upstream'],
       read: () => counts.failures().map(({ upstream, count }) => ({ labels: { upstream }, value: count })),
     },

@@ -142,6 +142,8 @@ function contentRoute({ videos, blobs }: RoutesDeps): Route {
   return route({
     method: 'GET',
     path: '/v1/videos/{id}/content',
+    // The file may be on the disk of the primary.
+    everywhere: false,
     operationId: 'getVideoContent',
     tag,
     summary: 'Download a video',

@@ -7,7 +7,7 @@ import { CONNECTABLE, findInstance, type InstanceRow } from '../instances/store.
 import type { Endpoints } from '../endpoints/endpoints.ts';
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import type { RawHeaders } from './app-headers.ts';
+import type { RawHeaders } from '../../base/http/hop-headers.ts';
 
 export interface EndpointAccess {
   machineId: string;

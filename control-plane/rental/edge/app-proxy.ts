@@ -1,21 +1,17 @@
 // The proxy for applications: checks the instance's login on each request and relays it over a data stream into the container.
-import {
-  type ClientRequest,
-  type IncomingMessage,
-  request as sendRequest,
-  type ServerResponse,
-  STATUS_CODES,
-} from 'node:http';
+import { type IncomingMessage, request as sendRequest, type ServerResponse, STATUS_CODES } from 'node:http';
 import { type Duplex, pipeline } from 'node:stream';
 import proxyAddress from '@fastify/proxy-addr';
 import type { Clock } from '../../../shared/clock.ts';
 import { codeOf, messageOf } from '../../../shared/errors.ts';
 import { type Log, throttledLog } from '../../../shared/log.ts';
-import { dropRest, hasBody } from '../../base/http/uploads.ts';
+import type { RawHeaders } from '../../base/http/hop-headers.ts';
+import { isRepeatable, sendBody, writeHead } from '../../base/http/relaying.ts';
+import { dropRest } from '../../base/http/uploads.ts';
 import { StreamError } from '../../fleet/link/streams.ts';
 import { type AppAddress, readAppHost } from '../endpoints/app-address.ts';
 import { type AppConnections, openAppConnections } from './app-connections.ts';
-import { type RawHeaders, requestHeaders, responseHeaders } from './app-headers.ts';
+import { requestHeaders, responseHeaders } from './app-headers.ts';
 import { type AppAccess, enter, isFromOwnPage, LOGIN_COOKIE, loginCookie, loginHeaders } from './access.ts';
 
 /** An application, or the console, that is served now. */
@@ -131,20 +127,6 @@ export function openAppProxy({ trustProxy, ...given }: AppProxyDeps): AppProxy {
     },
     close: () => connections.close(),
   };
-}
-
-/** True if the request has no body and may be sent twice (RFC 9110, section 9.2.2). */
-function isRepeatable(request: IncomingMessage): boolean {
-  return !hasBody(request) && ['GET', 'HEAD', 'OPTIONS'].includes(request.method ?? '');
-}
-
-/**
- * An application may answer before it has read the whole body, and a client may read the answer only after it has sent the whole body. So the request
- * can still be read when the application has left. A pipeline of Node would destroy it.
- */
-function sendBody(request: IncomingMessage, outgoing: ClientRequest): void {
-  request.pipe(outgoing);
-  outgoing.once('close', () => request.unpipe(outgoing).resume());
 }
 
 /** True if Node can write the status line. An application may send any bytes as its status, and Node would throw. */
@@ -272,10 +254,4 @@ function refuseRaw(socket: Duplex, refusal: Refusal): void {
 
 function refusalHeaders({ headers = {} }: Refusal): Record<string, string> {
   return { ...headers, 'Content-Type': 'text/plain; charset=utf-8' };
-}
-
-/** Writes the head of an answer in latin1, because Node reads headers in latin1. */
-function writeHead(socket: Duplex, first: string, headers: RawHeaders): void {
-  const lines = Array.from({ length: headers.length / 2 }, (_, i) => `${headers[2 * i]}: ${headers[2 * i + 1]}`);
-  socket.write(`${[first, ...lines].join('\r\n')}\r\n\r\n`, 'latin1');
 }

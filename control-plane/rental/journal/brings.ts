@@ -1,5 +1,4 @@
 // What this room brings to the house.
-import type { LoopOptions } from '../../../shared/loop.ts';
 import type { Logs } from './logs.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import type { Live } from './live.ts';
@@ -11,7 +10,7 @@ const TAIL_PERIOD_MS = 250;
 
 export function journalBrings(deps: JournalRouteDeps & LiveRouteDeps & { logs: Logs }) {
   const { live, logs } = deps;
-  const loop: LoopOptions = { name: 'live-events', periodMs: TAIL_PERIOD_MS, run: () => live.tick() };
+  const loop = { name: 'live-events', periodMs: TAIL_PERIOD_MS, run: () => live.tick(), everywhere: true };
   return {
     routes: [...journalRoutes(deps), liveRoute(deps)],
     loops: [loop],
@@ -29,12 +28,14 @@ function measures(live: Live): Measure[] {
       name: 'svc_event_streams',
       help: 'Streams of events that are open',
       kind: 'gauge',
+      everywhere: true,
       read: () => one(live.counts().open),
     },
     {
       name: 'svc_event_stream_resyncs_total',
       help: 'Times that a stream of events lost some, and its reader was told to read its lists again',
       kind: 'counter',
+      everywhere: true,
       read: () => one(live.counts().resyncs),
     },
   ];

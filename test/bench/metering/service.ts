@@ -69,7 +69,7 @@ async function listen(): Promise<Answer> {
       ready: async () => [],
       hasRoom: () => true,
     },
-    { epoch: 1, audience: 'public', baseUrl: 'http://127.0.0.1/v1', trustProxy: [], sealing: core.sealing },
+    { epoch: () => 1, audience: 'public', baseUrl: 'http://127.0.0.1/v1', trustProxy: [], sealing: core.sealing },
   );
   http.register(billingRoutes({ db, clock, ledger: rooms.ledger, cursors: openCursors(core.rng.bytes(32)) }));
   return http.listen({ host: '127.0.0.1', port: 0 });

@@ -31,7 +31,8 @@ const LOOP: LoopStatus = {
 };
 
 async function read(loops: readonly LoopStatus[] = [], startedMs = 0): Promise<Overview> {
-  const operator = openOperator(world, { loops: () => [...loops], startedMs, epoch: 7 });
+  const secondaries = { count: async () => 2, endDead: async () => 0 };
+  const operator = openOperator(world, { loops: () => [...loops], startedMs, epoch: () => 7, secondaries });
   const answer = await operator.ask('GET', '/admin/overview');
   await operator.http.close();
   return Overview.parse(answer);
@@ -41,6 +42,7 @@ describe('the figures', () => {
   test('are zero where nothing is', async () => {
     expect(await read()).toMatchObject({
       epoch: 7,
+      secondaries: 2,
       ledger: { faults: 0, transfers: 0, new_proven_at: null },
       machines: { listed: 0, linked: 0 },
       gpus: { offered: 0, rented: 0, revenue_per_hour: '0.00' },

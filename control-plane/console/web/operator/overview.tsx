@@ -21,12 +21,15 @@ export function OverviewScreen() {
     ) : (
       <Problem error={error.value} retry={() => void reload()} />
     );
-  const { at, started_at: started, version, epoch, models } = overview;
+  const { at, started_at: started, version, epoch, secondaries, models } = overview;
   const seconds = (Date.parse(at) - Date.parse(started)) / 1_000;
   return (
     <>
       <Head title="Overview" same={{ cli: 'svc-control-plane admin overview', curl: { path: PATH } }}>
-        <span class="small quiet">{`svc ${version}, up ${duration(seconds)}, epoch ${epoch}`}</span>
+        <span class="small quiet">
+          {`svc ${version}, up ${duration(seconds)}, epoch ${epoch}`}
+          {secondaries > 0 && `, ${secondaries + 1} control planes`}
+        </span>
       </Head>
       {error.value !== undefined && <Problem error={error.value} retry={() => void reload()} />}
       <Figures figures={figuresOf(overview)} />

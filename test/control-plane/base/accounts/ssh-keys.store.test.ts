@@ -45,7 +45,7 @@ beforeEach(async () => {
       ready: async () => [],
       hasRoom: () => true,
     },
-    { epoch: 1, audience: 'public', baseUrl: 'https://x/v1', trustProxy: [], strictResponses: true },
+    { epoch: () => 1, audience: 'public', baseUrl: 'https://x/v1', trustProxy: [], strictResponses: true },
   );
   const present: Present = async (_tx, caller) => caller;
   http.register(sshKeyRoutes({ db, sshKeys, cursors: openCursors(new Uint8Array(32)), present }));

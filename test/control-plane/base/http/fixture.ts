@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { int } from '../../../../control-plane/base/db/columns.ts';
 import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
-import { openMetrics } from '../../../../control-plane/base/http/metrics.ts';
+import { type Metrics, openMetrics } from '../../../../control-plane/base/http/metrics.ts';
 import { type Caller, type Route, route, type WireReply } from '../../../../control-plane/base/http/route.ts';
 import { type Http, type HttpOptions, openHttp } from '../../../../control-plane/base/http/server.ts';
 import { type Clock, systemClock } from '../../../../shared/clock.ts';
@@ -41,6 +41,7 @@ export interface BenchOptions {
   clock?: Clock;
   log?: Log;
   db?: Db;
+  metrics?: Metrics;
   routes?: (db: Db) => Route[];
   http?: Partial<HttpOptions>;
   ready?: () => Promise<string[]>;
@@ -78,13 +79,13 @@ function openServer(db: Db, options: BenchOptions, clock: Clock): Http {
       db,
       ids: createIds(clock, systemRng()),
       log: options.log ?? createLog('test', 'silent'),
-      metrics: openMetrics(),
+      metrics: options.metrics ?? openMetrics(),
       authenticate: options.authenticate ?? callerWith,
       ready: options.ready ?? (async () => []),
       hasRoom: () => true,
     },
     {
-      epoch: 1,
+      epoch: () => 1,
       audience: 'public',
       baseUrl: 'https://api.example.com/v1',
       trustProxy: [],

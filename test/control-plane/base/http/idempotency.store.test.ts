@@ -156,7 +156,7 @@ describe('a claim', () => {
   test('of a process that died before it finished is free at once, with any body', async () => {
     const died = Promise.withResolvers<void>();
     const entered = Promise.withResolvers<void>();
-    const before = openIdempotency({ ...deps, db, epoch: 1 });
+    const before = openIdempotency({ ...deps, db, epoch: () => 1 });
     const lost = before.run(request, {
       refusal,
       handle: async (settle) => {
@@ -167,7 +167,7 @@ describe('a claim', () => {
       },
     });
     await entered.promise;
-    const after = openIdempotency({ ...deps, db, epoch: 2 });
+    const after = openIdempotency({ ...deps, db, epoch: () => 2 });
     const taken = await after.run({ ...request, body: { a: 2 } }, { refusal, handle: async () => reply });
     expect(taken.status).toBe(201);
     died.resolve();
@@ -180,7 +180,7 @@ describe('a claim', () => {
     const entered = Promise.withResolvers<void>();
     // If the time were real, the test would wait two seconds.
     const fast: Clock = { ...clock, monotonicMs: () => clock.monotonicMs() * 40 };
-    const idempotency = openIdempotency({ ...deps, clock: fast, db, epoch: 1 });
+    const idempotency = openIdempotency({ ...deps, clock: fast, db, epoch: () => 1 });
     const handle = async (): Promise<typeof reply> => {
       entered.resolve();
       await go.promise;
@@ -203,7 +203,7 @@ describe('a claim', () => {
   test('can be taken over after its lease', async () => {
     const go = Promise.withResolvers<void>();
     const entered = Promise.withResolvers<void>();
-    const idempotency = openIdempotency({ ...deps, db, epoch: 1 });
+    const idempotency = openIdempotency({ ...deps, db, epoch: () => 1 });
     const slow = idempotency.run(request, {
       refusal,
       handle: async () => {
@@ -220,7 +220,7 @@ describe('a claim', () => {
   });
 
   test('is made for each path and key that a request may have', async () => {
-    const idempotency = openIdempotency({ ...deps, db, epoch: 1 });
+    const idempotency = openIdempotency({ ...deps, db, epoch: () => 1 });
     const handle = async (): Promise<typeof reply> => reply;
     // PostgreSQL compresses what it indexes, so the path has no pattern.
     const noise = Buffer.from(systemRng().bytes(7_500)).toString('base64url');
@@ -232,7 +232,7 @@ describe('a claim', () => {
   });
 
   test('whose effect is rolled back after settling stores no reply', async () => {
-    const idempotency = openIdempotency({ ...deps, db, epoch: 1 });
+    const idempotency = openIdempotency({ ...deps, db, epoch: () => 1 });
     const failing = idempotency.run(request, {
       refusal,
       handle: (settle) =>

@@ -1,0 +1,84 @@
+// Waiting for a lease and keeping it, on PostgreSQL. See lease.ts for the rules.
+import type { Clock } from '../../../shared/clock.ts';
+import type { Log } from '../../../shared/log.ts';
+import { type Db, DbError } from './db.ts';
+import {
+  type Held,
+  isFree,
+  LEASE_MS,
+  RENEW_MS,
+  RENEWED_MS_MAX,
+  renewLease,
+  seeLease,
+  type SeenLease,
+} from './lease.ts';
+
+/** Time between two reads of a lease that another process holds. */
+export const POLL_MS = 500;
+
+/** What a candidate sees of a lease. */
+export interface Sight {
+  seen: SeenLease | undefined;
+  /** It has changed since it was read before. */
+  isRenewed: boolean;
+  mayTake: boolean;
+}
+
+/** Reads a lease again and again. The time without a change is measured on our own clock, from the first answer of the server. */
+export function openSight(db: Db, name: string, clock: Clock): () => Promise<Sight> {
+  let before: { seen: SeenLease | undefined; sinceMs: number } | undefined;
+  return async () => {
+    const seen = await seeLease(db, name);
+    const nowMs = clock.monotonicMs();
+    const isFirst = before === undefined;
+    const isRenewed =
+      !isFirst &&
+      (seen?.holder !== before?.seen?.holder ||
+        seen?.epoch !== before?.seen?.epoch ||
+        seen?.beat !== before?.seen?.beat);
+    const sinceMs = before === undefined || isRenewed ? nowMs : before.sinceMs;
+    before = { seen, sinceMs };
+    return { seen, isRenewed, mayTake: isFree(seen) || nowMs - sinceMs >= LEASE_MS };
+  };
+}
+
+/** Calls `onLost` once, if another process has the lease or if ours was not renewed in time for any reason. */
+export function keepRenewing(
+  keeper: Pick<Db, 'tx'>,
+  held: Held,
+  { clock, log }: { clock: Clock; log: Log },
+  onLost: (why: string) => void,
+): () => void {
+  let cancelNext = (): void => undefined;
+  let cancelDeadline = (): void => undefined;
+  let isOver = false;
+  const stop = (): void => {
+    isOver = true;
+    cancelNext();
+    cancelDeadline();
+  };
+  const lose = (why: string): void => {
+    if (isOver) return;
+    stop();
+    onLost(why);
+  };
+  const watch = (fromMs: number): void => {
+    cancelDeadline();
+    const leftMs = RENEWED_MS_MAX - (clock.monotonicMs() - fromMs);
+    cancelDeadline = clock.after(leftMs, () => lose(`the lease was not renewed for ${RENEWED_MS_MAX / 1000} s`));
+  };
+  const renew = async (): Promise<void> => {
+    const startedMs = clock.monotonicMs();
+    try {
+      if (!(await renewLease(keeper, held))) return lose('another control plane has taken this database over');
+      if (!isOver) watch(startedMs);
+    } catch (error) {
+      if (error instanceof DbError && error.code === 'lease_lost') return lose(error.message);
+      log.error({ err: error }, 'the lease could not be renewed; it will be retried');
+    }
+    if (!isOver) cancelNext = clock.after(RENEW_MS, () => void renew());
+  };
+  watch(clock.monotonicMs());
+  cancelNext = clock.after(RENEW_MS, () => void renew());
+  return stop;
+}

@@ -1,0 +1,123 @@
+// The control planes that serve on one PostgreSQL database. One of them is the primary: it holds the lease `primary`, runs all loops and has the
+// links of all hosts. The others are secondaries, which serve beside it.
+//
+// A secondary holds a lease of its own, `member/<id>`, and each of its transactions checks it (see lease.ts). If it is not renewed any more, the
+// primary deletes it: from then on the secondary writes nothing, and what it had begun can be ended by others. So what lives in one process, such
+// as a request to a model, names the member in its row.
+//
+// Example: secondary B answers a chat, whose receipt names B, and hangs. 15 seconds later the primary deletes `member/B`. Its next sweep finds an
+// open receipt of a member that is not there, and closes it free of charge. B resumes: its transaction is refused, and it ends itself.
+import { z } from 'zod';
+import type { Clock } from '../../../shared/clock.ts';
+import type { Log } from '../../../shared/log.ts';
+import { int, text } from './columns.ts';
+import { type Db, DbError, sql } from './db.ts';
+import { type Held, LEASE_MS, takeLease } from './lease.ts';
+
+/** The control planes of a database, as one of them sees them. */
+export interface Members {
+  /** The id of this process. It is new at each start. */
+  id: string;
+  /** The ids of the secondaries that may write now, without this process. */
+  others(): Promise<ReadonlySet<string>>;
+}
+
+const PREFIX = 'member/';
+const SECONDARIES = sql`name like ${`${PREFIX}%`}`;
+
+const HolderRow = z.object({ holder: text });
+const SecondaryRow = z.object({ name: text, holder: text, epoch: int, beat: int });
+type SecondaryRow = z.infer<typeof SecondaryRow>;
+const UrlRow = z.object({ url: text });
+
+export function membersOf(db: Pick<Db, 'read'>, id: string): Members {
+  return {
+    id,
+    others: async () => {
+      const rows = await db.read.all(
+        HolderRow,
+        sql`select holder from leases where ${SECONDARIES} and holder <> ${id}`,
+      );
+      return new Set(rows.map(({ holder }) => holder));
+    },
+  };
+}
+
+/** This process serves as a secondary from now on, if its transactions are fenced by the lease that is returned. */
+export async function joinMembers(db: Db, id: string): Promise<Held> {
+  const held = await takeLease(db, { name: `${PREFIX}${id}`, holder: id }, undefined);
+  if (held === undefined) throw new DbError('database_in_use', `another control plane is the member ${id}`);
+  return held;
+}
+
+/** Says where other control planes reach this one, and forgets where those were that have ended. */
+export async function announce(db: Db, { id, url }: { id: string; url: string }): Promise<void> {
+  await db.tx('members.announce', (tx) =>
+    tx.run(
+      sql`insert into control_planes (id, url) values (${id}, ${url}) on conflict (id) do update set url = excluded.url`,
+    ),
+  );
+  await db.tx('members.forget', (tx) =>
+    tx.run(sql`delete from control_planes where id <> ${id} and id not in (select holder from leases)`),
+  );
+}
+
+/** Where the control plane is reached; undefined if it has not said so. */
+export async function addressOf(db: Pick<Db, 'read'>, id: string): Promise<string | undefined> {
+  return (await db.read.one(UrlRow, sql`select url from control_planes where id = ${id}`))?.url;
+}
+
+/** This process writes nothing any more. */
+export async function leaveMembers(db: Db, id: string): Promise<void> {
+  await db.tx('members.leave', (tx) => tx.run(sql`delete from leases where name = ${`${PREFIX}${id}`}`));
+}
+
+/** Ends all secondaries. A new primary calls it before it changes the schema, because they know only the schema before. */
+export async function endSecondaries(db: Db): Promise<void> {
+  await db.tx('members.end_all', (tx) => tx.run(sql`delete from leases where ${SECONDARIES}`));
+}
+
+/** The secondaries, as the primary with this id sees them. */
+export interface Secondaries {
+  count(): Promise<number>;
+  /** Ends those whose leases have not changed for LEASE_MS on our clock. Returns how many there were. */
+  endDead(): Promise<number>;
+}
+
+export function openSecondaries(id: string, { db, clock, log }: { db: Db; clock: Clock; log: Log }): Secondaries {
+  const seen = new Map<string, { beat: number; sinceMs: number }>();
+  /** True if the lease has not changed for too long. */
+  const isDead = ({ name, beat }: SecondaryRow): boolean => {
+    const nowMs = clock.monotonicMs();
+    const before = seen.get(name);
+    if (before?.beat === beat) return nowMs - before.sinceMs >= LEASE_MS;
+    seen.set(name, { beat, sinceMs: nowMs });
+    return false;
+  };
+  return {
+    count: async () => (await membersOf(db, id).others()).size,
+    endDead: async () => {
+      const rows = await db.read.all(
+        SecondaryRow,
+        sql`select name, holder, epoch, beat from leases where ${SECONDARIES} and holder <> ${id}`,
+      );
+      const names = new Set(rows.map(({ name }) => name));
+      for (const name of seen.keys()) if (!names.has(name)) seen.delete(name);
+      let ended = 0;
+      for (const row of rows) {
+        if (!isDead(row) || !(await endSecondary(db, row))) continue;
+        ended += 1;
+        log.warn({ member: row.holder }, 'a control plane that served beside this one has died');
+      }
+      return ended;
+    },
+  };
+}
+
+/** False if it has renewed its lease meanwhile. */
+async function endSecondary(db: Db, { name, epoch, beat }: SecondaryRow): Promise<boolean> {
+  const ended = await db.tx('members.end', (tx) =>
+    tx.run(sql`delete from leases where name = ${name} and epoch = ${epoch} and beat = ${beat}`),
+  );
+  return ended === 1;
+}

@@ -1,0 +1,133 @@
+// Requests that only the primary control plane serves. A secondary passes them on to it, and gives its answers back unread.
+//
+// A request is passed on before its body is read and before any limit but that of its head: the primary authenticates and limits.
+import type { IncomingMessage } from 'node:http';
+import { pipeline } from 'node:stream';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { Clock } from '../../../shared/clock.ts';
+import { messageOf, ServiceError } from '../../../shared/errors.ts';
+import { type Log, throttledLog } from '../../../shared/log.ts';
+import { endToEnd, type RawHeaders } from './hop-headers.ts';
+import { type Fails, openPassedUpgrades, type PassedUpgrades } from './passed-upgrades.ts';
+import { openPrimaryRequests, PASSED_ON } from './primary-requests.ts';
+import { isRepeatable, sendBody } from './relaying.ts';
+import { afterRest } from './uploads.ts';
+
+/** Who serves what only the primary serves: this process, nobody at the moment, or the control plane at this origin (`http://10.0.0.1:8080`). */
+export type Primary = 'self' | 'unknown' | { url: string };
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    everywhere?: boolean;
+  }
+}
+
+interface PassOnDeps {
+  clock: Clock;
+  log: Log;
+  /** Asked at each request and upgrade. */
+  primary(): Primary;
+}
+
+export interface PassOn {
+  /** Who serves this request. A request that was passed on to us is never passed on again. */
+  primaryFor(request: IncomingMessage): Primary;
+  upgrade: PassedUpgrades['pass'];
+  /** Breaks what is still passed on. */
+  close(): void;
+}
+
+/** How often a request is sent, if it can be repeated. */
+const TRIES_MAX = 3;
+
+/** Adds its hooks to `app`. Hooks that were added before run for all requests, and those that are added after run for what this process serves. */
+export function openPassOn(app: FastifyInstance, { primary, ...deps }: PassOnDeps): PassOn {
+  const { clock } = deps;
+  // Anyone can send requests, so the log lines of a client are limited.
+  const log = throttledLog(deps.log, clock);
+  const requests = openPrimaryRequests(clock);
+  const fails: Fails = (error, { clientIp, url }) => {
+    log.warn({ client_ip: clientIp, primary: url, detail: messageOf(error) }, 'the primary does not answer');
+    return unserved(error);
+  };
+  const upgrades = openPassedUpgrades({ clock, requests, fails });
+  let isClosing = false;
+
+  const pass = (url: string, handled: Handled, tries = 1): void => {
+    const { request, reply, done } = handled;
+    const { raw, ip: clientIp, id: requestId } = request;
+    const response = reply.raw;
+    if (response.destroyed) return;
+    const outgoing = requests.send({ request: raw, url, clientIp, requestId });
+    let isAnswered = false;
+    outgoing.once('response', (answer) => {
+      if (!isSpoken(answer)) return void outgoing.destroy(new Error('its answer is not HTTP'));
+      isAnswered = true;
+      reply.hijack();
+      // Node sends no more of a body, once its answer is complete, than the connection takes at once. `afterRest` reads the rest then.
+      if (!response.shouldKeepAlive) raw.unpipe(outgoing);
+      afterRest({ request: raw, response }, clock, () => giveBack(answer, reply, isClosing));
+    });
+    outgoing.on('error', (error) => {
+      if (isAnswered || response.destroyed) return;
+      // The primary closed an idle connection just as we used it.
+      if (outgoing.reusedSocket && tries < TRIES_MAX) return pass(url, handled, tries + 1);
+      done(fails(error, { clientIp, url }));
+    });
+    if (isRepeatable(raw)) outgoing.end();
+    else sendBody(raw, outgoing);
+    response.once('close', () => outgoing.destroy());
+  };
+  const primaryFor: PassOn['primaryFor'] = ({ headers }) => {
+    const now = primary();
+    return now !== 'self' && headers[PASSED_ON] !== undefined ? 'unknown' : now;
+  };
+
+  app.addHook('onRequest', (request, reply, done) => {
+    const now = request.routeOptions.config.everywhere === true ? 'self' : primaryFor(request.raw);
+    if (now === 'self') return done();
+    if (now === 'unknown') return done(unserved());
+    pass(now.url, { request, reply, done });
+  });
+  app.addHook('preClose', async () => {
+    isClosing = true;
+    upgrades.cut();
+  });
+  return { primaryFor, upgrade: upgrades.pass, close: requests.close };
+}
+
+interface Handled {
+  request: FastifyRequest;
+  reply: FastifyReply;
+  /** Called only if there is no answer of the primary. */
+  done(error: Error): void;
+}
+
+/** The refusal of what nobody serves. A request may have had its effect if its connection broke. */
+export function unserved(cause?: Error): ServiceError {
+  return new ServiceError('unavailable', {
+    detail:
+      'No control plane serves this at the moment. Send the same request again in a second, with the same Idempotency-Key if it has one.',
+    retryAfterSeconds: 1,
+    cause,
+  });
+}
+
+/** True if Node can write the status. Something else than a control plane may listen at the address, and Node would throw. */
+function isSpoken({ statusCode = 0 }: IncomingMessage): boolean {
+  return statusCode >= 200;
+}
+
+function giveBack(answer: IncomingMessage, reply: FastifyReply, isLast: boolean): void {
+  const { raw: response } = reply;
+  const headers = endToEnd(answer.rawHeaders);
+  const strict = reply.getHeader(STRICT);
+  const own: RawHeaders = typeof strict === 'string' && answer.headers[STRICT] === undefined ? [STRICT, strict] : [];
+  response.writeHead(answer.statusCode ?? 502, [...headers, ...own, ...(isLast ? ['Connection', 'close'] : [])]);
+  // Sends the head now, in latin1: Node reads heads in latin1, and `flushHeaders` would write UTF-8.
+  response.write('', 'latin1');
+  // If the primary breaks off, the client's connection breaks too, because half an answer must not look complete.
+  pipeline(answer, response, (error) => void (error && response.destroy()));
+}
+
+const STRICT = 'strict-transport-security';

@@ -1,0 +1,114 @@
+// Upgrades that a secondary passes on to the primary. Once the primary has agreed, bytes go both ways unread.
+import type { IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { Clock } from '../../../shared/clock.ts';
+import type { ServiceError } from '../../../shared/errors.ts';
+import { LINK_HELLO_MS_MAX, TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
+import { endToEnd } from './hop-headers.ts';
+import type { PrimaryRequests } from './primary-requests.ts';
+import { writeHead } from './relaying.ts';
+
+export interface PassedUpgrade {
+  request: IncomingMessage;
+  socket: Duplex;
+  head: Buffer;
+  /** The client's address as this control plane believes it. */
+  clientIp: string;
+  /** Called once the primary has certainly authenticated the caller. */
+  proven(): void;
+  /** Answers the caller, and closes its connection. */
+  refuse(refusal: ServiceError): void;
+}
+
+export interface PassedUpgrades {
+  pass(url: string, upgrade: PassedUpgrade): void;
+  /** Closes all connections. */
+  cut(): void;
+}
+
+/** Logs why the primary did not answer. Returns the refusal. */
+export type Fails = (error: Error, of: { clientIp: string; url: string }) => ServiceError;
+
+interface Deps {
+  clock: Clock;
+  requests: Pick<PrimaryRequests, 'sendUpgrade'>;
+  fails: Fails;
+}
+
+/** The primary closes a connection that has not proven itself in this time after its upgrade. A part of it may be spent on the way. */
+const PROVEN_MS = 2 * LINK_HELLO_MS_MAX;
+/** The last bytes of a side that has ended must reach the other one in this time. */
+const LAST_MS_MAX = 5_000;
+
+export function openPassedUpgrades({ clock, requests, fails }: Deps): PassedUpgrades {
+  const open = new Set<Duplex>();
+
+  const pass: PassedUpgrades['pass'] = (url, { request, socket, head, clientIp, proven, refuse }) => {
+    keepIn(open, socket);
+    const outgoing = requests.sendUpgrade({ request, url, clientIp });
+    const giveUp = (): void => void outgoing.destroy();
+    let isAnswered = false;
+    socket.once('close', giveUp);
+    outgoing.once('response', (answer) => {
+      isAnswered = true;
+      // The connection ends with the answer: the primary has not agreed, and what follows would go past its checks.
+      writeHead(socket, statusLine(answer), [...endToEnd(answer.rawHeaders), 'Connection', 'close']);
+      // The network would discard the answer if something of the client was unread at the close.
+      socket.resume();
+      relay(answer, socket, clock);
+    });
+    outgoing.once('upgrade', (answer, stream: Socket, rest) => {
+      isAnswered = true;
+      socket.off('close', giveUp);
+      request.socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
+      writeHead(socket, statusLine(answer), answer.rawHeaders);
+      socket.write(rest);
+      stream.write(head);
+      join(socket, stream, clock);
+      socket.once('close', clock.after(PROVEN_MS, proven));
+    });
+    outgoing.on('error', (error) => {
+      if (socket.destroyed) return;
+      if (isAnswered) return void socket.destroy();
+      refuse(fails(error, { clientIp, url }));
+    });
+    outgoing.end();
+  };
+  return {
+    pass,
+    cut: () => {
+      for (const socket of open) socket.destroy();
+    },
+  };
+}
+
+/** Outside of the function that has the request, because V8 would keep the request in memory for as long as this listener. */
+function keepIn(open: Set<Duplex>, socket: Duplex): void {
+  open.add(socket);
+  socket.once('close', () => open.delete(socket));
+}
+
+function join(socket: Duplex, stream: Socket, clock: Clock): void {
+  if (socket.destroyed) return void stream.destroy();
+  stream.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
+  stream.on('error', () => stream.destroy());
+  relay(socket, stream, clock);
+  relay(stream, socket, clock);
+  // The end of one side ends both, because the other side may never close.
+  for (const side of [socket, stream]) side.once('finish', () => side.destroy());
+}
+
+/** Relays one direction. After the end of `from`, `to` gets the last bytes if it takes them soon. */
+function relay(from: IncomingMessage | Duplex, to: Duplex, clock: Clock): void {
+  from.pipe(to);
+  from.once('end', () => {
+    const cancel = clock.after(LAST_MS_MAX, () => to.destroy());
+    to.once('close', cancel);
+  });
+  from.once('close', () => void (from.readableEnded || to.destroy()));
+}
+
+function statusLine({ statusCode, statusMessage }: IncomingMessage): string {
+  return `HTTP/1.1 ${statusCode} ${statusMessage}`;
+}

@@ -1,0 +1,221 @@
+// Streams for a control plane that has no links: it asks the one that has them, the primary, for a stream into a workload.
+//
+//   secondary                                        primary                                      host
+//     | --- GET /peer/v1/streams, sealed request ---> |                                             |
+//     |                                               |  opens the seal, looks at its time          |
+//     |                                               | --- `openStream` of link.ts --------------> |
+//     | <---- 101, or 502 with the leg that failed -- | <-------------------------- dials back ---- |
+//     | <=================== both directions of the stream, spliced ==============================> |
+//
+// The request names the machine, the workload and the target, and is sealed with the secret that the control planes of one database share. Nobody
+// else can ask. A sealed request can be copied by who reads the network, so it is valid for a minute only, and belongs on TLS.
+//
+// After the 101, each end speaks the stream wire of shared/protocol/stream.ts, as hosts do. Bare bytes would not do: the connection of a primary
+// that is killed ends like that of a stream that is complete, so half an answer would look whole.
+//
+// What must never happen: a stranger opens a stream, or costs more than one attempt to open a seal; one side of a stream ends and the other stays.
+import { type IncomingMessage, request as httpRequest } from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import type { Socket } from 'node:net';
+import { type Duplex, pipeline } from 'node:stream';
+import { z } from 'zod';
+import type { Clock } from '../../../shared/clock.ts';
+import { messageOf } from '../../../shared/errors.ts';
+import { HEADER_BYTES_MAX, STREAM_DIAL_MS_MAX, TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
+import { parseJson } from '../../../shared/json.ts';
+import { type Log, throttledLog } from '../../../shared/log.ts';
+import { OpenTarget } from '../../../shared/protocol/link.ts';
+import { streamDuplex } from '../../../shared/protocol/stream.ts';
+import type { Sealing } from '../../base/http/sealing.ts';
+import type { UpgradeListener } from '../../base/http/upgrades.ts';
+import type { Link } from './link.ts';
+import { StreamError } from './streams.ts';
+
+/** Path of the primary at which other control planes open streams. */
+export const PEER_STREAMS_PATH = '/peer/v1/streams';
+
+const PROTOCOL = 'svc-stream';
+/** The place of the seal. */
+const PLACE = 'peer/stream';
+const SCHEME = 'Bearer ';
+/** The largest difference between the time of a request and the clock of the primary. */
+const AGE_MS_MAX = 60_000;
+/** The primary waits for the host. The rest is for the way to the primary and back. */
+const OPEN_MS_MAX = STREAM_DIAL_MS_MAX + 5_000;
+/** Longest sealed request. The other headers have some hundred bytes. */
+const SEALED_CHARS_MAX = HEADER_BYTES_MAX - 1024;
+/** Longest refusal: the words of a host have at most some hundred characters. */
+const REFUSAL_BYTES_MAX = 16 * 1024;
+
+/** Most names and values of a request or a refusal. */
+const VALUES_MAX = 1_000;
+
+const Opening = z.strictObject({
+  machine_id: z.string(),
+  workload_id: z.string(),
+  target: OpenTarget,
+  /** Time of the request, on the clock of the control plane that asks. */
+  at_ms: z.int(),
+});
+type Opening = z.infer<typeof Opening>;
+
+const Refusal = z.object({ leg: z.enum(['link', 'dial', 'refused']), detail: z.string() });
+type Refusal = z.infer<typeof Refusal>;
+
+interface PeerStreamsDeps {
+  sealing: Sealing;
+  clock: Pick<Clock, 'now' | 'after'>;
+  /** Origin of the primary, like `https://10.0.0.5:8080`; undefined while no control plane is the primary. */
+  primaryUrl(): string | undefined;
+}
+
+/** The end that asks. Its `openStream` does what that of `Link` does, through the primary. */
+export function openPeerStreams({ sealing, clock, primaryUrl }: PeerStreamsDeps): Pick<Link, 'openStream'> {
+  return {
+    openStream: async (machineId, workloadId, target) => {
+      const url = primaryUrl();
+      if (url === undefined) throw new StreamError('link', 'no control plane has the links at the moment');
+      const opening: Opening = { machine_id: machineId, workload_id: workloadId, target, at_ms: clock.now() };
+      const sealed = sealing.seal(PLACE, JSON.stringify(opening));
+      if (sealed.length > SEALED_CHARS_MAX) throw new StreamError('link', 'the target is too long for a request');
+      return dial(new URL(PEER_STREAMS_PATH, url), sealed, clock);
+    },
+  };
+}
+
+interface ListenerDeps {
+  sealing: Sealing;
+  clock: Pick<Clock, 'now' | 'monotonicMs'>;
+  log: Log;
+  openStream: Link['openStream'];
+}
+
+/** The end of the primary. Its path is PEER_STREAMS_PATH. */
+export function peerStreamsListener({ log: plain, ...given }: ListenerDeps): UpgradeListener {
+  // Anyone can connect, so the log lines of an address are limited.
+  const deps = { ...given, log: throttledLog(plain, given.clock) };
+  return ({ request, head, clientIp, proven }) => {
+    const { socket } = request;
+    let opening: Opening;
+    try {
+      opening = openingOf(request, deps);
+    } catch (error) {
+      deps.log.warn(
+        { client_ip: clientIp, reason: messageOf(error) },
+        'a request for a stream of another control plane was refused',
+      );
+      return answer(socket, '403 Forbidden', '');
+    }
+    proven();
+    void serve(opening, { socket, head }, deps);
+  };
+}
+
+function dial(url: URL, sealed: string, clock: PeerStreamsDeps['clock']): Promise<Duplex> {
+  const send = url.protocol === 'https:' ? httpsRequest : httpRequest;
+  return new Promise((resolve, reject) => {
+    const headers = { connection: 'Upgrade', upgrade: PROTOCOL, authorization: `${SCHEME}${sealed}` };
+    const request = send(url, { agent: false, headers });
+    const fail = (error: StreamError): void => {
+      cancel();
+      reject(error);
+      request.destroy();
+    };
+    const cancel = clock.after(OPEN_MS_MAX, () =>
+      fail(new StreamError('link', 'the control plane that has the links did not answer in time')),
+    );
+    request.once('upgrade', (response, socket, head) => {
+      if (response.headers.upgrade !== PROTOCOL) return fail(unusable('speaks another protocol'));
+      cancel();
+      resolve(wireOf(socket, { dialled: true, head }));
+    });
+    request.once('response', (response) => void refusalOf(response).then(fail));
+    request.on('error', (error) => fail(unusable(`cannot be reached: ${messageOf(error)}`)));
+    request.end();
+  });
+}
+
+function unusable(why: string): StreamError {
+  return new StreamError('link', `the control plane that has the links ${why}`);
+}
+
+/** The reason of an answer that is no stream. */
+async function refusalOf(response: IncomingMessage): Promise<StreamError> {
+  const { statusCode: status } = response;
+  try {
+    const { leg, detail } = Refusal.parse(parseJson(await bodyOf(response), VALUES_MAX));
+    return new StreamError(leg, detail);
+  } catch {
+    return unusable(`answered ${status}`);
+  }
+}
+
+/** @throws Error if the body has more than REFUSAL_BYTES_MAX */
+async function bodyOf(response: IncomingMessage): Promise<string> {
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of response as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > REFUSAL_BYTES_MAX) throw new Error('the refusal is too long');
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString();
+}
+
+/** @throws Error if the request is not that of another control plane, or if its time is over */
+function openingOf(
+  { method, url, headers: { upgrade, authorization = '' } }: IncomingMessage,
+  { sealing, clock }: Pick<ListenerDeps, 'sealing' | 'clock'>,
+): Opening {
+  if (method !== 'GET' || url !== PEER_STREAMS_PATH || upgrade !== PROTOCOL) throw new Error('it asks for no stream');
+  const sealed = authorization.slice(SCHEME.length);
+  if (!authorization.startsWith(SCHEME) || sealed.length > SEALED_CHARS_MAX) throw new Error('it has nothing sealed');
+  const opening = Opening.parse(parseJson(sealing.open(PLACE, sealed), VALUES_MAX));
+  if (Math.abs(clock.now() - opening.at_ms) > AGE_MS_MAX) throw new Error('it is old, or our clocks differ');
+  return opening;
+}
+
+/** Answers a caller that has proven itself. The promise never rejects. */
+async function serve(
+  { machine_id: machineId, workload_id: workloadId, target }: Opening,
+  { socket, head }: { socket: Socket; head: Buffer },
+  { openStream, log }: Pick<ListenerDeps, 'openStream' | 'log'>,
+): Promise<void> {
+  // The wire is not there yet, and would never see an end that came before it.
+  const leave = (): void => void socket.destroy();
+  socket.once('end', leave);
+  try {
+    const stream = await openStream(machineId, workloadId, target);
+    if (socket.destroyed) return void stream.destroy();
+    socket.off('end', leave);
+    socket.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${PROTOCOL}\r\n\r\n`);
+    splice(wireOf(socket, { dialled: false, head }), stream);
+  } catch (error) {
+    if (!(error instanceof StreamError))
+      log.error({ machine_id: machineId, err: error }, 'a stream for another control plane failed');
+    const refusal: Refusal = error instanceof StreamError ? { leg: error.leg, detail: error.message } : UNEXPECTED;
+    answer(socket, '502 Bad Gateway', JSON.stringify(refusal));
+  }
+}
+
+const UNEXPECTED: Refusal = { leg: 'link', detail: 'the control plane that has the links has failed' };
+
+function wireOf(socket: Socket, end: { dialled: boolean; head: Buffer }): Duplex {
+  socket.setNoDelay(true);
+  // The streams send no pings. A control plane without power would leave them open for ever.
+  socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
+  return streamDuplex(socket, end);
+}
+
+/** The end of a direction ends that direction on the other side. A pipeline that fails destroys both of its streams. */
+function splice(peer: Duplex, stream: Duplex): void {
+  const onEnd = (): void => undefined;
+  pipeline(peer, stream, onEnd);
+  pipeline(stream, peer, onEnd);
+}
+
+/** Answers and closes the connection, also if the caller does not close its side. */
+function answer(socket: Socket, status: string, json: string): void {
+  const head = `HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: ${Buffer.byteLength(json)}\r\n\r\n`;
+  socket.end(head + json, () => socket.destroy());
+}

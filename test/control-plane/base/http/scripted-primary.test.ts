@@ -1,0 +1,188 @@
+// A secondary and a scripted server in the place of the primary: headers, and a primary that breaks off.
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer, get as getOverTls } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { getCACertificates, setDefaultCACertificates } from 'node:tls';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { Tls } from '../../../../control-plane/base/http/listen.ts';
+import { makeCertificate } from '../../../kit/certificate.ts';
+import { ask, at, begin, open, openPlanes, type Planes } from './two-control-planes.ts';
+
+let planes: Planes;
+let port: number;
+let scripted: Server;
+let seen: IncomingMessage[];
+let onRequest: (request: IncomingMessage, response: ServerResponse) => void;
+beforeEach(async () => {
+  planes = await openPlanes();
+  ({ port } = planes);
+  seen = [];
+  scripted = createServer((request, response) => {
+    seen.push(request);
+    onRequest(request, response);
+  });
+  await once(scripted.listen(0, '127.0.0.1'), 'listening');
+  planes.believed = at((scripted.address() as AddressInfo).port);
+});
+afterEach(async () => {
+  scripted.close();
+  scripted.closeAllConnections();
+  await planes.close();
+});
+
+describe('a primary that breaks off', () => {
+  test('in the middle of an answer breaks the connection of the client', async () => {
+    onRequest = (_request, response) => void response.write('half', () => response.destroy());
+    const answer = await open(port, { path: '/v1/who' });
+    await expect(answer.toArray()).rejects.toThrow('aborted');
+    // The next one is answered: only that connection broke.
+    expect((await ask(port, { path: '/v1/here' })).status).toBe(200);
+  });
+
+  test('after the head of an answer has sent that: it does not wait for the body', async () => {
+    onRequest = (_request, response) => {
+      response.writeHead(200, ['X-One', '\u00e9']);
+      response.write('', 'latin1');
+    };
+    const answer = await open(port, { path: '/v1/who' });
+    expect(answer.headers['x-one']).toBe('\u00e9');
+    seen[0]?.socket.destroy();
+    await expect(answer.toArray()).rejects.toThrow('aborted');
+  });
+
+  test('while its answer waits for the rest of a body breaks the connection of the client', async () => {
+    const broken = Promise.withResolvers<void>();
+    onRequest = ({ socket }, response) => {
+      socket.once('close', broken.resolve);
+      response.write('half', () => response.destroy());
+    };
+    const head = 'POST /v1/who HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 4';
+    const { socket, answer } = begin(port, `${head}\r\n\r\nab`);
+    await broken.promise;
+    socket.write('cd');
+    expect(await answer).not.toContain('0\r\n\r\n');
+  });
+
+  test('before an answer gets nothing twice that may have had an effect', async () => {
+    onRequest = (request) => request.socket.destroy();
+    const reply = await ask(port, { method: 'POST', path: '/v1/things', body: '{}' });
+    expect([reply.status, reply.headers['retry-after']]).toEqual([503, '1']);
+    expect((await ask(port, { method: 'DELETE', path: '/v1/things/x' })).status).toBe(503);
+    expect(seen.map(({ method }) => method)).toEqual(['POST', 'DELETE']);
+  });
+
+  test('on a connection that was idle gets no other request on it than those that have no effect', async () => {
+    onRequest = (_request, response) => void response.end();
+    for (const method of ['GET', 'GET', 'POST', 'POST', 'GET']) await ask(port, { method, path: '/v1/who' });
+    const connections = seen.map(({ socket }) => seen.findIndex((other) => other.socket === socket));
+    expect(connections).toEqual([0, 0, 2, 3, 0]);
+  });
+
+  test('on a connection that was idle gets a request again that has no effect', async () => {
+    onRequest = (_request, response) => void response.end('first');
+    expect((await ask(port, { path: '/v1/who' })).body).toBe('first');
+    onRequest = ({ socket }, response) => {
+      if (socket === seen[0]?.socket) socket.destroy();
+      else response.end('again');
+    };
+    expect((await ask(port, { path: '/v1/who' })).body).toBe('again');
+    expect(seen).toHaveLength(3);
+  });
+
+  test('and speaks no HTTP ends nothing but the request', async () => {
+    onRequest = ({ socket }) => void socket.end('HTTP/1.1 099 Odd\r\nContent-Length: 0\r\n\r\n');
+    expect((await ask(port, { path: '/v1/who' })).status).toBe(503);
+    onRequest = ({ socket }) => void socket.end('SSH-2.0-x\r\n');
+    expect((await ask(port, { path: '/v1/who' })).status).toBe(503);
+  });
+});
+
+test('connections to the primary end with the secondary', async () => {
+  onRequest = (_request, response) => void response.end();
+  await ask(port, { path: '/v1/who' });
+  const closed = Promise.all(seen.map(({ socket }) => once(socket, 'close')));
+  await planes.secondary.http.close();
+  await closed;
+});
+
+describe('headers', () => {
+  test('go on as they came, without those of one connection and with those of a proxy', async () => {
+    onRequest = (_request, response) => {
+      response.writeHead(200, [
+        'Set-Cookie',
+        'a',
+        'Set-Cookie',
+        'b',
+        'X-One',
+        '\u00e9',
+        'Connection',
+        'X-Hop',
+        'X-Hop',
+        '1',
+      ]);
+      response.end();
+    };
+    const lines = [
+      'POST /v1/who?a=%20b HTTP/1.1',
+      'Host: api.example.com',
+      'X-One: \u00e9',
+      'x-one: 2',
+      'Connection: close, X-Hop, Host, Content-Length',
+      'X-Hop: 1',
+      'TE: trailers',
+      'Expect: 100-continue',
+      'Upgrade: h2c',
+      'Proxy-Authorization: x',
+      'X-Request-Id: trace-1',
+      'X-Forwarded-For: 192.0.2.1',
+      'Content-Length: 2',
+    ];
+    const { socket, answer } = begin(port, '');
+    socket.write(Buffer.from(`${lines.join('\r\n')}\r\n\r\nab`, 'latin1'));
+    const [continued, head = ''] = (await answer).split('\r\n\r\n');
+    expect(continued).toBe('HTTP/1.1 100 Continue');
+    expect(head.split('\r\n').slice(0, 4)).toEqual([
+      'HTTP/1.1 200 OK',
+      'Set-Cookie: a',
+      'Set-Cookie: b',
+      'X-One: \u00e9',
+    ]);
+    expect(head).not.toContain('X-Hop');
+    expect(seen[0]?.url).toBe('/v1/who?a=%20b');
+    const kept = ['Host', 'api.example.com', 'X-One', '\u00e9', 'x-one', '2', 'Content-Length', '2'];
+    const ours = ['X-Forwarded-For', '127.0.0.1', 'Svc-Passed-On', '1', 'X-Request-Id', 'trace-1'];
+    expect(seen[0]?.rawHeaders).toEqual([...kept, ...ours, 'Connection', 'keep-alive']);
+  });
+
+  test.each([
+    ['us', [], 'max-age=31536000'],
+    ['the primary', ['Strict-Transport-Security', 'max-age=1'], 'max-age=1'],
+  ])('that tell browsers to speak TLS are there once if they are from %s', async (_whom, theirs, expected) => {
+    const certificate = makeCertificate(['IP:127.0.0.1']);
+    const tls: Tls = { options: () => certificate, serve: () => undefined, refresh: () => undefined };
+    const own = await openPlanes({ http: { tls, isOnlyTls: true } });
+    own.believed = planes.believed;
+    onRequest = (_request, response) => void response.writeHead(200, theirs).end();
+    const to = { port: own.port, host: '127.0.0.1', ca: certificate.cert, agent: false };
+    const [answer] = (await once(getOverTls({ ...to, path: '/v1/who' }), 'response')) as [IncomingMessage];
+    expect(answer.resume().headersDistinct['strict-transport-security']).toEqual([expected]);
+    await own.close();
+  });
+});
+
+test('a primary over TLS is asked only if its certificate is valid for its address', async () => {
+  const certificate = makeCertificate(['IP:127.0.0.1']);
+  const primary = createTlsServer(certificate, (_request, response) => void response.end('over TLS'));
+  await once(primary.listen(0, '127.0.0.1'), 'listening');
+  planes.believed = { url: `https://127.0.0.1:${(primary.address() as AddressInfo).port}` };
+  const headers = { host: 'api.example.com' };
+  expect((await ask(port, { path: '/v1/who', headers })).status).toBe(503);
+  const before = getCACertificates('default');
+  setDefaultCACertificates([...before, certificate.cert]);
+  const { body } = await ask(port, { path: '/v1/who', headers });
+  setDefaultCACertificates(before);
+  expect(body).toBe('over TLS');
+  primary.close();
+  primary.closeAllConnections();
+});
