@@ -198,6 +198,7 @@ async function create(tx: Tx, request: NewReservation, deps: ReservationsDeps): 
     commitment: request.commitment,
     starts_ms: Date.parse(request.starts_at),
     ends_ms: Date.parse(request.ends_at),
+    first_ms: Date.parse(request.starts_at),
     created_ms: nowMs,
     claimed_ms: null,
   };

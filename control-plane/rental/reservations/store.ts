@@ -17,19 +17,21 @@ const ReservationRow = z.object({
   starts_ms: int,
   /** The end of the term. The contract covers the time before it. */
   ends_ms: int,
+  /** The start of the first term. It stays when terms follow. */
+  first_ms: int,
   created_ms: int,
   /** When the contract began to set GPUs aside; null before the lead time. */
   claimed_ms: int.nullable(),
 });
 export type ReservationRow = z.infer<typeof ReservationRow>;
 
-const COLUMNS = sql`id, org_id, title, status, renewal, commitment, starts_ms, ends_ms, created_ms, claimed_ms`;
+const COLUMNS = sql`id, org_id, title, status, renewal, commitment, starts_ms, ends_ms, first_ms, created_ms, claimed_ms`;
 
 export async function insertReservation(tx: Tx, row: ReservationRow): Promise<void> {
   await tx.run(
     sql`insert into reservations (${COLUMNS})
         values (${row.id}, ${row.org_id}, ${row.title}, ${row.status}, ${row.renewal}, ${JSON.stringify(row.commitment)},
-          ${row.starts_ms}, ${row.ends_ms}, ${row.created_ms}, ${row.claimed_ms})`,
+          ${row.starts_ms}, ${row.ends_ms}, ${row.first_ms}, ${row.created_ms}, ${row.claimed_ms})`,
   );
 }
 

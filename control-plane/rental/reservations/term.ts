@@ -13,6 +13,8 @@ export interface Term {
 }
 
 export interface Standing extends Term {
+  /** The start of the first term. Terms of whole months begin on its day of the month. */
+  first_ms: number;
   status: ReservationState;
   renewal: RenewalMode;
 }
@@ -29,12 +31,12 @@ export function standing<T extends Standing>(contract: T, nowMs: number): T {
 
 /** The next change that is due: another status, or the next term. Undefined if nothing is due. */
 export function nextStep(
-  { status, renewal, ...term }: Standing,
+  { status, renewal, first_ms: firstMs, ...term }: Standing,
   nowMs: number,
 ): { status: ReservationState } | Term | undefined {
   if (status === 'pending') return nowMs >= term.starts_ms ? { status: 'active' } : undefined;
   if ((status !== 'active' && status !== 'suspended') || nowMs < term.ends_ms) return undefined;
-  return status === 'active' && renewal === 'auto_renew' ? nextTerm(term) : { status: 'expired' };
+  return status === 'active' && renewal === 'auto_renew' ? nextTerm(term, firstMs) : { status: 'expired' };
 }
 
 /** True if the contract has expired or was cancelled. */
@@ -47,12 +49,20 @@ export function resumed(term: Term, nowMs: number): ReservationState {
   return nowMs < term.starts_ms ? 'pending' : 'active';
 }
 
-/** The term that follows `term` directly, with the same length. A term of whole calendar months (UTC) is followed by as many months. */
-function nextTerm({ starts_ms: startsMs, ends_ms: endsMs }: Term): Term {
-  const [from, to] = [new Date(startsMs), new Date(endsMs)];
-  const months = (to.getUTCFullYear() - from.getUTCFullYear()) * 12 + to.getUTCMonth() - from.getUTCMonth();
-  const isWhole = months > 0 && addMonths(from, months) === endsMs;
-  return { starts_ms: endsMs, ends_ms: isWhole ? addMonths(to, months) : endsMs + (endsMs - startsMs) };
+/**
+ * The term that follows `term` directly, with the same length. A term of whole calendar months (UTC) is followed by as many months, counted from the
+ * first term: 31 January to 28 February is followed by 28 February to 31 March.
+ */
+function nextTerm({ starts_ms: startsMs, ends_ms: endsMs }: Term, firstMs: number): Term {
+  const first = new Date(firstMs);
+  const [from, to] = [monthsBetween(first, new Date(startsMs)), monthsBetween(first, new Date(endsMs))];
+  const isWhole = from < to && addMonths(first, from) === startsMs && addMonths(first, to) === endsMs;
+  return { starts_ms: endsMs, ends_ms: isWhole ? addMonths(first, 2 * to - from) : endsMs + (endsMs - startsMs) };
+}
+
+/** The difference of the months of two dates, whatever their days. */
+function monthsBetween(from: Date, to: Date): number {
+  return (to.getUTCFullYear() - from.getUTCFullYear()) * 12 + to.getUTCMonth() - from.getUTCMonth();
 }
 
 /** The same day and time in a later month, or its last day if it has no such day. */

@@ -11,6 +11,7 @@ const contract = (patch: Partial<Standing> = {}): Standing => ({
   renewal: 'none',
   starts_ms: at('2026-01-01T00:00'),
   ends_ms: at('2026-02-01T00:00'),
+  first_ms: patch.starts_ms ?? at('2026-01-01T00:00'),
   ...patch,
 });
 
@@ -46,6 +47,21 @@ describe('a contract', () => {
     expect(renewed).toMatchObject({ status: 'active', starts_ms: at(ends), ends_ms: at(next) });
   });
 
+  test('with auto_renew keeps the day of its first term, also after a month that lacks it', () => {
+    const term = { starts_ms: at('2026-01-31T08:00'), ends_ms: at('2026-02-28T08:00') };
+    const first = contract({ status: 'active', renewal: 'auto_renew', ...term });
+    const ends = ['2026-02-28T08:00', '2026-03-31T08:00', '2026-04-30T08:00', '2026-05-31T08:00'];
+    const renewed = ends.map((end) => standing(first, at(end)).ends_ms);
+    expect(renewed).toEqual([...ends.slice(1), '2026-06-30T08:00'].map(at));
+  });
+
+  test('with auto_renew whose end was moved is followed by terms of that length', () => {
+    const moved = contract({ status: 'active', renewal: 'auto_renew', ends_ms: at('2026-02-11T00:00') });
+    const second = standing(moved, moved.ends_ms);
+    expect(second).toMatchObject({ starts_ms: moved.ends_ms, ends_ms: at('2026-03-24T00:00') });
+    expect(standing(second, second.ends_ms)).toMatchObject({ ends_ms: at('2026-05-04T00:00') });
+  });
+
   test('with auto_renew catches up over several terms', () => {
     const renewed = standing(contract({ renewal: 'auto_renew' }), at('2026-12-24T18:00'));
     expect(renewed).toMatchObject({ status: 'active', starts_ms: at('2026-12-01T00:00') });
@@ -60,7 +76,8 @@ describe('a contract', () => {
     });
     fc.assert(
       fc.property(anyContract, fc.integer({ min: 0, max: 3000 * DAY_MS }), ({ length, ...facts }, nowMs) => {
-        let now: Standing = { ...facts, ends_ms: facts.starts_ms + length };
+        const whole = { ...facts, first_ms: facts.starts_ms, ends_ms: facts.starts_ms + length };
+        let now: Standing = whole;
         for (let step = nextStep(now, nowMs); step !== undefined; step = nextStep(now, nowMs)) {
           const allowed =
             'status' in step
@@ -69,7 +86,7 @@ describe('a contract', () => {
           expect(allowed).toBe(true);
           now = { ...now, ...step };
         }
-        expect(now).toEqual(standing({ ...facts, ends_ms: facts.starts_ms + length }, nowMs));
+        expect(now).toEqual(standing(whole, nowMs));
         expect(now.status !== 'active' || nowMs < now.ends_ms).toBe(true);
       }),
       { seed: 21 },
