@@ -18,7 +18,7 @@ import { factorsOf, hasSecond } from './credential-store.ts';
 import { moveApprovals } from './device-store.ts';
 import { scopesOfRole } from './roles.ts';
 import * as rows from './session-store.ts';
-import { findMember, findUser, membershipsOf, personView } from './store.ts';
+import { findMember, findUser, homeOf, membershipsOf, noteChosen, personView } from './store.ts';
 
 const TOKEN_BYTES = 32;
 /** Step of `used_ms`: writing it for every request would cost more than the request. */
@@ -132,6 +132,7 @@ export function openSessions(deps: Deps): Sessions {
         await rows.deleteSession(tx, userId, old.id);
         const made = { ...kept, id: ids.prefixed('ses'), org_id: orgId, token_hash: tokenHash, ...placeOf(visitor) };
         await rows.insertSession(tx, made);
+        await noteChosen(tx, userId, orgId, clock.now());
         await moveApprovals(tx, { fromId: old.id, toId: made.id });
         return { id: made.id, token };
       }),
@@ -208,7 +209,7 @@ async function insert(tx: Tx, beginning: Beginning, tokenHash: string, deps: Dep
   const older = await rows.sessionsOf(tx, userId, nowMs);
   for (const { id } of older.slice(SESSIONS_MAX - 1))
     await noteEnded(tx, await rows.deleteSession(tx, userId, id), deps);
-  const orgId = beginning.orgId ?? (await membershipsOf(tx, userId))[0]?.org_id ?? null;
+  const orgId = beginning.orgId ?? (await homeOf(tx, userId));
   // Whoever has a second factor is confirmed only by using it. Otherwise a stolen password or provider could add a factor of its own.
   const isConfirmed = isStrong || !hasSecond(await factorsOf(tx, userId));
   const times = {

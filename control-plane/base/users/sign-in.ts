@@ -12,7 +12,7 @@ import type { Passwords } from './passwords.ts';
 import type { SecondFactors } from './second-factors.ts';
 import { isKnownNetwork, deleteOthers } from './session-store.ts';
 import { type NewSession, noteEnded, type Sessions, type Visitor } from './sessions.ts';
-import { findUser, membershipsOf, userWithEmail } from './store.ts';
+import { findUser, homeOf, userWithEmail } from './store.ts';
 import type { Ids } from '../../../shared/ids.ts';
 
 export interface SignIn {
@@ -176,7 +176,7 @@ async function refuse(userId: string, attempt: Attempt, deps: SignInDeps): Promi
   const { db, events } = deps;
   await db.tx('users.note_refusal', async (tx) => {
     await tx.lock('user', userId);
-    const orgId = (await membershipsOf(tx, userId))[0]?.org_id ?? null;
+    const orgId = await homeOf(tx, userId);
     const data = { reason: 'wrong code', client_ip: attempt.clientIp };
     await events.append(tx, { type: 'session.refused', subjectId: userId, orgId, data });
   });

@@ -85,6 +85,20 @@ export function membershipsOf(query: Query, userId: string): Promise<MemberRow[]
   );
 }
 
+/** The organisation in which a sign-in begins: the one that the person chose last, else the oldest one. Null if there is none. */
+export async function homeOf(query: Query, userId: string): Promise<string | null> {
+  const home = await query.one(
+    MemberRow.pick({ org_id: true }),
+    sql`select org_id from members where user_id = ${userId} order by chosen_ms desc, created_ms, org_id limit 1`,
+  );
+  return home?.org_id ?? null;
+}
+
+/** The person has switched to this organisation. */
+export async function noteChosen(tx: Tx, userId: string, orgId: string, nowMs: number): Promise<void> {
+  await tx.run(sql`update members set chosen_ms = ${nowMs} where user_id = ${userId} and org_id = ${orgId}`);
+}
+
 export async function setRole(tx: Tx, { org_id: orgId, user_id: userId, role }: MemberRow): Promise<void> {
   await tx.run(sql`update members set role = ${role} where org_id = ${orgId} and user_id = ${userId}`);
 }

@@ -1,5 +1,6 @@
 // Sessions as principals: how long they live, what ends them, what a browser may send with them, and what an organisation may not do.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { deleteMember, insertMember } from '../../../../control-plane/base/users/store.ts';
 import { funding, wallet } from '../../../../control-plane/money/ledger/accounts.ts';
 import { type Answer, type Api, type ApiAccount, openApi } from '../../../contract/api.ts';
 import { openFakeUpstream } from '../../../kit/fake-upstream.ts';
@@ -100,6 +101,33 @@ describe('a session', () => {
     const back = { ...ada, token: tokenIn(joined) ?? '' };
     const switched = await api.call('POST', '/v1/auth/session/org', { as: back, body: { org_id: account.orgId } });
     expect(switched.json).toMatchObject({ org: { id: account.orgId, role: 'owner' } });
+  });
+
+  test('begins in the organisation that the person chose last, as long as the person is a member there', async () => {
+    const { rooms, core, db } = api.world;
+    const newest = await api.account();
+    await api.world.clock.advance(1);
+    await core.db.tx('test.join', (tx) =>
+      insertMember(tx, {
+        org_id: newest.orgId,
+        user_id: ada.userId,
+        role: 'member',
+        created_ms: api.world.clock.now(),
+      }),
+    );
+    const visitor = { clientIp: '198.51.100.9', userAgent: 'phone', sessionToken: undefined };
+    const orgOfNext = async (): Promise<unknown> => {
+      const next = await core.db.tx('test.sign_in', (tx) =>
+        rooms.users.sessions.begin(tx, { userId: ada.userId, visitor, isStrong: false, method: 'password' }),
+      );
+      return (await rooms.users.sessions.show(next.id)).org?.id;
+    };
+    expect(await orgOfNext()).toBe(account.orgId);
+    const switched = await api.call('POST', '/v1/auth/session/org', { as: ada, body: { org_id: newest.orgId } });
+    expect(switched.status).toBe(200);
+    expect(await orgOfNext()).toBe(newest.orgId);
+    await db.tx('test.leave', (tx) => deleteMember(tx, newest.orgId, ada.userId));
+    expect(await orgOfNext()).toBe(account.orgId);
   });
 
   test('launches like a key: its operation and its replay belong to it alone', async () => {
