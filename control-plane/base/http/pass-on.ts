@@ -1,16 +1,20 @@
 // Requests that only the primary control plane serves. A secondary passes them on to it, and gives its answers back unread.
 //
-// A request is passed on before its body is read and before any limit but that of its head: the primary authenticates and limits.
-import type { IncomingMessage } from 'node:http';
+// A request is passed on before its body is read: the primary authenticates and limits. The secondary limits only what a stranger could use up here:
+// its connections to the primary, and their ports.
+import type { ClientRequest, IncomingMessage } from 'node:http';
 import { pipeline } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Clock } from '../../../shared/clock.ts';
 import { messageOf, ServiceError } from '../../../shared/errors.ts';
 import { type Log, throttledLog } from '../../../shared/log.ts';
 import { endToEnd, type RawHeaders } from './hop-headers.ts';
+import { openOneByOne } from './one-by-one.ts';
 import { type Fails, openPassedUpgrades, type PassedUpgrades } from './passed-upgrades.ts';
 import { openPrimaryRequests, PASSED_ON } from './primary-requests.ts';
+import type { RateLimits } from './rate-limits.ts';
 import { isRepeatable, sendBody } from './relaying.ts';
+import { finish } from './serve-route.ts';
 import { afterRest } from './uploads.ts';
 
 /** Who serves what only the primary serves: this process, nobody at the moment, or the control plane at this origin (`http://10.0.0.1:8080`). */
@@ -25,6 +29,8 @@ declare module 'fastify' {
 interface PassOnDeps {
   clock: Clock;
   log: Log;
+  /** Undefined: no limits. */
+  limits: Pick<RateLimits, 'takeForIp'> | undefined;
   /** Asked at each request and upgrade. */
   primary(): Primary;
 }
@@ -39,9 +45,14 @@ export interface PassOn {
 
 /** How often a request is sent, if it can be repeated. */
 const TRIES_MAX = 3;
+/**
+ * How often a request in progress looks whether its primary still is the primary. A primary that stops answers all requests before. One whose machine
+ * hangs would never answer, and never close the connection.
+ */
+const LOOK_MS = 5_000;
 
 /** Adds its hooks to `app`. Hooks that were added before run for all requests, and those that are added after run for what this process serves. */
-export function openPassOn(app: FastifyInstance, { primary, ...deps }: PassOnDeps): PassOn {
+export function openPassOn(app: FastifyInstance, { primary, limits, ...deps }: PassOnDeps): PassOn {
   const { clock } = deps;
   // Anyone can send requests, so the log lines of a client are limited.
   const log = throttledLog(deps.log, clock);
@@ -51,6 +62,7 @@ export function openPassOn(app: FastifyInstance, { primary, ...deps }: PassOnDep
     return unserved(error);
   };
   const upgrades = openPassedUpgrades({ clock, requests, fails });
+  const inTurn = openOneByOne();
   let isClosing = false;
 
   const pass = (url: string, handled: Handled, tries = 1): void => {
@@ -71,11 +83,12 @@ export function openPassOn(app: FastifyInstance, { primary, ...deps }: PassOnDep
     outgoing.on('error', (error) => {
       if (isAnswered || response.destroyed) return;
       // The primary closed an idle connection just as we used it.
-      if (outgoing.reusedSocket && tries < TRIES_MAX) return pass(url, handled, tries + 1);
+      if (outgoing.reusedSocket && tries < TRIES_MAX && isAt(primary(), url)) return pass(url, handled, tries + 1);
       done(fails(error, { clientIp, url }));
     });
     if (isRepeatable(raw)) outgoing.end();
     else sendBody(raw, outgoing);
+    breakIfLeft(outgoing, () => isAt(primary(), url), clock);
     response.once('close', () => outgoing.destroy());
   };
   const primaryFor: PassOn['primaryFor'] = ({ headers }) => {
@@ -83,11 +96,23 @@ export function openPassOn(app: FastifyInstance, { primary, ...deps }: PassOnDep
     return now !== 'self' && headers[PASSED_ON] !== undefined ? 'unknown' : now;
   };
 
+  /** Asks again who the primary is, because the request may have waited. */
+  const serve = (handled: Handled): void => {
+    const now = primaryFor(handled.request.raw);
+    if (now === 'self') return handled.done();
+    if (now === 'unknown') return handled.done(unserved());
+    pass(now.url, handled);
+  };
+
   app.addHook('onRequest', (request, reply, done) => {
-    const now = request.routeOptions.config.everywhere === true ? 'self' : primaryFor(request.raw);
-    if (now === 'self') return done();
-    if (now === 'unknown') return done(unserved());
-    pass(now.url, { request, reply, done });
+    if (request.routeOptions.config.everywhere === true || primaryFor(request.raw) === 'self') return done();
+    const begin = (): void => serve({ request, reply, done });
+    // Each of them takes a connection of its own to the primary. After one over TLS, the port stays taken for a minute.
+    const count = (): void => void (isRepeatable(request.raw) || limits?.takeForIp(request.ip));
+    finish(count, (refusal) => {
+      if (refusal === undefined) inTurn({ request: request.raw, response: reply.raw, begin });
+      else done(refusal);
+    });
   });
   app.addHook('preClose', async () => {
     isClosing = true;
@@ -99,8 +124,8 @@ export function openPassOn(app: FastifyInstance, { primary, ...deps }: PassOnDep
 interface Handled {
   request: FastifyRequest;
   reply: FastifyReply;
-  /** Called only if there is no answer of the primary. */
-  done(error: Error): void;
+  /** Called only if there is no answer of the primary: with the refusal, or without one if this process serves the request. */
+  done(refusal?: Error): void;
 }
 
 /** The refusal of what nobody serves. A request may have had its effect if its connection broke. */
@@ -111,6 +136,19 @@ export function unserved(cause?: Error): ServiceError {
     retryAfterSeconds: 1,
     cause,
   });
+}
+
+function isAt(primary: Primary, url: string): boolean {
+  return typeof primary !== 'string' && primary.url === url;
+}
+
+function breakIfLeft(outgoing: ClientRequest, isPrimary: () => boolean, clock: Pick<Clock, 'after'>): void {
+  const look = (): void => {
+    if (isPrimary()) cancel = clock.after(LOOK_MS, look);
+    else outgoing.destroy(new Error('it is not the primary any more'));
+  };
+  let cancel = clock.after(LOOK_MS, look);
+  outgoing.once('close', () => cancel());
 }
 
 /** True if Node can write the status. Something else than a control plane may listen at the address, and Node would throw. */

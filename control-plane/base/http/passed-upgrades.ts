@@ -38,6 +38,8 @@ interface Deps {
 
 /** The primary closes a connection that has not proven itself in this time after its upgrade. A part of it may be spent on the way. */
 const PROVEN_MS = 2 * LINK_HELLO_MS_MAX;
+/** The primary answers an upgrade at once. One whose machine hangs never does, and we would not notice that the client leaves meanwhile. */
+const ANSWER_MS_MAX = 15_000;
 /** The last bytes of a side that has ended must reach the other one in this time. */
 const LAST_MS_MAX = 5_000;
 
@@ -50,6 +52,10 @@ export function openPassedUpgrades({ clock, requests, fails }: Deps): PassedUpgr
     const giveUp = (): void => void outgoing.destroy();
     let isAnswered = false;
     socket.once('close', giveUp);
+    const cancel = clock.after(ANSWER_MS_MAX, () => {
+      if (!isAnswered) outgoing.destroy(new Error(`it does not answer an upgrade within ${ANSWER_MS_MAX} ms`));
+    });
+    outgoing.once('close', cancel);
     outgoing.once('response', (answer) => {
       isAnswered = true;
       // The connection ends with the answer: the primary has not agreed, and what follows would go past its checks.

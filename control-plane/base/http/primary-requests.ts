@@ -1,6 +1,8 @@
 // The requests that a secondary sends to the primary: their heads, and the connections that carry them.
 import { Agent, type ClientRequest, type IncomingMessage, request as sendPlain } from 'node:http';
 import { Agent as TlsAgent, request as sendOverTls } from 'node:https';
+import { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import type { Clock } from '../../../shared/clock.ts';
 import { TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
 import { endToEnd, FORWARDED, type RawHeaders } from './hop-headers.ts';
@@ -47,8 +49,8 @@ export function openPrimaryRequests(clock: Clock): PrimaryRequests {
   };
   return {
     send: (passed) =>
-      send(passed, [...headersOf(passed), ...bodyOf(passed.request)], isRepeatable(passed.request) ? kept : single),
-    sendUpgrade: (passed) => send(passed, [...headersOf(passed), ...upgradeOf(passed.request)], single),
+      send(passed, [...bodyOf(passed.request), ...headersOf(passed)], isRepeatable(passed.request) ? kept : single),
+    sendUpgrade: (passed) => send(passed, [...upgradeOf(passed.request), ...headersOf(passed)], single),
     close: () => {
       for (const agent of [kept.plain, kept.tls, single.plain, single.tls]) agent.destroy();
     },
@@ -61,7 +63,11 @@ export function openPrimaryRequests(clock: Clock): PrimaryRequests {
  * arrives, and the network would discard the answer.
  */
 function singleUse<A extends Agent>(agent: A): A {
-  agent.keepSocketAlive = () => false;
+  agent.keepSocketAlive = (stream) => {
+    // The answer is there. After an ordinary close, the port would stay taken for a minute, and a stranger's requests could take all 28,000.
+    if (stream instanceof Socket && !(stream instanceof TLSSocket)) stream.resetAndDestroy();
+    return false;
+  };
   return agent;
 }
 
@@ -83,13 +89,13 @@ function limitConnect(outgoing: ClientRequest, event: 'connect' | 'secureConnect
 /** The primary would believe these, because they come from us. Node has answered `Expect` already. */
 const NOT_KEPT = ['expect', ...FORWARDED, PASSED_ON];
 
+/** Ours come first: Node's parser drops headers beyond the 2,000th without a word, and a client could send as many. */
 function headersOf({ request, url, clientIp, requestId }: PassedOn): RawHeaders {
   // HTTP/1.0 needs no Host.
   const host = request.headers.host === undefined ? ['Host', new URL(url).host] : [];
-  const ours = ['X-Forwarded-For', clientIp, 'Svc-Passed-On', '1'];
-  if (requestId === undefined)
-    return [...host, ...endToEnd(request.rawHeaders, [...NOT_KEPT, 'content-length']), ...ours];
-  return [...host, ...endToEnd(request.rawHeaders, [...NOT_KEPT, 'x-request-id']), ...ours, 'X-Request-Id', requestId];
+  const ours = [...host, 'X-Forwarded-For', clientIp, 'Svc-Passed-On', '1'];
+  if (requestId === undefined) return [...ours, ...endToEnd(request.rawHeaders, [...NOT_KEPT, 'content-length'])];
+  return [...ours, 'X-Request-Id', requestId, ...endToEnd(request.rawHeaders, [...NOT_KEPT, 'x-request-id'])];
 }
 
 function bodyOf(request: IncomingMessage): RawHeaders {

@@ -70,11 +70,18 @@ describe('a request', () => {
     expect(await who({ headers: { 'x-request-id': 'mine' } })).toMatchObject({ requestId: 'mine' });
   });
 
-  test('is not counted by the rate limits of the secondary', async () => {
+  test('that only reads is not counted by the rate limits of the secondary', async () => {
     for (let i = 0; i < 4; i += 1) {
       expect((await ask(port, { path: '/v1/who' })).status).toBe(200);
       expect((await ask(port, { path: '/v1/nowhere' })).status).toBe(404);
     }
+  });
+
+  test('that takes a connection of its own to the primary is counted by the rate of its address', async () => {
+    const statuses: unknown[] = [];
+    for (let i = 0; i < 4; i += 1) statuses.push((await ask(port, { method: 'POST', path: '/v1/nowhere' })).status);
+    expect(statuses).toEqual([404, 404, 429, 429]);
+    expect((await ask(port, { path: '/v1/who' })).status).toBe(200);
   });
 
   test('without a body gets none on the way', async () => {
@@ -340,6 +347,33 @@ describe('without a primary', () => {
     expect(calls).toBe(2);
     await own.close();
   });
+
+  test.each(['its first', 'one that was used before'])(
+    'that still is the primary, a request whose answer never comes is refused within five seconds, on %s connection',
+    async (which) => {
+      const clock = virtualClock();
+      const own = await openPlanes({ clock });
+      if (which !== 'its first') await ask(own.port, { path: '/v1/who' });
+      const entered = Promise.withResolvers<void>();
+      const left = Promise.withResolvers<void>();
+      let calls = 0;
+      own.onGet = async ({ gone }) => {
+        calls += 1;
+        gone.addEventListener('abort', () => left.resolve());
+        entered.resolve();
+        await left.promise;
+        return { status: 200, body: {} };
+      };
+      const reply = ask(own.port, { path: '/v1/scripted' });
+      await entered.promise;
+      own.believed = 'unknown';
+      await clock.advance(5_000);
+      expect(await reply).toMatchObject(refused);
+      await left.promise;
+      expect(calls).toBe(1);
+      await own.close();
+    },
+  );
 
   test('that takes a connection within five seconds, a request is refused', async () => {
     const clock = virtualClock();

@@ -1,7 +1,7 @@
 // Upgrades through a secondary: the connection belongs to the client and the primary from then on, and to nobody else.
 import { once } from 'node:events';
 import { createServer, IncomingMessage, type Server } from 'node:http';
-import { type AddressInfo, connect, Socket } from 'node:net';
+import { type AddressInfo, connect, createServer as createTcpServer, Socket } from 'node:net';
 import { Duplex } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openPassedUpgrades } from '../../../../control-plane/base/http/passed-upgrades.ts';
@@ -184,6 +184,21 @@ describe('without a primary, an upgrade is refused', () => {
     planes.believed = at((odd.address() as AddressInfo).port);
     expect(await refused()).toContain('HTTP/1.1 503');
     odd.close();
+  });
+
+  test('if it takes the connection and does not answer, also for a client that has left meanwhile', async () => {
+    const taken: Socket[] = [];
+    const silent = createTcpServer((socket) => void taken.push(socket));
+    await once(silent.listen(0, '127.0.0.1'), 'listening');
+    planes.believed = at((silent.address() as AddressInfo).port);
+    const [left, waits] = [begin(port, `${HEAD}\r\n`), begin(port, `${HEAD}\r\n`)];
+    await expect.poll(() => taken.length).toBe(2);
+    left.socket.end();
+    await clock.advance(2 * LINK_HELLO_MS_MAX);
+    waits.socket.end();
+    expect([await left.answer, await waits.answer]).toEqual(Array(2).fill(expect.stringContaining('HTTP/1.1 503')));
+    await Promise.all(taken.map((socket) => once(socket.resume(), 'close')));
+    silent.close();
   });
 
   async function refused(): Promise<string> {
