@@ -10,6 +10,7 @@ import { type Db, DbError } from './base/db/db.ts';
 import type { OnCommit } from './base/db/group-commit.ts';
 import {
   type Held,
+  isFree,
   LEASE_MS,
   releaseLease,
   RENEWED_MS_MAX,
@@ -27,12 +28,12 @@ import {
   type Members,
   membersOf,
 } from './base/db/members.ts';
-import { isCurrent, migrate, prepareDatabase, type RoomMigrations } from './base/db/migrate.ts';
+import { assertMigratable, isCurrent, migrate, prepareDatabase, type RoomMigrations } from './base/db/migrate.ts';
 import { openPostgres, type PostgresDb } from './base/db/postgres.ts';
 import { openSqlite } from './base/db/sqlite.ts';
 import type { Primary } from './base/http/pass-on.ts';
 import type { Config } from './config.ts';
-import { followPrimary } from './secondary.ts';
+import { type Following, followPrimary } from './secondary.ts';
 
 /** The rooms in order: a room imports only rooms before it. A new room is its folder and one line here. */
 export const ROOMS = [
@@ -84,6 +85,7 @@ export const SCHEMA: RoomMigrations[] = ROOMS.map((room) => ({
 })).filter(({ directory }) => existsSync(directory));
 
 const LEASE = 'primary';
+const NOT_RELEASED = 'the lease was not released';
 
 export interface Foundation {
   db: Db;
@@ -93,8 +95,13 @@ export interface Foundation {
   epoch(): number;
   /** Who serves what only the primary serves. */
   primary(): Primary;
-  /** `fn` is called when this process takes the place of the primary. It serves everything when that has ended. */
+  /**
+   * From now on, this process looks for the primary. `fn` is called when it takes the place of the primary. It serves everything when that has
+   * ended. Called once.
+   */
   onPrimary(fn: () => Promise<void>): void;
+  /** Resolves when this process does not take the place of the primary any more. If it is just doing so, that ends first. */
+  stay(): Promise<void>;
   /** `fn` is called once this process must not write any more and should end; at once if that is so already. */
   onLost(fn: () => void): void;
   close(): Promise<void>;
@@ -131,10 +138,11 @@ export async function openFoundation(database: Config['database'], deps: Deps): 
       epoch: place.epoch,
       primary: place.primary,
       onPrimary: place.onPrimary,
+      stay: place.stay,
       onLost,
       close: async () => {
         // The next process will wait until the lease times out.
-        await place.leave().catch((error: unknown) => deps.log.warn({ err: error }, 'the lease was not released'));
+        await place.leave().catch((error: unknown) => deps.log.warn({ err: error }, NOT_RELEASED));
         await db.close();
       },
     };
@@ -174,7 +182,7 @@ function openLoss(log: Log): { lose(why: string): void; onLost: Foundation['onLo
 }
 
 /** The place of this process among the control planes of its database. */
-interface Place extends Pick<Foundation, 'primary' | 'onPrimary'> {
+interface Place extends Pick<Foundation, 'primary' | 'onPrimary' | 'stay'> {
   epoch(): number;
   leave(): Promise<void>;
 }
@@ -194,13 +202,14 @@ async function enterAlone(db: Db, deps: EnterDeps): Promise<Place> {
 }
 
 function placeOfPrimary({ epoch }: Held, leave: () => Promise<void>): Place {
-  return { epoch: () => epoch, primary: () => 'self', onPrimary: () => undefined, leave };
+  const stay = async (): Promise<void> => undefined;
+  return { epoch: () => epoch, primary: () => 'self', onPrimary: () => undefined, stay, leave };
 }
 
 /** @throws DbError `database_in_use` if another running control plane holds the lease, and this one may neither stand by nor serve beside it */
 async function enter(db: PostgresDb, deps: EnterDeps): Promise<Place> {
-  const held = await waitForLease(db, deps);
-  if (held === undefined) return serveBeside(db, deps);
+  const { held, membership } = await waitForLease(db, deps);
+  if (held === undefined) return serveBeside(db, membership, deps);
   db.fence(held);
   const stop = keepRenewing(db.keeper, held, deps, deps.lose);
   try {
@@ -209,6 +218,8 @@ async function enter(db: PostgresDb, deps: EnterDeps): Promise<Place> {
     if (deps.peerUrl !== undefined) await announce(db, { id: deps.id, url: deps.peerUrl });
   } catch (error) {
     stop();
+    // Otherwise, the next process would wait until the lease times out.
+    await releaseLease(db, held).catch((cause: unknown) => deps.log.warn({ err: cause }, NOT_RELEASED));
     throw error;
   }
   return placeOfPrimary(held, () => {
@@ -217,8 +228,10 @@ async function enter(db: PostgresDb, deps: EnterDeps): Promise<Place> {
   });
 }
 
-/** The lease of the primary; undefined if this process may serve beside its holder. */
-async function waitForLease(db: Db, { clock, id, onStandBy, peerUrl }: EnterDeps): Promise<Held | undefined> {
+/** The lease of the primary, or our own beside its holder. */
+type Entry = { held: Held; membership?: undefined } | { held?: undefined; membership: Held };
+
+async function waitForLease(db: Db, { clock, id, onStandBy, peerUrl }: EnterDeps): Promise<Entry> {
   const look = openSight(db, LEASE, clock);
   // Measured from the first answer: a slow server must not use up the time after which a dead holder is noticed.
   let startedMs: number | undefined;
@@ -226,8 +239,10 @@ async function waitForLease(db: Db, { clock, id, onStandBy, peerUrl }: EnterDeps
   for (;;) {
     const { seen, isRenewed, mayTake } = await look();
     startedMs ??= clock.monotonicMs();
+    // A process that is too old leaves the lease and the secondaries to those that can use the database.
+    if (mayTake) await assertMigratable(db, SCHEMA);
     const held = mayTake ? await takeLease(db, { name: LEASE, holder: id }, seen) : undefined;
-    if (held !== undefined) return held;
+    if (held !== undefined) return { held };
     if (onStandBy === undefined && clock.monotonicMs() - startedMs > LEASE_MS + RENEWED_MS_MAX) {
       throw new DbError(
         'database_in_use',
@@ -238,47 +253,78 @@ async function waitForLease(db: Db, { clock, id, onStandBy, peerUrl }: EnterDeps
       standsBy = true;
       await onStandBy?.(db);
     }
-    if (standsBy && peerUrl !== undefined && (await mayServeBeside(db, seen))) return undefined;
+    const membership = standsBy && peerUrl !== undefined ? await join(db, seen, { id, peerUrl }) : undefined;
+    if (membership !== undefined) return { membership };
     await clock.sleep(POLL_MS);
   }
 }
 
-/** The holder of the lease must have said where it is reached, and the schema must be ours. */
-async function mayServeBeside(db: Db, seen: SeenLease | undefined): Promise<boolean> {
-  if (seen === undefined || !(await isCurrent(db, SCHEMA))) return false;
-  return (await addressOf(db, seen.holder)) !== undefined;
+/** Our lease beside the holder of the lease `seen`; undefined if we may not serve beside it. */
+async function join(
+  db: Db,
+  seen: SeenLease | undefined,
+  { id, peerUrl }: { id: string; peerUrl: string },
+): Promise<Held | undefined> {
+  if (isFree(seen) || !(await mayServeBeside(db, seen, peerUrl))) return undefined;
+  const membership = await joinMembers(db, id);
+  // Another one may have taken the lease of the primary meanwhile, and ended the secondaries before we were one. One that takes it later ends us
+  // too. The holder has said where it is reached, so it changes the schema no more.
+  const now = await seeLease(db, LEASE);
+  if (now?.epoch === seen?.epoch && now?.holder === seen?.holder && (await isCurrent(db, SCHEMA))) return membership;
+  await leaveMembers(db, id);
+  return undefined;
 }
 
-async function serveBeside(db: PostgresDb, deps: EnterDeps): Promise<Place> {
+/**
+ * The holder of the lease must have said where it is reached, and the schema must be ours.
+ * @throws DbError `database_in_use` if the holder is reached where we say that we are
+ */
+async function mayServeBeside(db: Db, seen: SeenLease | undefined, peerUrl: string): Promise<boolean> {
+  if (seen === undefined || !(await isCurrent(db, SCHEMA))) return false;
+  const url = await addressOf(db, seen.holder);
+  if (url !== peerUrl) return url !== undefined;
+  throw new DbError(
+    'database_in_use',
+    `the control plane that serves on this database has the same peer_url (${url}): give each its own`,
+  );
+}
+
+async function serveBeside(db: PostgresDb, membership: Held, deps: EnterDeps): Promise<Place> {
   const { id, peerUrl, lose } = deps;
-  const membership = await joinMembers(db, id);
   db.fence(membership);
+  if (peerUrl !== undefined) await announce(db, { id, url: peerUrl });
   let stop = keepRenewing(db.keeper, membership, deps, lose);
   let held: Held | undefined;
-  let whenPrimary = async (): Promise<void> => undefined;
-  if (peerUrl !== undefined) await announce(db, { id, url: peerUrl });
-  const following = followPrimary(db, {
-    ...deps,
-    lease: LEASE,
-    fits: () => isCurrent(db, SCHEMA),
-    onLost: lose,
-    onTaken: async (taken) => {
-      held = taken;
-      stop();
-      db.fence(taken);
-      stop = keepRenewing(db.keeper, taken, deps, lose);
-      await whenPrimary();
-    },
-  });
+  const giveBack = async (): Promise<void> => {
+    // The lease of the primary allows our transactions, so it is given back last.
+    await leaveMembers(db, id);
+    if (held !== undefined) await releaseLease(db, held);
+  };
+  const follow = (whenPrimary: () => Promise<void>): Following =>
+    followPrimary(db, {
+      ...deps,
+      lease: LEASE,
+      onLost: lose,
+      onTaken: async (taken) => {
+        held = taken;
+        stop();
+        db.fence(taken);
+        stop = keepRenewing(db.keeper, taken, deps, lose);
+        await whenPrimary();
+      },
+      giveBack,
+    });
+  let following: Following | undefined;
+  const stay = async (): Promise<void> => following?.stop();
   return {
     epoch: () => held?.epoch ?? 0,
-    primary: following.primary,
-    onPrimary: (fn) => void (whenPrimary = fn),
+    primary: () => following?.primary() ?? 'unknown',
+    onPrimary: (fn) => void (following = follow(fn)),
+    stay,
     leave: async () => {
-      await following.stop();
+      await stay();
       stop();
-      if (held !== undefined) await releaseLease(db, held);
-      await leaveMembers(db, id);
+      await giveBack();
     },
   };
 }

@@ -177,25 +177,34 @@ interface Parts extends Pick<Read, 'metrics' | 'systemd' | 'standby'> {
 function course(parts: Parts, life: Life): Pick<House, 'start' | 'close'> {
   const { config, core, foundation, brings, listeners, admin, services, systemd, standby } = parts;
   const { log } = core;
-  return {
-    start: async () => {
-      const isPrimary = foundation.primary() === 'self';
-      foundation.onPrimary(async () => {
-        await lead(parts, life);
-        log.info('this control plane is the primary now');
-        await systemd.ready();
-      });
-      measure(parts, (each) => each.everywhere === true);
-      if (isPrimary) await lead(parts, life);
-      else run('secondary', parts, life);
-      await standby.end();
-      const { port } = await listeners.listen();
-      const served = { version: VERSION, host: config.listen.host, port, admin_socket: config.admin_socket };
-      log.info(served, isPrimary ? 'the control plane serves' : 'the control plane serves beside the primary');
+  const start = async (): Promise<{ port: number }> => {
+    const isPrimary = foundation.primary() === 'self';
+    measure(parts, (each) => each.everywhere === true);
+    if (isPrimary) await lead(parts, life);
+    else run('secondary', parts, life);
+    foundation.onPrimary(async () => {
+      await lead(parts, life);
+      log.info('this control plane is the primary now');
       await systemd.ready();
-      return { port };
+    });
+    await standby.end();
+    const { port } = await listeners.listen();
+    const served = { version: VERSION, host: config.listen.host, port, admin_socket: config.admin_socket };
+    log.info(served, isPrimary ? 'the control plane serves' : 'the control plane serves beside the primary');
+    await systemd.ready();
+    return { port };
+  };
+  let starting: Promise<unknown> | undefined;
+  return {
+    start: () => {
+      const started = start();
+      starting = started.catch(() => undefined);
+      return started;
     },
     close: async () => {
+      // What opens sockets and loops ends first: it would open more of them behind us.
+      await starting;
+      await foundation.stay();
       life.endsSlowly = config.drain_seconds > QUICK_STOP_SECONDS_MAX;
       await drain(life.running, { systemd, listeners }, config.drain_seconds * 1_000);
       await closeRooms(brings, life.running, async () => listeners.closeWeb().then(() => admin.close()));
@@ -209,6 +218,9 @@ function course(parts: Parts, life: Life): Pick<House, 'start' | 'close'> {
 /** Starts what only the primary does. A secondary calls it when it takes the place of the primary. */
 async function lead(parts: Parts, life: Life): Promise<void> {
   const { config, rooms, listeners, admin } = parts;
+  // A secondary has run for long, but its agents only connect now.
+  rooms.quiet.begin();
+  rooms.presence.begin();
   await rooms.endpoints.prepare();
   await listeners.publicPorts.sync();
   // After a long outage of our own, or the restore of a backup, the host states in the database are too old to rely on.

@@ -29,19 +29,27 @@ interface FollowDeps {
   lease: string;
   /** The id of this process. */
   id: string;
-  /** Whether the database has the schema of this version. */
-  fits(): Promise<boolean>;
+  /** Where others reach this process. */
+  peerUrl?: string | undefined;
   /** This process has the lease. When this has ended, it serves everything. */
   onTaken(held: Held): Promise<void>;
+  /** Gives all leases of this process back. */
+  giveBack(): Promise<void>;
   /** Called once, if this process may not write any more. */
   onLost(why: string): void;
 }
 
+/** A new primary says where it is reached after it has changed the schema. An operator's command holds the lease for a moment, and says nothing. */
+const SILENT_MS_MAX = 30_000;
+const NO_URL = 'the primary has no peer_url, so what only the primary serves is refused here';
+const SAME_URL =
+  'the primary has the same peer_url as this control plane, so what only the primary serves is refused here: give each its own';
+
 export function followPrimary(db: Db, deps: FollowDeps): Following {
   const { clock, log } = deps;
   const look = openSight(db, deps.lease, clock);
-  let primary: Primary = 'unknown';
-  let holder: string | undefined;
+  const finder = openFinder(db, deps);
+  let isPrimary = false;
   const stopping = new AbortController();
   let isStopped = false;
   const lose = (why: string): void => {
@@ -49,51 +57,83 @@ export function followPrimary(db: Db, deps: FollowDeps): Following {
     deps.onLost(why);
   };
 
-  const find = async (seen: SeenLease | undefined): Promise<void> => {
-    if (isFree(seen)) return void ([holder, primary] = [undefined, 'unknown']);
-    if (seen?.holder === holder && primary !== 'unknown') return;
-    holder = seen?.holder;
-    const url = holder === undefined ? undefined : await addressOf(db, holder);
-    if (url === undefined) return void (primary = 'unknown');
-    // A newer version may have changed the schema just when this process joined.
-    if (!(await deps.fits())) return lose('a newer version has changed this database');
-    primary = { url };
-    log.info({ primary: url }, 'requests that only the primary serves go there');
-  };
-
   const step = async (): Promise<void> => {
     const { seen, mayTake } = await look();
     if (isStopped) return;
     const held = mayTake ? await takeLease(db, { name: deps.lease, holder: deps.id }, seen) : undefined;
-    if (held === undefined) return find(seen);
+    if (held === undefined) return finder.find(seen);
     if (isStopped) return releaseLease(db, held);
     isStopped = true;
-    primary = 'unknown';
-    await deps.onTaken(held).then(
-      () => void (primary = 'self'),
-      (error: unknown) => lose(`it could not become the primary: ${messageOf(error)}`),
-    );
+    finder.forget();
+    try {
+      await deps.onTaken(held);
+      isPrimary = true;
+    } catch (error) {
+      log.error({ err: error }, 'it could not become the primary');
+      // Another one must not wait until the lease times out. If the database is away, this ends when the lease was not renewed for too long.
+      await deps.giveBack().catch((cause: unknown) => log.warn({ err: cause }, 'the lease was not released'));
+      lose(`it could not become the primary: ${messageOf(error)}`);
+    }
   };
 
   const run = async (): Promise<void> => {
+    let isBlind = false;
     while (!isStopped) {
       try {
         await step();
+        isBlind = false;
       } catch (error) {
         if (isStopped) return;
         if (error instanceof DbError && error.code === 'lease_lost') return lose(messageOf(error));
-        log.error({ err: error }, 'the primary could not be looked for; it is tried again');
+        if (!isBlind) log.error({ err: error }, 'the primary could not be looked for; it is tried again and again');
+        isBlind = true;
       }
       await clock.sleep(POLL_MS, stopping.signal);
     }
   };
   const running = run();
   return {
-    primary: () => primary,
+    primary: () => (isPrimary ? 'self' : finder.primary()),
     stop: () => {
       isStopped = true;
       stopping.abort();
       return running;
+    },
+  };
+}
+
+interface Finder {
+  primary(): Primary;
+  /** Finds out where the holder of the lease is reached. */
+  find(seen: SeenLease | undefined): Promise<void>;
+  forget(): void;
+}
+
+function openFinder(db: Db, { clock, log, peerUrl }: FollowDeps): Finder {
+  let primary: Primary = 'unknown';
+  let holder: string | undefined;
+  /** When this holder was first seen. */
+  let sinceMs = 0;
+  let hasComplained = false;
+  const forget = (): void => void ([holder, primary] = [undefined, 'unknown']);
+  return {
+    primary: () => primary,
+    forget,
+    find: async (seen) => {
+      if (seen === undefined || isFree(seen)) return forget();
+      if (seen.holder === holder && primary !== 'unknown') return;
+      if (seen.holder !== holder) [sinceMs, hasComplained] = [clock.monotonicMs(), false];
+      holder = seen.holder;
+      const url = await addressOf(db, holder);
+      if (url !== undefined && url !== peerUrl) {
+        primary = { url };
+        return log.info({ primary: url }, 'requests that only the primary serves go there');
+      }
+      primary = 'unknown';
+      const isEarly = url === undefined && clock.monotonicMs() - sinceMs < SILENT_MS_MAX;
+      if (isEarly || hasComplained) return;
+      hasComplained = true;
+      log.error({ member: holder, peer_url: url }, url === undefined ? NO_URL : SAME_URL);
     },
   };
 }

@@ -1,6 +1,9 @@
 // Control planes that serve beside each other on PostgreSQL: who is the primary, and what becomes of those that stop, die or are too old.
+import { setTimeout } from 'node:timers/promises';
 import { afterEach, beforeEach, expect, inject, test } from 'vitest';
-import { sql } from '../../control-plane/base/db/db.ts';
+import { z } from 'zod';
+import { text } from '../../control-plane/base/db/columns.ts';
+import { raw, sql } from '../../control-plane/base/db/db.ts';
 import { isFree, LEASE_MS, RENEW_MS, seeLease } from '../../control-plane/base/db/lease.ts';
 import { addressOf, openSecondaries } from '../../control-plane/base/db/members.ts';
 import { migrate } from '../../control-plane/base/db/migrate.ts';
@@ -13,7 +16,8 @@ import { seededRng } from '../../shared/rng.ts';
 import { createDatabase } from '../bench/database.ts';
 import { type VirtualClock, virtualClock } from '../kit/virtual-clock.ts';
 
-const log = createLog('test', 'silent');
+let written: string[];
+const log = createLog('test', 'error', { write: (line) => void written.push(line) });
 const A = 'http://a.example:1';
 const B = 'http://b.example:2';
 
@@ -38,17 +42,19 @@ beforeEach(async () => {
   db = openPostgres(url, { clock: systemClock(), rng: seededRng(1), log });
   // A migration takes long, and virtual time would pass meanwhile.
   await migrate(db, SCHEMA, { clock: systemClock() });
-  [clocks, processes] = [new Set(), []];
+  [clocks, processes, written] = [new Set(), [], []];
 });
 afterEach(async () => {
   for (const each of processes) await each.close();
   await db.close();
 });
 
-const start = (peerUrl?: string): Promise<Process> => until(begin(peerUrl));
+type WhenPrimary = (process: Foundation) => Promise<void>;
+
+const start = (peerUrl?: string, whenPrimary?: WhenPrimary): Promise<Process> => until(begin(peerUrl, whenPrimary));
 
 /** The test lets time pass meanwhile. */
-async function begin(peerUrl?: string): Promise<Process> {
+async function begin(peerUrl?: string, whenPrimary: WhenPrimary = async () => undefined): Promise<Process> {
   const clock = virtualClock();
   clocks.add(clock);
   starts += 1;
@@ -59,6 +65,7 @@ async function begin(peerUrl?: string): Promise<Process> {
   );
   let isLost = false;
   foundation.onLost(() => (isLost = true));
+  foundation.onPrimary(() => whenPrimary(foundation));
   const started = { ...foundation, clock, isLost: () => isLost };
   processes.push(started);
   return started;
@@ -73,11 +80,15 @@ async function until<T>(what: Promise<T>): Promise<T> {
   return over;
 }
 
-/** Each step takes as long as a renewal of a lease, so that no lease is lost because the server is slow. */
+/**
+ * Each step takes longer than a renewal of a lease, so that no lease is lost because the server is slow. A renewal may open a connection, which takes
+ * some real time more.
+ */
 async function pass(ms: number): Promise<void> {
   for (let passedMs = 0; passedMs < ms; passedMs += 500) {
     await Promise.all([...clocks].map((clock) => clock.advance(500)));
     for (let i = 0; i < 2; i += 1) await db.tx('step', (tx) => tx.run(STEP));
+    await setTimeout(10);
   }
 }
 
@@ -90,6 +101,11 @@ async function stop(process: Process): Promise<void> {
   processes = processes.filter((each) => each !== process);
   await process.close();
 }
+
+const LeaseRow = z.object({ name: text, holder: text });
+
+const leases = (): Promise<z.infer<typeof LeaseRow>[]> =>
+  db.read.all(LeaseRow, sql`select name, holder from leases where name <> 'step' order by name`);
 
 const write = ({ db: own }: Foundation): Promise<number> =>
   own.tx('write', (tx) =>
@@ -110,9 +126,8 @@ test('one that has a URL serves beside a primary that has one, knows where it is
 
 test('when the primary stops, the secondary takes its place, is ready before it says so, and goes on writing', async () => {
   const a = await start(A);
-  const b = await start(B);
   const during: unknown[] = [];
-  b.onPrimary(async () => void during.push(b.primary(), b.epoch(), await write(b)));
+  const b = await start(B, async (own) => void during.push(own.primary(), own.epoch(), await write(own)));
   await stop(a);
   await passUntil(() => b.primary() === 'self');
   expect(during).toEqual(['unknown', 2, 1]);
@@ -205,6 +220,115 @@ test('one that leaves gives back what it holds', async () => {
   await stop(b);
   expect([...(await a.members.others())]).toEqual([]);
   await stop(a);
-  const lease = await seeLease(db, 'primary');
-  expect(isFree(lease)).toBe(true);
+  expect(await leases()).toEqual([{ name: 'primary', holder: '' }]);
+});
+
+test('one that has become the primary gives back what it holds too', async () => {
+  const a = await start(A);
+  const b = await start(B);
+  await stop(a);
+  await passUntil(() => b.primary() === 'self');
+  await stop(b);
+  expect(await leases()).toEqual([{ name: 'primary', holder: '' }]);
+});
+
+test('one that could not become the primary ends, and gives back what it holds', async () => {
+  const a = await start(A);
+  const b = await start(B, async () => Promise.reject(new Error('the port is taken')));
+  await stop(a);
+  await passUntil(b.isLost);
+  await b.stay();
+  expect(await leases()).toEqual([{ name: 'primary', holder: '' }]);
+  expect(written[0]).toContain('the port is taken');
+});
+
+test('one that closes first ends what it does to become the primary', async () => {
+  const a = await start(A);
+  const { promise: mayEnd, resolve: end } = Promise.withResolvers<void>();
+  let hasBegun = false;
+  const b = await start(B, () => ((hasBegun = true), mayEnd));
+  await stop(a);
+  await passUntil(() => hasBegun);
+  let stays = false;
+  const staying = b.stay().then(() => (stays = true));
+  await pass(1_000);
+  expect([stays, b.primary()]).toEqual([false, 'unknown']);
+  end();
+  await staying;
+  expect(b.primary()).toBe('self');
+});
+
+test('one that closes does not become the primary', async () => {
+  const a = await start(A);
+  const b = await start(B);
+  await b.stay();
+  await stop(a);
+  await pass(LEASE_MS);
+  expect(b.primary()).not.toBe('self');
+  expect(isFree(await seeLease(db, 'primary'))).toBe(true);
+});
+
+test('one that is too old for the schema leaves the lease and the secondaries alone', async () => {
+  const a = await start(A);
+  const b = await start(B);
+  await b.stay();
+  await stop(a);
+  await db.tx('newer', (tx) => tx.run(sql`insert into schema_migrations values ('newer', '0001-more.sql', '', 1)`));
+  const before = await seeLease(db, 'primary');
+  await expect(start(A)).rejects.toMatchObject({ code: 'migration' });
+  expect(await seeLease(db, 'primary')).toEqual(before);
+  expect(await write(b)).toBe(1);
+});
+
+test('a new primary that cannot change the schema gives the lease back', async () => {
+  await db.tx('older', (tx) => tx.run(sql`delete from schema_migrations where name like '%control-planes%'`));
+  await expect(start(A)).rejects.toThrow('already exists');
+  expect(await leases()).toEqual([{ name: 'primary', holder: '' }]);
+});
+
+test('one with the URL of the primary is refused', async () => {
+  await start(A);
+  await expect(start(A)).rejects.toThrow(`has the same peer_url (${A})`);
+  expect(await leases()).toMatchObject([{ name: 'primary' }]);
+});
+
+test('one that finds no primary that it can reach says once which setting is wrong', async () => {
+  const a = await start(A);
+  const b = await start(B);
+  const alike = await start(B);
+  clocks.delete(alike.clock);
+  await stop(a);
+  await passUntil(() => b.primary() === 'self');
+  clocks.add(alike.clock);
+  await pass(2_000);
+  clocks.delete(alike.clock);
+  await stop(b);
+  const silent = await start();
+  clocks.add(alike.clock);
+  const complaints = (): string[] =>
+    written.flatMap((line) => /the primary has (?:the same|no) peer_url/.exec(line)?.[0] ?? []);
+  await passUntil(() => complaints().length > 1);
+  await pass(2_000);
+  expect([silent.primary(), alike.primary()]).toEqual(['self', 'unknown']);
+  expect(complaints()).toEqual(['the primary has the same peer_url', 'the primary has no peer_url']);
+});
+
+test('one that joins just when another one takes the lease of the primary does not serve beside it', async () => {
+  const a = await start(A);
+  // What a newer version could do before it changes the schema, after the secondaries were ended.
+  await db.tx('takeover', async (tx) => {
+    await tx.run(
+      raw(`create function take_over() returns trigger as
+        $$ begin update leases set epoch = epoch + 1, holder = 'newer' where name = 'primary'; return new; end $$ language plpgsql`),
+    );
+    await tx.run(
+      raw(
+        `create trigger takes_over after insert on leases for each row when (new.name like 'member/%') execute function take_over()`,
+      ),
+    );
+  });
+  const b = await start(B);
+  await passUntil(a.isLost);
+  expect([b.primary(), b.epoch()]).toEqual(['self', 3]);
+  expect(await leases()).toEqual([{ name: 'primary', holder: b.members.id }]);
 });

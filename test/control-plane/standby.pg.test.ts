@@ -2,12 +2,13 @@
 import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { Client } from 'pg';
 import { afterEach, beforeEach, expect, inject, test } from 'vitest';
 import { createDatabase } from '../bench/database.ts';
 import { capture } from '../kit/capture.ts';
+import { eventually, type Program, startProgram } from '../kit/processes.ts';
 import { hasSystemd, type NotifySocket, openNotifySocket } from '../kit/notify-socket.ts';
 import { freePort } from '../kit/ports.ts';
-import { type Program, startProgram } from '../kit/processes.ts';
 
 const LAUNCHER = resolve(import.meta.dirname, '../../control-plane/svc-control-plane.js');
 
@@ -74,6 +75,20 @@ async function standBy(env?: Record<string, string>): Promise<Program> {
   return program;
 }
 
+/** Both serve: the first one is the primary. */
+async function serveBoth(): Promise<{ primary: Program; secondary: Program }> {
+  await programs[0]?.stop('SIGTERM');
+  for (const [name, place] of Object.entries({ first, second })) {
+    configure(name, place, { peer_url: `http://127.0.0.1:${place.port}` });
+    const program = serve(place);
+    programs.push(program);
+    await program.waitForOutput(/the control plane serves/, 30_000);
+  }
+  const [primary, secondary] = programs.slice(-2);
+  if (primary === undefined || secondary === undefined) throw new Error('they do not run');
+  return { primary, secondary };
+}
+
 const signUpAt = async ({ port }: Place): Promise<unknown> => {
   const answer = await fetch(`http://127.0.0.1:${port}/v1/auth/methods`);
   return ((await answer.json()) as Record<string, unknown>)['sign_up'];
@@ -137,4 +152,24 @@ test('one with another secret ends with a sentence in place of standing by', asy
   expect(await other.exited).toEqual({ code: 1, signal: null });
   expect(other.output()).toContain('secret_file does not hold the secret that this database was written under');
   expect(await signUpAt(first)).toBe('invite');
+});
+
+test('a SIGTERM to one that is about to become the primary ends it with success, and the lease is free', async () => {
+  const { primary, secondary } = await serveBoth();
+  const other = new Client({ connectionString: url });
+  await other.connect();
+  const leases = async (): Promise<unknown[]> => (await other.query('select name, holder from leases')).rows;
+  // It prepares these ports before it opens its sockets.
+  await other.query('begin');
+  await other.query('lock table endpoint_ports in exclusive mode');
+  await primary.stop('SIGTERM');
+  const holder = "select 1 from leases where name = 'primary' and holder <> ''";
+  await eventually('the takeover', 10_000, async () => (await other.query(holder)).rows[0]);
+  process.kill(secondary.pid, 'SIGTERM');
+  await secondary.waitForOutput(/stopping: /);
+  await other.query('rollback');
+  expect(await secondary.exited).toEqual({ code: 0, signal: null });
+  expect(secondary.output()).not.toContain('could not');
+  expect(await leases()).toEqual([{ name: 'primary', holder: '' }]);
+  await other.end();
 });

@@ -72,6 +72,14 @@ export async function isCurrent(db: Pick<Db, 'read'>, rooms: RoomMigrations[]): 
   }
 }
 
+/**
+ * Nothing is changed. The database must have been prepared.
+ * @throws DbError `migration` if our files cannot bring the database to our schema, because a newer version has changed it
+ */
+export async function assertMigratable(db: Pick<Db, 'read'>, rooms: RoomMigrations[]): Promise<void> {
+  await compare(db, rooms);
+}
+
 interface File {
   room: string;
   directory: URL;

@@ -85,10 +85,12 @@ export function membershipsOf(query: Query, userId: string): Promise<MemberRow[]
   );
 }
 
+const OrgIdRow = MemberRow.pick({ org_id: true });
+
 /** The organisation in which a sign-in begins: the one that the person chose last, else the oldest one. Null if there is none. */
 export async function homeOf(query: Query, userId: string): Promise<string | null> {
   const home = await query.one(
-    MemberRow.pick({ org_id: true }),
+    OrgIdRow,
     sql`select org_id from members where user_id = ${userId} order by chosen_ms desc, created_ms, org_id limit 1`,
   );
   return home?.org_id ?? null;

@@ -12,9 +12,9 @@ import { text } from '../../base/db/columns.ts';
 import { type Db, type Tx, sql } from '../../base/db/db.ts';
 
 /**
- * After a start, every agent has this time to reconnect. Until then its machine keeps its state, so that a restart of the control plane
- * takes no offering off the market. If the host is really gone, a launch on it fails over to another one. After a longer outage of the
- * control plane, all machines are marked offline at the start.
+ * After a start, and after a secondary has become the primary, every agent has this time to reconnect. Until then its machine keeps its state,
+ * so that a restart of the control plane takes no offering off the market. If the host is really gone, a launch on it fails over to another
+ * one. After a longer outage of the control plane, all machines are marked offline at the start.
  */
 export const RETURN_MS = 4 * LINK_RECONNECT_MS_MAX;
 
@@ -27,6 +27,8 @@ export const STORE_MS = 600_000;
 const MACHINES_AT_ONCE = 200;
 
 export interface Presence {
+  /** This process becomes the primary: RETURN_MS begins now. */
+  begin(): void;
   /**
    * Marks machines without a link offline after RETURN_MS. Each run checks all machines that the database marks online, so no change is missed.
    * Once in STORE_MS it stores the heartbeats of connected machines, and clone tokens.
@@ -43,9 +45,13 @@ export function openPresence(deps: {
 }): Presence {
   const { clock, log, supply, link, cloneTokens } = deps;
   const isUp = (machineId: string): boolean => link.isUp(machineId);
-  const startedMs = clock.monotonicMs();
+  let startedMs = clock.monotonicMs();
   let notedMs = startedMs;
   return {
+    begin: () => {
+      startedMs = clock.monotonicMs();
+      notedMs = startedMs;
+    },
     run: async () => {
       if (clock.monotonicMs() - startedMs < RETURN_MS) return;
       const isNoteDue = clock.monotonicMs() - notedMs >= STORE_MS;

@@ -4,8 +4,8 @@
 // launch was placed at 10:00:00, and the control plane was away from 10:00:30 to 10:05:00. The limit ends at 10:07:00, so the host has had time to
 // answer.
 //
-// A process that starts has been away. A process that could not write its beat for more than a minute (own-outages.ts) has been away too: its
-// machine was paused, its clock was set forward, or its disk was full.
+// A process that starts has been away, and so has a secondary that becomes the primary. A process that could not write its beat for more than a
+// minute (own-outages.ts) has been away too: its machine was paused, its clock was set forward, or its disk was full.
 import type { Clock } from '../../../shared/clock.ts';
 
 /** How long agents have after the control plane came back. */
@@ -21,6 +21,8 @@ export interface Quiet {
 
 /** The quiet time of this process. */
 export interface OwnQuiet extends Quiet {
+  /** This process becomes the primary: the quiet time begins now. */
+  begin(): void;
   /** Notes that the process is alive and can write. If the last call is longer ago than OWN_OUTAGE_MS_MIN, the quiet time begins anew now. */
   noteAlive(): void;
 }
@@ -32,7 +34,7 @@ export interface OwnQuiet extends Quiet {
 export function openQuiet(clock: Pick<Clock, 'now'>): OwnQuiet {
   let fromMs = clock.now();
   let aliveMs: number | undefined;
-  const begin = (): number => {
+  const current = (): number => {
     const nowMs = clock.now();
     const isAway = aliveMs !== undefined && nowMs - aliveMs > OWN_OUTAGE_MS_MIN;
     // If the clock was set back, the quiet time would otherwise be as much longer.
@@ -41,13 +43,17 @@ export function openQuiet(clock: Pick<Clock, 'now'>): OwnQuiet {
   };
   return {
     get fromMs() {
-      return begin();
+      return current();
     },
     get untilMs() {
-      return begin() + QUIET_AFTER_START_MS;
+      return current() + QUIET_AFTER_START_MS;
+    },
+    begin: () => {
+      fromMs = clock.now();
+      aliveMs = undefined;
     },
     noteAlive: () => {
-      begin();
+      current();
       aliveMs = clock.now();
     },
   };

@@ -43,6 +43,25 @@ test('machines stay on offer until the time to reconnect is over, then only thos
   expect(await world.rooms.supply.onlineMachineIds('', 10)).toEqual([back]);
 });
 
+test('a secondary that becomes the primary gives machines the same time, however long it has run', async () => {
+  const { machineId } = await world.machine();
+  const { begin, run } = openPresence({
+    ...world,
+    supply: world.rooms.supply,
+    cloneTokens: world.rooms.cloneTokens,
+    link: { isUp: () => false },
+    log: createLog('test', 'silent'),
+  });
+  await world.clock.advance(STORE_MS);
+  begin();
+  await world.clock.advance(RETURN_MS - 1);
+  await run();
+  expect(await offered()).toEqual([machineId]);
+  await world.clock.advance(1);
+  await run();
+  expect(await offered()).toEqual([]);
+});
+
 test('the heartbeat of a machine with a link is updated about once in ten minutes', async () => {
   const { machineId } = await world.machine();
   const { run } = openPresence({

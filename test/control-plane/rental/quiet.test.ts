@@ -40,6 +40,16 @@ test.each([
   expect(quiet).toMatchObject({ fromMs, untilMs: fromMs + QUIET_AFTER_START_MS });
 });
 
+test('a secondary that becomes the primary begins it anew, however long it has run', () => {
+  const { quiet, wait } = startNow();
+  const leadMs = wait(3_600_000);
+  quiet.begin();
+  wait(OWN_OUTAGE_MS_MIN - 1);
+  quiet.noteAlive();
+  wait(1_000);
+  expect(quiet).toMatchObject({ fromMs: leadMs, untilMs: leadMs + QUIET_AFTER_START_MS });
+});
+
 test('the beat itself sees that the process stood still', () => {
   const { quiet, wait } = startNow();
   quiet.noteAlive();
