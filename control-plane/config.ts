@@ -81,7 +81,7 @@ const ConfigFields = z.strictObject({
   smtp: Smtp.optional(),
   /** People may also sign in through this provider, which must know their e-mail addresses. */
   oidc: OidcProvider.optional(),
-  /** Where the other control planes on this PostgreSQL database reach the API of this one. With it, it serves beside the primary. */
+  /** The address at which other control planes on the PostgreSQL database reach this API. With it, this one serves beside the primary. */
   peer_url: Origin.optional(),
   database: Database.default({ sqlite: '/var/lib/svc-control-plane/control-plane.db' }),
   /** The socket of the operator commands; its file mode is 0600. */

@@ -8,16 +8,7 @@ import type { Rng } from '../shared/rng.ts';
 import { refuseHalfRestored } from './base/db/backup.ts';
 import { type Db, DbError } from './base/db/db.ts';
 import type { OnCommit } from './base/db/group-commit.ts';
-import {
-  type Held,
-  isFree,
-  LEASE_MS,
-  releaseLease,
-  RENEWED_MS_MAX,
-  seeLease,
-  type SeenLease,
-  takeLease,
-} from './base/db/lease.ts';
+import { type Held, isFree, releaseLease, seeLease, type SeenLease, takeLease } from './base/db/lease.ts';
 import { keepRenewing, openSight, POLL_MS } from './base/db/lease-keeping.ts';
 import {
   addressOf,
@@ -117,7 +108,7 @@ interface Deps {
   makeRoom?: (() => boolean) | undefined;
   /**
    * PostgreSQL: called once if another control plane serves. Then this one waits until it can take over, however long that is. If this is left out,
-   * the wait ends with `database_in_use`.
+   * the wait ends with `database_in_use` as soon as the other one has renewed its lease.
    */
   onStandBy?: ((db: Db) => Promise<void>) | undefined;
   /** PostgreSQL: where other control planes reach this one. With it, this one need not wait: it may serve beside one that has such a URL too. */
@@ -233,17 +224,14 @@ type Entry = { held: Held; membership?: undefined } | { held?: undefined; member
 
 async function waitForLease(db: Db, { clock, id, onStandBy, peerUrl }: EnterDeps): Promise<Entry> {
   const look = openSight(db, LEASE, clock);
-  // Measured from the first answer: a slow server must not use up the time after which a dead holder is noticed.
-  let startedMs: number | undefined;
   let standsBy = false;
   for (;;) {
     const { seen, isRenewed, mayTake } = await look();
-    startedMs ??= clock.monotonicMs();
     // A process that is too old leaves the lease and the secondaries to those that can use the database.
     if (mayTake) await assertMigratable(db, SCHEMA);
     const held = mayTake ? await takeLease(db, { name: LEASE, holder: id }, seen) : undefined;
     if (held !== undefined) return { held };
-    if (onStandBy === undefined && clock.monotonicMs() - startedMs > LEASE_MS + RENEWED_MS_MAX) {
+    if (isRenewed && onStandBy === undefined) {
       throw new DbError(
         'database_in_use',
         'another control plane serves on this database: stop it first, or give the command on its machine',

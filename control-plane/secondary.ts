@@ -29,7 +29,7 @@ interface FollowDeps {
   lease: string;
   /** The id of this process. */
   id: string;
-  /** Where others reach this process. */
+  /** The address at which others reach this process. */
   peerUrl?: string | undefined;
   /** This process has the lease. When this has ended, it serves everything. */
   onTaken(held: Held): Promise<void>;

@@ -132,6 +132,19 @@ test('a process whose clock is a day ahead cannot take the lease from a holder t
   expect(await renewLease(db, held)).toBe(true);
 });
 
+test('one renewal proves that the holder lives: a command beside it ends then, and does not wait longer', async () => {
+  const held = await holder();
+  const clock = virtualClock();
+  let renewals = 0;
+  const started = pass(clock, start(url, clock), async () => {
+    // It sleeps between two looks, so it has seen the lease before.
+    if (renewals > 0 || clock.waiting() === 0) return;
+    renewals += 1;
+    await renewLease(db, held);
+  });
+  await expect(started).rejects.toMatchObject({ code: 'database_in_use' });
+});
+
 test('a process whose transactions all wait still renews its lease', async () => {
   const clock = virtualClock();
   const busy = await start(url, clock);

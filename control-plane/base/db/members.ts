@@ -62,7 +62,7 @@ export async function announce(db: Db, { id, url }: { id: string; url: string })
   );
 }
 
-/** Where the control plane is reached; undefined if it has not said so. */
+/** The address at which the control plane is reached; undefined if it has not said so. */
 export async function addressOf(db: Pick<Db, 'read'>, id: string): Promise<string | undefined> {
   return (await db.read.one(UrlRow, sql`select url from control_planes where id = ${id}`))?.url;
 }

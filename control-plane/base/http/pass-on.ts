@@ -4,6 +4,7 @@
 // its connections to the primary, and their ports.
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import { pipeline } from 'node:stream';
+import proxyAddress from '@fastify/proxy-addr';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Clock } from '../../../shared/clock.ts';
 import { messageOf, ServiceError } from '../../../shared/errors.ts';
@@ -11,7 +12,7 @@ import { type Log, throttledLog } from '../../../shared/log.ts';
 import { endToEnd, type RawHeaders } from './hop-headers.ts';
 import { openOneByOne } from './one-by-one.ts';
 import { type Fails, openPassedUpgrades, type PassedUpgrades } from './passed-upgrades.ts';
-import { openPrimaryRequests, PASSED_ON } from './primary-requests.ts';
+import { openPrimaryRequests, PASSED_ON, type PrimaryRequests } from './primary-requests.ts';
 import type { RateLimits } from './rate-limits.ts';
 import { isRepeatable, sendBody } from './relaying.ts';
 import { finish } from './serve-route.ts';
@@ -29,6 +30,8 @@ declare module 'fastify' {
 interface PassOnDeps {
   clock: Clock;
   log: Log;
+  /** Addresses or networks of proxies whose X-Forwarded-For is trusted. */
+  trustProxy: readonly string[];
   /** Undefined: no limits. */
   limits: Pick<RateLimits, 'takeForIp'> | undefined;
   /** Asked at each request and upgrade. */
@@ -51,8 +54,11 @@ const TRIES_MAX = 3;
  */
 const LOOK_MS = 5_000;
 
+const UNTRUSTED =
+  'a control plane that passes requests on to this one is not in trust_proxy: all its clients are limited as one, with its address';
+
 /** Adds its hooks to `app`. Hooks that were added before run for all requests, and those that are added after run for what this process serves. */
-export function openPassOn(app: FastifyInstance, { primary, limits, ...deps }: PassOnDeps): PassOn {
+export function openPassOn(app: FastifyInstance, { primary, limits, trustProxy, ...deps }: PassOnDeps): PassOn {
   const { clock } = deps;
   // Anyone can send requests, so the log lines of a client are limited.
   const log = throttledLog(deps.log, clock);
@@ -63,34 +69,10 @@ export function openPassOn(app: FastifyInstance, { primary, limits, ...deps }: P
   };
   const upgrades = openPassedUpgrades({ clock, requests, fails });
   const inTurn = openOneByOne();
+  const isTrusted = proxyAddress.compile([...trustProxy]);
   let isClosing = false;
 
-  const pass = (url: string, handled: Handled, tries = 1): void => {
-    const { request, reply, done } = handled;
-    const { raw, ip: clientIp, id: requestId } = request;
-    const response = reply.raw;
-    if (response.destroyed) return;
-    const outgoing = requests.send({ request: raw, url, clientIp, requestId });
-    let isAnswered = false;
-    outgoing.once('response', (answer) => {
-      if (!isSpoken(answer)) return void outgoing.destroy(new Error('its answer is not HTTP'));
-      isAnswered = true;
-      reply.hijack();
-      // Node sends no more of a body, once its answer is complete, than the connection takes at once. `afterRest` reads the rest then.
-      if (!response.shouldKeepAlive) raw.unpipe(outgoing);
-      afterRest({ request: raw, response }, clock, () => giveBack(answer, reply, isClosing));
-    });
-    outgoing.on('error', (error) => {
-      if (isAnswered || response.destroyed) return;
-      // The primary closed an idle connection just as we used it.
-      if (outgoing.reusedSocket && tries < TRIES_MAX && isAt(primary(), url)) return pass(url, handled, tries + 1);
-      done(fails(error, { clientIp, url }));
-    });
-    if (isRepeatable(raw)) outgoing.end();
-    else sendBody(raw, outgoing);
-    breakIfLeft(outgoing, () => isAt(primary(), url), clock);
-    response.once('close', () => outgoing.destroy());
-  };
+  const pass = openPasses({ clock, requests, fails, primary, isClosing: () => isClosing });
   const primaryFor: PassOn['primaryFor'] = ({ headers }) => {
     const now = primary();
     return now !== 'self' && headers[PASSED_ON] !== undefined ? 'unknown' : now;
@@ -105,7 +87,13 @@ export function openPassOn(app: FastifyInstance, { primary, limits, ...deps }: P
   };
 
   app.addHook('onRequest', (request, reply, done) => {
-    if (request.routeOptions.config.everywhere === true || primaryFor(request.raw) === 'self') return done();
+    if (request.routeOptions.config.everywhere === true) return done();
+    if (primaryFor(request.raw) === 'self') {
+      // A stranger may claim to be a secondary. That costs a line of the log, and the lines of an address are limited.
+      const unknownPeer = untrustedPeer(request.raw, isTrusted);
+      if (unknownPeer !== undefined) log.warn({ client_ip: unknownPeer }, UNTRUSTED);
+      return done();
+    }
     const begin = (): void => serve({ request, reply, done });
     // Each of them takes a connection of its own to the primary. After one over TLS, the port stays taken for a minute.
     const count = (): void => void (isRepeatable(request.raw) || limits?.takeForIp(request.ip));
@@ -119,6 +107,58 @@ export function openPassOn(app: FastifyInstance, { primary, limits, ...deps }: P
     upgrades.cut();
   });
   return { primaryFor, upgrade: upgrades.pass, close: requests.close };
+}
+
+interface PassesDeps extends Pick<PassOnDeps, 'clock' | 'primary'> {
+  requests: PrimaryRequests;
+  fails: Fails;
+  /** True once the listener closes: its connections end with their answers. */
+  isClosing(): boolean;
+}
+
+/** The returned function passes a request on to the primary at `url`, and gives its answer back. */
+function openPasses({
+  clock,
+  requests,
+  fails,
+  primary,
+  isClosing,
+}: PassesDeps): (url: string, handled: Handled) => void {
+  const pass = (url: string, handled: Handled, tries: number): void => {
+    const { request, reply, done } = handled;
+    const { raw, ip: clientIp, id: requestId } = request;
+    const response = reply.raw;
+    if (response.destroyed) return;
+    const outgoing = requests.send({ request: raw, url, clientIp, requestId });
+    let isAnswered = false;
+    outgoing.once('response', (answer) => {
+      if (!isSpoken(answer)) return void outgoing.destroy(new Error('its answer is not HTTP'));
+      isAnswered = true;
+      reply.hijack();
+      // Node sends no more of a body, once its answer is complete, than the connection takes at once. `afterRest` reads the rest then.
+      if (!response.shouldKeepAlive) raw.unpipe(outgoing);
+      afterRest({ request: raw, response }, clock, () => giveBack(answer, reply, isClosing()));
+    });
+    outgoing.on('error', (error) => {
+      if (isAnswered || response.destroyed) return;
+      // The primary closed an idle connection just as we used it.
+      if (outgoing.reusedSocket && tries < TRIES_MAX && isAt(primary(), url)) return pass(url, handled, tries + 1);
+      done(fails(error, { clientIp, url }));
+    });
+    if (isRepeatable(raw)) outgoing.end();
+    else sendBody(raw, outgoing);
+    breakIfLeft(outgoing, () => isAt(primary(), url), clock);
+    response.once('close', () => outgoing.destroy());
+  };
+  return (url, handled) => pass(url, handled, 1);
+}
+
+/** The address of a secondary that is no trusted proxy, if it has passed the request on. */
+function untrustedPeer(
+  { headers, socket: { remoteAddress: address = '' } }: IncomingMessage,
+  isTrusted: (address: string, hop: number) => boolean,
+): string | undefined {
+  return headers[PASSED_ON] === undefined || isTrusted(address, 0) ? undefined : address;
 }
 
 interface Handled {

@@ -114,7 +114,7 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
   const limits = options.rateLimits === undefined ? undefined : openRateLimits(options.rateLimits, clock);
   const connections = limitConnections(app, options, deps);
   const { trustProxy, primary = () => 'self' } = options;
-  const passOn = openPassOn(app, { ...deps, primary, limits });
+  const passOn = openPassOn(app, { ...deps, primary, limits, trustProxy });
   const refuse = (refusal: ServiceError, socket: Duplex): void => endWith(refusal, socket, deps);
   const upgrades: Upgrades = openUpgrades({ trustProxy, limits, connections, passOn, refuse });
   const { authenticateSession = async (): Promise<undefined> => undefined } = deps;

@@ -7,7 +7,9 @@ import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Tls } from '../../../../control-plane/base/http/listen.ts';
 import { codeOf } from '../../../../shared/errors.ts';
+import { createLog } from '../../../../shared/log.ts';
 import { makeCertificate } from '../../../kit/certificate.ts';
+import { openBench } from './fixture.ts';
 import { ask, at, begin, open, openPlanes, type Planes } from './two-control-planes.ts';
 
 let planes: Planes;
@@ -195,4 +197,16 @@ test('a primary over TLS is asked only if its certificate is valid for its addre
   expect(body).toBe('over TLS');
   primary.close();
   primary.closeAllConnections();
+});
+
+test('a primary says which control plane is missing in trust_proxy', async () => {
+  const lines: string[] = [];
+  const log = createLog('test', 'warn', { write: (line) => void lines.push(line) });
+  const primary = await openBench({ log });
+  const { port: own } = await primary.http.listen({ host: '127.0.0.1', port: 0 });
+  await ask(own, { path: '/v1/nowhere' });
+  expect(lines).toEqual([]);
+  await ask(own, { path: '/v1/nowhere', headers: { 'svc-passed-on': '1' } });
+  expect(lines).toEqual([expect.stringContaining('is not in trust_proxy')]);
+  await primary.close();
 });
