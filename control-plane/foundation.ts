@@ -1,4 +1,4 @@
-// The base of the control plane: the order of the rooms, the lease that allows only one control plane on a database, and the newest schema.
+// The base of the control plane: the order of the rooms, the lease that makes this process the primary or a secondary, and the newest schema.
 import { existsSync } from 'node:fs';
 import type { Clock } from '../shared/clock.ts';
 import { messageOf } from '../shared/errors.ts';

@@ -1,4 +1,4 @@
-// Only one control plane at a time on PostgreSQL: tests processes that start too early, are paused, have a wrong clock or lose the server.
+// Only one primary at a time on PostgreSQL: tests processes that start too early, are paused, have a wrong clock or lose the server.
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';

@@ -7,7 +7,7 @@
 //   db.read      a pool: single statements on committed data
 //   db.snapshot  the same pool: several reads of the same moment
 //
-// Just one control plane writes: each transaction checks the lease `primary` in the packet that begins it.
+// Each transaction checks the lease of this process in the packet that begins it: `primary`, or that of a secondary (members.ts).
 import type { Pool, PoolClient } from 'pg';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';

@@ -209,11 +209,9 @@ function wireOf(socket: Socket, end: { dialled: boolean; head: Buffer }): Duplex
 
 /** The end of a direction ends that direction on the other side. A pipeline that fails destroys both of its streams. */
 function splice(peer: Duplex, stream: Duplex): void {
-  const ignore = (): void => undefined;
-  // A pipeline listens for errors only until it is over. An error that comes later, without a listener, would end the process.
-  for (const side of [peer, stream]) side.on('error', ignore);
-  pipeline(peer, stream, ignore);
-  pipeline(stream, peer, ignore);
+  const onEnd = (): void => undefined;
+  pipeline(peer, stream, onEnd);
+  pipeline(stream, peer, onEnd);
 }
 
 /** Answers and closes the connection, also if the caller does not close its side. */

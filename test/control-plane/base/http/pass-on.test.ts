@@ -28,6 +28,17 @@ afterEach(() => planes.close());
 const who = async (sent: Partial<Sent> = {}): Promise<unknown> =>
   JSON.parse((await ask(port, { path: '/v1/who', ...sent })).body);
 
+/** The next GET of the primary waits until it is released. */
+function holdGet(): { entered: PromiseWithResolvers<void>; release: PromiseWithResolvers<void> } {
+  const [entered, release] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+  planes.onGet = async () => {
+    entered.resolve();
+    await release.promise;
+    return { status: 200, body: { ended: true } };
+  };
+  return { entered, release };
+}
+
 describe('a request', () => {
   test.each([
     ['a GET', { path: '/v1/things/x?include=all', headers: as('reader') }],
@@ -121,13 +132,7 @@ describe('a request', () => {
   });
 
   test('is served here once this is the primary, and one that was passed on goes on', async () => {
-    const entered = Promise.withResolvers<void>();
-    const release = Promise.withResolvers<void>();
-    planes.onGet = async () => {
-      entered.resolve();
-      await release.promise;
-      return { status: 200, body: { ended: true } };
-    };
+    const { entered, release } = holdGet();
     const before = ask(port, { path: '/v1/scripted' });
     await entered.promise;
     planes.believed = 'self';
@@ -137,13 +142,7 @@ describe('a request', () => {
   });
 
   test('in progress when the secondary closes is answered, and its connection takes no other', async () => {
-    const entered = Promise.withResolvers<void>();
-    const release = Promise.withResolvers<void>();
-    planes.onGet = async () => {
-      entered.resolve();
-      await release.promise;
-      return { status: 200, body: { ended: true } };
-    };
+    const { entered, release } = holdGet();
     const { answer } = begin(port, 'GET /v1/scripted HTTP/1.1\r\nHost: x\r\n\r\n');
     await entered.promise;
     const closed = planes.secondary.http.close();
