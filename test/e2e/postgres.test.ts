@@ -2,9 +2,11 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import OpenAI from 'openai';
+import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Instance } from '../../shared/api/instance.ts';
 import { openApiClient, terminate } from '../kit/api-client.ts';
+import { openBalancer } from '../kit/balancer.ts';
 import { openFakeUpstream } from '../kit/fake-upstream.ts';
 import { modelsFile } from '../kit/models.ts';
 import { freePort } from '../kit/ports.ts';
@@ -14,6 +16,7 @@ import { startPostgres } from '../kit/postgres.ts';
 import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
 import { makeIdentity } from '../kit/ssh-client.ts';
 import { verifyLedger } from '../kit/stack.ts';
+import { openBrowser } from '../kit/web-clients.ts';
 
 const LAUNCHER = resolve(import.meta.dirname, '../../control-plane/svc-control-plane.js');
 
@@ -76,16 +79,12 @@ test('a second control plane takes over when the first one dies: the rental goes
   }
 });
 
-test('two control planes serve at once; the primary is killed, and requests to models, the rental and its SSH go on', async () => {
-  const { controlPlane, customer, dir } = stack;
-  const instance = await stack.rent();
-  const ssh = stack.ssh(instance);
-  const upstream = await openFakeUpstream();
-  const models_file = join(dir, 'models.yaml');
-  writeFileSync(models_file, modelsFile(upstream.baseUrl));
+/** Starts a second control plane beside the first one of the stack, and gives both an address at which they reach each other. */
+async function serveTwo(more: object): Promise<{ second: ReturnType<typeof startProgram>; secondUrl: string }> {
+  const { controlPlane, dir } = stack;
   const config = JSON.parse(readFileSync(controlPlane.configPath, 'utf8')) as object;
-  const configure = (path: string, more: object): void =>
-    writeFileSync(path, JSON.stringify({ ...config, models_file, trust_proxy: ['127.0.0.1'], ...more }));
+  const configure = (path: string, own: object): void =>
+    writeFileSync(path, JSON.stringify({ ...config, trust_proxy: ['127.0.0.1'], ...more, ...own }));
   const port = await freePort();
   const [secondUrl, configPath] = [`http://127.0.0.1:${port}`, join(dir, 'second.yaml')];
   configure(configPath, {
@@ -97,21 +96,43 @@ test('two control planes serve at once; the primary is killed, and requests to m
   await controlPlane.daemon.stop('SIGTERM');
   await controlPlane.daemon.start();
   const second = startProgram({ command: process.execPath, args: [LAUNCHER, 'serve', '--config', configPath] });
+  await second.waitForOutput(/serves beside the primary/, 30_000);
+  // Only the primary knows that there is nothing.
+  await eventually('the second passes on', 10_000, async () =>
+    (await statusAt(`${secondUrl}/v1/nothing`)) === 404 ? true : undefined,
+  );
+  return { second, secondUrl };
+}
+
+async function statusAt(url: string): Promise<number> {
+  return (await fetch(url)).status;
+}
+
+test('two control planes serve behind a balancer; the primary is killed, and the console, requests to models, the rental and its SSH go on', async () => {
+  const { controlPlane, customer, dir } = stack;
+  const upstream = await openFakeUpstream();
+  const models_file = join(dir, 'models.yaml');
+  writeFileSync(models_file, modelsFile(upstream.baseUrl));
+  const ports = [Number(new URL(controlPlane.agentUrl).port)];
+  const balancer = await openBalancer(() => ports);
+  const base_url = `http://127.0.0.1:${balancer.port}/v1`;
+  const { second, secondUrl } = await serveTwo({ models_file, base_url });
+  ports.push(Number(new URL(secondUrl).port));
   const throughSecond = openApiClient(`${secondUrl}/v1`, customer.key);
   const client = new OpenAI({ apiKey: customer.key, baseURL: `${secondUrl}/v1`, maxRetries: 0 });
   const chat = (): Promise<unknown> =>
     client.chat.completions.create({ model: 'small', messages: [{ role: 'user', content: 'hi' }] });
-  const seen = (): Promise<Instance> => throughSecond.get(`/instances/${instance.id}`, Instance);
+  const browser = await openBrowser();
   try {
-    await second.waitForOutput(/serves beside the primary/, 30_000);
-    // Only the primary knows that there is nothing.
-    const asksFirst = async (): Promise<number> => (await fetch(`${secondUrl}/v1/nothing`)).status;
-    await eventually('the second passes on', 10_000, async () => ((await asksFirst()) === 404 ? true : undefined));
+    const page = await signIn(browser);
+    const instance = await throughSecond.get(`/instances/${await launchIn(page, 'beside')}`, Instance);
+    const seen = (): Promise<Instance> => throughSecond.get(`/instances/${instance.id}`, Instance);
+    const ssh = stack.ssh(instance);
     await chat();
     await controlPlane.daemon.stop('SIGKILL');
     await chat();
     expect(await seen()).toMatchObject({ id: instance.id });
-    expect(await asksFirst()).toBe(503);
+    expect(await statusAt(`${secondUrl}/v1/nothing`)).toBe(503);
     await second.waitForOutput(/is the primary now/, 60_000);
     await chat();
     expect(await seen()).toMatchObject({ id: instance.id, status: 'running' });
@@ -120,8 +141,11 @@ test('two control planes serve at once; the primary is killed, and requests to m
     await eventually('login through the second one', 60_000, async () =>
       (await ssh.run('true')).code === 0 ? true : undefined,
     );
-    await terminate(customer.api, instance.id);
+    await terminateIn(page, 'beside');
+    expect(balancer.taken.map((count) => count > 0)).toEqual([true, true]);
   } finally {
+    await browser.close();
+    balancer.close();
     await second.stop('SIGTERM');
     await upstream.close();
   }
@@ -131,4 +155,36 @@ test('two control planes serve at once; the primary is killed, and requests to m
       () => undefined,
     ),
   );
-});
+}, 300_000);
+
+/** A page of an owner of the customer's organisation, who has followed the operator's link. */
+async function signIn(browser: Browser): Promise<Page> {
+  const page = await (await browser.newContext({ reducedMotion: 'reduce' })).newPage();
+  const person = ['--email', 'ada@example.com', '--name', 'Ada', '--org', stack.customer.orgId, '--role', 'owner'];
+  const { url } = (await stack.controlPlane.operator('admin', 'user', 'add', ...person)) as { url: string };
+  await page.goto(url);
+  await page.getByLabel('Password').fill('correct horse battery');
+  await page.getByRole('button', { name: 'Set the password and sign in' }).click();
+  return page;
+}
+
+/** The id of an instance that was launched in the console and runs. */
+async function launchIn(page: Page, name: string): Promise<string> {
+  await page.getByRole('link', { name: 'Launch' }).first().click();
+  await page.getByRole('radio', { name: /H100/ }).check();
+  await page.getByRole('radio', { name: 'Own image' }).check();
+  await page.getByLabel('Image', { exact: true }).fill(stack.image.ref);
+  await page.getByLabel('Name, optional').fill(name);
+  await page.getByRole('button', { name: /^Launch at \$/ }).click();
+  await page.getByRole('heading', { name }).waitFor();
+  await page.locator('.badge.ok', { hasText: 'running' }).waitFor({ timeout: 120_000 });
+  return new URL(page.url()).pathname.split('/').at(-1) ?? '';
+}
+
+/** The page is the one of the instance. */
+async function terminateIn(page: Page, name: string): Promise<void> {
+  await page.getByRole('button', { name: 'Terminate' }).click();
+  await page.getByLabel(/^Type the name to confirm/).fill(name);
+  await page.getByRole('button', { name: 'Terminate and delete disk' }).click();
+  await page.locator('.badge', { hasText: 'terminated' }).first().waitFor({ timeout: 60_000 });
+}
