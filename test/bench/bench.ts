@@ -8,6 +8,7 @@ import { benchLedger } from './ledger.ts';
 import { benchLinks } from './links.ts';
 import { benchMetering } from './metering.ts';
 import { benchPlacement } from './placement.ts';
+import { benchSecondary } from './secondary.ts';
 import { benchTunnel } from './tunnel.ts';
 import { benchWebhooks } from './webhooks.ts';
 import { benchWrites } from './writes.ts';
@@ -22,6 +23,7 @@ const BENCHES: Record<string, () => Promise<void>> = {
   api: benchApi,
   gateway: benchGateway,
   writes: benchWrites,
+  secondary: benchSecondary,
   links: benchLinks,
   files: benchFiles,
   console: benchConsole,

@@ -1,5 +1,5 @@
 // The main job with the control plane on PostgreSQL: rent, log in, be killed and come back, end, and the books agree.
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import OpenAI from 'openai';
 import type { Browser, Page } from 'playwright-core';
@@ -9,11 +9,11 @@ import { openApiClient, terminate } from '../kit/api-client.ts';
 import { openBalancer } from '../kit/balancer.ts';
 import { openFakeUpstream } from '../kit/fake-upstream.ts';
 import { modelsFile } from '../kit/models.ts';
-import { freePort } from '../kit/ports.ts';
 import { sendAndKillAtReply, sendKeyed } from '../kit/dying-reply.ts';
 import { eventually, startProgram } from '../kit/processes.ts';
 import { startPostgres } from '../kit/postgres.ts';
 import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
+import { startSecond } from '../kit/second-control-plane.ts';
 import { makeIdentity } from '../kit/ssh-client.ts';
 import { verifyLedger } from '../kit/stack.ts';
 import { openBrowser } from '../kit/web-clients.ts';
@@ -79,31 +79,6 @@ test('a second control plane takes over when the first one dies: the rental goes
   }
 });
 
-/** Starts a second control plane beside the first one of the stack, and gives both an address at which they reach each other. */
-async function serveTwo(more: object): Promise<{ second: ReturnType<typeof startProgram>; secondUrl: string }> {
-  const { controlPlane, dir } = stack;
-  const config = JSON.parse(readFileSync(controlPlane.configPath, 'utf8')) as object;
-  const configure = (path: string, own: object): void =>
-    writeFileSync(path, JSON.stringify({ ...config, trust_proxy: ['127.0.0.1'], ...more, ...own }));
-  const port = await freePort();
-  const [secondUrl, configPath] = [`http://127.0.0.1:${port}`, join(dir, 'second.yaml')];
-  configure(configPath, {
-    listen: { host: '127.0.0.1', port },
-    peer_url: secondUrl,
-    admin_socket: join(dir, 's.sock'),
-  });
-  configure(controlPlane.configPath, { peer_url: controlPlane.agentUrl });
-  await controlPlane.daemon.stop('SIGTERM');
-  await controlPlane.daemon.start();
-  const second = startProgram({ command: process.execPath, args: [LAUNCHER, 'serve', '--config', configPath] });
-  await second.waitForOutput(/serves beside the primary/, 30_000);
-  // Only the primary knows that there is nothing.
-  await eventually('the second passes on', 10_000, async () =>
-    (await statusAt(`${secondUrl}/v1/nothing`)) === 404 ? true : undefined,
-  );
-  return { second, secondUrl };
-}
-
 async function statusAt(url: string): Promise<number> {
   return (await fetch(url)).status;
 }
@@ -116,7 +91,7 @@ test('two control planes serve behind a balancer; the primary is killed, and the
   const ports = [Number(new URL(controlPlane.agentUrl).port)];
   const balancer = await openBalancer(() => ports);
   const base_url = `http://127.0.0.1:${balancer.port}/v1`;
-  const { second, secondUrl } = await serveTwo({ models_file, base_url });
+  const { program: second, url: secondUrl } = await startSecond(controlPlane, { models_file, base_url });
   ports.push(Number(new URL(secondUrl).port));
   const throughSecond = openApiClient(`${secondUrl}/v1`, customer.key);
   const client = new OpenAI({ apiKey: customer.key, baseURL: `${secondUrl}/v1`, maxRetries: 0 });
