@@ -8,7 +8,7 @@ import { type Answer, type Order, serveOrders } from '../side.ts';
 serveOrders(load);
 
 /**
- * Sends `count` equal requests over `connections`; every one must be answered with `status`. The connections share the keys. `headers` are
+ * Sends `count` equal requests over `connections`; every one must be answered with `status`. Each request has the next key. `headers` are
  * JSON.
  */
 async function load(order: Order): Promise<Answer> {
@@ -20,8 +20,10 @@ async function load(order: Order): Promise<Answer> {
   let left = count ?? 0;
   const [waitsMs, firstsMs]: [number[], number[]] = [[], []];
   let bytes = 0;
-  const send = async (startMs: number, caller: number): Promise<void> => {
-    const authorization = `Bearer ${keys[caller % keys.length]}`;
+  let sent = 0;
+  const send = async (startMs: number): Promise<void> => {
+    const authorization = `Bearer ${keys[sent % keys.length]}`;
+    sent += 1;
     const headers = { authorization, 'idempotency-key': randomUUID(), ...more };
     const post = { body, headers: { ...headers, 'content-type': 'application/json' } };
     const answer = await answerOf(pool, { method: order.kind, path, headers, ...(body === '' ? {} : post) });
@@ -31,11 +33,11 @@ async function load(order: Order): Promise<Answer> {
     for (const piece of answer.pieces) bytes += piece.length;
     if (answer.pieces.length > 0) firstsMs.push(answer.firstMs - startMs);
   };
-  const call = async (_: unknown, caller: number): Promise<void> => {
+  const call = async (): Promise<void> => {
     while (left > 0) {
       left -= 1;
       const startMs = performance.now();
-      await send(startMs, caller);
+      await send(startMs);
       waitsMs.push(performance.now() - startMs);
     }
   };

@@ -38,8 +38,8 @@ const OFFERINGS = 10_000;
 const GPUS_EACH = 8;
 /** Suppliers name prices in whole cents, so several machines cost the same. */
 const PRICED_ALIKE = 50;
-/** Each may have 50 launches in progress by default. */
-const CUSTOMERS = 50;
+/** Nothing ends their launches, and each may have 50 in progress by default. */
+const CUSTOMERS = 100;
 const MONEY_UCENTS = 10n ** 15n;
 /** Every launch takes a port. On an address of their own they collide with nothing. */
 const SSH = { host: '127.0.0.9', port_range: { first: 2_000, last: 21_999 } };
@@ -62,8 +62,6 @@ export async function openStage({ postgres }: StageOptions = {}): Promise<Stage>
       authority: undefined,
       settings: {
         ssh: SSH,
-        open_launches_per_org: NO_LIMIT,
-        unpaid_gpu_hours_per_org: NO_LIMIT,
         rate_limits: { per_key_per_second: NO_LIMIT, per_ip_per_second: NO_LIMIT, burst: NO_LIMIT },
       },
     });
