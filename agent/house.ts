@@ -23,7 +23,8 @@ import { type Confinement, openConfinement } from './host/confinement.ts';
 import { readBootId, readHostFacts, readLimits, readOwnNetworks, readResolvers } from './host/facts.ts';
 import { openNftables } from './host/nftables.ts';
 import { startDetached } from './host/run.ts';
-import { DISK } from './host/state.ts';
+import { DISK, type StateFiles } from './host/state.ts';
+import { openTimedFiles, type TimedFiles } from './host/timed-files.ts';
 import type { AgentStatus } from './host/status-socket.ts';
 import { proveIdentity, readIdentity, type Identity, openCloneToken } from './link/identity.ts';
 import { dialLink, openLink, type Link, type LinkPeer } from './link/link.ts';
@@ -60,11 +61,12 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
   const engine = openDocker({ socketPath: config.docker_socket, machineId });
   const [facts, bootId, limits] = await Promise.all([readHostFacts(config.state_dir), readBootId(), readLimits()]);
   const bundle = await prepareBundle(config.state_dir);
+  const files = openTimedFiles(DISK, { clock, log });
   let link: Link | undefined;
   let inventoryWatch: InventoryWatch | undefined;
   let sampler: Sampler | undefined;
   const fence = openFenceOf(config, { engine, bundle, clock, log }, () => inventoryWatch?.nudge());
-  inventoryWatch = await openInventory(config, { engine, facts, bootId, bundle, fence, clock, log });
+  inventoryWatch = await openInventory(config, { engine, facts, bootId, files, bundle, fence, clock, log });
   const { inventory } = inventoryWatch;
   const changed = (): void => link?.observedChanged();
 
@@ -74,10 +76,9 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
     changed();
     runtime.holdersChanged();
   });
-  const memory = await openMemory(config, { engine, bootId, clock, log });
-  const onJobs = (): void => runtime.jobsChanged();
-  const jobsDeps = { ...memory, clock, log, engine, ca, stateDir: config.state_dir, onChange: onJobs };
-  const jobs = openJobs({ ...jobsDeps, link: jobLink(() => link) });
+  const memory = await openMemory(config, { engine, files, bootId, clock, log });
+  const jobsDeps = { ...memory, clock, log, engine, ca, stateDir: config.state_dir, link: jobLink(() => link) };
+  const jobs = openJobs({ ...jobsDeps, onChange: () => runtime.jobsChanged() });
   const runtime = openRuntime(
     {
       clock,
@@ -106,7 +107,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
       onOpen: streamOpener({ engine, holders, ca }, (token) => wire(STREAMS_PATH + encodeURIComponent(token))),
       onWatch: (forMs) => sampler?.watch(forMs),
       onRepair: (workloadId) => void holders.replace(workloadId, 'it does not answer the control plane'),
-      cloneToken: await openCloneToken(config.state_dir, { files: DISK, log }),
+      cloneToken: await openCloneToken(config.state_dir, { files, log }),
     },
     { clock, rng: systemRng(), log, dial: (to) => dialLink(to, ca) },
   );
@@ -115,7 +116,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
   log.info({ version: VERSION, machine_id: machineId, url, gpus: inventory().gpus.length }, 'the agent runs');
 
   return {
-    status: () => statusOf({ link, runtime, jobs, fence, inventoryWatch, sampler, holders, confinement }),
+    status: () => statusOf({ link, runtime, jobs, fence, inventoryWatch, sampler, holders, confinement, files }),
     stop: async () => {
       const rooms = [link, inventoryWatch, sampler, fence, runtime, jobs];
       await Promise.all(rooms.map((room) => room.stop()));
@@ -164,6 +165,7 @@ function openFenceOf(
 
 interface MemoryDeps {
   engine: Engine;
+  files: StateFiles;
   bootId: string;
   clock: Clock;
   log: Log;
@@ -172,14 +174,14 @@ interface MemoryDeps {
 /** Opens the state that the runtime keeps on the disk. */
 async function openMemory(
   { state_dir: stateDir, image_disk_percent: percent }: AgentConfig,
-  { engine, bootId, clock, log }: MemoryDeps,
+  { engine, files, bootId, clock, log }: MemoryDeps,
 ): Promise<Pick<RuntimeDeps, 'desired' | 'records' | 'images' | 'etcFiles'>> {
   const bounds = { high: percent.high / 100, low: percent.low / 100 };
   return {
-    desired: await openDesired(stateDir, { files: DISK, log, clock, bootId }),
-    records: await openRecords(stateDir, { files: DISK, log, now: clock.now }),
+    desired: await openDesired(stateDir, { files, log, clock, bootId }),
+    records: await openRecords(stateDir, { files, log, now: clock.now }),
     etcFiles: (id, hostname) => makeEtcFiles(workloadFolder(stateDir, id), hostname),
-    images: await openImages({ engine, files: DISK, stateDir, log, now: clock.now, bounds }),
+    images: await openImages({ engine, files, stateDir, log, now: clock.now, bounds }),
   };
 }
 
@@ -230,8 +232,9 @@ function statusOf(rooms: {
   sampler: Sampler;
   holders: HolderProcesses;
   confinement: Confinement;
+  files: TimedFiles;
 }): AgentStatus {
-  const { link, runtime, jobs, fence, inventoryWatch, sampler, holders, confinement } = rooms;
+  const { link, runtime, jobs, fence, inventoryWatch, sampler, holders, confinement, files } = rooms;
   return {
     version: VERSION,
     link: link.status(),
@@ -246,6 +249,7 @@ function statusOf(rooms: {
     ...toldOf(inventoryWatch.inventory()),
     ...fence.finding(),
     holders_lack: confinement.lack,
+    disk_error: files.fault(),
   };
 }
 

@@ -11,6 +11,7 @@ import { openKernelLog } from './gpus/kernel-log.ts';
 import { readToolkitVersion } from './gpus/nvidia-smi.ts';
 import { type GpuReading, openGpuWatch } from './gpus/watch.ts';
 import type { HostFacts } from './host/facts.ts';
+import type { StateFiles } from './host/state.ts';
 import { assertNftables } from './host/nftables.ts';
 import { openDiskCheck } from './runtime/disk-check.ts';
 import type { Engine } from './runtime/engine.ts';
@@ -50,6 +51,7 @@ interface InventoryDeps {
   engine: Engine;
   facts: HostFacts;
   bootId: string;
+  files: StateFiles;
   bundle: Bundle;
   fence: Pick<Fence, 'finding'>;
   clock: Clock;
@@ -64,6 +66,7 @@ export async function openInventory(config: AgentConfig, deps: InventoryDeps): P
     nvidiaSmi: config.nvidia_smi,
     stateDir: config.state_dir,
     bootId: deps.bootId,
+    files: deps.files,
     kernelLog: openKernelLog(),
     clock,
     log,
@@ -78,10 +81,12 @@ export async function openInventory(config: AgentConfig, deps: InventoryDeps): P
     inventory: () => inventory,
     start: ({ containerIds, mountSources }, tell) => {
       idsNow = containerIds;
-      const readInventory = async (): Promise<void> => {
-        // A container whose bundle was removed never starts again, so the engine must have listed all containers.
+      /** A container whose bundle was removed never starts again, so the engine must have listed all containers. */
+      const sweepBundles = async (): Promise<void> => {
         const inUse = mountSources();
         if (inUse !== null) await removeOldBundles(config.state_dir, bundle, inUse);
+      };
+      const readInventory = async (): Promise<void> => {
         const now = await take();
         if (JSON.stringify(now) === JSON.stringify(inventory)) return;
         inventory = now;
@@ -98,6 +103,7 @@ export async function openInventory(config: AgentConfig, deps: InventoryDeps): P
       loops = [
         inventoryWatch,
         startLoop({ name: 'disk', periodMs: DISK_PERIOD_MS, run: tryDisk }, deps),
+        startLoop({ name: 'bundles', periodMs: INVENTORY_PERIOD_MS, run: sweepBundles }, deps),
         startLoop({ name: 'kernel-log', periodMs: KERNEL_LOG_PERIOD_MS, run: hearGpus }, deps),
       ];
     },

@@ -2,7 +2,7 @@
 // starts again.
 import { join } from 'node:path';
 import type { Log } from '../../shared/log.ts';
-import { readJson, writeJson } from '../host/state.ts';
+import type { StateFiles } from '../host/state.ts';
 import { Memory, memoryOf } from './faults.ts';
 
 export interface KeptMemory {
@@ -11,16 +11,20 @@ export interface KeptMemory {
   become(next: Memory): Promise<void>;
 }
 
-export async function openMemory(stateDir: string, bootId: string, log: Log): Promise<KeptMemory> {
+export async function openMemory(
+  stateDir: string,
+  bootId: string,
+  { files, log }: { files: StateFiles; log: Log },
+): Promise<KeptMemory> {
   const file = join(stateDir, 'gpus.json');
-  const stored = await readJson(file, Memory).catch((error: unknown) => {
+  const stored = await files.read(file, Memory).catch((error: unknown) => {
     log.error({ err: error }, 'the record of the GPUs is damaged and begins empty');
     return undefined;
   });
   let memory = memoryOf(stored, bootId);
   let storing = Promise.resolve();
   const store = async (): Promise<void> => {
-    await writeJson(file, memory).catch((error: unknown) => {
+    await files.write(file, memory).catch((error: unknown) => {
       log.error({ err: error }, 'the record of the GPUs could not be stored; it counts until this process ends');
     });
   };

@@ -4,6 +4,7 @@ import { messageOf } from '../../shared/errors.ts';
 import type { Log } from '../../shared/log.ts';
 import type { GpuFault, Inventory } from '../../shared/protocol/inventory.ts';
 import { afterListing, afterRecords, faultsOf, passedOver } from './faults.ts';
+import type { StateFiles } from '../host/state.ts';
 import { type KeptMemory, openMemory } from './kept-memory.ts';
 import type { KernelLog } from './kernel-log.ts';
 import { readGpus, readUnfit } from './nvidia-smi.ts';
@@ -21,6 +22,7 @@ export interface GpuWatch {
 export interface GpuWatchDeps {
   nvidiaSmi: string;
   stateDir: string;
+  files: StateFiles;
   /** Changes with every boot. A boot resets all cards. */
   bootId: string;
   kernelLog: KernelLog;
@@ -53,7 +55,7 @@ export async function inTime<T>(
  */
 export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
   const { log, clock } = deps;
-  const memory = await openMemory(deps.stateDir, deps.bootId, log);
+  const memory = await openMemory(deps.stateDir, deps.bootId, deps);
   const listener = openListener(memory, deps);
   let known: GpuReading['gpus'] | undefined;
   let unfit: ReadonlyMap<string, string> = new Map();

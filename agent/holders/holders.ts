@@ -245,13 +245,16 @@ export async function endHolderOf(
   socket?.destroy();
 }
 
-/** Does nothing if the process has ended. */
+/** Does nothing if the process has ended. A disk that hangs does not say which process it is, and must not hold up the end of a rental. */
 async function killHolder(id: string, { clock, stateDir }: Pick<HoldersDeps, 'clock' | 'stateDir'>): Promise<void> {
   const folder = workloadFolder(stateDir, id);
-  const deadlineMs = clock.monotonicMs() + KILL_MS_MAX;
-  while (!(await endProcess(workloadPaths(folder).holderPid, folder)) && clock.monotonicMs() < deadlineMs) {
-    await clock.sleep(CONNECT_RETRY_MS);
-  }
+  const over = new AbortController();
+  const kill = async (): Promise<void> => {
+    while (!(await endProcess(workloadPaths(folder).holderPid, folder)) && !over.signal.aborted) {
+      await clock.sleep(CONNECT_RETRY_MS, over.signal);
+    }
+  };
+  await Promise.race([kill(), clock.sleep(KILL_MS_MAX, over.signal)]).finally(() => over.abort());
 }
 
 /** Whether the holder of a workload answers. */

@@ -31,6 +31,8 @@ export interface AgentStatus {
   fence_error: string;
   /** Which limits of holders this host cannot enforce; empty if it enforces all. */
   holders_lack: string;
+  /** Why the agent cannot store its state; empty if it can. */
+  disk_error: string;
 }
 
 export interface LinkStatus {
@@ -138,6 +140,7 @@ export function statusWords(status: AgentStatus): { lines: string[]; isWell: boo
   const { link, loops, gpu_faults: faults, engine_version: engine, network_fence: fence, fence_error: hole } = status;
   // A host without these limits may be rented out.
   const lack = status.holders_lack;
+  const disk = status.disk_error;
   const failing = loops.filter((loop) => loop.last_error !== null);
   const gpus = status.gpu_error === '' ? `${status.gpus}` : `not known: ${status.gpu_error}`;
   return {
@@ -149,9 +152,15 @@ export function statusWords(status: AgentStatus): { lines: string[]; isWell: boo
       `docker engine: ${engine === '' ? 'does not answer' : engine}`,
       `network fence: ${hole === '' ? fence : `${fence}, does not stand: ${hole}`}`,
       `holders: ${lack === '' ? 'confined' : `not wholly confined: ${lack}`}`,
+      ...(disk === '' ? [] : [`state folder: ${disk}`]),
       ...failing.map((loop) => `loop ${loop.name} fails: ${loop.last_error}`),
     ],
     isWell:
-      link.connected && status.gpus > 0 && faults.length === 0 && engine !== '' && hole === '' && failing.length === 0,
+      link.connected &&
+      status.gpus > 0 &&
+      [...faults, ...failing].length === 0 &&
+      engine !== '' &&
+      hole === '' &&
+      disk === '',
   };
 }

@@ -5,7 +5,7 @@ import { GPUS_PER_MACHINE_MAX, METRICS_PERIOD_MS, METRICS_WATCHED_PERIOD_MS } fr
 import type { Log } from '../../shared/log.ts';
 import { startLoop, type LoopStatus } from '../../shared/loop.ts';
 import type { ContainerFigures, ContainerSample, HostFigures, MetricsSample } from '../../shared/protocol/metrics.ts';
-import type { CardFigures, ReadFigures } from '../gpus/figures.ts';
+import type { ReadFigures } from '../gpus/figures.ts';
 
 /** A container that runs, and the GPUs that it has. */
 export interface MeasuredContainer {
@@ -34,13 +34,21 @@ export interface SamplerDeps {
 }
 
 /** If eight cards have no persistence mode, nvidia-smi takes ten seconds. A hung one is ended after twenty. */
-const GPUS_MS_MAX = 25_000;
+const READ_MS_MAX = 25_000;
+const CARD_WORDS = {
+  failure: 'the figures of the GPUs cannot be read',
+  hangs: 'nvidia-smi does not come to an end',
+};
+const HOST_WORDS = {
+  failure: 'the figures of this host cannot be read',
+  hangs: 'the disk of the state folder does not answer',
+};
 
 /** Starts sampling. A sample begins only after the last one has ended. */
 export function startSampler(deps: SamplerDeps): Sampler {
-  const { clock, log } = deps;
-  const cards = openCards(deps);
-  const host = openQuiet(log, 'the figures of this host cannot be read');
+  const { clock } = deps;
+  const cards = openTimed(deps.readFigures, CARD_WORDS, deps);
+  const host = openTimed(deps.readHost, HOST_WORDS, deps);
   let watchedUntilMs = 0;
 
   const sample = async (signal: AbortSignal): Promise<'again' | void> => {
@@ -48,7 +56,7 @@ export function startSampler(deps: SamplerDeps): Sampler {
     const [gpus, measured, hostFigures] = await Promise.all([
       cards.read(signal),
       Promise.all(containers.map((container) => measure(container, deps))),
-      host.read(deps.readHost),
+      host.read(signal),
     ]);
     const ownerOf = (uuid: string): string | null =>
       containers.find(({ gpu_uuids: uuids }) => uuids.includes(uuid))?.workload_id ?? null;
@@ -75,23 +83,30 @@ export function startSampler(deps: SamplerDeps): Sampler {
   };
 }
 
-interface Cards {
-  /** Figures of all GPUs; undefined if nvidia-smi fails or does not end in time. */
-  read(signal: AbortSignal): Promise<CardFigures[] | undefined>;
+interface Timed<T> {
+  /** Undefined if the read fails or does not end in time. */
+  read(signal: AbortSignal): Promise<T | undefined>;
 }
 
-/** A broken card can block nvidia-smi so that not even SIGKILL ends it. No second one is started then, and nobody waits for the first. */
-function openCards({ readFigures, clock, log }: SamplerDeps): Cards {
-  const quiet = openQuiet(log, 'the figures of the GPUs cannot be read');
-  let underWay: Promise<CardFigures[]> | undefined;
-  const readInTime = async (signal: AbortSignal): Promise<CardFigures[]> => {
-    if (underWay !== undefined) throw new Error('nvidia-smi does not come to an end');
-    underWay = readFigures().finally(() => (underWay = undefined));
+/**
+ * A broken card can block nvidia-smi so that not even SIGKILL ends it, and a broken disk blocks whoever reads its size. No second read is
+ * started then, and nobody waits for the first.
+ */
+function openTimed<T>(
+  take: () => Promise<T>,
+  words: { failure: string; hangs: string },
+  { clock, log }: Pick<SamplerDeps, 'clock' | 'log'>,
+): Timed<T> {
+  const quiet = openQuiet(log, words.failure);
+  let underWay: Promise<T> | undefined;
+  const readInTime = async (signal: AbortSignal): Promise<T | undefined> => {
+    if (underWay !== undefined) throw new Error(words.hangs);
+    underWay = take().finally(() => (underWay = undefined));
     const over = new AbortController();
-    const tooLong = clock.sleep(GPUS_MS_MAX, AbortSignal.any([signal, over.signal])).then((): CardFigures[] => {
+    const tooLong = clock.sleep(READ_MS_MAX, AbortSignal.any([signal, over.signal])).then(() => {
       // The agent ends, and nobody gets this sample.
-      if (signal.aborted) return [];
-      throw new Error('nvidia-smi does not come to an end');
+      if (signal.aborted) return undefined;
+      throw new Error(words.hangs);
     });
     return Promise.race([underWay, tooLong]).finally(() => over.abort());
   };

@@ -271,6 +271,7 @@ test('status shows the reasons of others without what a terminal obeys', async (
     network_fence: 'none',
     fence_error: '',
     holders_lack: '',
+    disk_error: '',
   };
   const socket = await openStatusSocket(dir, () => status);
   const { code, stdout } = await agent(['status', '--config', configFile]);

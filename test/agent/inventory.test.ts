@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { readConfig } from '../../agent/config.ts';
+import { DISK } from '../../agent/host/state.ts';
 import { type InventoryWatch, openInventory } from '../../agent/inventory.ts';
 import type { Engine } from '../../agent/runtime/engine.ts';
 import { createLog } from '../../shared/log.ts';
@@ -44,7 +45,7 @@ async function openWatch(nvidiaSmi = join(dir, 'no-nvidia-smi')): Promise<Invent
   const facts = { cpu_cores: 2, ram_bytes: 1, storage_bytes: 1, hostname: 'host', kernel: '6' };
   const fence = { finding: () => ({ network_fence: 'none' as const, fence_error: '' }) };
   const config = { ...(await readConfig(undefined)), state_dir: dir, nvidia_smi: nvidiaSmi };
-  return openInventory(config, { engine, facts, bootId: 'boot', bundle, fence, clock, log });
+  return openInventory(config, { engine, facts, bootId: 'boot', files: DISK, bundle, fence, clock, log });
 }
 
 test('a bundle stays while the engine may only have lost sight of the container that uses it', async () => {

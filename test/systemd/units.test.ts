@@ -48,6 +48,24 @@ test('the compiled code of the control plane goes into the cache folder that its
   expect(readFileSync(join(CHECKOUT, 'installer/install.sh'), 'utf8')).toContain('\n  cache=$root/var/cache/$unit\n');
 });
 
+test('the agent has more threads than calls that a hanging disk keeps: it still finds the control plane by its name', async () => {
+  const [size = ''] = /(?<=\nEnvironment=UV_THREADPOOL_SIZE=)\d+/.exec(textOf('svc-agent.service')) ?? [];
+  const folder = mkdtempSync(join(tmpdir(), 'threads-'));
+  // Opening a pipe that nobody writes waits for ever, like a call to a dead disk. Node would wait for it at its end.
+  const program = `
+    const pipe = ${JSON.stringify(join(folder, 'pipe'))};
+    require('node:child_process').execFileSync('mkfifo', [pipe]);
+    for (let i = 0; i < 10; i += 1) require('node:fs').open(pipe, 'r', () => undefined);
+    require('node:dns').lookup('localhost', (error) => {
+      require('node:fs').writeSync(1, error === null ? 'found' : 'not found');
+      process.kill(process.pid, 'SIGKILL');
+    });`;
+  const environment = { env: { UV_THREADPOOL_SIZE: size }, timeoutMs: 10_000 };
+  const { stdout } = await capture([process.execPath, '-e', program], environment);
+  rmSync(folder, { recursive: true });
+  expect(stdout.toString()).toBe('found');
+});
+
 test('Node stores the compiled code when the control plane ends', async () => {
   const cache = mkdtempSync(join(tmpdir(), 'compiled-'));
   const launcher = join(CHECKOUT, 'control-plane/svc-control-plane.js');

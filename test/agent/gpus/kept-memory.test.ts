@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openMemory } from '../../../agent/gpus/kept-memory.ts';
+import { DISK } from '../../../agent/host/state.ts';
 import { createLog } from '../../../shared/log.ts';
 
 let dir: string;
@@ -13,9 +14,9 @@ afterEach(() => rmSync(dir, { recursive: true }));
 test('changes at the same time are stored one after another, and the last one stays', async () => {
   const lines: string[] = [];
   const log = createLog('agent', 'error', { write: (line: string) => void lines.push(line) });
-  const memory = await openMemory(dir, 'boot', log);
+  const memory = await openMemory(dir, 'boot', { files: DISK, log });
   const changes = [1, 2, 3, 4].map((seq) => memory.become({ ...memory.now(), heard_seq: seq }));
   await Promise.all(changes);
   expect(lines).toEqual([]);
-  expect((await openMemory(dir, 'boot', log)).now().heard_seq).toBe(4);
+  expect((await openMemory(dir, 'boot', { files: DISK, log })).now().heard_seq).toBe(4);
 });

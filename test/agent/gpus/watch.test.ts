@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, beforeEach, expect, test } from 'vitest';
 import { openKernelLog } from '../../../agent/gpus/kernel-log.ts';
 import { type GpuReading, type GpuWatch, openGpuWatch } from '../../../agent/gpus/watch.ts';
+import { DISK } from '../../../agent/host/state.ts';
 import { createLog } from '../../../shared/log.ts';
 import { eventually } from '../../kit/processes.ts';
 import { type VirtualClock, virtualClock } from '../../kit/virtual-clock.ts';
@@ -37,6 +38,7 @@ function open(bootId = 'boot'): Promise<GpuWatch> {
   return openGpuWatch({
     nvidiaSmi: join(dir, 'nvidia-smi'),
     stateDir: dir,
+    files: DISK,
     bootId,
     kernelLog,
     clock,

@@ -1,7 +1,7 @@
 // Holders that hang: the kernel accepts connections for them, and they say nothing. A stopped process stands for one that computes for ever.
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { closeSync, constants, mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -170,6 +170,16 @@ test.each(['end', 'pause'] as const)('a holder that hangs is killed at the %s of
   await isKilled(hung);
   await expect.poll(() => isUp() ?? false).toBe(false);
   expect([holders.statuses().has(ID), started, told]).toEqual([how === 'pause', 0, []]);
+});
+
+test('a disk that hangs and does not say which process the holder is holds up no end of a workload', async () => {
+  await holders.ensure(ID);
+  const { holderPid } = workloadPaths(folder);
+  // Nobody writes into the pipe, so whoever reads it waits.
+  execFileSync('mkfifo', [holderPid]);
+  await inTime(holders.end(ID));
+  expect(holders.statuses().has(ID)).toBe(false);
+  closeSync(openSync(holderPid, constants.O_WRONLY | constants.O_NONBLOCK));
 });
 
 test('a holder that ends right after it accepted the connection is followed by another one', async () => {

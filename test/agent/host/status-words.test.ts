@@ -23,6 +23,7 @@ const WELL: AgentStatus = {
   network_fence: 'nftables',
   fence_error: '',
   holders_lack: '',
+  disk_error: '',
 };
 
 test('a healthy agent is reported as well', () => {
@@ -65,6 +66,7 @@ const FAULTS: [Partial<AgentStatus>, string][] = [
     'gpu GPU-1 is broken: Xid 79: it has fallen off the bus',
   ],
   [{ engine_version: '' }, 'docker engine: does not answer'],
+  [{ disk_error: 'the disk does not answer' }, 'state folder: the disk does not answer'],
   [{ fence_error: 'nft is missing' }, 'network fence: nftables, does not stand: nft is missing'],
   [{ loops: [loop] }, 'loop disk fails: ENOSPC'],
 ];

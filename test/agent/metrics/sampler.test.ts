@@ -75,6 +75,14 @@ test('a slow nvidia-smi is never started twice, and one that hangs costs only th
   expect(warnings.filter((message) => message.includes('GPUs'))).toHaveLength(1);
 });
 
+test('a disk that hangs costs only the figures of the host', async () => {
+  const { clock, sent, warnings } = start(async () => [CARD], { readHost: () => new Promise(() => undefined) });
+  await clock.advance(45_000);
+  expect(sent.map(({ taken_ms: at }) => at)).toEqual([25_000, 35_000, 45_000]);
+  expect(sent.map(({ gpus, host }) => [gpus.length, host])).toEqual([1, 2, 3].map(() => [1, null]));
+  expect(warnings).toEqual(['the figures of this host cannot be read']);
+});
+
 test('an end of the agent while nvidia-smi runs is no failure of it', async () => {
   const { clock, warnings, sampler } = start(() => new Promise(() => undefined));
   await clock.advance(5_000);

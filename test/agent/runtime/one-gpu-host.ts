@@ -1,5 +1,5 @@
 // A host with one GPU and a virtual clock, whose engine a test plays. Its holders work.
-import { DISK } from '../../../agent/host/state.ts';
+import { DISK, type StateFiles } from '../../../agent/host/state.ts';
 import type { Engine } from '../../../agent/runtime/engine.ts';
 import { openDesired } from '../../../agent/runtime/desired.ts';
 import { openRecords } from '../../../agent/runtime/records.ts';
@@ -37,12 +37,14 @@ export interface HostOptions {
   guest: boolean;
   /** True if the holder of wl_a works, and is connected. If false, the runtime has to connect to it. True if it is left out. */
   isHolderUp?: boolean;
+  /** Where the agent keeps its state; the disk of this machine if it is left out. */
+  files?: StateFiles;
 }
 
 export async function openOneGpuHost(options: HostOptions): Promise<OneGpuHost> {
-  const { stateDir, clock, engine, script, quarantineMs, guest } = options;
-  const desired = await openDesired(stateDir, { files: DISK, log, clock, bootId: 'boot' });
-  const records = await openRecords(stateDir, { files: DISK, log, now: clock.now });
+  const { stateDir, clock, engine, script, quarantineMs, guest, files = DISK } = options;
+  const desired = await openDesired(stateDir, { files, log, clock, bootId: 'boot' });
+  const records = await openRecords(stateDir, { files, log, now: clock.now });
   const status = { up: options.isHolderUp ?? true, guest, host_key: null, main_exit: null };
   const holders = {
     prepare: async () => ({ entrypoint: [], mounts: [] }),
