@@ -85,6 +85,9 @@ function serve(socket: Socket, request: SessionRequest, deps: SessionDeps): Cont
       const start = request.pty === null ? startPlain : startTerminal;
       return start(socket, request, { ...deps, account, argv: shellArgv(account.shell, request.command) });
     }
+    default:
+      // A holder is replaced by a newer one, and a guest stays as old as its container.
+      throw new Error('the helper inside the container is too old for this');
   }
 }
 

@@ -23,7 +23,7 @@
 //   - The first control connection keeps its place until it closes: no program can push the guest out of it.
 //   - A session needs a token that this holder has just sent to the guest. A token works once.
 //   - At most 64 connections without a hello (STRANGERS_MAX), each for at most 5 s (HELLO_MS_MAX).
-//   - A frame has at most 512 KiB. The pace (guest-pace.ts) bounds frames and bytes per second for all connections together.
+//   - A frame has at most 512 KiB. The pace (guest-frames.ts) bounds frames and bytes per second for all connections together.
 //   - Orders that the guest does not read have a bound (UNREAD_ORDERS_BYTES_MAX): above it, no session is opened until the guest reads.
 //   - A broken rule destroys that one connection. A session that sends data before `started` or after its EOF breaks a rule.
 //   - `onChange` is called at most once a second (CHANGE_MS), however often the guest connects, leaves or reports an exit.

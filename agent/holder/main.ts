@@ -16,16 +16,15 @@ import { hasListener } from '../host/status-socket.ts';
 import { dialStream } from '../wire/dial.ts';
 import { workloadPaths, openRunFolderToUser } from '../wire/workload-folder.ts';
 import { openGuests } from './guest-connection.ts';
-import { eachFrame, FRAME, sendJson } from '../wire/frames.ts';
-import { HOLDER_MESSAGE_BYTES_MAX, SupervisorMessage, type HolderReport } from '../wire/holder-messages.ts';
+import { sendJson } from '../wire/frames.ts';
+import type { HolderReport } from '../wire/holder-messages.ts';
 import { loadHostKey } from './host-key.ts';
 import { openSshServer, type SshServer } from './ssh-server.ts';
+import { type OpenRequest, serveSupervisor } from './supervisor.ts';
 import { openTcpServer, type TcpServer } from './tcp-target.ts';
 import { openTerminalServer, type TerminalServer } from './terminal-target.ts';
 import { fstatSync, ftruncateSync } from 'node:fs';
 import type { DestinationStream } from 'pino';
-
-type OpenRequest = Extract<SupervisorMessage, { kind: 'open' }>;
 
 /** A holder ends when its workload's folder is gone, because the order to end may have been lost. */
 const FOLDER_CHECK_MS = 60_000;
@@ -76,15 +75,10 @@ export async function runHolder(folder: string, pageFolder: string): Promise<voi
     socket.on('error', () => socket.destroy());
     socket.once('close', () => supervisors.delete(socket));
     sendJson(socket, status());
-    void eachFrame(socket, HOLDER_MESSAGE_BYTES_MAX, ({ type, payload }) => {
-      if (type !== FRAME.json) return;
-      const word = SupervisorMessage.parse(JSON.parse(payload.toString()));
-      if (word.kind === 'exit') return leave('the workload is over');
-      if (word.kind === 'ping') return sendJson(socket, { kind: 'pong' } satisfies HolderReport);
-      void openStream(word, servers, (news) => sendJson(socket, news));
-    }).catch((error: unknown) => {
-      log.warn({ detail: messageOf(error) }, 'the supervisor has sent a malformed message');
-      socket.destroy();
+    void serveSupervisor(socket, {
+      log,
+      exit: () => leave('the workload is over'),
+      open: (word, tell) => void openStream(word, servers, tell),
     });
   });
   // The folder stays open, because this process soon loses the right to read the folders above.

@@ -81,7 +81,7 @@ export function openTerminalServer(deps: TerminalServerDeps): TerminalServer {
 
 type Files = ReadonlyMap<string, Buffer>;
 
-/** Reads the files now, because the holder soon runs as another user. A missing file is answered with 404. */
+/** Reads the files now, because the holder soon runs as another user. A missing file is answered with 500. */
 function readFiles(folder: string): Files {
   const files = new Map<string, Buffer>();
   for (const [file] of Object.values(FILES)) {

@@ -6,7 +6,7 @@ import { STREAM_DIAL_MS_MAX } from '../../shared/limits.ts';
 import type { Log } from '../../shared/log.ts';
 import type { HolderStatus } from '../runtime/observe.ts';
 import { eachFrame, FRAME, FRAME_BYTES_MAX, sendJson } from '../wire/frames.ts';
-import { type HolderTarget, HolderReport, type SupervisorMessage } from '../wire/holder-messages.ts';
+import { type HolderTarget, HolderReport, readHolderMessage, type SupervisorMessage } from '../wire/holder-messages.ts';
 
 export interface StreamOpen {
   workload_id: string;
@@ -68,7 +68,10 @@ export function serveHolder(
   const listen = async (): Promise<void> => {
     try {
       await eachFrame(socket, FRAME_BYTES_MAX, ({ type, payload }) => {
-        if (type === FRAME.json) receive(HolderReport.parse(JSON.parse(payload.toString())));
+        if (type !== FRAME.json) return;
+        const news = readHolderMessage(HolderReport, payload);
+        // A holder that a newer agent has started stays when an older agent is installed again.
+        if ('known' in news) receive(news.known);
       });
     } catch (error) {
       deps.log.warn(

@@ -1,4 +1,5 @@
-// The JSON messages between supervisor and holder over `holder.sock`. Both validate them, because their versions differ after an upgrade.
+// The JSON messages between supervisor and holder over `holder.sock`. Both validate them, because their versions differ after an upgrade. A
+// message that only a newer version knows has no effect, and the connection stays.
 import { z } from 'zod';
 import { LINK_MESSAGE_BYTES_MAX } from '../../shared/limits.ts';
 import { ProbeTarget, SshTarget, TcpTarget, TerminalTarget } from '../../shared/protocol/link.ts';
@@ -37,6 +38,19 @@ export const HolderReport = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('refused'), stream_id: z.string(), detail: z.string() }),
 ]);
 export type HolderReport = z.infer<typeof HolderReport>;
+
+/** What every message has, also those of versions to come. One with a `stream_id` waits for `opened` or `refused`. */
+const AnyMessage = z.object({ kind: z.string(), stream_id: z.string().optional() });
+
+/** The message, or the part of it that is known if it comes from a newer version. @throws Error if it is malformed */
+export function readHolderMessage<T>(
+  schema: z.ZodType<T>,
+  payload: Buffer,
+): { known: T } | { unknown: z.infer<typeof AnyMessage> } {
+  const json: unknown = JSON.parse(payload.toString());
+  const read = schema.safeParse(json);
+  return read.success ? { known: read.data } : { unknown: AnyMessage.parse(json) };
+}
 
 /** An `open` message has come over the link, so it is not much larger than a link message. */
 export const HOLDER_MESSAGE_BYTES_MAX = 2 * LINK_MESSAGE_BYTES_MAX;

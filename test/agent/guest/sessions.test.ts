@@ -37,6 +37,11 @@ afterEach(() => {
 });
 
 async function start(request: SessionRequest): Promise<void> {
+  expect(await ask(request)).toMatchObject({ kind: 'started' });
+}
+
+/** Resolves with the first word of the guest about the session. */
+async function ask(request: SessionRequest): Promise<SessionMessage | undefined> {
   const news: SessionMessage[] = [];
   const path = join(dir, `run-${closing.length}`);
   const run = createServer().listen(path);
@@ -55,8 +60,7 @@ async function start(request: SessionRequest): Promise<void> {
   });
   const deps = { clock, env: { PATH: process.env['PATH'] ?? '', HOME: dir }, ptyModule: '' };
   session = startSession(guest, request, { ...deps, listeners: createListeners(clock) }, () => undefined);
-  await eventually('a start', 5_000, () => Promise.resolve(news[0]));
-  expect(news[0]).toMatchObject({ kind: 'started' });
+  return eventually('a first word', 5_000, () => Promise.resolve(news[0]));
 }
 
 /** A program inside that listens, and what connects to it. */
@@ -101,6 +105,12 @@ async function readLate(socket: Socket): Promise<{ bytes: number; ended: boolean
   await new Promise((resolve) => void socket.once('end', resolve).once('close', resolve));
   return { bytes, ended };
 }
+
+test('a session that only a newer holder knows is refused at once, because a guest stays as old as its container', async () => {
+  const request = { kind: 'of_a_later_version' } as unknown as SessionRequest;
+  expect(await ask(request)).toEqual({ kind: 'failed', detail: 'the helper inside the container is too old for this' });
+  expect(() => session.resize(80, 24)).not.toThrow();
+});
 
 describe('a connection', () => {
   test('whose client has left after its EOF delivers all bytes to the program inside', async () => {

@@ -60,6 +60,13 @@ test('after the host has stood still, an answer that has arrived is read before 
   expect(await asked).toBe(true);
 });
 
+test('a message of a newer holder that this agent does not know has no effect', async () => {
+  const asked = holder.answers();
+  sendJson(far, { kind: 'of_a_later_version', words: 1 });
+  sendJson(far, { kind: 'pong' });
+  expect(await asked).toBe(true);
+});
+
 test('a holder that goes away does not answer', async () => {
   const asked = holder.answers();
   far.destroy();
