@@ -142,7 +142,7 @@ async function fetchInput(id: string, folder: string, file: JobFile, deps: Input
       if (error instanceof Refused || deps.signal.aborted) throw error;
       deps.log.warn(
         { workload_id: id, file: file.name, detail: messageOf(error) },
-        'an input of a job is fetched again',
+        'an input of a job could not be fetched, and is fetched again soon',
       );
       await deps.clock.sleep(pauseMs, deps.signal);
     }

@@ -165,7 +165,7 @@ function openWorks({ clock, log }: Pick<JobsDeps, 'clock' | 'log'>): Works {
       notBeforeMs.delete(key);
       const done = work()
         .catch((error: unknown) => {
-          log.warn({ work: key, detail: messageOf(error) }, 'a work for a job failed and begins again soon');
+          log.warn({ work: key, detail: messageOf(error) }, 'a background task of a job failed, and begins again soon');
           notBeforeMs.set(key, clock.monotonicMs() + RETRY_MS);
         })
         .finally(() => atWork.delete(key));

@@ -61,7 +61,7 @@ export function openPulls(engine: Engine, onChange: () => void, deps: PullsDeps)
         return await deps.pullLogin(workload_id);
       } catch (error) {
         if (!isWanted(entry)) throw error;
-        deps.log.warn({ workload_id, image, detail: messageOf(error) }, 'a login for a pull will be requested again');
+        deps.log.warn({ workload_id, image, detail: messageOf(error) }, 'a pull got no login; it asks again soon');
         await deps.clock.sleep(RETRY_MS);
       }
     }
