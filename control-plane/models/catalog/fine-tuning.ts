@@ -16,8 +16,10 @@ export const FineTuning = z
       .string()
       .max(IMAGE_REFERENCE_CHARS_MAX)
       .regex(/@sha256:[0-9a-f]{64}$/, 'must end with the digest of the image, like @sha256:...'),
-    /** The path of the base model in that image. */
-    base_model_path: z.string().startsWith('/', 'must be an absolute path'),
+    /** The path of the base model in that image. The stored terms of a job are part of an index, of which PostgreSQL takes 2,704 bytes. */
+    base_model_path: z
+      .string()
+      .regex(/^\/[ -~]{0,1023}$/, 'must be an absolute path of at most 1,024 ASCII characters'),
     gpu_count: z.int().min(1).max(GPU_COUNT_MAX).default(1),
     min_vram_gb: z.int().min(0).max(1_000).default(0),
     /** Disk of the job in GB, on hosts that can limit the disk. It holds the checkpoints and the result. */

@@ -61,6 +61,8 @@ const ACKNOWLEDGE_MS_MAX = 3 * 60_000;
 const PLACE_AGAIN_MS = 30_000;
 /** A host that goes on after its limit and the grace has this long to report its end. */
 const LATE_MS = 10 * 60_000;
+/** A file that can never be read must not keep the budget of a job and its machine for ever. */
+const READ_MS_MAX = 24 * 3_600_000;
 /** Exit codes of a program that was killed, or whose host went down: another host may succeed. */
 const KILLED_CODES = new Set([130, 137, 143, 255]);
 
@@ -72,12 +74,10 @@ export function plan(facts: Facts, nowMs: number): Step {
   }
   const stoppedMs = unnotedStopMs(facts, nowMs);
   if (stoppedMs !== undefined) return { do: 'note-stop', atMs: stoppedMs };
-  const uploaded = files.find(({ state }) => state === 'uploaded');
-  // A file that can never be read must not keep the budget of a job for ever.
-  const isOverdue = job.cancel_ms !== null && nowMs >= cancelByMs(job.cancel_ms, facts);
-  if (uploaded !== undefined && !isOverdue) return { do: 'verify', file: uploaded };
+  const uploaded = files.find((file) => file.state === 'uploaded' && nowMs < readByMs(file, facts));
+  if (uploaded !== undefined) return { do: 'verify', file: uploaded };
   if (job.cancel_ms !== null) return planCancel(facts, job.cancel_ms, nowMs);
-  if (job.status === 'validating') return { do: 'validate' };
+  if (job.status === 'validating') return nowMs < readByMs(job, facts) ? { do: 'validate' } : UNREADABLE;
   if (attempt === undefined) return planQueued(job, nowMs);
   return job.status === 'queued' ? planStart(facts, attempt, nowMs) : planRunning(facts, attempt, nowMs);
 }
@@ -135,6 +135,12 @@ function removeByMs(cancelMs: number, facts: Facts): number {
 /** When a cancelled job ends although its host is online and has not confirmed the removal, or a file of the job could not be read. */
 function cancelByMs(cancelMs: number, facts: Facts): number {
   return removeByMs(cancelMs, facts) + FINE_TUNING_GONE_MS;
+}
+
+/** Until when a file is tried that was announced at `createdMs`, or the training file of a job that was created then. */
+function readByMs({ created_ms: createdMs }: { created_ms: number }, facts: Facts): number {
+  const byMs = heard(createdMs, facts) + READ_MS_MAX;
+  return facts.job.cancel_ms === null ? byMs : Math.min(byMs, cancelByMs(facts.job.cancel_ms, facts));
 }
 
 function planQueued(job: Job, nowMs: number): Step {
@@ -206,7 +212,9 @@ function planFinished(facts: Facts, { job: report }: ObservedWorkload, nowMs: nu
       'training_failed',
       `The trainer left no result that can be used: ${report?.detail ?? 'no reason was given'}.`,
     );
-  return isHere ? { do: 'succeed' } : failed('result_invalid', 'The host did not send the files of the result.');
+  if (isHere) return { do: 'succeed' };
+  const isUnread = results.some(({ state }) => state === 'uploaded');
+  return failed('result_invalid', isUnread ? RESULT_UNREAD : 'The host did not send the files of the result.');
 }
 
 /**
@@ -249,3 +257,9 @@ function leaveFailed({ failure_code: code, detail }: ObservedWorkload): Step {
 function failed(code: ErrorCode, message: string): Step {
   return { do: 'fail', code, message };
 }
+
+const RESULT_UNREAD = 'The files of the result could not be read within a day.';
+const UNREADABLE = failed(
+  'operation_failed',
+  'The training file could not be read within a day, so nothing was trained. Upload it again, or create the job again later.',
+);

@@ -97,7 +97,8 @@ const UnpaidRow = JobRow.pick({ terms: true }).extend({ held_ms: int, paid_ms: i
 
 /**
  * The jobs that were cancelled or that failed after `sinceMs`: how long their placements held GPUs, and how much of that was charged. A placement
- * counts for at least `heldMsMin`. One whose program never ran ends with the next one, so it counts for no more.
+ * counts for at least `heldMsMin`. One whose program never ran ends with the next one, so it counts for no more. Nothing counts after the end of
+ * the program: its owner can do nothing about files that come late or cannot be read.
  */
 export function unpaidJobs(
   query: Query,
@@ -105,7 +106,7 @@ export function unpaidJobs(
   { sinceMs, heldMsMin, limit }: { sinceMs: number; heldMsMin: number; limit: number },
 ): Promise<z.infer<typeof UnpaidRow>[]> {
   const placedMs = sql`finetuning_attempts.created_ms`;
-  const endedMs = sql`case when finetuning_attempts.id = workload_id then coalesce(cancel_ms, finished_ms)
+  const endedMs = sql`case when finetuning_attempts.id = workload_id then coalesce(cancel_ms, stopped_ms, finished_ms)
     else coalesce(stopped_ms, ${placedMs}) end`;
   return query.all(
     UnpaidRow,
@@ -162,19 +163,30 @@ export type Head = z.infer<typeof HeadRow>;
  *
  * The organisation with the fewest jobs on machines comes first, then the one that got its last machine the longest ago, and then the oldest job.
  * A job that had a machine before has had its turn, so it does not wait for the turns of others again.
+ *
+ * The read steps from the first job of an organisation with the same terms to that of the next one, and never reads the jobs behind them.
  */
 export function headsOfQueue(query: Query, { sinceMs }: { sinceMs: number }): Promise<Head[]> {
+  const hasHadNone = sql`case when tried_machine_ids = '[]' then 1 else 0 end`;
+  const first = (where: Sql): Sql => sql`(select id from finetuning_jobs
+    where status = 'queued' and workload_id is null and cancel_ms is null and queued_ms > ${sinceMs} and ${where}
+    order by terms, org_id, ${hasHadNone}, created_ms, id limit 1)`;
+  const next = sql`coalesce(${first(sql`terms = lines.terms and org_id > lines.org_id`)}, ${first(sql`terms > lines.terms`)})`;
+  const columns = sql`job.id, job.terms, job.org_id, job.tried_machine_ids, job.created_ms`;
   const placed = sql`select org_id, count(*) as jobs from finetuning_jobs where ${OPEN} and workload_id is not null group by org_id`;
   const turnMs = sql`case when tried_machine_ids = '[]' then coalesce(placed_ms, 0) else 0 end`;
   const order = sql`coalesce(placed.jobs, 0), ${turnMs}, created_ms, id`;
   return query.all(
     HeadRow,
-    sql`select id, terms from (
+    sql`with recursive lines (id, terms, org_id, tried_machine_ids, created_ms) as (
+          select ${columns} from finetuning_jobs as job where job.id = ${first(sql`terms > ''`)}
+          union all
+          select ${columns} from lines join finetuning_jobs as job on job.id = ${next})
+        select id, terms from (
           select id, terms, row_number() over (order by ${order}) as nth, row_number() over (partition by terms order by ${order}) as nth_of_terms
-          from finetuning_jobs
-            left join (${placed}) as placed on placed.org_id = finetuning_jobs.org_id
-            left join finetuning_turns on finetuning_turns.org_id = finetuning_jobs.org_id
-          where status = 'queued' and workload_id is null and cancel_ms is null and queued_ms > ${sinceMs}) as waiting
+          from lines
+            left join (${placed}) as placed on placed.org_id = lines.org_id
+            left join finetuning_turns on finetuning_turns.org_id = lines.org_id) as waiting
         where nth_of_terms = 1 order by nth`,
   );
 }

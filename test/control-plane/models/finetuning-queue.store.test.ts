@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { parseModels } from '../../../control-plane/models/catalog/models.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
-import { headsOfQueue } from '../../../control-plane/models/finetuning/store.ts';
+import { headsOfQueue, noteTurn } from '../../../control-plane/models/finetuning/store.ts';
 import { FINE_TUNING_OPEN_PER_ORG_MAX } from '../../../shared/limits.ts';
 import { tunableEntries } from '../../kit/models.ts';
 import { planOf, recordingDb } from '../../kit/recording-db.ts';
@@ -169,11 +169,29 @@ test('a job that has lost its machine goes before one of an organisation that ha
   expect(await placed([id, newer])).toEqual([true, false]);
 });
 
-test('the queue is read from its index', async () => {
+test('the queue is read from its index, which leads from head to head', async () => {
   const { db } = training.world;
   if (db.dialect !== 'sqlite') return;
   const recording = recordingDb(db);
   await headsOfQueue(recording.db.read, { sinceMs: 0 });
-  for (const statement of recording.sent)
-    expect(await planOf(db, statement)).toContain('INDEX finetuning_jobs_waiting');
+  for (const statement of recording.sent) {
+    const plan = await planOf(db, statement);
+    expect(plan).toContain('INDEX finetuning_jobs_waiting (terms=? AND org_id>?)');
+    expect(plan).not.toContain('SCAN finetuning_jobs');
+  }
+});
+
+test('the heads of the queue are the first jobs with the same terms, whichever organisations have more behind them', async () => {
+  const { db, clock } = training.world;
+  const other = await training.another();
+  const [own = ''] = await waiting(small, small, big, small);
+  const [otherBig = ''] = await waiting(
+    () => other.create({ model: BIG, svc: CHEAP }),
+    () => other.create({ svc: CHEAP }),
+  );
+  await db.tx('test.turn', (tx) => noteTurn(tx, training.who.orgId, clock.now()));
+  const heads = await headsOfQueue(db.read, { sinceMs: 0 });
+  expect(heads.map(({ terms }) => terms.gpu_count)).toEqual([2, 1]);
+  expect(heads[0]?.id).toBe(otherBig);
+  expect(heads.map(({ id }) => id)).not.toContain(own);
 });

@@ -32,6 +32,60 @@ test('eight jobs at most read files at once, and other jobs go on meanwhile', as
   await training.world.close();
 });
 
+const DAY_MS = 24 * 3_600_000;
+const MESSAGE = 'EIO: i/o error, read';
+
+test('a job whose training file can never be read fails after a day, and gives its budget back', async () => {
+  const training = await openTraining();
+  const { clock, rooms } = training.world;
+  const opened = vi.spyOn(rooms.blobs, 'open').mockRejectedValue(new Error(MESSAGE));
+  const id = await training.create();
+  const drive = (): Promise<unknown> =>
+    rooms.fineTuning.driver.drive(id, new AbortController().signal).catch((error: unknown) => error);
+  expect(await drive()).toMatchObject({ message: MESSAGE });
+  await clock.advance(DAY_MS - 1);
+  expect(await drive()).toMatchObject({ message: MESSAGE });
+  expect(await training.money()).toEqual({ paid: 0, held: 10_000 });
+  await clock.advance(1);
+  await drive();
+  opened.mockRestore();
+  expect(await training.shown(id)).toMatchObject({
+    status: 'failed',
+    error: {
+      code: 'operation_failed',
+      message: expect.stringContaining('training file could not be read within a day'),
+    },
+  });
+  expect(await training.money()).toEqual({ paid: 0, held: 0 });
+  await training.world.close();
+});
+
+test('a job whose result can never be read fails after a day, nothing is charged, and the wait is not held against its owner', async () => {
+  const training = await openTraining({ settings: { unpaidGpuHoursPerOrg: 1 } });
+  const { clock, rooms } = training.world;
+  const { id } = await training.running();
+  await training.pass(100);
+  await training.reportOnly(id, 'finishing', { exit_code: 0 });
+  await training.upload(id, 'result', 'adapter', { drive: async () => undefined });
+  const opened = vi.spyOn(rooms.blobs, 'open').mockRejectedValue(new Error(MESSAGE));
+  const results = [{ name: 'adapter.txt', bytes: 7, sha256: '0'.repeat(64) }];
+  await training.reportOnly(id, 'finished', { exit_code: 0, results });
+  const drive = (): Promise<unknown> =>
+    rooms.fineTuning.driver.drive(id, new AbortController().signal).catch((error: unknown) => error);
+  await drive();
+  expect(await drive()).toMatchObject({ message: MESSAGE });
+  await clock.advance(DAY_MS);
+  await drive();
+  opened.mockRestore();
+  expect(await training.shown(id)).toMatchObject({
+    status: 'failed',
+    error: { code: 'result_invalid', message: 'The files of the result could not be read within a day.' },
+  });
+  expect(await training.money()).toEqual({ paid: 0, held: 0 });
+  expect((await training.shown(await training.create())).status).toBe('validating');
+  await training.world.close();
+});
+
 test('a cancelled job ends and gives its budget back, also if a file that its host has sent can never be read', async () => {
   const training = await openTraining();
   const { clock, rooms } = training.world;
