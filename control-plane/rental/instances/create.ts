@@ -1,7 +1,8 @@
 // POST /v1/instances: the checks before a launch is accepted, and the one transaction that accepts it.
 import type { CreateInstance } from '../../../shared/api/instance.ts';
 import { fail, failField } from '../../../shared/errors.ts';
-import type { Tx } from '../../base/db/db.ts';
+import { UCENTS_PER_CENT } from '../../../shared/money.ts';
+import type { Db, Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 import type { OperationRow, Operations } from '../../base/operations/operations.ts';
 import { type Candidate, findListed, isOffered, type Offering, offeredRegion } from '../../fleet/supply/offerings.ts';
@@ -40,6 +41,48 @@ export interface CreateDeps extends PlaceDeps {
   refuseKey(principalId: string): never;
   /** @throws ServiceError `ssh_keys/org_mismatch` or `validation_failed` */
   assertSshKeys(tx: Tx, orgId: string, ids: string[]): Promise<void>;
+}
+
+/** Ends the transaction of `assertMayLaunch`, which must leave nothing behind. */
+class Retracted extends Error {}
+
+/** Stands for an own image that was not verified yet. What the checks read of a runnable is the same for all own images. */
+const UNVERIFIED: Runnable = {
+  image: '',
+  ownImage: true,
+  registryCredentialId: null,
+  entrypoint: null,
+  cmd: null,
+  env: {},
+  ports: [],
+  minVramGb: 0,
+  model: null,
+  warnings: [],
+};
+
+/**
+ * Makes the checks of a launch of an own image that need no registry, and tries to hold its money. Nothing stays. Without this, somebody without
+ * an offer, a contract or money could make this service send requests to a host of their choice. @throws ServiceError as `create`
+ */
+export async function assertMayLaunch(
+  db: Pick<Db, 'tx'>,
+  caller: { orgId: string; principalId: string },
+  request: CreateInstance,
+  deps: CreateDeps,
+): Promise<void> {
+  const nowMs = deps.clock.now();
+  const wish = { request, runnable: UNVERIFIED, whereabouts: undefined, nowMs };
+  const tried = db.tx('instances.may_launch', async (tx) => {
+    await tx.lock('org', caller.orgId);
+    const { fitting, contract } = await prospect(tx, caller, wish, deps);
+    const price = fitting[0]?.price_ucents_per_hour ?? UCENTS_PER_CENT;
+    const rate = contract === undefined ? price * BigInt(request.gpu_count) : 0n;
+    await deps.metering.holdForLaunch(tx, deps.ids.instance(), caller.orgId, rate);
+    throw new Retracted();
+  });
+  await tried.catch((error: unknown) => {
+    if (!(error instanceof Retracted)) throw error;
+  });
 }
 
 /** The request, and what it runs. */
@@ -126,7 +169,7 @@ interface Prospect extends GpuChoice {
 async function prospect(
   tx: Tx,
   caller: { orgId: string; principalId: string },
-  { nowMs, ...wish }: LaunchRequest & { nowMs: number },
+  { nowMs, ...wish }: Pick<LaunchRequest, 'request' | 'runnable' | 'whereabouts'> & { nowMs: number },
   deps: CreateDeps,
 ): Promise<Prospect> {
   const { request, whereabouts } = wish;
@@ -193,7 +236,11 @@ function placedFields(place: Place, nowMs: number): Partial<store.InstanceRow> {
 }
 
 /** Refuses a launch that no host can run. Busy hosts count: with one of these the launch is accepted, and its operation reports the result. */
-async function refuseWithoutOffer(tx: Tx, { request, runnable }: LaunchRequest, gpuType: string): Promise<void> {
+async function refuseWithoutOffer(
+  tx: Tx,
+  { request, runnable }: Pick<LaunchRequest, 'request' | 'runnable'>,
+  gpuType: string,
+): Promise<void> {
   const diskGb = request.disk_gb ?? null;
   if (!(await isOffered(tx, { gpuType, diskGb: null }))) failUnoffered(runnable, gpuType);
   if (diskGb === null || (await isOffered(tx, { gpuType, diskGb }))) return;

@@ -12,7 +12,7 @@ import { findWorkload } from '../../fleet/workloads/store.ts';
 import type { LaunchRoom } from '../launch/launch.ts';
 import type { AppSite } from '../endpoints/app-address.ts';
 import type { Endpoint, Endpoints } from '../endpoints/endpoints.ts';
-import { create, type Created } from './create.ts';
+import { assertMayLaunch, create, type Created } from './create.ts';
 import { endByOperator, stopUnpaid, remove } from './ending.ts';
 import type { HeldGpus } from '../../fleet/supply/intake.ts';
 import type { Whereabouts } from './launch.ts';
@@ -127,7 +127,9 @@ export function openInstances(deps: InstancesDeps): Instances {
   return {
     create: async (caller, request, settle, whereabouts) => {
       if (whereabouts === undefined && deps.endsSlowly()) failEnding();
-      const runnable = await deps.runnable(caller.orgId, request);
+      const mayLaunch = (): Promise<void> =>
+        withMoneyHeldForLater(caller.orgId, () => assertMayLaunch(db, caller, request, deps), deps);
+      const runnable = await deps.runnable(caller.orgId, request, whereabouts === undefined ? mayLaunch : undefined);
       const once = (mayStartOver: boolean): Promise<Created> =>
         db.tx('instances.create', async (tx) => {
           await tx.lock('org', caller.orgId);

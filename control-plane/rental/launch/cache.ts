@@ -8,6 +8,8 @@ export interface Cache<T> {
    * too, except those of a caller that asks too much: another caller may ask, also one that has shared the call.
    */
   get(key: string, ask: () => Promise<T>): Promise<T>;
+  /** False if `get` would call `ask`. */
+  has(key: string): boolean;
 }
 
 export interface CacheRules {
@@ -18,11 +20,16 @@ export interface CacheRules {
 
 export function openCache<T>(clock: Clock, rules: CacheRules): Cache<T> {
   const entries = new Map<string, { answer: Promise<T>; untilMs: number }>();
+  const fresh = (key: string): { answer: Promise<T>; untilMs: number } | undefined => {
+    const kept = entries.get(key);
+    return kept !== undefined && clock.monotonicMs() < kept.untilMs ? kept : undefined;
+  };
   const cache: Cache<T> = {
+    has: (key) => fresh(key) !== undefined,
     get: (key, ask) => {
-      const kept = entries.get(key);
+      const kept = fresh(key);
       entries.delete(key);
-      if (kept !== undefined && clock.monotonicMs() < kept.untilMs) {
+      if (kept !== undefined) {
         entries.set(key, kept);
         // The refused entry is over by now, so this asks, or shares the call of another caller who does.
         return kept.answer.catch((error: unknown) => (isOfCaller(error) ? cache.get(key, ask) : Promise.reject(error)));

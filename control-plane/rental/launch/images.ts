@@ -33,13 +33,20 @@ export interface ImageLogin extends RegistryLogin {
   credentialId: string;
 }
 
+/** What a caller wants to hear of before requests are sent. What these functions throw is thrown. */
+export interface Asking {
+  /** Called before the registry is asked at all. It is not called if the answer of a moment ago is still kept. */
+  mayAsk?: (() => Promise<void>) | undefined;
+  /** Called before contents are read that are not known yet, because registries count such reads. */
+  onRead?: () => void;
+}
+
 export interface Images {
   /**
    * Proves within `CHECK_MS_MAX` that the image can be pulled and run on our hosts.
-   * `onRead` is called before contents are read that are not known yet, because registries count such reads. What it throws is thrown.
    * @throws ServiceError `image_reference_invalid`, `image_unavailable`, `registry_unreachable`
    */
-  verify(reference: ImageReference, login: ImageLogin | undefined, onRead?: () => void): Promise<ImageFacts>;
+  verify(reference: ImageReference, login: ImageLogin | undefined, asking?: Asking): Promise<ImageFacts>;
   /** What a host needs to pull the image: a token for this repository only, if the registry issues tokens. Errors as `verify`. */
   pullLogin(reference: ImageReference, login: RegistryLogin): Promise<PullLogin | null>;
   /** False if the registry names an address that is never asked, such as localhost. Other names are resolved only when they are asked. */
@@ -88,9 +95,11 @@ export function openImages(
   };
 
   return {
-    verify: async (reference, login, onRead = () => undefined) => {
+    verify: async (reference, login, { mayAsk, onRead = () => undefined } = {}) => {
       refuseBlocked(reference, clients.to(reference.registry));
-      return answers.get(keyOf(reference, login?.credentialId), () =>
+      const key = keyOf(reference, login?.credentialId);
+      if (!answers.has(key)) await mayAsk?.();
+      return answers.get(key, () =>
         visit(reference, login, async (session) => {
           const digest = await resolve(reference, session);
           const content = `${reference.registry}/${reference.repository}@${digest}`;

@@ -15,18 +15,19 @@ import { openSemaphore } from '../../../shared/semaphore.ts';
 import type { ImageLogin, Images } from './images.ts';
 import { type ImageReference, parseReference, pinnedText } from './reference.ts';
 import { unavailable } from './refusals.ts';
-import { type Presets, type Runnable, type RunnableDeps, runnableOf } from './runnable.ts';
+import { type ImageRequest, type Presets, type Runnable, type RunnableDeps, runnableOf } from './runnable.ts';
 
 export interface LaunchRoom {
   credentials: Credentials;
   presets: Presets;
   /**
    * Resolves what the request runs. It proves that the image exists, that the organisation may pull it, that our hosts can run it, and that
-   * it has a command. It sends requests to registries and to the model hub, so it must not run in a transaction.
+   * it has a command. It sends requests to registries and to the model hub, so it must not run in a transaction. `mayAsk` is called before
+   * the registry of an own image is asked; what it throws is thrown.
    * @throws ServiceError `image_reference_invalid`, `image_unavailable`, `registry_unreachable`, `environment_unavailable`,
    *   `validation_failed`
    */
-  runnable(orgId: string, request: CreateInstance): Promise<Runnable>;
+  runnable(orgId: string, request: CreateInstance, mayAsk?: () => Promise<void>): Promise<Runnable>;
   /**
    * The login for a host that pulls `image` now; null if none is needed. It may wait for the registry.
    * @throws ServiceError as `runnable`
@@ -64,14 +65,18 @@ export function openLaunch(deps: {
     return found;
   };
 
-  const verifyImage: RunnableDeps['verifyImage'] = async (orgId, request, whose) => {
+  const verifyImage = async (
+    orgId: string,
+    request: ImageRequest,
+    { whose, mayAsk }: { whose: 'customer' | 'operator'; mayAsk: (() => Promise<void>) | undefined },
+  ): Promise<string> => {
     const reference = parseReference(request.image);
     const credentialId = request.registry_credential_id;
     const login = credentialId === undefined ? undefined : await loginFor(orgId, credentialId, reference);
     const onRead = (): void => {
       if (whose === 'customer' && login === undefined && reference.registry === DOCKER_HUB) takeRead(orgId);
     };
-    const facts = await turns.run(orgId, TURN_WAIT_MS, () => images.verify(reference, login, onRead));
+    const facts = await turns.run(orgId, TURN_WAIT_MS, () => images.verify(reference, login, { mayAsk, onRead }));
     if (facts === undefined) {
       fail('rate_limit_exceeded', {
         detail: `More than ${CHECKS_PER_ORG_MAX} images of this organisation are being checked. Try again when some are done.`,
@@ -91,7 +96,12 @@ export function openLaunch(deps: {
   return {
     credentials,
     presets: deps.presets,
-    runnable: (orgId, request) => runnableOf(orgId, request, { ...deps, verifyImage }),
+    runnable: (orgId, request, mayAsk) =>
+      runnableOf(orgId, request, {
+        ...deps,
+        verifyImage: (org, image, whose) =>
+          verifyImage(org, image, { whose, mayAsk: whose === 'customer' ? mayAsk : undefined }),
+      }),
     pullLogin: async (orgId, image, credentialId) => {
       const reference = parseReference(image);
       const login = await credentials.open(db.read, orgId, credentialId);

@@ -18,8 +18,8 @@ let room: LaunchRoom;
 beforeEach(async () => {
   clock = virtualClock();
   db = await openTestDb(SCHEMA, clock);
-  const verify: Images['verify'] = async (_reference, _login, onRead) => {
-    onRead?.();
+  const verify: Images['verify'] = async (_reference, _login, asking) => {
+    asking?.onRead?.();
     return { digest: `sha256:${'a'.repeat(64)}`, layersBytes: 1, hasEntrypoint: true, hasCmd: true };
   };
   const deps = { db, clock, ids: createIds(clock, seededRng(1)), log: createLog('test', 'silent') };

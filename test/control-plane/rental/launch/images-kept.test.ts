@@ -37,12 +37,22 @@ describe('answers are kept', () => {
     const digest = registry.put('app', {});
     let reads = 0;
     const read = (name: string) =>
-      asked.images.verify(parseReference(`${registry.host}/${name}`), undefined, () => void (reads += 1));
+      asked.images.verify(parseReference(`${registry.host}/${name}`), undefined, { onRead: () => void (reads += 1) });
     await read('app');
     await read(`app@${digest}`);
     asked.skip(61_000);
     await read('app');
     expect(reads).toBe(1);
+  });
+
+  test('and nobody who may not launch makes a registry answer, but what is known is known to all', async () => {
+    registry.put('app', {});
+    const reference = parseReference(`${registry.host}/app`);
+    const mayAsk = (): Promise<void> => Promise.reject(new Error('no money'));
+    await expect(asked.images.verify(reference, undefined, { mayAsk })).rejects.toThrow('no money');
+    expect(requests()).toEqual([]);
+    await verify('app');
+    expect(await asked.images.verify(reference, undefined, { mayAsk })).toMatchObject({ hasCmd: true });
   });
 
   test('for ten seconds for a refusal', async () => {
