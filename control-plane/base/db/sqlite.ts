@@ -41,16 +41,34 @@ interface SqliteDeps {
  * Opens (and creates) the database at a path. For `:memory:`, opens an empty one in memory; for the bytes of a database file, a copy in memory.
  * @throws DbError `database_in_use` if another process has it, `not_a_database` for another file, `unsupported` for an unsafe SQLite version
  */
-export function openSqlite(
-  at: string | Buffer,
-  { clock, onCommit, makeRoom = () => false, datasync, ...more }: SqliteDeps,
-): Db {
+export function openSqlite(at: string | Buffer, deps: SqliteDeps): Db {
   const path = typeof at === 'string' && at !== ':memory:' ? at : undefined;
   const unlock = path === undefined ? () => undefined : lockSqlite(path);
+  const opened: (() => void)[] = [unlock];
+  try {
+    return openConnections(at, path, { ...deps, opened });
+  } catch (error) {
+    for (const close of opened.toReversed()) close();
+    throw error;
+  }
+}
+
+interface ConnectionsDeps extends SqliteDeps {
+  /** Closes what is open, the last one first. */
+  opened: (() => void)[];
+}
+
+function openConnections(
+  at: string | Buffer,
+  path: string | undefined,
+  { clock, onCommit, makeRoom = () => false, datasync, opened, ...more }: ConnectionsDeps,
+): Db {
   const textOf = openTexts(withParameters, SQLITE_STATEMENTS_CHARS_MAX);
   const writer = connectWriter(at, textOf, makeRoom);
+  opened.push(() => void writer.database.close());
   refuseUnsafeVersion(versionOf(writer.database));
   const reader = path === undefined ? undefined : connect(path, textOf, true);
+  opened.push(() => void reader?.database.close());
   const wal = path === undefined ? undefined : openWal(`${path}-wal`, datasync);
   const batches = openBatches(writer, {
     clock,
@@ -98,9 +116,7 @@ export function openSqlite(
       batches.settle();
       await checkpoints?.close();
       await wal?.close();
-      reader?.database.close();
-      writer.database.close();
-      unlock();
+      for (const close of opened.toReversed()) close();
     },
   };
 }

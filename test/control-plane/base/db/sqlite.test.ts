@@ -115,6 +115,18 @@ test('a file that is no database is named, and is not changed', () => {
   expect(readFileSync(other)).toEqual(bytes);
 });
 
+test.each([
+  ['it is no database', (path: string) => writeFileSync(path, Buffer.alloc(8192, 1))],
+  ['its log is a folder', (path: string) => mkdirSync(`${path}-wal`)],
+])('a file that cannot be used because %s is not locked afterwards', async (_why, spoil) => {
+  const other = join(dir, 'other.db');
+  spoil(other);
+  for (let i = 0; i < 2; i += 1)
+    expect(() => openSqlite(other, { clock })).toThrow(expect.not.objectContaining({ code: 'database_in_use' }));
+  for (const end of ['', '-wal', '-shm']) rmSync(`${other}${end}`, { recursive: true, force: true });
+  await openSqlite(other, { clock }).close();
+});
+
 test('a file that cannot be opened is named, and its lock is too: a second control plane is not to blame', () => {
   const other = join(dir, 'other.db');
   mkdirSync(other);
