@@ -2,7 +2,7 @@
 import type { Clock } from './clock.ts';
 import type { Log } from './log.ts';
 
-/** What an operator sees of a loop. Times are epoch ms. */
+/** What an operator sees of a loop. Times are epoch ms on the wall clock as it is set now: a step of that clock moves them too. */
 export interface LoopStatus {
   name: string;
   period_ms: number;
@@ -49,28 +49,27 @@ const WOKEN = 'woken';
 export function startLoop(options: LoopOptions, deps: { clock: Clock; log: Log }): Loop {
   const { clock, log } = deps;
   const stopping = new AbortController();
-  const status: LoopStatus = {
+  const status: Omit<LoopStatus, 'last_started_ms' | 'last_success_ms'> = {
     name: options.name,
     period_ms: options.periodMs,
     running: false,
     runs: 0,
-    last_started_ms: null,
     last_duration_ms: null,
-    last_success_ms: null,
     last_error: null,
   };
   let nudged = false;
   let wake = new AbortController();
-  let startedMs = 0;
+  let startedMs = clock.monotonicMs();
+  let successMs: number | undefined;
+  const onWallClock = (atMs: number): number => Math.round(clock.now() - (clock.monotonicMs() - atMs));
 
   const runOnce = async (): Promise<void> => {
     startedMs = clock.monotonicMs();
     status.running = true;
-    status.last_started_ms = clock.now();
     try {
       if ((await options.run(stopping.signal)) === 'again') nudged = true;
       status.last_error = null;
-      status.last_success_ms = clock.now();
+      successMs = clock.monotonicMs();
     } catch (error) {
       status.last_error = error instanceof Error ? error.message : String(error);
       log.error({ loop: options.name, err: error }, 'a loop run failed; the next period tries again');
@@ -103,7 +102,11 @@ export function startLoop(options: LoopOptions, deps: { clock: Clock; log: Log }
       wake.abort(WOKEN);
       await finished;
     },
-    status: () => ({ ...status }),
+    status: () => ({
+      ...status,
+      last_started_ms: onWallClock(startedMs),
+      last_success_ms: successMs === undefined ? null : onWallClock(successMs),
+    }),
     runningMs: () => (status.running ? clock.monotonicMs() - startedMs : null),
   };
 }

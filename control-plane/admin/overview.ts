@@ -43,7 +43,7 @@ const LATE_MS = 300_000;
 export async function overviewOf(deps: OverviewDeps): Promise<Overview> {
   const { db, clock, process } = deps;
   const nowMs = clock.now();
-  const loops = deps.loops().map((loop) => ({ loop, state: stateOf(loop, { nowMs, startedMs: process.startedMs }) }));
+  const loops = deps.loops().map((loop) => ({ loop, state: stateOf(loop, nowMs) }));
   const [ledger, machines, offered, rented, outages, launches, disk, size, waiting, due, models, traffic, day] =
     await Promise.all([
       proofState(db.read),
@@ -87,9 +87,9 @@ export async function overviewOf(deps: OverviewDeps): Promise<Overview> {
   };
 }
 
-function stateOf(loop: LoopStatus, { nowMs, startedMs }: { nowMs: number; startedMs: number }): OverviewLoop['state'] {
+function stateOf(loop: LoopStatus, nowMs: number): OverviewLoop['state'] {
   if (loop.last_error !== null) return 'failed';
-  const sinceMs = loop.last_success_ms ?? startedMs;
+  const sinceMs = loop.last_success_ms ?? loop.last_started_ms ?? nowMs;
   if (nowMs - sinceMs > LATE_PERIODS * loop.period_ms + LATE_MS) return 'late';
   return loop.last_success_ms === null ? 'starting' : 'ok';
 }

@@ -112,3 +112,16 @@ test('stop waits for the run under way and lets no other begin', async () => {
   await stopping;
   expect(finished).toBe(1);
 });
+
+test.each([3_600_000, -3_600_000])(
+  'a step of the wall clock by %i ms makes no loop look as if it had run at another time',
+  async (stepMs) => {
+    const clock = virtualClock();
+    const loop = startLoop({ name: 'l', periodMs: 60_000, run: async () => undefined }, { clock, log });
+    await clock.advance(90_000);
+    clock.step(stepMs);
+    const ranMs = clock.now() - 30_000;
+    expect(loop.status()).toMatchObject({ last_started_ms: ranMs, last_success_ms: ranMs });
+    await loop.stop();
+  },
+);

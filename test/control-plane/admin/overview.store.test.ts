@@ -224,7 +224,7 @@ describe('loops', () => {
 
   test('have a first run to end after a start', async () => {
     await world.clock.advance(10 * MINUTE_MS);
-    const { loops } = await read([{ ...LOOP, last_success_ms: null }], world.clock.now());
+    const { loops } = await read([{ ...LOOP, last_started_ms: world.clock.now(), last_success_ms: null }]);
     expect(loops).toMatchObject([{ state: 'starting', last_success_at: null }]);
   });
 });
