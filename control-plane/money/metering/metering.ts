@@ -9,7 +9,7 @@ import type { Ledger } from '../ledger/ledger.ts';
 import { amountsHeld } from '../ledger/store.ts';
 import type { Credits } from '../credits/credits.ts';
 import type { FreeTime } from '../credits/store.ts';
-import { type OwnOutage, creditSegment } from './outage-credit.ts';
+import { creditSegment, openOutageCredits, type OwnOutage } from './outage-credit.ts';
 import { coverUcents, longHoldUcents, postableMs, WALLET_MS } from './hours.ts';
 import { costUcents, holdId, transfersOf } from './posting.ts';
 import * as store from './store.ts';
@@ -50,7 +50,10 @@ export interface Metering {
    * `evidence` is stored on the transfers.
    */
   refund(tx: Tx, subjectId: string, back: { sinceMs: number; evidence: string }): Promise<bigint>;
-  /** Credits an outage of the whole control plane in every open segment, in pieces. Returns the number of segments. */
+  /**
+   * Credits an outage of the whole control plane in every open segment, in pieces. Returns the number of segments. A segment that fails is
+   * logged, and tried again with the next ticks. @throws DbError if the database fails
+   */
   creditOwnOutage(outage: OwnOutage): Promise<number>;
   /**
    * Removes time that never passed, because the wall clock was set forward, from every segment. Nobody is paid for it and it is no credit. `note` is
@@ -85,7 +88,7 @@ interface MeteringDeps {
 }
 
 export function openMetering(deps: MeteringDeps): Metering {
-  const { clock, ids, ledger, credits } = deps;
+  const { db, clock, ids, ledger, credits } = deps;
   const metering: Metering = {
     holdForLaunch: (tx, subjectId, orgId, rateUcentsPerHour) =>
       ledger.holdAtOnce(tx, holdId(subjectId), wallet(orgId), accruedUcents(rateUcentsPerHour, aheadMs(deps))),
@@ -115,14 +118,22 @@ export function openMetering(deps: MeteringDeps): Metering {
     pauseForGpuFault: (tx, subjectId, toMs, evidence) =>
       close(tx, subjectId, { toMs, evidence, cause: 'gpu_fault' }, deps),
     refund: (tx, subjectId, back) => refund(tx, subjectId, back, deps),
-    creditOwnOutage: (outage) => creditOwnOutage(outage, { ...deps, metering }),
+    creditOwnOutage: (outage) => ownOutages.credit(outage, (each) => forEachOf(openPage, each)),
     skipAll: (step, note) => skipAll(step, note, deps),
-    tick: (signal) => tick(signal, deps),
+    tick: async (signal) => {
+      await ownOutages.tryAgain();
+      return tick(signal, deps);
+    },
     cover: async (tx, subjectId) => {
       const open = (await store.segmentsOf(tx, [subjectId])).find((segment) => segment.ended_ms === null);
       return open === undefined || cover(tx, open, deps);
     },
   };
+  const openPage = (afterId: string): Promise<store.Segment[]> => store.openSegments(db.read, afterId, TICK_PIECE);
+  const ownOutages = openOutageCredits({
+    ...deps,
+    creditOne: (segment, outage) => creditOwnOutage(segment, outage, { ...deps, metering }),
+  });
   return metering;
 }
 
@@ -209,23 +220,21 @@ async function lockSegment(tx: Tx, seen: store.Segment): Promise<store.Segment |
   return (await store.segmentsOf(tx, [seen.subject_id])).find((segment) => segment.id === seen.id);
 }
 
-async function creditOwnOutage(outage: OwnOutage, deps: MeteringDeps & { metering: Metering }): Promise<number> {
+/** False if the segment has ended. */
+function creditOwnOutage(
+  seen: store.Segment,
+  outage: OwnOutage,
+  deps: MeteringDeps & { metering: Metering },
+): Promise<boolean> {
   const { db, credits, metering } = deps;
-  const credited = new Set<string>();
-  const credit = async (seen: store.Segment): Promise<void> => {
-    // The new segments have higher ids and begin at the end of the outage, so they are skipped.
-    if (seen.started_ms >= outage.untilMs) return;
-    await db.tx('metering.own_outage', async (tx) => {
-      const segment = await lockSegment(tx, seen);
-      if (segment === undefined || segment.ended_ms !== null) return;
-      const closeForOwnOutage = (subjectId: string, toMs: number): Promise<void> =>
-        close(tx, subjectId, { toMs, evidence: outage.evidence, cause: 'own_outage' }, deps);
-      await creditSegment(tx, segment, outage, { credits, openSegment: metering.openSegment, closeForOwnOutage });
-    });
-    credited.add(seen.id);
-  };
-  await forEachOf((afterId) => store.openSegments(db.read, afterId, TICK_PIECE), credit);
-  return credited.size;
+  return db.tx('metering.own_outage', async (tx) => {
+    const segment = await lockSegment(tx, seen);
+    if (segment === undefined || segment.ended_ms !== null) return false;
+    const closeForOwnOutage = (subjectId: string, toMs: number): Promise<void> =>
+      close(tx, subjectId, { toMs, evidence: outage.evidence, cause: 'own_outage' }, deps);
+    await creditSegment(tx, segment, outage, { credits, openSegment: metering.openSegment, closeForOwnOutage });
+    return true;
+  });
 }
 
 export interface SkippedStep {

@@ -1,6 +1,11 @@
 // Credits for our own outages: customers are not charged for that time, but suppliers are paid for it.
+//
+// A rental that cannot be credited keeps no other one from its credit. It is tried again with each tick for as long as this process lives, and each
+// attempt is logged. After that, the operator refunds it by hand.
+import { isoTime } from '../../../shared/clock.ts';
+import type { Log } from '../../../shared/log.ts';
 import { accruedUcents, supplierPartUcents } from '../../../shared/money.ts';
-import type { Query, Tx } from '../../base/db/db.ts';
+import { DbError, type Query, type Tx } from '../../base/db/db.ts';
 import type { Credits } from '../credits/credits.ts';
 import type { NewSegment, Segment } from './store.ts';
 
@@ -14,6 +19,71 @@ export interface OwnOutage {
    * is paid until that time.
    */
   limitOf(query: Query, subjectId: string): Promise<number | null>;
+}
+
+export interface OutageCredits {
+  /**
+   * Credits the outage in all open segments, which `forEach` finds, and returns in how many.
+   * @throws DbError if the database fails: the whole outage is to be credited again, which is safe
+   */
+  credit(outage: OwnOutage, forEach: (each: (segment: Segment) => Promise<void>) => Promise<void>): Promise<number>;
+  /** Tries those again that have failed. @throws DbError */
+  tryAgain(): Promise<void>;
+}
+
+interface OutageCreditsDeps {
+  log: Log;
+  /** Credits one outage in one segment; false if the segment has ended. */
+  creditOne(segment: Segment, outage: OwnOutage): Promise<boolean>;
+}
+
+export function openOutageCredits({ log, creditOne }: OutageCreditsDeps): OutageCredits {
+  /** The key is the segment and the start of the outage: an outage that is credited again has a later end. */
+  const failed = new Map<string, { segment: Segment; outage: OwnOutage }>();
+
+  const attempt = async (segment: Segment, outage: OwnOutage): Promise<'credited' | 'ended' | 'failed'> => {
+    try {
+      return (await creditOne(segment, outage)) ? 'credited' : 'ended';
+    } catch (error) {
+      if (error instanceof DbError) throw error;
+      log.error(
+        { ...fieldsOf(segment, outage), err: error },
+        'an outage of ours could not be credited to a rental; the next tick tries again',
+      );
+      return 'failed';
+    }
+  };
+  return {
+    credit: async (outage, forEach) => {
+      let credited = 0;
+      const failedNow: Segment[] = [];
+      await forEach(async (segment) => {
+        // A credit opens a new segment with a higher id, which begins at the end of the outage.
+        if (segment.started_ms >= outage.untilMs) return;
+        const outcome = await attempt(segment, outage);
+        if (outcome === 'credited') credited += 1;
+        if (outcome === 'failed') failedNow.push(segment);
+      });
+      for (const segment of failedNow) failed.set(`${segment.id} ${outage.fromMs}`, { segment, outage });
+      return credited;
+    },
+    tryAgain: async () => {
+      for (const [key, { segment, outage }] of failed) {
+        const outcome = await attempt(segment, outage);
+        if (outcome === 'failed') continue;
+        failed.delete(key);
+        if (outcome === 'ended')
+          log.error(
+            fieldsOf(segment, outage),
+            'a rental has ended before an outage of ours was credited to it: refund that time by hand',
+          );
+      }
+    },
+  };
+}
+
+function fieldsOf({ id, subject_id: instanceId }: Segment, { fromMs, untilMs }: OwnOutage): Record<string, string> {
+  return { segment_id: id, instance_id: instanceId, from: isoTime(fromMs), until: isoTime(untilMs) };
 }
 
 /**
