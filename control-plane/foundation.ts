@@ -113,6 +113,8 @@ interface Deps {
   onStandBy?: ((db: Db) => Promise<void>) | undefined;
   /** PostgreSQL: where other control planes reach this one. With it, this one need not wait: it may serve beside one that has such a URL too. */
   peerUrl?: string | undefined;
+  /** Ends the start: what this process holds is given back, and the promise rejects with the reason. A migration in progress is not waited for. */
+  stopping?: AbortSignal | undefined;
 }
 
 /** Takes the lease before it changes the schema, so that a newer version that is started too early cannot change a database in use. */
@@ -138,7 +140,7 @@ export async function openFoundation(database: Config['database'], deps: Deps): 
       },
     };
   } catch (error) {
-    await db.close();
+    await unlessStopped(db.close(), deps.stopping);
     const isOurs = error instanceof DbError && error.code !== 'unavailable';
     if (isOurs || 'sqlite' in database) throw error;
     const why = messageOf(error instanceof DbError ? error.cause : error);
@@ -188,8 +190,18 @@ async function enterAlone(db: Db, deps: EnterDeps): Promise<Place> {
   const held = await takeLease(db, { name: LEASE, holder: deps.id }, await seeLease(db, LEASE));
   if (held === undefined)
     throw new DbError('database_in_use', 'another control plane holds the lease on this database');
-  await migrate(db, SCHEMA, deps);
+  await unlessStopped(migrate(db, SCHEMA, deps), deps.stopping);
   return placeOfPrimary(held, () => releaseLease(db, held));
+}
+
+/** Waits for `what`, but no longer than until the start ends. @throws the reason of `stopping` */
+async function unlessStopped<T>(what: Promise<T>, stopping: AbortSignal | undefined): Promise<T> {
+  if (stopping === undefined) return what;
+  const { promise: stopped, reject } = Promise.withResolvers<never>();
+  const stop = (): void => reject(stopping.reason);
+  stopping.addEventListener('abort', stop, { once: true });
+  if (stopping.aborted) stop();
+  return Promise.race([what, stopped]);
 }
 
 function placeOfPrimary({ epoch }: Held, leave: () => Promise<void>): Place {
@@ -203,9 +215,11 @@ async function enter(db: PostgresDb, deps: EnterDeps): Promise<Place> {
   if (held === undefined) return serveBeside(db, membership, deps);
   db.fence(held);
   const stop = keepRenewing(db.keeper, held, deps, deps.lose);
+  const { stopping } = deps;
   try {
+    stopping?.throwIfAborted();
     if (!(await isCurrent(db, SCHEMA))) await endSecondaries(db);
-    await migrate({ ...db, ...db.patient }, SCHEMA, deps);
+    await unlessStopped(migrate({ ...db, ...db.patient }, SCHEMA, deps), stopping);
     if (deps.peerUrl !== undefined) await announce(db, { id: deps.id, url: deps.peerUrl });
   } catch (error) {
     stop();
@@ -222,7 +236,7 @@ async function enter(db: PostgresDb, deps: EnterDeps): Promise<Place> {
 /** The lease of the primary, or our own beside its holder. */
 type Entry = { held: Held; membership?: undefined } | { held?: undefined; membership: Held };
 
-async function waitForLease(db: Db, { clock, id, onStandBy, peerUrl }: EnterDeps): Promise<Entry> {
+async function waitForLease(db: Db, { clock, id, onStandBy, peerUrl, stopping }: EnterDeps): Promise<Entry> {
   const look = openSight(db, LEASE, clock);
   let standsBy = false;
   for (;;) {
@@ -243,7 +257,8 @@ async function waitForLease(db: Db, { clock, id, onStandBy, peerUrl }: EnterDeps
     }
     const membership = standsBy && peerUrl !== undefined ? await join(db, seen, { id, peerUrl }) : undefined;
     if (membership !== undefined) return { membership };
-    await clock.sleep(POLL_MS);
+    await clock.sleep(POLL_MS, stopping);
+    stopping?.throwIfAborted();
   }
 }
 

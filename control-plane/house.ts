@@ -27,8 +27,6 @@ import { type Brings, bringsOf, brought } from './brings.ts';
 import { blobsDirectory, type Config, readSecret, serviceManager } from './config.ts';
 import { openConsole } from './console/console.ts';
 import { openManual } from './docs/manual.ts';
-import { type Link } from './fleet/link/link.ts';
-import { openPeerStreams } from './fleet/link/peer-streams.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
 import { type Listeners, openListeners } from './listeners.ts';
 import { type OperatorFiles, readFiles, readLatest, settingsOf, type Stores } from './operator-files.ts';
@@ -39,6 +37,7 @@ import type { PrivateRegistry } from './rental/launch/registry.ts';
 import { openRooms, type Rooms } from './rooms.ts';
 import type { Core, Nudges, Settings } from './settings.ts';
 import { openStandby, type Standby } from './standby.ts';
+import { openPrimaryStreams } from './primary-streams.ts';
 
 /** A launch has more time to start than such a stop and the next start take, so it is accepted meanwhile. */
 const QUICK_STOP_SECONDS_MAX = 60;
@@ -63,6 +62,8 @@ export interface HouseOptions {
   readAgain?: (() => Config) | undefined;
   /** True: while another control plane serves on PostgreSQL, this one waits until it can take over. */
   standsBy?: boolean;
+  /** Ends the start: what this process holds is given back, and the promise of `openHouse` rejects with the reason. */
+  stopping?: AbortSignal;
 }
 
 /** @throws DbError `database_in_use` if another control plane runs on this database, and this one does not stand by */
@@ -70,7 +71,7 @@ export async function openHouse(config: Config, log: Log, options: HouseOptions 
   const clock = systemClock();
   const rng = systemRng();
   const ids = createIds(clock, rng);
-  const { readAgain = (): Config => config, standsBy = false } = options;
+  const { readAgain = (): Config => config, standsBy = false, stopping } = options;
   // Reads the operator's files first, so that a mistake in them is reported before anything is created.
   const before = readFiles(config, log);
   const secret = readSecret(config, rng);
@@ -81,9 +82,11 @@ export async function openHouse(config: Config, log: Log, options: HouseOptions 
   const foundation = await openOwnFoundation(config, {
     ...outside,
     onCommit: metrics.observeCommit,
+    stopping,
     ...(standsBy ? { onStandBy: standby.begin, peerUrl: config.peer_url } : {}),
   });
   try {
+    stopping?.throwIfAborted();
     // A process that stood by has read its files long ago.
     const files = standby.hasBegun() ? readLatest(before, readAgain, log) : before;
     return houseOn(foundation, files, { outside, metrics, secret, readAgain, systemd, standby });
@@ -115,11 +118,12 @@ function houseOn(foundation: Ground, files: OperatorFiles, read: Read): House {
   const services = openServices(config, { secret, ...stores }, core);
   const listens = (instanceId: string): boolean => listeners.publicPorts.listens(instanceId);
   const { members } = foundation;
+  const streams = openPrimaryStreams(foundation.primary, core, () => rooms.link);
   const rooms = openRooms(core, settings, {
     nudges,
     hasRoom,
     members,
-    openStream: openStreamThrough(foundation.primary, core, () => rooms.link),
+    openStream: streams.openStream,
     listens,
     endsSlowly: () => life.endsSlowly,
     ...services,
@@ -146,7 +150,7 @@ function houseOn(foundation: Ground, files: OperatorFiles, read: Read): House {
     hasRoom,
   };
   const admin = openAdmin(brought(brings, 'operatorRoutes'), audit, web);
-  const listeners = openListeners(config, { core, rooms, brings, web, audit, certificates, foundation });
+  const listeners = openListeners(config, { core, rooms, brings, web, audit, certificates, foundation, streams });
   return {
     admin,
     onLost: foundation.onLost,
@@ -181,12 +185,13 @@ function course(parts: Parts, life: Life): Pick<House, 'start' | 'close'> {
     const isPrimary = foundation.primary() === 'self';
     measure(parts, (each) => each.everywhere === true);
     if (isPrimary) await lead(parts, life);
-    else run('secondary', parts, life);
+    else await serveBeside(parts, life);
     foundation.onPrimary(async () => {
       await lead(parts, life);
       log.info('this control plane is the primary now');
       await systemd.ready();
     });
+    await listeners.listenForInstances();
     await standby.end();
     const { port } = await listeners.listen();
     const served = { version: VERSION, host: config.listen.host, port, admin_socket: config.admin_socket };
@@ -229,7 +234,12 @@ async function lead(parts: Parts, life: Life): Promise<void> {
   run('primary', parts, life);
   measure(parts, (each) => each.everywhere !== true);
   await admin.listen({ socketPath: config.admin_socket });
-  await listeners.listenForInstances();
+}
+
+/** Starts what a secondary does too. Its public ports and applications lead to their hosts through the primary. */
+async function serveBeside(parts: Parts, life: Life): Promise<void> {
+  await parts.listeners.publicPorts.sync();
+  run('secondary', parts, life);
 }
 
 function run(as: 'primary' | 'secondary', { core, brings, listeners, systemd }: Parts, life: Life): void {
@@ -240,16 +250,6 @@ function run(as: 'primary' | 'secondary', { core, brings, listeners, systemd }: 
 
 function measure({ metrics, brings, listeners }: Parts, which: (each: Measure) => boolean): void {
   addMeasures(metrics.registry, brought([...brings, listeners.brings], 'measures').filter(which));
-}
-
-/** A secondary has no links, so it opens streams into workloads through the primary. */
-function openStreamThrough(primary: Foundation['primary'], core: Core, link: () => Link): Link['openStream'] {
-  const primaryUrl = (): string | undefined => {
-    const now = primary();
-    return typeof now === 'string' ? undefined : now.url;
-  };
-  const peers = openPeerStreams({ ...core, primaryUrl });
-  return (...stream) => (primary() === 'self' ? link().openStream(...stream) : peers.openStream(...stream));
 }
 
 /** Values of this start that operators see. `disk` is undefined with PostgreSQL, whose disk this process cannot measure. */

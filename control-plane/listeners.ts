@@ -17,9 +17,11 @@ import type { AppAddress } from './rental/endpoints/app-address.ts';
 import { appAccess, endpointAccess } from './rental/edge/access.ts';
 import { type App, openAppProxy } from './rental/edge/app-proxy.ts';
 import { type AppServer, openAppServer } from './rental/edge/app-server.ts';
+import { openPortStreams, type PortStreams } from './rental/edge/port-streams.ts';
 import { openPublicPorts, portMeasures, type PublicPorts } from './rental/edge/public-ports.ts';
 import type { Rooms } from './rooms.ts';
 import type { Core } from './settings.ts';
+import { portOpener, type PrimaryStreams } from './primary-streams.ts';
 
 /** Periods of the loop `edge`. Each launch asks for a run, and each run reads all open endpoints. So the gap grows with the time of a run. */
 const EDGE_TIMES = { periodMs: 2_000, gapMs: 200, gapOfRun: 20 };
@@ -53,16 +55,24 @@ interface ListenersDeps {
   web: HttpDeps;
   audit: Audit;
   certificates: Certificates;
-  foundation: Pick<Foundation, 'epoch' | 'primary'>;
+  foundation: Pick<Foundation, 'epoch' | 'primary' | 'members'>;
+  streams: PrimaryStreams;
 }
 
 /** Opens no socket yet. */
 export function openListeners(config: Config, deps: ListenersDeps): Listeners {
-  const { core, rooms, web, certificates: tls } = deps;
-  const http = openPublicHttp(config, tls.api, deps);
+  const { core, web, certificates: tls } = deps;
+  const ownPorts = portStreamsOf(deps);
+  const http = openPublicHttp(config, ownPorts, deps);
   const metricsHttp = config.metrics_listen === undefined ? undefined : openMetricsHttp(config, web);
   const apps = config.apps === undefined ? undefined : openApps(config, config.apps, deps);
-  const publicPorts = openPortsOf(config, core, rooms);
+  const publicPorts = openPublicPorts({
+    ...core,
+    endpoints: deps.rooms.endpoints,
+    host: config.ssh.host,
+    trustProxy: config.trust_proxy,
+    streams: deps.streams.portsThrough(ownPorts),
+  });
   return {
     brings: bringsOfSockets(http, publicPorts, tls),
     publicPorts,
@@ -87,7 +97,7 @@ export function openListeners(config: Config, deps: ListenersDeps): Listeners {
 function bringsOfSockets(http: Http, publicPorts: PublicPorts, certificates: Certificates): Brings {
   return {
     loops: [
-      { name: 'edge', ...EDGE_TIMES, run: () => publicPorts.sync(), endsBeforeDrain: true },
+      { name: 'edge', ...EDGE_TIMES, run: () => publicPorts.sync(), endsBeforeDrain: true, everywhere: true },
       {
         name: 'certificates',
         periodMs: CERTIFICATES_PERIOD_MS,
@@ -123,12 +133,13 @@ export function openCertificates(config: Config, log: Log): Certificates {
 
 function openPublicHttp(
   config: Config,
-  tls: Tls | undefined,
-  { core, rooms, brings, web, audit, foundation }: ListenersDeps,
+  ports: PortStreams,
+  { core, rooms, brings, web, audit, foundation, certificates: { api: tls } }: ListenersDeps,
 ): Http {
   const http = openHttp(web, {
     epoch: foundation.epoch,
     primary: foundation.primary,
+    member: foundation.members.id,
     audience: 'public',
     baseUrl: config.base_url,
     trustProxy: config.trust_proxy,
@@ -143,8 +154,10 @@ function openPublicHttp(
   http.register(operatorSessionRoutes(brought(brings, 'operatorRoutes'), audit));
   http.onUpgrade(LINK_PATH, rooms.link.onLinkUpgrade);
   http.onUpgrade(STREAMS_PATH, rooms.link.onStreamUpgrade);
-  if (config.peer_url !== undefined)
-    http.onUpgrade(PEER_STREAMS_PATH, peerStreamsListener({ ...core, openStream: rooms.link.openStream }));
+  if (config.peer_url !== undefined) {
+    const own = { openStream: rooms.link.openStream, openPort: portOpener(ports) };
+    http.onUpgrade(PEER_STREAMS_PATH, peerStreamsListener({ ...core, member: foundation.members.id, ...own }));
+  }
   return http;
 }
 
@@ -171,14 +184,13 @@ function openMetricsHttp(config: Config, web: HttpDeps): Http {
 function openApps(
   { trust_proxy: trusted }: Config,
   { domain }: NonNullable<Config['apps']>,
-  { core, rooms, certificates }: ListenersDeps,
+  { core, rooms: { endpoints }, certificates, streams }: ListenersDeps,
 ): AppServer {
-  const { link, endpoints } = rooms;
   const findApp = async (address: AppAddress): Promise<App | undefined> => {
     const access = await appAccess(address, { db: core.db, endpoints });
     if (access === undefined) return undefined;
     const { machineId, workloadId, target, login } = access;
-    return { login, target, dial: () => link.openStream(machineId, workloadId, target) };
+    return { login, target, dial: () => streams.openStream(machineId, workloadId, target) };
   };
   return openAppServer({
     ...core,
@@ -188,15 +200,12 @@ function openApps(
   });
 }
 
-function openPortsOf(config: Config, core: Core, rooms: Rooms): PublicPorts {
-  const { link, endpoints, decoys } = rooms;
+/** The streams of public ports to hosts that are linked to this process. */
+function portStreamsOf({ core, rooms: { link, endpoints, decoys } }: ListenersDeps): PortStreams {
   const keysOf = decoys.loginKeysOf;
-  return openPublicPorts({
+  return openPortStreams({
     ...core,
     link,
-    endpoints,
-    host: config.ssh.host,
-    trustProxy: config.trust_proxy,
     access: (instanceId) => endpointAccess(instanceId, { db: core.db, endpoints, keysOf }),
   });
 }

@@ -26,6 +26,8 @@ import { assertDataDirectories, assertDirectories } from './config-files.ts';
 import { type Config, existingSecret, operatorName, readConfig } from './config.ts';
 import type { House, HouseOptions } from './house.ts';
 
+/** A start that is to end gives back what it holds within this time. */
+const START_ENDS_MS_MAX = 5_000;
 const RELOAD = { method: 'POST', url: '/admin/reload' } as const;
 
 async function serve(options: { config?: string }): Promise<void> {
@@ -40,13 +42,17 @@ async function serve(options: { config?: string }): Promise<void> {
   const reload: InjectedRequest = { ...RELOAD, headers: { 'svc-operator': 'SIGHUP' } };
   // The reload logs what is wrong with the files. A process that stands by reads them when it takes over.
   process.on('SIGHUP', () => void house?.admin.inject(reload));
+  const starting = new AbortController();
   let stopping = false;
   const stop = (signal: NodeJS.Signals): void => {
-    // Nothing is to be finished by a process that does not serve yet.
-    if (house === undefined) process.exit(0);
     // The second signal ends the process at once. All important state is in the database.
     if (stopping) process.exit(1);
     stopping = true;
+    if (house === undefined) {
+      // A lease that cannot be given back in this time is free after 15 seconds.
+      systemClock().after(START_ENDS_MS_MAX, () => process.exit(0));
+      return starting.abort();
+    }
     log.info(
       { signal },
       'stopping: requests under way are finished first, connections to instances may last for drain_seconds',
@@ -61,7 +67,13 @@ async function serve(options: { config?: string }): Promise<void> {
   };
   process.on('SIGTERM', stop);
   process.on('SIGINT', stop);
-  house = await openHouse(config, log, { readAgain: () => readConfig(options.config), standsBy: true });
+  try {
+    const readAgain = (): Config => readConfig(options.config);
+    house = await openHouse(config, log, { readAgain, standsBy: true, stopping: starting.signal });
+  } catch (error) {
+    if (starting.signal.aborted) process.exit(0);
+    throw error;
+  }
   // An exit at once loses nothing: all state is in the database, which another process uses now.
   house.onLost(() => process.exit(1));
   try {

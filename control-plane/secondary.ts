@@ -126,7 +126,7 @@ function openFinder(db: Db, { clock, log, peerUrl }: FollowDeps): Finder {
       holder = seen.holder;
       const url = await addressOf(db, holder);
       if (url !== undefined && url !== peerUrl) {
-        primary = { url };
+        primary = { id: holder, url };
         return log.info({ primary: url }, 'requests that only the primary serves go there');
       }
       primary = 'unknown';

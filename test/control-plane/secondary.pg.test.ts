@@ -117,7 +117,7 @@ test('one that has a URL serves beside a primary that has one, knows where it is
   const b = await start(B);
   expect([a.primary(), a.epoch()]).toEqual(['self', 1]);
   await passUntil(() => b.primary() !== 'unknown');
-  expect([b.primary(), b.epoch()]).toEqual([{ url: A }, 0]);
+  expect([b.primary(), b.epoch()]).toEqual([{ id: a.members.id, url: A }, 0]);
   expect([...(await a.members.others())]).toEqual([b.members.id]);
   expect([...(await b.members.others())]).toEqual([]);
   expect([await write(a), await write(b)]).toEqual([1, 1]);
@@ -134,7 +134,7 @@ test('when the primary stops, the secondary takes its place, is ready before it 
   expect([await write(b), b.epoch(), b.isLost()]).toEqual([1, 2, false]);
   const c = await start(A);
   await passUntil(() => c.primary() !== 'unknown');
-  expect(c.primary()).toEqual({ url: B });
+  expect(c.primary()).toEqual({ id: b.members.id, url: B });
 });
 
 test('when the primary dies, the secondary waits until its lease is over; the dead one writes nothing more', async () => {
@@ -195,7 +195,7 @@ test('beside a primary without a URL, or with another schema, it waits until it 
   await schema('admin');
   const b = await until(starting);
   await passUntil(() => b.primary() !== 'unknown');
-  expect(b.primary()).toEqual({ url: A });
+  expect(b.primary()).toEqual({ id: a.members.id, url: A });
 });
 
 test('a new primary that changes the schema ends the secondaries first', async () => {

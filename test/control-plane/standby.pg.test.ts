@@ -145,6 +145,27 @@ test('a SIGHUP does not end the one that stands by, and a SIGTERM ends it at onc
   expect(await signUpAt(first)).toBe('invite');
 });
 
+test('a SIGTERM to one that changes the schema ends it with success before that is over, and the lease is free', async () => {
+  await programs[0]?.stop('SIGTERM');
+  const other = new Client({ connectionString: url });
+  await other.connect();
+  await other.query(`delete from schema_migrations where name like '%control-planes%'`);
+  await other.query('drop table control_planes');
+  await other.query('begin');
+  // The migration waits at its end.
+  await other.query('lock table schema_migrations in share mode');
+  const changes = serve(first);
+  programs.push(changes);
+  await changes.waitForOutput(/the database is being upgraded/, 30_000);
+  process.kill(changes.pid, 'SIGTERM');
+  expect(await changes.exited).toEqual({ code: 0, signal: null });
+  expect(changes.output()).not.toMatch(/"level":[4-6]0/);
+  const held = await other.query(`select holder from leases where name = 'primary'`);
+  expect(held.rows).toEqual([{ holder: '' }]);
+  await other.query('rollback');
+  await other.end();
+});
+
 test('one with another secret ends with a sentence in place of standing by', async () => {
   writeFileSync(join(dir, 'second', 'secret'), `${'ab'.repeat(32)}\n`);
   const other = serve(second);

@@ -6,6 +6,7 @@ import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Instance } from '../../shared/api/instance.ts';
 import { openApiClient, terminate } from '../kit/api-client.ts';
+import { capture } from '../kit/capture.ts';
 import { openBalancer } from '../kit/balancer.ts';
 import { openFakeUpstream } from '../kit/fake-upstream.ts';
 import { modelsFile } from '../kit/models.ts';
@@ -16,7 +17,7 @@ import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
 import { startSecond } from '../kit/second-control-plane.ts';
 import { makeIdentity } from '../kit/ssh-client.ts';
 import { verifyLedger } from '../kit/stack.ts';
-import { openBrowser } from '../kit/web-clients.ts';
+import { curlApp, openBrowser } from '../kit/web-clients.ts';
 
 const LAUNCHER = resolve(import.meta.dirname, '../../control-plane/svc-control-plane.js');
 
@@ -91,7 +92,11 @@ test('two control planes serve behind a balancer; the primary is killed, and the
   const ports = [Number(new URL(controlPlane.agentUrl).port)];
   const balancer = await openBalancer(() => ports);
   const base_url = `http://127.0.0.1:${balancer.port}/v1`;
-  const { program: second, url: secondUrl } = await startSecond(controlPlane, { models_file, base_url });
+  const {
+    program: second,
+    url: secondUrl,
+    host: secondHost,
+  } = await startSecond(controlPlane, { models_file, base_url });
   ports.push(Number(new URL(secondUrl).port));
   const throughSecond = openApiClient(`${secondUrl}/v1`, customer.key);
   const client = new OpenAI({ apiKey: customer.key, baseURL: `${secondUrl}/v1`, maxRetries: 0 });
@@ -104,6 +109,8 @@ test('two control planes serve behind a balancer; the primary is killed, and the
     const seen = (): Promise<Instance> => throughSecond.get(`/instances/${instance.id}`, Instance);
     const ssh = stack.ssh(instance);
     await chat();
+    const login = await capture([...ssh.argv(['-o', `HostName=${secondHost}`]), 'hostname']);
+    expect(login.stdout.toString()).toBe(`${instance.id}\n`);
     await controlPlane.daemon.stop('SIGKILL');
     await chat();
     expect(await seen()).toMatchObject({ id: instance.id });
@@ -116,6 +123,7 @@ test('two control planes serve behind a balancer; the primary is killed, and the
     await eventually('login through the second one', 60_000, async () =>
       (await ssh.run('true')).code === 0 ? true : undefined,
     );
+    expect(await pageOfTerminal(instance.id)).toContain('<!doctype html>');
     await terminateIn(page, 'beside');
     expect(balancer.taken.map((count) => count > 0)).toEqual([true, true]);
   } finally {
@@ -154,6 +162,16 @@ async function launchIn(page: Page, name: string): Promise<string> {
   await page.getByRole('heading', { name }).waitFor();
   await page.locator('.badge.ok', { hasText: 'running' }).waitFor({ timeout: 120_000 });
   return new URL(page.url()).pathname.split('/').at(-1) ?? '';
+}
+
+/** The page of its terminal, at the address of the first control plane. */
+async function pageOfTerminal(id: string): Promise<string> {
+  const { customer, controlPlane, dir } = stack;
+  const { connection } = await customer.api.get(`/instances/${id}?include=credentials`, Instance);
+  const caFile = join(dir, 'apps-ca.pem');
+  writeFileSync(caFile, controlPlane.appCertificate);
+  const { terminal_url: url, app_user: user, app_password: password } = connection ?? {};
+  return (await curlApp(caFile, `${url}/`, '--user', `${user}:${password}`)).body;
 }
 
 /** The page is the one of the instance. */

@@ -40,6 +40,7 @@ export const DAEMONS: readonly Daemon[] = [
       'operator-files.ts',
       'standby.ts',
       'secondary.ts',
+      'primary-streams.ts',
       'config.ts',
       'config-rules.ts',
     ],

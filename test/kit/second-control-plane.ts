@@ -9,7 +9,16 @@ export interface SecondControlPlane {
   program: Program;
   /** `http://127.0.0.1:<port>` */
   url: string;
+  /** The address of its SSH ports and applications, which have the port numbers of the first one. */
+  host: string;
 }
+
+interface Config {
+  ssh: object;
+  apps: { listen: object };
+}
+
+const HOST = '127.0.0.2';
 
 const LAUNCHER = resolve(import.meta.dirname, '../../control-plane/svc-control-plane.js');
 
@@ -21,7 +30,7 @@ export async function startSecond(
   { daemon, configPath, agentUrl }: Pick<ControlPlane, 'daemon' | 'configPath' | 'agentUrl'>,
   more: object,
 ): Promise<SecondControlPlane> {
-  const config = JSON.parse(readFileSync(configPath, 'utf8')) as object;
+  const config = JSON.parse(readFileSync(configPath, 'utf8')) as Config;
   const folder = dirname(configPath);
   const configure = (path: string, own: object): void =>
     writeFileSync(path, JSON.stringify({ ...config, trust_proxy: ['127.0.0.1'], ...more, ...own }));
@@ -31,6 +40,8 @@ export async function startSecond(
     listen: { host: '127.0.0.1', port },
     peer_url: url,
     admin_socket: join(folder, 's.sock'),
+    ssh: { ...config.ssh, host: HOST },
+    apps: { ...config.apps, listen: { ...config.apps.listen, host: HOST } },
   });
   configure(configPath, { peer_url: agentUrl });
   await daemon.stop('SIGTERM');
@@ -42,5 +53,5 @@ export async function startSecond(
     const { status } = await fetch(`${url}/v1/nothing`);
     return status === 404 ? true : undefined;
   });
-  return { program, url };
+  return { program, url, host: HOST };
 }

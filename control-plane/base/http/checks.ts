@@ -7,6 +7,7 @@ import { fieldErrors, fieldPath, textErrors } from '../../../shared/api/problem.
 import { isInferencePath } from '../../../shared/api/inference.ts';
 import { type Caller, needsFunds, type Route, type SessionCall } from './route.ts';
 import { type Scope, scopeText } from './scopes.ts';
+import { ADDED_BYTES_MAX, PASSED_ON } from './peers.ts';
 import { headersTooLarge } from './problems.ts';
 
 /**
@@ -16,7 +17,9 @@ import { headersTooLarge } from './problems.ts';
 export function assertHead({ httpVersion, headers, rawHeaders, url = '' }: IncomingMessage, close: () => void): void {
   if (httpVersion === '1.1' && headers.host === undefined) fail('invalid_request', 'The Host header is missing.');
   const bytes = rawHeaders.reduce((sum, text) => sum + text.length, url.length);
-  if (bytes < HEADER_BYTES_MAX) return;
+  // A secondary has counted the bytes of the client. A stranger who claims to be one gets no more than a refusal of another kind.
+  const bytesMax = headers[PASSED_ON] === undefined ? HEADER_BYTES_MAX : HEADER_BYTES_MAX + ADDED_BYTES_MAX;
+  if (bytes < bytesMax) return;
   close();
   throw headersTooLarge();
 }

@@ -8,18 +8,22 @@ import proxyAddress from '@fastify/proxy-addr';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Clock } from '../../../shared/clock.ts';
 import { messageOf, ServiceError } from '../../../shared/errors.ts';
+import type { Ids } from '../../../shared/ids.ts';
 import { type Log, throttledLog } from '../../../shared/log.ts';
+import { type ClockDifference, openClockDifference } from './clock-difference.ts';
 import { endToEnd, type RawHeaders } from './hop-headers.ts';
 import { openOneByOne } from './one-by-one.ts';
 import { type Fails, openPassedUpgrades, type PassedUpgrades } from './passed-upgrades.ts';
-import { openPrimaryRequests, PASSED_ON, type PrimaryRequests } from './primary-requests.ts';
+import { isOpened, OPENED, openPeers, PASSED_ON, type Peer } from './peers.ts';
+import { openPrimaryRequests, type PrimaryRequests } from './primary-requests.ts';
 import type { RateLimits } from './rate-limits.ts';
 import { isRepeatable, sendBody } from './relaying.ts';
+import type { Sealing } from './sealing.ts';
 import { finish } from './serve-route.ts';
 import { afterRest } from './uploads.ts';
 
-/** Who serves what only the primary serves: this process, nobody at the moment, or the control plane at this origin (`http://10.0.0.1:8080`). */
-export type Primary = 'self' | 'unknown' | { url: string };
+/** Who serves what only the primary serves: this process, nobody at the moment, or another one. */
+export type Primary = 'self' | 'unknown' | Peer;
 
 declare module 'fastify' {
   interface FastifyContextConfig {
@@ -29,7 +33,11 @@ declare module 'fastify' {
 
 interface PassOnDeps {
   clock: Clock;
+  ids: Ids;
   log: Log;
+  /** The id of this process, and the secret that it shares with those that pass requests on to it. */
+  member: string | undefined;
+  sealing: Sealing | undefined;
   /** Addresses or networks of proxies whose X-Forwarded-For is trusted. */
   trustProxy: readonly string[];
   /** Undefined: no limits. */
@@ -39,8 +47,11 @@ interface PassOnDeps {
 }
 
 export interface PassOn {
-  /** Who serves this request. A request that was passed on to us is never passed on again. */
-  primaryFor(request: IncomingMessage): Primary;
+  /**
+   * Who serves this request. A request that was passed on to us is never passed on again. `word`: what an answer of this process must show, if the
+   * request was passed on to it.
+   */
+  primaryFor(request: IncomingMessage): { primary: Primary; word?: string | undefined };
   upgrade: PassedUpgrades['pass'];
   /** Breaks what is still passed on. */
   close(): void;
@@ -54,17 +65,25 @@ const TRIES_MAX = 3;
  */
 const LOOK_MS = 5_000;
 
+const NOT_PRIMARY =
+  'what answers at the peer_url of the primary is not the primary, so its answers are refused: let peer_url of that control plane lead to its API';
 const UNTRUSTED =
   'a control plane that passes requests on to this one is not in trust_proxy: all its clients are limited as one, with its address';
 
 /** Adds its hooks to `app`. Hooks that were added before run for all requests, and those that are added after run for what this process serves. */
-export function openPassOn(app: FastifyInstance, { primary, limits, trustProxy, ...deps }: PassOnDeps): PassOn {
+export function openPassOn(
+  app: FastifyInstance,
+  { primary, limits, trustProxy, member: id, ...deps }: PassOnDeps,
+): PassOn {
   const { clock } = deps;
   // Anyone can send requests, so the log lines of a client are limited.
   const log = throttledLog(deps.log, clock);
-  const requests = openPrimaryRequests(clock);
-  const fails: Fails = (error, { clientIp, url }) => {
-    log.warn({ client_ip: clientIp, primary: url, detail: messageOf(error) }, 'the primary does not answer');
+  const peers = openPeers({ ...deps, id });
+  const requests = openPrimaryRequests(clock, peers);
+  const fails: Fails = (error, { clientIp, to }) => {
+    const of = { client_ip: clientIp, primary: to.url };
+    if (error === undefined) log.warn(of, NOT_PRIMARY);
+    else log.warn({ ...of, detail: messageOf(error) }, 'the primary does not answer');
     return unserved(error);
   };
   const upgrades = openPassedUpgrades({ clock, requests, fails });
@@ -72,28 +91,31 @@ export function openPassOn(app: FastifyInstance, { primary, limits, trustProxy, 
   const isTrusted = proxyAddress.compile([...trustProxy]);
   let isClosing = false;
 
-  const pass = openPasses({ clock, requests, fails, primary, isClosing: () => isClosing });
+  const clocks = openClockDifference({ clock, log: deps.log });
+  const pass = openPasses({ clock, requests, clocks, fails, primary, isClosing: () => isClosing });
   const primaryFor: PassOn['primaryFor'] = ({ headers }) => {
     const now = primary();
-    return now !== 'self' && headers[PASSED_ON] !== undefined ? 'unknown' : now;
+    if (headers[PASSED_ON] === undefined) return { primary: now };
+    const word = peers.wordIn(headers);
+    return { primary: now === 'self' && word !== undefined ? now : 'unknown', word };
   };
 
   /** Asks again who the primary is, because the request may have waited. */
   const serve = (handled: Handled): void => {
-    const now = primaryFor(handled.request.raw);
+    const { primary: now } = primaryFor(handled.request.raw);
     if (now === 'self') return handled.done();
     if (now === 'unknown') return handled.done(unserved());
-    pass(now.url, handled);
+    pass(now, handled);
   };
 
   app.addHook('onRequest', (request, reply, done) => {
-    if (request.routeOptions.config.everywhere === true) return done();
-    if (primaryFor(request.raw) === 'self') {
-      // A stranger may claim to be a secondary. That costs a line of the log, and the lines of an address are limited.
+    const { primary: now, word } = primaryFor(request.raw);
+    if (word !== undefined) {
+      reply.header(OPENED, word);
       const unknownPeer = untrustedPeer(request.raw, isTrusted);
       if (unknownPeer !== undefined) log.warn({ client_ip: unknownPeer }, UNTRUSTED);
-      return done();
     }
+    if (now === 'self' || request.routeOptions.config.everywhere === true) return done();
     const begin = (): void => serve({ request, reply, done });
     // Each of them takes a connection of its own to the primary. After one over TLS, the port stays taken for a minute.
     const count = (): void => void (isRepeatable(request.raw) || limits?.takeForIp(request.ip));
@@ -111,29 +133,36 @@ export function openPassOn(app: FastifyInstance, { primary, limits, trustProxy, 
 
 interface PassesDeps extends Pick<PassOnDeps, 'clock' | 'primary'> {
   requests: PrimaryRequests;
+  clocks: ClockDifference;
   fails: Fails;
   /** True once the listener closes: its connections end with their answers. */
   isClosing(): boolean;
 }
 
-/** The returned function passes a request on to the primary at `url`, and gives its answer back. */
+/** The returned function passes a request on to the primary, and gives its answer back. */
 function openPasses({
   clock,
   requests,
+  clocks,
   fails,
   primary,
   isClosing,
-}: PassesDeps): (url: string, handled: Handled) => void {
-  const pass = (url: string, handled: Handled, tries: number): void => {
+}: PassesDeps): (to: Peer, handled: Handled) => void {
+  const pass = (to: Peer, handled: Handled, tries: number): void => {
     const { request, reply, done } = handled;
     const { raw, ip: clientIp, id: requestId } = request;
     const response = reply.raw;
     if (response.destroyed) return;
-    const outgoing = requests.send({ request: raw, url, clientIp, requestId });
+    const { outgoing, question } = requests.send({ request: raw, to, clientIp, requestId });
     let isAnswered = false;
     outgoing.once('response', (answer) => {
       if (!isSpoken(answer)) return void outgoing.destroy(new Error('its answer is not HTTP'));
       isAnswered = true;
+      if (!isOpened(answer.headers, question)) {
+        outgoing.destroy();
+        return done(fails(undefined, { clientIp, to }));
+      }
+      clocks.look(answer.headers, to);
       reply.hijack();
       // Node sends no more of a body, once its answer is complete, than the connection takes at once. `afterRest` reads the rest then.
       if (!response.shouldKeepAlive) raw.unpipe(outgoing);
@@ -142,23 +171,23 @@ function openPasses({
     outgoing.on('error', (error) => {
       if (isAnswered || response.destroyed) return;
       // The primary closed an idle connection just as we used it.
-      if (outgoing.reusedSocket && tries < TRIES_MAX && isAt(primary(), url)) return pass(url, handled, tries + 1);
-      done(fails(error, { clientIp, url }));
+      if (outgoing.reusedSocket && tries < TRIES_MAX && isStill(primary(), to)) return pass(to, handled, tries + 1);
+      done(fails(error, { clientIp, to }));
     });
     if (isRepeatable(raw)) outgoing.end();
     else sendBody(raw, outgoing);
-    breakIfLeft(outgoing, () => isAt(primary(), url), clock);
+    breakIfLeft(outgoing, () => isStill(primary(), to), clock);
     response.once('close', () => outgoing.destroy());
   };
-  return (url, handled) => pass(url, handled, 1);
+  return (to, handled) => pass(to, handled, 1);
 }
 
-/** The address of a secondary that is no trusted proxy, if it has passed the request on. */
+/** The address of the secondary that has passed the request on, if it is no trusted proxy. */
 function untrustedPeer(
-  { headers, socket: { remoteAddress: address = '' } }: IncomingMessage,
+  { socket: { remoteAddress: address = '' } }: IncomingMessage,
   isTrusted: (address: string, hop: number) => boolean,
 ): string | undefined {
-  return headers[PASSED_ON] === undefined || isTrusted(address, 0) ? undefined : address;
+  return isTrusted(address, 0) ? undefined : address;
 }
 
 interface Handled {
@@ -178,8 +207,8 @@ export function unserved(cause?: Error): ServiceError {
   });
 }
 
-function isAt(primary: Primary, url: string): boolean {
-  return typeof primary !== 'string' && primary.url === url;
+function isStill(primary: Primary, { id, url }: Peer): boolean {
+  return typeof primary !== 'string' && primary.id === id && primary.url === url;
 }
 
 function breakIfLeft(outgoing: ClientRequest, isPrimary: () => boolean, clock: Pick<Clock, 'after'>): void {
@@ -198,7 +227,7 @@ function isSpoken({ statusCode = 0 }: IncomingMessage): boolean {
 
 function giveBack(answer: IncomingMessage, reply: FastifyReply, isLast: boolean): void {
   const { raw: response } = reply;
-  const headers = endToEnd(answer.rawHeaders);
+  const headers = endToEnd(answer.rawHeaders, [OPENED]);
   const strict = reply.getHeader(STRICT);
   const own: RawHeaders = typeof strict === 'string' && answer.headers[STRICT] === undefined ? [STRICT, strict] : [];
   response.writeHead(answer.statusCode ?? 502, [...headers, ...own, ...(isLast ? ['Connection', 'close'] : [])]);

@@ -5,7 +5,8 @@ import type { Duplex } from 'node:stream';
 import type { Clock } from '../../../shared/clock.ts';
 import type { ServiceError } from '../../../shared/errors.ts';
 import { LINK_HELLO_MS_MAX, TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
-import { endToEnd } from './hop-headers.ts';
+import { endToEnd, pairs, type RawHeaders } from './hop-headers.ts';
+import { isOpened, OPENED, type Peer } from './peers.ts';
 import type { PrimaryRequests } from './primary-requests.ts';
 import { writeHead } from './relaying.ts';
 
@@ -22,13 +23,13 @@ export interface PassedUpgrade {
 }
 
 export interface PassedUpgrades {
-  pass(url: string, upgrade: PassedUpgrade): void;
+  pass(to: Peer, upgrade: PassedUpgrade): void;
   /** Closes all connections. */
   cut(): void;
 }
 
-/** Logs why the primary did not answer. Returns the refusal. */
-export type Fails = (error: Error, of: { clientIp: string; url: string }) => ServiceError;
+/** Logs why there is no answer of the primary: it failed, or if `error` is undefined, somebody else answered. Returns the refusal. */
+export type Fails = (error: Error | undefined, of: { clientIp: string; to: Peer }) => ServiceError;
 
 interface Deps {
   clock: Clock;
@@ -46,11 +47,15 @@ const LAST_MS_MAX = 5_000;
 export function openPassedUpgrades({ clock, requests, fails }: Deps): PassedUpgrades {
   const open = new Set<Duplex>();
 
-  const pass: PassedUpgrades['pass'] = (url, { request, socket, head, clientIp, proven, refuse }) => {
+  const pass: PassedUpgrades['pass'] = (to, { request, socket, head, clientIp, proven, refuse }) => {
     keepIn(open, socket);
-    const outgoing = requests.sendUpgrade({ request, url, clientIp });
+    const { outgoing, question } = requests.sendUpgrade({ request, to, clientIp });
     const giveUp = (): void => void outgoing.destroy();
     let isAnswered = false;
+    const refuseOther = (): void => {
+      outgoing.destroy();
+      refuse(fails(undefined, { clientIp, to }));
+    };
     socket.once('close', giveUp);
     const cancel = clock.after(ANSWER_MS_MAX, () => {
       if (!isAnswered) outgoing.destroy(new Error(`it does not answer an upgrade within ${ANSWER_MS_MAX} ms`));
@@ -58,8 +63,9 @@ export function openPassedUpgrades({ clock, requests, fails }: Deps): PassedUpgr
     outgoing.once('close', cancel);
     outgoing.once('response', (answer) => {
       isAnswered = true;
+      if (!isOpened(answer.headers, question)) return refuseOther();
       // The connection ends with the answer: the primary has not agreed, and what follows would go past its checks.
-      writeHead(socket, statusLine(answer), [...endToEnd(answer.rawHeaders), 'Connection', 'close']);
+      writeHead(socket, statusLine(answer), [...endToEnd(answer.rawHeaders, [OPENED]), 'Connection', 'close']);
       // The network would discard the answer if something of the client was unread at the close.
       socket.resume();
       relay(answer, socket, clock);
@@ -67,8 +73,12 @@ export function openPassedUpgrades({ clock, requests, fails }: Deps): PassedUpgr
     outgoing.once('upgrade', (answer, stream: Socket, rest) => {
       isAnswered = true;
       socket.off('close', giveUp);
+      if (!isOpened(answer.headers, question)) {
+        stream.destroy();
+        return refuseOther();
+      }
       request.socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
-      writeHead(socket, statusLine(answer), answer.rawHeaders);
+      writeHead(socket, statusLine(answer), withoutWord(answer.rawHeaders));
       socket.write(rest);
       stream.write(head);
       join(socket, stream, clock);
@@ -77,7 +87,7 @@ export function openPassedUpgrades({ clock, requests, fails }: Deps): PassedUpgr
     outgoing.on('error', (error) => {
       if (socket.destroyed) return;
       if (isAnswered) return void socket.destroy();
-      refuse(fails(error, { clientIp, url }));
+      refuse(fails(error, { clientIp, to }));
     });
     outgoing.end();
   };
@@ -113,6 +123,12 @@ function relay(from: IncomingMessage | Duplex, to: Duplex, clock: Clock): void {
     to.once('close', cancel);
   });
   from.once('close', () => void (from.readableEnded || to.destroy()));
+}
+
+function withoutWord(headers: RawHeaders): RawHeaders {
+  return pairs(headers)
+    .filter(([name]) => name.toLowerCase() !== OPENED)
+    .flat();
 }
 
 function statusLine({ statusCode, statusMessage }: IncomingMessage): string {

@@ -6,27 +6,31 @@ import { TLSSocket } from 'node:tls';
 import type { Clock } from '../../../shared/clock.ts';
 import { TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
 import { endToEnd, FORWARDED, type RawHeaders } from './hop-headers.ts';
+import { OPENED, PASSED_ON, type Peer, type Peers, type Question } from './peers.ts';
 import { isRepeatable } from './relaying.ts';
 import { hasBody } from './uploads.ts';
 
-/** Marks a request that was passed on. It is not passed on again, because two control planes may take each other for the primary. */
-export const PASSED_ON = 'svc-passed-on';
-
 export interface PassedOn {
   request: IncomingMessage;
-  /** The origin of the primary. */
-  url: string;
+  /** The primary. */
+  to: Peer;
   /** The client's address as this control plane believes it. */
   clientIp: string;
   /** Undefined for an upgrade: the primary gives it an id if it needs one. */
   requestId?: string;
 }
 
+/** A request that goes to the primary, and what its answer must show. */
+interface SentOn {
+  outgoing: ClientRequest;
+  question: Question;
+}
+
 export interface PrimaryRequests {
   /** Sends the head of a request. The caller sends the body, and handles the events. */
-  send(passed: PassedOn): ClientRequest;
+  send(passed: PassedOn): SentOn;
   /** The same for an upgrade. */
-  sendUpgrade(passed: PassedOn): ClientRequest;
+  sendUpgrade(passed: PassedOn): SentOn;
   /** Breaks all connections but those that were upgraded. */
   close(): void;
 }
@@ -34,23 +38,25 @@ export interface PrimaryRequests {
 /** A connection that takes longer goes to a machine that is not there. */
 const CONNECT_MS_MAX = 5_000;
 
-export function openPrimaryRequests(clock: Clock): PrimaryRequests {
+export function openPrimaryRequests(clock: Clock, peers: Pick<Peers, 'questionTo'>): PrimaryRequests {
   const options = { keepAlive: true, keepAliveMsecs: TCP_KEEP_ALIVE_MS };
   const kept = { plain: new Agent(options), tls: new TlsAgent(options) };
   const single = { plain: singleUse(new Agent(options)), tls: singleUse(new TlsAgent(options)) };
 
-  const send = ({ request, url }: PassedOn, headers: RawHeaders, agents: typeof kept): ClientRequest => {
-    const { method, url: path } = request;
+  const send = (passed: PassedOn, framing: RawHeaders, agents: typeof kept): SentOn => {
+    const { method, url: path } = passed.request;
+    const { id, url } = passed.to;
+    const question = peers.questionTo(id);
+    const headers = [...framing, ...headersOf(passed, question)];
     const isTls = url.startsWith('https:');
     const how = { agent: isTls ? agents.tls : agents.plain, method, path, headers, setHost: false };
     const outgoing = isTls ? sendOverTls(url, how) : sendPlain(url, how);
     limitConnect(outgoing, isTls ? 'secureConnect' : 'connect', clock);
-    return outgoing;
+    return { outgoing, question };
   };
   return {
-    send: (passed) =>
-      send(passed, [...bodyOf(passed.request), ...headersOf(passed)], isRepeatable(passed.request) ? kept : single),
-    sendUpgrade: (passed) => send(passed, [...upgradeOf(passed.request), ...headersOf(passed)], single),
+    send: (passed) => send(passed, bodyOf(passed.request), isRepeatable(passed.request) ? kept : single),
+    sendUpgrade: (passed) => send(passed, upgradeOf(passed.request), single),
     close: () => {
       for (const agent of [kept.plain, kept.tls, single.plain, single.tls]) agent.destroy();
     },
@@ -87,13 +93,13 @@ function limitConnect(outgoing: ClientRequest, event: 'connect' | 'secureConnect
 }
 
 /** The primary would believe these, because they come from us. Node has answered `Expect` already. */
-const NOT_KEPT = ['expect', ...FORWARDED, PASSED_ON];
+const NOT_KEPT = ['expect', ...FORWARDED, PASSED_ON, OPENED];
 
 /** Ours come first: Node's parser drops headers beyond the 2,000th without a word, and a client could send as many. */
-function headersOf({ request, url, clientIp, requestId }: PassedOn): RawHeaders {
+function headersOf({ request, to, clientIp, requestId }: PassedOn, { sealed }: Question): RawHeaders {
   // HTTP/1.0 needs no Host.
-  const host = request.headers.host === undefined ? ['Host', new URL(url).host] : [];
-  const ours = [...host, 'X-Forwarded-For', clientIp, 'Svc-Passed-On', '1'];
+  const host = request.headers.host === undefined ? ['Host', new URL(to.url).host] : [];
+  const ours = [...host, 'X-Forwarded-For', clientIp, 'Svc-Passed-On', sealed];
   if (requestId === undefined) return [...ours, ...endToEnd(request.rawHeaders, [...NOT_KEPT, 'content-length'])];
   return [...ours, 'X-Request-Id', requestId, ...endToEnd(request.rawHeaders, [...NOT_KEPT, 'x-request-id'])];
 }

@@ -63,7 +63,9 @@ export interface HttpOptions {
   connectionsPerAddressMax?: number;
   /** Asked at each request and upgrade: who serves what is not `everywhere`. This process does if it is left out. */
   primary?: () => Primary;
-  /** The server's secret, for listeners whose routes take an Idempotency-Key. */
+  /** The id of this process among the control planes of its database; without it, nothing is passed on to this listener. */
+  member?: string;
+  /** The server's secret, for listeners whose routes take an Idempotency-Key, and for `member` and `primary`. */
   sealing?: Sealing;
   /** Plain HTTP if left out: on a unix socket, or behind a proxy that terminates TLS. */
   tls?: Tls;
@@ -113,8 +115,8 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
   const answerDeps: AnswerDeps = { idempotency, sealing, strictResponses };
   const limits = options.rateLimits === undefined ? undefined : openRateLimits(options.rateLimits, clock);
   const connections = limitConnections(app, options, deps);
-  const { trustProxy, primary = () => 'self' } = options;
-  const passOn = openPassOn(app, { ...deps, primary, limits, trustProxy });
+  const { trustProxy, primary = () => 'self', member } = options;
+  const passOn = openPassOn(app, { ...deps, primary, member, sealing, limits, trustProxy });
   const refuse = (refusal: ServiceError, socket: Duplex): void => endWith(refusal, socket, deps);
   const upgrades: Upgrades = openUpgrades({ trustProxy, limits, connections, passOn, refuse });
   const { authenticateSession = async (): Promise<undefined> => undefined } = deps;

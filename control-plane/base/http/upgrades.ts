@@ -4,7 +4,9 @@ import type { Duplex } from 'node:stream';
 import proxyAddress from '@fastify/proxy-addr';
 import { ServiceError } from '../../../shared/errors.ts';
 import type { AddressLimit } from './address-limit.ts';
+import { assertHead } from './checks.ts';
 import { type PassOn, unserved } from './pass-on.ts';
+import { OPENED, type Peer } from './peers.ts';
 import type { RateLimits } from './rate-limits.ts';
 
 export interface Upgrade {
@@ -51,15 +53,12 @@ export function openUpgrades({ trustProxy, limits, connections, passOn, refuse }
     // Node has removed its own error listener by now. Without this one, a caller could end the process by resetting its connection.
     socket.on('error', () => socket.destroy());
     const clientIp = proxyAddress(request, isTrusted) ?? '';
-    const primary = passOn.primaryFor(request);
+    const { primary, word } = passOn.primaryFor(request);
+    if (word !== undefined) putIntoHead(socket, `${OPENED}: ${word}`);
     if (primary === 'unknown') return refuse(unserved(), socket);
-    if (primary !== 'self') return passTo(primary.url, { request, socket, head, clientIp });
-    try {
-      limits?.takeForIp(clientIp);
-    } catch (error) {
-      if (!(error instanceof ServiceError)) throw error;
-      return refuse(error, socket);
-    }
+    const refusal = refusalOf(request, primary === 'self' ? clientIp : undefined);
+    if (refusal !== undefined) return refuse(refusal, socket);
+    if (primary !== 'self') return passTo(primary, { request, socket, head, clientIp });
     // The listener keeps `proven` for as long as the connection lasts, and `request` must not stay in memory with it.
     const { socket: connection } = request;
     const proven = (): void => {
@@ -71,12 +70,24 @@ export function openUpgrades({ trustProxy, limits, connections, passOn, refuse }
     if (socket.writableEnded) socket.once('finish', () => socket.destroy());
   };
 
+  /** Undefined if the request may go on. An address that is given is counted. A function in `onUpgrade` would keep the request in memory. */
+  const refusalOf = (request: IncomingMessage, counted: string | undefined): ServiceError | undefined => {
+    try {
+      assertHead(request, () => undefined);
+      if (counted !== undefined) limits?.takeForIp(counted);
+      return undefined;
+    } catch (error) {
+      if (error instanceof ServiceError) return error;
+      throw error;
+    }
+  };
+
   /** The primary has the rates. The connection counts here, because the primary sees all connections of this control plane as ours. */
-  const passTo = (url: string, upgrade: Omit<Upgrade, 'proven'>): void => {
+  const passTo = (to: Peer, upgrade: Omit<Upgrade, 'proven'>): void => {
     const { socket } = upgrade;
     const { socket: connection } = upgrade.request;
     const proven = (): void => connections?.letGo(connection);
-    passOn.upgrade(url, { ...upgrade, proven, refuse: (refusal) => refuse(refusal, socket) });
+    passOn.upgrade(to, { ...upgrade, proven, refuse: (refusal) => refuse(refusal, socket) });
   };
 
   return {
@@ -87,4 +98,24 @@ export function openUpgrades({ trustProxy, limits, connections, passOn, refuse }
       for (const socket of open) socket.destroy();
     },
   };
+}
+
+/**
+ * Adds a header to the answer of an upgrade. Listeners and libraries write the head themselves, all of it with the first write. An informational
+ * answer before it would not do, because some proxies take it for the last one.
+ */
+function putIntoHead(socket: Duplex, header: string): void {
+  const { write, end } = socket;
+  const once = (send: typeof write | typeof end): ((...given: unknown[]) => unknown) =>
+    function first(head, ...more) {
+      Object.assign(socket, { write, end });
+      return Reflect.apply(send, socket, [withHeader(head, header), ...more]) as unknown;
+    };
+  Object.assign(socket, { write: once(write), end: once(end) });
+}
+
+function withHeader(head: unknown, header: string): unknown {
+  const add = (text: string): string => text.replace('\r\n', `\r\n${header}\r\n`);
+  if (typeof head === 'string') return add(head);
+  return head instanceof Uint8Array ? Buffer.from(add(Buffer.from(head).toString('latin1')), 'latin1') : head;
 }

@@ -2,13 +2,14 @@
 //
 //   secondary                                        primary                                      host
 //     | --- GET /peer/v1/streams, sealed request ---> |                                             |
-//     |                                               |  opens the seal, looks at its time          |
+//     |                                               |  opens the seal, looks at its time and id   |
 //     |                                               | --- `openStream` of link.ts --------------> |
 //     | <---- 101, or 502 with the leg that failed -- | <-------------------------- dials back ---- |
 //     | <=================== both directions of the stream, spliced ==============================> |
 //
-// The request names the machine, the workload and the target, and is sealed with the secret that the control planes of one database share. Nobody
-// else can ask. A sealed request can be copied by who reads the network, so it is valid for a minute only, and belongs on TLS.
+// The request names the machine, the workload and the target, or the instance whose public port somebody has connected to. It is sealed with the
+// secret that the control planes of one database share. Nobody else can ask. A sealed request can be copied by who reads the network, so it is
+// valid for a minute, for one process and for one stream.
 //
 // After the 101, each end speaks the stream wire of shared/protocol/stream.ts, as hosts do. Bare bytes would not do: the connection of a primary
 // that is killed ends like that of a stream that is complete, so half an answer would look whole.
@@ -21,25 +22,29 @@ import { type Duplex, pipeline } from 'node:stream';
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { messageOf } from '../../../shared/errors.ts';
+import type { Ids } from '../../../shared/ids.ts';
 import { HEADER_BYTES_MAX, STREAM_DIAL_MS_MAX, TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
 import { parseJson } from '../../../shared/json.ts';
 import { type Log, throttledLog } from '../../../shared/log.ts';
 import { OpenTarget } from '../../../shared/protocol/link.ts';
 import { streamDuplex } from '../../../shared/protocol/stream.ts';
+import type { Peer } from '../../base/http/peers.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 import type { UpgradeListener } from '../../base/http/upgrades.ts';
 import type { Link } from './link.ts';
+import { type Dated, openOnce } from './once.ts';
 import { StreamError } from './streams.ts';
 
 /** Path of the primary at which other control planes open streams. */
 export const PEER_STREAMS_PATH = '/peer/v1/streams';
 
 const PROTOCOL = 'svc-stream';
-/** The place of the seal. */
-const PLACE = 'peer/stream';
 const SCHEME = 'Bearer ';
 /** The largest difference between the time of a request and the clock of the primary. */
 const AGE_MS_MAX = 60_000;
+/** Limits how many ids of requests are kept in memory, at about a hundred bytes each. */
+const KNOWN_MAX = 100_000;
+const ID_BYTES = 12;
 /** The primary waits for the host. The rest is for the way to the primary and back. */
 const OPEN_MS_MAX = STREAM_DIAL_MS_MAX + 5_000;
 /** Longest sealed request. The other headers have some hundred bytes. */
@@ -50,12 +55,21 @@ const REFUSAL_BYTES_MAX = 16 * 1024;
 /** Most names and values of a request or a refusal. */
 const VALUES_MAX = 1_000;
 
+/** A connection to a public port of an instance. The primary reads who may log in: the keys could be too long for a request. */
+const PeerPort = z.strictObject({
+  instance_id: z.string(),
+  /** The port of the application; null: SSH. */
+  app_port: z.int().nullable(),
+  client_ip: z.string(),
+});
+export type PeerPort = z.infer<typeof PeerPort>;
+
 const Opening = z.strictObject({
-  machine_id: z.string(),
-  workload_id: z.string(),
-  target: OpenTarget,
+  /** New for each request. */
+  id: z.string().max(64),
   /** Time of the request, on the clock of the control plane that asks. */
   at_ms: z.int(),
+  asks: z.union([z.strictObject({ machine_id: z.string(), workload_id: z.string(), target: OpenTarget }), PeerPort]),
 });
 type Opening = z.infer<typeof Opening>;
 
@@ -65,21 +79,29 @@ type Refusal = z.infer<typeof Refusal>;
 interface PeerStreamsDeps {
   sealing: Sealing;
   clock: Pick<Clock, 'now' | 'after'>;
-  /** Origin of the primary, like `https://10.0.0.5:8080`; undefined while no control plane is the primary. */
-  primaryUrl(): string | undefined;
+  ids: Pick<Ids, 'secret'>;
+  /** The primary; undefined while no other control plane is it. */
+  primary(): Peer | undefined;
+}
+
+export interface PeerStreams extends Pick<Link, 'openStream'> {
+  /** Relays a connection to a public port through the primary. @throws StreamError as `openStream`; also if nobody may connect */
+  openPort(port: PeerPort): Promise<Duplex>;
 }
 
 /** The end that asks. Its `openStream` does what that of `Link` does, through the primary. */
-export function openPeerStreams({ sealing, clock, primaryUrl }: PeerStreamsDeps): Pick<Link, 'openStream'> {
+export function openPeerStreams({ sealing, clock, ids, primary }: PeerStreamsDeps): PeerStreams {
+  const ask = async (asks: Opening['asks']): Promise<Duplex> => {
+    const to = primary();
+    if (to === undefined) throw new StreamError('link', 'no control plane has the links at the moment');
+    const opening: Opening = { id: ids.secret(ID_BYTES), at_ms: clock.now(), asks };
+    const sealed = sealing.seal(placeOf(to.id), JSON.stringify(opening));
+    if (sealed.length > SEALED_CHARS_MAX) throw new StreamError('link', 'the target is too long for a request');
+    return dial(new URL(PEER_STREAMS_PATH, to.url), sealed, clock);
+  };
   return {
-    openStream: async (machineId, workloadId, target) => {
-      const url = primaryUrl();
-      if (url === undefined) throw new StreamError('link', 'no control plane has the links at the moment');
-      const opening: Opening = { machine_id: machineId, workload_id: workloadId, target, at_ms: clock.now() };
-      const sealed = sealing.seal(PLACE, JSON.stringify(opening));
-      if (sealed.length > SEALED_CHARS_MAX) throw new StreamError('link', 'the target is too long for a request');
-      return dial(new URL(PEER_STREAMS_PATH, url), sealed, clock);
-    },
+    openStream: (machineId, workloadId, target) => ask({ machine_id: machineId, workload_id: workloadId, target }),
+    openPort: ask,
   };
 }
 
@@ -87,18 +109,23 @@ interface ListenerDeps {
   sealing: Sealing;
   clock: Pick<Clock, 'now' | 'monotonicMs'>;
   log: Log;
+  /** The id of this process among the control planes of its database. */
+  member: string;
   openStream: Link['openStream'];
+  /** Undefined if nobody may connect, or if the client has left. */
+  openPort(port: PeerPort, client: { isGone(): boolean }): Promise<Duplex | undefined>;
 }
 
 /** The end of the primary. Its path is PEER_STREAMS_PATH. */
 export function peerStreamsListener({ log: plain, ...given }: ListenerDeps): UpgradeListener {
   // Anyone can connect, so the log lines of an address are limited.
   const deps = { ...given, log: throttledLog(plain, given.clock) };
+  const accept = openOnce({ ageMsMax: AGE_MS_MAX, knownMax: KNOWN_MAX });
   return ({ request, head, clientIp, proven }) => {
     const { socket } = request;
     let opening: Opening;
     try {
-      opening = openingOf(request, deps);
+      opening = openingOf(request, { ...deps, accept });
     } catch (error) {
       deps.log.warn(
         { client_ip: clientIp, reason: messageOf(error) },
@@ -162,40 +189,66 @@ async function bodyOf(response: IncomingMessage): Promise<string> {
   return Buffer.concat(chunks).toString();
 }
 
-/** @throws Error if the request is not that of another control plane, or if its time is over */
+/** @throws Error if the request is not that of another control plane to this one, if its time is over, or if it was accepted before */
 function openingOf(
   { method, url, headers: { upgrade, authorization = '' } }: IncomingMessage,
-  { sealing, clock }: Pick<ListenerDeps, 'sealing' | 'clock'>,
+  {
+    sealing,
+    clock,
+    member,
+    accept,
+  }: Pick<ListenerDeps, 'sealing' | 'clock' | 'member'> & { accept(of: Dated, nowMs: number): boolean },
 ): Opening {
   if (method !== 'GET' || url !== PEER_STREAMS_PATH || upgrade !== PROTOCOL) throw new Error('it asks for no stream');
   const sealed = authorization.slice(SCHEME.length);
   if (!authorization.startsWith(SCHEME) || sealed.length > SEALED_CHARS_MAX) throw new Error('it has nothing sealed');
-  const opening = Opening.parse(parseJson(sealing.open(PLACE, sealed), VALUES_MAX));
-  if (Math.abs(clock.now() - opening.at_ms) > AGE_MS_MAX) throw new Error('it is old, or our clocks differ');
+  const opening = Opening.parse(parseJson(sealing.open(placeOf(member), sealed), VALUES_MAX));
+  const { id, at_ms: atMs } = opening;
+  const nowMs = clock.now();
+  if (Math.abs(nowMs - atMs) > AGE_MS_MAX) throw new Error('it is old, or our clocks differ');
+  if (!accept({ id, atMs }, nowMs)) throw new Error('it was repeated');
   return opening;
+}
+
+/** The place of the seal of a request to the control plane with this id. */
+function placeOf(id: string): string {
+  return `peer/stream/${id}`;
 }
 
 /** Answers a caller that has proven itself. The promise never rejects. */
 async function serve(
-  { machine_id: machineId, workload_id: workloadId, target }: Opening,
+  { asks }: Opening,
   { socket, head }: { socket: Socket; head: Buffer },
-  { openStream, log }: Pick<ListenerDeps, 'openStream' | 'log'>,
+  deps: Pick<ListenerDeps, 'openStream' | 'openPort' | 'log'>,
 ): Promise<void> {
   // The wire is not there yet, and would never see an end that came before it.
   const leave = (): void => void socket.destroy();
   socket.once('end', leave);
   try {
-    const stream = await openStream(machineId, workloadId, target);
+    const stream = await streamOf(asks, socket, deps);
     if (socket.destroyed) return void stream.destroy();
     socket.off('end', leave);
     socket.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${PROTOCOL}\r\n\r\n`);
     splice(wireOf(socket, { dialled: false, head }), stream);
   } catch (error) {
+    const of = 'target' in asks ? { machine_id: asks.machine_id } : { instance_id: asks.instance_id };
     if (!(error instanceof StreamError))
-      log.error({ machine_id: machineId, err: error }, 'a stream for another control plane failed');
+      deps.log.error({ ...of, err: error }, 'a stream for another control plane failed');
     const refusal: Refusal = error instanceof StreamError ? { leg: error.leg, detail: error.message } : UNEXPECTED;
     answer(socket, '502 Bad Gateway', JSON.stringify(refusal));
   }
+}
+
+/** @throws StreamError */
+async function streamOf(
+  asks: Opening['asks'],
+  socket: Socket,
+  { openStream, openPort }: Pick<ListenerDeps, 'openStream' | 'openPort'>,
+): Promise<Duplex> {
+  if ('target' in asks) return openStream(asks.machine_id, asks.workload_id, asks.target);
+  const stream = await openPort(asks, { isGone: () => socket.destroyed });
+  if (stream === undefined) throw new StreamError('refused', 'nobody may connect to this port now');
+  return stream;
 }
 
 const UNEXPECTED: Refusal = { leg: 'link', detail: 'the control plane that has the links has failed' };

@@ -1,6 +1,7 @@
 // Public TCP ports: one for SSH per open endpoint, and one for each TCP port of the application. Each connection becomes a stream to the host.
+import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
-import { type Duplex, pipeline } from 'node:stream';
+import { pipeline } from 'node:stream';
 import { messageOf } from '../../../shared/errors.ts';
 import { type Log, throttledLog } from '../../../shared/log.ts';
 import { firstOfLargestNetwork, networkOf } from '../../../shared/client-network.ts';
@@ -9,19 +10,17 @@ import {
   PORT_CONNECTIONS_PER_ADDRESS_MAX,
   SSH_CONNECTIONS_MAX,
   SSH_LOGIN_MS_MAX,
-  STREAM_DIAL_MS_MAX,
   TCP_KEEP_ALIVE_MS,
 } from '../../../shared/limits.ts';
-import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import { openAddressLimit } from '../../base/http/address-limit.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import type { Db } from '../../base/db/db.ts';
-import type { Link } from '../../fleet/link/link.ts';
 import type { EndpointPorts, Endpoints } from '../endpoints/endpoints.ts';
-import type { EndpointAccess } from './access.ts';
+import { logAcceptErrors } from './accept-errors.ts';
+import type { Asked, PortStreams, PortTarget } from './port-streams.ts';
 
 export interface PublicPorts {
-  /** Opens a listener for every open endpoint. Closes all other listeners with their connections. */
+  /** Opens a listener for every open endpoint. Closes all other listeners with their connections. Calls run one after another. */
   sync(): Promise<void>;
   /** False if the SSH port of the instance is not open, for example because another program has it. */
   listens(instanceId: string): boolean;
@@ -31,11 +30,8 @@ export interface PublicPorts {
   close(graceMs: number): Promise<void>;
 }
 
-/** What a public port leads to: SSH, or a port of the application. */
-interface PublicPort {
+interface PublicPort extends PortTarget {
   publicPort: number;
-  instanceId: string;
-  appPort: number | null;
 }
 
 interface Listener {
@@ -53,19 +49,14 @@ interface Connection {
 
 interface PublicPortsDeps {
   db: Pick<Db, 'read'>;
-  clock: Pick<Clock, 'monotonicMs' | 'after' | 'sleep'>;
+  clock: Pick<Clock, 'monotonicMs' | 'after'>;
   log: Log;
-  link: Pick<Link, 'openStream' | 'isBehind'>;
   endpoints: Pick<Endpoints, 'openEndpoints'>;
   host: string;
   /** Addresses of proxies. Each of them connects for many clients. */
   trustProxy: readonly string[];
-  /** Who may connect now; undefined if the instance must not be reached. */
-  access(instanceId: string): Promise<EndpointAccess | undefined>;
+  streams: PortStreams;
 }
-
-/** How often a connection looks whether its host has read what it was sent. */
-const BEHIND_PERIOD_MS = 50;
 
 export function openPublicPorts({ log: plain, ...given }: PublicPortsDeps): PublicPorts {
   // Anyone can connect, so the log lines of an address are limited.
@@ -77,14 +68,14 @@ export function openPublicPorts({ log: plain, ...given }: PublicPortsDeps): Publ
   /** The server of each instance's SSH port. */
   const sshServers = new Map<string, Server>();
   let unopened = 0;
+  let syncing: Promise<void> = Promise.resolve();
 
   const listen = async (port: PublicPort): Promise<void> => {
     const connections: Listener['connections'] = new Set();
     const server = serverOf(port, connections, deps);
-    await new Promise<void>((resolve, reject) => {
-      server.once('error', reject);
-      server.listen(port.publicPort, deps.host, resolve);
-    });
+    server.listen(port.publicPort, deps.host);
+    await once(server, 'listening');
+    logAcceptErrors(server, { instance_id: port.instanceId, port: port.publicPort }, deps);
     listeners.set(port.publicPort, { server, port, connections });
     if (port.appPort === null) sshServers.set(port.instanceId, server);
   };
@@ -100,30 +91,32 @@ export function openPublicPorts({ log: plain, ...given }: PublicPortsDeps): Publ
     cancel?.();
   };
 
+  const sync = async (): Promise<void> => {
+    const open = new Map<number, PublicPort>();
+    // If a port has passed to another instance during the read, that instance comes later in the list.
+    for (const endpoint of await deps.endpoints.openEndpoints(db.read))
+      for (const port of portsOf(endpoint)) open.set(port.publicPort, port);
+    // A listener whose socket has failed is opened again, and a port that leads elsewhere gets a new listener.
+    for (const listener of listeners.values()) {
+      const isRight = leadsTo(listener.port, open.get(listener.port.publicPort));
+      if (!isRight || !listener.server.listening) await shut(listener, 0);
+    }
+    let failed = 0;
+    for (const port of open.values()) {
+      if (listeners.has(port.publicPort)) continue;
+      await listen(port).catch((error: unknown) => {
+        failed += 1;
+        log.error(
+          { instance_id: port.instanceId, port: port.publicPort, err: error },
+          'a public port could not be opened; it is tried again',
+        );
+      });
+    }
+    unopened = failed;
+  };
+
   return {
-    sync: async () => {
-      const open = new Map<number, PublicPort>();
-      // If a port has passed to another instance during the read, that instance comes later in the list.
-      for (const endpoint of await deps.endpoints.openEndpoints(db.read))
-        for (const port of portsOf(endpoint)) open.set(port.publicPort, port);
-      // A listener whose socket has failed is opened again, and a port that leads elsewhere gets a new listener.
-      for (const listener of listeners.values()) {
-        const isRight = leadsTo(listener.port, open.get(listener.port.publicPort));
-        if (!isRight || !listener.server.listening) await shut(listener, 0);
-      }
-      let failed = 0;
-      for (const port of open.values()) {
-        if (listeners.has(port.publicPort)) continue;
-        await listen(port).catch((error: unknown) => {
-          failed += 1;
-          log.error(
-            { instance_id: port.instanceId, port: port.publicPort, err: error },
-            'a public port could not be opened; it is tried again',
-          );
-        });
-      }
-      unopened = failed;
-    },
+    sync: () => (syncing = syncing.then(sync, sync)),
     unopened: () => unopened,
     listens: (instanceId) => sshServers.get(instanceId)?.listening === true,
     close: async (graceMs) => {
@@ -138,6 +131,7 @@ export function portMeasures({ unopened }: Pick<PublicPorts, 'unopened'>): Measu
       name: 'svc_public_ports_unopened',
       help: 'Public ports of instances that could not be opened, most often because another program has them',
       kind: 'gauge',
+      everywhere: true,
       read: () => one(unopened()),
     },
   ];
@@ -146,7 +140,6 @@ export function portMeasures({ unopened }: Pick<PublicPorts, 'unopened'>): Measu
 function serverOf(port: PublicPort, connections: Listener['connections'], deps: PublicPortsDeps): Server {
   const { clock, log, trustProxy: trusted } = deps;
   const limit = openAddressLimit({ max: PORT_CONNECTIONS_PER_ADDRESS_MAX, trusted }, deps);
-  const inTurn = openTurn();
   const alive = { keepAlive: true, keepAliveInitialDelay: TCP_KEEP_ALIVE_MS };
   return createServer({ allowHalfOpen: true, noDelay: true, ...alive }, (socket) => {
     // A client that resets its connection is normal.
@@ -162,8 +155,8 @@ function serverOf(port: PublicPort, connections: Listener['connections'], deps: 
     const connection = { socket, network: networkOf(clientIp), openedMs };
     connections.add(connection);
     socket.on('close', () => connections.delete(connection));
-    const ask = (): Promise<Asked | undefined> => askHost(port, connection, deps);
-    relay(socket, port.appPort === null ? inTurn(ask) : ask()).catch((error: unknown) => {
+    const client = { ip: clientIp, isGone: () => socket.destroyed };
+    relay(socket, deps.streams.ask(port, client)).catch((error: unknown) => {
       const fields = { instance_id: port.instanceId, client_ip: clientIp, reason: messageOf(error) };
       log.info(fields, 'a connection could not be relayed');
       socket.destroy();
@@ -186,52 +179,6 @@ function portsOf({ instance_id: instanceId, ssh_port: sshPort, tcp_ports: tcpPor
 
 function leadsTo({ instanceId, appPort }: PublicPort, target: PublicPort | undefined): boolean {
   return target?.instanceId === instanceId && target.appPort === appPort;
-}
-
-/** The stream that a host was asked to open. */
-interface Asked {
-  stream: Promise<Duplex>;
-}
-
-/**
- * Asks the host for a stream; undefined if nobody may connect or the client has left. Anyone can connect to SSH, and each connection sends
- * the host all keys. So it waits while the host has not read much of what it was sent, because otherwise its link would be ended, for all tenants.
- */
-async function askHost(
-  { instanceId, appPort }: PublicPort,
-  { socket, openedMs }: Connection,
-  { access: readAccess, clock, link }: PublicPortsDeps,
-): Promise<Asked | undefined> {
-  while (!socket.destroyed) {
-    const access = await readAccess(instanceId);
-    if (access === undefined || socket.destroyed) return undefined;
-    const { machineId, workloadId, authorizedKeys } = access;
-    if (appPort !== null) return { stream: link.openStream(machineId, workloadId, { kind: 'tcp', port: appPort }) };
-    if (!link.isBehind(machineId)) {
-      const ip = socket.remoteAddress ?? '';
-      const target: OpenMessage['target'] = { kind: 'ssh', authorized_keys: authorizedKeys, client_ip: ip };
-      return { stream: link.openStream(machineId, workloadId, target) };
-    }
-    // Keys may change during the wait, so they are read again after it.
-    while (link.isBehind(machineId) && !socket.destroyed) {
-      if (clock.monotonicMs() - openedMs >= STREAM_DIAL_MS_MAX) throw new Error('the host does not read from its link');
-      await clock.sleep(BEHIND_PERIOD_MS);
-    }
-  }
-  return undefined;
-}
-
-type InTurn = <T>(work: () => Promise<T>) => Promise<T>;
-
-/** Runs one piece of work at a time, in the order of the calls. A port keeps the keys of one connection in memory, not of all that wait. */
-function openTurn(): InTurn {
-  let last: Promise<unknown> = Promise.resolve();
-  return (work) => {
-    const result = last.then(work);
-    const end = (): void => undefined;
-    last = result.then(end, end);
-    return result;
-  };
 }
 
 /** Resolves when bytes flow. From then on the end of one side closes the other. */

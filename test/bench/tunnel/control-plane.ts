@@ -4,6 +4,7 @@ import { createServer as createHttpServer, type Server } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { openStreams } from '../../../control-plane/fleet/link/streams.ts';
+import { openPortStreams } from '../../../control-plane/rental/edge/port-streams.ts';
 import { openPublicPorts } from '../../../control-plane/rental/edge/public-ports.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { createIds } from '../../../shared/ids.ts';
@@ -41,20 +42,19 @@ async function open(order: Order): Promise<Answer> {
     trustProxy: ['127.0.0.1'],
     db: { read: { all: async () => [], one: async () => undefined } },
     endpoints: { openEndpoints: async () => [{ instance_id: 'i', ssh_port: Number(order['port']), tcp_ports: [] }] },
-    access: async () => ({
-      machineId: MACHINE,
-      workloadId: 'w',
-      authorizedKeys: [],
-    }),
-    link: {
-      isBehind: () => false,
-      openStream: async (machineId) => {
-        const { token, dialled } = streams.expect(machineId);
-        const url = `${tls ? 'wss' : 'ws'}://127.0.0.1:${port}${STREAMS_PATH}${token}`;
-        tellParent({ kind: 'dial', url });
-        return dialled;
+    streams: openPortStreams({
+      clock,
+      access: async () => ({ machineId: MACHINE, workloadId: 'w', authorizedKeys: [] }),
+      link: {
+        isBehind: () => false,
+        openStream: async (machineId) => {
+          const { token, dialled } = streams.expect(machineId);
+          const url = `${tls ? 'wss' : 'ws'}://127.0.0.1:${port}${STREAMS_PATH}${token}`;
+          tellParent({ kind: 'dial', url });
+          return dialled;
+        },
       },
-    },
+    }),
   });
   await endpoints.sync();
   return {};

@@ -6,7 +6,7 @@ import { type AddressInfo, connect, createServer as createTcpServer, type Server
 import type { Duplex } from 'node:stream';
 import { openSealing, type Sealing } from '../../../control-plane/base/http/sealing.ts';
 import type { Link } from '../../../control-plane/fleet/link/link.ts';
-import { openPeerStreams, peerStreamsListener } from '../../../control-plane/fleet/link/peer-streams.ts';
+import { openPeerStreams, type PeerPort, peerStreamsListener } from '../../../control-plane/fleet/link/peer-streams.ts';
 import { createIds } from '../../../shared/ids.ts';
 import { HEADER_BYTES_READ_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
@@ -29,6 +29,8 @@ export interface PeerPrimary {
   asked: unknown[];
   /** How it opens a stream. A test may replace it. */
   openStream: Link['openStream'];
+  /** How it opens a port. A test may replace it. */
+  openPort(port: PeerPort, client: { isGone(): boolean }): Promise<Duplex | undefined>;
   /** The host's end of the stream that was opened last. */
   workload: Duplex;
   /** How many callers have proven that they are a control plane. */
@@ -49,6 +51,7 @@ export interface PeerPrimary {
 
 export function openPeerPrimary(): PeerPrimary {
   const clock = virtualClock();
+  const ids = createIds(clock, seededRng(7));
   const sealingOf = (byte: number): Sealing =>
     openSealing(new Uint8Array(32).fill(byte), createIds(clock, seededRng(byte)));
   const log = createLog('test', 'info', { write: (line: string) => void primary.logged.push(line) });
@@ -57,7 +60,14 @@ export function openPeerPrimary(): PeerPrimary {
 
   const serve = (server: Server): Promise<string> => {
     const { sealing } = primary;
-    const listener = peerStreamsListener({ sealing, clock, log, openStream: (...what) => primary.openStream(...what) });
+    const listener = peerStreamsListener({
+      sealing,
+      clock,
+      log,
+      member: 'primary',
+      openStream: (...what) => primary.openStream(...what),
+      openPort: (...what) => primary.openPort(...what),
+    });
     const proven = (): void => void (primary.proofs += 1);
     server.on('upgrade', (request, socket, head) => {
       upgraded.push(socket);
@@ -79,6 +89,7 @@ export function openPeerPrimary(): PeerPrimary {
       primary.workload = far;
       return near;
     },
+    openPort: async () => undefined,
     workload: undefined as unknown as Duplex,
     proofs: 0,
     start: async (certificate) =>
@@ -90,7 +101,9 @@ export function openPeerPrimary(): PeerPrimary {
       return `http://127.0.0.1:${await portOf(server)}`;
     },
     dial: (url, target = TARGET) => {
-      const streams = openPeerStreams({ sealing: primary.sealing, clock, primaryUrl: () => url });
+      const { sealing } = primary;
+      const of = url === undefined ? undefined : { id: 'primary', url };
+      const streams = openPeerStreams({ sealing, clock, ids, primary: () => of });
       return streams.openStream('m-1', 'w-1', target);
     },
     connections: () =>

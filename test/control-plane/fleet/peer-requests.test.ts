@@ -10,7 +10,7 @@ import { StreamError } from '../../../control-plane/fleet/link/streams.ts';
 import { HEADER_BYTES_MAX } from '../../../shared/limits.ts';
 import { openPeerPrimary, type PeerPrimary, TARGET } from './peer-primary.ts';
 
-const WHAT = { machine_id: 'm-1', workload_id: 'w-1', target: TARGET };
+const WHAT = { asks: { machine_id: 'm-1', workload_id: 'w-1', target: TARGET } };
 
 let primary: PeerPrimary;
 let url: string;
@@ -23,8 +23,12 @@ afterEach(async () => {
   await primary.stop();
 });
 
-const sealed = (more: object = {}, sealing: Sealing = primary.sealing): string =>
-  sealing.seal('peer/stream', JSON.stringify({ ...WHAT, at_ms: primary.clock.now(), ...more }));
+let requests = 0;
+const sealed = (more: object = {}, sealing: Sealing = primary.sealing): string => {
+  requests += 1;
+  const opening = { ...WHAT, id: `request ${requests}`, at_ms: primary.clock.now(), ...more };
+  return sealing.seal('peer/stream/primary', JSON.stringify(opening));
+};
 const bearer = (text: string): Record<string, string> => ({ authorization: `Bearer ${text}` });
 const noConnection = async (): Promise<void> => {
   await expect.poll(() => primary.connections()).toBe(0);
@@ -78,15 +82,31 @@ test.each<[string, () => Record<string, string>]>([
   ['a text that was sealed with another secret', () => bearer(sealed({}, primary.otherSealing))],
   ['a text that was sealed for another place', () => bearer(primary.sealing.seal('peer/other', sealed()))],
   ['a text that was changed', () => bearer(changed(sealed()))],
-  ['a sealed text that is not JSON', () => bearer(primary.sealing.seal('peer/stream', 'no'))],
+  ['a text that was sealed for another process', () => bearer(primary.sealing.seal('peer/stream/before', sealed()))],
+  ['a sealed text that is not JSON', () => bearer(primary.sealing.seal('peer/stream/primary', 'no'))],
+  ['no id', () => bearer(sealed({ id: undefined }))],
   ['no time', () => bearer(sealed({ at_ms: undefined }))],
-  ['an unknown target', () => bearer(sealed({ target: { kind: 'root' } }))],
-  ['a longer text than a header may have', () => bearer(sealed({ workload_id: 'w'.repeat(HEADER_BYTES_MAX) }))],
+  ['an unknown target', () => bearer(sealed({ asks: { ...WHAT.asks, target: { kind: 'root' } } }))],
+  [
+    'a longer text than a header may have',
+    () => bearer(sealed({ asks: { ...WHAT.asks, workload_id: 'w'.repeat(HEADER_BYTES_MAX) } })),
+  ],
   ['another protocol', () => ({ ...bearer(sealed()), upgrade: 'websocket' })],
 ])('a request with %s is refused, logged, and its connection is closed', async (_what, headers) => {
   expect(await answerTo(headers())).toBe('403 close');
   expect([primary.asked, primary.proofs, primary.logged.length]).toEqual([[], 0, 1]);
   await noConnection();
+});
+
+test.each([
+  ['as it was', (text: string) => text],
+  ['written in another way', (text: string) => `${text}==`],
+])('a request that is repeated %s is refused', async (_how, repeated) => {
+  const text = sealed();
+  expect(await answerTo(bearer(text))).toBe('a stream');
+  expect(await answerTo(bearer(repeated(text)))).toBe('403 close');
+  expect([primary.asked.length, primary.proofs]).toEqual([1, 1]);
+  expect(primary.logged).toEqual([expect.stringContaining('it was repeated')]);
 });
 
 test.each([

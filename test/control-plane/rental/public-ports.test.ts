@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { connect, createServer, type Socket } from 'node:net';
 import { type Duplex, PassThrough } from 'node:stream';
 import { afterEach, describe, expect, test } from 'vitest';
+import { openPortStreams } from '../../../control-plane/rental/edge/port-streams.ts';
 import { openPublicPorts, type PublicPorts } from '../../../control-plane/rental/edge/public-ports.ts';
 import type { Link } from '../../../control-plane/fleet/link/link.ts';
 import {
@@ -69,8 +70,11 @@ async function open(
     endpoints: {
       openEndpoints: async () => owners.map((id) => ({ instance_id: id, ssh_port: port, tcp_ports: tcpPorts })),
     },
-    access: async (id) => ({ machineId: 'm', workloadId: `workload of ${id}`, authorizedKeys: keysOf((reads += 1)) }),
-    link: { openStream, isBehind: () => isBehind },
+    streams: openPortStreams({
+      clock,
+      access: async (id) => ({ machineId: 'm', workloadId: `workload of ${id}`, authorizedKeys: keysOf((reads += 1)) }),
+      link: { openStream, isBehind: () => isBehind },
+    }),
   });
   await ports.sync();
   return port;

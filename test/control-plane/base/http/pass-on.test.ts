@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { codeOf } from '../../../../shared/errors.ts';
 import { virtualClock } from '../../../kit/virtual-clock.ts';
 import { as } from './fixture.ts';
-import { ask, at, begin, exchange, open, openPlanes, type Planes, type Sent } from './two-control-planes.ts';
+import { ask, at, begin, exchange, open, openPlanes, type Planes, PRIMARY, type Sent } from './two-control-planes.ts';
 
 const RATE_LIMITS = {
   perKeyPerSecond: 1,
@@ -380,7 +380,7 @@ describe('without a primary', () => {
     const silent = createTcpServer();
     const silentPort = await listen(silent);
     // A TLS handshake that nobody answers is a connection that is not there.
-    own.believed = { url: `https://127.0.0.1:${silentPort}` };
+    own.believed = { id: PRIMARY, url: `https://127.0.0.1:${silentPort}` };
     const connected = once(silent, 'connection') as Promise<[Socket]>;
     const reply = ask(own.port, { path: '/v1/who' });
     const [socket] = await connected;

@@ -11,7 +11,7 @@ import { fail } from '../../../../shared/errors.ts';
 import { LINK_HELLO_MS_MAX } from '../../../../shared/limits.ts';
 import { isForgotten } from '../../../kit/garbage.ts';
 import { virtualClock, type VirtualClock } from '../../../kit/virtual-clock.ts';
-import { ask, at, begin, exchange, openPlanes, type Planes } from './two-control-planes.ts';
+import { ask, at, begin, exchange, openPlanes, peersOf, type Planes } from './two-control-planes.ts';
 
 const AGREED = 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\nX-One: \u00e9\r\n\r\n';
 const HEAD = 'GET /agent/v1?a=b HTTP/1.1\r\nHost: api.example.com\r\nConnection: Upgrade\r\nUpgrade: echo\r\n';
@@ -172,6 +172,26 @@ describe('without a primary, an upgrade is refused', () => {
     expect(planes.lines.map((line) => JSON.parse(line) as unknown)).toMatchObject([{ client_ip: '127.0.0.1' }]);
   });
 
+  test.each([
+    ['agrees', 'HTTP/1.1 101 Switching Protocols\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n'],
+    ['answers', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno'],
+    ['shows another word', 'HTTP/1.1 401 No\r\nSvc-Opened: x\r\nContent-Length: 0\r\n\r\n'],
+  ])('if another server is at its address that %s, and the log names the setting', async (_what, theirs) => {
+    const other: Server = createServer();
+    const closed = Promise.withResolvers<void>();
+    other.on('upgrade', (_request, socket) => {
+      socket.once('close', closed.resolve).once('end', closed.resolve).resume().write(theirs);
+    });
+    await once(other.listen(0, '127.0.0.1'), 'listening');
+    planes.believed = at((other.address() as AddressInfo).port);
+    const answer = await refused();
+    expect(answer).toMatch(/^HTTP\/1\.1 503 [^]*"code":"unavailable"/);
+    expect(answer).not.toMatch(/echo|svc-opened/i);
+    expect(planes.lines).toEqual([expect.stringContaining('let peer_url of that control plane lead to its API')]);
+    await closed.promise;
+    other.close();
+  });
+
   test('if it is one that takes this one for the primary', async () => {
     planes.believed = at(port);
     expect(await refused()).toContain('HTTP/1.1 503');
@@ -242,11 +262,12 @@ test('the close of a secondary ends the upgrades that it passed on, and waits fo
 });
 
 describe('without the server around it', () => {
-  const requests = openPrimaryRequests(virtualClock());
-  const passing = () => openPassedUpgrades({ clock, requests, fails: (error) => fail('unavailable', error.message) });
+  const requests = openPrimaryRequests(virtualClock(), peersOf('b'));
+  const passing = () =>
+    openPassedUpgrades({ clock, requests, fails: (error) => fail('unavailable', error?.message ?? '') });
   const passTo = (pass: ReturnType<typeof passing>['pass'], of: Pick<Upgrade, 'request' | 'socket'>): void => {
     const rest = { head: Buffer.alloc(0), clientIp: '127.0.0.1', proven: () => undefined, refuse: () => undefined };
-    pass(`http://127.0.0.1:${planes.primaryPort}`, { ...of, ...rest });
+    pass(at(planes.primaryPort), { ...of, ...rest });
   };
 
   test('the request of an upgrade is not kept in memory for as long as its connection lasts', async () => {

@@ -5,24 +5,39 @@ import { createServer as createTlsServer, get as getOverTls } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { Peers } from '../../../../control-plane/base/http/peers.ts';
 import type { Tls } from '../../../../control-plane/base/http/listen.ts';
 import { codeOf } from '../../../../shared/errors.ts';
 import { createLog } from '../../../../shared/log.ts';
 import { makeCertificate } from '../../../kit/certificate.ts';
 import { openBench } from './fixture.ts';
-import { ask, at, begin, open, openPlanes, type Planes } from './two-control-planes.ts';
+import {
+  ask,
+  at,
+  begin,
+  open,
+  openPlanes,
+  peersOf,
+  type Planes,
+  PRIMARY,
+  sealing,
+  type Sent,
+} from './two-control-planes.ts';
 
 let planes: Planes;
 let port: number;
 let scripted: Server;
 let seen: IncomingMessage[];
 let onRequest: (request: IncomingMessage, response: ServerResponse) => void;
+/** Who the scripted server is. */
+let peers: Pick<Peers, 'wordIn'>;
 beforeEach(async () => {
   planes = await openPlanes();
   ({ port } = planes);
-  seen = [];
+  [seen, peers] = [[], peersOf(PRIMARY)];
   scripted = createServer((request, response) => {
     seen.push(request);
+    show(request, response);
     onRequest(request, response);
   });
   await once(scripted.listen(0, '127.0.0.1'), 'listening');
@@ -32,6 +47,59 @@ afterEach(async () => {
   scripted.close();
   scripted.closeAllConnections();
   await planes.close();
+});
+
+/** Answers as what it is. */
+function show({ headers }: IncomingMessage, response: ServerResponse): void {
+  const word = peers.wordIn(headers);
+  if (word !== undefined) response.setHeader('Svc-Opened', word);
+}
+
+describe('a server at the address of the primary', () => {
+  const page = (_request: IncomingMessage, response: ServerResponse): void => void response.end('<h1>Welcome</h1>');
+  const refused = async (sent: Sent): Promise<void> => {
+    const { status, headers, body } = await ask(port, sent);
+    expect([status, headers['retry-after'], JSON.parse(body)]).toMatchObject([503, '1', { code: 'unavailable' }]);
+    expect(headers).not.toHaveProperty('svc-opened');
+  };
+
+  test.each([
+    ['knows nothing of us', { wordIn: () => undefined }],
+    ['shows some word', { wordIn: () => 'x' }],
+    ['is of another installation', peersOf(PRIMARY, 2)],
+    ['is of a copy of this installation', peersOf('copy')],
+  ])('that %s is not believed, and the log names the setting', async (_what, who) => {
+    [peers, onRequest] = [who, page];
+    await refused({ path: '/v1/who' });
+    await refused({ method: 'POST', path: '/v1/echo', body: 'x'.repeat(100_000) });
+    expect(seen).toHaveLength(2);
+    expect(planes.lines.map((line) => JSON.parse(line) as unknown)).toMatchObject(
+      Array(2).fill({
+        client_ip: '127.0.0.1',
+        primary: `http://127.0.0.1:${(scripted.address() as AddressInfo).port}`,
+        msg: expect.stringContaining('let peer_url of that control plane lead to its API'),
+      }),
+    );
+  });
+
+  test('that is the primary is believed, and the client does not see how that is known', async () => {
+    onRequest = page;
+    const { status, headers, body } = await ask(port, { path: '/v1/who', headers: { 'svc-opened': 'x' } });
+    expect([status, body]).toEqual([200, '<h1>Welcome</h1>']);
+    expect(headers).not.toHaveProperty('svc-opened');
+    expect(seen[0]?.headers).not.toHaveProperty('svc-opened');
+  });
+});
+
+test.each([
+  ['to it', peersOf('b').questionTo(PRIMARY), 404],
+  ['to a process before it', peersOf('b').questionTo('before'), 503],
+  ['by another installation', peersOf('b', 2).questionTo(PRIMARY), 503],
+  ['by a stranger who claims so', { sealed: 'x', word: 'x' }, 503],
+])('a primary that gets a request passed on %s answers as it must', async (_how, { sealed, word }, status) => {
+  const headers = { 'svc-passed-on': sealed };
+  const answer = await ask(planes.primaryPort, { method: 'POST', path: '/v1/nowhere', headers });
+  expect([answer.status, answer.headers['svc-opened']]).toEqual([status, status === 404 ? word : undefined]);
 });
 
 describe('a primary that breaks off', () => {
@@ -101,6 +169,15 @@ describe('a primary that breaks off', () => {
   });
 });
 
+test('the secondary says that the clock of the primary differs from its own', async () => {
+  onRequest = (_request, response) => {
+    response.setHeader('Date', new Date(Date.UTC(2020, 1, 1)).toUTCString());
+    response.end();
+  };
+  for (let i = 0; i < 2; i += 1) await ask(port, { path: '/v1/who' });
+  expect(planes.lines).toEqual([expect.stringContaining('start a time service on both hosts')]);
+});
+
 test('connections to the primary end with the secondary', async () => {
   onRequest = (_request, response) => void response.end();
   await ask(port, { path: '/v1/who' });
@@ -162,7 +239,7 @@ describe('headers', () => {
     expect(head).not.toContain('X-Hop');
     expect(seen[0]?.url).toBe('/v1/who?a=%20b');
     const kept = ['Host', 'api.example.com', 'X-One', '\u00e9', 'x-one', '2', 'Content-Length', '2'];
-    const ours = ['X-Forwarded-For', '127.0.0.1', 'Svc-Passed-On', '1', 'X-Request-Id', 'trace-1'];
+    const ours = ['X-Forwarded-For', '127.0.0.1', 'Svc-Passed-On', expect.any(String), 'X-Request-Id', 'trace-1'];
     // Parsers drop headers beyond some number, so a client with many of them must not push ours out.
     expect(seen[0]?.rawHeaders).toEqual([...ours, ...kept, 'Connection', 'keep-alive']);
   });
@@ -185,9 +262,12 @@ describe('headers', () => {
 
 test('a primary over TLS is asked only if its certificate is valid for its address', async () => {
   const certificate = makeCertificate(['IP:127.0.0.1']);
-  const primary = createTlsServer(certificate, (_request, response) => void response.end('over TLS'));
+  const primary = createTlsServer(certificate, (request, response) => {
+    show(request, response);
+    response.end('over TLS');
+  });
   await once(primary.listen(0, '127.0.0.1'), 'listening');
-  planes.believed = { url: `https://127.0.0.1:${(primary.address() as AddressInfo).port}` };
+  planes.believed = { id: PRIMARY, url: `https://127.0.0.1:${(primary.address() as AddressInfo).port}` };
   const headers = { host: 'api.example.com' };
   expect((await ask(port, { path: '/v1/who', headers })).status).toBe(503);
   const before = getCACertificates('default');
@@ -202,11 +282,12 @@ test('a primary over TLS is asked only if its certificate is valid for its addre
 test('a primary says which control plane is missing in trust_proxy', async () => {
   const lines: string[] = [];
   const log = createLog('test', 'warn', { write: (line) => void lines.push(line) });
-  const primary = await openBench({ log });
+  const primary = await openBench({ log, http: { member: PRIMARY, sealing } });
   const { port: own } = await primary.http.listen({ host: '127.0.0.1', port: 0 });
-  await ask(own, { path: '/v1/nowhere' });
+  planes.believed = at(own);
+  for (const headers of [{}, { 'svc-passed-on': '1' }]) await ask(own, { path: '/v1/nowhere', headers });
   expect(lines).toEqual([]);
-  await ask(own, { path: '/v1/nowhere', headers: { 'svc-passed-on': '1' } });
+  await ask(port, { path: '/v1/nowhere' });
   expect(lines).toEqual([expect.stringContaining('is not in trust_proxy')]);
   await primary.close();
 });

@@ -7,6 +7,7 @@ import { buffer } from 'node:stream/consumers';
 import { z } from 'zod';
 import { type Metrics, openMetrics } from '../../../../control-plane/base/http/metrics.ts';
 import type { Primary } from '../../../../control-plane/base/http/pass-on.ts';
+import { openPeers, type Peer, type Peers } from '../../../../control-plane/base/http/peers.ts';
 import {
   type OpenCall,
   type Reply,
@@ -15,6 +16,10 @@ import {
   uploadRoute,
 } from '../../../../control-plane/base/http/route.ts';
 import { createLog } from '../../../../shared/log.ts';
+import { openSealing, type Sealing } from '../../../../control-plane/base/http/sealing.ts';
+import { systemClock } from '../../../../shared/clock.ts';
+import { createIds } from '../../../../shared/ids.ts';
+import { systemRng } from '../../../../shared/rng.ts';
 import { type Bench, type BenchOptions, openBench, openEffectsDb } from './fixture.ts';
 
 type Answer = (call: Pick<OpenCall<unknown, unknown, unknown>, 'gone' | 'clientIp' | 'requestId'>) => Promise<Reply>;
@@ -44,9 +49,15 @@ export async function openPlanes(of: Pick<BenchOptions, 'http' | 'clock'> = {}):
   const lines: string[] = [];
   const log = createLog('test', 'warn', { write: (line) => void lines.push(line) });
   // The primary believes what the secondary says about its clients.
-  const primary = await openBench({ db, http: { trustProxy: ['127.0.0.1'] } });
+  const primary = await openBench({ db, http: { trustProxy: ['127.0.0.1'], member: PRIMARY, sealing } });
   const metrics = openMetrics();
-  const secondary = await openBench({ ...of, db, log, metrics, http: { ...of.http, primary: () => planes.believed } });
+  const secondary = await openBench({
+    ...of,
+    db,
+    log,
+    metrics,
+    http: { ...of.http, member: 'b', sealing, primary: () => planes.believed },
+  });
   const planes: Planes = {
     primary,
     secondary,
@@ -71,7 +82,14 @@ export async function openPlanes(of: Pick<BenchOptions, 'http' | 'clock'> = {}):
   return planes;
 }
 
-export const at = (port: number): Primary => ({ url: `http://127.0.0.1:${port}` });
+/** The id of the primary. */
+export const PRIMARY = 'a';
+const ids = createIds(systemClock(), systemRng());
+const sealingOf = (byte: number): Sealing => openSealing(new Uint8Array(32).fill(byte), ids);
+export const sealing = sealingOf(1);
+/** The control plane with this id. Those whose secrets have the same byte share their database. */
+export const peersOf = (id: string, byte = 1): Peers => openPeers({ id, sealing: sealingOf(byte), ids });
+export const at = (port: number): Peer => ({ id: PRIMARY, url: `http://127.0.0.1:${port}` });
 
 const common = { tag: 'x', summary: 'x', scope: 'none', idempotency: 'none', errors: [] } as const;
 
