@@ -10,6 +10,7 @@ import { fail, type ServiceError } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { BODY_BYTES_MAX, HEADER_BYTES_READ_MAX } from '../../../shared/limits.ts';
 import type { Db } from '../db/db.ts';
+import { logAcceptErrors } from './accept-errors.ts';
 import { type AddressLimit, openAddressLimit } from './address-limit.ts';
 import type { AnswerDeps } from './answer.ts';
 import { takeBodies } from './bodies.ts';
@@ -157,7 +158,9 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
     listen: async (address) => {
       await listenOn(app, address);
       const bound: AddressInfo | string | null = app.server.address();
-      return { port: typeof bound === 'object' && bound !== null ? bound.port : 0 };
+      const port = typeof bound === 'object' && bound !== null ? bound.port : 0;
+      logAcceptErrors(app.server, { port }, deps);
+      return { port };
     },
     inject: async (request) => {
       const response = await app.inject(request);

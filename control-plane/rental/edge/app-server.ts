@@ -5,10 +5,12 @@ import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../../shared/clock.ts';
+import type { Log } from '../../../shared/log.ts';
 import { TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
 import type { AddressLimit } from '../../base/http/address-limit.ts';
 import { silentConnections, type Tls } from '../../base/http/listen.ts';
 import { hasBody } from '../../base/http/uploads.ts';
+import { logAcceptErrors } from '../../base/http/accept-errors.ts';
 import type { AppProxy } from './app-proxy.ts';
 
 export interface AppServer {
@@ -33,10 +35,12 @@ interface AppServerDeps {
   tls: Tls | undefined;
   /** Limits the connections of each address. */
   limit: AddressLimit;
-  clock: Pick<Clock, 'after' | 'nextTurn'>;
+  clock: Pick<Clock, 'after' | 'nextTurn' | 'monotonicMs'>;
+  log: Log;
 }
 
-export function openAppServer({ proxy, tls, limit, clock }: AppServerDeps): AppServer {
+export function openAppServer({ proxy, tls, limit, ...deps }: AppServerDeps): AppServer {
+  const { clock } = deps;
   const options: ServerOptions = {
     headersTimeout: HEADERS_MS_MAX,
     requestTimeout: 0,
@@ -74,6 +78,7 @@ export function openAppServer({ proxy, tls, limit, clock }: AppServerDeps): AppS
     listen: async ({ host, port }) => {
       server.listen(port, host);
       await once(server, 'listening');
+      logAcceptErrors(server, { port }, deps);
       return { port: (server.address() as AddressInfo).port };
     },
     close: async (graceMs) => {

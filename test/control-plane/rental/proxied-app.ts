@@ -42,9 +42,10 @@ export async function openProxiedApp(trustProxy: readonly string[] = []): Promis
   app.listen(0, '127.0.0.1');
   await once(app, 'listening');
   const lines: string[] = [];
+  const log = createLog('test', 'info', { write: (line) => void lines.push(line) });
   const proxy = openAppProxy({
     clock: systemClock(),
-    log: createLog('test', 'info', { write: (line) => void lines.push(line) }),
+    log,
     domain: 'apps.test',
     trustProxy,
     findApp: async ({ at }) => {
@@ -61,7 +62,7 @@ export async function openProxiedApp(trustProxy: readonly string[] = []): Promis
       clock: systemClock(),
     },
   );
-  const front = openAppServer({ proxy, tls: undefined, limit, clock: systemClock() });
+  const front = openAppServer({ proxy, tls: undefined, limit, clock: systemClock(), log });
   const proxied: ProxiedApp = {
     app,
     ...(await front.listen({ host: '127.0.0.1', port: 0 })),

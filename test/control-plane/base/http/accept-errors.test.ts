@@ -2,12 +2,13 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { createServer, type Server } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { logAcceptErrors } from '../../../control-plane/rental/edge/accept-errors.ts';
-import { openPublicPorts } from '../../../control-plane/rental/edge/public-ports.ts';
-import { systemClock } from '../../../shared/clock.ts';
-import { createLog, type Log } from '../../../shared/log.ts';
-import { freePort } from '../../kit/ports.ts';
-import { openProxiedApp } from './proxied-app.ts';
+import { logAcceptErrors } from '../../../../control-plane/base/http/accept-errors.ts';
+import { openPublicPorts } from '../../../../control-plane/rental/edge/public-ports.ts';
+import { systemClock } from '../../../../shared/clock.ts';
+import { createLog, type Log } from '../../../../shared/log.ts';
+import { freePort } from '../../../kit/ports.ts';
+import { openBench } from './fixture.ts';
+import { openProxiedApp } from '../../rental/proxied-app.ts';
 
 const FULL = Object.assign(new Error('accept EMFILE'), { code: 'EMFILE' });
 /** Node tells here of each server that listens. */
@@ -44,6 +45,18 @@ describe('a connection that cannot be accepted ends nothing', () => {
     ]);
     expect(ports.listens('i')).toBe(true);
     await ports.close(0);
+  });
+
+  test('on the listener of the API', async () => {
+    const lines: string[] = [];
+    const bench = await openBench({ log: logOf(lines) });
+    const { port } = await bench.http.listen({ host: '127.0.0.1', port: 0 });
+    expect(servers).toHaveLength(1);
+    for (const server of servers) server.emit('error', FULL);
+    expect(lines.map((line) => JSON.parse(line) as unknown)).toEqual([
+      expect.objectContaining({ port, msg: 'a connection could not be accepted' }),
+    ]);
+    await bench.close();
   });
 
   test('on the listener of the applications', async () => {
