@@ -13,12 +13,19 @@ export interface RequestFacts {
 
 /** A request's headers as the application sees them. */
 export function requestHeaders(raw: RawHeaders, facts: RequestFacts): RawHeaders {
-  const kept = withoutCookie(endToEnd(raw, [...FORWARDED, ...facts.without]), facts.withoutCookie);
+  const forged = pairs(raw).flatMap(([name]) => (isForwarded(name) ? [name.toLowerCase()] : []));
+  const kept = withoutCookie(endToEnd(raw, [...forged, ...facts.without]), facts.withoutCookie);
   const { upgrade, isChunked } = framing(raw);
   if (facts.isUpgrade && upgrade !== undefined) kept.push('Connection', 'Upgrade', 'Upgrade', upgrade);
   if (isChunked) kept.push('Transfer-Encoding', 'chunked');
   kept.push('X-Forwarded-For', facts.clientIp, 'X-Forwarded-Host', facts.host, 'X-Forwarded-Proto', 'https');
   return kept;
+}
+
+/** CGI, WSGI and PHP show an application `X_Forwarded_For` under the same name as `X-Forwarded-For`. */
+function isForwarded(name: string): boolean {
+  const plain = name.toLowerCase().replaceAll('_', '-');
+  return FORWARDED.includes(plain) || plain.startsWith('x-forwarded-');
 }
 
 /** A response's headers as the client sees them. Cookies lose their domain, because neighbouring host names belong to other tenants. */

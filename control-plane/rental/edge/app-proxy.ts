@@ -44,6 +44,8 @@ interface Refusal {
 
 /** How often a request is sent, if it can be repeated. */
 const TRIES_MAX = 3;
+/** The status of an answer that agrees to an upgrade. */
+const SWITCHED = 101;
 
 /** The connection is closed, because a proxy in front of us may see other requests on it than we do. */
 const MALFORMED: Refusal = { status: 400, text: 'A request names one host, once.', headers: { Connection: 'close' } };
@@ -131,7 +133,7 @@ export function openAppProxy({ trustProxy, ...given }: AppProxyDeps): AppProxy {
 
 /** True if Node can write the status line. An application may send any bytes as its status, and Node would throw. */
 function isSpoken({ statusCode = 0, statusMessage = '' }: IncomingMessage): boolean {
-  return statusCode >= 200 && /^[\t\x20-\x7e\x80-\xff]*$/.test(statusMessage);
+  return (statusCode >= 200 || statusCode === SWITCHED) && /^[\t\x20-\x7e\x80-\xff]*$/.test(statusMessage);
 }
 
 interface Entered {
@@ -189,11 +191,16 @@ async function upgrade(
   const giveUp = (): void => void outgoing.destroy();
   socket.once('close', giveUp);
   outgoing.once('response', (answer) => {
+    if (!isSpoken(answer)) return void outgoing.destroy(new NotHttp());
     begin(answer, ['Connection', 'close']);
     pipeline(answer, socket, () => socket.destroy());
   });
   outgoing.once('upgrade', (answer, stream, rest) => {
     socket.off('close', giveUp);
+    if (!isSpoken(answer)) {
+      stream.destroy();
+      return refuseRaw(socket, unanswered(new NotHttp(), app));
+    }
     begin(answer, ['Connection', 'Upgrade', 'Upgrade', answer.headers.upgrade ?? '']);
     socket.write(rest);
     stream.write(head);

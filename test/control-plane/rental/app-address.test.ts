@@ -120,6 +120,29 @@ describe('headers', () => {
     expect(requestHeaders(raw, facts)).toEqual([...kept, ...ours]);
   });
 
+  // CGI, WSGI and PHP give an application X_Forwarded_For and X-Forwarded-For under one name.
+  test.each(['x-forwarded-for', 'X_FORWARDED_FOR', 'X-Forwarded_Host', 'x_real_ip', 'X-Forwarded-Prefix', 'FORWARDED'])(
+    'of a request lose %s of a client, also twice, in an upgrade, or if Connection names ours',
+    (name) => {
+      const raw = [
+        name,
+        '1.2.3.4',
+        'Host',
+        'h',
+        name,
+        'x',
+        'Connection',
+        'Upgrade, X-Forwarded-For',
+        'Upgrade',
+        'echo',
+      ];
+      const ours = ['X-Forwarded-For', '203.0.113.9', 'X-Forwarded-Host', 'h', 'X-Forwarded-Proto', 'https'];
+      expect(requestHeaders(raw, facts)).toEqual(['Host', 'h', ...ours]);
+      const upgrade = ['Connection', 'Upgrade', 'Upgrade', 'echo'];
+      expect(requestHeaders(raw, { ...facts, isUpgrade: true })).toEqual(['Host', 'h', ...upgrade, ...ours]);
+    },
+  );
+
   test('keep an Authorization that did not open the endpoint', () => {
     const raw = ['Authorization', 'Bearer own', 'X-Svc-Auth', 'secret'];
     expect(requestHeaders(raw, { ...facts, without: ['x-svc-auth'] }).slice(0, 2)).toEqual([

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { get, type IncomingMessage, type Server, ServerResponse } from 'node:http';
 import { connect, type Socket, type TcpNetConnectOpts } from 'node:net';
-import type { Duplex } from 'node:stream';
+import { type Duplex, duplexPair } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { StreamError } from '../../../control-plane/fleet/link/streams.ts';
@@ -180,6 +180,18 @@ describe('an upgrade', () => {
     await another();
     // Both requests of the other client share one connection.
     expect(proxied.dials).toBe(1);
+  });
+
+  test.each([
+    ['a status that is none', 'HTTP/1.1 000 x\r\nContent-Length: 0\r\n\r\n'],
+    ['a status line with control characters', 'HTTP/1.1 200 O\x01K\r\nContent-Length: 0\r\n\r\n'],
+    ['an upgrade with control characters', 'HTTP/1.1 101 S\x01P\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n'],
+  ])('that is answered with %s is 502', async (_, bytes) => {
+    const [near, far] = duplexPair();
+    proxied.dial = async () => near;
+    far.once('data', () => far.write(Buffer.from(bytes, 'latin1')));
+    expect(await text(await raw(AUTHORIZATION))).toMatch(/^HTTP\/1.1 502 Bad Gateway\r\n[^]*not in HTTP/);
+    await expect.poll(() => near.destroyed).toBe(true);
   });
 
   test('to an application that is not there is 502', async () => {
