@@ -57,6 +57,15 @@ test('a QR code whose library is gone says so, and gives its text', async () => 
   await page.unrouteAll();
 });
 
+test('a single sign-on whose last page is loaded again leads back to the sign-in', async () => {
+  const page = await (await pages.open()).newPage();
+  await page.goto(`${pages.origin}/oidc?code=1`);
+  await page.getByRole('heading', { name: 'You are not signed in' }).waitFor();
+  expect(await axeFindings(page)).toEqual([]);
+  await page.getByRole('link', { name: 'Begin again' }).click();
+  await page.getByRole('heading', { name: 'Sign in', exact: true }).waitFor();
+});
+
 test('a sign-out that does not reach the service says so, and the next one signs out', async () => {
   const page = await openMembers(await addOwner());
   await page.getByRole('button', { name: '▾' }).click();

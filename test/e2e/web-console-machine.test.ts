@@ -7,6 +7,7 @@ import type { ApiAccount } from '../contract/api.ts';
 import { bringMachine } from '../contract/suppliers.ts';
 import { axeFindings, type ConsolePages, openConsolePages } from '../kit/console-pages.ts';
 import { addPerson } from '../kit/people.ts';
+import { gpuSample, metricsSample } from '../kit/samples.ts';
 
 const HOUR_MS = 3_600_000;
 const DEAD = { ok: false, leg: 'banner', detail: 'banner: the connection was closed' } as const;
@@ -89,6 +90,23 @@ test('the probes of the last day are counted, and drawn by hour', async () => {
     .waitFor();
   const ribbon = page.getByRole('img', { name: /^The last 24 hours: \d+ of \d+ probes good$/ });
   expect(await ribbon.locator('rect.fwarn, rect.fok').count()).toBeGreaterThan(0);
+});
+
+test('a chart whose library is gone says so, with the newest figure in words', async () => {
+  const { clock, rooms } = pages.api.world;
+  for (const waitMs of [60_000, 0]) {
+    rooms.fleetMetrics.take(machineId, metricsSample(clock.monotonicMs(), { gpus: [gpuSample('GPU-a')] }));
+    await clock.advance(waitMs);
+  }
+  await rooms.fleetMetrics.tick();
+  await page.route('**/console/assets/uPlot*', (route) => route.fulfill({ status: 404, body: '{}' }));
+  await show(machineId);
+  const text = await page.getByText('The chart cannot be drawn').first().innerText();
+  expect(text).toMatch(/^Utilisation, now \d+%\. The chart cannot be drawn, .*: load the page again\.$/);
+  expect(await axeFindings(page)).toEqual([]);
+  await page.unrouteAll();
+  await page.reload();
+  await page.getByRole('img', { name: /^Utilisation, now \d+%$/ }).waitFor();
 });
 
 test('a machine that nothing has run on says so', async () => {

@@ -181,6 +181,10 @@ test('a test event is delivered, its attempt is shown, and its signature is chec
   await page.getByLabel('Raw body').fill(`${String(body)} `);
   await press('Check the signature');
   await page.getByText('which the header does not have').waitFor();
+  await page.getByText('The body, as it is sent').click();
+  // The body is one long line, which scrolls inside of its box.
+  const overhang = `document.documentElement.scrollWidth - document.documentElement.clientWidth`;
+  expect(await page.evaluate(overhang)).toBe(0);
   await expectWell();
 });
 

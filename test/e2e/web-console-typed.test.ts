@@ -11,7 +11,8 @@ let bob: Person;
 let page: Page;
 beforeAll(async () => {
   pages = await openConsolePages({ settings: { models: fleetModels() } });
-  const { orgId } = await pages.api.account();
+  const { orgId, key } = await pages.api.account();
+  await pages.api.call('POST', '/v1/community/supplier', { key });
   [ada, bob] = [await addOwner(orgId), await addOwner(orgId)];
   await pages.api.world.machine();
 });
@@ -27,7 +28,7 @@ afterAll(async () => {
 });
 
 const addOwner = (orgId: string): Promise<Person> =>
-  addPerson(pages.api.world, { orgId, role: 'owner' }, { isStrong: true });
+  addPerson(pages.api.world, { orgId, role: 'owner' }, { isStrong: true, isOperator: true });
 
 /** The service takes the session no longer, and `act` makes the page notice that. */
 async function endSession(act: () => Promise<void>): Promise<void> {
@@ -59,6 +60,13 @@ async function signIn(person: Person): Promise<void> {
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
   await page.getByRole('heading', { name: 'Sign in', exact: true }).waitFor({ state: 'detached' });
   await page.unrouteAll();
+}
+
+/** Loads the page again, without a session. */
+async function loadSignedOut(): Promise<void> {
+  await page.context().clearCookies();
+  await page.reload();
+  await page.getByRole('heading', { name: 'Sign in', exact: true }).waitFor();
 }
 
 const variables = () => page.getByLabel('Variables');
@@ -93,8 +101,7 @@ test('a launch that is filled in while the session ends stands in its form again
 
 test('a launch stands in its form again if the page is loaded again, and asks for the values of its variables', async () => {
   await fillLaunch();
-  await page.context().clearCookies();
-  await page.reload();
+  await loadSignedOut();
   expect(await kept()).not.toContain('hf_secret');
   await signIn(ada);
   await expectLaunch('HF_TOKEN=');
@@ -109,8 +116,7 @@ test('a launch stands in its form again after a single sign-on, which leaves the
     route.fulfill({ json: { sign_up: 'closed', single_sign_on: true } }),
   );
   await fillLaunch();
-  await page.context().clearCookies();
-  await page.reload();
+  await loadSignedOut();
   const json = await takeSession(ada);
   // The provider sends the browser back at once.
   await page.route('**/v1/auth/oidc/begin', (route) =>
@@ -153,4 +159,95 @@ test('a question that the ended session refuses stands in its field again, at th
   await expect.poll(() => page.getByLabel('Message').inputValue()).toBe('Say hello');
   expect(await page.getByLabel('System, optional').inputValue()).toBe('Be brief.');
   expect(await page.getByLabel('Max tokens').inputValue()).toBe('64');
+});
+
+const press = (name: string): Promise<void> => page.getByRole('button', { name, exact: true }).click();
+
+/** Opens the form, if it is in a dialog or behind a button. */
+const opens = (name: string) => (): Promise<void> => press(name);
+const isShown = async (): Promise<void> => undefined;
+
+interface KeptForm {
+  path: string;
+  open(): Promise<void>;
+  /** What is typed, by the label of the field. */
+  typed: Record<string, string>;
+  submit: string;
+  /** Fields for secrets, which are empty after the sign-in. */
+  secrets?: readonly string[];
+}
+
+const FORMS: Record<string, KeptForm> = {
+  'an SSH key': {
+    path: 'ssh-keys',
+    open: isShown,
+    typed: { 'Public key': 'ssh-ed25519 AAAA ada@laptop', Name: 'laptop' },
+    submit: 'Add the key',
+  },
+  'a webhook': {
+    path: 'webhooks',
+    open: isShown,
+    typed: { URL: 'https://hooks.example.com/gpu' },
+    submit: 'Add the endpoint',
+  },
+  'a deposit': { path: 'deposits', open: isShown, typed: { 'Amount in dollars': '250' }, submit: 'Get an address' },
+  'an invitation': { path: 'members', open: isShown, typed: { 'E-mail': 'eve@example.com' }, submit: 'Make the link' },
+  'a login to a registry': {
+    path: 'registry-credentials',
+    open: isShown,
+    typed: { Name: 'ours', Registry: 'ghcr.io', User: 'robot' },
+    secrets: ['Password or token'],
+    submit: 'Store the login',
+  },
+  'a machine': {
+    path: 'machines',
+    open: opens('Add a machine'),
+    typed: { Region: 'eu-north', 'Price of one GPU per hour, in dollars': '0.80' },
+    submit: 'Register the machine',
+  },
+  'a decision about an organisation': {
+    path: 'operate/orgs',
+    open: () =>
+      page
+        .getByRole('button', { name: /^Suspend/ })
+        .last()
+        .click(),
+    typed: { Reason: 'It does not pay' },
+    submit: 'Suspend',
+  },
+  'a reservation': {
+    path: 'operate/reservations',
+    open: opens('Make a reservation'),
+    typed: {
+      Organisation: 'org_1',
+      Title: 'The year',
+      Begin: '2036-12-01',
+      End: '2037-12-01',
+      GPUs: 'H100_SXM:8@eu-west',
+    },
+    submit: 'Make a reservation',
+  },
+};
+
+test.each(Object.entries(FORMS))('the fields of %s are kept, but no secret', async (_, form) => {
+  await page.goto(`${pages.origin}/console/${form.path}`);
+  await form.open();
+  const field = (label: string) => page.getByRole('textbox', { name: label, exact: true });
+  for (const [label, text] of Object.entries(form.typed)) await field(label).fill(text);
+  const secrets = form.secrets ?? [];
+  for (const label of secrets) await field(label).fill('hf_secret');
+  await endSession(() => page.locator('form').getByRole('button', { name: form.submit, exact: true }).click());
+  expect(await kept()).not.toContain('hf_secret');
+  await signIn(ada);
+  for (const [label, text] of Object.entries(form.typed)) await expect.poll(() => field(label).inputValue()).toBe(text);
+  for (const label of secrets) await expect.poll(() => field(label).inputValue()).toBe('');
+});
+
+test('the scopes of an API key are kept over a load of the page', async () => {
+  await page.goto(`${pages.origin}/console/api-keys`);
+  await page.getByLabel('Name', { exact: true }).fill('ci');
+  await page.getByLabel('instances: read').check();
+  await page.reload();
+  await expect.poll(() => page.getByLabel('instances: read').isChecked()).toBe(true);
+  expect(await page.getByLabel('Name', { exact: true }).inputValue()).toBe('ci');
 });

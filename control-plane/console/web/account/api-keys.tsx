@@ -1,11 +1,12 @@
 // API keys of the organisation. The key itself is shown once.
-import { useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import type { ApiKey, NewApiKey } from '../../../../shared/api/account.ts';
 import { call, post } from '../core/api.ts';
 import { serviceNow } from '../core/clock.ts';
 import { useLiveList } from '../core/data.ts';
 import { date, relative } from '../core/format.ts';
 import { may, session } from '../core/session.ts';
+import { useTyped } from '../core/typed.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Field, Form, Select, useAction } from '../parts/forms.tsx';
 import { Badge, Card, Empty, Head } from '../parts/layout.tsx';
@@ -24,6 +25,7 @@ const ENDS: readonly (readonly [string, string])[] = [
 
 /** Scopes that only sessions have. */
 const NOT_FOR_KEYS = new Set(['session']);
+const NO_SCOPES: readonly string[] = [];
 
 export function ApiKeys() {
   const [made, setMade] = useState<NewApiKey>();
@@ -96,27 +98,21 @@ function KeyStatus({ apiKey: { revoked_at: revoked, expires_at: end } }: { apiKe
 }
 
 function NewKey({ done }: { done(key: NewApiKey): void }) {
-  const [name, setName] = useState('');
-  const [days, setDays] = useState('');
-  const [end, setEnd] = useState<string>();
-  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const [name, setName] = useTyped('api-key/name', '');
+  const [days, setDays] = useTyped('api-key/days', '');
+  const [chosen, setChosen] = useTyped('api-key/scopes', NO_SCOPES);
+  const end = useMemo(() => endAfter(days), [days]);
   const scopes = (session.value?.scopes ?? []).filter((scope) => !NOT_FOR_KEYS.has(scope));
-  const body = { name, scopes: [...chosen], ...(end === undefined ? {} : { expires_at: end }) };
-  const isComplete = name !== '' && chosen.size > 0;
-  const choose = (wanted: string): void => {
-    setDays(wanted);
-    setEnd(wanted === '' ? undefined : new Date(serviceNow() + Number(wanted) * DAY_MS).toISOString());
-  };
+  const body = { name, scopes: chosen, ...(end === undefined ? {} : { expires_at: end }) };
+  const isComplete = name !== '' && chosen.length > 0;
   const action = useAction(async () => {
     done(await post<NewApiKey>('/v1/api-keys', body));
     setName('');
-    choose('');
-    setChosen(new Set());
+    setDays('');
+    setChosen(NO_SCOPES);
   });
   const toggle = (scope: string): void => {
-    const next = new Set(chosen);
-    if (!next.delete(scope)) next.add(scope);
-    setChosen(next);
+    setChosen(chosen.includes(scope) ? chosen.filter((each) => each !== scope) : [...chosen, scope]);
   };
   return (
     <Card title="New key">
@@ -124,14 +120,14 @@ function NewKey({ done }: { done(key: NewApiKey): void }) {
         <Form action={action} submit="Make the key" busy="Making…" isDisabled={!isComplete}>
           <div class="grid">
             <Field label="Name" required value={name} onValue={setName} rule={action.ruleOf('name')} />
-            <Select label="It ends" value={days} options={ENDS} onValue={choose} rule={action.ruleOf('expires_at')} />
+            <Select label="It ends" value={days} options={ENDS} onValue={setDays} rule={action.ruleOf('expires_at')} />
           </div>
           <fieldset>
             <legend>It may</legend>
             <div class="grid">
               {scopes.map((scope) => (
                 <label key={scope} class="check">
-                  <input type="checkbox" checked={chosen.has(scope)} onChange={() => toggle(scope)} />
+                  <input type="checkbox" checked={chosen.includes(scope)} onChange={() => toggle(scope)} />
                   {scope}
                 </label>
               ))}
@@ -148,4 +144,9 @@ function NewKey({ done }: { done(key: NewApiKey): void }) {
       </div>
     </Card>
   );
+}
+
+/** The end of a key that is made now. An empty text means that the key has no end. */
+function endAfter(days: string): string | undefined {
+  return days === '' ? undefined : new Date(serviceNow() + Number(days) * DAY_MS).toISOString();
 }

@@ -109,8 +109,9 @@ function AcceptForm({ invitation }: { invitation: ShownInvitation }) {
 /** The screen to which the provider of a single sign-on sends the browser back. */
 export function Oidc() {
   const [error, setError] = useState<ApiError>();
+  const [{ login, address }] = useState(keptLogin);
   useEffect(() => {
-    const { login, address } = keptLogin();
+    if (login === '') return;
     void post<Session>('/v1/auth/oidc/finish', { login, query: location.search.slice(1) })
       .then((entered) => enter(entered, address))
       .catch((failure: unknown) => {
@@ -118,6 +119,15 @@ export function Oidc() {
         setError(failure);
       });
   }, []);
+  if (login === '') {
+    return (
+      <Alone title="You are not signed in">
+        <p>
+          This single sign-on was used already, or begun in another tab. <a href="/console">Begin again</a>
+        </p>
+      </Alone>
+    );
+  }
   return (
     <Alone title={error === undefined ? 'Signing in…' : 'You are not signed in'}>
       {error !== undefined && <Problem error={error} retry={() => location.assign('/console')} />}

@@ -7,6 +7,7 @@ import { useLiveList } from '../core/data.ts';
 import { date } from '../core/format.ts';
 import type { LiveList } from '../core/reading.ts';
 import { may, session } from '../core/session.ts';
+import { useTyped } from '../core/typed.ts';
 import { Copy } from '../parts/command.tsx';
 import { Field, Form, Select, useAction } from '../parts/forms.tsx';
 import { Badge, Card, Empty, Head, Problem } from '../parts/layout.tsx';
@@ -105,11 +106,12 @@ function RoleOf({ member, list }: { member: Member; list: LiveList<Member> }) {
 }
 
 function Invite({ invitations }: { invitations: LiveList<Invitation> }) {
-  const [email, setEmail] = useState('');
-  const [role, setRole] = useState<Role>('member');
+  const [email, setEmail] = useTyped('invitation/email', '');
+  const [role, setRole] = useTyped<Role>('invitation/role', 'member');
   const [made, setMade] = useState<NewInvitation>();
   const action = useAction(async () => {
     setMade(await post<NewInvitation>('/v1/invitations', { role, ...(email === '' ? {} : { email }) }));
+    setEmail('');
     await invitations.reload();
   });
   return (
@@ -150,9 +152,17 @@ function Invitations({ invitations, mayWrite }: { invitations: LiveList<Invitati
       caption="Open invitations"
       list={invitations}
       columns={[
-        { title: 'For', cell: ({ email }) => email ?? 'whoever has the link' },
-        { title: 'Role', cell: ({ role }) => role },
-        { title: 'Until', cell: ({ expires_at: at }) => date(at) },
+        { title: 'For', cell: ({ email }) => <span class="brk">{email ?? 'whoever has the link'}</span> },
+        {
+          title: 'Role',
+          cell: ({ role, expires_at: at }) => (
+            <>
+              {role}
+              <small class="n">until {date(at)}</small>
+            </>
+          ),
+        },
+        { title: 'Until', class: 'w', cell: ({ expires_at: at }) => date(at) },
         {
           title: 'Withdraw',
           cell: ({ id, email }) =>

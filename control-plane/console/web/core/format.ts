@@ -89,3 +89,9 @@ export function count(value: number): string {
 export function plural(value: number, noun: string): string {
   return `${count(value)} ${noun}${value === 1 ? '' : 's'}`;
 }
+
+/** `in_flight` becomes `In flight`, and `gpus` becomes `GPUs`. */
+export function capital(word: string): string {
+  const words = word.replaceAll('_', ' ').replace(/\bgpu(s?)\b/g, 'GPU$1');
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}

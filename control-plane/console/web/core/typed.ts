@@ -36,8 +36,8 @@ export function followPerson(): void {
 }
 
 /**
- * State of a form. It begins with what was typed before the session ended or the page was left, else with `initial`. `withoutSecrets` makes the value
- * for the next page.
+ * State of a form, or of one of its fields. It begins with what was typed before the session ended or the page was left, else with `initial`.
+ * `withoutSecrets` makes the value for the next page.
  */
 export function useTyped<T>(
   form: string,
@@ -57,7 +57,7 @@ export function useTyped<T>(
       removeEventListener('pagehide', keep);
       if (session.peek() === null) {
         keep();
-        if (person.id !== undefined) person.forms[place] = latest.current;
+        if (person.id !== undefined && latest.current !== initial) person.forms[place] = latest.current;
       }
       // The browser may have shown the page again after `pagehide`.
       else change(place, undefined);

@@ -6,6 +6,7 @@ import { call, post } from '../core/api.ts';
 import { useLiveList } from '../core/data.ts';
 import { date } from '../core/format.ts';
 import { may } from '../core/session.ts';
+import { useTyped } from '../core/typed.ts';
 import { Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Empty, Head } from '../parts/layout.tsx';
 import { LiveTable } from '../parts/table.tsx';
@@ -34,7 +35,7 @@ export function RegistryCredentials() {
               <>
                 {name}
                 <br />
-                <small class="quiet">
+                <small class="quiet w">
                   <code>{id}</code>
                 </small>
               </>
@@ -59,19 +60,21 @@ export function RegistryCredentials() {
   );
 }
 
-const EMPTY = { name: '', registry: '', username: '', password: '' };
+const EMPTY = { name: '', registry: '', username: '' };
 
 function NewLogin({ done }: { done(): Promise<void> }) {
-  const [body, setBody] = useState(EMPTY);
+  const [login, setLogin] = useTyped('registry-login', EMPTY);
+  const [password, setPassword] = useState('');
   const action = useAction(async () => {
-    await post('/v1/registry-credentials', body);
-    setBody(EMPTY);
+    await post('/v1/registry-credentials', { ...login, password });
+    setLogin(EMPTY);
+    setPassword('');
     await done();
   });
   const field = (name: keyof typeof EMPTY) => ({
     required: true,
-    value: body[name],
-    onValue: (value: string) => setBody((before) => ({ ...before, [name]: value })),
+    value: login[name],
+    onValue: (value: string) => setLogin((before) => ({ ...before, [name]: value })),
     rule: action.ruleOf(name),
   });
   return (
@@ -86,7 +89,10 @@ function NewLogin({ done }: { done(): Promise<void> }) {
               label="Password or token"
               type="password"
               autoComplete="new-password"
-              {...field('password')}
+              required
+              value={password}
+              onValue={setPassword}
+              rule={action.ruleOf('password')}
               hint="Sealed and never shown. A host gets a short token, but where a registry knows no tokens, it gets this login: use one that can only read."
             />
           </div>

@@ -1,11 +1,11 @@
 // SSH public keys of the organisation: who may log in to its instances.
-import { useState } from 'preact/hooks';
 import type { SshKey } from '../../../../shared/api/account.ts';
 import { Remove } from '../account/security.tsx';
 import { call, post } from '../core/api.ts';
 import { useLiveList } from '../core/data.ts';
 import { date } from '../core/format.ts';
 import { may } from '../core/session.ts';
+import { useTyped } from '../core/typed.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Empty, Head } from '../parts/layout.tsx';
@@ -45,8 +45,8 @@ export function SshKeys() {
 }
 
 function NewKey({ done }: { done(): Promise<void> }) {
-  const [name, setName] = useState('');
-  const [publicKey, setPublicKey] = useState('');
+  const [name, setName] = useTyped('ssh-key/name', '');
+  const [publicKey, setPublicKey] = useTyped('ssh-key/public-key', '');
   const body = { name, public_key: publicKey.trim() };
   const action = useAction(async () => {
     await post('/v1/ssh-keys', body);

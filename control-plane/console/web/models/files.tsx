@@ -33,7 +33,7 @@ export function Files() {
               <>
                 <span class="brk">{filename}</span>
                 <br />
-                <small class="quiet brk">
+                <small class="quiet w">
                   <code>{id}</code>
                 </small>
               </>

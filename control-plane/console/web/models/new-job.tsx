@@ -8,6 +8,7 @@ import { FILES_PER_ORG_MAX } from '../../../../shared/limits.ts';
 import { parsed, post, send } from '../core/api.ts';
 import { useReads, useResource } from '../core/data.ts';
 import { openSameKey } from '../core/same-key.ts';
+import { useTyped } from '../core/typed.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Field, Form, Select, useAction } from '../parts/forms.tsx';
 import { Card, Note, Problem } from '../parts/layout.tsx';
@@ -24,9 +25,10 @@ export function NewJob() {
   const files = useResource<{ data: FileObject[] }>(`/v1/files?limit=${FILES_PER_ORG_MAX}`);
   const bases = (models.data.value?.data ?? []).flatMap(({ fine_tune_base_model: base }) => base ?? []);
   const valid = (files.data.value?.data ?? []).filter(({ status }) => status === 'processed');
-  const error = models.error.value ?? files.error.value;
-  if (error !== undefined) return <Problem error={error} />;
-  if (models.data.value === undefined || files.data.value === undefined) return null;
+  if (models.data.value === undefined || files.data.value === undefined) {
+    const error = models.error.value ?? files.error.value;
+    return error === undefined ? null : <Problem error={error} />;
+  }
   if (bases.length === 0) return <Note>The operator offers no model that can be fine-tuned.</Note>;
   if (valid.length === 0)
     return (
@@ -45,11 +47,13 @@ export function NewJob() {
 
 function JobForm({ bases, files }: { bases: readonly string[]; files: readonly FileObject[] }) {
   const [, goTo] = useLocation();
-  const [model, setModel] = useState(bases[0] ?? '');
-  const [file, setFile] = useState(files[0]?.id ?? '');
-  const [method, setMethod] = useState<Method>('lora');
-  const [budget, setBudget] = useState('');
-  const [suffix, setSuffix] = useState('');
+  const [chosenModel, setModel] = useTyped('job/model', '');
+  const [chosenFile, setFile] = useTyped('job/file', '');
+  const [method, setMethod] = useTyped<Method>('job/method', 'lora');
+  const [budget, setBudget] = useTyped('job/budget', '');
+  const [suffix, setSuffix] = useTyped('job/suffix', '');
+  const model = bases.find((each) => each === chosenModel) ?? bases[0] ?? '';
+  const file = (files.find(({ id }) => id === chosenFile) ?? files[0])?.id ?? '';
   const body = {
     model,
     training_file: file,

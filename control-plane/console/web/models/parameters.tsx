@@ -1,5 +1,6 @@
 // Fields for the parameters of an image or a video that the model lists.
 import type { Model } from '../../../../shared/api/model.ts';
+import { capital } from '../core/format.ts';
 import { type Action, Field, Select } from '../parts/forms.tsx';
 
 type Parameter = NonNullable<Model['parameters']>[number];
@@ -50,7 +51,7 @@ export function membersOf(parameters: readonly Parameter[], values: Values): Rec
 }
 
 function labelOf({ name, min, max }: Parameter): string {
-  const words = name.replaceAll('_', ' ');
+  const words = capital(name);
   return min === undefined || max === undefined ? words : `${words}, ${min} to ${max}`;
 }
 

@@ -1,5 +1,5 @@
 // Adding to the balance with stablecoins: a new deposit, and all deposits so far.
-import { useMemo, useState } from 'preact/hooks';
+import { useMemo } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import type { CreateDeposit, Deposit, DepositChain } from '../../../../shared/api/deposit.ts';
 import { ucentsFromText } from '../../../../shared/money.ts';
@@ -8,6 +8,7 @@ import { useLiveList } from '../core/data.ts';
 import { cents, time } from '../core/format.ts';
 import { openSameKey } from '../core/same-key.ts';
 import { may } from '../core/session.ts';
+import { useTyped } from '../core/typed.ts';
 import { SameAs } from '../parts/command.tsx';
 import { Field, Form, Select, useAction } from '../parts/forms.tsx';
 import { Badge, Card, Empty, Head, Note } from '../parts/layout.tsx';
@@ -108,9 +109,9 @@ export function DepositStatus({ deposit }: { deposit: Deposit }) {
 
 function NewDeposit() {
   const [, goTo] = useLocation();
-  const [asset, setAsset] = useState<CreateDeposit['asset']>('usdc');
-  const [chain, setChain] = useState<DepositChain>('base');
-  const [amount, setAmount] = useState('');
+  const [asset, setAsset] = useTyped<CreateDeposit['asset']>('deposit/asset', 'usdc');
+  const [chain, setChain] = useTyped<DepositChain>('deposit/chain', 'base');
+  const [amount, setAmount] = useTyped('deposit/amount', '');
   const read = centsOf(amount);
   const amountCents = typeof read === 'number' ? read : 0;
   const body: CreateDeposit = { asset, chain, amount_usd_cents: amountCents };

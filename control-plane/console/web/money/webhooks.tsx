@@ -6,6 +6,7 @@ import { post } from '../core/api.ts';
 import { useLiveList } from '../core/data.ts';
 import { date } from '../core/format.ts';
 import { may } from '../core/session.ts';
+import { useTyped } from '../core/typed.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Field, Form, useAction } from '../parts/forms.tsx';
 import { Badge, Card, Empty, Head } from '../parts/layout.tsx';
@@ -87,14 +88,19 @@ export function EndpointStatus({ endpoint: { status, status_reason: reason } }: 
   );
 }
 
+const ALL_TYPES: readonly WebhookEventType[] = TYPES.map(([type]) => type);
+
 function NewEndpoint({ done }: { done(endpoint: NewWebhookEndpoint): void }) {
-  const [url, setUrl] = useState('');
-  const [chosen, setChosen] = useState<readonly WebhookEventType[]>(TYPES.map(([type]) => type));
+  const [url, setUrl] = useTyped('webhook/url', '');
+  const [chosen, setChosen] = useTyped('webhook/events', ALL_TYPES);
   const body = { url, event_types: chosen };
   const isComplete = url.startsWith('https://') && chosen.length > 0;
-  const action = useAction(async () => done(await post<NewWebhookEndpoint>('/v1/webhook-endpoints', body)));
+  const action = useAction(async () => {
+    done(await post<NewWebhookEndpoint>('/v1/webhook-endpoints', body));
+    setUrl('');
+  });
   const toggle = (type: WebhookEventType): void => {
-    setChosen(TYPES.map(([each]) => each).filter((each) => chosen.includes(each) !== (each === type)));
+    setChosen(ALL_TYPES.filter((each) => chosen.includes(each) !== (each === type)));
   };
   return (
     <Card title="New endpoint">

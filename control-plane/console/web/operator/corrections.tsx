@@ -2,6 +2,7 @@
 import { useState } from 'preact/hooks';
 import { post } from '../core/api.ts';
 import { dollars } from '../core/format.ts';
+import { useTyped } from '../core/typed.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Note } from '../parts/layout.tsx';
@@ -45,7 +46,7 @@ interface CorrectionsProps {
 }
 
 export function Corrections({ orgId, corrected }: CorrectionsProps) {
-  const [given, setGiven] = useState<Given>({ ...NOTHING, kind: 'credit', orgId });
+  const [given, setGiven] = useTyped<Given>(`correction/${orgId}`, { ...NOTHING, kind: 'credit', orgId });
   const [made, setMade] = useState<Row>();
   const { kind, isMarked } = given;
   const set = (change: Partial<Given>): void => setGiven({ ...given, ...change });

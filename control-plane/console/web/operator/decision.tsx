@@ -2,9 +2,11 @@
 // command. The API writes the decision to the audit journal.
 import { useState } from 'preact/hooks';
 import { post } from '../core/api.ts';
+import { capital } from '../core/format.ts';
+import { isTyped, useTyped } from '../core/typed.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Dialog, Field, Form, useAction } from '../parts/forms.tsx';
-import { capital, type Row, type Verb } from './verbs.ts';
+import type { Row, Verb } from './verbs.ts';
 
 /** The kind of things that the decisions are about. */
 export interface Decided {
@@ -25,7 +27,10 @@ interface DecisionsProps extends Decided {
 /** A button for each decision that fits the row. */
 export function Decisions({ verbs, row, id, ...about }: DecisionsProps) {
   // Keeps the row of the open dialog, because the table may read the row again meanwhile.
-  const [asked, setAsked] = useState<{ verb: Verb; row: Row; id: string }>();
+  const [asked, setAsked] = useState<{ verb: Verb; row: Row; id: string } | undefined>(() => {
+    const verb = verbs.find((each) => isTyped(formOf(about, each, id)));
+    return verb && { verb, row, id };
+  });
   return (
     <div class="row">
       {verbs
@@ -41,6 +46,9 @@ export function Decisions({ verbs, row, id, ...about }: DecisionsProps) {
   );
 }
 
+/** The form in which something is decided about the row. */
+const formOf = ({ path }: Decided, { verb }: Verb, id: string): string => `${path}/${id}/${verb}`;
+
 interface DecisionProps extends Decided {
   verb: Verb;
   row: Row;
@@ -51,9 +59,8 @@ interface DecisionProps extends Decided {
 
 function Decision({ path, command, verb: decision, row, id, close, decided }: DecisionProps) {
   const { verb, says, takes = [] } = decision;
-  const [texts, setTexts] = useState<Record<string, string>>(() =>
-    Object.fromEntries(takes.map(({ field, initial }) => [field, initial?.(row) ?? ''])),
-  );
+  const initial = Object.fromEntries(takes.map((each) => [each.field, each.initial?.(row) ?? '']));
+  const [texts, setTexts] = useTyped<Record<string, string>>(formOf({ path, command }, decision, id), initial);
   // The command lines show dots for fields that are still empty.
   const bodyOf = (empty: string) =>
     takes.length === 0 ? undefined : Object.fromEntries(takes.map(({ field }) => [field, texts[field] || empty]));

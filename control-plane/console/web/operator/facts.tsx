@@ -1,10 +1,10 @@
 // Shows one row of the operator's routes as a list of its members, and several rows as a table.
 import type { ComponentChildren } from 'preact';
 import { Link } from 'wouter-preact';
-import { cents, time } from '../core/format.ts';
+import { capital, cents, time } from '../core/format.ts';
 import { Badge, type Tone } from '../parts/layout.tsx';
 import { type Column, RowsTable } from '../parts/table.tsx';
-import { capital, type Row, textOf } from './verbs.ts';
+import { type Row, textOf } from './verbs.ts';
 
 /** All members of the row. A member without a value is shown as a dash. */
 export function FactsOf({ row }: { row: Row }) {
@@ -67,6 +67,9 @@ const TONES: Record<string, Tone> = {
   suspended: 'bad',
 };
 
+/** Members whose values are words. They are not broken inside, nor are numbers. */
+const WORDS: ReadonlySet<string> = new Set(['status', 'state', 'role', 'name']);
+
 /** The value of a member: times are written short, and the states of TONES have a colour. */
 function Fact({ name, value }: { name: string; value: unknown }) {
   const text = textOf(value);
@@ -79,8 +82,18 @@ function Fact({ name, value }: { name: string; value: unknown }) {
     );
   }
   if (typeof value === 'number' && name.endsWith('_cents')) return <span>{cents(value)}</span>;
-  const isState = name === 'status' || name === 'state';
-  const tone = isState ? TONES[text] : undefined;
+  if (typeof value === 'boolean') return <span>{value ? 'yes' : 'no'}</span>;
+  const tone = name === 'status' || name === 'state' ? TONES[text] : undefined;
   if (tone !== undefined) return <Badge tone={tone}>{text}</Badge>;
-  return <span class={isState || name === 'role' ? '' : 'brk'}>{text}</span>;
+  const isWhole = WORDS.has(name) || /^-?\d+(\.\d+)?$/.test(text);
+  return (
+    <span class={isWhole ? '' : 'brk'}>
+      {(text.includes(' ') ? [text] : text.split(/(?<=:)/)).map((part, index) => (
+        <>
+          {index > 0 && <wbr />}
+          {part}
+        </>
+      ))}
+    </span>
+  );
 }

@@ -2,6 +2,7 @@
 // API writes the action to the audit journal.
 import { useState } from 'preact/hooks';
 import { post } from '../core/api.ts';
+import { isTyped, useTyped } from '../core/typed.ts';
 import { SameAs } from '../parts/command.tsx';
 import { Dialog, Field, Form, Select, useAction } from '../parts/forms.tsx';
 import type { Row } from './verbs.ts';
@@ -40,7 +41,7 @@ interface MakeProps {
 
 /** The button that opens the dialog. */
 export function Make({ making, made }: MakeProps) {
-  const [isAsking, setAsking] = useState(false);
+  const [isAsking, setAsking] = useState(isTyped(formOf(making)));
   return (
     <>
       <button class="btn" type="button" onClick={() => setAsking(true)}>
@@ -51,11 +52,13 @@ export function Make({ making, made }: MakeProps) {
   );
 }
 
+/** The form of this dialog. The same words may stand on the page of each organisation. */
+const formOf = ({ words }: Making): string => `${location.pathname}/${words}`;
+
 function MakeDialog({ making, made, close }: MakeProps & { close(): void }) {
   const { words, says, fields, requestOf, lineOf } = making;
-  const [texts, setTexts] = useState<Texts>(() =>
-    Object.fromEntries(fields.map(({ field, choices }) => [field, choices?.[0]?.[0] ?? ''])),
-  );
+  const initial = Object.fromEntries(fields.map((each) => [each.field, each.choices?.[0]?.[0] ?? '']));
+  const [texts, setTexts] = useTyped<Texts>(formOf(making), initial);
   const brokenOf = ({ field, broken }: MadeField): string | undefined =>
     texts[field] === '' ? undefined : broken?.(texts[field] ?? '');
   const action = useAction(async () => {

@@ -7,6 +7,7 @@ import { useResource } from '../core/data.ts';
 import { dollars, time } from '../core/format.ts';
 import type { Resource } from '../core/reading.ts';
 import type { ScreenProps } from '../core/screen.ts';
+import { useTyped } from '../core/typed.ts';
 import { MonthBill } from '../money/bill.tsx';
 import { SameAs } from '../parts/command.tsx';
 import { Field, Form, useAction } from '../parts/forms.tsx';
@@ -136,7 +137,7 @@ interface WarningsProps {
 }
 
 function Warnings({ id, path, warned, changed }: WarningsProps) {
-  const [text, setText] = useState(warned);
+  const [text, setText] = useTyped(`warnings/${id}`, warned);
   const hours = text.split(',').flatMap((each) => (each.trim() === '' ? [] : [Number(each)]));
   const body = { below_hours: hours };
   const action = useAction(async () => {

@@ -4,6 +4,7 @@ import type { Page } from '../../../../shared/api/page.ts';
 import { post } from '../core/api.ts';
 import { serviceNow } from '../core/clock.ts';
 import { plural } from '../core/format.ts';
+import { useTyped } from '../core/typed.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Field, Form, useAction } from '../parts/forms.tsx';
 import { Card, Note } from '../parts/layout.tsx';
@@ -53,7 +54,7 @@ export function Payouts() {
 }
 
 function Export({ exported }: { exported(): Promise<void> }) {
-  const [batch, setBatch] = useState(new Date(serviceNow()).toISOString().slice(0, 10));
+  const [batch, setBatch] = useTyped('payout-batch', new Date(serviceNow()).toISOString().slice(0, 10));
   const [made, setMade] = useState<{ batch: string; page: Page<Row> }>();
   const action = useAction(async () => {
     setMade({ batch, page: await post<Page<Row>>(`${PATH}/export`, { batch }) });

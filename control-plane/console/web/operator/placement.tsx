@@ -103,16 +103,12 @@ function Filters({ shown: { filters, as_of: at, market } }: { shown: PlacementEx
         </>
       ),
     },
-    { title: `Of ${count(all)}`, class: 'fun w', cell: ({ left }) => <Bar left={left} all={all} /> },
+    { title: `Of ${count(all)}, logarithmic`, class: 'fun w', cell: ({ left }) => <Bar left={left} all={all} /> },
     { title: 'Removed', class: 'num', cell: ({ removed }) => (removed === 0 ? '0' : `−${count(removed)}`) },
     { title: 'Left', class: 'num', cell: ({ left }) => <b>{count(left)}</b> },
   ];
   return (
-    <Card
-      title="What each condition removes"
-      note={`${plural(all, 'offering')} at ${time(at)}`}
-      footer={filters.length > 0 && <span class="w">Bars are on a logarithmic scale.</span>}
-    >
+    <Card title="What each condition removes" note={`${plural(all, 'offering')} at ${time(at)}`}>
       {filters.length === 0 ? (
         <p class="pad quiet">{MARKETS[market]}</p>
       ) : (

@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks';
 import { post } from '../core/api.ts';
 import { useResource } from '../core/data.ts';
 import type { Resource } from '../core/reading.ts';
+import { useTyped } from '../core/typed.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Field, Form, useAction } from '../parts/forms.tsx';
 import { Badge, Card, Empty, Head, Problem } from '../parts/layout.tsx';
@@ -159,8 +160,8 @@ interface ScaleProps {
 }
 
 function Scale({ model, tier, changed }: ScaleProps) {
-  const [min, setMin] = useState(textOf(tier['min_replicas']));
-  const [max, setMax] = useState(textOf(tier['max_replicas']));
+  const [min, setMin] = useTyped(`replicas-min/${model}`, textOf(tier['min_replicas']));
+  const [max, setMax] = useTyped(`replicas-max/${model}`, textOf(tier['max_replicas']));
   const body = { model, min_replicas: min === '' ? null : Number(min), max_replicas: max === '' ? null : Number(max) };
   const action = useAction(async () => {
     await post(`${PATH}/scale`, body);

@@ -121,12 +121,6 @@ export const CREDIT_VERBS: readonly Verb[] = [
   },
 ];
 
-/** `in_flight` becomes `In flight`, and `gpus` becomes `GPUs`. */
-export function capital(word: string): string {
-  const words = word.replaceAll('_', ' ').replace(/\bgpu(s?)\b/g, 'GPU$1');
-  return words.charAt(0).toUpperCase() + words.slice(1);
-}
-
 /** A value of a row as text for people. */
 export function textOf(value: unknown): string {
   if (value === null || value === undefined) return '';

@@ -1,5 +1,4 @@
 // The earnings of the supplier's machines, its payouts, and the address to which payouts are sent.
-import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import type { CommunityEarnings, CommunitySupplier, EarningsEntry } from '../../../../shared/api/community.ts';
 import type { Chain, CommunityPayout, PayoutDestination } from '../../../../shared/api/payout.ts';
@@ -7,6 +6,7 @@ import { call } from '../core/api.ts';
 import { useLiveList, useResource } from '../core/data.ts';
 import { cents, date, dollars, time } from '../core/format.ts';
 import { may } from '../core/session.ts';
+import { useTyped } from '../core/typed.ts';
 import { quoted, SameAs } from '../parts/command.tsx';
 import { Field, Form, Select, useAction } from '../parts/forms.tsx';
 import { Badge, Card, Empty, Figures, Head, Note, Problem, type Tone } from '../parts/layout.tsx';
@@ -131,8 +131,8 @@ const CHAINS: readonly (readonly [Chain, string])[] = [
 function Destination() {
   const path = '/v1/community/payout-destination';
   const { data, error, reload } = useResource<PayoutDestination>(path);
-  const [chain, setChain] = useState<Chain>('base');
-  const [address, setAddress] = useState('');
+  const [chain, setChain] = useTyped<Chain>('payout-address/chain', 'base');
+  const [address, setAddress] = useTyped('payout-address/address', '');
   const action = useAction(async () => {
     await call('PUT', path, { chain, address });
     setAddress('');

@@ -7,6 +7,7 @@ import { useResource } from '../core/data.ts';
 import { cents, dollars, gpus, rate, relative } from '../core/format.ts';
 import type { ScreenProps } from '../core/screen.ts';
 import { may } from '../core/session.ts';
+import { useTyped } from '../core/typed.ts';
 import { SameAs } from '../parts/command.tsx';
 import { GpuMetrics } from '../parts/gpu-metrics.tsx';
 import { Dialog, Field, Form, useAction } from '../parts/forms.tsx';
@@ -136,7 +137,7 @@ interface ChangeProps {
 }
 
 function Price({ machine, changed }: ChangeProps) {
-  const [price, setPrice] = useState(String(machine.price_per_hour ?? ''));
+  const [price, setPrice] = useTyped(`price/${machine.machine_id}`, String(machine.price_per_hour ?? ''));
   const path = `/v1/community/machines/${machine.machine_id}`;
   const body = { price_per_hour: Number(price) };
   const fee = machine.platform_fee_percent;

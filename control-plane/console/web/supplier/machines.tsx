@@ -6,6 +6,7 @@ import { call, post } from '../core/api.ts';
 import { useLiveList, useResource } from '../core/data.ts';
 import { cents, gpus, rate } from '../core/format.ts';
 import { may } from '../core/session.ts';
+import { isTyped, useTyped } from '../core/typed.ts';
 import { Copy, quoted, SameAs } from '../parts/command.tsx';
 import { Field, Form, Select, useAction } from '../parts/forms.tsx';
 import { Card, Empty, Head, Note, Problem } from '../parts/layout.tsx';
@@ -51,7 +52,8 @@ export function Machines() {
   if (supplier.error.value?.status === 404) return <Become done={() => void supplier.reload()} />;
   if (supplier.error.value !== undefined)
     return <Problem error={supplier.error.value} retry={() => void supplier.reload()} />;
-  return <Listed isSuspended={supplier.data.value?.status === 'suspended'} />;
+  if (supplier.data.value === undefined) return <div aria-busy="true" />;
+  return <Listed isSuspended={supplier.data.value.status === 'suspended'} />;
 }
 
 function Become({ done }: { done(): void }) {
@@ -83,7 +85,7 @@ function Become({ done }: { done(): void }) {
 }
 
 function Listed({ isSuspended }: { isSuspended: boolean }) {
-  const [isAdding, setAdding] = useState(false);
+  const [isAdding, setAdding] = useState(isTyped(NEW_MACHINE));
   const path = '/v1/community/machines?limit=200';
   const list = useLiveList<CommunityMachine>({
     path,
@@ -116,19 +118,30 @@ function Listed({ isSuspended }: { isSuspended: boolean }) {
   );
 }
 
+/** The form in which a machine is added. */
+const NEW_MACHINE = 'machine';
+
+interface MachineDraft {
+  region: string;
+  price: string;
+  tier: RegisterMachine['tier'];
+}
+
+const EMPTY_DRAFT: MachineDraft = { region: '', price: '', tier: 'on_demand' };
+
 interface Registered {
   machine: CommunityMachine;
   enrollment_token: string;
 }
 
 function AddMachine({ added }: { added(): void }) {
-  const [region, setRegion] = useState('');
-  const [price, setPrice] = useState('');
-  const [tier, setTier] = useState<RegisterMachine['tier']>('on_demand');
+  const [{ region, price, tier }, setDraft] = useTyped(NEW_MACHINE, EMPTY_DRAFT);
+  const change = (part: Partial<MachineDraft>): void => setDraft((before) => ({ ...before, ...part }));
   const [made, setMade] = useState<Registered>();
   const body = { region, price_per_hour: Number(price), tier };
   const action = useAction(async () => {
     setMade(await call<Registered>('POST', '/v1/community/machines', body));
+    setDraft(EMPTY_DRAFT);
     added();
   });
   if (made !== undefined) return <Enrol made={made} />;
@@ -140,7 +153,7 @@ function AddMachine({ added }: { added(): void }) {
             label="Region"
             required
             value={region}
-            onValue={setRegion}
+            onValue={(next) => change({ region: next })}
             rule={action.ruleOf('region')}
             hint="Where it stands, like eu-west"
           />
@@ -149,14 +162,14 @@ function AddMachine({ added }: { added(): void }) {
             required
             inputMode="decimal"
             value={price}
-            onValue={setPrice}
+            onValue={(next) => change({ price: next })}
             rule={action.ruleOf('price_per_hour')}
             hint="What customers pay. The fee of the service is taken from it"
           />
           <Select
             label="Tier"
             value={tier}
-            onValue={(next) => setTier(next)}
+            onValue={(next) => change({ tier: next })}
             options={[
               ['on_demand', 'on demand: a rental ends when its customer ends it'],
               ['spot', 'spot: a rental may be ended for another one'],
