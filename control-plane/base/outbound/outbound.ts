@@ -1,6 +1,7 @@
 // Requests to addresses that customers name: checked, limited in time and bytes, never redirected.
 import type { Clock } from '../../../shared/clock.ts';
 import { parseJson } from '../../../shared/json.ts';
+import { openPieces } from '../../../shared/pieces.ts';
 import type { Resolve } from './connection.ts';
 import { type Line, openLines, joined, outboundError, whenConnected } from './lines.ts';
 import { OutboundError, openPolicy, type OutboundPolicy, type Target } from './policy.ts';
@@ -59,15 +60,18 @@ export function openOutbound(policy: OutboundPolicy, deps: { clock: Clock; resol
 }
 
 /** Reads at most `bytesMax` bytes and leaves the rest unread. Throws what the body throws. */
-export async function readText(body: AsyncIterable<Buffer>, bytesMax: number): Promise<string> {
-  const pieces: Buffer[] = [];
-  let bytes = 0;
+export async function readBytes(body: AsyncIterable<Uint8Array>, bytesMax: number): Promise<Buffer<ArrayBuffer>> {
+  const pieces = openPieces();
   for await (const piece of body) {
-    pieces.push(piece);
-    bytes += piece.length;
-    if (bytes >= bytesMax) break;
+    pieces.add(piece);
+    if (pieces.bytes >= bytesMax) break;
   }
-  return Buffer.concat(pieces).subarray(0, bytesMax).toString();
+  return Buffer.concat(pieces.list()).subarray(0, bytesMax);
+}
+
+/** The text that `readBytes` reads. Throws what the body throws. */
+export async function readText(body: AsyncIterable<Uint8Array>, bytesMax: number): Promise<string> {
+  return (await readBytes(body, bytesMax)).toString();
 }
 
 /** Undefined if the text is not JSON, or has more than `valuesMax` names and values. */
@@ -109,12 +113,13 @@ async function attempt(
     });
     cancelStatus();
     status = answer.statusCode;
-    const { body, truncated } = await readCapped(answer.body, request.bodyBytesMax);
+    const read = await readBytes(answer.body, request.bodyBytesMax + 1);
+    const truncated = read.length > request.bodyBytesMax;
     if (truncated) line.end(new OutboundError('protocol', 'the body is longer than what is read'));
     return {
       status: answer.statusCode,
       headers: joined(answer.headers),
-      body,
+      body: read.subarray(0, request.bodyBytesMax),
       truncated,
       remoteAddress: line.remoteAddress ?? '',
     };
@@ -127,18 +132,4 @@ async function attempt(
     cancelStatus();
     cancelTotal();
   }
-}
-
-async function readCapped(
-  stream: AsyncIterable<Buffer>,
-  bytesMax: number,
-): Promise<{ body: Buffer; truncated: boolean }> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of stream) {
-    chunks.push(chunk);
-    bytes += chunk.length;
-    if (bytes > bytesMax) break;
-  }
-  return { body: Buffer.concat(chunks).subarray(0, bytesMax), truncated: bytes > bytesMax };
 }

@@ -3,10 +3,10 @@ import type { Configuration, CustomFetchOptions } from 'openid-client';
 import { z } from 'zod';
 import { codeOf, fail, failField, messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
-import { openPieces } from '../../../shared/pieces.ts';
 import { hashOf } from '../accounts/api-keys.ts';
 import type { Query, Tx } from '../db/db.ts';
 import type { Sealing } from '../http/sealing.ts';
+import { readBytes } from '../outbound/outbound.ts';
 import * as credentials from './credential-store.ts';
 import type { NewSession, Visitor } from './sessions.ts';
 import type { SignInDeps } from './sign-in.ts';
@@ -33,9 +33,9 @@ export interface Oidc {
   begin(): Promise<{ url: string; login: string }>;
   /**
    * `query` is what the provider has added to the address of our page. The login is used up, whether the provider accepts the answer or not.
-   * @throws ServiceError `validation_failed` for a login that is not ours, `access_denied` if the person or the provider has refused,
-   * `sign_in_failed`, `sign_up_closed` for a person without an account, `conflict` for an account that may be somebody else's,
-   * `rate_limit_exceeded`, `unavailable`
+   * @throws ServiceError `validation_failed` for a login that is not ours, `access_denied` if the person or the provider has refused, or if OpenID
+   * does not allow the id of the person, `sign_in_failed`, `sign_up_closed` for a person without an account, `conflict` for an account that may
+   * be somebody else's, `rate_limit_exceeded`, `unavailable`
    */
   finish(answer: { login: string; query: string }, visitor: Visitor): Promise<NewSession>;
 }
@@ -108,6 +108,7 @@ export function openOidc(deps: Deps): Oidc {
         }).catch((error: unknown) => failGrant(error, settings, log));
         return Claims.safeParse(tokens.claims()).data ?? failLogin();
       });
+      assertSubject(claims, settings, log);
       const { userId } = await personOf(db.read, claims, deps);
       return db.tx('users.oidc_sign_in', async (tx) => {
         await tx.lock('user', userId);
@@ -150,12 +151,9 @@ function openProvider({ clock, log }: Deps): (settings: OidcSettings) => Promise
 async function boundedFetch(url: string, options: CustomFetchOptions): Promise<Response> {
   const answer = await fetch(url, options as RequestInit);
   if (answer.body === null) return answer;
-  const pieces = openPieces();
-  for await (const piece of answer.body) {
-    pieces.add(piece);
-    if (pieces.bytes > ANSWER_BYTES_MAX) throw new TypeError(`an answer is longer than ${ANSWER_BYTES_MAX} bytes`);
-  }
-  return new Response(Buffer.concat(pieces.list()), answer);
+  const read = await readBytes(answer.body, ANSWER_BYTES_MAX + 1);
+  if (read.length > ANSWER_BYTES_MAX) throw new TypeError(`an answer is longer than ${ANSWER_BYTES_MAX} bytes`);
+  return new Response(read, answer);
 }
 
 /** Says why there are no tokens. @throws ServiceError `access_denied`, `unavailable`, `sign_in_failed` */
@@ -191,6 +189,17 @@ function failAway(error: unknown, issuer: string, log: Log): never {
 
 function failLogin(): never {
   return fail('sign_in_failed', 'This sign-in through the OpenID provider is not valid, or was used. Begin again.');
+}
+
+/** The id of a person at the provider is stored, and OpenID allows nothing else. @throws ServiceError `access_denied` */
+function assertSubject({ sub }: Claims, { issuer }: OidcSettings, log: Log): void {
+  if (/^[\x20-\x7e]{1,255}$/.test(sub)) return;
+  const chars = sub.length;
+  log.warn({ issuer, chars }, 'the OpenID provider names a person by an id that OpenID does not allow');
+  fail(
+    'access_denied',
+    'The OpenID provider knows you by an id that OpenID does not allow: it must have at most 255 ASCII characters. Tell the operator, or sign in in another way.',
+  );
 }
 
 /** @throws ServiceError `not_found` without a provider */

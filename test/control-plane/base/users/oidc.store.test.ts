@@ -119,6 +119,21 @@ describe('the provider', () => {
     expect(await signIn(person(), change)).toMatchObject({ status: 401, json: { code: 'sign_in_failed' } });
   });
 
+  test.each([
+    ['256 characters', 'a'.repeat(256)],
+    ['a letter outside ASCII', 'zoë'],
+    ['a character that PostgreSQL cannot store', 'ada\0'],
+  ])('lets nobody in whose id there has %s, and says why', async (_, sub) => {
+    const refused = await signIn(person({ sub }));
+    expect(refused).toMatchObject({ status: 400, json: { code: 'access_denied' } });
+    expect(refused.json['detail']).toContain('at most 255 ASCII characters');
+    expect(logged).toContain('the OpenID provider names a person by an id that OpenID does not allow');
+  });
+
+  test('lets a person in whose id there has 255 characters', async () => {
+    expect((await signIn(person({ sub: 'a'.repeat(255) }))).status).toBe(201);
+  });
+
   test('does not let anybody into an account that a stranger may have made with the address', async () => {
     const made = await addPerson(api.world, { orgId: account.orgId, role: 'owner' }, { isVouched: false });
     const claims = person({ sub: 'boss', email: made.email });
