@@ -218,6 +218,9 @@ function assertNoFolder(output: string): void {
  */
 async function store(body: ReadableStream<Uint8Array>, output: string, { ids, interrupted }: SvcDeps): Promise<void> {
   const half = join(dirname(output), `.svc-${ids.uuid()}.part`);
+  const drop = (): void => rmSync(half, { force: true });
+  // A second Ctrl-C ends the process at once, also while a slow disk keeps the first one waiting.
+  process.once('exit', drop);
   try {
     // A pipe or a device, like /dev/stdout, takes the bytes itself. A file must not replace it.
     const found = statSync(output, { throwIfNoEntry: false });
@@ -226,10 +229,12 @@ async function store(body: ReadableStream<Uint8Array>, output: string, { ids, in
     await pipeline(Readable.fromWeb(body), createWriteStream(half, { flags: 'wx' }));
     renameSync(half, output);
   } catch (error) {
-    rmSync(half, { force: true });
+    drop();
     if (interrupted.aborted) throw interruption();
     const message = `the download broke off: ${messageOf(error)}`;
     throw new SvcError(EXIT.failed, { code: 'download_failed', message });
+  } finally {
+    process.off('exit', drop);
   }
 }
 

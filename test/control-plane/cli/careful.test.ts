@@ -1,14 +1,31 @@
 // How `svc` treats the key, the files and the memory of its user: warnings, limits, and names that belong to nobody else.
 import { execFileSync, spawn } from 'node:child_process';
-import { chmodSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import {
+  chmodSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
+import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, test } from 'vitest';
 import { openSvc, type Svc, type SvcOptions } from '../../kit/svc.ts';
 
 const HTTPS = 'https://api.example.com/v1';
 const HTTP = 'http://api.example.com/v1';
 const MIB = 1024 ** 2;
+const LAUNCHER = fileURLToPath(new URL('../../../control-plane/svc.js', import.meta.url));
+/** Node loads this before `svc`. Then no file is ever closed. */
+const HANGING_DISK = `data:text/javascript,${encodeURIComponent("import fs from 'node:fs'; fs.close = () => undefined; setInterval(() => undefined, 1e6);")}`;
 
 const opened: Svc[] = [];
 afterEach(() => {
@@ -142,6 +159,28 @@ describe('a download', () => {
     expect({ code, left }).toEqual({ code: 0, left: ['x', 'x.part'] });
     expect(readFileSync(join(folder, 'x'), 'utf8')).toBe('content');
     expect(readFileSync(join(folder, 'x.part'), 'utf8')).toBe('mine');
+  });
+
+  test('that hangs on a disk leaves nothing of itself at a second Ctrl-C', async () => {
+    const endless = createServer((_, response) => void response.writeHead(200).write('content')).listen(0, '127.0.0.1');
+    await once(endless, 'listening');
+    const folder = mkdtempSync(join(tmpdir(), 'svc-download-'));
+    const env = {
+      HOME: folder,
+      SVC_API_KEY: 'svc_live_x',
+      SVC_BASE_URL: `http://127.0.0.1:${(endless.address() as AddressInfo).port}/v1`,
+      NODE_OPTIONS: `--import=${HANGING_DISK}`,
+    };
+    const child = spawn(process.execPath, [LAUNCHER, 'file', 'download', 'file-1', '-o', join(folder, 'x')], { env });
+    await expect.poll(() => readdirSync(folder).filter((name) => name.endsWith('.part'))).toHaveLength(1);
+    const ended = once(child, 'exit');
+    const again = setInterval(() => child.kill('SIGINT'), 100);
+    expect(await ended).toEqual([130, null]);
+    clearInterval(again);
+    expect(readdirSync(folder).filter((name) => name.endsWith('.part'))).toEqual([]);
+    endless.closeAllConnections();
+    endless.close();
+    rmSync(folder, { recursive: true });
   });
 
   test('that breaks off leaves nothing of itself', async () => {
