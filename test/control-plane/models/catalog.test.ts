@@ -6,7 +6,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { openCatalog } from '../../../control-plane/models/catalog/catalog.ts';
 import { parseModels, readModels } from '../../../control-plane/models/catalog/models.ts';
 import { ServiceError } from '../../../shared/errors.ts';
-import { someModels, tunableModels } from '../../kit/models.ts';
+import { someModels } from '../../kit/models.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'models-'));
 afterAll(() => rmSync(dir, { recursive: true }));
@@ -395,25 +395,4 @@ describe('a name in a call', () => {
     const without = openCatalog(parseModels(chat(), 'models.yaml'));
     expect(() => without.callable('acme/chat:economy', 'chat')).toThrow(/acme\/chat has no economy tier/);
   });
-});
-
-test.each([
-  ['an absolute path of 1,024 characters', '/'.padEnd(1_024, 'm'), 'taken'],
-  [
-    'a longer path',
-    '/'.padEnd(1_025, 'm'),
-    'base_model_path: must be an absolute path of at most 1,024 ASCII characters',
-  ],
-  ['a path with other letters', '/modèle', 'base_model_path: must be an absolute path'],
-  ['a relative path', 'model', 'base_model_path: must be an absolute path'],
-])('%s of a base model is taken or refused by name', (_what, path, answer) => {
-  const read = (): string => {
-    try {
-      tunableModels({ base_model_path: path });
-      return 'taken';
-    } catch (error) {
-      return error instanceof Error ? error.message : '';
-    }
-  };
-  expect(read()).toContain(answer);
 });
