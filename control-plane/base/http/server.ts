@@ -155,13 +155,7 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
     onUpgrade: upgrades.add,
     setRateLimits: (next) => limits?.change(next),
     purgeIdempotencyKeys: idempotency.purge,
-    listen: async (address) => {
-      await listenOn(app, address);
-      const bound: AddressInfo | string | null = app.server.address();
-      const port = typeof bound === 'object' && bound !== null ? bound.port : 0;
-      logAcceptErrors(app.server, { port }, deps);
-      return { port };
-    },
+    listen: (address) => listen(app, address, deps),
     inject: async (request) => {
       const response = await app.inject(request);
       const named = Object.entries(response.headers).map(([name, value]): [string, string] => [name, String(value)]);
@@ -177,6 +171,18 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
       cancel();
     },
   };
+}
+
+async function listen(
+  app: FastifyInstance,
+  address: ListenAddress,
+  deps: Pick<HttpDeps, 'log' | 'clock'>,
+): Promise<{ port: number }> {
+  await listenOn(app, address);
+  const bound: AddressInfo | string | null = app.server.address();
+  const port = typeof bound === 'object' && bound !== null ? bound.port : 0;
+  logAcceptErrors(app.server, { port }, deps);
+  return { port };
 }
 
 function limitConnections(
