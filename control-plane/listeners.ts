@@ -11,7 +11,7 @@ import { type Http, type HttpDeps, openHttp } from './base/http/server.ts';
 import { openTls, type Tls, type TlsFiles } from './base/http/listen.ts';
 import { type Brings, brought } from './brings.ts';
 import type { Config } from './config.ts';
-import { PEER_STREAMS_PATH, peerStreamsListener } from './fleet/link/peer-streams.ts';
+import { openPeerStreamsListener, PEER_STREAMS_PATH, type PeerStreamsListener } from './fleet/link/peer-streams.ts';
 import type { Foundation } from './foundation.ts';
 import type { AppAddress } from './rental/endpoints/app-address.ts';
 import { appAccess, endpointAccess } from './rental/edge/access.ts';
@@ -23,8 +23,11 @@ import type { Rooms } from './rooms.ts';
 import type { Core } from './settings.ts';
 import { portOpener, type PrimaryStreams } from './primary-streams.ts';
 
-/** Periods of the loop `edge`. Each launch asks for a run, and each run reads all open endpoints. So the gap grows with the time of a run. */
-const EDGE_TIMES = { periodMs: 2_000, gapMs: 200, gapOfRun: 20 };
+/**
+ * Periods of the loop `edge`. Each launch asks the primary for a run. A secondary is not told, so it opens the ports up to a second later. Each
+ * run reads all open endpoints, so the gap grows with the time of a run.
+ */
+const EDGE_TIMES = { periodMs: 1_000, gapMs: 200, gapOfRun: 20 };
 /** A renewed certificate is served within this time. */
 const CERTIFICATES_PERIOD_MS = 10_000;
 
@@ -63,7 +66,8 @@ interface ListenersDeps {
 export function openListeners(config: Config, deps: ListenersDeps): Listeners {
   const { core, web, certificates: tls } = deps;
   const ownPorts = portStreamsOf(deps);
-  const http = openPublicHttp(config, ownPorts, deps);
+  const peers = config.peer_url === undefined ? undefined : openPeerEnd(ownPorts, deps);
+  const http = openPublicHttp(config, peers, deps);
   const metricsHttp = config.metrics_listen === undefined ? undefined : openMetricsHttp(config, web);
   const apps = config.apps === undefined ? undefined : openApps(config, config.apps, deps);
   const publicPorts = openPublicPorts({
@@ -85,7 +89,7 @@ export function openListeners(config: Config, deps: ListenersDeps): Listeners {
       if (config.apps !== undefined) await apps?.listen(config.apps.listen);
     },
     drain: async (graceMs) => {
-      await Promise.all([publicPorts.close(graceMs), apps?.close(graceMs)]);
+      await Promise.all([publicPorts.close(graceMs), apps?.close(graceMs), peers?.drain(graceMs)]);
     },
     closeWeb: async () => {
       await http.close();
@@ -133,7 +137,7 @@ export function openCertificates(config: Config, log: Log): Certificates {
 
 function openPublicHttp(
   config: Config,
-  ports: PortStreams,
+  peers: PeerStreamsListener | undefined,
   { core, rooms, brings, web, audit, foundation, certificates: { api: tls } }: ListenersDeps,
 ): Http {
   const http = openHttp(web, {
@@ -154,11 +158,13 @@ function openPublicHttp(
   http.register(operatorSessionRoutes(brought(brings, 'operatorRoutes'), audit));
   http.onUpgrade(LINK_PATH, rooms.link.onLinkUpgrade);
   http.onUpgrade(STREAMS_PATH, rooms.link.onStreamUpgrade);
-  if (config.peer_url !== undefined) {
-    const own = { openStream: rooms.link.openStream, openPort: portOpener(ports) };
-    http.onUpgrade(PEER_STREAMS_PATH, peerStreamsListener({ ...core, member: foundation.members.id, ...own }));
-  }
+  if (peers !== undefined) http.onUpgrade(PEER_STREAMS_PATH, peers.onUpgrade);
   return http;
+}
+
+function openPeerEnd(ports: PortStreams, { core, rooms: { link }, foundation }: ListenersDeps): PeerStreamsListener {
+  const own = { openStream: link.openStream, openPort: portOpener(ports) };
+  return openPeerStreamsListener({ ...core, member: foundation.members.id, ...own });
 }
 
 function rateLimitsOf({ rate_limits: limits }: Config): RateLimitOptions {

@@ -31,18 +31,17 @@ export function openPrimaryStreams(
       ask: async (target, client) => {
         if (isPrimary()) return own.ask(target, client);
         const { instanceId, appPort } = target;
-        return { stream: peers.openPort({ instance_id: instanceId, app_port: appPort, client_ip: client.ip }) };
+        const port = { instance_id: instanceId, app_port: appPort, client_ip: client.ip };
+        return { stream: peers.openPort(port, client.gone) };
       },
     }),
   };
 }
 
 /** Opens the ports that other control planes ask for. Resolves with undefined if nobody may connect, or if the client has left. */
-export function portOpener(
-  own: PortStreams,
-): (port: PeerPort, client: { isGone(): boolean }) => Promise<Duplex | undefined> {
-  return async ({ instance_id: instanceId, app_port: appPort, client_ip: ip }, { isGone }) => {
-    const asked = await own.ask({ instanceId, appPort }, { ip, isGone });
+export function portOpener(own: PortStreams): (port: PeerPort, gone: AbortSignal) => Promise<Duplex | undefined> {
+  return async ({ instance_id: instanceId, app_port: appPort, client_ip: ip }, gone) => {
+    const asked = await own.ask({ instanceId, appPort }, { ip, gone });
     return asked?.stream;
   };
 }

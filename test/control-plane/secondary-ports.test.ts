@@ -26,15 +26,19 @@ let sshPort: number;
 let appPort: number;
 let lines: string[];
 let mayConnect: boolean;
-/** What the host was asked for, and its ends of the streams. */
+/** What the host waits for before it opens a stream. */
+let ready: Promise<void>;
+/** What the host was asked for, and both ends of the streams. */
 let asked: OpenMessage['target'][];
+let opened: Duplex[];
 let hosts: Duplex[];
 /** Asked while this process is the primary itself. */
 let own: PortStreams['ask'];
 const clients: Socket[] = [];
 
 beforeEach(async () => {
-  [lines, asked, hosts, mayConnect] = [[], [], [], true];
+  [lines, asked, opened, hosts, mayConnect] = [[], [], [], [], true];
+  ready = Promise.resolve();
   own = async () => undefined;
   primary = openPeerPrimary();
   primary.openPort = portOpener(
@@ -46,6 +50,8 @@ beforeEach(async () => {
         openStream: async (_machineId, _workloadId, target) => {
           const [near, far] = duplexPair();
           asked.push(target);
+          await ready;
+          opened.push(near);
           hosts.push(far);
           return near;
         },
@@ -135,6 +141,60 @@ test.each<[string, () => void]>([
   await once(client.resume(), 'close');
   expect(asked).toEqual([]);
   expect(lines.map((line) => (JSON.parse(line) as { msg: string }).msg)).toEqual(['a connection could not be relayed']);
+});
+
+test('a client that leaves while the host has not answered leaves no connection to the primary, and no port taken', async () => {
+  const gate = Promise.withResolvers<void>();
+  ready = gate.promise;
+  const client = await dial(sshPort);
+  await expect.poll(() => asked.length).toBe(1);
+  expect(await primary.connections()).toBe(1);
+  client.resetAndDestroy();
+  await expect.poll(() => primary.connections()).toBe(0);
+  expect(primary.broken).toEqual(['read ECONNRESET']);
+  gate.resolve();
+  await expect.poll(() => opened.map((stream) => stream.destroyed)).toEqual([true]);
+  expect(lines).toEqual([]);
+});
+
+test('a connection ends soon after another control plane has become the primary, though the one before does not end it', async () => {
+  const client = await dial(sshPort);
+  const host = await hostOf(1);
+  host.write('SSH-2.0-host');
+  expect(await nextOf(client)).toBe('SSH-2.0-host');
+  await primary.clock.advance(60_000);
+  expect(client.closed).toBe(false);
+  now = { id: 'next', url: 'http://127.0.0.9:1' };
+  await primary.clock.advance(5_000);
+  await expect.poll(() => client.closed).toBe(true);
+  await expect.poll(() => primary.connections()).toBe(0);
+  expect(primary.clock.waiting()).toBe(0);
+});
+
+test('a primary that stops waits for connections through other control planes, as long as for its own', async () => {
+  const client = await dial(sshPort);
+  const host = await hostOf(1);
+  host.write('SSH-2.0-host');
+  expect(await nextOf(client)).toBe('SSH-2.0-host');
+  const drained = primary.drain(40_000);
+  await primary.clock.advance(39_999);
+  host.write('still here');
+  expect(await nextOf(client)).toBe('still here');
+  client.resume();
+  await primary.clock.advance(1);
+  await drained;
+  await expect.poll(() => client.closed).toBe(true);
+});
+
+test('a primary that stops waits no longer than the connections through other control planes last', async () => {
+  const client = await dial(sshPort);
+  const host = await hostOf(1);
+  const startMs = primary.clock.monotonicMs();
+  const drained = primary.drain(40_000);
+  client.end();
+  host.resume().end();
+  await drained;
+  expect([primary.clock.monotonicMs(), primary.clock.waiting()]).toEqual([startMs, 0]);
 });
 
 test('once this process is the primary, its ports lead to its own links', async () => {

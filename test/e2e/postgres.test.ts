@@ -109,8 +109,10 @@ test('two control planes serve behind a balancer; the primary is killed, and the
     const seen = (): Promise<Instance> => throughSecond.get(`/instances/${instance.id}`, Instance);
     const ssh = stack.ssh(instance);
     await chat();
-    const login = await capture([...ssh.argv(['-o', `HostName=${secondHost}`]), 'hostname']);
-    expect(login.stdout.toString()).toBe(`${instance.id}\n`);
+    const through = [...ssh.argv(['-o', `HostName=${secondHost}`]), 'hostname'] as const;
+    await eventually('login through a secondary', 10_000, async () =>
+      (await capture(through)).stdout.toString() === `${instance.id}\n` ? true : undefined,
+    );
     await controlPlane.daemon.stop('SIGKILL');
     await chat();
     expect(await seen()).toMatchObject({ id: instance.id });

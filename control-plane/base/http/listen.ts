@@ -91,7 +91,7 @@ export function silentConnections(server: HttpServer, tls: Tls | undefined): Rea
   return silent;
 }
 
-function unboundText({ host, port }: { host: string; port: number }, error: unknown): string {
+export function unboundText({ host, port }: { host: string; port: number }, error: unknown): string {
   if (codeOf(error) === 'EADDRINUSE')
     return `another process listens on ${host} port ${port}: end it, or set another port`;
   return `${host} port ${port} cannot be listened on: ${messageOf(error)}`;

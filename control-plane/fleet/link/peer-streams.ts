@@ -14,11 +14,13 @@
 // After the 101, each end speaks the stream wire of shared/protocol/stream.ts, as hosts do. Bare bytes would not do: the connection of a primary
 // that is killed ends like that of a stream that is complete, so half an answer would look whole.
 //
-// What must never happen: a stranger opens a stream, or costs more than one attempt to open a seal; one side of a stream ends and the other stays.
+// What must never happen: a stranger opens a stream, or costs more than one attempt to open a seal; one side of a stream ends and the other stays;
+// a client that has left keeps a connection to the primary.
 import { type IncomingMessage, request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { Socket } from 'node:net';
 import { type Duplex, pipeline } from 'node:stream';
+import { TLSSocket } from 'node:tls';
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { messageOf } from '../../../shared/errors.ts';
@@ -47,10 +49,16 @@ const KNOWN_MAX = 100_000;
 const ID_BYTES = 12;
 /** The primary waits for the host. The rest is for the way to the primary and back. */
 const OPEN_MS_MAX = STREAM_DIAL_MS_MAX + 5_000;
+/** How often a stream looks whether its primary still is the primary. */
+const LOOK_MS = 5_000;
 /** Longest sealed request. The other headers have some hundred bytes. */
 const SEALED_CHARS_MAX = HEADER_BYTES_MAX - 1024;
 /** Longest refusal: the words of a host have at most some hundred characters. */
 const REFUSAL_BYTES_MAX = 16 * 1024;
+
+const REFUSED = 403;
+/** The answer to who has not proven itself has no reason, because anyone can ask. */
+const CLOCKS = 'the wall clocks of the two may differ by more than a minute';
 
 /** Most names and values of a request or a refusal. */
 const VALUES_MAX = 1_000;
@@ -85,19 +93,24 @@ interface PeerStreamsDeps {
 }
 
 export interface PeerStreams extends Pick<Link, 'openStream'> {
-  /** Relays a connection to a public port through the primary. @throws StreamError as `openStream`; also if nobody may connect */
-  openPort(port: PeerPort): Promise<Duplex>;
+  /**
+   * Relays a connection to a public port through the primary. `gone` aborts once the client has left.
+   * @throws StreamError as `openStream`; also if nobody may connect, or if the client has left
+   */
+  openPort(port: PeerPort, gone: AbortSignal): Promise<Duplex>;
 }
 
 /** The end that asks. Its `openStream` does what that of `Link` does, through the primary. */
 export function openPeerStreams({ sealing, clock, ids, primary }: PeerStreamsDeps): PeerStreams {
-  const ask = async (asks: Opening['asks']): Promise<Duplex> => {
+  const ask = async (asks: Opening['asks'], gone?: AbortSignal): Promise<Duplex> => {
     const to = primary();
     if (to === undefined) throw new StreamError('link', 'no control plane has the links at the moment');
     const opening: Opening = { id: ids.secret(ID_BYTES), at_ms: clock.now(), asks };
     const sealed = sealing.seal(placeOf(to.id), JSON.stringify(opening));
     if (sealed.length > SEALED_CHARS_MAX) throw new StreamError('link', 'the target is too long for a request');
-    return dial(new URL(PEER_STREAMS_PATH, to.url), sealed, clock);
+    const stream = await dial(new URL(PEER_STREAMS_PATH, to.url), { sealed, gone }, clock);
+    breakIfLeft(stream, () => primary()?.id === to.id, clock);
+    return stream;
   };
   return {
     openStream: (machineId, workloadId, target) => ask({ machine_id: machineId, workload_id: workloadId, target }),
@@ -107,21 +120,28 @@ export function openPeerStreams({ sealing, clock, ids, primary }: PeerStreamsDep
 
 interface ListenerDeps {
   sealing: Sealing;
-  clock: Pick<Clock, 'now' | 'monotonicMs'>;
+  clock: Pick<Clock, 'now' | 'monotonicMs' | 'after'>;
   log: Log;
   /** The id of this process among the control planes of its database. */
   member: string;
   openStream: Link['openStream'];
-  /** Undefined if nobody may connect, or if the client has left. */
-  openPort(port: PeerPort, client: { isGone(): boolean }): Promise<Duplex | undefined>;
+  /** Undefined if nobody may connect, or if the client has left. `gone` aborts once the other control plane does not wait any more. */
+  openPort(port: PeerPort, gone: AbortSignal): Promise<Duplex | undefined>;
+}
+
+export interface PeerStreamsListener {
+  onUpgrade: UpgradeListener;
+  /** The streams that are open now may go on for `graceMs`. Resolves when they have ended. */
+  drain(graceMs: number): Promise<void>;
 }
 
 /** The end of the primary. Its path is PEER_STREAMS_PATH. */
-export function peerStreamsListener({ log: plain, ...given }: ListenerDeps): UpgradeListener {
+export function openPeerStreamsListener({ log: plain, ...given }: ListenerDeps): PeerStreamsListener {
   // Anyone can connect, so the log lines of an address are limited.
-  const deps = { ...given, log: throttledLog(plain, given.clock) };
+  const open = new Set<Duplex>();
+  const deps = { ...given, open, log: throttledLog(plain, given.clock) };
   const accept = openOnce({ ageMsMax: AGE_MS_MAX, knownMax: KNOWN_MAX });
-  return ({ request, head, clientIp, proven }) => {
+  const onUpgrade: UpgradeListener = ({ request, head, clientIp, proven }) => {
     const { socket } = request;
     let opening: Opening;
     try {
@@ -136,30 +156,67 @@ export function peerStreamsListener({ log: plain, ...given }: ListenerDeps): Upg
     proven();
     void serve(opening, { socket, head }, deps);
   };
+  const drain = async (graceMs: number): Promise<void> => {
+    const left = [...open];
+    const cancel = given.clock.after(graceMs, () => left.forEach((stream) => stream.destroy()));
+    await Promise.all(left.map((stream) => new Promise<void>((resolve) => void stream.once('close', resolve))));
+    cancel();
+  };
+  return { onUpgrade, drain };
 }
 
-function dial(url: URL, sealed: string, clock: PeerStreamsDeps['clock']): Promise<Duplex> {
+/** A primary whose machine hangs never ends its streams. */
+function breakIfLeft(stream: Duplex, isPrimary: () => boolean, clock: PeerStreamsDeps['clock']): void {
+  const look = (): void => {
+    if (isPrimary()) cancel = clock.after(LOOK_MS, look);
+    else stream.destroy(new Error('the control plane that had the links is not the primary any more'));
+  };
+  // Its first bytes may have broken it, and its `close` does not come again.
+  if (stream.destroyed) return;
+  let cancel = clock.after(LOOK_MS, look);
+  stream.once('close', () => cancel());
+}
+
+function dial(
+  url: URL,
+  { sealed, gone }: { sealed: string; gone: AbortSignal | undefined },
+  clock: PeerStreamsDeps['clock'],
+): Promise<Duplex> {
   const send = url.protocol === 'https:' ? httpsRequest : httpRequest;
   return new Promise((resolve, reject) => {
     const headers = { connection: 'Upgrade', upgrade: PROTOCOL, authorization: `${SCHEME}${sealed}` };
     const request = send(url, { agent: false, headers });
-    const fail = (error: StreamError): void => {
+    const leave = (): void => {
+      reset(request.socket);
+      fail(new StreamError('link', 'the client has left'));
+    };
+    const settle = (): void => {
       cancel();
+      gone?.removeEventListener('abort', leave);
+    };
+    const fail = (error: StreamError): void => {
+      settle();
       reject(error);
       request.destroy();
     };
+    gone?.addEventListener('abort', leave);
     const cancel = clock.after(OPEN_MS_MAX, () =>
       fail(new StreamError('link', 'the control plane that has the links did not answer in time')),
     );
     request.once('upgrade', (response, socket, head) => {
       if (response.headers.upgrade !== PROTOCOL) return fail(unusable('speaks another protocol'));
-      cancel();
+      settle();
       resolve(wireOf(socket, { dialled: true, head }));
     });
     request.once('response', (response) => void refusalOf(response).then(fail));
     request.on('error', (error) => fail(unusable(`cannot be reached: ${messageOf(error)}`)));
     request.end();
   });
+}
+
+/** After an ordinary close, the port would stay taken for a minute. Strangers who connect and leave could take all 28,000. */
+function reset(socket: Socket | null): void {
+  if (socket !== null && !(socket instanceof TLSSocket)) socket.resetAndDestroy();
 }
 
 function unusable(why: string): StreamError {
@@ -173,7 +230,7 @@ async function refusalOf(response: IncomingMessage): Promise<StreamError> {
     const { leg, detail } = Refusal.parse(parseJson(await bodyOf(response), VALUES_MAX));
     return new StreamError(leg, detail);
   } catch {
-    return unusable(`answered ${status}`);
+    return unusable(status === REFUSED ? `answered ${status}: ${CLOCKS}` : `answered ${status}`);
   }
 }
 
@@ -219,7 +276,7 @@ function placeOf(id: string): string {
 async function serve(
   { asks }: Opening,
   { socket, head }: { socket: Socket; head: Buffer },
-  deps: Pick<ListenerDeps, 'openStream' | 'openPort' | 'log'>,
+  deps: Pick<ListenerDeps, 'openStream' | 'openPort' | 'log'> & { open: Set<Duplex> },
 ): Promise<void> {
   // The wire is not there yet, and would never see an end that came before it.
   const leave = (): void => void socket.destroy();
@@ -229,7 +286,10 @@ async function serve(
     if (socket.destroyed) return void stream.destroy();
     socket.off('end', leave);
     socket.write(`HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: ${PROTOCOL}\r\n\r\n`);
-    splice(wireOf(socket, { dialled: false, head }), stream);
+    const wire = wireOf(socket, { dialled: false, head });
+    deps.open.add(wire);
+    wire.once('close', () => deps.open.delete(wire));
+    splice(wire, stream);
   } catch (error) {
     const of = 'target' in asks ? { machine_id: asks.machine_id } : { instance_id: asks.instance_id };
     if (!(error instanceof StreamError))
@@ -246,11 +306,15 @@ async function streamOf(
   { openStream, openPort }: Pick<ListenerDeps, 'openStream' | 'openPort'>,
 ): Promise<Duplex> {
   if ('target' in asks) return openStream(asks.machine_id, asks.workload_id, asks.target);
-  const stream = await openPort(asks, { isGone: () => socket.destroyed });
+  const leaving = new AbortController();
+  socket.once('close', () => leaving.abort(LEFT));
+  const stream = await openPort(asks, leaving.signal);
   if (stream === undefined) throw new StreamError('refused', 'nobody may connect to this port now');
   return stream;
 }
 
+/** The reason of an abort. Without one, each stream would create an error with a stack. */
+const LEFT = 'left';
 const UNEXPECTED: Refusal = { leg: 'link', detail: 'the control plane that has the links has failed' };
 
 function wireOf(socket: Socket, end: { dialled: boolean; head: Buffer }): Duplex {

@@ -8,7 +8,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import { TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
 import type { AddressLimit } from '../../base/http/address-limit.ts';
-import { silentConnections, type Tls } from '../../base/http/listen.ts';
+import { silentConnections, type Tls, unboundText } from '../../base/http/listen.ts';
 import { hasBody } from '../../base/http/uploads.ts';
 import { logAcceptErrors } from '../../base/http/accept-errors.ts';
 import type { AppProxy } from './app-proxy.ts';
@@ -77,7 +77,9 @@ export function openAppServer({ proxy, tls, limit, ...deps }: AppServerDeps): Ap
   return {
     listen: async ({ host, port }) => {
       server.listen(port, host);
-      await once(server, 'listening');
+      await once(server, 'listening').catch((error: unknown) => {
+        throw new Error(`apps.listen: ${unboundText({ host, port }, error)}`, { cause: error });
+      });
       logAcceptErrors(server, { port }, deps);
       return { port: (server.address() as AddressInfo).port };
     },

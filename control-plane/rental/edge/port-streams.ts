@@ -19,8 +19,8 @@ export interface PortTarget {
 
 export interface PortClient {
   ip: string;
-  /** True once the client has left. */
-  isGone(): boolean;
+  /** Aborts once the client has left. */
+  gone: AbortSignal;
 }
 
 /** The stream that a host was asked to open. */
@@ -59,8 +59,8 @@ async function askForApp(
   client: PortClient,
   { access: readAccess, link }: PortStreamsDeps,
 ): Promise<Asked | undefined> {
-  const access = client.isGone() ? undefined : await readAccess(instanceId);
-  if (access === undefined || client.isGone()) return undefined;
+  const access = client.gone.aborted ? undefined : await readAccess(instanceId);
+  if (access === undefined || client.gone.aborted) return undefined;
   return { stream: link.openStream(access.machineId, access.workloadId, { kind: 'tcp', port: appPort }) };
 }
 
@@ -69,16 +69,16 @@ async function askForSsh(
   client: PortClient & { untilMs: number },
   { access: readAccess, clock, link }: PortStreamsDeps,
 ): Promise<Asked | undefined> {
-  while (!client.isGone()) {
+  while (!client.gone.aborted) {
     const access = await readAccess(instanceId);
-    if (access === undefined || client.isGone()) return undefined;
+    if (access === undefined || client.gone.aborted) return undefined;
     const { machineId, workloadId, authorizedKeys } = access;
     if (!link.isBehind(machineId)) {
       const target: OpenMessage['target'] = { kind: 'ssh', authorized_keys: authorizedKeys, client_ip: client.ip };
       return { stream: link.openStream(machineId, workloadId, target) };
     }
     // Keys may change during the wait, so they are read again after it.
-    while (link.isBehind(machineId) && !client.isGone()) {
+    while (link.isBehind(machineId) && !client.gone.aborted) {
       if (clock.monotonicMs() >= client.untilMs) throw new StreamError('link', 'the host does not read from its link');
       await clock.sleep(BEHIND_PERIOD_MS);
     }

@@ -16,7 +16,7 @@ import { openAddressLimit } from '../../base/http/address-limit.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { EndpointPorts, Endpoints } from '../endpoints/endpoints.ts';
-import { logAcceptErrors } from './accept-errors.ts';
+import { logAcceptErrors } from '../../base/http/accept-errors.ts';
 import type { Asked, PortStreams, PortTarget } from './port-streams.ts';
 
 export interface PublicPorts {
@@ -47,6 +47,9 @@ interface Connection {
   openedMs: number;
 }
 
+/** The reason of an abort. Without one, each connection would create an error with a stack. */
+const LEFT = 'left';
+
 interface PublicPortsDeps {
   db: Pick<Db, 'read'>;
   clock: Pick<Clock, 'monotonicMs' | 'after'>;
@@ -67,7 +70,8 @@ export function openPublicPorts({ log: plain, ...given }: PublicPortsDeps): Publ
   const listeners = new Map<number, Listener>();
   /** The server of each instance's SSH port. */
   const sshServers = new Map<string, Server>();
-  let unopened = 0;
+  /** The public ports that the last `sync` could not open. */
+  let unopened: ReadonlySet<number> = new Set();
   let syncing: Promise<void> = Promise.resolve();
 
   const listen = async (port: PublicPort): Promise<void> => {
@@ -101,11 +105,13 @@ export function openPublicPorts({ log: plain, ...given }: PublicPortsDeps): Publ
       const isRight = leadsTo(listener.port, open.get(listener.port.publicPort));
       if (!isRight || !listener.server.listening) await shut(listener, 0);
     }
-    let failed = 0;
+    const failed = new Set<number>();
     for (const port of open.values()) {
       if (listeners.has(port.publicPort)) continue;
       await listen(port).catch((error: unknown) => {
-        failed += 1;
+        failed.add(port.publicPort);
+        // It is tried every few seconds, for as long as another program has the port.
+        if (unopened.has(port.publicPort)) return;
         log.error(
           { instance_id: port.instanceId, port: port.publicPort, err: error },
           'a public port could not be opened; it is tried again',
@@ -117,7 +123,7 @@ export function openPublicPorts({ log: plain, ...given }: PublicPortsDeps): Publ
 
   return {
     sync: () => (syncing = syncing.then(sync, sync)),
-    unopened: () => unopened,
+    unopened: () => unopened.size,
     listens: (instanceId) => sshServers.get(instanceId)?.listening === true,
     close: async (graceMs) => {
       await Promise.all([...listeners.values()].map((listener) => shut(listener, graceMs)));
@@ -154,9 +160,13 @@ function serverOf(port: PublicPort, connections: Listener['connections'], deps: 
     }
     const connection = { socket, network: networkOf(clientIp), openedMs };
     connections.add(connection);
-    socket.on('close', () => connections.delete(connection));
-    const client = { ip: clientIp, isGone: () => socket.destroyed };
-    relay(socket, deps.streams.ask(port, client)).catch((error: unknown) => {
+    const leaving = new AbortController();
+    socket.on('close', () => {
+      connections.delete(connection);
+      leaving.abort(LEFT);
+    });
+    relay(socket, deps.streams.ask(port, { ip: clientIp, gone: leaving.signal })).catch((error: unknown) => {
+      if (socket.destroyed) return;
       const fields = { instance_id: port.instanceId, client_ip: clientIp, reason: messageOf(error) };
       log.info(fields, 'a connection could not be relayed');
       socket.destroy();

@@ -6,7 +6,12 @@ import { type AddressInfo, connect, createServer as createTcpServer, type Server
 import type { Duplex } from 'node:stream';
 import { openSealing, type Sealing } from '../../../control-plane/base/http/sealing.ts';
 import type { Link } from '../../../control-plane/fleet/link/link.ts';
-import { openPeerStreams, type PeerPort, peerStreamsListener } from '../../../control-plane/fleet/link/peer-streams.ts';
+import {
+  openPeerStreams,
+  openPeerStreamsListener,
+  type PeerPort,
+  type PeerStreamsListener,
+} from '../../../control-plane/fleet/link/peer-streams.ts';
 import { createIds } from '../../../shared/ids.ts';
 import { HEADER_BYTES_READ_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
@@ -30,11 +35,15 @@ export interface PeerPrimary {
   /** How it opens a stream. A test may replace it. */
   openStream: Link['openStream'];
   /** How it opens a port. A test may replace it. */
-  openPort(port: PeerPort, client: { isGone(): boolean }): Promise<Duplex | undefined>;
+  openPort(port: PeerPort, gone: AbortSignal): Promise<Duplex | undefined>;
   /** The host's end of the stream that was opened last. */
   workload: Duplex;
+  /** How far the wall clock of those that ask it is behind. */
+  lateMs: number;
   /** How many callers have proven that they are a control plane. */
   proofs: number;
+  /** How connections of callers have failed. */
+  broken: string[];
   /** Listens. Returns its origin. */
   start(certificate?: Certificate): Promise<string>;
   /** Listens with another server in its place. Returns its origin. */
@@ -43,6 +52,8 @@ export interface PeerPrimary {
   dial(url: string | undefined, target?: OpenMessage['target']): Promise<Duplex>;
   /** The number of open connections to it. */
   connections(): Promise<number>;
+  /** Its streams may go on for `graceMs`. */
+  drain(graceMs: number): Promise<void>;
   /** Breaks the connections to it. */
   cut(): void;
   /** Listens no more. */
@@ -52,15 +63,14 @@ export interface PeerPrimary {
 export function openPeerPrimary(): PeerPrimary {
   const clock = virtualClock();
   const ids = createIds(clock, seededRng(7));
-  const sealingOf = (byte: number): Sealing =>
-    openSealing(new Uint8Array(32).fill(byte), createIds(clock, seededRng(byte)));
   const log = createLog('test', 'info', { write: (line: string) => void primary.logged.push(line) });
   const upgraded: Duplex[] = [];
+  let listener: PeerStreamsListener | undefined;
   let listening: Server | undefined;
 
   const serve = (server: Server): Promise<string> => {
     const { sealing } = primary;
-    const listener = peerStreamsListener({
+    const opened = openPeerStreamsListener({
       sealing,
       clock,
       log,
@@ -68,19 +78,20 @@ export function openPeerPrimary(): PeerPrimary {
       openStream: (...what) => primary.openStream(...what),
       openPort: (...what) => primary.openPort(...what),
     });
+    listener = opened;
     const proven = (): void => void (primary.proofs += 1);
     server.on('upgrade', (request, socket, head) => {
       upgraded.push(socket);
-      socket.on('error', () => socket.destroy());
-      listener({ request, socket, head, clientIp: '192.0.2.1', proven });
+      socket.on('error', ({ message }) => (primary.broken.push(message), socket.destroy()));
+      opened.onUpgrade({ request, socket, head, clientIp: '192.0.2.1', proven });
     });
     return primary.startAs(server);
   };
 
   const primary: PeerPrimary = {
     clock,
-    sealing: sealingOf(5),
-    otherSealing: sealingOf(6),
+    sealing: sealingOf(5, clock),
+    otherSealing: sealingOf(6, clock),
     logged: [],
     asked: [],
     openStream: async (...what) => {
@@ -91,7 +102,9 @@ export function openPeerPrimary(): PeerPrimary {
     },
     openPort: async () => undefined,
     workload: undefined as unknown as Duplex,
+    lateMs: 0,
     proofs: 0,
+    broken: [],
     start: async (certificate) =>
       certificate === undefined
         ? serve(createServer({ maxHeaderSize: HEADER_BYTES_READ_MAX }))
@@ -103,17 +116,23 @@ export function openPeerPrimary(): PeerPrimary {
     dial: (url, target = TARGET) => {
       const { sealing } = primary;
       const of = url === undefined ? undefined : { id: 'primary', url };
-      const streams = openPeerStreams({ sealing, clock, ids, primary: () => of });
+      const late = { ...clock, now: () => clock.now() - primary.lateMs };
+      const streams = openPeerStreams({ sealing, clock: late, ids, primary: () => of });
       return streams.openStream('m-1', 'w-1', target);
     },
     connections: () =>
       new Promise((resolve, reject) => {
         listening?.getConnections((error, count) => (error === null ? resolve(count) : reject(error)));
       }),
+    drain: async (graceMs) => listener?.drain(graceMs),
     cut: () => upgraded.forEach((socket) => socket.destroy()),
     stop: () => new Promise((resolve) => (listening === undefined ? resolve() : listening.close(() => resolve()))),
   };
   return primary;
+}
+
+function sealingOf(byte: number, clock: VirtualClock): Sealing {
+  return openSealing(new Uint8Array(32).fill(byte), createIds(clock, seededRng(byte)));
 }
 
 async function portOf(server: TcpServer): Promise<number> {

@@ -55,9 +55,17 @@ describe.each([
   });
   afterEach(() => void stream.destroy());
 
-  test('leads to the workload that was asked for, its caller has proven itself, and no timer is left', () => {
+  test('leads to the workload that was asked for, and its caller has proven itself', () => {
     expect(primary.asked).toEqual([['m-1', 'w-1', TARGET]]);
-    expect([primary.proofs, primary.clock.waiting()]).toEqual([1, 0]);
+    expect(primary.proofs).toBe(1);
+  });
+
+  test('looks at its primary while it is open, and leaves no timer', async () => {
+    await primary.clock.advance(60_000);
+    expect([stream.destroyed, primary.clock.waiting()]).toEqual([false, 1]);
+    stream.destroy();
+    await once(stream, 'close');
+    expect(primary.clock.waiting()).toBe(0);
   });
 
   test('carries bytes whole and in order, both ways at once, and closes when both ends are done', async () => {
@@ -209,6 +217,14 @@ describe('there is no stream if', () => {
     );
     const failure = await failureOf(primary.dial(await primary.startAs(server)));
     expect(failure).toMatchObject({ leg: 'link', message: expect.stringContaining(String(status)) as string });
+    await noConnection();
+  });
+
+  test('the wall clocks of the two differ by more than a minute, which the reason names', async () => {
+    primary.lateMs = 61_000;
+    const failure = await failureOf(primary.dial(await primary.start()));
+    const message = expect.stringContaining('the wall clocks of the two may differ by more than a minute') as string;
+    expect(failure).toMatchObject({ leg: 'link', message });
     await noConnection();
   });
 

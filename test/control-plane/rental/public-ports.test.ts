@@ -94,6 +94,21 @@ test('a port that another program has is not taken for ours, and is opened once 
   expect([ports.listens('i'), ports.unopened()]).toEqual([true, 0]);
 });
 
+test('a port that stays taken writes one line each time that it is lost', async () => {
+  const lines: string[] = [];
+  const log = createLog('test', 'info', { write: (line: string) => void lines.push(line) });
+  const port = await open([], undefined, { log });
+  for (const count of [1, 2]) {
+    await ports.close(0);
+    const other = createServer().listen(port, HOST);
+    await once(other, 'listening');
+    for (let i = 0; i < 3; i += 1) await ports.sync();
+    expect([lines.length, ports.unopened()]).toEqual([count, 1]);
+    await new Promise((resolve) => other.close(resolve));
+    await ports.sync();
+  }
+});
+
 /** Connects and counts what is closed at once. */
 async function dial(port: number, count: number, localAddress = '127.0.0.1'): Promise<{ closed: number }> {
   const counted = { closed: 0 };
