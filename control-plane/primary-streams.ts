@@ -1,4 +1,4 @@
-// Where streams into workloads come from: from a link of this process if it is the primary, and through the primary otherwise.
+// Gives streams into workloads: from a link of this process if it is the primary, and through the primary otherwise.
 import type { Duplex } from 'node:stream';
 import type { Peer } from './base/http/peers.ts';
 import type { Link } from './fleet/link/link.ts';

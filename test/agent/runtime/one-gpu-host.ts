@@ -37,7 +37,7 @@ export interface HostOptions {
   guest: boolean;
   /** True if the holder of wl_a works, and is connected. If false, the runtime has to connect to it. True if it is left out. */
   isHolderUp?: boolean;
-  /** Where the agent keeps its state; the disk of this machine if it is left out. */
+  /** The storage of the agent's state. If it is left out, it is the disk of this machine. */
   files?: StateFiles;
 }
 
