@@ -2,7 +2,7 @@
 //
 // A request is passed on before its body is read: the primary authenticates and limits. The secondary limits only what a stranger could use up here:
 // its connections to the primary, and their ports.
-import type { ClientRequest, IncomingMessage } from 'node:http';
+import type { IncomingMessage } from 'node:http';
 import { pipeline } from 'node:stream';
 import proxyAddress from '@fastify/proxy-addr';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
@@ -14,7 +14,7 @@ import { type ClockDifference, openClockDifference } from './clock-difference.ts
 import { endToEnd, type RawHeaders } from './hop-headers.ts';
 import { openOneByOne } from './one-by-one.ts';
 import { type Fails, openPassedUpgrades, type PassedUpgrades } from './passed-upgrades.ts';
-import { isOpened, OPENED, openPeers, PASSED_ON, type Peer } from './peers.ts';
+import { breakIfReplaced, isOpened, OPENED, openPeers, PASSED_ON, type Peer } from './peers.ts';
 import { openPrimaryRequests, type PrimaryRequests } from './primary-requests.ts';
 import type { RateLimits } from './rate-limits.ts';
 import { isRepeatable, sendBody } from './relaying.ts';
@@ -59,11 +59,6 @@ export interface PassOn {
 
 /** How often a request is sent, if it can be repeated. */
 const TRIES_MAX = 3;
-/**
- * How often a request in progress looks whether its primary still is the primary. A primary that stops answers all requests before. One whose machine
- * hangs would never answer, and never close the connection.
- */
-const LOOK_MS = 5_000;
 
 const NOT_PRIMARY =
   'what answers at the peer_url of the primary is not the primary, so its answers are refused: let peer_url of that control plane lead to its API';
@@ -176,7 +171,7 @@ function openPasses({
     });
     if (isRepeatable(raw)) outgoing.end();
     else sendBody(raw, outgoing);
-    breakIfLeft(outgoing, () => isStill(primary(), to), clock);
+    breakIfReplaced(outgoing, () => isStill(primary(), to), clock);
     response.once('close', () => outgoing.destroy());
   };
   return (to, handled) => pass(to, handled, 1);
@@ -209,15 +204,6 @@ export function unserved(cause?: Error): ServiceError {
 
 function isStill(primary: Primary, { id, url }: Peer): boolean {
   return typeof primary !== 'string' && primary.id === id && primary.url === url;
-}
-
-function breakIfLeft(outgoing: ClientRequest, isPrimary: () => boolean, clock: Pick<Clock, 'after'>): void {
-  const look = (): void => {
-    if (isPrimary()) cancel = clock.after(LOOK_MS, look);
-    else outgoing.destroy(new Error('it is not the primary any more'));
-  };
-  let cancel = clock.after(LOOK_MS, look);
-  outgoing.once('close', () => cancel());
 }
 
 /** True if Node can write the status. Something else than a control plane may listen at the address, and Node would throw. */

@@ -7,9 +7,12 @@
 // The control planes of one database share a secret, and each process has an id. Nobody else can open the seal: no other server, no other
 // installation, and no copy of the installation with the same secret. Such a copy refuses the request, because it was meant for another process.
 //
+// A request or a stream that goes on ends once another control plane is the primary (`breakIfReplaced`).
+//
 // A word is made once for each primary, and the primary opens it at each request, which takes it some microseconds. The word is no secret from who
 // reads the network between them. Only TLS keeps a server out that has been put there to deceive.
 import type { IncomingHttpHeaders } from 'node:http';
+import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Sealing } from './sealing.ts';
 
@@ -67,6 +70,28 @@ export function openPeers({ id: own, sealing, ids }: PeersDeps): Peers {
       }
     },
   };
+}
+
+/** How often what goes on with the primary looks whether that still is the primary. */
+const LOOK_MS = 5_000;
+
+/** A request or a stream that goes on with the primary. */
+interface Going {
+  destroyed: boolean;
+  destroy(error: Error): void;
+  once(event: 'close', fn: () => void): void;
+}
+
+/** Breaks what goes on with a primary once another one has its place. A primary that stops ends it before. One whose machine hangs never would. */
+export function breakIfReplaced(going: Going, isPrimary: () => boolean, clock: Pick<Clock, 'after'>): void {
+  const look = (): void => {
+    if (isPrimary()) cancel = clock.after(LOOK_MS, look);
+    else going.destroy(new Error('it is not the primary any more'));
+  };
+  // The first bytes of a stream may have broken it, and its `close` does not come again.
+  if (going.destroyed) return;
+  let cancel = clock.after(LOOK_MS, look);
+  going.once('close', () => cancel());
 }
 
 export function isOpened(headers: NodeJS.Dict<string | string[]>, { word }: Question): boolean {

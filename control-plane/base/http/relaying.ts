@@ -1,4 +1,4 @@
-// What both proxies of the service share: the one for applications, and the one that passes requests on to the primary.
+// What relaying for others needs: the proxy for applications, the public ports, and what passes on to the primary share it.
 import type { ClientRequest, IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { RawHeaders } from './hop-headers.ts';
@@ -18,6 +18,14 @@ export function sendBody(request: IncomingMessage, outgoing: ClientRequest): voi
   outgoing.write('', 'latin1');
   request.pipe(outgoing);
   outgoing.once('close', () => request.unpipe(outgoing).resume());
+}
+
+/** Aborts when the connection has closed. */
+export function closeSignal(socket: Duplex): AbortSignal {
+  const closing = new AbortController();
+  // An abort without a reason would create an error with a stack.
+  socket.once('close', () => closing.abort('closed'));
+  return closing.signal;
 }
 
 /** Writes the head of an answer in latin1, because Node reads heads in latin1. `first` is the status line. */

@@ -30,7 +30,8 @@ import { parseJson } from '../../../shared/json.ts';
 import { type Log, throttledLog } from '../../../shared/log.ts';
 import { OpenTarget } from '../../../shared/protocol/link.ts';
 import { streamDuplex } from '../../../shared/protocol/stream.ts';
-import type { Peer } from '../../base/http/peers.ts';
+import { breakIfReplaced, type Peer } from '../../base/http/peers.ts';
+import { closeSignal } from '../../base/http/relaying.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 import type { UpgradeListener } from '../../base/http/upgrades.ts';
 import type { Link } from './link.ts';
@@ -49,8 +50,6 @@ const KNOWN_MAX = 100_000;
 const ID_BYTES = 12;
 /** The primary waits for the host. The rest is for the way to the primary and back. */
 const OPEN_MS_MAX = STREAM_DIAL_MS_MAX + 5_000;
-/** How often a stream looks whether its primary still is the primary. */
-const LOOK_MS = 5_000;
 /** Longest sealed request. The other headers have some hundred bytes. */
 const SEALED_CHARS_MAX = HEADER_BYTES_MAX - 1024;
 /** Longest refusal: the words of a host have at most some hundred characters. */
@@ -109,7 +108,7 @@ export function openPeerStreams({ sealing, clock, ids, primary }: PeerStreamsDep
     const sealed = sealing.seal(placeOf(to.id), JSON.stringify(opening));
     if (sealed.length > SEALED_CHARS_MAX) throw new StreamError('link', 'the target is too long for a request');
     const stream = await dial(new URL(PEER_STREAMS_PATH, to.url), { sealed, gone }, clock);
-    breakIfLeft(stream, () => primary()?.id === to.id, clock);
+    breakIfReplaced(stream, () => primary()?.id === to.id, clock);
     return stream;
   };
   return {
@@ -163,18 +162,6 @@ export function openPeerStreamsListener({ log: plain, ...given }: ListenerDeps):
     cancel();
   };
   return { onUpgrade, drain };
-}
-
-/** A primary whose machine hangs never ends its streams. */
-function breakIfLeft(stream: Duplex, isPrimary: () => boolean, clock: PeerStreamsDeps['clock']): void {
-  const look = (): void => {
-    if (isPrimary()) cancel = clock.after(LOOK_MS, look);
-    else stream.destroy(new Error('the control plane that had the links is not the primary any more'));
-  };
-  // Its first bytes may have broken it, and its `close` does not come again.
-  if (stream.destroyed) return;
-  let cancel = clock.after(LOOK_MS, look);
-  stream.once('close', () => cancel());
 }
 
 function dial(
@@ -306,15 +293,11 @@ async function streamOf(
   { openStream, openPort }: Pick<ListenerDeps, 'openStream' | 'openPort'>,
 ): Promise<Duplex> {
   if ('target' in asks) return openStream(asks.machine_id, asks.workload_id, asks.target);
-  const leaving = new AbortController();
-  socket.once('close', () => leaving.abort(LEFT));
-  const stream = await openPort(asks, leaving.signal);
+  const stream = await openPort(asks, closeSignal(socket));
   if (stream === undefined) throw new StreamError('refused', 'nobody may connect to this port now');
   return stream;
 }
 
-/** The reason of an abort. Without one, each stream would create an error with a stack. */
-const LEFT = 'left';
 const UNEXPECTED: Refusal = { leg: 'link', detail: 'the control plane that has the links has failed' };
 
 function wireOf(socket: Socket, end: { dialled: boolean; head: Buffer }): Duplex {

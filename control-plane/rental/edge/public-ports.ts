@@ -14,6 +14,7 @@ import {
 } from '../../../shared/limits.ts';
 import { openAddressLimit } from '../../base/http/address-limit.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
+import { closeSignal } from '../../base/http/relaying.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { EndpointPorts, Endpoints } from '../endpoints/endpoints.ts';
 import { logAcceptErrors } from '../../base/http/accept-errors.ts';
@@ -46,9 +47,6 @@ interface Connection {
   network: string;
   openedMs: number;
 }
-
-/** The reason of an abort. Without one, each connection would create an error with a stack. */
-const LEFT = 'left';
 
 interface PublicPortsDeps {
   db: Pick<Db, 'read'>;
@@ -160,12 +158,8 @@ function serverOf(port: PublicPort, connections: Listener['connections'], deps: 
     }
     const connection = { socket, network: networkOf(clientIp), openedMs };
     connections.add(connection);
-    const leaving = new AbortController();
-    socket.on('close', () => {
-      connections.delete(connection);
-      leaving.abort(LEFT);
-    });
-    relay(socket, deps.streams.ask(port, { ip: clientIp, gone: leaving.signal })).catch((error: unknown) => {
+    socket.on('close', () => connections.delete(connection));
+    relay(socket, deps.streams.ask(port, { ip: clientIp, gone: closeSignal(socket) })).catch((error: unknown) => {
       if (socket.destroyed) return;
       const fields = { instance_id: port.instanceId, client_ip: clientIp, reason: messageOf(error) };
       log.info(fields, 'a connection could not be relayed');
