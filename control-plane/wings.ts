@@ -29,6 +29,7 @@ import { type Endpoints, openEndpoints } from './rental/endpoints/endpoints.ts';
 import { openReservations, type Reservations, type ReservationsDeps } from './rental/reservations/reservations.ts';
 import { type Instances, openInstances } from './rental/instances/instances.ts';
 import type { Probes } from './rental/instances/steps.ts';
+import { findInstance } from './rental/instances/store.ts';
 import type { Images } from './rental/launch/images.ts';
 import { type LaunchRoom, openLaunch } from './rental/launch/launch.ts';
 import type { ModelHub } from './rental/launch/model-hub.ts';
@@ -90,7 +91,14 @@ export function openMoney(core: Core, settings: Settings, { events, nudges }: { 
   const { launchHoldMinutes, earningsDelayMs: delayMs } = settings;
   const corrections = openCorrections({ db, clock, ids, ledger });
   const { keepRefundsWithinCharge } = corrections;
-  const metering = openMetering({ db, clock, ids, log, ledger, credits, launchHoldMinutes, keepRefundsWithinCharge });
+  const metering = openMetering({
+    ...core,
+    ledger,
+    credits,
+    launchHoldMinutes,
+    limitOf: async (query, instanceId) => (await findInstance(query, instanceId))?.auto_terminate_ms ?? null,
+    keepRefundsWithinCharge,
+  });
   const supplierStatus: PayingDeps['supplierStatus'] = async (query, id) => (await findSupplier(query, id))?.status;
   const payouts = openPayouts({ ...core, ...settings.payouts, ledger, metering, events, delayMs, supplierStatus });
   const deposits: Deposits = openDeposits({

@@ -9,7 +9,8 @@ import type { Ledger } from '../ledger/ledger.ts';
 import { amountsHeld } from '../ledger/store.ts';
 import type { Credits } from '../credits/credits.ts';
 import type { FreeTime } from '../credits/store.ts';
-import { creditSegment, openOutageCredits, type OwnOutage } from './outage-credit.ts';
+import type { OwnOutage } from './failed-credits.ts';
+import { type LimitOf, openOutageCredits } from './outage-credit.ts';
 import { coverUcents, longHoldUcents, postableMs, WALLET_MS } from './hours.ts';
 import { costUcents, holdId, transfersOf } from './posting.ts';
 import * as store from './store.ts';
@@ -80,6 +81,7 @@ interface MeteringDeps {
   ledger: Ledger;
   credits: Pick<Credits, 'begin' | 'end' | 'skip' | 'payOwnOutage'>;
   launchHoldMinutes: number;
+  limitOf: LimitOf;
   /**
    * Called after charges were reversed. If an operator has refunded some of them before, it undoes these refunds, so that nothing is paid
    * back twice.
@@ -132,7 +134,9 @@ export function openMetering(deps: MeteringDeps): Metering {
   const openPage = (afterId: string): Promise<store.Segment[]> => store.openSegments(db.read, afterId, TICK_PIECE);
   const ownOutages = openOutageCredits({
     ...deps,
-    creditOne: (segment, outage) => creditOwnOutage(segment, outage, { ...deps, metering }),
+    lockSegment,
+    openSegment: metering.openSegment,
+    close: (tx, subjectId, until) => close(tx, subjectId, { ...until, cause: 'own_outage' }, deps),
   });
   return metering;
 }
@@ -218,23 +222,6 @@ async function lockSegment(tx: Tx, seen: store.Segment): Promise<store.Segment |
   await tx.lock('supplier', seen.supplier_id);
   await tx.lock('instance', seen.subject_id);
   return (await store.segmentsOf(tx, [seen.subject_id])).find((segment) => segment.id === seen.id);
-}
-
-/** False if the segment has ended. */
-function creditOwnOutage(
-  seen: store.Segment,
-  outage: OwnOutage,
-  deps: MeteringDeps & { metering: Metering },
-): Promise<boolean> {
-  const { db, credits, metering } = deps;
-  return db.tx('metering.own_outage', async (tx) => {
-    const segment = await lockSegment(tx, seen);
-    if (segment === undefined || segment.ended_ms !== null) return false;
-    const closeForOwnOutage = (subjectId: string, toMs: number): Promise<void> =>
-      close(tx, subjectId, { toMs, evidence: outage.evidence, cause: 'own_outage' }, deps);
-    await creditSegment(tx, segment, outage, { credits, openSegment: metering.openSegment, closeForOwnOutage });
-    return true;
-  });
 }
 
 export interface SkippedStep {

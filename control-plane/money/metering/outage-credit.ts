@@ -1,25 +1,20 @@
 // Credits for our own outages: customers are not charged for that time, but suppliers are paid for it.
 //
-// A rental that cannot be credited keeps no other one from its credit. It is tried again with each tick for as long as this process lives, and each
-// attempt is logged. After that, the operator refunds it by hand.
+// A rental that cannot be credited keeps no other one from its credit. Its outage is stored, and each tick tries it again, also after a restart. Each
+// attempt is logged. If the rental ends before an attempt succeeds, the operator refunds the time by hand.
 import { isoTime } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import { accruedUcents, supplierPartUcents } from '../../../shared/money.ts';
-import { DbError, type Query, type Tx } from '../../base/db/db.ts';
+import { type Db, DbError, type Query, type Tx } from '../../base/db/db.ts';
 import type { Credits } from '../credits/credits.ts';
+import { failedCredits, forgetFailedCredit, insertFailedCredit, type OwnOutage } from './failed-credits.ts';
 import type { NewSegment, Segment } from './store.ts';
 
-export interface OwnOutage {
-  fromMs: number;
-  untilMs: number;
-  /** The evidence that is stored on the transfers. */
-  evidence: string;
-  /**
-   * The time at which the rental ends by its runtime limit; null without a limit. The host enforces the limit without us, so the supplier
-   * is paid until that time.
-   */
-  limitOf(query: Query, subjectId: string): Promise<number | null>;
-}
+/**
+ * The time at which a rental ends by its runtime limit; null without a limit. The host enforces the limit without us, so the supplier is paid
+ * until that time.
+ */
+export type LimitOf = (query: Query, subjectId: string) => Promise<number | null>;
 
 export interface OutageCredits {
   /**
@@ -32,54 +27,66 @@ export interface OutageCredits {
 }
 
 interface OutageCreditsDeps {
+  db: Db;
   log: Log;
-  /** Credits one outage in one segment; false if the segment has ended. */
-  creditOne(segment: Segment, outage: OwnOutage): Promise<boolean>;
+  credits: Pick<Credits, 'end' | 'payOwnOutage'>;
+  limitOf: LimitOf;
+  /** Locks the rental of a segment and what its credits count against, and reads the segment again. Must begin the transaction. */
+  lockSegment(tx: Tx, seen: Segment): Promise<Segment | undefined>;
+  openSegment(tx: Tx, segment: NewSegment): Promise<void>;
+  /** Charges nothing after `toMs`, because the control plane was away. */
+  close(tx: Tx, subjectId: string, until: { toMs: number; evidence: string }): Promise<void>;
 }
 
-export function openOutageCredits({ log, creditOne }: OutageCreditsDeps): OutageCredits {
-  /** The key is the segment and the start of the outage: an outage that is credited again has a later end. */
-  const failed = new Map<string, { segment: Segment; outage: OwnOutage }>();
-
-  const attempt = async (segment: Segment, outage: OwnOutage): Promise<'credited' | 'ended' | 'failed'> => {
-    try {
-      return (await creditOne(segment, outage)) ? 'credited' : 'ended';
-    } catch (error) {
-      if (error instanceof DbError) throw error;
-      log.error(
-        { ...fieldsOf(segment, outage), err: error },
-        'an outage of ours could not be credited to a rental; the next tick tries again',
-      );
-      return 'failed';
-    }
+export function openOutageCredits(deps: OutageCreditsDeps): OutageCredits {
+  const { db, log } = deps;
+  const tryAgain = async (): Promise<void> => {
+    for (const { segment, outage } of await failedCredits(db.read))
+      if ((await attempt(segment, outage, deps)) === 'ended')
+        log.error(
+          fieldsOf(segment, outage),
+          'a rental has ended before an outage of ours was credited to it: refund that time by hand',
+        );
   };
   return {
     credit: async (outage, forEach) => {
+      // A credit ends the segment. So earlier outages are credited to it before.
+      await tryAgain();
       let credited = 0;
-      const failedNow: Segment[] = [];
       await forEach(async (segment) => {
         // A credit opens a new segment with a higher id, which begins at the end of the outage.
         if (segment.started_ms >= outage.untilMs) return;
-        const outcome = await attempt(segment, outage);
-        if (outcome === 'credited') credited += 1;
-        if (outcome === 'failed') failedNow.push(segment);
+        if ((await attempt(segment, outage, deps)) === 'credited') credited += 1;
       });
-      for (const segment of failedNow) failed.set(`${segment.id} ${outage.fromMs}`, { segment, outage });
       return credited;
     },
-    tryAgain: async () => {
-      for (const [key, { segment, outage }] of failed) {
-        const outcome = await attempt(segment, outage);
-        if (outcome === 'failed') continue;
-        failed.delete(key);
-        if (outcome === 'ended')
-          log.error(
-            fieldsOf(segment, outage),
-            'a rental has ended before an outage of ours was credited to it: refund that time by hand',
-          );
-      }
-    },
+    tryAgain,
   };
+}
+
+async function attempt(
+  seen: Segment,
+  outage: OwnOutage,
+  deps: OutageCreditsDeps,
+): Promise<'credited' | 'ended' | 'failed'> {
+  const { db, log, lockSegment } = deps;
+  try {
+    return await db.tx('metering.own_outage', async (tx) => {
+      const segment = await lockSegment(tx, seen);
+      await forgetFailedCredit(tx, seen.id, outage.fromMs);
+      if (segment === undefined || segment.ended_ms !== null) return 'ended';
+      await creditSegment(tx, segment, outage, deps);
+      return 'credited';
+    });
+  } catch (error) {
+    if (error instanceof DbError) throw error;
+    log.error(
+      { ...fieldsOf(seen, outage), err: error },
+      'an outage of ours could not be credited to a rental; the next tick tries again',
+    );
+    await db.tx('metering.own_outage_failed', (tx) => insertFailedCredit(tx, seen.id, outage));
+    return 'failed';
+  }
 }
 
 function fieldsOf({ id, subject_id: instanceId }: Segment, { fromMs, untilMs }: OwnOutage): Record<string, string> {
@@ -90,23 +97,19 @@ function fieldsOf({ id, subject_id: instanceId }: Segment, { fromMs, untilMs }: 
  * Ends the segment at the start of the outage and reverses charges after it. Pays the supplier for the outage from our revenue. Opens a new
  * segment at the end of the outage. It is safe to repeat.
  */
-export async function creditSegment(
+async function creditSegment(
   tx: Tx,
   segment: Segment,
   outage: OwnOutage,
-  deps: {
-    credits: Pick<Credits, 'end' | 'payOwnOutage'>;
-    openSegment(tx: Tx, segment: NewSegment): Promise<void>;
-    closeForOwnOutage(subjectId: string, toMs: number): Promise<void>;
-  },
+  { credits, limitOf, openSegment, close }: OutageCreditsDeps,
 ): Promise<void> {
   const { untilMs, evidence } = outage;
   const fromMs = Math.max(outage.fromMs, segment.started_ms);
-  const limitMs = (await outage.limitOf(tx, segment.subject_id)) ?? untilMs;
+  const limitMs = (await limitOf(tx, segment.subject_id)) ?? untilMs;
   const paidUntilMs = Math.max(fromMs, Math.min(untilMs, limitMs));
-  await deps.closeForOwnOutage(segment.subject_id, fromMs);
+  await close(tx, segment.subject_id, { toMs: fromMs, evidence });
   const lostUcents = accruedUcents(segment.rate_ucents_per_hour, paidUntilMs - fromMs);
-  await deps.credits.payOwnOutage(tx, {
+  await credits.payOwnOutage(tx, {
     id: `${segment.id}:own_outage:${fromMs}`,
     subjectId: segment.subject_id,
     orgId: segment.org_id,
@@ -118,8 +121,8 @@ export async function creditSegment(
     evidence,
   });
   // The rental ends at its limit, so the time after it would not have been charged. It must not count against the bounds of credits.
-  await deps.credits.end(tx, segment.subject_id, paidUntilMs);
-  await deps.openSegment(tx, {
+  await credits.end(tx, segment.subject_id, paidUntilMs);
+  await openSegment(tx, {
     subjectId: segment.subject_id,
     orgId: segment.org_id,
     supplierId: segment.supplier_id,

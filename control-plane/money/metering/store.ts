@@ -17,7 +17,7 @@ export interface NewSegment {
   startedMs: number;
 }
 
-const SegmentRow = z.object({
+export const SegmentRow = z.object({
   id: text,
   subject_id: text,
   org_id: text,
@@ -33,7 +33,7 @@ const SegmentRow = z.object({
 });
 export type Segment = z.infer<typeof SegmentRow>;
 
-const COLUMNS = sql`id, subject_id, org_id, supplier_id, machine_id, gpu_type, gpu_count,
+export const COLUMNS = sql`id, subject_id, org_id, supplier_id, machine_id, gpu_type, gpu_count,
   rate_ucents_per_hour, supplier_bps, started_ms, posted_through_ms, ended_ms`;
 
 /**

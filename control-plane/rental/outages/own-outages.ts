@@ -6,7 +6,6 @@ import { int } from '../../base/db/columns.ts';
 import { type Db, type Query, type Tx, sql } from '../../base/db/db.ts';
 import type { Metering, SkippedStep } from '../../money/metering/metering.ts';
 import { OWN_OUTAGE_MS_MIN } from '../instances/quiet.ts';
-import { findInstance } from '../instances/store.ts';
 
 export const BEAT_PERIOD_MS = 10_000;
 
@@ -124,16 +123,12 @@ async function creditGap(
   if ((awayMs ?? untilMs - fromMs) <= OWN_OUTAGE_MS_MIN) return false;
   const [from, until] = [isoTime(fromMs), isoTime(untilMs)];
   const evidence = `the control plane was away from ${from} to ${until}`;
-  const rentals = await metering.creditOwnOutage({ fromMs, untilMs, evidence, limitOf });
+  const rentals = await metering.creditOwnOutage({ fromMs, untilMs, evidence });
   log.error(
     { from, until, rentals },
     'the control plane was away: this time is credited to customers and paid to suppliers',
   );
   return true;
-}
-
-async function limitOf(query: Query, instanceId: string): Promise<number | null> {
-  return (await findInstance(query, instanceId))?.auto_terminate_ms ?? null;
 }
 
 async function write(tx: Tx, nowMs: number, goodSinceMs: number | null): Promise<void> {

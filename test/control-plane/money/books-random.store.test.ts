@@ -98,7 +98,7 @@ const MONEY_SPENT: Record<string, Action> = {
   late_verdict: async (stage, { which, ms }) => cut(stage, pick(stage.ended, which) ?? 'none', ms),
   own_outage: async ({ training: { world } }, { ms }) => {
     const untilMs = world.clock.now();
-    const outage = { fromMs: untilMs - ms, untilMs, evidence: 'we were away', limitOf: async () => null };
+    const outage = { fromMs: untilMs - ms, untilMs, evidence: 'we were away' };
     return world.rooms.metering.creditOwnOutage(outage);
   },
   ask: async ({ training: { world, who }, receipts, n }, { dollars, isOne }) => {

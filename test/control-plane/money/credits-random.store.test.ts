@@ -125,7 +125,7 @@ async function pass(world: World, step: Step): Promise<string> {
   if (step.do === 'wait' || step.do === 'away') await world.clock.advance(step.ms);
   if (step.do === 'away') {
     const untilMs = world.clock.now();
-    await metering.creditOwnOutage({ fromMs, untilMs, evidence: 'we were away', limitOf: async () => null });
+    await metering.creditOwnOutage({ fromMs, untilMs, evidence: 'we were away' });
   }
   const next =
     step.do === 'decide'

@@ -74,7 +74,6 @@ const away = async (ms: number): Promise<void> => {
     fromMs,
     untilMs: world.clock.now(),
     evidence: 'we were away',
-    limitOf: async () => null,
   });
 };
 

@@ -4,7 +4,7 @@ import { meteringBrings } from '../../../control-plane/money/metering/brings.ts'
 import { DbError } from '../../../control-plane/base/db/db.ts';
 import type { Credits } from '../../../control-plane/money/credits/credits.ts';
 import { type Metering, openMetering } from '../../../control-plane/money/metering/metering.ts';
-import type { OwnOutage } from '../../../control-plane/money/metering/outage-credit.ts';
+import type { OwnOutage } from '../../../control-plane/money/metering/failed-credits.ts';
 import { segmentsOf } from '../../../control-plane/money/metering/store.ts';
 import { holdId } from '../../../control-plane/money/metering/posting.ts';
 import type { Ledger } from '../../../control-plane/money/ledger/ledger.ts';
@@ -54,6 +54,7 @@ test('a rental that cannot be charged is named, and others are charged and found
     ledger: { ...rooms.ledger, coverHold },
     credits: rooms.credits,
     launchHoldMinutes: 10,
+    limitOf: async () => null,
     keepRefundsWithinCharge: async () => undefined,
   });
   expect(await metering.tick(new AbortController().signal)).toEqual(['i-poor']);
@@ -64,6 +65,8 @@ describe('an outage of our own', () => {
   const MINUTE_MS = 60_000;
   let lines: object[];
   let fault: Error | undefined;
+  /** Opens the room as a new process does. */
+  let start: () => Metering;
   let metering: Metering;
   let outage: OwnOutage;
   let started: number;
@@ -76,19 +79,23 @@ describe('an outage of our own', () => {
       if (fault !== undefined && of.subjectId === 'i-broken') throw fault;
       return rooms.credits.payOwnOutage(tx, of);
     };
-    metering = openMetering({
-      db,
-      clock,
-      ids: createIds(clock, seededRng(1)),
-      log: createLog('test', 'info', { write: (line) => void lines.push(JSON.parse(line) as object) }),
-      ledger: rooms.ledger,
-      credits: { ...rooms.credits, payOwnOutage },
-      launchHoldMinutes: 10,
-      keepRefundsWithinCharge: async () => undefined,
-    });
+    let processes = 0;
+    start = () =>
+      openMetering({
+        db,
+        clock,
+        ids: createIds(clock, seededRng((processes += 1))),
+        log: createLog('test', 'info', { write: (line) => void lines.push(JSON.parse(line) as object) }),
+        ledger: rooms.ledger,
+        credits: { ...rooms.credits, payOwnOutage },
+        launchHoldMinutes: 10,
+        limitOf: async () => null,
+        keepRefundsWithinCharge: async () => undefined,
+      });
+    metering = start();
     await clock.advance(3 * MINUTE_MS);
     const times = { fromMs: started + MINUTE_MS, untilMs: started + 2 * MINUTE_MS };
-    outage = { ...times, evidence: 'we were away', limitOf: async () => null };
+    outage = { ...times, evidence: 'we were away' };
   });
 
   const segments = async (): Promise<unknown[]> =>
@@ -121,6 +128,44 @@ describe('an outage of our own', () => {
     await tick();
     expect(await segments()).toEqual(expect.arrayContaining([...creditedOf('i-broken'), ...creditedOf('i-whole')]));
     expect(lines).toHaveLength(2);
+  });
+
+  test('that was not credited to a rental is credited by the next process', async () => {
+    await metering.creditOwnOutage(outage);
+    fault = undefined;
+    metering = start();
+    await tick();
+    expect(await segments()).toEqual(expect.arrayContaining([...creditedOf('i-broken'), ...creditedOf('i-whole')]));
+  });
+
+  test('that is credited again, because the process ended half way, is not credited once more by the tick', async () => {
+    await metering.creditOwnOutage(outage);
+    fault = undefined;
+    metering = start();
+    await metering.creditOwnOutage({ ...outage, untilMs: started + 3 * MINUTE_MS });
+    lines = [];
+    await tick();
+    expect(lines).toEqual([]);
+    const credited = [
+      ['i-broken', 0, 1],
+      ['i-broken', 2, 2],
+      ['i-broken', 3, null],
+    ];
+    expect(await segments()).toEqual(expect.arrayContaining(credited));
+  });
+
+  test('is credited before a later one: neither is lost', async () => {
+    await metering.creditOwnOutage(outage);
+    fault = undefined;
+    await world.clock.advance(3 * MINUTE_MS);
+    const [fromMs, untilMs] = [started + 4 * MINUTE_MS, started + 5 * MINUTE_MS];
+    await metering.creditOwnOutage({ fromMs, untilMs, evidence: 'we were away again' });
+    const both = [
+      ['i-broken', 0, 1],
+      ['i-broken', 2, 4],
+      ['i-broken', 5, null],
+    ];
+    expect(await segments()).toEqual(expect.arrayContaining(both));
   });
 
   test('that was not credited to a rental before it ended is left to the operator, which the log says once', async () => {

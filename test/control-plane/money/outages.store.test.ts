@@ -89,7 +89,6 @@ describe('an outage', () => {
       fromMs,
       untilMs,
       evidence: 'we were away',
-      limitOf: async () => null,
     });
     expect(await list()).toMatchObject([
       {

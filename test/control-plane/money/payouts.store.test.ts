@@ -190,7 +190,6 @@ test('earnings add up to the ledger in every paging and grouping, through rental
             fromMs,
             untilMs: world.clock.now(),
             evidence: 'away',
-            limitOf: async () => null,
           });
         }
         const [, unpaid] = await standing();

@@ -134,7 +134,6 @@ test('a process that dies while it credits begins again and credits nobody twice
     fromMs,
     untilMs: world.clock.now(),
     evidence: 'away',
-    limitOf: async () => null,
   });
   await world.clock.advance(90_000);
   await world.rooms.ownOutages.beat();
