@@ -169,10 +169,10 @@ function bytesOf(folder: string): number {
 
 function pack({ name }: DebianPackage, root: string, folder: string): string {
   const file = join(folder, `${name}_${debianVersion()}_amd64.deb`);
-  // SOURCE_DATE_EPOCH is the latest time that dpkg-deb writes. The output of xz depends on the number of threads, so there is one thread.
-  // Level 0 of xz gives files that are 7 percent larger than those of level 1, in half the time. Those of gzip are larger still.
+  // SOURCE_DATE_EPOCH is the latest time that dpkg-deb writes. The output of zstd depends on the number of threads, so there is one thread.
+  // Level 6 of zstd gives files of the size that xz gives at level 0, in a third of the time. Installing them takes a tenth of the time.
   const epoch = `SOURCE_DATE_EPOCH=${Date.parse(FILE_TIME) / 1000}`;
-  const options = ['--root-owner-group', '-Zxz', '-z0', '--threads-max=1'];
+  const options = ['--root-owner-group', '-Zzstd', '-z6', '--threads-max=1'];
   execFileSync('env', [epoch, 'dpkg-deb', ...options, '--build', root, file], { stdio: 'pipe' });
   return file;
 }

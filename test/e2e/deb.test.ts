@@ -14,7 +14,7 @@ const AGENT = 'gpu-rental-agent';
 
 let dir: string;
 let files: string[];
-/** `mode owner path` of everything in the package of each daemon. It is listed once, because xz takes seconds to read a package. */
+/** `mode owner path` of everything in the package of each daemon. */
 let contents: Record<string, string[]>;
 
 beforeAll(async () => {
